@@ -1,0 +1,1 @@
+//! The custom resources, and the desired state that a fabric file or an API server gives.

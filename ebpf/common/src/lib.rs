@@ -1,0 +1,1 @@
+//! Layouts shared by the kernel programs and user space.

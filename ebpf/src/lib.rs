@@ -1,0 +1,1 @@
+//! Loads the kernel programs and gives each map a typed wrapper.

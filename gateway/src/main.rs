@@ -1,0 +1,3 @@
+//! WireGuard for all peers of a cluster, and the end of its overlay.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Address arithmetic of a fabric of clusters: prefixes, pools, remapping.

@@ -1,0 +1,1 @@
+//! What every process has: logs, metrics, health, a status socket, a watched file, a graceful stop.

@@ -1,0 +1,3 @@
+//! Steers a node's traffic for remote clusters into the overlay, and back.
+
+fn main() {}

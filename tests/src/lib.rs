@@ -1,0 +1,1 @@
+//! Laboratories for tests, demo and bench.

@@ -1,0 +1,3 @@
+//! The project's commands.
+
+fn main() {}
