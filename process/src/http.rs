@@ -1,0 +1,150 @@
+//! Metrics and health over HTTP.
+
+use axum::Router;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+
+/// What the endpoints ask of the process.
+pub trait Observed: Send + Sync + 'static {
+    /// Returns why the process should be restarted, or `Ok` (`/healthz`).
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason, for the answer's body.
+    fn healthy(&self) -> Result<(), String>;
+
+    /// Returns why the process should get no traffic yet, or `Ok` (`/readyz`).
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason, for the answer's body.
+    fn ready(&self) -> Result<(), String>;
+}
+
+/// The address cannot be served.
+#[derive(Debug, thiserror::Error)]
+#[error("failed to serve metrics and health on {address}: choose another --http address")]
+pub struct Error {
+    address: SocketAddr,
+    source: std::io::Error,
+}
+
+/// Serves `/metrics` (OpenMetrics text), `/healthz` and `/readyz` until dropped.
+///
+/// `address` is bound before the first await, in the caller's network namespace.
+///
+/// # Errors
+///
+/// Returns [`Error`] if the address cannot be bound or the listener fails.
+pub async fn serve(
+    address: SocketAddr,
+    registry: Arc<Registry>,
+    observed: Arc<impl Observed>,
+) -> Result<(), Error> {
+    let error = |source| Error { address, source };
+    let listener = TcpListener::bind(address).await.map_err(error)?;
+    let ready = Arc::clone(&observed);
+    let routes = Router::new()
+        .route("/metrics", get(async move || metrics(&registry)))
+        .route("/healthz", get(async move || answer(observed.healthy())))
+        .route("/readyz", get(async move || answer(ready.ready())));
+
+    axum::serve(listener, routes).await.map_err(error)
+}
+
+fn metrics(registry: &Registry) -> Response {
+    const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    let mut text = String::new();
+    match encode(&mut text, registry) {
+        Ok(()) => ([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+fn answer(state: Result<(), String>) -> Response {
+    match state {
+        Ok(()) => "ok\n".into_response(),
+        Err(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")).into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use prometheus_client::metrics::counter::Counter;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpStream;
+
+    struct Starting;
+
+    impl Observed for Starting {
+        fn healthy(&self) -> Result<(), String> {
+            Ok(())
+        }
+
+        fn ready(&self) -> Result<(), String> {
+            Err("no peer yet".into())
+        }
+    }
+
+    #[tokio::test]
+    async fn metrics_health_and_readiness_are_served() {
+        let address = free_address();
+        let mut registry = Registry::default();
+        let restarts = Counter::<u64>::default();
+        registry.register("restarts", "How often", restarts.clone());
+        restarts.inc_by(7);
+        let server = tokio::spawn(serve(address, Arc::new(registry), Arc::new(Starting)));
+
+        let metrics = fetch(address, "/metrics").await;
+        let health = fetch(address, "/healthz").await;
+        let ready = fetch(address, "/readyz").await;
+        server.abort();
+
+        assert!(metrics.contains("restarts_total 7"), "{metrics}");
+        assert!(health.starts_with("HTTP/1.1 200"), "{health}");
+        assert!(ready.starts_with("HTTP/1.1 503") && ready.contains("no peer yet"));
+    }
+
+    #[tokio::test]
+    async fn an_address_in_use_is_named() {
+        let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = taken.local_addr().unwrap();
+
+        let error = serve(address, Arc::default(), Arc::new(Starting))
+            .await
+            .unwrap_err();
+
+        assert!(error.to_string().contains(&address.to_string()));
+    }
+
+    fn free_address() -> SocketAddr {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.local_addr().unwrap()
+    }
+
+    async fn fetch(address: SocketAddr, path: &str) -> String {
+        let connect = async {
+            loop {
+                if let Ok(stream) = TcpStream::connect(address).await {
+                    return stream;
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        let mut stream = tokio::time::timeout(std::time::Duration::from_secs(10), connect)
+            .await
+            .unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    }
+}

@@ -1,0 +1,205 @@
+//! A read-only status document over a local socket.
+//!
+//! A client connects, reads one JSON document and sees the end of the stream;
+//! whatever it sends is ignored.
+
+use serde_json::Value;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+
+/// Clients served at once; more wait in the socket's backlog.
+const CLIENTS_MAX: usize = 16;
+
+/// How long a client may take to read its document.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long [`query`] waits for the whole document.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The socket cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A process answers at this path already.
+    #[error("{0} is served by another process: choose another --instance, or stop that process")]
+    InUse(PathBuf),
+
+    /// No process answers at this path.
+    #[error("no process answers at {path}: is it running, with this --instance and --run-dir?")]
+    NotRunning {
+        /// The socket's path.
+        path: PathBuf,
+        /// Why connecting failed.
+        source: io::Error,
+    },
+
+    /// Any other failure of the socket or its directory.
+    #[error("failed to use the status socket {path}")]
+    Io {
+        /// The socket's path.
+        path: PathBuf,
+        /// What failed.
+        source: io::Error,
+    },
+
+    /// The process sent something that is not JSON.
+    #[error("{path} sent a status that is not JSON")]
+    Json {
+        /// The socket's path.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+}
+
+/// The serving end, which removes its socket when dropped.
+pub struct Server {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl Server {
+    /// Binds `path`, replacing the socket of a process that died.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::InUse`] if a live process answers there, else
+    /// [`Error::Io`].
+    pub async fn bind(path: &Path) -> Result<Self, Error> {
+        let io = |source| Error::Io {
+            path: path.to_owned(),
+            source,
+        };
+        if let Some(directory) = path.parent() {
+            tokio::fs::create_dir_all(directory).await.map_err(io)?;
+        }
+        if UnixStream::connect(path).await.is_ok() {
+            return Err(Error::InUse(path.to_owned()));
+        }
+        match tokio::fs::remove_file(path).await {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io(error)),
+            _ => {}
+        }
+
+        Ok(Self {
+            listener: UnixListener::bind(path).map_err(io)?,
+            path: path.to_owned(),
+        })
+    }
+
+    /// Answers every client with what `document` returns at that moment.
+    ///
+    /// Runs until dropped.
+    pub async fn serve(self, document: impl Fn() -> Value) {
+        let permits = Arc::new(Semaphore::new(CLIENTS_MAX));
+        loop {
+            let Ok(permit) = Arc::clone(&permits).acquire_owned().await else {
+                return;
+            };
+            let mut client = match self.listener.accept().await {
+                Ok((client, _)) => client,
+                Err(error) => {
+                    tracing::warn!(%error, "failed to accept a status client");
+                    // Out of file descriptors: do not spin until some are closed.
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    continue;
+                }
+            };
+            let text = document().to_string();
+            tokio::spawn(async move {
+                let write = async {
+                    client.write_all(text.as_bytes()).await?;
+                    client.shutdown().await
+                };
+                if !matches!(tokio::time::timeout(WRITE_TIMEOUT, write).await, Ok(Ok(()))) {
+                    tracing::debug!("a status client went away before it had read its document");
+                }
+                drop(permit);
+            });
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_file(&self.path) {
+            tracing::debug!(%error, path = %self.path.display(), "failed to remove the status socket");
+        }
+    }
+}
+
+/// Returns the status document of the process that serves `path`.
+///
+/// # Errors
+///
+/// Returns [`Error::NotRunning`] if nobody answers, else [`Error::Io`] or [`Error::Json`].
+pub fn query(path: &Path) -> Result<Value, Error> {
+    use std::io::Read as _;
+    let io = |source| Error::Io {
+        path: path.to_owned(),
+        source,
+    };
+    let mut stream =
+        std::os::unix::net::UnixStream::connect(path).map_err(|source| Error::NotRunning {
+            path: path.to_owned(),
+            source,
+        })?;
+    stream.set_read_timeout(Some(QUERY_TIMEOUT)).map_err(io)?;
+    let mut text = Vec::new();
+    stream.read_to_end(&mut text).map_err(io)?;
+
+    serde_json::from_slice(&text).map_err(|source| Error::Json {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn path(name: &str) -> PathBuf {
+        std::env::temp_dir().join(format!("liqo-status-{}-{name}.sock", std::process::id()))
+    }
+
+    #[tokio::test]
+    async fn a_client_reads_the_document_and_the_socket_goes_with_the_server() {
+        let path = path("read");
+        let server = Server::bind(&path).await.unwrap();
+        let served = tokio::spawn(server.serve(|| json!({"peers": 3})));
+
+        let query_path = path.clone();
+        let document = tokio::task::spawn_blocking(move || query(&query_path))
+            .await
+            .unwrap();
+        served.abort();
+        let _ = served.await;
+
+        assert_eq!(document.unwrap(), json!({"peers": 3}));
+        assert!(!path.exists());
+    }
+
+    #[tokio::test]
+    async fn a_dead_socket_is_replaced_and_a_live_one_is_not() {
+        let path = path("replace");
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+
+        let server = Server::bind(&path).await.unwrap();
+        let second = Server::bind(&path).await;
+
+        assert!(matches!(second, Err(Error::InUse(_))));
+        drop(server);
+    }
+
+    #[test]
+    fn nobody_there_is_said_plainly() {
+        let error = query(&path("nobody")).unwrap_err();
+
+        assert!(error.to_string().contains("no process answers"));
+    }
+}

@@ -1,0 +1,19 @@
+//! The signals that ask a process to stop.
+
+use std::io;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Completes at the first `SIGTERM` or `SIGINT` and returns its name.
+///
+/// # Errors
+///
+/// Returns an error if the signal handlers cannot be installed.
+pub async fn requested() -> io::Result<&'static str> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+
+    Ok(tokio::select! {
+        _ = terminate.recv() => "SIGTERM",
+        _ = interrupt.recv() => "SIGINT",
+    })
+}
