@@ -1,0 +1,155 @@
+//! The checked view of a cluster's objects: what the processes act on.
+
+use ipam::Remap;
+use ipnet::Ipv4Net;
+use std::net::Ipv4Addr;
+
+/// The fabric of one cluster, checked: nothing in here needs another look.
+///
+/// Each list is sorted by name, peers by cluster id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fabric {
+    /// Identity of this cluster.
+    pub cluster_id: String,
+    /// CIDRs of this cluster's pods.
+    pub pod_cidrs: Vec<Ipv4Net>,
+    /// CIDRs of this cluster's services.
+    pub service_cidrs: Vec<Ipv4Net>,
+    /// This cluster's external CIDR, from which nodes and mapped addresses get theirs.
+    pub external_cidr: Ipv4Net,
+    /// The nodes of this cluster.
+    pub nodes: Vec<Node>,
+    /// The gateway replicas of this cluster.
+    pub replicas: Vec<Replica>,
+    /// The clusters this one talks to.
+    pub peers: Vec<Peer>,
+    /// Single addresses that the peers reach under one of the external CIDR.
+    pub ips: Vec<MappedIp>,
+}
+
+/// A node of this cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Name of the Kubernetes node.
+    pub name: String,
+    /// Its address on the underlay, the outer address of the overlay.
+    pub internal_ip: Ipv4Addr,
+    /// The prefixes of the pods it runs.
+    pub pod_cidrs: Vec<Ipv4Net>,
+    /// Its address of the external CIDR (`status.ip` of the IP object `node-NAME`).
+    pub external_ip: Ipv4Addr,
+    /// Whether its condition `Ready` is true; a node without that condition is ready.
+    pub ready: bool,
+}
+
+/// A replica of this cluster's gateway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replica {
+    /// Name of the gateway pod.
+    pub name: String,
+    /// Address of the pod, the outer address of the overlay.
+    pub address: Ipv4Addr,
+    /// The node it runs on.
+    pub node: String,
+    /// Whether its end point is ready; an end point that does not say is ready.
+    pub ready: bool,
+}
+
+/// A remote cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Its identity.
+    pub cluster_id: String,
+    /// Its pod CIDRs, from the original one to the one seen here.
+    pub pods: Vec<Remap>,
+    /// Its external CIDRs, from the original one to the one seen here.
+    pub external: Vec<Remap>,
+    /// Which side of the tunnel this cluster is.
+    pub role: Role,
+    /// Upper bound of the inner MTU, in bytes.
+    pub mtu: u16,
+    /// Name of the Secret that holds this cluster's private key for the peer.
+    pub key_secret: String,
+    /// The peer's WireGuard public key.
+    pub public_key: [u8; 32],
+    /// Name of the GatewayServer or GatewayClient.
+    pub gateway_name: String,
+}
+
+/// Which side of a tunnel a gateway is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Waits for the peer's handshakes.
+    Server {
+        /// The UDP port that the peer is told.
+        port: u16,
+    },
+    /// Starts the handshakes.
+    Client {
+        /// Host names or addresses of the peer's end points; never empty.
+        addresses: Vec<String>,
+        /// The UDP port of all of them.
+        port: u16,
+    },
+}
+
+/// An address that peers reach under another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MappedIp {
+    /// Name of the IP object.
+    pub name: String,
+    /// The address itself.
+    pub spec_ip: Ipv4Addr,
+    /// The address of the external CIDR it is reached under.
+    pub status_ip: Ipv4Addr,
+    /// Whether nodes hide the source from it.
+    pub masquerade: bool,
+    /// What the address is.
+    pub target: Target,
+}
+
+/// What a mapped address is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A node of this cluster, by name.
+    Node(String),
+    /// A pod of this cluster.
+    Pod {
+        /// The node whose pod CIDRs contain it, if one's do.
+        node: Option<String>,
+    },
+    /// A pod or a mapped address of a peer.
+    Remote {
+        /// The peer.
+        cluster_id: String,
+        /// The address as the peer itself knows it.
+        original: Ipv4Addr,
+    },
+    /// An address that is neither ours nor a peer's.
+    Outside,
+}
+
+impl Fabric {
+    /// Returns the CIDRs of `peer` as seen here: pods first, then external ones.
+    pub fn remote_cidrs(peer: &Peer) -> impl Iterator<Item = Ipv4Net> {
+        peer.pods.iter().chain(&peer.external).map(Remap::to)
+    }
+
+    /// Returns the peer of that cluster id.
+    pub fn peer(&self, cluster_id: &str) -> Option<&Peer> {
+        self.peers.iter().find(|peer| peer.cluster_id == cluster_id)
+    }
+
+    /// Returns the address under which senders of unknown origin appear: the first of the external CIDR.
+    pub fn unknown_source(&self) -> Ipv4Addr {
+        self.external_cidr.network()
+    }
+}
+
+impl Peer {
+    /// Returns the address under which its senders of unknown origin are seen here: the first one of
+    /// its (remapped) external CIDR.
+    pub fn unknown_source(&self) -> Option<Ipv4Addr> {
+        self.external.first().map(|remap| remap.to().network())
+    }
+}
