@@ -1,0 +1,63 @@
+use super::*;
+
+#[test]
+fn the_digest_is_fnv_1a_over_the_joined_ids() {
+    assert_eq!(digest([]), 0xcbf2_9ce4_8422_2325);
+    assert_eq!(digest(["a"]), 0xaf63_dc4c_8601_ec8c);
+    assert_eq!(digest(["foobar"]), 0x8594_4171_f739_67e8);
+    assert_eq!(digest(["foo", "bar"]), digest(["foo\nbar"]));
+    assert_ne!(digest(["foo", "bar"]), digest(["foobar"]));
+}
+
+#[test]
+fn a_probe_survives_the_wire() {
+    let mut probe = Probe::request(7, 0x0102_0304_0506_0708);
+    probe.answer = Heartbeat::new(true, 42, [true, false, true]).answer;
+
+    let parsed = Probe::parse(&probe.encode()).unwrap();
+
+    assert_eq!(parsed, probe);
+    assert_eq!(parsed.sequence(), 7);
+    assert_eq!(parsed.sent(), 0x0102_0304_0506_0708);
+}
+
+#[test]
+fn foreign_payloads_are_no_probes() {
+    let payload = Probe::request(1, 2).encode();
+    let mut foreign = payload;
+    foreign[0] ^= 1;
+
+    assert_eq!(Probe::parse(&[]), None);
+    assert_eq!(Probe::parse(&payload[1..]), None);
+    assert_eq!(Probe::parse(&foreign), None);
+}
+
+#[test]
+fn a_heartbeat_tells_which_peers_are_up() {
+    let answer = Heartbeat::new(false, 42, (0..10).map(|rank| rank % 3 == 0)).answer;
+
+    assert!(answer.is_answered());
+    assert!(!answer.is_leaving());
+    assert_eq!((answer.count(), answer.digest()), (10, 42));
+    for rank in 0..20 {
+        assert_eq!(answer.is_up(rank), rank < 10 && rank % 3 == 0);
+    }
+}
+
+#[test]
+fn a_heartbeat_tells_of_no_more_peers_than_fit() {
+    let answer = Heartbeat::new(true, 0, (0..PEERS_MAX + 1).map(|_| true)).answer;
+
+    assert_eq!(usize::from(answer.count()), PEERS_MAX);
+    assert!(answer.is_leaving());
+    assert!(answer.is_up(PEERS_MAX - 1));
+    assert!(!answer.is_up(PEERS_MAX));
+}
+
+#[test]
+fn a_request_says_nothing() {
+    let request = Probe::request(1, 2);
+
+    assert!(!request.answer.is_answered());
+    assert!(!request.answer.is_up(0));
+}

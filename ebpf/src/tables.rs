@@ -1,0 +1,55 @@
+//! What the kernel programs shall know, as a pure value.
+
+use ipnet::Ipv4Net;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+
+/// The desired contents of the kernel's maps.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tables {
+    /// From destination as seen here to the peer and its original prefix.
+    pub outbound: BTreeMap<Ipv4Net, Outbound>,
+    /// From peer and original source prefix to the prefix as seen here, of equal length.
+    pub inbound: BTreeMap<(u16, Ipv4Net), Ipv4Net>,
+    /// From inner destination to the nodes that take it.
+    pub local: BTreeMap<Ipv4Net, Local>,
+    /// From the address of an IP object that stands for a remote pod to that pod.
+    pub transit: BTreeMap<Ipv4Addr, Transit>,
+    /// From peer and original pod address to the address of its IP object.
+    pub transit_sources: BTreeMap<(u16, Ipv4Addr), Ipv4Addr>,
+    /// From peer to the address under which its unknown sources are seen here.
+    pub unknown_sources: BTreeMap<u16, Ipv4Addr>,
+    /// Inner sources that are accepted from the overlay.
+    pub sources: BTreeSet<Ipv4Net>,
+    /// Outer sources that are accepted on the overlay.
+    pub nodes: BTreeSet<Ipv4Addr>,
+}
+
+/// Where a destination as seen here leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outbound {
+    /// Index of the peer.
+    pub peer: u16,
+    /// The original prefix, of the same length as the key.
+    pub to: Ipv4Net,
+    /// Largest TCP segment towards and from the peer, in bytes; zero for no limit.
+    pub mss: u16,
+}
+
+/// Which node takes an inner destination.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Local {
+    /// The node with this outer address.
+    Node(Ipv4Addr),
+    /// One of these outer addresses, by rendezvous hash of the inner source.
+    Spread(Vec<Ipv4Addr>),
+}
+
+/// The remote pod for which an IP object stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transit {
+    /// Index of the pod's peer.
+    pub peer: u16,
+    /// The pod's original address.
+    pub to: Ipv4Addr,
+}
