@@ -1,3 +1,59 @@
-//! The project's commands.
+//! The project's commands: `cargo xtask <command>`.
+//!
+//! This crate needs neither the kernel object nor the binaries, so it builds
+//! on a machine that has nothing but cargo and a C compiler, and `setup` can
+//! install the rest.
 
-fn main() {}
+#![forbid(unsafe_code)]
+
+mod console;
+mod setup;
+mod shell;
+mod workspace;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use shell::Shell;
+use std::process::ExitCode;
+
+/// Prepares, shows, tests and measures the fabric.
+#[derive(Parser, Debug)]
+#[command(bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Installs what the eBPF build and the laboratory need and this machine lacks.
+    Setup,
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse()) {
+        Ok(code) => code,
+        Err(error) => {
+            console::failure(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<ExitCode> {
+    let mut shell = Shell::new()?;
+    match cli.command {
+        Command::Setup => setup::run(&mut shell).map(|()| ExitCode::SUCCESS),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn arguments_are_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,95 @@
+//! Carries out one step of the plan.
+
+use super::needs::{self, BPF_MOUNT, LINKER_VERSION, LLVM, Package, Step};
+use crate::console;
+use crate::shell::{Shell, show};
+use anyhow::{Context as _, Result, bail};
+use std::fs;
+use std::process::Command;
+use std::time::Instant;
+
+/// How long apt may wait for another installation to end.
+const APT_LOCK_WAIT: &str = "DPkg::Lock::Timeout=300";
+
+/// Carries out `step`.
+///
+/// # Errors
+///
+/// Returns an error with the failed command, or with the cure where one is known.
+pub(super) fn apply(shell: &mut Shell, step: &Step) -> Result<()> {
+    match step {
+        Step::Packages(packages) => install_packages(shell, packages),
+        Step::Components(components) => {
+            let mut command = Command::new("rustup");
+            command.args(["component", "add"]);
+            command.args(components.iter().map(|component| component.name));
+            announced(shell, command)
+        }
+        Step::Linker => announced(shell, install_linker()),
+        Step::MountBpf => {
+            let mut command = Command::new("mount");
+            command.args(["-t", "bpf", "bpf", BPF_MOUNT]);
+            announced(shell, command)
+                .context("the kernel may have been built without CONFIG_BPF_SYSCALL")
+        }
+    }
+}
+
+fn install_packages(shell: &mut Shell, packages: &[&Package]) -> Result<()> {
+    announced(shell, apt_get(&["update"]))
+        .context("the package lists could not be fetched; is there a network?")?;
+    for package in packages {
+        let mut query = Command::new("apt-cache");
+        query.args(["show", "--no-all-versions", package.name]);
+        if !shell.output(query)?.status.success() {
+            bail!(needs::unavailable(package, &release()));
+        }
+    }
+
+    let mut install = apt_get(&["install", "--yes", "--no-install-recommends"]);
+    install.args(packages.iter().map(|package| package.name));
+    announced(shell, install)
+}
+
+fn apt_get(arguments: &[&str]) -> Command {
+    let mut command = Command::new("apt-get");
+    command
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .args(["--quiet", "-o", APT_LOCK_WAIT])
+        .args(arguments);
+    command
+}
+
+/// bpf-linker must be linked with the LLVM major version of the compiler, whose
+/// output it reads. Its build finds neither tools nor libraries by itself.
+fn install_linker() -> Command {
+    let mut command = Command::new("cargo");
+    command
+        .env("LLVM_PREFIX", LLVM)
+        .env("LLVM_SYS_221_PREFIX", LLVM)
+        .env("RUSTFLAGS", format!("-L {LLVM}/lib"))
+        .env_remove("CARGO_TARGET_DIR")
+        .args(["install", "bpf-linker", "--locked", "--version"])
+        .args([LINKER_VERSION, "--no-default-features"])
+        .args(["--features", "llvm-22"]);
+    command
+}
+
+fn announced(shell: &mut Shell, command: Command) -> Result<()> {
+    let shown = show(&command);
+    console::note(format_args!("running: {shown}"));
+    let start = Instant::now();
+    shell.run(command)?;
+    console::done(shown, start.elapsed());
+
+    Ok(())
+}
+
+fn release() -> String {
+    let text = fs::read_to_string("/etc/os-release").unwrap_or_default();
+
+    text.lines()
+        .find_map(|line| line.strip_prefix("PRETTY_NAME="))
+        .map_or("this system", |name| name.trim_matches('"'))
+        .to_owned()
+}

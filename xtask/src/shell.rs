@@ -1,0 +1,206 @@
+//! Runs other programs, and ends them all when a person says stop.
+//!
+//! Each program gets a process group of its own. Ctrl-C (or TERM, or the end of
+//! the terminal) therefore reaches this process alone, which ends the group and
+//! returns [`Interrupted`], so that the caller can still clean up.
+
+use anyhow::{Context as _, Result, bail};
+use nix::sys::signal::{Signal as UnixSignal, killpg};
+use nix::unistd::Pid;
+use std::process::{Command, ExitStatus, Output, Stdio};
+use std::time::Duration;
+use tokio::process::Child;
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::timeout;
+
+/// How long an interrupted program may take to end by itself. The laboratories
+/// take down their namespaces within a second.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// A person, or the system, asked this process to stop.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Interrupted;
+
+impl std::fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("interrupted")
+    }
+}
+
+impl std::error::Error for Interrupted {}
+
+/// Runs programs one at a time.
+#[derive(Debug)]
+pub(crate) struct Shell {
+    runtime: Runtime,
+    stops: [Signal; 3],
+}
+
+impl Shell {
+    /// Takes over the signals that mean "stop".
+    pub(crate) fn new() -> Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .context("failed to start a runtime")?;
+        let _entered = runtime.enter();
+        let stops = [
+            signal(SignalKind::interrupt()),
+            signal(SignalKind::terminate()),
+            signal(SignalKind::hangup()),
+        ];
+        let [interrupt, terminate, hangup] = stops;
+        let stops = [interrupt?, terminate?, hangup?];
+        drop(_entered);
+
+        Ok(Self { runtime, stops })
+    }
+
+    /// Runs a program to its end and returns how it ended.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Interrupted`] if a signal came first, or an error if the program
+    /// cannot be started.
+    pub(crate) fn status(&mut self, mut command: Command) -> Result<ExitStatus> {
+        command.stdin(Stdio::null());
+        let Self { runtime, stops } = self;
+        runtime.block_on(async {
+            let mut child = spawn(command)?;
+            tokio::select! {
+                biased;
+                () = any(stops) => {
+                    end(&mut child).await;
+                    Err(Interrupted.into())
+                }
+                status = child.wait() => status.context("failed to wait for a program"),
+            }
+        })
+    }
+
+    /// Runs a program that must succeed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Shell::status`], and if the program fails.
+    pub(crate) fn run(&mut self, command: Command) -> Result<()> {
+        let shown = show(&command);
+        let status = self.status(command)?;
+        if !status.success() {
+            bail!("`{shown}` failed: {status}");
+        }
+
+        Ok(())
+    }
+
+    /// Runs a program and returns what it printed, whether or not it succeeded.
+    ///
+    /// # Errors
+    ///
+    /// As [`Shell::status`].
+    pub(crate) fn output(&mut self, mut command: Command) -> Result<Output> {
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let Self { runtime, stops } = self;
+        runtime.block_on(async {
+            let child = spawn(command)?;
+            let group = child.id();
+            tokio::select! {
+                biased;
+                () = any(stops) => {
+                    kill_group(group, UnixSignal::SIGKILL);
+                    Err(Interrupted.into())
+                }
+                output = child.wait_with_output() => output.context("failed to read from a program"),
+            }
+        })
+    }
+}
+
+/// Shows a command as a person would type it.
+pub(crate) fn show(command: &Command) -> String {
+    let environment = command.get_envs().filter_map(|(name, value)| {
+        value.map(|value| format!("{}={}", name.display(), value.display()))
+    });
+    let program = command.get_program().to_string_lossy();
+    let program = program.rsplit('/').next().unwrap_or_default().to_owned();
+    let arguments = command
+        .get_args()
+        .map(|argument| argument.to_string_lossy().into_owned());
+
+    environment
+        .chain([program])
+        .chain(arguments)
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+fn spawn(mut command: Command) -> Result<Child> {
+    use std::os::unix::process::CommandExt as _;
+
+    command.process_group(0);
+    let program = command.get_program().to_string_lossy().into_owned();
+
+    tokio::process::Command::from(command)
+        .kill_on_drop(true)
+        .spawn()
+        .with_context(|| format!("failed to start {program}"))
+}
+
+async fn any(stops: &mut [Signal; 3]) {
+    let [interrupt, terminate, hangup] = stops;
+    tokio::select! {
+        _ = interrupt.recv() => (),
+        _ = terminate.recv() => (),
+        _ = hangup.recv() => (),
+    }
+}
+
+async fn end(child: &mut Child) {
+    let group = child.id();
+    kill_group(group, UnixSignal::SIGTERM);
+    // The result is of no interest: what is left is killed either way.
+    let _ = timeout(GRACE, child.wait()).await;
+    kill_group(group, UnixSignal::SIGKILL);
+    let _ = timeout(GRACE, child.wait()).await;
+}
+
+fn kill_group(leader: Option<u32>, signal: UnixSignal) {
+    if let Some(leader) = leader.and_then(|leader| i32::try_from(leader).ok()) {
+        // Fails only if the whole group is gone, which is the purpose.
+        let _ = killpg(Pid::from_raw(leader), signal);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failing_program_is_named_with_its_arguments() {
+        let mut command = Command::new("/bin/false");
+        command.arg("now");
+
+        let error = Shell::new().unwrap().run(command).unwrap_err();
+
+        assert_eq!(
+            error.to_string(),
+            "`false now` failed: exit status: 1",
+            "the reader must be able to repeat the command"
+        );
+    }
+
+    #[test]
+    fn output_is_returned_even_if_the_program_fails() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo seen; exit 3"]);
+
+        let output = Shell::new().unwrap().output(command).unwrap();
+
+        assert_eq!(output.stdout, b"seen\n");
+        assert_eq!(output.status.code(), Some(3));
+    }
+}
