@@ -2,9 +2,18 @@
 //!
 //! Everything here is a pure function or a value: no IO, no clock, no randomness, so that
 //! equal input gives equal addresses on every replica and after every restart.
+//!
+//! - [`Networks`]: which CIDR belongs to whom, and which one a remote CIDR is seen under.
+//! - [`Addresses`]: which single address of a network belongs to whom.
+//! - [`Remap`]: the translation of a CIDR onto another.
 
 #![forbid(unsafe_code)]
 
+pub use addresses::{AddressError, Addresses};
+pub use networks::{Claim, DEFAULT_POOLS, NetworkError, Networks};
 pub use remap::{Remap, RemapError};
 
+mod addresses;
+mod networks;
 mod remap;
+mod tree;

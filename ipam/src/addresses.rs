@@ -1,0 +1,153 @@
+//! Which single address of a network belongs to whom.
+
+use crate::tree::Tree;
+use ipnet::Ipv4Net;
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+/// The addresses of one network in use, by owner.
+///
+/// Gives the lowest free one, at O(log n) for finding the owner and one path through a tree of 33
+/// levels, whatever the number of addresses in use.
+#[derive(Clone, Debug)]
+pub struct Addresses<K> {
+    network: Ipv4Net,
+    held: BTreeMap<K, Ipv4Addr>,
+    tree: Tree,
+}
+
+/// Why an address is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AddressError {
+    /// All addresses are in use.
+    #[error("no free address is left in {network}")]
+    Exhausted {
+        /// The network.
+        network: Ipv4Net,
+    },
+    /// The address is of another network.
+    #[error("{address} lies outside of {network}")]
+    Outside {
+        /// The address that was asked for.
+        address: Ipv4Addr,
+        /// The network.
+        network: Ipv4Net,
+    },
+    /// Somebody else holds the address, or it is one of those set aside.
+    #[error("{address} is in use")]
+    Taken {
+        /// The address that was asked for.
+        address: Ipv4Addr,
+    },
+    /// The owner holds another address, and must release it first.
+    #[error("{held} is held already")]
+    Held {
+        /// The address it holds.
+        held: Ipv4Addr,
+    },
+}
+
+impl<K: Ord> Addresses<K> {
+    /// Creates an allocator of the addresses of `network` but for the first `pre_allocated`, which are
+    /// set aside.
+    pub fn new(network: Ipv4Net, pre_allocated: u32) -> Self {
+        let network = network.trunc();
+        let mut tree = Tree::default();
+        for prefix in first(network, pre_allocated) {
+            tree.insert(prefix, true);
+        }
+
+        Self {
+            network,
+            held: BTreeMap::new(),
+            tree,
+        }
+    }
+
+    /// Returns the network the addresses are of.
+    pub fn network(&self) -> Ipv4Net {
+        self.network
+    }
+
+    /// Gives `owner` the lowest free address; asking again gives the same again.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`AddressError::Exhausted`] if none is free.
+    pub fn acquire(&mut self, owner: K) -> Result<Ipv4Addr, AddressError> {
+        if let Some(&held) = self.held.get(&owner) {
+            return Ok(held);
+        }
+
+        let network = self.network;
+        let free = self
+            .tree
+            .first_free(network, 32)
+            .ok_or(AddressError::Exhausted { network })?;
+        self.tree.insert(free, true);
+        self.held.insert(owner, free.addr());
+
+        Ok(free.addr())
+    }
+
+    /// Lets `owner` keep the address that it was given in an earlier life.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`AddressError`] if the address is not of this network or not free; then nothing has
+    /// changed.
+    pub fn adopt(&mut self, owner: K, address: Ipv4Addr) -> Result<Ipv4Addr, AddressError> {
+        match self.held.get(&owner) {
+            Some(&held) if held == address => return Ok(address),
+            Some(&held) => return Err(AddressError::Held { held }),
+            None => {}
+        }
+
+        let network = self.network;
+        if !network.contains(&address) {
+            return Err(AddressError::Outside { address, network });
+        }
+        let net = Ipv4Net::from(address);
+        if !self.tree.is_free(net) {
+            return Err(AddressError::Taken { address });
+        }
+        self.tree.insert(net, true);
+        self.held.insert(owner, address);
+
+        Ok(address)
+    }
+
+    /// Takes back what `owner` holds, and returns it.
+    pub fn release(&mut self, owner: &K) -> Option<Ipv4Addr> {
+        let address = self.held.remove(owner)?;
+        self.tree.remove(Ipv4Net::from(address), true);
+
+        Some(address)
+    }
+
+    /// Returns what `owner` holds.
+    pub fn get(&self, owner: &K) -> Option<Ipv4Addr> {
+        self.held.get(owner).copied()
+    }
+}
+
+/// Returns the prefixes that make up the first `count` addresses of `network`: at most one of each size.
+fn first(network: Ipv4Net, count: u32) -> Vec<Ipv4Net> {
+    let mut prefixes = Vec::new();
+    let mut start = u64::from(network.network().to_bits());
+    let end = (start + u64::from(count)).min(u64::from(network.broadcast().to_bits()) + 1);
+    // From the largest size to the smallest, `start` is always aligned to what comes next.
+    for prefix_len in network.prefix_len()..=32 {
+        let size = 1u64 << (32 - prefix_len);
+        if end - start >= size {
+            let address = u32::try_from(start).expect("below the end of the address space");
+            prefixes.extend(Ipv4Net::new(Ipv4Addr::from_bits(address), prefix_len));
+            start += size;
+        }
+    }
+
+    prefixes
+}
+
+#[cfg(test)]
+mod tests;
