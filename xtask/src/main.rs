@@ -6,9 +6,15 @@
 
 #![forbid(unsafe_code)]
 
+mod ci;
 mod console;
+mod leftovers;
+mod licences;
+mod mutants;
 mod setup;
 mod shell;
+mod test;
+mod tidy;
 mod workspace;
 
 use anyhow::Result;
@@ -28,6 +34,10 @@ struct Cli {
 enum Command {
     /// Installs what the eBPF build and the laboratory need and this machine lacks.
     Setup,
+    /// Runs all tests, those with real traffic between clusters too.
+    Test(test::Test),
+    /// Runs all that must hold before a change is taken.
+    Ci,
 }
 
 fn main() -> ExitCode {
@@ -43,8 +53,12 @@ fn main() -> ExitCode {
 fn run(cli: Cli) -> Result<ExitCode> {
     let mut shell = Shell::new()?;
     match cli.command {
-        Command::Setup => setup::run(&mut shell).map(|()| ExitCode::SUCCESS),
+        Command::Setup => setup::run(&mut shell)?,
+        Command::Test(options) => test::run(&mut shell, &options)?,
+        Command::Ci => ci::run(&mut shell)?,
     }
+
+    Ok(ExitCode::SUCCESS)
 }
 
 #[cfg(test)]

@@ -69,18 +69,10 @@ pub(super) const PACKAGES: &[Package] = &[
         "conntrack",
         "the laboratory's load balancers forget flows",
     ),
-    package(
-        "ethtool",
-        "ethtool",
-        "offloads of the laboratory's devices",
-    ),
+    package("ethtool", "ethtool", "offloads of the laboratory's devices"),
     package("iputils-ping", "ping", "reachability and round-trip times"),
     package("traceroute", "traceroute", "hops as a user sees them"),
-    package(
-        "wireguard-tools",
-        "wg",
-        "configures wireguard-go as a peer",
-    ),
+    package("wireguard-tools", "wg", "configures wireguard-go as a peer"),
     package(
         "wireguard-go",
         "wireguard-go",

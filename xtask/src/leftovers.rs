@@ -1,0 +1,219 @@
+//! What runs of this project may leave on the machine, and whether they did.
+//!
+//! Everything the project creates carries its mark (see the settings in the
+//! README), so a look at names and numbers is enough. What a *living* or a kept
+//! laboratory owns is not left over.
+
+use crate::shell::Shell;
+use anyhow::{Context as _, Result};
+use std::collections::BTreeSet;
+use std::fs::{self, File, TryLockError};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long the kernel may take to finish removing namespaces and their devices,
+/// which it does in the background.
+const SETTLE: Duration = Duration::from_secs(10);
+
+/// Removes what crashed laboratories left and returns their ids.
+///
+/// # Errors
+///
+/// Returns an error that names what could not be removed.
+pub(crate) fn remove_crashed() -> Result<Vec<String>> {
+    ::tests::lab::clean_crashed().context("failed to remove what a crashed laboratory left")
+}
+
+/// Returns all that is ours on the machine and belongs to no living laboratory.
+///
+/// # Errors
+///
+/// Returns an error if the machine does not answer.
+pub(crate) fn observe(shell: &mut Shell) -> Result<BTreeSet<String>> {
+    let living = living_laboratories();
+    let namespaces = names_in("/run/netns");
+    let mut found = BTreeSet::new();
+
+    for name in namespaces.iter().filter(|name| is_ours(name)) {
+        found.insert(format!("namespace {name}"));
+    }
+    for name in names_in("/sys/class/net")
+        .iter()
+        .filter(|name| is_ours(name))
+    {
+        found.insert(format!("device {name}"));
+    }
+    for name in names_in("/sys/fs/bpf/liqo") {
+        found.insert(format!("pinned programs /sys/fs/bpf/liqo/{name}"));
+    }
+    for name in names_in("/run/liqo-lab") {
+        found.insert(format!("laboratory files /run/liqo-lab/{name}"));
+    }
+    for (kind, program, arguments) in TABLES {
+        let mut command = Command::new(program);
+        command.args(arguments);
+        let output = shell.output(command)?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        found.extend(ours(kind, &text));
+    }
+    found.extend(processes(&namespaces));
+
+    found.retain(|thing| !living.iter().any(|id| mentions(thing, id)));
+    Ok(found)
+}
+
+/// Waits until nothing is left beyond what was there `before`; returns the rest.
+///
+/// # Errors
+///
+/// As [`observe`].
+pub(crate) fn since(shell: &mut Shell, before: &BTreeSet<String>) -> Result<Vec<String>> {
+    let deadline = Instant::now() + SETTLE;
+    loop {
+        let left: Vec<_> = observe(shell)?.difference(before).cloned().collect();
+        if left.is_empty() || Instant::now() > deadline {
+            return Ok(left);
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// How to list what the kernel holds in the machine's own namespace.
+const TABLES: [(Kind, &str, &[&str]); 4] = [
+    (Kind::Rule, "ip", &["rule", "show"]),
+    (Kind::Route, "ip", &["route", "show", "table", "all"]),
+    (Kind::Nexthop, "ip", &["nexthop", "show"]),
+    (Kind::Filter, "nft", &["list", "tables"]),
+];
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Rule,
+    Route,
+    Nexthop,
+    Filter,
+}
+
+/// Picks our lines out of a listing.
+fn ours(kind: Kind, listing: &str) -> Vec<String> {
+    let (name, mark): (_, fn(&str) -> bool) = match kind {
+        Kind::Rule => ("rule", |line| {
+            line.starts_with("27761:") || line.ends_with("lookup 27761")
+        }),
+        Kind::Route => ("route", |line| {
+            format!("{line} ").contains(" table 27761 ") || line.contains(" dev liqo")
+        }),
+        Kind::Nexthop => ("nexthop", |line| {
+            format!("{line} ").contains(" proto 108 ") || line.contains(" dev liqo")
+        }),
+        Kind::Filter => ("filter", |line| {
+            line.split_whitespace()
+                .nth(2)
+                .is_some_and(|table| table.starts_with("liqo"))
+        }),
+    };
+
+    listing
+        .lines()
+        .map(str::trim)
+        .filter(|line| mark(line))
+        .map(|line| format!("{name} {line}"))
+        .collect()
+}
+
+fn is_ours(name: &str) -> bool {
+    ["lq-", "liqo-"].iter().any(|mark| name.starts_with(mark))
+}
+
+/// Whether the name of a thing contains the id of a laboratory as a whole word.
+fn mentions(thing: &str, id: &str) -> bool {
+    thing
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .any(|word| word == id)
+}
+
+/// Processes in namespaces that are ours.
+fn processes(namespaces: &[String]) -> Vec<String> {
+    let inodes: Vec<(u64, &String)> = namespaces
+        .iter()
+        .filter(|name| is_ours(name))
+        .filter_map(|name| {
+            let metadata = fs::metadata(Path::new("/run/netns").join(name)).ok()?;
+            Some((metadata.ino(), name))
+        })
+        .collect();
+
+    names_in("/proc")
+        .into_iter()
+        .filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
+        .filter_map(|pid| {
+            let inode = fs::metadata(format!("/proc/{pid}/ns/net")).ok()?.ino();
+            let (_, namespace) = inodes.iter().find(|(ours, _)| *ours == inode)?;
+            let program = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+            Some(format!("process {pid} {} in {namespace}", program.trim()))
+        })
+        .collect()
+}
+
+/// The ids of laboratories whose owner holds their lock, or who were kept.
+fn living_laboratories() -> Vec<String> {
+    let folder = Path::new("/run/liqo-lab");
+    names_in(folder)
+        .into_iter()
+        .filter(|id| {
+            let locked = File::open(folder.join(id).join("lock"))
+                .is_ok_and(|lock| matches!(lock.try_lock(), Err(TryLockError::WouldBlock)));
+            locked || folder.join(id).join("kept").exists()
+        })
+        .collect()
+}
+
+fn names_in(folder: impl AsRef<Path>) -> Vec<String> {
+    fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_rule_is_known_by_its_priority_or_table() {
+        let listing = "0:\tfrom all lookup local\n\
+            27761:\tfrom all to 10.245.0.0/16 lookup 27761\n\
+            32766:\tfrom all lookup main\n";
+
+        assert_eq!(
+            ours(Kind::Rule, listing),
+            ["rule 27761:\tfrom all to 10.245.0.0/16 lookup 27761"]
+        );
+    }
+
+    #[test]
+    fn routes_of_others_are_not_ours() {
+        let listing = "default via 10.0.2.2 dev eth0\n\
+            10.108.0.0/16 dev eth0 proto kernel table 277610\n\
+            unreachable 10.245.0.0/16 table 27761 proto 108 metric 4294967295\n";
+
+        assert_eq!(ours(Kind::Route, listing).len(), 1);
+    }
+
+    #[test]
+    fn a_cni_s_table_is_not_ours() {
+        let listing = "table ip nat\ntable inet cni-liqo\ntable inet liqo\n";
+
+        assert_eq!(ours(Kind::Filter, listing), ["filter table inet liqo"]);
+    }
+
+    #[test]
+    fn the_id_of_a_laboratory_is_a_whole_word() {
+        assert!(mentions("namespace liqo-lq-abcde-rome", "abcde"));
+        assert!(!mentions("namespace lq-abcdef-rome", "abcde"));
+    }
+}

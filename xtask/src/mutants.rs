@@ -1,0 +1,206 @@
+//! `cargo xtask test --mutants`: each mechanism is switched off once, and its
+//! test must notice. A test that passes either way proves nothing.
+
+mod table;
+
+use crate::shell::Shell;
+use crate::test::BINARIES;
+use crate::{console, workspace};
+use anyhow::{Context as _, Result, bail};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Instant;
+use table::{MUTANTS, Mutant};
+
+/// Names the mechanism that a mutant build leaves out.
+const SWITCH: &str = "LIQO_MUTANT";
+
+/// What a test said about a mutant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// The test fails with the mutant and passes without.
+    Caught,
+    /// The test passes either way.
+    Survived,
+    /// The test fails either way, so it says nothing.
+    Blind,
+}
+
+/// Builds the mutants and runs the test of each.
+///
+/// # Errors
+///
+/// Returns an error if a mutant is not caught.
+pub(crate) fn run(shell: &mut Shell, filter: Option<&str>) -> Result<()> {
+    let chosen: Vec<_> = MUTANTS
+        .iter()
+        .filter(|mutant| filter.is_none_or(|part| mutant.name.contains(part)))
+        .collect();
+    if chosen.is_empty() {
+        bail!("no mutant has {:?} in its name", filter.unwrap_or_default());
+    }
+    let suite = Suite::build(shell)?;
+
+    console::step("The tests without any mutant, which must pass");
+    let mut controls = BTreeMap::new();
+    for mutant in &chosen {
+        if !controls.contains_key(mutant.test) {
+            controls.insert(mutant.test, suite.passes(shell, mutant.test, None)?);
+        }
+    }
+    console::step("The tests with one mechanism switched off, which must fail");
+    let mut verdicts = Vec::new();
+    for mutant in chosen {
+        let control = controls[mutant.test];
+        // A test that fails anyway need not run again.
+        let passes = control && suite.passes(shell, mutant.test, Some(mutant.name))?;
+        verdicts.push((mutant, judge(control, passes)));
+    }
+
+    print(&verdicts);
+    let missed = verdicts
+        .iter()
+        .filter(|(_, verdict)| *verdict != Verdict::Caught)
+        .count();
+    if missed > 0 {
+        bail!("{missed} of {} mutants were not caught", verdicts.len());
+    }
+    Ok(())
+}
+
+fn judge(passes_without: bool, passes_with: bool) -> Verdict {
+    match (passes_without, passes_with) {
+        (true, false) => Verdict::Caught,
+        (true, true) => Verdict::Survived,
+        (false, _) => Verdict::Blind,
+    }
+}
+
+fn print(verdicts: &[(&Mutant, Verdict)]) {
+    anstream::println!("{:<18} {:<10} test", "mutant", "verdict");
+    for (mutant, verdict) in verdicts {
+        let (style, word) = match verdict {
+            Verdict::Caught => (console::GOOD, "caught"),
+            Verdict::Survived => (console::BAD, "SURVIVED"),
+            Verdict::Blind => (console::BAD, "BLIND"),
+        };
+        anstream::println!(
+            "{:<18} {style}{word:<10}{style:#} {}",
+            mutant.name,
+            mutant.test
+        );
+    }
+}
+
+/// The laboratory's tests and the mutant binaries they run.
+#[derive(Debug)]
+struct Suite {
+    tests: PathBuf,
+    binaries: PathBuf,
+}
+
+impl Suite {
+    fn build(shell: &mut Shell) -> Result<Self> {
+        let start = Instant::now();
+        console::step("Building gateway and route-agent with switches for their mechanisms");
+        // A folder of their own: a binary with switches must never be shipped.
+        let target = workspace::target().join("mutants");
+        let mut build = workspace::cargo(&["build", "--release", "--locked"]);
+        build
+            .args(["--package", "gateway", "--package", "route-agent"])
+            .args(["--features", "gateway/mutants,route-agent/mutants"])
+            .arg("--target-dir")
+            .arg(&target);
+        shell.run(build)?;
+        let tests = tests_binary(shell)?;
+        console::done("built", start.elapsed());
+
+        Ok(Self {
+            tests,
+            binaries: target.join("release"),
+        })
+    }
+
+    fn passes(&self, shell: &mut Shell, test: &str, mutant: Option<&str>) -> Result<bool> {
+        let start = Instant::now();
+        let mut command = Command::new(&self.tests);
+        command
+            .args(["--exact", test])
+            .current_dir(workspace::root().join("tests"))
+            .env(BINARIES, &self.binaries)
+            .env_remove(SWITCH);
+        if let Some(mutant) = mutant {
+            command.env(SWITCH, mutant);
+        }
+        let output = shell.output(command)?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        if !text.contains("running 1 test\n") {
+            bail!("there is no test {test}");
+        }
+
+        let passes = output.status.success();
+        let verb = if passes { "passes" } else { "fails" };
+        let without = mutant.map_or(String::new(), |mutant| format!(" without {mutant}"));
+        console::done(format_args!("{test} {verb}{without}"), start.elapsed());
+        Ok(passes)
+    }
+}
+
+/// Builds the laboratory's tests and returns the path that cargo gave the binary.
+fn tests_binary(shell: &mut Shell) -> Result<PathBuf> {
+    let mut build = workspace::cargo(&["test", "--locked", "--no-run", "--package", "tests"]);
+    build.args(["--test", "it", "--message-format", "json"]);
+    let output = shell.output(build)?;
+    if !output.status.success() {
+        bail!(
+            "the laboratory's tests do not build: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+
+    executable(&String::from_utf8_lossy(&output.stdout))
+        .context("cargo named no binary of the laboratory's tests")
+}
+
+fn executable(messages: &str) -> Option<PathBuf> {
+    #[derive(Deserialize)]
+    struct Message {
+        executable: Option<PathBuf>,
+    }
+
+    messages
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Message>(line).ok()?.executable)
+        .next_back()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_test_that_sees_the_difference_catches() {
+        assert_eq!(judge(true, false), Verdict::Caught);
+        assert_eq!(judge(true, true), Verdict::Survived);
+        assert_eq!(judge(false, false), Verdict::Blind);
+        assert_eq!(judge(false, true), Verdict::Blind);
+    }
+
+    #[test]
+    fn the_binary_is_found_among_cargo_s_messages() {
+        let messages = concat!(
+            r#"{"reason":"compiler-artifact","executable":null}"#,
+            "\n",
+            r#"{"reason":"compiler-artifact","executable":"/target/debug/deps/it-1"}"#,
+            "\n",
+            r#"{"reason":"build-finished","success":true}"#,
+        );
+
+        assert_eq!(
+            executable(messages),
+            Some(PathBuf::from("/target/debug/deps/it-1"))
+        );
+    }
+}

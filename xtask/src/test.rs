@@ -1,0 +1,108 @@
+//! `cargo xtask test`: every behaviour, with real traffic, and no trace left.
+
+use crate::shell::Shell;
+use crate::{console, leftovers, mutants, setup, workspace};
+use anyhow::{Result, bail};
+use clap::Args;
+use std::time::Instant;
+
+/// What to test.
+#[derive(Args, Debug)]
+pub(crate) struct Test {
+    /// Switches off one mechanism after the other and expects a test to notice.
+    #[arg(long)]
+    mutants: bool,
+
+    /// Runs only what has this in its name.
+    filter: Option<String>,
+}
+
+impl Test {
+    /// All tests, without mutants.
+    pub(crate) const ALL: Self = Self {
+        mutants: false,
+        filter: None,
+    };
+}
+
+/// How many laboratories may run at once: they measure gaps in time, so they must
+/// not wait for each other's processor.
+const LABORATORIES: &str = "2";
+
+/// Tells the laboratory where the processes to run are.
+pub(crate) const BINARIES: &str = "LIQO_BIN_DIR";
+
+/// Runs the tests.
+///
+/// # Errors
+///
+/// Returns an error if a test fails or if something is left on the machine.
+pub(crate) fn run(shell: &mut Shell, options: &Test) -> Result<()> {
+    let start = Instant::now();
+    setup::run(shell)?;
+    remove_crashed()?;
+    let before = leftovers::observe(shell)?;
+
+    let outcome = if options.mutants {
+        mutants::run(shell, options.filter.as_deref())
+    } else {
+        build(shell).and_then(|()| suites(shell, options.filter.as_deref()))
+    };
+    // Also after a failure: a test that was killed could not clean up.
+    remove_crashed()?;
+    outcome?;
+    let left = leftovers::since(shell, &before)?;
+    if !left.is_empty() {
+        bail!("the tests left on this machine: {}", left.join(", "));
+    }
+
+    console::step("All tests passed, and nothing is left on this machine");
+    console::done("cargo xtask test", start.elapsed());
+    Ok(())
+}
+
+/// Builds the processes as they are shipped: what is tested is what runs.
+///
+/// # Errors
+///
+/// Returns an error if they do not build.
+pub(crate) fn build(shell: &mut Shell) -> Result<()> {
+    let start = Instant::now();
+    console::step("Building gateway and route-agent as they are shipped");
+    let packages = ["--package", "gateway", "--package", "route-agent"];
+    let mut build = workspace::cargo(&["build", "--release", "--locked"]);
+    build.args(packages);
+    shell.run(build)?;
+    console::done("built", start.elapsed());
+
+    Ok(())
+}
+
+fn suites(shell: &mut Shell, filter: Option<&str>) -> Result<()> {
+    let start = Instant::now();
+    console::step("Tests beside the code");
+    let mut units = workspace::cargo(&["test", "--locked", "--workspace", "--exclude", "tests"]);
+    units.args(filter);
+    shell.run(units)?;
+    console::done("tests beside the code", start.elapsed());
+
+    let start = Instant::now();
+    console::step("Laboratory: real traffic between clusters in network namespaces");
+    let mut laboratory = workspace::cargo(&["test", "--locked", "--package", "tests"]);
+    laboratory
+        .env(BINARIES, workspace::binaries())
+        .args(filter)
+        .args(["--", "--test-threads", LABORATORIES]);
+    shell.run(laboratory)?;
+    console::done("laboratory", start.elapsed());
+
+    Ok(())
+}
+
+fn remove_crashed() -> Result<()> {
+    for id in leftovers::remove_crashed()? {
+        console::note(format_args!("removed laboratory {id}, whose owner crashed"));
+    }
+
+    Ok(())
+}

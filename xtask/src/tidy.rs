@@ -1,0 +1,179 @@
+//! Checks what compilers do not: sizes, names, and that pure files stay pure.
+
+use crate::workspace;
+use anyhow::{Context as _, Result, bail};
+use std::fs;
+use std::path::Path;
+
+/// Longer files are to be split by role.
+const LINES_MAX: usize = 500;
+
+/// Names that say where code lies and not what it does.
+const NAMES_FORBIDDEN: &[&str] = &[
+    "helper.rs",
+    "helpers.rs",
+    "misc.rs",
+    "mod.rs",
+    "util.rs",
+    "utils.rs",
+];
+
+/// What must compute the same result whenever and wherever it is called.
+const PURE: &[&str] = &[
+    "control/api/src/",
+    "gateway/src/engine.rs",
+    "gateway/src/engine/",
+    "ipam/src/",
+    "route-agent/src/diff.rs",
+    "route-agent/src/diff/",
+    "route-agent/src/plan.rs",
+    "route-agent/src/plan/",
+];
+
+/// Pure but for the library below it, which reads clock and randomness itself.
+const PURE_EXCEPT: &[&str] = &["gateway/src/engine/noise.rs"];
+
+/// Words that let time, chance or the world into a pure file.
+const IMPURE: &[&str] = &[
+    "Instant::now",
+    "SystemTime::now",
+    "kube::Client",
+    "std::fs",
+    "std::net::UdpSocket",
+    "std::thread",
+    "async fn",
+    "aya::",
+    "rtnetlink",
+    "tokio",
+];
+
+/// Checks every source file of the project.
+///
+/// # Errors
+///
+/// Returns an error that lists all that is not tidy.
+pub(crate) fn check() -> Result<String> {
+    let mut files = Vec::new();
+    collect(workspace::root(), &mut files)?;
+    files.sort();
+
+    let mut problems = Vec::new();
+    for (path, text) in &files {
+        problems.extend(problems_of(path, text));
+    }
+    if !problems.is_empty() {
+        bail!("not tidy:\n    {}", problems.join("\n    "));
+    }
+
+    Ok(format!("{} files", files.len()))
+}
+
+fn problems_of(path: &str, text: &str) -> Vec<String> {
+    let mut problems = Vec::new();
+
+    let lines = text.lines().count();
+    if lines > LINES_MAX {
+        problems.push(format!(
+            "{path} has {lines} lines, more than {LINES_MAX}: split it by role"
+        ));
+    }
+    let name = path.rsplit('/').next().unwrap_or(path);
+    if NAMES_FORBIDDEN.contains(&name) {
+        problems.push(format!(
+            "{path}: the name does not say what is in it; `foo.rs` and `foo/bar.rs` do"
+        ));
+    }
+    if is_pure(path) {
+        for (number, line) in code(text) {
+            if let Some(word) = IMPURE.iter().find(|word| line.contains(**word)) {
+                problems.push(format!("{path}:{number}: a pure file names `{word}`"));
+            }
+        }
+    }
+
+    problems
+}
+
+fn is_pure(path: &str) -> bool {
+    let is_test = path.ends_with("/tests.rs") || path.contains("/tests/");
+
+    PURE.iter().any(|pure| path.starts_with(pure)) && !PURE_EXCEPT.contains(&path) && !is_test
+}
+
+/// The numbered lines of code: neither comments nor the tests at the end.
+fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    text.lines()
+        .enumerate()
+        .take_while(|(_, line)| !line.starts_with("#[cfg(test)]"))
+        .filter(|(_, line)| !line.trim_start().starts_with("//"))
+        .map(|(index, line)| (index + 1, line))
+}
+
+fn collect(folder: &Path, files: &mut Vec<(String, String)>) -> Result<()> {
+    for entry in fs::read_dir(folder).with_context(|| format!("failed to list {folder:?}"))? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let is_source = path.extension().is_some_and(|extension| extension == "rs");
+        if path.is_dir() && !name.starts_with('.') && name != "target" {
+            collect(&path, files)?;
+        } else if is_source {
+            let text =
+                fs::read_to_string(&path).with_context(|| format!("failed to read {path:?}"))?;
+            let relative = path.strip_prefix(workspace::root()).unwrap_or(&path);
+            files.push((relative.to_string_lossy().into_owned(), text));
+        }
+    }
+
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_file_is_to_be_split() {
+        let problems = problems_of("gateway/src/shell.rs", &"\n".repeat(LINES_MAX + 1));
+
+        assert_eq!(
+            problems,
+            ["gateway/src/shell.rs has 501 lines, more than 500: split it by role"]
+        );
+    }
+
+    #[test]
+    fn a_name_must_say_what_is_inside() {
+        assert_eq!(problems_of("gateway/src/engine/mod.rs", "").len(), 1);
+        assert_eq!(problems_of("gateway/src/utils.rs", "").len(), 1);
+        assert!(problems_of("gateway/src/engine.rs", "").is_empty());
+    }
+
+    #[test]
+    fn a_clock_in_a_pure_file_is_found_with_its_line() {
+        let text = "//! No tokio here.\n\nlet now = Instant::now();\n";
+
+        assert_eq!(
+            problems_of("gateway/src/engine/peer.rs", text),
+            ["gateway/src/engine/peer.rs:3: a pure file names `Instant::now`"]
+        );
+        assert!(problems_of("gateway/src/shell.rs", text).is_empty());
+    }
+
+    #[test]
+    fn tests_of_pure_files_may_use_a_clock() {
+        let text = "fn f() {}\n\n#[cfg(test)]\nmod tests { fn t() { Instant::now(); } }\n";
+
+        assert!(problems_of("ipam/src/pool.rs", text).is_empty());
+        assert!(problems_of("ipam/src/pool/tests.rs", "std::fs::read(x)").is_empty());
+    }
+
+    #[test]
+    fn this_checkout_is_read_without_its_build_folders() {
+        let mut files = Vec::new();
+
+        collect(workspace::root(), &mut files).unwrap();
+
+        assert!(files.iter().any(|(path, _)| path == "xtask/src/tidy.rs"));
+        assert!(!files.iter().any(|(path, _)| path.starts_with("target/")));
+    }
+}
