@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bench;
 mod ci;
 mod console;
 mod leftovers;
@@ -36,6 +37,8 @@ enum Command {
     Setup,
     /// Runs all tests, those with real traffic between clusters too.
     Test(test::Test),
+    /// Measures the complete path, side by side with wireguard-go.
+    Bench(bench::Bench),
     /// Runs all that must hold before a change is taken.
     Ci,
 }
@@ -55,6 +58,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Setup => setup::run(&mut shell)?,
         Command::Test(options) => test::run(&mut shell, &options)?,
+        Command::Bench(options) => bench::run(&mut shell, &options)?,
         Command::Ci => ci::run(&mut shell)?,
     }
 
