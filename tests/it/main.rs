@@ -1,1 +1,5 @@
-//! Integration tests.
+//! Integration tests: real traffic between network namespaces.
+//!
+//! They need root, and fail without: run them with `cargo xtask test`.
+
+mod laboratory;

@@ -1,0 +1,227 @@
+//! Removal of laboratories, found by name.
+
+use super::identity::{KEPT_FILE, LOCK_FILE, RUN_DIR, prefix};
+use super::netns;
+use super::wait;
+use anyhow::{Context as _, Result, bail};
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Removes every laboratory whose owner does not live, also those left up on
+/// purpose, and returns their ids.
+///
+/// Touches nothing that does not bear the id of such a laboratory.
+///
+/// # Errors
+///
+/// Returns an error that names all laboratories that could not be removed.
+pub fn clean() -> Result<Vec<String>> {
+    clean_where(|_| true)
+}
+
+/// Removes every laboratory whose owner crashed, and returns their ids.
+///
+/// # Errors
+///
+/// Returns an error that names all laboratories that could not be removed.
+pub fn clean_crashed() -> Result<Vec<String>> {
+    clean_where(|run_dir| !run_dir.join(KEPT_FILE).exists())
+}
+
+/// Makes the first SIGINT, SIGTERM or SIGHUP remove the laboratories of this
+/// process, and then end it with the exit code of a shell, 128 + signal.
+///
+/// # Errors
+///
+/// Returns an error if the signal handlers cannot be installed.
+pub fn clean_on_signal() -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()
+        .context("failed to start the signal runtime")?;
+    let (interrupt, terminate, hang_up) = {
+        let _guard = runtime.enter();
+        let open = |kind| signal(kind).context("failed to install a signal handler");
+        (
+            open(SignalKind::interrupt())?,
+            open(SignalKind::terminate())?,
+            open(SignalKind::hangup())?,
+        )
+    };
+
+    let wait = async move {
+        let (mut interrupt, mut terminate, mut hang_up) = (interrupt, terminate, hang_up);
+        tokio::select! {
+            _ = interrupt.recv() => SignalKind::interrupt(),
+            _ = terminate.recv() => SignalKind::terminate(),
+            _ = hang_up.recv() => SignalKind::hangup(),
+        }
+    };
+    std::thread::spawn(move || {
+        let kind = runtime.block_on(wait);
+        if let Err(error) = remove_own() {
+            eprintln!("failed to clean up: {error:#}");
+        }
+        std::process::exit(128 + kind.as_raw_value());
+    });
+
+    Ok(())
+}
+
+/// Removes all that bears the id: processes, namespaces, pins, files.
+///
+/// Goes on after an error, so that as little as possible is left.
+pub(super) fn remove(id: &str) -> Result<()> {
+    let namespaces = namespaces_of(id)?;
+    let mut errors = Vec::new();
+
+    if let Err(error) = kill_in(&namespaces) {
+        errors.push(error);
+    }
+    for name in &namespaces {
+        if let Err(error) = netns::delete(name) {
+            errors.push(error);
+        }
+    }
+    for path in pins_of(id) {
+        if let Err(error) = fs::remove_dir_all(&path) {
+            errors.push(anyhow::Error::new(error).context(format!("failed to remove {path:?}")));
+        }
+    }
+    // The run directory goes last and only then: it is what a later clean-up finds.
+    if errors.is_empty() {
+        let run_dir = Path::new(RUN_DIR).join(id);
+        fs::remove_dir_all(&run_dir).with_context(|| format!("failed to remove {run_dir:?}"))?;
+        return Ok(());
+    }
+
+    let list: Vec<String> = errors.iter().map(|error| format!("{error:#}")).collect();
+    bail!("laboratory {id}: {}", list.join("; "))
+}
+
+/// Kills the processes inside the named namespaces, and waits for their end.
+pub(super) fn kill_in(namespaces: &[String]) -> Result<()> {
+    let inodes: BTreeSet<u64> = namespaces
+        .iter()
+        .filter_map(|name| Some(fs::metadata(netns::path(name)).ok()?.ino()))
+        .collect();
+
+    wait::until(KILL_DEADLINE, "killed processes to end", || {
+        let pids = processes_in(&inodes);
+        for &pid in &pids {
+            match kill(pid, Signal::SIGKILL) {
+                Ok(()) | Err(Errno::ESRCH) => {}
+                Err(error) => return Err(error).with_context(|| format!("failed to kill {pid}")),
+            }
+        }
+        Ok(pids.is_empty())
+    })
+}
+
+/// Processes that live in one of the namespaces, except this one; a zombie
+/// holds no namespace, so it does not count.
+fn processes_in(inodes: &BTreeSet<u64>) -> Vec<Pid> {
+    let own = std::process::id();
+    fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok())
+        .filter(|&pid| pid.cast_unsigned() != own)
+        .filter(|pid| {
+            fs::metadata(format!("/proc/{pid}/ns/net"))
+                .is_ok_and(|metadata| inodes.contains(&metadata.ino()))
+        })
+        .map(Pid::from_raw)
+        .collect()
+}
+
+fn clean_where(wanted: impl Fn(&Path) -> bool) -> Result<Vec<String>> {
+    let mut removed = Vec::new();
+    let mut errors = Vec::new();
+
+    for (id, run_dir) in run_dirs().into_iter().filter(|(_, dir)| wanted(dir)) {
+        let Ok(lock) = File::create(run_dir.join(LOCK_FILE)) else {
+            continue; // Its owner has just removed it.
+        };
+        if lock.try_lock().is_err() {
+            continue;
+        }
+        match remove(&id) {
+            Ok(()) => removed.push(id),
+            Err(error) => errors.push(format!("{error:#}")),
+        }
+    }
+    if !errors.is_empty() {
+        bail!("{}", errors.join("; "));
+    }
+
+    Ok(removed)
+}
+
+/// Removes the laboratories whose lock this very process holds.
+fn remove_own() -> Result<()> {
+    let own: BTreeSet<(u64, u64)> = fs::read_dir("/proc/self/fd")
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| fs::metadata(entry.ok()?.path()).ok())
+        .map(|metadata| (metadata.dev(), metadata.ino()))
+        .collect();
+
+    for (id, run_dir) in run_dirs() {
+        let is_own = fs::metadata(run_dir.join(LOCK_FILE))
+            .is_ok_and(|metadata| own.contains(&(metadata.dev(), metadata.ino())));
+        if is_own && !run_dir.join(KEPT_FILE).exists() {
+            remove(&id)?;
+        }
+    }
+
+    Ok(())
+}
+
+fn run_dirs() -> Vec<(String, PathBuf)> {
+    fs::read_dir(RUN_DIR)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| {
+            let entry = entry.ok()?;
+            Some((entry.file_name().into_string().ok()?, entry.path()))
+        })
+        .collect()
+}
+
+/// The laboratory's own namespaces, and those that its gateways made.
+fn namespaces_of(id: &str) -> Result<Vec<String>> {
+    let own = prefix(id);
+    let of_gateways = format!("liqo-{own}");
+
+    Ok(netns::list()?
+        .into_iter()
+        .filter(|name| name.starts_with(&own) || name.starts_with(&of_gateways))
+        .collect())
+}
+
+fn pins_of(id: &str) -> Vec<PathBuf> {
+    let own = prefix(id);
+    fs::read_dir(PIN_DIR)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| {
+            let entry = entry.ok()?;
+            let is_own = entry.file_name().to_str()?.starts_with(&own);
+            is_own.then(|| entry.path())
+        })
+        .collect()
+}
+
+/// Where gateways pin their programs and maps, one directory per instance.
+const PIN_DIR: &str = "/sys/fs/bpf/liqo";
+
+/// A killed process ends as soon as the kernel runs it; this is for a busy machine.
+const KILL_DEADLINE: Duration = Duration::from_secs(10);
