@@ -1,0 +1,277 @@
+//! Joins decrypted packets of a flow, so that one write of the TAP takes many.
+//!
+//! Only what the kernel would cut again into the same packets is joined: TCP
+//! segments in order with equal headers, UDP datagrams of equal length, without
+//! IPv4 options or fragments, all checksums verified, since the kernel will not
+//! look at them again. Packets of one flow never overtake each other.
+
+mod flow;
+
+use super::checksum::Sum;
+use super::frame::{self, FRAME_MAX, HEADROOM, PACKET_MAX};
+use super::ipv4;
+use super::vnet::{self, Gso, Partial};
+use ebpf_common::settings::Settings;
+use flow::{Candidate, Flow, Transport};
+
+/// Flows joined side by side; the oldest is written when one more comes.
+///
+/// As many as one batch of datagrams tends to hold, at 64 KiB each.
+const FLOWS_MAX: usize = 8;
+
+/// Datagrams in a super-packet: what every kernel with USO cuts (`UDP_MAX_SEGMENTS`).
+const DATAGRAMS_MAX: usize = 64;
+
+/// Where the buffers' frames start: the kernel's copy is slow into the first
+/// bytes of a page, where an allocator places what it maps.
+const OFFSET: usize = 64;
+
+/// Super-packets in the making, of up to [`FLOWS_MAX`] flows.
+pub(crate) struct Coalescer {
+    settings: Settings,
+    /// The kernel cuts UDP super-packets.
+    udp: bool,
+    open: Vec<Open>,
+    /// Buffers without a flow; the last takes the next packet.
+    spare: Vec<Buffer>,
+}
+
+/// A frame's bytes, [`OFFSET`] from the start.
+struct Buffer(Box<[u8]>);
+
+/// A super-packet in the making.
+struct Open {
+    peer: u16,
+    first: Candidate,
+    buffer: Buffer,
+    /// Packet bytes so far.
+    len: usize,
+    segments: usize,
+    /// TCP: the next byte's sequence number.
+    sequence: u32,
+    /// The identification that the next packet has, unless it is not looked at.
+    id: u16,
+    push: bool,
+}
+
+impl Coalescer {
+    /// Prepares buffers; `udp` tells whether the TAP took `TUN_F_USO4`.
+    pub(crate) fn new(settings: Settings, udp: bool) -> Self {
+        Self {
+            settings,
+            udp,
+            open: Vec::with_capacity(FLOWS_MAX),
+            // One more, for the packet that makes the oldest flow leave.
+            spare: (0..=FLOWS_MAX).map(|_| Buffer::new()).collect(),
+        }
+    }
+
+    /// Returns where the next packet is to be written, before [`Coalescer::push`].
+    pub(crate) fn room(&mut self) -> &mut [u8] {
+        &mut self.next().frame()[HEADROOM..]
+    }
+
+    /// Takes the packet of `len` bytes that [`Coalescer::room`] was filled with.
+    ///
+    /// `write` gets the frames that are complete, in an order that keeps each flow's.
+    pub(crate) fn push(&mut self, peer: u16, len: usize, write: &mut impl FnMut(&[u8])) {
+        let packet = &self.next().frame()[HEADROOM..][..len];
+        let candidate = match flow::inspect(packet) {
+            Ok(candidate) if self.udp || candidate.flow.transport() == Transport::Tcp => candidate,
+            Ok(Candidate { flow, .. }) | Err(Some(flow)) => {
+                self.flush_where(write, |open| {
+                    open.peer == peer && flow.overlaps(&open.first.flow)
+                });
+                return self.write_alone(peer, len, write);
+            }
+            Err(None) => return self.write_alone(peer, len, write),
+        };
+
+        let Some(at) = self
+            .open
+            .iter()
+            .position(|open| open.peer == peer && open.first.flow == candidate.flow)
+        else {
+            return self.start(peer, candidate, len, write);
+        };
+        if !self.open[at].accepts(&candidate, len) {
+            self.flush_at(at, write);
+            return self.start(peer, candidate, len, write);
+        }
+
+        let next = self.spare.last_mut().expect("one buffer is always spare");
+        let payload = &next.frame()[HEADROOM + candidate.header_len..HEADROOM + len];
+        if self.open[at].append(&candidate, payload) {
+            self.flush_at(at, write);
+        }
+    }
+
+    /// Writes all that is still open, oldest first.
+    pub(crate) fn flush(&mut self, write: &mut impl FnMut(&[u8])) {
+        self.flush_where(write, |_| true);
+    }
+
+    fn next(&mut self) -> &mut Buffer {
+        self.spare.last_mut().expect("one buffer is always spare")
+    }
+
+    fn start(
+        &mut self,
+        peer: u16,
+        candidate: Candidate,
+        len: usize,
+        write: &mut impl FnMut(&[u8]),
+    ) {
+        if candidate.push {
+            return self.write_alone(peer, len, write); // Nothing may follow it.
+        }
+        if self.open.len() == FLOWS_MAX {
+            self.flush_at(0, write);
+        }
+        let buffer = self.spare.pop().expect("one buffer is always spare");
+        self.open.push(Open {
+            peer,
+            buffer,
+            len,
+            segments: 1,
+            sequence: candidate.end_sequence,
+            id: candidate.id.wrapping_add(1),
+            push: false,
+            first: candidate,
+        });
+    }
+
+    fn write_alone(&mut self, peer: u16, len: usize, write: &mut impl FnMut(&[u8])) {
+        let settings = self.settings;
+        let frame = &mut self.next().frame()[..HEADROOM + len];
+        frame[..vnet::LEN].copy_from_slice(&vnet::Header::default().encode());
+        frame::write_ethernet(frame, &settings, peer);
+        write(frame);
+    }
+
+    fn flush_where(&mut self, write: &mut impl FnMut(&[u8]), which: impl Fn(&Open) -> bool) {
+        let mut at = 0;
+        while at < self.open.len() {
+            if which(&self.open[at]) {
+                self.flush_at(at, write);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    fn flush_at(&mut self, at: usize, write: &mut impl FnMut(&[u8])) {
+        let mut open = self.open.remove(at);
+        let frame_len = open.finish(&self.settings);
+        write(&open.buffer.frame()[..frame_len]);
+        // Below the last one, which may hold a packet already.
+        self.spare.insert(0, open.buffer);
+    }
+}
+
+impl Buffer {
+    fn new() -> Self {
+        Self(vec![0; OFFSET + FRAME_MAX].into_boxed_slice())
+    }
+
+    fn frame(&mut self) -> &mut [u8] {
+        &mut self.0[OFFSET..]
+    }
+}
+
+impl Open {
+    /// Tells whether the packet continues this one.
+    fn accepts(&mut self, candidate: &Candidate, len: usize) -> bool {
+        let headers = self.first.header_len;
+        let payload_len = len - candidate.header_len;
+        let size = self.first.payload_len;
+        candidate.header_len == headers
+            && payload_len <= size
+            && self.len + payload_len <= PACKET_MAX
+            && (candidate.dont_fragment || candidate.id == self.id)
+            && candidate.follows(&self.first)
+            && match candidate.flow.transport() {
+                Transport::Tcp => candidate.sequence == self.sequence,
+                Transport::Udp => self.segments < DATAGRAMS_MAX,
+            }
+    }
+
+    /// Appends the payload; tells whether the super-packet ends with it.
+    fn append(&mut self, candidate: &Candidate, payload: &[u8]) -> bool {
+        let start = HEADROOM + self.len;
+        self.buffer.frame()[start..start + payload.len()].copy_from_slice(payload);
+        self.len += payload.len();
+        self.segments += 1;
+        self.sequence = candidate.end_sequence;
+        self.id = candidate.id.wrapping_add(1);
+        self.push = candidate.push;
+
+        candidate.push || payload.len() < self.first.payload_len
+    }
+
+    /// Completes the headers and returns the frame's length.
+    fn finish(&mut self, settings: &Settings) -> usize {
+        let (len, segments, push) = (self.len, self.segments, self.push);
+        let first = &self.first;
+        let frame = &mut self.buffer.frame()[..HEADROOM + len];
+        frame::write_ethernet(frame, settings, self.peer);
+        let vnet = if segments == 1 {
+            vnet::Header::default()
+        } else {
+            let packet = &mut frame[HEADROOM..];
+            join_headers(packet, &first.flow, push);
+            super_packet(first)
+        };
+        frame[..vnet::LEN].copy_from_slice(&vnet.encode());
+
+        HEADROOM + len
+    }
+}
+
+/// Rewrites the first packet's headers for the whole.
+fn join_headers(packet: &mut [u8], flow: &Flow, push: bool) {
+    const HEADER: usize = ipv4::HEADER_MIN;
+    let total_len = u16::try_from(packet.len()).expect("`accepts` keeps it below `PACKET_MAX`");
+    ipv4::finish_header(packet, HEADER, total_len);
+    let transport_len = total_len - u16::try_from(HEADER).expect("20");
+    let transport = flow.transport();
+    let sum = Sum::pseudo(
+        flow.source,
+        flow.destination,
+        transport.protocol(),
+        transport_len,
+    )
+    .partial();
+    match transport {
+        Transport::Tcp => {
+            if push {
+                packet[HEADER + flow::TCP_FLAGS] |= flow::PSH;
+            }
+        }
+        Transport::Udp => {
+            packet[HEADER + 4..HEADER + 6].copy_from_slice(&transport_len.to_be_bytes());
+        }
+    }
+    let at = HEADER + transport.checksum_offset();
+    packet[at..at + 2].copy_from_slice(&sum);
+}
+
+fn super_packet(first: &Candidate) -> vnet::Header {
+    let transport = first.flow.transport();
+    let short = |len: usize| u16::try_from(len).expect("lengths within a packet");
+    vnet::Header {
+        gso: match transport {
+            Transport::Tcp => Gso::TcpV4 { ecn: first.cwr },
+            Transport::Udp => Gso::UdpL4,
+        },
+        header_len: short(frame::ETHERNET + first.header_len),
+        gso_size: short(first.payload_len),
+        partial: Some(Partial {
+            start: short(frame::ETHERNET + ipv4::HEADER_MIN),
+            offset: short(transport.checksum_offset()),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,181 @@
+//! Which packets may be joined with others of their flow.
+
+use crate::offload::checksum::Sum;
+use crate::offload::ipv4::{self, Header};
+
+pub(super) const TCP_FLAGS: usize = 13;
+pub(super) const PSH: u8 = 0x08;
+const ACK: u8 = 0x10;
+const ECE: u8 = 0x40;
+const CWR: u8 = 0x80;
+
+const TCP_HEADER_MIN: usize = 20;
+const UDP_HEADER: usize = 8;
+
+/// Longest header of TCP, in bytes.
+const TCP_HEADER_MAX: usize = 60;
+
+/// The transports that can be joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Transport {
+    Tcp,
+    Udp,
+}
+
+impl Transport {
+    pub(super) fn protocol(self) -> u8 {
+        match self {
+            Self::Tcp => ipv4::TCP,
+            Self::Udp => ipv4::UDP,
+        }
+    }
+
+    /// Where the checksum is in the transport's header.
+    pub(super) fn checksum_offset(self) -> usize {
+        match self {
+            Self::Tcp => 16,
+            Self::Udp => 6,
+        }
+    }
+}
+
+/// A flow, as far as a packet shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Flow {
+    pub(super) source: [u8; 4],
+    pub(super) destination: [u8; 4],
+    protocol: u8,
+    /// `None` in fragments, which may belong to any flow of the addresses.
+    ports: Option<[u8; 4]>,
+}
+
+impl Flow {
+    /// The transport; only meaningful for the flow of a [`Candidate`].
+    pub(super) fn transport(&self) -> Transport {
+        if self.protocol == ipv4::TCP {
+            Transport::Tcp
+        } else {
+            Transport::Udp
+        }
+    }
+
+    /// Tells whether a packet of `self` may belong to `other`, so that they must
+    /// keep their order.
+    pub(super) fn overlaps(&self, other: &Self) -> bool {
+        (self.source, self.destination, self.protocol)
+            == (other.source, other.destination, other.protocol)
+            && (self.ports.is_none() || self.ports == other.ports)
+    }
+}
+
+/// A packet that may be joined, with what decides whether it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Candidate {
+    pub(super) flow: Flow,
+    /// Length of all headers.
+    pub(super) header_len: usize,
+    pub(super) payload_len: usize,
+    pub(super) id: u16,
+    pub(super) dont_fragment: bool,
+    pub(super) sequence: u32,
+    /// The sequence number after its payload.
+    pub(super) end_sequence: u32,
+    pub(super) push: bool,
+    pub(super) cwr: bool,
+    /// What must be equal in all joined packets: TOS, TTL, don't fragment.
+    network: [u8; 3],
+    /// Likewise of TCP: acknowledgement, flags, window, urgent pointer, options.
+    transport: [u8; TCP_HEADER_MAX],
+}
+
+impl Candidate {
+    /// Tells whether all that must be equal is equal to that of the `first`.
+    pub(super) fn follows(&self, first: &Self) -> bool {
+        !self.cwr && self.network == first.network && self.transport == first.transport
+    }
+}
+
+/// Looks at a packet: `Ok` if it may be joined, else the flow whose order it keeps.
+pub(super) fn inspect(packet: &[u8]) -> Result<Candidate, Option<Flow>> {
+    let ip = Header::parse(packet).ok_or(None)?;
+    let ports = packet
+        .get(ip.len..)
+        .and_then(<[u8]>::first_chunk::<4>)
+        .copied()
+        .filter(|_| !ip.is_fragment());
+    let flow = Flow {
+        source: ip.source,
+        destination: ip.destination,
+        protocol: ip.protocol,
+        ports,
+    };
+
+    candidate(packet, &ip, flow).ok_or(Some(flow))
+}
+
+fn candidate(packet: &[u8], ip: &Header, flow: Flow) -> Option<Candidate> {
+    if ip.len != ipv4::HEADER_MIN
+        || usize::from(ip.total_len) != packet.len()
+        || ip.fragment & !ipv4::DONT_FRAGMENT != 0
+    {
+        return None;
+    }
+    let (network, body) = packet.split_at(ip.len);
+    let (transport_header, transport) = match ip.protocol {
+        ipv4::TCP => tcp(body)?,
+        ipv4::UDP => udp(body)?,
+        _ => return None,
+    };
+    let payload_len = body.len() - transport_header;
+    let transport_len = u16::try_from(body.len()).ok()?;
+    let valid = Sum::default().add(network).is_valid()
+        && Sum::pseudo(ip.source, ip.destination, ip.protocol, transport_len)
+            .add(body)
+            .is_valid();
+    if payload_len == 0 || !valid {
+        return None;
+    }
+
+    let flags = if ip.protocol == ipv4::TCP {
+        body[TCP_FLAGS]
+    } else {
+        0
+    };
+    let sequence = u32::from_be_bytes([body[4], body[5], body[6], body[7]]);
+    Some(Candidate {
+        flow,
+        header_len: ip.len + transport_header,
+        payload_len,
+        id: ip.id,
+        dont_fragment: ip.dont_fragment(),
+        sequence,
+        end_sequence: sequence.wrapping_add(u32::try_from(payload_len).ok()?),
+        push: flags & PSH != 0,
+        cwr: flags & CWR != 0,
+        network: [packet[1], packet[8], packet[6]],
+        transport,
+    })
+}
+
+/// The header's length and what must be equal, of a segment that only carries data.
+fn tcp(segment: &[u8]) -> Option<(usize, [u8; TCP_HEADER_MAX])> {
+    let len = usize::from(segment.get(12)? >> 4) * 4;
+    let flags = *segment.get(TCP_FLAGS)?;
+    if len < TCP_HEADER_MIN || len > segment.len() || flags & !(PSH | ECE | CWR) != ACK {
+        return None;
+    }
+
+    let mut equal = [0; TCP_HEADER_MAX];
+    equal[..len].copy_from_slice(&segment[..len]);
+    equal[..8].fill(0); // Ports are in the flow; the sequence number advances.
+    equal[TCP_FLAGS] &= !(PSH | CWR);
+    equal[16..18].fill(0);
+    Some((len, equal))
+}
+
+/// The header's length, of a datagram with a checksum.
+fn udp(datagram: &[u8]) -> Option<(usize, [u8; TCP_HEADER_MAX])> {
+    let header = datagram.first_chunk::<UDP_HEADER>()?;
+    let len = usize::from(u16::from_be_bytes([header[4], header[5]]));
+    (len == datagram.len() && header[6..8] != [0, 0]).then_some((UDP_HEADER, [0; TCP_HEADER_MAX]))
+}

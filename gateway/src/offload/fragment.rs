@@ -1,0 +1,154 @@
+//! IPv4 fragmentation (RFC 791 section 3.2).
+
+use super::ipv4::{self, Header};
+
+const COPIED: u8 = 0x80;
+const END_OF_OPTIONS: u8 = 0;
+const NO_OPERATION: u8 = 1;
+
+/// The fragments of one packet, first to last.
+pub(crate) struct Fragments<'a> {
+    packet: &'a [u8],
+    header: Header,
+    /// Payload bytes per fragment but the last; a multiple of 8.
+    size: usize,
+    /// Payload bytes already sent.
+    done: usize,
+}
+
+impl<'a> Fragments<'a> {
+    /// Prepares `packet` for a link that carries `mtu` bytes.
+    ///
+    /// `None` if the packet is no packet, must not be fragmented, or `mtu` leaves
+    /// no room for a payload.
+    pub(crate) fn new(packet: &'a [u8], mtu: u16) -> Option<Self> {
+        let header = Header::parse(packet)?;
+        let packet = packet.get(..usize::from(header.total_len))?;
+        let size = usize::from(mtu).checked_sub(header.len)? & !7;
+        if header.dont_fragment() || size == 0 || packet.len() <= header.len {
+            return None;
+        }
+
+        Some(Self {
+            packet,
+            header,
+            size,
+            done: 0,
+        })
+    }
+
+    /// Writes the next fragment to the front of `out` and returns its length;
+    /// `None` at the end, or if it does not fit `out`.
+    pub(crate) fn next(&mut self, out: &mut [u8]) -> Option<usize> {
+        let payload = &self.packet[self.header.len + self.done..];
+        let len = payload.len().min(self.size);
+        if len == 0 {
+            return None;
+        }
+        let total = self.header.len + len;
+        let out = out.get_mut(..total)?;
+        let (header, body) = out.split_at_mut(self.header.len);
+        header.copy_from_slice(&self.packet[..self.header.len]);
+        body.copy_from_slice(&payload[..len]);
+        if self.done > 0 {
+            blank_options(&mut header[ipv4::HEADER_MIN..]);
+        }
+
+        let units = u16::try_from(self.done / 8).expect("a packet has fewer than 65,536 bytes");
+        let offset = (self.header.fragment & ipv4::OFFSET_MASK).checked_add(units)?;
+        let more = len < payload.len() || self.header.fragment & ipv4::MORE_FRAGMENTS != 0;
+        if offset > ipv4::OFFSET_MASK {
+            return None; // The whole would be longer than a packet can be.
+        }
+        let field = offset | if more { ipv4::MORE_FRAGMENTS } else { 0 };
+        out[ipv4::FRAGMENT].copy_from_slice(&field.to_be_bytes());
+        let total_len = u16::try_from(total).expect("no longer than the packet");
+        ipv4::finish_header(out, self.header.len, total_len);
+        self.done += len;
+
+        Some(total)
+    }
+}
+
+/// Turns options that only the first fragment carries into padding.
+fn blank_options(mut options: &mut [u8]) {
+    while let Some(&kind) = options.first() {
+        let len = match kind {
+            END_OF_OPTIONS => return,
+            NO_OPERATION => 1,
+            _ => match options.get(1) {
+                Some(&len) if len >= 2 && usize::from(len) <= options.len() => usize::from(len),
+                _ => return, // Malformed; the receiver judges it.
+            },
+        };
+        if kind & COPIED == 0 {
+            options[..len].fill(NO_OPERATION);
+        }
+        options = &mut options[len..];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::offload::checksum::Sum;
+    use crate::offload::tests::packets;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn fragments_join_to_the_packet(
+            packet in packets::udp(0..4000),
+            mtu in 68..1500_u16,
+        ) {
+            let mut packet = packet;
+            packet[6] &= !0x40;
+            let len = u16::try_from(packet.len()).unwrap();
+            ipv4::finish_header(&mut packet, 20, len);
+            let mut fragments = Fragments::new(&packet, mtu).unwrap();
+            let mut joined = Vec::new();
+            let mut more = true;
+            let mut out = [0; 1500];
+
+            while let Some(len) = fragments.next(&mut out) {
+                prop_assert!(len <= usize::from(mtu));
+                prop_assert!(Sum::default().add(&out[..20]).is_valid());
+                let header = Header::parse(&out[..len]).unwrap();
+                prop_assert_eq!(usize::from(header.fragment & ipv4::OFFSET_MASK) * 8, joined.len());
+                prop_assert!(more, "nothing follows the last one");
+                more = header.fragment & ipv4::MORE_FRAGMENTS != 0;
+                joined.extend_from_slice(&out[20..len]);
+            }
+
+            prop_assert!(!more);
+            prop_assert_eq!(joined, &packet[20..]);
+        }
+
+        #[test]
+        fn garbage_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..200), mtu: u16) {
+            let mut out = [0; 300];
+            if let Some(mut fragments) = Fragments::new(&bytes, mtu) {
+                while fragments.next(&mut out).is_some() {}
+            }
+        }
+    }
+
+    #[test]
+    fn only_copied_options_are_repeated() {
+        let mut options = [0x07, 3, 4, 0x94, 4, 0, 0, 0];
+
+        blank_options(&mut options);
+
+        assert_eq!(options, [1, 1, 1, 0x94, 4, 0, 0, 0]);
+    }
+
+    #[test]
+    fn dont_fragment_is_obeyed() {
+        let mut packet = [0; 100];
+        packet[0] = 0x45;
+        packet[3] = 100;
+        packet[6] = 0x40;
+
+        assert!(Fragments::new(&packet, 50).is_none());
+    }
+}

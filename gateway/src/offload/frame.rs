@@ -1,0 +1,60 @@
+//! What stands before each packet on the TAP: virtio_net_hdr and Ethernet.
+
+use super::vnet;
+use ebpf_common::settings::Settings;
+
+/// Length of an Ethernet header in bytes.
+pub(crate) const ETHERNET: usize = 14;
+
+/// Bytes before the packet in a frame of the TAP.
+pub(crate) const HEADROOM: usize = vnet::LEN + ETHERNET;
+
+/// The longest IPv4 packet, and so the longest super-packet, in bytes.
+pub(crate) const PACKET_MAX: usize = 65_535;
+
+/// The longest frame in bytes.
+pub(crate) const FRAME_MAX: usize = HEADROOM + PACKET_MAX;
+
+const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
+
+/// Writes the Ethernet header of a packet that came from `peer` into the frame.
+///
+/// # Panics
+///
+/// Panics if `frame` is shorter than [`HEADROOM`].
+pub(crate) fn write_ethernet(frame: &mut [u8], settings: &Settings, peer: u16) {
+    frame[vnet::LEN..vnet::LEN + 6].copy_from_slice(&settings.node_mac);
+    frame[vnet::LEN + 6..vnet::LEN + 12].copy_from_slice(&settings.peer_mac(peer));
+    frame[vnet::LEN + 12..HEADROOM].copy_from_slice(&ETHERTYPE_IPV4);
+}
+
+/// Returns for which peer the frame is; `None` if it is not one of ours, as the
+/// kernel's own frames are.
+pub(crate) fn destination(frame: &[u8], settings: &Settings) -> Option<u16> {
+    let ethernet = frame.get(vnet::LEN..HEADROOM)?;
+    if ethernet[12..14] != ETHERTYPE_IPV4 {
+        return None;
+    }
+
+    settings.peer_of_mac(*ethernet.first_chunk()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_names_its_peer_and_a_foreign_one_none() {
+        let settings = Settings::default();
+        let mut frame = [0; HEADROOM];
+        write_ethernet(&mut frame, &settings, 0x1234);
+        assert_eq!(destination(&frame, &settings), None, "the node's");
+
+        frame[vnet::LEN..vnet::LEN + 6].copy_from_slice(&settings.peer_mac(0x1234));
+        assert_eq!(destination(&frame, &settings), Some(0x1234));
+        assert_eq!(destination(&frame[..HEADROOM - 1], &settings), None);
+
+        frame[vnet::LEN + 13] = 0x06;
+        assert_eq!(destination(&frame, &settings), None, "ARP");
+    }
+}

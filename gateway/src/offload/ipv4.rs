@@ -1,0 +1,144 @@
+//! The fields of an IPv4 packet that this crate looks at.
+
+use super::checksum::Sum;
+use std::ops::Range;
+
+/// Shortest header, which is also that of a packet without options, in bytes.
+pub(crate) const HEADER_MIN: usize = 20;
+
+pub(crate) const ICMP: u8 = 1;
+pub(crate) const TCP: u8 = 6;
+pub(crate) const UDP: u8 = 17;
+
+pub(crate) const TOTAL_LEN: Range<usize> = 2..4;
+pub(crate) const ID: Range<usize> = 4..6;
+pub(crate) const FRAGMENT: Range<usize> = 6..8;
+pub(crate) const CHECKSUM: Range<usize> = 10..12;
+
+pub(crate) const DONT_FRAGMENT: u16 = 0x4000;
+pub(crate) const MORE_FRAGMENTS: u16 = 0x2000;
+pub(crate) const OFFSET_MASK: u16 = 0x1fff;
+
+/// A header whose version and lengths have been checked against the packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    /// Length with options, in bytes.
+    pub(crate) len: usize,
+    /// The packet's length as the header has it, in bytes.
+    pub(crate) total_len: u16,
+    /// Identification.
+    pub(crate) id: u16,
+    /// Flags and fragment offset.
+    pub(crate) fragment: u16,
+    /// Protocol number of the payload.
+    pub(crate) protocol: u8,
+    /// Source address.
+    pub(crate) source: [u8; 4],
+    /// Destination address.
+    pub(crate) destination: [u8; 4],
+}
+
+impl Header {
+    /// Parses the header at the front of `packet`, which must hold all of it.
+    ///
+    /// `total_len` is not compared with the packet: that of a super-packet may
+    /// not fit its field.
+    pub(crate) fn parse(packet: &[u8]) -> Option<Self> {
+        let bytes = packet.first_chunk::<HEADER_MIN>()?;
+        let len = usize::from(bytes[0] & 0xf) * 4;
+        if bytes[0] >> 4 != 4 || len < HEADER_MIN || len > packet.len() {
+            return None;
+        }
+
+        Some(Self {
+            len,
+            total_len: u16::from_be_bytes([bytes[2], bytes[3]]),
+            id: u16::from_be_bytes([bytes[4], bytes[5]]),
+            fragment: u16::from_be_bytes([bytes[6], bytes[7]]),
+            protocol: bytes[9],
+            source: [bytes[12], bytes[13], bytes[14], bytes[15]],
+            destination: [bytes[16], bytes[17], bytes[18], bytes[19]],
+        })
+    }
+
+    /// Tells whether the packet is one of several fragments.
+    pub(crate) fn is_fragment(&self) -> bool {
+        self.fragment & (MORE_FRAGMENTS | OFFSET_MASK) != 0
+    }
+
+    /// Tells whether routers may not fragment the packet.
+    pub(crate) fn dont_fragment(&self) -> bool {
+        self.fragment & DONT_FRAGMENT != 0
+    }
+}
+
+/// Writes `total_len` and the header's checksum into a packet.
+///
+/// # Panics
+///
+/// Panics if the packet is shorter than `header_len` or [`HEADER_MIN`].
+pub(crate) fn finish_header(packet: &mut [u8], header_len: usize, total_len: u16) {
+    packet[TOTAL_LEN].copy_from_slice(&total_len.to_be_bytes());
+    packet[CHECKSUM].copy_from_slice(&[0, 0]);
+    let checksum = Sum::default().add(&packet[..header_len]).finish();
+    packet[CHECKSUM].copy_from_slice(&checksum);
+}
+
+/// Returns a number that is equal for the packets of a flow and spread over flows.
+///
+/// Fragments are spread by address only, for all but the first lack ports.
+pub(crate) fn flow_hash(packet: &[u8]) -> u32 {
+    let Some(header) = Header::parse(packet) else {
+        return 0;
+    };
+    let ports = match header.protocol {
+        TCP | UDP if !header.is_fragment() => packet
+            .get(header.len..)
+            .and_then(<[u8]>::first_chunk::<4>)
+            .map_or(0, |ports| u32::from_be_bytes(*ports)),
+        _ => 0,
+    };
+
+    let addresses = u64::from(u32::from_be_bytes(header.source)) << 32
+        | u64::from(u32::from_be_bytes(header.destination));
+    let mixed = mix(addresses ^ mix(u64::from(ports) << 8 | u64::from(header.protocol)));
+    u32::try_from(mixed >> 32).expect("the upper half of 64 bits")
+}
+
+/// The finalizer of SplitMix64: every input bit changes every output bit.
+fn mix(mut x: u64) -> u64 {
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn garbage_is_no_packet_or_a_bounded_one(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
+            flow_hash(&bytes);
+            if let Some(header) = Header::parse(&bytes) {
+                prop_assert!(header.len >= HEADER_MIN && header.len <= bytes.len());
+            }
+        }
+    }
+
+    #[test]
+    fn flows_of_one_address_pair_spread() {
+        let mut packet = [0; 28];
+        packet[0] = 0x45;
+        packet[9] = TCP;
+        let halves = (0..256_u16)
+            .filter(|port| {
+                packet[20..22].copy_from_slice(&port.to_be_bytes());
+                flow_hash(&packet) % 2 == 0
+            })
+            .count();
+
+        assert!((96..160).contains(&halves), "{halves} of 256");
+    }
+}

@@ -1,0 +1,238 @@
+//! Cuts what the kernel handed over into packets for the tunnel.
+
+use super::checksum::Sum;
+use super::frame;
+use super::ipv4::{self, Header};
+use super::vnet::{self, Gso};
+use std::ops::Range;
+
+const UDP_HEADER: usize = 8;
+const TCP_HEADER_MIN: usize = 20;
+
+/// Longest headers: 60 bytes each of IPv4 and TCP.
+const HEADERS_MAX: usize = 120;
+
+const SEQUENCE: Range<usize> = 4..8;
+const TCP_FLAGS: usize = 13;
+const TCP_CHECKSUM: Range<usize> = 16..18;
+const UDP_LEN: Range<usize> = 4..6;
+const UDP_CHECKSUM: Range<usize> = 6..8;
+
+const FIN: u8 = 0x01;
+const PSH: u8 = 0x08;
+const CWR: u8 = 0x80;
+
+/// The frame contradicts itself and was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Malformed;
+
+/// The packets of one read of the TAP, first to last.
+///
+/// It cuts in place: the headers of a segment are written over the end of the
+/// segment before it, so that no payload byte moves. Hence each segment is only
+/// valid until the next is asked for.
+pub(crate) struct Split<'a> {
+    packet: &'a mut [u8],
+    kind: Kind,
+    /// All headers, as the super-packet has them.
+    template: [u8; HEADERS_MAX],
+    /// Length of the IPv4 header, and of all headers.
+    ip_len: usize,
+    header_len: usize,
+    /// Payload bytes of each segment but the last.
+    size: usize,
+    /// Where the next segment's payload starts.
+    position: usize,
+    index: u16,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Whole,
+    Tcp,
+    Udp,
+}
+
+impl<'a> Split<'a> {
+    /// Takes a packet with the header that the kernel put before it; completes a
+    /// checksum that the kernel left open.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Malformed`] if the lengths of header and packet do not fit.
+    pub(crate) fn new(vnet: vnet::Header, packet: &'a mut [u8]) -> Result<Self, Malformed> {
+        let ip = Header::parse(packet).ok_or(Malformed)?;
+        let (kind, header_len) = match vnet.gso {
+            Gso::None => return Self::whole(vnet, ip, packet),
+            Gso::TcpV4 { .. } => (Kind::Tcp, tcp_headers(&ip, packet).ok_or(Malformed)?),
+            Gso::UdpL4 => (Kind::Udp, udp_headers(&ip, packet).ok_or(Malformed)?),
+        };
+        if vnet.gso_size == 0
+            || packet.len() <= header_len
+            || packet.len() > frame::PACKET_MAX
+            || ip.is_fragment()
+        {
+            return Err(Malformed);
+        }
+        let mut template = [0; HEADERS_MAX];
+        template[..header_len].copy_from_slice(&packet[..header_len]);
+
+        Ok(Self {
+            packet,
+            kind,
+            template,
+            ip_len: ip.len,
+            header_len,
+            size: usize::from(vnet.gso_size),
+            position: header_len,
+            index: 0,
+        })
+    }
+
+    fn whole(vnet: vnet::Header, ip: Header, packet: &'a mut [u8]) -> Result<Self, Malformed> {
+        let total_len = usize::from(ip.total_len);
+        if total_len < ip.len {
+            return Err(Malformed);
+        }
+        // Ethernet may have padded it.
+        let packet = packet.get_mut(..total_len).ok_or(Malformed)?;
+        if let Some(partial) = vnet.partial {
+            complete(partial, &ip, packet).ok_or(Malformed)?;
+        }
+
+        Ok(Self {
+            size: packet.len(),
+            packet,
+            kind: Kind::Whole,
+            template: [0; HEADERS_MAX],
+            ip_len: ip.len,
+            header_len: 0,
+            position: 0,
+            index: 0,
+        })
+    }
+
+    /// Returns how many segments are still to come.
+    pub(crate) fn remaining(&self) -> usize {
+        (self.packet.len() - self.position).div_ceil(self.size)
+    }
+
+    /// Returns the length in bytes of the longest segment still to come.
+    pub(crate) fn segment_len(&self) -> usize {
+        self.header_len + self.size.min(self.packet.len() - self.position)
+    }
+
+    /// Returns the next segment, complete with all checksums.
+    pub(crate) fn next(&mut self) -> Option<&mut [u8]> {
+        let payload_len = self.size.min(self.packet.len() - self.position);
+        if payload_len == 0 {
+            return None;
+        }
+        let start = self.position - self.header_len;
+        let end = self.position + payload_len;
+        let last = end == self.packet.len();
+        self.position = end;
+        let segment = &mut self.packet[start..end];
+        if self.kind != Kind::Whole {
+            write_headers(
+                segment,
+                &self.template[..self.header_len],
+                self.ip_len,
+                self.kind,
+                Place {
+                    index: self.index,
+                    offset: u32::from(self.index) * u32::try_from(self.size).unwrap_or(u32::MAX),
+                    last,
+                },
+            );
+        }
+        self.index = self.index.wrapping_add(1);
+
+        Some(segment)
+    }
+}
+
+/// Where a segment stands among its siblings.
+#[derive(Clone, Copy)]
+struct Place {
+    index: u16,
+    /// Payload bytes before it.
+    offset: u32,
+    last: bool,
+}
+
+fn write_headers(segment: &mut [u8], template: &[u8], ip_len: usize, kind: Kind, place: Place) {
+    segment[..template.len()].copy_from_slice(template);
+    let id = u16::from_be_bytes([template[4], template[5]]).wrapping_add(place.index);
+    segment[ipv4::ID].copy_from_slice(&id.to_be_bytes());
+    let total_len = u16::try_from(segment.len()).expect("no longer than `PACKET_MAX`");
+    ipv4::finish_header(segment, ip_len, total_len);
+
+    let (ip, transport) = segment.split_at_mut(ip_len);
+    let transport_len = total_len - u16::try_from(ip_len).expect("at most 60");
+    let protocol = if kind == Kind::Tcp {
+        ipv4::TCP
+    } else {
+        ipv4::UDP
+    };
+    let pseudo = Sum::pseudo(addr(ip, 12), addr(ip, 16), protocol, transport_len);
+    if kind == Kind::Tcp {
+        let sequence = transport[SEQUENCE]
+            .first_chunk()
+            .map_or(0, |bytes| u32::from_be_bytes(*bytes))
+            .wrapping_add(place.offset);
+        transport[SEQUENCE].copy_from_slice(&sequence.to_be_bytes());
+        if !place.last {
+            transport[TCP_FLAGS] &= !(FIN | PSH);
+        }
+        if place.index > 0 {
+            transport[TCP_FLAGS] &= !CWR;
+        }
+        transport[TCP_CHECKSUM].copy_from_slice(&[0, 0]);
+        let checksum = pseudo.add(transport).finish();
+        transport[TCP_CHECKSUM].copy_from_slice(&checksum);
+    } else {
+        transport[UDP_LEN].copy_from_slice(&transport_len.to_be_bytes());
+        transport[UDP_CHECKSUM].copy_from_slice(&[0, 0]);
+        let checksum = pseudo.add(transport).finish_udp();
+        transport[UDP_CHECKSUM].copy_from_slice(&checksum);
+    }
+}
+
+fn addr(ip: &[u8], at: usize) -> [u8; 4] {
+    [ip[at], ip[at + 1], ip[at + 2], ip[at + 3]]
+}
+
+/// Length of the headers of a TCP packet, if they are there.
+fn tcp_headers(ip: &Header, packet: &[u8]) -> Option<usize> {
+    let offset = packet.get(ip.len + 12)? >> 4;
+    let tcp_len = usize::from(offset) * 4;
+    (ip.protocol == ipv4::TCP && tcp_len >= TCP_HEADER_MIN && packet.len() >= ip.len + tcp_len)
+        .then_some(ip.len + tcp_len)
+}
+
+/// Length of the headers of a UDP packet, if they are there.
+fn udp_headers(ip: &Header, packet: &[u8]) -> Option<usize> {
+    (ip.protocol == ipv4::UDP && packet.len() >= ip.len + UDP_HEADER).then_some(ip.len + UDP_HEADER)
+}
+
+/// Computes a checksum whose field holds the pseudo-header's sum (`CHECKSUM_PARTIAL`).
+fn complete(partial: vnet::Partial, ip: &Header, packet: &mut [u8]) -> Option<()> {
+    let start = usize::from(partial.start).checked_sub(frame::ETHERNET)?;
+    let at = start + usize::from(partial.offset);
+    if start < ip.len || at + 2 > packet.len() {
+        return None;
+    }
+
+    let sum = Sum::default().add(&packet[start..]);
+    let checksum = if ip.protocol == ipv4::UDP {
+        sum.finish_udp()
+    } else {
+        sum.finish()
+    };
+    packet[at..at + 2].copy_from_slice(&checksum);
+    Some(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,154 @@
+//! `struct virtio_net_hdr` as a TAP with `IFF_VNET_HDR` puts it before each frame
+//! (`include/uapi/linux/virtio_net.h`).
+//!
+//! ```text
+//!  0      1         2        4         6           8            10
+//! +------+---------+--------+---------+-----------+------------+
+//! | flags| gso_type| hdr_len| gso_size| csum_start| csum_offset|   native byte order
+//! +------+---------+--------+---------+-----------+------------+
+//! ```
+
+/// Length of the header in bytes.
+pub(crate) const LEN: usize = 10;
+
+/// The checksum from `csum_start` on is left to the reader.
+const NEEDS_CSUM: u8 = 1;
+
+/// The kernel has verified the checksum; says nothing that we need.
+const DATA_VALID: u8 = 2;
+
+/// Added to the type of a TCP super-packet whose first segment carries CWR.
+const ECN: u8 = 0x80;
+
+/// How a super-packet is to be cut.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Gso {
+    /// Not at all: it is one packet.
+    #[default]
+    None,
+    /// TCP over IPv4 in segments of `gso_size`.
+    TcpV4 {
+        /// The first segment carries CWR, and only that (RFC 3168 section 6.1.2).
+        ecn: bool,
+    },
+    /// UDP datagrams of `gso_size` bytes (`UDP_SEGMENT`).
+    UdpL4,
+}
+
+impl Gso {
+    /// Parses the byte on the wire; `None` for what we never asked the kernel for.
+    fn parse(value: u8) -> Option<Self> {
+        match (value & !ECN, value & ECN != 0) {
+            (0, false) => Some(Self::None),
+            (1, ecn) => Some(Self::TcpV4 { ecn }),
+            (5, false) => Some(Self::UdpL4),
+            _ => None,
+        }
+    }
+
+    fn encode(self) -> u8 {
+        match self {
+            Self::None => 0,
+            Self::TcpV4 { ecn: false } => 1,
+            Self::TcpV4 { ecn: true } => 1 | ECN,
+            Self::UdpL4 => 5,
+        }
+    }
+}
+
+/// Where a checksum is still to be computed; offsets count from the Ethernet header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Partial {
+    /// First byte that the checksum covers.
+    pub(crate) start: u16,
+    /// Where it is written, from `start`.
+    pub(crate) offset: u16,
+}
+
+/// The header's meaning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Header {
+    /// How to cut.
+    pub(crate) gso: Gso,
+    /// Length of all headers of a super-packet, from the Ethernet header; a hint.
+    pub(crate) header_len: u16,
+    /// Payload bytes of each segment but the last.
+    pub(crate) gso_size: u16,
+    /// The checksum to complete, if any.
+    pub(crate) partial: Option<Partial>,
+}
+
+impl Header {
+    /// Parses the header at the front of `frame`; `None` if it is cut short or of
+    /// a kind that was not negotiated.
+    pub(crate) fn parse(frame: &[u8]) -> Option<Self> {
+        let bytes = frame.first_chunk::<LEN>()?;
+        let word = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
+        if bytes[0] & !(NEEDS_CSUM | DATA_VALID) != 0 {
+            return None;
+        }
+
+        Some(Self {
+            gso: Gso::parse(bytes[1])?,
+            header_len: word(2),
+            gso_size: word(4),
+            partial: (bytes[0] & NEEDS_CSUM != 0).then(|| Partial {
+                start: word(6),
+                offset: word(8),
+            }),
+        })
+    }
+
+    /// Returns the header's bytes.
+    pub(crate) fn encode(self) -> [u8; LEN] {
+        let (flags, start, offset) = match self.partial {
+            Some(Partial { start, offset }) => (NEEDS_CSUM, start, offset),
+            None => (0, 0, 0),
+        };
+        let mut bytes = [0; LEN];
+        bytes[0] = flags;
+        bytes[1] = self.gso.encode();
+        for (at, word) in [
+            (2, self.header_len),
+            (4, self.gso_size),
+            (6, start),
+            (8, offset),
+        ] {
+            bytes[at..at + 2].copy_from_slice(&word.to_ne_bytes());
+        }
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_ecn_bit_is_not_part_of_the_type() {
+        let bytes = [1, 0x81, 66, 0, 0x78, 0x05, 34, 0, 16, 0];
+
+        let header = Header::parse(&bytes).unwrap();
+
+        assert_eq!(header.gso, Gso::TcpV4 { ecn: true });
+        assert_eq!(header.encode(), bytes);
+    }
+
+    #[test]
+    fn what_was_not_negotiated_is_refused() {
+        for gso_type in [3, 4, 0x80, 0x85, 0xff] {
+            assert_eq!(Header::parse(&[0, gso_type, 0, 0, 0, 0, 0, 0, 0, 0]), None);
+        }
+        assert_eq!(Header::parse(&[0; LEN - 1]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn encoding_undoes_parsing(bytes: [u8; LEN]) {
+            if let Some(header) = Header::parse(&bytes) {
+                prop_assert_eq!(Header::parse(&header.encode()), Some(header));
+            }
+        }
+    }
+}
