@@ -17,8 +17,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-/// A network namespace under a name that `ip netns` knows; removed with the
-/// last handle to it, unless its laboratory is kept.
+/// A network namespace under a name that `ip netns` knows; removed with its
+/// laboratory, which every handle keeps.
 #[derive(Clone, Debug)]
 pub struct Netns(Arc<Inner>);
 
@@ -26,7 +26,7 @@ pub struct Netns(Arc<Inner>);
 struct Inner {
     name: String,
     file: File,
-    identity: Arc<Identity>,
+    _identity: Arc<Identity>,
 }
 
 impl Netns {
@@ -43,7 +43,7 @@ impl Netns {
         Ok(Self(Arc::new(Inner {
             name,
             file,
-            identity: Arc::clone(identity),
+            _identity: Arc::clone(identity),
         })))
     }
 
@@ -172,17 +172,6 @@ impl Netns {
     fn enter(&self) {
         setns(&self.0.file, CloneFlags::CLONE_NEWNET)
             .expect("an open namespace can be entered with CAP_SYS_ADMIN");
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        if self.identity.is_kept() {
-            return;
-        }
-        if let Err(error) = delete(&self.name) {
-            tracing::warn!(name = self.name, %error, "failed to delete a namespace");
-        }
     }
 }
 
