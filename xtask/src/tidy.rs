@@ -1,5 +1,7 @@
 //! Checks what compilers do not: sizes, names, and that pure files stay pure.
 
+mod documented;
+
 use crate::workspace;
 use anyhow::{Context as _, Result, bail};
 use std::fs;
@@ -61,6 +63,9 @@ pub(crate) fn check() -> Result<String> {
     for (path, text) in &files {
         problems.extend(problems_of(path, text));
     }
+    let readme = fs::read_to_string(workspace::root().join("README.md"))
+        .context("failed to read README.md")?;
+    problems.extend(documented::missing(&readme));
     if !problems.is_empty() {
         bail!("not tidy:\n    {}", problems.join("\n    "));
     }
