@@ -1,5 +1,47 @@
 //! The custom resources, and the desired state that a fabric file or an API server gives.
+//!
+//! The kinds are Liqo's, field for field, one per module. [`fabric`] reads them from a file, fills in
+//! the addresses and gives a checked view of them.
 
 #![forbid(unsafe_code)]
 
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::CustomResourceExt as _;
+
+pub use configuration::{Configuration, ConfigurationSpec, ConfigurationStatus};
+pub use connection::{Connection, ConnectionSpec, ConnectionStatus};
+pub use gateway_client::{GatewayClient, GatewayClientSpec, GatewayClientStatus};
+pub use gateway_server::{GatewayServer, GatewayServerSpec, GatewayServerStatus};
+pub use ip::{IP, IPSpec, IPStatus};
+pub use network::{Network, NetworkSpec, NetworkStatus};
+pub use public_key::{PublicKey, PublicKeySpec};
+
+pub mod annotations;
+pub mod configuration;
+pub mod connection;
+pub mod endpoint;
 pub mod fabric;
+pub mod gateway_client;
+pub mod gateway_server;
+pub mod ip;
+pub mod labels;
+pub mod network;
+pub mod public_key;
+
+mod schema;
+
+/// Returns the definitions of all kinds.
+pub fn custom_resource_definitions() -> Vec<CustomResourceDefinition> {
+    vec![
+        IP::crd(),
+        Network::crd(),
+        Configuration::crd(),
+        Connection::crd(),
+        GatewayClient::crd(),
+        GatewayServer::crd(),
+        PublicKey::crd(),
+    ]
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,89 @@
+//! `Connection`: the state of a tunnel to a peer.
+
+use crate::schema;
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A tunnel to a peer.
+#[derive(CustomResource, JsonSchema, Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[kube(
+    group = "networking.liqo.io",
+    version = "v1beta1",
+    kind = "Connection",
+    plural = "connections",
+    shortname = "conn",
+    category = "liqo",
+    namespaced,
+    status = "ConnectionStatus",
+    derive = "PartialEq",
+    doc = "The state of a tunnel to a peer.",
+    printcolumn(name = "Type", type_ = "string", json_path = ".spec.type"),
+    printcolumn(name = "Status", type_ = "string", json_path = ".status.value"),
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp"
+    ),
+    printcolumn(
+        name = "Latency",
+        type_ = "string",
+        json_path = ".status.latency.value",
+        priority = 1
+    )
+)]
+#[serde(rename_all = "camelCase")]
+pub struct ConnectionSpec {
+    /// The gateway that keeps it.
+    #[schemars(schema_with = "schema::reference")]
+    pub gateway_ref: ObjectReference,
+
+    /// Which side of it this cluster is.
+    #[serde(rename = "type")]
+    pub type_: ConnectionType,
+}
+
+/// Which side of a tunnel a cluster is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub enum ConnectionType {
+    /// It waits.
+    Server,
+    /// It calls.
+    Client,
+}
+
+/// What was found for a [`Connection`].
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ConnectionStatus {
+    /// How long the peer takes to answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency: Option<Latency>,
+
+    /// One of [`CONNECTED`], [`CONNECTING`] and [`ERROR`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+}
+
+/// The peer answers.
+pub const CONNECTED: &str = "Connected";
+/// The peer has not answered yet.
+pub const CONNECTING: &str = "Connecting";
+/// The peer answers no more.
+pub const ERROR: &str = "Error";
+
+/// How long a peer takes to answer.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Latency {
+    /// When this was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::time")]
+    pub timestamp: Option<Time>,
+
+    /// The time with its unit, or `N/A`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+}

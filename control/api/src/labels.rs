@@ -1,0 +1,56 @@
+//! Keys and values of labels, as Liqo's.
+
+/// Of an object about a peer: the peer's cluster id.
+pub const REMOTE_CLUSTER_ID: &str = "liqo.io/remote-cluster-id";
+/// Of an object that this project made: `true`.
+pub const MANAGED: &str = "liqo.io/managed";
+/// Of the objects of a tenant namespace: `true`.
+pub const TENANT_NAMESPACE: &str = "liqo.io/tenant-namespace";
+
+/// Of a chart's object: what it is.
+pub const APP_NAME: &str = "app.kubernetes.io/name";
+/// Value of [`APP_NAME`] on the ConfigMap that holds the cluster id.
+pub const CLUSTER_ID_CONFIG_MAP: &str = "clusterid-configmap";
+
+/// Of a [`Network`](crate::Network): what it is for.
+pub const NETWORK_TYPE: &str = "ipam.liqo.io/network-type";
+/// Value of [`NETWORK_TYPE`]: this cluster's pods.
+pub const NETWORK_TYPE_POD: &str = "pod-cidr";
+/// Value of [`NETWORK_TYPE`]: this cluster's services.
+pub const NETWORK_TYPE_SERVICE: &str = "service-cidr";
+/// Value of [`NETWORK_TYPE`]: single addresses that peers reach.
+pub const NETWORK_TYPE_EXTERNAL: &str = "external-cidr";
+/// Value of [`NETWORK_TYPE`]: this cluster's own fabric.
+pub const NETWORK_TYPE_INTERNAL: &str = "internal-cidr";
+/// Value of [`NETWORK_TYPE`]: to be left alone.
+pub const NETWORK_TYPE_RESERVED: &str = "reserved";
+/// Of a [`Network`](crate::Network) that must keep its CIDR: `true`.
+pub const NETWORK_NOT_REMAPPED: &str = "ipam.liqo.io/network-not-remapped";
+/// Of a [`Network`](crate::Network) whose CIDR others may hold, too: `true`.
+pub const NETWORK_SHARED: &str = "ipam.liqo.io/network-shared";
+/// Of a [`Network`](crate::Network) that belongs to a [`Configuration`](crate::Configuration): `pod` or `external`.
+pub const CONFIGURATION_CIDR_TYPE: &str = "configuration.liqo.io/cidr-type";
+
+/// Of an [`IP`](crate::IP): what address it is.
+pub const IP_TYPE: &str = "ipam.liqo.io/ip-type";
+/// Value of [`IP_TYPE`]: a node's; this project's addition.
+pub const IP_TYPE_NODE: &str = "node";
+/// Of an [`IP`](crate::IP): name of the [`Network`](crate::Network) that gives its address.
+pub const NETWORK_NAME: &str = "ipam.liqo.io/network-name";
+/// Of an [`IP`](crate::IP): namespace of the [`Network`](crate::Network) that gives its address.
+pub const NETWORK_NAMESPACE: &str = "ipam.liqo.io/network-namespace";
+/// Of an [`IP`](crate::IP) that is not to be translated: `true`.
+pub const HOST_UNREACHABLE: &str = "networking.liqo.io/host-unreachable";
+
+/// Of a gateway's object: what part it is.
+pub const COMPONENT: &str = "networking.liqo.io/component";
+/// Value of [`COMPONENT`]: the gateway itself.
+pub const COMPONENT_GATEWAY: &str = "gateway";
+/// Of a key or Secret of a gateway: `true`.
+pub const GATEWAY_RESOURCE: &str = "networking.liqo.io/gateway-resource";
+/// Of a gateway's object: name of the GatewayServer or GatewayClient.
+pub const GATEWAY_NAME: &str = "networking.liqo.io/gateway-name";
+/// Of a gateway's object: namespace of the GatewayServer or GatewayClient.
+pub const GATEWAY_NAMESPACE: &str = "networking.liqo.io/gateway-namespace";
+/// Of the gateway pod that carries traffic: `true`.
+pub const ACTIVE: &str = "networking.liqo.io/active";

@@ -1,0 +1,53 @@
+//! `Network`: a CIDR of this cluster or of a peer, and the one it is seen under.
+
+use crate::schema;
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A CIDR and what it was mapped to.
+///
+/// The label [`NETWORK_TYPE`](crate::labels::NETWORK_TYPE) says what it is for.
+#[derive(CustomResource, JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[kube(
+    group = "ipam.liqo.io",
+    version = "v1alpha1",
+    kind = "Network",
+    plural = "networks",
+    shortname = "net",
+    category = "liqo",
+    namespaced,
+    status = "NetworkStatus",
+    derive = "Default",
+    derive = "PartialEq",
+    doc = "A CIDR of this cluster or of a peer, and the one it is seen under.",
+    printcolumn(name = "Desired CIDR", type_ = "string", json_path = ".spec.cidr"),
+    printcolumn(name = "Remapped CIDR", type_ = "string", json_path = ".status.cidr"),
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp"
+    )
+)]
+#[serde(rename_all = "camelCase")]
+pub struct NetworkSpec {
+    /// The CIDR that is wanted.
+    #[schemars(schema_with = "schema::cidr")]
+    #[schemars(extend("x-kubernetes-validations" = [{"rule": "self == oldSelf", "message": "CIDR field is immutable"}]))]
+    pub cidr: String,
+
+    /// How many of its first addresses are set aside.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub pre_allocated: Option<i32>,
+}
+
+/// What was found for a [`Network`].
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NetworkStatus {
+    /// The CIDR it is seen under.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::cidr")]
+    pub cidr: Option<String>,
+}
