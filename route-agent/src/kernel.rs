@@ -1,0 +1,175 @@
+//! The kernel's side: what of ours is there, and one change at a time.
+//!
+//! Nothing here decides. What lacks our mark is neither reported nor touched.
+
+use crate::diff::Op;
+use crate::ruleset::Ruleset;
+use crate::settings::Settings;
+use crate::state::State;
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+
+pub(crate) mod events;
+mod link;
+mod netlink;
+mod nexthop;
+mod nft;
+mod route;
+mod rule;
+
+pub(crate) use netlink::Error as NetlinkError;
+pub(crate) use nft::Error as NftError;
+
+/// A request to the kernel failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// Over netlink.
+    #[error(transparent)]
+    Netlink(#[from] NetlinkError),
+
+    /// Over `nft`.
+    #[error(transparent)]
+    Nft(#[from] NftError),
+
+    /// A device that is not ours has the name of ours.
+    #[error(
+        "a {kind} device named {name} exists and is not ours: \
+         remove it (ip link delete {name}) or rename it"
+    )]
+    ForeignDevice {
+        /// The name.
+        name: String,
+        /// What it is: `dummy`, `vxlan`, ..
+        kind: String,
+    },
+}
+
+/// Sockets to the kernel of the network namespace in which they were opened.
+pub(crate) struct Kernel {
+    settings: Settings,
+    route: rtnetlink::Handle,
+    nexthop: nexthop::Handle,
+    nft: nft::Nft,
+}
+
+impl Kernel {
+    /// Opens the sockets; must be called within a tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::Netlink`] if the kernel refuses one.
+    pub(crate) fn open(settings: Settings) -> Result<Self, Error> {
+        Ok(Self {
+            settings,
+            route: netlink::open()?,
+            nexthop: nexthop::Handle::open()?,
+            nft: nft::Nft::default(),
+        })
+    }
+
+    /// Returns everything of ours.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error`] if something cannot be read, or is not ours but in our way.
+    pub(crate) async fn observe(&mut self) -> Result<State, Error> {
+        let mut state = self.observe_netlink().await?;
+        state.filter = self.nft.observe().await?;
+
+        Ok(state)
+    }
+
+    /// Returns everything of ours but the nft table, which costs a process.
+    ///
+    /// # Errors
+    ///
+    /// See [`Kernel::observe`].
+    pub(crate) async fn observe_netlink(&self) -> Result<State, Error> {
+        let mut state = State {
+            rule: rule::observe(&self.route, &self.settings).await?,
+            ..State::default()
+        };
+        if let Some(link) = link::observe(&self.route, &self.settings).await? {
+            state.addresses = link::addresses(&self.route, link.index).await?;
+            state.device = Some(link.device);
+        }
+        self.nexthop.observe(&self.settings, &mut state).await?;
+        route::observe(&self.route, &self.settings, &mut state).await?;
+
+        Ok(state)
+    }
+
+    /// Makes one change; `observed` is the state before it.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error`] if the kernel refuses it.
+    pub(crate) async fn apply(&mut self, op: &Op, observed: &State) -> Result<(), Error> {
+        let (handle, settings) = (&self.route, &self.settings);
+        match op {
+            Op::AddUnreachable(dst) => route::add_unreachable(handle, settings, *dst).await?,
+            Op::DeleteUnreachable(dst) => route::delete_unreachable(handle, settings, *dst).await?,
+            Op::SetRoute(dst, to) => route::set(handle, settings, *dst, *to).await?,
+            Op::DeleteRoute(dst) => route::delete(handle, settings, *dst).await?,
+            Op::AddRule => rule::add(handle, settings).await?,
+            Op::DeleteRule => rule::delete(handle, settings).await?,
+            Op::CreateDevice(device) => link::create(handle, settings, device).await?,
+            Op::SetDevice(device) => link::set(handle, settings, device).await?,
+            Op::DeleteDevice => link::delete(handle, settings).await?,
+            Op::AddAddress(address) => link::add_address(handle, settings, *address).await?,
+            Op::DeleteAddress(address) => link::delete_address(handle, settings, *address).await?,
+            Op::SetHop(id, hop) => {
+                let device = link::index(handle, settings).await?;
+                let replace = observed.hops.contains_key(id);
+                self.nexthop
+                    .set_hop(settings, *id, hop, device, replace)
+                    .await?;
+            }
+            Op::SetGroup(id, members) => {
+                let replace = observed.groups.contains_key(id);
+                self.nexthop
+                    .set_group(settings, *id, members, replace)
+                    .await?;
+            }
+            Op::DeleteGroup(id) | Op::DeleteHop(id) => self.nexthop.delete(*id).await?,
+            Op::SetFilter(ruleset) => {
+                self.nft.set(ruleset, observed.filter.as_ref()).await?;
+            }
+            Op::DeleteFilter => self.nft.delete().await?,
+        }
+
+        Ok(())
+    }
+
+    /// Returns the packets that each named counter of the nft table has counted.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::Nft`] if `nft` fails.
+    pub(crate) async fn drops(&self) -> Result<std::collections::BTreeMap<String, u64>, Error> {
+        Ok(self.nft.counters().await?)
+    }
+
+    /// Returns the smallest MTU of the devices that lead to `addresses`, in bytes.
+    ///
+    /// Addresses without a route are left out.
+    pub(crate) async fn path_mtu(&self, addresses: &BTreeSet<Ipv4Addr>) -> Option<u32> {
+        let mut smallest = None;
+        for address in addresses {
+            let mtu = route::device_mtu(&self.route, *address).await;
+            smallest = [smallest, mtu].into_iter().flatten().min();
+        }
+
+        smallest
+    }
+}
+
+/// A table that lists as `listed` although `desired` was asked for and accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Accepted {
+    desired: Ruleset,
+    listed: Ruleset,
+}
+
+#[cfg(test)]
+mod tests;

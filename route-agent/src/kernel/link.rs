@@ -1,0 +1,287 @@
+//! The overlay device and its addresses.
+
+use crate::kernel::netlink::{Error, gone_is_deleted, there_is_made};
+use crate::settings::{DEVICE_ALIAS, Settings};
+use crate::state::Device;
+use futures_util::TryStreamExt as _;
+use ipnet::Ipv4Net;
+use netlink_packet_route::AddressFamily;
+use netlink_packet_route::address::{AddressAttribute, AddressMessage};
+use netlink_packet_route::link::{
+    AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoData, InfoKind, InfoVxlan, LinkAttribute,
+    LinkFlags, LinkInfo, LinkMessage,
+};
+use nix::errno::Errno;
+use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec, LinkVxlan};
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr};
+
+const FEATURE: &str = "VXLAN (CONFIG_VXLAN; modprobe vxlan)";
+
+/// The overlay device as the kernel has it.
+pub(crate) struct Link {
+    /// Its index.
+    pub(crate) index: u32,
+    /// Its properties.
+    pub(crate) device: Device,
+}
+
+/// Returns the overlay device, if it exists.
+///
+/// # Errors
+///
+/// Returns [`crate::kernel::Error::ForeignDevice`] if a device of this name is not ours.
+pub(crate) async fn observe(
+    handle: &Handle,
+    settings: &Settings,
+) -> Result<Option<Link>, crate::kernel::Error> {
+    let Some(message) = find(handle, settings).await? else {
+        return Ok(None);
+    };
+    let link = parse(&message, settings);
+    link.map(Some)
+        .map_err(|kind| crate::kernel::Error::ForeignDevice {
+            name: settings.device().to_owned(),
+            kind,
+        })
+}
+
+/// Returns the device's index.
+pub(crate) async fn index(handle: &Handle, settings: &Settings) -> Result<u32, Error> {
+    let what = "find the overlay device";
+    let found = find(handle, settings).await?;
+    found
+        .map(|message| message.header.index)
+        .ok_or(Error::Refused {
+            what,
+            source: Errno::ENODEV.into(),
+        })
+}
+
+/// Makes the device and brings it up.
+pub(crate) async fn create(
+    handle: &Handle,
+    settings: &Settings,
+    device: &Device,
+) -> Result<(), Error> {
+    let link = LinkMessageBuilder::<LinkVxlan>::new(settings.device())
+        .collect_metadata(true)
+        .learning(false)
+        .port(device.port)
+        .address(device.mac.to_vec())
+        .mtu(device.mtu_bytes)
+        .build();
+    handle
+        .link()
+        .add(link)
+        .execute()
+        .await
+        .map_err(Error::from_rtnetlink(
+            "create the overlay device (is its UDP port another VXLAN device's?)",
+            FEATURE,
+        ))?;
+
+    set(handle, settings, device).await
+}
+
+/// Gives the existing device its changeable properties.
+pub(crate) async fn set(
+    handle: &Handle,
+    settings: &Settings,
+    device: &Device,
+) -> Result<(), Error> {
+    let index = index(handle, settings).await?;
+    let no_ipv6 = AfSpecUnspec::Inet6(vec![AfSpecInet6::AddrGenMode(In6AddrGenMode::None)]);
+    let quiet = LinkUnspec::new_with_index(index)
+        .append_extra_attribute(LinkAttribute::AfSpecUnspec(vec![no_ipv6]))
+        .build();
+    // Only keeps a link-local address away, and fails where the kernel has no IPv6.
+    if let Err(error) = handle.link().set(quiet).execute().await {
+        tracing::debug!(%error, "the overlay device keeps IPv6 autoconfiguration");
+    }
+    let link = LinkUnspec::new_with_index(index)
+        .alias(DEVICE_ALIAS)
+        .address(device.mac.to_vec())
+        .mtu(device.mtu_bytes)
+        .arp(false)
+        .up()
+        .build();
+
+    handle
+        .link()
+        .set(link)
+        .execute()
+        .await
+        .map_err(Error::from_rtnetlink("set up the overlay device", FEATURE))
+}
+
+/// Deletes the device.
+pub(crate) async fn delete(handle: &Handle, settings: &Settings) -> Result<(), Error> {
+    let Some(link) = find(handle, settings).await? else {
+        return Ok(());
+    };
+    gone_is_deleted(
+        handle
+            .link()
+            .del(link.header.index)
+            .execute()
+            .await
+            .map_err(Error::from_rtnetlink("delete the overlay device", FEATURE)),
+    )
+}
+
+/// Returns the IPv4 addresses on the device with this index.
+pub(crate) async fn addresses(handle: &Handle, index: u32) -> Result<BTreeSet<Ipv4Net>, Error> {
+    let messages = address_messages(handle, index).await?;
+    Ok(messages.iter().filter_map(net).collect())
+}
+
+/// Adds an address.
+pub(crate) async fn add_address(
+    handle: &Handle,
+    settings: &Settings,
+    address: Ipv4Net,
+) -> Result<(), Error> {
+    let index = index(handle, settings).await?;
+    there_is_made(
+        handle
+            .address()
+            .add(index, IpAddr::V4(address.addr()), address.prefix_len())
+            .execute()
+            .await
+            .map_err(Error::from_rtnetlink("add the node's address", FEATURE)),
+    )
+}
+
+/// Deletes an address.
+pub(crate) async fn delete_address(
+    handle: &Handle,
+    settings: &Settings,
+    address: Ipv4Net,
+) -> Result<(), Error> {
+    let index = index(handle, settings).await?;
+    let messages = address_messages(handle, index).await?;
+    let Some(message) = messages
+        .into_iter()
+        .find(|message| net(message) == Some(address))
+    else {
+        return Ok(());
+    };
+    gone_is_deleted(
+        handle
+            .address()
+            .del(message)
+            .execute()
+            .await
+            .map_err(Error::from_rtnetlink("delete an address", FEATURE)),
+    )
+}
+
+/// Returns the device if it is ours, else its kind.
+///
+/// Ours is a VXLAN device in external mode with our alias, or with our MAC
+/// address, which it has from its first moment on.
+pub(crate) fn parse(message: &LinkMessage, settings: &Settings) -> Result<Link, String> {
+    let mut parsed = Parsed::default();
+    for attribute in &message.attributes {
+        parsed.read(attribute);
+    }
+    let marked = parsed.alias == DEVICE_ALIAS || parsed.mac == settings.mac();
+    if parsed.kind != InfoKind::Vxlan.to_string() || !parsed.external || !marked {
+        return Err(parsed.kind);
+    }
+
+    let flags = message.header.flags;
+    let ready = flags.contains(LinkFlags::Up)
+        && flags.contains(LinkFlags::Noarp)
+        && parsed.alias == DEVICE_ALIAS;
+
+    Ok(Link {
+        index: message.header.index,
+        device: Device {
+            port: parsed.port,
+            mac: parsed.mac,
+            mtu_bytes: parsed.mtu_bytes,
+            ready,
+        },
+    })
+}
+
+#[derive(Default)]
+struct Parsed {
+    kind: String,
+    external: bool,
+    port: u16,
+    mac: [u8; 6],
+    mtu_bytes: u32,
+    alias: String,
+}
+
+impl Parsed {
+    fn read(&mut self, attribute: &LinkAttribute) {
+        if let LinkAttribute::IfAlias(alias) = attribute {
+            self.alias.clone_from(alias);
+        } else if let LinkAttribute::Mtu(mtu) = attribute {
+            self.mtu_bytes = *mtu;
+        } else if let LinkAttribute::Address(mac) = attribute {
+            self.mac = mac.as_slice().try_into().unwrap_or_default();
+        } else if let LinkAttribute::LinkInfo(infos) = attribute {
+            for info in infos {
+                if let LinkInfo::Kind(kind) = info {
+                    self.kind = kind.to_string();
+                } else if let LinkInfo::Data(InfoData::Vxlan(vxlan)) = info {
+                    self.external = vxlan.contains(&InfoVxlan::CollectMetadata(true));
+                    self.port = vxlan.iter().find_map(port).unwrap_or_default();
+                }
+            }
+        }
+    }
+}
+
+fn port(info: &InfoVxlan) -> Option<u16> {
+    if let InfoVxlan::Port(port) = info {
+        Some(*port)
+    } else {
+        None
+    }
+}
+
+async fn find(handle: &Handle, settings: &Settings) -> Result<Option<LinkMessage>, Error> {
+    let found = handle
+        .link()
+        .get()
+        .match_name(settings.device().to_owned())
+        .execute()
+        .try_collect::<Vec<_>>()
+        .await
+        .map_err(Error::from_rtnetlink("find the overlay device", FEATURE));
+
+    match found {
+        Ok(links) => Ok(links.into_iter().next()),
+        Err(error) if error.errno() == Some(Errno::ENODEV) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+async fn address_messages(handle: &Handle, index: u32) -> Result<Vec<AddressMessage>, Error> {
+    let mut request = handle.address().get().set_link_index_filter(index);
+    request.message_mut().header.family = AddressFamily::Inet;
+    request
+        .execute()
+        .try_collect()
+        .await
+        .map_err(Error::from_rtnetlink("list addresses", FEATURE))
+}
+
+fn net(message: &AddressMessage) -> Option<Ipv4Net> {
+    let local = message.attributes.iter().find_map(|attribute| {
+        if let AddressAttribute::Local(IpAddr::V4(address)) = attribute {
+            Some(*address)
+        } else {
+            None
+        }
+    });
+    let address: Ipv4Addr = local?;
+
+    Ipv4Net::new(address, message.header.prefix_len).ok()
+}

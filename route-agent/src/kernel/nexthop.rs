@@ -1,0 +1,167 @@
+//! Nexthop objects: hops to gateway replicas and groups of them.
+
+use crate::kernel::netlink::{Error, gone_is_deleted};
+use crate::settings::{FIRST_GROUP, Settings};
+use crate::state::{Hop, State};
+use futures_util::StreamExt as _;
+use message::{Message, Nexthop, Target};
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkMessage,
+    NetlinkPayload,
+};
+use rtnetlink::proto;
+use rtnetlink::sys::{SocketAddr, protocols::NETLINK_ROUTE};
+use std::collections::BTreeSet;
+
+pub(crate) mod message;
+
+const FEATURE: &str = "nexthop objects (Linux 5.3) with IP encapsulation (CONFIG_LWTUNNEL)";
+
+/// A connection of our own, since rtnetlink knows no nexthop messages.
+pub(crate) struct Handle(proto::ConnectionHandle<Message>);
+
+impl Handle {
+    /// Opens the connection; must be called within a tokio runtime.
+    pub(crate) fn open() -> Result<Self, Error> {
+        let (connection, handle, _) =
+            proto::new_connection(NETLINK_ROUTE).map_err(Error::Socket)?;
+        tokio::spawn(connection);
+
+        Ok(Self(handle))
+    }
+
+    /// Reads the hops and groups that carry our ids and protocol into `state`.
+    pub(crate) async fn observe(
+        &self,
+        settings: &Settings,
+        state: &mut State,
+    ) -> Result<(), Error> {
+        let answers = self
+            .request("list nexthops", Message::Get, NLM_F_DUMP)
+            .await?;
+        for nexthop in answers.into_iter().filter(|it| is_ours(it, settings)) {
+            match nexthop.target {
+                Some(Target::Hop { hop, .. }) if !is_group_id(nexthop.id, settings) => {
+                    state.hops.insert(nexthop.id, hop);
+                }
+                Some(Target::Group(members)) if is_group_id(nexthop.id, settings) => {
+                    state.groups.insert(nexthop.id, members);
+                }
+                // Not of a form that we make: differs from any that is desired.
+                _ if is_group_id(nexthop.id, settings) => {
+                    state.groups.insert(nexthop.id, BTreeSet::new());
+                }
+                _ => {
+                    state.hops.insert(nexthop.id, Hop::UNKNOWN);
+                }
+            }
+        }
+
+        Ok(())
+    }
+
+    /// Makes or replaces a hop through `device`.
+    pub(crate) async fn set_hop(
+        &self,
+        settings: &Settings,
+        id: u32,
+        hop: &Hop,
+        device: u32,
+        replace: bool,
+    ) -> Result<(), Error> {
+        let target = Target::Hop { hop: *hop, device };
+        self.set("set a nexthop", settings, id, target, replace)
+            .await
+    }
+
+    /// Makes or replaces a group.
+    pub(crate) async fn set_group(
+        &self,
+        settings: &Settings,
+        id: u32,
+        members: &BTreeSet<u32>,
+        replace: bool,
+    ) -> Result<(), Error> {
+        let target = Target::Group(members.clone());
+        self.set("set a nexthop group", settings, id, target, replace)
+            .await
+    }
+
+    /// Deletes a hop or group.
+    pub(crate) async fn delete(&self, id: u32) -> Result<(), Error> {
+        let nexthop = Nexthop {
+            id,
+            protocol: 0,
+            target: None,
+        };
+        let deleted = self
+            .request("delete a nexthop", Message::Delete(nexthop), NLM_F_ACK)
+            .await;
+
+        gone_is_deleted(deleted.map(drop))
+    }
+
+    async fn set(
+        &self,
+        what: &'static str,
+        settings: &Settings,
+        id: u32,
+        target: Target,
+        replace: bool,
+    ) -> Result<(), Error> {
+        let nexthop = Nexthop {
+            id,
+            protocol: settings.route_protocol,
+            target: Some(target),
+        };
+        // Exclusive where it is new, so that another's object of that id is an error.
+        let mode = if replace { NLM_F_REPLACE } else { NLM_F_EXCL };
+        let flags = NLM_F_ACK | NLM_F_CREATE | mode;
+
+        self.request(what, Message::New(nexthop), flags)
+            .await
+            .map(drop)
+    }
+
+    async fn request(
+        &self,
+        what: &'static str,
+        message: Message,
+        flags: u16,
+    ) -> Result<Vec<Nexthop>, Error> {
+        let mut request = NetlinkMessage::from(message);
+        request.header.flags = NLM_F_REQUEST | flags;
+        let lost = |reason: &dyn ToString| Error::Protocol {
+            what,
+            reason: reason.to_string(),
+        };
+        let mut answers = self
+            .0
+            .clone()
+            .request(request, SocketAddr::new(0, 0))
+            .map_err(|error| lost(&error))?;
+
+        let mut nexthops = Vec::new();
+        while let Some(answer) = answers.next().await {
+            match answer.payload {
+                NetlinkPayload::Error(error) if error.code.is_some() => {
+                    return Err(Error::refused(what, FEATURE, &error));
+                }
+                NetlinkPayload::InnerMessage(Message::New(nexthop)) => nexthops.push(nexthop),
+                NetlinkPayload::Overrun(_) => return Err(lost(&"the kernel lost messages")),
+                _ => {}
+            }
+        }
+
+        Ok(nexthops)
+    }
+}
+
+/// Whether `nexthop` carries both of our marks.
+pub(crate) fn is_ours(nexthop: &Nexthop, settings: &Settings) -> bool {
+    settings.is_nexthop(nexthop.id) && nexthop.protocol == settings.route_protocol
+}
+
+fn is_group_id(id: u32, settings: &Settings) -> bool {
+    id >= settings.nexthop_base.saturating_add(FIRST_GROUP)
+}

@@ -1,0 +1,221 @@
+//! The routes of our table.
+
+use crate::kernel::netlink::{Error, gone_is_deleted};
+use crate::settings::Settings;
+use crate::state::{Route, State};
+use futures_util::TryStreamExt as _;
+use ipnet::Ipv4Net;
+use netlink_packet_route::link::LinkAttribute;
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteMessage, RouteMetric, RouteProtocol, RouteType,
+};
+use rtnetlink::{Handle, RouteMessageBuilder};
+use std::net::Ipv4Addr;
+
+const FEATURE: &str = "routes by nexthop id (Linux 5.3)";
+
+/// The worst metric there is: any other route to the same destination wins.
+const WORST_METRIC: u32 = u32::MAX;
+
+/// Reads the routes of our table that carry our protocol number into `state`.
+pub(crate) async fn observe(
+    handle: &Handle,
+    settings: &Settings,
+    state: &mut State,
+) -> Result<(), Error> {
+    let filter = RouteMessageBuilder::<Ipv4Addr>::new()
+        .table_id(settings.route_table)
+        .build();
+    let mut request = handle.route().get(filter);
+    // Strict checking refuses a dump request with these two set.
+    request.message_mut().header.scope = Default::default();
+    request.message_mut().header.kind = Default::default();
+    request.message_mut().header.protocol = Default::default();
+    let routes = request.execute().try_collect::<Vec<_>>().await;
+
+    let routes = match routes.map_err(Error::from_rtnetlink("list routes", FEATURE)) {
+        // The table does not exist before its first route.
+        Err(error) if error.errno() == Some(nix::errno::Errno::ENOENT) => return Ok(()),
+        routes => routes?,
+    };
+    for route in routes.iter().filter(|route| is_ours(route, settings)) {
+        let Some(dst) = destination(route) else {
+            continue;
+        };
+        match route.header.kind {
+            RouteType::Unreachable => drop(state.unreachable.insert(dst)),
+            _ => drop(state.routes.insert(dst, parse(route))),
+        }
+    }
+
+    Ok(())
+}
+
+/// Adds or replaces the route to `dst`.
+pub(crate) async fn set(
+    handle: &Handle,
+    settings: &Settings,
+    dst: Ipv4Net,
+    to: Route,
+) -> Result<(), Error> {
+    let mut builder = builder(settings, dst).nhid(to.nexthop).pref_source(to.src);
+    if let Some(mtu_bytes) = to.mtu_bytes {
+        let metrics = RouteAttribute::Metrics(vec![RouteMetric::Mtu(mtu_bytes)]);
+        builder.get_mut().attributes.push(metrics);
+    }
+
+    handle
+        .route()
+        .add(builder.build())
+        .replace()
+        .execute()
+        .await
+        .map_err(Error::from_rtnetlink("set a route", FEATURE))
+}
+
+/// Deletes the route to `dst`.
+pub(crate) async fn delete(
+    handle: &Handle,
+    settings: &Settings,
+    dst: Ipv4Net,
+) -> Result<(), Error> {
+    let route = builder(settings, dst).kind(RouteType::Unicast).build();
+    remove(handle, route, "delete a route").await
+}
+
+/// Makes `dst` unreachable where no other route leads there.
+pub(crate) async fn add_unreachable(
+    handle: &Handle,
+    settings: &Settings,
+    dst: Ipv4Net,
+) -> Result<(), Error> {
+    handle
+        .route()
+        .add(unreachable(settings, dst))
+        .replace()
+        .execute()
+        .await
+        .map_err(Error::from_rtnetlink("add an unreachable route", FEATURE))
+}
+
+/// Deletes what [`add_unreachable`] added.
+pub(crate) async fn delete_unreachable(
+    handle: &Handle,
+    settings: &Settings,
+    dst: Ipv4Net,
+) -> Result<(), Error> {
+    remove(
+        handle,
+        unreachable(settings, dst),
+        "delete an unreachable route",
+    )
+    .await
+}
+
+/// Returns the MTU of the device that leads to `address`; `None` if none does.
+pub(crate) async fn device_mtu(handle: &Handle, address: Ipv4Addr) -> Option<u32> {
+    let question = RouteMessageBuilder::<Ipv4Addr>::new()
+        .destination_prefix(address, 32)
+        .build();
+    let mut request = handle.route().get(question);
+    request.message_mut().header.scope = Default::default();
+    request.message_mut().header.kind = Default::default();
+    request.message_mut().header.protocol = Default::default();
+    request.message_mut().header.table = 0;
+    let routes: Vec<_> = request.execute().try_collect().await.ok()?;
+    let index = routes.first()?.attributes.iter().find_map(|attribute| {
+        if let RouteAttribute::Oif(index) = attribute {
+            Some(*index)
+        } else {
+            None
+        }
+    })?;
+    let links: Vec<_> = handle
+        .link()
+        .get()
+        .match_index(index)
+        .execute()
+        .try_collect()
+        .await
+        .ok()?;
+
+    links.first()?.attributes.iter().find_map(|attribute| {
+        if let LinkAttribute::Mtu(mtu) = attribute {
+            Some(*mtu)
+        } else {
+            None
+        }
+    })
+}
+
+/// Whether `route` is of our table and protocol.
+pub(crate) fn is_ours(route: &RouteMessage, settings: &Settings) -> bool {
+    route.header.protocol == RouteProtocol::from(settings.route_protocol)
+        && route
+            .attributes
+            .contains(&RouteAttribute::Table(settings.route_table))
+}
+
+async fn remove(handle: &Handle, route: RouteMessage, what: &'static str) -> Result<(), Error> {
+    gone_is_deleted(
+        handle
+            .route()
+            .del(route)
+            .execute()
+            .await
+            .map_err(Error::from_rtnetlink(what, FEATURE)),
+    )
+}
+
+fn unreachable(settings: &Settings, dst: Ipv4Net) -> RouteMessage {
+    builder(settings, dst)
+        .kind(RouteType::Unreachable)
+        .priority(WORST_METRIC)
+        .build()
+}
+
+fn builder(settings: &Settings, dst: Ipv4Net) -> RouteMessageBuilder<Ipv4Addr> {
+    RouteMessageBuilder::<Ipv4Addr>::new()
+        .table_id(settings.route_table)
+        .protocol(RouteProtocol::from(settings.route_protocol))
+        .destination_prefix(dst.network(), dst.prefix_len())
+}
+
+fn destination(route: &RouteMessage) -> Option<Ipv4Net> {
+    let len = route.header.destination_prefix_length;
+    let address = route.attributes.iter().find_map(|attribute| {
+        if let RouteAttribute::Destination(RouteAddress::Inet(address)) = attribute {
+            Some(*address)
+        } else {
+            None
+        }
+    });
+
+    Ipv4Net::new(address.unwrap_or(Ipv4Addr::UNSPECIFIED), len).ok()
+}
+
+/// What differs from every route of ours becomes id 0, address 0 or no MTU.
+fn parse(route: &RouteMessage) -> Route {
+    let mut parsed = Route {
+        nexthop: 0,
+        src: Ipv4Addr::UNSPECIFIED,
+        mtu_bytes: None,
+    };
+    for attribute in &route.attributes {
+        if let RouteAttribute::NhId(id) = attribute {
+            parsed.nexthop = *id;
+        } else if let RouteAttribute::PrefSource(RouteAddress::Inet(src)) = attribute {
+            parsed.src = *src;
+        } else if let RouteAttribute::Metrics(metrics) = attribute {
+            parsed.mtu_bytes = metrics.iter().find_map(|metric| {
+                if let RouteMetric::Mtu(mtu) = metric {
+                    Some(*mtu)
+                } else {
+                    None
+                }
+            });
+        }
+    }
+
+    parsed
+}

@@ -1,0 +1,336 @@
+//! Liveness of the gateway replicas as seen from this node, as a state machine without IO.
+//!
+//! The owner feeds input (`handle_*`), then drains `poll_transmit`, reads `poll_change`
+//! and waits until `poll_timeout`; it alone owns the socket and the clock.
+//!
+//! ```text
+//!             answer                     third probe in a row unanswered
+//!   Dead ----------------> Serving ------------------------------------> Dead
+//!     ^                     |    ^
+//!     |    answer: leaving  v    | answer: not leaving
+//!     `------------------ Leaving
+//! ```
+//! A probe is sent every [`Config::interval`]. One that is unanswered for the answer
+//! timeout is repeated at once, so that a dead replica is known within one interval
+//! and three timeouts. A stall of this process kills nobody: an unanswered probe counts
+//! only after the process has looked for its answer.
+
+use crate::mutant;
+use crate::view::View;
+use ebpf_common::probe::{Answer, PEERS_MAX, Probe, digest};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+
+/// How often to probe, and when to give up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Config {
+    /// Between the probes of a replica that answers, or that is dead.
+    pub(crate) interval: Duration,
+    /// The least time to wait for an answer; four round trips where that is longer.
+    pub(crate) answer_timeout_min: Duration,
+    /// How many unanswered probes in a row make a replica dead.
+    pub(crate) detect_mult: u8,
+}
+
+impl Default for Config {
+    /// A replica that stops answering is dead within 250 + 3 x 75 = 475 ms. With the
+    /// 500 ms for which the kernel answers from a dead process's last heartbeat, that
+    /// is within the second that losing a replica may cost.
+    fn default() -> Self {
+        Self {
+            interval: Duration::from_millis(250),
+            answer_timeout_min: Duration::from_millis(75),
+            detect_mult: 3,
+        }
+    }
+}
+
+/// A probe to send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Transmit {
+    /// The replica's probe address.
+    pub(crate) to: Ipv4Addr,
+    /// The payload.
+    pub(crate) probe: Probe,
+}
+
+/// What is known of one replica, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Report {
+    /// Whether it serves, is about to stop, or does not answer.
+    pub(crate) phase: Phase,
+    /// Round-trip time of the last answer.
+    pub(crate) rtt: Option<Duration>,
+    /// Probes sent.
+    pub(crate) sent: u64,
+    /// Answers received.
+    pub(crate) answered: u64,
+    /// Whether its list of remote clusters is this node's; `None` before the first answer.
+    pub(crate) same_clusters: Option<bool>,
+}
+
+/// What a replica is to this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Does not answer.
+    Dead,
+    /// Answers.
+    Serving,
+    /// Answers that it is about to stop.
+    Leaving,
+}
+
+/// The state machine.
+#[derive(Debug)]
+pub(crate) struct Liveness {
+    config: Config,
+    start: Instant,
+    sequence: u32,
+    /// Ids of the remote clusters, sorted: an answer's bits follow this order.
+    clusters: Vec<String>,
+    digest: u64,
+    replicas: BTreeMap<String, Replica>,
+    transmits: VecDeque<Transmit>,
+    has_changed: bool,
+}
+
+#[derive(Debug)]
+struct Replica {
+    probe_address: Ipv4Addr,
+    phase: Phase,
+    /// The clusters it reaches, by its last answer that could be understood.
+    reaches: BTreeSet<String>,
+    same_clusters: Option<bool>,
+    /// Unanswered probes, oldest first; at most `detect_mult`.
+    outstanding: VecDeque<(u32, Instant)>,
+    /// When the last probe has waited long enough, or the next one is due.
+    due: Instant,
+    rtt: Option<Duration>,
+    sent: u64,
+    answered: u64,
+}
+
+impl Liveness {
+    /// Creates a machine without replicas; `sequence` tells its probes from those of a predecessor.
+    pub(crate) fn new(config: Config, sequence: u32, now: Instant) -> Self {
+        Self {
+            config,
+            start: now,
+            sequence,
+            clusters: Vec::new(),
+            digest: digest([]),
+            replicas: BTreeMap::new(),
+            transmits: VecDeque::new(),
+            has_changed: false,
+        }
+    }
+
+    /// Sets the ids of the remote clusters, sorted.
+    ///
+    /// What a replica was known to reach stays known.
+    pub(crate) fn set_clusters(&mut self, clusters: Vec<String>) {
+        self.digest = digest(clusters.iter().map(String::as_str));
+        self.clusters = clusters;
+    }
+
+    /// Sets the replicas and their probe addresses; new ones are dead and probed at `now`.
+    pub(crate) fn set_replicas(&mut self, probes: &BTreeMap<String, Ipv4Addr>, now: Instant) {
+        let before = self.replicas.len();
+        self.replicas.retain(|name, _| probes.contains_key(name));
+        self.has_changed |= self.replicas.len() != before;
+        for (name, address) in probes {
+            let replica = self
+                .replicas
+                .entry(name.clone())
+                .or_insert_with(|| Replica::new(*address, now));
+            if replica.probe_address != *address {
+                replica.probe_address = *address;
+                replica.outstanding.clear();
+            }
+        }
+    }
+
+    /// Takes what a predecessor knew: those replicas serve until they miss their probes.
+    pub(crate) fn adopt(&mut self, view: &View) {
+        for (name, clusters) in view.serving() {
+            if let Some(replica) = self.replicas.get_mut(name) {
+                replica.phase = Phase::Serving;
+                replica.reaches.clone_from(clusters);
+            }
+        }
+    }
+
+    /// Handles a datagram that came from `from`.
+    pub(crate) fn handle_datagram(&mut self, from: Ipv4Addr, payload: &[u8], now: Instant) {
+        let Some(probe) = Probe::parse(payload).filter(|it| it.answer.is_answered()) else {
+            return;
+        };
+        let mut replicas = self.replicas.values_mut();
+        let Some(replica) = replicas.find(|it| it.probe_address == from) else {
+            return;
+        };
+        if !replica.handle_answer(probe.sequence(), now, &self.config) {
+            return; // Forged, duplicate, or older than the detection time.
+        }
+
+        self.has_changed |= replica.handle_news(&probe.answer, &self.clusters, self.digest);
+    }
+
+    /// Advances time to `now`.
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        for replica in self.replicas.values_mut().filter(|it| it.due <= now) {
+            self.has_changed |= replica.handle_missed(&self.config);
+            self.sequence = self.sequence.wrapping_add(1);
+            let elapsed = now.saturating_duration_since(self.start).as_nanos();
+            let sent = u64::try_from(elapsed).unwrap_or(u64::MAX);
+            self.transmits.push_back(Transmit {
+                to: replica.probe_address,
+                probe: Probe::request(self.sequence, sent),
+            });
+            replica.handle_sent(self.sequence, now, &self.config);
+        }
+    }
+
+    /// Returns when [`Liveness::handle_timeout`] is next due; `None` without replicas.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        self.replicas.values().map(|replica| replica.due).min()
+    }
+
+    /// Returns the next probe to send.
+    pub(crate) fn poll_transmit(&mut self) -> Option<Transmit> {
+        self.transmits.pop_front()
+    }
+
+    /// Returns the view, if it has changed since the last call.
+    pub(crate) fn poll_change(&mut self) -> Option<View> {
+        std::mem::take(&mut self.has_changed).then(|| self.view())
+    }
+
+    /// Returns which replicas serve, and which clusters each of them reaches.
+    pub(crate) fn view(&self) -> View {
+        let mut view = View::default();
+        for (name, replica) in &self.replicas {
+            let clusters = self.clusters.iter().cloned().collect();
+            let reaches = replica.reaches.intersection(&clusters).cloned().collect();
+            match replica.phase {
+                _ if mutant::disables("liveness") => view.serves(name, clusters),
+                Phase::Serving => view.serves(name, reaches),
+                Phase::Leaving => view.leaves(name, reaches),
+                Phase::Dead => {}
+            }
+        }
+
+        view
+    }
+
+    /// Returns what is known of each replica, by name.
+    pub(crate) fn reports(&self) -> impl Iterator<Item = (&str, Report)> {
+        self.replicas
+            .iter()
+            .map(|(name, replica)| (name.as_str(), replica.report()))
+    }
+}
+
+impl Replica {
+    fn new(probe_address: Ipv4Addr, now: Instant) -> Self {
+        Self {
+            probe_address,
+            phase: Phase::Dead,
+            reaches: BTreeSet::new(),
+            same_clusters: None,
+            outstanding: VecDeque::new(),
+            due: now,
+            rtt: None,
+            sent: 0,
+            answered: 0,
+        }
+    }
+
+    /// Notes an answer; returns whether one was awaited.
+    fn handle_answer(&mut self, sequence: u32, now: Instant, config: &Config) -> bool {
+        let position = self.outstanding.iter().position(|it| it.0 == sequence);
+        let Some((_, sent)) = position.and_then(|it| self.outstanding.drain(..=it).next_back())
+        else {
+            return false;
+        };
+
+        self.rtt = Some(now.saturating_duration_since(sent));
+        self.answered += 1;
+        if self.outstanding.is_empty() {
+            self.due = sent + config.interval;
+        }
+
+        true
+    }
+
+    /// Notes what an answer says; returns whether that changes the view.
+    fn handle_news(&mut self, answer: &Answer, clusters: &[String], digest: u64) -> bool {
+        let phase = if answer.is_leaving() {
+            Phase::Leaving
+        } else {
+            Phase::Serving
+        };
+        let mut changed = self.phase != phase;
+        self.phase = phase;
+
+        let same = answer.digest() == digest;
+        self.same_clusters = Some(same);
+        if same {
+            // Of clusters beyond the bitmap nothing is known but that the replica lives.
+            let reaches = clusters
+                .iter()
+                .enumerate()
+                .filter(|(rank, _)| *rank >= PEERS_MAX || answer.is_up(*rank))
+                .map(|(_, cluster)| cluster.clone())
+                .collect();
+            changed |= self.reaches != reaches;
+            self.reaches = reaches;
+        }
+
+        changed
+    }
+
+    /// Counts the probes whose time is over; returns whether that kills the replica.
+    fn handle_missed(&mut self, config: &Config) -> bool {
+        if self.outstanding.len() < usize::from(config.detect_mult) || self.phase == Phase::Dead {
+            return false;
+        }
+
+        self.phase = Phase::Dead;
+        self.rtt = None;
+        self.same_clusters = None;
+        true
+    }
+
+    fn handle_sent(&mut self, sequence: u32, now: Instant, config: &Config) {
+        self.outstanding.push_back((sequence, now));
+        if self.outstanding.len() > usize::from(config.detect_mult) {
+            self.outstanding.pop_front();
+        }
+        self.sent += 1;
+        let wait = match self.phase {
+            Phase::Dead => config.interval,
+            Phase::Serving | Phase::Leaving => self.answer_timeout(config),
+        };
+        self.due = now + wait;
+    }
+
+    fn answer_timeout(&self, config: &Config) -> Duration {
+        let of_rtt = self.rtt.unwrap_or_default() * 4;
+        of_rtt.clamp(config.answer_timeout_min, config.interval)
+    }
+
+    fn report(&self) -> Report {
+        Report {
+            phase: self.phase,
+            rtt: self.rtt,
+            sent: self.sent,
+            answered: self.answered,
+            same_clusters: self.same_clusters,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

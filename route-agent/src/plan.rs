@@ -1,0 +1,286 @@
+//! Decides which state a node should be in.
+
+use crate::filter::Filter;
+use crate::mutant;
+use crate::settings::Settings;
+use crate::state::{Device, Hop, Route, State};
+use crate::view::View;
+use control_api::fabric::{Fabric, MappedIp, Node, Peer, Target};
+use ipnet::Ipv4Net;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+
+mod groups;
+mod slots;
+
+pub(crate) use slots::REPLICAS_MAX;
+
+/// What VXLAN adds to an inner packet, in bytes: Ethernet 14, VXLAN 8, UDP 8, IPv4 20.
+const OVERLAY_OVERHEAD_BYTES: u32 = 50;
+
+/// What every IPv4 host accepts, in bytes (RFC 791); no route's MTU goes below.
+const MTU_MIN_BYTES: u32 = 576;
+
+/// MTU of the overlay device where no peer needs more, in bytes.
+const DEVICE_MTU_BYTES: u32 = 1500;
+
+/// What a plan depends on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Input<'a> {
+    /// The cluster.
+    pub(crate) fabric: &'a Fabric,
+    /// Name of this node.
+    pub(crate) node: &'a str,
+    /// Which gateway replicas live and which clusters they reach.
+    pub(crate) view: &'a View,
+    /// The numbers in use.
+    pub(crate) settings: &'a Settings,
+    /// MTU of the underlay towards the replicas, in bytes.
+    pub(crate) underlay_mtu_bytes: Option<u32>,
+    /// The state as it is: its ids and probe addresses are kept.
+    pub(crate) observed: &'a State,
+}
+
+/// A plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    /// The desired state.
+    pub(crate) state: State,
+    /// The probe's address of each replica, by name.
+    pub(crate) probes: BTreeMap<String, Ipv4Addr>,
+    /// The node's address of the external CIDR.
+    pub(crate) external_ip: Ipv4Addr,
+}
+
+/// Why there is no plan.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Error {
+    /// The cluster does not have this node.
+    #[error("the file has no Node {node}; it has {known}: choose one with --node, or add the Node")]
+    UnknownNode {
+        /// The name that was asked for.
+        node: String,
+        /// The names there are.
+        known: String,
+    },
+
+    /// More replicas than probe addresses.
+    #[error("the file has {count} gateway replicas, more than the limit of {REPLICAS_MAX}")]
+    TooManyReplicas {
+        /// How many there are.
+        count: usize,
+    },
+}
+
+/// Returns the state in which the node should be.
+///
+/// # Errors
+///
+/// Returns [`Error`] if the fabric does not fit this node.
+pub(crate) fn plan(input: &Input) -> Result<Plan, Error> {
+    let Input {
+        fabric,
+        settings,
+        observed,
+        ..
+    } = *input;
+    let node = find(fabric, input.node)?;
+    let slots = slots::assign(&fabric.replicas, observed, settings)?;
+    let external = Ipv4Net::from(node.external_ip);
+    let remote = remote_cidrs(fabric);
+
+    let mut state = State {
+        rule: true,
+        addresses: BTreeSet::from([external]),
+        unreachable: remote.iter().copied().chain([settings.probe_net]).collect(),
+        filter: Some(filter(input, node, &remote).ruleset()),
+        ..State::default()
+    };
+    let mut probes = BTreeMap::new();
+    for replica in &fabric.replicas {
+        let slot = slots[&replica.address];
+        let (id, probe) = (settings.hop_id(slot), settings.probe_address(slot));
+        let hop = Hop {
+            src: node.internal_ip,
+            dst: replica.address,
+            vni: settings.overlay_vni,
+        };
+        let route = Route {
+            nexthop: id,
+            src: node.external_ip,
+            mtu_bytes: None,
+        };
+        state.hops.insert(id, hop);
+        state.routes.insert(probe.into(), route);
+        probes.insert(replica.name.clone(), probe);
+    }
+    add_peers(input, node, &slots, &mut state);
+    if mutant::disables("unreachable-route") {
+        state.unreachable.clear();
+    }
+    state.device = Some(device(settings, &state));
+
+    Ok(Plan {
+        state,
+        probes,
+        external_ip: node.external_ip,
+    })
+}
+
+/// Returns the view that a state was planned from: what a restarted agent starts with.
+///
+/// Cluster by cluster, its group's members are the replicas that reach it.
+pub(crate) fn adopt(fabric: &Fabric, settings: &Settings, observed: &State) -> View {
+    let mut view = View::default();
+    for peer in &fabric.peers {
+        let group = Fabric::remote_cidrs(peer)
+            .find_map(|cidr| observed.routes.get(&cidr))
+            .and_then(|route| observed.groups.get(&route.nexthop));
+        for id in group.into_iter().flatten() {
+            let Some(hop) = observed.hops.get(id).filter(|_| settings.is_nexthop(*id)) else {
+                continue;
+            };
+            let replica = fabric.replicas.iter().find(|it| it.address == hop.dst);
+            if let Some(replica) = replica {
+                view.reaches(&replica.name, &peer.cluster_id);
+            }
+        }
+    }
+
+    view
+}
+
+fn find<'a>(fabric: &'a Fabric, name: &str) -> Result<&'a Node, Error> {
+    let found = fabric.nodes.iter().find(|node| node.name == name);
+    found.ok_or_else(|| {
+        let names: Vec<_> = fabric.nodes.iter().map(|node| node.name.as_str()).collect();
+        Error::UnknownNode {
+            node: name.to_owned(),
+            known: if names.is_empty() {
+                "none".to_owned()
+            } else {
+                names.join(", ")
+            },
+        }
+    })
+}
+
+fn remote_cidrs(fabric: &Fabric) -> BTreeSet<Ipv4Net> {
+    fabric.peers.iter().flat_map(Fabric::remote_cidrs).collect()
+}
+
+/// Adds the groups and the routes of all peers that a replica reaches.
+fn add_peers(input: &Input, node: &Node, slots: &BTreeMap<Ipv4Addr, u8>, state: &mut State) {
+    let wanted: Vec<_> = input
+        .fabric
+        .peers
+        .iter()
+        .map(|peer| groups::Wanted {
+            cidrs: Fabric::remote_cidrs(peer).collect(),
+            members: members(input, peer, slots),
+        })
+        .collect();
+    let assigned = groups::assign(&wanted, input.observed, input.settings);
+
+    for ((peer, wanted), group) in input.fabric.peers.iter().zip(wanted).zip(assigned) {
+        let Some(group) = group else {
+            continue;
+        };
+        let route = Route {
+            nexthop: group,
+            src: node.external_ip,
+            mtu_bytes: Some(mtu_bytes(peer, input.underlay_mtu_bytes)),
+        };
+        state.groups.insert(group, wanted.members);
+        state
+            .routes
+            .extend(wanted.cidrs.into_iter().map(|cidr| (cidr, route)));
+    }
+}
+
+/// The hops of the replicas that reach `peer`.
+fn members(input: &Input, peer: &Peer, slots: &BTreeMap<Ipv4Addr, u8>) -> BTreeSet<u32> {
+    let replicas = input.fabric.replicas.iter();
+    let names = input.view.replicas_of(&peer.cluster_id);
+    replicas
+        .filter(|replica| names.contains(replica.name.as_str()))
+        .map(|replica| input.settings.hop_id(slots[&replica.address]))
+        .collect()
+}
+
+fn mtu_bytes(peer: &Peer, underlay_mtu_bytes: Option<u32>) -> u32 {
+    let tunnel = u32::from(peer.mtu);
+    let overlay = underlay_mtu_bytes.map(|mtu| mtu.saturating_sub(OVERLAY_OVERHEAD_BYTES));
+
+    overlay.map_or(tunnel, |overlay| tunnel.min(overlay.max(MTU_MIN_BYTES)))
+}
+
+fn device(settings: &Settings, state: &State) -> Device {
+    let routes = state.routes.values();
+    let largest = routes.filter_map(|route| route.mtu_bytes).max();
+
+    Device {
+        port: settings.overlay_port,
+        mac: settings.mac(),
+        mtu_bytes: largest.unwrap_or_default().max(DEVICE_MTU_BYTES),
+        ready: true,
+    }
+}
+
+fn filter(input: &Input, node: &Node, remote: &BTreeSet<Ipv4Net>) -> Filter {
+    let Input {
+        fabric, settings, ..
+    } = *input;
+    let mapped = fabric
+        .ips
+        .iter()
+        .filter(|ip| is_translated_here(ip, node))
+        .collect::<Vec<_>>();
+
+    Filter {
+        device: settings.device().to_owned(),
+        overlay_port: settings.overlay_port,
+        priority_lead: settings.nft_lead,
+        gateways: fabric.replicas.iter().map(|it| it.address).collect(),
+        local: disjoint(fabric.pod_cidrs.iter().copied()),
+        remote: disjoint(remote.iter().copied().chain([settings.probe_net])),
+        external_ip: node.external_ip,
+        masqueraded: mapped
+            .iter()
+            .filter(|ip| is_masqueraded(ip, node))
+            .map(|ip| ip.status_ip)
+            .collect(),
+        mapped: mapped.iter().map(|ip| (ip.status_ip, ip.spec_ip)).collect(),
+    }
+}
+
+/// Whether the gateways may send packets for this mapped address here.
+///
+/// Addresses outside the cluster go to any node, hence to all of them; those of a
+/// remote pod never leave the gateways.
+fn is_translated_here(ip: &MappedIp, node: &Node) -> bool {
+    match &ip.target {
+        Target::Node(name) => *name == node.name && ip.status_ip != node.external_ip,
+        Target::Pod { .. } | Target::Outside => true,
+        Target::Remote { .. } => false,
+    }
+}
+
+/// Whether answers come back here only if the source is an address of this node.
+fn is_masqueraded(ip: &MappedIp, node: &Node) -> bool {
+    let is_here = match &ip.target {
+        Target::Node(name) => *name == node.name,
+        Target::Pod { node: Some(name) } => *name == node.name,
+        Target::Pod { node: None } | Target::Outside | Target::Remote { .. } => false,
+    };
+
+    ip.masquerade || !is_here
+}
+
+/// The same addresses as prefixes none of which contains another.
+fn disjoint(nets: impl Iterator<Item = Ipv4Net>) -> BTreeSet<Ipv4Net> {
+    Ipv4Net::aggregate(&nets.collect()).into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests;

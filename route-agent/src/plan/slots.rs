@@ -1,0 +1,53 @@
+//! A number for each gateway replica, from which its hop id and its probe's address follow.
+
+use crate::plan::Error;
+use crate::settings::Settings;
+use crate::state::State;
+use control_api::fabric::Replica;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+
+/// Most gateway replicas: the host numbers of the probe's /24.
+pub(crate) const REPLICAS_MAX: usize = 254;
+
+/// Returns each replica's slot by its address, from 1 to [`REPLICAS_MAX`].
+///
+/// A replica that has a hop keeps its slot; a new one gets a slot that has no hop, so
+/// that a slot never changes its replica in one step.
+pub(super) fn assign(
+    replicas: &[Replica],
+    observed: &State,
+    settings: &Settings,
+) -> Result<BTreeMap<Ipv4Addr, u8>, Error> {
+    let addresses: BTreeSet<_> = replicas.iter().map(|replica| replica.address).collect();
+    if addresses.len() > REPLICAS_MAX {
+        let count = addresses.len();
+        return Err(Error::TooManyReplicas { count });
+    }
+
+    let occupied: BTreeMap<u8, Ipv4Addr> = (1..=u8::MAX - 1)
+        .filter_map(|slot| Some((slot, observed.hops.get(&settings.hop_id(slot))?.dst)))
+        .collect();
+    let mut slots: BTreeMap<Ipv4Addr, u8> = BTreeMap::new();
+    for (slot, address) in &occupied {
+        if addresses.contains(address) {
+            slots.entry(*address).or_insert(*slot);
+        }
+    }
+    let kept: BTreeSet<u8> = slots.values().copied().collect();
+    let untouched = (1..=u8::MAX - 1).filter(|slot| !occupied.contains_key(slot));
+    // Where old and new replicas are more than slots, those of the old ones are reused at once.
+    let reused = occupied.keys().copied().filter(|slot| !kept.contains(slot));
+    let mut free = untouched.chain(reused);
+    for address in addresses {
+        if !slots.contains_key(&address) {
+            let slot = free.next().expect("there are as many slots as replicas");
+            slots.insert(address, slot);
+        }
+    }
+
+    Ok(slots)
+}
+
+#[cfg(test)]
+mod tests;

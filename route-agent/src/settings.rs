@@ -1,0 +1,106 @@
+//! Every number of the node that others might collide with; each can be set.
+
+use ebpf_common::settings as default;
+use ipnet::Ipv4Net;
+use std::net::Ipv4Addr;
+
+/// Text by which people recognise our device (`ip link`).
+pub(crate) const DEVICE_ALIAS: &str = "liqo route-agent";
+
+/// The numbers in use on this node.
+#[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
+#[command(next_help_heading = "Numbers that others might use too")]
+pub(crate) struct Settings {
+    /// UDP port of the overlay; the gateways' must be the same.
+    #[arg(long, env = "LIQO_OVERLAY_PORT", default_value_t = default::OVERLAY_PORT)]
+    pub(crate) overlay_port: u16,
+
+    /// VXLAN network identifier of the overlay; the gateways' must be the same.
+    #[arg(long, env = "LIQO_OVERLAY_VNI", default_value_t = default::OVERLAY_VNI,
+          value_parser = clap::value_parser!(u32).range(0..1 << 24))]
+    pub(crate) overlay_vni: u32,
+
+    /// UDP port of the overlay probe; the gateways' must be the same.
+    #[arg(long, env = "LIQO_PROBE_PORT", default_value_t = default::PROBE_PORT)]
+    pub(crate) probe_port: u16,
+
+    /// Network of the probe's addresses, one per gateway replica; the gateways' must be the same.
+    #[arg(long, env = "LIQO_PROBE_NET", default_value_t = probe_net())]
+    pub(crate) probe_net: Ipv4Net,
+
+    /// Number of the routing table.
+    #[arg(long, env = "LIQO_ROUTE_TABLE", default_value_t = default::ROUTE_TABLE,
+          value_parser = clap::value_parser!(u32).range(256..))]
+    pub(crate) route_table: u32,
+
+    /// Priority of the policy rule; must precede that of `main`, 32766.
+    #[arg(long, env = "LIQO_RULE_PRIORITY", default_value_t = default::RULE_PRIORITY,
+          value_parser = clap::value_parser!(u32).range(1..32766))]
+    pub(crate) rule_priority: u32,
+
+    /// First of the 65,536 nexthop ids.
+    #[arg(long, env = "LIQO_NEXTHOP_BASE", default_value_t = default::NEXTHOP_BASE)]
+    pub(crate) nexthop_base: u32,
+
+    /// Routing protocol number that marks routes, rules and nexthops.
+    #[arg(long, env = "LIQO_ROUTE_PROTOCOL", default_value_t = default::ROUTE_PROTOCOL)]
+    pub(crate) route_protocol: u8,
+
+    /// How far before the standard nft priorities our chains run.
+    #[arg(long, env = "LIQO_NFT_LEAD", default_value_t = 1)]
+    pub(crate) nft_lead: u16,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            overlay_port: default::OVERLAY_PORT,
+            overlay_vni: default::OVERLAY_VNI,
+            probe_port: default::PROBE_PORT,
+            probe_net: probe_net(),
+            route_table: default::ROUTE_TABLE,
+            rule_priority: default::RULE_PRIORITY,
+            nexthop_base: default::NEXTHOP_BASE,
+            route_protocol: default::ROUTE_PROTOCOL,
+            nft_lead: 1,
+        }
+    }
+}
+
+/// Of each id, the part that the nexthop base does not fix.
+pub(crate) const NEXTHOP_IDS: u32 = 0x1_0000;
+/// The first group's place behind the nexthop base; hops come before.
+pub(crate) const FIRST_GROUP: u32 = 0x1000;
+
+impl Settings {
+    /// Name of the overlay device.
+    pub(crate) const fn device(&self) -> &'static str {
+        default::OVERLAY_DEVICE
+    }
+
+    /// MAC address of the overlay device.
+    pub(crate) const fn mac(&self) -> [u8; 6] {
+        default::NODE_MAC
+    }
+
+    /// Whether a nexthop id is one of ours.
+    pub(crate) fn is_nexthop(&self, id: u32) -> bool {
+        id.checked_sub(self.nexthop_base)
+            .is_some_and(|place| place < NEXTHOP_IDS)
+    }
+
+    /// Returns the id of the hop in that slot.
+    pub(crate) fn hop_id(&self, slot: u8) -> u32 {
+        self.nexthop_base.saturating_add(u32::from(slot))
+    }
+
+    /// Returns the probe's address of the replica in that slot.
+    pub(crate) fn probe_address(&self, slot: u8) -> Ipv4Addr {
+        Ipv4Addr::from_bits(self.probe_net.network().to_bits() | u32::from(slot))
+    }
+}
+
+fn probe_net() -> Ipv4Net {
+    Ipv4Net::new(default::PROBE_NET, default::PROBE_NET_LEN)
+        .expect("the default is at most 32 bits long")
+}

@@ -1,0 +1,136 @@
+//! What the tests of several modules share: a cluster, and a network namespace of their own.
+
+use control_api::fabric::{Fabric, MappedIp, Node, Peer, Replica, Role, Target};
+use ipam::Remap;
+use ipnet::Ipv4Net;
+use nix::sched::{CloneFlags, unshare};
+use std::net::Ipv4Addr;
+use std::process::Command;
+use std::thread;
+
+/// Runs `test` on a fresh thread in a fresh network namespace with `lo` up.
+///
+/// Thread and namespace live and die together, hence no clean-up. Needs root.
+#[track_caller]
+pub(crate) fn in_netns<F>(test: F)
+where
+    F: AsyncFnOnce() + Send + 'static,
+{
+    let run = || {
+        unshare(CloneFlags::CLONE_NEWNET).expect("a network namespace needs root");
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime without threads");
+
+        runtime.block_on(async {
+            run("ip link set lo up");
+            test().await;
+        });
+    };
+
+    thread::spawn(run)
+        .join()
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+}
+
+/// Runs a command line in this thread's network namespace and returns what it printed.
+#[track_caller]
+pub(crate) fn run(line: &str) -> String {
+    let output = Command::new("sh").args(["-ec", line]).output().unwrap();
+    assert!(
+        output.status.success(),
+        "`{line}`: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Waits until `condition` holds, at most ten seconds.
+#[track_caller]
+pub(crate) async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    while !condition().await {
+        assert!(std::time::Instant::now() < deadline, "never {what}");
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+}
+
+/// Two nodes, two replicas and two peers.
+pub(crate) fn fabric() -> Fabric {
+    Fabric {
+        cluster_id: "rome".into(),
+        pod_cidrs: vec![net("10.244.0.0/16")],
+        service_cidrs: vec![net("10.96.0.0/12")],
+        external_cidr: net("10.70.0.0/16"),
+        nodes: vec![node("rome-1", 1), node("rome-2", 2)],
+        replicas: vec![
+            replica("gw-1", "172.16.0.11"),
+            replica("gw-2", "172.16.0.12"),
+        ],
+        peers: vec![
+            peer("milan", "10.245.0.0/16", "10.71.0.0/16"),
+            peer("turin", "10.246.0.0/16", "10.72.0.0/16"),
+        ],
+        ips: vec![],
+    }
+}
+
+/// Node `number`, with its address on the underlay.
+pub(crate) fn node(name: &str, number: u8) -> Node {
+    Node {
+        name: name.into(),
+        internal_ip: Ipv4Addr::new(172, 16, 0, number),
+        pod_cidrs: vec![net(&format!("10.244.{number}.0/24"))],
+        external_ip: Ipv4Addr::new(10, 70, 0, number),
+        ready: true,
+    }
+}
+
+/// A replica on the first node.
+pub(crate) fn replica(name: &str, address: &str) -> Replica {
+    Replica {
+        name: name.into(),
+        address: ip(address),
+        node: "rome-1".into(),
+        ready: true,
+    }
+}
+
+/// A peer whose CIDRs are seen here under these.
+pub(crate) fn peer(cluster_id: &str, pods: &str, external: &str) -> Peer {
+    Peer {
+        cluster_id: cluster_id.into(),
+        pods: vec![remap("10.244.0.0/16", pods)],
+        external: vec![remap("10.70.0.0/16", external)],
+        role: Role::Server { port: 51840 },
+        mtu: 1340,
+        key_secret: format!("gw-{cluster_id}"),
+        public_key: [7; 32],
+        gateway_name: cluster_id.into(),
+    }
+}
+
+/// A mapped address.
+pub(crate) fn mapped(spec_ip: &str, status_ip: &str, target: Target) -> MappedIp {
+    MappedIp {
+        name: spec_ip.into(),
+        spec_ip: ip(spec_ip),
+        status_ip: ip(status_ip),
+        masquerade: false,
+        target,
+    }
+}
+
+pub(crate) fn net(text: &str) -> Ipv4Net {
+    text.parse().unwrap()
+}
+
+pub(crate) fn ip(text: &str) -> Ipv4Addr {
+    text.parse().unwrap()
+}
+
+fn remap(from: &str, to: &str) -> Remap {
+    Remap::new(net(from), net(to)).unwrap()
+}
