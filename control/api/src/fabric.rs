@@ -1,5 +1,18 @@
 //! The desired state of one cluster's fabric, as gateways and route agents read it.
+//!
+//! ```text
+//! text --parse--> Objects --plan--> Objects with status --Fabric::try_from--> Fabric
+//! ```
+//!
+//! All steps are pure. An error names document, object, field and cure, and comes with all others.
 
+pub use error::{Error, Errors, Place, Position, Problem};
+pub use objects::{Object, Objects};
+pub use parse::parse;
 pub use view::{Fabric, MappedIp, Node, Peer, Replica, Role, Target};
 
+mod decode;
+mod error;
+mod objects;
+mod parse;
 mod view;

@@ -1,0 +1,181 @@
+//! The objects of a fabric, in the order of their file.
+
+use super::decode::{self, Strictness};
+use super::error::{Errors, Place, Position, Problem};
+use crate::{Configuration, Connection, GatewayClient, GatewayServer, IP, Network, PublicKey};
+use k8s_openapi::api::core::v1::{ConfigMap, Node};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use serde::Serialize;
+use serde_json::Value;
+use std::sync::LazyLock;
+
+/// The objects of one cluster's fabric.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Objects {
+    pub(super) documents: Vec<Document>,
+}
+
+/// An object and where it was read.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Document {
+    pub(super) position: Option<Position>,
+    pub(super) object: Object,
+}
+
+/// Defines [`Object`] over all kinds that a fabric consists of.
+macro_rules! kinds {
+    ($($kind:ident $strictness:ident,)*) => {
+        /// An object of a fabric.
+        #[derive(Clone, Debug, PartialEq, Serialize)]
+        #[serde(untagged)]
+        #[expect(missing_docs, reason = "each variant is a kind of its name")]
+        #[expect(clippy::large_enum_variant, reason = "a fabric holds few objects, and all the time")]
+        pub enum Object {
+            $($kind($kind),)*
+        }
+
+        impl Object {
+            /// Returns the kind.
+            pub fn kind(&self) -> &'static str {
+                match self {
+                    $(Self::$kind(_) => stringify!($kind),)*
+                }
+            }
+
+            /// Returns the metadata.
+            pub fn metadata(&self) -> &ObjectMeta {
+                match self {
+                    $(Self::$kind(object) => object.meta(),)*
+                }
+            }
+
+            /// Reads the object of that kind out of `value`.
+            pub(super) fn decode(
+                api_version: &str,
+                kind: &str,
+                value: Value,
+            ) -> Result<Self, Vec<(String, Problem)>> {
+                $(if kind == stringify!($kind) && api_version == $kind::api_version(&()) {
+                    static SCHEMA: LazyLock<Value> = LazyLock::new(decode::schema::<$kind>);
+                    return decode::object(value, &SCHEMA, Strictness::$strictness).map(Self::$kind);
+                })*
+                let problem = Problem::UnknownKind {
+                    api_version: api_version.to_owned(),
+                    kind: kind.to_owned(),
+                };
+                Err(vec![("kind".to_owned(), problem)])
+            }
+        }
+
+        /// Returns the kinds that a fabric consists of, with their API versions.
+        pub(super) fn known_kinds() -> Vec<String> {
+            vec![$(format!("{} ({})", stringify!($kind), $kind::api_version(&())),)*]
+        }
+
+        $(impl From<$kind> for Object {
+            fn from(object: $kind) -> Self {
+                Self::$kind(object)
+            }
+        })*
+    };
+}
+
+kinds! {
+    ConfigMap Lenient,
+    Node Lenient,
+    EndpointSlice Lenient,
+    Network Strict,
+    IP Strict,
+    Configuration Strict,
+    GatewayServer Strict,
+    GatewayClient Strict,
+    PublicKey Strict,
+    Connection Strict,
+}
+
+impl Objects {
+    /// Adds an object.
+    pub fn push(&mut self, object: impl Into<Object>) {
+        self.documents.push(Document {
+            position: None,
+            object: object.into(),
+        });
+    }
+
+    /// Returns the objects in their order.
+    pub fn iter(&self) -> impl Iterator<Item = &Object> {
+        self.documents.iter().map(|document| &document.object)
+    }
+
+    /// Returns the objects in their order, to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Object> {
+        self.documents
+            .iter_mut()
+            .map(|document| &mut document.object)
+    }
+
+    /// Keeps only the objects that `keep` accepts.
+    pub fn retain(&mut self, mut keep: impl FnMut(&Object) -> bool) {
+        self.documents.retain(|document| keep(&document.object));
+    }
+
+    /// Returns the objects as a multi-document YAML file, in their order.
+    ///
+    /// Comments of the file they were read from are lost.
+    pub fn to_yaml(&self) -> String {
+        self.documents
+            .iter()
+            .map(|document| {
+                let yaml = serde_saphyr::to_string(&document.object)
+                    .expect("an object has string keys and no infinite number");
+                format!("---\n{yaml}")
+            })
+            .collect()
+    }
+
+    /// Returns where a field of the object at `index` is.
+    pub(super) fn place(&self, index: usize, field: impl Into<String>) -> Place {
+        let document = &self.documents[index];
+        Place {
+            position: document.position,
+            object: document.object.label(),
+            field: field.into(),
+        }
+    }
+}
+
+impl<T: Into<Object>> Extend<T> for Objects {
+    fn extend<I: IntoIterator<Item = T>>(&mut self, objects: I) {
+        for object in objects {
+            self.push(object);
+        }
+    }
+}
+
+impl Object {
+    /// Returns kind and name as they appear in messages.
+    pub(super) fn label(&self) -> String {
+        let metadata = self.metadata();
+        let name = metadata.name.as_deref().unwrap_or_default();
+        match &metadata.namespace {
+            Some(namespace) => format!("{} {namespace}/{name}", self.kind()),
+            None => format!("{} {name}", self.kind()),
+        }
+    }
+
+    /// Returns the value of a label of the object.
+    pub(super) fn label_value(&self, key: &str) -> Option<&str> {
+        let labels = self.metadata().labels.as_ref()?;
+        labels.get(key).map(String::as_str)
+    }
+}
+
+impl std::str::FromStr for Objects {
+    type Err = Errors;
+
+    fn from_str(text: &str) -> Result<Self, Errors> {
+        super::parse(text)
+    }
+}
