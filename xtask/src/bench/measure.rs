@@ -1,0 +1,186 @@
+//! Takes one measurement of one tunnel.
+
+use super::ends::Ends;
+use super::metric::{self, Measurement};
+use super::{iperf, ping, process};
+use anyhow::{Context as _, Result};
+use std::collections::BTreeMap;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The numbers of one measurement.
+pub(super) type Values = BTreeMap<&'static str, f64>;
+
+/// Takes a measurement that is repeated in each round.
+///
+/// # Errors
+///
+/// Returns an error if a tool fails or a gateway has ended.
+pub(super) fn measure(ends: &Ends, measurement: Measurement, seconds: u32) -> Result<Values> {
+    match measurement {
+        Measurement::TcpX1 => tcp(ends, 1, Direction::Forth, seconds),
+        Measurement::TcpX1Back => tcp(ends, 1, Direction::Back, seconds),
+        Measurement::TcpX4 => tcp(ends, 4, Direction::Forth, seconds),
+        Measurement::TcpX4Back => tcp(ends, 4, Direction::Back, seconds),
+        Measurement::Udp64 => udp(ends, seconds),
+        Measurement::RttIdle => rtt_idle(ends, seconds),
+        Measurement::RttLoaded => rtt_loaded(ends, seconds),
+        Measurement::Idle => Ok(idle(&[ends], Duration::from_secs(seconds.into()))?.remove(0)),
+        Measurement::Memory => memory(ends),
+    }
+}
+
+/// Measures what the gateways of all tunnels use at the same time while nothing
+/// runs; one result per tunnel.
+///
+/// # Errors
+///
+/// Returns an error if a gateway has ended.
+pub(super) fn idle(tunnels: &[&Ends], window: Duration) -> Result<Vec<Values>> {
+    let used = |ends: &&Ends| -> Result<[f64; 2]> {
+        let [near, far] = ends.gateways;
+        Ok([process::cpu_seconds(near)?, process::cpu_seconds(far)?])
+    };
+
+    let start = Instant::now();
+    let before: Vec<_> = tunnels.iter().map(used).collect::<Result<_>>()?;
+    thread::sleep(window);
+    let after: Vec<_> = tunnels.iter().map(used).collect::<Result<_>>()?;
+    let percent = 100.0 / start.elapsed().as_secs_f64();
+
+    let values = before.iter().zip(after).map(|(before, after)| {
+        Values::from([
+            (metric::CPU_NEAR, (after[0] - before[0]) * percent),
+            (metric::CPU_FAR, (after[1] - before[1]) * percent),
+        ])
+    });
+    Ok(values.collect())
+}
+
+/// Waits until the machine has nothing else to do, or until `patience` ends, and
+/// returns how many cores were busy at last.
+///
+/// # Errors
+///
+/// Returns an error if the kernel does not tell.
+pub(super) fn quiet(patience: Duration) -> Result<f64> {
+    let deadline = Instant::now() + patience;
+    loop {
+        let start = Instant::now();
+        let before = process::machine_cpu_seconds()?;
+        thread::sleep(QUIET_WINDOW);
+        let busy = (process::machine_cpu_seconds()? - before) / start.elapsed().as_secs_f64();
+        if busy <= QUIET_CORES || Instant::now() >= deadline {
+            return Ok(busy);
+        }
+    }
+}
+
+/// As much as this may others use: it changes a result by less than the drift of
+/// a shared machine does.
+pub(super) const QUIET_CORES: f64 = 0.1;
+
+const QUIET_WINDOW: Duration = Duration::from_millis(600);
+
+#[derive(Clone, Copy, Debug)]
+enum Direction {
+    Forth,
+    Back,
+}
+
+fn tcp(ends: &Ends, streams: u32, direction: Direction, seconds: u32) -> Result<Values> {
+    let parallel = streams.to_string();
+    let mut arguments = vec!["--parallel", parallel.as_str()];
+    let [near, far] = ends.gateways;
+    let (sender, receiver) = match direction {
+        Direction::Forth => (near, far),
+        Direction::Back => {
+            arguments.push("--reverse");
+            (far, near)
+        }
+    };
+    let used = || -> Result<[f64; 3]> {
+        Ok([
+            process::cpu_seconds(sender)?,
+            process::cpu_seconds(receiver)?,
+            process::machine_cpu_seconds()?,
+        ])
+    };
+
+    let before = used()?;
+    let result = iperf::tcp(&ends.iperf3(&arguments, seconds)?)?;
+    let after = used()?;
+
+    let per_gb = |index: usize| (after[index] - before[index]) / (result.bytes / 1e9);
+    Ok(Values::from([
+        (metric::GBPS, result.bits_per_second / 1e9),
+        (metric::RETRANSMITS, result.retransmits / f64::from(seconds)),
+        (metric::SENDER, per_gb(0)),
+        (metric::RECEIVER, per_gb(1)),
+        (metric::MACHINE, per_gb(2)),
+    ]))
+}
+
+fn udp(ends: &Ends, seconds: u32) -> Result<Values> {
+    let size = UDP_BYTES.to_string();
+    let arguments = ["--udp", "--bitrate", "0", "--length", &size];
+
+    let result = iperf::udp(&ends.iperf3(&arguments, seconds)?, UDP_BYTES)?;
+
+    Ok(Values::from([
+        (metric::KPPS, result.packets_per_second / 1e3),
+        (metric::LOSS, result.loss_percent),
+    ]))
+}
+
+const UDP_BYTES: u32 = 64;
+
+fn rtt_idle(ends: &Ends, seconds: u32) -> Result<Values> {
+    let duration = Duration::from_secs(seconds.into());
+
+    rtt(&ends.ping(Duration::from_millis(2), duration)?)
+}
+
+fn rtt_loaded(ends: &Ends, seconds: u32) -> Result<Values> {
+    let duration = Duration::from_secs(seconds.into());
+    let load_seconds = seconds + 2 * RAMP.as_secs().try_into().unwrap_or(1);
+
+    let (load, output) = thread::scope(|scope| {
+        let load = scope.spawn(|| ends.iperf3(&["--parallel", "4"], load_seconds));
+        thread::sleep(RAMP);
+        let output = ends.ping(Duration::from_millis(10), duration);
+        (load.join(), output)
+    });
+
+    let load = load.unwrap_or_else(|cause| std::panic::resume_unwind(cause))?;
+    let load = iperf::tcp(&load).context("the load beside the round trips")?;
+    let mut values = rtt(&output?)?;
+    values.insert(metric::GBPS, load.bits_per_second / 1e9);
+    Ok(values)
+}
+
+/// How long TCP may take to fill the path.
+const RAMP: Duration = Duration::from_secs(1);
+
+fn rtt(output: &str) -> Result<Values> {
+    let rtt = ping::rtt(output)?;
+
+    Ok(Values::from([
+        (metric::P50, rtt.p50_us),
+        (metric::P99, rtt.p99_us),
+        (metric::LOSS, rtt.loss_percent),
+    ]))
+}
+
+fn memory(ends: &Ends) -> Result<Values> {
+    let [near, far] = ends.gateways;
+    let near = process::memory(near)?;
+    let far = process::memory(far)?;
+
+    Ok(Values::from([
+        (metric::RSS_NEAR, near.resident / 1e6),
+        (metric::RSS_FAR, far.resident / 1e6),
+        (metric::PEAK_NEAR, near.peak / 1e6),
+        (metric::PEAK_FAR, far.peak / 1e6),
+    ]))
+}

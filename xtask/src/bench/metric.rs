@@ -1,0 +1,230 @@
+//! What is measured, and which numbers each measurement yields.
+
+use clap::ValueEnum;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// One of the two ways from end to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Tunnel {
+    /// Ours, complete: pod, node, gateway, gateway, node, pod.
+    Fabric,
+    /// Two processes of wireguard-go, and nothing else.
+    WireguardGo,
+}
+
+impl Tunnel {
+    /// How people call it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Fabric => "fabric",
+            Self::WireguardGo => "wireguard-go",
+        }
+    }
+}
+
+/// One measurement of a round. `forth` is from the client to the server, `back`
+/// the other way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Measurement {
+    /// Round trips while nothing else runs.
+    RttIdle,
+    /// One TCP stream forth.
+    TcpX1,
+    /// One TCP stream back.
+    TcpX1Back,
+    /// Four TCP streams forth.
+    TcpX4,
+    /// Four TCP streams back.
+    TcpX4Back,
+    /// Datagrams of 64 bytes, as many as the sender can.
+    Udp64,
+    /// Round trips beside four TCP streams.
+    RttLoaded,
+    /// Processor time while nothing runs at all, once per bench.
+    Idle,
+    /// Memory after all rounds, once per bench.
+    Memory,
+}
+
+impl Measurement {
+    /// How people call it, without spaces: as on the command line.
+    pub(super) fn name(self) -> String {
+        self.to_possible_value()
+            .map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    /// Whether it is repeated in each round.
+    pub(super) fn is_repeated(self) -> bool {
+        !matches!(self, Self::Idle | Self::Memory)
+    }
+}
+
+/// What one measurement of one tunnel in one round yielded.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Sample {
+    /// The round, from 1; 0 if the measurement is taken once per bench.
+    pub(super) round: u32,
+    /// What was measured.
+    pub(super) tunnel: Tunnel,
+    /// How it was measured.
+    pub(super) measurement: Measurement,
+    /// The numbers by [`Metric::key`], and others that explain them.
+    pub(super) values: BTreeMap<&'static str, f64>,
+}
+
+/// A number of a measurement that the table shows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Metric {
+    /// The measurement that yields it.
+    pub(super) measurement: Measurement,
+    /// Its name in [`Sample::values`].
+    pub(super) key: &'static str,
+    /// What people call it.
+    pub(super) title: &'static str,
+    /// Its unit.
+    pub(super) unit: &'static str,
+    /// Which way it gets better.
+    pub(super) better: Better,
+}
+
+/// Which way a number gets better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Better {
+    /// More is better.
+    Higher,
+    /// Less is better.
+    Lower,
+}
+
+const fn metric(
+    measurement: Measurement,
+    key: &'static str,
+    title: &'static str,
+    unit: &'static str,
+    better: Better,
+) -> Metric {
+    Metric {
+        measurement,
+        key,
+        title,
+        unit,
+        better,
+    }
+}
+
+/// All numbers of the table, in its order.
+pub(super) const METRICS: [Metric; 25] = {
+    use Better::{Higher, Lower};
+    use Measurement::{
+        Idle, Memory, RttIdle, RttLoaded, TcpX1, TcpX1Back, TcpX4, TcpX4Back, Udp64,
+    };
+    [
+        metric(TcpX1, GBPS, "TCP x1 forth", "Gb/s", Higher),
+        metric(TcpX1, SENDER, "  gateway CPU, sender", "s/GB", Lower),
+        metric(TcpX1, RECEIVER, "  gateway CPU, receiver", "s/GB", Lower),
+        metric(TcpX1, MACHINE, "  whole machine", "s/GB", Lower),
+        metric(TcpX1Back, GBPS, "TCP x1 back", "Gb/s", Higher),
+        metric(TcpX1Back, SENDER, "  gateway CPU, sender", "s/GB", Lower),
+        metric(
+            TcpX1Back,
+            RECEIVER,
+            "  gateway CPU, receiver",
+            "s/GB",
+            Lower,
+        ),
+        metric(TcpX4, GBPS, "TCP x4 forth", "Gb/s", Higher),
+        metric(TcpX4, SENDER, "  gateway CPU, sender", "s/GB", Lower),
+        metric(TcpX4, RECEIVER, "  gateway CPU, receiver", "s/GB", Lower),
+        metric(TcpX4, RETRANSMITS, "  segments sent again", "1/s", Lower),
+        metric(TcpX4Back, GBPS, "TCP x4 back", "Gb/s", Higher),
+        metric(Udp64, KPPS, "UDP 64 B received", "kpps", Higher),
+        metric(Udp64, LOSS, "  lost", "%", Lower),
+        metric(RttIdle, P50, "RTT idle, p50", "us", Lower),
+        metric(RttIdle, P99, "RTT idle, p99", "us", Lower),
+        metric(RttLoaded, P50, "RTT beside TCP x4, p50", "us", Lower),
+        metric(RttLoaded, P99, "RTT beside TCP x4, p99", "us", Lower),
+        metric(RttLoaded, LOSS, "  lost", "%", Lower),
+        metric(
+            Idle,
+            CPU_NEAR,
+            "idle CPU, client's gateway",
+            "% of a core",
+            Lower,
+        ),
+        metric(
+            Idle,
+            CPU_FAR,
+            "idle CPU, server's gateway",
+            "% of a core",
+            Lower,
+        ),
+        metric(Memory, RSS_NEAR, "RSS, client's gateway", "MB", Lower),
+        metric(Memory, RSS_FAR, "RSS, server's gateway", "MB", Lower),
+        metric(
+            Memory,
+            PEAK_NEAR,
+            "  at most, client's gateway",
+            "MB",
+            Lower,
+        ),
+        metric(Memory, PEAK_FAR, "  at most, server's gateway", "MB", Lower),
+    ]
+};
+
+/// TCP payload received.
+pub(super) const GBPS: &str = "gbps";
+/// TCP segments sent again, per second.
+pub(super) const RETRANSMITS: &str = "retransmits_per_second";
+/// Processor time of the gateway at the sender, per GB of payload.
+pub(super) const SENDER: &str = "sender_cpu_s_per_gb";
+/// Processor time of the gateway at the receiver, per GB of payload.
+pub(super) const RECEIVER: &str = "receiver_cpu_s_per_gb";
+/// Processor time of all processes and the kernel, per GB of payload.
+pub(super) const MACHINE: &str = "machine_cpu_s_per_gb";
+/// Datagrams received, in thousands per second.
+pub(super) const KPPS: &str = "received_kpps";
+/// Share of the packets that did not arrive.
+pub(super) const LOSS: &str = "loss_percent";
+/// Median round-trip time.
+pub(super) const P50: &str = "p50_us";
+/// 99th percentile of the round-trip time.
+pub(super) const P99: &str = "p99_us";
+/// Idle processor time of the client's gateway.
+pub(super) const CPU_NEAR: &str = "client_gateway_cpu_percent";
+/// Idle processor time of the server's gateway.
+pub(super) const CPU_FAR: &str = "server_gateway_cpu_percent";
+/// Memory of the client's gateway.
+pub(super) const RSS_NEAR: &str = "client_gateway_rss_mb";
+/// Memory of the server's gateway.
+pub(super) const RSS_FAR: &str = "server_gateway_rss_mb";
+/// Most memory of the client's gateway.
+pub(super) const PEAK_NEAR: &str = "client_gateway_rss_peak_mb";
+/// Most memory of the server's gateway.
+pub(super) const PEAK_FAR: &str = "server_gateway_rss_peak_mb";
+/// Cores that others kept busy just before the measurement.
+pub(super) const OTHERS: &str = "cores_busy_before";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn each_number_stands_in_the_table_once() {
+        let keys: BTreeSet<_> = METRICS
+            .iter()
+            .map(|metric| (metric.measurement, metric.key))
+            .collect();
+
+        assert_eq!(keys.len(), METRICS.len());
+    }
+
+    #[test]
+    fn names_are_those_of_the_command_line() {
+        assert_eq!(Measurement::TcpX1Back.name(), "tcp-x1-back");
+        assert_eq!(Measurement::Udp64.name(), "udp64");
+    }
+}

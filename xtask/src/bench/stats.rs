@@ -1,0 +1,85 @@
+//! Numbers that stand for many: medians, ranges, percentiles.
+
+use serde::Serialize;
+
+/// The middle of some values, and how far they spread.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct Summary {
+    /// The value in the middle; the mean of the middle two of an even number.
+    pub(super) median: f64,
+    /// The smallest value.
+    pub(super) min: f64,
+    /// The largest value.
+    pub(super) max: f64,
+}
+
+impl Summary {
+    /// Summarises `values`, or returns `None` if there are none.
+    pub(super) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let sorted = sorted(values);
+        let (&min, &max) = (sorted.first()?, sorted.last()?);
+        let upper = sorted.len() / 2;
+        let lower = (sorted.len() - 1) / 2;
+
+        Some(Self {
+            median: f64::midpoint(sorted[lower], sorted[upper]),
+            min,
+            max,
+        })
+    }
+}
+
+/// Returns the smallest value that at least `percent` of the values do not
+/// exceed, or `None` if there are no values.
+pub(super) fn percentile(values: &[f64], percent: usize) -> Option<f64> {
+    let sorted = sorted(values.iter().copied());
+    let rank = (sorted.len() * percent).div_ceil(100).max(1);
+
+    sorted.get(rank - 1).copied()
+}
+
+fn sorted(values: impl IntoIterator<Item = f64>) -> Vec<f64> {
+    let mut sorted: Vec<f64> = values.into_iter().collect();
+    sorted.sort_by(f64::total_cmp);
+    sorted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_of_an_odd_number_is_the_middle() {
+        let summary = Summary::of([3.0, 1.0, 2.0]).unwrap();
+
+        assert_eq!(
+            summary,
+            Summary {
+                median: 2.0,
+                min: 1.0,
+                max: 3.0
+            }
+        );
+    }
+
+    #[test]
+    fn the_median_of_an_even_number_lies_between_the_middle_two() {
+        assert_eq!(Summary::of([4.0, 1.0, 2.0, 3.0]).unwrap().median, 2.5);
+    }
+
+    #[test]
+    fn nothing_has_no_median() {
+        assert_eq!(Summary::of([]), None);
+        assert_eq!(percentile(&[], 50), None);
+    }
+
+    #[test]
+    fn percentiles_are_values_that_were_seen() {
+        let values: Vec<f64> = (1..=200).map(f64::from).collect();
+
+        assert_eq!(percentile(&values, 50), Some(100.0));
+        assert_eq!(percentile(&values, 99), Some(198.0));
+        assert_eq!(percentile(&values, 100), Some(200.0));
+        assert_eq!(percentile(&[7.0], 1), Some(7.0));
+    }
+}

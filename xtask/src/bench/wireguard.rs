@@ -1,0 +1,246 @@
+//! The other tunnel: two processes of wireguard-go and an underlay like ours.
+//!
+//! ```text
+//! near --eth0-- router --eth0-- far        MTU 1500, one routed hop
+//!  wg0 ~~~~~~~~~~~~~~~~~~~~~~~~ wg0        MTU 1420
+//! ```
+
+use super::ends::{self, Ends};
+use super::metric::Tunnel;
+use ::tests::lab::Identity;
+use ::tests::lab::link::{End, connect, ip};
+use ::tests::lab::netns::Netns;
+use ::tests::lab::wait;
+use anyhow::{Context as _, Result, bail};
+use std::net::Ipv4Addr;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The tunnel; taken down when dropped.
+#[derive(Debug)]
+pub(super) struct WireguardGo {
+    /// Its ends.
+    pub(super) ends: Ends,
+    _processes: [Process; 2],
+    _router: Netns,
+    _identity: Arc<Identity>,
+}
+
+impl WireguardGo {
+    /// Sets the tunnel up, with the given program, and waits until it answers.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the program does not run or the tunnel does not come up.
+    pub(super) fn start(program: &str) -> Result<Self> {
+        let identity = Identity::claim()?;
+        let router = Netns::create(&identity, "router")?;
+        router.sysctl("net.ipv4.ip_forward", 1)?;
+        let near = Netns::create(&identity, "near")?;
+        let far = Netns::create(&identity, "far")?;
+        underlay(&router, &near, &NEAR).context("the client's underlay")?;
+        underlay(&router, &far, &FAR).context("the server's underlay")?;
+
+        let keys = [Key::generate()?, Key::generate()?];
+        let processes = [
+            Process::start(&near, program).context("the client's wireguard-go")?,
+            Process::start(&far, program).context("the server's wireguard-go")?,
+        ];
+        processes[0].configure(&near, &NEAR, &keys[0], &keys[1], &FAR)?;
+        processes[1].configure(&far, &FAR, &keys[1], &keys[0], &NEAR)?;
+
+        let ends = Ends {
+            tunnel: Tunnel::WireguardGo,
+            near,
+            far,
+            far_address: FAR.tunnel,
+            gateways: [processes[0].0.id(), processes[1].0.id()],
+        };
+        ends.wait_until_up(UP_DEADLINE)?;
+        Ok(Self {
+            ends,
+            _processes: processes,
+            _router: router,
+            _identity: identity,
+        })
+    }
+}
+
+/// Addresses of one end.
+#[derive(Debug)]
+struct Plan {
+    /// Name of the router's device towards it.
+    port: &'static str,
+    /// The router's address on the underlay.
+    gateway: Ipv4Addr,
+    /// Its own address on the underlay.
+    underlay: Ipv4Addr,
+    /// Its own address in the tunnel.
+    tunnel: Ipv4Addr,
+}
+
+const NEAR: Plan = Plan {
+    port: "near",
+    gateway: Ipv4Addr::new(10, 201, 1, 1),
+    underlay: Ipv4Addr::new(10, 201, 1, 2),
+    tunnel: Ipv4Addr::new(10, 202, 0, 1),
+};
+
+const FAR: Plan = Plan {
+    port: "far",
+    gateway: Ipv4Addr::new(10, 201, 2, 1),
+    underlay: Ipv4Addr::new(10, 201, 2, 2),
+    tunnel: Ipv4Addr::new(10, 202, 0, 2),
+};
+
+const UNDERLAY_MTU: u32 = 1500;
+/// What wireguard-go chooses itself.
+const TUNNEL_MTU: u32 = 1420;
+const LISTEN_PORT: u16 = 51820;
+const UP_DEADLINE: Duration = Duration::from_secs(10);
+
+fn underlay(router: &Netns, end: &Netns, plan: &Plan) -> Result<()> {
+    let port = End {
+        netns: router,
+        device: plan.port,
+    };
+    let device = End {
+        netns: end,
+        device: "eth0",
+    };
+    connect(device, port, UNDERLAY_MTU)?;
+
+    ip(
+        router,
+        &[
+            format!("addr add {}/24 dev {}", plan.gateway, plan.port),
+            format!("link set dev {} up", plan.port),
+        ],
+    )?;
+    ip(
+        end,
+        &[
+            format!("addr add {}/24 dev eth0", plan.underlay),
+            "link set dev eth0 up".to_owned(),
+            format!("route add default via {}", plan.gateway),
+        ],
+    )
+}
+
+#[derive(Debug)]
+struct Key {
+    private: String,
+    public: String,
+}
+
+impl Key {
+    fn generate() -> Result<Self> {
+        let private = wg(Command::new("wg").arg("genkey"), "")?;
+        let public = wg(Command::new("wg").arg("pubkey"), &private)?;
+
+        Ok(Self { private, public })
+    }
+}
+
+fn wg(command: &mut Command, input: &str) -> Result<String> {
+    use std::io::Write as _;
+
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("failed to run wg; `cargo xtask setup` installs it")?;
+    let mut stdin = child.stdin.take().context("standard input is piped")?;
+    stdin
+        .write_all(input.as_bytes())
+        .context("failed to write to wg")?;
+    drop(stdin);
+    let output = child.wait_with_output().context("failed to wait for wg")?;
+    if !output.status.success() {
+        bail!("wg failed ({})", output.status);
+    }
+
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// One end's wireguard-go.
+#[derive(Debug)]
+struct Process(Child);
+
+impl Process {
+    /// Starts it with a `/run` of its own: that is where its control socket goes,
+    /// which then vanishes with it, and cannot meet that of another `wg0`.
+    fn start(netns: &Netns, program: &str) -> Result<Self> {
+        let mut command = Command::new("unshare");
+        command
+            .args(["--mount", "--propagation", "private", "sh", "-c"])
+            .arg(r#"mount -t tmpfs none /run && exec "$0" -f wg0"#)
+            .arg(program)
+            .env("LOG_LEVEL", "error")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let mut process = Self(netns.start(&mut command)?);
+
+        wait::until(UP_DEADLINE, "wireguard-go to take commands", || {
+            if let Some(status) = process.0.try_wait()? {
+                bail!("{program} ended at once ({status})");
+            }
+            let pid = process.0.id().to_string();
+            let show = ["--target", &pid, "--mount", "wg", "show", "wg0"];
+            Ok(netns.output("nsenter", &show, "")?.status.success())
+        })?;
+        Ok(process)
+    }
+
+    fn configure(
+        &self,
+        netns: &Netns,
+        own: &Plan,
+        key: &Key,
+        peer_key: &Key,
+        peer: &Plan,
+    ) -> Result<()> {
+        let config = format!(
+            "[Interface]\nPrivateKey = {}\nListenPort = {LISTEN_PORT}\n\
+             [Peer]\nPublicKey = {}\nEndpoint = {}:{LISTEN_PORT}\nAllowedIPs = {}/32\n",
+            key.private, peer_key.public, peer.underlay, peer.tunnel,
+        );
+        let pid = self.0.id().to_string();
+        let target = ["--target", &pid, "--mount"];
+        let setconf = ["wg", "setconf", "wg0", "/dev/stdin"];
+        netns.exec("nsenter", &[target.as_slice(), &setconf].concat(), &config)?;
+
+        ip(
+            netns,
+            &[
+                format!("addr add {}/24 dev wg0", own.tunnel),
+                format!("link set dev wg0 mtu {TUNNEL_MTU} up"),
+            ],
+        )
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        ends::end(&mut self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tunnel_comes_up_and_leaves_nothing() {
+        let tunnel = WireguardGo::start("wireguard-go").unwrap();
+        let names = [&tunnel.ends.near, &tunnel.ends.far].map(|netns| netns.name().to_owned());
+
+        drop(tunnel);
+
+        for name in names {
+            assert!(!std::path::Path::new("/run/netns").join(name).exists());
+        }
+    }
+}
