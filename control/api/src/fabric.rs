@@ -9,10 +9,19 @@
 pub use error::{Error, Errors, Place, Position, Problem};
 pub use objects::{Object, Objects};
 pub use parse::parse;
+pub use plan::plan;
 pub use view::{Fabric, MappedIp, Node, Peer, Replica, Role, Target};
 
+mod check;
+mod cidr;
 mod decode;
 mod error;
 mod objects;
+mod overlap;
 mod parse;
+mod plan;
+mod spec;
 mod view;
+
+#[cfg(test)]
+mod fixture;

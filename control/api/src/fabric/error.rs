@@ -153,6 +153,8 @@ pub enum Problem {
     // Of a mapped address.
     #[error("unknown Network `{name}`")]
     UnknownNetwork { name: String },
+    #[error("the addresses of the Network `{name}` are not for single use")]
+    UnfitNetwork { name: String },
     #[error("{address} is itself of the external CIDR {external}")]
     MappedToItself {
         address: Ipv4Addr,
@@ -162,6 +164,8 @@ pub enum Problem {
     // Of the status.
     #[error("is missing")]
     NotPlanned,
+    #[error("the node's IP object `{name}` is missing")]
+    NoNodeIp { name: String },
     #[error("`{value}` does not fit the spec")]
     StaleStatus { value: String },
     #[error(transparent)]
@@ -254,9 +258,21 @@ impl Problem {
             Self::UnknownNetwork { .. } => {
                 "name a Network of this file, or remove the reference".into()
             }
+            Self::UnfitNetwork { .. } => {
+                "name one of type external-cidr, or remove the reference".into()
+            }
             Self::MappedToItself { .. } => "write the address that is behind it".into(),
-            Self::NotPlanned | Self::StaleStatus { .. } => "run `gateway plan FILE`".into(),
-            Self::Network(_) => "free a CIDR, or use smaller ones".into(),
+            Self::NotPlanned | Self::NoNodeIp { .. } | Self::StaleStatus { .. } => {
+                "run `gateway plan FILE`".into()
+            }
+            Self::Network(NetworkError::OutsidePools { .. }) => format!(
+                "use one of {}",
+                ipam::DEFAULT_POOLS.map(|pool| pool.to_string()).join(", ")
+            ),
+            Self::Network(NetworkError::Exhausted { .. }) => {
+                "remove reserved Networks, or peers".into()
+            }
+            Self::Network(_) => "use another CIDR".into(),
             Self::Address(_) => "use a larger external CIDR, or remove IP objects".into(),
         }
     }
@@ -305,4 +321,14 @@ impl fmt::Display for Place {
 
         Ok(())
     }
+}
+
+/// Returns the errors in the order of the documents, or `None` if there is none.
+pub(super) fn ordered(mut errors: Vec<Error>) -> Option<Errors> {
+    if errors.is_empty() {
+        return None;
+    }
+    errors.sort_by_key(|error| error.place.position.map(|position| position.document));
+
+    Some(Errors(errors))
 }

@@ -116,6 +116,17 @@ impl Objects {
             .map(|document| &mut document.object)
     }
 
+    /// Returns the object at `index`.
+    pub(super) fn get(&self, index: usize) -> Option<&Object> {
+        self.documents.get(index).map(|document| &document.object)
+    }
+
+    /// Returns the object at `index`, to be changed.
+    pub(super) fn get_mut(&mut self, index: usize) -> Option<&mut Object> {
+        let document = self.documents.get_mut(index)?;
+        Some(&mut document.object)
+    }
+
     /// Keeps only the objects that `keep` accepts.
     pub fn retain(&mut self, mut keep: impl FnMut(&Object) -> bool) {
         self.documents.retain(|document| keep(&document.object));

@@ -1,6 +1,6 @@
 //! From text to objects.
 
-use super::error::{Error, Errors, Place, Position, Problem};
+use super::error::{Error, Errors, Place, Position, Problem, ordered};
 use super::objects::{Document, Object, Objects};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -53,12 +53,7 @@ pub fn parse(text: &str) -> Result<Objects, Errors> {
             problem: Problem::Empty,
         });
     }
-    if errors.is_empty() {
-        Ok(objects)
-    } else {
-        errors.sort_by_key(|error| error.place.position.map(|position| position.document));
-        Err(Errors(errors))
-    }
+    ordered(errors).map_or(Ok(objects), Err)
 }
 
 /// The text of one document.
@@ -185,3 +180,6 @@ fn duplicates(objects: &Objects) -> Vec<Error> {
 
     errors
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,380 @@
+//! From planned objects to the checked view of them.
+
+use super::error::{Errors, Problem};
+use super::objects::{Object, Objects};
+use super::overlap::Claimed;
+use super::plan::remote_status;
+use super::spec::{IpSpec, NetworkSpec, NetworkType, PeerSpec, Reader, Spec, node_ip_name};
+use super::view::{Fabric, MappedIp, Node, Peer, Target};
+use ipam::Remap;
+use ipnet::Ipv4Net;
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+impl TryFrom<&Objects> for Fabric {
+    type Error = Errors;
+
+    /// Checks the objects, their status included.
+    ///
+    /// # Errors
+    ///
+    /// Returns everything that is wrong with them.
+    fn try_from(objects: &Objects) -> Result<Self, Errors> {
+        let spec = Spec::read(objects)?;
+        let mut reader = Reader {
+            objects,
+            errors: Vec::new(),
+        };
+
+        let networks = reader.network_statuses(&spec);
+        let peers: Vec<_> = spec
+            .peers
+            .iter()
+            .filter_map(|peer| reader.peer(peer))
+            .collect();
+        let local = Local::new(&spec, &networks);
+        let ips = reader.mapped_ips(&spec, &local, &networks, &peers);
+        let nodes = reader.planned_nodes(&spec, &ips);
+        reader.check_overlaps(&spec, &networks, &peers);
+
+        let of_type = |network_type| local.of_type(network_type);
+        let fabric = Self {
+            cluster_id: spec.cluster_id.clone(),
+            pod_cidrs: of_type(NetworkType::Pod),
+            service_cidrs: of_type(NetworkType::Service),
+            // Without a status there is an error, and no view.
+            external_cidr: of_type(NetworkType::External)
+                .first()
+                .copied()
+                .unwrap_or_default(),
+            nodes,
+            replicas: spec
+                .replicas
+                .iter()
+                .map(|(_, replica)| replica.clone())
+                .collect(),
+            peers,
+            ips: ips.into_iter().map(|(_, ip)| ip).collect(),
+        };
+
+        reader.finish(fabric)
+    }
+}
+
+/// The CIDR of each Network, by index of its object.
+type Statuses = BTreeMap<usize, Ipv4Net>;
+
+/// What belongs to this cluster.
+struct Local<'a> {
+    spec: &'a Spec,
+    networks: &'a Statuses,
+}
+
+impl<'a> Local<'a> {
+    fn new(spec: &'a Spec, networks: &'a Statuses) -> Self {
+        Self { spec, networks }
+    }
+
+    fn of_type(&self, network_type: NetworkType) -> Vec<Ipv4Net> {
+        let mut cidrs: Vec<_> = self
+            .spec
+            .networks
+            .iter()
+            .filter(|network| network.network_type == network_type)
+            .filter_map(|network| self.networks.get(&network.index).copied())
+            .collect();
+        cidrs.sort();
+        cidrs
+    }
+
+    /// Returns what an address is.
+    fn target(&self, ip: &IpSpec, peers: &[Peer]) -> Target {
+        let address = ip.address;
+        let mut nodes = self.spec.nodes.iter();
+        if let Some(node) = nodes.clone().find(|node| node.internal_ip == address) {
+            return Target::Node(node.name.clone());
+        }
+        let pod_cidrs = self.of_type(NetworkType::Pod);
+        if pod_cidrs.iter().any(|cidr| cidr.contains(&address)) {
+            let node = nodes.find(|node| node.pod_cidrs.iter().any(|cidr| cidr.contains(&address)));
+            return Target::Pod {
+                node: node.map(|node| node.name.clone()),
+            };
+        }
+
+        let remote = peers.iter().find_map(|peer| {
+            let mut remaps = peer.pods.iter().chain(&peer.external);
+            let original = remaps.find_map(|remap| remap.inverse().apply(address))?;
+            Some((peer.cluster_id.clone(), original))
+        });
+        match remote {
+            Some((cluster_id, original)) => Target::Remote {
+                cluster_id,
+                original,
+            },
+            None => Target::Outside,
+        }
+    }
+}
+
+impl Reader<'_> {
+    fn network_statuses(&mut self, spec: &Spec) -> Statuses {
+        spec.networks
+            .iter()
+            .filter_map(|network| Some((network.index, self.network_status(network)?)))
+            .collect()
+    }
+
+    fn network_status(&mut self, network: &NetworkSpec) -> Option<Ipv4Net> {
+        let Some(Object::Network(object)) = self.objects.get(network.index) else {
+            return None;
+        };
+        let field = "status.cidr";
+        let status = object.status.as_ref();
+        let Some(text) = status.and_then(|status| status.cidr.as_ref()) else {
+            self.refuse(network.index, field, Problem::NotPlanned);
+            return None;
+        };
+        let cidr = self.cidr(network.index, field, text)?;
+        let fits = if network.fixed {
+            cidr == network.cidr
+        } else {
+            cidr.prefix_len() == network.cidr.prefix_len()
+        };
+        if !fits {
+            let value = text.clone();
+            self.refuse(network.index, field, Problem::StaleStatus { value });
+        }
+
+        Some(cidr)
+    }
+
+    fn peer(&mut self, peer: &PeerSpec) -> Option<Peer> {
+        let Some(Object::Configuration(object)) = self.objects.get(peer.index) else {
+            return None;
+        };
+        let Some(seen) = remote_status(object) else {
+            self.refuse(peer.index, "status.remote", Problem::NotPlanned);
+            return None;
+        };
+        let pods = self.remaps(peer.index, "pod", &peer.pods, &seen.pod);
+        let external = self.remaps(peer.index, "external", &peer.external, &seen.external);
+
+        Some(Peer {
+            cluster_id: peer.cluster_id.clone(),
+            pods,
+            external,
+            role: peer.role.clone(),
+            mtu: peer.mtu,
+            key_secret: peer.key_secret.clone(),
+            public_key: peer.public_key,
+            gateway_name: peer.gateway_name.clone(),
+        })
+    }
+
+    /// Pairs CIDRs of a spec with those of the status; empty ones have not been decided yet.
+    fn remaps(
+        &mut self,
+        index: usize,
+        kind: &str,
+        spec: &[Ipv4Net],
+        status: &[String],
+    ) -> Vec<Remap> {
+        let mut remaps = Vec::new();
+        for (number, &from) in spec.iter().enumerate() {
+            let field = format!("status.remote.cidr.{kind}[{number}]");
+            let text = status.get(number).map(String::as_str).unwrap_or_default();
+            if text.is_empty() {
+                self.refuse(index, field, Problem::NotPlanned);
+                continue;
+            }
+            let Some(to) = self.cidr(index, &field, text) else {
+                continue;
+            };
+            match Remap::new(from, to) {
+                Ok(remap) => remaps.push(remap),
+                Err(_) => {
+                    let value = text.to_owned();
+                    self.refuse(index, field, Problem::StaleStatus { value });
+                }
+            }
+        }
+        if let Some(surplus) = status.get(spec.len()) {
+            let field = format!("status.remote.cidr.{kind}[{}]", spec.len());
+            let value = surplus.clone();
+            self.refuse(index, field, Problem::StaleStatus { value });
+        }
+
+        remaps
+    }
+
+    /// Reads the IP objects but those that have no effect.
+    fn mapped_ips<'s>(
+        &mut self,
+        spec: &'s Spec,
+        local: &Local<'_>,
+        networks: &Statuses,
+        peers: &[Peer],
+    ) -> Vec<(&'s IpSpec, MappedIp)> {
+        let mut ips = Vec::new();
+        let mut status_ips = BTreeMap::new();
+        let mut remotes = BTreeMap::new();
+        let listed = spec
+            .ips
+            .iter()
+            .filter(|ip| ip.node.is_some() || !(ip.orphan || ip.unreachable));
+        for ip in listed {
+            let Some(status_ip) = self.address_status(spec, networks, ip) else {
+                continue;
+            };
+            self.refuse_second(&mut status_ips, status_ip, ip.index, "status.ip");
+            self.check_spec_ip(spec, networks, ip);
+            let target = local.target(ip, peers);
+            if matches!(target, Target::Remote { .. }) {
+                // The reverse translation must know which of the two to use.
+                self.refuse_second(&mut remotes, ip.address, ip.index, "spec.ip");
+            }
+            let mapped = MappedIp {
+                name: ip.name.clone(),
+                spec_ip: ip.address,
+                status_ip,
+                masquerade: ip.masquerade,
+                target,
+            };
+            ips.push((ip, mapped));
+        }
+
+        ips
+    }
+
+    fn address_status(
+        &mut self,
+        spec: &Spec,
+        networks: &Statuses,
+        ip: &IpSpec,
+    ) -> Option<Ipv4Addr> {
+        let Some(Object::IP(object)) = self.objects.get(ip.index) else {
+            return None;
+        };
+        let field = "status.ip";
+        let status = object.status.as_ref();
+        let Some(text) = status.and_then(|status| status.ip.as_ref()) else {
+            self.refuse(ip.index, field, Problem::NotPlanned);
+            return None;
+        };
+        let address = self.address(ip.index, field, text)?;
+        let network = networks.get(&ip.network)?;
+        let pre_allocated = spec
+            .networks
+            .iter()
+            .find(|network| network.index == ip.network)
+            .map_or(0, |network| network.pre_allocated);
+        let host = address.to_bits().wrapping_sub(network.network().to_bits());
+        if !network.contains(&address) || host < pre_allocated {
+            let value = text.clone();
+            self.refuse(ip.index, field, Problem::StaleStatus { value });
+        }
+
+        Some(address)
+    }
+
+    /// Notes if the mapped address is one of those that stand for others, or not its node's any more.
+    fn check_spec_ip(&mut self, spec: &Spec, networks: &Statuses, ip: &IpSpec) {
+        let external = networks.get(&spec.external().index);
+        if let Some(&external) = external.filter(|external| external.contains(&ip.address)) {
+            let address = ip.address;
+            let problem = Problem::MappedToItself { address, external };
+            self.refuse(ip.index, "spec.ip", problem);
+        }
+        let node = ip.node.as_ref();
+        let node = node.and_then(|name| spec.nodes.iter().find(|node| node.name == *name));
+        if node.is_some_and(|node| node.internal_ip != ip.address) {
+            let value = ip.address.to_string();
+            self.refuse(ip.index, "spec.ip", Problem::StaleStatus { value });
+        }
+    }
+
+    fn refuse_second(
+        &mut self,
+        seen: &mut BTreeMap<Ipv4Addr, usize>,
+        address: Ipv4Addr,
+        index: usize,
+        field: &str,
+    ) {
+        if let Some(&first) = seen.get(&address) {
+            let other = Box::new(self.objects.place(first, field));
+            self.refuse(index, field, Problem::DuplicateAddress { address, other });
+        } else {
+            seen.insert(address, index);
+        }
+    }
+
+    /// Joins the nodes with their addresses of the external CIDR.
+    fn planned_nodes(&mut self, spec: &Spec, ips: &[(&IpSpec, MappedIp)]) -> Vec<Node> {
+        let of_node: BTreeMap<_, _> = ips
+            .iter()
+            .filter_map(|(spec, ip)| Some((spec.node.as_deref()?, ip.status_ip)))
+            .collect();
+        let mut nodes = Vec::new();
+        for node in &spec.nodes {
+            let Some(&external_ip) = of_node.get(node.name.as_str()) else {
+                // An object that is there but without a good status is told already.
+                let mut present = spec.ips.iter().filter_map(|ip| ip.node.as_ref());
+                if !present.any(|name| *name == node.name) {
+                    let name = node_ip_name(&node.name);
+                    self.refuse(node.index, "", Problem::NoNodeIp { name });
+                }
+                continue;
+            };
+            nodes.push(Node {
+                name: node.name.clone(),
+                internal_ip: node.internal_ip,
+                pod_cidrs: node.pod_cidrs.clone(),
+                external_ip,
+                ready: node.ready,
+            });
+        }
+
+        nodes
+    }
+
+    /// Notes if a CIDR that was decided covers another one or an address of the underlay.
+    fn check_overlaps(&mut self, spec: &Spec, networks: &Statuses, peers: &[Peer]) {
+        let own = spec.networks.iter().filter_map(|network| {
+            Some(Claimed {
+                cidr: *networks.get(&network.index)?,
+                shared: network.shared,
+                owner: (network.index, "status.cidr".to_owned()),
+            })
+        });
+        let underlay = spec.underlay().map(|(address, index, field)| Claimed {
+            cidr: Ipv4Net::from(address),
+            shared: true,
+            owner: (index, field),
+        });
+        let index_of: BTreeMap<_, _> = spec
+            .peers
+            .iter()
+            .map(|peer| (&peer.cluster_id, peer.index))
+            .collect();
+        let known = peers
+            .iter()
+            .filter_map(|peer| Some((*index_of.get(&peer.cluster_id)?, peer)));
+        let remote = known.flat_map(|(index, peer)| {
+            let lists = [("pod", &peer.pods), ("external", &peer.external)];
+            lists.into_iter().flat_map(move |(kind, remaps)| {
+                remaps.iter().map(move |remap| Claimed {
+                    cidr: remap.to(),
+                    shared: false,
+                    owner: (index, format!("status.remote.cidr.{kind}")),
+                })
+            })
+        });
+
+        let claims: Vec<_> = own.chain(underlay).chain(remote).collect();
+        self.refuse_overlaps(&claims);
+    }
+}
+
+#[cfg(test)]
+mod tests;

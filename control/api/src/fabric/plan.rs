@@ -1,0 +1,417 @@
+//! Decides every address that the objects leave open, and writes it into their status.
+//!
+//! The result depends on the objects alone, not on their order, and what is decided stays: planning
+//! twice changes nothing, and a new object takes nothing from an old one. A status that does not fit
+//! its spec any more, or that overlaps another, is decided anew.
+
+use super::cidr;
+use super::error::{Error, Errors, Problem, ordered};
+use super::objects::{Object, Objects};
+use super::spec::{IpSpec, NetworkSpec, NetworkType, PeerSpec, Spec, node_ip_name};
+use crate::configuration::{
+    ClusterCidrs, ClusterConfig, NETWORK_CIDRS_CONFIGURED, NETWORK_CIDRS_CONFIGURED_MESSAGE,
+};
+use crate::{Configuration, ConfigurationStatus, IP, IPSpec, IPStatus, NetworkStatus, labels};
+use ipam::{Addresses, Claim, NetworkError, Networks};
+use ipnet::Ipv4Net;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta, Time};
+use k8s_openapi::jiff::Timestamp;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+
+/// Fills in the status of the objects, adds the IP object of each node, and removes those of nodes that
+/// have left.
+///
+/// # Errors
+///
+/// Returns everything that is wrong with the specs, or which address could not be found. Then the
+/// objects are as before.
+pub fn plan(objects: &mut Objects) -> Result<(), Errors> {
+    let mut planned = objects.clone();
+    align_node_ips(&mut planned, &Spec::read(objects)?);
+    let spec = Spec::read(&planned)?;
+
+    let mut planner = Planner {
+        objects: &mut planned,
+        networks: Networks::default(),
+        errors: Vec::new(),
+    };
+    planner.networks(&spec);
+    planner.addresses(&spec);
+    match ordered(planner.errors) {
+        None => {
+            *objects = planned;
+            Ok(())
+        }
+        Some(errors) => Err(errors),
+    }
+}
+
+/// Gives each node its IP object, with the node's address, and removes those of nodes that have left.
+fn align_node_ips(objects: &mut Objects, spec: &Spec) {
+    let orphans: BTreeSet<_> = spec
+        .ips
+        .iter()
+        .filter(|ip| ip.orphan)
+        .map(|ip| ip.index)
+        .collect();
+    let addresses: BTreeMap<_, _> = spec
+        .ips
+        .iter()
+        .filter_map(|ip| Some((ip.index, ip.node.as_deref()?)))
+        .filter_map(|(index, name)| {
+            let node = spec.nodes.iter().find(|node| node.name == name)?;
+            Some((index, node.internal_ip))
+        })
+        .collect();
+    for (index, object) in objects.iter_mut().enumerate() {
+        if let (Object::IP(ip), Some(address)) = (object, addresses.get(&index)) {
+            ip.spec.ip = address.to_string();
+        }
+    }
+
+    let external = spec.external();
+    let present: BTreeSet<_> = spec
+        .ips
+        .iter()
+        .filter_map(|ip| ip.node.as_deref())
+        .collect();
+    for node in &spec.nodes {
+        if !present.contains(node.name.as_str()) {
+            objects.push(node_ip(&node.name, node.internal_ip, external));
+        }
+    }
+
+    let mut index = 0;
+    objects.retain(|_| {
+        index += 1;
+        !orphans.contains(&(index - 1))
+    });
+}
+
+fn node_ip(node: &str, address: Ipv4Addr, external: &NetworkSpec) -> IP {
+    let namespace = external
+        .namespace
+        .as_ref()
+        .map(|namespace| (labels::NETWORK_NAMESPACE, namespace.as_str()));
+    let labels = [
+        (labels::MANAGED, "true"),
+        (labels::IP_TYPE, labels::IP_TYPE_NODE),
+        (labels::NETWORK_NAME, external.name.as_str()),
+    ];
+    let labels = labels.into_iter().chain(namespace);
+
+    IP {
+        metadata: ObjectMeta {
+            name: Some(node_ip_name(node)),
+            namespace: external.namespace.clone(),
+            labels: Some(
+                labels
+                    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                    .collect(),
+            ),
+            ..ObjectMeta::default()
+        },
+        spec: IPSpec {
+            ip: address.to_string(),
+            ..IPSpec::default()
+        },
+        status: None,
+    }
+}
+
+/// Who holds a CIDR, in the order in which they choose.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Owner {
+    /// An address that a gateway or a node itself talks to.
+    Underlay(Ipv4Addr),
+    /// A Network of this cluster, by index.
+    Network(usize),
+    /// A CIDR of a peer.
+    Peer {
+        cluster_id: String,
+        external: bool,
+        number: usize,
+    },
+}
+
+struct Planner<'a> {
+    objects: &'a mut Objects,
+    networks: Networks<Owner>,
+    errors: Vec<Error>,
+}
+
+impl Planner<'_> {
+    /// Decides the CIDRs: first what cannot change, then what was decided before, then the rest.
+    fn networks(&mut self, spec: &Spec) {
+        for (address, ..) in spec.underlay() {
+            let claim = Claim::Shared(Ipv4Net::from(address));
+            // The same address may be listed twice, as that of several peers' gateway.
+            self.networks.acquire(Owner::Underlay(address), claim).ok();
+        }
+        let (fixed, open): (Vec<_>, Vec<_>) =
+            spec.networks.iter().partition(|network| network.fixed);
+        for network in fixed {
+            let claim = if network.shared {
+                Claim::Shared(network.cidr)
+            } else {
+                Claim::Exclusive(network.cidr)
+            };
+            self.own_network(network, claim);
+        }
+
+        let open = in_order(open);
+        for network in &open {
+            self.keep(Owner::Network(network.index), self.old_network(network));
+        }
+        for peer in &spec.peers {
+            for (owner, cidr, old) in self.remote_networks(peer) {
+                let fits = old.filter(|old| old.prefix_len() == cidr.prefix_len());
+                self.keep(owner, fits);
+            }
+        }
+
+        for network in open {
+            self.own_network(network, Claim::Remappable(network.cidr));
+        }
+        let local = self.local_cidrs(spec);
+        for peer in &spec.peers {
+            self.configuration(peer, &local);
+        }
+    }
+
+    /// Lets `owner` keep what it was given before, if that is possible still.
+    fn keep(&mut self, owner: Owner, old: Option<Ipv4Net>) {
+        if let Some(old) = old {
+            self.networks.adopt(owner, old).ok();
+        }
+    }
+
+    fn get(&mut self, owner: &Owner, claim: Claim) -> Result<Ipv4Net, NetworkError> {
+        match self.networks.get(owner) {
+            Some(held) => Ok(held),
+            None => self.networks.acquire(owner.clone(), claim),
+        }
+    }
+
+    fn own_network(&mut self, network: &NetworkSpec, claim: Claim) {
+        match self.get(&Owner::Network(network.index), claim) {
+            Ok(cidr) => {
+                if let Some(Object::Network(object)) = self.objects.get_mut(network.index) {
+                    let cidr = Some(cidr.to_string());
+                    object.status = Some(NetworkStatus { cidr });
+                }
+            }
+            Err(error) => self.refuse(network.index, "spec.cidr", Problem::Network(error)),
+        }
+    }
+
+    fn old_network(&self, network: &NetworkSpec) -> Option<Ipv4Net> {
+        let Some(Object::Network(object)) = self.objects.get(network.index) else {
+            return None;
+        };
+        let text = object.status.as_ref()?.cidr.as_ref()?;
+        let old = cidr::cidr(text).ok()?;
+
+        (old.prefix_len() == network.cidr.prefix_len()).then_some(old)
+    }
+
+    /// Returns the CIDRs of a peer, each with its owner and the CIDR it was seen under before.
+    fn remote_networks(&self, peer: &PeerSpec) -> Vec<(Owner, Ipv4Net, Option<Ipv4Net>)> {
+        let old = match self.objects.get(peer.index) {
+            Some(Object::Configuration(configuration)) => remote_status(configuration),
+            _ => None,
+        };
+        let old = old.cloned().unwrap_or_default();
+        let lists = [
+            (false, &peer.pods, &old.pod),
+            (true, &peer.external, &old.external),
+        ];
+
+        let mut networks = Vec::new();
+        for (external, cidrs, old) in lists {
+            for (number, cidr) in cidrs.iter().enumerate() {
+                let cluster_id = peer.cluster_id.clone();
+                let owner = Owner::Peer {
+                    cluster_id,
+                    external,
+                    number,
+                };
+                let old = old.get(number).and_then(|text| cidr::cidr(text).ok());
+                networks.push((owner, *cidr, old));
+            }
+        }
+
+        networks
+    }
+
+    fn configuration(&mut self, peer: &PeerSpec, local: &ClusterCidrs) {
+        let mut seen = ClusterCidrs::default();
+        for (owner, cidr, _) in self.remote_networks(peer) {
+            let Owner::Peer {
+                external, number, ..
+            } = &owner
+            else {
+                continue;
+            };
+            let (list, kind) = if *external {
+                (&mut seen.external, "external")
+            } else {
+                (&mut seen.pod, "pod")
+            };
+            match self.get(&owner, Claim::Remappable(cidr)) {
+                Ok(cidr) => list.push(cidr.to_string()),
+                Err(error) => {
+                    let field = format!("spec.remote.cidr.{kind}[{number}]");
+                    self.refuse(peer.index, &field, Problem::Network(error));
+                }
+            }
+        }
+
+        if let Some(Object::Configuration(configuration)) = self.objects.get_mut(peer.index) {
+            configure(configuration, seen, local);
+        }
+    }
+
+    /// Returns what peers are told of this cluster.
+    fn local_cidrs(&self, spec: &Spec) -> ClusterCidrs {
+        let of_type = |network_type| {
+            spec.networks
+                .iter()
+                .filter(move |network| network.network_type == network_type)
+                .filter_map(|network| self.networks.get(&Owner::Network(network.index)))
+                .map(|cidr| cidr.to_string())
+                .collect()
+        };
+
+        ClusterCidrs {
+            pod: of_type(NetworkType::Pod),
+            external: of_type(NetworkType::External),
+        }
+    }
+
+    /// Decides the single addresses.
+    fn addresses(&mut self, spec: &Spec) {
+        let mut pools = BTreeMap::new();
+        for network in &spec.networks {
+            if let Some(cidr) = self.networks.get(&Owner::Network(network.index)) {
+                pools.insert(network.index, Addresses::new(cidr, network.pre_allocated));
+            }
+        }
+
+        for ip in &spec.ips {
+            let old = self.old_address(ip);
+            if let (Some(pool), Some(old)) = (pools.get_mut(&ip.network), old) {
+                // What is not free or of another network now is decided anew below.
+                pool.adopt(ip.index, old).ok();
+            }
+        }
+        for ip in &spec.ips {
+            let Some(pool) = pools.get_mut(&ip.network) else {
+                continue;
+            };
+            match pool.acquire(ip.index) {
+                Ok(address) => {
+                    let status = IPStatus {
+                        cidr: Some(pool.network().to_string()),
+                        ip: Some(address.to_string()),
+                    };
+                    if let Some(Object::IP(object)) = self.objects.get_mut(ip.index) {
+                        object.status = Some(status);
+                    }
+                }
+                Err(error) => self.refuse(ip.index, "spec.ip", Problem::Address(error)),
+            }
+        }
+    }
+
+    fn old_address(&self, ip: &IpSpec) -> Option<Ipv4Addr> {
+        let Some(Object::IP(object)) = self.objects.get(ip.index) else {
+            return None;
+        };
+        let text = object.status.as_ref()?.ip.as_ref()?;
+
+        cidr::address(text).ok()
+    }
+
+    fn refuse(&mut self, index: usize, field: &str, problem: Problem) {
+        let place = self.objects.place(index, field);
+        self.errors.push(Error { place, problem });
+    }
+}
+
+/// Returns Networks in the order in which they choose: the external one, the internal one, the others
+/// by name.
+fn in_order(mut networks: Vec<&NetworkSpec>) -> Vec<&NetworkSpec> {
+    networks.sort_by_key(|network| {
+        let rank = match network.network_type {
+            NetworkType::External => 0,
+            NetworkType::Internal => 1,
+            NetworkType::Pod
+            | NetworkType::Service
+            | NetworkType::Reserved
+            | NetworkType::Other => 2,
+        };
+        (rank, &network.name, &network.namespace)
+    });
+
+    networks
+}
+
+/// Returns the CIDRs of the peer as seen here, as the status has them.
+pub(super) fn remote_status(configuration: &Configuration) -> Option<&ClusterCidrs> {
+    let remote = configuration.status.as_ref()?.remote.as_ref()?;
+
+    Some(&remote.cidr)
+}
+
+/// Writes what was decided into a Configuration.
+fn configure(configuration: &mut Configuration, seen: ClusterCidrs, local: &ClusterCidrs) {
+    let spec_local = configuration.spec.local.get_or_insert_default();
+    if spec_local.cidr.pod.is_empty() {
+        spec_local.cidr.pod.clone_from(&local.pod);
+    }
+    if spec_local.cidr.external.is_empty() {
+        spec_local.cidr.external.clone_from(&local.external);
+    }
+
+    let condition = configured(configuration);
+    let status = configuration
+        .status
+        .get_or_insert_with(ConfigurationStatus::default);
+    status.remote = Some(ClusterConfig { cidr: seen });
+    let old = status
+        .conditions
+        .iter_mut()
+        .find(|old| old.type_ == condition.type_);
+    match old {
+        Some(old) if old.status == condition.status => {
+            // The time of the transition stays.
+            *old = Condition {
+                last_transition_time: old.last_transition_time.clone(),
+                ..condition
+            };
+        }
+        Some(old) => *old = condition,
+        None => status.conditions.push(condition),
+    }
+}
+
+/// Returns the condition that the CIDRs of a Configuration are decided.
+///
+/// Planning reads no clock: the condition is as old as its object, or as the Unix epoch where the
+/// object does not tell.
+fn configured(configuration: &Configuration) -> Condition {
+    let created = configuration.metadata.creation_timestamp.clone();
+    Condition {
+        last_transition_time: created.unwrap_or(Time(Timestamp::UNIX_EPOCH)),
+        message: NETWORK_CIDRS_CONFIGURED_MESSAGE.to_owned(),
+        observed_generation: configuration.metadata.generation,
+        reason: NETWORK_CIDRS_CONFIGURED.to_owned(),
+        status: "True".to_owned(),
+        type_: NETWORK_CIDRS_CONFIGURED.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,208 @@
+//! What the objects ask for, checked: everything but what `plan` decides.
+
+use super::cidr;
+use super::error::{Error, Errors, Place, Problem, ordered};
+use super::objects::{Object, Objects};
+use super::overlap::{Claimed, overlaps};
+use super::view;
+use crate::labels;
+use ipnet::Ipv4Net;
+use std::net::Ipv4Addr;
+
+pub(super) use ips::{IpSpec, node_ip_name};
+pub(super) use networks::{NetworkSpec, NetworkType};
+pub(super) use nodes::NodeSpec;
+pub(super) use peers::PeerSpec;
+
+mod ips;
+mod networks;
+mod nodes;
+mod peers;
+
+/// A fabric as asked for. Objects are named by their index, so that nothing is borrowed.
+#[derive(Clone, Debug)]
+pub(super) struct Spec {
+    pub(super) cluster_id: String,
+    /// In the order of the objects.
+    pub(super) networks: Vec<NetworkSpec>,
+    /// By name.
+    pub(super) nodes: Vec<NodeSpec>,
+    /// By name, each with the index of its EndpointSlice.
+    pub(super) replicas: Vec<(usize, view::Replica)>,
+    /// By cluster id.
+    pub(super) peers: Vec<PeerSpec>,
+    /// By name and namespace.
+    pub(super) ips: Vec<IpSpec>,
+}
+
+impl Spec {
+    /// Reads what the objects ask for.
+    ///
+    /// # Errors
+    ///
+    /// Returns everything that is wrong with it.
+    pub(super) fn read(objects: &Objects) -> Result<Self, Errors> {
+        let mut reader = Reader {
+            objects,
+            errors: Vec::new(),
+        };
+        let cluster_id = reader.cluster_id();
+        let networks = reader.networks();
+        let nodes = reader.nodes(&networks);
+        let replicas = reader.replicas(&nodes);
+        let peers = reader.peers(&cluster_id);
+        let ips = reader.ips(&networks, &nodes);
+
+        reader.finish(Self {
+            cluster_id,
+            networks,
+            nodes,
+            replicas,
+            peers,
+            ips,
+        })
+    }
+
+    /// Returns the addresses that gateways and nodes themselves talk to, and where they are written:
+    /// no CIDR of a peer may cover one of them, or the tunnel would lead into itself.
+    pub(super) fn underlay(&self) -> impl Iterator<Item = (Ipv4Addr, usize, String)> {
+        let nodes = self.nodes.iter().map(|node| {
+            let field = "status.addresses".to_owned();
+            (node.internal_ip, node.index, field)
+        });
+        let replicas = self.replicas.iter().map(|(index, replica)| {
+            let field = "endpoints".to_owned();
+            (replica.address, *index, field)
+        });
+        let ends = self.peers.iter().flat_map(|peer| {
+            let addresses = match &peer.role {
+                view::Role::Server { .. } => &[],
+                view::Role::Client { addresses, .. } => addresses.as_slice(),
+            };
+            addresses.iter().filter_map(|address| {
+                let field = "spec.endpoint.addresses".to_owned();
+                Some((address.parse().ok()?, peer.gateway, field))
+            })
+        });
+
+        nodes.chain(replicas).chain(ends)
+    }
+
+    /// Returns the external network.
+    pub(super) fn external(&self) -> &NetworkSpec {
+        self.networks
+            .iter()
+            .find(|network| network.network_type == NetworkType::External)
+            .expect("`Spec::read` refuses objects without one")
+    }
+}
+
+/// Reads objects and collects what is wrong with them.
+pub(super) struct Reader<'a> {
+    pub(super) objects: &'a Objects,
+    pub(super) errors: Vec<Error>,
+}
+
+impl<'a> Reader<'a> {
+    /// Returns `value`, or the errors if there are any.
+    pub(super) fn finish<T>(self, value: T) -> Result<T, Errors> {
+        ordered(self.errors).map_or(Ok(value), Err)
+    }
+
+    /// Notes that a field of an object is wrong.
+    pub(super) fn refuse(&mut self, index: usize, field: impl Into<String>, problem: Problem) {
+        let place = self.objects.place(index, field);
+        self.errors.push(Error { place, problem });
+    }
+
+    /// Notes that something about the objects as a whole is wrong.
+    fn refuse_all(&mut self, problem: Problem) {
+        self.errors.push(Error {
+            place: Place::default(),
+            problem,
+        });
+    }
+
+    /// Reads a CIDR of a field.
+    pub(super) fn cidr(&mut self, index: usize, field: &str, text: &str) -> Option<Ipv4Net> {
+        cidr::cidr(text)
+            .map_err(|problem| self.refuse(index, field, problem))
+            .ok()
+    }
+
+    /// Reads an address of a field.
+    pub(super) fn address(&mut self, index: usize, field: &str, text: &str) -> Option<Ipv4Addr> {
+        cidr::address(text)
+            .map_err(|problem| self.refuse(index, field, problem))
+            .ok()
+    }
+
+    /// Notes overlaps; the owner of a CIDR is the index of its object and the field.
+    pub(super) fn refuse_overlaps(&mut self, claims: &[Claimed<(usize, String)>]) {
+        for (inner, outer) in overlaps(claims) {
+            // The later of the two is the one to be corrected.
+            let (this, that) = if inner.owner < outer.owner {
+                (outer, inner)
+            } else {
+                (inner, outer)
+            };
+            let problem = Problem::Overlap {
+                cidr: this.cidr,
+                other: that.cidr,
+                of: Box::new(self.objects.place(that.owner.0, that.owner.1.clone())),
+            };
+            self.refuse(this.owner.0, this.owner.1.clone(), problem);
+        }
+    }
+
+    /// Returns the objects with their indexes.
+    fn indexed(&self) -> impl Iterator<Item = (usize, &'a Object)> + use<'a> {
+        self.objects.iter().enumerate()
+    }
+
+    fn cluster_id(&mut self) -> String {
+        let mut found: Option<(usize, String)> = None;
+        for (index, object) in self.indexed() {
+            let Object::ConfigMap(config_map) = object else {
+                continue;
+            };
+            if object.label_value(labels::APP_NAME) != Some(labels::CLUSTER_ID_CONFIG_MAP) {
+                continue;
+            }
+            if let Some((first, _)) = &found {
+                let other = Box::new(self.objects.place(*first, ""));
+                self.refuse(index, "", Problem::TwoClusterIds { other });
+                continue;
+            }
+            let data = config_map.data.as_ref();
+            let id = data.and_then(|data| data.get(CLUSTER_ID)).cloned();
+            let field = format!("data.{CLUSTER_ID}");
+            match &id {
+                None => self.refuse(index, field, Problem::MissingField),
+                Some(id) => self.check_cluster_id(index, &field, id),
+            }
+            found = Some((index, id.unwrap_or_default()));
+        }
+        if found.is_none() {
+            self.refuse_all(Problem::NoClusterId);
+        }
+
+        found.unwrap_or_default().1
+    }
+
+    /// Notes if `id` is no DNS-1123 label.
+    fn check_cluster_id(&mut self, index: usize, field: &str, id: &str) {
+        let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        let is_label = (1..=63).contains(&id.len())
+            && id.bytes().all(|byte| is_inner(byte) || byte == b'-')
+            && !id.starts_with('-')
+            && !id.ends_with('-');
+        if !is_label {
+            let value = id.to_owned();
+            self.refuse(index, field, Problem::BadClusterId { value });
+        }
+    }
+}
+
+/// Key of the cluster id in its ConfigMap.
+const CLUSTER_ID: &str = "CLUSTER_ID";

@@ -1,0 +1,124 @@
+//! Single addresses that peers reach.
+
+use super::{NetworkSpec, NetworkType, NodeSpec, Reader};
+use crate::IP;
+use crate::fabric::error::Problem;
+use crate::fabric::objects::Object;
+use crate::labels;
+use std::net::Ipv4Addr;
+
+/// An IP object as asked for.
+#[derive(Clone, Debug)]
+pub(in crate::fabric) struct IpSpec {
+    pub(in crate::fabric) index: usize,
+    pub(in crate::fabric) name: String,
+    pub(in crate::fabric) address: Ipv4Addr,
+    pub(in crate::fabric) masquerade: bool,
+    /// Index of the Network object that gives the address.
+    pub(in crate::fabric) network: usize,
+    /// The node whose address it is, because it has its name.
+    pub(in crate::fabric) node: Option<String>,
+    /// Whether it was made for a node that is not there any more.
+    pub(in crate::fabric) orphan: bool,
+    /// Whether it is to be left untranslated.
+    pub(in crate::fabric) unreachable: bool,
+}
+
+/// Returns the name of the IP object of a node.
+pub(in crate::fabric) fn node_ip_name(node: &str) -> String {
+    format!("{NODE_PREFIX}{node}")
+}
+
+const NODE_PREFIX: &str = "node-";
+
+impl Reader<'_> {
+    /// Reads the IP objects, by name and namespace.
+    pub(super) fn ips(&mut self, networks: &[NetworkSpec], nodes: &[NodeSpec]) -> Vec<IpSpec> {
+        let mut ips: Vec<_> = self
+            .indexed()
+            .filter_map(|(index, object)| match object {
+                Object::IP(ip) => Some((ip.metadata.namespace.clone(), index, object, ip)),
+                _ => None,
+            })
+            .filter_map(|(namespace, index, object, ip)| {
+                let ip = self.ip(index, object, ip, networks, nodes)?;
+                Some((namespace, ip))
+            })
+            .collect();
+        ips.sort_by(|(a_space, a), (b_space, b)| (&a.name, a_space).cmp(&(&b.name, b_space)));
+        let mut ips = Vec::from_iter(ips.into_iter().map(|(_, ip)| ip));
+
+        // Of several objects of a node's name, in several namespaces, one is the node's.
+        for index in 1..ips.len() {
+            if ips[index].node.is_some() && ips[index].name == ips[index - 1].name {
+                ips[index].node = None;
+            }
+        }
+
+        ips
+    }
+
+    fn ip(
+        &mut self,
+        index: usize,
+        object: &Object,
+        ip: &IP,
+        networks: &[NetworkSpec],
+        nodes: &[NodeSpec],
+    ) -> Option<IpSpec> {
+        let name = ip.metadata.name.clone()?;
+        let node = name
+            .strip_prefix(NODE_PREFIX)
+            .filter(|name| nodes.iter().any(|node| node.name == *name))
+            .map(str::to_owned);
+        let is_of_node = object.label_value(labels::IP_TYPE) == Some(labels::IP_TYPE_NODE);
+        let address = self.address(index, "spec.ip", &ip.spec.ip);
+        let network = self.ip_network(index, ip, networks);
+
+        Some(IpSpec {
+            index,
+            orphan: is_of_node && node.is_none(),
+            name,
+            address: address?,
+            masquerade: ip.spec.masquerade.unwrap_or_default(),
+            network: network?,
+            node,
+            unreachable: object.label_value(labels::HOST_UNREACHABLE) == Some("true"),
+        })
+    }
+
+    fn ip_network(&mut self, index: usize, ip: &IP, networks: &[NetworkSpec]) -> Option<usize> {
+        let reference = ip.spec.network_ref.as_ref();
+        let Some(name) = reference.and_then(|reference| reference.name.as_deref()) else {
+            // A missing external CIDR is told elsewhere.
+            return networks
+                .iter()
+                .find(|network| network.network_type == NetworkType::External)
+                .map(|network| network.index);
+        };
+        let namespace = reference.and_then(|reference| reference.namespace.as_deref());
+        let network = networks.iter().find(|network| {
+            network.name == name
+                && namespace.is_none_or(|namespace| network.namespace.as_deref() == Some(namespace))
+        });
+        let problem = match network.map(|network| network.network_type) {
+            Some(NetworkType::External | NetworkType::Other) => None,
+            Some(
+                NetworkType::Pod
+                | NetworkType::Service
+                | NetworkType::Internal
+                | NetworkType::Reserved,
+            ) => Some(Problem::UnfitNetwork {
+                name: name.to_owned(),
+            }),
+            None => Some(Problem::UnknownNetwork {
+                name: name.to_owned(),
+            }),
+        };
+        if let Some(problem) = problem {
+            self.refuse(index, "spec.networkRef.name", problem);
+        }
+
+        network.map(|network| network.index)
+    }
+}

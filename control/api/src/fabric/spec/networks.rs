@@ -1,0 +1,170 @@
+//! The CIDRs of the cluster itself.
+
+use super::Reader;
+use crate::fabric::error::Problem;
+use crate::fabric::objects::Object;
+use crate::fabric::overlap::Claimed;
+use crate::labels;
+use ipnet::Ipv4Net;
+
+/// A Network object of the cluster itself.
+#[derive(Clone, Debug)]
+pub(in crate::fabric) struct NetworkSpec {
+    pub(in crate::fabric) index: usize,
+    pub(in crate::fabric) namespace: Option<String>,
+    pub(in crate::fabric) name: String,
+    pub(in crate::fabric) network_type: NetworkType,
+    pub(in crate::fabric) cidr: Ipv4Net,
+    /// Whether it must keep its CIDR.
+    pub(in crate::fabric) fixed: bool,
+    /// Whether others may hold the CIDR, too.
+    pub(in crate::fabric) shared: bool,
+    pub(in crate::fabric) pre_allocated: u32,
+}
+
+/// What a Network is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::fabric) enum NetworkType {
+    Pod,
+    Service,
+    External,
+    Internal,
+    Reserved,
+    /// A user's own: it gets a CIDR that nobody else uses.
+    Other,
+}
+
+impl NetworkType {
+    fn parse(label: Option<&str>) -> Option<Self> {
+        match label {
+            Some(labels::NETWORK_TYPE_POD) => Some(Self::Pod),
+            Some(labels::NETWORK_TYPE_SERVICE) => Some(Self::Service),
+            Some(labels::NETWORK_TYPE_EXTERNAL) => Some(Self::External),
+            Some(labels::NETWORK_TYPE_INTERNAL) => Some(Self::Internal),
+            Some(labels::NETWORK_TYPE_RESERVED) => Some(Self::Reserved),
+            Some(_) => None,
+            None => Some(Self::Other),
+        }
+    }
+
+    /// Returns whether the CIDR is a fact that nothing can change.
+    fn is_fixed(self) -> bool {
+        matches!(self, Self::Pod | Self::Service | Self::Reserved)
+    }
+}
+
+/// The external CIDR's first address stands for senders of unknown origin.
+const EXTERNAL_PRE_ALLOCATED: u32 = 1;
+
+impl Reader<'_> {
+    /// Reads the Networks of the cluster itself, in the order of the objects.
+    pub(super) fn networks(&mut self) -> Vec<NetworkSpec> {
+        let networks: Vec<_> = self
+            .indexed()
+            .filter_map(|(index, object)| self.network(index, object))
+            .collect();
+
+        self.check_count(&networks, NetworkType::Pod, labels::NETWORK_TYPE_POD, false);
+        let external = labels::NETWORK_TYPE_EXTERNAL;
+        self.check_count(&networks, NetworkType::External, external, true);
+        let internal = labels::NETWORK_TYPE_INTERNAL;
+        self.check_count(&networks, NetworkType::Internal, internal, true);
+
+        // Pods and services of one cluster are distinct, whatever the labels say.
+        let distinct = |network: &&NetworkSpec| match network.network_type {
+            NetworkType::Pod | NetworkType::Service => true,
+            NetworkType::Reserved => false,
+            NetworkType::External | NetworkType::Internal | NetworkType::Other => {
+                network.fixed && !network.shared
+            }
+        };
+        let claims: Vec<_> = networks
+            .iter()
+            .filter(distinct)
+            .map(|network| Claimed {
+                cidr: network.cidr,
+                shared: false,
+                owner: (network.index, "spec.cidr".to_owned()),
+            })
+            .collect();
+        self.refuse_overlaps(&claims);
+
+        networks
+    }
+
+    fn network(&mut self, index: usize, object: &Object) -> Option<NetworkSpec> {
+        let Object::Network(network) = object else {
+            return None;
+        };
+        if object
+            .label_value(labels::CONFIGURATION_CIDR_TYPE)
+            .is_some()
+        {
+            // It mirrors a Configuration, which is read itself.
+            return None;
+        }
+
+        let cidr = self.cidr(index, "spec.cidr", &network.spec.cidr);
+        let label = object.label_value(labels::NETWORK_TYPE);
+        let Some(network_type) = NetworkType::parse(label) else {
+            let value = label.unwrap_or_default().to_owned();
+            let field = format!("metadata.labels[{}]", labels::NETWORK_TYPE);
+            self.refuse(index, field, Problem::BadNetworkType { value });
+            return None;
+        };
+        let is_set = |key| object.label_value(key) == Some("true");
+        let pre_allocated = network.spec.pre_allocated.unwrap_or_default();
+        let pre_allocated = u32::try_from(pre_allocated).unwrap_or_default();
+
+        Some(NetworkSpec {
+            index,
+            namespace: network.metadata.namespace.clone(),
+            name: network.metadata.name.clone().unwrap_or_default(),
+            network_type,
+            cidr: cidr?,
+            fixed: network_type.is_fixed() || is_set(labels::NETWORK_NOT_REMAPPED),
+            shared: network_type.is_fixed() || is_set(labels::NETWORK_SHARED),
+            pre_allocated: match network_type {
+                NetworkType::External => pre_allocated.max(EXTERNAL_PRE_ALLOCATED),
+                NetworkType::Pod
+                | NetworkType::Service
+                | NetworkType::Internal
+                | NetworkType::Reserved
+                | NetworkType::Other => pre_allocated,
+            },
+        })
+    }
+
+    /// Notes if there is none of a type, or more than one of a single one.
+    fn check_count(
+        &mut self,
+        networks: &[NetworkSpec],
+        network_type: NetworkType,
+        label: &'static str,
+        single: bool,
+    ) {
+        // A Network whose CIDR is wrong is there nevertheless.
+        let is_present = self
+            .indexed()
+            .any(|(_, object)| object.label_value(labels::NETWORK_TYPE) == Some(label));
+        let is_needed = network_type != NetworkType::Internal;
+        if is_needed && !is_present {
+            self.refuse_all(Problem::NoNetwork {
+                network_type: label,
+            });
+        }
+
+        let mut of_type = networks
+            .iter()
+            .filter(|network| network.network_type == network_type);
+        if let Some(first) = of_type.next().filter(|_| single) {
+            for network in of_type {
+                let problem = Problem::TwoNetworks {
+                    network_type: label,
+                    other: Box::new(self.objects.place(first.index, "")),
+                };
+                self.refuse(network.index, "", problem);
+            }
+        }
+    }
+}

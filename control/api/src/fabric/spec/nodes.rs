@@ -1,0 +1,225 @@
+//! Nodes and gateway replicas.
+
+use super::{NetworkSpec, NetworkType, Reader};
+use crate::fabric::error::Problem;
+use crate::fabric::objects::Object;
+use crate::fabric::overlap::Claimed;
+use crate::fabric::view::Replica;
+use crate::labels;
+use ipnet::Ipv4Net;
+use k8s_openapi::api::core::v1;
+use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+/// A node as asked for.
+#[derive(Clone, Debug)]
+pub(in crate::fabric) struct NodeSpec {
+    pub(in crate::fabric) index: usize,
+    pub(in crate::fabric) name: String,
+    pub(in crate::fabric) internal_ip: Ipv4Addr,
+    pub(in crate::fabric) pod_cidrs: Vec<Ipv4Net>,
+    pub(in crate::fabric) ready: bool,
+}
+
+impl Reader<'_> {
+    /// Reads the nodes, by name.
+    pub(super) fn nodes(&mut self, networks: &[NetworkSpec]) -> Vec<NodeSpec> {
+        let mut nodes: Vec<_> = self
+            .indexed()
+            .filter_map(|(index, object)| match object {
+                Object::Node(node) => self.node(index, node),
+                _ => None,
+            })
+            .collect();
+
+        let claims: Vec<_> = nodes
+            .iter()
+            .flat_map(|node| {
+                node.pod_cidrs.iter().map(|cidr| Claimed {
+                    cidr: *cidr,
+                    shared: false,
+                    owner: (node.index, "spec.podCIDRs".to_owned()),
+                })
+            })
+            .collect();
+        self.refuse_overlaps(&claims);
+        for claim in claims {
+            let is_inside = networks
+                .iter()
+                .filter(|network| network.network_type == NetworkType::Pod)
+                .any(|network| network.cidr.contains(&claim.cidr));
+            if !is_inside {
+                let problem = Problem::NodePodCidrOutside { cidr: claim.cidr };
+                self.refuse(claim.owner.0, claim.owner.1, problem);
+            }
+        }
+
+        let mut seen = BTreeMap::new();
+        for node in &nodes {
+            self.check_unique(&mut seen, node.internal_ip, node.index, "status.addresses");
+        }
+        nodes.sort_by(|a, b| a.name.cmp(&b.name));
+        nodes
+    }
+
+    fn node(&mut self, index: usize, node: &v1::Node) -> Option<NodeSpec> {
+        let internal_ip = self.internal_ip(index, node);
+        let pod_cidrs = self.node_pod_cidrs(index, node);
+        let conditions = node.status.iter().flat_map(|status| &status.conditions);
+        let ready = conditions
+            .flatten()
+            .filter(|condition| condition.type_ == "Ready")
+            .all(|condition| condition.status == "True");
+
+        Some(NodeSpec {
+            index,
+            name: node.metadata.name.clone()?,
+            internal_ip: internal_ip?,
+            pod_cidrs: pod_cidrs?,
+            ready,
+        })
+    }
+
+    /// Reads the node's address; of a dual-stack node, the IPv4 one.
+    fn internal_ip(&mut self, index: usize, node: &v1::Node) -> Option<Ipv4Addr> {
+        let addresses = node.status.iter().flat_map(|status| &status.addresses);
+        let addresses = addresses
+            .flatten()
+            .filter(|address| address.type_ == "InternalIP")
+            .map(|address| address.address.as_str());
+        let texts = ipv4_first(addresses);
+        let Some(text) = texts.first() else {
+            self.refuse(index, "status.addresses", Problem::NoInternalIp);
+            return None;
+        };
+
+        self.address(index, "status.addresses", text)
+    }
+
+    /// Reads the node's pod CIDRs; of a dual-stack node, the IPv4 ones.
+    fn node_pod_cidrs(&mut self, index: usize, node: &v1::Node) -> Option<Vec<Ipv4Net>> {
+        let spec = node.spec.as_ref();
+        let list = spec.and_then(|spec| spec.pod_cidrs.as_ref());
+        let single = spec.and_then(|spec| spec.pod_cidr.as_ref());
+        let texts = ipv4_first(
+            list.filter(|list| !list.is_empty())
+                .map_or_else(|| Vec::from_iter(single), Vec::from_iter)
+                .into_iter()
+                .map(String::as_str),
+        );
+        if texts.is_empty() {
+            self.refuse(index, "spec.podCIDRs", Problem::NoNodePodCidr);
+            return None;
+        }
+
+        // All are read, so that all errors are told.
+        let cidrs: Vec<_> = texts
+            .iter()
+            .map(|text| self.cidr(index, "spec.podCIDRs", text))
+            .collect();
+        cidrs.into_iter().collect()
+    }
+
+    /// Reads the gateway replicas, by name.
+    pub(super) fn replicas(&mut self, nodes: &[NodeSpec]) -> Vec<(usize, Replica)> {
+        let mut replicas = Vec::new();
+        let mut addresses = BTreeMap::new();
+        let mut names: BTreeMap<String, (usize, String)> = BTreeMap::new();
+        for (index, object) in self.indexed() {
+            let Object::EndpointSlice(slice) = object else {
+                continue;
+            };
+            if object.label_value(labels::COMPONENT) != Some(labels::COMPONENT_GATEWAY) {
+                continue;
+            }
+            for (number, endpoint) in slice_endpoints(slice).enumerate() {
+                let field = format!("endpoints[{number}]");
+                let Some(replica) = self.replica(index, &field, endpoint, nodes) else {
+                    continue;
+                };
+                self.check_unique(&mut addresses, replica.address, index, &field);
+                let place = (index, field.clone());
+                if let Some((first, first_field)) = names.insert(replica.name.clone(), place) {
+                    let problem = Problem::DuplicateReplica {
+                        name: replica.name.clone(),
+                        other: Box::new(self.objects.place(first, first_field)),
+                    };
+                    self.refuse(index, field, problem);
+                }
+                replicas.push((index, replica));
+            }
+        }
+
+        replicas.sort_by(|(_, a), (_, b)| a.name.cmp(&b.name));
+        replicas
+    }
+
+    fn replica(
+        &mut self,
+        index: usize,
+        field: &str,
+        endpoint: &Endpoint,
+        nodes: &[NodeSpec],
+    ) -> Option<Replica> {
+        let target = endpoint.target_ref.as_ref();
+        let name = target.and_then(|target| target.name.clone());
+        let first = endpoint.addresses.first();
+        let missing = [
+            ("addresses", first.is_none()),
+            ("nodeName", endpoint.node_name.is_none()),
+            ("targetRef.name", name.is_none()),
+        ];
+        for (part, _) in missing.into_iter().filter(|(_, is_missing)| *is_missing) {
+            self.refuse(index, format!("{field}.{part}"), Problem::MissingField);
+        }
+        let address = self.address(index, &format!("{field}.addresses[0]"), first?);
+        let node = endpoint.node_name.clone()?;
+        // A node whose document is wrong is there nevertheless.
+        let is_known = nodes.iter().any(|known| known.name == node)
+            || self.indexed().any(|(_, object)| {
+                matches!(object, Object::Node(known) if known.metadata.name.as_ref() == Some(&node))
+            });
+        if !is_known {
+            let problem = Problem::UnknownNode { node: node.clone() };
+            self.refuse(index, format!("{field}.nodeName"), problem);
+        }
+        let conditions = endpoint.conditions.as_ref();
+
+        Some(Replica {
+            name: name?,
+            address: address?,
+            node,
+            ready: conditions
+                .and_then(|conditions| conditions.ready)
+                .unwrap_or(true),
+        })
+    }
+
+    fn check_unique(
+        &mut self,
+        seen: &mut BTreeMap<Ipv4Addr, (usize, String)>,
+        address: Ipv4Addr,
+        index: usize,
+        field: &str,
+    ) {
+        if let Some((first, first_field)) = seen.get(&address) {
+            let other = Box::new(self.objects.place(*first, first_field.clone()));
+            self.refuse(index, field, Problem::DuplicateAddress { address, other });
+        } else {
+            seen.insert(address, (index, field.to_owned()));
+        }
+    }
+}
+
+fn slice_endpoints(slice: &EndpointSlice) -> impl Iterator<Item = &Endpoint> {
+    slice.endpoints.iter().flatten()
+}
+
+/// Returns the IPv4 ones, or all if there is none: then each is told to be unsupported.
+fn ipv4_first<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let all = Vec::from_iter(texts);
+    let ipv4 = Vec::from_iter(all.iter().copied().filter(|text| !text.contains(':')));
+
+    if ipv4.is_empty() { all } else { ipv4 }
+}

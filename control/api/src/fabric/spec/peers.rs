@@ -1,0 +1,304 @@
+//! The peers: Configuration, gateway and key, joined by the peer's cluster id.
+
+use super::Reader;
+use crate::configuration::ClusterConfig;
+use crate::endpoint::{Endpoint, Protocol};
+use crate::fabric::cidr::is_host;
+use crate::fabric::error::Problem;
+use crate::fabric::objects::Object;
+use crate::fabric::overlap::Claimed;
+use crate::fabric::view::Role;
+use crate::gateway_server::ServerEndpoint;
+use crate::{Configuration, GatewayClientSpec, PublicKey, labels};
+use ipnet::Ipv4Net;
+use k8s_openapi::api::core::v1::LocalObjectReference;
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+/// A peer as asked for.
+#[derive(Clone, Debug)]
+pub(in crate::fabric) struct PeerSpec {
+    /// Index of the Configuration.
+    pub(in crate::fabric) index: usize,
+    /// Index of the GatewayServer or GatewayClient.
+    pub(in crate::fabric) gateway: usize,
+    pub(in crate::fabric) cluster_id: String,
+    pub(in crate::fabric) pods: Vec<Ipv4Net>,
+    pub(in crate::fabric) external: Vec<Ipv4Net>,
+    pub(in crate::fabric) role: Role,
+    pub(in crate::fabric) mtu: u16,
+    pub(in crate::fabric) key_secret: String,
+    pub(in crate::fabric) public_key: [u8; 32],
+    pub(in crate::fabric) gateway_name: String,
+}
+
+/// What GatewayServer and GatewayClient have in common.
+struct Gateway {
+    index: usize,
+    name: String,
+    role: Role,
+    mtu: u16,
+    key_secret: String,
+}
+
+/// What leaves room for WireGuard over IPv6 in Ethernet's 1500 bytes, and for most tunnels below.
+const MTU_DEFAULT: u16 = 1340;
+/// From what every IPv4 host accepts (RFC 791) to jumbo frames.
+const MTU_RANGE: RangeInclusive<i64> = 576..=9000;
+/// The port that `liqoctl` gives a server.
+const PORT_DEFAULT: u16 = 51840;
+
+impl Reader<'_> {
+    /// Reads the peers, by cluster id.
+    pub(super) fn peers(&mut self, cluster_id: &str) -> Vec<PeerSpec> {
+        let mut configurations: BTreeMap<&str, (usize, &Configuration)> = BTreeMap::new();
+        let mut gateways: BTreeMap<&str, (usize, Option<Gateway>)> = BTreeMap::new();
+        let mut keys: BTreeMap<&str, (usize, Option<[u8; 32]>)> = BTreeMap::new();
+        for (index, object) in self.indexed() {
+            let is_of_peer = matches!(
+                object,
+                Object::Configuration(_)
+                    | Object::GatewayServer(_)
+                    | Object::GatewayClient(_)
+                    | Object::PublicKey(_)
+            );
+            if !is_of_peer {
+                continue;
+            }
+            let Some(peer) = self.peer_label(index, object, cluster_id) else {
+                continue;
+            };
+            let first = match object {
+                Object::Configuration(configuration) => configurations
+                    .insert(peer, (index, configuration))
+                    .map(|(first, _)| first),
+                Object::PublicKey(key) => {
+                    let bytes = self.public_key(index, key);
+                    keys.insert(peer, (index, bytes)).map(|(first, _)| first)
+                }
+                _ => {
+                    let gateway = self.gateway(index, object);
+                    let first = gateways.insert(peer, (index, gateway));
+                    first.map(|(first, _)| first)
+                }
+            };
+            if let Some(first) = first {
+                let problem = Problem::DuplicatePeer {
+                    cluster_id: peer.to_owned(),
+                    other: Box::new(self.objects.place(first, "")),
+                };
+                self.refuse(index, "", problem);
+            }
+        }
+
+        let strays = gateways
+            .iter()
+            .map(|(peer, (index, _))| (*peer, *index))
+            .chain(keys.iter().map(|(peer, (index, _))| (*peer, *index)));
+        for (peer, index) in strays.filter(|(peer, _)| !configurations.contains_key(peer)) {
+            let cluster_id = peer.to_owned();
+            self.refuse(index, PEER_FIELD, Problem::UnknownPeer { cluster_id });
+        }
+
+        let mut peers = Vec::new();
+        for (peer, (index, configuration)) in configurations {
+            let gateway = gateways.remove(peer);
+            let key = keys.remove(peer);
+            let cluster_id = || peer.to_owned();
+            if gateway.is_none() {
+                let cluster_id = cluster_id();
+                self.refuse(index, "", Problem::NoGateway { cluster_id });
+            }
+            if key.is_none() {
+                let cluster_id = cluster_id();
+                self.refuse(index, "", Problem::NoPublicKey { cluster_id });
+            }
+            let (pods, external) = self.remote_cidrs(index, configuration);
+            let (Some((_, Some(gateway))), Some((_, Some(public_key)))) = (gateway, key) else {
+                continue;
+            };
+            peers.push(PeerSpec {
+                index,
+                gateway: gateway.index,
+                cluster_id: cluster_id(),
+                pods,
+                external,
+                role: gateway.role,
+                mtu: gateway.mtu,
+                key_secret: gateway.key_secret,
+                public_key,
+                gateway_name: gateway.name,
+            });
+        }
+
+        peers
+    }
+
+    /// Reads which peer an object is about.
+    fn peer_label<'o>(
+        &mut self,
+        index: usize,
+        object: &'o Object,
+        cluster_id: &str,
+    ) -> Option<&'o str> {
+        let Some(peer) = object.label_value(labels::REMOTE_CLUSTER_ID) else {
+            self.refuse(index, PEER_FIELD, Problem::NoPeerLabel);
+            return None;
+        };
+        if peer == cluster_id {
+            let cluster_id = peer.to_owned();
+            self.refuse(index, PEER_FIELD, Problem::OwnCluster { cluster_id });
+        } else {
+            self.check_cluster_id(index, PEER_FIELD, peer);
+        }
+
+        Some(peer)
+    }
+
+    fn remote_cidrs(
+        &mut self,
+        index: usize,
+        configuration: &Configuration,
+    ) -> (Vec<Ipv4Net>, Vec<Ipv4Net>) {
+        let empty = ClusterConfig::default();
+        let remote = &configuration.spec.remote.as_ref().unwrap_or(&empty).cidr;
+        if remote.pod.is_empty() {
+            self.refuse(index, "spec.remote.cidr.pod", Problem::NoPeerPodCidr);
+        }
+
+        let pods = self.cidr_list(index, "pod", &remote.pod);
+        let external = self.cidr_list(index, "external", &remote.external);
+        self.refuse_overlaps(&[pods.as_slice(), &external].concat());
+        let cidrs = |claims: Vec<Claimed<_>>| claims.iter().map(|claim| claim.cidr).collect();
+
+        (cidrs(pods), cidrs(external))
+    }
+
+    fn cidr_list(
+        &mut self,
+        index: usize,
+        kind: &str,
+        texts: &[String],
+    ) -> Vec<Claimed<(usize, String)>> {
+        texts
+            .iter()
+            .enumerate()
+            .filter_map(|(number, text)| {
+                let field = format!("spec.remote.cidr.{kind}[{number}]");
+                let cidr = self.cidr(index, &field, text)?;
+                Some(Claimed {
+                    cidr,
+                    shared: false,
+                    owner: (index, field),
+                })
+            })
+            .collect()
+    }
+
+    fn public_key(&mut self, index: usize, key: &PublicKey) -> Option<[u8; 32]> {
+        let bytes = key.spec.public_key.as_ref().map(|key| key.0.as_slice());
+        let bytes = bytes.unwrap_or_default();
+        bytes
+            .try_into()
+            .map_err(|_| {
+                let found = bytes.len();
+                self.refuse(index, "spec.publicKey", Problem::KeyLength { found });
+            })
+            .ok()
+    }
+
+    fn gateway(&mut self, index: usize, object: &Object) -> Option<Gateway> {
+        let (role, mtu, secret) = match object {
+            Object::GatewayServer(server) => {
+                let role = self.server(index, server.spec.endpoint.as_ref());
+                (role, server.spec.mtu, &server.spec.secret_ref)
+            }
+            Object::GatewayClient(client) => {
+                let role = self.client(index, &client.spec);
+                (role, client.spec.mtu, &client.spec.secret_ref)
+            }
+            _ => return None,
+        };
+        let mtu = self.mtu(index, mtu);
+        let name = object.metadata().name.clone()?;
+
+        Some(Gateway {
+            index,
+            role: role?,
+            mtu: mtu?,
+            key_secret: key_secret(&name, secret.as_ref()),
+            name,
+        })
+    }
+
+    fn server(&mut self, index: usize, endpoint: Option<&ServerEndpoint>) -> Option<Role> {
+        let port = endpoint.and_then(|endpoint| endpoint.port.or(endpoint.ports.first().copied()));
+        let port = match port {
+            Some(port) => self.port(index, port)?,
+            None => PORT_DEFAULT,
+        };
+
+        Some(Role::Server { port })
+    }
+
+    fn client(&mut self, index: usize, spec: &GatewayClientSpec) -> Option<Role> {
+        let empty = Endpoint::default();
+        let endpoint = spec.endpoint.as_ref().unwrap_or(&empty);
+        if endpoint.protocol == Some(Protocol::Tcp) {
+            self.refuse(index, "spec.endpoint.protocol", Problem::NotUdp);
+        }
+        if endpoint.addresses.is_empty() {
+            self.refuse(index, "spec.endpoint.addresses", Problem::MissingField);
+        }
+        for (number, address) in endpoint.addresses.iter().enumerate() {
+            if !is_host(address) {
+                let value = address.clone();
+                let field = format!("spec.endpoint.addresses[{number}]");
+                self.refuse(index, field, Problem::BadHost { value });
+            }
+        }
+        let port = endpoint.port.or(endpoint.ports.first().copied());
+        if port.is_none() {
+            self.refuse(index, "spec.endpoint.port", Problem::MissingField);
+        }
+
+        Some(Role::Client {
+            port: self.port(index, port?)?,
+            addresses: endpoint.addresses.clone(),
+        })
+    }
+
+    fn port(&mut self, index: usize, port: i32) -> Option<u16> {
+        let valid = u16::try_from(port).ok().filter(|port| *port > 0);
+        if valid.is_none() {
+            let value = i64::from(port);
+            self.refuse(index, "spec.endpoint.port", Problem::BadPort { value });
+        }
+
+        valid
+    }
+
+    fn mtu(&mut self, index: usize, mtu: Option<i64>) -> Option<u16> {
+        let Some(value) = mtu else {
+            return Some(MTU_DEFAULT);
+        };
+        let valid = u16::try_from(value)
+            .ok()
+            .filter(|_| MTU_RANGE.contains(&value));
+        if valid.is_none() {
+            self.refuse(index, "spec.mtu", Problem::BadMtu { value });
+        }
+
+        valid
+    }
+}
+
+/// Where the peer's cluster id is written.
+const PEER_FIELD: &str = "metadata.labels[liqo.io/remote-cluster-id]";
+
+fn key_secret(gateway: &str, secret: Option<&LocalObjectReference>) -> String {
+    secret
+        .map(|secret| secret.name.clone())
+        .filter(|name| !name.is_empty())
+        .unwrap_or_else(|| format!("gw-{gateway}"))
+}
