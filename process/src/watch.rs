@@ -8,6 +8,7 @@ use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 /// How long a file must be quiet before it is read again.
 ///
@@ -20,6 +21,8 @@ pub struct FileWatch {
     path: PathBuf,
     /// Capacity 1: the message is only "something happened".
     changes: mpsc::Receiver<()>,
+    /// When a change that was noticed has come to rest; outlives a dropped wait.
+    at_rest_at: Option<Instant>,
     _watcher: RecommendedWatcher,
 }
 
@@ -61,6 +64,7 @@ impl FileWatch {
         Ok(Self {
             path: path.to_owned(),
             changes,
+            at_rest_at: None,
             _watcher: watcher,
         })
     }
@@ -70,11 +74,21 @@ impl FileWatch {
     /// It may wake for a neighbour of the file: compare what you read. It can be
     /// dropped and called again without losing a change.
     pub async fn changed(&mut self) {
-        if self.changes.recv().await.is_none() {
-            // The watcher lives as long as we do; without it nothing will ever change.
-            std::future::pending::<()>().await;
+        loop {
+            let change = match self.at_rest_at {
+                None => self.changes.recv().await,
+                Some(at) => match tokio::time::timeout_at(at, self.changes.recv()).await {
+                    Ok(change) => change,
+                    Err(_) => break,
+                },
+            };
+            if change.is_none() {
+                // The watcher lives as long as we do; without it nothing will ever change.
+                std::future::pending::<()>().await;
+            }
+            self.at_rest_at = Some(Instant::now() + QUIET);
         }
-        while let Ok(Some(())) = tokio::time::timeout(QUIET, self.changes.recv()).await {}
+        self.at_rest_at = None;
     }
 
     /// Returns the path that is watched.
@@ -113,6 +127,25 @@ mod tests {
 
         assert!(written.is_ok() && renamed.is_ok());
         assert_eq!(fs::read_to_string(watch.path()).unwrap(), "three");
+    }
+
+    #[tokio::test]
+    async fn a_wait_that_is_dropped_again_and_again_loses_no_change() {
+        let directory = Directory::new();
+        let path = directory.0.join("fabric.yaml");
+        fs::write(&path, "one").unwrap();
+        let mut watch = FileWatch::new(&path).unwrap();
+
+        fs::write(&path, "two").unwrap();
+        let impatient = async {
+            while tokio::time::timeout(QUIET / 10, watch.changed())
+                .await
+                .is_err()
+            {}
+        };
+        let noticed = tokio::time::timeout(DEADLINE, impatient).await;
+
+        assert!(noticed.is_ok());
     }
 
     #[tokio::test]
