@@ -13,7 +13,7 @@ pub(crate) mod events;
 mod link;
 mod netlink;
 mod nexthop;
-mod nft;
+pub(crate) mod nft;
 mod route;
 mod rule;
 
@@ -74,29 +74,61 @@ impl Kernel {
     /// Returns [`Error`] if something cannot be read, or is not ours but in our way.
     pub(crate) async fn observe(&mut self) -> Result<State, Error> {
         let mut state = self.observe_netlink().await?;
-        state.filter = self.nft.observe().await?;
+        state.filter = self.observe_filter().await?;
 
         Ok(state)
     }
 
-    /// Returns everything of ours but the nft table, which costs a process.
+    /// Returns everything of ours but the nft table.
     ///
     /// # Errors
     ///
     /// See [`Kernel::observe`].
     pub(crate) async fn observe_netlink(&self) -> Result<State, Error> {
-        let mut state = State {
-            rule: rule::observe(&self.route, &self.settings).await?,
-            ..State::default()
-        };
-        if let Some(link) = link::observe(&self.route, &self.settings).await? {
-            state.addresses = link::addresses(&self.route, link.index).await?;
-            state.device = Some(link.device);
-        }
-        self.nexthop.observe(&self.settings, &mut state).await?;
-        route::observe(&self.route, &self.settings, &mut state).await?;
+        let mut state = State::default();
+        self.observe_device(&mut state).await?;
+        self.observe_routing(&mut state).await?;
 
         Ok(state)
+    }
+
+    /// Returns our nft table, which costs a process.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::Nft`] if `nft` fails.
+    pub(crate) async fn observe_filter(&self) -> Result<Option<Ruleset>, Error> {
+        Ok(self.nft.observe().await?)
+    }
+
+    /// Returns what of ours can be read, and adds what goes wrong to `errors`.
+    pub(crate) async fn observe_what_can_be(&self, errors: &mut Vec<Error>) -> State {
+        let mut state = State::default();
+        errors.extend(self.observe_device(&mut state).await.err());
+        errors.extend(self.observe_routing(&mut state).await.err());
+        match self.observe_filter().await {
+            Ok(filter) => state.filter = filter,
+            Err(error) => errors.push(error),
+        }
+
+        state
+    }
+
+    async fn observe_device(&self, state: &mut State) -> Result<(), Error> {
+        if let Some(link) = link::observe(&self.route, &self.settings).await? {
+            state.device = Some(link.device);
+            state.addresses = link::addresses(&self.route, link.index).await?;
+        }
+
+        Ok(())
+    }
+
+    async fn observe_routing(&self, state: &mut State) -> Result<(), Error> {
+        state.rule = rule::observe(&self.route, &self.settings).await?;
+        self.nexthop.observe(&self.settings, state).await?;
+        route::observe(&self.route, &self.settings, state).await?;
+
+        Ok(())
     }
 
     /// Makes one change; `observed` is the state before it.
@@ -139,15 +171,6 @@ impl Kernel {
         }
 
         Ok(())
-    }
-
-    /// Returns the packets that each named counter of the nft table has counted.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`Error::Nft`] if `nft` fails.
-    pub(crate) async fn drops(&self) -> Result<std::collections::BTreeMap<String, u64>, Error> {
-        Ok(self.nft.counters().await?)
     }
 
     /// Returns the smallest MTU of the devices that lead to `addresses`, in bytes.

@@ -1,28 +1,53 @@
 //! Steers a node's traffic for remote clusters into the overlay, and back.
+//!
+//! ```text
+//! file -> config -> Fabric \
+//! probe answers -> liveness -> View -> plan -> State \
+//! kernel announcements -> kernel::observe -> State -> diff -> kernel::apply
+//! ```
+//! `plan`, `diff`, `liveness` and the values between them are PURE; `agent` is the loop.
 
 #![forbid(unsafe_code)]
 
+mod cli;
+
+mod agent;
+
+mod config;
+
 mod settings;
-
-mod state;
-
-mod ruleset;
-
-mod filter;
-
-mod view;
-
-mod plan;
-
-mod diff;
 
 mod liveness;
 
+mod view;
+
+mod probe;
+
+mod plan;
+
+mod filter;
+
+mod ruleset;
+
+mod state;
+
+mod diff;
+
 mod kernel;
+
+mod cleanup;
+
+mod status;
+
+mod metrics;
+
+mod privileges;
 
 mod mutant;
 
 #[cfg(test)]
 mod testing;
 
-fn main() {}
+fn main() -> anyhow::Result<()> {
+    cli::main()
+}

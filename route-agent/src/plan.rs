@@ -72,6 +72,22 @@ pub(crate) enum Error {
     },
 }
 
+impl Error {
+    /// The error of a node that `fabric` does not have.
+    pub(crate) fn unknown_node(fabric: &Fabric, node: &str) -> Self {
+        let names: Vec<_> = fabric.nodes.iter().map(|node| node.name.as_str()).collect();
+
+        Self::UnknownNode {
+            node: node.to_owned(),
+            known: if names.is_empty() {
+                "none".to_owned()
+            } else {
+                names.join(", ")
+            },
+        }
+    }
+}
+
 /// Returns the state in which the node should be.
 ///
 /// # Errors
@@ -152,17 +168,7 @@ pub(crate) fn adopt(fabric: &Fabric, settings: &Settings, observed: &State) -> V
 
 fn find<'a>(fabric: &'a Fabric, name: &str) -> Result<&'a Node, Error> {
     let found = fabric.nodes.iter().find(|node| node.name == name);
-    found.ok_or_else(|| {
-        let names: Vec<_> = fabric.nodes.iter().map(|node| node.name.as_str()).collect();
-        Error::UnknownNode {
-            node: name.to_owned(),
-            known: if names.is_empty() {
-                "none".to_owned()
-            } else {
-                names.join(", ")
-            },
-        }
-    })
+    found.ok_or_else(|| Error::unknown_node(fabric, name))
 }
 
 fn remote_cidrs(fabric: &Fabric) -> BTreeSet<Ipv4Net> {

@@ -3,7 +3,7 @@
 use crate::kernel::Accepted;
 use crate::ruleset::{FAMILY, Ruleset, TABLE};
 use nftables::helper::{
-    DEFAULT_ARGS, DEFAULT_NFT, NftablesError, apply_ruleset_raw_async,
+    DEFAULT_ARGS, DEFAULT_NFT, NftablesError, apply_ruleset_raw_async, get_current_ruleset_raw,
     get_current_ruleset_raw_async,
 };
 use serde_json::{Value, json};
@@ -88,38 +88,49 @@ impl Nft {
 
         run("delete our table", &commands).await
     }
-
-    /// Returns the packets that each named counter has counted.
-    pub(crate) async fn counters(&self) -> Result<BTreeMap<String, u64>, Error> {
-        let listing = list().await?.unwrap_or_default();
-        let objects = listing["nftables"].as_array().cloned().unwrap_or_default();
-
-        Ok(objects
-            .iter()
-            .filter_map(|object| {
-                let counter = object.get("counter")?;
-                let name = counter["name"].as_str()?.to_owned();
-                Some((name, counter["packets"].as_u64()?))
-            })
-            .collect())
-    }
 }
 
+/// Returns the packets that each named counter of our table has counted.
+///
+/// Blocks for as long as `nft` runs, some milliseconds.
+///
+/// # Errors
+///
+/// Returns [`Error`] if `nft` fails.
+pub(crate) fn counters() -> Result<BTreeMap<String, u64>, Error> {
+    let listing = get_current_ruleset_raw(DEFAULT_NFT, &LIST_ARGS);
+    let listing = parse(listing)?.unwrap_or_default();
+    let objects = listing["nftables"].as_array().into_iter().flatten();
+
+    Ok(objects
+        .filter_map(|object| {
+            let counter = object.get("counter")?;
+            let name = counter["name"].as_str()?.to_owned();
+            Some((name, counter["packets"].as_u64()?))
+        })
+        .collect())
+}
+
+const LIST: &str = "list our table";
+const LIST_ARGS: [&str; 4] = ["list", "table", FAMILY, TABLE];
+
 async fn list() -> Result<Option<Value>, Error> {
-    const WHAT: &str = "list our table";
-    const ARGS: [&str; 4] = ["list", "table", FAMILY, TABLE];
-    let listing = match get_current_ruleset_raw_async(DEFAULT_NFT, &ARGS).await {
+    parse(get_current_ruleset_raw_async(DEFAULT_NFT, &LIST_ARGS).await)
+}
+
+fn parse(listing: Result<String, NftablesError>) -> Result<Option<Value>, Error> {
+    let listing = match listing {
         Ok(listing) => listing,
         Err(NftablesError::NftFailed { stderr, .. }) if stderr.contains("No such file") => {
             return Ok(None);
         }
-        Err(error) => return Err(explain(WHAT, error)),
+        Err(error) => return Err(explain(LIST, error)),
     };
 
     serde_json::from_str(&listing)
         .map(Some)
         .map_err(|error| Error::Failed {
-            what: WHAT,
+            what: LIST,
             message: error.to_string(),
         })
 }

@@ -148,12 +148,17 @@ pub(crate) async fn device_mtu(handle: &Handle, address: Ipv4Addr) -> Option<u32
     })
 }
 
-/// Whether `route` is of our table and protocol.
-pub(crate) fn is_ours(route: &RouteMessage, settings: &Settings) -> bool {
+/// Whether `route` is of our table.
+pub(crate) fn is_in_our_table(route: &RouteMessage, settings: &Settings) -> bool {
+    route
+        .attributes
+        .contains(&RouteAttribute::Table(settings.route_table))
+}
+
+/// Whether `route` carries both of our marks.
+fn is_ours(route: &RouteMessage, settings: &Settings) -> bool {
     route.header.protocol == RouteProtocol::from(settings.route_protocol)
-        && route
-            .attributes
-            .contains(&RouteAttribute::Table(settings.route_table))
+        && is_in_our_table(route, settings)
 }
 
 async fn remove(handle: &Handle, route: RouteMessage, what: &'static str) -> Result<(), Error> {

@@ -1,0 +1,325 @@
+//! The loop: what the file, the replicas and the kernel say in; changes to the kernel out.
+
+use crate::config;
+use crate::diff::diff;
+use crate::kernel::events::{Events, Touched};
+use crate::kernel::{self, Kernel};
+use crate::liveness::{self, Liveness};
+use crate::mutant;
+use crate::plan::{self, Input, plan};
+use crate::probe;
+use crate::settings::Settings;
+use crate::state::State;
+use crate::status::Shared;
+use control_api::fabric::Fabric;
+use process::watch::FileWatch;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+mod report;
+
+/// How long the kernel's announcements are gathered before it is looked at: one change
+/// of somebody else's comes as many.
+const DEBOUNCE: Duration = Duration::from_millis(75);
+
+/// The least time between two looks that found something to put back, so that a
+/// fight with another program costs little. Below the two seconds within which we do.
+const REAPPLY_GAP: Duration = Duration::from_secs(1);
+
+/// When to try again after the kernel has refused a change.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// What the agent is told on its command line.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    /// The file that describes the cluster.
+    pub(crate) config: PathBuf,
+    /// Name of this node.
+    pub(crate) node: String,
+    /// The numbers in use.
+    pub(crate) settings: Settings,
+}
+
+/// The agent could not start.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// The file is unusable.
+    #[error(transparent)]
+    Config(#[from] config::Error),
+
+    /// The file does not fit this node.
+    #[error(transparent)]
+    Plan(#[from] plan::Error),
+
+    /// The kernel refuses.
+    #[error(transparent)]
+    Kernel(#[from] kernel::Error),
+
+    /// The file cannot be watched.
+    #[error(transparent)]
+    Watch(#[from] process::watch::Error),
+
+    /// The probe's socket cannot be had.
+    #[error(transparent)]
+    Probe(#[from] probe::Error),
+}
+
+/// The agent of one node.
+pub(crate) struct Agent {
+    options: Options,
+    status: Shared,
+    fabric: Fabric,
+    watch: FileWatch,
+    kernel: Kernel,
+    events: Events,
+    liveness: Liveness,
+    probe: Option<probe::Socket>,
+    /// The kernel's state as it was last seen, with our changes since.
+    state: State,
+    underlay_mtu_bytes: Option<u32>,
+    /// What has been announced since the last look, and when to look.
+    touched: Touched,
+    look_at: Option<Instant>,
+    put_back_at: Option<Instant>,
+}
+
+impl Agent {
+    /// Reads the file, takes over what a predecessor left, and makes the kernel obey.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error`] if any of that fails.
+    pub(crate) async fn start(options: Options, status: Shared) -> Result<Self, Error> {
+        let fabric = config::load(&options.config)?;
+        let settings = options.settings.clone();
+        let watch = FileWatch::new(&options.config)?;
+        // Before the first look, so that no change falls between the two.
+        let events = Events::open(settings.clone()).map_err(kernel::Error::from)?;
+        let mut kernel = Kernel::open(settings.clone())?;
+        let state = kernel.observe().await?;
+        let now = Instant::now();
+        let mut agent = Self {
+            liveness: Liveness::new(liveness::Config::default(), std::process::id(), now),
+            options,
+            status,
+            fabric,
+            watch,
+            kernel,
+            events,
+            probe: None,
+            state,
+            underlay_mtu_bytes: None,
+            touched: Touched::default(),
+            look_at: None,
+            put_back_at: None,
+        };
+        agent.report_start();
+
+        agent.measure_underlay().await;
+        agent.take_over()?;
+        agent.converge().await?;
+        agent.open_probe().await?;
+
+        Ok(agent)
+    }
+
+    /// Runs until dropped; leaves everything in the kernel as it is.
+    pub(crate) async fn run(mut self) {
+        loop {
+            self.probe_replicas();
+            if self.liveness.poll_change().is_some() {
+                self.report_replicas_changed();
+                self.converge_or_retry().await;
+            }
+
+            let next_probe = self.liveness.poll_timeout();
+            tokio::select! {
+                () = readable(self.probe.as_ref()) => {}
+                () = until(next_probe) => {}
+                touched = self.events.next() => self.note(touched),
+                () = until(self.look_at) => self.look().await,
+                () = self.watch.changed() => self.reload().await,
+            }
+        }
+    }
+
+    /// Answers first: a probe whose answer waits in the socket is not unanswered.
+    fn probe_replicas(&mut self) {
+        let Some(probe) = &self.probe else {
+            return;
+        };
+        probe.receive(&mut self.liveness);
+        self.liveness.handle_timeout(Instant::now());
+        probe.send(&mut self.liveness);
+        self.report_replicas();
+    }
+
+    /// Starts with the replicas that the predecessor's groups lead to.
+    fn take_over(&mut self) -> Result<(), Error> {
+        let view = plan::adopt(&self.fabric, &self.options.settings, &self.state);
+        let probes = self.plan(&view)?.probes;
+        self.liveness.set_clusters(cluster_ids(&self.fabric));
+        self.liveness.set_replicas(&probes, Instant::now());
+        self.liveness.adopt(&view);
+
+        Ok(())
+    }
+
+    fn plan(&self, view: &crate::view::View) -> Result<plan::Plan, plan::Error> {
+        plan(&Input {
+            fabric: &self.fabric,
+            node: &self.options.node,
+            view,
+            settings: &self.options.settings,
+            underlay_mtu_bytes: self.underlay_mtu_bytes,
+            observed: &self.state,
+        })
+    }
+
+    /// Makes the kernel's state the planned one.
+    async fn converge(&mut self) -> Result<usize, Error> {
+        let plan = self.plan(&self.liveness.view())?;
+        let ops = diff(&self.state, &plan.state);
+        for op in &ops {
+            tracing::debug!(?op, "changing the kernel's state");
+            self.kernel.apply(op, &self.state).await?;
+            self.state.apply(op);
+        }
+        self.liveness.set_replicas(&plan.probes, Instant::now());
+        self.report_plan(&plan);
+
+        Ok(ops.len())
+    }
+
+    /// Like [`Agent::converge`]; where that fails, says so and looks again later.
+    async fn converge_or_retry(&mut self) -> usize {
+        let result = self.converge().await;
+        let result = match result {
+            Ok(ops) => self.open_probe().await.map(|()| ops),
+            Err(error) => Err(error),
+        };
+        match result {
+            Ok(ops) => ops,
+            Err(error) => {
+                self.report_failure(&error);
+                self.touched = Touched::ALL;
+                self.look_at = Some(Instant::now() + RETRY);
+                0
+            }
+        }
+    }
+
+    /// Binds the probe's socket, again where the node's address has changed.
+    async fn open_probe(&mut self) -> Result<(), Error> {
+        let address = self.plan(&self.liveness.view())?.external_ip;
+        if self.probe.as_ref().map(probe::Socket::address) != Some(address) {
+            let port = self.options.settings.probe_port;
+            self.probe = Some(probe::Socket::bind(address, port).await?);
+        }
+
+        Ok(())
+    }
+
+    fn note(&mut self, touched: Touched) {
+        if mutant::disables("reapply") {
+            return;
+        }
+        self.touched |= touched;
+        let earliest = Instant::now() + DEBOUNCE;
+        let gap_ends = self.put_back_at.map(|at| at + REAPPLY_GAP);
+        self.look_at = self.look_at.or(gap_ends.max(Some(earliest)));
+    }
+
+    /// Looks at what was announced to have changed, and puts back what did.
+    async fn look(&mut self) {
+        let touched = std::mem::take(&mut self.touched);
+        self.look_at = None;
+        if let Err(error) = self.observe(touched).await {
+            self.report_failure(&error);
+            self.touched = Touched::ALL;
+            self.look_at = Some(Instant::now() + RETRY);
+            return;
+        }
+
+        let changes = self.converge_or_retry().await;
+        // Our own changes are announced too, but leave nothing to do.
+        if changes > 0 {
+            self.put_back_at = Some(Instant::now());
+            self.report_put_back(changes);
+        }
+    }
+
+    async fn observe(&mut self, touched: Touched) -> Result<(), Error> {
+        if touched.underlay {
+            self.measure_underlay().await;
+        }
+        if touched.netlink {
+            let filter = self.state.filter.take();
+            self.state = self.kernel.observe_netlink().await?;
+            self.state.filter = filter;
+        }
+        if touched.filter {
+            self.state.filter = self.kernel.observe_filter().await?;
+        }
+
+        Ok(())
+    }
+
+    async fn measure_underlay(&mut self) {
+        let replicas: BTreeSet<_> = self.fabric.replicas.iter().map(|it| it.address).collect();
+        self.underlay_mtu_bytes = self.kernel.path_mtu(&replicas).await;
+    }
+
+    /// Takes the file as it is now; an invalid one changes nothing.
+    async fn reload(&mut self) {
+        let previous = self.fabric.clone();
+        let loaded = config::load(self.watch.path()).map_err(Error::from);
+        let checked = loaded.and_then(|fabric| {
+            self.fabric = fabric;
+            self.plan(&self.liveness.view())?;
+            Ok(())
+        });
+        if let Err(error) = checked {
+            self.fabric = previous;
+            self.report_invalid(&error);
+            return;
+        }
+
+        self.report_valid();
+        if self.fabric != previous {
+            self.liveness.set_clusters(cluster_ids(&self.fabric));
+            self.measure_underlay().await;
+            self.converge_or_retry().await;
+        }
+    }
+}
+
+fn cluster_ids(fabric: &Fabric) -> Vec<String> {
+    let mut ids: Vec<_> = fabric
+        .peers
+        .iter()
+        .map(|it| it.cluster_id.clone())
+        .collect();
+    ids.sort();
+    ids
+}
+
+/// Completes when there may be an answer; never without a socket.
+async fn readable(probe: Option<&probe::Socket>) {
+    match probe {
+        Some(probe) => probe.readable().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Completes at `deadline`; never without one.
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests;

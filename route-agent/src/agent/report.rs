@@ -1,0 +1,154 @@
+//! What the agent says, in log and status.
+
+use crate::agent::{Agent, Error};
+use crate::liveness::{Phase, Report};
+use crate::plan::Plan;
+use crate::status::{Config, Peer, Replica, forwarding};
+use control_api::fabric::Fabric;
+use ipnet::Ipv4Net;
+use std::error::Error as _;
+
+impl Agent {
+    pub(super) fn report_start(&self) {
+        let path = self.options.config.display().to_string();
+        self.status.update(|status| {
+            status.node.clone_from(&self.options.node);
+            status.config = Config {
+                path,
+                valid: true,
+                error: None,
+            };
+        });
+        if !forwarding() {
+            tracing::warn!(
+                "net.ipv4.ip_forward is 0: pods of this node reach nothing beyond it; \
+                 the agent leaves that as it is"
+            );
+        }
+    }
+
+    pub(super) fn report_plan(&self, plan: &Plan) {
+        self.status.update(|status| {
+            status.cluster_id.clone_from(&self.fabric.cluster_id);
+            status.external_ip = Some(plan.external_ip);
+            status.converged = true;
+            status.error = None;
+            let peers = self.fabric.peers.iter();
+            status.peers = peers.map(|peer| self.peer(peer, plan)).collect();
+        });
+        self.report_replicas();
+    }
+
+    pub(super) fn report_replicas(&self) {
+        self.status.update(|status| {
+            let reports = self.liveness.reports();
+            status.replicas = reports
+                .map(|(name, report)| replica(&self.fabric, name, &report))
+                .collect();
+        });
+    }
+
+    pub(super) fn report_replicas_changed(&self) {
+        for (name, report) in self.liveness.reports() {
+            let phase = phase(report.phase);
+            tracing::info!(replica = name, phase, rtt = ?report.rtt, "gateway replica");
+        }
+    }
+
+    pub(super) fn report_put_back(&self, changes: usize) {
+        tracing::warn!(
+            changes,
+            "something else changed our kernel state; it is put back"
+        );
+        self.status.update(|status| status.reapplies += 1);
+    }
+
+    pub(super) fn report_failure(&self, error: &Error) {
+        let text = chain(error);
+        tracing::error!(
+            error = text,
+            "failed to make the kernel's state the planned one"
+        );
+        self.status.update(|status| {
+            status.converged = false;
+            status.error = Some(text);
+        });
+    }
+
+    pub(super) fn report_invalid(&self, error: &Error) {
+        let text = chain(error);
+        tracing::error!(
+            error = text,
+            "the file is invalid; its last valid content stays in force"
+        );
+        self.status.update(|status| {
+            status.config.valid = false;
+            status.config.error = Some(text);
+        });
+    }
+
+    pub(super) fn report_valid(&self) {
+        self.status.update(|status| {
+            if !status.config.valid {
+                tracing::info!("the file is valid again");
+            }
+            status.config.valid = true;
+            status.config.error = None;
+        });
+    }
+
+    fn peer(&self, peer: &control_api::fabric::Peer, plan: &Plan) -> Peer {
+        let cidrs: Vec<Ipv4Net> = Fabric::remote_cidrs(peer).collect();
+        let route = cidrs.iter().find_map(|cidr| plan.state.routes.get(cidr));
+        let group = route.and_then(|route| plan.state.groups.get(&route.nexthop));
+        let hops = group.into_iter().flatten();
+        let addresses = hops.filter_map(|id| plan.state.hops.get(id).map(|hop| hop.dst));
+        let names = addresses.filter_map(|address| {
+            let mut replicas = self.fabric.replicas.iter();
+            replicas.find(|it| it.address == address)
+        });
+
+        Peer {
+            cluster_id: peer.cluster_id.clone(),
+            gateways: names.map(|it| it.name.clone()).collect(),
+            mtu_bytes: route.and_then(|route| route.mtu_bytes),
+            cidrs: cidrs.iter().map(Ipv4Net::to_string).collect(),
+        }
+    }
+}
+
+fn replica(fabric: &Fabric, name: &str, report: &Report) -> Replica {
+    let known = fabric.replicas.iter().find(|it| it.name == name);
+
+    Replica {
+        name: name.to_owned(),
+        address: known.map(|it| it.address),
+        node: known.map(|it| it.node.clone()).unwrap_or_default(),
+        phase: phase(report.phase).to_owned(),
+        alive: report.phase != Phase::Dead,
+        rtt_seconds: report.rtt.map(|rtt| rtt.as_secs_f64()),
+        sent: report.sent,
+        answered: report.answered,
+        same_clusters: report.same_clusters,
+    }
+}
+
+fn phase(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Dead => "dead",
+        Phase::Serving => "serving",
+        Phase::Leaving => "leaving",
+    }
+}
+
+/// An error and its causes on one line.
+fn chain(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+
+    text
+}

@@ -1,0 +1,100 @@
+//! The metrics, read from the status at each scrape.
+
+use crate::status::Shared;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::{Registry, Unit};
+use std::fmt;
+use std::sync::Arc;
+
+/// Returns the registry that serves the metrics of `status`.
+pub(crate) fn registry(status: Shared) -> Arc<Registry> {
+    let mut registry = Registry::with_prefix("liqo_route_agent");
+    registry.register_collector(Box::new(Metrics(status)));
+
+    Arc::new(registry)
+}
+
+#[derive(Debug)]
+struct Metrics(Shared);
+
+impl Collector for Metrics {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
+        let status = self.0.read();
+        let alive = status.replicas.iter().filter(|it| it.alive).count();
+        let reachable = status.peers.iter().filter(|it| !it.gateways.is_empty());
+
+        let encoder = &mut encoder;
+        gauge(
+            encoder,
+            "replicas_alive",
+            "Gateway replicas that answer",
+            alive,
+        )?;
+        gauge(
+            encoder,
+            "peers_reachable",
+            "Remote clusters that a gateway replica reaches",
+            reachable.count(),
+        )?;
+        gauge(
+            encoder,
+            "config_valid",
+            "Whether the file is valid as it is now",
+            usize::from(status.config.valid),
+        )?;
+        gauge(
+            encoder,
+            "converged",
+            "Whether the kernel's state is the planned one",
+            usize::from(status.converged),
+        )?;
+        let reapplies = ConstCounter::new(status.reapplies);
+        reapplies.encode(encoder.encode_descriptor(
+            "reapplies",
+            "How often kernel state that something else had changed was put back",
+            None,
+            prometheus_client::metrics::MetricType::Counter,
+        )?)?;
+
+        let mut rtts = encoder.encode_descriptor(
+            "probe_rtt",
+            "Round-trip time of the last probe that a gateway replica answered",
+            Some(&Unit::Seconds),
+            prometheus_client::metrics::MetricType::Gauge,
+        )?;
+        for replica in &status.replicas {
+            if let Some(rtt) = replica.rtt_seconds {
+                let labels = [("replica", replica.name.as_str())];
+                ConstGauge::new(rtt).encode(rtts.encode_family(&labels)?)?;
+            }
+        }
+        let mut drops = encoder.encode_descriptor(
+            "nft_drops",
+            "Packets dropped by the nft table, by reason",
+            None,
+            prometheus_client::metrics::MetricType::Counter,
+        )?;
+        for (reason, packets) in &status.drops {
+            let labels = [("reason", reason.as_str())];
+            ConstCounter::new(*packets).encode(drops.encode_family(&labels)?)?;
+        }
+
+        Ok(())
+    }
+}
+
+fn gauge(encoder: &mut DescriptorEncoder, name: &str, help: &str, value: usize) -> fmt::Result {
+    let value = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
+    value.encode(encoder.encode_descriptor(
+        name,
+        help,
+        None,
+        prometheus_client::metrics::MetricType::Gauge,
+    )?)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,174 @@
+//! What the agent tells about itself: the document of its status socket.
+
+use crate::kernel::nft;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+mod table;
+
+pub(crate) use table::print;
+
+/// How old counters may be that are told: each reading runs `nft`.
+const DROPS_AGE_MAX: Duration = Duration::from_millis(500);
+
+/// The document.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Status {
+    /// This cluster.
+    pub(crate) cluster_id: String,
+    /// This node.
+    pub(crate) node: String,
+    /// Its address of the external CIDR.
+    pub(crate) external_ip: Option<Ipv4Addr>,
+    /// The file and whether it counts.
+    pub(crate) config: Config,
+    /// Whether the kernel's state is the planned one.
+    pub(crate) converged: bool,
+    /// What keeps it from being so.
+    pub(crate) error: Option<String>,
+    /// How often something else had changed our kernel state, which was put back.
+    pub(crate) reapplies: u64,
+    /// How the kernel spreads traffic over replicas.
+    pub(crate) spread: Spread,
+    /// Whether the kernel forwards packets between devices.
+    pub(crate) forwarding: bool,
+    /// This cluster's gateway replicas.
+    pub(crate) replicas: Vec<Replica>,
+    /// The remote clusters.
+    pub(crate) peers: Vec<Peer>,
+    /// Packets dropped by our nft table, by reason.
+    pub(crate) drops: BTreeMap<String, u64>,
+}
+
+/// State of the file.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Config {
+    /// The file.
+    pub(crate) path: String,
+    /// Whether it is valid as it is now; if not, its last valid content counts.
+    pub(crate) valid: bool,
+    /// What is wrong with it.
+    pub(crate) error: Option<String>,
+}
+
+/// What decides which replica a packet goes to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Spread {
+    /// Source and destination address (`fib_multipath_hash_policy` 0).
+    #[default]
+    PerAddressPair,
+    /// Addresses and ports (`fib_multipath_hash_policy` 1).
+    PerFlow,
+}
+
+/// A gateway replica as seen from this node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Replica {
+    /// Name of the pod.
+    pub(crate) name: String,
+    /// Address of the pod.
+    pub(crate) address: Option<Ipv4Addr>,
+    /// The node it runs on.
+    pub(crate) node: String,
+    /// `serving`, `leaving` or `dead`.
+    pub(crate) phase: String,
+    /// Whether packets may go to it.
+    pub(crate) alive: bool,
+    /// Round-trip time of its last answer, in seconds.
+    pub(crate) rtt_seconds: Option<f64>,
+    /// Probes sent to it.
+    pub(crate) sent: u64,
+    /// Answers from it.
+    pub(crate) answered: u64,
+    /// Whether its list of remote clusters is this node's.
+    pub(crate) same_clusters: Option<bool>,
+}
+
+/// A remote cluster as seen from this node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Peer {
+    /// Its identity.
+    pub(crate) cluster_id: String,
+    /// The CIDRs under which it is seen here.
+    pub(crate) cidrs: Vec<String>,
+    /// The replicas its packets go to; none makes it unreachable.
+    pub(crate) gateways: Vec<String>,
+    /// MTU of its routes, in bytes; `None` while it is unreachable.
+    pub(crate) mtu_bytes: Option<u32>,
+}
+
+/// The status as its one writer and its readers share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Shared(Arc<Mutex<Inner>>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    status: Status,
+    drops_read_at: Option<Instant>,
+}
+
+impl Shared {
+    /// Changes the status.
+    pub(crate) fn update(&self, change: impl FnOnce(&mut Status)) {
+        change(&mut self.lock().status);
+    }
+
+    /// Returns the status with counters and kernel settings as they are now.
+    pub(crate) fn read(&self) -> Status {
+        let mut inner = self.lock();
+        let now = Instant::now();
+        let is_fresh = |at| now.saturating_duration_since(at) < DROPS_AGE_MAX;
+        if !inner.drops_read_at.is_some_and(is_fresh) {
+            match nft::counters() {
+                Ok(drops) => inner.status.drops = drops,
+                Err(error) => tracing::debug!(%error, "failed to read the counters"),
+            }
+            inner.drops_read_at = Some(now);
+        }
+        inner.status.spread = spread();
+        inner.status.forwarding = forwarding();
+
+        inner.status.clone()
+    }
+
+    /// Returns why this node is not ready to carry pods' traffic yet, or `Ok`.
+    pub(crate) fn readiness(&self) -> Result<(), String> {
+        let inner = self.lock();
+        match &inner.status.error {
+            Some(error) => Err(error.clone()),
+            None if !inner.status.converged => Err("not converged yet".to_owned()),
+            None => Ok(()),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // A reader that panicked has left nothing half written.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether the kernel forwards packets between devices.
+pub(crate) fn forwarding() -> bool {
+    sysctl("net/ipv4/ip_forward") == Some(1)
+}
+
+fn spread() -> Spread {
+    match sysctl("net/ipv4/fib_multipath_hash_policy") {
+        Some(1..) => Spread::PerFlow,
+        Some(0) | None => Spread::PerAddressPair,
+    }
+}
+
+/// Reads a setting of this thread's network namespace.
+fn sysctl(name: &str) -> Option<u32> {
+    let text = std::fs::read_to_string(format!("/proc/sys/{name}")).ok()?;
+    text.trim().parse().ok()
+}

@@ -1,0 +1,120 @@
+//! The status as tables for people.
+
+use crate::status::{Spread, Status};
+use comfy_table::{Table, presets};
+use std::io::{self, Write};
+
+/// Writes `status` as text.
+pub(crate) fn print(status: &Status, out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "cluster    {}", status.cluster_id)?;
+    let external_ip = or_dash(status.external_ip);
+    writeln!(out, "node       {} ({external_ip})", status.node)?;
+    writeln!(out, "config     {}", config(status))?;
+    writeln!(out, "kernel     {}", kernel(status))?;
+    writeln!(out, "spread     {}", spread(status.spread))?;
+    if !status.forwarding {
+        writeln!(
+            out,
+            "warning    net.ipv4.ip_forward is 0: pods reach nothing beyond this node"
+        )?;
+    }
+    let drops: Vec<_> = status
+        .drops
+        .iter()
+        .map(|(reason, packets)| format!("{reason} {packets}"))
+        .collect();
+    writeln!(out, "drops      {}", drops.join(", "))?;
+    writeln!(out)?;
+    writeln!(out, "{}", replicas(status))?;
+    writeln!(out)?;
+    writeln!(out, "{}", peers(status))
+}
+
+fn config(status: &Status) -> String {
+    let path = &status.config.path;
+    match &status.config.error {
+        None => format!("{path}, valid"),
+        Some(error) => format!("{path} is INVALID, its last valid content counts: {error}"),
+    }
+}
+
+fn kernel(status: &Status) -> String {
+    let state = match &status.error {
+        None if status.converged => "as planned".to_owned(),
+        None => "changing".to_owned(),
+        Some(error) => format!("FAILED: {error}"),
+    };
+
+    format!("{state}, put back {} times", status.reapplies)
+}
+
+fn spread(spread: Spread) -> &'static str {
+    match spread {
+        Spread::PerFlow => "per flow",
+        Spread::PerAddressPair => {
+            "per address pair (per flow with sysctl net.ipv4.fib_multipath_hash_policy=1)"
+        }
+    }
+}
+
+fn replicas(status: &Status) -> Table {
+    let mut table = table([
+        "GATEWAY REPLICA",
+        "ADDRESS",
+        "NODE",
+        "STATE",
+        "RTT",
+        "ANSWERED",
+    ]);
+    for replica in &status.replicas {
+        let rtt = replica
+            .rtt_seconds
+            .map(|rtt| format!("{:.2} ms", rtt * 1e3));
+        let state = match replica.same_clusters {
+            Some(false) => format!("{} (other list of clusters)", replica.phase),
+            Some(true) | None => replica.phase.clone(),
+        };
+        table.add_row([
+            replica.name.clone(),
+            or_dash(replica.address),
+            replica.node.clone(),
+            state,
+            or_dash(rtt),
+            format!("{}/{}", replica.answered, replica.sent),
+        ]);
+    }
+
+    table
+}
+
+fn peers(status: &Status) -> Table {
+    let mut table = table(["REMOTE CLUSTER", "SEEN HERE AS", "THROUGH", "MTU"]);
+    for peer in &status.peers {
+        let through = if peer.gateways.is_empty() {
+            "UNREACHABLE".to_owned()
+        } else {
+            peer.gateways.join(", ")
+        };
+        table.add_row([
+            peer.cluster_id.clone(),
+            peer.cidrs.join(", "),
+            through,
+            or_dash(peer.mtu_bytes),
+        ]);
+    }
+
+    table
+}
+
+fn table<const N: usize>(header: [&str; N]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(header);
+    table
+}
+
+fn or_dash(value: Option<impl ToString>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+}
+
+#[cfg(test)]
+mod tests;
