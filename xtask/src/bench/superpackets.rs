@@ -1,6 +1,8 @@
 //! How large the packets are that the gateways read from and write to their TAPs.
 
+use anyhow::{Context as _, Result};
 use serde::Serialize;
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Packets by size: the upper bound in bytes, and how many.
@@ -9,6 +11,50 @@ use std::collections::BTreeMap;
 pub(super) struct Histogram(pub(super) BTreeMap<u64, u64>);
 
 impl Histogram {
+    /// Reads from a gateway's status what it has read from its TAP.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the status has no such counters.
+    pub(super) fn read(status: &Value) -> Result<Self> {
+        Self::of(status, "read")
+    }
+
+    /// Reads from a gateway's status what it has written to its TAP.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the status has no such counters.
+    pub(super) fn written(status: &Value) -> Result<Self> {
+        Self::of(status, "written")
+    }
+
+    /// The counters are those of a lane, wherever the status has them; lanes add up.
+    fn of(status: &Value, name: &str) -> Result<Self> {
+        let mut sum = Self::default();
+        sum.add_nested(status, name);
+
+        (!sum.0.is_empty())
+            .then_some(sum)
+            .with_context(|| format!("the gateway's status lacks the sizes of packets {name}"))
+    }
+
+    fn add_nested(&mut self, value: &Value, name: &str) {
+        match value {
+            Value::Object(fields) => {
+                let buckets = value[name]["buckets"].as_array().into_iter().flatten();
+                for (place, count) in (0..).zip(buckets) {
+                    *self.0.entry(1 << place).or_default() += count.as_u64().unwrap_or_default();
+                }
+                fields
+                    .values()
+                    .for_each(|value| self.add_nested(value, name));
+            }
+            Value::Array(values) => values.iter().for_each(|value| self.add_nested(value, name)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+
     /// Each bound with its share of all packets, in percent, and its count.
     pub(super) fn shares(&self) -> Vec<(u64, f64, u64)> {
         let all: u64 = self.0.values().sum();
@@ -58,6 +104,7 @@ impl SuperPackets {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn only_what_was_counted_in_between_counts() {
@@ -73,6 +120,31 @@ mod tests {
         assert_eq!(
             named.values().next(),
             Some(&histogram(&[(1500, 1), (65536, 3)]))
+        );
+    }
+
+    #[test]
+    fn the_lanes_of_a_gateway_add_up() {
+        let lane = json!({
+            "read": {"count": 3, "bytes": 5, "buckets": [1, 2]},
+            "written": {"count": 0, "bytes": 0, "buckets": [0, 0]},
+        });
+        let status = json!({"replica": "a", "lanes": [lane.clone(), lane]});
+
+        assert_eq!(
+            Histogram::read(&status).unwrap(),
+            histogram(&[(1, 2), (2, 4)])
+        );
+        assert!(Histogram::written(&status).is_ok());
+    }
+
+    #[test]
+    fn a_status_without_sizes_is_an_error() {
+        let error = Histogram::read(&json!({"peers": []})).unwrap_err();
+
+        assert_eq!(
+            error.to_string(),
+            "the gateway's status lacks the sizes of packets read"
         );
     }
 
