@@ -1,15 +1,312 @@
 //! Clusters, nodes and pods as network namespaces.
 //!
+//! ```text
+//!  pod eth0 -- vethN  node  eth0 -- node-N  edge  up -- to-CLUSTER  core
+//! ```
+//!
+//! A node routes between its pods and its cluster's edge, and masquerades pods
+//! as CNIs do; the edge knows the way to every pod of its cluster; the core
+//! knows only the nodes of all clusters, since pods' addresses overlap. The
+//! `gateway` binary runs in pods, `route-agent` on nodes.
+//!
 //! Everything a laboratory creates carries its id: namespaces
 //! `lq-<id>-<name>`, instances of our processes `lq-<id>-<name>`, and the run
 //! directory `/run/liqo-lab/<id>`. So laboratories do not meet each other, and
 //! what a crashed one left behind is found by name: see [`clean()`].
 
+mod address;
+pub mod binaries;
+mod change;
 mod clean;
+pub mod cluster;
+mod diagnosis;
+pub mod fabric;
 mod identity;
+pub mod key;
 pub mod link;
 pub mod netns;
+pub mod node;
+pub mod pod;
+pub mod process;
+pub mod spec;
+pub mod status;
+pub mod underlay;
 pub mod wait;
 
 pub use clean::{clean, clean_crashed, clean_on_signal};
 pub use identity::Identity;
+
+use anyhow::{Context as _, Result, ensure};
+use binaries::Binaries;
+use cluster::Cluster;
+use fabric::Desired;
+use key::Key;
+use pod::Pod;
+use process::Process;
+use serde_json::Value;
+use spec::{PeeringSpec, Spec};
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use underlay::{Host, Underlay};
+
+/// A running laboratory; everything goes when it is dropped.
+#[derive(Debug)]
+pub struct Lab {
+    // Processes first: the fields are dropped in this order.
+    processes: BTreeMap<String, Process>,
+    clusters: BTreeMap<String, Cluster>,
+    desired: BTreeMap<String, Desired>,
+    peerings: Vec<PeeringSpec>,
+    underlay: Underlay,
+    binaries: Binaries,
+    identity: Arc<Identity>,
+}
+
+impl Lab {
+    /// Builds the network, and starts none of our processes.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the specification is not sound or the kernel refuses
+    /// a part of it.
+    pub fn build(spec: Spec) -> Result<Self> {
+        let identity = Identity::claim()?;
+        let underlay = Underlay::build(&identity)?;
+        let mut lab = Self {
+            processes: BTreeMap::new(),
+            clusters: BTreeMap::new(),
+            desired: BTreeMap::new(),
+            peerings: Vec::new(),
+            underlay,
+            binaries: Binaries::find(),
+            identity,
+        };
+
+        fs::create_dir_all(lab.log_dir()).context("failed to create the log directory")?;
+        for cluster in spec.clusters {
+            lab.build_cluster(cluster)?;
+        }
+        for peering in spec.peerings {
+            lab.agree(peering)?;
+        }
+
+        Ok(lab)
+    }
+
+    /// Builds the network, starts gateways and route agents, and waits until all
+    /// of them are connected.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error that names what is missing, and where the diagnosis lies.
+    pub fn up(spec: Spec) -> Result<Self> {
+        let mut lab = Self::build(spec)?;
+        lab.start()
+            .and_then(|()| lab.wait_until_connected(CONNECT_TIMEOUT))
+            .map_err(|error| lab.diagnosed(error))?;
+
+        Ok(lab)
+    }
+
+    /// Writes the desired state of all clusters, and starts their processes.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if planning fails or a program cannot be started.
+    pub fn start(&mut self) -> Result<()> {
+        self.write_fabrics()?;
+
+        let names: Vec<String> = self.clusters.keys().cloned().collect();
+        for name in names {
+            for number in 1..=self.cluster(&name).gateways.len() {
+                self.start_gateway(&name, number)?;
+            }
+            for number in 1..=self.cluster(&name).nodes.len() {
+                self.start_agent(&name, number)?;
+            }
+        }
+
+        Ok(())
+    }
+
+    /// Its id.
+    pub fn identity(&self) -> &Arc<Identity> {
+        &self.identity
+    }
+
+    /// The network between the clusters.
+    pub fn underlay(&self) -> &Underlay {
+        &self.underlay
+    }
+
+    /// The clusters by name.
+    pub fn clusters(&self) -> impl Iterator<Item = &Cluster> {
+        self.clusters.values()
+    }
+
+    /// The peerings.
+    pub fn peerings(&self) -> &[PeeringSpec] {
+        &self.peerings
+    }
+
+    /// The programs that it runs.
+    pub fn binaries(&self) -> &Binaries {
+        &self.binaries
+    }
+
+    /// A cluster.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there is none of this name.
+    pub fn cluster(&self, name: &str) -> &Cluster {
+        let cluster = self.clusters.get(name);
+        cluster.unwrap_or_else(|| panic!("there is no cluster {name}"))
+    }
+
+    /// A cluster, to be changed.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there is none of this name.
+    pub fn cluster_mut(&mut self, name: &str) -> &mut Cluster {
+        let cluster = self.clusters.get_mut(name);
+        cluster.unwrap_or_else(|| panic!("there is no cluster {name}"))
+    }
+
+    /// Adds a pod to a node, counted from 1.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the address is taken or the node does not exist.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there is no such cluster.
+    pub fn add_pod(
+        &mut self,
+        cluster: &str,
+        node: usize,
+        address: impl Into<Ipv4Addr>,
+    ) -> Result<Pod> {
+        self.cluster_mut(cluster).add_pod(node, address.into())
+    }
+
+    /// Adds a machine to the underlay that belongs to no cluster.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kernel refuses its namespace or link.
+    pub fn add_host(&mut self) -> Result<Host> {
+        self.underlay.add_host(&self.identity)
+    }
+
+    /// How `viewer` sees an address of `remote` that is, to `remote`, `address`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the two do not peer or planning gave it no address.
+    pub fn seen_from(&self, viewer: &str, remote: &str, address: Ipv4Addr) -> Result<Ipv4Addr> {
+        fabric::seen(&self.objects(viewer)?, remote, address)
+            .with_context(|| format!("{viewer} does not see {address} of {remote}"))
+    }
+
+    /// The address in the external CIDR that an IP object got; a node's object
+    /// is `node-<name>`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such object or planning gave it no address.
+    pub fn mapped(&self, cluster: &str, name: &str) -> Result<Ipv4Addr> {
+        fabric::mapped(&self.objects(cluster)?, name)
+            .with_context(|| format!("{cluster} gave {name} no address"))
+    }
+
+    /// The objects of a cluster's fabric file, as planned.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the file was not written yet.
+    pub fn objects(&self, cluster: &str) -> Result<Vec<Value>> {
+        let path = self.fabric_path(cluster);
+        let text = fs::read_to_string(&path).with_context(|| format!("failed to read {path:?}"))?;
+
+        fabric::parse(&text)
+    }
+
+    /// Where a cluster's fabric file lies.
+    pub fn fabric_path(&self, cluster: &str) -> PathBuf {
+        self.cluster_dir(cluster).join("fabric.yaml")
+    }
+
+    /// Where a cluster's keys lie.
+    pub fn key_dir(&self, cluster: &str) -> PathBuf {
+        self.cluster_dir(cluster).join("keys")
+    }
+
+    /// The public key that `cluster` uses towards `remote`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the key cannot be stored.
+    pub fn public_key(&self, cluster: &str, remote: &str) -> Result<[u8; 32]> {
+        let directory = self.key_dir(cluster).join(fabric::secret_name(remote));
+
+        Ok(Key::open(&directory)?.public())
+    }
+
+    /// Leaves all up when this process ends, until [`clean()`] is called.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the mark cannot be written.
+    pub fn keep(&mut self) -> Result<()> {
+        self.identity.keep()?;
+        self.processes.values_mut().for_each(Process::release);
+
+        Ok(())
+    }
+
+    fn cluster_dir(&self, cluster: &str) -> PathBuf {
+        self.identity.run_dir().join(cluster)
+    }
+
+    fn log_dir(&self) -> PathBuf {
+        self.identity.run_dir().join("logs")
+    }
+
+    /// Where our processes have their status sockets.
+    fn socket_dir(&self) -> PathBuf {
+        self.identity.run_dir().join("run")
+    }
+
+    fn build_cluster(&mut self, spec: spec::ClusterSpec) -> Result<()> {
+        let name = spec.name.clone();
+        ensure!(
+            (1..=CLUSTER_NAME_MAX).contains(&name.len()),
+            "the name of cluster {name:?} must have 1 to {CLUSTER_NAME_MAX} letters"
+        );
+        ensure!(
+            !self.clusters.contains_key(&name),
+            "there is a cluster {name} already"
+        );
+
+        let number = u8::try_from(self.desired.len() + 1).context("too many clusters")?;
+        let cluster = Cluster::build(&self.identity, spec, number, &self.underlay)?;
+        fs::create_dir_all(self.key_dir(&name)).context("failed to create a key directory")?;
+        self.clusters.insert(name.clone(), cluster);
+        self.desired.insert(name, Desired::default());
+
+        Ok(())
+    }
+}
+
+/// For the first handshakes and probes of all pairs, on a busy machine.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// A device `to-<name>` must be a legal name.
+const CLUSTER_NAME_MAX: usize = 12;

@@ -2,8 +2,11 @@
 //!
 //! A laboratory is a set of network namespaces on one machine: clusters with
 //! nodes and pods, a routed underlay between them, and the project's own
-//! binaries running where Kubernetes would run them. See [`lab`].
+//! binaries running where Kubernetes would run them. [`lab`] builds it,
+//! [`traffic`] uses it, [`fault`] breaks it.
 
 #![forbid(unsafe_code)]
 
+pub mod fault;
 pub mod lab;
+pub mod packet;

@@ -1,0 +1,45 @@
+//! Paths that carry less than their ends believe.
+
+use crate::lab::link::{End, ip};
+use crate::lab::netns::Netns;
+use anyhow::Result;
+
+/// Sets the MTU of both ends of a link; the routers at its ends tell senders of
+/// larger packets so.
+///
+/// # Errors
+///
+/// Returns an error if there is no such device.
+pub fn set(ends: [End<'_>; 2], mtu: u32) -> Result<()> {
+    for end in ends {
+        ip(
+            end.netns,
+            &[format!("link set dev {} mtu {mtu}", end.device)],
+        )?;
+    }
+
+    Ok(())
+}
+
+/// Makes a router keep silent about packets that are too large: a black hole
+/// for path MTU discovery.
+///
+/// # Errors
+///
+/// Returns an error if nft refuses the rule.
+pub fn silence(router: &Netns) -> Result<()> {
+    let ruleset = "table inet silence {
+            chain output {
+                type filter hook output priority 0; policy accept;
+                icmp type destination-unreachable icmp code frag-needed counter drop
+            }
+            chain forward {
+                type filter hook forward priority 0; policy accept;
+                icmp type destination-unreachable icmp code frag-needed counter drop
+            }
+        }
+        ";
+    router.exec("nft", &["-f", "-"], ruleset)?;
+
+    Ok(())
+}

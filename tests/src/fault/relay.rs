@@ -1,0 +1,262 @@
+//! A link with a mind of its own: loss, delay, reordering, duplicates, silence.
+//!
+//! The kernel here has no `netem`, so two devices are joined by a process that
+//! reads every frame of one and writes it to the other.
+
+use crate::lab::Identity;
+use crate::lab::link::{End, ip, veth, without_offloads};
+use crate::lab::netns::Netns;
+use crate::packet::{Direction, FRAME_MAX, PacketSocket};
+use anyhow::Result;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// What a relay does to frames; the default is nothing.
+///
+/// Probabilities are between 0 and 1, for each frame on its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Faults {
+    /// Probability that a frame is lost.
+    pub loss: f64,
+    /// Probability that a frame comes twice.
+    pub duplicate: f64,
+    /// Probability that a frame is held back for [`REORDER_DELAY`], so that
+    /// later ones overtake it.
+    pub reorder: f64,
+    /// How long each frame takes.
+    pub delay: Duration,
+    /// Whether no frame passes at all, while the link stays up.
+    pub blocked: bool,
+}
+
+/// A pair of devices joined by a relay; it ends when this is dropped.
+#[derive(Debug)]
+pub struct Relay {
+    shared: Arc<Shared>,
+    workers: Vec<JoinHandle<Result<()>>>,
+    _netns: Netns,
+}
+
+/// How many frames a relay has seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Frames handed on, duplicates not counted.
+    pub passed: u64,
+    /// Frames lost on purpose.
+    pub dropped: u64,
+    /// Frames that came a second time.
+    pub duplicated: u64,
+    /// Frames held back.
+    pub reordered: u64,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    faults: Mutex<Faults>,
+    stop: AtomicBool,
+    passed: AtomicU64,
+    dropped: AtomicU64,
+    duplicated: AtomicU64,
+    reordered: AtomicU64,
+}
+
+impl Relay {
+    /// Connects two namespaces by devices of the given names, as
+    /// [`connect`](crate::lab::link::connect) does, with a relay between them.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kernel refuses a device.
+    pub fn between(
+        identity: &Arc<Identity>,
+        name: &str,
+        near: End<'_>,
+        far: End<'_>,
+        mtu: u32,
+    ) -> Result<Self> {
+        let netns = Netns::create(identity, name)?;
+        for (end, device) in [(near, "near"), (far, "far")] {
+            let own = End {
+                netns: &netns,
+                device,
+            };
+            let commands = [veth(own, end, mtu), format!("link set dev {device} up")];
+            ip(&netns, &commands)?;
+            without_offloads(own)?;
+            without_offloads(end)?;
+        }
+
+        let shared = Arc::new(Shared::default());
+        let mut workers = Vec::new();
+        for (seed, [from, to]) in [(1, ["near", "far"]), (2, ["far", "near"])] {
+            let mut lane = Lane {
+                from: PacketSocket::open(&netns, from)?,
+                to: PacketSocket::open(&netns, to)?,
+                shared: Arc::clone(&shared),
+                random: Random(seed),
+                waiting: BinaryHeap::new(),
+                count: 0,
+            };
+            workers.push(std::thread::spawn(move || lane.run()));
+        }
+
+        Ok(Self {
+            shared,
+            workers,
+            _netns: netns,
+        })
+    }
+
+    /// Sets what is done to frames from now on.
+    pub fn set(&self, faults: Faults) {
+        *lock(&self.shared.faults) = faults;
+    }
+
+    /// What was done so far.
+    pub fn tally(&self) -> Tally {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Tally {
+            passed: load(&self.shared.passed),
+            dropped: load(&self.shared.dropped),
+            duplicated: load(&self.shared.duplicated),
+            reordered: load(&self.shared.reordered),
+        }
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        for worker in self.workers.drain(..) {
+            match worker.join() {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::warn!(%error, "a relay failed"),
+                Err(_) => tracing::warn!("a relay panicked"),
+            }
+        }
+    }
+}
+
+/// One direction of a relay.
+struct Lane {
+    from: PacketSocket,
+    to: PacketSocket,
+    shared: Arc<Shared>,
+    random: Random,
+    /// Frames by when they are due, and in order of arrival.
+    waiting: BinaryHeap<Reverse<(Instant, u64, Vec<u8>)>>,
+    count: u64,
+}
+
+impl Lane {
+    fn run(&mut self) -> Result<()> {
+        let mut buffer = vec![0; FRAME_MAX];
+        while !self.shared.stop.load(Ordering::Relaxed) {
+            self.send_due(Instant::now())?;
+            let pause = self
+                .waiting
+                .peek()
+                .map_or(IDLE, |Reverse((due, ..))| {
+                    due.saturating_duration_since(Instant::now())
+                })
+                .min(IDLE);
+            if !self.from.wait(pause)? {
+                continue;
+            }
+            while let Some((length, direction)) = self.from.receive(&mut buffer)? {
+                if direction == Direction::In {
+                    self.judge(&buffer[..length])?;
+                }
+            }
+        }
+
+        Ok(())
+    }
+
+    fn judge(&mut self, frame: &[u8]) -> Result<()> {
+        let faults = *lock(&self.shared.faults);
+        if faults.blocked || self.random.happens(faults.loss) {
+            count(&self.shared.dropped);
+            return Ok(());
+        }
+
+        count(&self.shared.passed);
+        let mut delay = faults.delay;
+        if self.random.happens(faults.reorder) {
+            count(&self.shared.reordered);
+            delay += REORDER_DELAY;
+        }
+        if self.random.happens(faults.duplicate) {
+            count(&self.shared.duplicated);
+            self.forward(frame, delay)?;
+        }
+        self.forward(frame, delay)
+    }
+
+    fn forward(&mut self, frame: &[u8], delay: Duration) -> Result<()> {
+        if delay.is_zero() && self.waiting.is_empty() {
+            self.to.send(frame)?;
+            return Ok(());
+        }
+        if self.waiting.len() >= WAITING_MAX {
+            count(&self.shared.dropped);
+            return Ok(());
+        }
+
+        self.count += 1;
+        let due = Instant::now() + delay;
+        self.waiting
+            .push(Reverse((due, self.count, frame.to_owned())));
+        self.send_due(Instant::now())
+    }
+
+    fn send_due(&mut self, now: Instant) -> Result<()> {
+        while let Some(Reverse((due, ..))) = self.waiting.peek()
+            && *due <= now
+        {
+            if let Some(Reverse((_, _, frame))) = self.waiting.pop() {
+                self.to.send(&frame)?;
+            }
+        }
+
+        Ok(())
+    }
+}
+
+/// The `xorshift64*` generator: the same faults in every run.
+struct Random(u64);
+
+impl Random {
+    fn happens(&mut self, probability: f64) -> bool {
+        if probability <= 0.0 {
+            return false;
+        }
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        let bits = self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11;
+
+        (bits as f64) / ((1_u64 << 53) as f64) < probability
+    }
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How long a frame is held back to be overtaken.
+pub const REORDER_DELAY: Duration = Duration::from_millis(5);
+
+/// How often an idle relay looks whether it should end.
+const IDLE: Duration = Duration::from_millis(20);
+
+/// A second of full-sized frames at about 1 Gb/s.
+const WAITING_MAX: usize = 100_000;

@@ -1,0 +1,110 @@
+//! The addresses of a laboratory, computed: PURE.
+//!
+//! ```text
+//! 100.64.C.0/24     cluster C: node N's link is the N-th /30 (edge .+1, node .+2)
+//! 100.64.C.248/32   its load balancer, on the edge
+//! 100.64.C.252/30   its uplink (core .253, edge .254)
+//! 100.65.H.0/30     host H: core .1, host .2
+//! ```
+//!
+//! This is the shared address space of RFC 6598, outside the pools from which
+//! remapped prefixes are taken.
+
+use ipnet::Ipv4Net;
+use std::net::Ipv4Addr;
+
+/// A link between two, as a /30.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Link {
+    /// The end nearer to the core.
+    pub(super) upper: Ipv4Addr,
+    /// The end farther from the core.
+    pub(super) lower: Ipv4Addr,
+}
+
+/// The link between node `node`, counted from 1, and the edge of its cluster.
+pub(super) fn node_link(cluster: u8, node: usize) -> Link {
+    let base = u8::try_from(4 * (node - 1)).expect("a cluster has at most `NODES_MAX` nodes");
+    Link {
+        upper: Ipv4Addr::new(100, 64, cluster, base + 1),
+        lower: Ipv4Addr::new(100, 64, cluster, base + 2),
+    }
+}
+
+/// The link between the edge of a cluster and the core.
+pub(super) fn uplink(cluster: u8) -> Link {
+    Link {
+        upper: Ipv4Addr::new(100, 64, cluster, 253),
+        lower: Ipv4Addr::new(100, 64, cluster, 254),
+    }
+}
+
+/// The link between a host and the core.
+pub(super) fn host_link(host: u8) -> Link {
+    Link {
+        upper: Ipv4Addr::new(100, 65, host, 1),
+        lower: Ipv4Addr::new(100, 65, host, 2),
+    }
+}
+
+/// All underlay addresses of a cluster.
+pub(super) fn cluster_net(cluster: u8) -> Ipv4Net {
+    Ipv4Net::new_assert(Ipv4Addr::new(100, 64, cluster, 0), 24)
+}
+
+/// The address of a cluster's load balancer.
+pub(super) fn load_balancer(cluster: u8) -> Ipv4Addr {
+    Ipv4Addr::new(100, 64, cluster, 248)
+}
+
+/// Node `node`'s part, counted from 1, of one of the cluster's pod CIDRs.
+///
+/// A /24 where there is room, as Kubernetes does; else a quarter.
+pub(super) fn node_pod_cidr(cidr: Ipv4Net, node: usize) -> Option<Ipv4Net> {
+    let prefix_len = if cidr.prefix_len() <= 22 {
+        24
+    } else {
+        cidr.prefix_len() + 2
+    };
+
+    cidr.subnets(prefix_len).ok()?.nth(node)
+}
+
+/// The `index`-th address of a prefix.
+pub(super) fn nth(net: Ipv4Net, index: u32) -> Ipv4Addr {
+    Ipv4Addr::from_bits(net.network().to_bits() + index)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_node_of_a_usual_cluster_holds_10_244_1() {
+        let cidr = "10.244.0.0/16".parse().unwrap();
+
+        assert_eq!(
+            node_pod_cidr(cidr, 1),
+            Some("10.244.1.0/24".parse().unwrap())
+        );
+    }
+
+    #[test]
+    fn a_small_pod_cidr_is_quartered() {
+        let cidr = "10.9.9.0/24".parse().unwrap();
+
+        let parts: Vec<_> = (1..5).map(|node| node_pod_cidr(cidr, node)).collect();
+
+        assert_eq!(parts[0], Some("10.9.9.64/26".parse().unwrap()));
+        assert_eq!(parts[2], Some("10.9.9.192/26".parse().unwrap()));
+        assert_eq!(parts[3], None);
+    }
+
+    #[test]
+    fn no_node_link_meets_the_load_balancer() {
+        let last = node_link(1, crate::lab::spec::NODES_MAX);
+
+        assert!(last.lower < load_balancer(1));
+        assert!(load_balancer(1) < uplink(1).upper);
+    }
+}

@@ -1,0 +1,38 @@
+//! Where the programs under test are.
+
+use std::path::{Path, PathBuf};
+
+/// The programs that a laboratory runs.
+#[derive(Clone, Debug)]
+pub struct Binaries {
+    /// The program `gateway`.
+    pub gateway: PathBuf,
+    /// The program `route-agent`.
+    pub route_agent: PathBuf,
+}
+
+impl Binaries {
+    /// Those in the directory `LIQO_BIN_DIR`, else the release build of this
+    /// workspace.
+    pub fn find() -> Self {
+        let directory = std::env::var_os("LIQO_BIN_DIR")
+            .map_or_else(|| target_dir().join("release"), PathBuf::from);
+
+        Self {
+            gateway: directory.join("gateway"),
+            route_agent: directory.join("route-agent"),
+        }
+    }
+}
+
+/// The build directory of this workspace.
+pub(super) fn target_dir() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(
+        || {
+            Path::new(env!("CARGO_MANIFEST_DIR"))
+                .join("..")
+                .join("target")
+        },
+        PathBuf::from,
+    )
+}

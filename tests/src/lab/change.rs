@@ -1,0 +1,351 @@
+//! Changes of a laboratory while it runs.
+
+use super::Lab;
+use super::fabric::{self, MappedAddress, Remote, Role};
+use super::process::Process;
+use super::spec::{ClusterSpec, PeeringSpec};
+use anyhow::{Context as _, Result, bail, ensure};
+use std::ffi::OsString;
+use std::fs;
+use std::net::Ipv4Addr;
+
+impl Lab {
+    /// Adds a cluster, without processes: see [`Lab::start`].
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the name is taken or the kernel refuses a part.
+    pub fn add_cluster(&mut self, spec: ClusterSpec) -> Result<()> {
+        self.build_cluster(spec)
+    }
+
+    /// Adds a peering to the desired state: see [`Lab::write_fabrics`].
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if one of the clusters does not exist.
+    pub fn add_peering(&mut self, peering: PeeringSpec) -> Result<()> {
+        self.agree(peering)
+    }
+
+    /// Takes a peering out of the desired state of both sides.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the two do not peer.
+    pub fn remove_peering(&mut self, a: &str, b: &str) -> Result<()> {
+        let count = self.peerings.len();
+        self.peerings
+            .retain(|peering| peering.remote_of(a) != Some(b));
+        ensure!(self.peerings.len() < count, "{a} and {b} do not peer");
+        self.remove_remote(a, b)?;
+        self.remove_remote(b, a)
+    }
+
+    /// Makes `cluster` peer with something that is no cluster of the laboratory.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such cluster.
+    pub fn add_remote(&mut self, cluster: &str, id: &str, remote: Remote) -> Result<()> {
+        self.desired_mut(cluster)?
+            .remotes
+            .insert(id.to_owned(), remote);
+
+        Ok(())
+    }
+
+    /// Takes a remote cluster out of the desired state of one side.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such cluster.
+    pub fn remove_remote(&mut self, cluster: &str, id: &str) -> Result<()> {
+        self.desired_mut(cluster)?.remotes.remove(id);
+
+        Ok(())
+    }
+
+    /// Gives an address a place in the external CIDR, by an IP object.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such cluster.
+    pub fn map_address(
+        &mut self,
+        cluster: &str,
+        name: &str,
+        ip: Ipv4Addr,
+        masquerade: bool,
+    ) -> Result<()> {
+        let address = MappedAddress { ip, masquerade };
+        self.desired_mut(cluster)?
+            .ips
+            .insert(name.to_owned(), address);
+
+        Ok(())
+    }
+
+    /// The desired state of a cluster beyond its nodes and gateways.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such cluster.
+    pub fn desired_mut(&mut self, cluster: &str) -> Result<&mut fabric::Desired> {
+        self.desired
+            .get_mut(cluster)
+            .with_context(|| format!("there is no cluster {cluster}"))
+    }
+
+    /// Adds a node to a running cluster, with its route agent, and returns its
+    /// number.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kernel refuses a part or planning fails.
+    pub fn add_node(&mut self, cluster: &str) -> Result<usize> {
+        let number = self.cluster_mut(cluster).add_node()?;
+        self.cluster(cluster).expose()?;
+        self.write_fabric(cluster)?;
+        self.start_agent(cluster, number)?;
+
+        Ok(number)
+    }
+
+    /// Adds a gateway replica to a running cluster, and returns its number.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kernel refuses a part or planning fails.
+    pub fn add_gateway(&mut self, cluster: &str) -> Result<usize> {
+        let number = self.cluster_mut(cluster).add_gateway()?;
+        self.write_fabric(cluster)?;
+        self.start_gateway(cluster, number)?;
+        self.cluster(cluster).expose()?;
+
+        Ok(number)
+    }
+
+    /// Says whether a gateway replica is ready, to the cluster's processes and
+    /// to the exposed port.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if nft or planning refuses it.
+    pub fn set_ready(&mut self, cluster: &str, gateway: usize, ready: bool) -> Result<()> {
+        self.cluster_mut(cluster)
+            .gateways
+            .get_mut(gateway - 1)
+            .with_context(|| format!("there is no gateway {gateway}"))?
+            .ready = ready;
+        self.cluster(cluster).expose()?;
+        self.write_fabric(cluster)
+    }
+
+    /// Kills a node like a power cut: its processes, its pods and its links.
+    /// Nobody is told.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if something of it survives.
+    pub fn kill_node(&mut self, cluster: &str, node: usize) -> Result<()> {
+        let node = self
+            .cluster_mut(cluster)
+            .nodes
+            .get_mut(node - 1)
+            .with_context(|| format!("there is no node {node}"))?;
+        node.alive = false;
+        let name = node.name.clone();
+        // The cable first, as seen from outside; then what it carried.
+        node.netns.destroy()?;
+        let lost: Vec<_> = self
+            .cluster(cluster)
+            .gateways
+            .iter()
+            .filter(|gateway| gateway.pod.node == name)
+            .map(|gateway| gateway.pod.netns.clone())
+            .collect();
+
+        lost.iter().try_for_each(super::netns::Netns::destroy)
+    }
+
+    /// Writes the desired state of all clusters, as planned by `ipam`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `gateway plan` refuses it.
+    pub fn write_fabrics(&mut self) -> Result<()> {
+        let names: Vec<String> = self.clusters.keys().cloned().collect();
+        names.iter().try_for_each(|name| self.write_fabric(name))
+    }
+
+    /// Writes the desired state of one cluster, as planned by `ipam`; its
+    /// processes notice.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `gateway plan` refuses it.
+    pub fn write_fabric(&self, cluster: &str) -> Result<()> {
+        let desired = self
+            .desired
+            .get(cluster)
+            .with_context(|| format!("there is no cluster {cluster}"))?;
+        let mut objects = fabric::objects(self.cluster(cluster), desired);
+        let path = self.fabric_path(cluster);
+        if path.exists() {
+            objects = fabric::keep_plan(objects, &self.objects(cluster)?);
+        }
+
+        // Planned beside, then moved into place at once: nobody reads half a file.
+        let draft = path.with_extension("yaml.draft");
+        fs::write(&draft, fabric::print(&objects)?)
+            .with_context(|| format!("failed to write {draft:?}"))?;
+        self.plan(&draft)?;
+        fs::rename(&draft, &path).with_context(|| format!("failed to replace {path:?}"))
+    }
+
+    fn plan(&self, draft: &std::path::Path) -> Result<()> {
+        let output = std::process::Command::new(&self.binaries.gateway)
+            .arg("plan")
+            .arg(draft)
+            .output()
+            .with_context(|| format!("failed to run {:?}", self.binaries.gateway))?;
+        if !output.status.success() {
+            bail!(
+                "gateway plan refused {draft:?}: {}",
+                String::from_utf8_lossy(&output.stderr).trim()
+            );
+        }
+
+        Ok(())
+    }
+
+    /// Starts the gateway of this number, counted from 1.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the program is missing.
+    pub fn start_gateway(&mut self, cluster: &str, number: usize) -> Result<()> {
+        let pod = self.cluster(cluster).gateway(number).pod.clone();
+        let instance = self.gateway_instance(cluster, number);
+        let args: Vec<OsString> = vec![
+            "run".into(),
+            "--config".into(),
+            self.fabric_path(cluster).into(),
+            "--keys".into(),
+            self.key_dir(cluster).into(),
+            "--replica".into(),
+            pod.name.into(),
+            "--instance".into(),
+            instance.clone().into(),
+            "--run-dir".into(),
+            self.socket_dir().into(),
+        ];
+        let program = self.binaries.gateway.clone();
+        self.start_process(instance, &pod.netns, program, args)
+    }
+
+    /// Starts the route agent of a node, counted from 1.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the program is missing.
+    pub fn start_agent(&mut self, cluster: &str, node: usize) -> Result<()> {
+        let instance = self.agent_instance(cluster, node);
+        let node = self.cluster(cluster).node(node);
+        let netns = node.netns.clone();
+        let args: Vec<OsString> = vec![
+            "run".into(),
+            "--config".into(),
+            self.fabric_path(cluster).into(),
+            "--node".into(),
+            node.name.clone().into(),
+            "--instance".into(),
+            instance.clone().into(),
+            "--run-dir".into(),
+            self.socket_dir().into(),
+        ];
+        let program = self.binaries.route_agent.clone();
+        self.start_process(instance, &netns, program, args)
+    }
+
+    fn start_process(
+        &mut self,
+        instance: String,
+        netns: &super::netns::Netns,
+        program: std::path::PathBuf,
+        args: Vec<OsString>,
+    ) -> Result<()> {
+        let log = self.log_dir().join(format!("{instance}.log"));
+        let process = self
+            .processes
+            .entry(instance.clone())
+            .or_insert_with(|| Process::new(instance, netns, program, args, log));
+
+        process.start()
+    }
+
+    /// A gateway's process.
+    ///
+    /// # Panics
+    ///
+    /// Panics if it was never started.
+    pub fn gateway(&mut self, cluster: &str, number: usize) -> &mut Process {
+        let instance = self.gateway_instance(cluster, number);
+        self.process(&instance)
+    }
+
+    /// A route agent's process.
+    ///
+    /// # Panics
+    ///
+    /// Panics if it was never started.
+    pub fn agent(&mut self, cluster: &str, node: usize) -> &mut Process {
+        let instance = self.agent_instance(cluster, node);
+        self.process(&instance)
+    }
+
+    fn process(&mut self, instance: &str) -> &mut Process {
+        let process = self.processes.get_mut(instance);
+        process.unwrap_or_else(|| panic!("{instance} was never started"))
+    }
+
+    /// The instance name of a gateway's process.
+    pub fn gateway_instance(&self, cluster: &str, number: usize) -> String {
+        self.identity
+            .qualify(&format!("{cluster}-gateway-{number}"))
+    }
+
+    /// The instance name of a route agent's process.
+    pub fn agent_instance(&self, cluster: &str, node: usize) -> String {
+        self.identity
+            .qualify(&format!("{cluster}-{node}-route-agent"))
+    }
+
+    /// Enters a peering into the desired state of both sides.
+    pub(super) fn agree(&mut self, peering: PeeringSpec) -> Result<()> {
+        let (addresses, port) = self.cluster(&peering.server).endpoint();
+        let addresses = addresses.iter().map(Ipv4Addr::to_string).collect();
+        let sides = [
+            (&peering.client, Role::Client { addresses, port }),
+            (&peering.server, Role::Server),
+        ];
+        for (own, role) in sides {
+            let other = peering
+                .remote_of(own)
+                .context("a peering has two different sides")?;
+            let spec = &self.cluster(other).spec;
+            let remote = Remote {
+                pod_cidrs: spec.pod_cidrs.clone(),
+                external_cidr: spec.external_cidr,
+                role,
+                mtu: peering.mtu,
+                public_key: self.public_key(other, own)?,
+            };
+            self.add_remote(own, other, remote)?;
+        }
+        self.peerings.push(peering);
+
+        Ok(())
+    }
+}

@@ -1,0 +1,124 @@
+//! WireGuard keys.
+
+use anyhow::{Context as _, Result};
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use x25519_dalek::{X25519_BASEPOINT_BYTES, x25519};
+
+/// A private key and its public half.
+#[derive(Clone)]
+pub struct Key {
+    private: [u8; 32],
+}
+
+impl Key {
+    /// A new key.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the system has no randomness.
+    pub fn generate() -> Result<Self> {
+        let mut private = [0; 32];
+        File::open("/dev/urandom")
+            .and_then(|mut random| random.read_exact(&mut private))
+            .context("failed to read randomness")?;
+
+        Ok(Self { private })
+    }
+
+    /// The key that `directory` holds, or a new one that it then holds, laid out
+    /// like the mounted Secret of a gateway.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the directory cannot be used.
+    pub fn open(directory: &Path) -> Result<Self> {
+        let path = directory.join("privateKey");
+        if let Ok(bytes) = fs::read(&path) {
+            let private = bytes
+                .try_into()
+                .map_err(|_| anyhow::anyhow!("{path:?} does not hold 32 bytes"))?;
+            return Ok(Self { private });
+        }
+
+        let key = Self::generate()?;
+        fs::create_dir_all(directory).context("failed to create a key directory")?;
+        for (name, bytes) in [("privateKey", key.private), ("publicKey", key.public())] {
+            let path = directory.join(name);
+            fs::write(&path, bytes).with_context(|| format!("failed to write {path:?}"))?;
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600))
+                .context("failed to protect a key")?;
+        }
+
+        Ok(key)
+    }
+
+    /// The private key.
+    pub fn private(&self) -> [u8; 32] {
+        self.private
+    }
+
+    /// The public key.
+    pub fn public(&self) -> [u8; 32] {
+        x25519(self.private, X25519_BASEPOINT_BYTES)
+    }
+}
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "Key({})", base64(&self.public()))
+    }
+}
+
+/// The text form of a key, which `wg` and Kubernetes share (RFC 4648, with padding).
+pub fn base64(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+    bytes
+        .chunks(3)
+        .flat_map(|chunk| {
+            let bits = chunk
+                .iter()
+                .chain([0, 0].iter())
+                .take(3)
+                .fold(0_usize, |bits, &byte| bits << 8 | usize::from(byte));
+            let letter = |index: usize| char::from(LETTERS[bits >> (18 - 6 * index) & 63]);
+            let letters = [0, 1, 2, 3].map(letter);
+            let length = chunk.len() + 1;
+            std::array::from_fn::<_, 4, _>(
+                |index| {
+                    if index < length { letters[index] } else { '=' }
+                },
+            )
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_is_that_of_the_rfc() {
+        let cases = [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foobar", "Zm9vYmFy"),
+        ];
+
+        for (plain, coded) in cases {
+            assert_eq!(base64(plain.as_bytes()), coded);
+        }
+    }
+
+    #[test]
+    fn keys_differ() {
+        let [a, b] = [Key::generate().unwrap(), Key::generate().unwrap()];
+
+        assert_ne!(a.public(), b.public());
+    }
+}

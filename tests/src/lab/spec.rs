@@ -1,0 +1,191 @@
+//! What a laboratory is to consist of.
+
+use ipnet::Ipv4Net;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+/// Clusters, and who peers with whom.
+#[derive(Clone, Debug, Default)]
+pub struct Spec {
+    /// The clusters, by unique names.
+    pub clusters: Vec<ClusterSpec>,
+    /// The peerings, at most one for each pair of clusters.
+    pub peerings: Vec<PeeringSpec>,
+}
+
+impl Spec {
+    /// A laboratory without clusters.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a cluster.
+    #[must_use]
+    pub fn cluster(mut self, cluster: ClusterSpec) -> Self {
+        self.clusters.push(cluster);
+        self
+    }
+
+    /// Adds a peering with the usual MTU.
+    #[must_use]
+    pub fn peering(mut self, client: &str, server: &str) -> Self {
+        self.peerings.push(PeeringSpec::new(client, server));
+        self
+    }
+}
+
+/// One cluster. The defaults are those of a fresh Kubernetes and Liqo, so that
+/// any two clusters have the same addresses.
+#[derive(Clone, Debug)]
+pub struct ClusterSpec {
+    /// Its cluster id; also the prefix of the names of its nodes.
+    pub name: String,
+    /// Its pods' addresses; every node gets its own part of each.
+    pub pod_cidrs: Vec<Ipv4Net>,
+    /// Its services' addresses.
+    pub service_cidr: Ipv4Net,
+    /// The addresses under which its nodes and mapped addresses are reached.
+    pub external_cidr: Ipv4Net,
+    /// How many nodes it has, at most [`NODES_MAX`].
+    pub nodes: usize,
+    /// How many gateway pods it has; they are spread over the nodes.
+    pub replicas: usize,
+    /// How its gateways are reached, where it has the server role.
+    pub exposure: Exposure,
+    /// Hides the cluster behind a router that translates addresses, and forgets
+    /// a UDP flow after this silence.
+    pub nat: Option<Duration>,
+    /// The MTU of the link between the cluster and the core of the underlay.
+    pub uplink_mtu: u32,
+    /// Puts a [relay](crate::fault::relay) into that link.
+    pub relayed: bool,
+    /// Whether nodes spread routes' flows by ports, too, and not only by addresses.
+    pub spread_by_port: bool,
+}
+
+impl ClusterSpec {
+    /// A cluster with one node and one gateway.
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            pod_cidrs: vec![net([10, 244, 0, 0], 16)],
+            service_cidr: net([10, 96, 0, 0], 12),
+            external_cidr: net([10, 70, 0, 0], 16),
+            nodes: 1,
+            replicas: 1,
+            exposure: Exposure::NodePort,
+            nat: None,
+            uplink_mtu: MTU,
+            relayed: false,
+            spread_by_port: true,
+        }
+    }
+
+    /// Sets the number of nodes.
+    #[must_use]
+    pub fn nodes(mut self, nodes: usize) -> Self {
+        self.nodes = nodes;
+        self
+    }
+
+    /// Sets the number of gateway pods.
+    #[must_use]
+    pub fn replicas(mut self, replicas: usize) -> Self {
+        self.replicas = replicas;
+        self
+    }
+
+    /// Sets the pods' addresses.
+    #[must_use]
+    pub fn pod_cidrs(mut self, cidrs: impl IntoIterator<Item = Ipv4Net>) -> Self {
+        self.pod_cidrs = cidrs.into_iter().collect();
+        self
+    }
+
+    /// Sets how the gateways are reached.
+    #[must_use]
+    pub fn exposure(mut self, exposure: Exposure) -> Self {
+        self.exposure = exposure;
+        self
+    }
+
+    /// Hides the cluster behind a translating router.
+    #[must_use]
+    pub fn behind_nat(mut self, timeout: Duration) -> Self {
+        self.nat = Some(timeout);
+        self
+    }
+
+    /// Sets the MTU of the link to the core.
+    #[must_use]
+    pub fn uplink_mtu(mut self, mtu: u32) -> Self {
+        self.uplink_mtu = mtu;
+        self
+    }
+
+    /// Puts a relay into the link to the core.
+    #[must_use]
+    pub fn relayed(mut self) -> Self {
+        self.relayed = true;
+        self
+    }
+}
+
+/// How a cluster's gateways are reached from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exposure {
+    /// A port of every node, spread over the gateways that are ready.
+    NodePort,
+    /// An address in front of the cluster, spread likewise.
+    LoadBalancer,
+}
+
+/// A peering between two clusters.
+#[derive(Clone, Debug)]
+pub struct PeeringSpec {
+    /// The cluster whose gateways begin.
+    pub client: String,
+    /// The cluster whose gateways are exposed.
+    pub server: String,
+    /// The upper bound of the tunnel's MTU.
+    pub mtu: u16,
+}
+
+impl PeeringSpec {
+    /// A peering with Liqo's default MTU.
+    pub fn new(client: &str, server: &str) -> Self {
+        Self {
+            client: client.to_owned(),
+            server: server.to_owned(),
+            mtu: TUNNEL_MTU,
+        }
+    }
+
+    /// The other side of the peering, if `cluster` is one of the two.
+    pub fn remote_of(&self, cluster: &str) -> Option<&str> {
+        match cluster {
+            _ if cluster == self.client => Some(&self.server),
+            _ if cluster == self.server => Some(&self.client),
+            _ => None,
+        }
+    }
+}
+
+/// How many nodes a cluster has room for on the underlay.
+pub const NODES_MAX: usize = 60;
+
+/// The port of the gateways inside their pods, as Liqo's.
+pub const GATEWAY_PORT: u16 = 51840;
+
+/// The port of every node that leads to a gateway.
+pub const NODE_PORT: u16 = 30840;
+
+/// The usual MTU of Ethernet.
+pub const MTU: u32 = 1500;
+
+/// Liqo's default MTU of the tunnel.
+const TUNNEL_MTU: u16 = 1340;
+
+fn net(address: [u8; 4], prefix_len: u8) -> Ipv4Net {
+    Ipv4Net::new_assert(Ipv4Addr::from(address), prefix_len)
+}

@@ -1,0 +1,211 @@
+//! What our processes say of themselves.
+
+use super::wait;
+use super::{Lab, cluster::Cluster};
+use anyhow::{Context as _, Result, bail};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::process::Command;
+use std::time::Duration;
+
+impl Lab {
+    /// The status of a gateway, counted from 1.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it does not answer.
+    pub fn gateway_status(&self, cluster: &str, number: usize) -> Result<Value> {
+        self.status(
+            &self.binaries.gateway,
+            &self.gateway_instance(cluster, number),
+        )
+    }
+
+    /// The status of a route agent, by its node, counted from 1.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it does not answer.
+    pub fn agent_status(&self, cluster: &str, node: usize) -> Result<Value> {
+        self.status(
+            &self.binaries.route_agent,
+            &self.agent_instance(cluster, node),
+        )
+    }
+
+    fn status(&self, program: &std::path::Path, instance: &str) -> Result<Value> {
+        let output = Command::new(program)
+            .args(["status", "-o", "json", "--instance", instance, "--run-dir"])
+            .arg(self.socket_dir())
+            .output()
+            .with_context(|| format!("failed to run {program:?}"))?;
+        if !output.status.success() {
+            bail!(
+                "{instance} has no status: {}",
+                String::from_utf8_lossy(&output.stderr).trim()
+            );
+        }
+
+        serde_json::from_slice(&output.stdout)
+            .with_context(|| format!("the status of {instance} is not JSON"))
+    }
+
+    /// Waits until every gateway has a session with every gateway of every peer,
+    /// and every route agent uses all of them.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error that names what is missing at the deadline.
+    pub fn wait_until_connected(&self, timeout: Duration) -> Result<()> {
+        let mut missing = Vec::new();
+        let outcome = wait::until(timeout, "all clusters to be connected", || {
+            missing = self.missing();
+            Ok(missing.is_empty())
+        });
+
+        outcome.with_context(|| format!("missing: {}", missing.join("; ")))
+    }
+
+    /// What keeps the laboratory from being connected.
+    fn missing(&self) -> Vec<String> {
+        let mut missing = Vec::new();
+        for cluster in self.clusters.values() {
+            let name = cluster.name();
+            for number in ready_gateways(cluster) {
+                let label = format!("{name} gateway {number}");
+                match self.gateway_status(name, number) {
+                    Ok(status) => missing.extend(
+                        self.missing_sessions(name, &status)
+                            .into_iter()
+                            .map(|session| format!("{label}: no session with {session}")),
+                    ),
+                    Err(error) => missing.push(format!("{label}: {error:#}")),
+                }
+            }
+            for number in (1..=cluster.nodes.len()).filter(|&n| cluster.node(n).alive) {
+                let label = format!("{name} node {number}");
+                match self.agent_status(name, number) {
+                    Ok(status) => missing.extend(
+                        self.missing_hops(cluster, &status)
+                            .into_iter()
+                            .map(|hop| format!("{label}: {hop} does not serve")),
+                    ),
+                    Err(error) => missing.push(format!("{label}: {error:#}")),
+                }
+            }
+        }
+
+        missing
+    }
+
+    /// Remote replicas with which a gateway has no session, as `cluster/replica`.
+    fn missing_sessions(&self, cluster: &str, status: &Value) -> Vec<String> {
+        let live = live_sessions(status);
+        self.peerings
+            .iter()
+            .filter_map(|peering| peering.remote_of(cluster))
+            .flat_map(|remote| {
+                let remote = self.cluster(remote);
+                ready_gateways(remote).into_iter().map(|number| {
+                    (
+                        remote.name().to_owned(),
+                        remote.gateway(number).pod.name.clone(),
+                    )
+                })
+            })
+            .filter(|session| !live.contains(session))
+            .map(|(remote, replica)| format!("{remote}/{replica}"))
+            .collect()
+    }
+
+    /// Own replicas that a route agent does not use for some peer, as
+    /// `replica for cluster`.
+    fn missing_hops(&self, cluster: &Cluster, status: &Value) -> Vec<String> {
+        let serving = serving_replicas(status);
+        self.peerings
+            .iter()
+            .filter_map(|peering| peering.remote_of(cluster.name()))
+            .flat_map(|remote| {
+                ready_gateways(cluster)
+                    .into_iter()
+                    .map(move |number| (remote, &cluster.gateway(number).pod.name))
+            })
+            .filter(|(remote, replica)| {
+                !serving.contains(&((*remote).to_owned(), (*replica).clone()))
+            })
+            .map(|(remote, replica)| format!("{replica} for {remote}"))
+            .collect()
+    }
+}
+
+fn ready_gateways(cluster: &Cluster) -> Vec<usize> {
+    (1..=cluster.gateways.len())
+        .filter(|&number| cluster.gateway(number).ready)
+        .collect()
+}
+
+/// The sessions of a gateway that are up, as remote cluster and replica.
+pub fn live_sessions(status: &Value) -> BTreeSet<(String, String)> {
+    let mut live = BTreeSet::new();
+    for peer in find(status, "peers") {
+        let cluster = text(&peer["clusterId"]);
+        for session in peer["sessions"].as_array().into_iter().flatten() {
+            if session["state"] == "up" {
+                live.insert((cluster.clone(), text(&session["replica"])));
+            }
+        }
+    }
+
+    live
+}
+
+/// The replicas that a route agent uses, as remote cluster and replica.
+pub fn serving_replicas(status: &Value) -> BTreeSet<(String, String)> {
+    let mut serving = BTreeSet::new();
+    for peer in find(status, "peers") {
+        let cluster = text(&peer["clusterId"]);
+        for replica in peer["replicas"].as_array().into_iter().flatten() {
+            serving.insert((cluster.clone(), text(replica)));
+        }
+    }
+
+    serving
+}
+
+/// A counter of drops, by its reason; 0 if it was never counted.
+pub fn drops(status: &Value, reason: &str) -> u64 {
+    fn search(value: &Value, reason: &str) -> u64 {
+        match value {
+            Value::Object(fields) => fields
+                .iter()
+                .map(|(name, value)| match value.as_u64() {
+                    Some(count) if name == reason => count,
+                    _ => search(value, reason),
+                })
+                .sum(),
+            Value::Array(values) => values.iter().map(|value| search(value, reason)).sum(),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+        }
+    }
+
+    search(status, reason)
+}
+
+/// The elements of the first list of this name, at any depth.
+fn find<'a>(value: &'a Value, name: &str) -> &'a [Value] {
+    match value {
+        Value::Object(fields) => match fields.get(name) {
+            Some(Value::Array(list)) => list,
+            _ => fields
+                .values()
+                .map(|value| find(value, name))
+                .find(|list| !list.is_empty())
+                .unwrap_or_default(),
+        },
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => &[],
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}

@@ -1,0 +1,137 @@
+//! Raw frames of a device: a packet socket (packet(7)).
+
+use crate::lab::netns::Netns;
+use anyhow::{Context as _, Result};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{
+    AddressFamily, LinkAddr, MsgFlags, SockFlag, SockProtocol, SockType, bind, recvfrom, sendto,
+    setsockopt, socket, sockopt,
+};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::time::Duration;
+
+/// All frames of one device, both ways.
+#[derive(Debug)]
+pub struct PacketSocket {
+    socket: OwnedFd,
+    address: LinkAddr,
+}
+
+/// The way of a frame, seen from the device's namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// The device received it.
+    In,
+    /// The device sent it.
+    Out,
+}
+
+impl PacketSocket {
+    /// Opens the frames of `device`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such device.
+    pub fn open(netns: &Netns, device: &str) -> Result<Self> {
+        netns
+            .run(|| Self::open_here(device))
+            .with_context(|| format!("failed to open the frames of {device} in {}", netns.name()))
+    }
+
+    fn open_here(device: &str) -> Result<Self> {
+        // The only safe way to an address of the packet family.
+        let address = nix::ifaddrs::getifaddrs()?
+            .filter(|entry| entry.interface_name == device)
+            .find_map(|entry| entry.address?.as_link_addr().copied())
+            .context("no such device")?;
+        let socket = socket(
+            AddressFamily::Packet,
+            SockType::Raw,
+            SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK,
+            SockProtocol::EthAll,
+        )?;
+        setsockopt(&socket, sockopt::RcvBufForce, &BUFFER_BYTES)?;
+        setsockopt(&socket, sockopt::SndBufForce, &BUFFER_BYTES)?;
+        bind(socket.as_raw_fd(), &address)?;
+
+        Ok(Self { socket, address })
+    }
+
+    /// The hardware address of the device.
+    pub fn mac(&self) -> [u8; 6] {
+        self.address.addr().unwrap_or_default()
+    }
+
+    /// Waits up to `timeout` for a frame to be there.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kernel refuses to poll.
+    pub fn wait(&self, timeout: Duration) -> Result<bool> {
+        // Rounded up, so that a wait of less than a millisecond does not spin.
+        let millis = timeout.as_micros().div_ceil(1000);
+        let timeout = PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX);
+        let mut fds = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut fds, timeout) {
+            Ok(ready) => Ok(ready > 0),
+            Err(Errno::EINTR) => Ok(false),
+            Err(error) => Err(error).context("failed to poll"),
+        }
+    }
+
+    /// Takes the next frame into `buffer`, or `None` if there is none now.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the socket fails; a device that is down is no failure.
+    pub fn receive(&self, buffer: &mut [u8]) -> Result<Option<(usize, Direction)>> {
+        loop {
+            match recvfrom::<LinkAddr>(self.socket.as_raw_fd(), buffer) {
+                Ok((length, from)) => {
+                    let from = from.context("a frame has an address")?;
+                    // Frames of all devices come before the socket is bound.
+                    if from.ifindex() != self.address.ifindex() {
+                        continue;
+                    }
+                    let outgoing = i32::from(from.pkttype()) == PACKET_OUTGOING;
+                    let direction = if outgoing {
+                        Direction::Out
+                    } else {
+                        Direction::In
+                    };
+                    return Ok(Some((length, direction)));
+                }
+                Err(Errno::EAGAIN) => return Ok(None),
+                Err(Errno::EINTR | Errno::ENETDOWN) => {}
+                Err(error) => return Err(error).context("failed to receive a frame"),
+            }
+        }
+    }
+
+    /// Sends a frame; returns false if the device did not take it.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the socket fails; a full queue, a frame larger than
+    /// the MTU or a device that is down is no failure.
+    pub fn send(&self, frame: &[u8]) -> Result<bool> {
+        let flags = MsgFlags::empty();
+        match sendto(self.socket.as_raw_fd(), frame, &self.address, flags) {
+            Ok(_) => Ok(true),
+            Err(
+                Errno::EAGAIN | Errno::ENOBUFS | Errno::EMSGSIZE | Errno::ENETDOWN | Errno::ENXIO,
+            ) => Ok(false),
+            Err(error) => Err(error).context("failed to send a frame"),
+        }
+    }
+}
+
+/// Room for bursts while the reader does not run.
+const BUFFER_BYTES: usize = 16 << 20;
+
+/// `PACKET_OUTGOING` of `linux/if_packet.h`.
+const PACKET_OUTGOING: i32 = 4;
+
+/// Longer than any frame, also one that is still to be segmented.
+pub const FRAME_MAX: usize = 128 << 10;
