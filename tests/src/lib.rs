@@ -10,3 +10,4 @@
 pub mod fault;
 pub mod lab;
 pub mod packet;
+pub mod traffic;

@@ -1,0 +1,10 @@
+//! Traffic between namespaces, and what can be measured of it.
+
+pub mod capture;
+pub mod checksum;
+pub mod counters;
+pub mod frame;
+pub mod ping;
+pub mod tcp;
+pub mod traceroute;
+pub mod udp;

@@ -1,0 +1,130 @@
+//! The Internet checksum (RFC 1071), for captures. PURE.
+
+use super::frame::{ICMP, Ipv4, TCP, UDP, u16_at};
+
+/// What is wrong with the checksums of a packet, and of the packet that an ICMP
+/// error in it quotes; empty if all are right.
+///
+/// Of fragments only the IP header can be checked, and of quoted packets, since
+/// they are cut, too.
+pub fn faults(packet: &Ipv4<'_>) -> Vec<&'static str> {
+    let mut faults = Vec::new();
+    if sum(packet.header, 0) != 0xffff {
+        faults.push("IPv4 header");
+    }
+    if packet.is_fragment() {
+        return faults;
+    }
+
+    let whole = u32::try_from(packet.payload.len()).unwrap_or(u32::MAX);
+    let pseudo = pseudo_header(packet, whole);
+    match packet.protocol() {
+        TCP if sum(packet.payload, pseudo) != 0xffff => faults.push("TCP"),
+        UDP if u16_at(packet.payload, 6) != Some(0) && sum(packet.payload, pseudo) != 0xffff => {
+            faults.push("UDP");
+        }
+        ICMP => {
+            if sum(packet.payload, 0) != 0xffff {
+                faults.push("ICMP");
+            }
+            if quotes(packet) && !quoted_header_is_right(packet) {
+                faults.push("IPv4 header quoted by ICMP");
+            }
+        }
+        _ => {}
+    }
+
+    faults
+}
+
+/// Whether the packet is an ICMP error, which quotes the packet that caused it.
+fn quotes(packet: &Ipv4<'_>) -> bool {
+    packet
+        .icmp()
+        .is_some_and(|icmp| matches!(icmp.kind, 3 | 4 | 5 | 11 | 12))
+}
+
+fn quoted_header_is_right(packet: &Ipv4<'_>) -> bool {
+    let Some(quoted) = packet.icmp().map(|icmp| icmp.body) else {
+        return false;
+    };
+    let length = quoted
+        .first()
+        .map_or(0, |first| usize::from(first & 15) * 4);
+
+    quoted
+        .get(..length)
+        .is_some_and(|header| length >= 20 && sum(header, 0) == 0xffff)
+}
+
+/// Fills in the checksums of an unfragmented packet with a UDP datagram.
+pub(super) fn fill(packet: &mut [u8]) {
+    let header = !sum(&packet[..20], 0);
+    packet[10..12].copy_from_slice(&header.to_be_bytes());
+    let Some(ip) = Ipv4::parse(packet) else {
+        return;
+    };
+    let length = u32::try_from(ip.payload.len()).unwrap_or(u32::MAX);
+    let udp = match !sum(ip.payload, pseudo_header(&ip, length)) {
+        0 => 0xffff,
+        other => other,
+    };
+    packet[26..28].copy_from_slice(&udp.to_be_bytes());
+}
+
+fn pseudo_header(packet: &Ipv4<'_>, length: u32) -> u32 {
+    let addresses = u32::from(sum(&packet.header[12..20], 0));
+    addresses + u32::from(packet.protocol()) + length
+}
+
+/// The ones' complement sum of 16-bit words, begun at `start`.
+fn sum(bytes: &[u8], start: u32) -> u16 {
+    let mut total = start;
+    for word in bytes.chunks(2) {
+        let low = word.get(1).copied().unwrap_or_default();
+        total += u32::from(u16::from_be_bytes([word[0], low]));
+    }
+    while total > 0xffff {
+        total = (total & 0xffff) + (total >> 16);
+    }
+
+    u16::try_from(total).unwrap_or(u16::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::frame::udp_packet;
+    use super::*;
+
+    fn packet() -> Vec<u8> {
+        let source = "10.244.1.10:4000".parse().unwrap();
+        let destination = "10.245.1.10:53".parse().unwrap();
+        udp_packet(source, destination, b"odd")
+    }
+
+    #[test]
+    fn a_sound_packet_has_no_faults() {
+        assert!(faults(&Ipv4::parse(&packet()).unwrap()).is_empty());
+    }
+
+    #[test]
+    fn every_changed_byte_is_found() {
+        for index in 12..packet().len() {
+            let mut packet = packet();
+            packet[index] ^= 0x10;
+
+            assert!(
+                !faults(&Ipv4::parse(&packet).unwrap()).is_empty(),
+                "byte {index}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_datagram_without_checksum_is_sound() {
+        let mut packet = packet();
+        packet[26..28].copy_from_slice(&[0, 0]);
+
+        assert!(faults(&Ipv4::parse(&packet).unwrap()).is_empty());
+    }
+}

@@ -1,0 +1,78 @@
+//! The kernel's own counters of a namespace, as `nstat` shows them.
+
+use crate::lab::netns::Netns;
+use anyhow::{Context as _, Result};
+use std::collections::BTreeMap;
+use std::fs;
+
+/// All counters by name, such as `TcpInCsumErrors` or `IpInReceives`.
+///
+/// # Errors
+///
+/// Returns an error if the kernel does not show them.
+pub fn read(netns: &Netns) -> Result<BTreeMap<String, u64>> {
+    let text = netns.run(|| -> std::io::Result<String> {
+        let mut text = fs::read_to_string("/proc/thread-self/net/snmp")?;
+        text += &fs::read_to_string("/proc/thread-self/net/netstat")?;
+        Ok(text)
+    });
+
+    text.map(|text| parse(&text))
+        .with_context(|| format!("failed to read the counters of {}", netns.name()))
+}
+
+/// The counters of packets that arrived broken, if they are not 0.
+///
+/// # Errors
+///
+/// Returns an error if the kernel does not show them.
+pub fn broken(netns: &Netns) -> Result<BTreeMap<String, u64>> {
+    let mut counters = read(netns)?;
+    counters.retain(|name, value| *value > 0 && BROKEN.contains(&name.as_str()));
+
+    Ok(counters)
+}
+
+fn parse(text: &str) -> BTreeMap<String, u64> {
+    let lines: Vec<&str> = text.lines().collect();
+    lines
+        .chunks(2)
+        .filter_map(|pair| {
+            let [names, values] = pair else { return None };
+            let (group, names) = names.split_once(':')?;
+            let (_, values) = values.split_once(':')?;
+            let pairs = names.split_whitespace().zip(values.split_whitespace());
+            Some(pairs.filter_map(move |(name, value)| {
+                Some((format!("{group}{name}"), value.parse().ok()?))
+            }))
+        })
+        .flatten()
+        .collect()
+}
+
+/// What counts a packet whose checksum or form is wrong.
+const BROKEN: [&str; 9] = [
+    "IpExtInCsumErrors",
+    "IpInHdrErrors",
+    "IpExtInTruncatedPkts",
+    "TcpInErrs",
+    "TcpInCsumErrors",
+    "UdpInErrors",
+    "UdpInCsumErrors",
+    "IcmpInCsumErrors",
+    "IcmpInErrors",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_has_its_group_in_its_name() {
+        let counters = parse("Tcp: ActiveOpens InErrs\nTcp: 7 3\nUdp: InErrors\nUdp: 1\n");
+
+        assert_eq!(counters["TcpActiveOpens"], 7);
+        assert_eq!(counters["TcpInErrs"], 3);
+        assert_eq!(counters["UdpInErrors"], 1);
+    }
+}

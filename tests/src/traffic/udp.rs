@@ -1,0 +1,275 @@
+//! UDP: an echo that notes who asks, single exchanges, and a steady flow whose
+//! losses are counted.
+
+use crate::lab::netns::Netns;
+use anyhow::{Context as _, Result};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// Sends every datagram back, and notes where from it came.
+#[derive(Debug)]
+pub struct Echo {
+    address: SocketAddrV4,
+    clients: Arc<Mutex<Vec<SocketAddr>>>,
+    stop: Arc<AtomicBool>,
+    worker: Option<JoinHandle<()>>,
+}
+
+impl Echo {
+    /// Starts to answer at `address`; port 0 is any free one.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the address is not there or the port is taken.
+    pub fn start(netns: &Netns, address: impl Into<Ipv4Addr>, port: u16) -> Result<Self> {
+        let socket = bind(netns, address.into(), port)?;
+        let address = local_address(&socket)?;
+        let clients = Arc::new(Mutex::new(Vec::new()));
+        let stop = Arc::new(AtomicBool::new(false));
+
+        let worker = {
+            let (clients, stop) = (Arc::clone(&clients), Arc::clone(&stop));
+            thread::spawn(move || {
+                let mut buffer = vec![0; DATAGRAM_MAX];
+                while !stop.load(Ordering::Relaxed) {
+                    if let Ok((length, from)) = socket.recv_from(&mut buffer) {
+                        lock(&clients).push(from);
+                        // A client that is gone is no concern of the server.
+                        let _ = socket.send_to(&buffer[..length], from);
+                    }
+                }
+            })
+        };
+
+        Ok(Self {
+            address,
+            clients,
+            stop,
+            worker: Some(worker),
+        })
+    }
+
+    /// Where it answers, as its own namespace knows it.
+    pub fn address(&self) -> SocketAddrV4 {
+        self.address
+    }
+
+    /// Who asked, in order.
+    pub fn clients(&self) -> Vec<SocketAddr> {
+        lock(&self.clients).clone()
+    }
+}
+
+impl Drop for Echo {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(worker) = self.worker.take() {
+            let _ = worker.join();
+        }
+    }
+}
+
+/// Sends a datagram to an [`Echo`], and returns what came back.
+///
+/// # Errors
+///
+/// Returns the socket's error: [`io::ErrorKind::WouldBlock`] if nothing came
+/// within `timeout`, [`io::ErrorKind::ConnectionRefused`] if nobody listens.
+pub fn exchange(
+    netns: &Netns,
+    to: impl Into<SocketAddrV4>,
+    payload: &[u8],
+    timeout: Duration,
+) -> io::Result<Vec<u8>> {
+    let to = to.into();
+    netns.run(|| {
+        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+        socket.connect(to)?;
+        socket.set_read_timeout(Some(timeout))?;
+        socket.send(payload)?;
+        let mut buffer = vec![0; DATAGRAM_MAX];
+        let length = socket.recv(&mut buffer)?;
+        buffer.truncate(length);
+
+        Ok(buffer)
+    })
+}
+
+/// Whether a datagram to an [`Echo`] comes back unchanged within a second.
+pub fn is_echoed(netns: &Netns, to: impl Into<SocketAddrV4>, payload: &[u8]) -> bool {
+    exchange(netns, to, payload, Duration::from_secs(1)).is_ok_and(|answer| answer == payload)
+}
+
+/// A steady flow of numbered datagrams to an [`Echo`].
+#[derive(Debug)]
+pub struct Flow {
+    stop: Arc<AtomicBool>,
+    answers: Arc<AtomicU64>,
+    workers: Option<(JoinHandle<u64>, JoinHandle<Vec<(u64, Instant)>>)>,
+}
+
+/// What came of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// Datagrams sent.
+    pub sent: u64,
+    /// Different answers received.
+    pub received: u64,
+    /// Answers received again.
+    pub repeated: u64,
+    /// The longest time without an answer.
+    pub longest_gap: Duration,
+}
+
+impl Outcome {
+    /// Datagrams without an answer.
+    pub fn lost(&self) -> u64 {
+        self.sent - self.received
+    }
+}
+
+impl Flow {
+    /// Starts to send a datagram every `interval`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if no socket can be opened.
+    pub fn start(netns: &Netns, to: impl Into<SocketAddrV4>, interval: Duration) -> Result<Self> {
+        let to = to.into();
+        let socket = netns
+            .run(|| {
+                let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+                socket.connect(to)?;
+                socket.set_read_timeout(Some(TICK))?;
+                Ok::<_, io::Error>(socket)
+            })
+            .with_context(|| format!("failed to reach {to}"))?;
+        let socket = Arc::new(socket);
+        let stop = Arc::new(AtomicBool::new(false));
+        let answers = Arc::new(AtomicU64::new(0));
+
+        let sender = {
+            let (socket, stop) = (Arc::clone(&socket), Arc::clone(&stop));
+            thread::spawn(move || send(&socket, &stop, interval))
+        };
+        let receiver = {
+            let (stop, answers) = (Arc::clone(&stop), Arc::clone(&answers));
+            thread::spawn(move || receive(&socket, &stop, &answers))
+        };
+
+        Ok(Self {
+            stop,
+            answers,
+            workers: Some((sender, receiver)),
+        })
+    }
+
+    /// How many answers have come so far.
+    pub fn answers(&self) -> u64 {
+        self.answers.load(Ordering::Relaxed)
+    }
+
+    /// Ends the flow, and waits a moment for the last answers.
+    ///
+    /// # Panics
+    ///
+    /// Panics if a worker panicked.
+    pub fn finish(mut self) -> Outcome {
+        self.stop.store(true, Ordering::Relaxed);
+        let (sender, receiver) = self.workers.take().expect("only this takes them");
+        let sent = sender.join().expect("the sender does not panic");
+        let mut answers = receiver.join().expect("the receiver does not panic");
+
+        let longest_gap = answers
+            .windows(2)
+            .map(|pair| pair[1].1 - pair[0].1)
+            .max()
+            .unwrap_or_default();
+        let total = answers.len();
+        answers.sort_unstable();
+        answers.dedup_by_key(|(number, _)| *number);
+
+        Outcome {
+            sent,
+            received: answers.len() as u64,
+            repeated: (total - answers.len()) as u64,
+            longest_gap,
+        }
+    }
+}
+
+impl Drop for Flow {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+fn send(socket: &UdpSocket, stop: &AtomicBool, interval: Duration) -> u64 {
+    let mut next = Instant::now();
+    let mut sent = 0_u64;
+    while !stop.load(Ordering::Relaxed) {
+        // An error that an earlier datagram caused is reported here; it counts as lost.
+        let _ = socket.send(&sent.to_be_bytes());
+        sent += 1;
+        next += interval;
+        thread::sleep(next.saturating_duration_since(Instant::now()));
+    }
+
+    sent
+}
+
+fn receive(socket: &UdpSocket, stop: &AtomicBool, answers: &AtomicU64) -> Vec<(u64, Instant)> {
+    let mut received = Vec::new();
+    let mut buffer = [0; 64];
+    let mut ends_at = None;
+    while ends_at.is_none_or(|end| Instant::now() < end) {
+        if let Ok(length) = socket.recv(&mut buffer)
+            && let Ok(number) = buffer[..length].try_into()
+        {
+            received.push((u64::from_be_bytes(number), Instant::now()));
+            answers.fetch_add(1, Ordering::Relaxed);
+        }
+        if ends_at.is_none() && stop.load(Ordering::Relaxed) {
+            ends_at = Some(Instant::now() + LAST_ANSWERS);
+        }
+    }
+
+    received
+}
+
+fn bind(netns: &Netns, address: Ipv4Addr, port: u16) -> Result<UdpSocket> {
+    netns
+        .run(|| {
+            let socket = UdpSocket::bind((address, port))?;
+            socket.set_read_timeout(Some(TICK))?;
+            Ok::<_, io::Error>(socket)
+        })
+        .with_context(|| format!("failed to bind {address}:{port} in {}", netns.name()))
+}
+
+fn local_address(socket: &UdpSocket) -> Result<SocketAddrV4> {
+    match socket
+        .local_addr()
+        .context("a bound socket has an address")?
+    {
+        SocketAddr::V4(address) => Ok(address),
+        SocketAddr::V6(address) => anyhow::bail!("{address} is no IPv4 address"),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How often a blocked worker looks whether it should end.
+const TICK: Duration = Duration::from_millis(20);
+
+/// How long after the end of a flow an answer still counts.
+const LAST_ANSWERS: Duration = Duration::from_millis(500);
+
+/// The largest UDP payload over IPv4.
+pub const DATAGRAM_MAX: usize = 65_507;
