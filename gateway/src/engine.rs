@@ -7,7 +7,19 @@
 //! shell's own packets take the short way: [`Engine::select`], [`Engine::seal`],
 //! [`Engine::destination`].
 //!
-//! Only `engine/noise.rs` names boringtun, which reads clock and randomness itself.
+//! ```text
+//! datagram -> classify -+-> data        -> session by index -> inner check -> packet | probe
+//!                       +-> initiation  -> keys -> peer -> session by slot | tentative one
+//!                       +-> response    -> session by index -> keys -> live
+//!                       +-> cookie      -> session by index
+//! time     -> peers: look names up, open and close sessions, report the connection
+//!          -> sessions: boringtun's timers, liveness, path MTU
+//! ```
+//!
+//! A session is (peer, slot): the slot is the upper 24 bits of the initiator's
+//! index, so that all replicas of a cluster can share one static key. On the wire
+//! it is plain WireGuard. Only `engine/noise.rs` names boringtun, which reads clock and
+//! randomness itself.
 //!
 //! Refinements of the agreed interface: `new` takes a [`Clock`] (monotonic and wall
 //! reading of the same moment) instead of an instant; a port is used only after
@@ -16,19 +28,51 @@
 //! [`Engine::set_replicas`] tells the live replicas of this cluster;
 //! [`Event::Reachable`] is what the overlay's heartbeat should say.
 
-pub(crate) mod drops;
 pub(crate) mod interface;
+
+mod handshakes;
+mod keys;
+mod noise;
+
+mod data;
+mod inner;
+mod queue;
+
+mod peer;
+mod peers;
+mod session;
+mod sessions;
+
+mod client;
+mod endpoints;
+mod replicas;
+
+mod liveness;
+mod path_mtu;
+mod probe;
+mod probes;
+mod timers;
+
+pub(crate) mod drops;
+mod rng;
 pub(crate) mod snapshot;
 
-#[expect(unused_imports, reason = "the shell starts to use them")]
 pub(crate) use interface::{
     Clock, ConnectionState, Event, Kind, Local, PeerConfig, PortId, Received, Role, Sealed,
     SessionId, Transmit,
 };
 
-use drops::Drops;
-use snapshot::Snapshot;
-use std::collections::VecDeque;
+use drops::{Drop, Drops};
+use handshakes::Source;
+use keys::Keys;
+use noise::Message;
+use peer::Peer;
+use peers::Peers;
+use queue::Queue;
+use rng::Rng;
+use sessions::Sessions;
+use snapshot::{PeerSnapshot, Snapshot};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::Instant;
 
@@ -36,29 +80,121 @@ use std::time::Instant;
 pub(crate) struct Engine {
     local: Local,
     clock: Clock,
+    rng: Rng,
+    keys: Keys,
+    peers: Peers,
+    sessions: Sessions,
+    /// The sessions of the client ports.
+    ports: BTreeMap<PortId, SessionId>,
+    next_port: u32,
+    /// This cluster's live gateway replicas, sorted.
+    replicas: Vec<String>,
+    queue: Queue,
     drops: Drops,
     transmits: VecDeque<Transmit>,
     events: VecDeque<Event>,
+    next_timeout: Instant,
+    /// Time stamp of the last PING, in nanoseconds since the Unix epoch.
+    last_sent: i128,
+    /// A message for no session was looked into since the last timeout.
+    stray_handled: bool,
+    /// Since when this replica leaves.
+    leaving: Option<Instant>,
+    drained: bool,
 }
 
-#[expect(unused_variables, reason = "the shell starts to use it")]
 impl Engine {
     /// Creates an engine without peers. `seed` is 32 bytes of the system's randomness.
     pub(crate) fn new(local: Local, seed: [u8; 32], clock: Clock) -> Self {
+        let mut rng = Rng::new(seed);
+
         Self {
             local,
-            clock,
+            keys: Keys::new(rng.next_u64(), clock.instant),
+            rng,
+            peers: Peers::default(),
+            sessions: Sessions::default(),
+            ports: BTreeMap::new(),
+            next_port: PortId::LISTEN.0 + 1,
+            replicas: Vec::new(),
+            queue: Queue::default(),
             drops: Drops::new(),
             transmits: VecDeque::new(),
             events: VecDeque::new(),
+            next_timeout: clock.instant,
+            clock,
+            last_sent: 0,
+            stray_handled: false,
+            leaving: None,
+            drained: false,
         }
     }
 
-    /// Replaces the set of peers; unchanged ones keep their sessions.
-    pub(crate) fn set_peers(&mut self, peers: Vec<PeerConfig>, now: Instant) {}
+    /// Replaces the set of peers. Those whose keys, cluster and role stay keep
+    /// their sessions.
+    pub(crate) fn set_peers(&mut self, peers: Vec<PeerConfig>, now: Instant) {
+        let wanted: BTreeSet<u16> = peers.iter().map(|peer| peer.index).collect();
+        let gone: Vec<u16> = self
+            .peers
+            .indices()
+            .filter(|index| !wanted.contains(index))
+            .collect();
+        for index in gone {
+            self.remove_peer(index);
+        }
+        for config in peers {
+            self.set_peer(config, now);
+        }
 
-    /// Tells the names of this cluster's live gateway replicas, this one included.
-    pub(crate) fn set_replicas(&mut self, replicas: Vec<String>, now: Instant) {}
+        let used: BTreeSet<_> = self.peers.iter().map(|peer| peer.local_key).collect();
+        self.keys.retain(|public| used.contains(public));
+        self.next_timeout = self.next_timeout.min(now);
+    }
+
+    fn set_peer(&mut self, config: PeerConfig, now: Instant) {
+        let index = config.index;
+        let kept = self
+            .peers
+            .get_mut(index)
+            .is_some_and(|peer| peer.update(&config, now));
+        if kept {
+            let peer = self.peers.get_mut(index).into_iter();
+            for id in peer.flat_map(|peer| &peer.sessions) {
+                if let Some(session) = self.sessions.get_mut(*id) {
+                    session.set_mtu(config.mtu, now);
+                }
+            }
+            return;
+        }
+
+        self.remove_peer(index);
+        let local_key = self.keys.add(config.local_private_key);
+        self.peers.insert(Peer::new(config, local_key, now));
+    }
+
+    fn remove_peer(&mut self, index: u16) {
+        let sessions = self.peers.get(index).map(|peer| peer.sessions.clone());
+        for id in sessions.into_iter().flatten() {
+            self.remove_session(id);
+        }
+        self.peers.remove(index);
+        self.queue.remove(index, &mut self.drops);
+    }
+
+    /// Tells the names of this cluster's live gateway replicas, this one included
+    /// (unless it is to give its peers up). Without any it serves alone.
+    pub(crate) fn set_replicas(&mut self, mut replicas: Vec<String>, now: Instant) {
+        replicas.sort_unstable();
+        replicas.dedup();
+        if replicas == self.replicas {
+            return;
+        }
+
+        self.replicas = replicas;
+        for index in self.peers.indices().collect::<Vec<_>>() {
+            self.maintain_client(index, now);
+        }
+    }
 
     /// Handles the addresses of one of a peer's end points.
     pub(crate) fn handle_resolved(
@@ -68,12 +204,20 @@ impl Engine {
         addresses: Vec<SocketAddr>,
         now: Instant,
     ) {
+        let client = self.peers.get_mut(peer).and_then(|p| p.client.as_mut());
+        if let Some(client) = client {
+            client.endpoints.handle_resolved(host, addresses);
+            self.maintain_client(peer, now);
+        }
     }
 
     /// Handles that the socket of `port` is open.
-    pub(crate) fn handle_port_opened(&mut self, port: PortId, now: Instant) {}
+    pub(crate) fn handle_port_opened(&mut self, port: PortId, now: Instant) {
+        self.start_handshake(port, now);
+    }
 
     /// Handles one received datagram; `out` must be as long as the datagram.
+    #[inline]
     pub(crate) fn handle_datagram(
         &mut self,
         port: PortId,
@@ -82,56 +226,23 @@ impl Engine {
         out: &mut [u8],
         now: Instant,
     ) -> Received {
+        let source = Source { port, from };
+        match noise::classify(datagram) {
+            Some(Message::Data(index)) => {
+                return self.handle_data(source, index, datagram, out, now);
+            }
+            Some(Message::Initiation) => self.handle_initiation(source, datagram, now),
+            Some(Message::Response(index)) => self.handle_response(source, index, datagram, now),
+            Some(Message::Cookie(index)) => self.handle_cookie(index, datagram, now),
+            None => self.drops.count(Drop::Malformed),
+        }
+
         Received::Nothing
-    }
-
-    /// Returns the session on which the flow of `flow_hash` goes to `peer`, or
-    /// `None`: then the packet belongs into [`Engine::queue`].
-    pub(crate) fn select(&self, peer: u16, flow_hash: u32) -> Option<SessionId> {
-        None
-    }
-
-    /// Encrypts `packet` into `out`, which must be 32 bytes longer, and returns
-    /// the datagram's length.
-    pub(crate) fn seal(
-        &mut self,
-        session: SessionId,
-        packet: &[u8],
-        out: &mut [u8],
-    ) -> Option<usize> {
-        None
-    }
-
-    /// Returns where a session's datagrams leave and go.
-    pub(crate) fn destination(&self, session: SessionId) -> Option<(PortId, SocketAddr)> {
-        None
-    }
-
-    /// Returns the inner MTU of a session's path in bytes.
-    pub(crate) fn mtu(&self, session: SessionId) -> Option<u16> {
-        None
-    }
-
-    /// Keeps a packet until `peer` has a session.
-    pub(crate) fn queue(&mut self, peer: u16, packet: &[u8], now: Instant) {}
-
-    /// Advances time to `now`.
-    pub(crate) fn handle_timeout(&mut self, now: Instant) {}
-
-    /// Returns when [`Engine::handle_timeout`] is next due.
-    pub(crate) fn poll_timeout(&self) -> Instant {
-        self.clock.instant
     }
 
     /// Returns the next datagram of the engine's own.
     pub(crate) fn poll_transmit(&mut self) -> Option<Transmit> {
         self.transmits.pop_front()
-    }
-
-    /// Seals the next packet that waited for a session into `out` (as long as the
-    /// longest queued packet and 32 bytes).
-    pub(crate) fn poll_queued(&mut self, out: &mut [u8]) -> Option<Sealed> {
-        None
     }
 
     /// Returns the next event.
@@ -141,7 +252,9 @@ impl Engine {
 
     /// Returns whether this replica can carry packets to `peer`.
     pub(crate) fn reachable(&self, peer: u16) -> bool {
-        false
+        self.peers
+            .get(peer)
+            .is_some_and(|peer| !peer.selectable.is_empty())
     }
 
     /// Returns the counters of all drops.
@@ -153,12 +266,67 @@ impl Engine {
     pub(crate) fn snapshot(&self, now: Instant) -> Snapshot {
         Snapshot {
             replica: self.local.replica.clone(),
-            leaving: false,
-            peers: Vec::new(),
+            leaving: self.leaving.is_some(),
+            peers: self
+                .peers
+                .iter()
+                .map(|p| self.peer_snapshot(p, now))
+                .collect(),
             drops: self.drops.iter().filter(|(_, count)| *count > 0).collect(),
         }
     }
 
-    /// Starts to leave: tells all peers to move their flows away.
-    pub(crate) fn leave(&mut self, now: Instant) {}
+    fn peer_snapshot(&self, peer: &Peer, now: Instant) -> PeerSnapshot {
+        let cluster_id = &peer.config.cluster_id;
+        let chosen = replicas::serves(&self.local.replica, &self.replicas, cluster_id);
+
+        PeerSnapshot {
+            index: peer.config.index,
+            cluster_id: cluster_id.clone(),
+            role: match peer.config.role {
+                Role::Server => "server",
+                Role::Client { .. } => "client",
+            },
+            kind: peer.kind,
+            version: peer.version.clone(),
+            served: chosen || peer.kind == Kind::Ours || peer.client.is_none(),
+            connection: peer.connection.state,
+            latency: peer.connection.latency,
+            queued_bytes: self.queue.bytes(peer.config.index),
+            sessions: peer
+                .sessions
+                .iter()
+                .filter_map(|id| self.sessions.get(*id))
+                .map(|session| session.snapshot(now))
+                .collect(),
+        }
+    }
+
+    /// Starts to leave: tells all peers to move their flows away. Ends with
+    /// [`Event::Drained`].
+    pub(crate) fn leave(&mut self, now: Instant) {
+        if self.leaving.is_some() {
+            return;
+        }
+
+        self.leaving = Some(now);
+        for session in self.sessions.iter_mut() {
+            session.liveness.ping_now(now);
+            session.traffic.quiet_ticks = 0;
+        }
+        self.next_timeout = self.next_timeout.min(now);
+    }
+
+    /// Returns a slot that no session of this process has.
+    fn new_slot(&mut self) -> u32 {
+        loop {
+            let slot = self.rng.next_index();
+            if self.sessions.is_slot_free(slot) {
+                return slot;
+            }
+        }
+    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -71,6 +71,9 @@ pub(crate) struct SessionSnapshot {
     /// Age of the keys in use.
     #[serde(serialize_with = "seconds")]
     pub(crate) last_handshake_age: Option<Duration>,
+    /// Time since the last authenticated message.
+    #[serde(serialize_with = "seconds")]
+    pub(crate) last_heard_age: Option<Duration>,
     /// Bytes of inner packets received.
     pub(crate) rx_bytes: u64,
     /// Inner packets received.

@@ -1,0 +1,165 @@
+//! Data messages: the short way, without allocation, lock or formatting.
+
+use super::Engine;
+use super::drops::Drop;
+use super::handshakes::Source;
+use super::inner::{self, Inner};
+use super::interface::{PortId, Received, Sealed, SessionId};
+use super::noise::{OVERHEAD, Opened};
+use super::session::State;
+use std::net::SocketAddr;
+use std::time::Instant;
+
+impl Engine {
+    /// Handles a data message.
+    #[inline]
+    pub(super) fn handle_data(
+        &mut self,
+        source: Source,
+        index: u32,
+        datagram: &[u8],
+        out: &mut [u8],
+        now: Instant,
+    ) -> Received {
+        let Some(session) = self.sessions.by_index(index) else {
+            self.drops.count(Drop::UnknownReceiver);
+            self.handle_stray(source.from, now);
+            return Received::Nothing;
+        };
+        let opened = match session.tunnel.open(datagram, out) {
+            Ok(opened) => opened,
+            Err(reason) => {
+                let is_authentic = reason == Drop::InnerNotIpv4 || reason == Drop::InnerMalformed;
+                self.drops.count(reason);
+                if is_authentic {
+                    session.heard = now;
+                }
+                return Received::Nothing;
+            }
+        };
+
+        session.heard = now;
+        session.roam(source.port, source.from);
+        let (id, peer) = (session.id, session.peer);
+        if session.state == State::Tentative {
+            self.confirm(id, now);
+        }
+        let Opened::Packet(len) = opened else {
+            return Received::Nothing;
+        };
+
+        self.handle_inner(id, peer, &out[..len], now)
+    }
+
+    #[inline]
+    fn handle_inner(&mut self, id: SessionId, peer: u16, packet: &[u8], now: Instant) -> Received {
+        let Some(sources) = self.peers.get(peer).map(|peer| &peer.sources) else {
+            self.drops.count(Drop::NoPeer);
+            return Received::Nothing;
+        };
+        match inner::check(packet, sources) {
+            Ok(Inner::Forward) => {
+                if let Some(session) = self.sessions.get_mut(id) {
+                    session.traffic.rx_packets += 1;
+                    session.traffic.rx_bytes += packet.len() as u64;
+                }
+                Received::Packet {
+                    peer,
+                    len: packet.len(),
+                }
+            }
+            Ok(Inner::Probe(json)) => {
+                let addresses = inner::probe_addresses(packet);
+                self.handle_probe(id, addresses, &packet[json], now);
+                Received::Nothing
+            }
+            Err(reason) => {
+                self.drops.count(reason);
+                Received::Nothing
+            }
+        }
+    }
+
+    /// Returns the session on which the flow of `flow_hash` goes to `peer`, or
+    /// `None`: then the packet belongs into [`Engine::queue`].
+    #[inline]
+    pub(crate) fn select(&self, peer: u16, flow_hash: u32) -> Option<SessionId> {
+        self.peers.get(peer)?.select(flow_hash)
+    }
+
+    /// Encrypts `packet` into `out`, which must be 32 bytes longer, and returns
+    /// the datagram's length; `None` is a counted drop.
+    #[inline]
+    pub(crate) fn seal(
+        &mut self,
+        session: SessionId,
+        packet: &[u8],
+        out: &mut [u8],
+    ) -> Option<usize> {
+        let Some(session) = self.sessions.get_mut(session) else {
+            self.drops.count(Drop::SessionGone);
+            return None;
+        };
+        match session.tunnel.seal(packet, out) {
+            Ok(len) => {
+                session.traffic.tx_packets += 1;
+                session.traffic.tx_bytes += packet.len() as u64;
+                Some(len)
+            }
+            Err(reason) => {
+                self.drops.count(reason);
+                None
+            }
+        }
+    }
+
+    /// Returns where a session's datagrams leave and go.
+    #[inline]
+    pub(crate) fn destination(&self, session: SessionId) -> Option<(PortId, SocketAddr)> {
+        self.sessions
+            .get(session)
+            .map(|session| (session.port, session.endpoint))
+    }
+
+    /// Returns the inner MTU of a session's path in bytes.
+    #[inline]
+    pub(crate) fn mtu(&self, session: SessionId) -> Option<u16> {
+        self.sessions
+            .get(session)
+            .map(|session| session.path_mtu.mtu())
+    }
+
+    /// Keeps a packet until `peer` has a session.
+    pub(crate) fn queue(&mut self, peer: u16, packet: &[u8], now: Instant) {
+        if self.peers.get(peer).is_none() {
+            return self.drops.count(Drop::NoPeer);
+        }
+
+        self.queue.push(peer, packet, now, &mut self.drops);
+    }
+
+    /// Seals the next packet that waited for a session into `out` (as long as the
+    /// longest queued packet and 32 bytes).
+    pub(crate) fn poll_queued(&mut self, out: &mut [u8]) -> Option<Sealed> {
+        loop {
+            let peers = &self.peers;
+            let is_ready = |peer: &u16| {
+                peers
+                    .get(*peer)
+                    .is_some_and(|peer| !peer.selectable.is_empty())
+            };
+            let peer = self.queue.peers().find(is_ready)?;
+            let packet = self.queue.pop(peer)?;
+            if out.len() < packet.len() + OVERHEAD {
+                self.drops.count(Drop::Oversized);
+                continue;
+            }
+
+            let session = self.select(peer, inner::flow_hash(&packet))?;
+            let (port, to) = self.destination(session)?;
+            if let Some(len) = self.seal(session, &packet, out) {
+                return Some(Sealed { port, to, len });
+            }
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Where a peer in the server's role can be reached: literals and host names.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+/// How often a name is looked up at first, and for how long (upstream's numbers).
+const RESOLVE_INTERVAL: Duration = Duration::from_secs(5);
+const RESOLVE_PERIOD: Duration = Duration::from_secs(600);
+/// How often it is looked up later.
+const RESOLVE_INTERVAL_LATER: Duration = Duration::from_secs(300);
+/// The most addresses kept of one name.
+const ADDRESSES_MAX: usize = 32;
+
+/// The end points of one peer.
+#[derive(Debug)]
+pub(super) struct Endpoints {
+    port: u16,
+    entries: Vec<Entry>,
+    /// Number of addresses handed out.
+    turn: usize,
+}
+
+#[derive(Debug)]
+struct Entry {
+    host: String,
+    addresses: Vec<SocketAddr>,
+    /// When the name is to be looked up; never for a literal.
+    lookup: Option<Lookup>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Lookup {
+    since: Instant,
+    next: Instant,
+}
+
+impl Endpoints {
+    pub(super) fn new(hosts: &[String], port: u16, now: Instant) -> Self {
+        let mut endpoints = Self {
+            port,
+            entries: Vec::new(),
+            turn: 0,
+        };
+        endpoints.set(hosts, port, now);
+        endpoints
+    }
+
+    /// Replaces the hosts; what is known of those that stay is kept.
+    pub(super) fn set(&mut self, hosts: &[String], port: u16, now: Instant) {
+        let mut old = std::mem::take(&mut self.entries);
+        if port != self.port {
+            old.clear();
+            self.port = port;
+        }
+
+        self.entries = hosts
+            .iter()
+            .map(|host| match old.iter().position(|e| e.host == *host) {
+                Some(position) => old.swap_remove(position),
+                None => Entry::new(host, port, now),
+            })
+            .collect();
+    }
+
+    /// Handles the answer to a lookup; an empty one changes nothing.
+    pub(super) fn handle_resolved(&mut self, host: &str, mut addresses: Vec<SocketAddr>) {
+        addresses.truncate(ADDRESSES_MAX);
+        let entry = self.entries.iter_mut().find(|e| e.host == host);
+        if let Some(entry) = entry
+            && entry.lookup.is_some()
+            && !addresses.is_empty()
+        {
+            entry.addresses = addresses;
+        }
+    }
+
+    /// Returns the next name that is due to be looked up.
+    pub(super) fn poll_lookup(&mut self, now: Instant) -> Option<String> {
+        self.entries.iter_mut().find_map(|entry| {
+            let lookup = entry.lookup.as_mut().filter(|lookup| lookup.next <= now)?;
+            let interval = if now.duration_since(lookup.since) < RESOLVE_PERIOD {
+                RESOLVE_INTERVAL
+            } else {
+                RESOLVE_INTERVAL_LATER
+            };
+            lookup.next = now + interval;
+            Some(entry.host.clone())
+        })
+    }
+
+    /// Returns the peer's port.
+    pub(super) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Returns whether `address` is one of the known ones.
+    pub(super) fn contains(&self, address: SocketAddr) -> bool {
+        self.addresses().any(|known| known == address)
+    }
+
+    /// Returns the first known address: the one that upstream would use.
+    pub(super) fn first(&self) -> Option<SocketAddr> {
+        self.addresses().next()
+    }
+
+    /// Returns the known addresses in turn.
+    pub(super) fn next(&mut self) -> Option<SocketAddr> {
+        let count = self.addresses().count();
+        let position = self.turn.checked_rem(count)?;
+        self.turn += 1;
+        self.addresses().nth(position)
+    }
+
+    /// Returns how many addresses are known.
+    pub(super) fn len(&self) -> usize {
+        self.addresses().count()
+    }
+
+    fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
+        self.entries.iter().flat_map(|e| &e.addresses).copied()
+    }
+}
+
+impl Entry {
+    fn new(host: &str, port: u16, now: Instant) -> Self {
+        let literal = host.parse::<IpAddr>().ok();
+
+        Self {
+            host: host.to_owned(),
+            addresses: literal.map(|ip| (ip, port).into()).into_iter().collect(),
+            lookup: literal.is_none().then_some(Lookup {
+                since: now,
+                next: now,
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hosts(hosts: &[&str]) -> Vec<String> {
+        hosts.iter().map(|host| (*host).to_owned()).collect()
+    }
+
+    fn address(address: &str) -> SocketAddr {
+        address.parse().unwrap()
+    }
+
+    #[test]
+    fn literals_need_no_lookup_and_take_turns() {
+        let now = Instant::now();
+        let mut endpoints = Endpoints::new(&hosts(&["192.0.2.1", "2001:db8::1"]), 51840, now);
+
+        assert_eq!(endpoints.poll_lookup(now), None);
+        assert_eq!(endpoints.first(), Some(address("192.0.2.1:51840")));
+        assert_eq!(endpoints.next(), Some(address("192.0.2.1:51840")));
+        assert_eq!(endpoints.next(), Some(address("[2001:db8::1]:51840")));
+        assert_eq!(endpoints.next(), Some(address("192.0.2.1:51840")));
+    }
+
+    #[test]
+    fn a_name_is_looked_up_often_at_first_and_seldom_later() {
+        let start = Instant::now();
+        let mut endpoints = Endpoints::new(&hosts(&["gw.example"]), 51840, start);
+
+        let lookups = |endpoints: &mut Endpoints, from: u64, to: u64| {
+            (from..to)
+                .filter(|s| {
+                    endpoints
+                        .poll_lookup(start + Duration::from_secs(*s))
+                        .is_some()
+                })
+                .count()
+        };
+
+        assert_eq!(lookups(&mut endpoints, 0, 600), 120);
+        assert_eq!(lookups(&mut endpoints, 600, 1_800), 4);
+    }
+
+    #[test]
+    fn a_failed_lookup_keeps_what_is_known() {
+        let now = Instant::now();
+        let mut endpoints = Endpoints::new(&hosts(&["gw.example"]), 51840, now);
+        endpoints.handle_resolved("gw.example", vec![address("192.0.2.1:51840")]);
+
+        endpoints.handle_resolved("gw.example", Vec::new());
+        endpoints.handle_resolved("other.example", vec![address("192.0.2.9:51840")]);
+
+        assert_eq!(endpoints.len(), 1);
+        assert!(endpoints.contains(address("192.0.2.1:51840")));
+    }
+
+    #[test]
+    fn hosts_that_stay_keep_their_addresses() {
+        let now = Instant::now();
+        let mut endpoints = Endpoints::new(&hosts(&["gw.example"]), 51840, now);
+        endpoints.handle_resolved("gw.example", vec![address("192.0.2.1:51840")]);
+
+        endpoints.set(&hosts(&["192.0.2.7", "gw.example"]), 51840, now);
+
+        assert_eq!(endpoints.len(), 2);
+        assert_eq!(endpoints.first(), Some(address("192.0.2.7:51840")));
+        assert!(endpoints.contains(address("192.0.2.1:51840")));
+    }
+
+    #[test]
+    fn without_addresses_there_is_no_turn() {
+        let mut endpoints = Endpoints::new(&[], 51840, Instant::now());
+
+        assert_eq!(endpoints.next(), None);
+    }
+}

@@ -1,0 +1,270 @@
+//! Handshake messages: whose they are, and which session they belong to.
+
+use super::Engine;
+use super::drops::Drop;
+use super::interface::{Kind, PortId, SessionId};
+use super::keys::Refusal;
+use super::noise::{HANDSHAKE_BUFFER, Opened, Tunnel};
+use super::session::{Opening, Session, State};
+use crate::mutant;
+use std::net::SocketAddr;
+use std::time::Instant;
+
+/// Unconfirmed sessions per peer: every client replica, port and lane at once.
+const TENTATIVE_PER_PEER: usize = 64;
+/// Unconfirmed sessions in all; each costs about 7 KB.
+const TENTATIVE_MAX: usize = 1_024;
+/// Confirmed sessions per peer.
+const LIVE_PER_PEER: usize = 64;
+
+/// Where a message came from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Source {
+    pub(super) port: PortId,
+    pub(super) from: SocketAddr,
+}
+
+impl Engine {
+    /// Handles an initiation.
+    pub(super) fn handle_initiation(&mut self, source: Source, datagram: &[u8], now: Instant) {
+        let mut buffer = [0; HANDSHAKE_BUFFER];
+        let local = match self.keys.verify(source.from, datagram, &mut buffer) {
+            Ok(local) => local,
+            Err(refusal) => return self.refuse(source, refusal, &buffer),
+        };
+        let initiator = self.keys.get(&local).and_then(|key| key.identify(datagram));
+        let Some(initiator) = initiator else {
+            return self.drops.count(Drop::InvalidHandshake);
+        };
+        let Some(peer) = self.peers.by_keys(local, initiator.public_key) else {
+            return self.drops.count(Drop::UnknownPeer);
+        };
+
+        let slot = initiator.index >> 8;
+        let outcome = match self.responder(peer, slot, source) {
+            Some(id) => self.answer(id, slot, datagram, &mut buffer),
+            None => self.answer_anew(peer, slot, source, datagram, &mut buffer, now),
+        };
+        match outcome {
+            Ok(len) => {
+                self.keys.remember(source.from.ip(), local);
+                self.transmit(source.port, source.from, &buffer[..len]);
+            }
+            Err(reason) => self.drops.count(reason),
+        }
+    }
+
+    /// Handles the response to an initiation of ours.
+    pub(super) fn handle_response(
+        &mut self,
+        source: Source,
+        index: u32,
+        datagram: &[u8],
+        now: Instant,
+    ) {
+        let mut buffer = [0; HANDSHAKE_BUFFER];
+        let Some(session) = self.sessions.by_index(index) else {
+            return self.drops.count(Drop::UnknownReceiver);
+        };
+        let (id, peer) = (session.id, session.peer);
+        let Some(local) = self.peers.get(peer).map(|peer| peer.local_key) else {
+            return self.drops.count(Drop::NoPeer);
+        };
+        let verified = self
+            .keys
+            .verify_with(local, source.from, datagram, &mut buffer);
+        if let Err(refusal) = verified {
+            return self.refuse(source, refusal, &buffer);
+        }
+
+        let Some(session) = self.sessions.get_mut(id) else {
+            return self.drops.count(Drop::SessionGone);
+        };
+        match session.tunnel.open(datagram, &mut buffer) {
+            Ok(Opened::Established(len)) => {
+                session.heard = now;
+                if !session.is_closing() {
+                    session.revive(now);
+                }
+                let (port, to) = (session.port, session.endpoint);
+                self.keys.remember(source.from.ip(), local);
+                self.transmit(port, to, &buffer[..len]);
+                self.handle_established(id, now);
+            }
+            Ok(_) => self.drops.count(Drop::Unexpected),
+            Err(reason) => self.drops.count(reason),
+        }
+    }
+
+    /// Handles a demand for a proof of address. It moves no endpoint: it is
+    /// encrypted, but not with a session's keys.
+    pub(super) fn handle_cookie(&mut self, index: u32, datagram: &[u8], now: Instant) {
+        let mut buffer = [0; HANDSHAKE_BUFFER];
+        let Some(session) = self.sessions.by_index(index) else {
+            return self.drops.count(Drop::UnknownReceiver);
+        };
+        let id = session.id;
+        match session.tunnel.open(datagram, &mut buffer) {
+            Ok(Opened::Cookie) if session.state == State::Handshaking && !session.cookie_used => {
+                session.cookie_used = true;
+                self.initiate(id, now);
+            }
+            Ok(_) => {}
+            Err(reason) => self.drops.count(reason),
+        }
+    }
+
+    /// Handles the first authenticated message on a tentative session: its sender
+    /// is there, and has the keys.
+    pub(super) fn confirm(&mut self, id: SessionId, now: Instant) {
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
+        session.revive(now);
+        let (index, path) = (session.peer, (session.port, session.endpoint));
+
+        let Some(peer) = self.peers.get(index) else {
+            return;
+        };
+        let confirmed = |s: &&Session| s.id != id && s.state != State::Tentative;
+        let others = || {
+            let sessions = peer.sessions.iter();
+            sessions
+                .filter_map(|id| self.sessions.get(*id))
+                .filter(confirmed)
+        };
+        // A client uses a port for one session: what was here before has ended.
+        let mut ended: Vec<_> = others()
+            .filter(|s| s.target.is_none() && (s.port, s.endpoint) == path)
+            .map(|session| session.id)
+            .collect();
+        if others().count() - ended.len() >= LIVE_PER_PEER {
+            let idlest = others().min_by_key(|session| session.heard);
+            ended.extend(idlest.map(|session| session.id));
+            self.drops.count(Drop::SessionLimit);
+        }
+        for id in ended {
+            self.remove_session(id);
+        }
+
+        self.handle_established(id, now);
+    }
+
+    /// What follows when a session got its first confirmed keys, or new ones after it
+    /// was lost.
+    fn handle_established(&mut self, id: SessionId, now: Instant) {
+        let Some(index) = self.sessions.get(id).map(|session| session.peer) else {
+            return;
+        };
+        if let Some(client) = self.peers.get_mut(index).and_then(|p| p.client.as_mut()) {
+            client.handle_established();
+        }
+        self.refresh(index);
+        self.tick_session(id, now);
+    }
+
+    /// Finds the session that an initiation with this slot belongs to.
+    fn responder(&self, index: u16, slot: u32, source: Source) -> Option<SessionId> {
+        let peer = self.peers.get(index)?;
+        let sessions = || {
+            let all = peer.sessions.iter().filter_map(|id| self.sessions.get(*id));
+            all.filter(|session| !session.is_closing() && session.state != State::Opening)
+        };
+        if mutant::disables("slots") {
+            return sessions().next().map(|session| session.id);
+        }
+
+        let by_slot = sessions().find(|session| session.remote_slot == Some(slot));
+        let by_path = || {
+            sessions()
+                .filter(|s| (s.port, s.endpoint) == (source.port, source.from))
+                .max_by_key(|s| s.state == State::Live)
+        };
+
+        by_slot
+            .or_else(|| (peer.kind != Kind::Ours).then(by_path).flatten())
+            .map(|session| session.id)
+    }
+
+    /// Answers an initiation within a session. Its endpoint stays: the first data
+    /// message will move it.
+    fn answer(
+        &mut self,
+        id: SessionId,
+        slot: u32,
+        datagram: &[u8],
+        buffer: &mut [u8; HANDSHAKE_BUFFER],
+    ) -> Result<usize, Drop> {
+        let session = self.sessions.get_mut(id).ok_or(Drop::SessionGone)?;
+        let Opened::Response(len) = session.tunnel.open(datagram, buffer)? else {
+            return Err(Drop::Unexpected);
+        };
+        session.remote_slot = Some(slot);
+
+        Ok(len)
+    }
+
+    /// Answers an initiation with a new, tentative session.
+    fn answer_anew(
+        &mut self,
+        index: u16,
+        slot: u32,
+        source: Source,
+        datagram: &[u8],
+        buffer: &mut [u8; HANDSHAKE_BUFFER],
+        now: Instant,
+    ) -> Result<usize, Drop> {
+        let own_slot = self.new_slot();
+        let peer = self.peers.get(index).ok_or(Drop::UnknownPeer)?;
+        let key = self.keys.get(&peer.local_key).ok_or(Drop::UnknownPeer)?;
+        let mut tunnel = Tunnel::new(key, peer.config.public_key, own_slot);
+        let Opened::Response(len) = tunnel.open(datagram, buffer)? else {
+            return Err(Drop::Unexpected);
+        };
+
+        let opening = Opening {
+            peer: index,
+            slot: own_slot,
+            remote_slot: Some(slot),
+            state: State::Tentative,
+            port: source.port,
+            endpoint: source.from,
+            target: None,
+            mtu: peer.config.mtu,
+        };
+        self.make_room(index);
+        self.add_session(Session::new(opening, tunnel, now))
+            .ok_or(Drop::SessionLimit)?;
+
+        Ok(len)
+    }
+
+    /// Removes the oldest tentative session, of the peer or in all, where there are
+    /// too many. A confirmed session never gives way to a tentative one.
+    fn make_room(&mut self, index: u16) {
+        let tentative = || {
+            let sessions = self.sessions.iter();
+            sessions.filter(|session| session.state == State::Tentative)
+        };
+        let mine = || tentative().filter(|session| session.peer == index);
+        let oldest = if mine().count() >= TENTATIVE_PER_PEER {
+            mine().min_by_key(|session| session.created)
+        } else if tentative().count() >= TENTATIVE_MAX {
+            tentative().min_by_key(|session| session.created)
+        } else {
+            None
+        };
+
+        if let Some(id) = oldest.map(|session| session.id) {
+            self.remove_session(id);
+            self.drops.count(Drop::TentativeEvicted);
+        }
+    }
+
+    fn refuse(&mut self, source: Source, refusal: Refusal, buffer: &[u8; HANDSHAKE_BUFFER]) {
+        self.drops.count(refusal.reason);
+        if let Some(len) = refusal.cookie {
+            self.transmit(source.port, source.from, &buffer[..len]);
+        }
+    }
+}

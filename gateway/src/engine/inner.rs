@@ -1,0 +1,261 @@
+//! The packets inside the tunnel: what a peer may send, and the probe's own.
+
+use super::drops::Drop;
+use crate::mutant;
+use ebpf_common::settings;
+use ipnet::Ipv4Net;
+use std::net::Ipv4Addr;
+use std::ops::Range;
+
+/// The gateway in the server's role, inside every tunnel (upstream's numbering).
+pub(super) const SERVER: Ipv4Addr = settings::LIVENESS_SERVER;
+/// The gateway in the client's role, inside every tunnel.
+pub(super) const CLIENT: Ipv4Addr = settings::LIVENESS_CLIENT;
+/// Both ends of the liveness probe.
+pub(super) const PROBE_PORT: u16 = settings::LIVENESS_PORT;
+/// The network of those addresses: upstream numbers further tunnels in it.
+const PROBE_NET: u32 = settings::LIVENESS_NET.to_bits() >> PROBE_NET_SHIFT;
+const PROBE_NET_SHIFT: u32 = 32 - settings::LIVENESS_NET_LEN as u32;
+
+/// Length of an IPv4 header without options, in bytes.
+pub(super) const IPV4_HEADER: usize = 20;
+/// Length of a UDP header, in bytes.
+pub(super) const UDP_HEADER: usize = 8;
+
+const ICMP: u8 = 1;
+const UDP: u8 = 17;
+/// Flag "more fragments" and the fragment offset.
+const FRAGMENT: u16 = 0x3fff;
+const TTL: u8 = 64;
+/// ICMP types that quote the packet they complain about: destination
+/// unreachable, time exceeded, parameter problem.
+const ICMP_ERRORS: [u8; 3] = [3, 11, 12];
+const ICMP_HEADER: usize = 8;
+
+/// The addresses that a peer may send from, as disjoint ranges in ascending
+/// order: one binary search per packet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sources(Vec<(u32, u32)>);
+
+impl Sources {
+    pub(super) fn new(nets: &[Ipv4Net]) -> Self {
+        let mut ranges: Vec<_> = nets
+            .iter()
+            .map(|net| (net.network().to_bits(), net.broadcast().to_bits()))
+            .collect();
+        ranges.sort_unstable();
+
+        let mut merged: Vec<(u32, u32)> = Vec::with_capacity(ranges.len());
+        for (first, last) in ranges {
+            match merged.last_mut() {
+                Some((_, end)) if first <= *end => *end = last.max(*end),
+                _ => merged.push((first, last)),
+            }
+        }
+
+        Self(merged)
+    }
+
+    #[inline]
+    pub(super) fn contains(&self, address: u32) -> bool {
+        let above = self.0.partition_point(|(first, _)| *first <= address);
+
+        above > 0 && address <= self.0[above - 1].1
+    }
+}
+
+/// What to do with an authenticated inner packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Inner {
+    /// Hand it to the shell.
+    Forward,
+    /// It is a liveness probe, whose JSON lies in this range.
+    Probe(Range<usize>),
+}
+
+/// Decides what to do with an inner packet of a peer that may send from `sources`.
+///
+/// # Errors
+///
+/// Returns the reason to drop the packet.
+#[inline]
+pub(super) fn check(packet: &[u8], sources: &Sources) -> Result<Inner, Drop> {
+    let header = Header::parse(packet)?;
+    if header.destination >> PROBE_NET_SHIFT == PROBE_NET
+        && let Some(json) = header.probe(packet)
+    {
+        return Ok(Inner::Probe(json));
+    }
+    if sources.contains(header.source)
+        || header.is_error_about(packet, sources)
+        || mutant::disables("allowed-source")
+    {
+        return Ok(Inner::Forward);
+    }
+
+    Err(Drop::SourceNotAllowed)
+}
+
+/// Returns a number that is the same for all packets of a flow.
+pub(super) fn flow_hash(packet: &[u8]) -> u32 {
+    let Ok(header) = Header::parse(packet) else {
+        return 0;
+    };
+    let ports = match packet.get(header.len..header.len + 4) {
+        Some(ports) if header.fragment == 0 => {
+            u32::from_be_bytes(ports.try_into().expect("four bytes"))
+        }
+        Some(_) | None => 0,
+    };
+
+    (header.source ^ header.destination.rotate_left(16) ^ ports.rotate_left(8))
+        .wrapping_add(u32::from(header.protocol))
+        .wrapping_mul(0x9e37_79b1)
+}
+
+/// The fields of an IPv4 header that matter here.
+struct Header {
+    len: usize,
+    fragment: u16,
+    protocol: u8,
+    source: u32,
+    destination: u32,
+}
+
+impl Header {
+    #[inline]
+    fn parse(packet: &[u8]) -> Result<Self, Drop> {
+        let Some(fixed) = packet.first_chunk::<IPV4_HEADER>() else {
+            return Err(Drop::InnerMalformed);
+        };
+        if fixed[0] >> 4 != 4 {
+            return Err(Drop::InnerNotIpv4);
+        }
+        let len = usize::from(fixed[0] & 0xf) * 4;
+        let total = usize::from(u16::from_be_bytes([fixed[2], fixed[3]]));
+        if len < IPV4_HEADER || total < len || total != packet.len() {
+            return Err(Drop::InnerMalformed);
+        }
+
+        Ok(Self {
+            len,
+            fragment: u16::from_be_bytes([fixed[6], fixed[7]]) & FRAGMENT,
+            protocol: fixed[9],
+            source: u32::from_be_bytes([fixed[12], fixed[13], fixed[14], fixed[15]]),
+            destination: u32::from_be_bytes([fixed[16], fixed[17], fixed[18], fixed[19]]),
+        })
+    }
+
+    /// Returns where the probe's JSON lies if the packet is a probe.
+    fn probe(&self, packet: &[u8]) -> Option<Range<usize>> {
+        if self.protocol != UDP || self.fragment != 0 {
+            return None;
+        }
+        let udp = packet[self.len..].first_chunk::<UDP_HEADER>()?;
+        let len = usize::from(u16::from_be_bytes([udp[4], udp[5]]));
+        let end = self.len + len;
+        if u16::from_be_bytes([udp[2], udp[3]]) != PROBE_PORT
+            || len < UDP_HEADER
+            || end > packet.len()
+        {
+            return None;
+        }
+
+        Some(self.len + UDP_HEADER..end)
+    }
+
+    /// Returns whether this is an ICMP error about a packet that the peer's
+    /// network may well have received from us: it quotes a packet sent by the
+    /// receiver of the error to an address of the peer's. Routers and nodes there send
+    /// those from addresses outside the peer's prefixes, and path MTU discovery
+    /// needs them. That the receiver is ours is checked by the kernel's programs.
+    fn is_error_about(&self, packet: &[u8], sources: &Sources) -> bool {
+        if self.protocol != ICMP || self.fragment != 0 {
+            return false;
+        }
+        let Some(icmp) = packet[self.len..].first_chunk::<{ ICMP_HEADER + IPV4_HEADER }>() else {
+            return false;
+        };
+        let quoted = &icmp[ICMP_HEADER..];
+        let source = u32::from_be_bytes([quoted[12], quoted[13], quoted[14], quoted[15]]);
+        let destination = u32::from_be_bytes([quoted[16], quoted[17], quoted[18], quoted[19]]);
+
+        ICMP_ERRORS.contains(&icmp[0])
+            && quoted[0] >> 4 == 4
+            && source == self.destination
+            && sources.contains(destination)
+    }
+}
+
+/// The addresses of a probe that [`check`] recognised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ProbeAddresses {
+    /// Who sent it, and from which port.
+    pub(super) source: (Ipv4Addr, u16),
+    /// To which of our addresses.
+    pub(super) destination: Ipv4Addr,
+}
+
+/// Reads the addresses of a probe that [`check`] recognised.
+pub(super) fn probe_addresses(packet: &[u8]) -> ProbeAddresses {
+    let address = |at| {
+        let octets = packet[at..].first_chunk::<4>();
+        Ipv4Addr::from(*octets.expect("a probe has a whole IPv4 header"))
+    };
+    let len = usize::from(packet[0] & 0xf) * 4;
+
+    ProbeAddresses {
+        source: (
+            address(12),
+            u16::from_be_bytes([packet[len], packet[len + 1]]),
+        ),
+        destination: address(16),
+    }
+}
+
+/// Builds the packet that carries a probe.
+pub(super) fn probe_packet(from: Ipv4Addr, to: (Ipv4Addr, u16), json: &[u8]) -> Vec<u8> {
+    let total = IPV4_HEADER + UDP_HEADER + json.len();
+    let total_field = u16::try_from(total).expect("probes are shorter than an IPv4 packet can be");
+    let udp_field = total_field - IPV4_HEADER as u16;
+
+    let mut packet = Vec::with_capacity(total);
+    packet.extend([0x45, 0]);
+    packet.extend(total_field.to_be_bytes());
+    packet.extend([0, 0, 0x40, 0, TTL, UDP, 0, 0]);
+    packet.extend(from.octets());
+    packet.extend(to.0.octets());
+    let checksum = fold(sum(&packet));
+    packet[10..12].copy_from_slice(&(!checksum).to_be_bytes());
+
+    packet.extend(PROBE_PORT.to_be_bytes());
+    packet.extend(to.1.to_be_bytes());
+    packet.extend(udp_field.to_be_bytes());
+    packet.extend([0, 0]);
+    packet.extend(json);
+    let pseudo = u32::from(UDP) + u32::from(udp_field);
+    let checksum = match !fold(sum(&packet[12..]) + pseudo) {
+        0 => 0xffff,
+        checksum => checksum,
+    };
+    packet[IPV4_HEADER + 6..IPV4_HEADER + 8].copy_from_slice(&checksum.to_be_bytes());
+
+    packet
+}
+
+/// Adds 16-bit words as the internet checksum does; at most 64 KiB.
+fn sum(bytes: &[u8]) -> u32 {
+    bytes
+        .chunks(2)
+        .map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)))
+        .sum()
+}
+
+fn fold(sum: u32) -> u16 {
+    let once = (sum & 0xffff) + (sum >> 16);
+
+    ((once & 0xffff) + (once >> 16)) as u16
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,154 @@
+use super::*;
+
+const MS: Duration = Duration::from_millis(1);
+
+/// Asks whenever it is due for `duration`; answers come `rtt` later if `answered`.
+fn run(
+    liveness: &mut Liveness,
+    kind: Kind,
+    from: Instant,
+    duration: Duration,
+    rtt: Option<Duration>,
+) -> Option<Instant> {
+    let mut pending = VecDeque::new();
+    let mut now = from;
+    while now < from + duration {
+        if liveness.poll_ping(kind, now) {
+            let sent = (now - from).as_nanos() as i128 + 1_000_000_000_000;
+            liveness.handle_sent(sent, None, now);
+            pending.push_back((now, sent));
+        }
+        if let Some(rtt) = rtt {
+            while pending.front().is_some_and(|(at, _)| *at + rtt <= now) {
+                let (_, sent) = pending.pop_front().unwrap();
+                liveness.handle_answer(sent, now);
+            }
+        }
+        if liveness.is_lost(kind, from, now) {
+            return Some(now);
+        }
+        now += 5 * MS;
+    }
+    None
+}
+
+#[test]
+fn three_misses_lose_a_session_of_ours_within_a_second() {
+    let start = Instant::now();
+    let mut liveness = Liveness::new(start);
+    assert_eq!(
+        run(&mut liveness, Kind::Ours, start, 2_000 * MS, Some(10 * MS)),
+        None
+    );
+
+    let silent = start + 2_000 * MS;
+    let lost = run(&mut liveness, Kind::Ours, silent, 2_000 * MS, None).unwrap();
+
+    assert!(lost - silent >= 500 * MS, "{:?}", lost - silent);
+    assert!(lost - silent <= 850 * MS, "{:?}", lost - silent);
+}
+
+#[test]
+fn a_long_round_trip_is_no_miss() {
+    let start = Instant::now();
+    let mut liveness = Liveness::new(start);
+
+    let lost = run(
+        &mut liveness,
+        Kind::Ours,
+        start,
+        20_000 * MS,
+        Some(900 * MS),
+    );
+
+    assert_eq!(lost, None);
+    assert!(liveness.rtt().unwrap() >= 800 * MS);
+}
+
+#[test]
+fn a_peer_that_is_heard_is_not_dead_for_three_seconds() {
+    let start = Instant::now();
+    let mut liveness = Liveness::new(start);
+    run(&mut liveness, Kind::Ours, start, 1_000 * MS, Some(10 * MS));
+    let mut now = start + 1_000 * MS;
+
+    let mut sent = 0;
+    while !liveness.is_lost(Kind::Ours, now, now) {
+        if liveness.poll_ping(Kind::Ours, now) {
+            sent += 1;
+            liveness.handle_sent(sent, None, now);
+        }
+        now += 5 * MS;
+        assert!(now < start + 10_000 * MS, "lost one day");
+    }
+
+    assert!(now >= start + 3_500 * MS);
+}
+
+#[test]
+fn upstream_is_lost_after_its_own_threshold() {
+    let start = Instant::now();
+    let mut liveness = Liveness::new(start);
+    run(
+        &mut liveness,
+        Kind::Upstream,
+        start,
+        4_000 * MS,
+        Some(10 * MS),
+    );
+
+    let silent = start + 4_000 * MS;
+    let lost = run(&mut liveness, Kind::Upstream, silent, 20_000 * MS, None).unwrap();
+
+    assert!(lost - silent > 7_900 * MS && lost - silent <= 10_100 * MS);
+}
+
+#[test]
+fn a_peer_that_never_answers_is_asked_less_often_and_never_lost() {
+    let start = Instant::now();
+    let mut liveness = Liveness::new(start);
+
+    let lost = run(&mut liveness, Kind::Unknown, start, 60_000 * MS, None);
+
+    assert_eq!(lost, None);
+    assert!(liveness.pings < 45, "{}", liveness.pings);
+    assert!(!liveness.is_answered());
+}
+
+#[test]
+fn an_answer_counts_once_and_only_to_its_question() {
+    let start = Instant::now();
+    let mut liveness = Liveness::new(start);
+    liveness.handle_sent(7, None, start);
+
+    assert_eq!(liveness.handle_answer(8, start + 3 * MS), None);
+    let answer = liveness.handle_answer(7, start + 3 * MS).unwrap();
+    assert_eq!(answer.rtt, 3 * MS);
+    assert_eq!(liveness.handle_answer(7, start + 4 * MS), None);
+}
+
+#[test]
+fn a_lost_padded_question_is_no_miss() {
+    let start = Instant::now();
+    let mut liveness = Liveness::new(start);
+
+    for sent in 0..10 {
+        liveness.handle_sent(sent, Some(1_400), start);
+    }
+
+    assert_eq!(liveness.lost_at(Kind::Ours, start), None);
+    let answer = liveness.handle_answer(4, start + MS).unwrap();
+    assert_eq!(answer.size, Some(1_400));
+}
+
+#[test]
+fn questions_are_remembered_within_a_limit() {
+    let start = Instant::now();
+    let mut liveness = Liveness::new(start);
+
+    for sent in 0..1_000 {
+        liveness.handle_sent(sent, None, start);
+    }
+
+    assert_eq!(liveness.outstanding.len(), OUTSTANDING_MAX);
+}

@@ -1,0 +1,414 @@
+//! WireGuard's Noise layer: the only file that names boringtun.
+//!
+//! boringtun reads the clock and the system's randomness itself; both stay in here.
+//! What it leaves to its caller is done here too:
+//!
+//! - It queues whole packets while it has no keys: [`Tunnel::seal`] refuses then.
+//! - It panics when a buffer is too small: lengths are checked first.
+//! - It ends no key by its counter (and overflows at the last one): [`Tunnel::open`]
+//!   refuses counters from `REJECT_AFTER_MESSAGES` on. The sending side cannot get
+//!   there: at ten million messages a second that takes 58,000 years.
+//! - It counts a handshake in the rate limiter of whoever verifies it. Here
+//!   [`LocalKey::verify`] does, once per message; the tunnels' own limiter never limits.
+//! - Its cookie binds an address without the port: [`cookie_address`] adds it.
+
+use super::drops::Drop;
+use crate::mutant;
+use boringtun::noise::errors::WireGuardError;
+use boringtun::noise::handshake::parse_handshake_anon;
+use boringtun::noise::rate_limiter::RateLimiter;
+use boringtun::noise::{Packet, Tunn, TunnResult};
+use boringtun::x25519::{PublicKey, StaticSecret};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Bytes that a data message adds to its packet: header of 16, tag of 16.
+pub(super) const OVERHEAD: usize = 32;
+
+/// Fits every message but data: the longest, an initiation, has 148 bytes.
+pub(super) const HANDSHAKE_BUFFER: usize = 256;
+
+/// Handshakes per second and local key beyond which their senders must prove
+/// their address. A handshake costs about 0.2 ms: 100 are 2 % of a core.
+const HANDSHAKES_PER_SECOND: u64 = 100;
+
+/// The first counter that no data message may have (whitepaper, section 6.1).
+const REJECT_AFTER_MESSAGES: u64 = u64::MAX - (1 << 13);
+
+/// What kind of message a datagram is, by type and length alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Message {
+    /// Somebody wants a session.
+    Initiation,
+    /// The answer to an initiation of ours, for this index.
+    Response(u32),
+    /// Proof of address wanted, for this index.
+    Cookie(u32),
+    /// A packet, for this index.
+    Data(u32),
+}
+
+/// Tells what kind of message a datagram is, or `None` if it is none.
+#[inline]
+pub(super) fn classify(datagram: &[u8]) -> Option<Message> {
+    match Tunn::parse_incoming_packet(datagram).ok()? {
+        Packet::HandshakeInit(_) => Some(Message::Initiation),
+        Packet::HandshakeResponse(response) => Some(Message::Response(response.receiver_idx)),
+        Packet::PacketCookieReply(cookie) => Some(Message::Cookie(cookie.receiver_idx)),
+        Packet::PacketData(data) => Some(Message::Data(data.receiver_idx)),
+    }
+}
+
+/// Returns the public half of a static key.
+pub(super) fn public_key(private: [u8; 32]) -> [u8; 32] {
+    PublicKey::from(&StaticSecret::from(private)).to_bytes()
+}
+
+/// One of our static keys, with the load that strangers put on it.
+pub(super) struct LocalKey {
+    secret: StaticSecret,
+    public: PublicKey,
+    /// Decides about cookies; sees each handshake once.
+    limiter: RateLimiter,
+    /// For the tunnels, which insist on verifying again.
+    unlimited: Arc<RateLimiter>,
+    /// Handshakes since the last [`LocalKey::reset_load`].
+    handshakes: u64,
+}
+
+/// What [`LocalKey::verify`] says of a handshake message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Not meant for this key.
+    OtherKey,
+    /// Meant for this key; its sender need not prove anything.
+    Verified,
+    /// Meant for this key under load, by a sender who proved its address.
+    VerifiedUnderLoad,
+    /// The answer in the buffer, of this length, asks for that proof.
+    Cookie(usize),
+}
+
+/// Who sent an initiation, by its own word (a replay says the same).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Initiator {
+    /// Its static public key.
+    pub(super) public_key: [u8; 32],
+    /// Its index.
+    pub(super) index: u32,
+}
+
+impl LocalKey {
+    pub(super) fn new(private: [u8; 32]) -> Self {
+        let secret = StaticSecret::from(private);
+        let public = PublicKey::from(&secret);
+        let limit = if mutant::disables("cookie") {
+            u64::MAX
+        } else {
+            HANDSHAKES_PER_SECOND
+        };
+
+        Self {
+            limiter: RateLimiter::new(&public, limit),
+            unlimited: Arc::new(RateLimiter::new(&public, u64::MAX)),
+            secret,
+            public,
+            handshakes: 0,
+        }
+    }
+
+    pub(super) fn public_key(&self) -> [u8; 32] {
+        self.public.to_bytes()
+    }
+
+    /// Checks mac1, and mac2 under load, of a handshake message.
+    pub(super) fn verify(
+        &mut self,
+        from: SocketAddr,
+        datagram: &[u8],
+        out: &mut [u8; HANDSHAKE_BUFFER],
+    ) -> Verdict {
+        let address = Some(cookie_address(from));
+        let verdict = match self.limiter.verify_packet(address, datagram, out) {
+            Ok(_) if self.handshakes >= HANDSHAKES_PER_SECOND => Verdict::VerifiedUnderLoad,
+            Ok(_) => Verdict::Verified,
+            Err(TunnResult::WriteToNetwork(cookie)) => Verdict::Cookie(cookie.len()),
+            Err(_) => Verdict::OtherKey,
+        };
+        if verdict != Verdict::OtherKey {
+            self.handshakes += 1;
+        }
+
+        verdict
+    }
+
+    /// Reads who sent an initiation; costs one Diffie-Hellman.
+    pub(super) fn identify(&self, datagram: &[u8]) -> Option<Initiator> {
+        let Ok(Packet::HandshakeInit(initiation)) = Tunn::parse_incoming_packet(datagram) else {
+            return None;
+        };
+        let half = parse_handshake_anon(&self.secret, &self.public, &initiation).ok()?;
+
+        Some(Initiator {
+            public_key: half.peer_static_public,
+            index: half.peer_index,
+        })
+    }
+
+    /// Starts the count of handshakes anew; to be called every second.
+    pub(super) fn reset_load(&mut self) {
+        self.limiter.reset_count();
+        self.handshakes = 0;
+    }
+}
+
+/// Returns what boringtun's cookie shall bind instead of the bare address.
+///
+/// The whitepaper (section 5.4.7) binds address and port. An IPv4 address and a
+/// port fit into the 16 bytes that boringtun takes; of an IPv6 address the
+/// network stays, and the rest is mixed with the port, so that a cookie of another
+/// port in the same /64 at most could fit, by chance.
+fn cookie_address(from: SocketAddr) -> IpAddr {
+    let mut bytes = [0; 16];
+    match from.ip() {
+        IpAddr::V4(ip) => {
+            bytes[..4].copy_from_slice(&ip.octets());
+            bytes[4..6].copy_from_slice(&from.port().to_be_bytes());
+        }
+        IpAddr::V6(ip) => {
+            let mut hasher = DefaultHasher::new();
+            (ip, from.port()).hash(&mut hasher);
+            bytes[..8].copy_from_slice(&ip.octets()[..8]);
+            bytes[8..].copy_from_slice(&hasher.finish().to_be_bytes());
+        }
+    }
+
+    IpAddr::V6(Ipv6Addr::from(bytes))
+}
+
+/// What a received message did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Opened {
+    /// A packet of this length is in the buffer.
+    Packet(usize),
+    /// An authenticated message without a packet.
+    Keepalive,
+    /// An initiation was accepted; the response of this length must go out.
+    Response(usize),
+    /// A response was accepted: there are keys; the keepalive of this length that
+    /// confirms them must go out.
+    Established(usize),
+    /// A cookie was accepted; the next initiation will use it.
+    Cookie,
+}
+
+/// What the passing of time demands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tick {
+    /// Nothing.
+    Nothing,
+    /// The keepalive of this length must go out.
+    Keepalive(usize),
+    /// The initiation of this length must go out.
+    Initiation(usize),
+    /// All keys and attempts ended.
+    Expired,
+}
+
+/// One tunnel: handshakes, keys and replay windows.
+pub(super) struct Tunnel {
+    tunn: Box<Tunn>,
+    /// There are keys to send with. Kept here because boringtun's answer to that
+    /// question reads the clock; keys come with messages and go in `tick` only.
+    keyed: bool,
+    #[cfg(feature = "mutants")]
+    remembered: std::collections::VecDeque<([u8; 12], Vec<u8>)>,
+}
+
+impl Tunnel {
+    /// Creates a tunnel without keys, whose indices have `index` as upper 24 bits.
+    pub(super) fn new(local: &LocalKey, remote: [u8; 32], index: u32) -> Self {
+        let tunn = Tunn::new(
+            local.secret.clone(),
+            PublicKey::from(remote),
+            None,
+            None,
+            index,
+            Some(Arc::clone(&local.unlimited)),
+        );
+
+        Self {
+            tunn: Box::new(tunn),
+            keyed: false,
+            #[cfg(feature = "mutants")]
+            remembered: Default::default(),
+        }
+    }
+
+    /// Returns whether there are keys to send with.
+    #[inline]
+    pub(super) fn is_keyed(&self) -> bool {
+        self.keyed
+    }
+
+    /// Returns the age of the keys in use.
+    pub(super) fn age(&self) -> Option<Duration> {
+        self.tunn.time_since_last_handshake()
+    }
+
+    /// Writes an initiation, also while another one is unanswered.
+    pub(super) fn initiate(&mut self, out: &mut [u8; HANDSHAKE_BUFFER]) -> Option<usize> {
+        match self.tunn.format_handshake_initiation(out, true) {
+            TunnResult::WriteToNetwork(datagram) => Some(datagram.len()),
+            TunnResult::Done
+            | TunnResult::Err(_)
+            | TunnResult::WriteToTunnelV4(..)
+            | TunnResult::WriteToTunnelV6(..) => None,
+        }
+    }
+
+    /// Encrypts `packet` (or nothing: a keepalive) into `out`.
+    #[inline]
+    pub(super) fn seal(&mut self, packet: &[u8], out: &mut [u8]) -> Result<usize, Drop> {
+        if !self.keyed {
+            return Err(Drop::NoKeys);
+        }
+        if out.len() < packet.len() + OVERHEAD {
+            return Err(Drop::Oversized);
+        }
+
+        match self.tunn.encapsulate(packet, out) {
+            TunnResult::WriteToNetwork(datagram) => Ok(datagram.len()),
+            TunnResult::Done
+            | TunnResult::Err(_)
+            | TunnResult::WriteToTunnelV4(..)
+            | TunnResult::WriteToTunnelV6(..) => Err(Drop::NoKeys),
+        }
+    }
+
+    /// Handles a message for this tunnel. A handshake must have been verified.
+    #[inline]
+    pub(super) fn open(&mut self, datagram: &[u8], out: &mut [u8]) -> Result<Opened, Drop> {
+        let Some(message) = classify(datagram) else {
+            return Err(Drop::Malformed);
+        };
+        let is_data = matches!(message, Message::Data(_));
+        if out.len() < datagram.len() || (!is_data && out.len() < HANDSHAKE_BUFFER) {
+            return Err(Drop::Oversized);
+        }
+        if is_data && counter(datagram) >= REJECT_AFTER_MESSAGES {
+            return Err(Drop::CounterLimit);
+        }
+
+        let opened = match (self.tunn.decapsulate(None, datagram, out), message) {
+            (TunnResult::WriteToTunnelV4(packet, _), Message::Data(_)) => {
+                Opened::Packet(packet.len())
+            }
+            (TunnResult::WriteToTunnelV6(..), _) => return Err(Drop::InnerNotIpv4),
+            (TunnResult::Done, Message::Data(_)) => Opened::Keepalive,
+            (TunnResult::Done, Message::Cookie(_)) => Opened::Cookie,
+            (TunnResult::WriteToNetwork(reply), Message::Initiation) => {
+                Opened::Response(reply.len())
+            }
+            (TunnResult::WriteToNetwork(reply), Message::Response(_)) => {
+                Opened::Established(reply.len())
+            }
+            (TunnResult::Err(error), _) => {
+                let reason = reason(&error, message);
+                #[cfg(feature = "mutants")]
+                if reason == Drop::Replayed
+                    && let Some(len) = self.recall(datagram, out)
+                {
+                    return Ok(Opened::Packet(len));
+                }
+                return Err(reason);
+            }
+            (
+                TunnResult::Done | TunnResult::WriteToTunnelV4(..) | TunnResult::WriteToNetwork(_),
+                _,
+            ) => return Err(Drop::Unexpected),
+        };
+        self.keyed |= matches!(
+            opened,
+            Opened::Packet(_) | Opened::Keepalive | Opened::Established(_)
+        );
+        #[cfg(feature = "mutants")]
+        if let Opened::Packet(len) = opened {
+            self.remember(datagram, &out[..len]);
+        }
+
+        Ok(opened)
+    }
+
+    /// Advances boringtun's timers; to be called several times a second.
+    pub(super) fn tick(&mut self, out: &mut [u8; HANDSHAKE_BUFFER]) -> Tick {
+        let tick = match self.tunn.update_timers(out) {
+            TunnResult::WriteToNetwork(datagram) => match classify(datagram) {
+                Some(Message::Initiation) => Tick::Initiation(datagram.len()),
+                Some(Message::Response(_) | Message::Cookie(_) | Message::Data(_)) | None => {
+                    Tick::Keepalive(datagram.len())
+                }
+            },
+            TunnResult::Err(_) => Tick::Expired,
+            TunnResult::Done
+            | TunnResult::WriteToTunnelV4(..)
+            | TunnResult::WriteToTunnelV6(..) => Tick::Nothing,
+        };
+        self.keyed = self.tunn.time_since_last_handshake().is_some();
+
+        tick
+    }
+
+    /// Keeps what a message held, so that a replay can be let through.
+    #[cfg(feature = "mutants")]
+    fn remember(&mut self, datagram: &[u8], packet: &[u8]) {
+        const REMEMBERED_MAX: usize = 64;
+
+        if mutant::disables("replay-window") {
+            self.remembered.truncate(REMEMBERED_MAX - 1);
+            self.remembered
+                .push_front((name(datagram), packet.to_vec()));
+        }
+    }
+
+    /// Returns what a replayed message held when it was new.
+    #[cfg(feature = "mutants")]
+    fn recall(&self, datagram: &[u8], out: &mut [u8]) -> Option<usize> {
+        let name = name(datagram);
+        let (_, packet) = self.remembered.iter().find(|(n, _)| *n == name)?;
+        out[..packet.len()].copy_from_slice(packet);
+
+        Some(packet.len())
+    }
+}
+
+/// Returns index and counter of a data message.
+#[cfg(feature = "mutants")]
+fn name(datagram: &[u8]) -> [u8; 12] {
+    datagram[4..16].try_into().expect("twelve bytes")
+}
+
+/// Reads the counter of a data message, which is at least 32 bytes long.
+#[inline]
+fn counter(datagram: &[u8]) -> u64 {
+    u64::from_le_bytes(datagram[8..16].try_into().expect("eight bytes"))
+}
+
+/// Translates boringtun's error into the counter that it belongs to.
+fn reason(error: &WireGuardError, message: Message) -> Drop {
+    match (error, message) {
+        (WireGuardError::DuplicateCounter | WireGuardError::InvalidCounter, _) => Drop::Replayed,
+        (WireGuardError::NoCurrentSession | WireGuardError::WrongIndex, Message::Data(_)) => {
+            Drop::NoKeys
+        }
+        (WireGuardError::InvalidPacket, Message::Data(_)) => Drop::InnerMalformed,
+        (_, Message::Data(_)) => Drop::InvalidTag,
+        (_, Message::Initiation) => Drop::InvalidHandshake,
+        (_, Message::Response(_) | Message::Cookie(_)) => Drop::Unexpected,
+    }
+}
+
+#[cfg(test)]
+mod tests;

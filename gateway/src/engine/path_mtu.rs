@@ -1,0 +1,175 @@
+//! The longest inner packet that a path carries, found by padded probes.
+//!
+//! ```text
+//!           acknowledged, 5 s later
+//!            +-------+
+//!            v       |      three lost while short ones arrive
+//!         Verify ----+--------------------------------------> Search
+//!            ^                                                  |
+//!            +--- the longest of all candidates that arrived ---+
+//! ```
+//!
+//! It depends on no ICMP. The upper bound is the desired state's; probing only
+//! lowers it, and every few minutes tries whether it may rise again.
+
+use crate::mutant;
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// Outer packet lengths of links and tunnels in use, in bytes: what is worth
+/// trying. The last is what every IPv4 host accepts (RFC 1122, 3.3.3).
+const OUTER: [u16; 23] = [
+    8_951, 8_500, 4_352, 1_500, 1_492, 1_480, 1_472, 1_460, 1_450, 1_440, 1_430, 1_420, 1_410,
+    1_400, 1_380, 1_360, 1_340, 1_320, 1_300, 1_280, 1_200, 1_024, 576,
+];
+
+/// How often the length in use is verified.
+const VERIFY_INTERVAL: Duration = Duration::from_secs(5);
+/// How often a longer one is tried. Linux keeps a path MTU that it was told for
+/// ten minutes; there is no hurry.
+const RAISE_INTERVAL: Duration = Duration::from_secs(150);
+/// Losses in a row before the length in use is doubted, and rounds of a search.
+const TRIES: u8 = 3;
+/// How long a probe is waited for at least.
+const WAIT_MIN: Duration = Duration::from_millis(250);
+
+/// The state machine of one session's path.
+#[derive(Debug)]
+pub(super) struct PathMtu {
+    /// Inner lengths in descending order; the first is the upper bound.
+    candidates: Vec<u16>,
+    current: u16,
+    phase: Phase,
+    due: Instant,
+    raise_at: Instant,
+    probes: VecDeque<u16>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    /// The length in use is probed; so many probes of it were lost.
+    Verify { lost: u8 },
+    /// All longer than `best`, which arrived, are probed; so many rounds are left.
+    Search { best: u16, rounds: u8 },
+}
+
+impl PathMtu {
+    /// Creates a machine that assumes `upper` (inner length in bytes) and doubts it
+    /// from `now` on; `overhead` is what the tunnel adds to a packet.
+    pub(super) fn new(upper: u16, overhead: u16, now: Instant) -> Self {
+        let lower = OUTER
+            .iter()
+            .map(|outer| outer - overhead)
+            .filter(|inner| *inner < upper);
+        let candidates = std::iter::once(upper).chain(lower).collect();
+
+        Self {
+            candidates,
+            current: upper,
+            phase: Phase::Verify { lost: 0 },
+            due: now,
+            raise_at: now + RAISE_INTERVAL,
+            probes: VecDeque::new(),
+        }
+    }
+
+    /// Returns the longest inner packet for the path, in bytes.
+    #[inline]
+    pub(super) fn mtu(&self) -> u16 {
+        self.current
+    }
+
+    /// Returns the upper bound.
+    pub(super) fn upper(&self) -> u16 {
+        self.candidates[0]
+    }
+
+    /// Returns when [`PathMtu::handle_timeout`] is due.
+    pub(super) fn poll_timeout(&self) -> Instant {
+        self.due
+    }
+
+    /// Returns the inner length of the next probe to send.
+    pub(super) fn poll_probe(&mut self) -> Option<u16> {
+        self.probes.pop_front()
+    }
+
+    /// Advances time to `now`; `healthy` tells that short probes arrive: else the
+    /// loss of long ones says nothing. `rtt` is the path's round-trip time.
+    pub(super) fn handle_timeout(&mut self, healthy: bool, rtt: Duration, now: Instant) {
+        if now < self.due {
+            return;
+        }
+        if mutant::disables("mtu") {
+            self.due = now + VERIFY_INTERVAL;
+            return;
+        }
+
+        self.due = now + WAIT_MIN.max(rtt * 2);
+        match self.phase {
+            Phase::Verify { .. } if !healthy => self.phase = Phase::Verify { lost: 0 },
+            Phase::Verify { lost } if lost >= TRIES => self.search(0),
+            Phase::Verify { lost } => {
+                self.phase = Phase::Verify { lost: lost + 1 };
+                self.probes.push_back(self.current);
+            }
+            Phase::Search { best, rounds: 0 } => self.conclude(best, healthy, now),
+            Phase::Search { best, rounds } => self.round(best, rounds),
+        }
+    }
+
+    /// Handles that a probe of this inner length arrived.
+    pub(super) fn handle_arrival(&mut self, size: u16, now: Instant) {
+        match self.phase {
+            Phase::Search { best, .. } if size == self.upper() => {
+                self.conclude(best.max(size), true, now);
+            }
+            Phase::Search { best, rounds } => {
+                self.phase = Phase::Search {
+                    best: best.max(size),
+                    rounds,
+                };
+            }
+            Phase::Verify { .. } if size < self.current => {} // Late, of an earlier search.
+            Phase::Verify { .. } if now >= self.raise_at && self.current < self.upper() => {
+                self.raise_at = now + RAISE_INTERVAL;
+                self.search(self.current);
+                self.due = now;
+            }
+            Phase::Verify { .. } => {
+                self.phase = Phase::Verify { lost: 0 };
+                self.due = now + VERIFY_INTERVAL;
+            }
+        }
+    }
+
+    fn search(&mut self, best: u16) {
+        self.round(best, TRIES);
+    }
+
+    fn round(&mut self, best: u16, rounds: u8) {
+        self.phase = Phase::Search {
+            best,
+            rounds: rounds - 1,
+        };
+        self.probes.clear();
+        let longer = self.candidates.iter().filter(|size| **size > best);
+        self.probes.extend(longer);
+    }
+
+    /// Ends a search. If nothing arrived the shortest is assumed, unless nothing
+    /// else arrived either.
+    fn conclude(&mut self, best: u16, healthy: bool, now: Instant) {
+        let shortest = self.candidates[self.candidates.len() - 1];
+        if best > 0 || healthy {
+            self.current = best.max(shortest);
+        }
+        self.phase = Phase::Verify { lost: 0 };
+        self.raise_at = now + RAISE_INTERVAL;
+        self.due = now + VERIFY_INTERVAL;
+        self.probes.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests;

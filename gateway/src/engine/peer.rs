@@ -1,0 +1,185 @@
+//! One remote cluster: its sessions, and what is known of it.
+
+use super::client::Client;
+use super::inner::{self, Sources};
+use super::interface::{ConnectionState, Event, Kind, PeerConfig, Role, SessionId};
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+
+/// How often a connection's latency is reported (upstream's number).
+const REPORT_INTERVAL: Duration = Duration::from_secs(10);
+/// How long a connection between our own may be without a live session before it is
+/// reported as an error: longer than any failover takes.
+const CONNECTION_HOLD: Duration = Duration::from_secs(2);
+
+/// A peer.
+pub(super) struct Peer {
+    pub(super) config: PeerConfig,
+    /// The public half of our key for it.
+    pub(super) local_key: [u8; 32],
+    pub(super) sources: Sources,
+    pub(super) kind: Kind,
+    pub(super) version: Option<String>,
+    /// All its sessions, in the order they came.
+    pub(super) sessions: Vec<SessionId>,
+    /// Those that flows may use.
+    pub(super) selectable: Vec<Candidate>,
+    pub(super) connection: Connection,
+    /// Present in the client's role.
+    pub(super) client: Option<Client>,
+    pub(super) next_tick: Instant,
+}
+
+/// A session that flows may use.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Candidate {
+    pub(super) session: SessionId,
+    pub(super) salt: u32,
+}
+
+impl Peer {
+    pub(super) fn new(config: PeerConfig, local_key: [u8; 32], now: Instant) -> Self {
+        let client = match &config.role {
+            Role::Server => None,
+            Role::Client { addresses, port } => Some(Client::new(addresses, *port, now)),
+        };
+
+        Self {
+            sources: Sources::new(&config.allowed),
+            local_key,
+            kind: Kind::Unknown,
+            version: None,
+            sessions: Vec::new(),
+            selectable: Vec::new(),
+            connection: Connection::new(now),
+            client,
+            next_tick: now,
+            config,
+        }
+    }
+
+    /// Takes over a new configuration if the sessions can live with it.
+    pub(super) fn update(&mut self, config: &PeerConfig, now: Instant) -> bool {
+        let same_tunnel = self.config.cluster_id == config.cluster_id
+            && self.config.local_private_key == config.local_private_key
+            && self.config.public_key == config.public_key;
+        match (&config.role, &mut self.client) {
+            _ if !same_tunnel => return false,
+            (Role::Server, None) => {}
+            (Role::Client { addresses, port }, Some(client)) => {
+                client.endpoints.set(addresses, *port, now);
+            }
+            (Role::Server, Some(_)) | (Role::Client { .. }, None) => return false,
+        }
+
+        if self.config.allowed != config.allowed {
+            self.sources = Sources::new(&config.allowed);
+        }
+        self.config = config.clone();
+        true
+    }
+
+    /// Returns our address and the peer's inside the tunnel.
+    pub(super) fn probe_addresses(&self) -> (Ipv4Addr, Ipv4Addr) {
+        match self.config.role {
+            Role::Server => (inner::SERVER, inner::CLIENT),
+            Role::Client { .. } => (inner::CLIENT, inner::SERVER),
+        }
+    }
+
+    /// Returns the session for a flow: the same one as long as that is usable,
+    /// whatever else comes and goes (rendezvous hashing).
+    #[inline]
+    pub(super) fn select(&self, flow_hash: u32) -> Option<SessionId> {
+        let weight = |candidate: &Candidate| {
+            let mixed = (flow_hash ^ candidate.salt).wrapping_mul(0x9e37_79b1);
+            (mixed ^ mixed >> 15).wrapping_mul(0x85eb_ca77)
+        };
+
+        match self.selectable.as_slice() {
+            [] => None,
+            [only] => Some(only.session),
+            several => several.iter().max_by_key(|c| weight(c)).map(|c| c.session),
+        }
+    }
+}
+
+/// State of the connection, as its object shows it.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) state: ConnectionState,
+    pub(super) latency: Option<Duration>,
+    reported: Instant,
+    /// When a session was last alive.
+    alive: Instant,
+}
+
+impl Connection {
+    fn new(now: Instant) -> Self {
+        Self {
+            state: ConnectionState::Connecting,
+            latency: None,
+            reported: now,
+            alive: now,
+        }
+    }
+
+    /// Handles an answered probe; returns whether that is to be reported.
+    pub(super) fn handle_answer(&mut self, rtt: Duration, now: Instant) -> bool {
+        self.latency = Some(rtt);
+        self.alive = now;
+        let is_news = self.state != ConnectionState::Connected
+            || now.duration_since(self.reported) >= REPORT_INTERVAL;
+        if is_news {
+            self.state = ConnectionState::Connected;
+            self.reported = now;
+        }
+
+        is_news
+    }
+
+    /// Notes whether some session is alive; returns whether that is to be reported.
+    pub(super) fn handle_tick(&mut self, is_alive: bool, now: Instant) -> bool {
+        if is_alive {
+            self.alive = now;
+        }
+        let is_news = self.state == ConnectionState::Connected
+            && now.duration_since(self.alive) >= CONNECTION_HOLD;
+        if is_news {
+            self.state = ConnectionState::Error;
+            self.latency = None;
+            self.reported = now;
+        }
+
+        is_news
+    }
+
+    pub(super) fn event(&self, peer: u16) -> Event {
+        Event::Connection {
+            peer,
+            state: self.state,
+            latency: self.latency,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_reports_changes_and_every_ten_seconds() {
+        let start = Instant::now();
+        let mut connection = Connection::new(start);
+        let at = |ms| start + Duration::from_millis(ms);
+
+        assert!(connection.handle_answer(Duration::from_millis(3), at(10)));
+        assert!(!connection.handle_answer(Duration::from_millis(3), at(260)));
+        assert!(connection.handle_answer(Duration::from_millis(3), at(10_011)));
+        assert!(!connection.handle_tick(false, at(11_000)));
+        assert!(connection.handle_tick(false, at(12_011)));
+        assert_eq!(connection.state, ConnectionState::Error);
+        assert!(!connection.handle_tick(false, at(60_000)));
+        assert!(connection.handle_answer(Duration::from_millis(3), at(60_001)));
+    }
+}

@@ -1,0 +1,59 @@
+//! All peers, found by index in constant time and by keys at a handshake.
+
+use super::peer::Peer;
+use std::collections::BTreeMap;
+
+/// The peers.
+#[derive(Default)]
+pub(super) struct Peers {
+    by_index: Vec<Option<Box<Peer>>>,
+    /// From our public key and the peer's to the index.
+    by_keys: BTreeMap<([u8; 32], [u8; 32]), u16>,
+}
+
+impl Peers {
+    pub(super) fn insert(&mut self, peer: Peer) {
+        let index = peer.config.index;
+        self.by_keys
+            .insert((peer.local_key, peer.config.public_key), index);
+        let place = usize::from(index);
+        if place >= self.by_index.len() {
+            self.by_index.resize_with(place + 1, || None);
+        }
+        self.by_index[place] = Some(Box::new(peer));
+    }
+
+    pub(super) fn remove(&mut self, index: u16) -> Option<Peer> {
+        let peer = *self.by_index.get_mut(usize::from(index))?.take()?;
+        let keys = (peer.local_key, peer.config.public_key);
+        if self.by_keys.get(&keys) == Some(&index) {
+            self.by_keys.remove(&keys);
+        }
+
+        Some(peer)
+    }
+
+    #[inline]
+    pub(super) fn get(&self, index: u16) -> Option<&Peer> {
+        self.by_index.get(usize::from(index))?.as_deref()
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, index: u16) -> Option<&mut Peer> {
+        self.by_index.get_mut(usize::from(index))?.as_deref_mut()
+    }
+
+    /// Returns the peer that has the key `remote` and knows us by `local`.
+    pub(super) fn by_keys(&self, local: [u8; 32], remote: [u8; 32]) -> Option<u16> {
+        self.by_keys.get(&(local, remote)).copied()
+    }
+
+    /// Returns all peers by index.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Peer> {
+        self.by_index.iter().filter_map(|peer| peer.as_deref())
+    }
+
+    pub(super) fn indices(&self) -> impl Iterator<Item = u16> {
+        self.iter().map(|peer| peer.config.index)
+    }
+}

@@ -1,0 +1,180 @@
+//! The liveness probe's message: upstream's JSON with additions of ours.
+//!
+//! ```text
+//! PING {"clusterID":"<the receiver's>","msgType":"PING","timeStamp":"<RFC 3339>"
+//!       ,"gateway":{"version":"..","replica":"..","leaving":true},"pad":".."}
+//! PONG {the same object, "msgType":"PONG", without gateway and pad
+//!       ,"version":"..","replica":"..","replicas":2,"leaving":true}
+//! ```
+//!
+//! Upstream ignores keys that it does not know. What the sender of a PING says of itself
+//! stands under a key of its own: one that merely reflects the object must not be
+//! taken for one of ours.
+
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+
+/// The longest object that upstream receives, in bytes.
+const UPSTREAM_BYTES_MAX: usize = 1024;
+/// The longest object that we receive from one of ours: MTU probes are as long as
+/// a packet can be; 9,000 bytes is the longest frame in use.
+const OURS_BYTES_MAX: usize = 9_216;
+/// The longest name of a replica or version that is kept (a DNS name's length).
+const NAME_BYTES_MAX: usize = 253;
+/// The most replicas of one cluster that are believed.
+pub(super) const REPLICAS_MAX: u32 = 16;
+
+/// What one of our gateways says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Gateway {
+    pub(super) version: String,
+    pub(super) replica: String,
+    /// How many replicas its cluster has; only in a PONG.
+    pub(super) replicas: Option<u32>,
+    pub(super) leaving: bool,
+}
+
+/// A received message.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Probe {
+    /// A question.
+    Ping {
+        /// The answer, but for what the answering side adds.
+        answer: Map<String, Value>,
+        /// What the sender says of itself.
+        gateway: Option<Gateway>,
+    },
+    /// An answer.
+    Pong {
+        /// The question's time, in nanoseconds since the Unix epoch.
+        sent: i128,
+        /// What the sender says of itself.
+        gateway: Option<Gateway>,
+    },
+}
+
+/// Reads a message; `None` if it is none, or too long for its sender.
+pub(super) fn parse(json: &[u8], from_ours: bool) -> Option<Probe> {
+    let max = if from_ours {
+        OURS_BYTES_MAX
+    } else {
+        UPSTREAM_BYTES_MAX
+    };
+    if json.len() > max {
+        return None;
+    }
+    let Value::Object(mut object) = serde_json::from_slice(json).ok()? else {
+        return None;
+    };
+
+    let kind = string(&object, "msgType")?;
+    if kind.eq_ignore_ascii_case("PONG") {
+        let sent = string(&object, "timeStamp")?.parse::<Timestamp>().ok()?;
+        return Some(Probe::Pong {
+            sent: sent.as_nanosecond(),
+            gateway: gateway(&object),
+        });
+    }
+    if !kind.eq_ignore_ascii_case("PING") {
+        return None;
+    }
+
+    let sender = match take(&mut object, "gateway") {
+        Some(Value::Object(sender)) => gateway(&sender),
+        Some(_) | None => None,
+    };
+    take(&mut object, "pad");
+
+    Some(Probe::Ping {
+        answer: object,
+        gateway: sender,
+    })
+}
+
+/// Writes the answer to a PING.
+pub(super) fn pong(mut answer: Map<String, Value>, own: &Gateway) -> Vec<u8> {
+    set(&mut answer, "msgType", "PONG".into());
+    set(&mut answer, "version", own.version.as_str().into());
+    set(&mut answer, "replica", own.replica.as_str().into());
+    set(&mut answer, "replicas", own.replicas.unwrap_or(1).into());
+    take(&mut answer, "leaving");
+    if own.leaving {
+        answer.insert("leaving".into(), true.into());
+    }
+
+    to_bytes(answer)
+}
+
+/// Writes a PING to the cluster `cluster_id`, sent at `sent` (nanoseconds since
+/// the Unix epoch); if `len` is given it is padded to that many bytes.
+pub(super) fn ping(cluster_id: &str, sent: i128, own: &Gateway, len: Option<usize>) -> Vec<u8> {
+    let sent = Timestamp::from_nanosecond(sent).unwrap_or(Timestamp::UNIX_EPOCH);
+    let mut gateway = Map::new();
+    gateway.insert("version".into(), own.version.as_str().into());
+    gateway.insert("replica".into(), own.replica.as_str().into());
+    if own.leaving {
+        gateway.insert("leaving".into(), true.into());
+    }
+    let mut object = Map::new();
+    object.insert("clusterID".into(), cluster_id.into());
+    object.insert("msgType".into(), "PING".into());
+    object.insert("timeStamp".into(), sent.to_string().into());
+    object.insert("gateway".into(), gateway.into());
+
+    let Some(len) = len else {
+        return to_bytes(object);
+    };
+    object.insert("pad".into(), "".into());
+    let bare = to_bytes(object.clone());
+    object.insert(
+        "pad".into(),
+        "x".repeat(len.saturating_sub(bare.len())).into(),
+    );
+    to_bytes(object)
+}
+
+fn to_bytes(object: Map<String, Value>) -> Vec<u8> {
+    Value::Object(object).to_string().into_bytes()
+}
+
+/// Reads what a gateway of ours says of itself; both names are needed.
+fn gateway(object: &Map<String, Value>) -> Option<Gateway> {
+    let name = |key| string(object, key).filter(|name| name.len() <= NAME_BYTES_MAX);
+    let replicas = find(object, "replicas").and_then(Value::as_u64);
+
+    Some(Gateway {
+        version: name("version")?.to_owned(),
+        replica: name("replica")?.to_owned(),
+        replicas: replicas.map(|n| n.clamp(1, u64::from(REPLICAS_MAX)) as u32),
+        leaving: find(object, "leaving").is_some_and(|leaving| leaving == &Value::Bool(true)),
+    })
+}
+
+/// Returns the spelling of `key` in the object: its case is not significant.
+fn spelling(object: &Map<String, Value>, key: &str) -> Option<String> {
+    if object.contains_key(key) {
+        return Some(key.to_owned());
+    }
+
+    object.keys().find(|k| k.eq_ignore_ascii_case(key)).cloned()
+}
+
+fn find<'a>(object: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
+    object.get(&spelling(object, key)?)
+}
+
+fn string<'a>(object: &'a Map<String, Value>, key: &str) -> Option<&'a str> {
+    find(object, key)?.as_str()
+}
+
+fn take(object: &mut Map<String, Value>, key: &str) -> Option<Value> {
+    object.remove(&spelling(object, key)?)
+}
+
+fn set(object: &mut Map<String, Value>, key: &str, value: Value) {
+    let key = spelling(object, key).unwrap_or_else(|| key.to_owned());
+    object.insert(key, value);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,160 @@
+use super::*;
+use proptest::prelude::*;
+
+const UPSTREAM_PING: &[u8] = br#"{"clusterID":"milan","msgType":"PING","timeStamp":"2026-11-21T10:00:00.123456789+01:00","extra":{"kept":[1,2]}}"#;
+const SENT: i128 = 1_795_252_800_123_456_789;
+
+fn own() -> Gateway {
+    Gateway {
+        version: "1.2.3".into(),
+        replica: "gw-0".into(),
+        replicas: Some(2),
+        leaving: false,
+    }
+}
+
+fn object(json: &[u8]) -> Map<String, Value> {
+    serde_json::from_slice(json).unwrap()
+}
+
+fn answer(json: &[u8], own: &Gateway) -> Map<String, Value> {
+    let Some(Probe::Ping { answer, .. }) = parse(json, false) else {
+        panic!("a PING");
+    };
+    object(&pong(answer, own))
+}
+
+#[test]
+fn the_answer_is_the_question_with_our_keys_added() {
+    let answer = answer(UPSTREAM_PING, &own());
+
+    let question = object(UPSTREAM_PING);
+    for key in ["clusterID", "timeStamp", "extra"] {
+        assert_eq!(answer[key], question[key]);
+    }
+    assert_eq!(answer["msgType"], "PONG");
+    assert_eq!(answer["version"], "1.2.3");
+    assert_eq!(answer["replica"], "gw-0");
+    assert_eq!(answer["replicas"], 2);
+    assert!(!answer.contains_key("leaving"));
+}
+
+#[test]
+fn a_leaving_replica_says_so() {
+    let leaving = Gateway {
+        leaving: true,
+        ..own()
+    };
+
+    assert_eq!(answer(UPSTREAM_PING, &leaving)["leaving"], true);
+    let Some(Probe::Ping { gateway, .. }) = parse(&ping("milan", SENT, &leaving, None), false)
+    else {
+        panic!("a PING");
+    };
+    assert!(gateway.unwrap().leaving);
+}
+
+#[test]
+fn the_case_of_keys_is_not_significant() {
+    let json = br#"{"ClusterId":"milan","MSGTYPE":"PING","timestamp":"2026-11-21T09:00:00Z"}"#;
+
+    let answer = answer(json, &own());
+
+    assert_eq!(answer["MSGTYPE"], "PONG");
+    assert_eq!(answer["ClusterId"], "milan");
+    assert!(!answer.contains_key("msgType"));
+}
+
+#[test]
+fn a_ping_of_ours_is_one_of_upstreams_with_additions() {
+    let ping = ping("milan", SENT, &own(), None);
+
+    let object = object(&ping);
+    assert_eq!(object["clusterID"], "milan");
+    assert_eq!(object["msgType"], "PING");
+    let stamp: Timestamp = object["timeStamp"].as_str().unwrap().parse().unwrap();
+    assert_eq!(stamp.as_nanosecond(), SENT);
+    assert!(ping.len() <= UPSTREAM_BYTES_MAX);
+}
+
+#[test]
+fn an_answer_tells_time_and_replica() {
+    let answer = pong(object(&ping("milan", SENT, &own(), None)), &own());
+
+    let parsed = parse(&answer, false);
+
+    assert_eq!(
+        parsed,
+        Some(Probe::Pong {
+            sent: SENT,
+            gateway: Some(own())
+        })
+    );
+}
+
+#[test]
+fn a_reflected_ping_is_no_gateway_of_ours() {
+    let mut reflected = object(&ping("milan", SENT, &own(), None));
+    reflected.insert("msgType".into(), "PONG".into());
+
+    let Some(Probe::Pong { gateway, sent }) = parse(&to_bytes(reflected), false) else {
+        panic!("a PONG");
+    };
+
+    assert_eq!(gateway, None);
+    assert_eq!(sent, SENT);
+}
+
+#[test]
+fn a_padded_ping_has_the_wanted_length_and_a_short_answer() {
+    let ping = ping("milan", SENT, &own(), Some(1_312));
+
+    assert_eq!(ping.len(), 1_312);
+    assert_eq!(parse(&ping, false), None, "too long for a stranger");
+    let Some(Probe::Ping { answer, gateway }) = parse(&ping, true) else {
+        panic!("a PING");
+    };
+    assert_eq!(gateway.unwrap().replica, "gw-0");
+    assert!(pong(answer, &own()).len() < 256);
+}
+
+#[test]
+fn what_is_no_probe_is_refused() {
+    for json in [
+        &b""[..],
+        b"[]",
+        b"{}",
+        br#"{"msgType":"PANG"}"#,
+        br#"{"msgType":1}"#,
+        br#"{"msgType":"PONG"}"#,
+        br#"{"msgType":"PONG","timeStamp":"yesterday"}"#,
+        &[b'['; 1_000],
+    ] {
+        assert_eq!(parse(json, false), None);
+    }
+}
+
+#[test]
+fn numbers_beyond_belief_are_clamped() {
+    let json = br#"{"msgType":"PONG","timeStamp":"2026-11-21T09:00:00Z","version":"1","replica":"r","replicas":18446744073709551615}"#;
+
+    let Some(Probe::Pong { gateway, .. }) = parse(json, false) else {
+        panic!("a PONG");
+    };
+
+    assert_eq!(gateway.unwrap().replicas, Some(REPLICAS_MAX));
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_upset_the_parser(bytes in proptest::collection::vec(any::<u8>(), 0..256)) {
+        parse(&bytes, true);
+    }
+
+    #[test]
+    fn every_time_survives_the_round_trip(sent in 0..4_102_444_800_000_000_000_i128) {
+        let answer = pong(object(&ping("c", sent, &own(), None)), &own());
+
+        prop_assert!(matches!(parse(&answer, false), Some(Probe::Pong { sent: s, .. }) if s == sent));
+    }
+}

@@ -1,0 +1,220 @@
+//! Liveness probes in and out.
+
+use super::Engine;
+use super::drops::Drop;
+use super::inner::{self, ProbeAddresses};
+use super::interface::{Kind, SessionId, Transmit};
+use super::noise::OVERHEAD;
+use super::probe::{self, Gateway, Probe};
+use super::session::State;
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// The most datagrams of the engine's own that wait to be sent: all sessions of a
+/// large gateway probing at once.
+const TRANSMITS_MAX: usize = 16_384;
+
+impl Engine {
+    /// Handles a probe that came through a session.
+    pub(super) fn handle_probe(
+        &mut self,
+        id: SessionId,
+        addresses: ProbeAddresses,
+        json: &[u8],
+        now: Instant,
+    ) {
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
+        let index = session.peer;
+        let kind = self
+            .peers
+            .get(index)
+            .map_or(Kind::Unknown, |peer| peer.kind);
+        match probe::parse(json, kind == Kind::Ours) {
+            None => self.drops.count(Drop::ProbeMalformed),
+            Some(Probe::Ping { .. }) if session.answers_left == 0 => {
+                self.drops.count(Drop::ProbeRate);
+            }
+            Some(Probe::Ping { answer, gateway }) => {
+                session.answers_left -= 1;
+                let leaving = self.leaving.is_some() || session.is_closing();
+                let json = probe::pong(answer, &self.gateway(leaving));
+                let packet = inner::probe_packet(addresses.destination, addresses.source, &json);
+                self.send_probe(id, &packet, false);
+                self.learn(id, gateway, now);
+            }
+            Some(Probe::Pong { sent, gateway }) => self.handle_pong(id, sent, gateway, now),
+        }
+    }
+
+    /// Sends a PING; `size` pads it to an inner packet of that many bytes, which
+    /// must not be fragmented.
+    pub(super) fn send_ping(&mut self, id: SessionId, size: Option<u16>, now: Instant) {
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
+        let Some(peer) = self.peers.get(session.peer) else {
+            return;
+        };
+        let sent = self.clock.unix + now.saturating_duration_since(self.clock.instant);
+        // Two questions of one moment must differ: the answer names its question by this.
+        self.last_sent = (self.last_sent + 1).max(i128::try_from(sent.as_nanos()).unwrap_or(0));
+        let sent = self.last_sent;
+        let headers = inner::IPV4_HEADER + inner::UDP_HEADER;
+        let len = size.map(|size| usize::from(size).saturating_sub(headers));
+        let leaving = self.leaving.is_some() || session.is_closing();
+        session.liveness.handle_sent(sent, size, now);
+
+        let cluster_id = &peer.config.cluster_id;
+        let (own, remote) = peer.probe_addresses();
+        let json = probe::ping(cluster_id, sent, &self.gateway(leaving), len);
+        let packet = inner::probe_packet(own, (remote, inner::PROBE_PORT), &json);
+        self.send_probe(id, &packet, size.is_some());
+    }
+
+    fn handle_pong(&mut self, id: SessionId, sent: i128, gateway: Option<Gateway>, now: Instant) {
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
+        let index = session.peer;
+        let Some(answer) = session.liveness.handle_answer(sent, now) else {
+            return self.drops.count(Drop::ProbeUnexpected);
+        };
+        if let Some(size) = answer.size {
+            return session.path_mtu.handle_arrival(size, now);
+        }
+        session.leave_known |= self.leaving.is_some_and(|since| answer.asked >= since);
+        let is_back = session.tunnel.is_keyed()
+            && matches!(session.state, State::Down { .. } | State::Handshaking);
+        if is_back {
+            session.state = State::Live;
+            session.live_since = now;
+            self.refresh(index);
+        }
+
+        if let Some(peer) = self.peers.get_mut(index) {
+            if peer.connection.handle_answer(answer.rtt, now) {
+                self.events.push_back(peer.connection.event(index));
+            }
+            if let (Some(client), Some(gateway)) = (&mut peer.client, &gateway) {
+                client.handle_replicas(gateway);
+            }
+        }
+        self.learn(id, gateway, now);
+    }
+
+    /// Takes in what the sender of a probe says of itself; one that says nothing is
+    /// upstream's.
+    fn learn(&mut self, id: SessionId, gateway: Option<Gateway>, now: Instant) {
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
+        let index = session.peer;
+        let Some(peer) = self.peers.get_mut(index) else {
+            return;
+        };
+        let kind = match gateway {
+            Some(_) => Kind::Ours,
+            None => Kind::Upstream,
+        };
+        let leaving = gateway.as_ref().is_some_and(|gateway| gateway.leaving);
+        let replica = gateway.as_ref().map(|gateway| gateway.replica.clone());
+        let is_news = kind != peer.kind || leaving != session.leaving || replica != session.replica;
+        if !is_news {
+            return;
+        }
+
+        peer.kind = kind;
+        peer.version = gateway.map(|gateway| gateway.version);
+        session.leaving = leaving;
+        session.replica = replica;
+        if kind == Kind::Ours {
+            self.close_duplicates(id, now);
+        }
+        self.refresh(index);
+        self.maintain_client(index, now);
+    }
+
+    /// What this replica says of itself.
+    fn gateway(&self, leaving: bool) -> Gateway {
+        let others_count = self.replicas.len();
+
+        Gateway {
+            version: self.local.version.clone(),
+            replica: self.local.replica.clone(),
+            replicas: Some(u32::try_from(others_count).unwrap_or(u32::MAX).max(1)),
+            leaving,
+        }
+    }
+
+    fn send_probe(&mut self, id: SessionId, packet: &[u8], dont_fragment: bool) {
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
+        let mut datagram = vec![0; packet.len() + OVERHEAD];
+        match session.tunnel.seal(packet, &mut datagram) {
+            Ok(len) => {
+                datagram.truncate(len);
+                let transmit = Transmit {
+                    port: session.port,
+                    to: session.endpoint,
+                    datagram,
+                    dont_fragment,
+                };
+                push(&mut self.transmits, transmit, &mut self.drops);
+            }
+            Err(reason) => self.drops.count(reason),
+        }
+    }
+
+    /// Sends a datagram of the engine's own.
+    pub(super) fn transmit(
+        &mut self,
+        port: super::PortId,
+        to: std::net::SocketAddr,
+        datagram: &[u8],
+    ) {
+        let transmit = Transmit {
+            port,
+            to,
+            datagram: datagram.to_vec(),
+            dont_fragment: false,
+        };
+        push(&mut self.transmits, transmit, &mut self.drops);
+    }
+
+    /// Reports whether a peer's connection is alive.
+    pub(super) fn report_connection(&mut self, index: u16, now: Instant) {
+        let Some(peer) = self.peers.get_mut(index) else {
+            return;
+        };
+        let kind = peer.kind;
+        let is_alive = peer
+            .sessions
+            .iter()
+            .filter_map(|id| self.sessions.get(*id))
+            .any(|session| {
+                session.is_usable()
+                    && session.liveness.is_answered()
+                    && !session.liveness.is_lost(kind, session.heard, now)
+            });
+        if peer.connection.handle_tick(is_alive, now) {
+            self.events.push_back(peer.connection.event(index));
+        }
+    }
+
+    /// Returns the round-trip time to assume for a session.
+    pub(super) fn assumed_rtt(rtt: Option<Duration>) -> Duration {
+        rtt.unwrap_or(Duration::from_millis(100))
+    }
+}
+
+fn push(transmits: &mut VecDeque<Transmit>, transmit: Transmit, drops: &mut super::Drops) {
+    if transmits.len() >= TRANSMITS_MAX {
+        drops.count(Drop::TransmitQueueFull);
+        return;
+    }
+
+    transmits.push_back(transmit);
+}

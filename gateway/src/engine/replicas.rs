@@ -1,0 +1,67 @@
+//! Which of this cluster's gateway replicas serves a peer that has one session only.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+/// Returns whether `own` serves the peer `cluster_id`, among the live `replicas`.
+///
+/// Every replica comes to the same answer from the same list (rendezvous hashing), and
+/// only the peers of a replica that goes are moved. A replica that knows of no
+/// others serves all; one that is not in the list serves none: it is leaving.
+pub(super) fn serves(own: &str, replicas: &[String], cluster_id: &str) -> bool {
+    replicas.is_empty() || chosen(replicas, cluster_id) == Some(own)
+}
+
+fn chosen<'a>(replicas: &'a [String], cluster_id: &str) -> Option<&'a str> {
+    replicas
+        .iter()
+        .map(String::as_str)
+        .max_by_key(|replica| (weight(replica, cluster_id), *replica))
+}
+
+/// All replicas of one release have the same standard library, whose hasher is
+/// fixed; during an upgrade two may serve one peer for a moment.
+fn weight(replica: &str, cluster_id: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (replica, cluster_id).hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn replicas(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn exactly_one_replica_serves_a_peer() {
+        let all = replicas(&["gw-0", "gw-1", "gw-2"]);
+
+        for peer in 0..200 {
+            let peer = format!("cluster-{peer}");
+            let serving = all.iter().filter(|own| serves(own, &all, &peer)).count();
+            assert_eq!(serving, 1);
+        }
+    }
+
+    #[test]
+    fn only_the_peers_of_a_lost_replica_move() {
+        let all = replicas(&["gw-0", "gw-1", "gw-2"]);
+        let rest = replicas(&["gw-0", "gw-2"]);
+
+        for peer in 0..200 {
+            let peer = format!("cluster-{peer}");
+            if !serves("gw-1", &all, &peer) {
+                assert_eq!(serves("gw-0", &all, &peer), serves("gw-0", &rest, &peer));
+            }
+        }
+    }
+
+    #[test]
+    fn alone_serves_all_and_unlisted_serves_none() {
+        assert!(serves("gw-0", &[], "milan"));
+        assert!(serves("gw-0", &replicas(&["gw-0"]), "milan"));
+        assert!(!serves("gw-0", &replicas(&["gw-1"]), "milan"));
+    }
+}

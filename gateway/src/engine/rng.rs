@@ -1,0 +1,51 @@
+//! Numbers that the network cannot guess, from one seed.
+
+use std::hash::{DefaultHasher, Hasher as _};
+
+/// A keyed hash (SipHash) over a counter.
+///
+/// Not a cryptographic generator, and none is needed: it chooses indices and
+/// slots, which travel in the clear. Guessing them gains nothing, since every
+/// message behind them is authenticated; that they cannot be read off earlier
+/// ones is a second line.
+#[derive(Clone, Debug)]
+pub(super) struct Rng {
+    seed: [u8; 32],
+    counter: u64,
+}
+
+impl Rng {
+    pub(super) fn new(seed: [u8; 32]) -> Self {
+        Self { seed, counter: 0 }
+    }
+
+    /// Returns the next number.
+    pub(super) fn next_u64(&mut self) -> u64 {
+        self.counter += 1;
+        let mut hasher = DefaultHasher::new();
+        hasher.write(&self.seed);
+        hasher.write_u64(self.counter);
+        hasher.finish()
+    }
+
+    /// Returns the next number, of 24 bits.
+    pub(super) fn next_index(&mut self) -> u32 {
+        (self.next_u64() >> 40) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_seed_gives_one_sequence() {
+        let (mut a, mut b) = (Rng::new([7; 32]), Rng::new([7; 32]));
+
+        let sequence: Vec<_> = (0..8).map(|_| a.next_index()).collect();
+
+        assert!(sequence.iter().all(|index| *index < 1 << 24));
+        assert_eq!(sequence, (0..8).map(|_| b.next_index()).collect::<Vec<_>>());
+        assert_ne!(sequence[0], Rng::new([8; 32]).next_index());
+    }
+}

@@ -1,0 +1,256 @@
+//! One session: a tunnel to one remote replica over one path.
+
+use super::interface::{Kind, PortId, SessionId};
+use super::liveness::Liveness;
+use super::noise::Tunnel;
+use super::path_mtu::PathMtu;
+use super::snapshot::SessionSnapshot;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+/// What the outer IPv4 and UDP headers and a data message add to a packet, in bytes.
+const OVERHEAD_V4: u16 = 20 + 8 + 32;
+/// The same with an IPv6 header.
+const OVERHEAD_V6: u16 = 40 + 8 + 32;
+/// How long a session that was given up is still answered, so that the other side
+/// learns of it and nothing on its way is lost.
+const CLOSING: Duration = Duration::from_secs(1);
+
+/// Where a session is in its life.
+///
+/// ```text
+///  client: Opening --port--> Handshaking --response--> Live --lost or duplicate--> Closing
+///  server: Tentative --first data message--> Live --lost--> Down --answer--> Live
+///                                                            +--10 s--> removed
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// The shell opens the source port.
+    Opening,
+    /// An initiation of ours is under way.
+    Handshaking,
+    /// An initiation was answered; whether its sender is who it seems, and not a
+    /// replay, shows with its first data message.
+    Tentative,
+    /// Packets flow.
+    Live,
+    /// Its probes are not answered any more.
+    Down {
+        /// Since when.
+        since: Instant,
+    },
+    /// Given up.
+    Closing {
+        /// When it is removed.
+        until: Instant,
+    },
+}
+
+impl State {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Opening => "opening",
+            Self::Handshaking => "handshaking",
+            Self::Tentative => "tentative",
+            Self::Live => "live",
+            Self::Down { .. } => "down",
+            Self::Closing { .. } => "closing",
+        }
+    }
+}
+
+/// A session.
+pub(super) struct Session {
+    pub(super) id: SessionId,
+    pub(super) peer: u16,
+    /// The upper 24 bits of our index.
+    pub(super) slot: u32,
+    /// The upper 24 bits of the index that an initiator chose.
+    pub(super) remote_slot: Option<u32>,
+    pub(super) tunnel: Tunnel,
+    pub(super) state: State,
+    pub(super) port: PortId,
+    pub(super) endpoint: SocketAddr,
+    /// The address towards which we opened it; `None` if the peer opened it.
+    pub(super) target: Option<SocketAddr>,
+    pub(super) created: Instant,
+    /// When the present state began to wait: for a response, or for data.
+    pub(super) waiting_since: Instant,
+    /// When the session became live.
+    pub(super) live_since: Instant,
+    /// When the last authenticated message came.
+    pub(super) heard: Instant,
+    pub(super) replica: Option<String>,
+    /// The remote side wants no more flows on this session.
+    pub(super) leaving: bool,
+    /// Our own leaving was answered, so is known.
+    pub(super) leave_known: bool,
+    /// A cookie made us repeat the initiation at once; not twice in a row.
+    pub(super) cookie_used: bool,
+    pub(super) liveness: Liveness,
+    pub(super) path_mtu: PathMtu,
+    pub(super) next_tick: Instant,
+    /// PINGs that may be answered until the next tick.
+    pub(super) answers_left: u32,
+    pub(super) traffic: Traffic,
+}
+
+/// Inner packets in either direction; probes are not counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Traffic {
+    pub(super) rx_bytes: u64,
+    pub(super) rx_packets: u64,
+    pub(super) tx_bytes: u64,
+    pub(super) tx_packets: u64,
+    /// `rx_packets` at the last tick.
+    pub(super) rx_packets_before: u64,
+    /// Ticks in a row without a packet received.
+    pub(super) quiet_ticks: u32,
+}
+
+/// What a new session needs to know.
+pub(super) struct Opening {
+    pub(super) peer: u16,
+    pub(super) slot: u32,
+    pub(super) remote_slot: Option<u32>,
+    pub(super) state: State,
+    pub(super) port: PortId,
+    pub(super) endpoint: SocketAddr,
+    pub(super) target: Option<SocketAddr>,
+    pub(super) mtu: u16,
+}
+
+impl Session {
+    pub(super) fn new(opening: Opening, tunnel: Tunnel, now: Instant) -> Self {
+        Self {
+            id: SessionId {
+                place: 0,
+                generation: 0,
+            },
+            peer: opening.peer,
+            slot: opening.slot,
+            remote_slot: opening.remote_slot,
+            tunnel,
+            state: opening.state,
+            port: opening.port,
+            endpoint: opening.endpoint,
+            target: opening.target,
+            created: now,
+            waiting_since: now,
+            live_since: now,
+            heard: now,
+            replica: None,
+            leaving: false,
+            leave_known: false,
+            cookie_used: false,
+            liveness: Liveness::new(now),
+            path_mtu: PathMtu::new(opening.mtu, overhead(opening.endpoint), now),
+            next_tick: now,
+            answers_left: 0,
+            traffic: Traffic::default(),
+        }
+    }
+
+    /// Returns whether flows may use the session.
+    pub(super) fn is_usable(&self) -> bool {
+        self.state == State::Live && self.tunnel.is_keyed()
+    }
+
+    /// Returns whether we opened the session and have not given it up.
+    pub(super) fn is_own(&self) -> bool {
+        self.target.is_some() && !self.is_closing()
+    }
+
+    /// Returns whether the session is on its way to be usable.
+    pub(super) fn is_pending(&self) -> bool {
+        matches!(self.state, State::Opening | State::Handshaking)
+    }
+
+    /// Returns whether the session was given up.
+    pub(super) fn is_closing(&self) -> bool {
+        matches!(self.state, State::Closing { .. })
+    }
+
+    /// Gives the session up.
+    pub(super) fn close(&mut self, now: Instant) {
+        if !self.is_closing() {
+            self.state = State::Closing {
+                until: now + CLOSING,
+            };
+            self.liveness.ping_now(now);
+        }
+    }
+
+    /// Makes the session live: there are confirmed keys.
+    pub(super) fn revive(&mut self, now: Instant) {
+        self.state = State::Live;
+        self.live_since = now;
+        self.cookie_used = false;
+        self.liveness.restart(now);
+    }
+
+    /// Bounds the path's MTU anew if the bound or the address family changed.
+    pub(super) fn set_mtu(&mut self, upper: u16, now: Instant) {
+        if self.path_mtu.upper() != upper {
+            self.path_mtu = PathMtu::new(upper, overhead(self.endpoint), now);
+        }
+    }
+
+    /// Follows the peer to where its authenticated messages come from.
+    #[inline]
+    pub(super) fn roam(&mut self, port: PortId, endpoint: SocketAddr) {
+        if (self.port, self.endpoint) != (port, endpoint) {
+            self.port = port;
+            self.endpoint = endpoint;
+        }
+    }
+
+    /// Returns when something is due.
+    pub(super) fn poll_timeout(&self, kind: Kind) -> Instant {
+        if !self.tunnel.is_keyed() {
+            return self.next_tick;
+        }
+
+        let probe = self.liveness.poll_timeout(kind, self.heard);
+        self.next_tick.min(probe)
+    }
+
+    pub(super) fn snapshot(&self, now: Instant) -> SessionSnapshot {
+        SessionSnapshot {
+            slot: self.slot,
+            remote_slot: self.remote_slot,
+            endpoint: self.endpoint,
+            port: self.port,
+            state: self.state.name(),
+            replica: self.replica.clone(),
+            leaving: self.leaving,
+            rtt: self.liveness.rtt(),
+            last_handshake_age: self.tunnel.age(),
+            last_heard_age: Some(now.saturating_duration_since(self.heard)),
+            rx_bytes: self.traffic.rx_bytes,
+            rx_packets: self.traffic.rx_packets,
+            tx_bytes: self.traffic.tx_bytes,
+            tx_packets: self.traffic.tx_packets,
+            mtu: self.path_mtu.mtu(),
+        }
+    }
+}
+
+impl Traffic {
+    /// Notes the end of a tick.
+    pub(super) fn handle_tick(&mut self) {
+        if self.rx_packets == self.rx_packets_before {
+            self.quiet_ticks = self.quiet_ticks.saturating_add(1);
+        } else {
+            self.quiet_ticks = 0;
+            self.rx_packets_before = self.rx_packets;
+        }
+    }
+}
+
+fn overhead(endpoint: SocketAddr) -> u16 {
+    match endpoint {
+        SocketAddr::V4(_) => OVERHEAD_V4,
+        SocketAddr::V6(_) => OVERHEAD_V6,
+    }
+}

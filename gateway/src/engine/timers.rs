@@ -1,0 +1,340 @@
+//! The passing of time.
+
+use super::Engine;
+use super::drops::Drop;
+use super::interface::{Event, Kind, PortId, SessionId};
+use super::liveness;
+use super::noise::{HANDSHAKE_BUFFER, Tick};
+use super::peer::Candidate;
+use super::session::{Session, State};
+use std::time::{Duration, Instant};
+
+/// How often sessions and peers are looked at whatever else happens; boringtun
+/// wants several times a second.
+const TICK: Duration = Duration::from_millis(250);
+/// Deadlines closer than this are handled together.
+const GRAIN: Duration = Duration::from_millis(5);
+/// How late a call may be before the peers' silence is taken for our own absence:
+/// their answers wait in our sockets then.
+const LATE: Duration = Duration::from_millis(200);
+/// How long an initiator has for its first data message.
+const CONFIRMATION: Duration = Duration::from_secs(10);
+/// How long a server remembers a session whose probes are not answered.
+const DOWN: Duration = Duration::from_secs(10);
+/// PINGs of one session answered per tick: 4 a second are asked, and some that
+/// measure the path.
+const ANSWERS_PER_TICK: u32 = 64;
+/// After `leave`, how long no packet may come for the peers to be taken as moved.
+const QUIET_TICKS: u32 = 2;
+/// How long a leaving replica waits for its peers.
+const LEAVE_MAX: Duration = Duration::from_secs(5);
+
+impl Engine {
+    /// Advances time to `now`.
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        if now < self.next_timeout {
+            return;
+        }
+        if now.duration_since(self.next_timeout) > LATE {
+            for session in self.sessions.iter_mut() {
+                session.liveness.forgive();
+            }
+        }
+
+        self.stray_handled = false;
+        self.keys.handle_timeout(now);
+        self.queue.handle_timeout(now, &mut self.drops);
+        self.tick_peers(now);
+        self.tick_sessions(now);
+        self.check_drained(now);
+        self.next_timeout = self.earliest(now).max(now + GRAIN);
+    }
+
+    /// Returns when [`Engine::handle_timeout`] is next due.
+    pub(crate) fn poll_timeout(&self) -> Instant {
+        self.next_timeout
+    }
+
+    fn earliest(&self, now: Instant) -> Instant {
+        let peers = self.peers.iter().map(|peer| peer.next_tick);
+        let sessions = self.sessions.iter().map(|session| {
+            let kind = self
+                .peers
+                .get(session.peer)
+                .map_or(Kind::Unknown, |peer| peer.kind);
+            session.poll_timeout(kind)
+        });
+
+        peers.chain(sessions).fold(now + TICK, Instant::min)
+    }
+
+    fn tick_peers(&mut self, now: Instant) {
+        let due: Vec<u16> = self
+            .peers
+            .iter()
+            .filter(|peer| peer.next_tick <= now)
+            .map(|peer| peer.config.index)
+            .collect();
+
+        for index in due {
+            if let Some(peer) = self.peers.get_mut(index) {
+                peer.next_tick = now + TICK;
+                if let Some(client) = &mut peer.client {
+                    let port = client.endpoints.port();
+                    while let Some(host) = client.endpoints.poll_lookup(now) {
+                        self.events.push_back(Event::Resolve {
+                            peer: index,
+                            host,
+                            port,
+                        });
+                    }
+                }
+            }
+            self.maintain_client(index, now);
+            self.report_connection(index, now);
+        }
+    }
+
+    fn tick_sessions(&mut self, now: Instant) {
+        let peers = &self.peers;
+        let due: Vec<SessionId> = self
+            .sessions
+            .iter()
+            .filter(|session| {
+                let kind = peers
+                    .get(session.peer)
+                    .map_or(Kind::Unknown, |peer| peer.kind);
+                session.poll_timeout(kind) <= now
+            })
+            .map(|session| session.id)
+            .collect();
+
+        for id in due {
+            self.tick_session(id, now);
+        }
+    }
+
+    /// Does what is due for one session.
+    pub(super) fn tick_session(&mut self, id: SessionId, now: Instant) {
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
+        if session.next_tick <= now {
+            session.next_tick = now + TICK;
+            session.answers_left = ANSWERS_PER_TICK;
+            session.traffic.handle_tick();
+            self.tick_tunnel(id, now);
+            if self.end_of(id, now) {
+                return self.remove_session(id);
+            }
+        }
+        self.tick_liveness(id, now);
+        self.wake_session(id);
+    }
+
+    /// Advances boringtun's timers.
+    fn tick_tunnel(&mut self, id: SessionId, now: Instant) {
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
+        let kind = self
+            .peers
+            .get(session.peer)
+            .map_or(Kind::Unknown, |peer| peer.kind);
+        let was_keyed = session.tunnel.is_keyed();
+        let mut buffer = [0; HANDSHAKE_BUFFER];
+        let tick = session.tunnel.tick(&mut buffer);
+        let (peer, port, to) = (session.peer, session.port, session.endpoint);
+        // Between our own gateways the client alone opens sessions, from new ports.
+        let may_initiate = session.state != State::Opening
+            && !session.is_closing()
+            && (session.target.is_some() || kind != Kind::Ours);
+
+        let has_lost_keys = was_keyed && !session.tunnel.is_keyed();
+        match tick {
+            Tick::Keepalive(len) => self.transmit(port, to, &buffer[..len]),
+            Tick::Initiation(len) if may_initiate => self.transmit(port, to, &buffer[..len]),
+            Tick::Initiation(_) | Tick::Nothing | Tick::Expired => {}
+        }
+        if has_lost_keys {
+            self.refresh(peer);
+            self.maintain_client(peer, now);
+        }
+    }
+
+    /// Returns whether a session's time is over.
+    fn end_of(&mut self, id: SessionId, now: Instant) -> bool {
+        let Some(session) = self.sessions.get(id) else {
+            return false;
+        };
+        let over = match session.state {
+            State::Opening | State::Handshaking => false, // Its peer sees to it.
+            State::Tentative => now.duration_since(session.created) >= CONFIRMATION,
+            State::Live => session.target.is_none() && !session.tunnel.is_keyed(),
+            State::Down { since } => session.target.is_none() && now.duration_since(since) >= DOWN,
+            State::Closing { until } => now >= until,
+        };
+        if over && session.state == State::Tentative {
+            self.drops.count(Drop::TentativeEvicted);
+        }
+
+        over
+    }
+
+    /// Asks, and notices missing answers.
+    fn tick_liveness(&mut self, id: SessionId, now: Instant) {
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
+        let kind = self
+            .peers
+            .get(session.peer)
+            .map_or(Kind::Unknown, |peer| peer.kind);
+        if !session.tunnel.is_keyed() || session.state == State::Tentative {
+            return;
+        }
+
+        let is_live = session.state == State::Live;
+        if is_live && session.liveness.is_lost(kind, session.heard, now) {
+            return self.handle_lost(id, now);
+        }
+        if session.liveness.poll_ping(kind, now) {
+            self.send_ping(id, None, now);
+        }
+        if is_live && kind == Kind::Ours {
+            self.probe_path(id, now);
+        }
+    }
+
+    fn probe_path(&mut self, id: SessionId, now: Instant) {
+        loop {
+            let Some(session) = self.sessions.get_mut(id) else {
+                return;
+            };
+            let rtt = Self::assumed_rtt(session.liveness.rtt());
+            let healthy = session.liveness.is_healthy();
+            session.path_mtu.handle_timeout(healthy, rtt, now);
+            let Some(size) = session.path_mtu.poll_probe() else {
+                return;
+            };
+            self.send_ping(id, Some(size), now);
+        }
+    }
+
+    /// Handles that a session's probes are no longer answered: its flows move at
+    /// once.
+    fn handle_lost(&mut self, id: SessionId, now: Instant) {
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
+        if session.target.is_some() {
+            return self.replace_lost(id, now);
+        }
+        session.state = State::Down { since: now };
+        let peer = session.peer;
+        self.refresh(peer);
+    }
+
+    /// Reports once that the peers have moved their flows after [`Engine::leave`]. Those
+    /// that cannot (upstream's) are not waited for.
+    fn check_drained(&mut self, now: Instant) {
+        let Some(since) = self.leaving.filter(|_| !self.drained) else {
+            return;
+        };
+        let has_moved =
+            |session: &Session| session.leave_known && session.traffic.quiet_ticks >= QUIET_TICKS;
+        let waiting = self.sessions.iter().any(|session| {
+            let peer = self.peers.get(session.peer);
+            let is_ours = peer.is_some_and(|peer| peer.kind == Kind::Ours);
+            is_ours && session.is_usable() && !has_moved(session)
+        });
+
+        if !waiting || now.duration_since(since) >= LEAVE_MAX {
+            self.drained = true;
+            self.events.push_back(Event::Drained);
+        }
+    }
+
+    /// Computes anew which of a peer's sessions flows may use, and reports when
+    /// that became some or none.
+    pub(super) fn refresh(&mut self, index: u16) {
+        let Some(peer) = self.peers.get_mut(index) else {
+            return;
+        };
+        let was_reachable = !peer.selectable.is_empty();
+        let usable = || {
+            let sessions = peer.sessions.iter();
+            sessions
+                .filter_map(|id| self.sessions.get(*id))
+                .filter(|session| session.is_usable())
+        };
+        let newest = usable().map(|session| session.live_since).max();
+        let all_leave = usable().all(|session| session.leaving);
+        let selectable: Vec<_> = usable()
+            .filter(|session| match peer.kind {
+                Kind::Ours => all_leave || !session.leaving,
+                // One session only: the peer has forgotten the others.
+                Kind::Unknown | Kind::Upstream => Some(session.live_since) == newest,
+            })
+            .map(|session| Candidate {
+                session: session.id,
+                salt: session.slot,
+            })
+            .collect();
+
+        let reachable = !selectable.is_empty();
+        peer.selectable = selectable;
+        if reachable != was_reachable {
+            self.events.push_back(Event::Reachable {
+                peer: index,
+                reachable,
+            });
+        }
+    }
+
+    /// Sees to it that the session's next deadline is not missed.
+    pub(super) fn wake_session(&mut self, id: SessionId) {
+        let Some(session) = self.sessions.get(id) else {
+            return;
+        };
+        let kind = self
+            .peers
+            .get(session.peer)
+            .map_or(Kind::Unknown, |peer| peer.kind);
+        self.next_timeout = self.next_timeout.min(session.poll_timeout(kind));
+    }
+
+    /// Adds a session to its peer.
+    pub(super) fn add_session(&mut self, session: Session) -> Option<SessionId> {
+        let index = session.peer;
+        let Some(id) = self.sessions.insert(session) else {
+            self.drops.count(Drop::SessionLimit);
+            return None;
+        };
+        if let Some(peer) = self.peers.get_mut(index) {
+            peer.sessions.push(id);
+        }
+        self.wake_session(id);
+
+        Some(id)
+    }
+
+    /// Removes a session, and its port.
+    pub(super) fn remove_session(&mut self, id: SessionId) {
+        let Some(session) = self.sessions.remove(id) else {
+            return;
+        };
+        if session.port != PortId::LISTEN && self.ports.remove(&session.port).is_some() {
+            self.events.push_back(Event::ClosePort(session.port));
+        }
+        if let Some(peer) = self.peers.get_mut(session.peer) {
+            peer.sessions.retain(|other| *other != id);
+        }
+        self.refresh(session.peer);
+    }
+}
+
+const _: () = assert!(
+    TICK.as_millis() == liveness::OURS_INTERVAL.as_millis(),
+    "a session is looked at as often as it asks"
+);
