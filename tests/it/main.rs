@@ -3,3 +3,4 @@
 //! They need root, and fail without: run them with `cargo xtask test`.
 
 mod laboratory;
+mod network;
