@@ -20,7 +20,7 @@ mod thresholds;
 mod wireguard;
 
 use crate::shell::Shell;
-use crate::{console, setup, test, workspace};
+use crate::{console, leftovers, setup, test, workspace};
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 use ends::Ends;
@@ -90,6 +90,8 @@ pub(crate) fn run(shell: &mut Shell, options: &Bench) -> Result<()> {
     if options.wants(Tunnel::Fabric) {
         test::build(shell)?;
     }
+    leftovers::remove_crashed()?;
+    let before = leftovers::observe(shell)?;
     // From here on a signal takes the laboratories down and ends this process.
     ::tests::lab::clean_on_signal()?;
 
@@ -105,6 +107,10 @@ pub(crate) fn run(shell: &mut Shell, options: &Bench) -> Result<()> {
         keep(&report)?;
     }
     warn_if_disturbed(&report);
+    let left = leftovers::since(shell, &before)?;
+    if !left.is_empty() {
+        bail!("the bench left on this machine: {}", left.join(", "));
+    }
     console::done("cargo xtask bench", start.elapsed());
     let missed = report.thresholds.iter().filter(|it| !it.pass).count();
     if options.check && missed > 0 {
