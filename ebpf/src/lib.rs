@@ -1,7 +1,26 @@
 //! Loads the kernel programs and gives each map a typed wrapper.
+//!
+//! [`Tables`] is what the programs shall know, a pure value; [`Datapath`] is
+//! the programs in the kernel, and makes them know it.
 
 #![forbid(unsafe_code)]
 
+pub mod datapath;
 pub mod tables;
 
+mod error;
+mod hook;
+mod image;
+mod maps;
+mod object;
+mod pin;
+mod trace;
+
+pub use datapath::{Datapath, Options};
+pub use ebpf_common::probe::Heartbeat;
+pub use ebpf_common::settings::Settings;
+pub use error::Error;
+pub use maps::Changes;
 pub use tables::{Local, Outbound, Tables, Transit};
+pub use trace::Trace;
+

@@ -14,6 +14,9 @@ pub mod maps;
 
 pub mod counter;
 
+#[cfg(feature = "mutants")]
+pub mod mutant;
+
 #[cfg(feature = "user")]
 #[expect(unsafe_code, reason = "`aya::Pod` is an unsafe trait")]
 mod pod;

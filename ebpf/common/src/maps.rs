@@ -61,6 +61,11 @@ pub struct PeerAddress<A = V4> {
     pub address: A,
 }
 
+/// A MAC address, aligned so that the programs copy it word by word.
+#[repr(C, align(2))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mac(pub [u8; 6]);
+
 /// Bits of a [`PeerAddress`] before the address.
 pub const PEER_BITS: u32 = 32;
 
@@ -73,7 +78,7 @@ pub struct Outbound<A = V4> {
     /// One bits where the address keeps its own.
     pub host_mask: A,
     /// The MAC address that names the peer at the TAP.
-    pub mac: [u8; 6],
+    pub mac: Mac,
     /// Largest TCP segment towards and from the peer, in host order; zero for no limit.
     pub mss: u16,
 }
@@ -122,7 +127,7 @@ pub struct Local<A = V4> {
     /// For a transit, the original address.
     pub to: A,
     /// For a transit, the MAC address that names the peer at the TAP.
-    pub mac: [u8; 6],
+    pub mac: Mac,
     /// For a transit, the largest TCP segment of that peer, in host order; zero for no limit.
     pub mss: u16,
 }
@@ -165,6 +170,7 @@ impl TunnelKey {
 const _: () = {
     assert!(size_of::<PeerAddress<V4>>() == 8);
     assert!(size_of::<PeerAddress<V6>>() == 20);
+    assert!(size_of::<Mac>() == 6);
     assert!(size_of::<Outbound<V4>>() == 16);
     assert!(size_of::<Outbound<V6>>() == 40);
     assert!(size_of::<Inbound<V4>>() == 12);

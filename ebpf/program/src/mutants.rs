@@ -1,0 +1,35 @@
+//! The switch by which tests turn one mechanism off; nothing in a release.
+
+#[cfg(feature = "mutants")]
+mod switch {
+    use aya_ebpf::Global;
+    pub(crate) use ebpf_common::mutant::Mechanism;
+
+    /// The [`Mechanism`] that is off; zero for none.
+    #[unsafe(no_mangle)]
+    static MUTANT: Global<u32> = Global::new(0);
+
+    #[inline(always)]
+    pub(crate) fn is_on(mechanism: Mechanism) -> bool {
+        MUTANT.load() != mechanism as u32
+    }
+}
+
+#[cfg(feature = "mutants")]
+macro_rules! is_on {
+    ($mechanism:ident) => {
+        $crate::mutants::switch_is_on($crate::mutants::Mechanism::$mechanism)
+    };
+}
+
+/// Tells whether a mechanism is on: always, outside of mutation tests.
+#[cfg(not(feature = "mutants"))]
+macro_rules! is_on {
+    ($mechanism:ident) => {
+        true
+    };
+}
+
+pub(crate) use is_on;
+#[cfg(feature = "mutants")]
+pub(crate) use switch::{Mechanism, is_on as switch_is_on};

@@ -1,0 +1,109 @@
+//! From a node to a peer: checks the sender, finds the peer, swaps the destination.
+
+use aya_ebpf::bindings::bpf_tunnel_key;
+use aya_ebpf::helpers::{bpf_redirect, bpf_skb_get_tunnel_key};
+use aya_ebpf::programs::TcContext;
+use ebpf_common::counter::Counter;
+use ebpf_common::maps::Outbound;
+
+use crate::mutants::is_on;
+use crate::packet::{Frame, skb};
+use crate::rewrite::{Change, Rewrite, swap};
+use crate::{icmp, probe, rewrite, settings, tables};
+
+/// Decides on a frame from the overlay.
+#[inline(always)]
+pub(crate) fn handle(ctx: &TcContext) -> Result<i32, Counter> {
+    let frame = Frame::read(ctx, Counter::OverlayNotIpv4, Counter::OverlayMalformed)?;
+    let outer = outer_source(ctx)?;
+    if settings::is_probe_address(frame.destination) {
+        return probe::answer(ctx, &frame, outer);
+    }
+    if is_on!(SourceCheck) && !tables::is_source(frame.source) {
+        return Err(Counter::OverlayUnknownSource);
+    }
+    let Some(route) = tables::outbound(frame.destination) else {
+        return Err(Counter::OverlayUnknownDestination);
+    };
+
+    let destination = swap(route.to, route.host_mask, frame.destination);
+    frame.set_destination_mac(&route.mac);
+    if frame.is_plain() {
+        frame.set_destination(destination);
+        rewrite::finish_plain(ctx, &frame, frame.destination, destination)
+            .ok_or(Counter::OverlayRewriteFailed)?;
+    } else {
+        rewrite_all(ctx, &frame, route, destination)?;
+    }
+
+    tables::count(Counter::OverlayForwarded);
+    // SAFETY: The call takes numbers.
+    Ok(unsafe { bpf_redirect(settings::tap_ifindex(), 0) } as i32)
+}
+
+/// Rewrites what is not plain: options, fragments, ICMP, first segments.
+#[inline(always)]
+fn rewrite_all(
+    ctx: &TcContext,
+    frame: &Frame,
+    route: &Outbound,
+    destination: u32,
+) -> Result<(), Counter> {
+    let mut rewrite = Rewrite::new(frame);
+    rewrite.destination = Change::new(frame.destination, destination);
+    rewrite.mss = route.mss;
+
+    if icmp::is_error(ctx, frame) {
+        // The quoted packet is one that came from the peer, with its source swapped.
+        let quote = icmp::quote(ctx, frame).ok_or(Counter::OverlayMalformed)?;
+        rewrite.quoted_source = Change::none(quote.source);
+        rewrite.quoted_destination = Change::none(quote.destination);
+        if let Some(back) = tables::outbound(quote.source)
+            && back.mac == route.mac
+        {
+            rewrite.quoted_source.new = swap(back.to, back.host_mask, quote.source);
+        }
+        rewrite.quote = true;
+    }
+
+    rewrite::apply(
+        skb(ctx),
+        &rewrite,
+        Counter::OverlayMalformed,
+        Counter::OverlayRewriteFailed,
+    )
+}
+
+/// Returns the outer source, in host order, of a frame that came from one of our nodes.
+#[inline(always)]
+fn outer_source(ctx: &TcContext) -> Result<u32, Counter> {
+    let outer = match settings::test_outer() {
+        0 => tunnel_key(ctx)?,
+        outer => outer,
+    };
+    if is_on!(OuterCheck) && !tables::is_node(outer) {
+        return Err(Counter::OverlayUnknownNode);
+    }
+
+    Ok(outer)
+}
+
+/// Returns the remote end of the tunnel through which the frame came.
+#[inline(always)]
+fn tunnel_key(ctx: &TcContext) -> Result<u32, Counter> {
+    // The kernel's key up to the IPv4 address, a size it accepts: id, remote.
+    let mut key = [0u32; 2];
+    let key_len = size_of_val(&key) as u32;
+    let key_ptr: *mut bpf_tunnel_key = (&raw mut key).cast();
+    // SAFETY: The kernel writes `key_len` bytes, all of `key`.
+    if unsafe { bpf_skb_get_tunnel_key(skb(ctx), key_ptr, key_len, 0) } < 0 {
+        return Err(Counter::OverlayNoTunnelKey);
+    }
+
+    let [id, remote] = key;
+    if id != settings::overlay_vni() {
+        return Err(Counter::OverlayWrongVni);
+    }
+
+    Ok(remote)
+}

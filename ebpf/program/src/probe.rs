@@ -1,0 +1,92 @@
+//! Answers the overlay probe from the engine's heartbeat, without waking the engine.
+
+use aya_ebpf::bindings::{__sk_buff, BPF_F_MARK_MANGLED_0};
+use aya_ebpf::helpers::{bpf_csum_diff, bpf_ktime_get_ns};
+use aya_ebpf::programs::TcContext;
+use ebpf_common::counter::Counter;
+use ebpf_common::maps::TunnelKey;
+use ebpf_common::probe::{Answer, HEARTBEAT_AGE_MAX_NS, Heartbeat, LEN, MAGIC};
+
+use crate::mutants::is_on;
+use crate::packet::{ETHERNET, Frame, IPV4, SOURCE, UDP, skb};
+use crate::tap::{redirect, set_tunnel_key};
+use crate::{settings, tables};
+
+const UDP_HEADER: usize = ETHERNET + IPV4;
+const UDP_CHECKSUM: usize = UDP_HEADER + 6;
+const PAYLOAD: usize = UDP_HEADER + 8;
+const ANSWER: usize = PAYLOAD + LEN - size_of::<Answer>();
+const END: usize = PAYLOAD + LEN;
+
+/// Turns a probe into its answer and sends it back to the node at `outer`.
+#[inline(always)]
+pub(crate) fn answer(ctx: &TcContext, frame: &Frame, outer: u32) -> Result<i32, Counter> {
+    check(ctx, frame).ok_or(Counter::OverlayProbeMalformed)?;
+    let Some(heartbeat) = tables::heartbeat() else {
+        return Err(Counter::OverlayProbeStale);
+    };
+    // SAFETY: The call takes nothing.
+    let age_ns = unsafe { bpf_ktime_get_ns() }.saturating_sub(heartbeat.ktime_ns);
+    if is_on!(HeartbeatAge) && age_ns > HEARTBEAT_AGE_MAX_NS {
+        return Err(Counter::OverlayProbeStale);
+    }
+
+    if write(skb(ctx), heartbeat, frame.source, frame.destination) != DONE {
+        return Err(Counter::OverlayRewriteFailed);
+    }
+    let key = TunnelKey::new(settings::overlay_vni(), outer);
+    set_tunnel_key(ctx, &key).ok_or(Counter::OverlayRewriteFailed)?;
+
+    tables::count(Counter::OverlayProbeAnswered);
+    Ok(redirect(settings::overlay_ifindex()))
+}
+
+/// Tells whether this is a request in one piece.
+#[inline(always)]
+fn check(ctx: &TcContext, frame: &Frame) -> Option<()> {
+    let is_datagram = frame.is_plain() && frame.protocol == UDP;
+    let is_sized = frame.packet_end == END as u32;
+    if !is_datagram || !is_sized {
+        return None;
+    }
+
+    let port: u16 = ctx.load(UDP_HEADER + 2).ok()?;
+    let magic: [u8; 4] = ctx.load(PAYLOAD).ok()?;
+    let flags: [u8; 2] = ctx.load(ANSWER).ok()?;
+    // An answer is not answered: two gateways would never stop.
+    (port == settings::probe_port() && magic == MAGIC && flags == [0; 2]).then_some(())
+}
+
+const DONE: u64 = 0;
+
+/// Writes the answer in place. A function of its own for the stack it takes.
+#[inline(never)]
+fn write(skb: *mut __sk_buff, heartbeat: &Heartbeat, source: u32, destination: u32) -> u64 {
+    let ctx = TcContext::new(skb);
+    match steps(&ctx, heartbeat, [destination, source]) {
+        Some(()) => DONE,
+        None => !DONE,
+    }
+}
+
+/// Swapping addresses and ports leaves the checksums as they are.
+#[inline(always)]
+fn steps(ctx: &TcContext, heartbeat: &Heartbeat, addresses: [u32; 2]) -> Option<()> {
+    let mut old: [u32; size_of::<Answer>() / 4] = ctx.load(ANSWER).ok()?;
+    let new = &raw const heartbeat.answer;
+    let len = size_of::<Answer>() as u32;
+    // SAFETY: Both sides hold `len` bytes, and the kernel only reads them.
+    let change =
+        unsafe { bpf_csum_diff((&raw mut old).cast(), len, new.cast_mut().cast(), len, 0) };
+    let change = u64::try_from(change).ok()?;
+    let [source, destination]: [u16; 2] = ctx.load(UDP_HEADER).ok()?;
+
+    // A change of the payload: the kernel leaves alone a checksum that is still to be made.
+    ctx.l4_csum_replace(UDP_CHECKSUM, 0, change, u64::from(BPF_F_MARK_MANGLED_0))
+        .ok()?;
+    ctx.store(ANSWER, &heartbeat.answer, 0).ok()?;
+    ctx.store(UDP_HEADER, &[destination, source], 0).ok()?;
+    ctx.store(SOURCE, &addresses, 0).ok()?;
+    ctx.store(0, &[settings::node_mac(), settings::gateway_mac()], 0)
+        .ok()
+}

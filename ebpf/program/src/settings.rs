@@ -1,0 +1,99 @@
+//! What the loader writes before the verifier reads it: constants to the kernel.
+//!
+//! Numbers of the wire are in network order, as bytes; reading them as one
+//! word converts nothing.
+
+use aya_ebpf::Global;
+
+/// Index of the overlay device.
+#[unsafe(no_mangle)]
+static OVERLAY_IFINDEX: Global<u32> = Global::new(0);
+
+/// Index of the TAP.
+#[unsafe(no_mangle)]
+static TAP_IFINDEX: Global<u32> = Global::new(0);
+
+/// VXLAN network identifier, in host order as the tunnel key has it.
+#[unsafe(no_mangle)]
+static OVERLAY_VNI: Global<u32> = Global::new(0);
+
+/// First four bytes of a peer's MAC address.
+#[unsafe(no_mangle)]
+static PEER_MAC_PREFIX: Global<[u16; 2]> = Global::new([0; 2]);
+
+/// MAC address of the nodes' overlay devices; two bytes of zero follow.
+#[unsafe(no_mangle)]
+static NODE_MAC: Global<u64> = Global::new(0);
+
+/// MAC address of the gateways' overlay devices; two bytes of zero follow.
+#[unsafe(no_mangle)]
+static GATEWAY_MAC: Global<u64> = Global::new(0);
+
+/// Network of the overlay probe's addresses.
+#[unsafe(no_mangle)]
+static PROBE_NET: Global<u32> = Global::new(u32::MAX);
+
+/// One bits where addresses must agree with `PROBE_NET`.
+#[unsafe(no_mangle)]
+static PROBE_MASK: Global<u32> = Global::new(u32::MAX);
+
+/// UDP port of the overlay probe.
+#[unsafe(no_mangle)]
+static PROBE_PORT: Global<u16> = Global::new(0);
+
+/// Stands for the outer source where there is no tunnel: in `BPF_PROG_TEST_RUN`.
+///
+/// Zero outside of tests; the verifier then removes every use.
+#[unsafe(no_mangle)]
+static TEST_OUTER: Global<u32> = Global::new(0);
+
+#[inline(always)]
+pub(crate) fn overlay_ifindex() -> u32 {
+    OVERLAY_IFINDEX.load()
+}
+
+#[inline(always)]
+pub(crate) fn tap_ifindex() -> u32 {
+    TAP_IFINDEX.load()
+}
+
+#[inline(always)]
+pub(crate) fn overlay_vni() -> u32 {
+    OVERLAY_VNI.load()
+}
+
+#[inline(always)]
+pub(crate) fn peer_mac_prefix() -> [u16; 2] {
+    PEER_MAC_PREFIX.load()
+}
+
+#[inline(always)]
+pub(crate) fn node_mac() -> [u8; 6] {
+    mac(NODE_MAC.load())
+}
+
+#[inline(always)]
+pub(crate) fn gateway_mac() -> [u8; 6] {
+    mac(GATEWAY_MAC.load())
+}
+
+#[inline(always)]
+pub(crate) fn is_probe_address(address: u32) -> bool {
+    address & PROBE_MASK.load() == PROBE_NET.load()
+}
+
+#[inline(always)]
+pub(crate) fn probe_port() -> u16 {
+    PROBE_PORT.load()
+}
+
+#[inline(always)]
+pub(crate) fn test_outer() -> u32 {
+    TEST_OUTER.load()
+}
+
+#[inline(always)]
+fn mac(bytes: u64) -> [u8; 6] {
+    let [a, b, c, d, e, f, _, _] = bytes.to_ne_bytes();
+    [a, b, c, d, e, f]
+}

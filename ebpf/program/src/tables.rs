@@ -1,0 +1,112 @@
+//! The maps, and nothing but lookups: user space alone writes them.
+
+use aya_ebpf::bindings::BPF_F_NO_PREALLOC;
+use aya_ebpf::macros::map;
+use aya_ebpf::maps::lpm_trie::Key;
+use aya_ebpf::maps::{HashMap, LpmTrie, PerCpuArray};
+use ebpf_common::counter::Counter;
+use ebpf_common::maps::{CAPACITY, Inbound, Local, Outbound, PEER_BITS, PeerAddress, Unknown, V4};
+use ebpf_common::probe::Heartbeat;
+
+#[map]
+static OUTBOUND_V4: LpmTrie<V4, Outbound> = LpmTrie::with_max_entries(CAPACITY, BPF_F_NO_PREALLOC);
+
+#[map]
+static INBOUND_V4: LpmTrie<PeerAddress, Inbound> =
+    LpmTrie::with_max_entries(CAPACITY, BPF_F_NO_PREALLOC);
+
+#[map]
+static LOCAL_V4: LpmTrie<V4, Local> = LpmTrie::with_max_entries(CAPACITY, BPF_F_NO_PREALLOC);
+
+#[map]
+static SOURCES_V4: LpmTrie<V4, u8> = LpmTrie::with_max_entries(CAPACITY, BPF_F_NO_PREALLOC);
+
+#[map]
+static TRANSIT_SOURCES_V4: HashMap<PeerAddress, V4> =
+    HashMap::with_max_entries(CAPACITY, BPF_F_NO_PREALLOC);
+
+#[map]
+static UNKNOWN_SOURCES_V4: HashMap<[u8; 2], Unknown> =
+    HashMap::with_max_entries(CAPACITY, BPF_F_NO_PREALLOC);
+
+#[map]
+static NODES_V4: HashMap<V4, u8> = HashMap::with_max_entries(CAPACITY, BPF_F_NO_PREALLOC);
+
+/// A hash of one entry, because its update replaces the value as a whole.
+#[map]
+static HEARTBEAT: HashMap<u32, Heartbeat> = HashMap::with_max_entries(1, BPF_F_NO_PREALLOC);
+
+#[map]
+static COUNTERS: PerCpuArray<u64> = PerCpuArray::with_max_entries(Counter::ALL.len() as u32, 0);
+
+/// Returns where a destination as seen here leads.
+#[inline(always)]
+pub(crate) fn outbound(destination: u32) -> Option<&'static Outbound> {
+    OUTBOUND_V4.get(Key::new(32, destination.to_ne_bytes()))
+}
+
+/// Returns how a peer's source is seen here.
+#[inline(always)]
+pub(crate) fn inbound(peer: [u8; 2], source: u32) -> Option<&'static Inbound> {
+    INBOUND_V4.get(Key::new(PEER_BITS + 32, peer_address(peer, source)))
+}
+
+/// Returns where an inner destination leads.
+#[inline(always)]
+pub(crate) fn local(destination: u32) -> Option<&'static Local> {
+    LOCAL_V4.get(Key::new(32, destination.to_ne_bytes()))
+}
+
+/// Tells whether nodes may send from this inner source.
+#[inline(always)]
+pub(crate) fn is_source(source: u32) -> bool {
+    SOURCES_V4.get(Key::new(32, source.to_ne_bytes())).is_some()
+}
+
+/// Returns the address that stands for a peer's pod towards other peers.
+#[inline(always)]
+pub(crate) fn transit_source(peer: [u8; 2], source: u32) -> Option<u32> {
+    let address = TRANSIT_SOURCES_V4.get_ptr(peer_address(peer, source))?;
+    // SAFETY: A value lives until the program ends, and replacing an entry makes a new value.
+    Some(u32::from_ne_bytes(unsafe { *address }))
+}
+
+/// Returns the address under which a peer's unknown sources are seen here.
+#[inline(always)]
+pub(crate) fn unknown_source(peer: [u8; 2]) -> Option<u32> {
+    let unknown = UNKNOWN_SOURCES_V4.get_ptr(peer)?;
+    // SAFETY: As in `transit_source`.
+    Some(u32::from_ne_bytes(unsafe { (*unknown).address }))
+}
+
+/// Tells whether an outer source, in host order, is a node.
+#[inline(always)]
+pub(crate) fn is_node(outer: u32) -> bool {
+    NODES_V4.get_ptr(outer.to_be_bytes()).is_some()
+}
+
+/// Returns the engine's last heartbeat.
+#[inline(always)]
+pub(crate) fn heartbeat() -> Option<&'static Heartbeat> {
+    let heartbeat = HEARTBEAT.get_ptr(0)?;
+    // SAFETY: As in `transit_source`.
+    Some(unsafe { &*heartbeat })
+}
+
+/// Counts one packet.
+#[inline(always)]
+pub(crate) fn count(counter: Counter) {
+    if let Some(count) = COUNTERS.get_ptr_mut(counter as u32) {
+        // SAFETY: The value is this processor's own, and the program is not preempted by itself.
+        unsafe { *count += 1 };
+    }
+}
+
+#[inline(always)]
+const fn peer_address(peer: [u8; 2], address: u32) -> PeerAddress {
+    PeerAddress {
+        peer,
+        padding: [0; 2],
+        address: address.to_ne_bytes(),
+    }
+}

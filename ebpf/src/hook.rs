@@ -1,0 +1,221 @@
+//! A program at the ingress of a device: attached, adopted, replaced.
+
+use crate::error::Error;
+use crate::object::is_not_permitted;
+use crate::pin::failed;
+use aya::programs::links::{FdLink, LinkError, PinnedLink};
+use aya::programs::tc::{self, NlOptions, SchedClassifierLink, TcAttachOptions, TcHandle};
+use aya::programs::{LinkOrder, ProgramError, SchedClassifier, TcAttachType};
+use aya::util::KernelVersion;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Priority and handle of our filter where there is no tcx.
+const PRIORITY: u16 = 27761;
+const HANDLE: TcHandle = TcHandle::new(0, 1);
+
+/// How the kernel runs programs at a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mechanism {
+    /// Links of their own, since 6.6.
+    Tcx,
+    /// Filters of the clsact queueing discipline.
+    Clsact,
+}
+
+impl Mechanism {
+    /// Returns the best that this kernel has.
+    pub(crate) fn of_kernel() -> Self {
+        match KernelVersion::current() {
+            Ok(version) if version < KernelVersion::new(6, 6, 0) => Self::Clsact,
+            _ => Self::Tcx,
+        }
+    }
+}
+
+/// A program that runs at a device's ingress.
+#[derive(Debug)]
+pub(crate) enum Hook {
+    /// Detached when dropped, unless pinned.
+    Link {
+        /// Keeps the link, so that it can be replaced without finding it again.
+        _link: SchedClassifierLink,
+        /// Where it is pinned.
+        pin: Option<PathBuf>,
+    },
+    /// Stays until removed.
+    Filter {
+        /// Taken out when the filter shall stay.
+        link: Option<SchedClassifierLink>,
+        /// Whether it shall outlive the process.
+        is_kept: bool,
+    },
+}
+
+impl Hook {
+    /// Runs `program` at the ingress of `device`, in place of what is pinned at `pin`.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::Attach`] if the kernel refuses.
+    pub(crate) fn attach(
+        program: &mut SchedClassifier,
+        device: &str,
+        pin: Option<PathBuf>,
+        mechanism: Mechanism,
+    ) -> Result<Self, Error> {
+        match mechanism {
+            Mechanism::Tcx => tcx(program, device, pin),
+            Mechanism::Clsact => clsact(program, device, pin.is_some()),
+        }
+    }
+
+    /// Stops the program.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::Pin`] if the pin cannot be removed.
+    pub(crate) fn detach(mut self) -> Result<(), Error> {
+        match &mut self {
+            Self::Link { pin, .. } => {
+                if let Some(pin) = pin {
+                    remove(pin)?;
+                }
+            }
+            Self::Filter { is_kept, .. } => *is_kept = false,
+        }
+
+        Ok(())
+    }
+}
+
+impl Drop for Hook {
+    fn drop(&mut self) {
+        if let Self::Filter {
+            link,
+            is_kept: true,
+        } = self
+        {
+            // Dropping the link would remove the filter.
+            std::mem::forget(link.take());
+        }
+    }
+}
+
+fn tcx(program: &mut SchedClassifier, device: &str, pin: Option<PathBuf>) -> Result<Hook, Error> {
+    if let Some(pin) = &pin
+        && let Some(link) = replace(program, device, pin)?
+    {
+        return Ok(Hook::Link {
+            _link: link,
+            pin: Some(pin.clone()),
+        });
+    }
+
+    let options = TcAttachOptions::TcxOrder(LinkOrder::default());
+    let link = program
+        .attach_with_options(device, TcAttachType::Ingress, options)
+        .and_then(|id| program.take_link(id))
+        .map_err(refused(device))?;
+    let Some(pin) = pin else {
+        return Ok(Hook::Link {
+            _link: link,
+            pin: None,
+        });
+    };
+
+    let link: FdLink = link.try_into().map_err(refused::<LinkError>(device))?;
+    let link: FdLink = link.pin(&pin).map_err(refused(device))?.into();
+    Ok(Hook::Link {
+        _link: link.try_into().map_err(refused::<LinkError>(device))?,
+        pin: Some(pin),
+    })
+}
+
+/// Puts `program` into the pinned link: no packet passes between the old and the new one.
+///
+/// Returns `None` if nothing is pinned, or the link's device is gone.
+fn replace(
+    program: &mut SchedClassifier,
+    device: &str,
+    pin: &Path,
+) -> Result<Option<SchedClassifierLink>, Error> {
+    if !pin.exists() {
+        return Ok(None);
+    }
+
+    let pinned = PinnedLink::from_pin(pin).map_err(refused(device))?;
+    let link = FdLink::from(pinned)
+        .try_into()
+        .map_err(refused::<LinkError>(device))?;
+    match program.attach_to_link(link) {
+        Ok(id) => Ok(Some(program.take_link(id).map_err(refused(device))?)),
+        Err(error) if is_device_gone(&error) => {
+            remove(pin)?;
+            Ok(None)
+        }
+        Err(error) => Err(refused(device)(error)),
+    }
+}
+
+/// The kernel cuts a link when its device goes, and says so with `ENOLINK`.
+fn is_device_gone(error: &ProgramError) -> bool {
+    const ENOLINK: i32 = nix::errno::Errno::ENOLINK as i32;
+
+    matches!(error, ProgramError::SyscallError(error) if error.io_error.raw_os_error() == Some(ENOLINK))
+}
+
+fn clsact(program: &mut SchedClassifier, device: &str, is_kept: bool) -> Result<Hook, Error> {
+    // Fails where it is there already, which is as good.
+    if let Err(error) = tc::qdisc_add_clsact(device) {
+        tracing::debug!(device, %error, "clsact not added");
+    }
+
+    let options = TcAttachOptions::Netlink(NlOptions {
+        priority: PRIORITY,
+        handle: HANDLE,
+        classid: None,
+    });
+    let id = match program.attach_with_options(device, TcAttachType::Ingress, options) {
+        Ok(id) => Ok(id),
+        // A filter of ours from an earlier run: this replaces its program.
+        Err(_) => {
+            SchedClassifierLink::attached(device, TcAttachType::Ingress, PRIORITY, HANDLE, None)
+                .map_err(refused(device))
+                .and_then(|link| program.attach_to_link(link).map_err(refused(device)))
+        }
+    }?;
+    let link = program.take_link(id).map_err(refused(device))?;
+
+    Ok(Hook::Filter {
+        link: Some(link),
+        is_kept,
+    })
+}
+
+fn remove(pin: &Path) -> Result<(), Error> {
+    match fs::remove_file(pin) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed("remove", pin)(error)),
+        _ => Ok(()),
+    }
+}
+
+/// Names the device in an error of the kernel.
+fn refused<E>(device: &str) -> impl Fn(E) -> Error
+where
+    E: std::error::Error + Send + Sync + 'static,
+{
+    let device = device.to_owned();
+    move |source| {
+        if is_not_permitted(&source) {
+            return Error::NotPermitted {
+                action: "attach the kernel programs",
+            };
+        }
+        Error::Attach {
+            device: device.clone(),
+            source: Box::new(source),
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! What the maps shall hold, byte by byte, computed from [`Tables`].
+
+use crate::error::Error;
+use crate::tables::{Local, Tables, Transit};
+use ebpf_common::maps::{
+    self, ENTRIES_MAX, Inbound, LOCAL_NODE, LOCAL_SPREAD, LOCAL_TRANSIT, Mac, Outbound, PEER_BITS,
+    PeerAddress, SPREAD_BUCKETS, TunnelKey, Unknown, V4,
+};
+use ebpf_common::settings::Settings;
+use ipnet::Ipv4Net;
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+/// A key of a longest-prefix map: how many bits count, and the bits.
+pub(crate) type Prefix<K> = (u32, K);
+
+/// The contents of all maps that follow from tables.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Image {
+    pub(crate) outbound: BTreeMap<Prefix<V4>, Outbound>,
+    pub(crate) inbound: BTreeMap<Prefix<PeerAddress>, Inbound>,
+    pub(crate) local: BTreeMap<Prefix<V4>, maps::Local>,
+    pub(crate) sources: BTreeMap<Prefix<V4>, u8>,
+    pub(crate) transit_sources: BTreeMap<PeerAddress, V4>,
+    pub(crate) unknown_sources: BTreeMap<[u8; 2], Unknown>,
+    pub(crate) nodes: BTreeMap<V4, u8>,
+}
+
+/// A value where only the key matters.
+const PRESENT: u8 = 1;
+
+impl Image {
+    /// Computes the contents that `tables` ask for.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error`] if the tables contradict themselves or exceed a limit.
+    pub(crate) fn new(tables: &Tables, settings: &Settings) -> Result<Self, Error> {
+        let mss = mss_of_peers(tables);
+        let image = Self {
+            outbound: outbound(tables, settings)?,
+            inbound: inbound(tables, &mss)?,
+            local: local(tables, settings, &mss)?,
+            sources: (tables.sources.iter())
+                .map(|net| (prefix(*net), PRESENT))
+                .collect(),
+            transit_sources: (tables.transit_sources.iter())
+                .map(|((peer, original), address)| {
+                    (peer_address(*peer, *original), address.octets())
+                })
+                .collect(),
+            unknown_sources: (tables.unknown_sources.iter())
+                .map(|(peer, address)| {
+                    let address = address.octets();
+                    (peer.to_be_bytes(), Unknown { address })
+                })
+                .collect(),
+            nodes: (tables.nodes.iter())
+                .map(|node| (node.octets(), PRESENT))
+                .collect(),
+        };
+        image.check_limits()?;
+
+        Ok(image)
+    }
+
+    fn check_limits(&self) -> Result<(), Error> {
+        let limit = ENTRIES_MAX as usize;
+        let tables = [
+            (maps::OUTBOUND_V4, self.outbound.len()),
+            (maps::INBOUND_V4, self.inbound.len()),
+            (maps::LOCAL_V4, self.local.len()),
+            (maps::SOURCES_V4, self.sources.len()),
+            (maps::TRANSIT_SOURCES_V4, self.transit_sources.len()),
+            (maps::UNKNOWN_SOURCES_V4, self.unknown_sources.len()),
+            (maps::NODES_V4, self.nodes.len()),
+        ];
+        for (table, entries) in tables {
+            if entries > limit {
+                return Err(Error::TooMany {
+                    table,
+                    entries,
+                    limit,
+                });
+            }
+        }
+
+        Ok(())
+    }
+}
+
+fn outbound(tables: &Tables, settings: &Settings) -> Result<BTreeMap<Prefix<V4>, Outbound>, Error> {
+    (tables.outbound.iter())
+        .map(|(from, route)| {
+            let (to, host_mask) = swap(*from, route.to)?;
+            let mac = Mac(settings.peer_mac(route.peer));
+            let mss = route.mss;
+            let value = Outbound {
+                to,
+                host_mask,
+                mac,
+                mss,
+            };
+            Ok((prefix(*from), value))
+        })
+        .collect()
+}
+
+fn inbound(
+    tables: &Tables,
+    mss: &BTreeMap<u16, u16>,
+) -> Result<BTreeMap<Prefix<PeerAddress>, Inbound>, Error> {
+    (tables.inbound.iter())
+        .map(|((peer, from), to)| {
+            let (to, host_mask) = swap(*from, *to)?;
+            let value = Inbound {
+                to,
+                host_mask,
+                mss: mss.get(peer).copied().unwrap_or_default(),
+                padding: [0; 2],
+            };
+            let len = PEER_BITS + u32::from(from.prefix_len());
+            Ok(((len, peer_address(*peer, from.network())), value))
+        })
+        .collect()
+}
+
+fn local(
+    tables: &Tables,
+    settings: &Settings,
+    mss: &BTreeMap<u16, u16>,
+) -> Result<BTreeMap<Prefix<V4>, maps::Local>, Error> {
+    let mut entries = BTreeMap::new();
+    for (destination, local) in &tables.local {
+        let value = match local {
+            Local::Node(node) => node_entry(*node, settings),
+            Local::Spread(nodes) => spread_entry(*destination, nodes, settings)?,
+        };
+        entries.insert(prefix(*destination), value);
+    }
+    for (&address, transit) in &tables.transit {
+        let value = transit_entry(transit, settings, mss);
+        if entries.insert((32, address.octets()), value).is_some() {
+            return Err(Error::AmbiguousDestination { address });
+        }
+    }
+
+    Ok(entries)
+}
+
+fn node_entry(node: Ipv4Addr, settings: &Settings) -> maps::Local {
+    maps::Local {
+        kind: LOCAL_NODE,
+        key: TunnelKey::new(settings.overlay_vni, node.to_bits()),
+        spread: [0; SPREAD_BUCKETS],
+        to: [0; 4],
+        mac: Mac([0; 6]),
+        mss: 0,
+    }
+}
+
+fn spread_entry(
+    destination: Ipv4Net,
+    nodes: &[Ipv4Addr],
+    settings: &Settings,
+) -> Result<maps::Local, Error> {
+    let mut entry = node_entry(Ipv4Addr::UNSPECIFIED, settings);
+    entry.kind = LOCAL_SPREAD;
+    for (bucket, node) in entry.spread.iter_mut().enumerate() {
+        *node = (nodes.iter())
+            .max_by_key(|node| (score(bucket, destination, **node), **node))
+            .ok_or(Error::NoNode { destination })?
+            .to_bits();
+    }
+
+    Ok(entry)
+}
+
+fn transit_entry(transit: &Transit, settings: &Settings, mss: &BTreeMap<u16, u16>) -> maps::Local {
+    let mut entry = node_entry(Ipv4Addr::UNSPECIFIED, settings);
+    entry.kind = LOCAL_TRANSIT;
+    entry.to = transit.to.octets();
+    entry.mac = Mac(settings.peer_mac(transit.peer));
+    entry.mss = mss.get(&transit.peer).copied().unwrap_or_default();
+
+    entry
+}
+
+/// Weighs a node for a bucket (rendezvous hashing): when a node goes, only its buckets move.
+///
+/// Every replica must come to the same choice, so the hash is fixed: FNV-1a, finished by
+/// the mixer of `MurmurHash3`, without which the last bytes hardly reach the upper bits.
+fn score(bucket: usize, destination: Ipv4Net, node: Ipv4Addr) -> u64 {
+    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
+    let bytes = (bucket as u64).to_be_bytes().into_iter();
+    for byte in bytes
+        .chain(destination.network().octets())
+        .chain([destination.prefix_len()])
+        .chain(node.octets())
+    {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    }
+
+    hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    hash ^ (hash >> 33)
+}
+
+/// Returns each peer's lowest limit: what comes from it may belong to any of its prefixes.
+fn mss_of_peers(tables: &Tables) -> BTreeMap<u16, u16> {
+    let mut limits = BTreeMap::new();
+    for route in tables.outbound.values().filter(|route| route.mss != 0) {
+        let limit = limits.entry(route.peer).or_insert(route.mss);
+        *limit = route.mss.min(*limit);
+    }
+
+    limits
+}
+
+/// Returns the new network part, and the mask of the host part that stays.
+fn swap(from: Ipv4Net, to: Ipv4Net) -> Result<(V4, V4), Error> {
+    if from.prefix_len() != to.prefix_len() {
+        return Err(Error::PrefixLengths { from, to });
+    }
+
+    Ok((to.network().octets(), to.hostmask().octets()))
+}
+
+fn prefix(net: Ipv4Net) -> Prefix<V4> {
+    (u32::from(net.prefix_len()), net.network().octets())
+}
+
+fn peer_address(peer: u16, address: Ipv4Addr) -> PeerAddress {
+    PeerAddress {
+        peer: peer.to_be_bytes(),
+        padding: [0; 2],
+        address: address.octets(),
+    }
+}

@@ -1,0 +1,267 @@
+//! One typed wrapper per map, and the update that never empties one.
+
+use crate::error::Error;
+use crate::image::{Image, Prefix};
+use aya::maps::lpm_trie::Key;
+use aya::maps::{HashMap, LpmTrie, Map, MapData, MapError, PerCpuArray};
+use aya::{Ebpf, Pod};
+use ebpf_common::counter::Counter;
+use ebpf_common::maps::{self, Inbound, Local, Outbound, PeerAddress, Unknown, V4};
+use ebpf_common::probe::Heartbeat;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How many entries an update has touched, over all maps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Entries that are new.
+    pub inserted: usize,
+    /// Entries whose value is new.
+    pub replaced: usize,
+    /// Entries that are gone.
+    pub removed: usize,
+}
+
+/// All maps of the programs.
+pub(crate) struct Maps {
+    outbound: Prefixes<V4, Outbound>,
+    inbound: Prefixes<PeerAddress, Inbound>,
+    local: Prefixes<V4, Local>,
+    sources: Prefixes<V4, u8>,
+    transit_sources: Exact<PeerAddress, V4>,
+    unknown_sources: Exact<[u8; 2], Unknown>,
+    nodes: Exact<V4, u8>,
+    heartbeat: Exact<u32, Heartbeat>,
+    counters: PerCpuArray<MapData, u64>,
+}
+
+impl Maps {
+    /// Takes the maps out of a loaded object.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error`] if object and loader are of different revisions.
+    pub(crate) fn take(ebpf: &mut Ebpf) -> Result<Self, Error> {
+        let counters = take(ebpf, maps::COUNTERS)?;
+        Ok(Self {
+            outbound: Prefixes::take(ebpf, maps::OUTBOUND_V4)?,
+            inbound: Prefixes::take(ebpf, maps::INBOUND_V4)?,
+            local: Prefixes::take(ebpf, maps::LOCAL_V4)?,
+            sources: Prefixes::take(ebpf, maps::SOURCES_V4)?,
+            transit_sources: Exact::take(ebpf, maps::TRANSIT_SOURCES_V4)?,
+            unknown_sources: Exact::take(ebpf, maps::UNKNOWN_SOURCES_V4)?,
+            nodes: Exact::take(ebpf, maps::NODES_V4)?,
+            heartbeat: Exact::take(ebpf, maps::HEARTBEAT)?,
+            counters: PerCpuArray::try_from(counters).map_err(access(maps::COUNTERS))?,
+        })
+    }
+
+    /// Returns the sizes of key and value that this loader expects of a map.
+    pub(crate) fn sizes(name: &str) -> Option<(u32, u32)> {
+        match name {
+            maps::OUTBOUND_V4 => Some(sizes::<Key<V4>, Outbound>()),
+            maps::INBOUND_V4 => Some(sizes::<Key<PeerAddress>, Inbound>()),
+            maps::LOCAL_V4 => Some(sizes::<Key<V4>, Local>()),
+            maps::SOURCES_V4 => Some(sizes::<Key<V4>, u8>()),
+            maps::TRANSIT_SOURCES_V4 => Some(sizes::<PeerAddress, V4>()),
+            maps::UNKNOWN_SOURCES_V4 => Some(sizes::<[u8; 2], Unknown>()),
+            maps::NODES_V4 => Some(sizes::<V4, u8>()),
+            maps::HEARTBEAT => Some(sizes::<u32, Heartbeat>()),
+            maps::COUNTERS => Some(sizes::<u32, u64>()),
+            _ => None,
+        }
+    }
+
+    /// Brings the maps to hold what `image` says, entry by entry.
+    ///
+    /// All insertions come before all deletions, and within the insertions the
+    /// destinations last, so that a packet that finds its way also finds the rest.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::Map`] if the kernel refuses; what was done stays, and the
+    /// next update continues from there.
+    pub(crate) fn apply(&mut self, image: &Image) -> Result<Changes, Error> {
+        let mut changes = Changes::default();
+        let nodes = insert(&mut self.nodes, &image.nodes, &mut changes)?;
+        let sources = insert(&mut self.sources, &image.sources, &mut changes)?;
+        let inbound = insert(&mut self.inbound, &image.inbound, &mut changes)?;
+        let unknown_sources = insert(
+            &mut self.unknown_sources,
+            &image.unknown_sources,
+            &mut changes,
+        )?;
+        let transit_sources = insert(
+            &mut self.transit_sources,
+            &image.transit_sources,
+            &mut changes,
+        )?;
+        let local = insert(&mut self.local, &image.local, &mut changes)?;
+        let outbound = insert(&mut self.outbound, &image.outbound, &mut changes)?;
+
+        remove(&mut self.outbound, outbound, &mut changes)?;
+        remove(&mut self.local, local, &mut changes)?;
+        remove(&mut self.transit_sources, transit_sources, &mut changes)?;
+        remove(&mut self.unknown_sources, unknown_sources, &mut changes)?;
+        remove(&mut self.inbound, inbound, &mut changes)?;
+        remove(&mut self.sources, sources, &mut changes)?;
+        remove(&mut self.nodes, nodes, &mut changes)?;
+
+        Ok(changes)
+    }
+
+    /// Replaces the heartbeat, as a whole.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::Map`] if the kernel refuses.
+    pub(crate) fn beat(&mut self, heartbeat: &Heartbeat) -> Result<(), Error> {
+        self.heartbeat.insert(&0, heartbeat)
+    }
+
+    /// Returns every counter, summed over the processors.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::Map`] if the kernel refuses.
+    pub(crate) fn counters(&self) -> Result<BTreeMap<&'static str, u64>, Error> {
+        (Counter::ALL.into_iter())
+            .map(|counter| {
+                let index = counter as u32;
+                let values = self.counters.get(&index, 0);
+                let values = values.map_err(access(maps::COUNTERS))?;
+                Ok((counter.name(), values.iter().sum()))
+            })
+            .collect()
+    }
+}
+
+const fn sizes<K, V>() -> (u32, u32) {
+    (size_of::<K>() as u32, size_of::<V>() as u32)
+}
+
+/// A map as an update sees it.
+trait Table {
+    type Key: Copy + Ord;
+    type Value: Copy + PartialEq;
+
+    fn entries(&self) -> Result<BTreeMap<Self::Key, Self::Value>, Error>;
+    fn insert(&mut self, key: &Self::Key, value: &Self::Value) -> Result<(), Error>;
+    fn remove(&mut self, key: &Self::Key) -> Result<(), Error>;
+}
+
+/// Inserts and replaces what differs; returns the keys that must go.
+fn insert<T: Table>(
+    table: &mut T,
+    desired: &BTreeMap<T::Key, T::Value>,
+    changes: &mut Changes,
+) -> Result<BTreeSet<T::Key>, Error> {
+    let observed = table.entries()?;
+    for (key, value) in desired {
+        match observed.get(key) {
+            Some(present) if present == value => {}
+            Some(_) => {
+                table.insert(key, value)?;
+                changes.replaced += 1;
+            }
+            None => {
+                table.insert(key, value)?;
+                changes.inserted += 1;
+            }
+        }
+    }
+
+    Ok((observed.into_keys())
+        .filter(|key| !desired.contains_key(key))
+        .collect())
+}
+
+fn remove<T: Table>(
+    table: &mut T,
+    keys: BTreeSet<T::Key>,
+    changes: &mut Changes,
+) -> Result<(), Error> {
+    for key in keys {
+        table.remove(&key)?;
+        changes.removed += 1;
+    }
+
+    Ok(())
+}
+
+/// A map that matches the longest prefix.
+struct Prefixes<K, V> {
+    name: &'static str,
+    trie: LpmTrie<MapData, K, V>,
+}
+
+impl<K: Pod, V: Pod> Prefixes<K, V> {
+    fn take(ebpf: &mut Ebpf, name: &'static str) -> Result<Self, Error> {
+        let trie = LpmTrie::try_from(take(ebpf, name)?).map_err(access(name))?;
+        Ok(Self { name, trie })
+    }
+}
+
+impl<K: Pod + Ord, V: Pod + PartialEq> Table for Prefixes<K, V> {
+    type Key = Prefix<K>;
+    type Value = V;
+
+    fn entries(&self) -> Result<BTreeMap<Prefix<K>, V>, Error> {
+        (self.trie.iter())
+            .map(|entry| entry.map(|(key, value)| ((key.prefix_len(), key.data()), value)))
+            .collect::<Result<_, _>>()
+            .map_err(access(self.name))
+    }
+
+    fn insert(&mut self, (len, data): &Prefix<K>, value: &V) -> Result<(), Error> {
+        let key = Key::new(*len, *data);
+        self.trie.insert(&key, value, 0).map_err(access(self.name))
+    }
+
+    fn remove(&mut self, (len, data): &Prefix<K>) -> Result<(), Error> {
+        let key = Key::new(*len, *data);
+        self.trie.remove(&key).map_err(access(self.name))
+    }
+}
+
+/// A map that matches the whole key.
+struct Exact<K, V> {
+    name: &'static str,
+    hash: HashMap<MapData, K, V>,
+}
+
+impl<K: Pod, V: Pod> Exact<K, V> {
+    fn take(ebpf: &mut Ebpf, name: &'static str) -> Result<Self, Error> {
+        let hash = HashMap::try_from(take(ebpf, name)?).map_err(access(name))?;
+        Ok(Self { name, hash })
+    }
+}
+
+impl<K: Pod + Ord, V: Pod + PartialEq> Table for Exact<K, V> {
+    type Key = K;
+    type Value = V;
+
+    fn entries(&self) -> Result<BTreeMap<K, V>, Error> {
+        (self.hash.iter())
+            .collect::<Result<_, _>>()
+            .map_err(access(self.name))
+    }
+
+    fn insert(&mut self, key: &K, value: &V) -> Result<(), Error> {
+        self.hash.insert(key, value, 0).map_err(access(self.name))
+    }
+
+    fn remove(&mut self, key: &K) -> Result<(), Error> {
+        self.hash.remove(key).map_err(access(self.name))
+    }
+}
+
+fn take(ebpf: &mut Ebpf, name: &'static str) -> Result<Map, Error> {
+    ebpf.take_map(name).ok_or(Error::Missing { name })
+}
+
+fn access(map: &'static str) -> impl Fn(MapError) -> Error {
+    move |source| Error::Map {
+        map,
+        source: Box::new(source),
+    }
+}

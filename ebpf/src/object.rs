@@ -1,0 +1,186 @@
+//! The embedded object, loaded with its constants.
+
+use crate::error::Error;
+use crate::pin::Pins;
+use aya::maps::MapType;
+use aya::programs::{ProgramError, ProgramType, SchedClassifier};
+use aya::sys::{is_map_supported, is_program_supported};
+use aya::{Ebpf, EbpfError, EbpfLoader};
+use ebpf_common::settings::Settings;
+use nix::errno::Errno;
+use std::io;
+use std::net::Ipv4Addr;
+
+/// The kernel programs, as `build.rs` has built them.
+static OBJECT: &[u8] = aya::include_bytes_aligned!(env!("LIQO_EBPF_OBJECT"));
+
+/// Attached to the ingress of the overlay device.
+pub(crate) const OVERLAY_PROGRAM: &str = "overlay_ingress";
+
+/// Attached to the ingress of the TAP.
+pub(crate) const TAP_PROGRAM: &str = "tap_ingress";
+
+/// Log level that lets nothing through; the verifier then removes all logging.
+const LOG_OFF: u8 = 0;
+
+/// Log level of dropped packets.
+const LOG_DEBUG: u8 = aya_log::Level::Debug as u8;
+
+/// What the programs know as constants.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Constants {
+    pub(crate) overlay_ifindex: u32,
+    pub(crate) tap_ifindex: u32,
+    pub(crate) settings: Settings,
+    pub(crate) log: bool,
+    /// Stands for the outer source in test runs; none elsewhere.
+    pub(crate) test_outer: Option<Ipv4Addr>,
+    /// Number of the mechanism that is switched off.
+    #[cfg(feature = "mutants")]
+    pub(crate) mutant: u32,
+}
+
+/// Makes the maps, or adopts the pinned ones, and has the verifier look at the programs.
+///
+/// # Errors
+///
+/// Returns [`Error`] that names the missing privilege or kernel feature, where it is one.
+pub(crate) fn load(constants: &Constants, pins: Option<&Pins>) -> Result<Ebpf, Error> {
+    let settings = &constants.settings;
+    let mask = u32::MAX.checked_shl(32 - u32::from(settings.probe_net_len.min(32)));
+    let mask = mask.unwrap_or_default();
+    let net = settings.probe_net.to_bits() & mask;
+    let level = if constants.log { LOG_DEBUG } else { LOG_OFF };
+    let test_outer = constants.test_outer.map_or(0, Ipv4Addr::to_bits);
+    // As bytes on the wire, read as one word.
+    let (net, mask, port) = (net.to_be(), mask.to_be(), settings.probe_port.to_be());
+    let [a, b, c, d] = settings.peer_mac_prefix;
+    let peer_mac_prefix = [u16::from_ne_bytes([a, b]), u16::from_ne_bytes([c, d])];
+    let (node_mac, gateway_mac) = (word(settings.node_mac), word(settings.gateway_mac));
+
+    let mut loader = EbpfLoader::new();
+    loader
+        .override_global("OVERLAY_IFINDEX", &constants.overlay_ifindex, true)
+        .override_global("TAP_IFINDEX", &constants.tap_ifindex, true)
+        .override_global("OVERLAY_VNI", &settings.overlay_vni, true)
+        .override_global("PEER_MAC_PREFIX", &peer_mac_prefix, true)
+        .override_global("NODE_MAC", &node_mac, true)
+        .override_global("GATEWAY_MAC", &gateway_mac, true)
+        .override_global("PROBE_NET", &net, true)
+        .override_global("PROBE_MASK", &mask, true)
+        .override_global("PROBE_PORT", &port, true)
+        .override_global("TEST_OUTER", &test_outer, true)
+        .override_global(aya_log::LEVEL, &level, true);
+    #[cfg(feature = "mutants")]
+    loader.override_global("MUTANT", &constants.mutant, true);
+    if let Some(pins) = pins {
+        for (name, path) in pins.maps() {
+            loader.map_pin_path(name, path);
+        }
+    }
+
+    let mut ebpf = loader.load(OBJECT).map_err(explain)?;
+    for name in [OVERLAY_PROGRAM, TAP_PROGRAM] {
+        program(&mut ebpf, name)?
+            .load()
+            .map_err(|error| refuse(name, error))?;
+    }
+
+    Ok(ebpf)
+}
+
+/// Returns one of the programs.
+///
+/// # Errors
+///
+/// Returns [`Error::Missing`] if object and loader are of different revisions.
+pub(crate) fn program<'a>(
+    ebpf: &'a mut Ebpf,
+    name: &'static str,
+) -> Result<&'a mut SchedClassifier, Error> {
+    ebpf.program_mut(name)
+        .and_then(|program| program.try_into().ok())
+        .ok_or(Error::Missing { name })
+}
+
+fn word([a, b, c, d, e, f]: [u8; 6]) -> u64 {
+    u64::from_ne_bytes([a, b, c, d, e, f, 0, 0])
+}
+
+/// Turns the kernel's refusal of a map into what the user can do about it.
+fn explain(error: EbpfError) -> Error {
+    if is_not_permitted(&error) {
+        return Error::NotPermitted {
+            action: "create the maps of the kernel programs",
+        };
+    }
+    missing_feature().unwrap_or(Error::Object {
+        source: Box::new(error),
+    })
+}
+
+/// Turns the kernel's refusal of a program into what the user can do about it.
+fn refuse(program: &'static str, error: ProgramError) -> Error {
+    // Without PERFMON, the verifier refuses what it lets the privileged do.
+    if is_not_permitted(&error) || error.to_string().contains("for !root") {
+        return Error::NotPermitted {
+            action: "load the kernel programs",
+        };
+    }
+    missing_feature().unwrap_or(Error::Program {
+        program,
+        source: Box::new(error),
+    })
+}
+
+/// Returns the first thing that the kernel lacks of what the programs are made of.
+fn missing_feature() -> Option<Error> {
+    let maps = [
+        (
+            MapType::LpmTrie,
+            "longest-prefix maps (BPF_MAP_TYPE_LPM_TRIE)",
+            "4.11",
+        ),
+        (
+            MapType::PerCpuArray,
+            "maps per CPU (BPF_MAP_TYPE_PERCPU_ARRAY)",
+            "4.6",
+        ),
+        (
+            MapType::RingBuf,
+            "ring buffers (BPF_MAP_TYPE_RINGBUF)",
+            "5.8",
+        ),
+    ];
+    for (kind, feature, since) in maps {
+        if matches!(is_map_supported(kind), Ok(false)) {
+            return Some(Error::Unsupported { feature, since });
+        }
+    }
+    if matches!(
+        is_program_supported(ProgramType::SchedClassifier),
+        Ok(false)
+    ) {
+        return Some(Error::Unsupported {
+            feature: "programs at traffic control (CONFIG_NET_CLS_BPF, CONFIG_NET_CLS_ACT)",
+            since: "4.1",
+        });
+    }
+
+    None
+}
+
+/// Tells whether the kernel's answer, somewhere below, is that we must not.
+pub(crate) fn is_not_permitted(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        // Not `EACCES`, with which the verifier refuses a program.
+        let code = (error.downcast_ref::<io::Error>()).and_then(io::Error::raw_os_error);
+        if code == Some(Errno::EPERM as i32) {
+            return true;
+        }
+        next = error.source();
+    }
+
+    false
+}

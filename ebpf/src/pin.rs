@@ -1,0 +1,173 @@
+//! Where maps and links live on when the process dies.
+//!
+//! ```text
+//!  <dir>/maps-1/OUTBOUND_V4 ..   one directory per revision of the layout
+//!  <dir>/overlay, <dir>/tap      the links: what runs at which device
+//! ```
+
+use crate::error::Error;
+use aya::maps::MapData;
+use ebpf_common::maps;
+use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Every map that outlives the process.
+const MAPS: [&str; 9] = [
+    maps::OUTBOUND_V4,
+    maps::INBOUND_V4,
+    maps::LOCAL_V4,
+    maps::SOURCES_V4,
+    maps::TRANSIT_SOURCES_V4,
+    maps::UNKNOWN_SOURCES_V4,
+    maps::NODES_V4,
+    maps::HEARTBEAT,
+    maps::COUNTERS,
+];
+
+const MAPS_DIR: &str = "maps-";
+
+/// The pins of one gateway.
+#[derive(Clone, Debug)]
+pub(crate) struct Pins {
+    dir: PathBuf,
+}
+
+impl Pins {
+    /// Opens the directory of the pins, making it where it is not there.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::NotBpffs`] if it would not be on a BPF file system.
+    pub(crate) fn open(dir: &Path) -> Result<Self, Error> {
+        let present = dir.ancestors().find(|path| path.exists());
+        let is_bpffs = present
+            .and_then(|path| statfs(path).ok())
+            .is_some_and(|stat| stat.filesystem_type() == BPF_FS_MAGIC);
+        if !is_bpffs {
+            return Err(Error::NotBpffs {
+                path: dir.to_owned(),
+            });
+        }
+
+        let pins = Self {
+            dir: dir.to_owned(),
+        };
+        let maps = pins.maps_dir();
+        fs::create_dir_all(&maps).map_err(failed("create", &maps))?;
+        Ok(pins)
+    }
+
+    /// Tells whether all maps of this layout are there, so that programs can take over.
+    pub(crate) fn has_maps(&self) -> bool {
+        self.maps().all(|(_, path)| path.exists())
+    }
+
+    /// Returns the maps and where each is pinned.
+    pub(crate) fn maps(&self) -> impl Iterator<Item = (&'static str, PathBuf)> {
+        let dir = self.maps_dir();
+        MAPS.into_iter().map(move |name| (name, dir.join(name)))
+    }
+
+    /// Removes pinned maps whose sizes are not those of `sizes`: a layout that changed unnoticed.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::Pin`] if a file cannot be removed.
+    pub(crate) fn remove_foreign_maps(
+        &self,
+        sizes: impl Fn(&str) -> Option<(u32, u32)>,
+    ) -> Result<(), Error> {
+        for (name, path) in self.maps().filter(|(_, path)| path.exists()) {
+            let pinned = (MapData::from_pin(&path).ok())
+                .and_then(|map| map.info().ok())
+                .map(|info| (info.key_size(), info.value_size()));
+            if pinned != sizes(name) {
+                tracing::warn!(
+                    map = name,
+                    "a pinned map has another layout and is replaced"
+                );
+                fs::remove_file(&path).map_err(failed("remove", &path))?;
+            }
+        }
+
+        Ok(())
+    }
+
+    /// Removes the maps of other revisions, once nothing uses them.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::Pin`] if a file cannot be removed.
+    pub(crate) fn remove_other_layouts(&self) -> Result<(), Error> {
+        let ours = self.maps_dir();
+        for path in children(&self.dir)? {
+            let is_maps = path
+                .file_name()
+                .is_some_and(|name| name.as_encoded_bytes().starts_with(MAPS_DIR.as_bytes()));
+            if is_maps && path != ours {
+                remove_all(&path)?;
+            }
+        }
+
+        Ok(())
+    }
+
+    /// Returns where the link at a device is pinned.
+    pub(crate) fn link(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    fn maps_dir(&self) -> PathBuf {
+        self.dir.join(format!("{MAPS_DIR}{}", maps::LAYOUT))
+    }
+}
+
+/// Removes a directory of pins with all that is in it; fine if it is not there.
+///
+/// # Errors
+///
+/// Returns [`Error::Several`] if something stays.
+pub(crate) fn remove_all(dir: &Path) -> Result<(), Error> {
+    let mut errors = Vec::new();
+    for path in children(dir)? {
+        let removed = if path.is_dir() {
+            remove_all(&path)
+        } else {
+            fs::remove_file(&path).map_err(failed("remove", &path))
+        };
+        errors.extend(removed.err());
+    }
+    match fs::remove_dir(dir) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            errors.push(failed("remove", dir)(error));
+        }
+        _ => {}
+    }
+
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(Error::Several(errors))
+    }
+}
+
+fn children(dir: &Path) -> Result<Vec<PathBuf>, Error> {
+    match fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        entries => entries
+            .and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect())
+            .map_err(failed("read", dir)),
+    }
+}
+
+/// Names file and action in an error of the file system.
+pub(crate) fn failed(action: &'static str, path: &Path) -> impl Fn(io::Error) -> Error {
+    let path = path.to_owned();
+    move |source| Error::Pin {
+        action,
+        path: path.clone(),
+        source,
+    }
+}
