@@ -11,3 +11,5 @@ pub mod fault;
 pub mod lab;
 pub mod packet;
 pub mod traffic;
+pub mod upstream;
+pub mod wireguard;

@@ -3,6 +3,7 @@
 use super::identity::{KEPT_FILE, LOCK_FILE, RUN_DIR, prefix};
 use super::netns;
 use super::wait;
+use crate::wireguard;
 use anyhow::{Context as _, Result, bail};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
@@ -92,6 +93,11 @@ pub(super) fn remove(id: &str) -> Result<()> {
     }
     for path in pins_of(id) {
         if let Err(error) = fs::remove_dir_all(&path) {
+            errors.push(anyhow::Error::new(error).context(format!("failed to remove {path:?}")));
+        }
+    }
+    for path in sockets_of(id) {
+        if let Err(error) = fs::remove_file(&path) {
             errors.push(anyhow::Error::new(error).context(format!("failed to remove {path:?}")));
         }
     }
@@ -208,14 +214,22 @@ fn namespaces_of(id: &str) -> Result<Vec<String>> {
 }
 
 fn pins_of(id: &str) -> Vec<PathBuf> {
-    let own = prefix(id);
-    fs::read_dir(PIN_DIR)
+    entries(PIN_DIR, &prefix(id))
+}
+
+/// The sockets that a killed `wireguard-go` leaves.
+fn sockets_of(id: &str) -> Vec<PathBuf> {
+    entries(wireguard::SOCKET_DIR, &wireguard::device_prefix(id))
+}
+
+fn entries(directory: &str, prefix: &str) -> Vec<PathBuf> {
+    fs::read_dir(directory)
         .into_iter()
         .flatten()
         .filter_map(|entry| {
             let entry = entry.ok()?;
-            let is_own = entry.file_name().to_str()?.starts_with(&own);
-            is_own.then(|| entry.path())
+            let matches = entry.file_name().to_str()?.starts_with(prefix);
+            matches.then(|| entry.path())
         })
         .collect()
 }

@@ -144,13 +144,13 @@ fn ready_gateways(cluster: &Cluster) -> Vec<usize> {
         .collect()
 }
 
-/// The sessions of a gateway that are up, as remote cluster and replica.
+/// The live sessions of a gateway, as remote cluster and replica.
 pub fn live_sessions(status: &Value) -> BTreeSet<(String, String)> {
     let mut live = BTreeSet::new();
     for peer in find(status, "peers") {
         let cluster = text(&peer["clusterId"]);
         for session in peer["sessions"].as_array().into_iter().flatten() {
-            if session["state"] == "up" {
+            if session["state"] == "live" {
                 live.insert((cluster.clone(), text(&session["replica"])));
             }
         }
@@ -164,7 +164,7 @@ pub fn serving_replicas(status: &Value) -> BTreeSet<(String, String)> {
     let mut serving = BTreeSet::new();
     for peer in find(status, "peers") {
         let cluster = text(&peer["clusterId"]);
-        for replica in peer["replicas"].as_array().into_iter().flatten() {
+        for replica in peer["gateways"].as_array().into_iter().flatten() {
             serving.insert((cluster.clone(), text(replica)));
         }
     }

@@ -109,8 +109,11 @@ pub fn is_echoed(netns: &Netns, to: impl Into<SocketAddrV4>, payload: &[u8]) -> 
 pub struct Flow {
     stop: Arc<AtomicBool>,
     answers: Arc<AtomicU64>,
-    workers: Option<(JoinHandle<u64>, JoinHandle<Vec<(u64, Instant)>>)>,
+    workers: Option<(JoinHandle<u64>, JoinHandle<Vec<Answer>>)>,
 }
+
+/// The number of an answered datagram, and when the answer came.
+type Answer = (u64, Instant);
 
 /// What came of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -222,7 +225,7 @@ fn send(socket: &UdpSocket, stop: &AtomicBool, interval: Duration) -> u64 {
     sent
 }
 
-fn receive(socket: &UdpSocket, stop: &AtomicBool, answers: &AtomicU64) -> Vec<(u64, Instant)> {
+fn receive(socket: &UdpSocket, stop: &AtomicBool, answers: &AtomicU64) -> Vec<Answer> {
     let mut received = Vec::new();
     let mut buffer = [0; 64];
     let mut ends_at = None;

@@ -1,0 +1,191 @@
+//! A gateway as upstream Liqo's: one key, one session, and a liveness probe whose
+//! answers carry nothing of ours.
+
+use crate::lab::Lab;
+use crate::lab::netns::Netns;
+use crate::lab::underlay::Host;
+use crate::wireguard::WireguardGo;
+use anyhow::{Context as _, Result};
+use ebpf_common::settings::{LIVENESS_CLIENT, LIVENESS_PORT, LIVENESS_SERVER};
+use ipnet::Ipv4Net;
+use serde_json::{Value, json};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// What an upstream-like gateway is told.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// The cluster id of the side under test.
+    pub remote_id: String,
+    /// The public key of the side under test.
+    pub remote_key: [u8; 32],
+    /// Where the side under test listens; `None` makes this side the server.
+    pub endpoint: Option<SocketAddrV4>,
+    /// The pod that lives on the gateway itself.
+    pub pod: Ipv4Addr,
+    /// The original prefixes of the side under test.
+    pub remote_prefixes: Vec<Ipv4Net>,
+}
+
+/// A running upstream-like gateway, with a pod in the same namespace.
+#[derive(Debug)]
+pub struct Upstream {
+    /// Its WireGuard.
+    pub wireguard: WireguardGo,
+    /// Where it lives.
+    pub netns: Netns,
+    pings: Arc<AtomicU64>,
+    pongs: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+    worker: Option<JoinHandle<()>>,
+}
+
+impl Upstream {
+    /// Starts it on a host of the underlay; `wireguard` runs there already.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a part of it cannot be configured.
+    pub fn start(wireguard: WireguardGo, host: &Host, setting: &Setting) -> Result<Self> {
+        let (own, remote) = match setting.endpoint {
+            Some(_) => (LIVENESS_CLIENT, LIVENESS_SERVER),
+            None => (LIVENESS_SERVER, LIVENESS_CLIENT),
+        };
+        let addresses = [Ipv4Net::new_assert(own, 30), setting.pod.into()];
+        wireguard.configure(MTU, &addresses, &setting.remote_prefixes)?;
+        wireguard.set_peer(setting.remote_key, setting.endpoint)?;
+
+        let socket = host
+            .netns
+            .run(|| {
+                let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, LIVENESS_PORT))?;
+                socket.set_read_timeout(Some(TICK))?;
+                Ok::<_, io::Error>(socket)
+            })
+            .context("failed to bind the port of the liveness probe")?;
+        let probe = Probe {
+            socket,
+            remote: SocketAddrV4::new(remote, LIVENESS_PORT),
+            remote_id: setting.remote_id.clone(),
+            pings: Arc::default(),
+            pongs: Arc::default(),
+            stop: Arc::default(),
+        };
+
+        Ok(Self {
+            wireguard,
+            netns: host.netns.clone(),
+            pings: Arc::clone(&probe.pings),
+            pongs: Arc::clone(&probe.pongs),
+            stop: Arc::clone(&probe.stop),
+            worker: Some(thread::spawn(move || probe.run())),
+        })
+    }
+
+    /// Probes that it has answered.
+    pub fn pings(&self) -> u64 {
+        self.pings.load(Ordering::Relaxed)
+    }
+
+    /// Answers that its own probes got.
+    pub fn pongs(&self) -> u64 {
+        self.pongs.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(worker) = self.worker.take() {
+            let _ = worker.join();
+        }
+    }
+}
+
+impl Lab {
+    /// Adds a host with `wireguard-go`, which listens on Liqo's usual port.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the host cannot be built or the program is missing.
+    pub fn add_wireguard(&mut self, number: u8) -> Result<(Host, WireguardGo)> {
+        let host = self.add_host()?;
+        let port = crate::lab::spec::GATEWAY_PORT;
+        let wireguard = WireguardGo::start(self, &host.netns, number, port)?;
+
+        Ok((host, wireguard))
+    }
+}
+
+/// Both halves of upstream's liveness probe.
+struct Probe {
+    socket: UdpSocket,
+    remote: SocketAddrV4,
+    remote_id: String,
+    pings: Arc<AtomicU64>,
+    pongs: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Probe {
+    fn run(&self) {
+        let mut buffer = [0; MESSAGE_MAX];
+        let mut next_ping = Instant::now() + INTERVAL;
+        while !self.stop.load(Ordering::Relaxed) {
+            if Instant::now() >= next_ping {
+                next_ping += INTERVAL;
+                self.ping();
+            }
+            if let Ok((length, from)) = self.socket.recv_from(&mut buffer) {
+                self.handle(&buffer[..length], from);
+            }
+        }
+    }
+
+    fn ping(&self) {
+        let ping = json!({
+            "clusterID": self.remote_id,
+            "msgType": "PING",
+            "timeStamp": "2026-01-02T03:04:05.678901234Z",
+        });
+        // Nobody may be there yet.
+        let _ = self
+            .socket
+            .send_to(ping.to_string().as_bytes(), self.remote);
+    }
+
+    /// Answers a PING by the same object as PONG, without keys upstream does not
+    /// know, as its decoder drops them.
+    fn handle(&self, message: &[u8], from: SocketAddr) {
+        let Ok(message) = serde_json::from_slice::<Value>(message) else {
+            return;
+        };
+        if message["msgType"] == "PONG" {
+            self.pongs.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+
+        self.pings.fetch_add(1, Ordering::Relaxed);
+        let pong = json!({
+            "clusterID": message["clusterID"],
+            "msgType": "PONG",
+            "timeStamp": message["timeStamp"],
+        });
+        let _ = self.socket.send_to(pong.to_string().as_bytes(), from);
+    }
+}
+
+/// Upstream's MTU of the tunnel.
+const MTU: u16 = 1340;
+
+/// Upstream's interval between probes.
+const INTERVAL: Duration = Duration::from_secs(2);
+
+/// The most that upstream reads of a message.
+const MESSAGE_MAX: usize = 1024;
+
+const TICK: Duration = Duration::from_millis(20);
