@@ -7,7 +7,7 @@
 //! All steps are pure. An error names document, object, field and cure, and comes with all others.
 
 pub use error::{Error, Errors, Place, Position, Problem};
-pub use objects::{Object, Objects};
+pub use objects::{Object, Objects, OtherKind};
 pub use parse::parse;
 pub use plan::plan;
 pub use view::{Fabric, MappedIp, Node, Peer, Replica, Role, Target};

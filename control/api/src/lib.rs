@@ -4,6 +4,10 @@
 //! the addresses and gives a checked view of them.
 
 #![forbid(unsafe_code)]
+#![expect(
+    clippy::duplicated_attributes,
+    reason = "each printer column of a kind has a type"
+)]
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt as _;

@@ -247,7 +247,15 @@ pub(super) fn plan_refused(text: &str) -> Vec<String> {
     lines(&errors)
 }
 
-/// Returns the messages of errors.
-pub(super) fn lines(errors: &Errors) -> Vec<String> {
-    errors.to_string().lines().map(str::to_owned).collect()
+/// Returns the messages of errors without the lines of the documents, which each change would move.
+fn lines(errors: &Errors) -> Vec<String> {
+    let without_lines = |message: &str| {
+        let mut parts = message.split(" (line ");
+        let first = parts.next().unwrap_or_default().to_owned();
+        parts.fold(first, |text, part| {
+            text + part.split_once(')').map_or(part, |(_, rest)| rest)
+        })
+    };
+
+    errors.to_string().lines().map(without_lines).collect()
 }

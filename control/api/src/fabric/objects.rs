@@ -78,6 +78,18 @@ macro_rules! kinds {
             fn from(object: $kind) -> Self {
                 Self::$kind(object)
             }
+        }
+
+        impl<'a> TryFrom<&'a Object> for &'a $kind {
+            type Error = OtherKind;
+
+            fn try_from(object: &'a Object) -> Result<Self, OtherKind> {
+                if let Object::$kind(object) = object {
+                    Ok(object)
+                } else {
+                    Err(OtherKind(object.kind()))
+                }
+            }
         })*
     };
 }
@@ -95,6 +107,11 @@ kinds! {
     Connection Strict,
 }
 
+/// An object is of another kind than asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the object is of kind {0}")]
+pub struct OtherKind(pub &'static str);
+
 impl Objects {
     /// Adds an object.
     pub fn push(&mut self, object: impl Into<Object>) {
@@ -107,6 +124,14 @@ impl Objects {
     /// Returns the objects in their order.
     pub fn iter(&self) -> impl Iterator<Item = &Object> {
         self.documents.iter().map(|document| &document.object)
+    }
+
+    /// Returns the objects of one kind in their order.
+    pub fn of<'a, T: 'a>(&'a self) -> impl Iterator<Item = &'a T>
+    where
+        &'a T: TryFrom<&'a Object>,
+    {
+        self.iter().filter_map(|object| object.try_into().ok())
     }
 
     /// Returns the objects in their order, to be changed.

@@ -149,8 +149,9 @@ impl Planner<'_> {
             // The same address may be listed twice, as that of several peers' gateway.
             self.networks.acquire(Owner::Underlay(address), claim).ok();
         }
-        let (fixed, open): (Vec<_>, Vec<_>) =
+        let (mut fixed, open): (Vec<_>, Vec<_>) =
             spec.networks.iter().partition(|network| network.fixed);
+        fixed.sort_by_key(|network| !network.shared);
         for network in fixed {
             let claim = if network.shared {
                 Claim::Shared(network.cidr)

@@ -7,6 +7,7 @@ use super::overlap::{Claimed, overlaps};
 use super::view;
 use crate::labels;
 use ipnet::Ipv4Net;
+use k8s_openapi::api::core::v1::ConfigMap;
 use std::net::Ipv4Addr;
 
 pub(super) use ips::{IpSpec, node_ip_name};
@@ -140,8 +141,13 @@ impl<'a> Reader<'a> {
     /// Notes overlaps; the owner of a CIDR is the index of its object and the field.
     pub(super) fn refuse_overlaps(&mut self, claims: &[Claimed<(usize, String)>]) {
         for (inner, outer) in overlaps(claims) {
-            // The later of the two is the one to be corrected.
-            let (this, that) = if inner.owner < outer.owner {
+            // To be corrected is what was chosen, not what is a fact; of two equals, the later one.
+            let is_outer = if inner.shared == outer.shared {
+                inner.owner < outer.owner
+            } else {
+                inner.shared
+            };
+            let (this, that) = if is_outer {
                 (outer, inner)
             } else {
                 (inner, outer)
@@ -160,12 +166,18 @@ impl<'a> Reader<'a> {
         self.objects.iter().enumerate()
     }
 
+    /// Returns the objects of one kind with their indexes.
+    fn indexed_of<T: 'a>(&self) -> impl Iterator<Item = (usize, &'a Object, &'a T)> + use<'a, T>
+    where
+        &'a T: TryFrom<&'a Object>,
+    {
+        self.indexed()
+            .filter_map(|(index, object)| Some((index, object, object.try_into().ok()?)))
+    }
+
     fn cluster_id(&mut self) -> String {
         let mut found: Option<(usize, String)> = None;
-        for (index, object) in self.indexed() {
-            let Object::ConfigMap(config_map) = object else {
-                continue;
-            };
+        for (index, object, config_map) in self.indexed_of::<ConfigMap>() {
             if object.label_value(labels::APP_NAME) != Some(labels::CLUSTER_ID_CONFIG_MAP) {
                 continue;
             }

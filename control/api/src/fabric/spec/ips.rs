@@ -35,12 +35,9 @@ impl Reader<'_> {
     /// Reads the IP objects, by name and namespace.
     pub(super) fn ips(&mut self, networks: &[NetworkSpec], nodes: &[NodeSpec]) -> Vec<IpSpec> {
         let mut ips: Vec<_> = self
-            .indexed()
-            .filter_map(|(index, object)| match object {
-                Object::IP(ip) => Some((ip.metadata.namespace.clone(), index, object, ip)),
-                _ => None,
-            })
-            .filter_map(|(namespace, index, object, ip)| {
+            .indexed_of::<IP>()
+            .filter_map(|(index, object, ip)| {
+                let namespace = ip.metadata.namespace.clone();
                 let ip = self.ip(index, object, ip, networks, nodes)?;
                 Some((namespace, ip))
             })

@@ -4,7 +4,7 @@ use super::Reader;
 use crate::fabric::error::Problem;
 use crate::fabric::objects::Object;
 use crate::fabric::overlap::Claimed;
-use crate::labels;
+use crate::{Network, labels};
 use ipnet::Ipv4Net;
 
 /// A Network object of the cluster itself.
@@ -60,8 +60,8 @@ impl Reader<'_> {
     /// Reads the Networks of the cluster itself, in the order of the objects.
     pub(super) fn networks(&mut self) -> Vec<NetworkSpec> {
         let networks: Vec<_> = self
-            .indexed()
-            .filter_map(|(index, object)| self.network(index, object))
+            .indexed_of()
+            .filter_map(|(index, object, network)| self.network(index, object, network))
             .collect();
 
         self.check_count(&networks, NetworkType::Pod, labels::NETWORK_TYPE_POD, false);
@@ -92,10 +92,7 @@ impl Reader<'_> {
         networks
     }
 
-    fn network(&mut self, index: usize, object: &Object) -> Option<NetworkSpec> {
-        let Object::Network(network) = object else {
-            return None;
-        };
+    fn network(&mut self, index: usize, object: &Object, network: &Network) -> Option<NetworkSpec> {
         if object
             .label_value(labels::CONFIGURATION_CIDR_TYPE)
             .is_some()

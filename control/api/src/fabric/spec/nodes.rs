@@ -26,11 +26,8 @@ impl Reader<'_> {
     /// Reads the nodes, by name.
     pub(super) fn nodes(&mut self, networks: &[NetworkSpec]) -> Vec<NodeSpec> {
         let mut nodes: Vec<_> = self
-            .indexed()
-            .filter_map(|(index, object)| match object {
-                Object::Node(node) => self.node(index, node),
-                _ => None,
-            })
+            .indexed_of()
+            .filter_map(|(index, _, node)| self.node(index, node))
             .collect();
 
         let claims: Vec<_> = nodes
@@ -44,16 +41,7 @@ impl Reader<'_> {
             })
             .collect();
         self.refuse_overlaps(&claims);
-        for claim in claims {
-            let is_inside = networks
-                .iter()
-                .filter(|network| network.network_type == NetworkType::Pod)
-                .any(|network| network.cidr.contains(&claim.cidr));
-            if !is_inside {
-                let problem = Problem::NodePodCidrOutside { cidr: claim.cidr };
-                self.refuse(claim.owner.0, claim.owner.1, problem);
-            }
-        }
+        self.check_inside(networks, claims);
 
         let mut seen = BTreeMap::new();
         for node in &nodes {
@@ -61,6 +49,30 @@ impl Reader<'_> {
         }
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
         nodes
+    }
+
+    /// Notes which CIDRs of nodes are not of the cluster's pods.
+    fn check_inside(&mut self, networks: &[NetworkSpec], claims: Vec<Claimed<(usize, String)>>) {
+        let pod_cidrs: Vec<_> = networks
+            .iter()
+            .filter(|network| network.network_type == NetworkType::Pod)
+            .map(|network| network.cidr)
+            .collect();
+        let is_pod_network = |object: &Object| {
+            object.label_value(labels::NETWORK_TYPE) == Some(labels::NETWORK_TYPE_POD)
+        };
+        let listed = self.objects.iter().filter(|object| is_pod_network(object));
+        if pod_cidrs.is_empty() || pod_cidrs.len() != listed.count() {
+            // That one is missing or wrong is told already.
+            return;
+        }
+
+        for claim in claims {
+            if !pod_cidrs.iter().any(|cidr| cidr.contains(&claim.cidr)) {
+                let problem = Problem::NodePodCidrOutside { cidr: claim.cidr };
+                self.refuse(claim.owner.0, claim.owner.1, problem);
+            }
+        }
     }
 
     fn node(&mut self, index: usize, node: &v1::Node) -> Option<NodeSpec> {
@@ -126,14 +138,11 @@ impl Reader<'_> {
         let mut replicas = Vec::new();
         let mut addresses = BTreeMap::new();
         let mut names: BTreeMap<String, (usize, String)> = BTreeMap::new();
-        for (index, object) in self.indexed() {
-            let Object::EndpointSlice(slice) = object else {
-                continue;
-            };
+        for (index, object, slice) in self.indexed_of::<EndpointSlice>() {
             if object.label_value(labels::COMPONENT) != Some(labels::COMPONENT_GATEWAY) {
                 continue;
             }
-            for (number, endpoint) in slice_endpoints(slice).enumerate() {
+            for (number, endpoint) in slice.endpoints.iter().flatten().enumerate() {
                 let field = format!("endpoints[{number}]");
                 let Some(replica) = self.replica(index, &field, endpoint, nodes) else {
                     continue;
@@ -210,10 +219,6 @@ impl Reader<'_> {
             seen.insert(address, (index, field.to_owned()));
         }
     }
-}
-
-fn slice_endpoints(slice: &EndpointSlice) -> impl Iterator<Item = &Endpoint> {
-    slice.endpoints.iter().flatten()
 }
 
 /// Returns the IPv4 ones, or all if there is none: then each is told to be unsupported.

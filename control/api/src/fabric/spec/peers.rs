@@ -13,6 +13,7 @@ use crate::{Configuration, GatewayClientSpec, PublicKey, labels};
 use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::LocalObjectReference;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::RangeInclusive;
 
 /// A peer as asked for.
@@ -48,48 +49,17 @@ const MTU_RANGE: RangeInclusive<i64> = 576..=9000;
 /// The port that `liqoctl` gives a server.
 const PORT_DEFAULT: u16 = 51840;
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
     /// Reads the peers, by cluster id.
     pub(super) fn peers(&mut self, cluster_id: &str) -> Vec<PeerSpec> {
-        let mut configurations: BTreeMap<&str, (usize, &Configuration)> = BTreeMap::new();
-        let mut gateways: BTreeMap<&str, (usize, Option<Gateway>)> = BTreeMap::new();
-        let mut keys: BTreeMap<&str, (usize, Option<[u8; 32]>)> = BTreeMap::new();
-        for (index, object) in self.indexed() {
-            let is_of_peer = matches!(
-                object,
-                Object::Configuration(_)
-                    | Object::GatewayServer(_)
-                    | Object::GatewayClient(_)
-                    | Object::PublicKey(_)
-            );
-            if !is_of_peer {
-                continue;
-            }
-            let Some(peer) = self.peer_label(index, object, cluster_id) else {
-                continue;
-            };
-            let first = match object {
-                Object::Configuration(configuration) => configurations
-                    .insert(peer, (index, configuration))
-                    .map(|(first, _)| first),
-                Object::PublicKey(key) => {
-                    let bytes = self.public_key(index, key);
-                    keys.insert(peer, (index, bytes)).map(|(first, _)| first)
-                }
-                _ => {
-                    let gateway = self.gateway(index, object);
-                    let first = gateways.insert(peer, (index, gateway));
-                    first.map(|(first, _)| first)
-                }
-            };
-            if let Some(first) = first {
-                let problem = Problem::DuplicatePeer {
-                    cluster_id: peer.to_owned(),
-                    other: Box::new(self.objects.place(first, "")),
-                };
-                self.refuse(index, "", problem);
-            }
-        }
+        let configurations = self.by_peer(cluster_id, |_, _, object| {
+            <&Configuration>::try_from(object).ok()
+        });
+        let mut gateways = self.by_peer(cluster_id, Self::gateway);
+        let mut keys = self.by_peer(cluster_id, |reader, index, object| {
+            let key = object.try_into().ok()?;
+            Some(reader.public_key(index, key))
+        });
 
         let strays = gateways
             .iter()
@@ -132,6 +102,37 @@ impl Reader<'_> {
         }
 
         peers
+    }
+
+    /// Reads the objects that `read` takes, by peer, each with its index.
+    fn by_peer<T>(
+        &mut self,
+        cluster_id: &str,
+        read: impl Fn(&mut Self, usize, &'a Object) -> Option<T>,
+    ) -> BTreeMap<&'a str, (usize, T)> {
+        let mut found = BTreeMap::new();
+        for (index, object) in self.indexed() {
+            let Some(part) = read(self, index, object) else {
+                continue;
+            };
+            let Some(peer) = self.peer_label(index, object, cluster_id) else {
+                continue;
+            };
+            match found.entry(peer) {
+                Entry::Vacant(entry) => {
+                    entry.insert((index, part));
+                }
+                Entry::Occupied(entry) => {
+                    let problem = Problem::DuplicatePeer {
+                        cluster_id: peer.to_owned(),
+                        other: Box::new(self.objects.place(entry.get().0, "")),
+                    };
+                    self.refuse(index, "", problem);
+                }
+            }
+        }
+
+        found
     }
 
     /// Reads which peer an object is about.
@@ -207,28 +208,28 @@ impl Reader<'_> {
             .ok()
     }
 
-    fn gateway(&mut self, index: usize, object: &Object) -> Option<Gateway> {
-        let (role, mtu, secret) = match object {
-            Object::GatewayServer(server) => {
-                let role = self.server(index, server.spec.endpoint.as_ref());
-                (role, server.spec.mtu, &server.spec.secret_ref)
-            }
-            Object::GatewayClient(client) => {
-                let role = self.client(index, &client.spec);
-                (role, client.spec.mtu, &client.spec.secret_ref)
-            }
-            _ => return None,
+    /// Reads a GatewayServer or GatewayClient; `None` within if it is wrong.
+    fn gateway(&mut self, index: usize, object: &Object) -> Option<Option<Gateway>> {
+        let (role, mtu, secret) = if let Object::GatewayServer(server) = object {
+            let role = self.server(index, server.spec.endpoint.as_ref());
+            (role, server.spec.mtu, &server.spec.secret_ref)
+        } else if let Object::GatewayClient(client) = object {
+            let role = self.client(index, &client.spec);
+            (role, client.spec.mtu, &client.spec.secret_ref)
+        } else {
+            return None;
         };
         let mtu = self.mtu(index, mtu);
-        let name = object.metadata().name.clone()?;
-
-        Some(Gateway {
+        let name = object.metadata().name.clone().unwrap_or_default();
+        let gateway = role.zip(mtu).map(|(role, mtu)| Gateway {
             index,
-            role: role?,
-            mtu: mtu?,
+            role,
+            mtu,
             key_secret: key_secret(&name, secret.as_ref()),
             name,
-        })
+        });
+
+        Some(gateway)
     }
 
     fn server(&mut self, index: usize, endpoint: Option<&ServerEndpoint>) -> Option<Role> {
