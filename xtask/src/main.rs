@@ -9,6 +9,7 @@
 mod bench;
 mod ci;
 mod console;
+mod demo;
 mod leftovers;
 mod licences;
 mod mutants;
@@ -35,6 +36,8 @@ struct Cli {
 enum Command {
     /// Installs what the eBPF build and the laboratory need and this machine lacks.
     Setup,
+    /// Shows two clusters with the same addresses talking to each other, and judges it.
+    Demo(demo::Demo),
     /// Runs all tests, those with real traffic between clusters too.
     Test(test::Test),
     /// Measures the complete path, side by side with wireguard-go.
@@ -57,6 +60,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
     let mut shell = Shell::new()?;
     match cli.command {
         Command::Setup => setup::run(&mut shell)?,
+        Command::Demo(options) => return demo::run(&mut shell, &options),
         Command::Test(options) => test::run(&mut shell, &options)?,
         Command::Bench(options) => bench::run(&mut shell, &options)?,
         Command::Ci => ci::run(&mut shell)?,

@@ -1,0 +1,108 @@
+//! What happens between the clusters.
+
+use super::Verdict;
+use crate::demo::stage::{ADDRESS, MILAN, Stage};
+use anyhow::{Context as _, Result};
+use std::net::SocketAddrV4;
+use tests::fault::mtu;
+use tests::lab::link::{self, End};
+use tests::traffic::capture::{Capture, Frame};
+use tests::traffic::{tcp, udp};
+
+/// What a wiretap looks for.
+const TEXT: &[u8] = b"All roads lead to Rome, but this one may be read by nobody else.";
+
+const TEXTS: usize = 20;
+
+const PORT: u16 = 8080;
+
+/// The smallest MTU that IPv6 allows, and common in tunnels of others.
+const NARROW: u32 = 1280;
+
+/// As the laboratory built it.
+const WIDE: u32 = 1500;
+
+const BYTES: u64 = 8 << 20;
+
+/// The device of the network's core that leads to milan.
+const TO_MILAN: &str = "to-milan";
+
+pub(super) fn encrypted(stage: &mut Stage) -> Result<Verdict> {
+    let core = stage.lab.underlay().core();
+    let to = SocketAddrV4::new(stage.milan_seen, PORT);
+    let _echo = udp::Echo::start(&stage.milan.netns, ADDRESS, PORT)?;
+    let inside = Capture::start(&stage.rome.netns, "eth0", |_| true)?;
+    let outside = Capture::start(core, TO_MILAN, |_| true)?;
+
+    let echoed = (0..TEXTS)
+        .filter(|_| udp::is_echoed(&stage.rome.netns, to, TEXT))
+        .count();
+
+    let inside = inside.finish()?;
+    let outside = outside.finish()?;
+    let in_clear = inside.iter().filter(|frame| reveals(frame)).count();
+    let tapped = outside.iter().filter(|frame| reveals(frame)).count();
+    let data = outside.iter().filter(|frame| is_data(frame)).count();
+    Ok(Verdict::new(
+        // A wiretap that would not know the text proves nothing; hence the pod's.
+        echoed == TEXTS && in_clear >= 2 * TEXTS && tapped == 0 && data >= 2 * TEXTS,
+        format!(
+            "the text is in {in_clear} packets at the pod, and in {tapped} of {} between the clusters, {data} of them WireGuard data",
+            outside.len(),
+        ),
+    ))
+}
+
+fn reveals(frame: &Frame) -> bool {
+    frame.bytes.windows(TEXT.len()).any(|window| window == TEXT)
+}
+
+/// Whether a frame is a WireGuard data message: type 4, then three zero bytes.
+fn is_data(frame: &Frame) -> bool {
+    frame
+        .ipv4()
+        .and_then(|packet| packet.udp())
+        .is_some_and(|datagram| datagram.payload.starts_with(&[4, 0, 0, 0]))
+}
+
+pub(super) fn narrow(stage: &mut Stage) -> Result<Verdict> {
+    let core = stage.lab.underlay().core();
+    let edge = &stage.lab.cluster(MILAN).edge;
+    let ends = [
+        End {
+            netns: core,
+            device: TO_MILAN,
+        },
+        End {
+            netns: edge,
+            device: "up",
+        },
+    ];
+    // Otherwise the capture sees what is cut into packets only later.
+    for end in ends {
+        link::without_offloads(end)?;
+    }
+    mtu::set(ends, NARROW)?;
+    let server = tcp::Server::start(&stage.milan.netns, ADDRESS, PORT)?;
+    let capture = Capture::packets(core, TO_MILAN, |_| true)?;
+
+    let to = SocketAddrV4::new(stage.milan_seen, PORT);
+    let outcome = tcp::transfer(&stage.rome.netns, to, BYTES);
+
+    mtu::set(ends, WIDE)?;
+    let frames = capture.finish()?;
+    let outcome = outcome.context("over the narrow path")?;
+    let sizes = frames
+        .iter()
+        .filter_map(|frame| Some(frame.ipv4()?.bytes.len()));
+    let largest = sizes.max().unwrap_or_default();
+    Ok(Verdict::new(
+        server.received() == BYTES && largest <= NARROW as usize,
+        format!(
+            "{} MB intact at {:.2} Gb/s; the largest of {} packets between the clusters had {largest} bytes",
+            server.received() / 1_000_000,
+            outcome.bits_per_second() / 1e9,
+            frames.len(),
+        ),
+    ))
+}

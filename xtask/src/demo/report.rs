@@ -1,0 +1,112 @@
+//! What the demo found, for people and for machines.
+
+use crate::console::{BAD, FAINT, GOOD, TITLE};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// One promise, and whether it held.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Claim {
+    /// Its name, which never changes.
+    pub(crate) name: &'static str,
+    /// Whether it held.
+    pub(crate) pass: bool,
+    /// The value that decided, as a person would say it.
+    pub(crate) measured: String,
+}
+
+/// Everything the demo prints as JSON.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct Report {
+    /// Whether every claim held.
+    pub(crate) pass: bool,
+    /// The claims in the order of the demo.
+    pub(crate) claims: Vec<Claim>,
+    /// Measured through the complete path.
+    pub(crate) throughput: Throughput,
+    /// What was run, by name.
+    pub(crate) versions: BTreeMap<String, String>,
+    /// How long the demo took, from the first namespace to the last, in seconds.
+    pub(crate) seconds: f64,
+}
+
+/// Throughput of one TCP connection between two pods.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Throughput {
+    /// Payload bits per second.
+    pub(crate) tcp_bits_per_second: f64,
+    /// Payload bytes that were compared.
+    pub(crate) tcp_bytes: u64,
+}
+
+impl Report {
+    /// Prints the verdicts to standard output.
+    pub(crate) fn print(&self) {
+        anstream::println!("\n{TITLE}Claims{TITLE:#}");
+        let width = self
+            .claims
+            .iter()
+            .map(|claim| claim.name.len())
+            .max()
+            .unwrap_or_default();
+        for claim in &self.claims {
+            let (style, word) = verdict(claim.pass);
+            anstream::println!(
+                "{style}{word}{style:#}  {:<width$}  {FAINT}{}{FAINT:#}",
+                claim.name,
+                claim.measured,
+            );
+        }
+
+        let passed = self.claims.iter().filter(|claim| claim.pass).count();
+        let (style, word) = verdict(self.pass);
+        anstream::println!(
+            "\n{style}{word}{style:#}: {passed} of {} claims hold, in {:.0} s",
+            self.claims.len(),
+            self.seconds,
+        );
+    }
+}
+
+/// The word for an outcome, and its colour.
+pub(crate) fn verdict(pass: bool) -> (anstyle::Style, &'static str) {
+    if pass { (GOOD, "PASS") } else { (BAD, "FAIL") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_json_has_the_promised_names() {
+        let report = Report {
+            pass: true,
+            claims: vec![Claim {
+                name: "udp",
+                pass: true,
+                measured: "3 of 3 answered".into(),
+            }],
+            throughput: Throughput {
+                tcp_bits_per_second: 1.5,
+                tcp_bytes: 2,
+            },
+            versions: BTreeMap::from([("kernel".into(), "6.18".into())]),
+            seconds: 30.0,
+        };
+
+        let value = serde_json::to_value(&report).unwrap();
+
+        assert_eq!(
+            value,
+            json!({
+                "pass": true,
+                "claims": [{"name": "udp", "pass": true, "measured": "3 of 3 answered"}],
+                "throughput": {"tcpBitsPerSecond": 1.5, "tcpBytes": 2},
+                "versions": {"kernel": "6.18"},
+                "seconds": 30.0,
+            })
+        );
+    }
+}

@@ -1,0 +1,120 @@
+//! The two clusters of the demo.
+
+use anyhow::{Context as _, Result, bail};
+use std::net::Ipv4Addr;
+use std::process::Command;
+use tests::lab::Lab;
+use tests::lab::pod::Pod;
+use tests::lab::spec::{ClusterSpec, Spec};
+
+/// The cluster whose gateways begin.
+pub(super) const ROME: &str = "rome";
+
+/// The cluster whose gateways are exposed.
+pub(super) const MILAN: &str = "milan";
+
+/// What both the client in rome and the server in milan have.
+pub(super) const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 244, 1, 10);
+
+/// Gateway replicas of each cluster.
+pub(super) const REPLICAS: usize = 2;
+
+const NODES: usize = 2;
+
+/// Two clusters, up and connected.
+#[derive(Debug)]
+pub(super) struct Stage {
+    /// The clusters.
+    pub(super) lab: Lab,
+    /// A pod in rome.
+    pub(super) rome: Pod,
+    /// A pod in milan, with the same address.
+    pub(super) milan: Pod,
+    /// The pod in milan, as rome sees it.
+    pub(super) milan_seen: Ipv4Addr,
+    /// The pod in rome, as milan sees it.
+    pub(super) rome_seen: Ipv4Addr,
+}
+
+impl Stage {
+    /// Builds the clusters, starts their processes and waits for each to be
+    /// connected with each.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error that names what is missing.
+    pub(super) fn build() -> Result<Self> {
+        let cluster = |name| ClusterSpec::new(name).nodes(NODES).replicas(REPLICAS);
+        let spec = Spec::new()
+            .cluster(cluster(ROME))
+            .cluster(cluster(MILAN))
+            .peering(ROME, MILAN);
+        let mut lab = Lab::up(spec)?;
+        let rome = lab.add_pod(ROME, 1, ADDRESS)?;
+        let milan = lab.add_pod(MILAN, 1, ADDRESS)?;
+
+        Ok(Self {
+            milan_seen: lab.seen_from(ROME, MILAN, ADDRESS)?,
+            rome_seen: lab.seen_from(MILAN, ROME, ADDRESS)?,
+            lab,
+            rome,
+            milan,
+        })
+    }
+
+    /// The network of all pods of `remote`, as `viewer` sees it.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the two do not peer.
+    pub(super) fn pods_seen(&self, viewer: &str, remote: &str) -> Result<String> {
+        let original = self.pods(remote)?;
+        let (network, length) = original.split_once('/').context("not a network")?;
+        let seen =
+            self.lab
+                .seen_from(viewer, remote, network.parse().context("not an address")?)?;
+
+        Ok(format!("{seen}/{length}"))
+    }
+
+    /// The network of all pods of a cluster, as the cluster itself sees it.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it has none.
+    pub(super) fn pods(&self, cluster: &str) -> Result<String> {
+        let networks = &self.lab.cluster(cluster).spec.pod_cidrs;
+
+        Ok(networks.first().context("no pods' network")?.to_string())
+    }
+
+    /// What `gateway status` prints for a replica, counted from 1.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the gateway does not answer.
+    pub(super) fn gateway_status(&self, cluster: &str, replica: usize) -> Result<String> {
+        let mut command = Command::new(&self.lab.binaries().gateway);
+        command
+            .args(["status", "--instance"])
+            .arg(self.lab.gateway_instance(cluster, replica))
+            .arg("--run-dir")
+            .arg(self.run_dir());
+        let output = command.output().context("failed to run gateway")?;
+        if !output.status.success() {
+            bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
+        }
+
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Where the status sockets are.
+    pub(super) fn run_dir(&self) -> std::path::PathBuf {
+        self.lab.identity().run_dir().join("run")
+    }
+
+    /// The namespace in which a gateway decrypts.
+    pub(super) fn inner_netns(&self, cluster: &str, replica: usize) -> String {
+        format!("liqo-{}", self.lab.gateway_instance(cluster, replica))
+    }
+}
