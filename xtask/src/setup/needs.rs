@@ -5,6 +5,9 @@ use std::collections::BTreeSet;
 /// The release of bpf-linker that the kernel object is built with.
 pub(super) const LINKER_VERSION: &str = "0.13.0";
 
+/// The LLVM that bpf-linker is linked with; it reads nothing of a later one.
+const LLVM_VERSION: &str = "22";
+
 /// Where Debian keeps the LLVM that matches the compiler's.
 pub(super) const LLVM: &str = "/usr/lib/llvm-22";
 
@@ -111,6 +114,8 @@ pub(super) struct Observed {
     pub(super) apt: bool,
     /// `rustup` exists.
     pub(super) rustup: bool,
+    /// The major version of the compiler's LLVM.
+    pub(super) compiler_llvm: String,
     /// Proofs that were found, of packages and components.
     pub(super) proofs: BTreeSet<&'static str>,
     /// The version that bpf-linker tells, if it runs.
@@ -166,8 +171,16 @@ pub(super) fn missing(observed: &Observed) -> Vec<Step> {
         .collect()
 }
 
-/// Says why `steps` cannot be done here and what a person can do about it.
+/// Says why `steps` cannot be done here, or would be of no use, and what a person
+/// can do about it.
 pub(super) fn refusal(steps: &[Step], observed: &Observed) -> Option<String> {
+    let llvm = &observed.compiler_llvm;
+    if llvm != LLVM_VERSION {
+        return Some(format!(
+            "the compiler's LLVM is {llvm}, but the kernel programs are linked with LLVM {LLVM_VERSION}: use Rust 1.95 (`rustup override set 1.95`)"
+        ));
+    }
+
     steps.iter().find_map(|step| match step {
         Step::Packages(packages) => {
             let names: Vec<_> = packages.iter().map(|package| package.name).collect();
@@ -298,6 +311,18 @@ mod tests {
     }
 
     #[test]
+    fn a_compiler_of_another_llvm_is_refused_before_anything_is_installed() {
+        let observed = Observed {
+            compiler_llvm: "23".into(),
+            ..complete()
+        };
+
+        let refusal = refusal(&missing(&observed), &observed).unwrap();
+
+        assert!(refusal.contains("LLVM is 23") && refusal.contains("rustup override"));
+    }
+
+    #[test]
     fn a_release_without_llvm_is_told_where_it_comes_from() {
         let llvm = PACKAGES
             .iter()
@@ -318,6 +343,7 @@ mod tests {
             root: true,
             apt: true,
             rustup: true,
+            compiler_llvm: LLVM_VERSION.into(),
             proofs: packages.chain(components).collect(),
             linker: Some(LINKER_VERSION.into()),
             bpf_mounted: true,

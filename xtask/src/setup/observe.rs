@@ -29,6 +29,7 @@ pub(super) fn observe(shell: &mut Shell) -> Result<Observed> {
         root: Uid::effective().is_root(),
         apt: find("apt-get").is_some(),
         rustup: find("rustup").is_some(),
+        compiler_llvm: compiler_llvm(shell)?,
         proofs: packages.chain(components).collect(),
         linker: linker_version(shell)?,
         bpf_mounted: statfs(BPF_MOUNT).is_ok_and(|fs| fs.filesystem_type() == BPF_FS_MAGIC),
@@ -53,6 +54,18 @@ fn toolchain(shell: &mut Shell) -> Result<PathBuf> {
     let folder = String::from_utf8(output.stdout).context("the toolchain's path is not UTF-8")?;
 
     Ok(Path::new(folder.trim()).to_owned())
+}
+
+fn compiler_llvm(shell: &mut Shell) -> Result<String> {
+    let mut command = Command::new("rustc");
+    command.args(["--version", "--verbose"]);
+    let output = shell.output(command)?;
+    let text = String::from_utf8_lossy(&output.stdout);
+
+    text.lines()
+        .find_map(|line| line.strip_prefix("LLVM version: ")?.split('.').next())
+        .map(str::to_owned)
+        .context("the compiler does not tell its LLVM's version")
 }
 
 /// Returns nothing if the linker is absent, and nothing either if it does not
