@@ -76,6 +76,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::Instant;
 
+/// Returns the public key of a private one.
+pub(crate) fn public_key(private: [u8; 32]) -> [u8; 32] {
+    noise::public_key(private)
+}
+
 /// The state machine of all peers.
 pub(crate) struct Engine {
     local: Local,

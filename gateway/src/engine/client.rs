@@ -260,14 +260,19 @@ impl Engine {
         let best = best.id;
         let surplus: Vec<_> = same.iter().map(|s| s.id).filter(|id| *id != best).collect();
 
-        for id in &surplus {
-            if let Some(session) = self.sessions.get_mut(*id) {
-                session.close(now);
-            }
+        self.close(&surplus, now);
+    }
+
+    /// Gives sessions up, in a way that the other side notices.
+    fn close(&mut self, ids: &[SessionId], now: Instant) {
+        for id in ids {
+            let Some(session) = self.sessions.get_mut(*id) else {
+                continue;
+            };
+            session.close(now);
+            let peer = session.peer;
+            self.refresh(peer);
             self.wake_session(*id);
-        }
-        if !surplus.is_empty() {
-            self.refresh(index);
         }
     }
 
@@ -282,12 +287,12 @@ impl Engine {
         };
         let mut met = BTreeSet::new();
         let mut unknown = 0;
+        let mut stale = Vec::new();
         for session in peer.sessions.iter().filter_map(|id| self.sessions.get(*id)) {
             let is_current = |target| client.endpoints.contains(target);
-            if !session.is_own() || !session.target.is_some_and(is_current) {
-                continue;
-            }
             match &session.replica {
+                _ if !session.is_own() => {}
+                _ if !session.target.is_some_and(is_current) => stale.push(session.id),
                 Some(replica) => {
                     met.insert(replica.as_str());
                 }
@@ -299,6 +304,8 @@ impl Engine {
         let missing = wanted.saturating_sub(met.len() + unknown);
         if met.len() >= wanted {
             client.restock(client.replicas);
+            self.close(&stale, now);
+            return;
         }
         if missing == 0 || now < client.next_attempt {
             return;

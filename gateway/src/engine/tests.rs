@@ -1,1 +1,449 @@
+//! Engines in one process, stepped under virtual time over a network in memory.
 
+mod adversary;
+mod leave;
+mod load;
+mod path;
+mod reload;
+mod replicas;
+mod sessions;
+mod upstream;
+
+use super::*;
+use mock_instant::MockClock;
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::Duration;
+
+/// The well-known port of all gateways.
+const PORT: u16 = 51_840;
+/// The first port that a host opens for a client session.
+const CLIENT_PORTS: u16 = 20_000;
+/// The length of an outer IPv4 and UDP header.
+const OUTER_HEADERS: usize = 28;
+const MTU: u16 = 1_340;
+/// The index of the other cluster at every engine here.
+const PEER: u16 = 1;
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+/// A gateway replica, or any other machine with an address.
+struct Host {
+    ip: Ipv4Addr,
+    engine: Engine,
+    /// A dead one neither sends nor receives, nor does its time pass.
+    alive: bool,
+    ports: BTreeSet<PortId>,
+    received: Vec<(u16, Vec<u8>)>,
+    events: Vec<Event>,
+}
+
+/// A virtual address that spreads clients over hosts, with connection tracking.
+struct Balancer {
+    address: SocketAddr,
+    hosts: Vec<usize>,
+    turn: usize,
+    tracked: BTreeMap<SocketAddr, usize>,
+}
+
+#[derive(Clone)]
+struct Datagram {
+    due: Instant,
+    from: SocketAddr,
+    to: SocketAddr,
+    bytes: Vec<u8>,
+    dont_fragment: bool,
+}
+
+struct World {
+    start: Instant,
+    now: Instant,
+    hosts: Vec<Host>,
+    balancers: Vec<Balancer>,
+    flying: VecDeque<Datagram>,
+    /// All that was ever sent, if recorded.
+    capture: Option<Vec<Datagram>>,
+    latency: Duration,
+    /// Longer outer packets vanish without a word.
+    mtu: Option<usize>,
+    /// Every so many-th datagram vanishes.
+    lose_every: Option<usize>,
+    sent: usize,
+    /// What arrived for addresses without a host.
+    strangers: Vec<Datagram>,
+}
+
+impl World {
+    fn new() -> Self {
+        let now = Instant::now();
+        Self {
+            start: now,
+            now,
+            hosts: Vec::new(),
+            balancers: Vec::new(),
+            flying: VecDeque::new(),
+            capture: None,
+            latency: ms(5),
+            mtu: None,
+            lose_every: None,
+            sent: 0,
+            strangers: Vec::new(),
+        }
+    }
+
+    /// Two clusters of one replica each: 0 is the server, 1 the client.
+    fn pair() -> Self {
+        let mut world = Self::new();
+        let server = world.host("server-0");
+        let client = world.host("client-0");
+        let address = world.address(server);
+        world.set_peers(server, vec![serving()]);
+        world.set_peers(client, vec![calling(&[address])]);
+        world
+    }
+
+    fn host(&mut self, replica: &str) -> usize {
+        let number = u8::try_from(self.hosts.len()).unwrap();
+        self.hosts.push(Host {
+            ip: Ipv4Addr::new(192, 0, 2, number + 1),
+            engine: self.engine(replica),
+            alive: true,
+            ports: BTreeSet::from([PortId::LISTEN]),
+            received: Vec::new(),
+            events: Vec::new(),
+        });
+        usize::from(number)
+    }
+
+    fn engine(&self, replica: &str) -> Engine {
+        let mut seed = [0; 32];
+        seed[..replica.len()].copy_from_slice(replica.as_bytes());
+        seed[31] = u8::try_from((self.now - self.start).as_millis() % 251).unwrap();
+        let local = Local {
+            cluster_id: replica.split('-').next().unwrap().to_owned(),
+            replica: replica.to_owned(),
+            version: "1.0.0".into(),
+        };
+        let clock = Clock {
+            instant: self.now,
+            unix: secs(1_790_000_000) + (self.now - self.start),
+        };
+        Engine::new(local, seed, clock)
+    }
+
+    fn address(&self, host: usize) -> SocketAddr {
+        SocketAddrV4::new(self.hosts[host].ip, PORT).into()
+    }
+
+    fn balancer(&mut self, hosts: &[usize]) -> SocketAddr {
+        let number = u8::try_from(self.balancers.len()).unwrap();
+        let address = SocketAddrV4::new(Ipv4Addr::new(198, 51, 100, number + 1), PORT).into();
+        self.balancers.push(Balancer {
+            address,
+            hosts: hosts.to_vec(),
+            turn: 0,
+            tracked: BTreeMap::new(),
+        });
+        address
+    }
+
+    fn set_peers(&mut self, host: usize, peers: Vec<PeerConfig>) {
+        let now = self.now;
+        self.hosts[host].engine.set_peers(peers, now);
+        self.drain(host);
+    }
+
+    fn set_replicas(&mut self, host: usize, names: &[&str]) {
+        let names = names.iter().map(|name| (*name).to_owned()).collect();
+        let now = self.now;
+        self.hosts[host].engine.set_replicas(names, now);
+        self.drain(host);
+    }
+
+    /// A process that starts anew: nothing is left of the old one.
+    fn restart(&mut self, host: usize, replica: &str, peers: Vec<PeerConfig>) {
+        self.hosts[host].engine = self.engine(replica);
+        self.hosts[host].ports = BTreeSet::from([PortId::LISTEN]);
+        self.hosts[host].alive = true;
+        self.set_peers(host, peers);
+    }
+
+    /// Lets time pass, and everything happen that is due.
+    fn run(&mut self, duration: Duration) {
+        let end = self.now + duration;
+        loop {
+            let deadlines = self.hosts.iter().filter(|host| host.alive);
+            let next = deadlines
+                .map(|host| host.engine.poll_timeout())
+                .chain(self.flying.iter().map(|datagram| datagram.due))
+                .min()
+                .unwrap_or(end);
+            if next > end {
+                break;
+            }
+            self.advance_to(next);
+            self.deliver();
+            for host in 0..self.hosts.len() {
+                if self.hosts[host].alive && self.hosts[host].engine.poll_timeout() <= self.now {
+                    let now = self.now;
+                    self.hosts[host].engine.handle_timeout(now);
+                    self.drain(host);
+                }
+            }
+        }
+        self.advance_to(end);
+    }
+
+    /// Lets time pass until `condition` holds, and returns how much.
+    #[track_caller]
+    fn run_until(&mut self, limit: Duration, condition: impl Fn(&Self) -> bool) -> Duration {
+        let from = self.now;
+        while !condition(self) {
+            assert!(self.now - from < limit, "not within {limit:?}");
+            self.run(ms(5));
+        }
+        self.now - from
+    }
+
+    fn advance_to(&mut self, to: Instant) {
+        if to > self.now {
+            MockClock::advance(to - self.now);
+            self.now = to;
+        }
+    }
+
+    fn deliver(&mut self) {
+        while let Some(position) = self.flying.iter().position(|d| d.due <= self.now) {
+            let mut datagram = self.flying.remove(position).unwrap();
+            let target = match self.balance(&datagram) {
+                Some(host) => Some((host, PortId::LISTEN)),
+                None => self.socket(datagram.to),
+            };
+            match target {
+                Some((host, port)) if self.hosts[host].alive => {
+                    self.receive(host, port, datagram.from, &mut datagram.bytes);
+                }
+                Some(_) => {}
+                None => self.strangers.push(datagram),
+            }
+        }
+    }
+
+    /// Hands a datagram to a host, as its socket would.
+    fn receive(&mut self, host: usize, port: PortId, from: SocketAddr, bytes: &mut [u8]) {
+        let mut out = vec![0; bytes.len().max(256)];
+        let now = self.now;
+        let engine = &mut self.hosts[host].engine;
+        if let Received::Packet { peer, len } =
+            engine.handle_datagram(port, from, bytes, &mut out, now)
+        {
+            self.hosts[host].received.push((peer, out[..len].to_vec()));
+        }
+        self.drain(host);
+    }
+
+    /// Finds the host behind a virtual address; the same client always finds the same.
+    fn balance(&mut self, datagram: &Datagram) -> Option<usize> {
+        let balancer = self
+            .balancers
+            .iter_mut()
+            .find(|b| b.address == datagram.to)?;
+        let host = *balancer.tracked.entry(datagram.from).or_insert_with(|| {
+            balancer.turn += 1;
+            balancer.hosts[balancer.turn % balancer.hosts.len()]
+        });
+        Some(host)
+    }
+
+    fn socket(&self, to: SocketAddr) -> Option<(usize, PortId)> {
+        let host = self.hosts.iter().position(|host| host.ip == to.ip())?;
+        let port = match to.port() {
+            PORT => PortId::LISTEN,
+            port => PortId(u32::from(port.checked_sub(CLIENT_PORTS)?)),
+        };
+        self.hosts[host]
+            .ports
+            .contains(&port)
+            .then_some((host, port))
+    }
+
+    /// What the shell does after each input.
+    fn drain(&mut self, host: usize) {
+        let mut out = vec![0; 70_000];
+        loop {
+            while let Some(transmit) = self.hosts[host].engine.poll_transmit() {
+                let (port, to) = (transmit.port, transmit.to);
+                self.transmit(host, port, to, transmit.datagram, transmit.dont_fragment);
+            }
+            while let Some(sealed) = self.hosts[host].engine.poll_queued(&mut out) {
+                let bytes = out[..sealed.len].to_vec();
+                self.transmit(host, sealed.port, sealed.to, bytes, false);
+            }
+            let Some(event) = self.hosts[host].engine.poll_event() else {
+                break;
+            };
+            let now = self.now;
+            let host = &mut self.hosts[host];
+            match &event {
+                Event::OpenPort(port) => {
+                    assert!(host.ports.insert(*port), "opened twice");
+                    host.engine.handle_port_opened(*port, now);
+                }
+                Event::ClosePort(port) => assert!(host.ports.remove(port), "closed twice"),
+                Event::Resolve { .. }
+                | Event::Connection { .. }
+                | Event::Reachable { .. }
+                | Event::Drained => {}
+            }
+            host.events.push(event);
+        }
+    }
+
+    fn transmit(
+        &mut self,
+        host: usize,
+        port: PortId,
+        to: SocketAddr,
+        bytes: Vec<u8>,
+        dont_fragment: bool,
+    ) {
+        assert!(self.hosts[host].ports.contains(&port), "{port:?} is closed");
+        let number = match port {
+            PortId::LISTEN => PORT,
+            PortId(port) => CLIENT_PORTS + u16::try_from(port).unwrap(),
+        };
+        let mut from = SocketAddrV4::new(self.hosts[host].ip, number).into();
+        if let Some(balancer) = self
+            .balancers
+            .iter()
+            .find(|b| port == PortId::LISTEN && b.tracked.get(&to) == Some(&host))
+        {
+            from = balancer.address;
+        }
+        self.send(from, to, bytes, dont_fragment);
+    }
+
+    /// Puts a datagram on the wire.
+    fn send(&mut self, from: SocketAddr, to: SocketAddr, bytes: Vec<u8>, dont_fragment: bool) {
+        let datagram = Datagram {
+            due: self.now + self.latency,
+            from,
+            to,
+            bytes,
+            dont_fragment,
+        };
+        if let Some(capture) = &mut self.capture {
+            capture.push(datagram.clone());
+        }
+        self.sent += 1;
+        let too_long = |mtu| datagram.bytes.len() + OUTER_HEADERS > mtu;
+        let unlucky = |every| self.sent.is_multiple_of(every);
+        if !self.mtu.is_some_and(too_long) && !self.lose_every.is_some_and(unlucky) {
+            self.flying.push_back(datagram);
+        }
+    }
+
+    /// Sends a packet from a host to its peer as the shell would.
+    fn packet(&mut self, host: usize, packet: &[u8], flow: u32) {
+        let now = self.now;
+        let engine = &mut self.hosts[host].engine;
+        let Some(session) = engine.select(PEER, flow) else {
+            engine.queue(PEER, packet, now);
+            return self.drain(host);
+        };
+        let mut out = vec![0; packet.len() + 32];
+        let (port, to) = engine.destination(session).unwrap();
+        if let Some(len) = engine.seal(session, packet, &mut out) {
+            out.truncate(len);
+            self.transmit(host, port, to, out, false);
+        }
+        self.drain(host);
+    }
+
+    /// Takes the payloads that a host received.
+    fn payloads(&mut self, host: usize) -> Vec<Vec<u8>> {
+        let received = std::mem::take(&mut self.hosts[host].received);
+        received
+            .into_iter()
+            .map(|(_, p)| p[20..].to_vec())
+            .collect()
+    }
+
+    fn drops(&self, host: usize, reason: Drop) -> u64 {
+        self.hosts[host].engine.drops().get(reason)
+    }
+
+    fn reachable(&self, host: usize) -> bool {
+        self.hosts[host].engine.reachable(PEER)
+    }
+
+    fn peer(&self, host: usize) -> PeerSnapshot {
+        self.hosts[host].engine.snapshot(self.now).peers.remove(0)
+    }
+
+    /// The remote replicas with which a host has a session that flows may use.
+    fn met(&self, host: usize) -> BTreeSet<String> {
+        let sessions = self.peer(host).sessions.into_iter();
+        sessions
+            .filter(|session| session.state == "live" && !session.leaving)
+            .filter_map(|session| session.replica)
+            .collect()
+    }
+
+    fn events(&mut self, host: usize) -> Vec<Event> {
+        std::mem::take(&mut self.hosts[host].events)
+    }
+}
+
+const SERVER_KEY: [u8; 32] = [0x51; 32];
+const CLIENT_KEY: [u8; 32] = [0x63; 32];
+
+/// The peer as the server's cluster has it.
+fn serving() -> PeerConfig {
+    PeerConfig {
+        index: PEER,
+        cluster_id: "client".into(),
+        local_private_key: SERVER_KEY,
+        public_key: noise::public_key(CLIENT_KEY),
+        role: Role::Server,
+        mtu: MTU,
+        allowed: vec!["10.244.0.0/16".parse().unwrap()],
+    }
+}
+
+/// The peer as the client's cluster has it.
+fn calling(addresses: &[SocketAddr]) -> PeerConfig {
+    PeerConfig {
+        index: PEER,
+        cluster_id: "server".into(),
+        local_private_key: CLIENT_KEY,
+        public_key: noise::public_key(SERVER_KEY),
+        role: Role::Client {
+            addresses: addresses.iter().map(|a| a.ip().to_string()).collect(),
+            port: PORT,
+        },
+        mtu: MTU,
+        allowed: vec!["10.244.0.0/16".parse().unwrap()],
+    }
+}
+
+/// An inner packet from a pod to one of the same address, with `payload`.
+fn inner_packet(payload: &[u8]) -> Vec<u8> {
+    inner_packet_from([10, 244, 1, 10], payload)
+}
+
+fn inner_packet_from(source: [u8; 4], payload: &[u8]) -> Vec<u8> {
+    let total = u16::try_from(20 + payload.len()).unwrap();
+    let mut packet = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, 253, 0, 0];
+    packet[2..4].copy_from_slice(&total.to_be_bytes());
+    packet.extend(source);
+    packet.extend([10, 244, 1, 10]);
+    packet.extend(payload);
+    packet
+}

@@ -1,0 +1,122 @@
+use super::*;
+
+fn world() -> (World, [usize; 2], [usize; 2]) {
+    let mut world = World::new();
+    let servers = [world.host("server-0"), world.host("server-1")];
+    let clients = [world.host("client-0"), world.host("client-1")];
+    let address = world.balancer(&servers);
+    for server in servers {
+        world.set_replicas(server, &["server-0", "server-1"]);
+        world.set_peers(server, vec![serving()]);
+    }
+    for client in clients {
+        world.set_replicas(client, &["client-0", "client-1"]);
+        world.set_peers(client, vec![calling(&[address])]);
+    }
+    world.run(secs(15));
+    (world, servers, clients)
+}
+
+/// Lets `leaving` go in the right order, while all of `senders` send to the other
+/// cluster; returns how many packets were sent and how many arrived.
+fn leave(
+    world: &mut World,
+    leaving: usize,
+    senders: &[usize],
+    receivers: &[usize],
+) -> (usize, usize) {
+    let (mut sent, mut arrived, mut left) = (0, 0, false);
+    let start = world.now;
+    while world.now < start + secs(12) {
+        if !left && world.now >= start + secs(1) {
+            left = true;
+            let now = world.now;
+            world.hosts[leaving].engine.leave(now);
+        }
+        let is_drained = world.hosts[leaving].events.contains(&Event::Drained);
+        if is_drained {
+            world.hosts[leaving].alive = false;
+        }
+        for sender in senders.iter().filter(|s| **s != leaving) {
+            for flow in 0..4 {
+                world.packet(*sender, &inner_packet(b"x"), flow * 0x5bd1);
+                sent += 1;
+            }
+        }
+        world.run(ms(10));
+        for receiver in receivers {
+            arrived += world.payloads(*receiver).len();
+        }
+    }
+    assert!(!world.hosts[leaving].alive, "it left");
+    (sent, arrived)
+}
+
+#[test]
+fn a_server_replica_leaves_without_any_loss() {
+    let (mut world, servers, clients) = world();
+
+    let (sent, arrived) = leave(&mut world, servers[0], &clients, &servers);
+
+    assert!(sent > 5_000);
+    assert_eq!(arrived, sent);
+}
+
+#[test]
+fn a_client_replica_leaves_without_any_loss() {
+    let (mut world, servers, clients) = world();
+
+    let (sent, arrived) = leave(&mut world, clients[1], &servers, &clients);
+
+    assert_eq!(arrived, sent);
+}
+
+#[test]
+fn leaving_is_over_quickly_when_peers_have_somewhere_to_go() {
+    let (mut world, servers, _) = world();
+    let now = world.now;
+
+    world.hosts[servers[0]].engine.leave(now);
+    let took = world.run_until(secs(3), |world| {
+        world.hosts[servers[0]].events.contains(&Event::Drained)
+    });
+
+    assert!(took <= secs(1), "{took:?}");
+    world.run(secs(10));
+    let drained = |event: &&Event| **event == Event::Drained;
+    let events = world.events(servers[0]);
+    assert_eq!(events.iter().filter(drained).count(), 1);
+}
+
+#[test]
+fn the_last_replica_serves_on_while_it_leaves_but_not_for_ever() {
+    let mut world = World::pair();
+    world.run(secs(5));
+    let now = world.now;
+    world.hosts[0].engine.leave(now);
+
+    let mut drained_after = None;
+    for _ in 0..100 {
+        world.packet(1, &inner_packet(b"x"), 0);
+        world.run(ms(100));
+        if drained_after.is_none() && world.hosts[0].events.contains(&Event::Drained) {
+            drained_after = Some(world.now - now);
+        }
+    }
+
+    assert_eq!(world.payloads(0).len(), 100);
+    assert!(drained_after.unwrap() >= secs(4));
+    assert!(drained_after.unwrap() <= secs(6));
+}
+
+#[test]
+fn a_replica_without_peers_may_go_at_once() {
+    let mut world = World::new();
+    let host = world.host("server-0");
+    let now = world.now;
+
+    world.hosts[host].engine.leave(now);
+    world.run(ms(300));
+
+    assert!(world.events(host).contains(&Event::Drained));
+}

@@ -1,0 +1,193 @@
+use super::*;
+
+/// Two clusters of two replicas each, the servers behind a balancer. Returns the
+/// servers, the clients, and what the clients call.
+fn two_by_two() -> (World, [usize; 2], [usize; 2]) {
+    let mut world = World::new();
+    let servers = [world.host("server-0"), world.host("server-1")];
+    let clients = [world.host("client-0"), world.host("client-1")];
+    let address = world.balancer(&servers);
+    for server in servers {
+        world.set_replicas(server, &["server-0", "server-1"]);
+        world.set_peers(server, vec![serving()]);
+    }
+    for client in clients {
+        world.set_replicas(client, &["client-0", "client-1"]);
+        world.set_peers(client, vec![calling(&[address])]);
+    }
+    (world, servers, clients)
+}
+
+fn all_met(world: &World, hosts: &[usize]) -> bool {
+    hosts.iter().all(|host| world.met(*host).len() == 2)
+}
+
+#[test]
+fn every_replica_meets_every_replica() {
+    let (mut world, servers, clients) = two_by_two();
+
+    world.run_until(secs(10), |world| {
+        all_met(world, &servers) && all_met(world, &clients)
+    });
+    world.run(secs(30));
+
+    for host in clients.into_iter().chain(servers) {
+        let peer = world.peer(host);
+        assert_eq!(peer.sessions.len(), 2, "no duplicate stays");
+        let slots: BTreeSet<_> = peer.sessions.iter().map(|s| s.slot).collect();
+        assert_eq!(slots.len(), 2);
+    }
+    assert!(clients.iter().all(|c| world.hosts[*c].ports.len() == 3));
+}
+
+#[test]
+fn all_four_pairs_carry_traffic_both_ways() {
+    let (mut world, servers, clients) = two_by_two();
+    world.run(secs(10));
+
+    for host in servers.into_iter().chain(clients) {
+        for flow in 0..64 {
+            world.packet(host, &inner_packet(b"x"), flow * 7_919);
+        }
+    }
+    world.run(ms(50));
+
+    for host in servers.into_iter().chain(clients) {
+        let sessions = world.peer(host).sessions;
+        for session in sessions {
+            assert!(session.rx_packets > 10, "{}", session.rx_packets);
+            assert!(session.tx_packets > 10, "{}", session.tx_packets);
+        }
+    }
+}
+
+/// Sends a packet of each of eight flows every 10 ms from `host` and returns the
+/// longest time in which nothing of some flow arrived at `receivers`.
+fn longest_gap(world: &mut World, host: usize, receivers: &[usize], time: Duration) -> Duration {
+    let mut last = [world.now; 8];
+    let mut longest = Duration::ZERO;
+    let end = world.now + time;
+    while world.now < end {
+        for flow in 0..8_u8 {
+            world.packet(host, &inner_packet(&[flow]), u32::from(flow) * 0x1234_5679);
+        }
+        world.run(ms(10));
+        for receiver in receivers {
+            for payload in world.payloads(*receiver) {
+                last[usize::from(payload[0])] = world.now;
+            }
+        }
+        let oldest = last.iter().min().unwrap();
+        longest = longest.max(world.now - *oldest);
+    }
+    longest
+}
+
+#[test]
+fn a_server_replica_that_dies_costs_its_clients_flows_less_than_a_second() {
+    for victim in 0..2 {
+        let (mut world, servers, clients) = two_by_two();
+        world.run(secs(10));
+
+        world.hosts[servers[victim]].alive = false;
+        let gap = longest_gap(&mut world, clients[0], &servers, secs(5));
+
+        assert!(gap <= secs(1), "{gap:?}");
+        assert_eq!(world.met(clients[0]).len(), 1);
+    }
+}
+
+#[test]
+fn a_client_replica_that_dies_costs_its_servers_flows_less_than_a_second() {
+    for victim in 0..2 {
+        let (mut world, servers, clients) = two_by_two();
+        world.run(secs(10));
+
+        world.hosts[clients[victim]].alive = false;
+        let gap = longest_gap(&mut world, servers[0], &clients, secs(5));
+
+        assert!(gap <= secs(1), "{gap:?}");
+    }
+}
+
+#[test]
+fn a_replica_that_comes_back_is_met_again() {
+    let (mut world, servers, clients) = two_by_two();
+    world.run(secs(10));
+    world.hosts[servers[1]].alive = false;
+    world.run(secs(60));
+
+    world.restart(servers[1], "server-1", vec![serving()]);
+    world.set_replicas(servers[1], &["server-0", "server-1"]);
+    world.run_until(secs(15), |world| {
+        all_met(world, &clients) && all_met(world, &servers)
+    });
+    world.run(secs(15));
+
+    for client in clients {
+        assert_eq!(world.peer(client).sessions.len(), 2);
+    }
+}
+
+#[test]
+fn a_replica_that_is_never_met_is_tried_for_within_a_limit() {
+    let mut world = World::new();
+    let server = world.host("server-0");
+    let client = world.host("client-0");
+    let address = world.address(server);
+    world.set_replicas(server, &["server-0", "server-1"]);
+    world.set_peers(server, vec![serving()]);
+    world.set_peers(client, vec![calling(&[address])]);
+
+    world.run(secs(100));
+
+    let events = world.events(client);
+    let opened = events.iter().filter(|e| matches!(e, Event::OpenPort(_)));
+    let opened = opened.count();
+    assert!((16..=90).contains(&opened), "{opened}");
+    let rounds = world.drops(client, Drop::ReplicaAttempts);
+    assert!((5..=11).contains(&rounds), "{rounds}");
+    assert!(world.peer(client).sessions.len() <= 4);
+    assert!(world.hosts[client].ports.len() <= 5);
+    let reachable = |event: &&Event| matches!(event, Event::Reachable { .. });
+    assert_eq!(events.iter().filter(reachable).count(), 1, "never lost");
+}
+
+#[test]
+fn all_addresses_of_a_peer_of_ours_are_used() {
+    let mut world = World::new();
+    let servers = [world.host("server-0"), world.host("server-1")];
+    let client = world.host("client-0");
+    let addresses = servers.map(|server| world.address(server));
+    for server in servers {
+        world.set_replicas(server, &["server-0", "server-1"]);
+        world.set_peers(server, vec![serving()]);
+    }
+    world.set_peers(client, vec![calling(&addresses)]);
+
+    let took = world.run_until(secs(5), |world| world.met(client).len() == 2);
+
+    assert!(took <= secs(1), "{took:?}");
+}
+
+#[test]
+fn flows_that_stay_on_a_live_session_do_not_move() {
+    let (mut world, servers, clients) = two_by_two();
+    world.run(secs(10));
+    let client = clients[0];
+    let flows = 0..256_u32;
+    let select = |world: &World, flow: u32| {
+        let engine = &world.hosts[client].engine;
+        engine.select(PEER, flow.wrapping_mul(0x9e37)).unwrap()
+    };
+    let before: Vec<_> = flows.clone().map(|flow| select(&world, flow)).collect();
+
+    world.hosts[servers[0]].alive = false;
+    world.run_until(secs(2), |world| world.met(client).len() == 1);
+    let after: Vec<_> = flows.map(|flow| select(&world, flow)).collect();
+
+    let survivor = after[0];
+    assert!(after.iter().all(|session| *session == survivor));
+    let stayed = before.iter().filter(|s| **s == survivor).count();
+    assert!((64..=192).contains(&stayed), "spread evenly: {stayed}");
+}
