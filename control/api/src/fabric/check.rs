@@ -32,12 +32,12 @@ impl TryFrom<&Objects> for Fabric {
             .iter()
             .filter_map(|peer| reader.peer(peer))
             .collect();
-        let local = Local::new(&spec, &networks);
-        let ips = reader.mapped_ips(&spec, &local, &networks, &peers);
+        let owners = Owners::new(&spec, &networks, &peers);
+        let ips = reader.mapped_ips(&spec, &owners, &networks);
         let nodes = reader.planned_nodes(&spec, &ips);
         reader.check_overlaps(&spec, &networks, &peers);
 
-        let of_type = |network_type| local.of_type(network_type);
+        let of_type = |network_type| cidrs(&spec, &networks, network_type);
         let fabric = Self {
             cluster_id: spec.cluster_id.clone(),
             pod_cidrs: of_type(NetworkType::Pod),
@@ -64,57 +64,72 @@ impl TryFrom<&Objects> for Fabric {
 /// The CIDR of each Network, by index of its object.
 type Statuses = BTreeMap<usize, Ipv4Net>;
 
-/// What belongs to this cluster.
-struct Local<'a> {
+/// What each address belongs to.
+struct Owners<'a> {
     spec: &'a Spec,
-    networks: &'a Statuses,
+    nodes: BTreeMap<Ipv4Addr, &'a str>,
+    pod_cidrs: Vec<Ipv4Net>,
+    /// The CIDRs of peers as seen here, by their first address; they do not overlap.
+    remote: BTreeMap<Ipv4Addr, (Remap, &'a str)>,
 }
 
-impl<'a> Local<'a> {
-    fn new(spec: &'a Spec, networks: &'a Statuses) -> Self {
-        Self { spec, networks }
-    }
+impl<'a> Owners<'a> {
+    fn new(spec: &'a Spec, networks: &Statuses, peers: &'a [Peer]) -> Self {
+        let nodes = spec.nodes.iter();
+        let remote = peers.iter().flat_map(|peer| {
+            let remaps = peer.pods.iter().chain(&peer.external);
+            remaps.map(|remap| (remap.to().network(), (remap.inverse(), &*peer.cluster_id)))
+        });
 
-    fn of_type(&self, network_type: NetworkType) -> Vec<Ipv4Net> {
-        let mut cidrs: Vec<_> = self
-            .spec
-            .networks
-            .iter()
-            .filter(|network| network.network_type == network_type)
-            .filter_map(|network| self.networks.get(&network.index).copied())
-            .collect();
-        cidrs.sort();
-        cidrs
+        Self {
+            spec,
+            nodes: nodes.map(|node| (node.internal_ip, &*node.name)).collect(),
+            pod_cidrs: cidrs(spec, networks, NetworkType::Pod),
+            remote: remote.collect(),
+        }
     }
 
     /// Returns what an address is.
-    fn target(&self, ip: &IpSpec, peers: &[Peer]) -> Target {
-        let address = ip.address;
-        let mut nodes = self.spec.nodes.iter();
-        if let Some(node) = nodes.clone().find(|node| node.internal_ip == address) {
-            return Target::Node(node.name.clone());
+    fn target(&self, address: Ipv4Addr) -> Target {
+        if let Some(&node) = self.nodes.get(&address) {
+            return Target::Node(node.to_owned());
         }
-        let pod_cidrs = self.of_type(NetworkType::Pod);
-        if pod_cidrs.iter().any(|cidr| cidr.contains(&address)) {
-            let node = nodes.find(|node| node.pod_cidrs.iter().any(|cidr| cidr.contains(&address)));
+        if contains(&self.pod_cidrs, address) {
+            let mut nodes = self.spec.nodes.iter();
+            let node = nodes.find(|node| contains(&node.pod_cidrs, address));
             return Target::Pod {
                 node: node.map(|node| node.name.clone()),
             };
         }
 
-        let remote = peers.iter().find_map(|peer| {
-            let mut remaps = peer.pods.iter().chain(&peer.external);
-            let original = remaps.find_map(|remap| remap.inverse().apply(address))?;
-            Some((peer.cluster_id.clone(), original))
+        let below = self.remote.range(..=address).next_back();
+        let remote = below.and_then(|(_, (to_original, cluster_id))| {
+            Some((to_original.apply(address)?, (*cluster_id).to_owned()))
         });
         match remote {
-            Some((cluster_id, original)) => Target::Remote {
+            Some((original, cluster_id)) => Target::Remote {
                 cluster_id,
                 original,
             },
             None => Target::Outside,
         }
     }
+}
+
+/// Returns the CIDRs of the Networks of one type, in their order.
+fn cidrs(spec: &Spec, networks: &Statuses, network_type: NetworkType) -> Vec<Ipv4Net> {
+    let mut cidrs: Vec<_> = spec
+        .networks
+        .iter()
+        .filter(|network| network.network_type == network_type)
+        .filter_map(|network| networks.get(&network.index).copied())
+        .collect();
+    cidrs.sort();
+    cidrs
+}
+
+fn contains(cidrs: &[Ipv4Net], address: Ipv4Addr) -> bool {
+    cidrs.iter().any(|cidr| cidr.contains(&address))
 }
 
 impl Reader<'_> {
@@ -212,9 +227,8 @@ impl Reader<'_> {
     fn mapped_ips<'s>(
         &mut self,
         spec: &'s Spec,
-        local: &Local<'_>,
+        owners: &Owners<'_>,
         networks: &Statuses,
-        peers: &[Peer],
     ) -> Vec<(&'s IpSpec, MappedIp)> {
         let mut ips = Vec::new();
         let mut status_ips = BTreeMap::new();
@@ -229,7 +243,7 @@ impl Reader<'_> {
             };
             self.refuse_second(&mut status_ips, status_ip, ip.index, "status.ip");
             self.check_spec_ip(spec, networks, ip);
-            let target = local.target(ip, peers);
+            let target = owners.target(ip.address);
             if matches!(target, Target::Remote { .. }) {
                 // The reverse translation must know which of the two to use.
                 self.refuse_second(&mut remotes, ip.address, ip.index, "spec.ip");

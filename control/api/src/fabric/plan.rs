@@ -8,6 +8,7 @@ use super::cidr;
 use super::error::{Error, Errors, Problem, ordered};
 use super::objects::{Object, Objects};
 use super::spec::{IpSpec, NetworkSpec, NetworkType, PeerSpec, Spec, node_ip_name};
+use super::view::Fabric;
 use crate::configuration::{
     ClusterCidrs, ClusterConfig, NETWORK_CIDRS_CONFIGURED, NETWORK_CIDRS_CONFIGURED_MESSAGE,
 };
@@ -38,13 +39,12 @@ pub fn plan(objects: &mut Objects) -> Result<(), Errors> {
     };
     planner.networks(&spec);
     planner.addresses(&spec);
-    match ordered(planner.errors) {
-        None => {
-            *objects = planned;
-            Ok(())
-        }
-        Some(errors) => Err(errors),
-    }
+    ordered(planner.errors).map_or(Ok(()), Err)?;
+    // What the processes would refuse is refused here.
+    Fabric::try_from(&planned)?;
+
+    *objects = planned;
+    Ok(())
 }
 
 /// Gives each node its IP object, with the node's address, and removes those of nodes that have left.

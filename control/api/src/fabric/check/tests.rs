@@ -561,13 +561,11 @@ fn mapped_addresses_must_make_sense() {
         "IP a, spec.networkRef.name: the addresses of the Network `pod-cidr` are not for single use; name one of \
          type external-cidr, or remove the reference",
     );
-    let itself = refused(&planned(&with(&ip("a", "10.70.3.3"))));
+    let itself = plan_refused(&with(&ip("a", "10.70.3.3")));
     assert!(itself[0].ends_with(
         "IP a, spec.ip: 10.70.3.3 is itself of the external CIDR 10.70.0.0/16; write the address that is behind it"
     ));
-    let twice = refused(&planned(&with(
-        &(ip("a", "10.3.1.10") + &ip("b", "10.3.1.10")),
-    )));
+    let twice = plan_refused(&with(&(ip("a", "10.3.1.10") + &ip("b", "10.3.1.10"))));
     assert!(
         twice[0].contains("IP b, spec.ip: 10.3.1.10 is the address of document 18"),
         "{twice:?}"

@@ -1,5 +1,7 @@
 use super::super::fixture::{ROME, planned, rome_with};
+use super::super::{Fabric, plan};
 use super::*;
+use proptest::prelude::*;
 
 #[test]
 fn a_whole_file_is_read_in_its_order() {
@@ -359,6 +361,40 @@ fn all_errors_come_at_once() {
     let text = text.replace("  masquerade: true", "  masquerade: 7");
 
     assert_eq!(refused(&text).len(), 3);
+}
+
+proptest! {
+    /// Lines are deleted, doubled and moved: whatever comes of it is refused or planned, never a panic,
+    /// and what is planned stays planned.
+    #[test]
+    fn a_damaged_file_is_refused_or_planned(
+        damages in prop::collection::vec((0..3u8, any::<prop::sample::Index>()), 1..4)
+    ) {
+        let mut lines: Vec<_> = ROME.lines().collect();
+        for (damage, index) in damages {
+            let index = index.index(lines.len());
+            match damage {
+                0 => {
+                    lines.remove(index);
+                }
+                1 => lines.insert(index, lines[index]),
+                _ => lines.swap(index, 0),
+            }
+        }
+
+        let Ok(mut objects) = parse(&lines.join("\n")) else {
+            return Ok(());
+        };
+        if plan(&mut objects).is_ok() {
+            let again = parse(&objects.to_yaml()).unwrap();
+            prop_assert!(Fabric::try_from(&again).is_ok());
+        }
+    }
+
+    #[test]
+    fn any_text_is_refused_or_read(text: String) {
+        parse(&text).ok();
+    }
 }
 
 fn refused(text: &str) -> Vec<String> {
