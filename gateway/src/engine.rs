@@ -58,8 +58,8 @@ mod rng;
 pub(crate) mod snapshot;
 
 pub(crate) use interface::{
-    Clock, ConnectionState, Event, Kind, Local, PeerConfig, PortId, Received, Role, Sealed,
-    SessionId, Transmit,
+    Clock, ConnectionState, Event, Kind, Local, PeerConfig, PortId, Received, Role, SessionId,
+    Transmit,
 };
 
 use drops::{Drop, Drops};

@@ -1,1 +1,352 @@
+//! What a peer, a stranger or a bad path may send: dropped, counted, harmless.
+
 use super::*;
+use proptest::prelude::*;
+
+/// Sends one packet from the client and returns its datagram, which is not delivered.
+fn sealed(world: &mut World, packet: &[u8]) -> Datagram {
+    let before = world.flying.len();
+    world.packet(1, packet, 0);
+    assert_eq!(world.flying.len(), before + 1);
+    world.flying.pop_back().unwrap()
+}
+
+fn ready() -> World {
+    let mut world = World::pair();
+    world.run(ms(120));
+    world
+}
+
+fn inject(world: &mut World, from: SocketAddr, bytes: &[u8]) {
+    world.receive(0, PortId::LISTEN, from, &mut bytes.to_vec());
+}
+
+#[test]
+fn a_replayed_message_is_dropped() {
+    let mut world = ready();
+    let datagram = sealed(&mut world, &inner_packet(b"once"));
+
+    for _ in 0..3 {
+        inject(&mut world, datagram.from, &datagram.bytes);
+    }
+
+    assert_eq!(world.payloads(0), [b"once"]);
+    assert_eq!(world.drops(0, Drop::Replayed), 2);
+}
+
+#[test]
+fn a_replay_from_elsewhere_moves_no_endpoint() {
+    let mut world = ready();
+    let datagram = sealed(&mut world, &inner_packet(b"once"));
+    inject(&mut world, datagram.from, &datagram.bytes);
+    let before = world.peer(0).sessions[0].endpoint;
+
+    inject(
+        &mut world,
+        "203.0.113.66:666".parse().unwrap(),
+        &datagram.bytes,
+    );
+
+    assert_eq!(world.peer(0).sessions[0].endpoint, before);
+}
+
+#[test]
+fn an_old_message_is_accepted_within_the_window_and_dropped_beyond() {
+    let mut world = ready();
+    let young = sealed(&mut world, &inner_packet(b"young"));
+    let old = sealed(&mut world, &inner_packet(b"old"));
+    inject(&mut world, young.from, &young.bytes);
+    for _ in 0..2_000 {
+        let datagram = sealed(&mut world, &inner_packet(b"x"));
+        inject(&mut world, datagram.from, &datagram.bytes);
+    }
+
+    inject(&mut world, old.from, &old.bytes);
+
+    assert_eq!(world.drops(0, Drop::Replayed), 1);
+    assert!(!world.payloads(0).contains(&b"old".to_vec()));
+}
+
+#[test]
+fn a_tampered_message_is_dropped_wherever_it_was_touched() {
+    let mut world = ready();
+    let datagram = sealed(&mut world, &inner_packet(b"payload"));
+
+    for position in 0..datagram.bytes.len() {
+        let mut bytes = datagram.bytes.clone();
+        bytes[position] ^= 0x10;
+        inject(&mut world, datagram.from, &bytes);
+    }
+
+    assert_eq!(world.payloads(0), Vec::<Vec<u8>>::new());
+    assert!(world.drops(0, Drop::InvalidTag) > 30);
+    assert!(world.drops(0, Drop::UnknownReceiver) >= 3, "of the index");
+    assert_eq!(world.drops(0, Drop::Malformed), 4, "of the type");
+}
+
+#[test]
+fn a_truncated_message_is_dropped_at_every_length() {
+    let mut world = ready();
+    let datagram = sealed(&mut world, &inner_packet(b"payload"));
+
+    for len in 0..datagram.bytes.len() {
+        inject(&mut world, datagram.from, &datagram.bytes[..len]);
+    }
+
+    assert_eq!(world.payloads(0), Vec::<Vec<u8>>::new());
+    assert_eq!(world.drops(0, Drop::Malformed), 32);
+    let longer = datagram.bytes.len() as u64 - 32;
+    assert_eq!(world.drops(0, Drop::InvalidTag), longer);
+}
+
+#[test]
+fn a_message_for_nobody_is_dropped() {
+    let mut world = ready();
+    let mut bytes = sealed(&mut world, &inner_packet(b"x")).bytes;
+    bytes[4..8].copy_from_slice(&0x1234_5678_u32.to_le_bytes());
+
+    inject(&mut world, "203.0.113.66:666".parse().unwrap(), &bytes);
+
+    assert_eq!(world.drops(0, Drop::UnknownReceiver), 1);
+}
+
+#[test]
+fn the_longest_datagram_upsets_nothing() {
+    let mut world = ready();
+    let mut bytes = vec![0; 65_507];
+    let index = sealed(&mut world, &inner_packet(b"x")).bytes[4..8].to_vec();
+    bytes[0] = 4;
+    bytes[4..8].copy_from_slice(&index);
+    bytes[8..16].copy_from_slice(&(1_u64 << 40).to_le_bytes());
+
+    inject(&mut world, "203.0.113.66:666".parse().unwrap(), &bytes);
+    let (now, from) = (world.now, "203.0.113.66:666".parse().unwrap());
+    let mut short = [0; 100];
+    let engine = &mut world.hosts[0].engine;
+    engine.handle_datagram(PortId::LISTEN, from, &mut bytes, &mut short, now);
+
+    assert_eq!(world.drops(0, Drop::InvalidTag), 1);
+    assert_eq!(world.drops(0, Drop::Oversized), 1);
+}
+
+#[test]
+fn a_packet_that_does_not_fit_is_not_sealed() {
+    let mut world = ready();
+    let engine = &mut world.hosts[1].engine;
+    let session = engine.select(PEER, 0).unwrap();
+
+    assert_eq!(engine.seal(session, &[0; 100], &mut [0; 131]), None);
+    assert!(engine.seal(session, &[0; 100], &mut [0; 132]).is_some());
+    assert_eq!(engine.drops().get(Drop::Oversized), 1);
+}
+
+#[test]
+fn a_counter_beyond_the_limit_of_a_key_is_refused() {
+    let mut world = ready();
+    let mut datagram = sealed(&mut world, &inner_packet(b"x"));
+
+    for counter in [u64::MAX, u64::MAX - (1 << 13)] {
+        datagram.bytes[8..16].copy_from_slice(&counter.to_le_bytes());
+        inject(&mut world, datagram.from, &datagram.bytes);
+    }
+
+    assert_eq!(world.drops(0, Drop::CounterLimit), 2);
+}
+
+#[test]
+fn a_source_outside_the_peers_prefixes_is_refused() {
+    let mut world = ready();
+
+    world.packet(1, &inner_packet_from([10, 245, 0, 1], b"spoofed"), 0);
+    world.packet(1, &inner_packet_from([10, 244, 0, 1], b"honest"), 0);
+    world.run(ms(20));
+
+    assert_eq!(world.payloads(0), [b"honest"]);
+    assert_eq!(world.drops(0, Drop::SourceNotAllowed), 1);
+}
+
+#[test]
+fn what_is_no_ipv4_is_refused_but_shows_that_the_peer_lives() {
+    let mut world = ready();
+    let mut ipv6 = [0; 40];
+    ipv6[0] = 0x60;
+    let mut lying = inner_packet(b"x");
+    lying[2..4].copy_from_slice(&5_u16.to_be_bytes());
+
+    for packet in [&ipv6[..], &lying, b"noise", &[0x45; 19]] {
+        world.packet(1, packet, 0);
+    }
+    world.run(ms(20));
+
+    assert_eq!(world.payloads(0), Vec::<Vec<u8>>::new());
+    assert_eq!(world.drops(0, Drop::InnerNotIpv4), 1);
+    assert_eq!(world.drops(0, Drop::InnerMalformed), 3);
+    world.run(secs(2));
+    assert!(world.reachable(0));
+}
+
+#[test]
+fn a_replayed_initiation_takes_no_session_away() {
+    let mut world = World::pair();
+    world.capture = Some(Vec::new());
+    world.run(secs(1));
+    let capture = world.capture.take().unwrap();
+    let first = capture.iter().find(|d| d.bytes[0] == 1).unwrap().clone();
+    let before = world.peer(0).sessions[0].endpoint;
+
+    for _ in 0..50 {
+        inject(
+            &mut world,
+            "203.0.113.66:666".parse().unwrap(),
+            &first.bytes,
+        );
+    }
+    world.run(secs(5));
+
+    assert_eq!(world.drops(0, Drop::InvalidHandshake), 50);
+    assert_eq!(world.peer(0).sessions.len(), 1);
+    assert_eq!(world.peer(0).sessions[0].endpoint, before);
+}
+
+#[test]
+fn a_replayed_initiation_of_a_forgotten_slot_stays_unconfirmed() {
+    let mut world = World::pair();
+    world.capture = Some(Vec::new());
+    world.run(secs(1));
+    let capture = world.capture.take().unwrap();
+    let first = capture.iter().find(|d| d.bytes[0] == 1).unwrap().clone();
+    world.restart(0, "server-0", vec![serving()]);
+
+    inject(
+        &mut world,
+        "203.0.113.66:666".parse().unwrap(),
+        &first.bytes,
+    );
+    world.packet(0, &inner_packet(b"secret"), 0);
+    world.run(ms(100));
+
+    let to_attacker = |d: &&Datagram| d.to.port() == 666;
+    let answers: Vec<_> = world.strangers.iter().filter(to_attacker).collect();
+    assert_eq!(answers.len(), 1, "a response, and no data");
+    assert_eq!(answers[0].bytes[0], 2);
+    world.run(secs(15));
+    let states: Vec<_> = world.peer(0).sessions.iter().map(|s| s.state).collect();
+    assert_eq!(states, ["live"], "the client's own");
+}
+
+#[test]
+fn a_forged_cookie_and_response_change_nothing() {
+    let mut world = World::pair();
+    world.capture = Some(Vec::new());
+    world.run(secs(1));
+    let capture = world.capture.take().unwrap();
+    let initiation = capture.iter().find(|d| d.bytes[0] == 1).unwrap();
+    let index = initiation.bytes[4..8].to_vec();
+    let port = world.peer(1).sessions[0].port;
+    let before = world.peer(1).sessions[0].endpoint;
+
+    for (kind, len) in [(2_u8, 92), (3, 64)] {
+        let mut bytes = vec![0x5a; len];
+        bytes[..4].copy_from_slice(&[kind, 0, 0, 0]);
+        let place = if kind == 2 { 8 } else { 4 };
+        bytes[place..place + 4].copy_from_slice(&index);
+        world.receive(1, port, "203.0.113.66:666".parse().unwrap(), &mut bytes);
+    }
+
+    assert_eq!(world.drops(1, Drop::InvalidMac), 1);
+    assert_eq!(world.drops(1, Drop::Unexpected), 1);
+    assert_eq!(world.peer(1).sessions[0].endpoint, before);
+    assert!(world.reachable(1));
+}
+
+#[test]
+fn a_probe_that_is_none_is_counted() {
+    let mut world = ready();
+    let to = (inner::SERVER, inner::PROBE_PORT);
+
+    for json in [&b"{"[..], b"[]", &[b'x'; 1_200]] {
+        world.packet(1, &inner::probe_packet(inner::CLIENT, to, json), 0);
+    }
+    world.packet(
+        1,
+        &inner::probe_packet(
+            inner::CLIENT,
+            to,
+            br#"{"msgType":"PONG","timeStamp":"2020-01-01T00:00:00Z"}"#,
+        ),
+        0,
+    );
+    world.run(ms(20));
+
+    assert_eq!(world.drops(0, Drop::ProbeMalformed), 3);
+    assert_eq!(world.drops(0, Drop::ProbeUnexpected), 1);
+}
+
+#[test]
+fn a_flood_of_probes_is_answered_within_a_limit() {
+    let mut world = ready();
+    let to = (inner::SERVER, inner::PROBE_PORT);
+    let ping = probe::ping(
+        "server",
+        1,
+        &probe::Gateway {
+            version: "1".into(),
+            replica: "client-0".into(),
+            replicas: None,
+            leaving: false,
+        },
+        None,
+    );
+
+    for _ in 0..5_000 {
+        world.packet(1, &inner::probe_packet(inner::CLIENT, to, &ping), 0);
+    }
+    world.run(ms(20));
+
+    assert!(world.drops(0, Drop::ProbeRate) > 4_800);
+    world.run(secs(2));
+    assert!(world.reachable(1), "its own probes are answered again");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn no_datagram_upsets_the_engine(
+        kind in 0..6_u8,
+        bytes in proptest::collection::vec(any::<u8>(), 0..300),
+        len in prop_oneof![Just(148_usize), Just(92), Just(64), Just(32), 0..300_usize],
+    ) {
+        let mut world = World::pair();
+        world.run(ms(50));
+        let index = world.peer(0).sessions[0].slot << 8 | 1;
+        let mut bytes = bytes;
+        bytes.resize(len, 0xa5);
+        if let Some(head) = bytes.get_mut(..4) {
+            head.copy_from_slice(&[kind, 0, 0, 0]);
+        }
+        for place in [4, 8] {
+            if let Some(receiver) = bytes.get_mut(place..place + 4) {
+                receiver.copy_from_slice(&index.to_le_bytes());
+            }
+        }
+
+        inject(&mut world, "203.0.113.66:666".parse().unwrap(), &bytes);
+        world.run(secs(1));
+
+        prop_assert!(world.reachable(0) && world.reachable(1));
+    }
+
+    #[test]
+    fn no_authentic_packet_upsets_the_engine(
+        packet in proptest::collection::vec(any::<u8>(), 0..200),
+    ) {
+        let mut world = World::pair();
+        world.run(ms(50));
+
+        world.packet(1, &packet, 0);
+        world.run(secs(1));
+
+        prop_assert!(world.reachable(0) && world.reachable(1));
+    }
+}

@@ -1,1 +1,268 @@
+//! Floods of handshakes, and the limits of what they cost.
+
 use super::*;
+use crate::engine::noise::{HANDSHAKE_BUFFER, LocalKey, Opened, Tunnel};
+
+fn stranger(number: u32) -> SocketAddr {
+    let [_, a, b, c] = number.to_be_bytes();
+    SocketAddrV4::new(Ipv4Addr::new(203, a, b, c), 4_000).into()
+}
+
+fn tunnel(private: [u8; 32], index: u32) -> Tunnel {
+    Tunnel::new(
+        &LocalKey::new(private),
+        noise::public_key(SERVER_KEY),
+        index,
+    )
+}
+
+fn initiation(tunnel: &mut Tunnel) -> Vec<u8> {
+    let mut buffer = [0; HANDSHAKE_BUFFER];
+    let len = tunnel.initiate(&mut buffer).unwrap();
+    buffer[..len].to_vec()
+}
+
+/// Lets the server receive `bytes` and returns what it answered.
+fn ask(world: &mut World, from: SocketAddr, bytes: &[u8]) -> Option<Vec<u8>> {
+    world.flying.clear();
+    world.receive(0, PortId::LISTEN, from, &mut bytes.to_vec());
+    world.flying.pop_back().map(|datagram| datagram.bytes)
+}
+
+fn server() -> World {
+    let mut world = World::new();
+    let server = world.host("server-0");
+    world.set_peers(server, vec![serving()]);
+    world
+}
+
+#[test]
+fn a_flood_of_handshakes_is_answered_by_cookies() {
+    let mut world = server();
+    let mut strange = tunnel([9; 32], 5);
+
+    let mut cookies = 0;
+    for number in 0..1_000 {
+        let bytes = initiation(&mut strange);
+        let answer = ask(&mut world, stranger(number), &bytes);
+        cookies += usize::from(answer.is_some_and(|answer| answer[0] == 3));
+    }
+
+    assert_eq!(cookies, 900, "of the rest, none has a peer's key");
+    assert_eq!(world.drops(0, Drop::CookieSent), 900);
+    assert_eq!(world.drops(0, Drop::UnknownPeer), 100);
+    assert_eq!(world.peer(0).sessions.len(), 0);
+}
+
+#[test]
+fn a_peer_gets_through_a_flood_with_its_cookie() {
+    let mut world = World::pair();
+    world.hosts[1].alive = false;
+    world.set_peers(0, vec![serving()]);
+    let mut strange = tunnel([9; 32], 5);
+    let end = world.now + secs(3);
+    let mut number = 0;
+
+    while world.now < end {
+        for _ in 0..20 {
+            number += 1;
+            let bytes = initiation(&mut strange);
+            world.receive(0, PortId::LISTEN, stranger(number), &mut bytes.clone());
+        }
+        world.hosts[1].alive |= world.now > end - secs(2);
+        world.run(ms(10));
+    }
+
+    assert!(world.drops(0, Drop::CookieSent) > 4_000);
+    assert!(world.reachable(0) && world.reachable(1));
+    let opened = world.events(1);
+    let opened = opened.iter().filter(|e| matches!(e, Event::OpenPort(_)));
+    assert!(opened.count() <= 2, "the cookie is used at once");
+}
+
+#[test]
+fn a_cookie_is_for_one_address_and_port() {
+    let mut world = server();
+    let mut strange = tunnel([9; 32], 5);
+    for number in 0..100 {
+        ask(&mut world, stranger(number), &initiation(&mut strange));
+    }
+    let home: SocketAddr = "203.0.113.7:1000".parse().unwrap();
+    let mut client = tunnel(CLIENT_KEY, 6);
+    let cookie = ask(&mut world, home, &initiation(&mut client)).unwrap();
+    assert_eq!(cookie[0], 3);
+    let mut out = [0; HANDSHAKE_BUFFER];
+    assert_eq!(client.open(&cookie, &mut out), Ok(Opened::Cookie));
+
+    for elsewhere in ["203.0.113.8:1000", "203.0.113.7:1001"] {
+        let bytes = initiation(&mut client);
+        let answer = ask(&mut world, elsewhere.parse().unwrap(), &bytes).unwrap();
+        assert_eq!(answer[0], 3, "again a cookie");
+    }
+    let mut client_again = client;
+    let cookie = ask(&mut world, home, &initiation(&mut client_again)).unwrap();
+    assert_eq!(cookie[0], 2, "a response");
+}
+
+#[test]
+fn a_cookie_works_over_ipv6_too() {
+    let mut world = server();
+    let mut strange = tunnel([9; 32], 5);
+    for number in 0..100 {
+        ask(&mut world, stranger(number), &initiation(&mut strange));
+    }
+    let home: SocketAddr = "[2001:db8::7]:1000".parse().unwrap();
+    let mut client = tunnel(CLIENT_KEY, 6);
+    let cookie = ask(&mut world, home, &initiation(&mut client)).unwrap();
+    let mut out = [0; HANDSHAKE_BUFFER];
+    client.open(&cookie, &mut out).unwrap();
+
+    let other_port = "[2001:db8::7]:1001".parse().unwrap();
+    let refused = ask(&mut world, other_port, &initiation(&mut client)).unwrap();
+    assert_eq!(refused[0], 3);
+    let answer = ask(&mut world, home, &initiation(&mut client)).unwrap();
+    assert_eq!(answer[0], 2);
+}
+
+#[test]
+fn with_a_cookie_one_source_still_has_its_share_only() {
+    let mut world = server();
+    let mut strange = tunnel([9; 32], 5);
+    for number in 0..100 {
+        ask(&mut world, stranger(number), &initiation(&mut strange));
+    }
+    let home: SocketAddr = "203.0.113.7:1000".parse().unwrap();
+    let cookie = ask(&mut world, home, &initiation(&mut strange)).unwrap();
+    strange.open(&cookie, &mut [0; HANDSHAKE_BUFFER]).unwrap();
+
+    for _ in 0..200 {
+        ask(&mut world, home, &initiation(&mut strange));
+    }
+
+    let dropped = world.drops(0, Drop::HandshakeRate);
+    assert!((150..200).contains(&dropped), "{dropped}");
+}
+
+#[test]
+fn the_load_is_forgotten_after_a_second() {
+    let mut world = server();
+    let mut strange = tunnel([9; 32], 5);
+    for number in 0..500 {
+        ask(&mut world, stranger(number), &initiation(&mut strange));
+    }
+
+    world.run(ms(2_100));
+
+    let mut client = tunnel(CLIENT_KEY, 6);
+    let answer = ask(&mut world, stranger(1), &initiation(&mut client)).unwrap();
+    assert_eq!(answer[0], 2);
+}
+
+#[test]
+fn each_handshake_counts_once() {
+    let mut world = server();
+
+    for number in 0..99 {
+        let mut client = tunnel(CLIENT_KEY, number);
+        ask(&mut world, stranger(number), &initiation(&mut client));
+    }
+
+    assert_eq!(world.drops(0, Drop::CookieSent), 0);
+}
+
+#[test]
+fn a_handshake_for_another_key_is_refused_before_it_costs_anything() {
+    let mut world = server();
+    let other = noise::public_key([77; 32]);
+    let mut stray = Tunnel::new(&LocalKey::new(CLIENT_KEY), other, 5);
+
+    for number in 0..1_000 {
+        assert_eq!(
+            ask(&mut world, stranger(number), &initiation(&mut stray)),
+            None
+        );
+    }
+
+    assert_eq!(world.drops(0, Drop::InvalidMac), 1_000);
+    assert_eq!(world.drops(0, Drop::CookieSent), 0);
+}
+
+#[test]
+fn several_local_keys_are_told_apart() {
+    let mut world = World::new();
+    let server = world.host("server-0");
+    let peers = (1..=20_u8).map(|n| PeerConfig {
+        index: u16::from(n),
+        cluster_id: format!("client-{n}"),
+        local_private_key: [n; 32],
+        public_key: noise::public_key([100 + n; 32]),
+        ..serving()
+    });
+    world.set_peers(server, peers.collect());
+
+    for n in 1..=20_u8 {
+        let key = LocalKey::new([100 + n; 32]);
+        let mut client = Tunnel::new(&key, noise::public_key([n; 32]), u32::from(n));
+        let from = stranger(u32::from(n));
+        let response = ask(&mut world, from, &initiation(&mut client)).unwrap();
+        let mut out = [0; HANDSHAKE_BUFFER];
+        let Ok(Opened::Established(len)) = client.open(&response, &mut out) else {
+            panic!("a response");
+        };
+        ask(&mut world, from, &out[..len]);
+
+        assert!(world.hosts[server].engine.reachable(u16::from(n)));
+    }
+    // The right key of a peer, but for another peering.
+    let key = LocalKey::new([101; 32]);
+    let mut confused = Tunnel::new(&key, noise::public_key([2; 32]), 99);
+    assert_eq!(
+        ask(&mut world, stranger(99), &initiation(&mut confused)),
+        None
+    );
+    assert_eq!(world.drops(server, Drop::UnknownPeer), 1);
+}
+
+#[test]
+fn a_peers_own_flood_is_bounded_and_takes_no_live_session() {
+    let mut world = World::pair();
+    world.run(secs(1));
+    let live = world.peer(0).sessions[0].slot;
+
+    for second in 0..20 {
+        for number in 0..90 {
+            let mut client = tunnel(CLIENT_KEY, second * 1_000 + number);
+            let bytes = initiation(&mut client);
+            world.receive(0, PortId::LISTEN, stranger(number), &mut bytes.clone());
+        }
+        world.run(ms(1_010));
+        assert!(world.peer(0).sessions.len() <= 65);
+    }
+
+    assert!(world.drops(0, Drop::TentativeEvicted) > 500);
+    assert!(world.peer(0).sessions.iter().any(|s| s.slot == live));
+    assert!(world.reachable(0) && world.reachable(1));
+    world.run(secs(15));
+    assert_eq!(world.peer(0).sessions.len(), 1, "the rest is forgotten");
+}
+
+#[test]
+fn a_peer_cannot_confirm_sessions_without_limit() {
+    let mut world = server();
+
+    for number in 0..200 {
+        if number % 80 == 79 {
+            world.run(ms(1_010));
+        }
+        let mut client = tunnel(CLIENT_KEY, number);
+        let response = ask(&mut world, stranger(number), &initiation(&mut client)).unwrap();
+        let mut out = [0; HANDSHAKE_BUFFER];
+        let Ok(Opened::Established(len)) = client.open(&response, &mut out) else {
+            panic!("a response");
+        };
+        ask(&mut world, stranger(number), &out[..len]);
+    }
+
+    assert_eq!(world.peer(0).sessions.len(), 64);
+    assert_eq!(world.drops(0, Drop::SessionLimit), 136);
+}

@@ -56,12 +56,10 @@ fn keys_are_renewed_before_they_end_and_nothing_is_lost() {
     let mut world = World::pair();
     world.run(secs(1));
 
-    let mut sent = 0_u32;
     let mut youngest = secs(1_000);
-    for _ in 0..600 {
+    for sent in 0..600_u32 {
         world.packet(1, &inner_packet(&sent.to_be_bytes()), 0);
         world.packet(0, &inner_packet(&sent.to_be_bytes()), 0);
-        sent += 1;
         world.run(secs(1));
         let age = world.peer(1).sessions[0].last_handshake_age.unwrap();
         assert!(age < secs(125), "{age:?}");
