@@ -110,9 +110,10 @@ impl Checker {
         if let Some(expected) = schema.get("type").and_then(Value::as_str)
             && !has_type(value, expected)
         {
-            let problem = Problem::WrongType {
-                expected: type_name(expected),
-                found: type_of(value),
+            let found = type_of(value);
+            let problem = match type_name(expected) {
+                Some(expected) => Problem::WrongType { expected, found },
+                None => Problem::NotAString { found },
             };
             self.findings.push((path.to_owned(), problem));
             return;
@@ -223,14 +224,15 @@ fn has_type(value: &Value, expected: &str) -> bool {
     }
 }
 
-fn type_name(expected: &str) -> &'static str {
+/// Returns how messages call a type; `None` for a string, which has a cure of its own.
+fn type_name(expected: &str) -> Option<&'static str> {
     match expected {
-        "object" => "a mapping",
-        "array" => "a list",
-        "string" => "a string",
-        "boolean" => "true or false",
-        "integer" => "an integer",
-        _ => "a number",
+        "object" => Some("a mapping"),
+        "array" => Some("a list"),
+        "boolean" => Some("true or false"),
+        "integer" => Some("an integer"),
+        "string" => None,
+        _ => Some("a number"),
     }
 }
 

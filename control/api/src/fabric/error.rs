@@ -1,5 +1,6 @@
 //! What is wrong with a fabric's objects, where, and what to do about it.
 
+use super::objects::known_kinds;
 use ipam::{AddressError, NetworkError};
 use ipnet::Ipv4Net;
 use std::fmt;
@@ -38,243 +39,210 @@ pub struct Position {
     pub line: usize,
 }
 
-/// What may be wrong.
+/// What may be wrong; the message ends with the cure.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the message of each variant documents it")]
 pub enum Problem {
     // Of the text.
-    #[error("there is no object in it")]
+    #[error(
+        "there is no object in it; write the objects of the fabric into it, or name another file"
+    )]
     Empty,
-    #[error("not valid YAML: {message}")]
+    #[error("not valid YAML: {message}; correct the line")]
     Syntax { message: String },
-    #[error("not a mapping of fields to values")]
+    #[error("not a mapping of fields to values; start it with apiVersion, kind and metadata")]
     NotAnObject,
-    #[error("unknown kind `{kind}` of apiVersion `{api_version}`")]
+    #[error(
+        "unknown kind `{kind}` of apiVersion `{api_version}`; remove it or use one of {}",
+        known_kinds().join(", ")
+    )]
     UnknownKind { api_version: String, kind: String },
-    #[error("unknown field")]
+    #[error("unknown field; remove it or use one of {}", known.join(", "))]
     UnknownField { known: Vec<String> },
-    #[error("is missing")]
+    #[error("is missing; add it")]
     MissingField,
-    #[error("is {found} but must be {expected}")]
+    #[error("is {found} but must be {expected}; correct the value")]
     WrongType {
         expected: &'static str,
         found: &'static str,
     },
-    #[error("`{value}` is none of {}", allowed.join(", "))]
+    #[error("is {found} but must be a string; quote it")]
+    NotAString { found: &'static str },
+    #[error("`{value}` is none of {}; use one of them", allowed.join(", "))]
     NotOneOf { value: String, allowed: Vec<String> },
-    #[error("{value} is below {minimum}")]
+    #[error("{value} is below {minimum}; correct the value")]
     BelowMinimum { value: i64, minimum: i64 },
-    #[error("cannot be read: {message}")]
+    #[error("cannot be read: {message}; correct the value")]
     Malformed { message: String },
-    #[error("the same object is in {other}")]
+    #[error("the same object is in {other}; remove one, or rename it")]
     DuplicateObject { other: Box<Place> },
 
     // Of the cluster.
-    #[error("no ConfigMap tells this cluster's id")]
+    #[error(
+        "no ConfigMap tells this cluster's id; add a ConfigMap with the label \
+         app.kubernetes.io/name=clusterid-configmap and the data CLUSTER_ID"
+    )]
     NoClusterId,
-    #[error("the cluster id is told already by {other}")]
+    #[error("the cluster id is told already by {other}; remove one of them")]
     TwoClusterIds { other: Box<Place> },
-    #[error("`{value}` is not a cluster id")]
+    #[error(
+        "`{value}` is not a cluster id; use at most 63 lower-case letters, digits and inner hyphens"
+    )]
     BadClusterId { value: String },
-    #[error("no Network has the type `{network_type}`")]
+    #[error(
+        "no Network has the type `{network_type}`; add one with the label \
+         ipam.liqo.io/network-type={network_type}"
+    )]
     NoNetwork { network_type: &'static str },
-    #[error("the type `{network_type}` is that of {other} already")]
+    #[error("the type `{network_type}` is that of {other} already; remove one of them")]
     TwoNetworks {
         network_type: &'static str,
         other: Box<Place>,
     },
-    #[error("unknown network type `{value}`")]
+    #[error(
+        "unknown network type `{value}`; use one of pod-cidr, service-cidr, external-cidr, \
+         internal-cidr, reserved"
+    )]
     BadNetworkType { value: String },
 
     // Of an address.
-    #[error("`{value}` is not a CIDR")]
+    #[error("`{value}` is not a CIDR; write it as 10.244.0.0/16")]
     NotACidr { value: String },
-    #[error("`{value}` is not an IPv4 address")]
+    #[error("`{value}` is not an IPv4 address; write it as 10.244.1.10")]
     NotAnAddress { value: String },
-    #[error("`{value}`: IPv6 is not supported yet")]
+    #[error("`{value}`: IPv6 is not supported yet; use an IPv4 one")]
     Ipv6 { value: String },
-    #[error("{cidr} has bits set behind the prefix")]
+    #[error("{cidr} has bits set behind the prefix; write {}", cidr.trunc())]
     HostBits { cidr: Ipv4Net },
-    #[error("{cidr} contains addresses that are never routed (of {reserved})")]
+    #[error(
+        "{cidr} contains addresses that are never routed (of {reserved}); use a CIDR of the private \
+         address space"
+    )]
     Unroutable { cidr: Ipv4Net, reserved: Ipv4Net },
-    #[error("{cidr} overlaps {other} of {of}")]
+    #[error(
+        "{cidr} overlaps {other} of {of}; use another CIDR; if it stands in a status, run \
+         `gateway plan FILE`"
+    )]
     Overlap {
         cidr: Ipv4Net,
         other: Ipv4Net,
         of: Box<Place>,
     },
-    #[error("{address} is the address of {other} already")]
+    #[error("{address} is the address of {other} already; give each its own")]
     DuplicateAddress {
         address: Ipv4Addr,
         other: Box<Place>,
     },
 
     // Of a node or a gateway replica.
-    #[error("the node has no address of type InternalIP")]
+    #[error("the node has no address of type InternalIP; add one to status.addresses")]
     NoInternalIp,
-    #[error("the node has no pod CIDR")]
+    #[error("the node has no pod CIDR; set spec.podCIDRs")]
     NoNodePodCidr,
-    #[error("{cidr} is not within the cluster's pod CIDRs")]
+    #[error(
+        "{cidr} is not within the cluster's pod CIDRs; correct it, or add a Network of type pod-cidr \
+         around it"
+    )]
     NodePodCidrOutside { cidr: Ipv4Net },
-    #[error("the gateway replica runs on the unknown node `{node}`")]
+    #[error(
+        "the gateway replica runs on the unknown node `{node}`; add the Node, or remove the end point"
+    )]
     UnknownNode { node: String },
-    #[error("the gateway replica `{name}` is in {other} already")]
+    #[error("the gateway replica `{name}` is in {other} already; remove one of the end points")]
     DuplicateReplica { name: String, other: Box<Place> },
 
     // Of a peer.
-    #[error("the label does not say which peer the object is about")]
+    #[error(
+        "the label does not say which peer the object is about; set the label liqo.io/remote-cluster-id"
+    )]
     NoPeerLabel,
-    #[error("`{cluster_id}` is this cluster itself")]
+    #[error(
+        "`{cluster_id}` is this cluster itself; name the peer in the label liqo.io/remote-cluster-id"
+    )]
     OwnCluster { cluster_id: String },
-    #[error("the peer `{cluster_id}` has {other} already")]
+    #[error("the peer `{cluster_id}` has {other} already; keep one of the two")]
     DuplicatePeer {
         cluster_id: String,
         other: Box<Place>,
     },
-    #[error("unknown peer `{cluster_id}`")]
+    #[error(
+        "unknown peer `{cluster_id}`; add a Configuration with the label \
+         liqo.io/remote-cluster-id={cluster_id}, or remove this object"
+    )]
     UnknownPeer { cluster_id: String },
-    #[error("the peer `{cluster_id}` has no GatewayServer and no GatewayClient")]
+    #[error(
+        "the peer `{cluster_id}` has no GatewayServer and no GatewayClient; add a GatewayServer or \
+         GatewayClient with the label liqo.io/remote-cluster-id={cluster_id}"
+    )]
     NoGateway { cluster_id: String },
-    #[error("the peer `{cluster_id}` has no PublicKey")]
+    #[error(
+        "the peer `{cluster_id}` has no PublicKey; add a PublicKey with the label \
+         liqo.io/remote-cluster-id={cluster_id}"
+    )]
     NoPublicKey { cluster_id: String },
-    #[error("the key has {found} bytes but must have 32")]
+    #[error(
+        "the key has {found} bytes but must have 32; write the peer's WireGuard public key in base64"
+    )]
     KeyLength { found: usize },
-    #[error("the peer has no pod CIDR")]
+    #[error("the peer has no pod CIDR; list the peer's pod CIDRs")]
     NoPeerPodCidr,
-    #[error("{value} is not between 576 and 9000")]
+    #[error("{value} is not between 576 and 9000; correct the value")]
     BadMtu { value: i64 },
-    #[error("{value} is not between 1 and 65535")]
+    #[error("{value} is not between 1 and 65535; correct the value")]
     BadPort { value: i64 },
-    #[error("the gateway speaks UDP only")]
+    #[error("the gateway speaks UDP only; set UDP")]
     NotUdp,
-    #[error("`{value}` is neither an address nor a host name")]
+    #[error("`{value}` is neither an address nor a host name; correct it")]
     BadHost { value: String },
 
     // Of a mapped address.
-    #[error("unknown Network `{name}`")]
+    #[error("unknown Network `{name}`; name a Network of this file, or remove the reference")]
     UnknownNetwork { name: String },
-    #[error("the addresses of the Network `{name}` are not for single use")]
+    #[error(
+        "the addresses of the Network `{name}` are not for single use; name one of type external-cidr, \
+         or remove the reference"
+    )]
     UnfitNetwork { name: String },
-    #[error("{address} is itself of the external CIDR {external}")]
+    #[error(
+        "{address} is itself of the external CIDR {external}; write the address that is behind it"
+    )]
     MappedToItself {
         address: Ipv4Addr,
         external: Ipv4Net,
     },
 
     // Of the status.
-    #[error("is missing")]
+    #[error("is missing; run `gateway plan FILE`")]
     NotPlanned,
-    #[error("the node's IP object `{name}` is missing")]
+    #[error("the node's IP object `{name}` is missing; run `gateway plan FILE`")]
     NoNodeIp { name: String },
-    #[error("`{value}` does not fit the spec")]
+    #[error("`{value}` does not fit the spec; run `gateway plan FILE`")]
     StaleStatus { value: String },
-    #[error(transparent)]
+
+    // Of planning.
+    #[error("{_0}; {cure}", cure = network_cure(_0))]
     Network(NetworkError),
-    #[error(transparent)]
+    #[error("{0}; use a larger external CIDR, or remove IP objects")]
     Address(AddressError),
+}
+
+fn network_cure(error: &NetworkError) -> String {
+    match error {
+        NetworkError::OutsidePools { .. } => {
+            let pools = ipam::DEFAULT_POOLS.map(|pool| pool.to_string());
+            format!("use one of {}", pools.join(", "))
+        }
+        NetworkError::Exhausted { .. } => "remove reserved Networks, or peers".to_owned(),
+        NetworkError::Taken { .. } | NetworkError::Held { .. } | NetworkError::PoolsOverlap(..) => {
+            "use another CIDR".to_owned()
+        }
+    }
 }
 
 impl Errors {
     /// Returns the errors in the order of the documents.
     pub fn iter(&self) -> std::slice::Iter<'_, Error> {
         self.0.iter()
-    }
-}
-
-impl Problem {
-    /// Says what to do, as a sentence without its full stop.
-    pub fn cure(&self) -> String {
-        match self {
-            Self::Empty => "write the objects of the fabric into it, or name another file".into(),
-            Self::Syntax { .. } => "correct the line".into(),
-            Self::NotAnObject => "start it with apiVersion, kind and metadata".into(),
-            Self::UnknownKind { .. } => format!(
-                "remove it or use one of {}",
-                super::objects::known_kinds().join(", ")
-            ),
-            Self::UnknownField { known } if known.is_empty() => "remove it".into(),
-            Self::UnknownField { known } => {
-                format!("remove it or use one of {}", known.join(", "))
-            }
-            Self::MissingField => "add it".into(),
-            Self::WrongType { expected, .. } if *expected == "a string" => "quote it".into(),
-            Self::WrongType { .. } | Self::Malformed { .. } | Self::BelowMinimum { .. } => {
-                "correct the value".into()
-            }
-            Self::NotOneOf { .. } => "use one of them".into(),
-            Self::DuplicateObject { .. } => "remove one, or rename it".into(),
-            Self::NoClusterId => {
-                "add a ConfigMap with the label app.kubernetes.io/name=clusterid-configmap and the \
-                 data CLUSTER_ID"
-                    .into()
-            }
-            Self::TwoClusterIds { .. } | Self::TwoNetworks { .. } => "remove one of them".into(),
-            Self::BadClusterId { .. } => {
-                "use at most 63 lower-case letters, digits and inner hyphens".into()
-            }
-            Self::NoNetwork { network_type } => {
-                format!("add one with the label ipam.liqo.io/network-type={network_type}")
-            }
-            Self::BadNetworkType { .. } => {
-                "use one of pod-cidr, service-cidr, external-cidr, internal-cidr, reserved".into()
-            }
-            Self::NotACidr { .. } => "write it as 10.244.0.0/16".into(),
-            Self::NotAnAddress { .. } => "write it as 10.244.1.10".into(),
-            Self::Ipv6 { .. } => "use an IPv4 one".into(),
-            Self::HostBits { cidr } => format!("write {}", cidr.trunc()),
-            Self::Unroutable { .. } => "use a CIDR of the private address space".into(),
-            Self::Overlap { .. } => {
-                "use another CIDR; if it stands in a status, run `gateway plan FILE`".into()
-            }
-            Self::DuplicateAddress { .. } => "give each its own".into(),
-            Self::NoInternalIp => "add one to status.addresses".into(),
-            Self::NoNodePodCidr => "set spec.podCIDRs".into(),
-            Self::NodePodCidrOutside { .. } => {
-                "correct it, or add a Network of type pod-cidr around it".into()
-            }
-            Self::UnknownNode { .. } => "add the Node, or remove the end point".into(),
-            Self::DuplicateReplica { .. } => "remove one of the end points".into(),
-            Self::NoPeerLabel => "set the label liqo.io/remote-cluster-id".into(),
-            Self::OwnCluster { .. } => {
-                "name the peer in the label liqo.io/remote-cluster-id".into()
-            }
-            Self::DuplicatePeer { .. } => "keep one of the two".into(),
-            Self::UnknownPeer { cluster_id } => format!(
-                "add a Configuration with the label liqo.io/remote-cluster-id={cluster_id}, or remove \
-                 this object"
-            ),
-            Self::NoGateway { cluster_id } => format!(
-                "add a GatewayServer or GatewayClient with the label \
-                 liqo.io/remote-cluster-id={cluster_id}"
-            ),
-            Self::NoPublicKey { cluster_id } => {
-                format!("add a PublicKey with the label liqo.io/remote-cluster-id={cluster_id}")
-            }
-            Self::KeyLength { .. } => "write the peer's WireGuard public key in base64".into(),
-            Self::NoPeerPodCidr => "list the peer's pod CIDRs".into(),
-            Self::BadMtu { .. } | Self::BadPort { .. } => "correct the value".into(),
-            Self::NotUdp => "set UDP".into(),
-            Self::BadHost { .. } => "correct it".into(),
-            Self::UnknownNetwork { .. } => {
-                "name a Network of this file, or remove the reference".into()
-            }
-            Self::UnfitNetwork { .. } => {
-                "name one of type external-cidr, or remove the reference".into()
-            }
-            Self::MappedToItself { .. } => "write the address that is behind it".into(),
-            Self::NotPlanned | Self::NoNodeIp { .. } | Self::StaleStatus { .. } => {
-                "run `gateway plan FILE`".into()
-            }
-            Self::Network(NetworkError::OutsidePools { .. }) => format!(
-                "use one of {}",
-                ipam::DEFAULT_POOLS.map(|pool| pool.to_string()).join(", ")
-            ),
-            Self::Network(NetworkError::Exhausted { .. }) => {
-                "remove reserved Networks, or peers".into()
-            }
-            Self::Network(_) => "use another CIDR".into(),
-            Self::Address(_) => "use a larger external CIDR, or remove IP objects".into(),
-        }
     }
 }
 
@@ -301,7 +269,7 @@ impl fmt::Display for Error {
         if !place.is_empty() {
             write!(f, "{place}: ")?;
         }
-        write!(f, "{}; {}", self.problem, self.problem.cure())
+        write!(f, "{}", self.problem)
     }
 }
 

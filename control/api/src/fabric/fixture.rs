@@ -247,6 +247,18 @@ pub(super) fn plan_refused(text: &str) -> Vec<String> {
     lines(&errors)
 }
 
+/// Expects that planning refuses the file for one reason, whose message ends so or contains it.
+#[track_caller]
+pub(super) fn expect_one(text: &str, expected: &str) {
+    let errors = plan_refused(text);
+
+    assert_eq!(errors.len(), 1, "{errors:#?}");
+    assert!(
+        errors[0].contains(expected),
+        "expected {expected}\n{errors:#?}"
+    );
+}
+
 /// Returns the messages of errors without the lines of the documents, which each change would move.
 fn lines(errors: &Errors) -> Vec<String> {
     let without_lines = |message: &str| {

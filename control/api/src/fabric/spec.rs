@@ -218,3 +218,6 @@ impl<'a> Reader<'a> {
 
 /// Key of the cluster id in its ConfigMap.
 const CLUSTER_ID: &str = "CLUSTER_ID";
+
+#[cfg(test)]
+mod tests;
