@@ -24,3 +24,5 @@ pub use maps::Changes;
 pub use tables::{Local, Outbound, Tables, Transit};
 pub use trace::Trace;
 
+#[cfg(test)]
+mod tests;

@@ -26,8 +26,14 @@ macro_rules! is_on {
 #[cfg(not(feature = "mutants"))]
 macro_rules! is_on {
     ($mechanism:ident) => {
-        true
+        $crate::mutants::always()
     };
+}
+
+#[cfg(not(feature = "mutants"))]
+#[inline(always)]
+pub(crate) const fn always() -> bool {
+    true
 }
 
 pub(crate) use is_on;

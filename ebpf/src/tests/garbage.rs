@@ -1,0 +1,85 @@
+//! Bytes that nobody meant: refused or passed on, never more.
+
+use super::generate::{address, packets};
+use super::overlay::from_node;
+use super::tap::from_peer;
+use super::world::tables;
+use super::{DROP, NEXT, Programs, REDIRECT, for_all};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+#[test]
+fn random_bytes_do_no_harm() {
+    let programs = Programs::load(&tables());
+
+    for_all(vec(any::<u8>(), 14..300), |bytes| {
+        for run in [programs.overlay(&bytes), programs.tap(&bytes)] {
+            assert!([DROP, NEXT].contains(&run.verdict), "{run:?}");
+            assert_eq!(run.frame.len(), bytes.len());
+        }
+    });
+}
+
+#[test]
+fn bytes_behind_an_ethernet_header_do_no_harm() {
+    let programs = Programs::load(&tables());
+
+    // A test run takes no packet without a whole IPv4 header.
+    for_all(vec(any::<u8>(), 20..200), |bytes| {
+        let run = programs.overlay(&from_node(&bytes));
+        assert!([DROP, REDIRECT].contains(&run.verdict), "{run:?}");
+        let run = programs.tap(&from_peer(1, &bytes));
+        assert!([DROP, REDIRECT].contains(&run.verdict), "{run:?}");
+    });
+}
+
+/// Some bytes of a sound packet replaced, which keeps addresses the programs know.
+#[test]
+fn damaged_packets_are_refused_or_leave_with_the_right_addresses() {
+    let programs = Programs::load(&tables());
+    let damage = vec((0..120usize, any::<u8>()), 1..6);
+    let packets = packets(address("10.244.1.0/24"), address("10.245.0.0/16"));
+
+    for_all(
+        (packets, damage, any::<usize>()),
+        |(packet, damage, cut)| {
+            let mut bytes = packet.encode();
+            for (at, value) in damage {
+                if let Some(byte) = bytes.get_mut(at) {
+                    *byte = value;
+                }
+            }
+            bytes.truncate(20 + cut % (bytes.len() - 19));
+
+            let run = programs.overlay(&from_node(&bytes));
+
+            assert_eq!(run.frame.len(), bytes.len() + 14);
+            if run.verdict == REDIRECT {
+                assert_eq!(run.frame[30..32], [10, 244], "a foreign destination left");
+                assert_eq!(run.frame[32..34], bytes[18..20]);
+                assert_eq!(run.frame[26..30], bytes[12..16]);
+            }
+        },
+    );
+}
+
+/// A frame as long as any that the TAP gives, with all of it beyond what is read.
+#[test]
+fn the_longest_packet_passes() {
+    use super::packet::{Body, Packet};
+
+    let programs = Programs::load(&tables());
+    let packet = |destination| {
+        let body = Body::Udp {
+            ports: [1, 2],
+            has_checksum: true,
+            payload: vec![0x5a; 3000],
+        };
+        Packet::new("10.244.1.10", destination, body).encode()
+    };
+
+    let run = programs.overlay(&from_node(&packet("10.245.1.10")));
+
+    assert_eq!(run.verdict, REDIRECT);
+    assert_eq!(run.frame[14..], packet("10.244.1.10"));
+}

@@ -1,0 +1,103 @@
+//! Generated packets.
+
+use super::packet::{Body, DCCP, Packet, SYN, UDP_LITE};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use std::net::Ipv4Addr;
+
+/// Protocols whose headers hold nothing of the addresses: IGMP, IP in IP, GRE, ESP, SCTP.
+const OTHERS: [u8; 5] = [2, 4, 47, 50, 132];
+
+/// ICMP errors that quote a packet: unreachable, quench, time exceeded, parameter problem.
+const ERRORS: [u8; 4] = [3, 4, 11, 12];
+
+/// ICMP messages that quote nothing: echo reply and request, timestamp and reply.
+const MESSAGES: [u8; 4] = [0, 8, 13, 14];
+
+/// A packet that is no ICMP error, between addresses of two networks.
+pub(super) fn packets(
+    source: impl Strategy<Value = Ipv4Addr>,
+    destination: impl Strategy<Value = Ipv4Addr>,
+) -> impl Strategy<Value = Packet> {
+    (source, destination, header(), body()).prop_map(|(source, destination, header, body)| {
+        let (ttl, id, options) = header;
+        Packet {
+            source,
+            destination,
+            ttl,
+            id,
+            options,
+            body,
+        }
+    })
+}
+
+/// An ICMP error and how much of the quoted packet it keeps.
+///
+/// At least eight bytes of the quoted payload, as RFC 792 has it.
+pub(super) fn errors(
+    source: impl Strategy<Value = Ipv4Addr>,
+    destination: impl Strategy<Value = Ipv4Addr>,
+    quoted: impl Strategy<Value = Packet>,
+) -> impl Strategy<Value = Packet> {
+    let kind = (prop::sample::select(&ERRORS), 0..16u8);
+    (source, destination, header(), kind, quoted, 8..200usize).prop_map(
+        |(source, destination, (ttl, id, options), (kind, code), quoted, beyond)| Packet {
+            source,
+            destination,
+            ttl,
+            id,
+            options,
+            body: Body::Error {
+                kind,
+                code,
+                keep: 20 + quoted.options.len() + beyond,
+                quoted: Box::new(quoted),
+            },
+        },
+    )
+}
+
+/// An address of a network, which must not be wider than /8.
+pub(super) fn address(net: &str) -> impl Strategy<Value = Ipv4Addr> + use<> {
+    let net: ipnet::Ipv4Net = net.parse().unwrap();
+    any::<u32>().prop_map(move |bits| {
+        let host = bits & net.hostmask().to_bits();
+        Ipv4Addr::from_bits(net.network().to_bits() | host)
+    })
+}
+
+/// How long a fragment is, a multiple of eight.
+pub(super) fn fragment_len() -> impl Strategy<Value = usize> {
+    (3..20usize).prop_map(|eights| eights * 8)
+}
+
+fn header() -> impl Strategy<Value = (u8, u16, Vec<u8>)> {
+    let options = prop_oneof![3 => Just(Vec::new()), 1 => words(10)];
+    (2..=255u8, any::<u16>(), options)
+}
+
+fn body() -> impl Strategy<Value = Body> {
+    let bytes = || vec(any::<u8>(), 0..200);
+    // No SYN: what becomes of its options is another test's matter.
+    let flags = any::<u8>().prop_map(|flags| flags & !SYN);
+    prop_oneof![
+        4 => (any::<[u16; 2]>(), flags, words(10), bytes()).prop_map(
+            |(ports, flags, options, payload)| Body::Tcp { ports, flags, options, payload }
+        ),
+        4 => (any::<[u16; 2]>(), any::<bool>(), bytes()).prop_map(
+            |(ports, has_checksum, payload)| Body::Udp { ports, has_checksum, payload }
+        ),
+        1 => (prop::sample::select(&[DCCP, UDP_LITE]), bytes())
+            .prop_map(|(protocol, payload)| Body::LikeUdp { protocol, payload }),
+        2 => (prop::sample::select(&MESSAGES), bytes())
+            .prop_map(|(kind, payload)| Body::Echo { kind, payload }),
+        1 => (prop::sample::select(&OTHERS), bytes())
+            .prop_map(|(protocol, payload)| Body::Other { protocol, payload }),
+    ]
+}
+
+/// Up to `max` times four bytes.
+fn words(max: usize) -> impl Strategy<Value = Vec<u8>> {
+    vec(any::<[u8; 4]>(), 0..=max).prop_map(|words| words.concat())
+}

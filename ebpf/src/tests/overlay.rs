@@ -1,0 +1,230 @@
+//! From a node to a peer.
+
+use super::generate::{address, fragment_len, packets};
+use super::packet::{Body, Packet, frame};
+use super::world::{gateway_mac, ip, node_mac, original, peer_mac, tables};
+use super::{NEXT, Programs, REDIRECT, for_all};
+use ebpf_common::counter::Counter;
+use proptest::prelude::*;
+use std::net::Ipv4Addr;
+
+/// A frame as a node sends it.
+pub(super) fn from_node(packet: &[u8]) -> Vec<u8> {
+    frame(gateway_mac(), node_mac(), packet)
+}
+
+/// The frame that the engine must read.
+pub(super) fn for_peer(peer: u16, packet: &[u8]) -> Vec<u8> {
+    frame(peer_mac(peer), node_mac(), packet)
+}
+
+fn to_original(peer: u16, packet: &Packet) -> Packet {
+    let destination = original(peer, packet.destination).unwrap();
+    Packet {
+        destination,
+        ..packet.clone()
+    }
+}
+
+fn datagram(source: &str, destination: &str) -> Packet {
+    let body = Body::Udp {
+        ports: [1, 2],
+        has_checksum: true,
+        payload: vec![3; 20],
+    };
+    Packet::new(source, destination, body)
+}
+
+#[test]
+fn a_packet_reaches_its_peer_with_the_original_destination() {
+    let programs = Programs::load(&tables());
+    let remotes = [
+        (1, "10.245.0.0/16"),
+        (2, "10.246.0.0/16"),
+        (2, "10.247.3.0/24"),
+    ];
+
+    for (peer, net) in remotes {
+        for_all(packets(address("10.244.0.0/16"), address(net)), |packet| {
+            let run = programs.overlay(&from_node(&packet.encode()));
+
+            let expected = to_original(peer, &packet);
+            assert_eq!(run.verdict, REDIRECT);
+            assert_eq!(run.frame, for_peer(peer, &expected.encode()));
+        });
+    }
+}
+
+#[test]
+fn every_fragment_of_a_datagram_is_swapped_and_the_first_carries_the_checksum() {
+    let programs = Programs::load(&tables());
+    let packets = packets(address("10.244.0.0/16"), address("10.245.0.0/16"));
+
+    for_all((packets, fragment_len()), |(packet, len)| {
+        let expected = to_original(1, &packet).fragments(len);
+
+        for (fragment, expected) in packet.fragments(len).into_iter().zip(expected) {
+            let run = programs.overlay(&from_node(&fragment));
+            assert_eq!(run.verdict, REDIRECT);
+            assert_eq!(run.frame, for_peer(1, &expected));
+        }
+    });
+}
+
+#[test]
+fn a_checksum_that_becomes_zero_is_sent_as_all_ones_and_none_stays_none() {
+    let programs = Programs::load(&tables());
+    let mut was_all_ones = 0;
+
+    // Among all values of one payload word, some make each checksum.
+    for word in 0..=u16::MAX {
+        let mut packet = datagram("10.244.1.10", "10.245.1.10");
+        packet.body = Body::Udp {
+            ports: [1, 2],
+            has_checksum: word % 128 != 0,
+            payload: word.to_be_bytes().to_vec(),
+        };
+        let expected = to_original(1, &packet).encode();
+        let is_all_ones = expected[26..28] == [0xff, 0xff];
+        if word % 64 != 0 && !is_all_ones {
+            continue;
+        }
+
+        let run = programs.overlay(&from_node(&packet.encode()));
+
+        was_all_ones += u32::from(is_all_ones);
+        assert_eq!(run.frame, for_peer(1, &expected));
+    }
+
+    assert!(was_all_ones > 0, "no payload made the checksum zero");
+}
+
+#[test]
+fn padding_behind_the_packet_stays() {
+    let programs = Programs::load(&tables());
+    let packet = datagram("10.244.1.10", "10.245.1.10");
+    let padded = |packet: &Packet| [packet.encode(), vec![0xaa; 9]].concat();
+
+    let run = programs.overlay(&from_node(&padded(&packet)));
+
+    assert_eq!(run.frame, for_peer(1, &padded(&to_original(1, &packet))));
+}
+
+#[test]
+fn a_stranger_on_the_underlay_gets_nothing_in() {
+    let programs = Programs::load_with(&tables(), ip("172.18.0.99"), false);
+    let packet = datagram("10.244.1.10", "10.245.1.10").encode();
+
+    programs.assert_refused(
+        |programs| programs.overlay(&from_node(&packet)),
+        Counter::OverlayUnknownNode,
+    );
+}
+
+#[test]
+fn a_node_sends_only_from_local_sources() {
+    let programs = Programs::load(&tables());
+    let is_foreign = |source: &Ipv4Addr| {
+        let [a, b, ..] = source.octets();
+        (a, b) != (10, 244) && (a, b) != (10, 70)
+    };
+    let foreign = address("0.0.0.0/0").prop_filter("local", is_foreign);
+
+    for_all(packets(foreign, address("10.245.0.0/16")), |packet| {
+        programs.assert_refused(
+            |programs| programs.overlay(&from_node(&packet.encode())),
+            Counter::OverlayUnknownSource,
+        );
+    });
+}
+
+#[test]
+fn a_destination_of_no_peer_goes_nowhere() {
+    let programs = Programs::load(&tables());
+
+    for destination in [
+        "10.244.1.10",
+        "10.248.0.1",
+        "192.168.7.1",
+        "10.247.2.1",
+        "8.8.8.8",
+    ] {
+        let packet = datagram("10.244.1.10", destination).encode();
+        programs.assert_refused(
+            |programs| programs.overlay(&from_node(&packet)),
+            Counter::OverlayUnknownDestination,
+        );
+    }
+}
+
+#[test]
+fn what_is_not_ipv4_is_left_to_others() {
+    let programs = Programs::load(&tables());
+
+    for ethertype in [[0x86, 0xdd], [0x08, 0x06], [0x81, 0x00]] {
+        for len in [54, 60, 200] {
+            let mut frame = from_node(&vec![0x45; len - 14]);
+            frame[12..14].copy_from_slice(&ethertype);
+            let before = programs.count(Counter::OverlayNotIpv4);
+
+            assert_eq!(programs.overlay(&frame).verdict, NEXT);
+            assert_eq!(programs.count(Counter::OverlayNotIpv4), before + 1);
+        }
+    }
+}
+
+#[test]
+fn headers_that_contradict_the_packet_are_refused() {
+    let programs = Programs::load(&tables());
+    let whole = datagram("10.244.1.10", "10.245.1.10").encode();
+    let changed = |at: usize, value: u8| {
+        let mut packet = whole.clone();
+        packet[at] = value;
+        packet
+    };
+    let malformed = [
+        whole[..whole.len() - 1].to_vec(), // longer than the frame
+        changed(0, 0x65),                  // version
+        changed(0, 0x44),                  // header length below 20
+        changed(0, 0x4f),                  // header longer than the packet
+        changed(2, 0xff),                  // longer than the frame
+        changed(3, 19),                    // shorter than its header
+        changed(3, 27),                    // ends inside UDP's header
+    ];
+
+    for packet in malformed {
+        programs.assert_refused(
+            |programs| programs.overlay(&from_node(&packet)),
+            Counter::OverlayMalformed,
+        );
+    }
+}
+
+#[test]
+fn a_first_fragment_without_the_checksum_is_refused() {
+    let programs = Programs::load(&tables());
+    let mut packet = datagram("10.244.1.10", "10.245.1.10");
+    packet.body = Body::Tcp {
+        ports: [1, 2],
+        flags: 0x10,
+        options: Vec::new(),
+        payload: vec![0; 40],
+    };
+    let first = &packet.fragments(16)[0];
+
+    programs.assert_refused(
+        |programs| programs.overlay(&from_node(first)),
+        Counter::OverlayMalformed,
+    );
+}
+
+#[test]
+fn dropped_packets_are_told_of_when_that_is_switched_on() {
+    let programs = Programs::load_with(&tables(), super::OUTER, true);
+    let packet = datagram("10.9.9.9", "10.245.1.10");
+
+    programs.assert_refused(
+        |programs| programs.overlay(&from_node(&packet.encode())),
+        Counter::OverlayUnknownSource,
+    );
+}

@@ -1,0 +1,128 @@
+//! The overlay probe, answered from the heartbeat.
+
+use super::overlay::from_node;
+use super::packet::{Body, Packet, frame};
+use super::world::{gateway_mac, node_mac, tables};
+use super::{OUTER, Programs, REDIRECT};
+use ebpf_common::counter::Counter;
+use ebpf_common::probe::{HEARTBEAT_AGE_MAX_NS, Heartbeat, Probe};
+use ebpf_common::settings::PROBE_PORT;
+use nix::time::{ClockId, clock_gettime};
+use std::time::Duration;
+
+const NODE: &str = "10.70.0.3";
+const REPLICA: &str = "169.254.19.1";
+
+fn request(has_checksum: bool, payload: Vec<u8>) -> Packet {
+    let body = Body::Udp {
+        ports: [PROBE_PORT + 1, PROBE_PORT],
+        has_checksum,
+        payload,
+    };
+    Packet::new(NODE, REPLICA, body)
+}
+
+fn answer(has_checksum: bool, payload: Vec<u8>) -> Packet {
+    let body = Body::Udp {
+        ports: [PROBE_PORT, PROBE_PORT + 1],
+        has_checksum,
+        payload,
+    };
+    Packet::new(REPLICA, NODE, body)
+}
+
+/// A heartbeat of this age, in nanoseconds.
+fn heartbeat(age_ns: u64) -> Heartbeat {
+    let now = Duration::from(clock_gettime(ClockId::CLOCK_MONOTONIC).unwrap());
+    let now_ns = u64::try_from(now.as_nanos()).unwrap();
+    Heartbeat {
+        ktime_ns: now_ns - age_ns,
+        ..Heartbeat::new(
+            true,
+            0x1234_5678_9abc_def0,
+            (0..77).map(|rank| rank % 5 != 0),
+        )
+    }
+}
+
+#[test]
+fn a_probe_is_answered_in_place_with_the_heartbeat() {
+    let programs = Programs::load(&tables());
+    let heartbeat = heartbeat(0);
+    programs.beat(&heartbeat);
+
+    for has_checksum in [true, false] {
+        for sequence in 0..500 {
+            let mut probe = Probe::request(sequence, u64::from(sequence) * 0x0123_4567_89ab);
+            let packet = request(has_checksum, probe.encode().to_vec());
+            let run = programs.overlay(&from_node(&packet.encode()));
+
+            probe.answer = heartbeat.answer;
+            let expected = answer(has_checksum, probe.encode().to_vec());
+            assert_eq!(run.verdict, REDIRECT);
+            assert_eq!(run.node, OUTER);
+            let expected = frame(node_mac(), gateway_mac(), &expected.encode());
+            assert_eq!(run.frame, expected);
+        }
+    }
+    assert_eq!(programs.count(Counter::OverlayProbeAnswered), 1000);
+}
+
+#[test]
+fn a_dead_engine_answers_nothing() {
+    let programs = Programs::load(&tables());
+    let packet = request(true, Probe::request(1, 2).encode().to_vec()).encode();
+    let refused = |programs: &Programs| {
+        programs.assert_refused(
+            |programs| programs.overlay(&from_node(&packet)),
+            Counter::OverlayProbeStale,
+        );
+    };
+
+    refused(&programs);
+    programs.beat(&heartbeat(HEARTBEAT_AGE_MAX_NS + 1));
+    refused(&programs);
+    programs.beat(&heartbeat(0));
+    assert_eq!(programs.overlay(&from_node(&packet)).verdict, REDIRECT);
+}
+
+#[test]
+fn what_is_no_request_is_not_answered() {
+    let programs = Programs::load(&tables());
+    programs.beat(&heartbeat(0));
+    let payload = Probe::request(1, 2).encode().to_vec();
+    let mut foreign = payload.clone();
+    foreign[0] ^= 1;
+    let mut answered = Probe::request(1, 2);
+    answered.answer = heartbeat(0).answer;
+    let mut other_port = request(true, payload.clone());
+    other_port.body = Body::Udp {
+        ports: [PROBE_PORT, PROBE_PORT + 1],
+        has_checksum: true,
+        payload: payload.clone(),
+    };
+    let mut with_options = request(true, payload.clone());
+    with_options.options = vec![1; 4];
+    let echo = Body::Echo {
+        kind: 8,
+        payload: payload.clone(),
+    };
+    let packets = [
+        request(true, Vec::new()).encode(),
+        request(true, payload[1..].to_vec()).encode(),
+        request(true, [payload.clone(), vec![0]].concat()).encode(),
+        request(true, foreign).encode(),
+        request(true, answered.encode().to_vec()).encode(),
+        other_port.encode(),
+        with_options.encode(),
+        request(true, payload.clone()).fragments(80)[0].clone(),
+        Packet::new(NODE, REPLICA, echo).encode(),
+    ];
+
+    for packet in packets {
+        programs.assert_refused(
+            |programs| programs.overlay(&from_node(&packet)),
+            Counter::OverlayProbeMalformed,
+        );
+    }
+}

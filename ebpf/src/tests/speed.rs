@@ -1,0 +1,120 @@
+//! Nanoseconds per run, printed and written to `target/ebpf-ns.json`.
+
+use super::overlay::from_node;
+use super::packet::{Body, Packet};
+use super::tap::from_peer;
+use super::world::{net, tables};
+use super::{OUTER, Programs, REDIRECT};
+use crate::object::{OVERLAY_PROGRAM, TAP_PROGRAM};
+use crate::tables::{Local, Outbound};
+use ebpf_common::probe::{Heartbeat, Probe};
+use serde_json::json;
+use std::fs;
+use std::path::Path;
+
+const REPEAT: u32 = 100_000;
+
+/// A peer whose CIDR stays as it is: each repetition then finds the packet as the first did.
+const IDENTITY: &str = "10.200.0.0/16";
+
+fn udp(source: &str, destination: &str, options: Vec<u8>, payload: Vec<u8>) -> Vec<u8> {
+    let body = Body::Udp {
+        ports: [6092, 6092],
+        has_checksum: true,
+        payload,
+    };
+    let mut packet = Packet::new(source, destination, body);
+    packet.options = options;
+    packet.encode()
+}
+
+#[test]
+fn runs_cost_nanoseconds() {
+    let mut tables = tables();
+    let (identity, here) = (net(IDENTITY), net("10.244.1.0/24"));
+    let route = Outbound {
+        peer: 9,
+        to: identity,
+        mss: 0,
+    };
+    tables.outbound.insert(identity, route);
+    tables.inbound.insert((9, identity), identity);
+    tables.local.insert(here, Local::Node(OUTER));
+    let programs = Programs::load(&tables);
+    programs.beat(&Heartbeat {
+        ktime_ns: u64::MAX,
+        ..Heartbeat::new(false, 1, [true])
+    });
+    let (pod, remote) = ("10.244.1.10", "10.200.1.10");
+    let spread = "10.244.9.9";
+    let error = Body::Error {
+        kind: 3,
+        code: 3,
+        quoted: Box::new(Packet::new(
+            remote,
+            pod,
+            Body::Echo {
+                kind: 8,
+                payload: Vec::new(),
+            },
+        )),
+        keep: 28,
+    };
+    let error = Packet::new(pod, remote, error).encode();
+    let small = || vec![0; 36];
+    let probe = Probe::request(1, 2).encode().to_vec();
+    let cases = [
+        (
+            "overlay, no peer",
+            OVERLAY_PROGRAM,
+            from_node(&udp(pod, pod, vec![], small())),
+        ),
+        (
+            "overlay, plain",
+            OVERLAY_PROGRAM,
+            from_node(&udp(pod, remote, vec![], small())),
+        ),
+        (
+            "overlay, options",
+            OVERLAY_PROGRAM,
+            from_node(&udp(pod, remote, vec![1; 4], small())),
+        ),
+        ("overlay, ICMP error", OVERLAY_PROGRAM, from_node(&error)),
+        (
+            "overlay, probe",
+            OVERLAY_PROGRAM,
+            from_node(&udp(pod, "169.254.19.1", vec![], probe)),
+        ),
+        (
+            "TAP, plain",
+            TAP_PROGRAM,
+            from_peer(9, &udp(remote, pod, vec![], small())),
+        ),
+        (
+            "TAP, spread",
+            TAP_PROGRAM,
+            from_peer(9, &udp(remote, spread, vec![], small())),
+        ),
+        (
+            "TAP, options",
+            TAP_PROGRAM,
+            from_peer(9, &udp(remote, pod, vec![1; 4], small())),
+        ),
+    ];
+
+    let mut figures = serde_json::Map::new();
+    for (name, program, frame) in cases {
+        // The best of some rounds: whatever else the machine does only adds.
+        let runs = (0..5).map(|_| programs.run(program, &frame, REPEAT));
+        let best = runs.min_by_key(|run| run.duration).unwrap();
+        let is_repeatable = !name.contains("probe") && !name.contains("no peer");
+        assert!(!is_repeatable || best.verdict == REDIRECT, "{name}");
+        println!("{name:<22} {:>5} ns", best.duration.as_nanos());
+        figures.insert(name.to_owned(), json!(best.duration.as_nanos()));
+    }
+
+    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target");
+    fs::create_dir_all(&target).unwrap();
+    let figures = serde_json::to_string_pretty(&figures).unwrap();
+    fs::write(target.join("ebpf-ns.json"), figures).unwrap();
+}

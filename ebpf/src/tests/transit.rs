@@ -1,0 +1,152 @@
+//! From one peer to another, through this cluster.
+
+use super::generate::{address, errors, fragment_len, packets};
+use super::packet::{Body, Packet, frame};
+use super::tap::from_peer;
+use super::world::{STANDS_FOR_1, STANDS_FOR_2, ip, peer_mac, tables};
+use super::{Programs, REDIRECT, for_all};
+use ebpf_common::counter::Counter;
+use proptest::prelude::*;
+
+/// What the engine must read for `peer` of a frame that came from `from`.
+fn passed_on(from: u16, peer: u16, packet: &[u8]) -> Vec<u8> {
+    frame(peer_mac(peer), peer_mac(from), packet)
+}
+
+fn datagram(source: &str, destination: &str) -> Packet {
+    let body = Body::Udp {
+        ports: [1, 2],
+        has_checksum: true,
+        payload: vec![3; 20],
+    };
+    Packet::new(source, destination, body)
+}
+
+/// Between the two pods that have IP objects, both 10.244.5.5 at home.
+fn pods() -> impl Strategy<Value = Packet> {
+    packets(Just(ip("10.244.5.5")), Just(ip(STANDS_FOR_2)))
+}
+
+fn swapped(packet: &Packet) -> Packet {
+    Packet {
+        source: ip(STANDS_FOR_1),
+        destination: ip("10.244.5.5"),
+        ttl: packet.ttl - 1,
+        ..packet.clone()
+    }
+}
+
+#[test]
+fn a_packet_between_two_pods_with_ip_objects_is_swapped_at_both_ends() {
+    let programs = Programs::load(&tables());
+
+    for_all(pods(), |packet| {
+        let run = programs.tap(&from_peer(1, &packet.encode()));
+
+        assert_eq!(run.verdict, REDIRECT);
+        assert_eq!(run.frame, passed_on(1, 2, &swapped(&packet).encode()));
+    });
+    assert_eq!(programs.count(Counter::TapTransited), 512);
+}
+
+#[test]
+fn the_fragments_between_two_pods_with_ip_objects_are_swapped() {
+    let programs = Programs::load(&tables());
+
+    for_all((pods(), fragment_len()), |(packet, len)| {
+        let expected = swapped(&packet).fragments(len);
+
+        for (fragment, expected) in packet.fragments(len).into_iter().zip(expected) {
+            let run = programs.tap(&from_peer(1, &fragment));
+            assert_eq!(run.frame, passed_on(1, 2, &expected));
+        }
+    });
+}
+
+#[test]
+fn an_error_about_a_packet_between_peers_finds_its_sender() {
+    let programs = Programs::load(&tables());
+    // As peer 2 has got it: from the address that stands for peer 1's pod.
+    let quoted = packets(Just(ip(STANDS_FOR_1)), Just(ip("10.244.5.5")));
+    // From the pod itself, and from a router on the way to it.
+    let reporter = prop_oneof![Just(ip("10.244.5.5")), address("172.16.0.0/12")];
+
+    for_all(errors(reporter, Just(ip(STANDS_FOR_1)), quoted), |packet| {
+        let run = programs.tap(&from_peer(2, &packet.encode()));
+
+        let mut expected = packet.clone();
+        expected.source = ip(STANDS_FOR_2);
+        expected.destination = ip("10.244.5.5");
+        expected.ttl -= 1;
+        if let Body::Error { quoted, .. } = &mut expected.body {
+            quoted.source = ip("10.244.5.5");
+            quoted.destination = ip(STANDS_FOR_2);
+        }
+        assert_eq!(run.verdict, REDIRECT);
+        assert_eq!(run.frame, passed_on(2, 1, &expected.encode()));
+    });
+}
+
+#[test]
+fn a_pod_without_an_ip_object_cannot_pass_through() {
+    let programs = Programs::load(&tables());
+    let packet = datagram("10.244.5.6", STANDS_FOR_2).encode();
+
+    programs.assert_refused(
+        |programs| programs.tap(&from_peer(1, &packet)),
+        Counter::TapTransitRefused,
+    );
+}
+
+#[test]
+fn the_network_of_one_peer_is_closed_to_another() {
+    let programs = Programs::load(&tables());
+
+    for destination in ["10.246.5.5", "10.247.3.1", "10.245.1.1"] {
+        let packet = datagram("10.244.5.5", destination).encode();
+        programs.assert_refused(
+            |programs| programs.tap(&from_peer(1, &packet)),
+            Counter::TapTransitRefused,
+        );
+    }
+}
+
+#[test]
+fn a_stray_error_cannot_pass_through() {
+    let programs = Programs::load(&tables());
+    let error = |quoted: Packet| {
+        let body = Body::Error {
+            kind: 3,
+            code: 1,
+            quoted: Box::new(quoted),
+            keep: 28,
+        };
+        Packet::new("172.16.0.1", STANDS_FOR_1, body).encode()
+    };
+    let never_sent = [
+        datagram("10.244.5.6", "10.244.5.5"),
+        datagram(STANDS_FOR_1, "10.244.5.6"),
+    ];
+
+    for quoted in never_sent {
+        let packet = error(quoted);
+        programs.assert_refused(
+            |programs| programs.tap(&from_peer(2, &packet)),
+            Counter::TapTransitRefused,
+        );
+    }
+}
+
+#[test]
+fn a_packet_cannot_go_round_for_ever() {
+    let programs = Programs::load(&tables());
+
+    for ttl in [0, 1] {
+        let mut packet = datagram("10.244.5.5", STANDS_FOR_2);
+        packet.ttl = ttl;
+        programs.assert_refused(
+            |programs| programs.tap(&from_peer(1, &packet.encode())),
+            Counter::TapTtlExceeded,
+        );
+    }
+}

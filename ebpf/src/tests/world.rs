@@ -1,0 +1,130 @@
+//! One gateway with two peers that both have its own pod CIDR.
+//!
+//! ```text
+//!            as seen here      original
+//!  here      10.244.0.0/16     10.244.0.0/16    external 10.70.0.0/16
+//!  peer 1    10.245.0.0/16     10.244.0.0/16    external 10.71.0.0/16 for 10.70.0.0/16
+//!  peer 2    10.246.0.0/16     10.244.0.0/16    external 10.72.0.0/16 for 10.70.0.0/16
+//!            10.247.3.0/24     192.168.7.0/24
+//! ```
+
+use crate::tables::{Local, Outbound, Tables, Transit};
+use ebpf_common::settings::Settings;
+use ipam::Remap;
+use ipam::rewrite::{Gateway, Peer, RemotePod};
+use ipnet::Ipv4Net;
+use std::net::Ipv4Addr;
+
+pub(super) const MSS_1: u16 = 1300;
+pub(super) const MSS_2: u16 = 1240;
+
+/// Nodes with pods 10.244.1.0/24 and 10.244.2.0/24.
+pub(super) const NODE_1: Ipv4Addr = Ipv4Addr::new(172, 18, 0, 2);
+pub(super) const NODE_2: Ipv4Addr = Ipv4Addr::new(172, 18, 0, 3);
+
+/// Stand for a pod of peer 1 and one of peer 2, both 10.244.5.5.
+pub(super) const STANDS_FOR_1: &str = "10.70.0.21";
+pub(super) const STANDS_FOR_2: &str = "10.70.0.22";
+
+pub(super) const UNKNOWN_1: &str = "10.71.0.1";
+
+/// Every translation of every peer: peer, original, as seen here.
+const REMAPS: [(u16, &str, &str); 5] = [
+    (1, "10.244.0.0/16", "10.245.0.0/16"),
+    (1, "10.70.0.0/16", "10.71.0.0/16"),
+    (2, "10.244.0.0/16", "10.246.0.0/16"),
+    (2, "10.70.0.0/16", "10.72.0.0/16"),
+    (2, "192.168.7.0/24", "10.247.3.0/24"),
+];
+
+pub(super) fn tables() -> Tables {
+    let mut tables = Tables::default();
+    for (peer, original, seen) in REMAPS {
+        let (original, seen) = (net(original), net(seen));
+        let mss = if peer == 1 { MSS_1 } else { MSS_2 };
+        let route = Outbound {
+            peer,
+            to: original,
+            mss,
+        };
+        tables.outbound.insert(seen, route);
+        tables.inbound.insert((peer, original), seen);
+    }
+
+    tables.local = [
+        (net("10.244.0.0/16"), Local::Spread(vec![NODE_1, NODE_2])),
+        (net("10.244.1.0/24"), Local::Node(NODE_1)),
+        (net("10.244.2.0/24"), Local::Node(NODE_2)),
+        (net("10.70.0.9/32"), Local::Node(NODE_2)),
+    ]
+    .into();
+    for (peer, address) in [(1, STANDS_FOR_1), (2, STANDS_FOR_2)] {
+        let (pod, address) = (ip("10.244.5.5"), ip(address));
+        tables.transit.insert(address, Transit { peer, to: pod });
+        tables.transit_sources.insert((peer, pod), address);
+    }
+    tables.unknown_sources = [(1, ip(UNKNOWN_1)), (2, ip("10.72.0.1"))].into();
+    tables.sources = [net("10.244.0.0/16"), net("10.70.0.0/16")].into();
+    tables.nodes = [NODE_1, NODE_2].into();
+
+    tables
+}
+
+/// Returns the same as the oracle has it.
+pub(super) fn gateway() -> Gateway {
+    let tables = tables();
+    let peer = |number| Peer {
+        remaps: remaps(number).collect(),
+        unknown_source: tables.unknown_sources.get(&number).copied(),
+    };
+    let mapped_pods = (tables.transit.iter()).map(|(address, pod)| {
+        let pod = RemotePod {
+            peer: pod.peer,
+            original: pod.to,
+        };
+        (*address, pod)
+    });
+
+    Gateway {
+        peers: [(1, peer(1)), (2, peer(2))].into(),
+        sources: tables.sources.iter().copied().collect(),
+        local: tables.local.keys().copied().collect(),
+        mapped_pods: mapped_pods.collect(),
+    }
+}
+
+/// Returns an address of a peer as seen here: the oracle's word.
+pub(super) fn seen(peer: u16, original: Ipv4Addr) -> Option<Ipv4Addr> {
+    remaps(peer).find_map(|remap| remap.apply(original))
+}
+
+/// Returns the original of an address as seen here.
+pub(super) fn original(peer: u16, seen: Ipv4Addr) -> Option<Ipv4Addr> {
+    remaps(peer).find_map(|remap| remap.inverse().apply(seen))
+}
+
+fn remaps(peer: u16) -> impl Iterator<Item = Remap> {
+    (REMAPS.into_iter())
+        .filter(move |(of, ..)| *of == peer)
+        .map(|(_, original, seen)| Remap::new(net(original), net(seen)).unwrap())
+}
+
+pub(super) fn node_mac() -> [u8; 6] {
+    Settings::default().node_mac
+}
+
+pub(super) fn gateway_mac() -> [u8; 6] {
+    Settings::default().gateway_mac
+}
+
+pub(super) fn peer_mac(peer: u16) -> [u8; 6] {
+    Settings::default().peer_mac(peer)
+}
+
+pub(super) fn ip(address: &str) -> Ipv4Addr {
+    address.parse().unwrap()
+}
+
+pub(super) fn net(net: &str) -> Ipv4Net {
+    net.parse().unwrap()
+}
