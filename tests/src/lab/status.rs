@@ -172,6 +172,25 @@ pub fn serving_replicas(status: &Value) -> BTreeSet<(String, String)> {
     serving
 }
 
+/// All sessions of a gateway, with all peers.
+pub fn sessions(status: &Value) -> Vec<&Value> {
+    find(status, "peers")
+        .iter()
+        .filter_map(|peer| peer["sessions"].as_array())
+        .flatten()
+        .collect()
+}
+
+/// The sum of a process's own `drops`.
+pub fn all_drops(status: &Value) -> u64 {
+    let drops = status["drops"].as_object();
+    drops
+        .into_iter()
+        .flat_map(|drops| drops.values())
+        .filter_map(Value::as_u64)
+        .sum()
+}
+
 /// A counter of drops, by its reason; 0 if it was never counted.
 pub fn drops(status: &Value, reason: &str) -> u64 {
     fn search(value: &Value, reason: &str) -> u64 {

@@ -81,6 +81,12 @@ impl Capture {
         })
     }
 
+    /// The frames that the filter has picked so far.
+    pub fn frames(&self) -> Vec<Frame> {
+        let frames = self.shared.frames.lock();
+        frames.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// How many frames the filter has picked so far.
     pub fn seen(&self) -> u64 {
         self.shared.seen.load(Ordering::Relaxed)

@@ -1,0 +1,181 @@
+//! Gateways die, and connections do not.
+//!
+//! Each test loads the fabric with TCP flows, kills gateways one after the other,
+//! and asks of every flow: the same connection, every byte right, and no silence
+//! of more than a second.
+
+use crate::fixture::{MILAN, Pair, ROME, SAME, SOON};
+use std::time::Duration;
+use tests::lab::Lab;
+use tests::traffic::tcp::{Server, Stream};
+use tests::traffic::udp;
+
+/// The promise: a lost replica costs at most this.
+const GAP_MAX: Duration = Duration::from_secs(1);
+
+const FLOWS: usize = 8;
+
+/// Bytes per second of each flow: enough to show a gap, not to load the machine.
+const RATE: u64 = 500_000;
+
+const RECOVERY: Duration = Duration::from_secs(20);
+
+#[test]
+fn flows_survive_seven_kills_of_server_side_processes() {
+    survive_process_kills(MILAN, 7);
+}
+
+#[test]
+fn flows_survive_seven_kills_of_client_side_processes() {
+    survive_process_kills(ROME, 7);
+}
+
+fn survive_process_kills(cluster: &str, kills: usize) {
+    let mut pair = Pair::redundant();
+    let load = Load::start(&pair);
+
+    for kill in 0..kills {
+        let number = kill % 2 + 1;
+        pair.lab.gateway(cluster, number).kill().unwrap();
+        load.wait_for_progress();
+        pair.lab.gateway(cluster, number).start().unwrap();
+        pair.lab.wait_until_connected(RECOVERY).unwrap();
+    }
+
+    load.finish();
+}
+
+#[test]
+fn flows_survive_two_lost_pods_on_the_server_side() {
+    survive_lost_pods(MILAN);
+}
+
+#[test]
+fn flows_survive_two_lost_pods_on_the_client_side() {
+    survive_lost_pods(ROME);
+}
+
+/// A gateway's whole namespace vanishes; a new pod takes its place later.
+fn survive_lost_pods(cluster: &str) {
+    let mut pair = Pair::redundant();
+    let load = Load::start(&pair);
+
+    for number in [1, 2] {
+        let pod = pair.lab.cluster(cluster).gateway(number).pod.clone();
+        pod.netns.destroy().unwrap();
+        load.wait_for_progress();
+        pair.lab.set_ready(cluster, number, false).unwrap();
+        pair.lab.add_gateway(cluster).unwrap();
+        pair.lab.wait_until_connected(RECOVERY).unwrap();
+    }
+
+    load.finish();
+}
+
+#[test]
+fn flows_survive_a_lost_node_on_the_server_side() {
+    survive_a_lost_node(MILAN);
+}
+
+#[test]
+fn flows_survive_a_lost_node_on_the_client_side() {
+    survive_a_lost_node(ROME);
+}
+
+/// The second node, with a gateway but without the flows' pods, loses power.
+fn survive_a_lost_node(cluster: &str) {
+    let mut pair = Pair::redundant();
+    let load = Load::start(&pair);
+
+    pair.lab.kill_node(cluster, 2).unwrap();
+    load.wait_for_progress();
+    load.wait_for_progress();
+
+    load.finish();
+}
+
+#[test]
+fn a_planned_stop_costs_no_packet() {
+    let mut pair = Pair::redundant();
+    let echo = udp::Echo::start(&pair.milan.netns, SAME, 7000).unwrap();
+    let flow = udp::Flow::start(
+        &pair.rome.netns,
+        pair.to_milan(7000),
+        Duration::from_millis(2),
+    )
+    .unwrap();
+
+    for cluster in [ROME, MILAN] {
+        for number in [1, 2] {
+            pair.lab
+                .gateway(cluster, number)
+                .stop(Duration::from_secs(15))
+                .unwrap();
+            pair.lab.gateway(cluster, number).start().unwrap();
+            pair.lab.wait_until_connected(RECOVERY).unwrap();
+        }
+    }
+
+    let outcome = flow.finish();
+    assert_eq!(outcome.lost(), 0, "{outcome:?}");
+    drop(echo);
+}
+
+#[test]
+fn flows_are_spread_over_all_pairs_of_gateways() {
+    let pair = Pair::redundant();
+    let load = Load::start(&pair);
+    load.wait_for_progress();
+
+    for cluster in [ROME, MILAN] {
+        for number in [1, 2] {
+            let bytes = bytes_sent(&pair.lab, cluster, number);
+            assert!(bytes > 10_000, "{cluster} {number} sent {bytes} bytes");
+        }
+    }
+
+    load.finish();
+}
+
+/// Bytes of inner packets that a gateway has sent to all its peers.
+fn bytes_sent(lab: &Lab, cluster: &str, number: usize) -> u64 {
+    let status = lab.gateway_status(cluster, number).unwrap();
+    tests::lab::status::sessions(&status)
+        .iter()
+        .filter_map(|session| session["txBytes"].as_u64())
+        .sum()
+}
+
+/// TCP flows from rome's pod to milan's.
+struct Load {
+    server: Server,
+    streams: Vec<Stream>,
+}
+
+impl Load {
+    fn start(pair: &Pair) -> Self {
+        let server = Server::start(&pair.milan.netns, SAME, 7000).unwrap();
+        let streams = (0..FLOWS)
+            .map(|_| Stream::start(&pair.rome.netns, pair.to_milan(7000), RATE).unwrap())
+            .collect();
+        let load = Self { server, streams };
+        load.wait_for_progress();
+
+        load
+    }
+
+    fn wait_for_progress(&self) {
+        for stream in &self.streams {
+            stream.wait_for_progress(SOON).unwrap();
+        }
+    }
+
+    fn finish(self) {
+        self.wait_for_progress();
+        for stream in self.streams {
+            let outcome = stream.finish().unwrap();
+            assert!(outcome.longest_gap <= GAP_MAX, "{outcome:?}");
+        }
+        assert_eq!(self.server.clients().len(), FLOWS, "nobody reconnected");
+    }
+}

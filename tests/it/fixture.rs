@@ -1,0 +1,129 @@
+//! What most tests begin with.
+
+use anyhow::Result;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::Duration;
+use tests::lab::link::{self, End};
+use tests::lab::pod::Pod;
+use tests::lab::spec::{ClusterSpec, Spec};
+use tests::lab::{Lab, wait};
+use tests::traffic::counters;
+
+pub(crate) const ROME: &str = "rome";
+pub(crate) const MILAN: &str = "milan";
+pub(crate) const PARIS: &str = "paris";
+
+/// The address of a pod in every cluster.
+pub(crate) const SAME: Ipv4Addr = Ipv4Addr::new(10, 244, 1, 10);
+
+/// For what happens at once, on a busy machine.
+pub(crate) const SOON: Duration = Duration::from_secs(5);
+
+/// Two clusters that peer, rome as the client, with a pod of the same address in each.
+pub(crate) struct Pair {
+    pub(crate) lab: Lab,
+    pub(crate) rome: Pod,
+    pub(crate) milan: Pod,
+    /// How rome sees milan's pod.
+    pub(crate) milan_seen: Ipv4Addr,
+    /// How milan sees rome's pod.
+    pub(crate) rome_seen: Ipv4Addr,
+}
+
+impl Pair {
+    /// Two clusters of one node and one gateway each.
+    pub(crate) fn small() -> Self {
+        Self::up(two(1, 1))
+    }
+
+    /// Two clusters of two nodes and two gateways each.
+    pub(crate) fn redundant() -> Self {
+        Self::up(two(2, 2))
+    }
+
+    /// The clusters of `spec`, among them rome and milan.
+    pub(crate) fn up(spec: Spec) -> Self {
+        Self::of(Lab::up(spec).unwrap())
+    }
+
+    /// The clusters of a running laboratory.
+    pub(crate) fn of(mut lab: Lab) -> Self {
+        let rome = lab.add_pod(ROME, 1, SAME).unwrap();
+        let milan = lab.add_pod(MILAN, 1, SAME).unwrap();
+
+        Self {
+            milan_seen: lab.seen_from(ROME, MILAN, SAME).unwrap(),
+            rome_seen: lab.seen_from(MILAN, ROME, SAME).unwrap(),
+            lab,
+            rome,
+            milan,
+        }
+    }
+
+    /// Where rome finds a port of milan's pod.
+    pub(crate) fn to_milan(&self, port: u16) -> SocketAddrV4 {
+        SocketAddrV4::new(self.milan_seen, port)
+    }
+
+    /// Where milan finds a port of rome's pod.
+    pub(crate) fn to_rome(&self, port: u16) -> SocketAddrV4 {
+        SocketAddrV4::new(self.rome_seen, port)
+    }
+}
+
+/// Rome and milan, with as many nodes and gateways each, that peer.
+pub(crate) fn two(nodes: usize, replicas: usize) -> Spec {
+    Spec::new()
+        .cluster(ClusterSpec::new(ROME).nodes(nodes).replicas(replicas))
+        .cluster(ClusterSpec::new(MILAN).nodes(nodes).replicas(replicas))
+        .peering(ROME, MILAN)
+}
+
+/// Turns off the offloads of a pod's link, so that captures see finished packets.
+pub(crate) fn without_offloads(lab: &Lab, pod: &Pod) {
+    let node = lab
+        .cluster(&pod.cluster)
+        .nodes
+        .iter()
+        .find(|node| node.name == pod.node)
+        .unwrap();
+    link::without_offloads(End {
+        netns: &pod.netns,
+        device: "eth0",
+    })
+    .unwrap();
+    link::without_offloads(End {
+        netns: &node.netns,
+        device: &pod.node_device,
+    })
+    .unwrap();
+}
+
+/// Asserts that no namespace of the laboratory has counted a broken packet.
+pub(crate) fn assert_nothing_broken(lab: &Lab, pods: &[&Pod]) {
+    let nodes = lab.clusters().flat_map(|cluster| &cluster.nodes);
+    let gateways = lab.clusters().flat_map(|cluster| &cluster.gateways);
+    let all = nodes
+        .map(|node| &node.netns)
+        .chain(gateways.map(|gateway| &gateway.pod.netns))
+        .chain(pods.iter().map(|pod| &pod.netns));
+
+    for netns in all {
+        let broken = counters::broken(netns).unwrap();
+        assert!(broken.is_empty(), "{}: {broken:?}", netns.name());
+    }
+}
+
+/// Waits until `condition` holds.
+#[track_caller]
+pub(crate) fn eventually(what: &str, condition: impl FnMut() -> Result<bool>) {
+    wait::until(SOON, what, condition).unwrap();
+}
+
+/// The sum of a counter over all gateways of a cluster.
+pub(crate) fn gateway_drops(lab: &Lab, cluster: &str, reason: &str) -> u64 {
+    (1..=lab.cluster(cluster).gateways.len())
+        .filter_map(|number| lab.gateway_status(cluster, number).ok())
+        .map(|status| tests::lab::status::drops(&status, reason))
+        .sum()
+}

@@ -1,0 +1,238 @@
+//! Datagrams and frames that mean no good.
+
+use crate::fixture::{MILAN, Pair, ROME, SAME, SOON, eventually, gateway_drops, without_offloads};
+use ebpf_common::settings::{GATEWAY_MAC, NODE_MAC, OVERLAY_PORT, OVERLAY_VNI};
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use tests::lab::link::{self, End};
+use tests::lab::underlay::Host;
+use tests::packet::{Direction, PacketSocket};
+use tests::traffic::capture::{Capture, Frame};
+use tests::traffic::frame::vxlan_header;
+use tests::traffic::{ping, tcp, udp};
+
+/// The first byte of WireGuard's messages.
+const INITIATION: u8 = 1;
+const DATA: u8 = 4;
+
+/// More than a flood may make a gateway grow.
+const GROWTH_MAX: u64 = 4 << 20;
+
+#[test]
+fn replayed_datagrams_are_dropped_and_counted() {
+    let wire = Wire::tap();
+    let frames = wire.record(DATA);
+
+    let before = gateway_drops(&wire.pair.lab, MILAN, "replayed");
+    wire.inject(&frames);
+
+    eventually("the replays to be counted", || {
+        Ok(gateway_drops(&wire.pair.lab, MILAN, "replayed") >= before + frames.len() as u64)
+    });
+    wire.assert_alive();
+}
+
+#[test]
+fn tampered_datagrams_are_dropped_and_counted() {
+    let wire = Wire::tap();
+    let mut frames = wire.record(DATA);
+    for frame in &mut frames {
+        let last = frame.bytes.len() - 1;
+        frame.bytes[last] ^= 1;
+        // No checksum at all is allowed; a wrong one would end it too early.
+        frame.bytes[40..42].fill(0);
+    }
+
+    wire.inject(&frames);
+
+    eventually("the changes to be counted", || {
+        let lab = &wire.pair.lab;
+        let seen = gateway_drops(lab, MILAN, "invalid-tag") + gateway_drops(lab, MILAN, "replayed");
+        Ok(seen >= frames.len() as u64)
+    });
+    assert!(gateway_drops(&wire.pair.lab, MILAN, "invalid-tag") > 0);
+    wire.assert_alive();
+}
+
+#[test]
+fn garbage_is_dropped_and_counted_by_reason() {
+    let wire = Wire::tap();
+    let long = vec![DATA; 60_000];
+    let mut unknown = vec![0x5a; 64];
+    unknown[..4].copy_from_slice(&[DATA, 0, 0, 0]);
+    let mut initiation = vec![0x5a; 148];
+    initiation[..4].copy_from_slice(&[INITIATION, 0, 0, 0]);
+
+    wire.send(&[&[], &[DATA], &[9; 40], &[DATA; 31], &long], 20);
+    wire.send(&[&unknown], 20);
+    wire.send(&[&initiation], 20);
+
+    for reason in ["malformed", "unknown-receiver", "invalid-mac"] {
+        eventually(reason, || {
+            Ok(gateway_drops(&wire.pair.lab, MILAN, reason) > 0)
+        });
+    }
+    wire.assert_alive();
+}
+
+#[test]
+fn a_flood_of_handshakes_is_answered_by_cookies_and_costs_no_memory() {
+    let mut wire = Wire::tap();
+    wire.pair.lab.gateway(ROME, 1).restart().unwrap();
+    let initiation = wire.recorded(INITIATION).remove(0);
+    wire.pair.lab.wait_until_connected(SOON * 4).unwrap();
+    let message = initiation
+        .ipv4()
+        .and_then(|packet| Some(packet.udp()?.payload.to_owned()))
+        .unwrap();
+    let server = tcp::Server::start(&wire.pair.milan.netns, SAME, 7000).unwrap();
+    let to = wire.pair.to_milan(7000);
+    let stream = tcp::Stream::start(&wire.pair.rome.netns, to, 1 << 20).unwrap();
+    let before = wire.pair.lab.gateway(MILAN, 1).usage().unwrap();
+
+    for _ in 0..20 {
+        wire.send(&[&message], 2_000);
+        stream.wait_for_progress(SOON).unwrap();
+    }
+
+    let after = wire.pair.lab.gateway(MILAN, 1).usage().unwrap();
+    let cookies = gateway_drops(&wire.pair.lab, MILAN, "cookie-sent");
+    assert!(cookies > 0, "no cookie was sent");
+    assert!(
+        after.resident_bytes < before.resident_bytes + GROWTH_MAX,
+        "from {before:?} to {after:?}"
+    );
+    stream.finish().unwrap();
+    assert_eq!(server.clients().len(), 1);
+}
+
+#[test]
+fn malformed_frames_from_the_overlay_are_dropped_and_counted() {
+    let pair = Pair::small();
+    let node = pair.lab.cluster(ROME).node(1);
+    let gateway = pair.lab.cluster(ROME).gateway(1).pod.address;
+    let ethernet = [&GATEWAY_MAC[..], &NODE_MAC[..], &[0x08, 0x00]].concat();
+    let bodies: [&[u8]; 6] = [
+        &[],
+        &[0x45],
+        &[0x45; 19],
+        &[0x4f; 24],
+        &[0x65; 60],
+        &[0xff; 1200],
+    ];
+
+    node.netns.run(|| {
+        let socket = UdpSocket::bind((node.internal_ip, 0)).unwrap();
+        for body in bodies {
+            let frame = [&vxlan_header(OVERLAY_VNI)[..], &ethernet, body].concat();
+            socket.send_to(&frame, (gateway, OVERLAY_PORT)).unwrap();
+        }
+    });
+
+    eventually("them to be counted", || {
+        Ok(gateway_drops(&pair.lab, ROME, "overlay_malformed") >= 3)
+    });
+    assert!(ping::reaches(&pair.rome.netns, pair.milan_seen).unwrap());
+}
+
+/// A wiretap on the way to milan's gateway, and a stranger on the underlay.
+struct Wire {
+    pair: Pair,
+    stranger: Host,
+    tap: Capture,
+}
+
+impl Wire {
+    fn tap() -> Self {
+        let mut pair = Pair::small();
+        let stranger = pair.lab.add_host().unwrap();
+        without_offloads(&pair.lab, &pair.rome);
+        // Finished packets, as on a wire: they are to be sent again.
+        for cluster in pair.lab.clusters() {
+            let gateway = &cluster.gateway(1).pod;
+            without_offloads(&pair.lab, gateway);
+            for device in ["up", "node-1"] {
+                link::without_offloads(End {
+                    netns: &cluster.edge,
+                    device,
+                })
+                .unwrap();
+            }
+            link::without_offloads(End {
+                netns: &cluster.node(1).netns,
+                device: "eth0",
+            })
+            .unwrap();
+        }
+        let tap = Capture::packets(pair.lab.underlay().core(), "to-milan", |packet| {
+            packet.udp().is_some()
+        })
+        .unwrap();
+
+        Self {
+            pair,
+            stranger,
+            tap,
+        }
+    }
+
+    /// Sends some packets from rome to milan, and returns the messages of this
+    /// type that carried them.
+    fn record(&self, kind: u8) -> Vec<Frame> {
+        assert!(ping::reaches(&self.pair.rome.netns, self.pair.milan_seen).unwrap());
+        let _echo = udp::Echo::start(&self.pair.milan.netns, SAME, 7900).unwrap();
+        for _ in 0..20 {
+            assert!(udp::is_echoed(
+                &self.pair.rome.netns,
+                self.pair.to_milan(7900),
+                b"payload"
+            ));
+        }
+
+        self.recorded(kind)
+    }
+
+    /// The messages of this type that went to milan so far; waits for the first.
+    fn recorded(&self, kind: u8) -> Vec<Frame> {
+        tests::lab::wait::value(SOON, "a message on the wire", || {
+            let mut frames = self.tap.frames();
+            frames.retain(|frame| {
+                frame.direction == Direction::Out
+                    && frame
+                        .ipv4()
+                        .and_then(|packet| packet.udp())
+                        .is_some_and(|udp| udp.payload.first() == Some(&kind))
+            });
+            Ok((!frames.is_empty()).then_some(frames))
+        })
+        .unwrap()
+    }
+
+    /// Puts frames on the wire to milan once more.
+    fn inject(&self, frames: &[Frame]) {
+        let core = self.pair.lab.underlay().core();
+        let socket = PacketSocket::open(core, "to-milan").unwrap();
+        for frame in frames {
+            assert!(socket.send(&frame.bytes).unwrap());
+        }
+    }
+
+    /// Sends datagrams from the stranger to milan's gateway, `times` over.
+    fn send(&self, datagrams: &[&[u8]], times: usize) {
+        let (addresses, port) = self.pair.lab.cluster(MILAN).endpoint();
+        let to: SocketAddrV4 = SocketAddrV4::new(addresses[0], port);
+        self.stranger.netns.run(|| {
+            let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
+            for _ in 0..times {
+                for datagram in datagrams {
+                    socket.send_to(datagram, to).unwrap();
+                }
+            }
+        });
+    }
+
+    /// Asserts that the gateways still do their job.
+    fn assert_alive(&self) {
+        assert!(ping::reaches(&self.pair.rome.netns, self.pair.milan_seen).unwrap());
+        assert!(ping::reaches(&self.pair.milan.netns, self.pair.rome_seen).unwrap());
+    }
+}

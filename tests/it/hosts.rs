@@ -1,0 +1,70 @@
+//! Nodes as clients and servers.
+
+use crate::fixture::{MILAN, Pair, ROME, SAME};
+use std::net::{IpAddr, SocketAddrV4};
+use tests::traffic::{ping, tcp, udp};
+
+#[test]
+fn a_node_reaches_a_remote_pod_which_answers_it() {
+    let pair = Pair::small();
+    let node = pair.lab.cluster(ROME).node(1);
+    let server = tcp::Server::start(&pair.milan.netns, SAME, 7000).unwrap();
+
+    tcp::transfer(&node.netns, pair.to_milan(7000), 1 << 20).unwrap();
+
+    assert!(ping::reaches(&node.netns, pair.milan_seen).unwrap());
+    let own = pair.lab.mapped(ROME, "node-rome-1").unwrap();
+    let seen = pair.lab.seen_from(MILAN, ROME, own).unwrap();
+    assert_eq!(server.client_addresses(), [IpAddr::from(seen)]);
+}
+
+#[test]
+fn every_node_reaches_a_remote_pod_under_an_address_of_its_own() {
+    let pair = Pair::redundant();
+    let echo = udp::Echo::start(&pair.milan.netns, SAME, 7000).unwrap();
+
+    for node in &pair.lab.cluster(ROME).nodes {
+        assert!(udp::is_echoed(&node.netns, pair.to_milan(7000), b"ave"));
+    }
+
+    let expected: Vec<IpAddr> = ["node-rome-1", "node-rome-2"]
+        .iter()
+        .map(|name| {
+            let own = pair.lab.mapped(ROME, name).unwrap();
+            pair.lab.seen_from(MILAN, ROME, own).unwrap().into()
+        })
+        .collect();
+    let clients: Vec<IpAddr> = echo.clients().iter().map(|client| client.ip()).collect();
+    assert_eq!(clients, expected);
+}
+
+#[test]
+fn a_pod_reaches_a_remote_host_network_pod_by_its_mapped_address() {
+    let pair = Pair::redundant();
+    let node = pair.lab.cluster(MILAN).node(2);
+    // Host network: it listens at the node's own address.
+    let server = tcp::Server::start(&node.netns, node.internal_ip, 7000).unwrap();
+
+    let mapped = pair.lab.mapped(MILAN, "node-milan-2").unwrap();
+    let seen = pair.lab.seen_from(ROME, MILAN, mapped).unwrap();
+    tcp::transfer(&pair.rome.netns, SocketAddrV4::new(seen, 7000), 1 << 20).unwrap();
+
+    assert_eq!(server.client_addresses(), [IpAddr::from(pair.rome_seen)]);
+}
+
+#[test]
+fn two_nodes_of_two_clusters_reach_each_other() {
+    let pair = Pair::small();
+    let [rome, milan] = [ROME, MILAN].map(|name| pair.lab.cluster(name).node(1));
+    let _echo = udp::Echo::start(&milan.netns, [0, 0, 0, 0], 7000).unwrap();
+
+    let mapped = pair.lab.mapped(MILAN, "node-milan-1").unwrap();
+    let seen = pair.lab.seen_from(ROME, MILAN, mapped).unwrap();
+
+    assert!(ping::reaches(&rome.netns, seen).unwrap());
+    assert!(udp::is_echoed(
+        &rome.netns,
+        SocketAddrV4::new(seen, 7000),
+        b"ave"
+    ));
+}

@@ -1,0 +1,176 @@
+//! Bad input: refused with a reason, and without harm to what runs.
+
+use crate::fixture::{MILAN, Pair, ROME, eventually, two};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+use tests::lab::Lab;
+use tests::traffic::ping;
+
+#[test]
+fn a_bad_file_is_refused_by_check_with_object_and_field() {
+    let lab = Lab::build(two(1, 1)).unwrap();
+    fs::create_dir_all(lab.identity().run_dir()).unwrap();
+    let mut lab = lab;
+    lab.write_fabrics().unwrap();
+    let good = fs::read_to_string(lab.fabric_path(ROME)).unwrap();
+    let cases = [
+        ("", "", &["empty"][..]),
+        ("10.244.0.0/16", "10.244.0.1/16", &["pod-cidr", "cidr"]),
+        ("10.70.0.0/16", "10.244.0.0/17", &["external-cidr"]),
+        (
+            "kind: GatewayClient",
+            "kind: GatewayGuest",
+            &["GatewayGuest"],
+        ),
+        ("podCIDRs", "podCIDRz", &["podCIDRz"]),
+        ("CLUSTER_ID: rome", "CLUSTER_ID: milan", &["milan"]),
+        (
+            "publicKey: ",
+            "publicKey: AAAA #",
+            &["PublicKey", "publicKey"],
+        ),
+        ("mtu: 1340", "mtu: 13400000", &["mtu"]),
+    ];
+
+    for (find, replace, words) in cases {
+        let text = if find.is_empty() {
+            String::new()
+        } else {
+            assert!(good.contains(find), "the case {find:?} changes nothing");
+            good.replace(find, replace)
+        };
+        let path = lab.identity().run_dir().join("bad.yaml");
+        fs::write(&path, text).unwrap();
+
+        for program in [&lab.binaries().gateway, &lab.binaries().route_agent] {
+            let output = check(program, &path);
+            let said = said(&output);
+            assert!(!output.status.success(), "{replace:?} was accepted");
+            for word in words {
+                assert!(said.contains(word), "{replace:?}: no {word:?} in: {said}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_good_file_passes_check() {
+    let mut lab = Lab::build(two(2, 2)).unwrap();
+    lab.write_fabrics().unwrap();
+
+    for program in [&lab.binaries().gateway, &lab.binaries().route_agent] {
+        let output = check(program, &lab.fabric_path(ROME));
+        assert!(output.status.success(), "{}", said(&output));
+    }
+}
+
+#[test]
+fn planning_again_changes_nothing() {
+    let mut lab = Lab::build(two(2, 1)).unwrap();
+    lab.write_fabrics().unwrap();
+    let path = lab.fabric_path(ROME);
+    let first = fs::read_to_string(&path).unwrap();
+
+    let output = Command::new(&lab.binaries().gateway)
+        .arg("plan")
+        .arg(&path)
+        .output()
+        .unwrap();
+
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(fs::read_to_string(&path).unwrap(), first);
+}
+
+#[test]
+fn a_file_without_plan_is_refused_and_names_the_command() {
+    let mut lab = Lab::build(two(1, 1)).unwrap();
+    lab.write_fabrics().unwrap();
+    let path = lab.identity().run_dir().join("unplanned.yaml");
+    let text = fs::read_to_string(lab.fabric_path(ROME)).unwrap();
+    let unplanned: Vec<&str> = text
+        .split("---\n")
+        .map(|document| document.split("\nstatus:").next().unwrap_or_default())
+        .collect();
+    fs::write(&path, unplanned.join("\n---\n")).unwrap();
+
+    let output = check(&lab.binaries().gateway, &path);
+
+    assert!(!output.status.success());
+    assert!(said(&output).contains("gateway plan"), "{}", said(&output));
+}
+
+#[test]
+fn a_file_that_becomes_invalid_harms_nothing_and_is_told() {
+    let pair = Pair::small();
+    let path = pair.lab.fabric_path(ROME);
+    let good = fs::read_to_string(&path).unwrap();
+
+    replace(&path, "kind: Nonsense\n");
+
+    eventually("both to tell", || {
+        let gateway = pair.lab.gateway_status(ROME, 1)?.to_string();
+        let agent = pair.lab.agent_status(ROME, 1)?.to_string();
+        Ok(gateway.contains("Nonsense") && agent.contains("Nonsense"))
+    });
+    assert!(ping::reaches(&pair.rome.netns, pair.milan_seen).unwrap());
+
+    replace(&path, &good);
+    eventually("both to be content again", || {
+        let gateway = pair.lab.gateway_status(ROME, 1)?.to_string();
+        let agent = pair.lab.agent_status(ROME, 1)?.to_string();
+        Ok(!gateway.contains("Nonsense") && !agent.contains("Nonsense"))
+    });
+    assert!(ping::reaches(&pair.rome.netns, pair.milan_seen).unwrap());
+}
+
+#[test]
+fn a_key_of_wrong_length_is_refused_by_name() {
+    let mut lab = Lab::build(two(1, 1)).unwrap();
+    lab.write_fabrics().unwrap();
+    let key = lab.key_dir(ROME).join("gw-milan").join("privateKey");
+    fs::write(&key, "short").unwrap();
+
+    lab.start_gateway(ROME, 1).unwrap();
+
+    eventually("the gateway to say so", || {
+        let log = lab.gateway(ROME, 1).log();
+        Ok(log.contains("gw-milan") && log.contains("32"))
+    });
+}
+
+#[test]
+fn a_port_in_use_is_told() {
+    let mut lab = Lab::build(two(1, 1)).unwrap();
+    lab.write_fabrics().unwrap();
+    let pod = lab.cluster(MILAN).gateway(1).pod.clone();
+    let _other = tests::traffic::udp::Echo::start(&pod.netns, [0, 0, 0, 0], 51840).unwrap();
+
+    lab.start_gateway(MILAN, 1).unwrap();
+
+    eventually("the gateway to end", || {
+        Ok(!lab.gateway(MILAN, 1).is_running())
+    });
+    let log = lab.gateway(MILAN, 1).log();
+    assert!(log.contains("51840"), "{log}");
+}
+
+fn check(program: &Path, file: &Path) -> Output {
+    Command::new(program)
+        .arg("check")
+        .arg(file)
+        .output()
+        .unwrap()
+}
+
+fn said(output: &Output) -> String {
+    let [out, err] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+    format!("{out}{err}")
+}
+
+/// Replaces a file at once, as ConfigMap mounts do.
+fn replace(path: &Path, text: &str) {
+    let draft = path.with_extension("new");
+    fs::write(&draft, text).unwrap();
+    fs::rename(&draft, path).unwrap();
+}

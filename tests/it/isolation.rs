@@ -1,0 +1,221 @@
+//! Nothing leaks, and nothing is injected.
+
+use crate::fixture::{MILAN, Pair, ROME, SAME, eventually, gateway_drops, two};
+use ebpf_common::settings::{GATEWAY_MAC, NODE_MAC, OVERLAY_PORT, OVERLAY_VNI};
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::time::Duration;
+use tests::lab::Lab;
+use tests::lab::netns::Netns;
+use tests::lab::status::{self, serving_replicas};
+use tests::traffic::capture::Capture;
+use tests::traffic::frame::{udp_frame, vxlan_header};
+use tests::traffic::ping::Ping;
+use tests::traffic::{ping, tcp, udp};
+
+#[test]
+fn without_a_live_gateway_packets_are_refused_and_none_leaks() {
+    let mut pair = Pair::redundant();
+    let leaks = leak_captures(&pair.lab, pair.milan_seen);
+    assert!(ping::reaches(&pair.rome.netns, pair.milan_seen).unwrap());
+
+    for number in [1, 2] {
+        pair.lab.gateway(ROME, number).kill().unwrap();
+    }
+    eventually("the node to give up its gateways", || {
+        Ok(serving_replicas(&pair.lab.agent_status(ROME, 1)?).is_empty())
+    });
+    assert_refused(&pair);
+
+    for leak in leaks {
+        assert_eq!(leak.finish().unwrap().len(), 0, "packets left in the clear");
+    }
+}
+
+#[test]
+fn a_node_whose_gateways_never_lived_refuses_packets() {
+    let mut lab = Lab::build(two(1, 1)).unwrap();
+    lab.write_fabrics().unwrap();
+    lab.start_agent(ROME, 1).unwrap();
+    let pair = Pair::of(lab);
+    let leaks = leak_captures(&pair.lab, pair.milan_seen);
+    eventually("the route agent to have its routes", || {
+        let report = Ping::default().run(&pair.rome.netns, pair.milan_seen)?;
+        Ok(report.text.contains("Unreachable"))
+    });
+
+    assert_refused(&pair);
+
+    let after: usize = leaks
+        .into_iter()
+        .map(|leak| {
+            // What left before the route agent was ready is not its fault.
+            leak.finish()
+                .unwrap()
+                .iter()
+                .filter(|frame| frame.ipv4().is_some_and(|packet| packet.udp().is_some()))
+                .count()
+        })
+        .sum();
+    assert_eq!(after, 0, "packets left in the clear");
+}
+
+#[test]
+fn a_removed_peer_leaves_no_way_open_to_its_addresses_while_it_is_removed() {
+    let mut pair = Pair::small();
+    assert!(ping::reaches(&pair.rome.netns, pair.milan_seen).unwrap());
+
+    pair.lab.remove_peering(ROME, MILAN).unwrap();
+    pair.lab.write_fabrics().unwrap();
+
+    eventually("rome to forget milan", || {
+        Ok(!ping::reaches(&pair.rome.netns, pair.milan_seen)?)
+    });
+    assert!(
+        pair.lab.agent_status(ROME, 1).unwrap()["peers"]
+            .as_array()
+            .is_none_or(Vec::is_empty)
+    );
+}
+
+#[test]
+fn a_strangers_vxlan_is_dropped_and_counted_by_nodes() {
+    let mut pair = Pair::redundant();
+    let stranger = pair.lab.add_pod(ROME, 2, [10, 244, 2, 66]).unwrap();
+    let host = pair.lab.add_host().unwrap();
+    let echo = udp::Echo::start(&pair.rome.netns, SAME, 7000).unwrap();
+    let node = pair.lab.cluster(ROME).node(1).internal_ip;
+    let before = agent_drops(&pair.lab);
+
+    let forged = vxlan(
+        [GATEWAY_MAC, NODE_MAC],
+        SocketAddrV4::new(pair.milan_seen, 7000),
+        SocketAddrV4::new(SAME, 7000),
+    );
+    for from in [&stranger.netns, &host.netns] {
+        send(from, Ipv4Addr::UNSPECIFIED, node, &forged);
+    }
+
+    eventually("both to be counted", || {
+        Ok(agent_drops(&pair.lab) >= before + 2)
+    });
+    assert!(echo.clients().is_empty(), "{:?}", echo.clients());
+}
+
+#[test]
+fn a_strangers_vxlan_is_dropped_and_counted_by_gateways() {
+    let mut pair = Pair::small();
+    let stranger = pair.lab.add_pod(ROME, 1, [10, 244, 1, 66]).unwrap();
+    let echo = udp::Echo::start(&pair.milan.netns, SAME, 7000).unwrap();
+    let gateway = pair.lab.cluster(ROME).gateway(1).pod.address;
+
+    let forged = vxlan(
+        [NODE_MAC, GATEWAY_MAC],
+        SocketAddrV4::new(SAME, 7000),
+        pair.to_milan(7000),
+    );
+    let edge = &pair.lab.cluster(ROME).edge;
+    for from in [&stranger.netns, edge] {
+        send(from, Ipv4Addr::UNSPECIFIED, gateway, &forged);
+    }
+
+    eventually("both to be counted", || {
+        Ok(gateway_drops(&pair.lab, ROME, "overlay_unknown_node") >= 2)
+    });
+    assert!(echo.clients().is_empty(), "{:?}", echo.clients());
+}
+
+#[test]
+fn a_node_may_not_send_in_the_name_of_foreign_addresses() {
+    let pair = Pair::small();
+    let echo = udp::Echo::start(&pair.milan.netns, SAME, 7000).unwrap();
+    let gateway = pair.lab.cluster(ROME).gateway(1).pod.address;
+    let node = pair.lab.cluster(ROME).node(1);
+
+    let forged = vxlan(
+        [NODE_MAC, GATEWAY_MAC],
+        "198.51.100.7:7000".parse().unwrap(),
+        pair.to_milan(7000),
+    );
+    send(&node.netns, node.internal_ip, gateway, &forged);
+
+    eventually("it to be counted", || {
+        Ok(gateway_drops(&pair.lab, ROME, "overlay_unknown_source") >= 1)
+    });
+    assert!(echo.clients().is_empty(), "{:?}", echo.clients());
+}
+
+#[test]
+fn nothing_crosses_the_underlay_in_the_clear() {
+    let pair = Pair::small();
+    let core = pair.lab.underlay().core();
+    let wire = Capture::packets(core, "to-milan", |_| true).unwrap();
+    let server = tcp::Server::start(&pair.milan.netns, SAME, 7000).unwrap();
+
+    tcp::transfer(&pair.rome.netns, pair.to_milan(7000), 1 << 20).unwrap();
+
+    assert_eq!(server.received(), 1 << 20);
+    let frames = wire.finish().unwrap();
+    assert!(frames.len() > 10, "only {} frames", frames.len());
+    // The payload counts in eight bytes: this number is in the middle of it.
+    let plain = 50_000_u64.to_be_bytes();
+    for frame in &frames {
+        let packet = frame.ipv4().unwrap();
+        assert_eq!(packet.protocol(), 17, "{packet:?}");
+        assert!(
+            !frame.bytes.windows(8).any(|window| window == plain),
+            "payload in the clear"
+        );
+    }
+}
+
+/// Asserts that packets from rome to milan are refused at once.
+fn assert_refused(pair: &Pair) {
+    for netns in [&pair.rome.netns, &pair.lab.cluster(ROME).node(1).netns] {
+        let refusal = udp::exchange(netns, pair.to_milan(7000), b"?", Duration::from_secs(2));
+        let error = refusal.unwrap_err();
+        assert!(
+            matches!(
+                error.kind(),
+                std::io::ErrorKind::HostUnreachable | std::io::ErrorKind::NetworkUnreachable
+            ),
+            "{error}"
+        );
+    }
+    let report = Ping::default()
+        .run(&pair.rome.netns, pair.milan_seen)
+        .unwrap();
+    assert!(report.text.contains("Unreachable"), "{}", report.text);
+}
+
+/// Captures of packets to `address` on all uplinks of rome's nodes.
+fn leak_captures(lab: &Lab, address: Ipv4Addr) -> Vec<Capture> {
+    lab.cluster(ROME)
+        .nodes
+        .iter()
+        .map(|node| {
+            Capture::packets(&node.netns, "eth0", move |packet| {
+                packet.destination() == address
+            })
+            .unwrap()
+        })
+        .collect()
+}
+
+/// All drops that the route agent of rome's first node has counted.
+fn agent_drops(lab: &Lab) -> u64 {
+    let status = lab.agent_status(ROME, 1).unwrap();
+    status::all_drops(&status)
+}
+
+/// The payload of an overlay packet that carries a datagram.
+fn vxlan(macs: [[u8; 6]; 2], source: SocketAddrV4, destination: SocketAddrV4) -> Vec<u8> {
+    let inner = udp_frame(macs, source, destination, b"forged");
+    [&vxlan_header(OVERLAY_VNI)[..], &inner].concat()
+}
+
+fn send(netns: &Netns, source: Ipv4Addr, to: Ipv4Addr, payload: &[u8]) {
+    netns.run(|| {
+        let socket = UdpSocket::bind((source, 0)).unwrap();
+        socket.send_to(payload, (to, OVERLAY_PORT)).unwrap();
+    });
+}

@@ -1,0 +1,148 @@
+//! Restarts under running traffic.
+
+use crate::fixture::{MILAN, Pair, ROME, SAME, SOON, eventually};
+use std::time::Duration;
+use tests::traffic::ping;
+use tests::traffic::tcp::{Server, Stream};
+use tests::traffic::udp;
+
+const RATE: u64 = 1 << 20;
+
+#[test]
+fn a_stream_survives_the_restart_of_the_only_gateway() {
+    let mut pair = Pair::small();
+    let (server, stream) = stream(&pair);
+
+    for cluster in [ROME, MILAN] {
+        pair.lab.gateway(cluster, 1).restart().unwrap();
+        stream.wait_for_progress(SOON * 3).unwrap();
+        pair.lab.wait_until_connected(SOON * 4).unwrap();
+    }
+    stream.wait_for_progress(SOON).unwrap();
+
+    stream.finish().unwrap();
+    assert_eq!(server.clients().len(), 1);
+}
+
+#[test]
+fn a_stream_survives_the_restart_of_gateway_and_route_agent_together() {
+    let mut pair = Pair::small();
+    let (server, stream) = stream(&pair);
+
+    pair.lab.gateway(ROME, 1).kill().unwrap();
+    pair.lab.agent(ROME, 1).kill().unwrap();
+    pair.lab.gateway(ROME, 1).start().unwrap();
+    pair.lab.agent(ROME, 1).start().unwrap();
+    pair.lab.wait_until_connected(SOON * 4).unwrap();
+    stream.wait_for_progress(SOON * 3).unwrap();
+
+    stream.finish().unwrap();
+    assert_eq!(server.clients().len(), 1);
+}
+
+#[test]
+fn the_restart_of_a_route_agent_loses_no_packet() {
+    let mut pair = Pair::small();
+    let _echo = udp::Echo::start(&pair.milan.netns, SAME, 7000).unwrap();
+    let interval = Duration::from_millis(2);
+    let flow = udp::Flow::start(&pair.rome.netns, pair.to_milan(7000), interval).unwrap();
+    eventually("the flow to run", || Ok(flow.answers() > 50));
+
+    for cluster in [ROME, MILAN] {
+        pair.lab.agent(cluster, 1).restart().unwrap();
+        pair.lab.wait_until_connected(SOON * 4).unwrap();
+    }
+
+    let outcome = flow.finish();
+    assert_eq!(outcome.lost(), 0, "{outcome:?}");
+}
+
+#[test]
+fn traffic_flows_on_while_a_route_agent_is_dead() {
+    let mut pair = Pair::small();
+
+    pair.lab.agent(ROME, 1).kill().unwrap();
+
+    let ping = ping::Ping {
+        count: 100,
+        ..ping::Ping::default()
+    };
+    let report = ping.run(&pair.rome.netns, pair.milan_seen).unwrap();
+    assert!(report.is_complete(), "{}", report.text);
+}
+
+#[test]
+fn a_changed_file_costs_no_session() {
+    let mut pair = Pair::small();
+    let _echo = udp::Echo::start(&pair.milan.netns, SAME, 7000).unwrap();
+    let interval = Duration::from_millis(2);
+    let flow = udp::Flow::start(&pair.rome.netns, pair.to_milan(7000), interval).unwrap();
+    eventually("the flow to run", || Ok(flow.answers() > 50));
+
+    for (index, cluster) in [ROME, MILAN, ROME].into_iter().enumerate() {
+        let name = format!("extra-{index}");
+        let address = [10, 244, 1, 100 + index as u8].into();
+        pair.lab
+            .map_address(cluster, &name, address, false)
+            .unwrap();
+        pair.lab.write_fabric(cluster).unwrap();
+    }
+    let added = pair.lab.add_node(MILAN).unwrap();
+    pair.lab.wait_until_connected(SOON * 4).unwrap();
+
+    assert_eq!(added, 2);
+    let outcome = flow.finish();
+    assert_eq!(outcome.lost(), 0, "{outcome:?}");
+}
+
+#[test]
+fn a_new_node_takes_part_at_once() {
+    let mut pair = Pair::small();
+    pair.lab.add_node(ROME).unwrap();
+    let pod = pair.lab.add_pod(ROME, 2, [10, 244, 2, 10]).unwrap();
+    let _echo = udp::Echo::start(&pair.milan.netns, SAME, 7000).unwrap();
+
+    pair.lab.wait_until_connected(SOON * 4).unwrap();
+
+    eventually("the new node's pod to be answered", || {
+        Ok(udp::is_echoed(&pod.netns, pair.to_milan(7000), b"ave"))
+    });
+}
+
+#[test]
+fn what_something_else_removed_is_back_within_two_seconds() {
+    let pair = Pair::small();
+    let node = &pair.lab.cluster(ROME).node(1).netns;
+    let two_seconds = Duration::from_secs(2);
+
+    for removal in [
+        "ip route flush table 27761",
+        "ip rule del priority 27761",
+        "nft delete table inet liqo",
+        "ip nexthop flush proto 108",
+        "ip link del liqo-overlay",
+    ] {
+        let mut words = removal.split(' ');
+        let program = words.next().unwrap();
+        node.exec(program, &words.collect::<Vec<_>>(), "").unwrap();
+
+        let back = tests::lab::wait::until(two_seconds, "the way to be back", || {
+            let echo = ping::Ping {
+                count: 1,
+                timeout: Duration::from_secs(1),
+                ..ping::Ping::default()
+            };
+            Ok(echo.run(&pair.rome.netns, pair.milan_seen)?.is_complete())
+        });
+        assert!(back.is_ok(), "after: {removal}");
+    }
+}
+
+/// A TCP stream from rome's pod to milan's, that has begun to flow.
+fn stream(pair: &Pair) -> (Server, Stream) {
+    let server = Server::start(&pair.milan.netns, SAME, 7000).unwrap();
+    let stream = Stream::start(&pair.rome.netns, pair.to_milan(7000), RATE).unwrap();
+    stream.wait_for_progress(SOON).unwrap();
+
+    (server, stream)
+}

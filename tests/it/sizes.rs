@@ -1,0 +1,225 @@
+//! Large packets, small paths, and the errors that tell of them.
+
+use crate::fixture::{MILAN, Pair, ROME, SAME, SOON, assert_nothing_broken, without_offloads};
+use std::io;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+use tests::fault::mtu;
+use tests::lab::Lab;
+use tests::lab::link::End;
+use tests::lab::spec::{ClusterSpec, Spec};
+use tests::packet::Direction;
+use tests::traffic::capture::Capture;
+use tests::traffic::ping::Ping;
+use tests::traffic::traceroute::{self, Probe};
+use tests::traffic::{tcp, udp};
+
+/// Liqo's default MTU of the tunnel, which is that of its routes.
+const TUNNEL_MTU: u16 = 1340;
+
+#[test]
+fn large_packets_pass_over_an_underlay_of_1500() {
+    large_packets_pass(1500);
+}
+
+#[test]
+fn large_packets_pass_over_an_underlay_of_1400() {
+    large_packets_pass(1400);
+}
+
+#[test]
+fn large_packets_pass_over_an_underlay_of_1280() {
+    large_packets_pass(1280);
+}
+
+fn large_packets_pass(underlay: u32) {
+    let cluster = |name| ClusterSpec::new(name).uplink_mtu(underlay);
+    let spec = Spec::new()
+        .cluster(cluster(ROME))
+        .cluster(cluster(MILAN))
+        .peering(ROME, MILAN);
+    let pair = Pair::up(spec);
+    let server = tcp::Server::start(&pair.milan.netns, SAME, 7000).unwrap();
+    let _echo = udp::Echo::start(&pair.milan.netns, SAME, 7001).unwrap();
+
+    let outcome = tcp::transfer(&pair.rome.netns, pair.to_milan(7000), 10 << 20).unwrap();
+    assert_eq!(outcome.bytes, server.received());
+    for size in [1400, 9000, udp::DATAGRAM_MAX] {
+        let payload: Vec<u8> = (0..size).map(|index| (index % 251) as u8).collect();
+        assert!(
+            udp::is_echoed(&pair.rome.netns, pair.to_milan(7001), &payload),
+            "{size} bytes over {underlay}"
+        );
+    }
+    let ping = Ping {
+        size: 65_507,
+        ..Ping::default()
+    };
+    let report = ping.run(&pair.rome.netns, pair.milan_seen).unwrap();
+    assert!(report.is_complete(), "{}", report.text);
+    assert_nothing_broken(&pair.lab, &[&pair.rome, &pair.milan]);
+}
+
+#[test]
+fn tcp_survives_a_path_that_shrinks_and_tells() {
+    tcp_survives_a_shrinking_path(false);
+}
+
+#[test]
+fn tcp_survives_a_path_that_shrinks_in_silence() {
+    tcp_survives_a_shrinking_path(true);
+}
+
+fn tcp_survives_a_shrinking_path(silent: bool) {
+    let pair = Pair::small();
+    let _server = tcp::Server::start(&pair.milan.netns, SAME, 7000).unwrap();
+    let stream = tcp::Stream::start(&pair.rome.netns, pair.to_milan(7000), 2 << 20).unwrap();
+    stream.wait_for_progress(SOON).unwrap();
+
+    shrink(&pair.lab, 1280, silent);
+
+    let late = Duration::from_secs(15);
+    stream.wait_for_progress(late).unwrap();
+    stream.wait_for_progress(late).unwrap();
+    stream.finish().unwrap();
+    // What begins after it needs no discovery.
+    tcp::transfer(&pair.rome.netns, pair.to_milan(7000), 4 << 20).unwrap();
+}
+
+#[test]
+fn tcp_segments_are_clamped_to_the_tunnel() {
+    let pair = Pair::small();
+    without_offloads(&pair.lab, &pair.milan);
+    let capture = Capture::packets(&pair.milan.netns, "eth0", |packet| {
+        packet.tcp().is_some_and(|tcp| tcp.flags & 2 != 0)
+    })
+    .unwrap();
+    let _server = tcp::Server::start(&pair.milan.netns, SAME, 7000).unwrap();
+
+    tcp::transfer(&pair.rome.netns, pair.to_milan(7000), 1 << 20).unwrap();
+
+    let frames = capture.finish().unwrap();
+    let syn = frames
+        .iter()
+        .find(|frame| frame.direction == Direction::In)
+        .unwrap();
+    let mss = syn.ipv4().unwrap().tcp().unwrap().mss().unwrap();
+    assert!(mss <= TUNNEL_MTU - 40, "the SYN announces {mss}");
+    assert!(mss > 1000, "the SYN announces {mss}");
+}
+
+#[test]
+fn a_packet_too_large_for_the_tunnel_is_answered_with_its_mtu() {
+    let pair = Pair::small();
+    let ping = Ping {
+        count: 2,
+        size: 1400,
+        dont_fragment: true,
+        ..Ping::default()
+    };
+
+    let report = ping.run(&pair.rome.netns, pair.milan_seen).unwrap();
+
+    assert_eq!(report.received, 0);
+    assert!(
+        report.text.contains(&format!("mtu = {TUNNEL_MTU}"))
+            || report.text.contains(&format!("mtu={TUNNEL_MTU}")),
+        "{}",
+        report.text
+    );
+}
+
+#[test]
+fn a_closed_port_is_told_to_the_right_socket() {
+    let pair = Pair::small();
+
+    let to_milan = udp::exchange(&pair.rome.netns, pair.to_milan(9), b"?", SOON);
+    let to_rome = udp::exchange(&pair.milan.netns, pair.to_rome(9), b"?", SOON);
+
+    for outcome in [to_milan, to_rome] {
+        assert_eq!(
+            outcome.unwrap_err().kind(),
+            io::ErrorKind::ConnectionRefused
+        );
+    }
+}
+
+#[test]
+fn a_small_link_behind_the_remote_node_is_told_to_the_sender() {
+    let mut pair = Pair::small();
+    let far = pair
+        .lab
+        .add_pod(MILAN, 1, Ipv4Addr::new(10, 244, 1, 99))
+        .unwrap();
+    let node = pair.lab.cluster(MILAN).node(1);
+    let ends = [
+        End {
+            netns: &node.netns,
+            device: &far.node_device,
+        },
+        End {
+            netns: &far.netns,
+            device: "eth0",
+        },
+    ];
+    mtu::set(ends, 1000).unwrap();
+
+    let seen = pair.lab.seen_from(ROME, MILAN, far.address).unwrap();
+    let ping = Ping {
+        size: 1200,
+        dont_fragment: true,
+        ..Ping::default()
+    };
+    let report = ping.run(&pair.rome.netns, seen).unwrap();
+
+    assert!(report.text.contains("1000"), "{}", report.text);
+}
+
+#[test]
+fn a_traceroute_ends_at_the_pod() {
+    let pair = Pair::small();
+    let _server = tcp::Server::start(&pair.milan.netns, SAME, 7000).unwrap();
+
+    for probe in [Probe::Udp, Probe::Icmp, Probe::Tcp(7000)] {
+        let hops = traceroute::hops(&pair.rome.netns, pair.milan_seen, probe).unwrap();
+
+        let own_node = Ipv4Addr::new(10, 244, 1, 1);
+        assert_eq!(hops.first(), Some(&Some(own_node)), "{probe:?}: {hops:?}");
+        assert_eq!(
+            hops.last(),
+            Some(&Some(pair.milan_seen)),
+            "{probe:?}: {hops:?}"
+        );
+        assert!(hops.len() <= 5, "{probe:?}: {hops:?}");
+        // Milan's own addresses mean nothing here; they must not appear.
+        for hop in hops.iter().flatten().skip(1) {
+            let own = pair.lab.cluster(ROME).spec.pod_cidrs[0];
+            assert!(!own.contains(hop), "{probe:?}: {hops:?}");
+        }
+    }
+}
+
+/// Reduces the MTU of both clusters' uplinks.
+fn shrink(lab: &Lab, size: u32, silent: bool) {
+    let core = lab.underlay().core();
+    if silent {
+        mtu::silence(core).unwrap();
+    }
+    for cluster in lab.clusters() {
+        if silent {
+            mtu::silence(&cluster.edge).unwrap();
+        }
+        let device = format!("to-{}", cluster.name());
+        let ends = [
+            End {
+                netns: core,
+                device: &device,
+            },
+            End {
+                netns: &cluster.edge,
+                device: "up",
+            },
+        ];
+        mtu::set(ends, size).unwrap();
+    }
+}
