@@ -205,6 +205,3 @@ fn count(counter: &str) -> Value {
 fn drop_it() -> Value {
     json!({"drop": null})
 }
-
-#[cfg(test)]
-mod tests;

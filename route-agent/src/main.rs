@@ -48,6 +48,17 @@ mod mutant;
 #[cfg(test)]
 mod testing;
 
-fn main() -> anyhow::Result<()> {
-    cli::main()
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match cli::main() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            for cause in error.chain().skip(1) {
+                eprintln!("  because: {cause}");
+            }
+            ExitCode::FAILURE
+        }
+    }
 }

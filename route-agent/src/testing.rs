@@ -1,60 +1,21 @@
-//! What the tests of several modules share: a cluster, and a network namespace of their own.
+//! What the tests of several modules share: a cluster, and network namespaces of their own.
 
 use control_api::fabric::{Fabric, MappedIp, Node, Peer, Replica, Role, Target};
 use ipam::Remap;
 use ipnet::Ipv4Net;
-use nix::sched::{CloneFlags, unshare};
 use std::net::Ipv4Addr;
-use std::process::Command;
-use std::thread;
 
-/// Runs `test` on a fresh thread in a fresh network namespace with `lo` up.
-///
-/// Thread and namespace live and die together, hence no clean-up. Needs root.
-#[track_caller]
-pub(crate) fn in_netns<F>(test: F)
-where
-    F: AsyncFnOnce() + Send + 'static,
-{
-    let run = || {
-        unshare(CloneFlags::CLONE_NEWNET).expect("a network namespace needs root");
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .expect("a runtime without threads");
+pub(crate) mod gateway;
+pub(crate) mod netns;
 
-        runtime.block_on(async {
-            run("ip link set lo up");
-            test().await;
-        });
-    };
+pub(crate) use netns::{Namespace, eventually, in_netns, run};
 
-    thread::spawn(run)
-        .join()
-        .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-}
+/// The file of a cluster like [`fabric`], with one peer.
+pub(crate) fn fabric_file() -> String {
+    let mut objects = control_api::fabric::parse(include_str!("testing/fabric.yaml")).unwrap();
+    control_api::fabric::plan(&mut objects).unwrap();
 
-/// Runs a command line in this thread's network namespace and returns what it printed.
-#[track_caller]
-pub(crate) fn run(line: &str) -> String {
-    let output = Command::new("sh").args(["-ec", line]).output().unwrap();
-    assert!(
-        output.status.success(),
-        "`{line}`: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-
-    String::from_utf8(output.stdout).unwrap()
-}
-
-/// Waits until `condition` holds, at most ten seconds.
-#[track_caller]
-pub(crate) async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
-    while !condition().await {
-        assert!(std::time::Instant::now() < deadline, "never {what}");
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-    }
+    objects.to_yaml()
 }
 
 /// Two nodes, two replicas and two peers.

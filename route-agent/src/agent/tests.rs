@@ -1,1 +1,98 @@
+use super::*;
+use crate::status::Status;
+use crate::testing::gateway::Gateway;
+use crate::testing::{Namespace, eventually, fabric_file, in_netns, run};
+use std::fs;
+use std::path::Path;
 
+mod changes;
+mod traffic;
+
+/// An agent of node rome-1 that runs beside the test, in the test's namespace.
+struct Running {
+    directory: Directory,
+    status: Shared,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Running {
+    async fn start() -> Self {
+        Self::start_with(Directory::new(&fabric_file())).await
+    }
+
+    async fn start_with(directory: Directory) -> Self {
+        let status = Shared::default();
+        let agent = start(&directory, status.clone()).await.unwrap();
+
+        Self {
+            directory,
+            status,
+            task: tokio::spawn(agent.run()),
+        }
+    }
+
+    /// Ends it as a crash would and starts another.
+    async fn restart(self) -> Self {
+        self.task.abort();
+        let Self {
+            directory, task, ..
+        } = self;
+        assert!(task.await.unwrap_err().is_cancelled());
+
+        Self::start_with(directory).await
+    }
+
+    async fn eventually(&self, what: &str, condition: impl Fn(&Status) -> bool) {
+        eventually(what, async || condition(&self.status.read())).await;
+    }
+
+    /// Waits until packets for milan go to these replicas.
+    async fn reaches(&self, gateways: &[&str]) {
+        self.eventually(&format!("reached milan through {gateways:?}"), |status| {
+            status.peers[0].gateways == gateways
+        })
+        .await;
+    }
+}
+
+async fn start(directory: &Directory, status: Shared) -> Result<Agent, Error> {
+    let options = Options {
+        config: directory.file(),
+        node: "rome-1".into(),
+        settings: Settings::default(),
+    };
+
+    Agent::start(options, status).await
+}
+
+/// A directory with a file, both of which go with this value.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(content: &str) -> Self {
+        let name = format!(
+            "liqo-route-agent-{}-{:?}",
+            std::process::id(),
+            std::thread::current().id()
+        );
+        let directory = Self(std::env::temp_dir().join(name));
+        fs::create_dir_all(&directory.0).unwrap();
+        directory.write(content);
+
+        directory
+    }
+
+    fn file(&self) -> PathBuf {
+        Path::new(&self.0).join("fabric.yaml")
+    }
+
+    fn write(&self, content: &str) {
+        fs::write(self.file(), content).unwrap();
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,1 +1,256 @@
+use super::*;
+use crate::testing::{ip, net};
+use proptest::collection::{btree_map, btree_set};
+use proptest::prelude::*;
+use proptest::sample::{select, subsequence};
 
+#[test]
+fn a_lost_replica_is_one_replacement() {
+    let observed = state(&[1, 2]);
+    let desired = state(&[1]);
+
+    let ops = diff(&observed, &desired);
+
+    assert_eq!(ops, [Op::SetGroup(100, BTreeSet::from([1]))]);
+}
+
+#[test]
+fn the_last_lost_replica_leaves_the_unreachable_route_alone() {
+    let observed = state(&[1]);
+    let mut desired = observed.clone();
+    desired.groups.clear();
+    desired.routes.clear();
+
+    let ops = diff(&observed, &desired);
+
+    assert_eq!(ops, [Op::DeleteRoute(remote()), Op::DeleteGroup(100)]);
+}
+
+#[test]
+fn a_device_of_another_port_is_made_anew_with_all_that_hangs_on_it() {
+    let desired = state(&[1]);
+    let mut observed = desired.clone();
+    observed.device = Some(device(4789));
+
+    let ops = diff(&observed, &desired);
+
+    assert_eq!(
+        ops,
+        [
+            Op::DeleteDevice,
+            Op::CreateDevice(device(6091)),
+            Op::AddAddress(net("10.70.0.1/32")),
+            Op::SetHop(1, hop(1)),
+            Op::SetHop(2, hop(2)),
+            Op::SetGroup(100, BTreeSet::from([1])),
+            Op::SetRoute(remote(), desired.routes[&remote()]),
+        ]
+    );
+}
+
+#[test]
+fn a_hop_that_became_something_else_is_deleted_before_it_is_made() {
+    let desired = state(&[1]);
+    let mut observed = desired.clone();
+    observed.hops.insert(1, Hop::UNKNOWN);
+
+    let ops = diff(&observed, &desired);
+
+    assert_eq!(ops[..2], [Op::DeleteHop(1), Op::SetHop(1, hop(1))]);
+}
+
+#[test]
+fn the_filter_comes_before_the_device_and_leaves_after_it() {
+    let mut desired = state(&[1]);
+    desired.filter = Some(Ruleset::default());
+
+    let first = diff(&State::default(), &desired);
+    let last = diff(&desired, &State::default());
+
+    let place = |ops: &[Op], op: &Op| ops.iter().position(|it| it == op).unwrap();
+    let set = Op::SetFilter(Ruleset::default());
+    assert!(place(&first, &set) < place(&first, &Op::CreateDevice(device(6091))));
+    assert!(place(&last, &Op::DeleteDevice) < place(&last, &Op::DeleteFilter));
+}
+
+proptest! {
+    #[test]
+    fn the_changes_lead_to_the_desired_state(observed in states(), desired in states()) {
+        let mut state = observed.clone();
+        for op in diff(&observed, &desired) {
+            state.apply(&op);
+        }
+
+        prop_assert_eq!(state, desired);
+    }
+
+    #[test]
+    fn nothing_is_done_to_the_desired_state(state in states()) {
+        prop_assert_eq!(diff(&state, &state), []);
+    }
+
+    #[test]
+    fn no_step_leaves_a_remote_cidr_without_a_route_of_ours(
+        observed in states(),
+        desired in states(),
+    ) {
+        let kept: Vec<_> = observed.unreachable.intersection(&desired.unreachable).collect();
+        let mut state = observed.clone();
+        for op in diff(&observed, &desired) {
+            state.apply(&op);
+
+            for cidr in &kept {
+                prop_assert!(state.unreachable.contains(cidr), "{:?} bares {}", op, cidr);
+            }
+        }
+    }
+
+    #[test]
+    fn a_cidr_is_unreachable_before_it_is_reachable_and_until_it_is_so_no_more(
+        observed in states(),
+        desired in states(),
+    ) {
+        let mut state = observed.clone();
+        for op in diff(&observed, &desired) {
+            match &op {
+                Op::SetRoute(dst, _) => prop_assert_eq!(
+                    state.unreachable.contains(dst),
+                    desired.unreachable.contains(dst) || observed.unreachable.contains(dst)
+                ),
+                Op::DeleteUnreachable(dst) => prop_assert_eq!(
+                    state.routes.contains_key(dst),
+                    desired.routes.contains_key(dst)
+                ),
+                _ => {}
+            }
+            state.apply(&op);
+        }
+    }
+
+    #[test]
+    fn whatever_is_referred_to_exists(observed in states(), desired in states()) {
+        let mut state = observed.clone();
+        for op in diff(&observed, &desired) {
+            let before = state.clone();
+            state.apply(&op);
+
+            match &op {
+                Op::SetGroup(_, members) => {
+                    prop_assert!(members.iter().all(|id| before.hops.contains_key(id)));
+                }
+                Op::SetRoute(_, route) => {
+                    let nexthop = route.nexthop;
+                    prop_assert!(
+                        before.hops.contains_key(&nexthop) || before.groups.contains_key(&nexthop)
+                    );
+                    prop_assert!(before.addresses.contains(&Ipv4Net::from(route.src)));
+                }
+                Op::SetHop(..) | Op::AddAddress(_) => prop_assert!(before.device.is_some()),
+                Op::DeleteGroup(_) | Op::DeleteHop(_) | Op::DeleteAddress(_) => {
+                    prop_assert_eq!(&before.routes, &state.routes, "{:?} takes routes along", op);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Two hops, one group of `members`, one route.
+fn state(members: &[u32]) -> State {
+    State {
+        device: Some(device(6091)),
+        addresses: BTreeSet::from([net("10.70.0.1/32")]),
+        rule: true,
+        hops: [1, 2].map(|number| (number, hop(number))).into(),
+        groups: BTreeMap::from([(100, members.iter().copied().collect())]),
+        routes: BTreeMap::from([(remote(), route(100, 1))]),
+        unreachable: BTreeSet::from([remote()]),
+        filter: None,
+    }
+}
+
+fn remote() -> Ipv4Net {
+    net("10.245.0.0/16")
+}
+
+fn device(port: u16) -> Device {
+    Device {
+        port,
+        mac: [2, 0, 0, 0, 0, 1],
+        mtu_bytes: 1500,
+        ready: true,
+    }
+}
+
+fn hop(number: u32) -> Hop {
+    Hop {
+        src: ip("172.16.0.1"),
+        dst: std::net::Ipv4Addr::from_bits(0xac10_0010 + number),
+        vni: 1,
+    }
+}
+
+fn route(nexthop: u32, host: u8) -> Route {
+    Route {
+        nexthop,
+        src: std::net::Ipv4Addr::new(10, 70, 0, host),
+        mtu_bytes: None,
+    }
+}
+
+/// States whose references are valid, as the kernel's always are.
+fn states() -> impl Strategy<Value = State> {
+    let cidrs = ["10.1.0.0/16", "10.2.0.0/16", "10.3.0.0/16", "10.4.0.0/16"].map(net);
+    let unreachable = subsequence(cidrs.to_vec(), 0..=4);
+    let hops = btree_map(1u32..5, (1u32..4).prop_map(hop), 0..4);
+
+    (
+        hops,
+        unreachable,
+        any::<bool>(),
+        select(vec![None, Some(6091), Some(4789)]),
+    )
+        .prop_flat_map(move |(hops, unreachable, rule, port)| {
+            let hops = if port.is_some() {
+                hops
+            } else {
+                BTreeMap::new()
+            };
+            let ids: Vec<_> = hops.keys().copied().collect();
+            let groups = if ids.is_empty() {
+                Just(BTreeMap::new()).boxed()
+            } else {
+                let members = btree_set(select(ids.clone()), 1..=ids.len());
+                btree_map(100u32..103, members, 0..3).boxed()
+            };
+            let addresses = if port.is_some() { 1..3 } else { 0..1 };
+            let addresses = subsequence(vec![1u8, 2], addresses);
+            let base = State {
+                device: port.map(device),
+                rule,
+                hops,
+                unreachable: unreachable.into_iter().collect(),
+                ..State::default()
+            };
+
+            (Just(base), groups, addresses).prop_flat_map(move |(mut base, groups, hosts)| {
+                let nexthops: Vec<_> = base.hops.keys().chain(groups.keys()).copied().collect();
+                base.groups = groups;
+                base.addresses = hosts
+                    .iter()
+                    .map(|host| route(0, *host).src.into())
+                    .collect();
+                if nexthops.is_empty() {
+                    return Just(base).boxed();
+                }
+                let routes =
+                    (select(nexthops), select(hosts)).prop_map(|(id, host)| route(id, host));
+                btree_map(select(cidrs.to_vec()), routes, 0..4)
+                    .prop_map(move |routes| State {
+                        routes,
+                        ..base.clone()
+                    })
+                    .boxed()
+            })
+        })
+}

@@ -76,10 +76,8 @@ pub(crate) async fn create(
         .add(link)
         .execute()
         .await
-        .map_err(Error::from_rtnetlink(
-            "create the overlay device (is its UDP port another VXLAN device's?)",
-            FEATURE,
-        ))?;
+        .map_err(Error::from_rtnetlink("create the overlay device", FEATURE))
+        .map_err(|error| error.or_port_in_use(device.port))?;
 
     set(handle, settings, device).await
 }
@@ -113,6 +111,7 @@ pub(crate) async fn set(
         .execute()
         .await
         .map_err(Error::from_rtnetlink("set up the overlay device", FEATURE))
+        .map_err(|error| error.or_port_in_use(device.port))
 }
 
 /// Deletes the device.

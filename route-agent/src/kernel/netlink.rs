@@ -27,6 +27,15 @@ pub(crate) enum Error {
         feature: &'static str,
     },
 
+    /// The overlay's port is taken.
+    #[error(
+        "UDP port {port} is in use, perhaps by another VXLAN device: choose --overlay-port, also for the gateways"
+    )]
+    PortInUse {
+        /// The port.
+        port: u16,
+    },
+
     /// Any other refusal.
     #[error("failed to {what}")]
     Refused {
@@ -79,12 +88,21 @@ impl Error {
         }
     }
 
+    /// Names the cause of a device's failure to come up.
+    pub(crate) fn or_port_in_use(self, port: u16) -> Self {
+        match self.errno() {
+            Some(Errno::EEXIST | Errno::EADDRINUSE) => Self::PortInUse { port },
+            _ => self,
+        }
+    }
+
     /// The kernel's error number, if the kernel answered with one.
     pub(crate) fn errno(&self) -> Option<Errno> {
         match self {
             Self::Refused { source, .. } => source.raw_os_error().map(Errno::from_raw),
             Self::Privilege { .. } => Some(Errno::EPERM),
             Self::Feature { .. } => Some(Errno::EOPNOTSUPP),
+            Self::PortInUse { .. } => Some(Errno::EADDRINUSE),
             Self::Socket(_) | Self::Protocol { .. } => None,
         }
     }

@@ -78,6 +78,12 @@ impl Nft {
         Ok(())
     }
 
+    /// Whether the last ruleset is listed as it was given.
+    #[cfg(test)]
+    pub(crate) fn is_verbatim(&self) -> bool {
+        self.accepted.is_none()
+    }
+
     /// Deletes the table.
     pub(crate) async fn delete(&mut self) -> Result<(), Error> {
         self.accepted = None;

@@ -1,27 +1,215 @@
 use super::*;
+use crate::cleanup;
 use crate::diff::diff;
 use crate::plan::{Input, plan};
-use crate::testing::{fabric, in_netns, ip, net, replica, run};
+use crate::testing::{fabric, in_netns, ip, mapped, net, run};
 use crate::view::View;
-use control_api::fabric::Fabric;
-use ebpf_common::settings::OVERLAY_DEVICE;
+use control_api::fabric::{Fabric, Target};
+
+mod foreign;
 
 #[test]
-fn the_kernel_converges_on_the_plan_and_a_second_look_finds_nothing_to_do() {
+fn the_kernel_converges_on_the_plan_and_a_successor_finds_nothing_to_do() {
     in_netns(async || {
+        let mut fabric = fabric();
+        fabric.ips = vec![mapped("192.0.2.1", "10.70.1.1", Target::Outside)];
         let mut node = Node::new();
 
+        node.converge(&fabric, &all_up()).await;
+
+        let mut successor = Node::new();
+        assert_eq!(successor.converge(&fabric, &all_up()).await, []);
+    });
+}
+
+#[test]
+fn nft_lists_our_table_in_the_form_in_which_it_is_given() {
+    in_netns(async || {
+        let mut fabric = fabric();
+        fabric.ips = vec![
+            mapped("192.0.2.1", "10.70.1.1", Target::Outside),
+            mapped("192.0.2.2", "10.70.1.2", Target::Outside),
+        ];
+        let mut node = Node::new();
+
+        node.converge(&fabric, &all_up()).await;
+
+        // Otherwise a change by others would be found in a form that is ours to forgive.
+        assert!(node.kernel.nft.is_verbatim());
+    });
+}
+
+#[test]
+fn a_lost_replica_leaves_the_group_by_one_change() {
+    in_netns(async || {
+        let mut node = Node::new();
         node.converge(&fabric(), &all_up()).await;
 
-        let observed = node.kernel.observe().await.unwrap();
-        assert_eq!(
-            diff(&observed, &node.desired(&fabric(), &all_up(), &observed)),
-            []
-        );
-        let mut successor = Node::new();
-        let adopted = successor.kernel.observe().await.unwrap();
-        assert_eq!(adopted, observed);
+        let ops = node.converge(&fabric(), &up(&["gw-2"])).await;
+
+        assert!(matches!(ops.as_slice(), [Op::SetGroup(..)]), "{ops:?}");
+        assert!(run("ip route get 10.245.0.1").contains("dst 172.16.0.12"));
     });
+}
+
+#[test]
+fn without_live_replicas_a_remote_address_is_unreachable() {
+    in_netns(async || {
+        default_route();
+        let mut node = Node::new();
+        node.converge(&fabric(), &all_up()).await;
+
+        node.converge(&fabric(), &View::default()).await;
+
+        assert_unreachable();
+    });
+}
+
+#[test]
+fn whatever_others_delete_a_remote_address_stays_unreachable_and_all_comes_back() {
+    for damage in [
+        "ip link delete liqo-overlay",
+        "ip link set liqo-overlay down",
+        "ip nexthop flush",
+        "ip nexthop delete id 1819344897; ip nexthop delete id 1819344898",
+    ] {
+        in_netns(async move || {
+            default_route();
+            let mut node = Node::new();
+            node.converge(&fabric(), &all_up()).await;
+
+            run(damage);
+
+            assert_unreachable();
+            assert!(!node.converge(&fabric(), &all_up()).await.is_empty());
+        });
+    }
+}
+
+#[test]
+fn whatever_others_do_to_our_state_is_found_and_undone() {
+    for damage in [
+        "ip rule delete priority 27761",
+        "ip route delete 10.245.0.0/16 table 27761 metric 0",
+        "ip route delete unreachable 10.245.0.0/16 table 27761 metric 4294967295",
+        "ip route replace 10.245.0.0/16 table 27761 nhid 1819344897 src 10.70.0.1 protocol 108",
+        "ip nexthop replace id 1819348992 group 1819344897 protocol 108",
+        "ip nexthop replace id 1819344897 encap ip id 1 src 172.16.0.1 dst 192.0.2.9 \
+         dev liqo-overlay protocol 108",
+        "ip nexthop delete id 1819344897; ip nexthop add id 1819344897 blackhole protocol 108",
+        "ip link set liqo-overlay mtu 1400",
+        "ip link set liqo-overlay address 02:00:00:00:00:09",
+        "ip link set liqo-overlay arp on",
+        "ip link set liqo-overlay alias other",
+        "ip address flush dev liqo-overlay",
+        "ip address add 192.0.2.7/32 dev liqo-overlay",
+        "nft delete table inet liqo",
+        "nft flush chain inet liqo input",
+        "nft add element inet liqo gateways { 192.0.2.9 }",
+        "nft insert rule inet liqo input accept",
+        "nft add chain inet liqo other",
+    ] {
+        in_netns(async move || {
+            let mut node = Node::new();
+            node.converge(&fabric(), &all_up()).await;
+
+            run(damage);
+
+            let ops = node.converge(&fabric(), &all_up()).await;
+            assert!(!ops.is_empty(), "nobody noticed: {damage}");
+        });
+    }
+}
+
+#[test]
+fn a_device_of_another_port_is_made_anew() {
+    in_netns(async || {
+        let mut node = Node::new();
+        node.converge(&fabric(), &all_up()).await;
+
+        node.settings.overlay_port = 6099;
+        node.kernel = Kernel::open(node.settings.clone()).unwrap();
+        node.converge(&fabric(), &all_up()).await;
+
+        assert!(run("ip -d link show liqo-overlay").contains("dstport 6099"));
+    });
+}
+
+#[test]
+fn the_counters_of_drops_survive_a_change_of_the_cluster() {
+    in_netns(async || {
+        let mut node = Node::new();
+        node.converge(&fabric(), &all_up()).await;
+        run("echo x | socat - udp:127.0.0.1:6091");
+        let drops = || nft::counters().unwrap()[crate::filter::OUTER_STRANGERS];
+        assert_eq!(drops(), 1);
+
+        let mut changed = fabric();
+        changed.replicas.remove(0);
+        changed.peers.remove(0);
+        node.converge(&changed, &up(&["gw-2"])).await;
+
+        assert_eq!(drops(), 1);
+    });
+}
+
+#[test]
+fn a_thousand_peers_converge_and_lose_a_replica_by_one_change() {
+    in_netns(async || {
+        let mut fabric = fabric();
+        fabric.peers = (0..1000u16)
+            .map(|n| {
+                let [high, low] = n.to_be_bytes();
+                let pods = format!("11.{}.{low}.0/24", high * 2);
+                let external = format!("11.{}.{low}.0/24", high * 2 + 1);
+                small_peer(&format!("c{n:04}"), &pods, &external)
+            })
+            .collect();
+        let mut view = View::default();
+        for peer in &fabric.peers {
+            view.reaches("gw-1", &peer.cluster_id);
+            view.reaches("gw-2", &peer.cluster_id);
+        }
+        let mut node = Node::new();
+        node.converge(&fabric, &view).await;
+
+        let mut view = View::default();
+        for peer in &fabric.peers {
+            view.reaches("gw-1", &peer.cluster_id);
+        }
+        let ops = node.converge(&fabric, &view).await;
+
+        assert!(
+            matches!(ops.as_slice(), [Op::SetGroup(..)]),
+            "{}",
+            ops.len()
+        );
+    });
+}
+
+fn small_peer(cluster_id: &str, pods: &str, external: &str) -> control_api::fabric::Peer {
+    let mut peer = crate::testing::peer(cluster_id, "10.245.0.0/16", "10.71.0.0/16");
+    peer.pods = vec![ipam::Remap::new(net("10.244.0.0/24"), net(pods)).unwrap()];
+    peer.external = vec![ipam::Remap::new(net("10.70.0.0/24"), net(external)).unwrap()];
+    peer
+}
+
+/// A way out, which no packet for a remote cluster may take.
+fn default_route() {
+    run(
+        "ip link add out type veth peer name beyond; ip link set out up; ip link set beyond up
+         ip address add 192.0.2.1/24 dev out; ip route add default via 192.0.2.2",
+    );
+}
+
+fn assert_unreachable() {
+    for address in ["10.245.1.10", "10.71.0.1", "10.246.1.10"].map(ip) {
+        let way = run(&format!("ip route get {address} 2>&1 || true"));
+        assert!(
+            way.contains("unreachable") || way.contains("No route to host"),
+            "{address} leaks: {way}"
+        );
+    }
 }
 
 /// An agent's view of its node.
@@ -39,23 +227,18 @@ impl Node {
         }
     }
 
-    fn desired(&self, fabric: &Fabric, view: &View, observed: &State) -> State {
+    /// Makes the kernel obey; returns the changes that took.
+    async fn converge(&mut self, fabric: &Fabric, view: &View) -> Vec<Op> {
+        let mut state = self.kernel.observe().await.unwrap();
         let input = Input {
             fabric,
             node: "rome-1",
             view,
             settings: &self.settings,
             underlay_mtu_bytes: None,
-            observed,
+            observed: &state,
         };
-
-        plan(&input).unwrap().state
-    }
-
-    /// Makes the kernel obey; returns the changes that took.
-    async fn converge(&mut self, fabric: &Fabric, view: &View) -> Vec<Op> {
-        let mut state = self.kernel.observe().await.unwrap();
-        let desired = self.desired(fabric, view, &state);
+        let desired = plan(&input).unwrap().state;
         let ops = diff(&state, &desired);
         for op in &ops {
             self.kernel.apply(op, &state).await.unwrap();
@@ -69,8 +252,12 @@ impl Node {
 }
 
 fn all_up() -> View {
+    up(&["gw-1", "gw-2"])
+}
+
+fn up(replicas: &[&str]) -> View {
     let mut view = View::default();
-    for replica in ["gw-1", "gw-2"] {
+    for replica in replicas {
         for cluster in ["milan", "turin"] {
             view.reaches(replica, cluster);
         }

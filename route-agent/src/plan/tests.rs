@@ -1,1 +1,229 @@
+use super::*;
+use crate::testing::{fabric, ip, mapped, net, replica};
 
+#[test]
+fn every_remote_cidr_is_unreachable_while_no_replica_reaches_it() {
+    let plan = plan_of(&fabric(), &View::default());
+
+    let remote = [
+        "10.245.0.0/16",
+        "10.246.0.0/16",
+        "10.71.0.0/16",
+        "10.72.0.0/16",
+    ];
+    for cidr in remote.map(net) {
+        assert!(plan.state.unreachable.contains(&cidr));
+        assert!(!plan.state.routes.contains_key(&cidr));
+    }
+    assert!(plan.state.groups.is_empty());
+}
+
+#[test]
+fn a_cluster_goes_through_the_replicas_that_reach_it() {
+    let mut view = View::default();
+    view.reaches("gw-1", "milan");
+    view.reaches("gw-2", "milan");
+    view.reaches("gw-2", "turin");
+
+    let state = plan_of(&fabric(), &view).state;
+
+    assert_eq!(
+        through(&state, "10.245.0.0/16"),
+        ["172.16.0.11", "172.16.0.12"].map(ip)
+    );
+    assert_eq!(
+        through(&state, "10.71.0.0/16"),
+        through(&state, "10.245.0.0/16")
+    );
+    assert_eq!(through(&state, "10.246.0.0/16"), [ip("172.16.0.12")]);
+}
+
+#[test]
+fn every_replica_is_probed_even_a_dead_one() {
+    let plan = plan_of(&fabric(), &View::default());
+
+    let probe = plan.probes["gw-2"];
+    let hop = plan.state.routes[&probe.into()].nexthop;
+    assert_eq!(plan.state.hops[&hop].dst, ip("172.16.0.12"));
+    assert!(Settings::default().probe_net.contains(&probe));
+}
+
+#[test]
+fn the_nodes_own_packets_carry_its_external_address() {
+    let state = plan_of(&fabric(), &all_up()).state;
+
+    assert_eq!(state.addresses, BTreeSet::from([net("10.70.0.1/32")]));
+    assert!(
+        state
+            .routes
+            .values()
+            .all(|route| route.src == ip("10.70.0.1"))
+    );
+}
+
+#[test]
+fn a_leaving_replica_is_used_only_where_no_other_is() {
+    let milan = BTreeSet::from(["milan".to_owned()]);
+    let both = BTreeSet::from(["milan".to_owned(), "turin".to_owned()]);
+    let mut view = View::default();
+    view.serves("gw-1", milan);
+    view.leaves("gw-2", both);
+
+    let state = plan_of(&fabric(), &view).state;
+
+    assert_eq!(through(&state, "10.245.0.0/16"), [ip("172.16.0.11")]);
+    assert_eq!(through(&state, "10.246.0.0/16"), [ip("172.16.0.12")]);
+}
+
+#[test]
+fn the_mtu_is_the_tunnels_or_what_the_underlay_leaves_of_its_own() {
+    let mtu = |underlay_mtu_bytes| {
+        let fabric = fabric();
+        let view = all_up();
+        let plan = plan(&Input {
+            underlay_mtu_bytes,
+            ..input(&fabric, &view, &State::default(), &Settings::default())
+        });
+        plan.unwrap().state.routes[&net("10.245.0.0/16")].mtu_bytes
+    };
+
+    assert_eq!(mtu(None), Some(1340));
+    assert_eq!(mtu(Some(1500)), Some(1340));
+    assert_eq!(mtu(Some(1280)), Some(1230));
+    assert_eq!(mtu(Some(0)), Some(576));
+}
+
+#[test]
+fn the_device_is_as_large_as_its_largest_route() {
+    let mut fabric = fabric();
+    fabric.peers[0].mtu = 8900;
+
+    let state = plan_of(&fabric, &all_up()).state;
+
+    assert_eq!(state.device.unwrap().mtu_bytes, 8900);
+}
+
+#[test]
+fn a_second_plan_after_the_first_changes_nothing() {
+    let first = plan_of(&fabric(), &all_up());
+
+    let second = plan_after(&fabric(), &all_up(), &first.state);
+
+    assert_eq!(first, second);
+}
+
+#[test]
+fn a_restarted_agent_starts_with_its_predecessors_view() {
+    let mut view = View::default();
+    view.reaches("gw-1", "milan");
+    view.reaches("gw-2", "milan");
+    view.reaches("gw-2", "turin");
+    let state = plan_of(&fabric(), &view).state;
+
+    let adopted = adopt(&fabric(), &Settings::default(), &state);
+
+    assert_eq!(adopted, view);
+}
+
+#[test]
+fn a_new_replica_takes_nobodys_hop() {
+    let before = plan_of(&fabric(), &all_up()).state;
+    let mut fabric = fabric();
+    fabric.replicas = vec![
+        replica("gw-2", "172.16.0.12"),
+        replica("gw-3", "172.16.0.10"),
+    ];
+
+    let after = plan_after(&fabric, &all_up(), &before).state;
+
+    for (id, hop) in &after.hops {
+        assert!(before.hops.get(id).is_none_or(|old| old == hop));
+    }
+}
+
+#[test]
+fn an_unknown_node_is_told_the_known_ones() {
+    let fabric = fabric();
+    let view = View::default();
+    let error = plan(&Input {
+        node: "paris-1",
+        ..input(&fabric, &view, &State::default(), &Settings::default())
+    });
+
+    let text = error.unwrap_err().to_string();
+    assert!(
+        text.contains("paris-1") && text.contains("rome-1, rome-2"),
+        "{text}"
+    );
+}
+
+#[test]
+fn mapped_addresses_are_translated_where_the_gateways_send_them() {
+    let pod = |node: &str| Target::Pod {
+        node: Some(node.into()),
+    };
+    let remote = Target::Remote {
+        cluster_id: "milan".into(),
+        original: ip("10.244.9.9"),
+    };
+    let node = fabric().nodes[0].clone();
+    let cases = [
+        // address, target, translated here, masqueraded here
+        ("10.70.0.1", Target::Node("rome-1".into()), false, false),
+        ("10.70.1.1", Target::Node("rome-1".into()), true, false),
+        ("10.70.1.2", Target::Node("rome-2".into()), false, true),
+        ("10.70.1.3", pod("rome-1"), true, false),
+        ("10.70.1.4", pod("rome-2"), true, true),
+        ("10.70.1.5", Target::Pod { node: None }, true, true),
+        ("10.70.1.6", Target::Outside, true, true),
+        ("10.70.1.7", remote, false, true),
+    ];
+
+    for (address, target, translated, masqueraded) in cases {
+        let ip = mapped("192.0.2.1", address, target);
+        assert_eq!(is_translated_here(&ip, &node), translated, "{ip:?}");
+        assert_eq!(is_masqueraded(&ip, &node), masqueraded, "{ip:?}");
+    }
+}
+
+/// The gateways' addresses to which packets for `cidr` go.
+fn through(state: &State, cidr: &str) -> Vec<Ipv4Addr> {
+    let group = state.routes[&net(cidr)].nexthop;
+    let hops = state.groups[&group].iter();
+    hops.map(|id| state.hops[id].dst).collect()
+}
+
+fn plan_of(fabric: &Fabric, view: &View) -> Plan {
+    plan_after(fabric, view, &State::default())
+}
+
+fn plan_after(fabric: &Fabric, view: &View, observed: &State) -> Plan {
+    plan(&input(fabric, view, observed, &Settings::default())).unwrap()
+}
+
+fn input<'a>(
+    fabric: &'a Fabric,
+    view: &'a View,
+    observed: &'a State,
+    settings: &'a Settings,
+) -> Input<'a> {
+    Input {
+        fabric,
+        node: "rome-1",
+        view,
+        settings,
+        underlay_mtu_bytes: None,
+        observed,
+    }
+}
+
+fn all_up() -> View {
+    let mut view = View::default();
+    for replica in ["gw-1", "gw-2", "gw-3"] {
+        for cluster in ["milan", "turin"] {
+            view.reaches(replica, cluster);
+        }
+    }
+
+    view
+}

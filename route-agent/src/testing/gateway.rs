@@ -1,0 +1,121 @@
+//! A stand-in for a gateway replica: it answers the probe, and receives what reaches it.
+//!
+//! Nodes address frames to themselves, for lack of ARP; the real gateway's eBPF does not
+//! mind, the stand-in's nft table turns them into its own.
+
+use crate::testing::Namespace;
+use ebpf_common::probe::{Heartbeat, LEN, Probe, digest};
+use ebpf_common::settings::{
+    GATEWAY_MAC, NODE_MAC, OVERLAY_DEVICE, OVERLAY_PORT, OVERLAY_VNI, PROBE_PORT,
+};
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+/// What it answers.
+#[derive(Clone, Debug)]
+pub(crate) struct Behaviour {
+    pub(crate) answers: bool,
+    pub(crate) leaving: bool,
+    pub(crate) clusters: Vec<String>,
+    pub(crate) up: Vec<bool>,
+}
+
+/// The replica at 172.16.0.1N, in a namespace of its own.
+pub(crate) struct Gateway {
+    pub(crate) namespace: Namespace,
+    pub(crate) behaviour: Arc<Mutex<Behaviour>>,
+}
+
+impl Gateway {
+    /// Makes replica `number` of a cluster whose only peer is milan.
+    ///
+    /// The test's namespace becomes node rome-1.
+    pub(crate) fn new(number: u8) -> Self {
+        let namespace = Namespace::new();
+        let here = format!("gw{number}");
+        namespace.connect(&here);
+        let [mac, node_mac] =
+            [GATEWAY_MAC, NODE_MAC].map(|mac| mac.map(|byte| format!("{byte:02x}")).join(":"));
+        crate::testing::run(&format!(
+            "ip addr add 172.16.0.1 peer 172.16.0.1{number} dev {here}"
+        ));
+        namespace.run(&format!(
+            "ip addr add 172.16.0.1{number} peer 172.16.0.1 dev eth0
+             ip link add {OVERLAY_DEVICE} type vxlan external dstport {OVERLAY_PORT}
+             ip link set {OVERLAY_DEVICE} address {mac} arp off up
+             for slot in 1 2 3 4; do ip addr add 169.254.19.$slot/32 dev {OVERLAY_DEVICE}; done
+             ip addr add 10.245.1.10/32 dev {OVERLAY_DEVICE}
+             for net in 10.70.0.0/16 10.244.0.0/16; do
+               ip route add $net encap ip id {OVERLAY_VNI} \\
+                 src 172.16.0.1{number} dst 172.16.0.1 dev {OVERLAY_DEVICE}
+             done
+             for address in 10.70.0.1 10.70.0.9 10.244.1.10; do
+               ip neigh add $address lladdr {node_mac} dev {OVERLAY_DEVICE} nud permanent
+             done
+             nft -f - <<END
+table netdev receive {{
+  chain frames {{
+    type filter hook ingress device \"{OVERLAY_DEVICE}\" priority 0; policy accept;
+    meta pkttype set host
+  }}
+}}
+END"
+        ));
+
+        let gateway = Self {
+            namespace,
+            behaviour: Arc::new(Mutex::new(Behaviour {
+                answers: true,
+                leaving: false,
+                clusters: vec!["milan".into()],
+                up: vec![true],
+            })),
+        };
+        for slot in 1..=4 {
+            let behaviour = Arc::clone(&gateway.behaviour);
+            let address = SocketAddr::from(([169, 254, 19, slot], PROBE_PORT));
+            gateway.namespace.with(move || {
+                let socket = UdpSocket::bind(address).unwrap();
+                thread::spawn(move || answer(&socket, &behaviour));
+            });
+        }
+
+        gateway
+    }
+
+    /// Changes what it answers.
+    pub(crate) fn behave(&self, change: impl FnOnce(&mut Behaviour)) {
+        change(&mut self.behaviour.lock().unwrap());
+    }
+
+    /// Opens a socket on a remote pod's address, behind the tunnel.
+    pub(crate) fn remote_pod(&self, port: u16) -> UdpSocket {
+        self.namespace
+            .with(move || listening(&format!("10.245.1.10:{port}")))
+    }
+}
+
+/// A socket whose reads end after a while.
+pub(crate) fn listening(address: &str) -> UdpSocket {
+    let socket = UdpSocket::bind(address).unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_secs(5)))
+        .unwrap();
+    socket
+}
+
+fn answer(socket: &UdpSocket, behaviour: &Mutex<Behaviour>) {
+    let mut datagram = [0; LEN];
+    loop {
+        let (len, from) = socket.recv_from(&mut datagram).unwrap();
+        let behaviour = behaviour.lock().unwrap().clone();
+        let Some(mut probe) = Probe::parse(&datagram[..len]).filter(|_| behaviour.answers) else {
+            continue;
+        };
+        let digest = digest(behaviour.clusters.iter().map(String::as_str));
+        probe.answer = Heartbeat::new(behaviour.leaving, digest, behaviour.up).answer;
+        socket.send_to(&probe.encode(), from).unwrap();
+    }
+}
