@@ -6,8 +6,24 @@
 
 #![deny(unsafe_code)]
 
+mod cli;
 mod engine;
 mod mutant;
 mod offload;
+mod shell;
+mod tables;
 
-fn main() {}
+use clap::Parser as _;
+use std::io;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let mut out = io::stdout().lock();
+    match cli::Cli::parse().run(&mut out) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("Error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! What a person types.
+
+mod check;
+mod cleanup;
+mod keygen;
+mod plan;
+mod run;
+mod status;
+
+use clap::{Args, Parser, Subcommand};
+use std::io::Write;
+use std::path::PathBuf;
+
+/// Carries packets between this cluster and all its peers, encrypted.
+///
+/// One process serves all peers of a cluster: WireGuard on one UDP port, towards the
+/// nodes a VXLAN overlay, and address translation in between. Several replicas share
+/// the work and replace each other.
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 100, after_help = EXAMPLES)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  gateway keygen keys/gw-milan                      make a key for the peering with milan
+  gateway plan fabric.yaml                          let the addresses be chosen, once
+  gateway check fabric.yaml --keys keys             is everything right?
+  gateway run --config fabric.yaml --keys keys      serve, until stopped
+  gateway status                                    peers, sessions, drops
+  gateway cleanup                                   remove all that `run` left";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(Box<run::Run>),
+    Plan(plan::Plan),
+    Check(check::Check),
+    Keygen(keygen::Keygen),
+    Status(status::Status),
+    Cleanup(cleanup::Cleanup),
+}
+
+/// Which gateway of this machine.
+#[derive(Clone, Debug, Args)]
+struct Instance {
+    /// Name of this gateway on the machine.
+    ///
+    /// Part of the names of its namespace (`liqo-NAME`), status socket and pins.
+    #[arg(long = "instance", value_name = "NAME", default_value = "gateway", env = "LIQO_INSTANCE", value_parser = instance)]
+    name: String,
+
+    /// Directory of the status socket.
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = "/run/liqo",
+        env = "LIQO_RUN_DIR"
+    )]
+    run_dir: PathBuf,
+}
+
+impl Instance {
+    fn socket(&self) -> PathBuf {
+        self.run_dir.join(format!("{}.sock", self.name))
+    }
+}
+
+impl Cli {
+    /// Runs the command, writing its result to `out`.
+    ///
+    /// # Errors
+    ///
+    /// Returns what went wrong, with object, field and cure where there are such.
+    pub(crate) fn run(self, out: &mut impl Write) -> anyhow::Result<()> {
+        match self.command {
+            Command::Run(command) => command.run(),
+            Command::Plan(command) => command.run(out),
+            Command::Check(command) => command.run(out),
+            Command::Keygen(command) => command.run(out),
+            Command::Status(command) => command.run(out),
+            Command::Cleanup(command) => command.run(out),
+        }
+    }
+}
+
+/// Accepts a name that can be part of file names.
+fn instance(name: &str) -> Result<String, String> {
+    const LEN_MAX: usize = 64;
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if name.is_empty() || name.len() > LEN_MAX || !name.chars().all(plain) || name.starts_with('.')
+    {
+        return Err(format!(
+            "use 1 to {LEN_MAX} letters, digits and `-_.`, not beginning with a dot"
+        ));
+    }
+    Ok(name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn arguments_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn an_instance_is_no_path() {
+        assert!(instance("rome-1").is_ok());
+        for name in ["", "..", "a/b", ".hidden", "a b"] {
+            assert!(instance(name).is_err(), "{name:?}");
+        }
+    }
+}

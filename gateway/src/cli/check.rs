@@ -1,0 +1,47 @@
+//! `gateway check`
+
+use crate::shell::{desired, keys};
+use clap::Args;
+use std::io::Write;
+use std::path::PathBuf;
+
+/// Check a fabric file, and the keys it needs.
+///
+/// Says for each error the document, the object, the field and the cure. Exits with 1
+/// if there is any.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Check {
+    /// The fabric file.
+    file: PathBuf,
+
+    /// Check the private keys in this directory too.
+    #[arg(long, value_name = "DIR", env = "LIQO_KEYS")]
+    keys: Option<PathBuf>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  gateway check fabric.yaml
+  gateway check fabric.yaml --keys keys";
+
+impl Check {
+    pub(super) fn run(self, out: &mut impl Write) -> anyhow::Result<()> {
+        let fabric = desired::load_fabric(&self.file)?;
+        if let Some(directory) = &self.keys {
+            keys::read(directory, desired::wanted_keys(&fabric))?;
+        }
+        writeln!(
+            out,
+            "{} is valid: cluster {}, {} nodes, {} gateway replicas, {} peers, {} mapped addresses",
+            self.file.display(),
+            fabric.cluster_id,
+            fabric.nodes.len(),
+            fabric.replicas.len(),
+            fabric.peers.len(),
+            fabric.ips.len(),
+        )?;
+
+        Ok(())
+    }
+}

@@ -1,0 +1,57 @@
+//! `gateway cleanup`
+
+use super::Instance;
+use crate::shell::site;
+use anyhow::bail;
+use clap::Args;
+use ebpf_common::settings::Settings;
+use std::io::Write;
+
+/// Remove what a stopped gateway left: namespace, devices, kernel programs, socket.
+///
+/// Touches only what is marked as ours and belongs to this instance. Fine if there is
+/// nothing.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  gateway cleanup --instance gateway")]
+pub(super) struct Cleanup {
+    #[command(flatten)]
+    instance: Instance,
+}
+
+impl Cleanup {
+    pub(super) fn run(self, out: &mut impl Write) -> anyhow::Result<()> {
+        let socket = self.instance.socket();
+        if std::os::unix::net::UnixStream::connect(&socket).is_ok() {
+            bail!(
+                "gateway {} is running: stop it first, or name another --instance",
+                self.instance.name
+            );
+        }
+        let plan = site::Plan {
+            instance: self.instance.name,
+            overlay_mtu: None,
+            settings: Settings::default(),
+        };
+        let (mut removed, mut errors) = plan.remove();
+        match std::fs::remove_file(&socket) {
+            Ok(()) => removed.push(format!("socket {}", socket.display())),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => errors.push(error.into()),
+        }
+
+        for what in &removed {
+            writeln!(out, "removed {what}")?;
+        }
+        if removed.is_empty() && errors.is_empty() {
+            writeln!(out, "nothing to remove")?;
+        }
+        if let Some(last) = errors.pop() {
+            for error in errors {
+                writeln!(out, "failed: {error:#}")?;
+            }
+            return Err(last);
+        }
+
+        Ok(())
+    }
+}

@@ -1,0 +1,88 @@
+//! `gateway keygen`
+
+use crate::engine;
+use crate::shell::keys;
+use anyhow::Context as _;
+use clap::Args;
+use k8s_openapi::ByteString;
+use std::io::Write;
+use std::path::PathBuf;
+
+/// Make a WireGuard key and print its public half.
+///
+/// Writes DIR/privateKey, 32 raw bytes, readable for its owner only; never overwrites
+/// one. Prints the PublicKey object that belongs into the other cluster's file.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Keygen {
+    /// Directory of the key: KEYS/SECRET, where `gateway run --keys KEYS` looks for it.
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+
+    /// This cluster's id, for the PublicKey object.
+    #[arg(long, value_name = "ID", default_value = "THIS-CLUSTER-ID")]
+    cluster_id: String,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  gateway keygen keys/gw-milan
+  gateway keygen keys/gw-milan --cluster-id rome >> ../milan/fabric.yaml";
+
+impl Keygen {
+    pub(super) fn run(self, out: &mut impl Write) -> anyhow::Result<()> {
+        let private = keys::generate(&self.directory)?;
+        let public = base64(&engine::public_key(private))?;
+        let id = self.cluster_id;
+        writeln!(
+            out,
+            "---\n\
+             # The public key of cluster {id}, for its peer's fabric file.\n\
+             apiVersion: networking.liqo.io/v1beta1\n\
+             kind: PublicKey\n\
+             metadata:\n  \
+               name: gw-{id}\n  \
+               labels:\n    \
+                 liqo.io/remote-cluster-id: {id}\n\
+             spec:\n  \
+               publicKey: {public}"
+        )?;
+
+        Ok(())
+    }
+}
+
+/// Writes bytes as custom resources do.
+fn base64(bytes: &[u8]) -> anyhow::Result<String> {
+    let value = serde_json::to_value(ByteString(bytes.to_vec()))?;
+    value
+        .as_str()
+        .map(str::to_owned)
+        .context("a byte string is a string in JSON")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use control_api::fabric;
+
+    #[test]
+    fn the_printed_object_is_one_and_holds_the_key() {
+        let directory = std::env::temp_dir().join(format!("lq-keygen-{}", std::process::id()));
+        let command = Keygen {
+            directory: directory.clone(),
+            cluster_id: "rome".into(),
+        };
+        let mut out = Vec::new();
+
+        let result = command.run(&mut out);
+        let private = std::fs::read(directory.join("privateKey"));
+        let _ = std::fs::remove_dir_all(&directory);
+
+        result.unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(fabric::parse(&text).unwrap().iter().count(), 1, "{text}");
+        let public = engine::public_key(private.unwrap().try_into().unwrap());
+        assert!(text.contains(&base64(&public).unwrap()));
+    }
+}

@@ -1,0 +1,167 @@
+//! `gateway plan`
+
+use crate::shell::desired;
+use anyhow::{Context as _, anyhow};
+use clap::Args;
+use control_api::fabric::{self, Fabric, Objects};
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+/// Choose the addresses that a fabric file leaves open.
+///
+/// Fills in the status of Networks, Configurations and IPs, and adds the IP objects of
+/// the nodes. What is chosen already stays. Comments of the file are not kept.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Plan {
+    /// The fabric file, replaced at once; `-` reads from standard input and writes to
+    /// standard output.
+    file: PathBuf,
+
+    /// Write here instead; `-` is standard output.
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  gateway plan fabric.yaml
+  gateway plan draft.yaml --output fabric.yaml
+  gateway plan draft.yaml -o - | less
+  cat cluster/*.yaml | gateway plan - > fabric.yaml";
+
+impl Plan {
+    pub(super) fn run(self, out: &mut impl Write) -> anyhow::Result<()> {
+        let is_piped = self.file.as_os_str() == "-";
+        let text = if is_piped {
+            io::read_to_string(io::stdin()).context("failed to read standard input")?
+        } else {
+            desired::read(&self.file)?
+        };
+        let name = if is_piped {
+            Path::new("standard input")
+        } else {
+            &self.file
+        };
+        let invalid = |errors| anyhow!("{} is not valid:\n{errors}", name.display());
+
+        let before = fabric::parse(&text).map_err(invalid)?;
+        let mut after = fabric::parse(&text).map_err(invalid)?;
+        fabric::plan(&mut after).map_err(invalid)?;
+        Fabric::try_from(&after).map_err(invalid)?;
+
+        let target = self.output.unwrap_or_else(|| self.file.clone());
+        if target.as_os_str() == "-" {
+            out.write_all(after.to_yaml().as_bytes())?;
+            return Ok(());
+        }
+        let changes = changes(&before, &after)?;
+        for change in &changes {
+            writeln!(out, "{change}")?;
+        }
+        if changes.is_empty() && target == self.file {
+            writeln!(out, "{}: nothing to choose", name.display())?;
+            return Ok(());
+        }
+        replace(&target, &after.to_yaml())
+            .with_context(|| format!("failed to write {}", target.display()))?;
+        writeln!(
+            out,
+            "{}: written, {} choices",
+            target.display(),
+            changes.len()
+        )?;
+
+        Ok(())
+    }
+}
+
+/// What `plan` chose, one line for each value.
+fn changes(before: &Objects, after: &Objects) -> anyhow::Result<Vec<String>> {
+    let before = leaves(before)?;
+    let after = leaves(after)?;
+    let is_chosen = |path: &str| path.contains(" status.");
+    let changes = after
+        .iter()
+        .filter(|(path, value)| is_chosen(path) && before.get(*path) != Some(value))
+        .map(|(path, value)| match before.get(path) {
+            Some(old) => format!("{path}: {old} -> {value}"),
+            None => format!("{path}: {value}"),
+        });
+
+    Ok(changes.collect())
+}
+
+/// All values of all objects, by `Kind name path`.
+fn leaves(objects: &Objects) -> anyhow::Result<BTreeMap<String, String>> {
+    let mut leaves = BTreeMap::new();
+    for object in objects.iter() {
+        let value = serde_json::to_value(object)?;
+        let name = object.metadata().name.clone().unwrap_or_default();
+        collect(
+            &format!("{} {name} ", object.kind()),
+            "",
+            &value,
+            &mut leaves,
+        );
+    }
+
+    Ok(leaves)
+}
+
+fn collect(
+    object: &str,
+    path: &str,
+    value: &serde_json::Value,
+    leaves: &mut BTreeMap<String, String>,
+) {
+    use serde_json::Value;
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                let dot = if path.is_empty() { "" } else { "." };
+                collect(object, &format!("{path}{dot}{name}"), value, leaves);
+            }
+        }
+        Value::Array(values) => {
+            for (at, value) in values.iter().enumerate() {
+                collect(object, &format!("{path}[{at}]"), value, leaves);
+            }
+        }
+        Value::String(text) => {
+            leaves.insert(format!("{object}{path}"), text.clone());
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {
+            leaves.insert(format!("{object}{path}"), value.to_string());
+        }
+    }
+}
+
+/// Replaces a file at once: whoever reads it sees the old or the new one.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    // The file itself, not a link to it.
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let mode = fs::metadata(&path).map_or(0o644, |metadata| metadata.permissions().mode());
+    let mut draft = path.clone().into_os_string();
+    draft.push(format!(".{}.tmp", std::process::id()));
+    let draft = PathBuf::from(draft);
+
+    let written = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(&draft)
+        .and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            file.sync_all()
+        })
+        .and_then(|()| fs::rename(&draft, &path));
+    if written.is_err() {
+        let _ = fs::remove_file(&draft);
+    }
+    written
+}

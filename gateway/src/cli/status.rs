@@ -1,0 +1,44 @@
+//! `gateway status`
+
+mod table;
+
+use super::Instance;
+use clap::{Args, ValueEnum};
+use std::io::Write;
+
+/// Show peers, sessions, drops and sizes of a running gateway.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Status {
+    #[command(flatten)]
+    instance: Instance,
+
+    /// How to print it.
+    #[arg(long, short, value_enum, default_value_t = Output::Table)]
+    output: Output,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  gateway status
+  gateway status --instance gateway-1 -o json | jq .engine.drops";
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Output {
+    /// For people.
+    Table,
+    /// For machines.
+    Json,
+}
+
+impl Status {
+    pub(super) fn run(self, out: &mut impl Write) -> anyhow::Result<()> {
+        let document = process::status::query(&self.instance.socket())?;
+        match self.output {
+            Output::Json => writeln!(out, "{document:#}")?,
+            Output::Table => table::print(&document, out)?,
+        }
+
+        Ok(())
+    }
+}

@@ -1,0 +1,19 @@
+//! Everything that touches the machine.
+//!
+//! Two threads: `control` on the main one may wait, `lane` moves packets and does
+//! nothing else. `start` prepares both, with `site` and then without privileges.
+
+mod control;
+pub(crate) mod desired;
+pub(crate) mod keys;
+mod lane;
+mod links;
+mod metrics;
+mod netns;
+mod outbox;
+mod privilege;
+pub(crate) mod site;
+pub(crate) mod start;
+mod state;
+mod tap;
+mod udp;

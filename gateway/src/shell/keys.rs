@@ -1,0 +1,208 @@
+//! Private keys in files, as a mounted Secret has them: `DIR/SECRET/privateKey`.
+
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+/// Length of a key in bytes.
+const LEN: usize = 32;
+
+/// A key cannot be read or made.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// The Secret's file is not there or may not be read.
+    #[error("failed to read the key of {gateway} from {path}: create it with `gateway keygen {}`, or correct --keys or spec.secretRef", directory(path).display())]
+    Read {
+        /// The object that wants the key.
+        gateway: String,
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+
+    /// The file holds something else.
+    #[error(
+        "{path} of {gateway} has {found} bytes, but a WireGuard key has {LEN}: it must be the raw key, not base64"
+    )]
+    Len {
+        /// The object that wants the key.
+        gateway: String,
+        /// The file.
+        path: PathBuf,
+        /// How long it is.
+        found: u64,
+    },
+
+    /// A key is never overwritten.
+    #[error("{0} exists: remove it first if no peer uses that key any more")]
+    Exists(PathBuf),
+
+    /// The new key cannot be stored.
+    #[error("failed to write {path}")]
+    Write {
+        /// The file or directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// Returns the keys of these Secrets, given with the objects that want them.
+///
+/// # Errors
+///
+/// Returns the first [`Error`], which names object and file.
+pub(crate) fn read<'a>(
+    directory: &Path,
+    secrets: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Result<BTreeMap<String, [u8; LEN]>, Error> {
+    let mut keys = BTreeMap::new();
+    for (secret, gateway) in secrets {
+        if !keys.contains_key(secret) {
+            keys.insert(
+                secret.to_owned(),
+                read_one(&file(&directory.join(secret)), gateway)?,
+            );
+        }
+    }
+
+    Ok(keys)
+}
+
+/// Makes a new key and stores it in `directory`, for its owner only.
+///
+/// # Errors
+///
+/// Returns [`Error::Exists`] if there is one already, else [`Error::Write`].
+pub(crate) fn generate(directory: &Path) -> Result<[u8; LEN], Error> {
+    let path = file(directory);
+    let write = |source| Error::Write {
+        path: path.clone(),
+        source,
+    };
+    let mut key = random().map_err(write)?;
+    // As the Curve25519 functions use it, so that every tool shows the same key.
+    key[0] &= 248;
+    key[31] = (key[31] & 127) | 64;
+
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)
+        .map_err(write)?;
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&path)
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => Error::Exists(path.clone()),
+            _ => write(error),
+        })?;
+    file.write_all(&key).map_err(write)?;
+
+    Ok(key)
+}
+
+/// Returns 32 bytes of the system's randomness.
+///
+/// # Errors
+///
+/// Returns an error if there is no `/dev/urandom`.
+pub(crate) fn random() -> io::Result<[u8; LEN]> {
+    let mut bytes = [0; LEN];
+    fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn read_one(path: &Path, gateway: &str) -> Result<[u8; LEN], Error> {
+    let failed = |source| Error::Read {
+        gateway: gateway.to_owned(),
+        path: path.to_owned(),
+        source,
+    };
+    let mut bytes = Vec::new();
+    // One more than a key, so that a wrong file is not read whole.
+    let mut file = fs::File::open(path).map_err(failed)?;
+    (&mut file)
+        .take(LEN as u64 + 1)
+        .read_to_end(&mut bytes)
+        .map_err(failed)?;
+
+    <[u8; LEN]>::try_from(bytes.as_slice()).map_err(|_| Error::Len {
+        gateway: gateway.to_owned(),
+        path: path.to_owned(),
+        found: file
+            .metadata()
+            .map_or(bytes.len() as u64, |metadata| metadata.len()),
+    })
+}
+
+fn file(directory: &Path) -> PathBuf {
+    directory.join("privateKey")
+}
+
+fn directory(file: &Path) -> &Path {
+    file.parent().unwrap_or(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn a_generated_key_is_private_and_is_read_back() {
+        let directory = Directory::new("generate");
+        let key = generate(&directory.0.join("gw-milan")).unwrap();
+
+        let keys = read(&directory.0, [("gw-milan", "GatewayServer milan")]).unwrap();
+
+        assert_eq!(keys["gw-milan"], key);
+        let mode = fs::metadata(directory.0.join("gw-milan/privateKey")).unwrap();
+        assert_eq!(mode.permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_key_is_never_overwritten() {
+        let directory = Directory::new("exists");
+        let key = generate(&directory.0).unwrap();
+
+        assert!(matches!(generate(&directory.0), Err(Error::Exists(_))));
+        assert_eq!(fs::read(directory.0.join("privateKey")).unwrap(), key);
+    }
+
+    #[test]
+    fn a_missing_and_a_wrong_key_are_named_with_their_object() {
+        let directory = Directory::new("wrong");
+        let wants = [("gw-milan", "GatewayServer milan")];
+
+        let missing = read(&directory.0, wants).unwrap_err().to_string();
+        fs::create_dir(directory.0.join("gw-milan")).unwrap();
+        fs::write(directory.0.join("gw-milan/privateKey"), "x".repeat(44)).unwrap();
+        let wrong = read(&directory.0, wants).unwrap_err().to_string();
+
+        assert!(missing.contains("GatewayServer milan"), "{missing}");
+        assert!(missing.contains("gw-milan/privateKey"), "{missing}");
+        assert!(wrong.contains("has 44 bytes"), "{wrong}");
+    }
+
+    struct Directory(PathBuf);
+
+    impl Directory {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("lq-keys-{}-{name}", std::process::id()));
+            fs::create_dir_all(&path).unwrap();
+            Self(path)
+        }
+    }
+
+    impl Drop for Directory {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+}

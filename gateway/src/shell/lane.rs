@@ -1,0 +1,253 @@
+//! The thread that moves packets: one loop, from descriptor to descriptor.
+//!
+//! ```text
+//!             +-----------------------------------------------+
+//!   TAP  ---> | split -> engine.seal -> outbox ---------------|---> UDP
+//!        <--- | <- coalescer <- engine.handle_datagram <------|<---
+//!             |        commands, timeouts, heartbeat          |
+//!             +-----------------------------------------------+
+//! ```
+//!
+//! Nothing in it locks, logs or allocates per packet. Each wake-up serves each
+//! descriptor up to a limit, so that no direction starves the other or the clock.
+//! The heartbeat is written here and nowhere else: if this loop hangs, the nodes see it.
+
+mod command;
+mod heart;
+mod inward;
+mod outward;
+mod ports;
+mod stats;
+
+pub(crate) use command::{Command, Handle, Hung, Notice, Report};
+pub(crate) use heart::Heart;
+pub(crate) use stats::{Histogram, Stats};
+
+use super::outbox::Outbox;
+use super::tap::Tap;
+use super::udp::{RECEIVE_MAX, UdpPort};
+use crate::engine::{Engine, Event, PortId};
+use crate::offload::coalesce::Coalescer;
+use crate::offload::frame::FRAME_MAX;
+use ebpf_common::settings::Settings;
+use nix::errno::Errno;
+use nix::sys::epoll::{EpollEvent, EpollTimeout};
+use outward::Scratch;
+use ports::Ports;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc as notices;
+
+/// Descriptors served per wake-up; more wait for the next.
+const READY_MAX: usize = 32;
+
+/// Where buffers begin to be used; see `offload::coalesce`.
+const OFFSET: usize = 64;
+
+/// The loop cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// The TAP was removed under the running process.
+    #[error("the TAP is gone: was the gateway's namespace removed?")]
+    TapGone(#[source] Errno),
+
+    /// Waiting for descriptors failed.
+    #[error("failed to wait for packets")]
+    Wait(#[source] Errno),
+}
+
+/// All that the loop works on.
+pub(crate) struct Lane {
+    engine: Engine,
+    tap: Tap,
+    ports: Ports,
+    heart: Heart,
+    settings: Settings,
+    outbox: Outbox,
+    coalescer: Coalescer,
+    stats: Stats,
+    scratch: Scratch,
+    /// Frames from the TAP, and datagrams from the ports.
+    frame: Box<[u8]>,
+    datagrams: Box<[u8]>,
+    commands: mpsc::Receiver<Command>,
+    notices: notices::Sender<Notice>,
+    now: Instant,
+    running: bool,
+}
+
+impl Lane {
+    /// Puts the parts together and returns how to talk to the loop.
+    ///
+    /// # Errors
+    ///
+    /// Returns the kernel's error if there are no descriptors left.
+    pub(crate) fn new(
+        engine: Engine,
+        tap: Tap,
+        listen: UdpPort,
+        heart: Heart,
+        settings: Settings,
+    ) -> Result<(Self, Handle, notices::Receiver<Notice>), Errno> {
+        let (handle, commands, wake) = command::channel()?;
+        let (notices, received) = notices::channel(command::NOTICES_MAX);
+        let lane = Self {
+            coalescer: Coalescer::new(settings, tap.uso()),
+            ports: Ports::new(&tap, wake, listen)?,
+            engine,
+            tap,
+            heart,
+            settings,
+            outbox: Outbox::new(),
+            stats: Stats::default(),
+            scratch: Scratch::new(),
+            frame: vec![0; OFFSET + FRAME_MAX].into_boxed_slice(),
+            datagrams: vec![0; OFFSET + RECEIVE_MAX].into_boxed_slice(),
+            commands,
+            notices,
+            now: Instant::now(),
+            running: true,
+        };
+
+        Ok((lane, handle, received))
+    }
+
+    /// Moves packets until [`Command::Stop`].
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error`] if the TAP is gone.
+    pub(crate) fn run(mut self) -> Result<(), Error> {
+        self.discard_old_frames()?;
+        while self.running {
+            self.now = Instant::now();
+            if self.engine.poll_timeout() <= self.now {
+                self.engine.handle_timeout(self.now); // Before any IO: a flood cannot starve it.
+            }
+            self.drain();
+            self.heart.beat_if_due(self.now);
+
+            let mut ready = [EpollEvent::empty(); READY_MAX];
+            let timeout = self.timeout();
+            let count = match self.ports.wait(&mut ready, timeout) {
+                Ok(count) => count,
+                Err(Errno::EINTR) => 0,
+                Err(error) => return Err(Error::Wait(error)),
+            };
+            self.now = Instant::now();
+            for event in &ready[..count] {
+                match event.data() {
+                    ports::TAP => self.read_tap()?,
+                    ports::WAKE => self.obey(),
+                    port => self.receive(ports::id(port)),
+                }
+            }
+        }
+
+        Ok(())
+    }
+
+    /// Does all that the engine wants done.
+    fn drain(&mut self) {
+        loop {
+            while let Some(transmit) = self.engine.poll_transmit() {
+                self.ports.send(&transmit, &mut self.stats);
+            }
+            let mut send = self.ports.sender(&mut self.stats);
+            while let Some(sealed) = self.engine.poll_queued(self.outbox.room()) {
+                self.outbox
+                    .push((sealed.port, sealed.to), sealed.len, &mut send);
+            }
+            self.outbox.flush(&mut send);
+            drop(send);
+            let Some(event) = self.engine.poll_event() else {
+                return;
+            };
+            self.act(event);
+        }
+    }
+
+    fn act(&mut self, event: Event) {
+        match event {
+            Event::OpenPort(id) => match self.ports.open(id) {
+                Ok(()) => self.engine.handle_port_opened(id, self.now),
+                Err(error) => tracing::warn!(%error, "failed to open a client port"),
+            },
+            Event::ClosePort(id) => self.ports.close(id),
+            Event::Reachable { peer, reachable } => {
+                self.heart.set_reachable(peer, reachable, self.now);
+            }
+            Event::Resolve { peer, host, port } => {
+                self.notify(Notice::Resolve { peer, host, port });
+            }
+            Event::Connection {
+                peer,
+                state,
+                latency,
+            } => self.notify(Notice::Connection {
+                peer,
+                state,
+                latency,
+            }),
+            Event::Drained => self.notify(Notice::Drained),
+        }
+    }
+
+    fn obey(&mut self) {
+        self.ports.clear_wake();
+        while let Ok(command) = self.commands.try_recv() {
+            match command {
+                Command::Peers { peers, ranks } => {
+                    self.engine.set_peers(peers, self.now);
+                    self.heart.set_ranks(ranks, self.now);
+                }
+                Command::Replicas(names) => self.engine.set_replicas(names, self.now),
+                Command::Resolved {
+                    peer,
+                    host,
+                    addresses,
+                } => self
+                    .engine
+                    .handle_resolved(peer, &host, addresses, self.now),
+                Command::Leave => {
+                    self.engine.leave(self.now);
+                    self.heart.leave(self.now);
+                }
+                Command::Report(to) => {
+                    let report = Report {
+                        engine: self.engine.snapshot(self.now),
+                        stats: self.stats.clone(),
+                        ports: self.ports.len(),
+                    };
+                    let _ = to.try_send(report); // Who asked may have given up.
+                }
+                Command::Stop => self.running = false,
+            }
+        }
+    }
+
+    /// Tells control; what it cannot take in time is repeated by the engine.
+    fn notify(&mut self, notice: Notice) {
+        if self.notices.try_send(notice).is_err() {
+            self.stats.count(stats::Drop::NoticeQueueFull);
+        }
+    }
+
+    /// How long to wait: until the engine or the heart is due.
+    fn timeout(&self) -> EpollTimeout {
+        let due = self.engine.poll_timeout().min(self.heart.due());
+        let wait = due.saturating_duration_since(self.now);
+        // Rounded up: waking a moment early would only mean waiting again.
+        let millis = wait
+            .as_micros()
+            .div_ceil(1000)
+            .min(Duration::from_secs(60).as_millis());
+        EpollTimeout::try_from(millis).unwrap_or(EpollTimeout::ZERO)
+    }
+}
+
+impl From<PortId> for u64 {
+    fn from(id: PortId) -> Self {
+        id.0.into()
+    }
+}

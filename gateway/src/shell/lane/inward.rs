@@ -1,0 +1,56 @@
+//! From the UDP ports through the engine to the TAP.
+
+use super::stats::Drop;
+use super::{Lane, OFFSET};
+use crate::engine::{PortId, Received};
+use crate::offload::frame::HEADROOM;
+
+/// Receives per port and wake-up, of up to 64 KiB each: half a millisecond of work.
+const RECEIVES_MAX: usize = 16;
+
+impl Lane {
+    /// Takes what has arrived at a port, up to a limit, and writes what is in it.
+    pub(super) fn receive(&mut self, id: PortId) {
+        let Self {
+            engine,
+            tap,
+            ports,
+            coalescer,
+            stats,
+            datagrams,
+            now,
+            ..
+        } = self;
+        let Some(port) = ports.get(id) else {
+            return; // Closed since the wake-up began.
+        };
+        let datagrams = &mut datagrams[OFFSET..];
+        let mut failed = 0_u64;
+        let written = &mut stats.written;
+        let mut write = |frame: &[u8]| match tap.write(frame) {
+            Ok(()) => written.record(frame.len() - HEADROOM),
+            Err(_) => failed += 1,
+        };
+
+        for _ in 0..RECEIVES_MAX {
+            let receipt = match port.receive(datagrams) {
+                Ok(Some(receipt)) => receipt,
+                Ok(None) => break,
+                Err(_) => continue, // What an earlier datagram met; now it is off the socket.
+            };
+            stats.received.record(receipt.len);
+            for datagram in datagrams[..receipt.len].chunks_mut(receipt.segment) {
+                let out = coalescer.room();
+                match engine.handle_datagram(id, receipt.from, datagram, out, *now) {
+                    Received::Packet { peer, len } => coalescer.push(peer, len, &mut write),
+                    Received::Nothing => {}
+                }
+            }
+        }
+        coalescer.flush(&mut write);
+
+        for _ in 0..failed {
+            stats.count(Drop::TapWrite);
+        }
+    }
+}

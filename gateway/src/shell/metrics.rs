@@ -1,0 +1,251 @@
+//! The process in OpenMetrics: read from its parts at each scrape, in base units.
+
+use super::lane::Histogram;
+use super::state::{Gathered, State};
+use crate::engine::ConnectionState;
+use crate::engine::snapshot::{PeerSnapshot, SessionSnapshot};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric as _};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::{Registry, Unit};
+use std::fmt;
+use std::sync::Arc;
+
+/// Returns the registry whose one collector asks `state`.
+pub(crate) fn registry(state: Arc<State>) -> Registry {
+    let mut registry = Registry::with_prefix("liqo_gateway");
+    registry.register_collector(Box::new(Parts(state)));
+    registry
+}
+
+struct Parts(Arc<State>);
+
+impl fmt::Debug for Parts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Parts")
+    }
+}
+
+impl Collector for Parts {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let Gathered {
+            report,
+            kernel,
+            config,
+        } = self.0.gather();
+        let mut out = Out(&mut encoder);
+        out.gauge(
+            "config_valid",
+            "1 if the file holds what is served, else 0",
+            None,
+            [(NO_LABELS, f64::from(u8::from(config.valid)))],
+        )?;
+        out.counter(
+            "config_rejected",
+            "Times the file was found invalid",
+            None,
+            [(NO_LABELS, config.rejected)],
+        )?;
+        let kernel = kernel
+            .iter()
+            .map(|(name, count)| ([("event", (*name).to_owned())], *count));
+        out.counter(
+            "kernel_events",
+            "What the kernel programs counted",
+            None,
+            kernel,
+        )?;
+        out.gauge(
+            "up",
+            "1 if the packet loop answers, else 0",
+            None,
+            [(NO_LABELS, f64::from(u8::from(report.is_some())))],
+        )?;
+        let Some(report) = report else {
+            return Ok(());
+        };
+
+        let shell = report.stats.drops();
+        let engine = report
+            .engine
+            .drops
+            .iter()
+            .map(|(name, count)| (*name, *count));
+        let drops = shell
+            .map(|drop| ("shell", drop))
+            .chain(engine.map(|drop| ("engine", drop)));
+        let drops = drops.map(|(part, (reason, count))| {
+            (
+                [("part", part.to_owned()), ("reason", reason.to_owned())],
+                count,
+            )
+        });
+        out.counter(
+            "dropped_packets",
+            "What went no further, by reason",
+            None,
+            drops,
+        )?;
+        let sizes = [
+            ("tap_read", &report.stats.read),
+            ("tap_written", &report.stats.written),
+            ("udp_sent", &report.stats.sent),
+            ("udp_received", &report.stats.received),
+        ];
+        super_packets(&mut out, &sizes)?;
+        out.gauge(
+            "open_ports",
+            "Open UDP ports",
+            None,
+            [(
+                NO_LABELS,
+                f64::from(u32::try_from(report.ports).unwrap_or(u32::MAX)),
+            )],
+        )?;
+        peers(&mut out, &report.engine.peers)
+    }
+}
+
+/// The sizes of what passed each place, as plain counters per power of two.
+fn super_packets(out: &mut Out<'_, '_>, places: &[(&str, &Histogram)]) -> fmt::Result {
+    let label = |place: &str| ("place", place.to_owned());
+    let bytes = places
+        .iter()
+        .map(|(place, sizes)| ([label(place)], sizes.bytes));
+    out.counter(
+        "super_packet",
+        "Bytes that passed, headers included",
+        Some(Unit::Bytes),
+        bytes,
+    )?;
+    let counts = places.iter().flat_map(|(place, sizes)| {
+        sizes
+            .buckets()
+            .map(move |(most, count)| ([label(place), ("size_max", most.to_string())], count))
+    });
+    out.counter(
+        "super_packets",
+        "How many passed, by size in bytes up to a power of two",
+        None,
+        counts,
+    )
+}
+
+fn peers(out: &mut Out<'_, '_>, peers: &[PeerSnapshot]) -> fmt::Result {
+    let label = |peer: &PeerSnapshot| [("cluster_id", peer.cluster_id.clone())];
+    let connected = peers.iter().map(|peer| {
+        let up = peer.connection == ConnectionState::Connected;
+        (label(peer), f64::from(u8::from(up)))
+    });
+    out.gauge(
+        "peer_up",
+        "1 if the peer answers probes, else 0",
+        None,
+        connected,
+    )?;
+    let latency = peers
+        .iter()
+        .filter_map(|peer| Some((label(peer), peer.latency?.as_secs_f64())));
+    out.gauge(
+        "peer_rtt",
+        "Round-trip time of the last probe",
+        Some(Unit::Seconds),
+        latency,
+    )?;
+    let sessions = peers.iter().map(|peer| {
+        let count = u32::try_from(peer.sessions.len()).unwrap_or(u32::MAX);
+        (label(peer), f64::from(count))
+    });
+    out.gauge("sessions", "Sessions with the peer", None, sessions)?;
+    let age = peers.iter().filter_map(|peer| {
+        let ages = peer
+            .sessions
+            .iter()
+            .filter_map(|session| session.last_handshake_age);
+        Some((label(peer), ages.min()?.as_secs_f64()))
+    });
+    out.gauge(
+        "last_handshake_age",
+        "Age of the newest keys",
+        Some(Unit::Seconds),
+        age,
+    )?;
+
+    let sum = |peer: &PeerSnapshot, of: fn(&SessionSnapshot) -> u64| {
+        peer.sessions.iter().map(of).sum::<u64>()
+    };
+    type Field = fn(&SessionSnapshot) -> u64;
+    let fields: [(&str, &str, Option<Unit>, Field); 4] = [
+        (
+            "rx",
+            "Bytes of inner packets received in present sessions",
+            Some(Unit::Bytes),
+            |s| s.rx_bytes,
+        ),
+        (
+            "tx",
+            "Bytes of inner packets sent in present sessions",
+            Some(Unit::Bytes),
+            |s| s.tx_bytes,
+        ),
+        (
+            "rx_packets",
+            "Inner packets received in present sessions",
+            None,
+            |s| s.rx_packets,
+        ),
+        (
+            "tx_packets",
+            "Inner packets sent in present sessions",
+            None,
+            |s| s.tx_packets,
+        ),
+    ];
+    for (name, help, unit, field) in fields {
+        let values = peers.iter().map(|peer| (label(peer), sum(peer, field)));
+        out.counter(name, help, unit, values)?;
+    }
+
+    Ok(())
+}
+
+const NO_LABELS: [(&str, String); 0] = [];
+
+/// Writes families of plain values.
+struct Out<'a, 'b>(&'a mut DescriptorEncoder<'b>);
+
+impl Out<'_, '_> {
+    fn counter<L: EncodeLabelSet>(
+        &mut self,
+        name: &str,
+        help: &str,
+        unit: Option<Unit>,
+        values: impl IntoIterator<Item = (L, u64)>,
+    ) -> fmt::Result {
+        let mut family =
+            self.0
+                .encode_descriptor(name, help, unit.as_ref(), MetricType::Counter)?;
+        for (labels, value) in values {
+            let metric = prometheus_client::metrics::counter::ConstCounter::new(value);
+            metric.encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+
+    fn gauge<L: EncodeLabelSet>(
+        &mut self,
+        name: &str,
+        help: &str,
+        unit: Option<Unit>,
+        values: impl IntoIterator<Item = (L, f64)>,
+    ) -> fmt::Result {
+        let mut family = self
+            .0
+            .encode_descriptor(name, help, unit.as_ref(), MetricType::Gauge)?;
+        for (labels, value) in values {
+            let metric = prometheus_client::metrics::gauge::ConstGauge::new(value);
+            metric.encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,180 @@
+//! Sealed datagrams on their way out, gathered into runs.
+
+use super::udp::{RUN_BYTES_MAX, RUN_DATAGRAMS_MAX};
+use crate::engine::PortId;
+use std::net::SocketAddr;
+
+/// The longest datagram: a packet of 65,535 bytes and WireGuard's header and tag
+/// could not be sent anyway.
+pub(crate) const DATAGRAM_MAX: usize = RUN_BYTES_MAX;
+
+/// Where datagrams leave and go.
+pub(crate) type Route = (PortId, SocketAddr);
+
+/// Gathers datagrams until one does not continue the run.
+///
+/// Datagrams are written one behind the other: a complete run needs no copy.
+pub(crate) struct Outbox {
+    buffer: Box<[u8]>,
+    /// Bytes of the run so far.
+    used: usize,
+    count: usize,
+    /// Length of all datagrams but the last.
+    segment: usize,
+    route: Option<Route>,
+    /// Datagrams after which a run is sent.
+    limit: usize,
+}
+
+impl Outbox {
+    /// Creates an empty one.
+    pub(crate) fn new() -> Self {
+        Self {
+            buffer: vec![0; RUN_BYTES_MAX + DATAGRAM_MAX].into_boxed_slice(),
+            used: 0,
+            count: 0,
+            segment: 0,
+            route: None,
+            limit: RUN_DATAGRAMS_MAX,
+        }
+    }
+
+    /// Prepares for `count` datagrams of `len` bytes: more than one run holds are
+    /// sent in equal parts, since a short run costs as much as a long one.
+    pub(crate) fn expect(&mut self, count: usize, len: usize) {
+        let most = (RUN_BYTES_MAX / len.max(1)).clamp(1, RUN_DATAGRAMS_MAX);
+        let runs = count.div_ceil(most).max(1);
+        self.limit = count.div_ceil(runs).max(1);
+    }
+
+    /// Forgets what [`Outbox::expect`] said.
+    pub(crate) fn expect_any(&mut self) {
+        self.limit = RUN_DATAGRAMS_MAX;
+    }
+
+    /// Returns where the next datagram is to be written, before [`Outbox::push`].
+    pub(crate) fn room(&mut self) -> &mut [u8] {
+        &mut self.buffer[self.used..]
+    }
+
+    /// Takes the datagram of `len` bytes that [`Outbox::room`] was filled with;
+    /// `send` gets the run (its route, its bytes and the length of each of its
+    /// datagrams) when it is complete.
+    pub(crate) fn push(
+        &mut self,
+        route: Route,
+        len: usize,
+        send: &mut impl FnMut(Route, &[u8], usize),
+    ) {
+        let start = self.used;
+        let continues =
+            self.route == Some(route) && len <= self.segment && start + len <= RUN_BYTES_MAX;
+        if !continues && self.count > 0 {
+            self.flush(send);
+            self.buffer.copy_within(start..start + len, 0);
+        }
+        if self.count == 0 {
+            self.route = Some(route);
+            self.segment = len;
+        }
+        self.used += len;
+        self.count += 1;
+        if len < self.segment || self.count == self.limit {
+            self.flush(send);
+        }
+    }
+
+    /// Sends what is there.
+    pub(crate) fn flush(&mut self, send: &mut impl FnMut(Route, &[u8], usize)) {
+        if let Some(route) = self.route.take() {
+            send(route, &self.buffer[..self.used], self.segment);
+        }
+        self.used = 0;
+        self.count = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_datagrams_and_a_shorter_last_one_are_one_run() {
+        assert_eq!(runs(&[(1, 100), (1, 100), (1, 60)]), [(1, 260, 100)]);
+        assert_eq!(
+            runs(&[(1, 100), (1, 60), (1, 60)]),
+            [(1, 160, 100), (1, 60, 60)]
+        );
+        assert_eq!(runs(&[(1, 60), (1, 100)]), [(1, 60, 60), (1, 100, 100)]);
+    }
+
+    #[test]
+    fn another_destination_starts_another_run() {
+        assert_eq!(
+            runs(&[(1, 100), (2, 100), (2, 100)]),
+            [(1, 100, 100), (2, 200, 100)]
+        );
+    }
+
+    #[test]
+    fn a_run_stays_below_both_limits() {
+        let small = runs(&[(1, 10); 100]);
+        assert_eq!(small, [(1, 640, 10), (1, 360, 10)]);
+
+        let large = runs(&[(1, 1500); 60]);
+        assert!(large.iter().all(|(_, bytes, _)| *bytes <= RUN_BYTES_MAX));
+        assert_eq!(
+            large.iter().map(|(_, bytes, _)| bytes).sum::<usize>(),
+            90_000
+        );
+    }
+
+    #[test]
+    fn a_super_packet_leaves_in_equal_parts() {
+        let mut outbox = Outbox::new();
+        let mut sent = Vec::new();
+        let mut send = |_, run: &[u8], segment: usize| sent.push(run.len() / segment);
+
+        outbox.expect(48, 1400);
+        for _ in 0..48 {
+            outbox.push(route(1), 1400, &mut send);
+        }
+
+        assert_eq!(sent, [24, 24]);
+    }
+
+    #[test]
+    fn every_byte_arrives_in_order() {
+        let mut outbox = Outbox::new();
+        let mut sent = Vec::new();
+        let mut send = |_, run: &[u8], _| sent.extend_from_slice(run);
+        let mut expected = Vec::new();
+
+        for at in 0..200_u8 {
+            let len = 50 + usize::from(at % 7);
+            outbox.room()[..len].fill(at);
+            expected.extend(std::iter::repeat_n(at, len));
+            outbox.push(route(at % 3), len, &mut send);
+        }
+        outbox.flush(&mut send);
+
+        assert_eq!(sent, expected);
+    }
+
+    fn runs(datagrams: &[(u8, usize)]) -> Vec<(u8, usize, usize)> {
+        let mut outbox = Outbox::new();
+        let mut sent = Vec::new();
+        let mut send = |(_, to): Route, run: &[u8], segment| {
+            sent.push((u8::try_from(to.port()).unwrap(), run.len(), segment));
+        };
+        for (to, len) in datagrams {
+            outbox.push(route(*to), *len, &mut send);
+        }
+        outbox.flush(&mut send);
+        sent
+    }
+
+    fn route(to: u8) -> Route {
+        (PortId::LISTEN, ([192, 0, 2, 1], u16::from(to)).into())
+    }
+}

@@ -1,0 +1,272 @@
+//! The gateway's place in the kernel: namespace, devices, programs.
+//!
+//! ```text
+//!  the pod's namespace            /run/netns/liqo-INSTANCE
+//!  UDP ports, VXLAN's socket      liqo-overlay  <- eBPF ->  liqo-tap  <-> engine
+//! ```
+//!
+//! All of it outlives the process, so that a restart finds it running.
+
+use super::links::{self, Device, Overlay};
+use super::netns::{self, Namespace};
+use super::tap::{self, Tap};
+use ebpf::{Datapath, Tables};
+use ebpf_common::settings::{OVERLAY_DEVICE, Settings, TAP_DEVICE};
+use nix::mount::{MsFlags, mount};
+use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Where pins live.
+const BPF_FS: &str = "/sys/fs/bpf";
+
+/// MTU of the TAP, in bytes: no bound for super-packets, and above any peer's.
+const TAP_MTU: u32 = 9000;
+
+/// Frames that wait on the TAP: a burst of 64 MB at most, in super-packets.
+const TAP_QUEUE: u32 = 1000;
+
+/// What VXLAN puts around a packet: IPv4, UDP, VXLAN and Ethernet headers.
+const VXLAN_OVERHEAD: u32 = 50;
+
+/// MTU of the overlay where the underlay does not tell, in bytes.
+const OVERLAY_MTU: u32 = 1450;
+
+/// The place cannot be prepared.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// The namespace.
+    #[error(transparent)]
+    Namespace(#[from] netns::Error),
+
+    /// A device.
+    #[error(transparent)]
+    Link(#[from] links::Error),
+
+    /// The TAP.
+    #[error(transparent)]
+    Tap(#[from] tap::Error),
+
+    /// The programs.
+    #[error("failed to prepare the kernel programs: {0}")]
+    Programs(#[from] ebpf::Error),
+
+    /// This thread's own namespace.
+    #[error("failed to open this process's network namespace: is /proc mounted?")]
+    Current(#[source] io::Error),
+
+    /// No BPF file system.
+    #[error(
+        "failed to mount a BPF file system at {BPF_FS}: mount it beforehand (`mount -t bpf bpf {BPF_FS}`), or run with CAP_SYS_ADMIN"
+    )]
+    BpfFs(#[source] io::Error),
+}
+
+/// What the place shall be like.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// Name of this gateway on the machine.
+    pub(crate) instance: String,
+    /// MTU of the overlay, if not that of the underlay less VXLAN's headers.
+    pub(crate) overlay_mtu: Option<u32>,
+    /// Numbers that others might collide with.
+    pub(crate) settings: Settings,
+}
+
+/// The prepared place.
+pub(crate) struct Site {
+    /// The engine's end.
+    pub(crate) tap: Tap,
+    /// The kernel's programs, with `tables` applied.
+    pub(crate) datapath: Datapath,
+}
+
+impl Plan {
+    /// Prepares the place, adopting what an earlier process left.
+    ///
+    /// The programs know `tables` before anything can pass.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error`] that names what is missing and the cure.
+    pub(crate) fn set_up(&self, tables: &Tables) -> Result<Site, Error> {
+        mount_bpf_fs()?;
+        let pod = netns::current().map_err(Error::Current)?;
+        let namespace = Namespace::open_or_create(&namespace_name(&self.instance))?;
+        let overlay = Overlay {
+            name: OVERLAY_DEVICE.into(),
+            port: self.settings.overlay_port,
+            mac: self.settings.gateway_mac,
+            mtu: self.overlay_mtu()?,
+        };
+
+        if !namespace.inside(|| self.adopt_overlay(&overlay, &pod))?? {
+            links::create_overlay(&overlay, std::os::fd::AsFd::as_fd(&namespace))?;
+        }
+        namespace.inside(|| self.furnish(&overlay, tables))?
+    }
+
+    /// Removes the place; tells what was there.
+    ///
+    /// Each step is tried, whatever became of the one before.
+    pub(crate) fn remove(&self) -> (Vec<String>, Vec<anyhow::Error>) {
+        let mut removed = Vec::new();
+        let mut errors = Vec::new();
+        let pins = pin_directory(&self.instance);
+        if pins.exists() {
+            match Datapath::cleanup(&pins) {
+                Ok(()) => removed.push(format!("pins {}", pins.display())),
+                Err(error) => errors.push(error.into()),
+            }
+        }
+        // The directory of all instances, when this was the last one.
+        if let Some(parent) = pins.parent() {
+            let _ = std::fs::remove_dir(parent);
+        }
+        match self.remove_namespace() {
+            Ok(Some(done)) => removed.extend(done),
+            Ok(None) => {}
+            Err(error) => errors.push(error),
+        }
+
+        (removed, errors)
+    }
+
+    /// Prepares what is inside the namespace.
+    fn furnish(&self, overlay: &Overlay, tables: &Tables) -> Result<Site, Error> {
+        let mark = self.mark();
+        if let Some(device) = links::find(TAP_DEVICE)? {
+            self.refuse_foreign(&device, TAP_DEVICE)?;
+        }
+        let tap = Tap::open(TAP_DEVICE)?;
+        links::configure(TAP_DEVICE, &mark, TAP_MTU, TAP_QUEUE, 0)?;
+        tap.persist(TAP_DEVICE)?;
+
+        let mut options = ebpf::Options::new(OVERLAY_DEVICE, TAP_DEVICE);
+        options.pin_dir = Some(pin_directory(&self.instance));
+        options.settings = self.settings;
+        #[cfg(feature = "mutants")]
+        {
+            options.mutant = mutant();
+        }
+        let mut datapath = Datapath::attach(options)?;
+        datapath.apply(tables)?;
+        links::configure(OVERLAY_DEVICE, &mark, overlay.mtu, TAP_QUEUE, overlay.port)?;
+
+        Ok(Site { tap, datapath })
+    }
+
+    /// Tells whether there is an overlay to go on with; removes one that will not do.
+    fn adopt_overlay(&self, overlay: &Overlay, pod: &File) -> Result<bool, Error> {
+        links::disable_ipv6();
+        let Some(device) = links::find(&overlay.name)? else {
+            return Ok(false);
+        };
+        if !device.is_unfinished(overlay) {
+            self.refuse_foreign(&device, &overlay.name)?;
+        }
+        // Its socket may be in a namespace that this process is not in, or its
+        // port another one: then no packet would come.
+        if device.serves(overlay, links::namespace_id(pod)?) {
+            return Ok(true);
+        }
+
+        links::delete(&device)?;
+        Ok(false)
+    }
+
+    fn refuse_foreign(&self, device: &Device, name: &str) -> Result<(), links::Error> {
+        let mark = self.mark();
+        if device.is_ours(&mark) {
+            return Ok(());
+        }
+        Err(links::Error::Foreign {
+            name: name.to_owned(),
+            namespace: namespace_name(&self.instance),
+            mark,
+        })
+    }
+
+    fn remove_namespace(&self) -> anyhow::Result<Option<Vec<String>>> {
+        let name = namespace_name(&self.instance);
+        let Some(namespace) = Namespace::open(&name)? else {
+            return Ok(None);
+        };
+        let (mut removed, foreign) = namespace.inside(|| self.remove_devices())??;
+        if let Some(device) = foreign.first() {
+            anyhow::bail!("namespace {name} stays: the device {device} in it is not ours");
+        }
+        namespace.remove()?;
+        removed.push(format!("namespace {name}"));
+
+        Ok(Some(removed))
+    }
+
+    /// Removes our devices; returns them, and those that are not ours.
+    fn remove_devices(&self) -> Result<(Vec<String>, Vec<String>), links::Error> {
+        let mut removed = Vec::new();
+        let mut foreign = Vec::new();
+        for name in links::names()? {
+            if name == "lo" {
+                continue;
+            }
+            match links::find(&name)? {
+                Some(device) if device.is_ours(&self.mark()) => {
+                    links::delete(&device)?;
+                    removed.push(format!("device {name}"));
+                }
+                Some(_) => foreign.push(name),
+                None => {}
+            }
+        }
+
+        Ok((removed, foreign))
+    }
+
+    fn overlay_mtu(&self) -> Result<u32, links::Error> {
+        if let Some(mtu) = self.overlay_mtu {
+            return Ok(mtu);
+        }
+        let underlay = links::underlay_mtu()?;
+        Ok(underlay.map_or(OVERLAY_MTU, |mtu| mtu.saturating_sub(VXLAN_OVERHEAD)))
+    }
+
+    /// What our devices carry as alias.
+    fn mark(&self) -> String {
+        format!("liqo gateway {}", self.instance)
+    }
+}
+
+/// Returns the name of an instance's namespace.
+pub(crate) fn namespace_name(instance: &str) -> String {
+    format!("liqo-{instance}")
+}
+
+fn pin_directory(instance: &str) -> PathBuf {
+    Path::new(BPF_FS).join("liqo").join(instance)
+}
+
+fn mount_bpf_fs() -> Result<(), Error> {
+    if statfs(BPF_FS).is_ok_and(|stat| stat.filesystem_type() == BPF_FS_MAGIC) {
+        return Ok(());
+    }
+    mount(
+        Some("bpf"),
+        BPF_FS,
+        Some("bpf"),
+        MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC,
+        None::<&str>,
+    )
+    .map_err(|errno| Error::BpfFs(errno.into()))?;
+    tracing::info!(path = BPF_FS, "mounted the BPF file system");
+
+    Ok(())
+}
+
+#[cfg(feature = "mutants")]
+fn mutant() -> Option<String> {
+    std::env::var(crate::mutant::VARIABLE)
+        .ok()
+        .filter(|name| ebpf_common::mutant::Mechanism::named(name).is_some())
+}

@@ -1,0 +1,200 @@
+//! From arguments to a running gateway, and to its end.
+
+use super::control::{Control, Parts};
+use super::desired::Loader;
+use super::lane::{Heart, Lane};
+use super::site::{self, Plan, Site};
+use super::state::{Config, Identity, State};
+use super::udp::UdpPort;
+use super::{keys, metrics, privilege};
+use crate::engine::{Clock, Engine, Local};
+use anyhow::{Context as _, anyhow};
+use process::watch::FileWatch;
+use process::{http, status, stop};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio::sync::oneshot;
+
+/// What a person or a pod says.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    /// The fabric file.
+    pub(crate) config: PathBuf,
+    /// The directory of keys.
+    pub(crate) keys: PathBuf,
+    /// This replica's name.
+    pub(crate) replica: String,
+    /// Where the status socket is.
+    pub(crate) socket: PathBuf,
+    /// UDP port of WireGuard.
+    pub(crate) listen_port: u16,
+    /// Where metrics and health are served, if at all.
+    pub(crate) http: Option<SocketAddr>,
+    /// How long leaving may take.
+    pub(crate) leave_timeout: Duration,
+    /// Namespace, devices, settings.
+    pub(crate) plan: Plan,
+}
+
+/// Runs a gateway until it is asked to stop.
+///
+/// # Errors
+///
+/// Returns what keeps it from starting, or from going on.
+pub(crate) fn run(options: Options) -> anyhow::Result<()> {
+    privilege::check()?;
+    let mut loader = Loader::new(&options.config, &options.keys);
+    let watch = FileWatch::new(&options.config)?;
+    let served = loader.load()?;
+    if !served
+        .fabric
+        .replicas
+        .iter()
+        .any(|replica| replica.name == options.replica)
+    {
+        tracing::warn!(
+            replica = options.replica,
+            "no EndpointSlice of the file names this replica: nodes will not use it"
+        );
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("failed to start the runtime")?;
+    // First of all, since it tells whether another process has this place already.
+    let socket = runtime.block_on(status::Server::bind(&options.socket))?;
+    let listen = UdpPort::open(options.listen_port)?;
+    let Site { tap, datapath } = options.plan.set_up(&served.tables)?;
+    privilege::drop_all_but_needed()?;
+
+    let datapath = Arc::new(Mutex::new(datapath));
+    let identity = Identity {
+        instance: options.plan.instance.clone(),
+        version: env!("CARGO_PKG_VERSION"),
+        cluster_id: served.fabric.cluster_id.clone(),
+        replica: options.replica.clone(),
+        namespace: site::namespace_name(&options.plan.instance),
+        listen_port: options.listen_port,
+        udp_super_packets: tap.uso(),
+    };
+    let engine = engine(&identity)?;
+    let heart = Heart::new(Arc::clone(&datapath));
+    let (lane, handle, notices) = Lane::new(engine, tap, listen, heart, options.plan.settings)
+        .context("failed to prepare the packet loop")?;
+    let ended = spawn(lane)?;
+
+    let config = Config::applied(options.config.display().to_string(), served.peers.len());
+    let state = Arc::new(State::new(
+        identity,
+        handle.clone(),
+        Arc::clone(&datapath),
+        config,
+    ));
+    tracing::info!(
+        cluster = served.fabric.cluster_id,
+        replica = options.replica,
+        peers = served.peers.len(),
+        port = options.listen_port,
+        "gateway started"
+    );
+    let control = Control::start(Parts {
+        loader,
+        watch,
+        lane: handle,
+        notices,
+        datapath,
+        state: Arc::clone(&state),
+        replica: options.replica.clone(),
+        served,
+    })?;
+
+    runtime.block_on(serve(control, ended, state, socket, &options))
+}
+
+/// How the packet loop ended, once it has.
+type Ended = oneshot::Receiver<anyhow::Result<()>>;
+
+async fn serve(
+    mut control: Control,
+    mut ended: Ended,
+    state: Arc<State>,
+    socket: status::Server,
+    options: &Options,
+) -> anyhow::Result<()> {
+    let document = Arc::clone(&state);
+    let status = socket.serve(move || document.document());
+    let http = async {
+        match options.http {
+            Some(address) => {
+                let registry = Arc::new(metrics::registry(Arc::clone(&state)));
+                http::serve(address, registry, Arc::clone(&state)).await
+            }
+            None => std::future::pending().await,
+        }
+    };
+    let watched = async {
+        tokio::select! {
+            signal = stop::requested() => signal.context("failed to listen for signals"),
+            ended = &mut ended => Err(failure(ended)),
+            served = http => Err(served.err().map_or_else(|| anyhow!("the HTTP server ended"), Into::into)),
+            () = control.run() => Err(anyhow!("the packet loop ended")),
+        }
+    };
+
+    tokio::pin!(status);
+    let signal = tokio::select! {
+        signal = watched => signal?,
+        () = &mut status => return Err(anyhow!("the status socket ended")),
+    };
+    tracing::info!(signal, "leaving");
+    // Whoever asks twice is in a hurry.
+    tokio::select! {
+        () = control.leave(options.leave_timeout) => {}
+        _ = stop::requested() => return Ok(()),
+        () = &mut status => {}
+    }
+    ended
+        .await
+        .map_err(|_| anyhow!("the packet loop ended in a panic"))?
+}
+
+fn engine(identity: &Identity) -> anyhow::Result<Engine> {
+    let local = Local {
+        cluster_id: identity.cluster_id.clone(),
+        replica: identity.replica.clone(),
+        version: identity.version.to_owned(),
+    };
+    let seed = keys::random().context("failed to read /dev/urandom")?;
+    let clock = Clock {
+        instant: Instant::now(),
+        unix: SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .context("the clock is before 1970: set it")?,
+    };
+
+    Ok(Engine::new(local, seed, clock))
+}
+
+fn spawn(lane: Lane) -> anyhow::Result<Ended> {
+    let (tell, ended) = oneshot::channel();
+    thread::Builder::new()
+        .name("lane".into())
+        .spawn(move || {
+            let end = lane.run().map_err(anyhow::Error::from);
+            let _ = tell.send(end); // Nobody listens any more when the process ends.
+        })
+        .context("failed to start the packet loop")?;
+
+    Ok(ended)
+}
+
+fn failure(ended: Result<anyhow::Result<()>, oneshot::error::RecvError>) -> anyhow::Error {
+    match ended {
+        Ok(Err(error)) => error,
+        Ok(Ok(())) => anyhow!("the packet loop ended"),
+        Err(_) => anyhow!("the packet loop ended in a panic"),
+    }
+}

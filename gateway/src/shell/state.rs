@@ -1,0 +1,192 @@
+//! What status socket, metrics and health checks see of the process.
+
+use super::lane::{self, Report};
+use crate::engine::ConnectionState;
+use ebpf::Datapath;
+use process::http::Observed;
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Shared by control, which writes it, and by whoever asks.
+pub(crate) struct State {
+    identity: Identity,
+    lane: lane::Handle,
+    datapath: Arc<Mutex<Datapath>>,
+    config: Mutex<Config>,
+}
+
+/// What never changes.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Identity {
+    /// Name of this gateway on the machine.
+    pub(crate) instance: String,
+    /// Version of this program.
+    pub(crate) version: &'static str,
+    /// This cluster.
+    pub(crate) cluster_id: String,
+    /// This replica's name.
+    pub(crate) replica: String,
+    /// Name of the namespace of TAP and overlay.
+    pub(crate) namespace: String,
+    /// UDP port of WireGuard.
+    pub(crate) listen_port: u16,
+    /// Whether UDP super-packets pass the TAP.
+    pub(crate) udp_super_packets: bool,
+}
+
+/// The configuration's fate.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Config {
+    /// The file.
+    pub(crate) file: String,
+    /// The file holds what is being served.
+    pub(crate) valid: bool,
+    /// Why it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) error: Option<String>,
+    /// When what is being served was read, in seconds since the Unix epoch.
+    pub(crate) applied_at: u64,
+    /// Times the file was found invalid.
+    pub(crate) rejected: u64,
+    /// Peers that are served.
+    pub(crate) peers: usize,
+}
+
+/// What was gathered at one moment.
+pub(crate) struct Gathered {
+    /// The packet loop's, or `None` if it does not answer.
+    pub(crate) report: Option<Report>,
+    /// The kernel programs' counters.
+    pub(crate) kernel: BTreeMap<&'static str, u64>,
+    /// The configuration's fate.
+    pub(crate) config: Config,
+}
+
+impl State {
+    /// Puts the parts together.
+    pub(crate) fn new(
+        identity: Identity,
+        lane: lane::Handle,
+        datapath: Arc<Mutex<Datapath>>,
+        config: Config,
+    ) -> Self {
+        Self {
+            identity,
+            lane,
+            datapath,
+            config: Mutex::new(config),
+        }
+    }
+
+    /// Notes that what `file` holds is now served.
+    pub(crate) fn note_applied(&self, peers: usize) {
+        let mut config = lock(&self.config);
+        config.valid = true;
+        config.error = None;
+        config.applied_at = unix_seconds();
+        config.peers = peers;
+    }
+
+    /// Notes that the file was rejected, and what was served before still is.
+    pub(crate) fn note_rejected(&self, error: String) {
+        let mut config = lock(&self.config);
+        config.valid = false;
+        config.error = Some(error);
+        config.rejected += 1;
+    }
+
+    /// Asks all parts.
+    pub(crate) fn gather(&self) -> Gathered {
+        let kernel = lock(&self.datapath).counters().unwrap_or_else(|error| {
+            tracing::warn!(%error, "failed to read the kernel programs' counters");
+            BTreeMap::new()
+        });
+        Gathered {
+            report: self.lane.report().ok(),
+            kernel,
+            config: lock(&self.config).clone(),
+        }
+    }
+
+    /// Returns the status document.
+    pub(crate) fn document(&self) -> Value {
+        let Gathered {
+            report,
+            kernel,
+            config,
+        } = self.gather();
+        let mut document = json!({
+            "gateway": self.identity,
+            "config": config,
+            "kernel": kernel,
+            "answers": report.is_some(),
+        });
+        if let Some(report) = report {
+            document["engine"] = json!(report.engine);
+            document["shell"] = json!(report.stats);
+            document["ports"] = json!(report.ports);
+        }
+        document
+    }
+}
+
+impl Observed for State {
+    fn healthy(&self) -> Result<(), String> {
+        self.lane
+            .report()
+            .map(drop)
+            .map_err(|hung| hung.to_string())
+    }
+
+    fn ready(&self) -> Result<(), String> {
+        let report = self.lane.report().map_err(|hung| hung.to_string())?;
+        if report.engine.leaving {
+            return Err("leaving".into());
+        }
+        let served: Vec<_> = report
+            .engine
+            .peers
+            .iter()
+            .filter(|peer| peer.served)
+            .collect();
+        let connected = |peer: &&crate::engine::snapshot::PeerSnapshot| {
+            peer.connection == ConnectionState::Connected
+        };
+        if !served.is_empty() && !served.iter().any(connected) {
+            return Err("no peer is connected yet".into());
+        }
+
+        Ok(())
+    }
+}
+
+impl Config {
+    /// That of a file which was just applied.
+    pub(crate) fn applied(file: String, peers: usize) -> Self {
+        Self {
+            file,
+            valid: true,
+            error: None,
+            applied_at: unix_seconds(),
+            rejected: 0,
+            peers,
+        }
+    }
+}
+
+/// Locks what no panic can leave half-written.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn unix_seconds() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or(Duration::ZERO)
+        .as_secs()
+}

@@ -1,0 +1,164 @@
+//! The TAP between kernel and engine.
+
+#![expect(unsafe_code, reason = "a TAP is configured by ioctl")]
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::Mode;
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+
+const DEVICE: &str = "/dev/net/tun";
+
+/// Checksums may be left to the reader; TCP super-packets, of both families, with ECN.
+const OFFLOADS: libc::c_uint =
+    libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
+
+/// UDP super-packets of both families, since Linux 6.2.
+const USO: libc::c_uint = libc::TUN_F_USO4 | libc::TUN_F_USO6;
+
+/// One queue of a TAP whose frames carry a virtio_net_hdr.
+pub(crate) struct Tap {
+    queue: OwnedFd,
+    uso: bool,
+}
+
+/// The TAP cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// No TUN/TAP in the kernel, or no device node in this mount namespace.
+    #[error(
+        "{DEVICE} cannot be opened: load the kernel module `tun` (CONFIG_TUN), and give a container the device"
+    )]
+    NoTun(#[source] Errno),
+
+    /// A right is missing.
+    #[error("creating the TAP {0} needs CAP_NET_ADMIN")]
+    Privilege(String),
+
+    /// There is a device of that name, of another kind or with one queue only.
+    #[error("the device {0} is no multi-queue TAP: remove it, or run `gateway cleanup`")]
+    Kind(String),
+
+    /// Anything else.
+    #[error("failed to set up the TAP {name}: {step}")]
+    Io {
+        /// Name of the device.
+        name: String,
+        /// The call that failed.
+        step: &'static str,
+        /// Why.
+        source: Errno,
+    },
+}
+
+impl Tap {
+    /// Creates the TAP `name` in the network namespace of the calling thread, or
+    /// opens another queue of the one that is there.
+    ///
+    /// A created one vanishes with this value until [`Tap::persist`].
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error`] with the reason and its cure.
+    pub(crate) fn open(name: &str) -> Result<Self, Error> {
+        let io = |step| {
+            let name = name.to_owned();
+            move |source| Error::Io { name, step, source }
+        };
+        let flags = OFlag::O_RDWR | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+        let queue = open(DEVICE, flags, Mode::empty()).map_err(Error::NoTun)?;
+        let request = request(name)
+            .ok_or(Errno::ENAMETOOLONG)
+            .map_err(io("name"))?;
+        // SAFETY: the request lives during the call, and TUNSETIFF takes an `ifreq`.
+        unsafe { ioctl::attach(queue.as_raw_fd(), &raw const request) }.map_err(|source| {
+            match source {
+                Errno::EPERM => Error::Privilege(name.to_owned()),
+                Errno::EINVAL | Errno::EBUSY => Error::Kind(name.to_owned()),
+                source => io("TUNSETIFF")(source),
+            }
+        })?;
+
+        let set = |flags: libc::c_uint| {
+            let flags = libc::c_int::try_from(flags).expect("the flags fill seven bits");
+            // SAFETY: TUNSETOFFLOAD takes its flags by value.
+            unsafe { ioctl::offload(queue.as_raw_fd(), flags) }
+        };
+        let uso = set(OFFLOADS | USO).is_ok();
+        if !uso {
+            set(OFFLOADS).map_err(io("TUNSETOFFLOAD"))?;
+        }
+
+        Ok(Self { queue, uso })
+    }
+
+    /// Makes the device outlive this process.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::Io`] if the kernel refuses.
+    pub(crate) fn persist(&self, name: &str) -> Result<(), Error> {
+        // SAFETY: TUNSETPERSIST takes its flag by value.
+        unsafe { ioctl::persist(self.queue.as_raw_fd(), 1) }
+            .map(drop)
+            .map_err(|source| Error::Io {
+                name: name.to_owned(),
+                step: "TUNSETPERSIST",
+                source,
+            })
+    }
+
+    /// Tells whether the kernel takes and hands over UDP super-packets.
+    pub(crate) fn uso(&self) -> bool {
+        self.uso
+    }
+
+    /// Reads one frame into `frame`; `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// Returns the kernel's error, as `EBADFD` when the device is gone.
+    pub(crate) fn read(&self, frame: &mut [u8]) -> Result<Option<usize>, Errno> {
+        match nix::unistd::read(&self.queue, frame) {
+            Ok(len) => Ok(Some(len)),
+            Err(Errno::EAGAIN | Errno::EINTR) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes one frame.
+    ///
+    /// # Errors
+    ///
+    /// Returns the kernel's error, as `EIO` while the device is down.
+    pub(crate) fn write(&self, frame: &[u8]) -> Result<(), Errno> {
+        nix::unistd::write(&self.queue, frame).map(drop)
+    }
+}
+
+impl AsFd for Tap {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.queue.as_fd()
+    }
+}
+
+mod ioctl {
+    nix::ioctl_write_ptr_bad!(attach, libc::TUNSETIFF, libc::ifreq);
+    nix::ioctl_write_int_bad!(persist, libc::TUNSETPERSIST);
+    nix::ioctl_write_int_bad!(offload, libc::TUNSETOFFLOAD);
+}
+
+/// What TUNSETIFF is told; `None` if the name is too long for a device.
+fn request(name: &str) -> Option<libc::ifreq> {
+    let flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | libc::IFF_MULTI_QUEUE;
+    // SAFETY: all-zero is a valid `ifreq`.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    if name.len() >= request.ifr_name.len() {
+        return None;
+    }
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = libc::c_char::from_ne_bytes([from]);
+    }
+    request.ifr_ifru.ifru_flags = libc::c_short::try_from(flags).expect("flags of 16 bits");
+    Some(request)
+}

@@ -1,0 +1,396 @@
+//! UDP sockets that send and receive many datagrams per system call.
+//!
+//! `UDP_SEGMENT` sends a run of equal datagrams as one, `UDP_GRO` receives them so
+//! (Linux 4.18 and 5.0). Where the kernel or the path refuses, datagrams go one by
+//! one: for good if the socket lacks it, for a while if the path is too narrow.
+
+#![expect(unsafe_code, reason = "nix allocates for each message; libc does not")]
+
+use nix::errno::Errno;
+use nix::sys::socket::{
+    AddressFamily, SockFlag, SockType, SockaddrIn, SockaddrIn6, SockaddrLike as _, bind,
+    setsockopt, socket, sockopt,
+};
+use std::collections::BTreeMap;
+use std::io;
+use std::mem::MaybeUninit;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+/// Datagrams in one run: what every kernel takes (`UDP_MAX_SEGMENTS`).
+pub(crate) const RUN_DATAGRAMS_MAX: usize = 64;
+
+/// Bytes in one run: the longest UDP payload over IPv4.
+pub(crate) const RUN_BYTES_MAX: usize = 65_507;
+
+/// The longest that one receive returns, of a single datagram or of a run.
+pub(crate) const RECEIVE_MAX: usize = 65_535;
+
+/// Socket buffers, in bytes: some 6 ms at 10 Gb/s, for bursts of many runs.
+const BUFFER_BYTES: usize = 8 << 20;
+
+/// How long a path that refused a run is spared another attempt.
+const NARROW_FOR: Duration = Duration::from_secs(60);
+
+/// Narrow paths remembered; more than that many begin anew.
+const NARROW_MAX: usize = 1024;
+
+/// A UDP socket of this process.
+pub(crate) struct UdpPort {
+    socket: OwnedFd,
+    dual_stack: bool,
+    segmentation: bool,
+    /// Destinations whose path refused a run of datagrams this long, until when.
+    narrow: BTreeMap<SocketAddr, (usize, Instant)>,
+}
+
+/// A port cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OpenError {
+    /// Another process listens there.
+    #[error(
+        "UDP port {0} is in use in this network namespace: stop the other process, or choose another --listen-port"
+    )]
+    InUse(u16),
+
+    /// The port belongs to privileged processes.
+    #[error("UDP port {0} needs CAP_NET_BIND_SERVICE: choose a --listen-port from 1024 on")]
+    Privileged(u16),
+
+    /// Anything else.
+    #[error("failed to open UDP port {port}")]
+    Io {
+        /// The port, 0 for any.
+        port: u16,
+        /// What failed.
+        source: Errno,
+    },
+}
+
+/// What one receive brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Receipt {
+    /// Bytes of all datagrams.
+    pub(crate) len: usize,
+    /// Length of each datagram but the last, never 0.
+    pub(crate) segment: usize,
+    /// Who sent them.
+    pub(crate) from: SocketAddr,
+}
+
+impl UdpPort {
+    /// Opens `port`, or any free one if it is 0, for IPv4 and, where the kernel has it, IPv6.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`OpenError`] if the port is taken or the kernel refuses.
+    pub(crate) fn open(port: u16) -> Result<Self, OpenError> {
+        let error = |source| match source {
+            Errno::EADDRINUSE => OpenError::InUse(port),
+            Errno::EACCES => OpenError::Privileged(port),
+            source => OpenError::Io { port, source },
+        };
+        let (socket, dual_stack) = match open_v6(port) {
+            Ok(socket) => (socket, true),
+            // No IPv6 in this kernel or in this namespace.
+            Err(Errno::EAFNOSUPPORT | Errno::EADDRNOTAVAIL) => {
+                (open_v4(port).map_err(error)?, false)
+            }
+            Err(source) => return Err(error(source)),
+        };
+
+        // All of these only make it faster.
+        let _ = setsockopt(&socket, sockopt::RcvBufForce, &BUFFER_BYTES);
+        let _ = setsockopt(&socket, sockopt::SndBufForce, &BUFFER_BYTES);
+        let _ = setsockopt(&socket, sockopt::UdpGroSegment, &true);
+        let segmentation = setsockopt(&socket, sockopt::UdpGsoSegment, &0).is_ok();
+        let mut port = Self {
+            socket,
+            dual_stack,
+            segmentation,
+            narrow: BTreeMap::new(),
+        };
+        port.discover_mtu(libc::IP_PMTUDISC_DONT).map_err(error)?;
+
+        Ok(port)
+    }
+
+    /// Sends one datagram; with `dont_fragment`, whole or not at all.
+    ///
+    /// # Errors
+    ///
+    /// Returns the kernel's error: `EMSGSIZE` if it does not fit the path.
+    pub(crate) fn send(
+        &mut self,
+        to: SocketAddr,
+        datagram: &[u8],
+        dont_fragment: bool,
+    ) -> Result<(), Errno> {
+        if !dont_fragment {
+            return self.transmit(to, datagram, None);
+        }
+
+        self.discover_mtu(libc::IP_PMTUDISC_PROBE)?;
+        let sent = self.transmit(to, datagram, None);
+        self.discover_mtu(libc::IP_PMTUDISC_DONT)?;
+        sent
+    }
+
+    /// Sends a run of datagrams of `segment` bytes, of which the last may be shorter.
+    ///
+    /// `failed` gets the error of every part that was not sent, with its datagrams' number.
+    pub(crate) fn send_run(
+        &mut self,
+        to: SocketAddr,
+        run: &[u8],
+        segment: u16,
+        mut failed: impl FnMut(Errno, usize),
+    ) {
+        let len = usize::from(segment);
+        if run.len() > len && self.takes_runs(to, len) {
+            match self.transmit(to, run, Some(segment)) {
+                Ok(()) => return,
+                // The device cannot complete checksums: it never will.
+                Err(Errno::EIO) => {
+                    self.segmentation = false;
+                    tracing::warn!("UDP segmentation is off: the device has no checksum offload");
+                }
+                Err(Errno::EINVAL | Errno::EMSGSIZE) => self.note_narrow(to, len),
+                Err(error) => return failed(error, run.len().div_ceil(len)),
+            }
+        }
+        for datagram in run.chunks(len) {
+            if let Err(error) = self.transmit(to, datagram, None) {
+                failed(error, 1);
+            }
+        }
+    }
+
+    /// Receives what is there into `buffer`, of at least [`RECEIVE_MAX`] bytes;
+    /// `None` if nothing is.
+    ///
+    /// # Errors
+    ///
+    /// Returns the socket's pending error, which says nothing about the next call.
+    pub(crate) fn receive(&self, buffer: &mut [u8]) -> Result<Option<Receipt>, Errno> {
+        let mut name = MaybeUninit::<libc::sockaddr_in6>::zeroed();
+        let mut control = Control::default();
+        let mut part = libc::iovec {
+            iov_base: buffer.as_mut_ptr().cast(),
+            iov_len: buffer.len(),
+        };
+        // SAFETY: all-zero is a valid `msghdr`.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_name = name.as_mut_ptr().cast();
+        message.msg_namelen = socklen::<libc::sockaddr_in6>();
+        message.msg_iov = &raw mut part;
+        message.msg_iovlen = 1;
+        message.msg_control = control.0.as_mut_ptr().cast();
+        message.msg_controllen = control.0.len();
+
+        // SAFETY: name, part, buffer and control outlive the call, and their lengths are true.
+        let result = unsafe { libc::recvmsg(self.socket.as_raw_fd(), &raw mut message, 0) };
+        let len = match Errno::result(result) {
+            Ok(len) => usize::try_from(len).expect("not negative"),
+            Err(Errno::EAGAIN | Errno::EINTR) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let segment = gro_segment(&message).filter(|segment| *segment > 0);
+        // SAFETY: zeroed at first, which is a valid address of no family.
+        let name = unsafe { name.assume_init() };
+
+        Ok(Some(Receipt {
+            len,
+            segment: segment.unwrap_or(len).max(1),
+            from: parse(&name),
+        }))
+    }
+
+    fn takes_runs(&self, to: SocketAddr, len: usize) -> bool {
+        self.segmentation
+            && (self.narrow.is_empty()
+                || self
+                    .narrow
+                    .get(&to)
+                    .is_none_or(|(narrow, until)| len < *narrow || *until <= Instant::now()))
+    }
+
+    fn note_narrow(&mut self, to: SocketAddr, len: usize) {
+        if self.narrow.len() == NARROW_MAX {
+            self.narrow.clear();
+        }
+        self.narrow.insert(to, (len, Instant::now() + NARROW_FOR));
+    }
+
+    fn transmit(&self, to: SocketAddr, bytes: &[u8], segment: Option<u16>) -> Result<(), Errno> {
+        if self.dual_stack {
+            let to = SockaddrIn6::from(mapped(to));
+            self.sendmsg(to.as_ptr().cast(), to.len(), bytes, segment)
+        } else if let SocketAddr::V4(to) = to {
+            let to = SockaddrIn::from(to);
+            self.sendmsg(to.as_ptr().cast(), to.len(), bytes, segment)
+        } else {
+            Err(Errno::EAFNOSUPPORT)
+        }
+    }
+
+    fn sendmsg(
+        &self,
+        name: *const libc::sockaddr,
+        name_len: libc::socklen_t,
+        bytes: &[u8],
+        segment: Option<u16>,
+    ) -> Result<(), Errno> {
+        let mut control = Control::default();
+        let mut part = libc::iovec {
+            iov_base: bytes.as_ptr().cast_mut().cast(),
+            iov_len: bytes.len(),
+        };
+        // SAFETY: all-zero is a valid `msghdr`.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_name = name.cast_mut().cast();
+        message.msg_namelen = name_len;
+        message.msg_iov = &raw mut part;
+        message.msg_iovlen = 1;
+        if let Some(segment) = segment {
+            message.msg_control = control.0.as_mut_ptr().cast();
+            message.msg_controllen = put_gso_segment(&mut control, segment);
+        }
+
+        loop {
+            // SAFETY: all that `message` points to outlives the call, which only reads it.
+            let result = unsafe { libc::sendmsg(self.socket.as_raw_fd(), &raw const message, 0) };
+            match Errno::result(result) {
+                Ok(_) => return Ok(()),
+                Err(Errno::EINTR) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Says for all later datagrams whether routers and this host may fragment them.
+    fn discover_mtu(&mut self, how: libc::c_int) -> Result<(), Errno> {
+        let set = |level, option| {
+            // SAFETY: the value lives during the call and has the length that is given.
+            let result = unsafe {
+                libc::setsockopt(
+                    self.socket.as_raw_fd(),
+                    level,
+                    option,
+                    (&raw const how).cast(),
+                    socklen::<libc::c_int>(),
+                )
+            };
+            Errno::result(result).map(drop)
+        };
+        if self.dual_stack {
+            // The values of both families are the same.
+            set(libc::SOL_IPV6, libc::IPV6_MTU_DISCOVER)?;
+        }
+        set(libc::SOL_IP, libc::IP_MTU_DISCOVER)
+    }
+}
+
+impl AsFd for UdpPort {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl From<OpenError> for io::Error {
+    fn from(error: OpenError) -> Self {
+        Self::other(error)
+    }
+}
+
+/// Room for one control message, aligned as the kernel wants it.
+#[repr(C, align(8))]
+#[derive(Default)]
+struct Control([u8; 32]);
+
+const FLAGS: SockFlag = SockFlag::SOCK_CLOEXEC.union(SockFlag::SOCK_NONBLOCK);
+
+fn open_v6(port: u16) -> Result<OwnedFd, Errno> {
+    let socket = socket(AddressFamily::Inet6, SockType::Datagram, FLAGS, None)?;
+    setsockopt(&socket, sockopt::Ipv6V6Only, &false)?;
+    let any = SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, port, 0, 0);
+    bind(socket.as_raw_fd(), &SockaddrIn6::from(any))?;
+    Ok(socket)
+}
+
+fn open_v4(port: u16) -> Result<OwnedFd, Errno> {
+    let socket = socket(AddressFamily::Inet, SockType::Datagram, FLAGS, None)?;
+    let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port);
+    bind(socket.as_raw_fd(), &SockaddrIn::from(any))?;
+    Ok(socket)
+}
+
+fn mapped(address: SocketAddr) -> SocketAddrV6 {
+    match address {
+        SocketAddr::V4(v4) => SocketAddrV6::new(v4.ip().to_ipv6_mapped(), v4.port(), 0, 0),
+        SocketAddr::V6(v6) => v6,
+    }
+}
+
+/// Reads a sender's address; an IPv4 one is an IPv4 one on any socket.
+fn parse(name: &libc::sockaddr_in6) -> SocketAddr {
+    if libc::c_int::from(name.sin6_family) == libc::AF_INET6 {
+        let ip = IpAddr::from(name.sin6_addr.s6_addr).to_canonical();
+        let port = u16::from_be(name.sin6_port);
+        return match ip {
+            IpAddr::V4(_) => SocketAddr::new(ip, port),
+            IpAddr::V6(v6) => SocketAddrV6::new(v6, port, 0, name.sin6_scope_id).into(),
+        };
+    }
+
+    // SAFETY: `sockaddr_in` is shorter, needs no more alignment and takes any bytes.
+    let v4 = unsafe { *(&raw const *name).cast::<libc::sockaddr_in>() };
+    let ip = Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes());
+    SocketAddr::new(ip.into(), u16::from_be(v4.sin_port))
+}
+
+/// Puts `UDP_SEGMENT` into `control` and returns the length used.
+fn put_gso_segment(control: &mut Control, segment: u16) -> usize {
+    let len = u32::try_from(size_of::<u16>()).expect("2");
+    // SAFETY: both only compute.
+    let (message_len, space) = unsafe { (libc::CMSG_LEN(len), libc::CMSG_SPACE(len)) };
+    let header = libc::cmsghdr {
+        cmsg_len: message_len as usize,
+        cmsg_level: libc::SOL_UDP,
+        cmsg_type: libc::UDP_SEGMENT,
+    };
+    let at = control.0.as_mut_ptr();
+    // SAFETY: `Control` is aligned for the header and, with 32 bytes, longer than
+    // header and value; `CMSG_DATA` only computes.
+    unsafe {
+        at.cast::<libc::cmsghdr>().write(header);
+        libc::CMSG_DATA(at.cast())
+            .cast::<u16>()
+            .write_unaligned(segment);
+    }
+    space as usize
+}
+
+/// Returns the length of each datagram of a received run.
+fn gro_segment(message: &libc::msghdr) -> Option<usize> {
+    // SAFETY: the kernel filled `msg_control` up to `msg_controllen`, and it still lives.
+    let header = unsafe { libc::CMSG_FIRSTHDR(message).as_ref() }?;
+    if (header.cmsg_level, header.cmsg_type) != (libc::SOL_UDP, libc::UDP_GRO) {
+        return None;
+    }
+    // SAFETY: the data of `UDP_GRO` is an `int` (net/ipv4/udp.c, udp_cmsg_recv).
+    let segment = unsafe {
+        libc::CMSG_DATA(header)
+            .cast::<libc::c_int>()
+            .read_unaligned()
+    };
+    usize::try_from(segment).ok()
+}
+
+fn socklen<T>() -> libc::socklen_t {
+    libc::socklen_t::try_from(size_of::<T>()).expect("a small type")
+}
+
+#[cfg(test)]
+mod tests;

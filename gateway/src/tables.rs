@@ -1,0 +1,211 @@
+//! What kernel and engine must know, from the desired state: PURE.
+//!
+//! A peer is a number between the two. It stays the same as long as the peer
+//! does, and a number given up is the last to be given out again, so that a
+//! packet on its way never changes its peer.
+
+use crate::engine::{PeerConfig, Role};
+use control_api::fabric::{self, Fabric, MappedIp, Peer, Target};
+use ebpf::{Local, Outbound, Tables, Transit};
+use ebpf_common::probe::PEERS_MAX;
+use ipam::Remap;
+use ipnet::Ipv4Net;
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+/// IPv4 and TCP header without options, in bytes.
+const TCP_HEADERS: u16 = 40;
+
+/// The desired state cannot be served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0} peers are configured, but one gateway serves at most {PEERS_MAX}: remove some Configurations"
+)]
+pub(crate) struct TooManyPeers(usize);
+
+/// The numbers of the peers by cluster id.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Indices {
+    assigned: BTreeMap<String, u16>,
+    next: u16,
+}
+
+impl Indices {
+    /// Gives each peer of `fabric` its number and takes back those of all others.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TooManyPeers`], having changed nothing.
+    pub(crate) fn assign(&mut self, fabric: &Fabric) -> Result<(), TooManyPeers> {
+        if fabric.peers.len() > PEERS_MAX {
+            return Err(TooManyPeers(fabric.peers.len()));
+        }
+        self.assigned.retain(|id, _| fabric.peer(id).is_some());
+        for peer in &fabric.peers {
+            if !self.assigned.contains_key(&peer.cluster_id) {
+                let index = self.free();
+                self.assigned.insert(peer.cluster_id.clone(), index);
+            }
+        }
+
+        Ok(())
+    }
+
+    /// Returns the peers' numbers in the order of their cluster ids.
+    pub(crate) fn by_rank(&self) -> impl Iterator<Item = (&str, u16)> {
+        self.assigned
+            .iter()
+            .map(|(id, index)| (id.as_str(), *index))
+    }
+
+    fn of(&self, cluster_id: &str) -> Option<u16> {
+        self.assigned.get(cluster_id).copied()
+    }
+
+    /// Returns the next number that nobody has, which was not given out for the longest time.
+    fn free(&mut self) -> u16 {
+        while self.assigned.values().any(|index| *index == self.next) {
+            self.next = self.next.wrapping_add(1);
+        }
+        let index = self.next;
+        self.next = self.next.wrapping_add(1);
+        index
+    }
+}
+
+/// Returns the kernel's tables for `fabric`, whose peers have `indices`.
+pub(crate) fn tables(fabric: &Fabric, indices: &Indices) -> Tables {
+    let mut tables = Tables {
+        nodes: fabric.nodes.iter().map(|node| node.internal_ip).collect(),
+        sources: fabric
+            .pod_cidrs
+            .iter()
+            .chain(std::iter::once(&fabric.external_cidr))
+            .copied()
+            .collect(),
+        local: local(fabric),
+        ..Tables::default()
+    };
+    for peer in &fabric.peers {
+        if let Some(index) = indices.of(&peer.cluster_id) {
+            add_peer(&mut tables, peer, index);
+        }
+    }
+    for ip in &fabric.ips {
+        add_ip(&mut tables, fabric, indices, ip);
+    }
+
+    tables
+}
+
+/// Returns the engine's peers; `keys` are our private keys by name of their Secret.
+///
+/// A peer whose key is missing is left out.
+pub(crate) fn peers(
+    fabric: &Fabric,
+    indices: &Indices,
+    keys: &BTreeMap<String, [u8; 32]>,
+) -> Vec<PeerConfig> {
+    fabric
+        .peers
+        .iter()
+        .filter_map(|peer| {
+            Some(PeerConfig {
+                index: indices.of(&peer.cluster_id)?,
+                cluster_id: peer.cluster_id.clone(),
+                local_private_key: *keys.get(&peer.key_secret)?,
+                public_key: peer.public_key,
+                role: match &peer.role {
+                    fabric::Role::Server { .. } => Role::Server,
+                    fabric::Role::Client { addresses, port } => Role::Client {
+                        addresses: addresses.clone(),
+                        port: *port,
+                    },
+                },
+                mtu: peer.mtu,
+                allowed: remaps(peer).map(Remap::from).collect(),
+            })
+        })
+        .collect()
+}
+
+fn remaps(peer: &Peer) -> impl Iterator<Item = &Remap> {
+    peer.pods.iter().chain(&peer.external)
+}
+
+fn add_peer(tables: &mut Tables, peer: &Peer, index: u16) {
+    for remap in remaps(peer) {
+        let outbound = Outbound {
+            peer: index,
+            to: remap.from(),
+            mss: peer.mtu.saturating_sub(TCP_HEADERS),
+        };
+        tables.outbound.insert(remap.to(), outbound);
+        tables.inbound.insert((index, remap.from()), remap.to());
+    }
+    if let Some(address) = peer.unknown_source() {
+        tables.unknown_sources.insert(index, address);
+    }
+}
+
+/// The nodes that run the local pods, and any node for what none of them claims.
+fn local(fabric: &Fabric) -> BTreeMap<Ipv4Net, Local> {
+    let mut local = BTreeMap::new();
+    let anywhere = ready_nodes(fabric);
+    if !anywhere.is_empty() {
+        for cidr in &fabric.pod_cidrs {
+            local.insert(*cidr, Local::Spread(anywhere.clone()));
+        }
+    }
+    for node in &fabric.nodes {
+        for cidr in &node.pod_cidrs {
+            local.insert(*cidr, Local::Node(node.internal_ip));
+        }
+        local.insert(node.external_ip.into(), Local::Node(node.internal_ip));
+    }
+
+    local
+}
+
+fn add_ip(tables: &mut Tables, fabric: &Fabric, indices: &Indices, ip: &MappedIp) {
+    let node = match &ip.target {
+        Target::Remote {
+            cluster_id,
+            original,
+        } => {
+            if let Some(peer) = indices.of(cluster_id) {
+                let transit = Transit {
+                    peer,
+                    to: *original,
+                };
+                tables.transit.insert(ip.status_ip, transit);
+                tables
+                    .transit_sources
+                    .insert((peer, *original), ip.status_ip);
+            }
+            return;
+        }
+        Target::Node(name) | Target::Pod { node: Some(name) } => fabric
+            .nodes
+            .iter()
+            .find(|node| node.name == *name)
+            .map(|node| Local::Node(node.internal_ip)),
+        Target::Pod { node: None } | Target::Outside => None,
+    };
+    let anywhere = ready_nodes(fabric);
+    if let Some(local) = node.or((!anywhere.is_empty()).then_some(Local::Spread(anywhere))) {
+        tables.local.insert(ip.status_ip.into(), local);
+    }
+}
+
+fn ready_nodes(fabric: &Fabric) -> Vec<Ipv4Addr> {
+    fabric
+        .nodes
+        .iter()
+        .filter(|node| node.ready)
+        .map(|node| node.internal_ip)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,206 @@
+use super::*;
+use control_api::fabric::Node;
+
+#[test]
+fn overlapping_peers_are_told_apart_by_their_numbers() {
+    let fabric = fabric(&["milan", "paris"]);
+    let mut indices = Indices::default();
+    indices.assign(&fabric).unwrap();
+
+    let tables = tables(&fabric, &indices);
+
+    let seen: Vec<_> = tables
+        .outbound
+        .iter()
+        .map(|(net, to)| (net.to_string(), to.peer, to.to.to_string(), to.mss))
+        .collect();
+    assert_eq!(
+        seen,
+        [
+            (
+                "10.101.0.0/16".to_owned(),
+                0,
+                "10.244.0.0/16".to_owned(),
+                1300
+            ),
+            (
+                "10.102.0.0/16".to_owned(),
+                1,
+                "10.244.0.0/16".to_owned(),
+                1300
+            ),
+        ]
+    );
+    assert_eq!(
+        tables.inbound[&(1, net("10.244.0.0/16"))],
+        net("10.102.0.0/16")
+    );
+}
+
+#[test]
+fn pods_lead_to_their_node_and_unclaimed_ones_to_any_that_is_ready() {
+    let mut fabric = fabric(&[]);
+    fabric.nodes[1].ready = false;
+
+    let local = tables(&fabric, &Indices::default()).local;
+
+    let spread = Local::Spread(vec![ip("172.16.0.1")]);
+    assert_eq!(local[&net("10.244.0.0/16")], spread);
+    assert_eq!(
+        local[&net("10.244.2.0/24")],
+        Local::Node(ip("172.16.0.2")),
+        "its pods may live on"
+    );
+    assert_eq!(local[&net("10.70.0.1/32")], Local::Node(ip("172.16.0.1")));
+}
+
+#[test]
+fn mapped_addresses_lead_where_their_target_is() {
+    let mut fabric = fabric(&["milan"]);
+    fabric.ips = vec![
+        mapped(
+            "10.70.0.10",
+            Target::Pod {
+                node: Some("b".into()),
+            },
+        ),
+        mapped("10.70.0.11", Target::Outside),
+        mapped(
+            "10.70.0.12",
+            Target::Remote {
+                cluster_id: "milan".into(),
+                original: ip("10.244.1.10"),
+            },
+        ),
+    ];
+    let mut indices = Indices::default();
+    indices.assign(&fabric).unwrap();
+
+    let tables = tables(&fabric, &indices);
+
+    assert_eq!(
+        tables.local[&net("10.70.0.10/32")],
+        Local::Node(ip("172.16.0.2"))
+    );
+    assert_eq!(
+        tables.local[&net("10.70.0.11/32")],
+        Local::Spread(vec![ip("172.16.0.1"), ip("172.16.0.2")])
+    );
+    assert!(!tables.local.contains_key(&net("10.70.0.12/32")));
+    let transit = Transit {
+        peer: 0,
+        to: ip("10.244.1.10"),
+    };
+    assert_eq!(tables.transit[&ip("10.70.0.12")], transit);
+    assert_eq!(
+        tables.transit_sources[&(0, ip("10.244.1.10"))],
+        ip("10.70.0.12")
+    );
+}
+
+#[test]
+fn a_number_stays_with_its_peer_and_rests_after_it() {
+    let mut indices = Indices::default();
+    indices.assign(&fabric(&["a", "b", "c"])).unwrap();
+    indices.assign(&fabric(&["b", "c"])).unwrap();
+    indices.assign(&fabric(&["b", "c", "d"])).unwrap();
+
+    let assigned: Vec<_> = indices.by_rank().collect();
+
+    assert_eq!(assigned, [("b", 1), ("c", 2), ("d", 3)]);
+}
+
+#[test]
+fn the_numbers_go_round_without_meeting() {
+    let mut indices = Indices {
+        next: u16::MAX,
+        ..Indices::default()
+    };
+    indices.assign(&fabric(&["a", "b"])).unwrap();
+
+    assert_eq!(
+        indices.by_rank().collect::<Vec<_>>(),
+        [("a", u16::MAX), ("b", 0)]
+    );
+}
+
+#[test]
+fn more_peers_than_a_heartbeat_tells_of_are_refused() {
+    let ids: Vec<_> = (0..=PEERS_MAX).map(|at| format!("c{at}")).collect();
+    let ids: Vec<_> = ids.iter().map(String::as_str).collect();
+
+    let refused = Indices::default().assign(&fabric(&ids));
+
+    assert_eq!(refused, Err(TooManyPeers(PEERS_MAX + 1)));
+}
+
+#[test]
+fn the_engine_gets_key_role_and_original_prefixes() {
+    let fabric = fabric(&["milan"]);
+    let mut indices = Indices::default();
+    indices.assign(&fabric).unwrap();
+    let keys = BTreeMap::from([("gw-milan".to_owned(), [9; 32])]);
+
+    let peers = peers(&fabric, &indices, &keys);
+
+    assert_eq!(peers.len(), 1);
+    assert_eq!(peers[0].local_private_key, [9; 32]);
+    assert_eq!(peers[0].role, Role::Server);
+    assert_eq!(peers[0].allowed, [net("10.244.0.0/16")]);
+}
+
+/// Two nodes, and peers that all use this cluster's own pod CIDR.
+fn fabric(peers: &[&str]) -> Fabric {
+    let node = |name: &str, last: u8| Node {
+        name: name.into(),
+        internal_ip: Ipv4Addr::new(172, 16, 0, last),
+        pod_cidrs: vec![net(&format!("10.244.{last}.0/24"))],
+        external_ip: Ipv4Addr::new(10, 70, 0, last),
+        ready: true,
+    };
+    let peer = |(rank, id): (usize, &&str)| Peer {
+        cluster_id: (*id).to_owned(),
+        pods: vec![remap(
+            "10.244.0.0/16",
+            &format!("10.{}.0.0/16", (101 + rank) % 256),
+        )],
+        external: Vec::new(),
+        role: fabric::Role::Server { port: 51840 },
+        mtu: 1340,
+        key_secret: format!("gw-{id}"),
+        public_key: [1; 32],
+        gateway_name: (*id).to_owned(),
+    };
+    Fabric {
+        cluster_id: "rome".into(),
+        pod_cidrs: vec![net("10.244.0.0/16")],
+        service_cidrs: Vec::new(),
+        external_cidr: net("10.70.0.0/16"),
+        nodes: vec![node("a", 1), node("b", 2)],
+        replicas: Vec::new(),
+        peers: peers.iter().enumerate().map(peer).collect(),
+        ips: Vec::new(),
+    }
+}
+
+fn mapped(status_ip: &str, target: Target) -> MappedIp {
+    MappedIp {
+        name: "mapped".into(),
+        spec_ip: ip("192.0.2.1"),
+        status_ip: ip(status_ip),
+        masquerade: false,
+        target,
+    }
+}
+
+fn remap(from: &str, to: &str) -> Remap {
+    Remap::new(net(from), net(to)).unwrap()
+}
+
+fn net(text: &str) -> Ipv4Net {
+    text.parse().unwrap()
+}
+
+fn ip(text: &str) -> Ipv4Addr {
+    text.parse().unwrap()
+}
