@@ -38,6 +38,7 @@ mod data;
 mod inner;
 mod queue;
 
+mod lifecycle;
 mod peer;
 mod peers;
 mod session;
@@ -237,7 +238,7 @@ impl Engine {
                 return self.handle_data(source, index, datagram, out, now);
             }
             Some(Message::Initiation) => self.handle_initiation(source, datagram, now),
-            Some(Message::Response(index)) => self.handle_response(source, index, datagram, now),
+            Some(Message::Response(index)) => self.handle_response(index, datagram, now),
             Some(Message::Cookie(index)) => self.handle_cookie(index, datagram, now),
             None => self.drops.count(Drop::Malformed),
         }
@@ -255,21 +256,10 @@ impl Engine {
         self.events.pop_front()
     }
 
-    /// Returns whether this replica can carry packets to `peer`.
-    pub(crate) fn reachable(&self, peer: u16) -> bool {
-        self.peers
-            .get(peer)
-            .is_some_and(|peer| !peer.selectable.is_empty())
-    }
-
-    /// Returns the counters of all drops.
-    pub(crate) fn drops(&self) -> &Drops {
-        &self.drops
-    }
-
     /// Returns what a person sees of the engine.
     pub(crate) fn snapshot(&self, now: Instant) -> Snapshot {
         Snapshot {
+            cluster_id: self.local.cluster_id.clone(),
             replica: self.local.replica.clone(),
             leaving: self.leaving.is_some(),
             peers: self

@@ -6,7 +6,6 @@ use super::handshakes::Source;
 use super::inner::{self, Inner};
 use super::interface::{PortId, Received, Sealed, SessionId};
 use super::noise::{OVERHEAD, Opened};
-use super::session::State;
 use std::net::SocketAddr;
 use std::time::Instant;
 
@@ -41,7 +40,7 @@ impl Engine {
         session.heard = now;
         session.roam(source.port, source.from);
         let (id, peer) = (session.id, session.peer);
-        if session.state == State::Tentative {
+        if session.unconfirmed {
             self.confirm(id, now);
         }
         let Opened::Packet(len) = opened else {

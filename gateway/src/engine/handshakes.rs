@@ -54,40 +54,24 @@ impl Engine {
         }
     }
 
-    /// Handles the response to an initiation of ours.
-    pub(super) fn handle_response(
-        &mut self,
-        source: Source,
-        index: u32,
-        datagram: &[u8],
-        now: Instant,
-    ) {
+    /// Handles the response to an initiation of ours. No load makes us ask for a
+    /// proof of address: its sender knew an index of ours that is only for this.
+    pub(super) fn handle_response(&mut self, index: u32, datagram: &[u8], now: Instant) {
         let mut buffer = [0; HANDSHAKE_BUFFER];
         let Some(session) = self.sessions.by_index(index) else {
             return self.drops.count(Drop::UnknownReceiver);
         };
-        let (id, peer) = (session.id, session.peer);
-        let Some(local) = self.peers.get(peer).map(|peer| peer.local_key) else {
-            return self.drops.count(Drop::NoPeer);
-        };
-        let verified = self
-            .keys
-            .verify_with(local, source.from, datagram, &mut buffer);
-        if let Err(refusal) = verified {
-            return self.refuse(source, refusal, &buffer);
+        if session.answers_left == 0 {
+            return self.drops.count(Drop::HandshakeRate);
         }
-
-        let Some(session) = self.sessions.get_mut(id) else {
-            return self.drops.count(Drop::SessionGone);
-        };
+        session.answers_left -= 1;
         match session.tunnel.open(datagram, &mut buffer) {
             Ok(Opened::Established(len)) => {
                 session.heard = now;
-                if !session.is_closing() {
+                if session.state != State::Live && !session.is_closing() {
                     session.revive(now);
                 }
-                let (port, to) = (session.port, session.endpoint);
-                self.keys.remember(source.from.ip(), local);
+                let (id, port, to) = (session.id, session.port, session.endpoint);
                 self.transmit(port, to, &buffer[..len]);
                 self.handle_established(id, now);
             }
@@ -114,12 +98,16 @@ impl Engine {
         }
     }
 
-    /// Handles the first authenticated message on a tentative session: its sender
-    /// is there, and has the keys.
+    /// Handles the first authenticated message after an answered initiation: its
+    /// sender is there, and has the keys.
     pub(super) fn confirm(&mut self, id: SessionId, now: Instant) {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
+        session.unconfirmed = false;
+        if session.state != State::Tentative {
+            return self.handle_renewed(id, now);
+        }
         session.revive(now);
         let (index, path) = (session.peer, (session.port, session.endpoint));
 
@@ -148,6 +136,19 @@ impl Engine {
         }
 
         self.handle_established(id, now);
+    }
+
+    /// What follows when the peer renewed the keys of a session: of a peer that has
+    /// one session, it is this one.
+    fn handle_renewed(&mut self, id: SessionId, now: Instant) {
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
+        let index = session.peer;
+        if self.peers.get(index).is_some_and(|p| p.kind != Kind::Ours) {
+            session.live_since = now;
+            self.refresh(index);
+        }
     }
 
     /// What follows when a session got its first confirmed keys, or new ones after it
@@ -200,6 +201,7 @@ impl Engine {
             return Err(Drop::Unexpected);
         };
         session.remote_slot = Some(slot);
+        session.unconfirmed = true;
 
         Ok(len)
     }

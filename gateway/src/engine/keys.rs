@@ -126,20 +126,6 @@ impl Keys {
         Err(Drop::InvalidMac.into())
     }
 
-    /// The same for a message of which the key is known: a response.
-    pub(super) fn verify_with(
-        &mut self,
-        public: [u8; 32],
-        from: SocketAddr,
-        datagram: &[u8],
-        out: &mut [u8; HANDSHAKE_BUFFER],
-    ) -> Result<[u8; 32], Refusal> {
-        let key = self.keys.get_mut(&public).ok_or(Drop::InvalidMac)?;
-        let verdict = key.verify(from, datagram, out);
-
-        self.admit(public, verdict, from)
-    }
-
     /// Starts the counts anew when it is time.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
         if now < self.reset_at {

@@ -4,7 +4,7 @@
 //!   PING every 250 ms (ours), 2 s (upstream)
 //!   answered ---> alive
 //!   ours:      three unanswered and a grace of two round trips ---> lost
-//!   upstream:  no answer for 10 s                              ---> lost
+//!   upstream:  no answer, nor anything else, for 10 s            ---> lost
 //!   unknown:   never lost: it may be plain WireGuard
 //! ```
 
@@ -104,6 +104,14 @@ impl Liveness {
         self.last_answer.is_some()
     }
 
+    /// Returns whether answers come, by upstream's measure: what a connection's
+    /// state shows. A session may live without.
+    pub(super) fn is_answering(&self, kind: Kind, now: Instant) -> bool {
+        self.last_answer.is_some_and(|answered| {
+            kind == Kind::Ours || now.duration_since(answered) < UPSTREAM_THRESHOLD
+        })
+    }
+
     /// Returns whether the last question was answered, or may still be.
     pub(super) fn is_healthy(&self) -> bool {
         self.is_answered() && self.unanswered <= 1
@@ -182,7 +190,9 @@ impl Liveness {
     pub(super) fn lost_at(&self, kind: Kind, heard: Instant) -> Option<Instant> {
         match kind {
             Kind::Unknown => None,
-            Kind::Upstream => self.last_answer.map(|at| at + UPSTREAM_THRESHOLD),
+            Kind::Upstream => self
+                .last_answer
+                .map(|answered| answered.max(heard) + UPSTREAM_THRESHOLD),
             Kind::Ours if self.unanswered < MISSES_MAX => None,
             Kind::Ours => {
                 let grace = self

@@ -9,7 +9,8 @@
 //!   refuses counters from `REJECT_AFTER_MESSAGES` on. The sending side cannot get
 //!   there: at ten million messages a second that takes 58,000 years.
 //! - It counts a handshake in the rate limiter of whoever verifies it. Here
-//!   [`LocalKey::verify`] does, once per message; the tunnels' own limiter never limits.
+//!   [`LocalKey::verify`] does, once per initiation; the tunnels' own limiter, which
+//!   checks mac1 again, never limits.
 //! - Its cookie binds an address without the port: [`cookie_address`] adds it.
 
 use super::drops::Drop;
@@ -117,10 +118,6 @@ impl LocalKey {
             public,
             handshakes: 0,
         }
-    }
-
-    pub(super) fn public_key(&self) -> [u8; 32] {
-        self.public.to_bytes()
     }
 
     /// Checks mac1, and mac2 under load, of a handshake message.
@@ -405,6 +402,7 @@ fn reason(error: &WireGuardError, message: Message) -> Drop {
         }
         (WireGuardError::InvalidPacket, Message::Data(_)) => Drop::InnerMalformed,
         (_, Message::Data(_)) => Drop::InvalidTag,
+        (WireGuardError::InvalidMac, _) => Drop::InvalidMac,
         (_, Message::Initiation) => Drop::InvalidHandshake,
         (_, Message::Response(_) | Message::Cookie(_)) => Drop::Unexpected,
     }

@@ -8,7 +8,7 @@ use super::noise::OVERHEAD;
 use super::probe::{self, Gateway, Probe};
 use super::session::State;
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// The most datagrams of the engine's own that wait to be sent: all sessions of a
 /// large gateway probing at once.
@@ -84,6 +84,7 @@ impl Engine {
         if let Some(size) = answer.size {
             return session.path_mtu.handle_arrival(size, now);
         }
+        session.replicas = gateway.as_ref().and_then(|g| g.replicas).unwrap_or(1);
         session.leave_known |= self.leaving.is_some_and(|since| answer.asked >= since);
         let is_back = session.tunnel.is_keyed()
             && matches!(session.state, State::Down { .. } | State::Handshaking);
@@ -93,13 +94,10 @@ impl Engine {
             self.refresh(index);
         }
 
-        if let Some(peer) = self.peers.get_mut(index) {
-            if peer.connection.handle_answer(answer.rtt, now) {
-                self.events.push_back(peer.connection.event(index));
-            }
-            if let (Some(client), Some(gateway)) = (&mut peer.client, &gateway) {
-                client.handle_replicas(gateway);
-            }
+        if let Some(peer) = self.peers.get_mut(index)
+            && peer.connection.handle_answer(answer.rtt, now)
+        {
+            self.events.push_back(peer.connection.event(index));
         }
         self.learn(id, gateway, now);
     }
@@ -138,12 +136,12 @@ impl Engine {
 
     /// What this replica says of itself.
     fn gateway(&self, leaving: bool) -> Gateway {
-        let others_count = self.replicas.len();
+        let replicas = u32::try_from(self.replicas.len()).unwrap_or(u32::MAX);
 
         Gateway {
             version: self.local.version.clone(),
             replica: self.local.replica.clone(),
-            replicas: Some(u32::try_from(others_count).unwrap_or(u32::MAX).max(1)),
+            replicas: Some(replicas.max(1)),
             leaving,
         }
     }
@@ -194,19 +192,10 @@ impl Engine {
             .sessions
             .iter()
             .filter_map(|id| self.sessions.get(*id))
-            .any(|session| {
-                session.is_usable()
-                    && session.liveness.is_answered()
-                    && !session.liveness.is_lost(kind, session.heard, now)
-            });
+            .any(|session| session.is_usable() && session.liveness.is_answering(kind, now));
         if peer.connection.handle_tick(is_alive, now) {
             self.events.push_back(peer.connection.event(index));
         }
-    }
-
-    /// Returns the round-trip time to assume for a session.
-    pub(super) fn assumed_rtt(rtt: Option<Duration>) -> Duration {
-        rtt.unwrap_or(Duration::from_millis(100))
     }
 }
 

@@ -16,6 +16,10 @@ const OVERHEAD_V6: u16 = 40 + 8 + 32;
 /// learns of it and nothing on its way is lost.
 const CLOSING: Duration = Duration::from_secs(1);
 
+/// PINGs of one session answered per tick: one is asked, and some that measure the
+/// path; and responses handled, of which one is right.
+const ANSWERS_PER_TICK: u32 = 64;
+
 /// Where a session is in its life.
 ///
 /// ```text
@@ -81,6 +85,10 @@ pub(super) struct Session {
     /// When the last authenticated message came.
     pub(super) heard: Instant,
     pub(super) replica: Option<String>,
+    /// How many replicas the remote side says there are.
+    pub(super) replicas: u32,
+    /// An initiation was answered since the last data message.
+    pub(super) unconfirmed: bool,
     /// The remote side wants no more flows on this session.
     pub(super) leaving: bool,
     /// Our own leaving was answered, so is known.
@@ -90,7 +98,7 @@ pub(super) struct Session {
     pub(super) liveness: Liveness,
     pub(super) path_mtu: PathMtu,
     pub(super) next_tick: Instant,
-    /// PINGs that may be answered until the next tick.
+    /// PINGs and responses that may be handled until the next tick.
     pub(super) answers_left: u32,
     pub(super) traffic: Traffic,
 }
@@ -102,9 +110,9 @@ pub(super) struct Traffic {
     pub(super) rx_packets: u64,
     pub(super) tx_bytes: u64,
     pub(super) tx_packets: u64,
-    /// `rx_packets` at the last tick.
-    pub(super) rx_packets_before: u64,
-    /// Ticks in a row without a packet received.
+    /// Packets of both directions at the last tick.
+    packets_before: u64,
+    /// Ticks in a row without a packet.
     pub(super) quiet_ticks: u32,
 }
 
@@ -140,13 +148,15 @@ impl Session {
             live_since: now,
             heard: now,
             replica: None,
+            replicas: 1,
+            unconfirmed: opening.state == State::Tentative,
             leaving: false,
             leave_known: false,
             cookie_used: false,
             liveness: Liveness::new(now),
             path_mtu: PathMtu::new(opening.mtu, overhead(opening.endpoint), now),
             next_tick: now,
-            answers_left: 0,
+            answers_left: ANSWERS_PER_TICK,
             traffic: Traffic::default(),
         }
     }
@@ -212,7 +222,19 @@ impl Session {
         }
 
         let probe = self.liveness.poll_timeout(kind, self.heard);
-        self.next_tick.min(probe)
+        let due = self.next_tick.min(probe);
+        if kind == Kind::Ours && self.state == State::Live {
+            due.min(self.path_mtu.poll_timeout())
+        } else {
+            due
+        }
+    }
+
+    /// Notes that a tick has come.
+    pub(super) fn handle_tick(&mut self, next: Instant) {
+        self.next_tick = next;
+        self.answers_left = ANSWERS_PER_TICK;
+        self.traffic.handle_tick();
     }
 
     pub(super) fn snapshot(&self, now: Instant) -> SessionSnapshot {
@@ -238,12 +260,13 @@ impl Session {
 
 impl Traffic {
     /// Notes the end of a tick.
-    pub(super) fn handle_tick(&mut self) {
-        if self.rx_packets == self.rx_packets_before {
+    fn handle_tick(&mut self) {
+        let packets = self.rx_packets + self.tx_packets;
+        if packets == self.packets_before {
             self.quiet_ticks = self.quiet_ticks.saturating_add(1);
         } else {
             self.quiet_ticks = 0;
-            self.rx_packets_before = self.rx_packets;
+            self.packets_before = packets;
         }
     }
 }

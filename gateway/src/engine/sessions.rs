@@ -93,11 +93,7 @@ impl Sessions {
         !self.slots.contains_key(&slot)
     }
 
-    /// Returns the ids of all sessions, in the order of their places.
-    pub(super) fn ids(&self) -> impl Iterator<Item = SessionId> {
-        self.iter().map(|session| session.id)
-    }
-
+    /// Returns all sessions, in the order of their places.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Session> {
         self.places
             .iter()

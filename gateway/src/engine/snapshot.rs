@@ -10,6 +10,8 @@ use std::time::Duration;
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Snapshot {
+    /// This cluster's id.
+    pub(crate) cluster_id: String,
     /// This replica's name.
     pub(crate) replica: String,
     /// The replica is leaving.

@@ -376,11 +376,11 @@ impl World {
     }
 
     fn drops(&self, host: usize, reason: Drop) -> u64 {
-        self.hosts[host].engine.drops().get(reason)
+        self.hosts[host].engine.drops.get(reason)
     }
 
     fn reachable(&self, host: usize) -> bool {
-        self.hosts[host].engine.reachable(PEER)
+        self.hosts[host].engine.select(PEER, 0).is_some()
     }
 
     fn peer(&self, host: usize) -> PeerSnapshot {

@@ -2,10 +2,9 @@
 
 use super::Engine;
 use super::drops::Drop;
-use super::interface::{Event, Kind, PortId, SessionId};
+use super::interface::{Event, Kind, SessionId};
 use super::liveness;
 use super::noise::{HANDSHAKE_BUFFER, Tick};
-use super::peer::Candidate;
 use super::session::{Session, State};
 use std::time::{Duration, Instant};
 
@@ -21,9 +20,8 @@ const LATE: Duration = Duration::from_millis(200);
 const CONFIRMATION: Duration = Duration::from_secs(10);
 /// How long a server remembers a session whose probes are not answered.
 const DOWN: Duration = Duration::from_secs(10);
-/// PINGs of one session answered per tick: 4 a second are asked, and some that
-/// measure the path.
-const ANSWERS_PER_TICK: u32 = 64;
+/// The round trip to assume while none is known.
+const RTT_UNKNOWN: Duration = Duration::from_millis(100);
 /// After `leave`, how long no packet may come for the peers to be taken as moved.
 const QUIET_TICKS: u32 = 2;
 /// How long a leaving replica waits for its peers.
@@ -120,9 +118,7 @@ impl Engine {
             return;
         };
         if session.next_tick <= now {
-            session.next_tick = now + TICK;
-            session.answers_left = ANSWERS_PER_TICK;
-            session.traffic.handle_tick();
+            session.handle_tick(now + TICK);
             self.tick_tunnel(id, now);
             if self.end_of(id, now) {
                 return self.remove_session(id);
@@ -171,7 +167,9 @@ impl Engine {
             State::Opening | State::Handshaking => false, // Its peer sees to it.
             State::Tentative => now.duration_since(session.created) >= CONFIRMATION,
             State::Live => session.target.is_none() && !session.tunnel.is_keyed(),
-            State::Down { since } => session.target.is_none() && now.duration_since(since) >= DOWN,
+            State::Down { since } => {
+                session.target.is_none() && now.duration_since(since.max(session.heard)) >= DOWN
+            }
             State::Closing { until } => now >= until,
         };
         if over && session.state == State::Tentative {
@@ -211,7 +209,7 @@ impl Engine {
             let Some(session) = self.sessions.get_mut(id) else {
                 return;
             };
-            let rtt = Self::assumed_rtt(session.liveness.rtt());
+            let rtt = session.liveness.rtt().unwrap_or(RTT_UNKNOWN);
             let healthy = session.liveness.is_healthy();
             session.path_mtu.handle_timeout(healthy, rtt, now);
             let Some(size) = session.path_mtu.poll_probe() else {
@@ -253,84 +251,6 @@ impl Engine {
             self.drained = true;
             self.events.push_back(Event::Drained);
         }
-    }
-
-    /// Computes anew which of a peer's sessions flows may use, and reports when
-    /// that became some or none.
-    pub(super) fn refresh(&mut self, index: u16) {
-        let Some(peer) = self.peers.get_mut(index) else {
-            return;
-        };
-        let was_reachable = !peer.selectable.is_empty();
-        let usable = || {
-            let sessions = peer.sessions.iter();
-            sessions
-                .filter_map(|id| self.sessions.get(*id))
-                .filter(|session| session.is_usable())
-        };
-        let newest = usable().map(|session| session.live_since).max();
-        let all_leave = usable().all(|session| session.leaving);
-        let selectable: Vec<_> = usable()
-            .filter(|session| match peer.kind {
-                Kind::Ours => all_leave || !session.leaving,
-                // One session only: the peer has forgotten the others.
-                Kind::Unknown | Kind::Upstream => Some(session.live_since) == newest,
-            })
-            .map(|session| Candidate {
-                session: session.id,
-                salt: session.slot,
-            })
-            .collect();
-
-        let reachable = !selectable.is_empty();
-        peer.selectable = selectable;
-        if reachable != was_reachable {
-            self.events.push_back(Event::Reachable {
-                peer: index,
-                reachable,
-            });
-        }
-    }
-
-    /// Sees to it that the session's next deadline is not missed.
-    pub(super) fn wake_session(&mut self, id: SessionId) {
-        let Some(session) = self.sessions.get(id) else {
-            return;
-        };
-        let kind = self
-            .peers
-            .get(session.peer)
-            .map_or(Kind::Unknown, |peer| peer.kind);
-        self.next_timeout = self.next_timeout.min(session.poll_timeout(kind));
-    }
-
-    /// Adds a session to its peer.
-    pub(super) fn add_session(&mut self, session: Session) -> Option<SessionId> {
-        let index = session.peer;
-        let Some(id) = self.sessions.insert(session) else {
-            self.drops.count(Drop::SessionLimit);
-            return None;
-        };
-        if let Some(peer) = self.peers.get_mut(index) {
-            peer.sessions.push(id);
-        }
-        self.wake_session(id);
-
-        Some(id)
-    }
-
-    /// Removes a session, and its port.
-    pub(super) fn remove_session(&mut self, id: SessionId) {
-        let Some(session) = self.sessions.remove(id) else {
-            return;
-        };
-        if session.port != PortId::LISTEN && self.ports.remove(&session.port).is_some() {
-            self.events.push_back(Event::ClosePort(session.port));
-        }
-        if let Some(peer) = self.peers.get_mut(session.peer) {
-            peer.sessions.retain(|other| *other != id);
-        }
-        self.refresh(session.peer);
     }
 }
 

@@ -2,8 +2,8 @@ use super::*;
 
 fn handshake() -> (Tunnel, Tunnel) {
     let (a, b) = (LocalKey::new([1; 32]), LocalKey::new([2; 32]));
-    let mut initiator = Tunnel::new(&a, b.public_key(), 7);
-    let mut responder = Tunnel::new(&b, a.public_key(), 8);
+    let mut initiator = Tunnel::new(&a, public_key([2; 32]), 7);
+    let mut responder = Tunnel::new(&b, public_key([1; 32]), 8);
     let mut buffer = [0; HANDSHAKE_BUFFER];
     let mut out = [0; HANDSHAKE_BUFFER];
 

@@ -211,7 +211,7 @@ fn several_local_keys_are_told_apart() {
         };
         ask(&mut world, from, &out[..len]);
 
-        assert!(world.hosts[server].engine.reachable(u16::from(n)));
+        assert!(world.hosts[server].engine.select(u16::from(n), 0).is_some());
     }
     // The right key of a peer, but for another peering.
     let key = LocalKey::new([101; 32]);

@@ -118,5 +118,5 @@ fn a_session_of_before_is_not_mistaken_for_one_of_now() {
     assert_eq!(engine.seal(old, &inner_packet(b"x"), &mut [0; 100]), None);
     assert_eq!(engine.destination(old), None);
     assert_eq!(engine.mtu(old), None);
-    assert_eq!(engine.drops().get(Drop::SessionGone), 1);
+    assert_eq!(engine.drops.get(Drop::SessionGone), 1);
 }

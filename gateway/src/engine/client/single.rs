@@ -1,0 +1,111 @@
+//! The one session of a peer that is not one of ours.
+
+use super::PAUSE;
+use crate::engine::Engine;
+use crate::engine::interface::{Event, Kind, SessionId};
+use crate::engine::session::State;
+use std::time::{Duration, Instant};
+
+/// How long a peer that answers no probes may be silent before its session moves
+/// (WireGuard's `KEEPALIVE_TIMEOUT + REKEY_TIMEOUT`, by which its side should have spoken).
+const SILENCE_MAX: Duration = Duration::from_secs(15);
+
+impl Engine {
+    /// Sees to the one session of a peer that is not one of ours.
+    pub(super) fn keep_single(&mut self, index: u16, now: Instant) {
+        let Some(peer) = self.peers.get_mut(index) else {
+            return;
+        };
+        let kind = peer.kind;
+        let Some(client) = &mut peer.client else {
+            return;
+        };
+        let own = peer
+            .sessions
+            .iter()
+            .filter_map(|id| self.sessions.get(*id))
+            .find(|session| session.is_own());
+
+        let Some(session) = own else {
+            if now >= client.next_attempt
+                && let Some(target) = client.endpoints.first()
+            {
+                client.next_attempt = now + PAUSE;
+                self.open(index, target, now);
+            }
+            return;
+        };
+        let waited = now.duration_since(session.waiting_since) >= client.attempt_timeout();
+        let is_stale = session
+            .target
+            .is_some_and(|target| client.endpoints.len() > 0 && !client.endpoints.contains(target));
+        let is_silent = kind == Kind::Unknown && now.duration_since(session.heard) >= SILENCE_MAX;
+        let must_move = match session.state {
+            State::Live if session.tunnel.is_keyed() => is_stale || is_silent && waited,
+            State::Live
+            | State::Opening
+            | State::Handshaking
+            | State::Tentative
+            | State::Down { .. }
+            | State::Closing { .. } => is_stale || waited,
+        };
+        if must_move {
+            self.rehome(session.id, now);
+        }
+    }
+
+    /// Moves a session to a new source port (a load balancer's or NAT's connection
+    /// tracking may hold the old one to a dead end) and the next address.
+    pub(super) fn rehome(&mut self, id: SessionId, now: Instant) {
+        let port = self.new_port();
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
+        let index = session.peer;
+        let Some(peer) = self.peers.get_mut(index) else {
+            return;
+        };
+        let Some(client) = &mut peer.client else {
+            return;
+        };
+        client.handle_failure(now);
+        // Upstream's client uses the first address only; so do we with its server.
+        let target = match peer.kind {
+            Kind::Upstream => client.endpoints.first(),
+            Kind::Unknown | Kind::Ours => client.endpoints.next(),
+        };
+        let Some(target) = target else {
+            return;
+        };
+
+        let old = std::mem::replace(&mut session.port, port);
+        session.target = Some(target);
+        session.endpoint = target;
+        session.state = State::Opening;
+        session.waiting_since = now;
+        self.ports.insert(port, id);
+        if self.ports.remove(&old).is_some() {
+            self.events.push_back(Event::ClosePort(old));
+        }
+        self.events.push_back(Event::OpenPort(port));
+        self.refresh(index);
+    }
+
+    /// Leaves a peer that has one session to the replica of ours that serves it.
+    pub(super) fn abandon(&mut self, index: u16) {
+        let Some(peer) = self.peers.get(index) else {
+            return;
+        };
+        let own: Vec<_> = peer
+            .sessions
+            .iter()
+            .filter_map(|id| self.sessions.get(*id))
+            .filter(|session| session.target.is_some())
+            .map(|session| session.id)
+            .collect();
+
+        for id in own {
+            self.remove_session(id);
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Sessions come, go and change, and what follows for their peers.
+
+use super::Engine;
+use super::drops::Drop;
+use super::interface::{Event, Kind, PortId, SessionId};
+use super::peer::Candidate;
+use super::session::Session;
+
+impl Engine {
+    /// Computes anew which of a peer's sessions flows may use, and reports when
+    /// that became some or none.
+    pub(super) fn refresh(&mut self, index: u16) {
+        let Some(peer) = self.peers.get_mut(index) else {
+            return;
+        };
+        let was_reachable = !peer.selectable.is_empty();
+        let usable = || {
+            let sessions = peer.sessions.iter();
+            sessions
+                .filter_map(|id| self.sessions.get(*id))
+                .filter(|session| session.is_usable())
+        };
+        let newest = usable().map(|session| session.live_since).max();
+        let all_leave = usable().all(|session| session.leaving);
+        let selectable: Vec<_> = usable()
+            .filter(|session| match peer.kind {
+                Kind::Ours => all_leave || !session.leaving,
+                // One session only: the peer has forgotten the others.
+                Kind::Unknown | Kind::Upstream => Some(session.live_since) == newest,
+            })
+            .map(|session| Candidate {
+                session: session.id,
+                salt: session.slot,
+            })
+            .collect();
+
+        let reachable = !selectable.is_empty();
+        peer.selectable = selectable;
+        if reachable != was_reachable {
+            self.events.push_back(Event::Reachable {
+                peer: index,
+                reachable,
+            });
+        }
+    }
+
+    /// Sees to it that the session's next deadline is not missed.
+    pub(super) fn wake_session(&mut self, id: SessionId) {
+        let Some(session) = self.sessions.get(id) else {
+            return;
+        };
+        let kind = self
+            .peers
+            .get(session.peer)
+            .map_or(Kind::Unknown, |peer| peer.kind);
+        self.next_timeout = self.next_timeout.min(session.poll_timeout(kind));
+    }
+
+    /// Adds a session to its peer.
+    pub(super) fn add_session(&mut self, session: Session) -> Option<SessionId> {
+        let index = session.peer;
+        let Some(id) = self.sessions.insert(session) else {
+            self.drops.count(Drop::SessionLimit);
+            return None;
+        };
+        if let Some(peer) = self.peers.get_mut(index) {
+            peer.sessions.push(id);
+        }
+        self.wake_session(id);
+
+        Some(id)
+    }
+
+    /// Removes a session, and its port.
+    pub(super) fn remove_session(&mut self, id: SessionId) {
+        let Some(session) = self.sessions.remove(id) else {
+            return;
+        };
+        if session.port != PortId::LISTEN && self.ports.remove(&session.port).is_some() {
+            self.events.push_back(Event::ClosePort(session.port));
+        }
+        if let Some(peer) = self.peers.get_mut(session.peer) {
+            peer.sessions.retain(|other| *other != id);
+        }
+        self.refresh(session.peer);
+    }
+}
