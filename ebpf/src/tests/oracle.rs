@@ -48,9 +48,10 @@ fn addresses_of(packet: &Packet) -> rewrite::Packet {
         source: packet.source,
         destination: packet.destination,
     };
-    let quote = match &packet.body {
-        Body::Error { quoted, .. } => Some(header(quoted)),
-        _ => None,
+    let quote = if let Body::Error { quoted, .. } = &packet.body {
+        Some(header(quoted))
+    } else {
+        None
     };
 
     rewrite::Packet {
