@@ -28,6 +28,7 @@ use fabric::Fabric;
 use measure::Values;
 use metric::{Measurement, Sample, Tunnel};
 use results::{Report, Setting};
+use std::env;
 use std::fs;
 use std::time::{Duration, Instant};
 use superpackets::{Histogram, SuperPackets};
@@ -87,7 +88,8 @@ enum Output {
 pub(crate) fn run(shell: &mut Shell, options: &Bench) -> Result<()> {
     let start = Instant::now();
     setup::run(shell)?;
-    if options.wants(Tunnel::Fabric) {
+    // Whoever names binaries wants those measured.
+    if options.wants(Tunnel::Fabric) && env::var_os(test::BINARIES).is_none() {
         test::build(shell)?;
     }
     leftovers::remove_crashed()?;
@@ -188,7 +190,7 @@ fn measure_all(plan: &Plan, options: &Bench, setting: Setting) -> Result<Report>
         .chain(wireguard_go.iter().map(|tunnel| &tunnel.ends))
         .collect();
 
-    let mut samples = Vec::new();
+    let mut samples = one(plan, &tunnels, Measurement::Start, 0)?;
     let mut super_packets = SuperPackets::default();
     for round in 1..=plan.rounds {
         console::step(format_args!("Round {round} of {}", plan.rounds));

@@ -27,6 +27,7 @@ pub(super) fn measure(ends: &Ends, measurement: Measurement, seconds: u32) -> Re
         Measurement::RttLoaded => rtt_loaded(ends, seconds),
         Measurement::Idle => Ok(idle(&[ends], Duration::from_secs(seconds.into()))?.remove(0)),
         Measurement::Memory => memory(ends),
+        Measurement::Start => started(ends),
     }
 }
 
@@ -183,4 +184,18 @@ fn memory(ends: &Ends) -> Result<Values> {
         (metric::PEAK_NEAR, near.peak / 1e6),
         (metric::PEAK_FAR, far.peak / 1e6),
     ]))
+}
+
+/// Returns the most memory that the gateways needed to start, and lets their peak
+/// begin anew: from here on it is that of serving.
+fn started(ends: &Ends) -> Result<Values> {
+    let [near, far] = ends.gateways;
+    let values = Values::from([
+        (metric::START_NEAR, process::memory(near)?.peak / 1e6),
+        (metric::START_FAR, process::memory(far)?.peak / 1e6),
+    ]);
+    process::forget_peak(near)?;
+    process::forget_peak(far)?;
+
+    Ok(values)
 }

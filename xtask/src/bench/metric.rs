@@ -45,8 +45,10 @@ pub(super) enum Measurement {
     RttLoaded,
     /// Processor time while nothing runs at all, once per bench.
     Idle,
-    /// Memory after all rounds, once per bench.
+    /// Memory after all rounds, and the most since they began, once per bench.
     Memory,
+    /// The most memory before the rounds, once per bench.
+    Start,
 }
 
 impl Measurement {
@@ -58,7 +60,7 @@ impl Measurement {
 
     /// Whether it is repeated in each round.
     pub(super) fn is_repeated(self) -> bool {
-        !matches!(self, Self::Idle | Self::Memory)
+        !matches!(self, Self::Idle | Self::Memory | Self::Start)
     }
 }
 
@@ -116,10 +118,10 @@ const fn metric(
 }
 
 /// All numbers of the table, in its order.
-pub(super) const METRICS: [Metric; 25] = {
+pub(super) const METRICS: [Metric; 27] = {
     use Better::{Higher, Lower};
     use Measurement::{
-        Idle, Memory, RttIdle, RttLoaded, TcpX1, TcpX1Back, TcpX4, TcpX4Back, Udp64,
+        Idle, Memory, RttIdle, RttLoaded, Start, TcpX1, TcpX1Back, TcpX4, TcpX4Back, Udp64,
     };
     [
         metric(TcpX1, GBPS, "TCP x1 forth", "Gb/s", Higher),
@@ -163,14 +165,10 @@ pub(super) const METRICS: [Metric; 25] = {
         ),
         metric(Memory, RSS_NEAR, "RSS, client's gateway", "MB", Lower),
         metric(Memory, RSS_FAR, "RSS, server's gateway", "MB", Lower),
-        metric(
-            Memory,
-            PEAK_NEAR,
-            "  at most, client's gateway",
-            "MB",
-            Lower,
-        ),
-        metric(Memory, PEAK_FAR, "  at most, server's gateway", "MB", Lower),
+        metric(Memory, PEAK_NEAR, "  at most, client's", "MB", Lower),
+        metric(Memory, PEAK_FAR, "  at most, server's", "MB", Lower),
+        metric(Start, START_NEAR, "  to start, client's", "MB", Lower),
+        metric(Start, START_FAR, "  to start, server's", "MB", Lower),
     ]
 };
 
@@ -200,10 +198,14 @@ pub(super) const CPU_FAR: &str = "server_gateway_cpu_percent";
 pub(super) const RSS_NEAR: &str = "client_gateway_rss_mb";
 /// Memory of the server's gateway.
 pub(super) const RSS_FAR: &str = "server_gateway_rss_mb";
-/// Most memory of the client's gateway.
+/// Most memory of the client's gateway while it served.
 pub(super) const PEAK_NEAR: &str = "client_gateway_rss_peak_mb";
-/// Most memory of the server's gateway.
+/// Most memory of the server's gateway while it served.
 pub(super) const PEAK_FAR: &str = "server_gateway_rss_peak_mb";
+/// Most memory of the client's gateway until it served.
+pub(super) const START_NEAR: &str = "client_gateway_rss_start_mb";
+/// Most memory of the server's gateway until it served.
+pub(super) const START_FAR: &str = "server_gateway_rss_start_mb";
 /// Cores that others kept busy just before the measurement.
 pub(super) const OTHERS: &str = "cores_busy_before";
 

@@ -9,7 +9,7 @@ use std::fs;
 pub(super) struct Memory {
     /// Resident now.
     pub(super) resident: f64,
-    /// Resident at most, since the process started.
+    /// Resident at most, since the process started or [`forget_peak`].
     pub(super) peak: f64,
 }
 
@@ -49,6 +49,18 @@ pub(super) fn memory(pid: u32) -> Result<Memory> {
     let status = fs::read_to_string(&path).with_context(|| format!("failed to read {path}"))?;
 
     memory_of(&status).with_context(|| format!("{path} has no memory: has the process ended?"))
+}
+
+/// Lets the peak of a process's memory begin anew.
+///
+/// # Errors
+///
+/// Returns an error if there is no such process.
+pub(super) fn forget_peak(pid: u32) -> Result<()> {
+    let path = format!("/proc/{pid}/clear_refs");
+
+    // See proc_pid_clear_refs(5): 5 resets the peak, and nothing else.
+    fs::write(&path, "5").with_context(|| format!("failed to write {path}"))
 }
 
 /// Fields 14 and 15, counted from 1, of `/proc/PID/stat`: utime and stime.
@@ -133,5 +145,18 @@ mod tests {
         assert!(cpu_seconds(pid).unwrap() >= 0.0);
         assert!(machine_cpu_seconds().unwrap() > 0.0);
         assert!(memory(pid).unwrap().resident > 0.0);
+    }
+
+    #[test]
+    fn a_peak_can_be_forgotten() {
+        let pid = std::process::id();
+        let large = vec![1u8; 64 << 20];
+        std::hint::black_box(&large);
+        drop(large);
+        let before = memory(pid).unwrap().peak;
+
+        forget_peak(pid).unwrap();
+
+        assert!(memory(pid).unwrap().peak < before);
     }
 }

@@ -21,7 +21,8 @@ pub(super) struct Verdict {
 /// wireguard-go, at least.
 const TCP_RATIO_MIN: f64 = 1.3;
 
-/// Memory of a gateway, at most, in MB. Its peak counts, not what is left later.
+/// Memory of a gateway, at most, in MB. Its peak while serving counts, not what is left
+/// later; what it needs to start is gone by then.
 const RSS_MB_MAX: f64 = 20.0;
 
 /// Processor time of an idle gateway, at most, in percent of a core.
