@@ -7,6 +7,11 @@ pub const MANAGED: &str = "liqo.io/managed";
 /// Of the objects of a tenant namespace: `true`.
 pub const TENANT_NAMESPACE: &str = "liqo.io/tenant-namespace";
 
+/// Of a Node that stands for a peer: [`NODE_TYPE_VIRTUAL`].
+pub const NODE_TYPE: &str = "liqo.io/type";
+/// Value of [`NODE_TYPE`].
+pub const NODE_TYPE_VIRTUAL: &str = "virtual-node";
+
 /// Of a chart's object: what it is.
 pub const APP_NAME: &str = "app.kubernetes.io/name";
 /// Value of [`APP_NAME`] on the ConfigMap that holds the cluster id.

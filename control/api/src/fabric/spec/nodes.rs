@@ -27,6 +27,10 @@ impl Reader<'_> {
     pub(super) fn nodes(&mut self, networks: &[NetworkSpec]) -> Vec<NodeSpec> {
         let mut nodes: Vec<_> = self
             .indexed_of()
+            // A virtual node stands for a peer: it runs no route agent.
+            .filter(|(_, object, _)| {
+                object.label_value(labels::NODE_TYPE) != Some(labels::NODE_TYPE_VIRTUAL)
+            })
             .filter_map(|(index, _, node)| self.node(index, node))
             .collect();
 

@@ -177,6 +177,15 @@ fn a_dual_stack_node_is_used_by_its_ipv4_side() {
 }
 
 #[test]
+fn a_virtual_node_is_none_of_the_fabric() {
+    let text = format!(
+        "{ROME}---\napiVersion: v1\nkind: Node\nmetadata:\n  name: milan\n  labels: {{liqo.io/type: virtual-node}}\n"
+    );
+
+    assert_eq!(fabric(&text), fabric(ROME));
+}
+
+#[test]
 fn a_peer_needs_configuration_gateway_and_key_once_each() {
     let label = "metadata.labels[liqo.io/remote-cluster-id]";
     for (text, expected) in [
