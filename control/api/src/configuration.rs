@@ -87,7 +87,7 @@ pub struct ClusterCidrs {
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigurationStatus {
-    /// Whether [`NETWORK_CIDRS_CONFIGURED`].
+    /// Whether NetworkCIDRsConfigured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,

@@ -62,7 +62,7 @@ pub struct ConnectionStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<Latency>,
 
-    /// One of [`CONNECTED`], [`CONNECTING`] and [`ERROR`].
+    /// One of Connected, Connecting and Error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
 }

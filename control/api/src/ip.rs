@@ -44,7 +44,7 @@ pub struct IPSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub masquerade: Option<bool>,
 
-    /// The [`Network`](crate::Network) that gives the address; the external CIDR, if absent.
+    /// The Network that gives the address; the external CIDR, if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::reference")]
     pub network_ref: Option<ObjectReference>,
