@@ -9,13 +9,16 @@ mod packet;
 mod world;
 
 mod garbage;
+mod hook;
 mod icmp;
+mod image;
 mod mss;
 mod oracle;
 mod overlay;
 mod probe;
 mod speed;
 mod tap;
+mod trace;
 mod transit;
 
 use crate::image::Image;

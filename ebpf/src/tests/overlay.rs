@@ -217,14 +217,3 @@ fn a_first_fragment_without_the_checksum_is_refused() {
         Counter::OverlayMalformed,
     );
 }
-
-#[test]
-fn dropped_packets_are_told_of_when_that_is_switched_on() {
-    let programs = Programs::load_with(&tables(), super::OUTER, true);
-    let packet = datagram("10.9.9.9", "10.245.1.10");
-
-    programs.assert_refused(
-        |programs| programs.overlay(&from_node(&packet.encode())),
-        Counter::OverlayUnknownSource,
-    );
-}

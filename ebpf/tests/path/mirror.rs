@@ -1,0 +1,64 @@
+//! An engine that returns every packet to its sender as if a peer had sent it.
+//!
+//! The peer has the very addresses that we have, so the node talks to itself
+//! through overlay, programs and TAP, and both ends see the other remapped.
+
+use super::lab::PEER;
+use super::tap::{Tap, VNET_HEADER};
+use ebpf::Settings;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+
+/// What the mirror has seen.
+#[derive(Default)]
+pub(super) struct Seen {
+    /// Frames turned round.
+    pub(super) frames: AtomicUsize,
+    /// Length of the longest.
+    pub(super) longest: AtomicUsize,
+}
+
+/// Runs `work` while the mirror turns frames round.
+pub(super) fn with_mirror<T>(tap: &Tap, work: impl FnOnce(&Seen) -> T) -> T {
+    let seen = Seen::default();
+    let is_done = AtomicBool::new(false);
+
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                match tap.read() {
+                    Some(frame) => turn(tap, frame, &seen),
+                    None => thread::yield_now(),
+                }
+            }
+        });
+        // Also when `work` panics, or the scope would wait for ever.
+        let _stop = StopOnDrop(&is_done);
+        work(&seen)
+    })
+}
+
+struct StopOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn turn(tap: &Tap, mut frame: Vec<u8>, seen: &Seen) {
+    let settings = Settings::default();
+    let (destination, source) = (
+        VNET_HEADER..VNET_HEADER + 6,
+        VNET_HEADER + 6..VNET_HEADER + 12,
+    );
+    if frame[destination.clone()] != settings.peer_mac(PEER) {
+        return;
+    }
+
+    frame[destination].copy_from_slice(&settings.node_mac);
+    frame[source].copy_from_slice(&settings.peer_mac(PEER));
+    seen.frames.fetch_add(1, Ordering::Relaxed);
+    seen.longest.fetch_max(frame.len(), Ordering::Relaxed);
+    assert!(tap.write(&frame), "the kernel refuses a frame it has given");
+}
