@@ -73,6 +73,10 @@ pub(crate) fn load(constants: &Constants, pins: Option<&Pins>) -> Result<Ebpf, E
         .override_global(aya_log::LEVEL, &level, true);
     #[cfg(feature = "mutants")]
     loader.override_global("MUTANT", &constants.mutant, true);
+    if !constants.log {
+        // Where nothing is written, the smallest buffer there is.
+        loader.map_max_entries("AYA_LOGS", 1);
+    }
     if let Some(pins) = pins {
         for (name, path) in pins.maps() {
             loader.map_pin_path(name, path);
