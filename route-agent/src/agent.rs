@@ -4,7 +4,7 @@ use crate::config;
 use crate::diff::diff;
 use crate::kernel::events::{Events, Touched};
 use crate::kernel::{self, Kernel};
-use crate::liveness::{self, Liveness};
+use crate::liveness::{self, Liveness, Phase};
 use crate::mutant;
 use crate::plan::{self, Input, plan};
 use crate::probe;
@@ -13,7 +13,7 @@ use crate::state::State;
 use crate::status::Shared;
 use control_api::fabric::Fabric;
 use process::watch::FileWatch;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -39,6 +39,8 @@ pub(crate) struct Options {
     pub(crate) node: String,
     /// The numbers in use.
     pub(crate) settings: Settings,
+    /// How often to probe the gateway replicas, and when to give up.
+    pub(crate) liveness: liveness::Config,
 }
 
 /// The agent could not start.
@@ -78,6 +80,9 @@ pub(crate) struct Agent {
     /// The kernel's state as it was last seen, with our changes since.
     state: State,
     underlay_mtu_bytes: Option<u32>,
+    /// What was last said of each replica, and when the status was last refreshed.
+    phases: BTreeMap<String, Phase>,
+    replicas_reported_at: Option<Instant>,
     /// What has been announced since the last look, and when to look.
     touched: Touched,
     look_at: Option<Instant>,
@@ -100,7 +105,7 @@ impl Agent {
         let state = kernel.observe().await?;
         let now = Instant::now();
         let mut agent = Self {
-            liveness: Liveness::new(liveness::Config::default(), std::process::id(), now),
+            liveness: Liveness::new(options.liveness, std::process::id(), now),
             options,
             status,
             fabric,
@@ -110,6 +115,8 @@ impl Agent {
             probe: None,
             state,
             underlay_mtu_bytes: None,
+            phases: BTreeMap::new(),
+            replicas_reported_at: None,
             touched: Touched::default(),
             look_at: None,
             put_back_at: None,
@@ -202,12 +209,18 @@ impl Agent {
         match result {
             Ok(ops) => ops,
             Err(error) => {
-                self.report_failure(&error);
-                self.touched = Touched::ALL;
-                self.look_at = Some(Instant::now() + RETRY);
+                self.retry(&error);
                 0
             }
         }
+    }
+
+    /// Says what failed, and looks again at everything after a while.
+    fn retry(&mut self, error: &Error) {
+        self.report_failure(error);
+        self.touched = Touched::ALL;
+        let latest = Instant::now() + RETRY;
+        self.look_at = Some(self.look_at.map_or(latest, |at| at.min(latest)));
     }
 
     /// Binds the probe's socket, again where the node's address has changed.
@@ -235,16 +248,15 @@ impl Agent {
     async fn look(&mut self) {
         let touched = std::mem::take(&mut self.touched);
         self.look_at = None;
+        let underlay_mtu_bytes = self.underlay_mtu_bytes;
         if let Err(error) = self.observe(touched).await {
-            self.report_failure(&error);
-            self.touched = Touched::ALL;
-            self.look_at = Some(Instant::now() + RETRY);
+            self.retry(&error);
             return;
         }
 
         let changes = self.converge_or_retry().await;
         // Our own changes are announced too, but leave nothing to do.
-        if changes > 0 {
+        if changes > 0 && underlay_mtu_bytes == self.underlay_mtu_bytes {
             self.put_back_at = Some(Instant::now());
             self.report_put_back(changes);
         }

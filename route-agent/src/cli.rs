@@ -3,6 +3,7 @@
 use crate::agent::{Agent, Options};
 use crate::cleanup;
 use crate::config;
+use crate::liveness;
 use crate::metrics;
 use crate::privileges;
 use crate::settings::Settings;
@@ -178,6 +179,7 @@ async fn run(args: Run) -> anyhow::Result<()> {
         config: args.config,
         node: args.node,
         settings: args.settings,
+        liveness: liveness::Config::default(),
     };
     let agent = Agent::start(options, shared.clone()).await?;
     tracing::info!("the kernel's state is as planned");

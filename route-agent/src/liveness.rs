@@ -46,6 +46,15 @@ impl Default for Config {
     }
 }
 
+/// Where a replica is probed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    /// The probe's address of this node's choice.
+    pub(crate) probe: Ipv4Addr,
+    /// The replica's own address.
+    pub(crate) replica: Ipv4Addr,
+}
+
 /// A probe to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Transmit {
@@ -97,7 +106,7 @@ pub(crate) struct Liveness {
 
 #[derive(Debug)]
 struct Replica {
-    probe_address: Ipv4Addr,
+    target: Target,
     phase: Phase,
     /// The clusters it reaches, by its last answer that could be understood.
     reaches: BTreeSet<String>,
@@ -134,18 +143,23 @@ impl Liveness {
         self.clusters = clusters;
     }
 
-    /// Sets the replicas and their probe addresses; new ones are dead and probed at `now`.
-    pub(crate) fn set_replicas(&mut self, probes: &BTreeMap<String, Ipv4Addr>, now: Instant) {
+    /// Sets the replicas; new ones are dead and probed at `now`.
+    ///
+    /// One of another address is a new one, whatever its name.
+    pub(crate) fn set_replicas(&mut self, targets: &BTreeMap<String, Target>, now: Instant) {
         let before = self.replicas.len();
-        self.replicas.retain(|name, _| probes.contains_key(name));
+        self.replicas.retain(|name, replica| {
+            let target = targets.get(name);
+            target.is_some_and(|target| target.replica == replica.target.replica)
+        });
         self.has_changed |= self.replicas.len() != before;
-        for (name, address) in probes {
+        for (name, target) in targets {
             let replica = self
                 .replicas
                 .entry(name.clone())
-                .or_insert_with(|| Replica::new(*address, now));
-            if replica.probe_address != *address {
-                replica.probe_address = *address;
+                .or_insert_with(|| Replica::new(*target, now));
+            if replica.target != *target {
+                replica.target = *target;
                 replica.outstanding.clear();
             }
         }
@@ -167,7 +181,7 @@ impl Liveness {
             return;
         };
         let mut replicas = self.replicas.values_mut();
-        let Some(replica) = replicas.find(|it| it.probe_address == from) else {
+        let Some(replica) = replicas.find(|it| it.target.probe == from) else {
             return;
         };
         if !replica.handle_answer(probe.sequence(), now, &self.config) {
@@ -185,7 +199,7 @@ impl Liveness {
             let elapsed = now.saturating_duration_since(self.start).as_nanos();
             let sent = u64::try_from(elapsed).unwrap_or(u64::MAX);
             self.transmits.push_back(Transmit {
-                to: replica.probe_address,
+                to: replica.target.probe,
                 probe: Probe::request(self.sequence, sent),
             });
             replica.handle_sent(self.sequence, now, &self.config);
@@ -233,9 +247,9 @@ impl Liveness {
 }
 
 impl Replica {
-    fn new(probe_address: Ipv4Addr, now: Instant) -> Self {
+    fn new(target: Target, now: Instant) -> Self {
         Self {
-            probe_address,
+            target,
             phase: Phase::Dead,
             reaches: BTreeSet::new(),
             same_clusters: None,
@@ -318,7 +332,7 @@ impl Replica {
 
     fn answer_timeout(&self, config: &Config) -> Duration {
         let of_rtt = self.rtt.unwrap_or_default() * 4;
-        of_rtt.clamp(config.answer_timeout_min, config.interval)
+        of_rtt.min(config.interval).max(config.answer_timeout_min)
     }
 
     fn report(&self) -> Report {

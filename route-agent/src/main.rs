@@ -48,11 +48,14 @@ mod mutant;
 #[cfg(test)]
 mod testing;
 
+use std::io;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     match cli::main() {
         Ok(()) => ExitCode::SUCCESS,
+        // Whoever read the output has read enough of it.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
             for cause in error.chain().skip(1) {
@@ -61,4 +64,9 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let cause = error.downcast_ref::<io::Error>();
+    cause.is_some_and(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
 }

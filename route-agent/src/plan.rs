@@ -1,11 +1,12 @@
 //! Decides which state a node should be in.
 
 use crate::filter::Filter;
+use crate::liveness::Target;
 use crate::mutant;
 use crate::settings::Settings;
 use crate::state::{Device, Hop, Route, State};
 use crate::view::View;
-use control_api::fabric::{Fabric, MappedIp, Node, Peer, Target};
+use control_api::fabric::{self, Fabric, MappedIp, Node, Peer};
 use ipnet::Ipv4Net;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -46,8 +47,8 @@ pub(crate) struct Input<'a> {
 pub(crate) struct Plan {
     /// The desired state.
     pub(crate) state: State,
-    /// The probe's address of each replica, by name.
-    pub(crate) probes: BTreeMap<String, Ipv4Addr>,
+    /// Where each replica is probed, by its name.
+    pub(crate) probes: BTreeMap<String, Target>,
     /// The node's address of the external CIDR.
     pub(crate) external_ip: Ipv4Addr,
 }
@@ -128,7 +129,11 @@ pub(crate) fn plan(input: &Input) -> Result<Plan, Error> {
         };
         state.hops.insert(id, hop);
         state.routes.insert(probe.into(), route);
-        probes.insert(replica.name.clone(), probe);
+        let target = Target {
+            probe,
+            replica: replica.address,
+        };
+        probes.insert(replica.name.clone(), target);
     }
     add_peers(input, node, &slots, &mut state);
     if mutant::disables("unreachable-route") {
@@ -266,18 +271,20 @@ fn filter(input: &Input, node: &Node, remote: &BTreeSet<Ipv4Net>) -> Filter {
 /// remote pod never leave the gateways.
 fn is_translated_here(ip: &MappedIp, node: &Node) -> bool {
     match &ip.target {
-        Target::Node(name) => *name == node.name && ip.status_ip != node.external_ip,
-        Target::Pod { .. } | Target::Outside => true,
-        Target::Remote { .. } => false,
+        fabric::Target::Node(name) => *name == node.name && ip.status_ip != node.external_ip,
+        fabric::Target::Pod { .. } | fabric::Target::Outside => true,
+        fabric::Target::Remote { .. } => false,
     }
 }
 
 /// Whether answers come back here only if the source is an address of this node.
 fn is_masqueraded(ip: &MappedIp, node: &Node) -> bool {
     let is_here = match &ip.target {
-        Target::Node(name) => *name == node.name,
-        Target::Pod { node: Some(name) } => *name == node.name,
-        Target::Pod { node: None } | Target::Outside | Target::Remote { .. } => false,
+        fabric::Target::Node(name) => *name == node.name,
+        fabric::Target::Pod { node: Some(name) } => *name == node.name,
+        fabric::Target::Pod { node: None }
+        | fabric::Target::Outside
+        | fabric::Target::Remote { .. } => false,
     };
 
     ip.masquerade || !is_here

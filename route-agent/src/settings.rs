@@ -25,7 +25,7 @@ pub(crate) struct Settings {
     pub(crate) probe_port: u16,
 
     /// Network of the probe's addresses, one per gateway replica; the gateways' must be the same.
-    #[arg(long, env = "LIQO_PROBE_NET", default_value_t = probe_net())]
+    #[arg(long, env = "LIQO_PROBE_NET", default_value_t = probe_net(), value_parser = parse_probe_net)]
     pub(crate) probe_net: Ipv4Net,
 
     /// Number of the routing table.
@@ -39,7 +39,8 @@ pub(crate) struct Settings {
     pub(crate) rule_priority: u32,
 
     /// First of the 65,536 nexthop ids.
-    #[arg(long, env = "LIQO_NEXTHOP_BASE", default_value_t = default::NEXTHOP_BASE)]
+    #[arg(long, env = "LIQO_NEXTHOP_BASE", default_value_t = default::NEXTHOP_BASE,
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(u32::MAX - NEXTHOP_IDS)))]
     pub(crate) nexthop_base: u32,
 
     /// Routing protocol number that marks routes, rules and nexthops.
@@ -98,6 +99,20 @@ impl Settings {
     pub(crate) fn probe_address(&self, slot: u8) -> Ipv4Addr {
         Ipv4Addr::from_bits(self.probe_net.network().to_bits() | u32::from(slot))
     }
+}
+
+/// Most bits of the probe's network: it has an address for each slot.
+const PROBE_NET_LEN_MAX: u8 = 24;
+
+fn parse_probe_net(text: &str) -> Result<Ipv4Net, String> {
+    let net: Ipv4Net = text.parse().map_err(|error| format!("{error}"))?;
+    if net.prefix_len() > PROBE_NET_LEN_MAX {
+        return Err(format!(
+            "a prefix of at most {PROBE_NET_LEN_MAX} bits is needed"
+        ));
+    }
+
+    Ok(net.trunc())
 }
 
 fn probe_net() -> Ipv4Net {

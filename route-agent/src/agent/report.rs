@@ -6,7 +6,13 @@ use crate::plan::Plan;
 use crate::status::{Config, Peer, Replica, forwarding};
 use control_api::fabric::Fabric;
 use ipnet::Ipv4Net;
+use std::collections::BTreeMap;
 use std::error::Error as _;
+use std::time::{Duration, Instant};
+
+/// How old the replicas' numbers in the status may be: with many replicas, an answer
+/// comes every few milliseconds.
+const REPLICAS_AGE_MAX: Duration = Duration::from_millis(100);
 
 impl Agent {
     pub(super) fn report_start(&self) {
@@ -27,7 +33,7 @@ impl Agent {
         }
     }
 
-    pub(super) fn report_plan(&self, plan: &Plan) {
+    pub(super) fn report_plan(&mut self, plan: &Plan) {
         self.status.update(|status| {
             status.cluster_id.clone_from(&self.fabric.cluster_id);
             status.external_ip = Some(plan.external_ip);
@@ -36,10 +42,19 @@ impl Agent {
             let peers = self.fabric.peers.iter();
             status.peers = peers.map(|peer| self.peer(peer, plan)).collect();
         });
+        self.replicas_reported_at = None;
         self.report_replicas();
     }
 
-    pub(super) fn report_replicas(&self) {
+    /// Refreshes the replicas' numbers, if they are old.
+    pub(super) fn report_replicas(&mut self) {
+        let now = Instant::now();
+        let is_fresh = |at| now.saturating_duration_since(at) < REPLICAS_AGE_MAX;
+        if self.replicas_reported_at.is_some_and(is_fresh) {
+            return;
+        }
+
+        self.replicas_reported_at = Some(now);
         self.status.update(|status| {
             let reports = self.liveness.reports();
             status.replicas = reports
@@ -48,11 +63,16 @@ impl Agent {
         });
     }
 
-    pub(super) fn report_replicas_changed(&self) {
+    pub(super) fn report_replicas_changed(&mut self) {
+        let mut phases = BTreeMap::new();
         for (name, report) in self.liveness.reports() {
-            let phase = phase(report.phase);
-            tracing::info!(replica = name, phase, rtt = ?report.rtt, "gateway replica");
+            phases.insert(name.to_owned(), report.phase);
+            if self.phases.get(name) != Some(&report.phase) {
+                let phase = phase(report.phase);
+                tracing::info!(replica = name, phase, rtt = ?report.rtt, "a gateway replica changed");
+            }
         }
+        self.phases = phases;
     }
 
     pub(super) fn report_put_back(&self, changes: usize) {

@@ -8,6 +8,12 @@ use std::path::Path;
 mod changes;
 mod traffic;
 
+const PATIENT: liveness::Config = liveness::Config {
+    interval: Duration::from_millis(500),
+    answer_timeout_min: Duration::from_secs(1),
+    detect_mult: 3,
+};
+
 /// An agent of node rome-1 that runs beside the test, in the test's namespace.
 struct Running {
     directory: Directory,
@@ -21,13 +27,25 @@ impl Running {
     }
 
     async fn start_with(directory: Directory) -> Self {
+        Self::start_as(directory, liveness::Config::default()).await
+    }
+
+    /// Starts one that waits longer for answers: on a loaded machine, the stand-in's
+    /// threads may be slower than the kernel programs of a gateway ever are.
+    async fn start_patient() -> Self {
+        Self::start_as(Directory::new(&fabric_file()), PATIENT).await
+    }
+
+    async fn start_as(directory: Directory, liveness: liveness::Config) -> Self {
         let status = Shared::default();
-        let agent = start(&directory, status.clone()).await.unwrap();
+        let mut options = options(&directory);
+        options.liveness = liveness;
+        let agent = Agent::start(options, status.clone()).await;
 
         Self {
             directory,
             status,
-            task: tokio::spawn(agent.run()),
+            task: tokio::spawn(agent.unwrap().run()),
         }
     }
 
@@ -39,7 +57,7 @@ impl Running {
         } = self;
         assert!(task.await.unwrap_err().is_cancelled());
 
-        Self::start_with(directory).await
+        Self::start_as(directory, PATIENT).await
     }
 
     async fn eventually(&self, what: &str, condition: impl Fn(&Status) -> bool) {
@@ -55,14 +73,13 @@ impl Running {
     }
 }
 
-async fn start(directory: &Directory, status: Shared) -> Result<Agent, Error> {
-    let options = Options {
+fn options(directory: &Directory) -> Options {
+    Options {
         config: directory.file(),
         node: "rome-1".into(),
         settings: Settings::default(),
-    };
-
-    Agent::start(options, status).await
+        liveness: liveness::Config::default(),
+    }
 }
 
 /// A directory with a file, both of which go with this value.

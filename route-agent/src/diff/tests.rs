@@ -112,16 +112,14 @@ proptest! {
     ) {
         let mut state = observed.clone();
         for op in diff(&observed, &desired) {
-            match &op {
-                Op::SetRoute(dst, _) => prop_assert_eq!(
-                    state.unreachable.contains(dst),
-                    desired.unreachable.contains(dst) || observed.unreachable.contains(dst)
-                ),
-                Op::DeleteUnreachable(dst) => prop_assert_eq!(
-                    state.routes.contains_key(dst),
-                    desired.routes.contains_key(dst)
-                ),
-                _ => {}
+            if let Op::SetRoute(dst, _) = &op {
+                let expected =
+                    desired.unreachable.contains(dst) || observed.unreachable.contains(dst);
+                prop_assert_eq!(state.unreachable.contains(dst), expected);
+            }
+            if let Op::DeleteUnreachable(dst) = &op {
+                let expected = desired.routes.contains_key(dst);
+                prop_assert_eq!(state.routes.contains_key(dst), expected);
             }
             state.apply(&op);
         }
@@ -134,22 +132,19 @@ proptest! {
             let before = state.clone();
             state.apply(&op);
 
-            match &op {
-                Op::SetGroup(_, members) => {
-                    prop_assert!(members.iter().all(|id| before.hops.contains_key(id)));
-                }
-                Op::SetRoute(_, route) => {
-                    let nexthop = route.nexthop;
-                    prop_assert!(
-                        before.hops.contains_key(&nexthop) || before.groups.contains_key(&nexthop)
-                    );
-                    prop_assert!(before.addresses.contains(&Ipv4Net::from(route.src)));
-                }
-                Op::SetHop(..) | Op::AddAddress(_) => prop_assert!(before.device.is_some()),
-                Op::DeleteGroup(_) | Op::DeleteHop(_) | Op::DeleteAddress(_) => {
-                    prop_assert_eq!(&before.routes, &state.routes, "{:?} takes routes along", op);
-                }
-                _ => {}
+            if let Op::SetGroup(_, members) = &op {
+                prop_assert!(members.iter().all(|id| before.hops.contains_key(id)));
+            }
+            if let Op::SetRoute(_, Route { nexthop, src, .. }) = &op {
+                let is_hop = before.hops.contains_key(nexthop);
+                prop_assert!(is_hop || before.groups.contains_key(nexthop));
+                prop_assert!(before.addresses.contains(&Ipv4Net::from(*src)));
+            }
+            if matches!(op, Op::SetHop(..) | Op::AddAddress(_)) {
+                prop_assert!(before.device.is_some());
+            }
+            if matches!(op, Op::DeleteGroup(_) | Op::DeleteHop(_) | Op::DeleteAddress(_)) {
+                prop_assert_eq!(&before.routes, &state.routes, "{:?} takes routes along", op);
             }
         }
     }

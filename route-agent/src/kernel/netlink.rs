@@ -62,15 +62,17 @@ impl Error {
         feature: &'static str,
         message: &ErrorMessage,
     ) -> Self {
-        match Errno::from_raw(-message.raw_code()) {
-            Errno::EPERM | Errno::EACCES => Self::Privilege { what },
-            Errno::EOPNOTSUPP | Errno::EPROTONOSUPPORT | Errno::EAFNOSUPPORT => {
-                Self::Feature { what, feature }
-            }
-            errno => Self::Refused {
-                what,
-                source: errno.into(),
-            },
+        let errno = Errno::from_raw(-message.raw_code());
+        if matches!(errno, Errno::EPERM | Errno::EACCES) {
+            return Self::Privilege { what };
+        }
+        if UNKNOWN_TO_THE_KERNEL.contains(&errno) {
+            return Self::Feature { what, feature };
+        }
+
+        Self::Refused {
+            what,
+            source: errno.into(),
         }
     }
 
@@ -79,12 +81,14 @@ impl Error {
         what: &'static str,
         feature: &'static str,
     ) -> impl Fn(rtnetlink::Error) -> Self {
-        move |error| match error {
-            rtnetlink::Error::NetlinkError(message) => Self::refused(what, feature, &message),
-            error => Self::Protocol {
+        move |error| {
+            if let rtnetlink::Error::NetlinkError(message) = error {
+                return Self::refused(what, feature, &message);
+            }
+            Self::Protocol {
                 what,
                 reason: error.to_string(),
-            },
+            }
         }
     }
 
@@ -107,6 +111,13 @@ impl Error {
         }
     }
 }
+
+/// How the kernel says that it does not know what is asked of it.
+const UNKNOWN_TO_THE_KERNEL: [Errno; 3] = [
+    Errno::EOPNOTSUPP,
+    Errno::EPROTONOSUPPORT,
+    Errno::EAFNOSUPPORT,
+];
 
 /// Treats an object that is gone already as deleted.
 pub(crate) fn gone_is_deleted(result: Result<(), Error>) -> Result<(), Error> {

@@ -143,13 +143,16 @@ impl Handle {
 
         let mut nexthops = Vec::new();
         while let Some(answer) = answers.next().await {
-            match answer.payload {
-                NetlinkPayload::Error(error) if error.code.is_some() => {
-                    return Err(Error::refused(what, FEATURE, &error));
-                }
-                NetlinkPayload::InnerMessage(Message::New(nexthop)) => nexthops.push(nexthop),
-                NetlinkPayload::Overrun(_) => return Err(lost(&"the kernel lost messages")),
-                _ => {}
+            if let NetlinkPayload::Error(error) = &answer.payload
+                && error.code.is_some()
+            {
+                return Err(Error::refused(what, FEATURE, error));
+            }
+            if let NetlinkPayload::Overrun(_) = answer.payload {
+                return Err(lost(&"the kernel lost messages"));
+            }
+            if let NetlinkPayload::InnerMessage(Message::New(nexthop)) = answer.payload {
+                nexthops.push(nexthop);
             }
         }
 

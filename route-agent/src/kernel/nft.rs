@@ -9,6 +9,7 @@ use nftables::helper::{
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io;
+use std::time::Duration;
 
 /// `nft` failed.
 #[derive(Debug, thiserror::Error)]
@@ -16,6 +17,13 @@ pub(crate) enum Error {
     /// There is no such program.
     #[error("failed to run nft: install nftables, and have nft in PATH")]
     Missing(#[source] io::Error),
+
+    /// It does not end.
+    #[error("nft failed to {what} within {} s", TIMEOUT.as_secs())]
+    Slow {
+        /// What was tried.
+        what: &'static str,
+    },
 
     /// It may not.
     #[error("nft failed to {what}: the capability NET_ADMIN is missing; run as root or grant it")]
@@ -33,6 +41,9 @@ pub(crate) enum Error {
         message: String,
     },
 }
+
+/// How long `nft` may take: a thousand times what it needs, but not for ever.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The table's only user, with what it knows of `nft`'s way of listing.
 #[derive(Default)]
@@ -121,7 +132,9 @@ const LIST: &str = "list our table";
 const LIST_ARGS: [&str; 4] = ["list", "table", FAMILY, TABLE];
 
 async fn list() -> Result<Option<Value>, Error> {
-    parse(get_current_ruleset_raw_async(DEFAULT_NFT, &LIST_ARGS).await)
+    let listing = get_current_ruleset_raw_async(DEFAULT_NFT, &LIST_ARGS);
+
+    parse(in_time(LIST, listing).await?)
 }
 
 fn parse(listing: Result<String, NftablesError>) -> Result<Option<Value>, Error> {
@@ -142,27 +155,34 @@ fn parse(listing: Result<String, NftablesError>) -> Result<Option<Value>, Error>
 }
 
 async fn run(what: &'static str, commands: &Value) -> Result<(), Error> {
-    apply_ruleset_raw_async(&commands.to_string(), DEFAULT_NFT, DEFAULT_ARGS)
-        .await
+    let commands = commands.to_string();
+    let applied = apply_ruleset_raw_async(&commands, DEFAULT_NFT, DEFAULT_ARGS);
+
+    in_time(what, applied)
+        .await?
         .map(drop)
         .map_err(|error| explain(what, error))
 }
 
+async fn in_time<T>(what: &'static str, future: impl Future<Output = T>) -> Result<T, Error> {
+    tokio::time::timeout(TIMEOUT, future)
+        .await
+        .map_err(|_| Error::Slow { what })
+}
+
 fn explain(what: &'static str, error: NftablesError) -> Error {
-    match error {
+    let message = match error {
         NftablesError::NftExecution { inner, .. } if inner.kind() == io::ErrorKind::NotFound => {
-            Error::Missing(inner)
+            return Error::Missing(inner);
         }
-        NftablesError::NftFailed { stderr, .. } if stderr.contains("not permitted") => {
-            Error::Privilege { what }
-        }
-        NftablesError::NftFailed { stderr, .. } => Error::Failed {
-            what,
-            message: stderr.trim().to_owned(),
-        },
-        error => Error::Failed {
-            what,
-            message: error.to_string(),
-        },
+        NftablesError::NftFailed { stderr, .. } => stderr.trim().to_owned(),
+        NftablesError::NftExecution { inner, .. } => inner.to_string(),
+        NftablesError::NftOutputEncoding { inner, .. } => inner.to_string(),
+        NftablesError::NftInvalidJson(inner) => inner.to_string(),
+    };
+    if message.contains("not permitted") {
+        return Error::Privilege { what };
     }
+
+    Error::Failed { what, message }
 }

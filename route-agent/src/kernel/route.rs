@@ -42,9 +42,10 @@ pub(crate) async fn observe(
         let Some(dst) = destination(route) else {
             continue;
         };
-        match route.header.kind {
-            RouteType::Unreachable => drop(state.unreachable.insert(dst)),
-            _ => drop(state.routes.insert(dst, parse(route))),
+        if route.header.kind == RouteType::Unreachable {
+            state.unreachable.insert(dst);
+        } else {
+            state.routes.insert(dst, parse(route));
         }
     }
 

@@ -157,7 +157,7 @@ fn a_repeated_answer_counts_once() {
     let mut lab = Lab::new(&["milan"]);
     let probe = lab.next_probe();
 
-    lab.answer_to(probe.clone(), &[true], |_| {});
+    lab.answer_to(probe, &[true], |_| {});
     lab.answer_to(probe, &[true], |_| {});
 
     assert_eq!(lab.report().answered, 1);
@@ -188,11 +188,26 @@ fn clusters_beyond_the_bitmap_are_taken_to_be_reached() {
 }
 
 #[test]
+fn a_replica_of_another_address_must_prove_itself_and_one_of_another_slot_need_not() {
+    let mut lab = Lab::new(&["milan"]);
+    lab.answer(&[true]);
+
+    let mut set = |slot, replica| {
+        let targets = BTreeMap::from([("gw".to_owned(), target(slot, replica))]);
+        lab.liveness.set_replicas(&targets, lab.now);
+        lab.liveness.view().replicas_of("milan").len()
+    };
+
+    assert_eq!(set(2, 1), 1);
+    assert_eq!(set(2, 2), 0);
+}
+
+#[test]
 fn sixty_four_replicas_are_probed_in_every_interval() {
     let now = Instant::now();
     let mut liveness = Liveness::new(Config::default(), 0, now);
     let probes = (1..=64u8)
-        .map(|n| (format!("gw-{n}"), Ipv4Addr::new(169, 254, 19, n)))
+        .map(|n| (format!("gw-{n}"), target(n, n)))
         .collect();
     liveness.set_replicas(&probes, now);
 
@@ -216,7 +231,7 @@ impl Lab {
         let now = Instant::now();
         let mut liveness = Liveness::new(Config::default(), 7, now);
         liveness.set_clusters(clusters.iter().map(ToString::to_string).collect());
-        liveness.set_replicas(&BTreeMap::from([("gw".to_owned(), ADDRESS)]), now);
+        liveness.set_replicas(&BTreeMap::from([("gw".to_owned(), target(1, 1))]), now);
 
         Self { liveness, now }
     }
@@ -287,6 +302,13 @@ impl Lab {
             ids.take(if is_partial { count } else { usize::MAX })
                 .map(String::as_str),
         )
+    }
+}
+
+fn target(slot: u8, replica: u8) -> Target {
+    Target {
+        probe: Ipv4Addr::new(169, 254, 19, slot),
+        replica: Ipv4Addr::new(172, 16, 0, replica),
     }
 }
 

@@ -40,10 +40,10 @@ pub(super) fn assign(
     let reused = occupied.keys().copied().filter(|slot| !kept.contains(slot));
     let mut free = untouched.chain(reused);
     for address in addresses {
-        if !slots.contains_key(&address) {
-            let slot = free.next().expect("there are as many slots as replicas");
-            slots.insert(address, slot);
-        }
+        slots.entry(address).or_insert_with(|| {
+            free.next()
+                .expect("there are at least as many slots as replicas")
+        });
     }
 
     Ok(slots)

@@ -42,9 +42,10 @@ fn a_cluster_goes_through_the_replicas_that_reach_it() {
 fn every_replica_is_probed_even_a_dead_one() {
     let plan = plan_of(&fabric(), &View::default());
 
-    let probe = plan.probes["gw-2"];
+    let Target { probe, replica } = plan.probes["gw-2"];
     let hop = plan.state.routes[&probe.into()].nexthop;
     assert_eq!(plan.state.hops[&hop].dst, ip("172.16.0.12"));
+    assert_eq!(replica, ip("172.16.0.12"));
     assert!(Settings::default().probe_net.contains(&probe));
 }
 
@@ -159,23 +160,38 @@ fn an_unknown_node_is_told_the_known_ones() {
 
 #[test]
 fn mapped_addresses_are_translated_where_the_gateways_send_them() {
-    let pod = |node: &str| Target::Pod {
+    let pod = |node: &str| fabric::Target::Pod {
         node: Some(node.into()),
     };
-    let remote = Target::Remote {
+    let remote = fabric::Target::Remote {
         cluster_id: "milan".into(),
         original: ip("10.244.9.9"),
     };
-    let node = fabric().nodes[0].clone();
+    let node = crate::testing::fabric().nodes[0].clone();
     let cases = [
         // address, target, translated here, masqueraded here
-        ("10.70.0.1", Target::Node("rome-1".into()), false, false),
-        ("10.70.1.1", Target::Node("rome-1".into()), true, false),
-        ("10.70.1.2", Target::Node("rome-2".into()), false, true),
+        (
+            "10.70.0.1",
+            fabric::Target::Node("rome-1".into()),
+            false,
+            false,
+        ),
+        (
+            "10.70.1.1",
+            fabric::Target::Node("rome-1".into()),
+            true,
+            false,
+        ),
+        (
+            "10.70.1.2",
+            fabric::Target::Node("rome-2".into()),
+            false,
+            true,
+        ),
         ("10.70.1.3", pod("rome-1"), true, false),
         ("10.70.1.4", pod("rome-2"), true, true),
-        ("10.70.1.5", Target::Pod { node: None }, true, true),
-        ("10.70.1.6", Target::Outside, true, true),
+        ("10.70.1.5", fabric::Target::Pod { node: None }, true, true),
+        ("10.70.1.6", fabric::Target::Outside, true, true),
         ("10.70.1.7", remote, false, true),
     ];
 

@@ -194,7 +194,7 @@ fn a_crash_and_a_restart_lose_no_packet() {
     in_netns(async || {
         let gateways = [Gateway::new(1), Gateway::new(2)];
         let pod = pod(1);
-        let agent = Running::start().await;
+        let agent = Running::start_patient().await;
         agent.reaches(&["gw-1", "gw-2"]).await;
         let stream = Stream::start(&pod, &gateways);
 
@@ -216,7 +216,7 @@ fn a_replica_that_leaves_in_good_order_costs_no_packet() {
     in_netns(async || {
         let gateways = [Gateway::new(1), Gateway::new(2)];
         let pod = pod(1);
-        let agent = Running::start().await;
+        let agent = Running::start_patient().await;
         agent.reaches(&["gw-1", "gw-2"]).await;
         let stream = Stream::start(&pod, &gateways);
 
@@ -241,6 +241,8 @@ struct Stream {
 
 impl Stream {
     fn start(pod: &Namespace, gateways: &[Gateway]) -> Self {
+        let remotes = gateways.iter().map(|it| it.remote_pod(7001));
+        let receivers = remotes.map(count).collect();
         let socket = pod.with(|| socket("10.244.1.10:7000"));
         let (stop, stopped) = mpsc::channel();
         let sender = thread::spawn(move || {
@@ -251,12 +253,11 @@ impl Stream {
             }
             sent
         });
-        let remotes = gateways.iter().map(|it| it.remote_pod(7001));
 
         Self {
             stop,
             sender,
-            receivers: remotes.map(count).collect(),
+            receivers,
         }
     }
 
