@@ -34,6 +34,10 @@ pub(crate) struct Demo {
     /// Removes the clusters of a kept or crashed demo, and does nothing else.
     #[arg(long, conflicts_with = "keep")]
     clean: bool,
+
+    /// Runs the processes as they were built before.
+    #[arg(long)]
+    no_build: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -54,7 +58,9 @@ pub(crate) fn run(shell: &mut Shell, options: &Demo) -> Result<ExitCode> {
         return clean();
     }
     setup::run(shell)?;
-    test::build(shell)?;
+    if !options.no_build {
+        test::build(shell)?;
+    }
     for id in leftovers::remove_crashed()? {
         console::note(format_args!("removed laboratory {id}, whose owner crashed"));
     }

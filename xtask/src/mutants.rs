@@ -8,11 +8,11 @@ use crate::test::BINARIES;
 use crate::{console, workspace};
 use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
-use table::{MUTANTS, Mutant};
+use table::{MUTANTS, Mutant, Suite};
 
 /// Names the mechanism that a mutant build leaves out.
 const SWITCH: &str = "LIQO_MUTANT";
@@ -41,13 +41,14 @@ pub(crate) fn run(shell: &mut Shell, filter: Option<&str>) -> Result<()> {
     if chosen.is_empty() {
         bail!("no mutant has {:?} in its name", filter.unwrap_or_default());
     }
-    let suite = Suite::build(shell)?;
+    let suites: BTreeSet<_> = chosen.iter().map(|mutant| mutant.suite).collect();
+    let build = Build::new(shell, suites)?;
 
     console::step("The tests without any mutant, which must pass");
     let mut controls = BTreeMap::new();
     for mutant in &chosen {
         if !controls.contains_key(mutant.test) {
-            controls.insert(mutant.test, suite.passes(shell, mutant.test, None)?);
+            controls.insert(mutant.test, build.passes(shell, mutant, None)?);
         }
     }
     console::step("The tests with one mechanism switched off, which must fail");
@@ -55,7 +56,7 @@ pub(crate) fn run(shell: &mut Shell, filter: Option<&str>) -> Result<()> {
     for mutant in chosen {
         let control = controls[mutant.test];
         // A test that fails anyway need not run again.
-        let passes = control && suite.passes(shell, mutant.test, Some(mutant.name))?;
+        let passes = control && build.passes(shell, mutant, Some(mutant.name))?;
         verdicts.push((mutant, judge(control, passes)));
     }
 
@@ -94,27 +95,32 @@ fn print(verdicts: &[(&Mutant, Verdict)]) {
     }
 }
 
-/// The laboratory's tests and the mutant binaries they run.
+/// The test binaries, and the processes with switches that the laboratory runs.
 #[derive(Debug)]
-struct Suite {
-    tests: PathBuf,
+struct Build {
+    tests: BTreeMap<Suite, PathBuf>,
     binaries: PathBuf,
 }
 
-impl Suite {
-    fn build(shell: &mut Shell) -> Result<Self> {
+impl Build {
+    fn new(shell: &mut Shell, suites: BTreeSet<Suite>) -> Result<Self> {
         let start = Instant::now();
         console::step("Building gateway and route-agent with switches for their mechanisms");
         // A folder of their own: a binary with switches must never be shipped.
         let target = workspace::target().join("mutants");
-        let mut build = workspace::cargo(&["build", "--release", "--locked"]);
-        build
-            .args(["--package", "gateway", "--package", "route-agent"])
-            .args(["--features", "gateway/mutants,route-agent/mutants"])
-            .arg("--target-dir")
-            .arg(&target);
-        shell.run(build)?;
-        let tests = tests_binary(shell)?;
+        if suites.contains(&Suite::Laboratory) {
+            let mut build = workspace::cargo(&["build", "--release", "--locked"]);
+            build
+                .args(["--package", "gateway", "--package", "route-agent"])
+                .args(["--features", "gateway/mutants,route-agent/mutants"])
+                .arg("--target-dir")
+                .arg(&target);
+            shell.run(build)?;
+        }
+        let tests = suites
+            .into_iter()
+            .map(|suite| Ok((suite, suite.build(shell)?)))
+            .collect::<Result<_>>()?;
         console::done("built", start.elapsed());
 
         Ok(Self {
@@ -123,16 +129,17 @@ impl Suite {
         })
     }
 
-    fn passes(&self, shell: &mut Shell, test: &str, mutant: Option<&str>) -> Result<bool> {
+    fn passes(&self, shell: &mut Shell, mutant: &Mutant, switch: Option<&str>) -> Result<bool> {
         let start = Instant::now();
-        let mut command = Command::new(&self.tests);
+        let test = mutant.test;
+        let mut command = Command::new(&self.tests[&mutant.suite]);
         command
             .args(["--exact", test])
-            .current_dir(workspace::root().join("tests"))
+            .current_dir(workspace::root().join(mutant.suite.folder()))
             .env(BINARIES, &self.binaries)
             .env_remove(SWITCH);
-        if let Some(mutant) = mutant {
-            command.env(SWITCH, mutant);
+        if let Some(name) = switch {
+            command.env(SWITCH, name);
         }
         let output = shell.output(command)?;
         let text = String::from_utf8_lossy(&output.stdout);
@@ -142,26 +149,42 @@ impl Suite {
 
         let passes = output.status.success();
         let verb = if passes { "passes" } else { "fails" };
-        let without = mutant.map_or(String::new(), |mutant| format!(" without {mutant}"));
+        let without = switch.map_or(String::new(), |name| format!(" without {name}"));
         console::done(format_args!("{test} {verb}{without}"), start.elapsed());
         Ok(passes)
     }
 }
 
-/// Builds the laboratory's tests and returns the path that cargo gave the binary.
-fn tests_binary(shell: &mut Shell) -> Result<PathBuf> {
-    let mut build = workspace::cargo(&["test", "--locked", "--no-run", "--package", "tests"]);
-    build.args(["--test", "it", "--message-format", "json"]);
-    let output = shell.output(build)?;
-    if !output.status.success() {
-        bail!(
-            "the laboratory's tests do not build: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+impl Suite {
+    /// Builds the tests and returns the path that cargo gave the binary.
+    fn build(self, shell: &mut Shell) -> Result<PathBuf> {
+        let mut build = workspace::cargo(&["test", "--locked", "--no-run"]);
+        build.args(["--message-format", "json"]);
+        build.args(match self {
+            Self::Laboratory => ["--package", "tests", "--test", "it"].as_slice(),
+            Self::Kernel => &["--package", "ebpf", "--lib", "--features", "mutants"],
+            Self::Gateway => &["--package", "gateway", "--features", "mutants"],
+        });
+        let output = shell.output(build)?;
+        if !output.status.success() {
+            bail!(
+                "tests do not build: {}",
+                String::from_utf8_lossy(&output.stderr)
+            );
+        }
+
+        executable(&String::from_utf8_lossy(&output.stdout))
+            .with_context(|| format!("cargo named no binary of the tests in {}", self.folder()))
     }
 
-    executable(&String::from_utf8_lossy(&output.stdout))
-        .context("cargo named no binary of the laboratory's tests")
+    /// The folder of the crate, where cargo runs its tests.
+    fn folder(self) -> &'static str {
+        match self {
+            Self::Laboratory => "tests",
+            Self::Kernel => "ebpf",
+            Self::Gateway => "gateway",
+        }
+    }
 }
 
 fn executable(messages: &str) -> Option<PathBuf> {

@@ -99,5 +99,7 @@ fn read(output: ChildStdout) -> Vec<String> {
         .lines()
         .map_while(Result::ok)
         .map(|line| line.trim().to_owned())
+        // tcpdump ends the line of an interrupted terminal, even without one.
+        .filter(|line| !line.is_empty())
         .collect()
 }

@@ -1,8 +1,10 @@
 //! The two clusters of the demo.
 
 use anyhow::{Context as _, Result, bail};
+use ipnet::Ipv4Net;
 use std::net::Ipv4Addr;
 use std::process::Command;
+use std::time::Duration;
 use tests::lab::Lab;
 use tests::lab::pod::Pod;
 use tests::lab::spec::{ClusterSpec, Spec};
@@ -20,6 +22,9 @@ pub(super) const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 244, 1, 10);
 pub(super) const REPLICAS: usize = 2;
 
 const NODES: usize = 2;
+
+/// For the first handshakes and probes of all pairs, on a busy machine.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Two clusters, up and connected.
 #[derive(Debug)]
@@ -49,7 +54,15 @@ impl Stage {
             .cluster(cluster(ROME))
             .cluster(cluster(MILAN))
             .peering(ROME, MILAN);
-        let mut lab = Lab::up(spec)?;
+        let mut lab = Lab::build(spec)?;
+        // Else both would choose the same prefix for each other, and the two
+        // directions would look the same.
+        let office = Ipv4Net::new(Ipv4Addr::new(10, 0, 0, 0), 12).context("a network")?;
+        lab.desired_mut(ROME)?
+            .reserved
+            .insert("office".to_owned(), office);
+        lab.start()?;
+        lab.wait_until_connected(CONNECT_TIMEOUT)?;
         let rome = lab.add_pod(ROME, 1, ADDRESS)?;
         let milan = lab.add_pod(MILAN, 1, ADDRESS)?;
 

@@ -1,16 +1,136 @@
 //! Every mechanism that can be switched off, and the test that must notice.
 
+use Suite::{Gateway, Kernel, Laboratory};
+
+/// Where a test is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Suite {
+    /// Real traffic through the processes.
+    Laboratory,
+    /// The kernel programs, one packet at a time.
+    Kernel,
+    /// The gateway's own, for what a laboratory cannot provoke.
+    Gateway,
+}
+
 /// A mechanism and its test.
 #[derive(Debug)]
 pub(super) struct Mutant {
     /// As `LIQO_MUTANT` names it.
     pub(super) name: &'static str,
-    /// The full name of a test of the laboratory.
+    /// Where its test is.
+    pub(super) suite: Suite,
+    /// The full name of its test.
     pub(super) test: &'static str,
 }
 
-/// All of them, kernel programs first, in the order of a packet's way.
-pub(super) const MUTANTS: &[Mutant] = &[];
+/// All of them: kernel programs, gateway, route agent.
+pub(super) const MUTANTS: &[Mutant] = &[
+    mutant(
+        "source-check",
+        Laboratory,
+        "isolation::a_node_may_not_send_in_the_name_of_foreign_addresses",
+    ),
+    mutant(
+        "outer-check",
+        Laboratory,
+        "isolation::a_strangers_vxlan_is_dropped_and_counted_by_gateways",
+    ),
+    mutant(
+        "mss-clamp",
+        Laboratory,
+        "sizes::tcp_segments_are_clamped_to_the_tunnel",
+    ),
+    mutant(
+        "checksum-fix",
+        Laboratory,
+        "overlap::every_packet_that_arrives_has_right_checksums",
+    ),
+    mutant(
+        "icmp-quote",
+        Laboratory,
+        "sizes::a_closed_port_is_told_to_the_right_socket",
+    ),
+    mutant(
+        "prefix-only",
+        Kernel,
+        "tests::icmp::a_quoted_address_outside_the_prefix_stays",
+    ),
+    mutant(
+        "transit-drop",
+        Laboratory,
+        "transit::a_pod_without_ip_object_may_not_use_the_third_cluster",
+    ),
+    mutant(
+        "heartbeat-age",
+        Laboratory,
+        "isolation::without_a_live_gateway_packets_are_refused_and_none_leaks",
+    ),
+    mutant(
+        "replay-window",
+        Laboratory,
+        "hostile::replayed_datagrams_are_dropped_and_counted",
+    ),
+    mutant(
+        "re-initiation",
+        Laboratory,
+        "failover::flows_survive_seven_kills_of_server_side_processes",
+    ),
+    mutant(
+        "cookie",
+        Laboratory,
+        "hostile::a_flood_of_handshakes_is_answered_by_cookies_and_costs_no_memory",
+    ),
+    mutant(
+        "queue-bound",
+        Gateway,
+        "engine::queue::tests::one_peer_holds_no_more_than_its_share_and_keeps_the_newest",
+    ),
+    mutant(
+        "allowed-source",
+        Laboratory,
+        "upstream::a_peer_that_sends_what_it_may_not_is_dropped_and_counted",
+    ),
+    mutant(
+        "slots",
+        Laboratory,
+        "failover::flows_are_spread_over_all_pairs_of_gateways",
+    ),
+    mutant(
+        "mtu",
+        Laboratory,
+        "sizes::tcp_survives_a_path_that_shrinks_in_silence",
+    ),
+    mutant(
+        "unreachable-route",
+        Laboratory,
+        "isolation::without_a_live_gateway_packets_are_refused_and_none_leaks",
+    ),
+    mutant(
+        "vxlan-filter",
+        Laboratory,
+        "isolation::a_strangers_vxlan_is_dropped_and_counted_by_nodes",
+    ),
+    mutant(
+        "reapply",
+        Laboratory,
+        "restart::what_something_else_removed_is_back_within_two_seconds",
+    ),
+    mutant(
+        "no-masquerade",
+        Laboratory,
+        "overlap::each_side_sees_the_other_under_a_prefix_of_its_own_choice",
+    ),
+    mutant(
+        "liveness",
+        Laboratory,
+        "failover::flows_survive_seven_kills_of_client_side_processes",
+    ),
+];
+
+const fn mutant(name: &'static str, suite: Suite, test: &'static str) -> Mutant {
+    Mutant { name, suite, test }
+}
 
 #[cfg(test)]
 mod tests {

@@ -6,11 +6,11 @@ use crate::demo::stage::{ADDRESS, MILAN, REPLICAS, ROME, Stage};
 use anyhow::{Context as _, Result};
 use ipnet::Ipv4Net;
 use std::io::ErrorKind;
-use std::net::SocketAddrV4;
+use std::net::{SocketAddrV4, TcpStream};
 use std::time::{Duration, Instant};
 use tests::lab::wait;
 use tests::traffic::capture::Capture;
-use tests::traffic::{tcp, udp};
+use tests::traffic::tcp;
 
 const PORT: u16 = 8080;
 
@@ -24,6 +24,10 @@ const SILENCE_MAX: Duration = Duration::from_secs(1);
 
 /// A silence shorter than this may be the machine's.
 const SILENCE_SEEN: Duration = Duration::from_millis(100);
+
+/// Further packets that must be refused, too; the kernel sends five errors at once
+/// to the same sender, then one per second.
+const REFUSALS: usize = 3;
 
 /// How long connections may take to go on before the demo gives up on them.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -103,7 +107,7 @@ pub(super) fn no_leak(stage: &mut Stage) -> Result<Verdict> {
         Ok(refused(stage))
     })?;
     let after = milliseconds(start.elapsed());
-    for _ in 0..10 {
+    for _ in 0..REFUSALS {
         tries += 1;
         refused(stage).context("a packet was not refused any more")?;
     }
@@ -120,16 +124,13 @@ pub(super) fn no_leak(stage: &mut Stage) -> Result<Verdict> {
     ))
 }
 
-/// Sends a packet to milan and returns what the socket says if it is refused.
+/// Asks milan for a connection and returns what the socket says if it is refused.
+///
+/// TCP, because a UDP socket does not tell its owner that a host is unreachable.
 fn refused(stage: &Stage) -> Option<String> {
-    let to = SocketAddrV4::new(stage.milan_seen, PORT);
-    let error = udp::exchange(
-        &stage.rome.netns,
-        to,
-        b"anyone?",
-        Duration::from_millis(200),
-    )
-    .err()?;
+    let to = SocketAddrV4::new(stage.milan_seen, PORT).into();
+    let connect = || TcpStream::connect_timeout(&to, Duration::from_millis(200));
+    let error = stage.rome.netns.run(connect).err()?;
 
     matches!(
         error.kind(),
