@@ -21,9 +21,17 @@ fn main() -> ExitCode {
     let mut out = io::stdout().lock();
     match cli::Cli::parse().run(&mut out) {
         Ok(()) => ExitCode::SUCCESS,
+        // Whoever read our output has seen enough, as `head` does.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("Error: {error:#}");
             ExitCode::FAILURE
         }
     }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .downcast_ref::<io::Error>()
+        .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

@@ -135,7 +135,7 @@ mod tests {
         let halves = (0..256_u16)
             .filter(|port| {
                 packet[20..22].copy_from_slice(&port.to_be_bytes());
-                flow_hash(&packet) % 2 == 0
+                flow_hash(&packet).is_multiple_of(2)
             })
             .count();
 

@@ -3,9 +3,10 @@
 use super::desired::{Desired, Loader};
 use super::lane::{Command, Handle, Hung, Notice};
 use super::state::{State, lock};
+use crate::engine::ConnectionState;
 use ebpf::Datapath;
 use process::watch::FileWatch;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -34,6 +35,8 @@ pub(crate) struct Control {
     replica: String,
     /// What is being served.
     served: Desired,
+    /// What was logged of each peer.
+    connections: BTreeMap<u16, ConnectionState>,
     lookups: JoinSet<Lookup>,
     looking_up: BTreeSet<(u16, String)>,
 }
@@ -81,6 +84,7 @@ impl Control {
             state: parts.state,
             replica: parts.replica,
             served: parts.served,
+            connections: BTreeMap::new(),
             lookups: JoinSet::new(),
             looking_up: BTreeSet::new(),
         };
@@ -133,12 +137,11 @@ impl Control {
 
     fn reload(&mut self) {
         let desired = match self.loader.load() {
-            Ok(desired) => desired,
+            Ok(Some(desired)) => desired,
+            // Back to what is being served, perhaps after an error.
+            Ok(None) => return self.state.note_restored(),
             Err(error) => return self.reject(&error),
         };
-        if desired.fabric == self.served.fabric && desired.peers == self.served.peers {
-            return self.state.note_applied(desired.peers.len());
-        }
 
         let before = std::mem::replace(&mut self.served, desired);
         // A peer that goes must not be reached any more before its number rests,
@@ -151,6 +154,8 @@ impl Control {
         });
         match applied {
             Ok(changes) => {
+                let peers: BTreeSet<_> = self.served.ranks.iter().map(|(_, index)| *index).collect();
+                self.connections.retain(|peer, _| peers.contains(peer));
                 tracing::info!(
                     peers = self.served.peers.len(),
                     ?changes,
@@ -162,6 +167,7 @@ impl Control {
                 self.served = before;
                 let back = self.instruct();
                 tracing::debug!(?back, "went back to the last good configuration");
+                self.loader.reject();
                 self.reject(&error);
             }
         }
@@ -169,11 +175,12 @@ impl Control {
 
     fn reject(&self, error: &(impl std::fmt::Display + ?Sized)) {
         let error = error.to_string();
-        tracing::error!(
-            error,
-            "configuration rejected: the last good one stays in force"
-        );
-        self.state.note_rejected(error);
+        if self.state.note_rejected(&error) {
+            tracing::error!(
+                error,
+                "configuration rejected: the last good one stays in force"
+            );
+        }
     }
 
     fn instruct(&self) -> Result<(), Hung> {
@@ -207,16 +214,21 @@ impl Control {
                 state,
                 latency,
             } => {
-                let cluster = self
-                    .served
-                    .ranks
-                    .iter()
-                    .find(|(_, index)| *index == peer)
-                    .map(|(id, _)| id.as_str());
-                tracing::info!(peer = cluster, ?state, ?latency, "connection");
+                let is_news = self.connections.insert(peer, state) != Some(state);
+                if is_news {
+                    let peer = self.cluster_id(peer);
+                    tracing::info!(peer, ?state, ?latency, "connection");
+                }
             }
             Notice::Drained => {}
         }
+    }
+
+    fn cluster_id(&self, peer: u16) -> Option<&str> {
+        let mut ranks = self.served.ranks.iter();
+        ranks
+            .find(|(_, index)| *index == peer)
+            .map(|(id, _)| id.as_str())
     }
 
     fn look_up(&mut self, peer: u16, host: String, port: u16) {

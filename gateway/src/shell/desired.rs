@@ -78,6 +78,8 @@ pub(crate) struct Loader {
     keys: PathBuf,
     indices: Indices,
     cluster_id: Option<String>,
+    /// The text that was last accepted.
+    accepted: String,
 }
 
 impl Loader {
@@ -88,16 +90,21 @@ impl Loader {
             keys: keys.to_owned(),
             indices: Indices::default(),
             cluster_id: None,
+            accepted: String::new(),
         }
     }
 
-    /// Reads the files.
+    /// Reads the files; `None` if the fabric file is the one that was accepted last.
     ///
     /// # Errors
     ///
     /// Returns [`Error`] with everything a person needs to mend them.
-    pub(crate) fn load(&mut self) -> Result<Desired, Error> {
-        let fabric = load_fabric(&self.file)?;
+    pub(crate) fn load(&mut self) -> Result<Option<Desired>, Error> {
+        let text = read(&self.file)?;
+        if text == self.accepted {
+            return Ok(None);
+        }
+        let fabric = parse(&self.file, &text)?;
         if let Some(from) = self
             .cluster_id
             .as_ref()
@@ -112,8 +119,9 @@ impl Loader {
         let keys = keys::read(&self.keys, wanted_keys(&fabric))?;
         self.indices.assign(&fabric)?;
         self.cluster_id = Some(fabric.cluster_id.clone());
+        self.accepted = text;
 
-        Ok(Desired {
+        Ok(Some(Desired {
             tables: tables::tables(&fabric, &self.indices),
             peers: tables::peers(&fabric, &self.indices, &keys),
             ranks: self
@@ -122,7 +130,12 @@ impl Loader {
                 .map(|(id, index)| (id.to_owned(), index))
                 .collect(),
             fabric,
-        })
+        }))
+    }
+
+    /// Forgets that the last text was accepted: the kernel refused it.
+    pub(crate) fn reject(&mut self) {
+        self.accepted.clear();
     }
 }
 
@@ -132,12 +145,7 @@ impl Loader {
 ///
 /// Returns [`Error`] if it cannot be read or is invalid.
 pub(crate) fn load_fabric(path: &Path) -> Result<Fabric, Error> {
-    let invalid = |errors| Error::Invalid {
-        path: path.to_owned(),
-        errors,
-    };
-    let objects = fabric::parse(&read(path)?).map_err(invalid)?;
-    Fabric::try_from(&objects).map_err(invalid)
+    parse(path, &read(path)?)
 }
 
 /// Reads a fabric file's text.
@@ -154,6 +162,15 @@ pub(crate) fn read(path: &Path) -> Result<String, Error> {
         return Err(Error::TooLong(path.to_owned()));
     }
     fs::read_to_string(path).map_err(failed)
+}
+
+fn parse(path: &Path, text: &str) -> Result<Fabric, Error> {
+    let invalid = |errors| Error::Invalid {
+        path: path.to_owned(),
+        errors,
+    };
+    let objects = fabric::parse(text).map_err(invalid)?;
+    Fabric::try_from(&objects).map_err(invalid)
 }
 
 /// The Secrets that `fabric` names, and by which objects.

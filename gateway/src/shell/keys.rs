@@ -98,9 +98,12 @@ pub(crate) fn generate(directory: &Path) -> Result<[u8; LEN], Error> {
         .create_new(true)
         .mode(0o600)
         .open(&path)
-        .map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => Error::Exists(path.clone()),
-            _ => write(error),
+        .map_err(|error| {
+            if error.kind() == io::ErrorKind::AlreadyExists {
+                Error::Exists(path.clone())
+            } else {
+                write(error)
+            }
         })?;
     file.write_all(&key).map_err(write)?;
 

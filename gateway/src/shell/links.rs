@@ -287,13 +287,14 @@ pub(crate) fn namespace_id(other: impl AsFd) -> Result<Option<i32>, Error> {
             if let NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewNsId(message)) =
                 answer.payload
             {
-                return Ok(message
-                    .attributes
-                    .iter()
-                    .find_map(|attribute| match attribute {
-                        NsidAttribute::Id(id) if *id >= 0 => Some(*id),
-                        _ => None,
-                    }));
+                let id = message.attributes.iter().find_map(|attribute| {
+                    if let NsidAttribute::Id(id) = attribute {
+                        Some(*id)
+                    } else {
+                        None
+                    }
+                });
+                return Ok(id.filter(|id| *id >= 0));
             }
         }
         Ok(None)

@@ -48,7 +48,7 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
     privilege::check()?;
     let mut loader = Loader::new(&options.config, &options.keys);
     let watch = FileWatch::new(&options.config)?;
-    let served = loader.load()?;
+    let served = loader.load()?.context("the fabric file is empty")?;
     if !served
         .fabric
         .replicas

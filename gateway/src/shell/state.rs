@@ -92,12 +92,24 @@ impl State {
         config.peers = peers;
     }
 
-    /// Notes that the file was rejected, and what was served before still is.
-    pub(crate) fn note_rejected(&self, error: String) {
+    /// Notes that the file holds again what is served.
+    pub(crate) fn note_restored(&self) {
         let mut config = lock(&self.config);
+        config.valid = true;
+        config.error = None;
+    }
+
+    /// Notes that the file was rejected, and what was served before still is; tells
+    /// whether that is news.
+    pub(crate) fn note_rejected(&self, error: &str) -> bool {
+        let mut config = lock(&self.config);
+        if config.error.as_deref() == Some(error) {
+            return false;
+        }
         config.valid = false;
-        config.error = Some(error);
+        config.error = Some(error.to_owned());
         config.rejected += 1;
+        true
     }
 
     /// Asks all parts.

@@ -72,10 +72,12 @@ impl Tap {
             .map_err(io("name"))?;
         // SAFETY: the request lives during the call, and TUNSETIFF takes an `ifreq`.
         unsafe { ioctl::attach(queue.as_raw_fd(), &raw const request) }.map_err(|source| {
-            match source {
-                Errno::EPERM => Error::Privilege(name.to_owned()),
-                Errno::EINVAL | Errno::EBUSY => Error::Kind(name.to_owned()),
-                source => io("TUNSETIFF")(source),
+            if source == Errno::EPERM {
+                Error::Privilege(name.to_owned())
+            } else if matches!(source, Errno::EINVAL | Errno::EBUSY) {
+                Error::Kind(name.to_owned())
+            } else {
+                io("TUNSETIFF")(source)
             }
         })?;
 

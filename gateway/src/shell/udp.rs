@@ -86,10 +86,14 @@ impl UdpPort {
     ///
     /// Returns [`OpenError`] if the port is taken or the kernel refuses.
     pub(crate) fn open(port: u16) -> Result<Self, OpenError> {
-        let error = |source| match source {
-            Errno::EADDRINUSE => OpenError::InUse(port),
-            Errno::EACCES => OpenError::Privileged(port),
-            source => OpenError::Io { port, source },
+        let error = |source| {
+            if source == Errno::EADDRINUSE {
+                OpenError::InUse(port)
+            } else if source == Errno::EACCES {
+                OpenError::Privileged(port)
+            } else {
+                OpenError::Io { port, source }
+            }
         };
         let (socket, dual_stack) = match open_v6(port) {
             Ok(socket) => (socket, true),

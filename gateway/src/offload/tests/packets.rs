@@ -145,8 +145,8 @@ pub(crate) fn flow(packet: &[u8]) -> (&[u8], u8, &[u8]) {
 }
 
 /// The packet without what means nothing where fragments are forbidden (RFC 6864).
-pub(crate) fn without_id(packet: &Vec<u8>) -> Vec<u8> {
-    let mut packet = packet.clone();
+pub(crate) fn without_id(packet: &[u8]) -> Vec<u8> {
+    let mut packet = packet.to_owned();
     if packet[6] & 0x40 != 0 {
         packet[4..6].fill(0);
         packet[10..12].fill(0);
