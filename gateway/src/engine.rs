@@ -188,7 +188,8 @@ impl Engine {
     }
 
     /// Tells the names of this cluster's live gateway replicas, this one included
-    /// (unless it is to give its peers up). Without any it serves alone.
+    /// (unless it is to give its peers up). Without any it serves alone; so at the
+    /// start this comes before [`Engine::set_peers`].
     pub(crate) fn set_replicas(&mut self, mut replicas: Vec<String>, now: Instant) {
         replicas.sort_unstable();
         replicas.dedup();

@@ -31,12 +31,14 @@ const ATTEMPTS_PER_REPLICA: u32 = 4;
 /// Pause between attempts when those are used up.
 const PAUSE_LATER: Duration = Duration::from_secs(5);
 /// How long a replica that would not serve an upstream-like peer waits before it
-/// finds out by itself whether the peer is one; and how long that may take.
-const STAGGER: Duration = Duration::from_secs(3);
+/// finds out by itself whether the peer is one.
+const STAGGER: Duration = Duration::from_secs(1);
+/// How long that may take.
+const EXPLORATION: Duration = Duration::from_secs(3);
 /// When it may find out again.
-const STAGGER_AGAIN: Duration = Duration::from_secs(300);
+const EXPLORE_AGAIN: Duration = Duration::from_secs(300);
 /// How often at most a stray message makes a session renew its handshake.
-const RENEWAL: Duration = Duration::from_secs(5);
+const RENEWAL: Duration = Duration::from_secs(1);
 
 /// What the client's role needs beside the sessions.
 #[derive(Debug)]
@@ -119,11 +121,11 @@ impl Client {
             return false;
         }
         let begun = match self.explored {
-            Some(begun) if now < begun + STAGGER_AGAIN => begun,
+            Some(begun) if now < begun + EXPLORE_AGAIN => begun,
             Some(_) | None => *self.explored.insert(now),
         };
 
-        now < begun + STAGGER
+        now < begun + EXPLORATION
     }
 }
 
@@ -212,7 +214,7 @@ impl Engine {
         let index = session.peer;
         if mutant::disables("re-initiation") {
             session.state = State::Down { since: now };
-            return;
+            return self.refresh(index);
         }
 
         let kind = self

@@ -35,7 +35,8 @@ reasons! {
     InvalidMac = "invalid-mac",
     /// A handshake beyond the budget for work on strangers' messages.
     HandshakeBudget = "handshake-budget",
-    /// A handshake from a source that sends too many, while under load.
+    /// A handshake from a source that sends too many, while under load; or too many
+    /// responses for one session.
     HandshakeRate = "handshake-rate",
     /// A handshake answered by a cookie: its sender must prove its address.
     CookieSent = "cookie-sent",
@@ -61,7 +62,7 @@ reasons! {
     SourceNotAllowed = "source-not-allowed",
     /// A liveness probe that cannot be read.
     ProbeMalformed = "probe-malformed",
-    /// A liveness probe beyond the rate that is answered.
+    /// A liveness probe beyond the rate that is handled.
     ProbeRate = "probe-rate",
     /// A probe's answer to no question of ours.
     ProbeUnexpected = "probe-unexpected",

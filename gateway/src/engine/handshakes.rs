@@ -61,10 +61,10 @@ impl Engine {
         let Some(session) = self.sessions.by_index(index) else {
             return self.drops.count(Drop::UnknownReceiver);
         };
-        if session.answers_left == 0 {
+        if session.control_left == 0 {
             return self.drops.count(Drop::HandshakeRate);
         }
-        session.answers_left -= 1;
+        session.control_left -= 1;
         match session.tunnel.open(datagram, &mut buffer) {
             Ok(Opened::Established(len)) => {
                 session.heard = now;

@@ -26,6 +26,10 @@ impl Engine {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
+        if session.control_left == 0 {
+            return self.drops.count(Drop::ProbeRate);
+        }
+        session.control_left -= 1;
         let index = session.peer;
         let kind = self
             .peers
@@ -33,11 +37,7 @@ impl Engine {
             .map_or(Kind::Unknown, |peer| peer.kind);
         match probe::parse(json, kind == Kind::Ours) {
             None => self.drops.count(Drop::ProbeMalformed),
-            Some(Probe::Ping { .. }) if session.answers_left == 0 => {
-                self.drops.count(Drop::ProbeRate);
-            }
             Some(Probe::Ping { answer, gateway }) => {
-                session.answers_left -= 1;
                 let leaving = self.leaving.is_some() || session.is_closing();
                 let json = probe::pong(answer, &self.gateway(leaving));
                 let packet = inner::probe_packet(addresses.destination, addresses.source, &json);

@@ -16,9 +16,9 @@ const OVERHEAD_V6: u16 = 40 + 8 + 32;
 /// learns of it and nothing on its way is lost.
 const CLOSING: Duration = Duration::from_secs(1);
 
-/// PINGs of one session answered per tick: one is asked, and some that measure the
-/// path; and responses handled, of which one is right.
-const ANSWERS_PER_TICK: u32 = 64;
+/// Probes and handshake responses of one session handled per tick: one PING, one
+/// PONG and up to 23 of each that measure the path; of responses, one is right.
+const CONTROL_PER_TICK: u32 = 128;
 
 /// Where a session is in its life.
 ///
@@ -98,8 +98,8 @@ pub(super) struct Session {
     pub(super) liveness: Liveness,
     pub(super) path_mtu: PathMtu,
     pub(super) next_tick: Instant,
-    /// PINGs and responses that may be handled until the next tick.
-    pub(super) answers_left: u32,
+    /// Probes and responses that may be handled until the next tick.
+    pub(super) control_left: u32,
     pub(super) traffic: Traffic,
 }
 
@@ -156,7 +156,7 @@ impl Session {
             liveness: Liveness::new(now),
             path_mtu: PathMtu::new(opening.mtu, overhead(opening.endpoint), now),
             next_tick: now,
-            answers_left: ANSWERS_PER_TICK,
+            control_left: CONTROL_PER_TICK,
             traffic: Traffic::default(),
         }
     }
@@ -233,7 +233,7 @@ impl Session {
     /// Notes that a tick has come.
     pub(super) fn handle_tick(&mut self, next: Instant) {
         self.next_tick = next;
-        self.answers_left = ANSWERS_PER_TICK;
+        self.control_left = CONTROL_PER_TICK;
         self.traffic.handle_tick();
     }
 

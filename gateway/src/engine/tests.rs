@@ -1,6 +1,7 @@
 //! Engines in one process, stepped under virtual time over a network in memory.
 
 mod adversary;
+mod chaos;
 mod leave;
 mod load;
 mod path;

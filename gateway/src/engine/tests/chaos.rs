@@ -1,0 +1,179 @@
+//! Random faults: whatever happens, limits hold, and afterwards all is well again.
+
+use super::*;
+use proptest::prelude::*;
+
+/// What may befall a world of two by two replicas.
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    Kill(usize),
+    Restart(usize),
+    Move(usize),
+    Lose(Option<usize>),
+    Latency(u64),
+    Narrow(bool),
+    Leave(usize),
+    Reload(usize),
+    Forget,
+}
+
+fn fault() -> impl Strategy<Value = Fault> {
+    prop_oneof![
+        (0..4_usize).prop_map(Fault::Kill),
+        (0..4_usize).prop_map(Fault::Restart),
+        (2..4_usize).prop_map(Fault::Move),
+        prop::option::of(2..20_usize).prop_map(Fault::Lose),
+        (1..400_u64).prop_map(Fault::Latency),
+        any::<bool>().prop_map(Fault::Narrow),
+        (0..4_usize).prop_map(Fault::Leave),
+        (0..4_usize).prop_map(Fault::Reload),
+        Just(Fault::Forget),
+    ]
+}
+
+const NAMES: [&str; 4] = ["server-0", "server-1", "client-0", "client-1"];
+
+struct Chaos {
+    world: World,
+    address: SocketAddr,
+    moves: u8,
+}
+
+impl Chaos {
+    fn new() -> Self {
+        let mut world = World::new();
+        for name in NAMES {
+            world.host(name);
+        }
+        let address = world.balancer(&[0, 1]);
+        let mut chaos = Self {
+            world,
+            address,
+            moves: 0,
+        };
+        for host in 0..4 {
+            chaos.start(host);
+        }
+        chaos
+    }
+
+    fn peers(&self, host: usize) -> Vec<PeerConfig> {
+        match host {
+            0 | 1 => vec![serving()],
+            _ => vec![calling(&[self.address])],
+        }
+    }
+
+    fn start(&mut self, host: usize) {
+        let peers = self.peers(host);
+        self.world.restart(host, NAMES[host], peers);
+        let own = if host < 2 { &NAMES[..2] } else { &NAMES[2..] };
+        self.world.set_replicas(host, own);
+    }
+
+    fn befall(&mut self, fault: Fault) {
+        match fault {
+            Fault::Kill(host) => self.world.hosts[host].alive = false,
+            Fault::Restart(host) => self.start(host),
+            Fault::Move(host) => {
+                self.moves += 1;
+                self.world.hosts[host].ip = Ipv4Addr::new(203, 0, 113, self.moves);
+            }
+            Fault::Lose(every) => self.world.lose_every = every,
+            Fault::Latency(latency) => self.world.latency = ms(latency),
+            Fault::Narrow(is_narrow) => self.world.mtu = is_narrow.then_some(1_280),
+            Fault::Leave(host) => {
+                let now = self.world.now;
+                self.world.hosts[host].engine.leave(now);
+            }
+            Fault::Reload(host) => {
+                let peers = self.peers(host);
+                self.world.set_peers(host, peers);
+            }
+            Fault::Forget => self.world.balancers[0].tracked.clear(),
+        }
+    }
+
+    fn check_limits(&self) {
+        for host in &self.world.hosts {
+            let snapshot = host.engine.snapshot(self.world.now);
+            let sessions = snapshot.peers.iter().map(|peer| peer.sessions.len());
+            assert!(sessions.sum::<usize>() <= 128);
+            assert!(host.ports.len() <= 24, "{} ports", host.ports.len());
+            let queued = snapshot.peers.iter().map(|peer| peer.queued_bytes);
+            assert!(queued.sum::<usize>() <= 256 * 1_024);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { max_shrink_iters: 100, ..ProptestConfig::with_cases(24) })]
+
+    #[test]
+    fn after_any_faults_every_replica_meets_every_replica_again(
+        faults in proptest::collection::vec((fault(), 0..3_000_u64), 1..12),
+    ) {
+        let mut chaos = Chaos::new();
+        chaos.world.run(secs(5));
+
+        for (fault, pause) in faults {
+            chaos.befall(fault);
+            let end = chaos.world.now + ms(pause);
+            while chaos.world.now < end {
+                for host in 0..4 {
+                    if chaos.world.hosts[host].alive {
+                        chaos.world.packet(host, &inner_packet(b"x"), 7);
+                    }
+                }
+                chaos.world.run(ms(50));
+            }
+            chaos.check_limits();
+        }
+        chaos.world.lose_every = None;
+        chaos.world.latency = ms(5);
+        chaos.world.mtu = None;
+        for host in 0..4 {
+            chaos.start(host);
+        }
+        chaos.world.run(secs(60));
+
+        for host in 0..4 {
+            chaos.check_limits();
+            prop_assert_eq!(chaos.world.met(host).len(), 2, "{}", NAMES[host]);
+            let sessions = chaos.world.peer(host).sessions;
+            prop_assert_eq!(sessions.len(), 2);
+            prop_assert!(sessions.iter().all(|session| session.mtu == MTU));
+        }
+    }
+
+    #[test]
+    fn what_survives_the_faults_heals_without_a_restart(
+        faults in proptest::collection::vec((fault(), 0..3_000_u64), 1..12),
+    ) {
+        let mut chaos = Chaos::new();
+        chaos.world.run(secs(5));
+
+        for (fault, pause) in faults {
+            if matches!(fault, Fault::Leave(_) | Fault::Kill(_)) {
+                continue;
+            }
+            chaos.befall(fault);
+            chaos.world.run(ms(pause));
+        }
+        chaos.world.lose_every = None;
+        chaos.world.latency = ms(5);
+        chaos.world.run(secs(60));
+
+        for host in 0..4 {
+            prop_assert_eq!(chaos.world.met(host).len(), 2, "{}", NAMES[host]);
+            prop_assert_eq!(chaos.world.peer(host).sessions.len(), 2);
+        }
+        for host in 0..4 {
+            chaos.world.payloads(host);
+            chaos.world.packet(host, &inner_packet(b"well"), 1);
+        }
+        chaos.world.run(ms(100));
+        let arrived = (0..4).map(|host| chaos.world.payloads(host).len());
+        prop_assert_eq!(arrived.sum::<usize>(), 4);
+    }
+}
