@@ -194,6 +194,9 @@ impl Agent {
             self.state.apply(op);
         }
         self.liveness.set_replicas(&plan.probes, Instant::now());
+        if !ops.is_empty() || self.probe.is_none() {
+            self.report_oddities(&plan).await;
+        }
         self.report_plan(&plan);
 
         Ok(ops.len())

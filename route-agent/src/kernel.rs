@@ -185,6 +185,11 @@ impl Kernel {
 
         smallest
     }
+
+    /// Returns whether `address` is one of this network namespace.
+    pub(crate) async fn is_local(&self, address: Ipv4Addr) -> bool {
+        route::is_local(&self.route, address).await
+    }
 }
 
 /// A table that lists as `listed` although `desired` was asked for and accepted.

@@ -51,6 +51,8 @@ pub(crate) struct Plan {
     pub(crate) probes: BTreeMap<String, Target>,
     /// The node's address of the external CIDR.
     pub(crate) external_ip: Ipv4Addr,
+    /// The node's address on the underlay.
+    pub(crate) internal_ip: Ipv4Addr,
 }
 
 /// Why there is no plan.
@@ -145,6 +147,7 @@ pub(crate) fn plan(input: &Input) -> Result<Plan, Error> {
         state,
         probes,
         external_ip: node.external_ip,
+        internal_ip: node.internal_ip,
     })
 }
 

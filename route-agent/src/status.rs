@@ -34,8 +34,8 @@ pub(crate) struct Status {
     pub(crate) reapplies: u64,
     /// How the kernel spreads traffic over replicas.
     pub(crate) spread: Spread,
-    /// Whether the kernel forwards packets between devices.
-    pub(crate) forwarding: bool,
+    /// What is odd about this machine, though nothing has failed.
+    pub(crate) warnings: Vec<String>,
     /// This cluster's gateway replicas.
     pub(crate) replicas: Vec<Replica>,
     /// The remote clusters.
@@ -134,7 +134,6 @@ impl Shared {
             inner.drops_read_at = Some(now);
         }
         inner.status.spread = spread();
-        inner.status.forwarding = forwarding();
 
         inner.status.clone()
     }

@@ -25,12 +25,33 @@ impl Agent {
                 error: None,
             };
         });
+    }
+
+    /// Says what is odd about the machine, once.
+    pub(super) async fn report_oddities(&self, plan: &Plan) {
+        let mut warnings = Vec::new();
         if !forwarding() {
-            tracing::warn!(
+            warnings.push(
                 "net.ipv4.ip_forward is 0: pods of this node reach nothing beyond it; \
                  the agent leaves that as it is"
+                    .to_owned(),
             );
         }
+        if !self.kernel.is_local(plan.internal_ip).await {
+            warnings.push(format!(
+                "{}, the InternalIP of {}, is no address of this machine: is --node right?",
+                plan.internal_ip, self.options.node
+            ));
+        }
+
+        self.status.update(|status| {
+            for warning in &warnings {
+                if !status.warnings.contains(warning) {
+                    tracing::warn!("{warning}");
+                }
+            }
+            status.warnings = warnings;
+        });
     }
 
     pub(super) fn report_plan(&mut self, plan: &Plan) {

@@ -115,16 +115,8 @@ pub(crate) async fn delete_unreachable(
 
 /// Returns the MTU of the device that leads to `address`; `None` if none does.
 pub(crate) async fn device_mtu(handle: &Handle, address: Ipv4Addr) -> Option<u32> {
-    let question = RouteMessageBuilder::<Ipv4Addr>::new()
-        .destination_prefix(address, 32)
-        .build();
-    let mut request = handle.route().get(question);
-    request.message_mut().header.scope = Default::default();
-    request.message_mut().header.kind = Default::default();
-    request.message_mut().header.protocol = Default::default();
-    request.message_mut().header.table = 0;
-    let routes: Vec<_> = request.execute().try_collect().await.ok()?;
-    let index = routes.first()?.attributes.iter().find_map(|attribute| {
+    let route = lookup(handle, address).await?;
+    let index = route.attributes.iter().find_map(|attribute| {
         if let RouteAttribute::Oif(index) = attribute {
             Some(*index)
         } else {
@@ -147,6 +139,27 @@ pub(crate) async fn device_mtu(handle: &Handle, address: Ipv4Addr) -> Option<u32
             None
         }
     })
+}
+
+/// Returns whether `address` is one of this network namespace.
+pub(crate) async fn is_local(handle: &Handle, address: Ipv4Addr) -> bool {
+    let route = lookup(handle, address).await;
+    route.is_some_and(|route| route.header.kind == RouteType::Local)
+}
+
+/// Asks the kernel which route packets to `address` take.
+async fn lookup(handle: &Handle, address: Ipv4Addr) -> Option<RouteMessage> {
+    let question = RouteMessageBuilder::<Ipv4Addr>::new()
+        .destination_prefix(address, 32)
+        .build();
+    let mut request = handle.route().get(question);
+    request.message_mut().header.scope = Default::default();
+    request.message_mut().header.kind = Default::default();
+    request.message_mut().header.protocol = Default::default();
+    request.message_mut().header.table = 0;
+    let routes: Vec<_> = request.execute().try_collect().await.ok()?;
+
+    routes.into_iter().next()
 }
 
 /// Whether `route` is of our table.

@@ -12,11 +12,8 @@ pub(crate) fn print(status: &Status, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "config     {}", config(status))?;
     writeln!(out, "kernel     {}", kernel(status))?;
     writeln!(out, "spread     {}", spread(status.spread))?;
-    if !status.forwarding {
-        writeln!(
-            out,
-            "warning    net.ipv4.ip_forward is 0: pods reach nothing beyond this node"
-        )?;
+    for warning in &status.warnings {
+        writeln!(out, "WARNING    {warning}")?;
     }
     let drops: Vec<_> = status
         .drops

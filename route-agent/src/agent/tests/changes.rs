@@ -189,6 +189,20 @@ fn a_smaller_underlay_makes_smaller_routes() {
 }
 
 #[test]
+fn a_machine_that_is_not_the_node_is_warned_of() {
+    in_netns(async || {
+        let agent = Running::start().await;
+
+        let warnings = agent.status.read().warnings.join(" ");
+        assert!(
+            warnings.contains("172.16.0.1, the InternalIP of rome-1"),
+            "{warnings}"
+        );
+        assert!(warnings.contains("ip_forward is 0"), "{warnings}");
+    });
+}
+
+#[test]
 fn an_agent_that_cannot_start_says_why() {
     in_netns(async || {
         let cases = [

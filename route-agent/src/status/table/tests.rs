@@ -10,6 +10,7 @@ fn what_needs_attention_is_in_capitals() {
             error: Some("no such field".into()),
         },
         error: Some("the kernel said no".into()),
+        warnings: vec!["odd".into()],
         peers: vec![Peer {
             cluster_id: "milan".into(),
             cidrs: vec!["10.245.0.0/16".into()],
@@ -21,7 +22,7 @@ fn what_needs_attention_is_in_capitals() {
 
     let text = printed(&status);
 
-    for word in ["INVALID", "FAILED", "UNREACHABLE", "ip_forward is 0"] {
+    for word in ["INVALID", "FAILED", "UNREACHABLE", "WARNING    odd"] {
         assert!(text.contains(word), "{word} is not in:\n{text}");
     }
 }
