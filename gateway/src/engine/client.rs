@@ -44,7 +44,6 @@ const RENEWAL: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Client {
     pub(super) endpoints: Endpoints,
-    since: Instant,
     /// How many replicas the peer has, by the highest number that one of them says.
     replicas: u32,
     /// Attempts since a replica was lost or came.
@@ -52,21 +51,20 @@ pub(super) struct Client {
     next_attempt: Instant,
     /// Attempts in a row without a response.
     failures: u32,
-    /// When this replica began to find out what kind of peer it is, though another
-    /// one would serve it.
-    explored: Option<Instant>,
+    /// Until when this replica leaves the peer alone, having found out that it does
+    /// not tell its kind.
+    explore_again: Instant,
 }
 
 impl Client {
     pub(super) fn new(hosts: &[String], port: u16, now: Instant) -> Self {
         Self {
             endpoints: Endpoints::new(hosts, port, now),
-            since: now,
             replicas: 1,
             attempts: 0,
             next_attempt: now,
             failures: 0,
-            explored: None,
+            explore_again: now + STAGGER,
         }
     }
 
@@ -100,9 +98,12 @@ impl Client {
         self.attempts == quick
     }
 
-    /// Handles a response.
-    pub(super) fn handle_established(&mut self) {
-        self.failures = 0;
+    /// Handles a response: what failed before need not be waited out.
+    pub(super) fn handle_established(&mut self, now: Instant) {
+        if self.failures > 0 {
+            self.failures = 0;
+            self.next_attempt = now;
+        }
     }
 
     fn handle_failure(&mut self, now: Instant) {
@@ -115,17 +116,14 @@ impl Client {
     }
 
     /// Whether this replica may hold a session with a peer that has only one, though
-    /// it would not serve it: to find out what kind of peer it is.
-    fn explores(&mut self, kind: Kind, now: Instant) -> bool {
-        if kind != Kind::Unknown || now < self.since + STAGGER {
-            return false;
+    /// it would not serve it: to find out what kind of peer it is. `live_since` is
+    /// when the session came to be.
+    fn explores(&mut self, kind: Kind, live_since: Option<Instant>, now: Instant) -> bool {
+        if live_since.is_some_and(|since| now.duration_since(since) >= EXPLORATION) {
+            self.explore_again = now + EXPLORE_AGAIN;
         }
-        let begun = match self.explored {
-            Some(begun) if now < begun + EXPLORE_AGAIN => begun,
-            Some(_) | None => *self.explored.insert(now),
-        };
 
-        now < begun + EXPLORATION
+        kind == Kind::Unknown && now >= self.explore_again
     }
 }
 
@@ -146,10 +144,19 @@ impl Engine {
         };
         let serves = replicas::serves(&self.local.replica, &self.replicas, &peer.config.cluster_id);
 
+        let own = peer
+            .sessions
+            .iter()
+            .filter_map(|id| self.sessions.get(*id))
+            .find(|session| session.is_own() && session.is_usable());
+        let live_since = own.map(|session| session.live_since);
+
         match peer.kind {
             Kind::Ours if self.leaving.is_some() => {}
             Kind::Ours => self.cover_replicas(index, now),
-            kind if serves || client.explores(kind, now) => self.keep_single(index, now),
+            kind if serves || client.explores(kind, live_since, now) => {
+                self.keep_single(index, now)
+            }
             Kind::Unknown | Kind::Upstream => self.abandon(index),
         }
     }

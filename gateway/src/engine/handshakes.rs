@@ -12,8 +12,8 @@ use std::time::Instant;
 
 /// Unconfirmed sessions per peer: every client replica, port and lane at once.
 const TENTATIVE_PER_PEER: usize = 64;
-/// Unconfirmed sessions in all; each costs about 7 KB.
-const TENTATIVE_MAX: usize = 1_024;
+/// Unconfirmed sessions in all; each costs 12 KB.
+const TENTATIVE_MAX: usize = 512;
 /// Confirmed sessions per peer.
 const LIVE_PER_PEER: usize = 64;
 
@@ -158,7 +158,7 @@ impl Engine {
             return;
         };
         if let Some(client) = self.peers.get_mut(index).and_then(|p| p.client.as_mut()) {
-            client.handle_established();
+            client.handle_established(now);
         }
         self.refresh(index);
         self.tick_session(id, now);

@@ -257,7 +257,8 @@ impl World {
             .find(|b| b.address == datagram.to)?;
         let host = *balancer.tracked.entry(datagram.from).or_insert_with(|| {
             balancer.turn += 1;
-            balancer.hosts[balancer.turn % balancer.hosts.len()]
+            let random = balancer.turn.wrapping_mul(0x9e37_79b9) >> 16;
+            balancer.hosts[random % balancer.hosts.len()]
         });
         Some(host)
     }

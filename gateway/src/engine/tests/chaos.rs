@@ -137,9 +137,9 @@ proptest! {
         }
         chaos.world.run(secs(60));
 
-        for host in 0..4 {
+        for (host, name) in NAMES.into_iter().enumerate() {
             chaos.check_limits();
-            prop_assert_eq!(chaos.world.met(host).len(), 2, "{}", NAMES[host]);
+            prop_assert_eq!(chaos.world.met(host).len(), 2, "{}", name);
             let sessions = chaos.world.peer(host).sessions;
             prop_assert_eq!(sessions.len(), 2);
             prop_assert!(sessions.iter().all(|session| session.mtu == MTU));
@@ -164,8 +164,8 @@ proptest! {
         chaos.world.latency = ms(5);
         chaos.world.run(secs(60));
 
-        for host in 0..4 {
-            prop_assert_eq!(chaos.world.met(host).len(), 2, "{}", NAMES[host]);
+        for (host, name) in NAMES.into_iter().enumerate() {
+            prop_assert_eq!(chaos.world.met(host).len(), 2, "{}", name);
             prop_assert_eq!(chaos.world.peer(host).sessions.len(), 2);
         }
         for host in 0..4 {

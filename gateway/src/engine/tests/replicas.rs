@@ -41,6 +41,22 @@ fn every_replica_meets_every_replica() {
 }
 
 #[test]
+fn clusters_may_start_in_any_order() {
+    let (mut world, servers, clients) = two_by_two();
+    for server in servers {
+        world.hosts[server].alive = false;
+    }
+    world.run(secs(100));
+
+    for server in servers {
+        world.hosts[server].alive = true;
+    }
+    let took = world.run_until(secs(20), |world| all_met(world, &clients));
+
+    assert!(took <= secs(8), "{took:?}");
+}
+
+#[test]
 fn all_four_pairs_carry_traffic_both_ways() {
     let (mut world, servers, clients) = two_by_two();
     world.run(secs(10));
