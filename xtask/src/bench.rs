@@ -66,6 +66,11 @@ pub(crate) struct Bench {
     #[arg(long)]
     check: bool,
 
+    /// Measures the processes as they were built before; keeps no result, since
+    /// nobody knows of which commit it would be.
+    #[arg(long)]
+    no_build: bool,
+
     /// How to print the result.
     #[arg(long, short, value_enum, default_value_t = Output::Table)]
     output: Output,
@@ -88,8 +93,7 @@ enum Output {
 pub(crate) fn run(shell: &mut Shell, options: &Bench) -> Result<()> {
     let start = Instant::now();
     setup::run(shell)?;
-    // Whoever names binaries wants those measured.
-    if options.wants(Tunnel::Fabric) && env::var_os(test::BINARIES).is_none() {
+    if options.wants(Tunnel::Fabric) && options.builds() {
         test::build(shell)?;
     }
     leftovers::remove_crashed()?;
@@ -126,6 +130,11 @@ impl Bench {
     fn wants(&self, tunnel: Tunnel) -> bool {
         self.tunnel.is_none_or(|only| only == tunnel)
     }
+
+    /// Whoever names binaries wants those measured.
+    fn builds(&self) -> bool {
+        !self.no_build && env::var_os(test::BINARIES).is_none()
+    }
 }
 
 /// What is done, and how long.
@@ -157,7 +166,10 @@ impl Plan {
                 .copied()
                 .filter(wanted)
                 .collect(),
-            is_complete: !options.quick && options.only.is_empty() && options.tunnel.is_none(),
+            is_complete: options.builds()
+                && !options.quick
+                && options.only.is_empty()
+                && options.tunnel.is_none(),
         }
     }
 
@@ -342,6 +354,7 @@ mod tests {
         assert!(!plan(&["--quick"]).is_complete);
         assert!(!plan(&["--only", "tcp-x1"]).is_complete);
         assert!(!plan(&["--tunnel", "fabric"]).is_complete);
+        assert!(!plan(&["--no-build"]).is_complete);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::process::Child;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 /// How long an interrupted program may take to end by itself. The laboratories
 /// take down their namespaces within a second.
@@ -166,6 +166,20 @@ async fn end(child: &mut Child) {
     let _ = timeout(GRACE, child.wait()).await;
     kill_group(group, UnixSignal::SIGKILL);
     let _ = timeout(GRACE, child.wait()).await;
+    // What a process holds, such as the lock of a laboratory, goes with it: the
+    // caller cleans up only after the last of the group.
+    let _ = timeout(GRACE, async {
+        while exists(group) {
+            sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+}
+
+fn exists(group: Option<u32>) -> bool {
+    group
+        .and_then(|leader| i32::try_from(leader).ok())
+        .is_some_and(|leader| killpg(Pid::from_raw(leader), None).is_ok())
 }
 
 fn kill_group(leader: Option<u32>, signal: UnixSignal) {
