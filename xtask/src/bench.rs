@@ -93,7 +93,9 @@ enum Output {
 pub(crate) fn run(shell: &mut Shell, options: &Bench) -> Result<()> {
     let start = Instant::now();
     setup::run(shell)?;
-    if options.wants(Tunnel::Fabric) && options.builds() {
+    // Whoever names binaries wants those measured.
+    let builds = !options.no_build && env::var_os(test::BINARIES).is_none();
+    if options.wants(Tunnel::Fabric) && builds {
         test::build(shell)?;
     }
     leftovers::remove_crashed()?;
@@ -101,7 +103,7 @@ pub(crate) fn run(shell: &mut Shell, options: &Bench) -> Result<()> {
     // From here on a signal takes the laboratories down and ends this process.
     ::tests::lab::clean_on_signal()?;
 
-    let plan = Plan::of(options);
+    let plan = Plan::of(options, builds);
     let setting = setting::observe(shell, &options.wireguard_go, plan.rounds, plan.seconds)?;
     let report = measure_all(&plan, options, setting)?;
 
@@ -130,11 +132,6 @@ impl Bench {
     fn wants(&self, tunnel: Tunnel) -> bool {
         self.tunnel.is_none_or(|only| only == tunnel)
     }
-
-    /// Whoever names binaries wants those measured.
-    fn builds(&self) -> bool {
-        !self.no_build && env::var_os(test::BINARIES).is_none()
-    }
 }
 
 /// What is done, and how long.
@@ -148,7 +145,7 @@ struct Plan {
 }
 
 impl Plan {
-    fn of(options: &Bench) -> Self {
+    fn of(options: &Bench, builds: bool) -> Self {
         let (rounds, seconds) = if options.quick {
             (2, 1)
         } else {
@@ -166,7 +163,7 @@ impl Plan {
                 .copied()
                 .filter(wanted)
                 .collect(),
-            is_complete: options.builds()
+            is_complete: builds
                 && !options.quick
                 && options.only.is_empty()
                 && options.tunnel.is_none(),
@@ -354,7 +351,7 @@ mod tests {
         assert!(!plan(&["--quick"]).is_complete);
         assert!(!plan(&["--only", "tcp-x1"]).is_complete);
         assert!(!plan(&["--tunnel", "fabric"]).is_complete);
-        assert!(!plan(&["--no-build"]).is_complete);
+        assert!(!Plan::of(&options(&[]), false).is_complete);
     }
 
     #[test]
@@ -374,7 +371,10 @@ mod tests {
     }
 
     fn plan(arguments: &[&str]) -> Plan {
-        let line = Line::parse_from([&["bench"], arguments].concat());
-        Plan::of(&line.bench)
+        Plan::of(&options(arguments), true)
+    }
+
+    fn options(arguments: &[&str]) -> Bench {
+        Line::parse_from([&["bench"], arguments].concat()).bench
     }
 }
