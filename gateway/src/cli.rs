@@ -3,6 +3,7 @@
 mod check;
 mod cleanup;
 mod keygen;
+mod numbers;
 mod plan;
 mod run;
 mod status;

@@ -1,11 +1,11 @@
 //! `gateway run`
 
 use super::Instance;
+use super::numbers::Numbers;
 use crate::shell::site;
 use crate::shell::start::{self, Options};
 use anyhow::Context as _;
 use clap::Args;
-use ebpf_common::settings::{self, Settings};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -50,25 +50,12 @@ pub(super) struct Run {
     #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]
     leave_timeout: Duration,
 
-    /// UDP port of the overlay (VXLAN), the same on all nodes and gateways.
-    #[arg(long, value_name = "PORT", default_value_t = settings::OVERLAY_PORT, value_parser = clap::value_parser!(u16).range(1..))]
-    overlay_port: u16,
-
-    /// VXLAN network identifier of the overlay.
-    #[arg(long, value_name = "VNI", default_value_t = settings::OVERLAY_VNI, value_parser = clap::value_parser!(u32).range(1..1 << 24))]
-    overlay_vni: u32,
-
     /// MTU of the overlay device [default: that of the underlay less 50].
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(576..=65_000))]
     overlay_mtu: Option<u32>,
 
-    /// MAC address of all nodes' overlay devices.
-    #[arg(long, value_name = "MAC", default_value = "02:6c:71:00:00:01", value_parser = mac)]
-    node_mac: [u8; 6],
-
-    /// MAC address of all gateways' overlay devices.
-    #[arg(long, value_name = "MAC", default_value = "02:6c:71:00:00:02", value_parser = mac)]
-    gateway_mac: [u8; 6],
+    #[command(flatten)]
+    numbers: Numbers,
 }
 
 const EXAMPLES: &str = "\
@@ -98,13 +85,7 @@ impl Run {
             plan: site::Plan {
                 instance: self.instance.name,
                 overlay_mtu: self.overlay_mtu,
-                settings: Settings {
-                    overlay_port: self.overlay_port,
-                    overlay_vni: self.overlay_vni,
-                    node_mac: self.node_mac,
-                    gateway_mac: self.gateway_mac,
-                    ..Settings::default()
-                },
+                settings: self.numbers.settings(),
             },
         })
     }
@@ -119,44 +100,9 @@ fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-fn mac(text: &str) -> Result<[u8; 6], String> {
-    const FORM: &str = "six bytes in hexadecimal, such as 02:6c:71:00:00:01";
-    let bytes: Result<Vec<_>, _> = text
-        .split(':')
-        .map(|byte| u8::from_str_radix(byte, 16))
-        .collect();
-    let mac: [u8; 6] = bytes
-        .map_err(|_| FORM.to_owned())?
-        .try_into()
-        .map_err(|_| FORM.to_owned())?;
-    if mac[0] & 1 == 1 {
-        return Err("a group address names no device: make the first byte even".into());
-    }
-    Ok(mac)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_default_macs_are_the_settings() {
-        assert_eq!(mac("02:6c:71:00:00:01"), Ok(settings::NODE_MAC));
-        assert_eq!(mac("02:6c:71:00:00:02"), Ok(settings::GATEWAY_MAC));
-    }
-
-    #[test]
-    fn what_is_no_mac_is_refused() {
-        for text in [
-            "",
-            "02:6c:71:00:00",
-            "02:6c:71:00:00:01:02",
-            "xx:6c:71:00:00:01",
-            "01:00:00:00:00:00",
-        ] {
-            assert!(mac(text).is_err(), "{text:?}");
-        }
-    }
 
     #[test]
     fn a_time_to_leave_is_a_number_of_seconds() {

@@ -154,7 +154,8 @@ impl Control {
         });
         match applied {
             Ok(changes) => {
-                let peers: BTreeSet<_> = self.served.ranks.iter().map(|(_, index)| *index).collect();
+                let peers: BTreeSet<_> =
+                    self.served.ranks.iter().map(|(_, index)| *index).collect();
                 self.connections.retain(|peer, _| peers.contains(peer));
                 tracing::info!(
                     peers = self.served.peers.len(),

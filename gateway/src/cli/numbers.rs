@@ -1,0 +1,80 @@
+//! The numbers that something else on a machine might use too, as flags.
+
+use clap::Args;
+use ebpf_common::settings::{self as default, Settings};
+use ipnet::Ipv4Net;
+
+/// Where gateways and route agents must agree.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Numbers that others might use too")]
+pub(super) struct Numbers {
+    /// UDP port of the overlay; the nodes' must be the same.
+    #[arg(long, value_name = "PORT", env = "LIQO_OVERLAY_PORT", default_value_t = default::OVERLAY_PORT,
+          value_parser = clap::value_parser!(u16).range(1..))]
+    overlay_port: u16,
+
+    /// VXLAN network identifier of the overlay; the nodes' must be the same.
+    #[arg(long, value_name = "VNI", env = "LIQO_OVERLAY_VNI", default_value_t = default::OVERLAY_VNI,
+          value_parser = clap::value_parser!(u32).range(0..1 << 24))]
+    overlay_vni: u32,
+
+    /// UDP port of the overlay probe; the nodes' must be the same.
+    #[arg(long, value_name = "PORT", env = "LIQO_PROBE_PORT", default_value_t = default::PROBE_PORT,
+          value_parser = clap::value_parser!(u16).range(1..))]
+    probe_port: u16,
+
+    /// Network of the probe's addresses, one per gateway replica; the nodes' must be the same.
+    #[arg(long, value_name = "CIDR", env = "LIQO_PROBE_NET", default_value = "169.254.19.0/24",
+          value_parser = network)]
+    probe_net: Ipv4Net,
+}
+
+impl Numbers {
+    /// Returns what kernel programs and devices are told.
+    pub(super) fn settings(&self) -> Settings {
+        Settings {
+            overlay_port: self.overlay_port,
+            overlay_vni: self.overlay_vni,
+            probe_port: self.probe_port,
+            probe_net: self.probe_net.network(),
+            probe_net_len: self.probe_net.prefix_len(),
+            ..Settings::default()
+        }
+    }
+}
+
+fn network(text: &str) -> Result<Ipv4Net, String> {
+    let net: Ipv4Net = text
+        .parse()
+        .map_err(|_| "a network such as 169.254.19.0/24".to_owned())?;
+    if net.trunc() != net {
+        return Err(format!("write {}: no bits behind the prefix", net.trunc()));
+    }
+    Ok(net)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Only {
+        #[command(flatten)]
+        numbers: Numbers,
+    }
+
+    #[test]
+    fn the_defaults_are_the_settings() {
+        let only = Only::try_parse_from(["test"]).unwrap();
+
+        assert_eq!(only.numbers.settings(), Settings::default());
+    }
+
+    #[test]
+    fn what_is_no_network_is_refused() {
+        for text in ["", "169.254.19.0", "169.254.19.1/24"] {
+            assert!(network(text).is_err(), "{text:?}");
+        }
+    }
+}
