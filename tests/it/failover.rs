@@ -32,14 +32,15 @@ fn flows_survive_seven_kills_of_client_side_processes() {
 
 fn survive_process_kills(cluster: &str, kills: usize) {
     let mut pair = Pair::redundant();
-    let load = Load::start(&pair);
+    let mut load = Load::start(&pair);
 
     for kill in 0..kills {
         let number = kill % 2 + 1;
         pair.lab.gateway(cluster, number).kill().unwrap();
-        load.wait_for_progress();
+        load.note(format!("kill of {cluster} {number}"));
         pair.lab.gateway(cluster, number).start().unwrap();
         pair.lab.wait_until_connected(RECOVERY).unwrap();
+        load.note(format!("return of {cluster} {number}"));
     }
 
     load.finish();
@@ -58,15 +59,16 @@ fn flows_survive_two_lost_pods_on_the_client_side() {
 /// A gateway's whole namespace vanishes; a new pod takes its place later.
 fn survive_lost_pods(cluster: &str) {
     let mut pair = Pair::redundant();
-    let load = Load::start(&pair);
+    let mut load = Load::start(&pair);
 
     for number in [1, 2] {
         let pod = pair.lab.cluster(cluster).gateway(number).pod.clone();
         pod.netns.destroy().unwrap();
-        load.wait_for_progress();
+        load.note(format!("loss of {cluster} {number}"));
         pair.lab.set_ready(cluster, number, false).unwrap();
         pair.lab.add_gateway(cluster).unwrap();
         pair.lab.wait_until_connected(RECOVERY).unwrap();
+        load.note(format!("substitute of {cluster} {number}"));
     }
 
     load.finish();
@@ -85,11 +87,10 @@ fn flows_survive_a_lost_node_on_the_client_side() {
 /// The second node, with a gateway but without the flows' pods, loses power.
 fn survive_a_lost_node(cluster: &str) {
     let mut pair = Pair::redundant();
-    let load = Load::start(&pair);
+    let mut load = Load::start(&pair);
 
     pair.lab.kill_node(cluster, 2).unwrap();
-    load.wait_for_progress();
-    load.wait_for_progress();
+    load.note(format!("loss of node {cluster}-2"));
 
     load.finish();
 }
@@ -150,6 +151,8 @@ fn bytes_sent(lab: &Lab, cluster: &str, number: usize) -> u64 {
 struct Load {
     server: Server,
     streams: Vec<Stream>,
+    /// The longest gap of any flow around each event.
+    gaps: Vec<(String, Duration)>,
 }
 
 impl Load {
@@ -158,7 +161,11 @@ impl Load {
         let streams = (0..FLOWS)
             .map(|_| Stream::start(&pair.rome.netns, pair.to_milan(7000), RATE).unwrap())
             .collect();
-        let load = Self { server, streams };
+        let load = Self {
+            server,
+            streams,
+            gaps: Vec::new(),
+        };
         load.wait_for_progress();
 
         load
@@ -170,12 +177,27 @@ impl Load {
         }
     }
 
+    /// Waits until all flows have made progress after an event, and notes what it
+    /// cost the worst of them.
+    fn note(&mut self, event: String) {
+        // Twice: the first may be what was under way before the event.
+        self.wait_for_progress();
+        std::thread::sleep(GAP_MAX);
+        self.wait_for_progress();
+        let gaps = self.streams.iter().map(Stream::take_longest_gap);
+        self.gaps.push((event, gaps.max().unwrap_or_default()));
+    }
+
     fn finish(self) {
         self.wait_for_progress();
         for stream in self.streams {
-            let outcome = stream.finish().unwrap();
-            assert!(outcome.longest_gap <= GAP_MAX, "{outcome:?}");
+            stream.finish().unwrap();
         }
         assert_eq!(self.server.clients().len(), FLOWS, "nobody reconnected");
+        for (event, gap) in &self.gaps {
+            println!("{event}: {} ms", gap.as_millis());
+        }
+        let worst = self.gaps.iter().map(|(_, gap)| *gap).max();
+        assert!(worst <= Some(GAP_MAX), "{:?}", self.gaps);
     }
 }

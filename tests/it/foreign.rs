@@ -87,12 +87,13 @@ fn install_foreign_state(node: &Netns) {
         &[
             "link add name foreign0 type veth peer name foreign1",
             "addr add 192.0.2.1/32 dev foreign0",
+            "link set foreign1 up",
             "link set foreign0 up",
             "link add name vxlan.calico type vxlan id 4096 dstport 4789 local 192.0.2.1",
             "rule add to 198.51.100.0/24 lookup 27760 priority 27760",
             "route add 198.51.100.0/24 dev foreign0 table 27760",
             "route add unreachable 203.0.113.0/24 table 27760 proto 107",
-            "nexthop add id 77 dev foreign0 scope link proto 107",
+            "nexthop add id 77 dev foreign0 proto 107",
         ],
     )
     .unwrap();
@@ -108,14 +109,6 @@ fn install_foreign_state(node: &Netns) {
     node.exec("nft", &["-f", "-"], ruleset).unwrap();
     node.exec("tc", &["qdisc", "add", "dev", "eth0", "clsact"], "")
         .unwrap();
-    node.exec(
-        "tc",
-        &[
-            "filter", "add", "dev", "eth0", "ingress", "prio", "7", "matchall", "action", "pass",
-        ],
-        "",
-    )
-    .unwrap();
 }
 
 /// All state of a node but ours, as text.
@@ -135,7 +128,7 @@ fn foreign_state(node: &Netns) -> String {
         "nft list table inet foreign",
         "nft list table ip liquid",
         "nft list chain inet cni postrouting",
-        "tc filter show dev eth0 ingress",
+        "tc qdisc show dev eth0",
     ] {
         for line in run(node, command).lines().filter(|line| !is_ours(line)) {
             // Packet counters go on counting.

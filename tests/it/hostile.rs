@@ -36,8 +36,9 @@ fn tampered_datagrams_are_dropped_and_counted() {
     let wire = Wire::tap();
     let mut frames = wire.record(DATA);
     for frame in &mut frames {
-        let last = frame.bytes.len() - 1;
-        frame.bytes[last] ^= 1;
+        // Ethernet, IPv4, UDP, and 8 bytes of WireGuard: its counter, in little
+        // endian. One that was not used before gets as far as the decryption.
+        frame.bytes[42 + 8 + 2] ^= 1;
         // No checksum at all is allowed; a wrong one would end it too early.
         frame.bytes[40..42].fill(0);
     }
@@ -45,11 +46,8 @@ fn tampered_datagrams_are_dropped_and_counted() {
     wire.inject(&frames);
 
     eventually("the changes to be counted", || {
-        let lab = &wire.pair.lab;
-        let seen = gateway_drops(lab, MILAN, "invalid-tag") + gateway_drops(lab, MILAN, "replayed");
-        Ok(seen >= frames.len() as u64)
+        Ok(gateway_drops(&wire.pair.lab, MILAN, "invalid-tag") >= frames.len() as u64)
     });
-    assert!(gateway_drops(&wire.pair.lab, MILAN, "invalid-tag") > 0);
     wire.assert_alive();
 }
 

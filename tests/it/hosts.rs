@@ -1,7 +1,8 @@
 //! Nodes as clients and servers.
 
-use crate::fixture::{MILAN, Pair, ROME, SAME};
+use crate::fixture::{MILAN, Pair, ROME, SAME, SOON, two};
 use std::net::{IpAddr, SocketAddrV4};
+use tests::lab::Lab;
 use tests::traffic::{ping, tcp, udp};
 
 #[test]
@@ -42,10 +43,27 @@ fn every_node_reaches_a_remote_pod_under_an_address_of_its_own() {
 fn a_pod_reaches_a_remote_host_network_pod_by_its_mapped_address() {
     let pair = Pair::redundant();
     let node = pair.lab.cluster(MILAN).node(2);
-    // Host network: it listens at the node's own address.
-    let server = tcp::Server::start(&node.netns, node.internal_ip, 7000).unwrap();
+    let server = tcp::Server::start(&node.netns, [0, 0, 0, 0], 7000).unwrap();
 
     let mapped = pair.lab.mapped(MILAN, "node-milan-2").unwrap();
+    let seen = pair.lab.seen_from(ROME, MILAN, mapped).unwrap();
+    tcp::transfer(&pair.rome.netns, SocketAddrV4::new(seen, 7000), 1 << 20).unwrap();
+
+    assert_eq!(server.client_addresses(), [IpAddr::from(pair.rome_seen)]);
+}
+
+#[test]
+fn a_server_that_listens_at_a_nodes_own_address_only_is_reached_by_an_ip_object() {
+    let mut lab = Lab::build(two(2, 1)).unwrap();
+    let node = lab.cluster(MILAN).node(2);
+    let (netns, address) = (node.netns.clone(), node.internal_ip);
+    lab.map_address(MILAN, "host-pod", address, false).unwrap();
+    lab.start().unwrap();
+    lab.wait_until_connected(SOON * 4).unwrap();
+    let pair = Pair::of(lab);
+    let server = tcp::Server::start(&netns, address, 7000).unwrap();
+
+    let mapped = pair.lab.mapped(MILAN, "host-pod").unwrap();
     let seen = pair.lab.seen_from(ROME, MILAN, mapped).unwrap();
     tcp::transfer(&pair.rome.netns, SocketAddrV4::new(seen, 7000), 1 << 20).unwrap();
 

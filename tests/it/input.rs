@@ -15,15 +15,19 @@ fn a_bad_file_is_refused_by_check_with_object_and_field() {
     lab.write_fabrics().unwrap();
     let good = fs::read_to_string(lab.fabric_path(ROME)).unwrap();
     let cases = [
-        ("", "", &["empty"][..]),
+        ("", "", &["no object"][..]),
         ("10.244.0.0/16", "10.244.0.1/16", &["pod-cidr", "cidr"]),
-        ("10.70.0.0/16", "10.244.0.0/17", &["external-cidr"]),
+        (
+            "10.70.0.0/16",
+            "10.244.0.0/17",
+            &["10.244.0.0/17", "overlaps"],
+        ),
         (
             "kind: GatewayClient",
             "kind: GatewayGuest",
             &["GatewayGuest"],
         ),
-        ("podCIDRs", "podCIDRz", &["podCIDRz"]),
+        ("publicKey:", "publicKeys:", &["PublicKey", "publicKeys"]),
         ("CLUSTER_ID: rome", "CLUSTER_ID: milan", &["milan"]),
         (
             "publicKey: ",
@@ -90,9 +94,12 @@ fn a_file_without_plan_is_refused_and_names_the_command() {
     let text = fs::read_to_string(lab.fabric_path(ROME)).unwrap();
     let unplanned: Vec<&str> = text
         .split("---\n")
-        .map(|document| document.split("\nstatus:").next().unwrap_or_default())
+        .map(|document| match document.contains("kind: Configuration") {
+            true => document.split("status:").next().unwrap_or_default(),
+            false => document,
+        })
         .collect();
-    fs::write(&path, unplanned.join("\n---\n")).unwrap();
+    fs::write(&path, unplanned.join("---\n")).unwrap();
 
     let output = check(&lab.binaries().gateway, &path);
 

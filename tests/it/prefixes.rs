@@ -55,13 +55,13 @@ fn a_small_cidr_that_is_taken_is_remapped_into_a_pool() {
 
 #[test]
 fn a_cidr_that_is_free_is_kept() {
-    let milan = ClusterSpec::new(MILAN).pod_cidrs(["10.99.0.0/16".parse().unwrap()]);
+    let milan = ClusterSpec::new(MILAN).pod_cidrs(["10.150.0.0/16".parse().unwrap()]);
     let spec = Spec::new()
         .cluster(ClusterSpec::new(ROME))
         .cluster(milan)
         .peering(ROME, MILAN);
     let mut lab = Lab::up(spec).unwrap();
-    let address = Ipv4Addr::new(10, 99, 1, 10);
+    let address = Ipv4Addr::new(10, 150, 1, 10);
     let rome = lab.add_pod(ROME, 1, SAME).unwrap();
     let milan = lab.add_pod(MILAN, 1, address).unwrap();
     let server = tcp::Server::start(&milan.netns, address, 7000).unwrap();

@@ -116,15 +116,14 @@ fn what_something_else_removed_is_back_within_two_seconds() {
     let two_seconds = Duration::from_secs(2);
 
     for removal in [
-        "ip route flush table 27761",
+        "for to in $(ip route show table 27761 | grep -o '[0-9.]*/[0-9]*' | sort -u); do \
+         while ip route del $to table 27761; do :; done; done 2>&1",
         "ip rule del priority 27761",
         "nft delete table inet liqo",
         "ip nexthop flush proto 108",
         "ip link del liqo-overlay",
     ] {
-        let mut words = removal.split(' ');
-        let program = words.next().unwrap();
-        node.exec(program, &words.collect::<Vec<_>>(), "").unwrap();
+        node.exec("sh", &["-c", removal], "").unwrap();
 
         let back = tests::lab::wait::until(two_seconds, "the way to be back", || {
             let echo = ping::Ping {

@@ -25,6 +25,8 @@ pub struct Cluster {
     pub nodes: Vec<Node>,
     /// Its gateway pods, in the order of their numbers.
     pub gateways: Vec<Gateway>,
+    /// Its other pods, in the order in which they were added.
+    pub pods: Vec<Pod>,
     /// The relay in its uplink, if it was asked for.
     pub relay: Option<Relay>,
     number: u8,
@@ -61,6 +63,7 @@ impl Cluster {
             edge,
             nodes: Vec::new(),
             gateways: Vec::new(),
+            pods: Vec::new(),
             relay,
             number,
             identity: Arc::clone(identity),
@@ -127,7 +130,10 @@ impl Cluster {
             .get_mut(node - 1)
             .with_context(|| format!("no node {node}"))?;
 
-        node.add_pod(&self.identity, &name, address)
+        let pod = node.add_pod(&self.identity, &name, address)?;
+        self.pods.push(pod.clone());
+
+        Ok(pod)
     }
 
     /// Adds a gateway pod on the next node, and returns its number.

@@ -47,6 +47,9 @@ impl Lab {
                 report += &self.describe_inner(&self.gateway_instance(name, index + 1));
                 report += &result("gateway status", self.gateway_status(name, index + 1));
             }
+            for pod in &cluster.pods {
+                report += &describe(&pod.netns);
+            }
             fs::write(directory.join(format!("{name}.txt")), report)
                 .context("failed to write a diagnosis")?;
         }

@@ -154,7 +154,7 @@ fn cni_ruleset(pod_cidrs: &[Ipv4Net]) -> String {
 pub(super) fn dnat_ruleset(table: &str, destination: &str, backends: &[Ipv4Addr]) -> String {
     let verdict = match backends {
         [] => String::new(),
-        [one] => format!("{destination} counter dnat ip to {one}:{GATEWAY_PORT}"),
+        [one] => format!("{destination} {MARK} counter dnat ip to {one}:{GATEWAY_PORT}"),
         many => {
             let map: Vec<String> = many
                 .iter()
@@ -162,7 +162,7 @@ pub(super) fn dnat_ruleset(table: &str, destination: &str, backends: &[Ipv4Addr]
                 .map(|(index, backend)| format!("{index} : {backend}"))
                 .collect();
             format!(
-                "{destination} counter dnat ip to numgen random mod {} map {{ {} }} : {GATEWAY_PORT}",
+                "{destination} {MARK} counter dnat ip to numgen random mod {} map {{ {} }} : {GATEWAY_PORT}",
                 many.len(),
                 map.join(", "),
             )
@@ -184,12 +184,15 @@ pub(super) fn dnat_ruleset(table: &str, destination: &str, backends: &[Ipv4Addr]
             }}
             chain postrouting {{
                 type nat hook postrouting priority 90; policy accept;
-                ct status dnat masquerade
+                meta mark & 0x4000 != 0 masquerade
             }}
         }}
         "
     )
 }
+
+/// Marks a flow to be masqueraded, as kube-proxy does: others may translate, too.
+const MARK: &str = "meta mark set meta mark | 0x4000";
 
 fn set(nets: &[Ipv4Net]) -> String {
     let nets: Vec<String> = nets.iter().map(Ipv4Net::to_string).collect();

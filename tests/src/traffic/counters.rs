@@ -28,6 +28,11 @@ pub fn read(netns: &Netns) -> Result<BTreeMap<String, u64>> {
 /// Returns an error if the kernel does not show them.
 pub fn broken(netns: &Netns) -> Result<BTreeMap<String, u64>> {
     let mut counters = read(netns)?;
+    // The kernel counts a SYN that was repeated needlessly as an error, too.
+    let repeated = counters.get("TcpExtTCPSYNChallenge").copied();
+    if let Some(errors) = counters.get_mut("TcpInErrs") {
+        *errors = errors.saturating_sub(repeated.unwrap_or_default());
+    }
     counters.retain(|name, value| *value > 0 && BROKEN.contains(&name.as_str()));
 
     Ok(counters)

@@ -150,6 +150,8 @@ pub struct Stream {
 #[derive(Debug, Default)]
 struct StreamState {
     acknowledged: AtomicU64,
+    /// In microseconds.
+    longest_gap: AtomicU64,
     stop: AtomicBool,
 }
 
@@ -176,6 +178,12 @@ impl Stream {
     /// Bytes of which the server has said that they arrived.
     pub fn progress(&self) -> u64 {
         self.shared.acknowledged.load(Ordering::Relaxed)
+    }
+
+    /// The longest time without progress since this was last asked; the time
+    /// since the last progress is not yet part of it.
+    pub fn take_longest_gap(&self) -> Duration {
+        Duration::from_micros(self.shared.longest_gap.swap(0, Ordering::Relaxed))
     }
 
     /// Waits until the server has acknowledged more bytes than it has now.
@@ -292,7 +300,10 @@ fn acknowledgements(mut connection: TcpStream, shared: &StreamState) -> Result<(
         if now > last {
             // The end of a stream is no gap.
             if !shared.stop.load(Ordering::Relaxed) {
-                longest = longest.max(progress_at.elapsed());
+                let gap = progress_at.elapsed();
+                let micros = u64::try_from(gap.as_micros()).unwrap_or(u64::MAX);
+                shared.longest_gap.fetch_max(micros, Ordering::Relaxed);
+                longest = longest.max(gap);
             }
             last = now;
             progress_at = Instant::now();

@@ -3,8 +3,10 @@
 
 use crate::lab::netns::Netns;
 use anyhow::{Context as _, Result};
+use nix::sys::socket::{setsockopt, sockopt};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -78,7 +80,8 @@ impl Drop for Echo {
 /// # Errors
 ///
 /// Returns the socket's error: [`io::ErrorKind::WouldBlock`] if nothing came
-/// within `timeout`, [`io::ErrorKind::ConnectionRefused`] if nobody listens.
+/// within `timeout`, [`io::ErrorKind::ConnectionRefused`] if nobody listens, and
+/// also the ICMP errors that UDP sockets do not hear of unless they ask.
 pub fn exchange(
     netns: &Netns,
     to: impl Into<SocketAddrV4>,
@@ -88,6 +91,7 @@ pub fn exchange(
     let to = to.into();
     netns.run(|| {
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+        setsockopt(&socket, sockopt::Ipv4RecvErr, &true)?;
         socket.connect(to)?;
         socket.set_read_timeout(Some(timeout))?;
         socket.send(payload)?;
@@ -116,7 +120,7 @@ pub struct Flow {
 type Answer = (u64, Instant);
 
 /// What came of a flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// Datagrams sent.
     pub sent: u64,
@@ -126,6 +130,8 @@ pub struct Outcome {
     pub repeated: u64,
     /// The longest time without an answer.
     pub longest_gap: Duration,
+    /// The numbers of datagrams without an answer.
+    pub missing: Vec<Range<u64>>,
 }
 
 impl Outcome {
@@ -201,6 +207,7 @@ impl Flow {
             received: answers.len() as u64,
             repeated: (total - answers.len()) as u64,
             longest_gap,
+            missing: missing(&answers, sent),
         }
     }
 }
@@ -209,6 +216,20 @@ impl Drop for Flow {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
     }
+}
+
+/// The numbers below `sent` that have no answer; `answers` are in order.
+fn missing(answers: &[Answer], sent: u64) -> Vec<Range<u64>> {
+    let mut missing = Vec::new();
+    let mut expected = 0;
+    for number in answers.iter().map(|(number, _)| *number).chain([sent]) {
+        if number > expected {
+            missing.push(expected..number);
+        }
+        expected = number + 1;
+    }
+
+    missing
 }
 
 fn send(socket: &UdpSocket, stop: &AtomicBool, interval: Duration) -> u64 {
