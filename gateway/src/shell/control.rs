@@ -144,9 +144,9 @@ impl Control {
         };
 
         let before = std::mem::replace(&mut self.served, desired);
-        // A peer that goes must not be reached any more before its number rests,
-        // one that comes must be known before packets lead to it: in this order
-        // the engine knows both while the tables change.
+        // The engine first: packets of a peer that comes are refused until the tables
+        // know it, those for one that goes are refused by the engine. No number
+        // means another peer in between, for a number given up rests.
         let applied = self.instruct().map_err(anyhow::Error::from).and_then(|()| {
             lock(&self.datapath)
                 .apply(&self.served.tables)

@@ -7,6 +7,7 @@ use control_api::fabric::{self, Errors, Fabric};
 use ebpf::Tables;
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 /// The longest file that is read, in bytes: a thousand peers fill a tenth of it.
@@ -60,7 +61,7 @@ pub(crate) enum Error {
 }
 
 /// A state that can be served.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Desired {
     /// The file's contents, checked.
     pub(crate) fabric: Fabric,
@@ -78,9 +79,12 @@ pub(crate) struct Loader {
     keys: PathBuf,
     indices: Indices,
     cluster_id: Option<String>,
-    /// The text that was last accepted.
-    accepted: String,
+    /// The file that was last accepted, and what it held.
+    accepted: Option<(Stamp, Desired)>,
 }
+
+/// What changes when a file does: inode, length, times of change in nanoseconds.
+type Stamp = (u64, u64, i64, i64, i64, i64);
 
 impl Loader {
     /// Prepares to read `file`, and keys from the directory `keys`.
@@ -90,21 +94,23 @@ impl Loader {
             keys: keys.to_owned(),
             indices: Indices::default(),
             cluster_id: None,
-            accepted: String::new(),
+            accepted: None,
         }
     }
 
-    /// Reads the files; `None` if the fabric file is the one that was accepted last.
+    /// Reads the files; `None` if they say what they said when last accepted.
+    ///
+    /// Keys are read whenever the fabric file was written to, or was rejected before.
     ///
     /// # Errors
     ///
     /// Returns [`Error`] with everything a person needs to mend them.
     pub(crate) fn load(&mut self) -> Result<Option<Desired>, Error> {
-        let text = read(&self.file)?;
-        if text == self.accepted {
+        let stamp = stamp(&self.file)?;
+        if self.accepted.as_ref().is_some_and(|(old, _)| *old == stamp) {
             return Ok(None);
         }
-        let fabric = parse(&self.file, &text)?;
+        let fabric = load_fabric(&self.file)?;
         if let Some(from) = self
             .cluster_id
             .as_ref()
@@ -119,9 +125,7 @@ impl Loader {
         let keys = keys::read(&self.keys, wanted_keys(&fabric))?;
         self.indices.assign(&fabric)?;
         self.cluster_id = Some(fabric.cluster_id.clone());
-        self.accepted = text;
-
-        Ok(Some(Desired {
+        let desired = Desired {
             tables: tables::tables(&fabric, &self.indices),
             peers: tables::peers(&fabric, &self.indices, &keys),
             ranks: self
@@ -130,12 +134,16 @@ impl Loader {
                 .map(|(id, index)| (id.to_owned(), index))
                 .collect(),
             fabric,
-        }))
+        };
+        let is_same = (self.accepted.as_ref()).is_some_and(|(_, old)| *old == desired);
+        self.accepted = Some((stamp, desired.clone()));
+
+        Ok((!is_same).then_some(desired))
     }
 
-    /// Forgets that the last text was accepted: the kernel refused it.
+    /// Forgets that the files were accepted: the kernel refused what they say.
     pub(crate) fn reject(&mut self) {
-        self.accepted.clear();
+        self.accepted = None;
     }
 }
 
@@ -145,7 +153,12 @@ impl Loader {
 ///
 /// Returns [`Error`] if it cannot be read or is invalid.
 pub(crate) fn load_fabric(path: &Path) -> Result<Fabric, Error> {
-    parse(path, &read(path)?)
+    let invalid = |errors| Error::Invalid {
+        path: path.to_owned(),
+        errors,
+    };
+    let objects = fabric::parse(&read(path)?).map_err(invalid)?;
+    Fabric::try_from(&objects).map_err(invalid)
 }
 
 /// Reads a fabric file's text.
@@ -164,15 +177,6 @@ pub(crate) fn read(path: &Path) -> Result<String, Error> {
     fs::read_to_string(path).map_err(failed)
 }
 
-fn parse(path: &Path, text: &str) -> Result<Fabric, Error> {
-    let invalid = |errors| Error::Invalid {
-        path: path.to_owned(),
-        errors,
-    };
-    let objects = fabric::parse(text).map_err(invalid)?;
-    Fabric::try_from(&objects).map_err(invalid)
-}
-
 /// The Secrets that `fabric` names, and by which objects.
 pub(crate) fn wanted_keys(fabric: &Fabric) -> impl Iterator<Item = (&str, &str)> {
     fabric
@@ -180,3 +184,21 @@ pub(crate) fn wanted_keys(fabric: &Fabric) -> impl Iterator<Item = (&str, &str)>
         .iter()
         .map(|peer| (peer.key_secret.as_str(), peer.gateway_name.as_str()))
 }
+
+fn stamp(path: &Path) -> Result<Stamp, Error> {
+    let file = fs::metadata(path).map_err(|source| Error::Read {
+        path: path.to_owned(),
+        source,
+    })?;
+    Ok((
+        file.ino(),
+        file.len(),
+        file.mtime(),
+        file.mtime_nsec(),
+        file.ctime(),
+        file.ctime_nsec(),
+    ))
+}
+
+#[cfg(test)]
+mod tests;

@@ -2,11 +2,15 @@
 
 use super::udp::{RUN_BYTES_MAX, RUN_DATAGRAMS_MAX};
 use crate::engine::PortId;
+use crate::offload::frame::PACKET_MAX;
 use std::net::SocketAddr;
 
-/// The longest datagram: a packet of 65,535 bytes and WireGuard's header and tag
-/// could not be sent anyway.
+/// The longest datagram that can be sent.
 pub(crate) const DATAGRAM_MAX: usize = RUN_BYTES_MAX;
+
+/// The longest that the engine makes: the longest packet with WireGuard's header,
+/// padding and tag. It is refused by the kernel, and counted.
+const SEALED_MAX: usize = PACKET_MAX + 48;
 
 /// Where datagrams leave and go.
 pub(crate) type Route = (PortId, SocketAddr);
@@ -30,7 +34,7 @@ impl Outbox {
     /// Creates an empty one.
     pub(crate) fn new() -> Self {
         Self {
-            buffer: vec![0; RUN_BYTES_MAX + DATAGRAM_MAX].into_boxed_slice(),
+            buffer: vec![0; RUN_BYTES_MAX + SEALED_MAX].into_boxed_slice(),
             used: 0,
             count: 0,
             segment: 0,

@@ -9,8 +9,9 @@ use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-/// Commands that may wait; the loop takes all of them at each wake-up.
-const COMMANDS_MAX: usize = 256;
+/// Commands that may wait, as the answers to all notices at once; the loop takes
+/// all of them at each wake-up.
+const COMMANDS_MAX: usize = NOTICES_MAX;
 
 /// Notices that may wait: as many as peers that change at once.
 pub(super) const NOTICES_MAX: usize = 2048;

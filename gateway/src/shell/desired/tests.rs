@@ -1,0 +1,164 @@
+use super::*;
+
+#[test]
+fn a_file_is_read_once_until_it_says_something_else() {
+    let place = Place::new("once");
+    place.write(&["milan"]);
+    let mut loader = place.loader();
+
+    let first = loader.load().unwrap().unwrap();
+    assert_eq!(first.ranks, [("milan".to_owned(), 0)]);
+    assert!(loader.load().unwrap().is_none(), "not written to");
+    place.write(&["milan"]);
+    assert!(loader.load().unwrap().is_none(), "written, but the same");
+
+    place.write(&["milan", "paris"]);
+    let second = loader.load().unwrap().unwrap();
+    assert_eq!(second.peers.len(), 2);
+    assert!(second.peers[0] == first.peers[0], "unchanged");
+}
+
+#[test]
+fn an_invalid_file_is_an_error_until_it_is_mended() {
+    let place = Place::new("invalid");
+    place.write(&["milan"]);
+    let mut loader = place.loader();
+    loader.load().unwrap().unwrap();
+
+    fs::write(place.file(), "kind: Nonsense").unwrap();
+    for _ in 0..2 {
+        let error = loader.load().err().unwrap().to_string();
+        assert!(error.contains("Nonsense"), "{error}");
+    }
+
+    place.write(&["milan"]);
+    assert!(loader.load().unwrap().is_none(), "what is served already");
+}
+
+#[test]
+fn a_new_key_is_seen_when_the_file_is_touched() {
+    let place = Place::new("key");
+    place.write(&["milan"]);
+    let mut loader = place.loader();
+    let old = loader.load().unwrap().unwrap();
+
+    fs::write(place.0.join("keys/gw-milan/privateKey"), [7; 32]).unwrap();
+    place.write(&["milan"]);
+    let new = loader.load().unwrap().unwrap();
+
+    assert_eq!(new.fabric, old.fabric);
+    assert_eq!(new.peers[0].local_private_key, [7; 32]);
+}
+
+#[test]
+fn a_missing_key_names_its_gateway() {
+    let place = Place::new("missing");
+    place.write(&["milan"]);
+    fs::remove_dir_all(place.0.join("keys/gw-milan")).unwrap();
+
+    let error = place.loader().load().err().unwrap();
+
+    assert!(matches!(error, Error::Key(_)), "{error}");
+}
+
+#[test]
+fn a_gateway_never_changes_its_cluster() {
+    let place = Place::new("cluster");
+    place.write(&["milan"]);
+    let mut loader = place.loader();
+    loader.load().unwrap();
+
+    let text = fs::read_to_string(place.file()).unwrap();
+    fs::write(
+        place.file(),
+        text.replace("CLUSTER_ID: rome", "CLUSTER_ID: oslo"),
+    )
+    .unwrap();
+
+    assert!(matches!(loader.load(), Err(Error::OtherCluster { .. })));
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    let place = Place::new("nofile");
+
+    let error = place.loader().load().err().unwrap().to_string();
+
+    assert!(error.contains("fabric.yaml"), "{error}");
+}
+
+/// A directory with a fabric file and keys.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("lq-desired-{}-{name}", std::process::id()));
+        fs::create_dir_all(path.join("keys")).unwrap();
+        Self(path)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.join("fabric.yaml")
+    }
+
+    fn loader(&self) -> Loader {
+        Loader::new(&self.file(), &self.0.join("keys"))
+    }
+
+    fn write(&self, peers: &[&str]) {
+        for peer in peers {
+            let directory = self.0.join(format!("keys/gw-{peer}"));
+            if !directory.exists() {
+                keys::generate(&directory).unwrap();
+            }
+        }
+        let mut objects = fabric::parse(&text(peers)).unwrap();
+        fabric::plan(&mut objects).unwrap();
+        fs::write(self.file(), objects.to_yaml()).unwrap();
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn text(peers: &[&str]) -> String {
+    const CLUSTER: &str = "
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: id, namespace: liqo, labels: {app.kubernetes.io/name: clusterid-configmap}}
+data: {CLUSTER_ID: rome}
+---
+apiVersion: ipam.liqo.io/v1alpha1
+kind: Network
+metadata: {name: pods, namespace: liqo, labels: {ipam.liqo.io/network-type: pod-cidr}}
+spec: {cidr: 10.244.0.0/16}
+---
+apiVersion: ipam.liqo.io/v1alpha1
+kind: Network
+metadata: {name: external, namespace: liqo, labels: {ipam.liqo.io/network-type: external-cidr}}
+spec: {cidr: 10.70.0.0/16}
+";
+    const PEER: &str = "
+---
+apiVersion: networking.liqo.io/v1beta1
+kind: Configuration
+metadata: {name: ID, namespace: liqo-ID, labels: {liqo.io/remote-cluster-id: ID}}
+spec: {remote: {cidr: {pod: [10.244.0.0/16], external: [10.70.0.0/16]}}}
+---
+apiVersion: networking.liqo.io/v1beta1
+kind: GatewayServer
+metadata: {name: ID, namespace: liqo-ID, labels: {liqo.io/remote-cluster-id: ID}}
+spec: {mtu: 1340, endpoint: {port: 51840}}
+---
+apiVersion: networking.liqo.io/v1beta1
+kind: PublicKey
+metadata: {name: ID, namespace: liqo-ID, labels: {liqo.io/remote-cluster-id: ID}}
+spec: {publicKey: AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=}
+";
+    peers.iter().fold(CLUSTER.to_owned(), |text, id| {
+        text + &PEER.replace("ID", id)
+    })
+}
