@@ -206,12 +206,13 @@ impl Session {
         }
     }
 
-    /// Follows the peer to where its authenticated messages come from.
+    /// Follows the peer to where its authenticated messages come from. A session of
+    /// ours keeps its own port, whichever of ours the peer chose.
     #[inline]
     pub(super) fn roam(&mut self, port: PortId, endpoint: SocketAddr) {
-        if (self.port, self.endpoint) != (port, endpoint) {
+        self.endpoint = endpoint;
+        if self.target.is_none() {
             self.port = port;
-            self.endpoint = endpoint;
         }
     }
 

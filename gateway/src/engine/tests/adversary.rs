@@ -186,6 +186,23 @@ fn what_is_no_ipv4_is_refused_but_shows_that_the_peer_lives() {
 }
 
 #[test]
+fn a_peer_that_answers_to_another_port_of_ours_moves_no_port() {
+    let mut world = ready();
+    let port = world.peer(1).sessions[0].port;
+    let before = world.flying.len();
+    world.packet(0, &inner_packet(b"x"), 0);
+    assert_eq!(world.flying.len(), before + 1);
+    let mut datagram = world.flying.pop_back().unwrap();
+
+    world.receive(1, PortId::LISTEN, datagram.from, &mut datagram.bytes);
+    world.run(secs(1));
+    assert_eq!(world.peer(1).sessions[0].port, port);
+    world.set_peers(1, Vec::new());
+
+    assert_eq!(world.hosts[1].ports.len(), 1, "closed with its session");
+}
+
+#[test]
 fn a_replayed_initiation_takes_no_session_away() {
     let mut world = World::pair();
     world.capture = Some(Vec::new());
