@@ -54,6 +54,27 @@ fn a_gateway_leaves_nothing_in_its_pod_and_on_the_machine() {
 }
 
 #[test]
+fn a_foreign_device_of_our_name_is_told_and_left_alone() {
+    let mut lab = Lab::build(two(1, 1)).unwrap();
+    lab.write_fabrics().unwrap();
+    let node = lab.cluster(ROME).node(1).netns.clone();
+    ip(
+        &node,
+        &["link add name liqo-overlay type veth peer name theirs"],
+    )
+    .unwrap();
+    let foreign = run(&node, "ip -d -o link show liqo-overlay");
+
+    lab.start_agent(ROME, 1).unwrap();
+
+    eventually("the route agent to tell", || {
+        let agent = lab.agent(ROME, 1);
+        Ok(agent.log().contains("liqo-overlay"))
+    });
+    assert_eq!(run(&node, "ip -d -o link show liqo-overlay"), foreign);
+}
+
+#[test]
 fn cleaning_up_twice_is_no_error() {
     let mut lab = Lab::up(two(1, 1)).unwrap();
     let node = lab.cluster(ROME).node(1).netns.clone();

@@ -5,13 +5,13 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 use tests::lab::Lab;
+use tests::lab::key::{Key, base64};
+use tests::lab::spec::Spec;
 use tests::traffic::ping;
 
 #[test]
 fn a_bad_file_is_refused_by_check_with_object_and_field() {
-    let lab = Lab::build(two(1, 1)).unwrap();
-    fs::create_dir_all(lab.identity().run_dir()).unwrap();
-    let mut lab = lab;
+    let mut lab = Lab::build(two(1, 1)).unwrap();
     lab.write_fabrics().unwrap();
     let good = fs::read_to_string(lab.fabric_path(ROME)).unwrap();
     let cases = [
@@ -160,6 +160,88 @@ fn a_port_in_use_is_told() {
     });
     let log = lab.gateway(MILAN, 1).log();
     assert!(log.contains("51840"), "{log}");
+}
+
+#[test]
+fn a_missing_privilege_is_told_by_name() {
+    let mut lab = Lab::build(two(1, 1)).unwrap();
+    lab.write_fabrics().unwrap();
+    let config = lab.fabric_path(ROME).display().to_string();
+    let keys = lab.key_dir(ROME).display().to_string();
+    let run_dir = lab.identity().run_dir().display().to_string();
+    let common = [
+        "--config",
+        &config,
+        "--instance",
+        "bare",
+        "--run-dir",
+        &run_dir,
+    ];
+    let agent = lab.binaries().route_agent.display().to_string();
+    let gateway = lab.binaries().gateway.display().to_string();
+    let commands = [
+        vec![agent.as_str(), "run", "--node", "rome-1"],
+        vec![&gateway, "run", "--keys", &keys, "--replica", "gateway-1"],
+    ];
+
+    for command in commands {
+        let args = [
+            &["--bounding-set", "-net_admin", "timeout", "5"],
+            &command[..],
+            &common[..],
+        ]
+        .concat();
+        let node = &lab.cluster(ROME).node(1).netns;
+        let output = node.output("setpriv", &args, "").unwrap();
+
+        assert!(!output.status.success(), "{command:?}");
+        let said = said(&output);
+        assert!(said.contains("NET_ADMIN"), "{said}");
+    }
+}
+
+#[test]
+fn a_generated_key_is_that_of_the_printed_object() {
+    let lab = Lab::build(Spec::new()).unwrap();
+    let directory = lab.identity().run_dir().join("new-key");
+
+    let output = Command::new(&lab.binaries().gateway)
+        .arg("keygen")
+        .arg(&directory)
+        .output()
+        .unwrap();
+
+    let key = Key::open(&directory).unwrap();
+    let said = said(&output);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains(&base64(&key.public())), "{said}");
+}
+
+#[test]
+fn the_status_is_a_table_for_people() {
+    let pair = Pair::small();
+    let run_dir = pair.lab.identity().run_dir().join("run");
+    let processes = [
+        (
+            &pair.lab.binaries().gateway,
+            pair.lab.gateway_instance(ROME, 1),
+        ),
+        (
+            &pair.lab.binaries().route_agent,
+            pair.lab.agent_instance(ROME, 1),
+        ),
+    ];
+
+    for (program, instance) in processes {
+        let output = Command::new(program)
+            .args(["status", "--instance", &instance, "--run-dir"])
+            .arg(&run_dir)
+            .output()
+            .unwrap();
+
+        assert!(output.status.success(), "{}", said(&output));
+        assert!(said(&output).contains(MILAN), "{}", said(&output));
+    }
 }
 
 fn check(program: &Path, file: &Path) -> Output {

@@ -56,6 +56,13 @@ fn each_side_sees_the_other_under_a_prefix_of_its_own_choice() {
     let host_part = |address: std::net::Ipv4Addr| address.to_bits() & own.hostmask().to_bits();
     assert_eq!(host_part(pair.milan_seen), host_part(SAME));
     assert_eq!(host_part(pair.rome_seen), host_part(SAME));
+    let echo = udp::Echo::start(&pair.milan.netns, SAME, 7000).unwrap();
+    assert!(udp::is_echoed(
+        &pair.rome.netns,
+        pair.to_milan(7000),
+        b"ave"
+    ));
+    assert_eq!(echo.clients()[0].ip(), IpAddr::from(pair.rome_seen));
 }
 
 #[test]
