@@ -4,16 +4,22 @@
 //! and waits until `poll_timeout`; it alone owns the socket and the clock.
 //!
 //! ```text
-//!             answer                     third probe in a row unanswered
-//!   Dead ----------------> Serving ------------------------------------> Dead
-//!     ^                     |    ^
-//!     |    answer: leaving  v    | answer: not leaving
-//!     `------------------ Leaving
+//!               answer            answer: leaving
+//!        .---------------- any ---------------------.
+//!        v                                          v
+//!     Serving                                    Leaving
+//!        |  `suspect_mult` probes in a row unanswered  |
+//!        `----------------> Suspect <---------------'
+//!                              |  `dead_mult` in a row
+//!                              v
+//!                            Dead
 //! ```
 //! A probe is sent every [`Config::interval`]. One that is unanswered for the answer
-//! timeout is repeated at once, so that a dead replica is known within one interval
-//! and three timeouts. A stall of this process kills nobody: an unanswered probe counts
-//! only after the process has looked for its answer.
+//! timeout is repeated at once, so that silence is known within one interval and three
+//! timeouts. Then packets go to the other replicas, of which there may be none: a
+//! suspect is used where it is the last, since an overloaded gateway that answers late
+//! is better than none. A stall of this process makes nobody a suspect: an unanswered
+//! probe counts only after the process has looked for its answer.
 
 use crate::mutant;
 use crate::view::View;
@@ -29,19 +35,23 @@ pub(crate) struct Config {
     pub(crate) interval: Duration,
     /// The least time to wait for an answer; four round trips where that is longer.
     pub(crate) answer_timeout_min: Duration,
-    /// How many unanswered probes in a row make a replica dead.
-    pub(crate) detect_mult: u8,
+    /// How many unanswered probes in a row make a replica the last resort.
+    pub(crate) suspect_mult: u8,
+    /// How many of them make it dead.
+    pub(crate) dead_mult: u8,
 }
 
 impl Default for Config {
-    /// A replica that stops answering is dead within 250 + 3 x 75 = 475 ms. With the
+    /// A replica that stops answering is left within 250 + 3 x 75 = 475 ms. With the
     /// 500 ms for which the kernel answers from a dead process's last heartbeat, that
-    /// is within the second that losing a replica may cost.
+    /// is within the second that losing a replica may cost. The last one is given up
+    /// after 250 + 20 x 75 = 1,750 ms, less than people wait before they ask why.
     fn default() -> Self {
         Self {
             interval: Duration::from_millis(250),
             answer_timeout_min: Duration::from_millis(75),
-            detect_mult: 3,
+            suspect_mult: 3,
+            dead_mult: 20,
         }
     }
 }
@@ -67,7 +77,7 @@ pub(crate) struct Transmit {
 /// What is known of one replica, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Report {
-    /// Whether it serves, is about to stop, or does not answer.
+    /// Whether it serves, is about to stop, or is silent.
     pub(crate) phase: Phase,
     /// Round-trip time of the last answer.
     pub(crate) rtt: Option<Duration>,
@@ -82,10 +92,12 @@ pub(crate) struct Report {
 /// What a replica is to this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Does not answer.
+    /// Has not answered for long, or ever.
     Dead,
     /// Answers.
     Serving,
+    /// Has answered, but not lately.
+    Suspect,
     /// Answers that it is about to stop.
     Leaving,
 }
@@ -111,7 +123,7 @@ struct Replica {
     /// The clusters it reaches, by its last answer that could be understood.
     reaches: BTreeSet<String>,
     same_clusters: Option<bool>,
-    /// Unanswered probes, oldest first; at most `detect_mult`.
+    /// Unanswered probes, oldest first; at most `dead_mult`.
     outstanding: VecDeque<(u32, Instant)>,
     /// When the last probe has waited long enough, or the next one is due.
     due: Instant,
@@ -185,7 +197,7 @@ impl Liveness {
             return;
         };
         if !replica.handle_answer(probe.sequence(), now, &self.config) {
-            return; // Forged, duplicate, or older than the detection time.
+            return; // Forged, duplicate, or older than the time it takes to die.
         }
 
         self.has_changed |= replica.handle_news(&probe.answer, &self.clusters, self.digest);
@@ -194,7 +206,7 @@ impl Liveness {
     /// Advances time to `now`.
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
         for replica in self.replicas.values_mut().filter(|it| it.due <= now) {
-            self.has_changed |= replica.handle_missed(&self.config);
+            self.has_changed |= replica.handle_silence(&self.config);
             self.sequence = self.sequence.wrapping_add(1);
             let elapsed = now.saturating_duration_since(self.start).as_nanos();
             let sent = u64::try_from(elapsed).unwrap_or(u64::MAX);
@@ -230,7 +242,7 @@ impl Liveness {
             match replica.phase {
                 _ if mutant::disables("liveness") => view.serves(name, clusters),
                 Phase::Serving => view.serves(name, reaches),
-                Phase::Leaving => view.leaves(name, reaches),
+                Phase::Suspect | Phase::Leaving => view.is_last_resort(name, reaches),
                 Phase::Dead => {}
             }
         }
@@ -305,27 +317,33 @@ impl Replica {
         changed
     }
 
-    /// Counts the probes whose time is over; returns whether that kills the replica.
-    fn handle_missed(&mut self, config: &Config) -> bool {
-        if self.outstanding.len() < usize::from(config.detect_mult) || self.phase == Phase::Dead {
+    /// Counts the probes whose time is over; returns whether that changes the phase.
+    fn handle_silence(&mut self, config: &Config) -> bool {
+        let unanswered = self.outstanding.len();
+        let phase = match self.phase {
+            Phase::Dead => Phase::Dead,
+            _ if unanswered >= usize::from(config.dead_mult) => Phase::Dead,
+            _ if unanswered >= usize::from(config.suspect_mult) => Phase::Suspect,
+            phase @ (Phase::Serving | Phase::Suspect | Phase::Leaving) => phase,
+        };
+        if phase == self.phase {
             return false;
         }
 
-        self.phase = Phase::Dead;
+        self.phase = phase;
         self.rtt = None;
-        self.same_clusters = None;
         true
     }
 
     fn handle_sent(&mut self, sequence: u32, now: Instant, config: &Config) {
         self.outstanding.push_back((sequence, now));
-        if self.outstanding.len() > usize::from(config.detect_mult) {
+        if self.outstanding.len() > usize::from(config.dead_mult) {
             self.outstanding.pop_front();
         }
         self.sent += 1;
         let wait = match self.phase {
             Phase::Dead => config.interval,
-            Phase::Serving | Phase::Leaving => self.answer_timeout(config),
+            Phase::Serving | Phase::Suspect | Phase::Leaving => self.answer_timeout(config),
         };
         self.due = now + wait;
     }

@@ -77,9 +77,9 @@ pub(crate) struct Replica {
     pub(crate) address: Option<Ipv4Addr>,
     /// The node it runs on.
     pub(crate) node: String,
-    /// `serving`, `leaving` or `dead`.
+    /// `serving`, `suspect`, `leaving` or `dead`.
     pub(crate) phase: String,
-    /// Whether packets may go to it.
+    /// Whether packets may go to it: it is not dead.
     pub(crate) alive: bool,
     /// Round-trip time of its last answer, in seconds.
     pub(crate) rtt_seconds: Option<f64>,

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) struct View {
     /// Replicas that serve, by name.
     serving: BTreeMap<String, BTreeSet<String>>,
-    /// Replicas that still serve but are about to stop.
-    leaving: BTreeMap<String, BTreeSet<String>>,
+    /// Replicas that are about to stop, or that may have stopped.
+    last_resort: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl View {
@@ -23,9 +23,9 @@ impl View {
         self.serving.insert(replica.to_owned(), clusters);
     }
 
-    /// Notes that `replica`, which reaches `clusters`, is about to stop.
-    pub(crate) fn leaves(&mut self, replica: &str, clusters: BTreeSet<String>) {
-        self.leaving.insert(replica.to_owned(), clusters);
+    /// Notes that `replica`, which reaches `clusters`, may not do so for long.
+    pub(crate) fn is_last_resort(&mut self, replica: &str, clusters: BTreeSet<String>) {
+        self.last_resort.insert(replica.to_owned(), clusters);
     }
 
     /// Returns what each serving replica reaches.
@@ -35,12 +35,12 @@ impl View {
 
     /// Returns the replicas that packets for `cluster` go to.
     ///
-    /// A leaving replica is used only where no other one reaches the cluster: it
-    /// forwards until it stops.
+    /// One that is about to stop is used only where no other one reaches the cluster:
+    /// it forwards until then.
     pub(crate) fn replicas_of(&self, cluster: &str) -> BTreeSet<&str> {
         let serving = reaching(&self.serving, cluster);
         if serving.is_empty() {
-            return reaching(&self.leaving, cluster);
+            return reaching(&self.last_resort, cluster);
         }
 
         serving

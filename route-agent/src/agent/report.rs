@@ -178,6 +178,7 @@ fn phase(phase: Phase) -> &'static str {
     match phase {
         Phase::Dead => "dead",
         Phase::Serving => "serving",
+        Phase::Suspect => "suspect",
         Phase::Leaving => "leaving",
     }
 }

@@ -11,7 +11,8 @@ mod traffic;
 const PATIENT: liveness::Config = liveness::Config {
     interval: Duration::from_millis(500),
     answer_timeout_min: Duration::from_secs(1),
-    detect_mult: 3,
+    suspect_mult: 3,
+    dead_mult: 20,
 };
 
 /// An agent of node rome-1 that runs beside the test, in the test's namespace.

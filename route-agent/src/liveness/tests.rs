@@ -15,21 +15,35 @@ fn an_answer_brings_a_replica_up() {
 }
 
 #[test]
-fn a_silent_replica_is_dead_after_three_unanswered_probes() {
+fn a_silent_replica_is_a_last_resort_and_then_dead() {
     let mut lab = Lab::new(&["milan"]);
     lab.answer(&[true]);
-    let answered_at = lab.now;
+    let sent_at = lab.now - MS;
 
-    let died_at = lab.run_until(|lab| lab.reached().is_empty());
+    let suspect_at = lab.run_until(|lab| lab.reached().is_empty());
+    assert_eq!(suspect_at - sent_at, (250 + 3 * 75) * MS);
+    assert_eq!(lab.report().phase, Phase::Suspect);
+    assert_eq!(lab.resort(), ["gw"]);
 
-    // One interval, then three timeouts; counted from when the answered probe was sent.
-    let silence = died_at - (answered_at - MS);
-    assert_eq!(silence, Duration::from_millis(250 + 3 * 75));
+    let dead_at = lab.run_until(|lab| lab.resort().is_empty());
+    assert_eq!(dead_at - sent_at, (250 + 20 * 75) * MS);
     assert_eq!(lab.report().phase, Phase::Dead);
 }
 
 #[test]
-fn two_lost_probes_kill_nobody() {
+fn a_suspect_that_answers_late_serves_again() {
+    let mut lab = Lab::new(&["milan"]);
+    lab.answer(&[true]);
+    let late = lab.next_probe();
+    lab.run_until(|lab| lab.reached().is_empty());
+
+    lab.answer_to(late, &[true], |_| {});
+
+    assert_eq!(lab.reached(), ["milan"]);
+}
+
+#[test]
+fn two_lost_probes_make_nobody_a_suspect() {
     let mut lab = Lab::new(&["milan"]);
     lab.answer(&[true]);
 
@@ -59,7 +73,7 @@ fn a_late_answer_counts() {
 fn a_dead_replica_comes_back_with_its_first_answer() {
     let mut lab = Lab::new(&["milan"]);
     lab.answer(&[true]);
-    lab.run_until(|lab| lab.reached().is_empty());
+    lab.run_until(|lab| lab.resort().is_empty());
 
     lab.answer(&[true]);
 
@@ -67,7 +81,7 @@ fn a_dead_replica_comes_back_with_its_first_answer() {
 }
 
 #[test]
-fn a_stall_of_this_process_kills_nobody() {
+fn a_stall_of_this_process_makes_nobody_a_suspect() {
     let mut lab = Lab::new(&["milan"]);
     lab.answer(&[true]);
     lab.next_probe();
@@ -284,6 +298,13 @@ impl Lab {
     fn reached(&self) -> Vec<String> {
         let view = self.liveness.view();
         view.serving().values().flatten().cloned().collect()
+    }
+
+    /// The replicas that packets go to, as a last resort too.
+    fn resort(&self) -> Vec<String> {
+        let view = self.liveness.view();
+        let replicas = view.replicas_of("milan").into_iter();
+        replicas.map(str::to_owned).collect()
     }
 
     fn report(&self) -> Report {

@@ -68,7 +68,7 @@ fn a_leaving_replica_is_used_only_where_no_other_is() {
     let both = BTreeSet::from(["milan".to_owned(), "turin".to_owned()]);
     let mut view = View::default();
     view.serves("gw-1", milan);
-    view.leaves("gw-2", both);
+    view.is_last_resort("gw-2", both);
 
     let state = plan_of(&fabric(), &view).state;
 
