@@ -94,13 +94,7 @@ impl Plan {
         mount_bpf_fs()?;
         let pod = netns::current().map_err(Error::Current)?;
         let namespace = Namespace::open_or_create(&namespace_name(&self.instance))?;
-        let overlay = Overlay {
-            name: OVERLAY_DEVICE.into(),
-            port: self.settings.overlay_port,
-            mac: self.settings.gateway_mac,
-            mtu: self.overlay_mtu()?,
-        };
-
+        let overlay = self.overlay(self.overlay_mtu()?);
         if !namespace.inside(|| self.adopt_overlay(&overlay, &pod))?? {
             links::create_overlay(&overlay, std::os::fd::AsFd::as_fd(&namespace))?;
         }
@@ -136,9 +130,6 @@ impl Plan {
     /// Prepares what is inside the namespace.
     fn furnish(&self, overlay: &Overlay, tables: &Tables) -> Result<Site, Error> {
         let mark = self.mark();
-        if let Some(device) = links::find(TAP_DEVICE)? {
-            self.refuse_foreign(&device, TAP_DEVICE)?;
-        }
         let tap = Tap::open(TAP_DEVICE)?;
         links::configure(TAP_DEVICE, &mark, TAP_MTU, TAP_QUEUE, 0)?;
         tap.persist(TAP_DEVICE)?;
@@ -158,14 +149,20 @@ impl Plan {
     }
 
     /// Tells whether there is an overlay to go on with; removes one that will not do.
+    ///
+    /// Looks at both devices before anything is changed.
     fn adopt_overlay(&self, overlay: &Overlay, pod: &File) -> Result<bool, Error> {
+        if let Some(tap) = links::find(TAP_DEVICE)? {
+            self.refuse_foreign(&tap, TAP_DEVICE)?;
+        }
+        let found = links::find(&overlay.name)?;
+        if let Some(device) = &found {
+            self.refuse_foreign(device, &overlay.name)?;
+        }
         links::disable_ipv6();
-        let Some(device) = links::find(&overlay.name)? else {
+        let Some(device) = found else {
             return Ok(false);
         };
-        if !device.is_unfinished(overlay) {
-            self.refuse_foreign(&device, &overlay.name)?;
-        }
         // Its socket may be in a namespace that this process is not in, or its
         // port another one: then no packet would come.
         if device.serves(overlay, links::namespace_id(pod)?) {
@@ -177,15 +174,27 @@ impl Plan {
     }
 
     fn refuse_foreign(&self, device: &Device, name: &str) -> Result<(), links::Error> {
-        let mark = self.mark();
-        if device.is_ours(&mark) {
+        if self.is_ours(device) {
             return Ok(());
         }
         Err(links::Error::Foreign {
             name: name.to_owned(),
             namespace: namespace_name(&self.instance),
-            mark,
+            mark: self.mark(),
         })
+    }
+
+    fn is_ours(&self, device: &Device) -> bool {
+        device.is_ours(&self.mark()) || device.is_unfinished(&self.overlay(OVERLAY_MTU))
+    }
+
+    fn overlay(&self, mtu: u32) -> Overlay {
+        Overlay {
+            name: OVERLAY_DEVICE.into(),
+            port: self.settings.overlay_port,
+            mac: self.settings.gateway_mac,
+            mtu,
+        }
     }
 
     fn remove_namespace(&self) -> anyhow::Result<Option<Vec<String>>> {
@@ -212,7 +221,7 @@ impl Plan {
                 continue;
             }
             match links::find(&name)? {
-                Some(device) if device.is_ours(&self.mark()) => {
+                Some(device) if self.is_ours(&device) => {
                     links::delete(&device)?;
                     removed.push(format!("device {name}"));
                 }
