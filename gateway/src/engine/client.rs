@@ -35,8 +35,10 @@ const PAUSE_LATER: Duration = Duration::from_secs(5);
 const STAGGER: Duration = Duration::from_secs(1);
 /// How long that may take.
 const EXPLORATION: Duration = Duration::from_secs(3);
-/// When it may find out again.
-const EXPLORE_AGAIN: Duration = Duration::from_secs(300);
+/// When it may try again, at first; doubles every time, since each time takes the
+/// session from the replica that serves a peer without probes.
+const EXPLORE_AGAIN: Duration = Duration::from_secs(10);
+const EXPLORE_AGAIN_MAX: Duration = Duration::from_secs(300);
 /// How often at most a stray message makes a session renew its handshake.
 const RENEWAL: Duration = Duration::from_secs(1);
 
@@ -54,6 +56,7 @@ pub(super) struct Client {
     /// Until when this replica leaves the peer alone, having found out that it does
     /// not tell its kind.
     explore_again: Instant,
+    explorations: u32,
 }
 
 impl Client {
@@ -65,6 +68,7 @@ impl Client {
             next_attempt: now,
             failures: 0,
             explore_again: now + STAGGER,
+            explorations: 0,
         }
     }
 
@@ -120,7 +124,9 @@ impl Client {
     /// when the session came to be.
     fn explores(&mut self, kind: Kind, live_since: Option<Instant>, now: Instant) -> bool {
         if live_since.is_some_and(|since| now.duration_since(since) >= EXPLORATION) {
-            self.explore_again = now + EXPLORE_AGAIN;
+            let pause = EXPLORE_AGAIN * 2_u32.pow(self.explorations.min(8));
+            self.explore_again = now + pause.min(EXPLORE_AGAIN_MAX);
+            self.explorations = self.explorations.saturating_add(1);
         }
 
         kind == Kind::Unknown && now >= self.explore_again
@@ -189,7 +195,7 @@ impl Engine {
         self.wake_session(id);
     }
 
-    /// Renews the handshake of an upstream-like peer that sends us what we cannot
+    /// Renews the handshake of a peer with one session that sends us what we cannot
     /// read: another replica of ours may have had a handshake with it meanwhile.
     /// Whether `from` is the peer nobody has proved, hence the limits.
     pub(super) fn handle_stray(&mut self, from: SocketAddr, now: Instant) {
@@ -206,7 +212,7 @@ impl Engine {
                 && now.duration_since(session.waiting_since) >= RENEWAL
                 && peers
                     .get(session.peer)
-                    .is_some_and(|peer| peer.kind == Kind::Upstream)
+                    .is_some_and(|peer| peer.kind != Kind::Ours)
         });
         if let Some(id) = stray.map(|session| session.id) {
             self.initiate(id, now);
