@@ -1,12 +1,15 @@
 //! The laboratory itself: what the other tests rely on.
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tests::lab::link::{End, connect, ip};
 use tests::lab::netns::Netns;
-use tests::lab::{Identity, clean_crashed};
+use tests::lab::{Identity, clean_crashed, clean_on_signal, wait};
 
 #[test]
 fn two_connected_namespaces_reach_each_other() {
@@ -73,6 +76,87 @@ fn a_crashed_laboratory_is_cleaned_up() {
     assert!(removed.contains(&identity.id().to_owned()));
     assert!(!Path::new("/run/netns").join(a.name()).exists());
     assert!(!identity.run_dir().exists());
+}
+
+#[test]
+fn an_interrupt_removes_the_laboratory() {
+    if std::env::var_os(OWNER).is_some() {
+        own_a_laboratory();
+    }
+
+    let (mut owner, id) = start_owner("laboratory::an_interrupt_removes_the_laboratory");
+    signal(&owner, Signal::SIGINT);
+
+    assert_eq!(owner.wait().unwrap().code(), Some(130));
+    assert_gone(&id);
+}
+
+#[test]
+fn a_killed_owners_laboratory_is_cleaned_up_by_another() {
+    if std::env::var_os(OWNER).is_some() {
+        own_a_laboratory();
+    }
+
+    let (mut owner, id) =
+        start_owner("laboratory::a_killed_owners_laboratory_is_cleaned_up_by_another");
+    signal(&owner, Signal::SIGKILL);
+    owner.wait().unwrap();
+    let namespace = format!("/run/netns/lq-{id}-a");
+    assert!(Path::new(&namespace).exists());
+
+    // Another test may be faster.
+    clean_crashed().unwrap();
+
+    assert_gone(&id);
+}
+
+/// Set for a process that is to own a laboratory until a signal ends it.
+const OWNER: &str = "LIQO_LAB_TEST_OWNER";
+
+/// Builds a laboratory with a process, tells its id, and waits for the end.
+fn own_a_laboratory() -> ! {
+    clean_on_signal().unwrap();
+    let identity = Identity::claim().unwrap();
+    let (a, _b) = pair(&identity);
+    let mut child = a.start(Command::new("sleep").arg("1000")).unwrap();
+    println!("\nlaboratory {}", identity.id());
+    child.wait().unwrap();
+    // The clean-up has killed the child, and is about to end this process.
+    loop {
+        std::thread::park();
+    }
+}
+
+/// Runs this test program once more, as the owner of a laboratory.
+fn start_owner(test: &str) -> (Child, String) {
+    let mut owner = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .env(OWNER, "1")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(owner.stdout.take().unwrap()).lines();
+    let id = lines
+        .map_while(Result::ok)
+        .find_map(|line| Some(line.strip_prefix("laboratory ")?.to_owned()))
+        .unwrap();
+
+    (owner, id)
+}
+
+fn signal(process: &Child, signal: Signal) {
+    kill(Pid::from_raw(process.id().cast_signed()), signal).unwrap();
+}
+
+fn assert_gone(id: &str) {
+    wait::until(Duration::from_secs(5), "all to be gone", || {
+        let names = std::fs::read_dir("/run/netns")?;
+        let left = names
+            .filter_map(Result::ok)
+            .any(|entry| entry.file_name().to_string_lossy().contains(id));
+        Ok(!left && !Path::new("/run/liqo-lab").join(id).exists())
+    })
+    .unwrap();
 }
 
 #[test]

@@ -67,6 +67,8 @@ pub fn clean_on_signal() -> Result<()> {
     };
     std::thread::spawn(move || {
         let kind = runtime.block_on(wait);
+        // Held to the end: the other threads make nothing any more.
+        let _gate = netns::close_gate();
         if let Err(error) = remove_own() {
             eprintln!("failed to clean up: {error:#}");
         }
@@ -80,13 +82,13 @@ pub fn clean_on_signal() -> Result<()> {
 ///
 /// Goes on after an error, so that as little as possible is left.
 pub(super) fn remove(id: &str) -> Result<()> {
-    let namespaces = namespaces_of(id)?;
     let mut errors = Vec::new();
 
-    if let Err(error) = kill_in(&namespaces) {
+    if let Err(error) = kill_in(&namespaces_of(id)?) {
         errors.push(error);
     }
-    for name in &namespaces {
+    // Listed again: a gateway may have made its own until it was killed.
+    for name in &namespaces_of(id)? {
         if let Err(error) = netns::delete(name) {
             errors.push(error);
         }

@@ -14,7 +14,7 @@ use std::os::unix::process::CommandExt as _;
 use std::panic;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::{self, JoinHandle};
 
 /// A network namespace under a name that `ip netns` knows; removed with its
@@ -37,6 +37,7 @@ impl Netns {
     ///
     /// Returns an error if the kernel refuses, as it does without `CAP_SYS_ADMIN`.
     pub fn create(identity: &Arc<Identity>, name: &str) -> Result<Self> {
+        let _gate = pass_gate();
         let name = identity.qualify(name);
         let file = create(&name).with_context(|| format!("failed to create namespace {name}"))?;
 
@@ -89,6 +90,7 @@ impl Netns {
     ///
     /// Returns an error if the program cannot be started.
     pub fn start(&self, command: &mut Command) -> Result<Child> {
+        let _gate = pass_gate();
         command.process_group(0);
         self.run(|| command.spawn())
             .with_context(|| format!("failed to start {:?}", command.get_program()))
@@ -173,6 +175,18 @@ impl Netns {
         setns(&self.0.file, CloneFlags::CLONE_NEWNET)
             .expect("an open namespace can be entered with CAP_SYS_ADMIN");
     }
+}
+
+/// Held, shared, by whoever makes something that has to be removed.
+static GATE: RwLock<()> = RwLock::new(());
+
+fn pass_gate() -> RwLockReadGuard<'static, ()> {
+    GATE.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Stops all threads of this process at their next namespace or process.
+pub(super) fn close_gate() -> RwLockWriteGuard<'static, ()> {
+    GATE.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The names of all namespaces of this machine.
