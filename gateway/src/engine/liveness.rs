@@ -3,7 +3,8 @@
 //! ```text
 //!   PING every 250 ms (ours), 2 s (upstream)
 //!   answered ---> alive
-//!   ours:      three unanswered and a grace of two round trips ---> lost
+//!   ours:      asked again after two round trips, 100 ms at least;
+//!              three unanswered and a grace of two round trips ---> lost
 //!   upstream:  no answer, nor anything else, for 10 s            ---> lost
 //!   unknown:   never lost: it may be plain WireGuard
 //! ```
@@ -14,6 +15,10 @@ use std::time::{Duration, Instant};
 
 /// Between our own gateways.
 pub(super) const OURS_INTERVAL: Duration = Duration::from_millis(250);
+/// How long an answer is waited for before the question is put again: a dead
+/// gateway must be known before TCP's second retransmission, 600 ms after the first
+/// loss, has been in vain too; the third comes only 800 ms later.
+const RETRY_MIN: Duration = Duration::from_millis(100);
 /// Towards upstream's gateways, its own interval.
 const UPSTREAM_INTERVAL: Duration = Duration::from_secs(2);
 /// Upstream's own threshold: 5 intervals.
@@ -45,7 +50,8 @@ pub(super) struct Liveness {
     outstanding: VecDeque<Question>,
     /// Questions since the last answered one, without padded ones.
     unanswered: u32,
-    last_ping: Instant,
+    /// When the last of the questions was asked that may stay unanswered.
+    exhausted: Instant,
     last_answer: Option<Instant>,
     rtt: Option<Duration>,
 }
@@ -79,7 +85,7 @@ impl Liveness {
             pings: 0,
             outstanding: VecDeque::new(),
             unanswered: 0,
-            last_ping: now,
+            exhausted: now,
             last_answer: None,
             rtt: None,
         }
@@ -129,7 +135,10 @@ impl Liveness {
         }
 
         let interval = match kind {
-            Kind::Ours => OURS_INTERVAL,
+            // An answer puts it off to the full interval.
+            Kind::Ours => self.rtt.map_or(OURS_INTERVAL, |rtt| {
+                (rtt * 2).clamp(RETRY_MIN, OURS_INTERVAL)
+            }),
             Kind::Upstream => UPSTREAM_INTERVAL,
             Kind::Unknown if self.pings < EAGER_PINGS => OURS_INTERVAL,
             Kind::Unknown => UPSTREAM_INTERVAL,
@@ -153,7 +162,9 @@ impl Liveness {
         if size.is_none() {
             self.pings = self.pings.saturating_add(1);
             self.unanswered = self.unanswered.saturating_add(1);
-            self.last_ping = now;
+            if self.unanswered == MISSES_MAX {
+                self.exhausted = now;
+            }
         }
     }
 
@@ -168,8 +179,15 @@ impl Liveness {
             self.outstanding
                 .retain(|q| q.at >= question.at || q.size.is_some());
             let later = self.outstanding.iter().filter(|q| q.size.is_none());
-            self.unanswered = u32::try_from(later.count()).unwrap_or(u32::MAX);
+            self.unanswered = 0;
+            for question in later {
+                self.unanswered += 1;
+                if self.unanswered == MISSES_MAX {
+                    self.exhausted = question.at;
+                }
+            }
             self.last_answer = Some(now);
+            self.next_ping = self.next_ping.max(question.at + OURS_INTERVAL);
             self.rtt = Some(self.rtt.map_or(rtt, |old| (old * 3 + rtt) / 4).max(rtt / 2));
         }
 
@@ -198,9 +216,7 @@ impl Liveness {
                 let grace = self
                     .rtt
                     .map_or(GRACE_UNKNOWN, |rtt| (rtt * 2).clamp(GRACE_MIN, GRACE_MAX));
-                // Of more than three, the third one counts.
-                let excess = OURS_INTERVAL * (self.unanswered - MISSES_MAX);
-                let missed = self.last_ping.checked_sub(excess).unwrap_or(self.last_ping) + grace;
+                let missed = self.exhausted + grace;
                 let one_way = self.last_answer.unwrap_or(self.started) + ONE_WAY_MAX;
 
                 Some(missed.max((heard + HEARD).min(one_way)))
