@@ -79,6 +79,19 @@ fn a_crashed_laboratory_is_cleaned_up() {
 }
 
 #[test]
+fn a_gateways_namespace_without_laboratory_is_cleaned_up() {
+    let identity = Identity::claim().unwrap();
+    let name = format!("liqo-lq-{}0-gateway-1", identity.id());
+    let status = Command::new("ip").args(["netns", "add", &name]).status();
+    assert!(status.unwrap().success());
+
+    // Another test may be faster.
+    clean_crashed().unwrap();
+
+    assert!(!Path::new("/run/netns").join(name).exists());
+}
+
+#[test]
 fn an_interrupt_removes_the_laboratory() {
     if std::env::var_os(OWNER).is_some() {
         own_a_laboratory();

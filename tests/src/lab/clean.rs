@@ -10,6 +10,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -106,8 +107,12 @@ pub(super) fn remove(id: &str) -> Result<()> {
     // The run directory goes last and only then: it is what a later clean-up finds.
     if errors.is_empty() {
         let run_dir = Path::new(RUN_DIR).join(id);
-        fs::remove_dir_all(&run_dir).with_context(|| format!("failed to remove {run_dir:?}"))?;
-        return Ok(());
+        return match fs::remove_dir_all(&run_dir) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(error).with_context(|| format!("failed to remove {run_dir:?}"))
+            }
+            _ => Ok(()),
+        };
     }
 
     let list: Vec<String> = errors.iter().map(|error| format!("{error:#}")).collect();
@@ -166,6 +171,12 @@ fn clean_where(wanted: impl Fn(&Path) -> bool) -> Result<Vec<String>> {
             Err(error) => errors.push(format!("{error:#}")),
         }
     }
+    for id in orphans()? {
+        match remove(&id) {
+            Ok(()) => removed.push(id),
+            Err(error) => errors.push(format!("{error:#}")),
+        }
+    }
     if !errors.is_empty() {
         bail!("{}", errors.join("; "));
     }
@@ -202,6 +213,19 @@ fn run_dirs() -> Vec<(String, PathBuf)> {
             Some((entry.file_name().into_string().ok()?, entry.path()))
         })
         .collect()
+}
+
+/// The ids of laboratories of which nothing is left but a gateway's namespace: the
+/// gateway had outlived its laboratory's removal.
+fn orphans() -> Result<BTreeSet<String>> {
+    let run_dirs: BTreeSet<String> = run_dirs().into_iter().map(|(id, _)| id).collect();
+
+    Ok(netns::list()?
+        .iter()
+        .filter_map(|name| name.strip_prefix("liqo-lq-")?.split('-').next())
+        .filter(|id| !run_dirs.contains(*id))
+        .map(str::to_owned)
+        .collect())
 }
 
 /// The laboratory's own namespaces, and those that its gateways made.
