@@ -39,6 +39,10 @@ impl Lane {
                 Err(_) => continue, // What an earlier datagram met; now it is off the socket.
             };
             stats.received.record(receipt.len);
+            if receipt.len == 0 {
+                // No chunk of nothing; the engine counts it as what it is.
+                engine.handle_datagram(id, receipt.from, &mut [], coalescer.room(), *now);
+            }
             for datagram in datagrams[..receipt.len].chunks_mut(receipt.segment) {
                 let out = coalescer.room();
                 match engine.handle_datagram(id, receipt.from, datagram, out, *now) {
