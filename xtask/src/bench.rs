@@ -95,6 +95,9 @@ pub(crate) fn run(shell: &mut Shell, options: &Bench) -> Result<()> {
     setup::run(shell)?;
     // Whoever names binaries wants those measured.
     let builds = !options.no_build && env::var_os(test::BINARIES).is_none();
+    let plan = Plan::of(options, builds);
+    // Before the build, since that is the moment whose sources are measured.
+    let setting = setting::observe(shell, &options.wireguard_go, plan.rounds, plan.seconds)?;
     if options.wants(Tunnel::Fabric) && builds {
         test::build(shell)?;
     }
@@ -103,8 +106,6 @@ pub(crate) fn run(shell: &mut Shell, options: &Bench) -> Result<()> {
     // From here on a signal takes the laboratories down and ends this process.
     ::tests::lab::clean_on_signal()?;
 
-    let plan = Plan::of(options, builds);
-    let setting = setting::observe(shell, &options.wireguard_go, plan.rounds, plan.seconds)?;
     let report = measure_all(&plan, options, setting)?;
 
     match options.output {
