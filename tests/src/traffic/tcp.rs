@@ -253,8 +253,12 @@ fn stream(mut connection: TcpStream, rate: u64, shared: &Arc<StreamState>) -> Re
         let length = usize::try_from(due.saturating_sub(sent))
             .unwrap_or(CHUNK_BYTES)
             .min(CHUNK_BYTES);
+        // Twice per sample: a stream that sends whatever is due, a byte at a time,
+        // keeps the processor from the gateways that it measures.
+        if length < CHUNK_BYTES {
+            thread::sleep(SAMPLE / 2);
+        }
         if length == 0 {
-            thread::sleep(SAMPLE / 4);
             continue;
         }
         fill(&mut buffer[..length], sent);
