@@ -43,7 +43,7 @@ pub(crate) struct Config {
 
 impl Default for Config {
     /// A replica that stops answering is left within 250 + 3 x 75 = 475 ms. With the
-    /// 500 ms for which the kernel answers from a dead process's last heartbeat, that
+    /// 200 ms for which the kernel answers from a dead process's last heartbeat, that
     /// is within the second that losing a replica may cost. The last one is given up
     /// after 250 + 20 x 75 = 1,750 ms, less than people wait before they ask why.
     fn default() -> Self {

@@ -21,15 +21,17 @@ use std::time::{Duration, Instant};
 
 /// How long a response is waited for at first; doubles with every failure.
 const ATTEMPT: Duration = Duration::from_secs(1);
-/// WireGuard's own `REKEY_TIMEOUT`.
-const ATTEMPT_MAX: Duration = Duration::from_secs(5);
+/// What a peer that is back waits for at most. Shorter than WireGuard's
+/// `REKEY_TIMEOUT` of 5 s: every attempt may meet another replica.
+const ATTEMPT_MAX: Duration = Duration::from_secs(2);
 /// Pause between attempts at first; doubles with every failure.
 const PAUSE: Duration = Duration::from_millis(250);
 /// Quick attempts to meet a further replica, per replica: with random choice among
 /// n, 4 n attempts miss a given one with a probability below e^-4.
 const ATTEMPTS_PER_REPLICA: u32 = 4;
-/// Pause between attempts when those are used up.
-const PAUSE_LATER: Duration = Duration::from_secs(5);
+/// Pause between attempts when those are used up: a replica that comes back is met
+/// within seconds, for one small message a second.
+const PAUSE_LATER: Duration = Duration::from_secs(1);
 /// How long a replica that would not serve an upstream-like peer waits before it
 /// finds out by itself whether the peer is one.
 const STAGGER: Duration = Duration::from_secs(1);
