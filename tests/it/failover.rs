@@ -4,9 +4,8 @@
 //! and asks of every flow: the same connection, every byte right, and no silence
 //! of more than a second.
 
-use crate::fixture::{MILAN, Pair, ROME, SAME, SOON};
+use crate::fixture::{MILAN, Pair, ROME, SAME, SOON, eventually};
 use std::time::Duration;
-use tests::lab::Lab;
 use tests::traffic::tcp::{Server, Stream};
 use tests::traffic::udp;
 
@@ -124,28 +123,27 @@ fn a_planned_stop_costs_no_packet() {
 
 #[test]
 fn flows_are_spread_over_all_pairs_of_gateways() {
+    // So many that hardly ever all of them miss one of the four pairs.
+    let flows = 40;
     let pair = Pair::redundant();
-    let load = Load::start(&pair);
-    load.wait_for_progress();
+    let load = Load::of(&pair, flows, RATE / 5);
 
-    for cluster in [ROME, MILAN] {
+    eventually("every pair of gateways to carry flows", || {
+        let mut busy = Vec::new();
         for number in [1, 2] {
-            let bytes = bytes_sent(&pair.lab, cluster, number);
-            assert!(bytes > 10_000, "{cluster} {number} sent {bytes} bytes");
+            let status = pair.lab.gateway_status(ROME, number)?;
+            for session in tests::lab::status::sessions(&status) {
+                busy.push(session["txBytes"].as_u64() > Some(BUSY_BYTES));
+            }
         }
-    }
+        Ok(busy.len() >= 4 && busy.iter().filter(|busy| **busy).count() >= 4)
+    });
 
     load.finish();
 }
 
-/// Bytes of inner packets that a gateway has sent to all its peers.
-fn bytes_sent(lab: &Lab, cluster: &str, number: usize) -> u64 {
-    let status = lab.gateway_status(cluster, number).unwrap();
-    tests::lab::status::sessions(&status)
-        .iter()
-        .filter_map(|session| session["txBytes"].as_u64())
-        .sum()
-}
+/// More than probes and handshakes alone would make of a session so soon.
+const BUSY_BYTES: u64 = 50_000;
 
 /// TCP flows from rome's pod to milan's.
 struct Load {
@@ -157,9 +155,13 @@ struct Load {
 
 impl Load {
     fn start(pair: &Pair) -> Self {
+        Self::of(pair, FLOWS, RATE)
+    }
+
+    fn of(pair: &Pair, flows: usize, rate: u64) -> Self {
         let server = Server::start(&pair.milan.netns, SAME, 7000).unwrap();
-        let streams = (0..FLOWS)
-            .map(|_| Stream::start(&pair.rome.netns, pair.to_milan(7000), RATE).unwrap())
+        let streams = (0..flows)
+            .map(|_| Stream::start(&pair.rome.netns, pair.to_milan(7000), rate).unwrap())
             .collect();
         let load = Self {
             server,
@@ -190,14 +192,15 @@ impl Load {
 
     fn finish(self) {
         self.wait_for_progress();
+        let flows = self.streams.len();
         for stream in self.streams {
             stream.finish().unwrap();
         }
-        assert_eq!(self.server.clients().len(), FLOWS, "nobody reconnected");
+        assert_eq!(self.server.clients().len(), flows, "nobody reconnected");
         for (event, gap) in &self.gaps {
             println!("{event}: {} ms", gap.as_millis());
         }
         let worst = self.gaps.iter().map(|(_, gap)| *gap).max();
-        assert!(worst <= Some(GAP_MAX), "{:?}", self.gaps);
+        assert!(worst.unwrap_or_default() <= GAP_MAX, "{:?}", self.gaps);
     }
 }
