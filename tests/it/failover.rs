@@ -5,6 +5,7 @@
 //! of more than a second.
 
 use crate::fixture::{MILAN, Pair, ROME, SAME, SOON, eventually};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tests::traffic::tcp::{Server, Stream};
 use tests::traffic::udp;
@@ -30,6 +31,7 @@ fn flows_survive_seven_kills_of_client_side_processes() {
 }
 
 fn survive_process_kills(cluster: &str, kills: usize) {
+    let _alone = alone();
     let mut pair = Pair::redundant();
     let mut load = Load::start(&pair);
 
@@ -57,6 +59,7 @@ fn flows_survive_two_lost_pods_on_the_client_side() {
 
 /// A gateway's whole namespace vanishes; a new pod takes its place later.
 fn survive_lost_pods(cluster: &str) {
+    let _alone = alone();
     let mut pair = Pair::redundant();
     let mut load = Load::start(&pair);
 
@@ -85,6 +88,7 @@ fn flows_survive_a_lost_node_on_the_client_side() {
 
 /// The second node, with a gateway but without the flows' pods, loses power.
 fn survive_a_lost_node(cluster: &str) {
+    let _alone = alone();
     let mut pair = Pair::redundant();
     let mut load = Load::start(&pair);
 
@@ -144,6 +148,12 @@ fn flows_are_spread_over_all_pairs_of_gateways() {
 
 /// More than probes and handshakes alone would make of a session so soon.
 const BUSY_BYTES: u64 = 50_000;
+
+/// Keeps tests that measure gaps from slowing each other.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// TCP flows from rome's pod to milan's.
 struct Load {
