@@ -42,13 +42,15 @@ pub(crate) struct Config {
 }
 
 impl Default for Config {
-    /// A replica that stops answering is left within 250 + 3 x 75 = 475 ms. With the
+    /// A replica that stops answering is left within 150 + 3 x 75 = 375 ms. With the
     /// 200 ms for which the kernel answers from a dead process's last heartbeat, that
-    /// is within the second that losing a replica may cost. The last one is given up
-    /// after 250 + 20 x 75 = 1,750 ms, less than people wait before they ask why.
+    /// is before TCP's second retransmission, 600 ms after the first loss on a short
+    /// path; the third would come only after the second that losing a replica may cost.
+    /// The last replica is given up after 150 + 20 x 75 = 1,650 ms, less than people
+    /// wait before they ask why.
     fn default() -> Self {
         Self {
-            interval: Duration::from_millis(250),
+            interval: Duration::from_millis(150),
             answer_timeout_min: Duration::from_millis(75),
             suspect_mult: 3,
             dead_mult: 20,

@@ -21,12 +21,12 @@ fn a_silent_replica_is_a_last_resort_and_then_dead() {
     let sent_at = lab.now - MS;
 
     let suspect_at = lab.run_until(|lab| lab.reached().is_empty());
-    assert_eq!(suspect_at - sent_at, (250 + 3 * 75) * MS);
+    assert_eq!(suspect_at - sent_at, (150 + 3 * 75) * MS);
     assert_eq!(lab.report().phase, Phase::Suspect);
     assert_eq!(lab.resort(), ["gw"]);
 
     let dead_at = lab.run_until(|lab| lab.resort().is_empty());
-    assert_eq!(dead_at - sent_at, (250 + 20 * 75) * MS);
+    assert_eq!(dead_at - sent_at, (150 + 20 * 75) * MS);
     assert_eq!(lab.report().phase, Phase::Dead);
 }
 
