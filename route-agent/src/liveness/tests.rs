@@ -181,13 +181,13 @@ fn a_repeated_answer_counts_once() {
 fn a_slow_path_is_given_four_round_trips() {
     let mut lab = Lab::new(&["milan"]);
     let probe = lab.next_probe();
-    lab.now += 50 * MS;
+    lab.now += 30 * MS;
     lab.answer_to(probe, &[true], |_| {});
 
     let (sent_at, _) = lab.next_probe();
     let (again_at, _) = lab.next_probe();
 
-    assert_eq!(again_at - sent_at, 200 * MS + 4 * MS);
+    assert_eq!(again_at - sent_at, 120 * MS + 4 * MS);
 }
 
 #[test]
