@@ -29,7 +29,7 @@ pub struct Options {
     pub pin_dir: Option<PathBuf>,
     /// Numbers that others might collide with.
     pub settings: Settings,
-    /// Whether the programs tell of each dropped packet; see [`Datapath::trace`].
+    /// Whether the programs tell of each dropped packet; see [`Datapath::take_trace`].
     pub log: bool,
     /// Name of the one mechanism that a test switches off.
     #[cfg(feature = "mutants")]
@@ -55,7 +55,7 @@ impl Options {
 pub struct Datapath {
     options: Options,
     maps: Maps,
-    trace: Trace,
+    trace: Option<Trace>,
     pins: Option<Pins>,
     /// Loaded but not yet attached: older programs run on, with maps of another
     /// layout, until the new maps are filled.
@@ -86,7 +86,7 @@ impl Datapath {
         };
         let mut ebpf = object::load(&constants, pins.as_ref())?;
         let maps = Maps::take(&mut ebpf)?;
-        let trace = Trace::take(&mut ebpf)?;
+        let trace = (options.log).then(|| Trace::take(&mut ebpf)).transpose()?;
 
         let is_replacing = pins
             .as_ref()
@@ -150,9 +150,9 @@ impl Datapath {
         self.maps.counters()
     }
 
-    /// Returns the stream of dropped packets, which is empty without [`Options::log`].
-    pub fn trace(&mut self) -> &mut Trace {
-        &mut self.trace
+    /// Returns the stream of dropped packets, once, and only with [`Options::log`].
+    pub fn take_trace(&mut self) -> Option<Trace> {
+        self.trace.take()
     }
 
     /// Stops the programs and removes what is pinned.

@@ -8,8 +8,11 @@ use aya::sys::{is_map_supported, is_program_supported};
 use aya::{Ebpf, EbpfError, EbpfLoader};
 use ebpf_common::settings::Settings;
 use nix::errno::Errno;
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
 use std::io;
 use std::net::Ipv4Addr;
+use std::thread;
 
 /// The kernel programs, as `build.rs` has built them.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(env!("LIQO_EBPF_OBJECT"));
@@ -19,6 +22,9 @@ pub(crate) const OVERLAY_PROGRAM: &str = "overlay_ingress";
 
 /// Attached to the ingress of the TAP.
 pub(crate) const TAP_PROGRAM: &str = "tap_ingress";
+
+/// The folder with the kernel's description of its own types.
+const KERNEL_TYPES: &str = "/sys/kernel/btf";
 
 /// Log level that lets nothing through; the verifier then removes all logging.
 const LOG_OFF: u8 = 0;
@@ -58,7 +64,7 @@ pub(crate) fn load(constants: &Constants, pins: Option<&Pins>) -> Result<Ebpf, E
     let peer_mac_prefix = [u16::from_ne_bytes([a, b]), u16::from_ne_bytes([c, d])];
     let (node_mac, gateway_mac) = (word(settings.node_mac), word(settings.gateway_mac));
 
-    let mut loader = EbpfLoader::new();
+    let mut loader = loader();
     loader
         .override_global("OVERLAY_IFINDEX", &constants.overlay_ifindex, true)
         .override_global("TAP_IFINDEX", &constants.tap_ifindex, true)
@@ -91,6 +97,39 @@ pub(crate) fn load(constants: &Constants, pins: Option<&Pins>) -> Result<Ebpf, E
     }
 
     Ok(ebpf)
+}
+
+/// Makes a loader that has not read the types of the kernel.
+///
+/// aya always reads them, for relocations; our programs have none, and what it makes
+/// of 5 MB would be the most memory that a gateway ever takes. Hence it looks for the
+/// file on a thread that sees another one's place.
+fn loader() -> EbpfLoader<'static> {
+    thread::scope(|scope| {
+        let hidden = scope.spawn(|| {
+            if let Err(error) = hide_kernel_types() {
+                tracing::debug!(%error, "the start takes 15 MB more, for the kernel's types");
+            }
+            EbpfLoader::new()
+        });
+        hidden.join().unwrap_or_else(|_| EbpfLoader::new())
+    })
+}
+
+/// Covers the file for the calling thread alone.
+fn hide_kernel_types() -> Result<(), Errno> {
+    unshare(CloneFlags::CLONE_NEWNS)?;
+    // What is mounted here shall stay here.
+    let flags = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+    mount(None::<&str>, "/", None::<&str>, flags, None::<&str>)?;
+    let flags = MsFlags::MS_RDONLY;
+    mount(
+        Some("none"),
+        KERNEL_TYPES,
+        Some("tmpfs"),
+        flags,
+        None::<&str>,
+    )
 }
 
 /// Returns one of the programs.

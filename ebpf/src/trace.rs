@@ -24,7 +24,7 @@ impl Trace {
         Ok(Self { logger })
     }
 
-    /// Logs what has come since, at debug level.
+    /// Logs what has come since.
     pub fn flush(&mut self) {
         self.logger.flush();
     }
@@ -46,7 +46,7 @@ impl Log for Relay {
 
     fn log(&self, record: &Record<'_>) {
         let (reason, packet) = parse(&record.args().to_string());
-        tracing::debug!(reason, packet, "dropped a packet");
+        tracing::info!(reason, packet, "dropped a packet");
     }
 
     fn flush(&self) {}

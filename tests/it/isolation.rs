@@ -1,6 +1,6 @@
 //! Nothing leaks, and nothing is injected.
 
-use crate::fixture::{MILAN, Pair, ROME, SAME, eventually, gateway_drops, two};
+use crate::fixture::{MILAN, Pair, ROME, SAME, SOON, eventually, gateway_drops, two};
 use ebpf_common::settings::{GATEWAY_MAC, NODE_MAC, OVERLAY_PORT, OVERLAY_VNI};
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::time::Duration;
@@ -141,6 +141,36 @@ fn a_node_may_not_send_in_the_name_of_foreign_addresses() {
         Ok(gateway_drops(&pair.lab, ROME, "overlay_unknown_source") >= 1)
     });
     assert!(echo.clients().is_empty(), "{:?}", echo.clients());
+}
+
+#[test]
+fn dropped_packets_are_logged_with_the_reason_if_asked_for() {
+    let mut pair = Pair::small();
+    let target = pair.to_milan(7000);
+    let gateway = pair.lab.gateway(ROME, 1);
+    gateway.push_arg("--log-drops");
+    gateway.restart().unwrap();
+    pair.lab.wait_until_connected(SOON).unwrap();
+    let address = pair.lab.cluster(ROME).gateway(1).pod.address;
+    let node = pair.lab.cluster(ROME).node(1);
+    let (netns, node) = (node.netns.clone(), node.internal_ip);
+
+    let forged = vxlan(
+        [NODE_MAC, GATEWAY_MAC],
+        "198.51.100.7:7000".parse().unwrap(),
+        target,
+    );
+    send(&netns, node, address, &forged);
+
+    eventually("the forged packet in the log", || {
+        let log = pair.lab.gateway(ROME, 1).log();
+        let told = |line: &str| {
+            line.contains("dropped a packet")
+                && line.contains("overlay_unknown_source")
+                && line.contains("198.51.100.7")
+        };
+        Ok(log.lines().any(told))
+    });
 }
 
 #[test]

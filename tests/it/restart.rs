@@ -72,6 +72,20 @@ fn traffic_flows_on_while_a_route_agent_is_dead() {
 }
 
 #[test]
+fn starting_takes_no_more_memory_than_a_small_limit_allows() {
+    let mut pair = Pair::small();
+
+    for cluster in [ROME, MILAN] {
+        let usage = pair.lab.gateway(cluster, 1).usage().unwrap();
+
+        assert!(usage.peak_bytes <= PEAK_MAX, "{usage:?}");
+    }
+}
+
+/// What a gateway may ever take, in bytes.
+const PEAK_MAX: u64 = 20_000_000;
+
+#[test]
 fn a_changed_file_costs_no_session() {
     let mut pair = Pair::small();
     let _echo = udp::Echo::start(&pair.milan.netns, SAME, 7000).unwrap();

@@ -18,6 +18,7 @@ mod superpackets;
 mod table;
 mod thresholds;
 mod wireguard;
+mod yardstick;
 
 use crate::shell::Shell;
 use crate::{console, leftovers, setup, test, workspace};
@@ -53,9 +54,9 @@ pub(crate) struct Bench {
     #[arg(long, value_enum)]
     tunnel: Option<Tunnel>,
 
-    /// The wireguard-go to compare with.
-    #[arg(long, value_name = "PROGRAM", default_value = "wireguard-go")]
-    wireguard_go: String,
+    /// The wireguard-go to compare with; by default the newest, which is built.
+    #[arg(long, value_name = "PROGRAM")]
+    wireguard_go: Option<String>,
 
     /// Takes two short rounds, to see that everything works.
     #[arg(long, conflicts_with_all = ["rounds", "seconds"])]
@@ -97,7 +98,8 @@ pub(crate) fn run(shell: &mut Shell, options: &Bench) -> Result<()> {
     let builds = !options.no_build && env::var_os(test::BINARIES).is_none();
     let plan = Plan::of(options, builds);
     // Before the build, since that is the moment whose sources are measured.
-    let setting = setting::observe(shell, &options.wireguard_go, plan.rounds, plan.seconds)?;
+    let wireguard_go = yardstick::choose(shell, options.wireguard_go.as_deref())?;
+    let setting = setting::observe(shell, &wireguard_go, plan.rounds, plan.seconds)?;
     if options.wants(Tunnel::Fabric) && builds {
         test::build(shell)?;
     }
@@ -106,7 +108,7 @@ pub(crate) fn run(shell: &mut Shell, options: &Bench) -> Result<()> {
     // From here on a signal takes the laboratories down and ends this process.
     ::tests::lab::clean_on_signal()?;
 
-    let report = measure_all(&plan, options, setting)?;
+    let report = measure_all(&plan, options, &wireguard_go.program, setting)?;
 
     match options.output {
         Output::Table => anstream::println!("{}", table::render(&report)),
@@ -182,7 +184,12 @@ impl Plan {
     }
 }
 
-fn measure_all(plan: &Plan, options: &Bench, setting: Setting) -> Result<Report> {
+fn measure_all(
+    plan: &Plan,
+    options: &Bench,
+    wireguard_go: &str,
+    setting: Setting,
+) -> Result<Report> {
     console::step("Setting the tunnels up");
     let fabric = options
         .wants(Tunnel::Fabric)
@@ -191,7 +198,7 @@ fn measure_all(plan: &Plan, options: &Bench, setting: Setting) -> Result<Report>
         .context("failed to set up the fabric")?;
     let wireguard_go = options
         .wants(Tunnel::WireguardGo)
-        .then(|| WireguardGo::start(&options.wireguard_go))
+        .then(|| WireguardGo::start(wireguard_go))
         .transpose()
         .context("failed to set up wireguard-go")?;
     let tunnels: Vec<&Ends> = fabric

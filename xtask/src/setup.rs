@@ -4,6 +4,8 @@
 //! [`install`] acts. With nothing missing it takes milliseconds, so the other
 //! commands call it first.
 
+pub(crate) mod go;
+
 mod install;
 mod needs;
 mod observe;

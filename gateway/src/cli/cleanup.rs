@@ -31,6 +31,7 @@ impl Cleanup {
             instance: self.instance.name,
             overlay_mtu: None,
             settings: Settings::default(),
+            log_drops: false,
         };
         let (mut removed, mut errors) = plan.remove();
         match std::fs::remove_file(&socket) {

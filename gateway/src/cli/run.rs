@@ -54,6 +54,11 @@ pub(super) struct Run {
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(576..=65_000))]
     overlay_mtu: Option<u32>,
 
+    /// Log each packet that the kernel programs drop, with the reason: costs time for
+    /// each, so for as long as needed.
+    #[arg(long, env = "LIQO_LOG_DROPS")]
+    log_drops: bool,
+
     #[command(flatten)]
     numbers: Numbers,
 }
@@ -62,6 +67,7 @@ const EXAMPLES: &str = "\
 Examples:
   gateway run --config fabric.yaml --keys keys
   gateway run --config fabric.yaml --keys keys --replica gateway-1 --http 0.0.0.0:9090
+  gateway run --config fabric.yaml --keys keys --log-drops
   RUST_LOG=debug gateway run --config fabric.yaml --keys keys";
 
 impl Run {
@@ -86,6 +92,7 @@ impl Run {
                 instance: self.instance.name,
                 overlay_mtu: self.overlay_mtu,
                 settings: self.numbers.settings(),
+                log_drops: self.log_drops,
             },
         })
     }

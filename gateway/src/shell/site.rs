@@ -10,7 +10,7 @@
 use super::links::{self, Device, Overlay};
 use super::netns::{self, Namespace};
 use super::tap::{self, Tap};
-use ebpf::{Datapath, Tables};
+use ebpf::{Datapath, Tables, Trace};
 use ebpf_common::settings::{OVERLAY_DEVICE, Settings, TAP_DEVICE};
 use nix::mount::{MsFlags, mount};
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
@@ -72,6 +72,8 @@ pub(crate) struct Plan {
     pub(crate) overlay_mtu: Option<u32>,
     /// Numbers that others might collide with.
     pub(crate) settings: Settings,
+    /// Whether the programs tell of each dropped packet.
+    pub(crate) log_drops: bool,
 }
 
 /// The prepared place.
@@ -80,6 +82,8 @@ pub(crate) struct Site {
     pub(crate) tap: Tap,
     /// The kernel's programs, with `tables` applied.
     pub(crate) datapath: Datapath,
+    /// What the programs drop, if that shall be told.
+    pub(crate) trace: Option<Trace>,
 }
 
 impl Plan {
@@ -137,6 +141,7 @@ impl Plan {
         let mut options = ebpf::Options::new(OVERLAY_DEVICE, TAP_DEVICE);
         options.pin_dir = Some(pin_directory(&self.instance));
         options.settings = self.settings;
+        options.log = self.log_drops;
         #[cfg(feature = "mutants")]
         {
             options.mutant = mutant();
@@ -145,7 +150,11 @@ impl Plan {
         datapath.apply(tables)?;
         links::configure(OVERLAY_DEVICE, &mark, overlay.mtu, TAP_QUEUE, overlay.port)?;
 
-        Ok(Site { tap, datapath })
+        Ok(Site {
+            tap,
+            trace: datapath.take_trace(),
+            datapath,
+        })
     }
 
     /// Tells whether there is an overlay to go on with; removes one that will not do.

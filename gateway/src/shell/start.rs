@@ -9,9 +9,13 @@ use super::udp::UdpPort;
 use super::{keys, metrics, privilege};
 use crate::engine::{Clock, Engine, Local};
 use anyhow::{Context as _, anyhow};
+use ebpf::Trace;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use process::watch::FileWatch;
 use process::{http, status, stop};
 use std::net::SocketAddr;
+use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -67,8 +71,13 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
     // First of all, since it tells whether another process has this place already.
     let socket = runtime.block_on(status::Server::bind(&options.socket))?;
     let listen = UdpPort::open(options.listen_port)?;
-    let Site { tap, datapath } = options.plan.set_up(&served.tables)?;
+    let Site {
+        tap,
+        datapath,
+        trace,
+    } = options.plan.set_up(&served.tables)?;
     privilege::drop_all_but_needed()?;
+    trace.map(tell_drops).transpose()?;
 
     let datapath = Arc::new(Mutex::new(datapath));
     let identity = Identity {
@@ -159,6 +168,26 @@ async fn serve(
     ended
         .await
         .map_err(|_| anyhow!("the packet loop ended in a panic"))?
+}
+
+/// Logs what the kernel programs drop, on a thread that ends with the process.
+fn tell_drops(mut trace: Trace) -> anyhow::Result<()> {
+    let tell = move || {
+        loop {
+            let mut ready = [PollFd::new(trace.as_fd(), PollFlags::POLLIN)];
+            match poll(&mut ready, PollTimeout::NONE) {
+                Ok(_) => trace.flush(),
+                Err(Errno::EINTR) => {}
+                Err(error) => return tracing::error!(%error, "no more dropped packets are logged"),
+            }
+        }
+    };
+    thread::Builder::new()
+        .name("drops".into())
+        .spawn(tell)
+        .context("failed to start logging dropped packets")?;
+
+    Ok(())
 }
 
 fn engine(identity: &Identity) -> anyhow::Result<Engine> {

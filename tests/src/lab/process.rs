@@ -28,6 +28,8 @@ pub struct Process {
 pub struct Usage {
     /// Memory that is resident now.
     pub resident_bytes: u64,
+    /// The most memory that was resident at any time.
+    pub peak_bytes: u64,
     /// Processor time, user and system together.
     pub processor: Duration,
 }
@@ -54,6 +56,11 @@ impl Process {
     /// Its name, which for our processes is the instance.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Adds an argument for the next start.
+    pub fn push_arg(&mut self, arg: impl Into<OsString>) {
+        self.args.push(arg.into());
     }
 
     /// Starts it, if it does not run.
@@ -176,11 +183,14 @@ impl Drop for Process {
 
 fn usage(pid: u32) -> Result<Usage> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let kilobytes: u64 = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:")?.split_whitespace().next())
-        .context("no VmRSS")?
-        .parse()?;
+    let bytes = |key: &'static str| -> Result<u64> {
+        let kilobytes: u64 = status
+            .lines()
+            .find_map(|line| line.strip_prefix(key)?.split_whitespace().next())
+            .context(key)?
+            .parse()?;
+        Ok(kilobytes << 10)
+    };
 
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     // The name, in parentheses, may hold anything; fields are counted after it.
@@ -193,7 +203,8 @@ fn usage(pid: u32) -> Result<Usage> {
         .sum();
 
     Ok(Usage {
-        resident_bytes: kilobytes << 10,
+        resident_bytes: bytes("VmRSS:")?,
+        peak_bytes: bytes("VmHWM:")?,
         processor: Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND),
     })
 }

@@ -2,6 +2,7 @@
 
 use super::ends;
 use super::results::Setting;
+use super::yardstick::Yardstick;
 use crate::shell::Shell;
 use crate::workspace;
 use anyhow::{Context as _, Result, bail};
@@ -16,7 +17,7 @@ use std::process::Command;
 /// Returns an error that names what does not answer.
 pub(super) fn observe(
     shell: &mut Shell,
-    wireguard_go: &str,
+    wireguard_go: &Yardstick,
     rounds: u32,
     seconds: u32,
 ) -> Result<Setting> {
@@ -36,7 +37,7 @@ pub(super) fn observe(
         machine: machine()?,
         versions: BTreeMap::from([
             ("iperf3", ends::version("iperf3")?),
-            ("wireguard-go", ends::version(wireguard_go)?),
+            ("wireguard-go", wireguard_go.version.clone()),
         ]),
         rounds,
         seconds,

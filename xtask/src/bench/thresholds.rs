@@ -21,8 +21,8 @@ pub(super) struct Verdict {
 /// wireguard-go, at least.
 const TCP_RATIO_MIN: f64 = 1.3;
 
-/// Memory of a gateway, at most, in MB. Its peak while serving counts, not what is left
-/// later; what it needs to start is gone by then.
+/// Memory of a gateway, at most, in MB. The peaks count, while it starts and while it
+/// serves, not what is left later: a container's limit does not wait either.
 const RSS_MB_MAX: f64 = 20.0;
 
 /// Processor time of an idle gateway, at most, in percent of a core.
@@ -56,6 +56,18 @@ pub(super) fn judge(rows: &[Row]) -> Vec<Verdict> {
     [
         ratio("TCP x1 forth, ratio at least", Measurement::TcpX1),
         ratio("TCP x1 back, ratio at least", Measurement::TcpX1Back),
+        at_most(
+            "RSS of the client's gateway to start, MB at most",
+            Measurement::Start,
+            metric::START_NEAR,
+            RSS_MB_MAX,
+        ),
+        at_most(
+            "RSS of the server's gateway to start, MB at most",
+            Measurement::Start,
+            metric::START_FAR,
+            RSS_MB_MAX,
+        ),
         at_most(
             "RSS of the client's gateway, MB at most",
             Measurement::Memory,

@@ -38,7 +38,7 @@ pub(super) fn observe(shell: &mut Shell) -> Result<Observed> {
 
 /// Finds a program in PATH, where root's programs are even for others, or, given
 /// an absolute path, that file.
-fn find(name: &str) -> Option<PathBuf> {
+pub(super) fn find(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
 
     env::split_paths(&path)
