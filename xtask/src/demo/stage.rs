@@ -75,6 +75,22 @@ impl Stage {
         })
     }
 
+    /// Starts the gateways that the claims have killed, and waits for all to be
+    /// connected again.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error that names what is missing.
+    pub(super) fn revive(&mut self) -> Result<()> {
+        for cluster in [ROME, MILAN] {
+            for replica in 1..=REPLICAS {
+                self.lab.gateway(cluster, replica).start()?;
+            }
+        }
+
+        self.lab.wait_until_connected(CONNECT_TIMEOUT)
+    }
+
     /// The network of all pods of `remote`, as `viewer` sees it.
     ///
     /// # Errors

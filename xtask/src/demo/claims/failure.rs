@@ -3,14 +3,14 @@
 use super::Verdict;
 use super::reach::milliseconds;
 use crate::demo::stage::{ADDRESS, MILAN, REPLICAS, ROME, Stage};
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use ipnet::Ipv4Net;
 use std::io::ErrorKind;
-use std::net::{SocketAddrV4, TcpStream};
+use std::net::SocketAddrV4;
 use std::time::{Duration, Instant};
 use tests::lab::wait;
 use tests::traffic::capture::Capture;
-use tests::traffic::tcp;
+use tests::traffic::{tcp, udp};
 
 const PORT: u16 = 8080;
 
@@ -25,8 +25,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(1);
 /// A silence shorter than this may be the machine's.
 const SILENCE_SEEN: Duration = Duration::from_millis(100);
 
-/// Further packets that must be refused, too; the kernel sends five errors at once
-/// to the same sender, then one per second.
+/// Further packets that must be refused, too.
 const REFUSALS: usize = 3;
 
 /// How long connections may take to go on before the demo gives up on them.
@@ -104,7 +103,7 @@ pub(super) fn no_leak(stage: &mut Stage) -> Result<Verdict> {
     let mut tries = 0;
     let refusal = wait::value(PATIENCE, "packets to be refused", || {
         tries += 1;
-        Ok(refused(stage))
+        Ok(refused(stage).ok())
     })?;
     let after = milliseconds(start.elapsed());
     for _ in 0..REFUSALS {
@@ -124,17 +123,19 @@ pub(super) fn no_leak(stage: &mut Stage) -> Result<Verdict> {
     ))
 }
 
-/// Asks milan for a connection and returns what the socket says if it is refused.
+/// Sends milan a datagram and returns what the socket says if it is refused, else what
+/// became of it as an error.
 ///
-/// TCP, because a UDP socket does not tell its owner that a host is unreachable.
-fn refused(stage: &Stage) -> Option<String> {
-    let to = SocketAddrV4::new(stage.milan_seen, PORT).into();
-    let connect = || TcpStream::connect_timeout(&to, Duration::from_millis(200));
-    let error = stage.rome.netns.run(connect).err()?;
+/// Not TCP: an ICMP error that comes while `connect` still holds the socket only counts
+/// with the next one, a second later.
+fn refused(stage: &Stage) -> Result<String> {
+    let to = SocketAddrV4::new(stage.milan_seen, PORT);
+    let Err(error) = udp::exchange(&stage.rome.netns, to, b"?", Duration::from_millis(200)) else {
+        bail!("milan answered");
+    };
 
-    matches!(
-        error.kind(),
-        ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable
-    )
-    .then(|| error.to_string())
+    match error.kind() {
+        ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => Ok(error.to_string()),
+        _ => Err(error).context("milan was sent a datagram"),
+    }
 }
