@@ -13,8 +13,13 @@ use ebpf_common::probe::Heartbeat;
 use ebpf_common::settings::Settings;
 use nix::errno::Errno;
 use nix::net::if_::if_nametoindex;
+use nix::sys::socket::{
+    AddressFamily, SockFlag, SockType, SockaddrIn, bind, setsockopt, socket, sockopt,
+};
 use nix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
 /// What runs where.
@@ -62,6 +67,8 @@ pub struct Datapath {
     waiting: Option<Ebpf>,
     /// Empty while waiting.
     hooks: Vec<Hook>,
+    /// By it the programs know that this process lives; nothing is ever read from it.
+    _life: OwnedFd,
 }
 
 impl Datapath {
@@ -85,7 +92,10 @@ impl Datapath {
             None => false,
         };
         let mut ebpf = object::load(&constants, pins.as_ref())?;
-        let maps = Maps::take(&mut ebpf)?;
+        let mut maps = Maps::take(&mut ebpf)?;
+        // What an earlier process has said last is not true of this one.
+        maps.beat(&Heartbeat::new(false, 0, []))?;
+        let life = sign_of_life(options.settings.probe_port)?;
         let trace = (options.log).then(|| Trace::take(&mut ebpf)).transpose()?;
 
         let is_replacing = pins
@@ -98,6 +108,7 @@ impl Datapath {
             pins,
             waiting: Some(ebpf),
             hooks: Vec::new(),
+            _life: life,
         };
         if is_adopting || !is_replacing {
             datapath.run()?;
@@ -123,7 +134,7 @@ impl Datapath {
     /// Tells the programs that the engine is alive, and which remote clusters are up.
     ///
     /// Sets [`Heartbeat::ktime_ns`]; probes are answered for
-    /// [`ebpf_common::probe::HEARTBEAT_AGE_MAX_NS`] after it.
+    /// [`ebpf_common::probe::HEARTBEAT_AGE_MAX_NS`] after it, while this process lives.
     ///
     /// # Errors
     ///
@@ -239,6 +250,25 @@ fn constants(options: &Options) -> Result<Constants, Error> {
         test_outer: None,
         #[cfg(feature = "mutants")]
         mutant: mutant(options)?,
+    })
+}
+
+/// Opens the socket that the programs look for, in the calling thread's namespace.
+///
+/// Shared, since a process may take over from one that still runs.
+fn sign_of_life(port: u16) -> Result<OwnedFd, Error> {
+    let open = || {
+        let flags = SockFlag::SOCK_CLOEXEC;
+        let life = socket(AddressFamily::Inet, SockType::Datagram, flags, None)?;
+        setsockopt(&life, sockopt::ReuseAddr, &true)?;
+        let any = SockaddrIn::from(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port));
+        bind(life.as_raw_fd(), &any)?;
+        Ok(life)
+    };
+
+    open().map_err(|errno: Errno| Error::Life {
+        port,
+        source: errno.into(),
     })
 }
 

@@ -126,6 +126,17 @@ pub enum Error {
         address: std::net::Ipv4Addr,
     },
 
+    /// The sign of life cannot be given.
+    #[error(
+        "failed to open the UDP port {port} of the overlay's namespace: is the gateway's probe port another program's there?"
+    )]
+    Life {
+        /// The probe's port.
+        port: u16,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+
     /// The clock that heartbeats are measured by cannot be read.
     #[error("failed to read the monotonic clock")]
     Clock {

@@ -42,10 +42,10 @@ pub(crate) struct Config {
 }
 
 impl Default for Config {
-    /// A replica that stops answering is left within 150 + 3 x 75 = 375 ms. With the
-    /// 200 ms for which the kernel answers from a dead process's last heartbeat, that
-    /// is before TCP's second retransmission, 600 ms after the first loss on a short
-    /// path; the third would come only after the second that losing a replica may cost.
+    /// A replica that stops answering, as a dead process does at once, is left within
+    /// 150 + 3 x 75 = 375 ms. That is before TCP's second retransmission, 600 ms after
+    /// the first loss on a short path; the third would come only after the second that
+    /// losing a replica may cost. One that hangs is left half a second later.
     /// The last replica is given up after 150 + 20 x 75 = 1,650 ms, less than people
     /// wait before they ask why.
     fn default() -> Self {

@@ -55,6 +55,24 @@ fn survive_process_kills(cluster: &str, kills: usize) {
     load.finish();
 }
 
+/// Its sockets stay open, and the kernel goes on without it.
+#[test]
+fn flows_survive_a_gateway_that_hangs() {
+    let _alone = alone();
+    let mut pair = Pair::redundant();
+    let mut load = Load::start(&pair);
+
+    for cluster in [ROME, MILAN] {
+        pair.lab.gateway(cluster, 2).hang().unwrap();
+        load.note(format!("hang of {cluster} 2"));
+        pair.lab.gateway(cluster, 2).resume().unwrap();
+        pair.lab.wait_until_connected(RECOVERY).unwrap();
+        load.note(format!("return of {cluster} 2"));
+    }
+
+    load.finish();
+}
+
 #[test]
 fn flows_survive_two_lost_pods_on_the_server_side() {
     survive_lost_pods(MILAN);

@@ -22,7 +22,7 @@ pub enum Counter {
     OverlayUnknownSource,
     /// Overlay: dropped, the destination belongs to no peer.
     OverlayUnknownDestination,
-    /// Overlay: dropped, a probe while the engine's heartbeat is too old.
+    /// Overlay: dropped, a probe while the engine's process is dead or its heartbeat too old.
     OverlayProbeStale,
     /// Overlay: dropped, no probe on the probe's address and port.
     OverlayProbeMalformed,

@@ -22,11 +22,13 @@ pub enum Mechanism {
     TransitDrop,
     /// The silence once the heartbeat is too old.
     HeartbeatAge,
+    /// The silence once the process is dead.
+    LifeSocket,
 }
 
 impl Mechanism {
     /// Every mechanism.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::SourceCheck,
         Self::OuterCheck,
         Self::MssClamp,
@@ -35,6 +37,7 @@ impl Mechanism {
         Self::PrefixOnly,
         Self::TransitDrop,
         Self::HeartbeatAge,
+        Self::LifeSocket,
     ];
 
     /// Returns the name by which tests switch it off.
@@ -48,6 +51,7 @@ impl Mechanism {
             Self::PrefixOnly => "prefix-only",
             Self::TransitDrop => "transit-drop",
             Self::HeartbeatAge => "heartbeat-age",
+            Self::LifeSocket => "life-socket",
         }
     }
 

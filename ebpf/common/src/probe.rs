@@ -26,9 +26,9 @@ pub const PEERS_MAX: usize = 1024;
 
 /// The oldest heartbeat from which the kernel still answers, in nanoseconds.
 ///
-/// A gateway whose process died must be known before TCP's second retransmission,
-/// 600 ms after the first loss; the nodes' own misses take most of that.
-pub const HEARTBEAT_AGE_MAX_NS: u64 = 200_000_000;
+/// This is for a process that hangs. Of one that died the kernel knows at once, since
+/// its socket on the probe's port is closed; then nothing is answered either.
+pub const HEARTBEAT_AGE_MAX_NS: u64 = 500_000_000;
 
 /// A probe on the wire.
 #[repr(C)]

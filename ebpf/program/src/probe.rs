@@ -1,6 +1,14 @@
 //! Answers the overlay probe from the engine's heartbeat, without waking the engine.
+//!
+//! Two signs of life are needed. The process holds a socket on the probe's port, in the
+//! namespace of the overlay: the kernel closes it in the moment in which the process
+//! dies, however that happens. The heartbeat tells that the process does not hang.
 
-use aya_ebpf::bindings::{__sk_buff, BPF_F_MARK_MANGLED_0};
+use aya_ebpf::bindings::{
+    __sk_buff, BPF_F_MARK_MANGLED_0, bpf_sock_tuple, bpf_sock_tuple__bindgen_ty_1,
+    bpf_sock_tuple__bindgen_ty_1__bindgen_ty_1,
+};
+use aya_ebpf::helpers::generated::{bpf_sk_lookup_udp, bpf_sk_release};
 use aya_ebpf::helpers::{bpf_csum_diff, bpf_ktime_get_ns};
 use aya_ebpf::programs::TcContext;
 use ebpf_common::counter::Counter;
@@ -30,6 +38,9 @@ pub(crate) fn answer(ctx: &TcContext, frame: &Frame, outer: u32) -> Result<i32, 
     if is_on!(HeartbeatAge) && age_ns > HEARTBEAT_AGE_MAX_NS {
         return Err(Counter::OverlayProbeStale);
     }
+    if is_on!(LifeSocket) && !has_socket(ctx, frame) {
+        return Err(Counter::OverlayProbeStale);
+    }
 
     if write(skb(ctx), heartbeat, frame.source, frame.destination) != DONE {
         return Err(Counter::OverlayRewriteFailed);
@@ -56,6 +67,42 @@ fn check(ctx: &TcContext, frame: &Frame) -> Option<()> {
     // An answer is not answered: two gateways would never stop.
     (port == settings::probe_port() && magic == MAGIC && flags == [0; 2]).then_some(())
 }
+
+/// Tells whether a socket of this namespace listens on the probe's port.
+#[inline(always)]
+fn has_socket(ctx: &TcContext, frame: &Frame) -> bool {
+    let mut tuple = bpf_sock_tuple {
+        __bindgen_anon_1: bpf_sock_tuple__bindgen_ty_1 {
+            ipv4: bpf_sock_tuple__bindgen_ty_1__bindgen_ty_1 {
+                saddr: frame.source,
+                daddr: frame.destination,
+                sport: 0,
+                dport: settings::probe_port(),
+            },
+        },
+    };
+    let len = size_of::<bpf_sock_tuple__bindgen_ty_1__bindgen_ty_1>() as u32;
+    // SAFETY: The tuple holds `len` bytes, which the kernel only reads.
+    let socket = unsafe {
+        bpf_sk_lookup_udp(
+            skb(ctx).cast(),
+            &raw mut tuple,
+            len,
+            OWN_NAMESPACE,
+            0,
+        )
+    };
+    if socket.is_null() {
+        return false;
+    }
+    // SAFETY: The look-up gave it to be released once.
+    unsafe { bpf_sk_release(socket.cast()) };
+
+    true
+}
+
+/// That of the device where the packet came in (`BPF_F_CURRENT_NETNS`).
+const OWN_NAMESPACE: u64 = u64::MAX;
 
 const DONE: u64 = 0;
 

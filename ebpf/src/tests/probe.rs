@@ -7,7 +7,9 @@ use super::{OUTER, Programs, REDIRECT};
 use ebpf_common::counter::Counter;
 use ebpf_common::probe::{HEARTBEAT_AGE_MAX_NS, Heartbeat, Probe};
 use ebpf_common::settings::PROBE_PORT;
+use nix::sched::{CloneFlags, unshare};
 use nix::time::{ClockId, clock_gettime};
+use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
 
 const NODE: &str = "10.70.0.3";
@@ -45,9 +47,16 @@ fn heartbeat(age_ns: u64) -> Heartbeat {
     }
 }
 
+/// What a living process holds, in a namespace that this thread gets for it.
+pub(super) fn sign_of_life() -> UdpSocket {
+    unshare(CloneFlags::CLONE_NEWNET).expect("tests need root");
+    UdpSocket::bind((Ipv4Addr::UNSPECIFIED, PROBE_PORT)).unwrap()
+}
+
 #[test]
 fn a_probe_is_answered_in_place_with_the_heartbeat() {
     let programs = Programs::load(&tables());
+    let _life = sign_of_life();
     let heartbeat = heartbeat(0);
     programs.beat(&heartbeat);
 
@@ -69,8 +78,9 @@ fn a_probe_is_answered_in_place_with_the_heartbeat() {
 }
 
 #[test]
-fn a_dead_engine_answers_nothing() {
+fn a_hung_engine_answers_nothing() {
     let programs = Programs::load(&tables());
+    let _life = sign_of_life();
     let packet = request(true, Probe::request(1, 2).encode().to_vec()).encode();
     let refused = |programs: &Programs| {
         programs.assert_refused(
@@ -84,6 +94,22 @@ fn a_dead_engine_answers_nothing() {
     refused(&programs);
     programs.beat(&heartbeat(0));
     assert_eq!(programs.overlay(&from_node(&packet)).verdict, REDIRECT);
+}
+
+#[test]
+fn a_dead_process_answers_nothing_from_the_moment_of_its_death() {
+    let programs = Programs::load(&tables());
+    let packet = request(true, Probe::request(1, 2).encode().to_vec()).encode();
+    let life = sign_of_life();
+    programs.beat(&heartbeat(0));
+    assert_eq!(programs.overlay(&from_node(&packet)).verdict, REDIRECT);
+
+    drop(life);
+
+    programs.assert_refused(
+        |programs| programs.overlay(&from_node(&packet)),
+        Counter::OverlayProbeStale,
+    );
 }
 
 #[test]

@@ -41,6 +41,7 @@ fn runs_cost_nanoseconds() {
     tables.inbound.insert((9, identity), identity);
     tables.local.insert(here, Local::Node(OUTER));
     let programs = Programs::load(&tables);
+    let _life = super::probe::sign_of_life();
     programs.beat(&Heartbeat {
         ktime_ns: u64::MAX,
         ..Heartbeat::new(false, 1, [true])

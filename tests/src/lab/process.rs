@@ -135,6 +135,30 @@ impl Process {
         wait::value(timeout, &what, || Ok(child.try_wait()?))
     }
 
+    /// Makes it hang (SIGSTOP) until [`Process::resume`].
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it does not run.
+    pub fn hang(&mut self) -> Result<()> {
+        self.signal(Signal::SIGSTOP)
+    }
+
+    /// Lets it go on (SIGCONT).
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it does not run.
+    pub fn resume(&mut self) -> Result<()> {
+        self.signal(Signal::SIGCONT)
+    }
+
+    fn signal(&mut self, signal: Signal) -> Result<()> {
+        let pid = self.pid().context("the process does not run")?;
+        kill(Pid::from_raw(pid.cast_signed()), signal)
+            .with_context(|| format!("failed to send {signal} to {}", self.name))
+    }
+
     /// Kills it and starts it again.
     ///
     /// # Errors

@@ -64,7 +64,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "heartbeat-age",
         Laboratory,
-        "isolation::without_a_live_gateway_packets_are_refused_and_none_leaks",
+        "failover::flows_survive_a_gateway_that_hangs",
+    ),
+    mutant(
+        "life-socket",
+        Kernel,
+        "tests::probe::a_dead_process_answers_nothing_from_the_moment_of_its_death",
     ),
     mutant(
         "replay-window",

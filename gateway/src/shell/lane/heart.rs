@@ -8,7 +8,11 @@ use std::time::{Duration, Instant};
 
 /// Between two beats: short beside the age at which probes go unanswered
 /// (`HEARTBEAT_AGE_MAX_NS`), so that a busy machine may delay some of them.
-const INTERVAL: Duration = Duration::from_millis(50);
+const INTERVAL: Duration = Duration::from_millis(150);
+
+/// How much earlier a beat may come when the loop is awake anyway: to be woken costs
+/// more than to beat.
+const EARLY: Duration = Duration::from_millis(75);
 
 /// Tells the nodes which peers this replica can reach, and that it lives.
 pub(crate) struct Heart {
@@ -40,9 +44,9 @@ impl Heart {
         self.due
     }
 
-    /// Beats, if the last one is old or says what is no longer true.
+    /// Beats, if the last one is soon old or says what is no longer true.
     pub(super) fn beat_if_due(&mut self, now: Instant) {
-        if now < self.due {
+        if now + EARLY < self.due {
             return;
         }
         // Control holds the lock while it changes tables; then the next wake-up will do.
