@@ -26,6 +26,7 @@
 //! [`Engine::handle_port_opened`]; resolution answers name the host; packets that
 //! waited for a session come out sealed from [`Engine::poll_queued`];
 //! [`Engine::set_replicas`] tells the live replicas of this cluster;
+//! [`Engine::set_tunnelled`] tells which addresses no endpoint may have;
 //! [`Event::Reachable`] is what the overlay's heartbeat should say.
 
 pub(crate) mod interface;
@@ -47,6 +48,7 @@ mod sessions;
 mod client;
 mod endpoints;
 mod replicas;
+mod tunnelled;
 
 mod liveness;
 mod path_mtu;
@@ -76,6 +78,7 @@ use snapshot::{PeerSnapshot, Snapshot};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::Instant;
+use tunnelled::Tunnelled;
 
 /// Returns the public key of a private one.
 pub(crate) fn public_key(private: [u8; 32]) -> [u8; 32] {
@@ -95,6 +98,8 @@ pub(crate) struct Engine {
     next_port: u32,
     /// This cluster's live gateway replicas, sorted.
     replicas: Vec<String>,
+    /// What no endpoint may be.
+    tunnelled: Tunnelled,
     queue: Queue,
     drops: Drops,
     transmits: VecDeque<Transmit>,
@@ -123,6 +128,7 @@ impl Engine {
             ports: BTreeMap::new(),
             next_port: PortId::LISTEN.0 + 1,
             replicas: Vec::new(),
+            tunnelled: Tunnelled::default(),
             queue: Queue::default(),
             drops: Drops::new(),
             transmits: VecDeque::new(),
@@ -175,7 +181,11 @@ impl Engine {
 
         self.remove_peer(index);
         let local_key = self.keys.add(config.local_private_key);
-        self.peers.insert(Peer::new(config, local_key, now));
+        let mut peer = Peer::new(config, local_key, now);
+        if let Some(client) = &mut peer.client {
+            client.endpoints.set_tunnelled(self.tunnelled.clone());
+        }
+        self.peers.insert(peer);
     }
 
     fn remove_peer(&mut self, index: u16) {
@@ -213,7 +223,10 @@ impl Engine {
     ) {
         let client = self.peers.get_mut(peer).and_then(|p| p.client.as_mut());
         if let Some(client) = client {
-            client.endpoints.handle_resolved(host, addresses);
+            let refused = client.endpoints.handle_resolved(host, addresses);
+            for _ in 0..refused {
+                self.drops.count(Drop::EndpointInsideTunnel);
+            }
             self.maintain_client(peer, now);
         }
     }
@@ -237,6 +250,11 @@ impl Engine {
         match noise::classify(datagram) {
             Some(Message::Data(index)) => {
                 return self.handle_data(source, index, datagram, out, now);
+            }
+            Some(Message::Initiation | Message::Response(_) | Message::Cookie(_))
+                if self.tunnelled.contains(from) =>
+            {
+                self.drops.count(Drop::EndpointInsideTunnel);
             }
             Some(Message::Initiation) => self.handle_initiation(source, datagram, now),
             Some(Message::Response(index)) => self.handle_response(index, datagram, now),

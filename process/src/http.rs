@@ -25,6 +25,12 @@ pub trait Observed: Send + Sync + 'static {
     ///
     /// Returns the reason, for the answer's body.
     fn ready(&self) -> Result<(), String>;
+
+    /// Gathers what the metrics tell and what takes a while to read, before each
+    /// `/metrics`; most processes have nothing of the kind.
+    fn refresh(&self) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
 }
 
 /// The address cannot be served.
@@ -50,8 +56,13 @@ pub async fn serve(
     let error = |source| Error { address, source };
     let listener = TcpListener::bind(address).await.map_err(error)?;
     let ready = Arc::clone(&observed);
+    let refreshed = Arc::clone(&observed);
+    let metrics = async move || {
+        refreshed.refresh().await;
+        metrics(&registry)
+    };
     let routes = Router::new()
-        .route("/metrics", get(async move || metrics(&registry)))
+        .route("/metrics", get(metrics))
         .route("/healthz", get(async move || answer(observed.healthy())))
         .route("/readyz", get(async move || answer(ready.ready())));
 
@@ -81,7 +92,8 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpStream;
 
-    struct Starting;
+    #[derive(Default)]
+    struct Starting(Counter<u64>);
 
     impl Observed for Starting {
         fn healthy(&self) -> Result<(), String> {
@@ -90,6 +102,11 @@ mod tests {
 
         fn ready(&self) -> Result<(), String> {
             Err("no peer yet".into())
+        }
+
+        async fn refresh(&self) {
+            tokio::task::yield_now().await;
+            self.0.inc();
         }
     }
 
@@ -100,7 +117,10 @@ mod tests {
         let restarts = Counter::<u64>::default();
         registry.register("restarts", "How often", restarts.clone());
         restarts.inc_by(7);
-        let server = tokio::spawn(serve(address, Arc::new(registry), Arc::new(Starting)));
+        let refreshes = Counter::default();
+        registry.register("refreshes", "How often", refreshes.clone());
+        let observed = Arc::new(Starting(refreshes));
+        let server = tokio::spawn(serve(address, Arc::new(registry), observed));
 
         let metrics = fetch(address, "/metrics").await;
         let health = fetch(address, "/healthz").await;
@@ -108,6 +128,7 @@ mod tests {
         server.abort();
 
         assert!(metrics.contains("restarts_total 7"), "{metrics}");
+        assert!(metrics.contains("refreshes_total 1"), "{metrics}");
         assert!(health.starts_with("HTTP/1.1 200"), "{health}");
         assert!(ready.starts_with("HTTP/1.1 503") && ready.contains("no peer yet"));
     }
@@ -117,7 +138,7 @@ mod tests {
         let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = taken.local_addr().unwrap();
 
-        let error = serve(address, Arc::default(), Arc::new(Starting))
+        let error = serve(address, Arc::default(), Arc::new(Starting::default()))
             .await
             .unwrap_err();
 

@@ -95,6 +95,13 @@ impl Server {
     ///
     /// Runs until dropped.
     pub async fn serve(self, document: impl Fn() -> Value) {
+        self.serve_async(|| std::future::ready(document())).await;
+    }
+
+    /// Answers every client with what `document` becomes; other clients wait meanwhile.
+    ///
+    /// Runs until dropped.
+    pub async fn serve_async<F: Future<Output = Value>>(self, document: impl Fn() -> F) {
         let permits = Arc::new(Semaphore::new(CLIENTS_MAX));
         loop {
             let Ok(permit) = Arc::clone(&permits).acquire_owned().await else {
@@ -109,7 +116,7 @@ impl Server {
                     continue;
                 }
             };
-            let text = document().to_string();
+            let text = document().await.to_string();
             tokio::spawn(async move {
                 let write = async {
                     client.write_all(text.as_bytes()).await?;

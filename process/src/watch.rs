@@ -2,10 +2,14 @@
 //!
 //! The directory is watched, not the file: editors and Kubernetes replace a file
 //! by renaming another over it (a mounted ConfigMap changes the symbolic link
-//! `..data`), which ends a watch on the file itself.
+//! `..data`), which ends a watch on the file itself. A directory that is itself
+//! removed or moved is watched again as soon as another takes its place.
 
-use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
+use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -16,14 +20,29 @@ use tokio::time::Instant;
 /// second within which people expect an edit to show.
 const QUIET: Duration = Duration::from_millis(50);
 
+/// How long a file that is never quiet goes unread: that second.
+const UNREST_MAX: Duration = Duration::from_secs(1);
+
+/// How often to look for a directory that is gone.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The symbolic link by which Kubernetes changes all files of a mounted ConfigMap at once.
+const CONFIG_MAP_LINK: &str = "..data";
+
 /// A watch on one file, alive as long as this value.
 pub struct FileWatch {
     path: PathBuf,
+    /// Absolute, as the watcher's events name it.
+    directory: PathBuf,
     /// Capacity 1: the message is only "something happened".
     changes: mpsc::Receiver<()>,
-    /// When a change that was noticed has come to rest; outlives a dropped wait.
-    at_rest_at: Option<Instant>,
-    _watcher: RecommendedWatcher,
+    /// A change that was noticed and is yet to rest; outlives a dropped wait.
+    unrest: Option<Unrest>,
+    /// The directory was removed or moved since it was last looked for.
+    is_gone: Arc<AtomicBool>,
+    /// When to look for the directory; `None` while it is watched.
+    retry_at: Option<Instant>,
+    watcher: RecommendedWatcher,
 }
 
 /// The file's directory cannot be watched.
@@ -49,51 +68,150 @@ impl FileWatch {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
+        let directory = std::path::absolute(directory).map_err(|it| error(it.into()))?;
         let (sender, changes) = mpsc::channel(1);
-        let mut watcher = notify::recommended_watcher(move |event: notify::Result<_>| {
-            if event.is_ok_and(|event: notify::Event| changes_content(event.kind)) {
-                // Full means that a change is already waiting to be noticed.
-                let _ = sender.try_send(());
-            }
-        })
-        .map_err(error)?;
+        let is_gone = Arc::new(AtomicBool::new(false));
+        let filter = Filter {
+            directory: directory.clone(),
+            name: path.file_name().unwrap_or_default().to_owned(),
+            is_gone: Arc::clone(&is_gone),
+            sender,
+        };
+        let mut watcher =
+            notify::recommended_watcher(move |event| filter.handle(&event)).map_err(error)?;
         watcher
-            .watch(directory, RecursiveMode::NonRecursive)
+            .watch(&directory, RecursiveMode::NonRecursive)
             .map_err(error)?;
 
         Ok(Self {
             path: path.to_owned(),
+            directory,
             changes,
-            at_rest_at: None,
-            _watcher: watcher,
+            unrest: None,
+            is_gone,
+            retry_at: None,
+            watcher,
         })
     }
 
-    /// Completes when something in the file's directory has changed and come to rest.
+    /// Completes when the file may have changed and has come to rest.
     ///
-    /// It may wake for a neighbour of the file: compare what you read. It can be
-    /// dropped and called again without losing a change.
+    /// One that finds no rest is told of once a second. It may wake for nothing:
+    /// compare what you read. It can be dropped and called again without losing a change.
     pub async fn changed(&mut self) {
         loop {
-            let change = match self.at_rest_at {
-                None => self.changes.recv().await,
-                Some(at) => match tokio::time::timeout_at(at, self.changes.recv()).await {
-                    Ok(change) => change,
-                    Err(_) => break,
-                },
+            self.find_directory();
+            let rest_at = self.unrest.map(|it| it.ends_at);
+            let changes = self.changes.recv();
+            let change = match rest_at.into_iter().chain(self.retry_at).min() {
+                None => changes.await,
+                Some(at) => tokio::time::timeout_at(at, changes)
+                    .await
+                    .unwrap_or_default(),
             };
-            if change.is_none() {
-                // The watcher lives as long as we do; without it nothing will ever change.
-                std::future::pending::<()>().await;
+            if change.is_some() {
+                self.note_change();
             }
-            self.at_rest_at = Some(Instant::now() + QUIET);
+            // Not only where the wait has timed out: a flood of changes never lets it.
+            if self.unrest.is_some_and(|it| it.ends_at <= Instant::now()) {
+                self.unrest = None;
+                return;
+            }
         }
-        self.at_rest_at = None;
     }
 
     /// Returns the path that is watched.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Watches the directory again if it is gone, until another takes its place.
+    fn find_directory(&mut self) {
+        let now = Instant::now();
+        if self.is_gone.swap(false, Ordering::Relaxed) {
+            // Fails where the watch has ended together with the directory.
+            let _ = self.watcher.unwatch(&self.directory);
+            self.retry_at = Some(now);
+        }
+        if self.retry_at.is_none_or(|at| at > now) {
+            return;
+        }
+        let watched = self
+            .watcher
+            .watch(&self.directory, RecursiveMode::NonRecursive);
+        self.retry_at = match watched {
+            Ok(()) => {
+                // It holds another file, which may have been there before the watch.
+                self.note_change();
+                None
+            }
+            Err(error) => {
+                tracing::debug!(%error, "the watched directory is gone");
+                Some(now + RETRY)
+            }
+        };
+    }
+
+    fn note_change(&mut self) {
+        self.unrest = Some(Unrest::new(self.unrest, Instant::now()));
+    }
+}
+
+/// The time from the first of several changes until they are told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Unrest {
+    began_at: Instant,
+    ends_at: Instant,
+}
+
+impl Unrest {
+    /// What `unrest` becomes by a change at `now`.
+    fn new(unrest: Option<Self>, now: Instant) -> Self {
+        let began_at = unrest.map_or(now, |it| it.began_at);
+        Self {
+            began_at,
+            ends_at: (now + QUIET).min(began_at + UNREST_MAX),
+        }
+    }
+}
+
+/// Runs on the watcher's thread: passes on what concerns the file.
+struct Filter {
+    directory: PathBuf,
+    name: OsString,
+    is_gone: Arc<AtomicBool>,
+    sender: mpsc::Sender<()>,
+}
+
+impl Filter {
+    fn handle(&self, event: &notify::Result<Event>) {
+        if let Ok(event) = event {
+            if self.takes_the_directory(event) {
+                self.is_gone.store(true, Ordering::Relaxed);
+            } else if !self.concerns_the_file(event) {
+                return;
+            }
+        }
+        // After an error, nobody knows what was missed. Full means that a change is
+        // already waiting to be noticed.
+        let _ = self.sender.try_send(());
+    }
+
+    fn concerns_the_file(&self, event: &Event) -> bool {
+        let names = [self.name.as_os_str(), OsStr::new(CONFIG_MAP_LINK)];
+        let mut paths = event.paths.iter().filter_map(|path| path.file_name());
+
+        event.need_rescan() || changes_content(event.kind) && paths.any(|it| names.contains(&it))
+    }
+
+    fn takes_the_directory(&self, event: &Event) -> bool {
+        use notify::event::ModifyKind::Name;
+        let takes = matches!(
+            event.kind,
+            EventKind::Remove(_) | EventKind::Modify(Name(_))
+        );
+
+        takes && event.paths.contains(&self.directory)
     }
 }
 
@@ -106,88 +224,4 @@ fn changes_content(kind: EventKind) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs;
-
-    const DEADLINE: Duration = Duration::from_secs(10);
-
-    #[tokio::test]
-    async fn a_write_and_a_rename_over_the_file_are_both_seen() {
-        let directory = Directory::new();
-        let path = directory.0.join("fabric.yaml");
-        fs::write(&path, "one").unwrap();
-        let mut watch = FileWatch::new(&path).unwrap();
-
-        fs::write(&path, "two").unwrap();
-        let written = tokio::time::timeout(DEADLINE, watch.changed()).await;
-        fs::write(directory.0.join("new"), "three").unwrap();
-        fs::rename(directory.0.join("new"), &path).unwrap();
-        let renamed = tokio::time::timeout(DEADLINE, watch.changed()).await;
-
-        assert!(written.is_ok() && renamed.is_ok());
-        assert_eq!(fs::read_to_string(watch.path()).unwrap(), "three");
-    }
-
-    #[tokio::test]
-    async fn a_wait_that_is_dropped_again_and_again_loses_no_change() {
-        let directory = Directory::new();
-        let path = directory.0.join("fabric.yaml");
-        fs::write(&path, "one").unwrap();
-        let mut watch = FileWatch::new(&path).unwrap();
-
-        fs::write(&path, "two").unwrap();
-        let impatient = async {
-            while tokio::time::timeout(QUIET / 10, watch.changed())
-                .await
-                .is_err()
-            {}
-        };
-        let noticed = tokio::time::timeout(DEADLINE, impatient).await;
-
-        assert!(noticed.is_ok());
-    }
-
-    #[tokio::test]
-    async fn reading_the_file_wakes_nobody() {
-        let directory = Directory::new();
-        let path = directory.0.join("fabric.yaml");
-        fs::write(&path, "one").unwrap();
-        let mut watch = FileWatch::new(&path).unwrap();
-
-        fs::read_to_string(&path).unwrap();
-        let woken = tokio::time::timeout(QUIET * 4, watch.changed()).await;
-
-        assert!(woken.is_err());
-    }
-
-    #[test]
-    fn a_missing_directory_is_an_error_that_names_the_file() {
-        let Err(error) = FileWatch::new(Path::new("/nonexistent/fabric.yaml")) else {
-            panic!("watched a directory that does not exist");
-        };
-
-        assert!(error.to_string().contains("/nonexistent/fabric.yaml"));
-    }
-
-    struct Directory(PathBuf);
-
-    impl Directory {
-        fn new() -> Self {
-            let name = format!(
-                "liqo-watch-{}-{:?}",
-                std::process::id(),
-                std::thread::current().id()
-            );
-            let path = std::env::temp_dir().join(name);
-            fs::create_dir_all(&path).unwrap();
-            Self(path)
-        }
-    }
-
-    impl Drop for Directory {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
-}
+mod tests;

@@ -1,7 +1,7 @@
 //! The loop: what the file, the replicas and the kernel say in; changes to the kernel out.
 
 use crate::config;
-use crate::diff::diff;
+use crate::diff::{diff, may_go_on};
 use crate::kernel::events::{Events, Touched};
 use crate::kernel::{self, Kernel};
 use crate::liveness::{self, Liveness, Phase};
@@ -96,16 +96,16 @@ impl Agent {
     ///
     /// Returns [`Error`] if any of that fails.
     pub(crate) async fn start(options: Options, status: Shared) -> Result<Self, Error> {
-        let fabric = config::load(&options.config)?;
         let settings = options.settings.clone();
+        // Both before the first look, so that no change falls between the two.
         let watch = FileWatch::new(&options.config)?;
-        // Before the first look, so that no change falls between the two.
+        let fabric = config::load(&options.config)?;
         let events = Events::open(settings.clone()).map_err(kernel::Error::from)?;
         let mut kernel = Kernel::open(settings.clone())?;
         let state = kernel.observe().await?;
         let now = Instant::now();
         let mut agent = Self {
-            liveness: Liveness::new(options.liveness, std::process::id(), now),
+            liveness: Liveness::new(options.liveness, probe::random_sequence(), now),
             options,
             status,
             fabric,
@@ -184,32 +184,37 @@ impl Agent {
         })
     }
 
-    /// Makes the kernel's state the planned one.
+    /// Makes the kernel's state the planned one; without the filter, if that cannot be set.
     async fn converge(&mut self) -> Result<usize, Error> {
         let plan = self.plan(&self.liveness.view())?;
         let ops = diff(&self.state, &plan.state);
-        for op in &ops {
+        let mut unfiltered = Ok(());
+        for (at, op) in ops.iter().enumerate() {
             tracing::debug!(?op, "changing the kernel's state");
-            self.kernel.apply(op, &self.state).await?;
-            self.state.apply(op);
+            match self.kernel.apply(op, &self.state).await {
+                Ok(()) => self.state.apply(op),
+                Err(error) if may_go_on(op, &ops[at + 1..], &self.state) => {
+                    unfiltered = Err(error);
+                }
+                Err(error) => return Err(error.into()),
+            }
         }
         self.liveness.set_replicas(&plan.probes, Instant::now());
         if !ops.is_empty() || self.probe.is_none() {
             self.report_oddities(&plan).await;
         }
         self.report_plan(&plan);
+        unfiltered?;
 
         Ok(ops.len())
     }
 
     /// Like [`Agent::converge`]; where that fails, says so and looks again later.
     async fn converge_or_retry(&mut self) -> usize {
-        let result = self.converge().await;
-        let result = match result {
-            Ok(ops) => self.open_probe().await.map(|()| ops),
-            Err(error) => Err(error),
-        };
-        match result {
+        let converged = self.converge().await;
+        // Also after an error: the address may be there, and the replicas be probed.
+        let opened = self.open_probe().await;
+        match converged.and_then(|ops| opened.map(|()| ops)) {
             Ok(ops) => ops,
             Err(error) => {
                 self.retry(&error);
@@ -252,12 +257,20 @@ impl Agent {
         let touched = std::mem::take(&mut self.touched);
         self.look_at = None;
         let underlay_mtu_bytes = self.underlay_mtu_bytes;
-        if let Err(error) = self.observe(touched).await {
-            self.retry(&error);
-            return;
-        }
+        let unread = match self.observe(touched).await {
+            // Comes last: the rest was read, and need not wait for `nft`.
+            Err(error @ Error::Kernel(kernel::Error::Nft(_))) => Some(error),
+            Err(error) => {
+                self.retry(&error);
+                return;
+            }
+            Ok(()) => None,
+        };
 
         let changes = self.converge_or_retry().await;
+        if let Some(error) = unread {
+            self.retry(&error);
+        }
         // Our own changes are announced too, but leave nothing to do.
         if changes > 0 && underlay_mtu_bytes == self.underlay_mtu_bytes {
             self.put_back_at = Some(Instant::now());
@@ -275,6 +288,8 @@ impl Agent {
             self.state.filter = filter;
         }
         if touched.filter {
+            // What cannot be read counts as missing: no device is made without.
+            self.state.filter = None;
             self.state.filter = self.kernel.observe_filter().await?;
         }
 

@@ -121,7 +121,7 @@ struct Cleanup {
 #[derive(Debug, Args)]
 struct Instance {
     /// Name of the agent's status socket.
-    #[arg(long, env = "LIQO_INSTANCE", default_value = "route-agent")]
+    #[arg(long, env = "LIQO_INSTANCE", default_value = "route-agent", value_parser = instance)]
     instance: String,
 
     /// The directory of status sockets.
@@ -133,6 +133,20 @@ impl Instance {
     fn socket(&self) -> PathBuf {
         self.run_dir.join(format!("{}.sock", self.instance))
     }
+}
+
+/// Accepts a name that can be part of file names: the gateway's rule.
+fn instance(name: &str) -> Result<String, String> {
+    const LEN_MAX: usize = 64;
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if name.is_empty() || name.len() > LEN_MAX || !name.chars().all(plain) || name.starts_with('.')
+    {
+        return Err(format!(
+            "use 1 to {LEN_MAX} letters, digits and `-_.`, not beginning with a dot"
+        ));
+    }
+
+    Ok(name.to_owned())
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -185,7 +199,8 @@ async fn run(args: Run) -> anyhow::Result<()> {
     tracing::info!("the kernel's state is as planned");
 
     let document = shared.clone();
-    let status = socket.serve(move || {
+    let status = socket.serve_async(async || {
+        document.refresh().await;
         serde_json::to_value(document.read()).expect("a status is a map with text keys")
     });
     tokio::select! {
@@ -221,6 +236,10 @@ impl process::http::Observed for Health {
 
     fn ready(&self) -> Result<(), String> {
         self.0.readiness()
+    }
+
+    async fn refresh(&self) {
+        self.0.refresh().await;
     }
 }
 

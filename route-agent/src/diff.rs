@@ -44,6 +44,17 @@ pub(crate) enum Op {
     DeleteFilter,
 }
 
+/// Whether the changes that come after `failed` may be made although that one failed.
+///
+/// A filter that cannot be set must not keep a dead replica in its group. But nothing
+/// may come in unfiltered: without it, no device is made or brought up.
+pub(crate) fn may_go_on(failed: &Op, rest: &[Op], observed: &State) -> bool {
+    let makes_device = rest.iter().any(|op| matches!(op, Op::CreateDevice(_)));
+    let has_device = observed.device.is_some_and(|device| device.ready);
+
+    matches!(failed, Op::SetFilter(_)) && has_device && !makes_device
+}
+
 /// Returns the changes that turn `observed` into `desired`.
 ///
 /// Three promises, each a property test:

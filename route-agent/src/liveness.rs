@@ -126,12 +126,28 @@ struct Replica {
     reaches: BTreeSet<String>,
     same_clusters: Option<bool>,
     /// Unanswered probes, oldest first; at most `dead_mult`.
-    outstanding: VecDeque<(u32, Instant)>,
+    outstanding: VecDeque<Outstanding>,
     /// When the last probe has waited long enough, or the next one is due.
     due: Instant,
     rtt: Option<Duration>,
     sent: u64,
     answered: u64,
+}
+
+/// A probe whose answer may still come.
+#[derive(Debug)]
+struct Outstanding {
+    sequence: u32,
+    /// What the probe says of when it was sent.
+    stamp: u64,
+    sent: Instant,
+}
+
+impl Outstanding {
+    /// Whether `answer` brings back all that the probe said, hence was asked for.
+    fn is_answered_by(&self, answer: &Probe) -> bool {
+        answer.sequence() == self.sequence && answer.sent() == self.stamp
+    }
 }
 
 impl Liveness {
@@ -198,7 +214,7 @@ impl Liveness {
         let Some(replica) = replicas.find(|it| it.target.probe == from) else {
             return;
         };
-        if !replica.handle_answer(probe.sequence(), now, &self.config) {
+        if !replica.handle_answer(&probe, now, &self.config) {
             return; // Forged, duplicate, or older than the time it takes to die.
         }
 
@@ -212,11 +228,12 @@ impl Liveness {
             self.sequence = self.sequence.wrapping_add(1);
             let elapsed = now.saturating_duration_since(self.start).as_nanos();
             let sent = u64::try_from(elapsed).unwrap_or(u64::MAX);
+            let probe = Probe::request(self.sequence, sent);
             self.transmits.push_back(Transmit {
                 to: replica.target.probe,
-                probe: Probe::request(self.sequence, sent),
+                probe,
             });
-            replica.handle_sent(self.sequence, now, &self.config);
+            replica.handle_sent(&probe, now, &self.config);
         }
     }
 
@@ -276,10 +293,11 @@ impl Replica {
     }
 
     /// Notes an answer; returns whether one was awaited.
-    fn handle_answer(&mut self, sequence: u32, now: Instant, config: &Config) -> bool {
-        let position = self.outstanding.iter().position(|it| it.0 == sequence);
-        let Some((_, sent)) = position.and_then(|it| self.outstanding.drain(..=it).next_back())
-        else {
+    fn handle_answer(&mut self, answer: &Probe, now: Instant, config: &Config) -> bool {
+        let mut outstanding = self.outstanding.iter();
+        let position = outstanding.position(|it| it.is_answered_by(answer));
+        let answered = position.and_then(|it| self.outstanding.drain(..=it).next_back());
+        let Some(Outstanding { sent, .. }) = answered else {
             return false;
         };
 
@@ -337,8 +355,12 @@ impl Replica {
         true
     }
 
-    fn handle_sent(&mut self, sequence: u32, now: Instant, config: &Config) {
-        self.outstanding.push_back((sequence, now));
+    fn handle_sent(&mut self, probe: &Probe, now: Instant, config: &Config) {
+        self.outstanding.push_back(Outstanding {
+            sequence: probe.sequence(),
+            stamp: probe.sent(),
+            sent: now,
+        });
         if self.outstanding.len() > usize::from(config.dead_mult) {
             self.outstanding.pop_front();
         }

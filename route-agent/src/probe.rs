@@ -2,6 +2,7 @@
 
 use crate::liveness::Liveness;
 use ebpf_common::probe;
+use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Instant;
@@ -17,6 +18,15 @@ const BATCH_MAX: usize = 1024;
 pub(crate) struct Error {
     address: SocketAddr,
     source: io::Error,
+}
+
+/// Returns a number that nobody can guess, to begin the probes' sequence with.
+pub(crate) fn random_sequence() -> u32 {
+    // Keyed with the system's random numbers.
+    let random = RandomState::new().hash_one(());
+    let [_, _, _, _, low @ ..] = random.to_be_bytes();
+
+    u32::from_be_bytes(low)
 }
 
 /// The socket on the node's external address.

@@ -12,7 +12,8 @@ pub(crate) const DEVICE_ALIAS: &str = "liqo route-agent";
 #[command(next_help_heading = "Numbers that others might use too")]
 pub(crate) struct Settings {
     /// UDP port of the overlay; the gateways' must be the same.
-    #[arg(long, env = "LIQO_OVERLAY_PORT", default_value_t = default::OVERLAY_PORT)]
+    #[arg(long, env = "LIQO_OVERLAY_PORT", default_value_t = default::OVERLAY_PORT,
+          value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) overlay_port: u16,
 
     /// VXLAN network identifier of the overlay; the gateways' must be the same.
@@ -21,7 +22,8 @@ pub(crate) struct Settings {
     pub(crate) overlay_vni: u32,
 
     /// UDP port of the overlay probe; the gateways' must be the same.
-    #[arg(long, env = "LIQO_PROBE_PORT", default_value_t = default::PROBE_PORT)]
+    #[arg(long, env = "LIQO_PROBE_PORT", default_value_t = default::PROBE_PORT,
+          value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) probe_port: u16,
 
     /// Network of the probe's addresses, one per gateway replica; the gateways' must be the same.
@@ -48,7 +50,9 @@ pub(crate) struct Settings {
     pub(crate) route_protocol: u8,
 
     /// How far before the standard nft priorities our chains run.
-    #[arg(long, env = "LIQO_NFT_LEAD", default_value_t = 1)]
+    // NAT has priority -100, and the kernel wants its chains above -200.
+    #[arg(long, env = "LIQO_NFT_LEAD", default_value_t = 1,
+          value_parser = clap::value_parser!(u16).range(0..100))]
     pub(crate) nft_lead: u16,
 }
 
@@ -105,14 +109,19 @@ impl Settings {
 const PROBE_NET_LEN_MAX: u8 = 24;
 
 fn parse_probe_net(text: &str) -> Result<Ipv4Net, String> {
-    let net: Ipv4Net = text.parse().map_err(|error| format!("{error}"))?;
+    let net: Ipv4Net = text
+        .parse()
+        .map_err(|_| "a network such as 169.254.19.0/24 is needed".to_owned())?;
+    if net.trunc() != net {
+        return Err(format!("write {}: no bits behind the prefix", net.trunc()));
+    }
     if net.prefix_len() > PROBE_NET_LEN_MAX {
         return Err(format!(
             "a prefix of at most {PROBE_NET_LEN_MAX} bits is needed"
         ));
     }
 
-    Ok(net.trunc())
+    Ok(net)
 }
 
 fn probe_net() -> Ipv4Net {

@@ -3,9 +3,11 @@
 use crate::kernel::nft;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::sync::Mutex as AsyncMutex;
 
 mod table;
 
@@ -54,6 +56,18 @@ pub(crate) struct Config {
     pub(crate) valid: bool,
     /// What is wrong with it.
     pub(crate) error: Option<String>,
+}
+
+impl Config {
+    /// Notes that the file is invalid; tells whether that is news.
+    pub(crate) fn note_rejected(&mut self, error: &str) -> bool {
+        if self.error.as_deref() == Some(error) {
+            return false;
+        }
+        self.valid = false;
+        self.error = Some(error.to_owned());
+        true
+    }
 }
 
 /// What decides which replica a packet goes to.
@@ -107,50 +121,62 @@ pub(crate) struct Peer {
 
 /// The status as its one writer and its readers share it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Shared(Arc<Mutex<Inner>>);
+pub(crate) struct Shared(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    status: Status,
-    drops_read_at: Option<Instant>,
+    status: Mutex<Status>,
+    /// When the counters were last read; locked during a reading, so that there is one at a time.
+    drops_read_at: AsyncMutex<Option<Instant>>,
 }
 
 impl Shared {
     /// Changes the status.
     pub(crate) fn update(&self, change: impl FnOnce(&mut Status)) {
-        change(&mut self.lock().status);
+        change(&mut self.lock());
     }
 
-    /// Returns the status with counters and kernel settings as they are now.
+    /// Returns the status with kernel settings as they are now, and counters as last refreshed.
     pub(crate) fn read(&self) -> Status {
-        let mut inner = self.lock();
-        let now = Instant::now();
-        let is_fresh = |at| now.saturating_duration_since(at) < DROPS_AGE_MAX;
-        if !inner.drops_read_at.is_some_and(is_fresh) {
-            match nft::counters() {
-                Ok(drops) => inner.status.drops = drops,
-                Err(error) => tracing::debug!(%error, "failed to read the counters"),
-            }
-            inner.drops_read_at = Some(now);
-        }
-        inner.status.spread = spread();
+        let mut status = self.lock();
+        status.spread = spread();
 
-        inner.status.clone()
+        status.clone()
+    }
+
+    /// Reads the counters, if those that are known are old; where that fails, they stay.
+    pub(crate) async fn refresh(&self) {
+        self.refresh_by(nft::counters()).await;
+    }
+
+    async fn refresh_by<E: Display>(
+        &self,
+        reading: impl Future<Output = Result<BTreeMap<String, u64>, E>>,
+    ) {
+        let mut read_at = self.0.drops_read_at.lock().await;
+        if read_at.is_some_and(|at| at.elapsed() < DROPS_AGE_MAX) {
+            return;
+        }
+        match reading.await {
+            Ok(drops) => self.lock().drops = drops,
+            Err(error) => tracing::debug!(%error, "failed to read the counters"),
+        }
+        *read_at = Some(Instant::now());
     }
 
     /// Returns why this node is not ready to carry pods' traffic yet, or `Ok`.
     pub(crate) fn readiness(&self) -> Result<(), String> {
-        let inner = self.lock();
-        match &inner.status.error {
+        let status = self.lock();
+        match &status.error {
             Some(error) => Err(error.clone()),
-            None if !inner.status.converged => Err("not converged yet".to_owned()),
+            None if !status.converged => Err("not converged yet".to_owned()),
             None => Ok(()),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, Status> {
         // A reader that panicked has left nothing half written.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -171,3 +197,6 @@ fn sysctl(name: &str) -> Option<u32> {
     let text = std::fs::read_to_string(format!("/proc/sys/{name}")).ok()?;
     text.trim().parse().ok()
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,7 @@
 
 use crate::fixture::{MILAN, Pair, ROME, eventually, two};
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 use tests::lab::Lab;
@@ -144,6 +145,111 @@ fn a_key_of_wrong_length_is_refused_by_name() {
         let log = lab.gateway(ROME, 1).log();
         Ok(log.contains("gw-milan") && log.contains("32"))
     });
+}
+
+#[test]
+fn a_key_that_cannot_be_read_is_refused_by_name() {
+    let mut lab = Lab::build(two(1, 1)).unwrap();
+    lab.write_fabrics().unwrap();
+    let key = lab.key_dir(ROME).join("gw-milan").join("privateKey");
+    fs::remove_file(&key).unwrap();
+    fs::create_dir(&key).unwrap();
+
+    lab.start_gateway(ROME, 1).unwrap();
+
+    eventually("the gateway to end", || {
+        Ok(!lab.gateway(ROME, 1).is_running())
+    });
+    let log = lab.gateway(ROME, 1).log();
+    assert!(log.contains("gw-milan/privateKey"), "{log}");
+    assert!(log.contains("directory"), "no reason: {log}");
+}
+
+#[test]
+fn a_key_that_only_root_may_read_is_refused_before_it_is_needed() {
+    let mut lab = Lab::build(two(1, 1)).unwrap();
+    lab.write_fabrics().unwrap();
+    let key = lab.key_dir(ROME).join("gw-milan").join("privateKey");
+    // Another user's: root reads it by a privilege that a running gateway gives up.
+    nix::unistd::chown(&key, Some(nix::unistd::Uid::from_raw(65_534)), None).unwrap();
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+
+    lab.start_gateway(ROME, 1).unwrap();
+
+    eventually("the gateway to end", || {
+        Ok(!lab.gateway(ROME, 1).is_running())
+    });
+    let log = lab.gateway(ROME, 1).log();
+    assert!(log.contains("gw-milan/privateKey"), "{log}");
+    assert!(log.contains("Permission denied"), "no reason: {log}");
+}
+
+#[test]
+fn a_missing_kernel_feature_is_told_by_name() {
+    let mut lab = Lab::build(two(1, 1)).unwrap();
+    lab.write_fabrics().unwrap();
+    let config = lab.fabric_path(ROME).display().to_string();
+    let keys = lab.key_dir(ROME).display().to_string();
+    let run_dir = lab.identity().run_dir().display().to_string();
+    let gateway = lab.binaries().gateway.display().to_string();
+    let instance = lab.gateway_instance(ROME, 1);
+    let run = format!(
+        "mount -t tmpfs none /dev/net && exec timeout 5 {gateway} run --config {config} --keys {keys} \
+         --replica gateway-1 --instance {instance} --run-dir {run_dir}"
+    );
+
+    let pod = &lab.cluster(ROME).gateway(1).pod.netns;
+    let hidden = ["--mount", "--propagation", "slave", "sh", "-c", &run];
+    let output = pod.output("unshare", &hidden, "").unwrap();
+
+    let said = said(&output);
+    assert!(!output.status.success(), "{said}");
+    assert!(
+        said.contains("/dev/net/tun") && said.contains("CONFIG_TUN"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_running_gateway_has_no_privilege_that_it_does_not_need() {
+    let mut pair = Pair::small();
+    let pid = pair.lab.gateway(ROME, 1).pid().unwrap();
+
+    // NET_ADMIN, PERFMON and BPF: the bits 12, 38 and 39 of capability.h.
+    let needed = format!("{:016x}", (1_u64 << 12) | (1 << 38) | (1 << 39));
+    let tasks: Vec<_> = fs::read_dir(format!("/proc/{pid}/task")).unwrap().collect();
+    assert!(tasks.len() > 1, "{tasks:?}");
+    for task in tasks {
+        let status = fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+        for set in ["CapPrm:", "CapEff:"] {
+            let line = status.lines().find_map(|line| line.strip_prefix(set));
+            assert_eq!(line.map(str::trim), Some(needed.as_str()), "{status}");
+        }
+    }
+}
+
+#[test]
+fn planning_follows_a_node_whose_address_changed() {
+    let mut lab = Lab::build(two(1, 1)).unwrap();
+    lab.write_fabrics().unwrap();
+    let path = lab.fabric_path(ROME);
+    let old = lab.cluster(ROME).node(1).internal_ip.to_string();
+    let text = fs::read_to_string(&path).unwrap();
+    let address = format!("address: {old}");
+    assert!(text.contains(&address), "{text}");
+    fs::write(&path, text.replace(&address, "address: 100.64.9.9")).unwrap();
+    assert!(!check(&lab.binaries().gateway, &path).status.success());
+
+    let output = Command::new(&lab.binaries().gateway)
+        .arg("plan")
+        .arg(&path)
+        .output()
+        .unwrap();
+
+    let told = said(&output);
+    assert!(told.contains("100.64.9.9"), "{told}");
+    let checked = check(&lab.binaries().gateway, &path);
+    assert!(checked.status.success(), "{}", said(&checked));
 }
 
 #[test]

@@ -22,6 +22,7 @@ mod isolation;
 mod overlap;
 mod peers;
 mod prefixes;
+mod readme;
 mod restart;
 mod sizes;
 mod transit;

@@ -63,7 +63,7 @@ impl Plan {
         for change in &changes {
             writeln!(out, "{change}")?;
         }
-        if changes.is_empty() && target == self.file {
+        if before == after && target == self.file {
             writeln!(out, "{}: nothing to choose", name.display())?;
             return Ok(());
         }
@@ -80,30 +80,39 @@ impl Plan {
     }
 }
 
-/// What `plan` chose, one line for each value.
+/// What `plan` chose or followed, one line for each value; of a new object only what
+/// was chosen for it.
 fn changes(before: &Objects, after: &Objects) -> anyhow::Result<Vec<String>> {
     let before = leaves(before)?;
     let after = leaves(after)?;
-    let is_chosen = |path: &str| path.contains(" status.");
-    let changes = after
+    let changed = after
         .iter()
-        .filter(|(path, value)| is_chosen(path) && before.get(*path) != Some(value))
-        .map(|(path, value)| match before.get(path) {
-            Some(old) => format!("{path}: {old} -> {value}"),
-            None => format!("{path}: {value}"),
+        .filter_map(|(path, value)| match before.get(path) {
+            Some(old) if old == value => None,
+            Some(old) => Some(format!("{path}: {old} -> {value}")),
+            None => path
+                .contains(" status.")
+                .then(|| format!("{path}: {value}")),
         });
+    let gone = before
+        .iter()
+        .filter(|(path, _)| path.contains(" status.") && !after.contains_key(*path))
+        .map(|(path, old)| format!("{path}: {old} is given back"));
 
-    Ok(changes.collect())
+    Ok(changed.chain(gone).collect())
 }
 
-/// All values of all objects, by `Kind name path`.
+/// All values of all objects, by `Kind namespace/name path`.
 fn leaves(objects: &Objects) -> anyhow::Result<BTreeMap<String, String>> {
     let mut leaves = BTreeMap::new();
     for object in objects.iter() {
         let value = serde_json::to_value(object)?;
-        let name = object.metadata().name.clone().unwrap_or_default();
+        let metadata = object.metadata();
+        let space = metadata.namespace.as_deref().unwrap_or_default();
+        let name = metadata.name.as_deref().unwrap_or_default();
+        let slash = if space.is_empty() { "" } else { "/" };
         collect(
-            &format!("{} {name} ", object.kind()),
+            &format!("{} {space}{slash}{name} ", object.kind()),
             "",
             &value,
             &mut leaves,

@@ -25,6 +25,15 @@ impl Engine {
             self.handle_stray(source.from, now);
             return Received::Nothing;
         };
+        // Both before the message is looked into: it costs nothing where nothing changed.
+        if source.from != session.endpoint && self.tunnelled.contains(source.from) {
+            self.drops.count(Drop::EndpointInsideTunnel);
+            return Received::Nothing;
+        }
+        if !session.is_at(source.port) {
+            self.drops.count(Drop::ForeignPort);
+            return Received::Nothing;
+        }
         let opened = match session.tunnel.open(datagram, out) {
             Ok(opened) => opened,
             Err(reason) => {

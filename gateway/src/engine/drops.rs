@@ -60,12 +60,17 @@ reasons! {
     InnerNotIpv4 = "inner-not-ipv4",
     /// The inner source address is not the peer's.
     SourceNotAllowed = "source-not-allowed",
-    /// A liveness probe that cannot be read.
+    /// A liveness probe that cannot be read, or whose answer would be much longer.
     ProbeMalformed = "probe-malformed",
     /// A liveness probe beyond the rate that is handled.
     ProbeRate = "probe-rate",
     /// A probe's answer to no question of ours.
     ProbeUnexpected = "probe-unexpected",
+    /// A datagram from an address that leads into a tunnel, a session that was at one,
+    /// or a name that stands for one: its answers would be sealed again and again.
+    EndpointInsideTunnel = "endpoint-inside-tunnel",
+    /// A datagram at the client port of another session.
+    ForeignPort = "foreign-port",
     /// No session and the peer is unknown or gone.
     NoPeer = "no-peer",
     /// The session ended between selection and use.

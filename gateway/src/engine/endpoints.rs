@@ -1,5 +1,6 @@
 //! Where a peer in the server's role can be reached: literals and host names.
 
+use super::tunnelled::Tunnelled;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,8 @@ const ADDRESSES_MAX: usize = 32;
 pub(super) struct Endpoints {
     port: u16,
     entries: Vec<Entry>,
+    /// Addresses that are never used.
+    tunnelled: Tunnelled,
     /// Number of addresses handed out.
     turn: usize,
 }
@@ -39,6 +42,7 @@ impl Endpoints {
         let mut endpoints = Self {
             port,
             entries: Vec::new(),
+            tunnelled: Tunnelled::default(),
             turn: 0,
         };
         endpoints.set(hosts, port, now);
@@ -62,8 +66,17 @@ impl Endpoints {
             .collect();
     }
 
-    /// Handles the answer to a lookup; an empty one changes nothing.
-    pub(super) fn handle_resolved(&mut self, host: &str, mut addresses: Vec<SocketAddr>) {
+    /// Sets which addresses are never used, wherever they come from.
+    pub(super) fn set_tunnelled(&mut self, tunnelled: Tunnelled) {
+        self.tunnelled = tunnelled;
+    }
+
+    /// Handles the answer to a lookup and returns how many of its addresses lead into
+    /// a tunnel; an answer without any others changes nothing.
+    pub(super) fn handle_resolved(&mut self, host: &str, mut addresses: Vec<SocketAddr>) -> usize {
+        let all = addresses.len();
+        addresses.retain(|address| !self.tunnelled.contains(*address));
+        let refused = all - addresses.len();
         addresses.truncate(ADDRESSES_MAX);
         let entry = self.entries.iter_mut().find(|e| e.host == host);
         if let Some(entry) = entry
@@ -72,6 +85,8 @@ impl Endpoints {
         {
             entry.addresses = addresses;
         }
+
+        refused
     }
 
     /// Returns the next name that is due to be looked up.
@@ -117,7 +132,9 @@ impl Endpoints {
     }
 
     fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
-        self.entries.iter().flat_map(|e| &e.addresses).copied()
+        let known = self.entries.iter().flat_map(|e| &e.addresses).copied();
+
+        known.filter(|address| !self.tunnelled.contains(*address))
     }
 }
 

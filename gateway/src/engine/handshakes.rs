@@ -41,13 +41,17 @@ impl Engine {
         };
 
         let slot = initiator.index >> 8;
-        let outcome = match self.responder(peer, slot, source) {
+        let responder = self.responder(peer, slot, source);
+        // A client port is for the one session that it was opened for.
+        if source.port != PortId::LISTEN && responder != self.ports.get(&source.port).copied() {
+            return self.drops.count(Drop::ForeignPort);
+        }
+        let outcome = match responder {
             Some(id) => self.answer(id, slot, datagram, &mut buffer),
             None => self.answer_anew(peer, slot, source, datagram, &mut buffer, now),
         };
         match outcome {
             Ok(len) => {
-                self.keys.remember(source.from.ip(), local);
                 self.transmit(source.port, source.from, &buffer[..len]);
             }
             Err(reason) => self.drops.count(reason),
@@ -61,10 +65,10 @@ impl Engine {
         let Some(session) = self.sessions.by_index(index) else {
             return self.drops.count(Drop::UnknownReceiver);
         };
-        if session.control_left == 0 {
+        if session.responses_left == 0 {
             return self.drops.count(Drop::HandshakeRate);
         }
-        session.control_left -= 1;
+        session.responses_left -= 1;
         match session.tunnel.open(datagram, &mut buffer) {
             Ok(Opened::Established(len)) => {
                 session.heard = now;
@@ -105,6 +109,10 @@ impl Engine {
             return;
         };
         session.unconfirmed = false;
+        let from = session.endpoint.ip();
+        if let Some(peer) = self.peers.get(session.peer) {
+            self.keys.remember(from, peer.local_key);
+        }
         if session.state != State::Tentative {
             return self.handle_renewed(id, now);
         }
@@ -178,7 +186,10 @@ impl Engine {
         let by_slot = sessions().find(|session| session.remote_slot == Some(slot));
         let by_path = || {
             sessions()
-                .filter(|s| (s.port, s.endpoint) == (source.port, source.from))
+                // A client port alone says which session it is.
+                .filter(|s| {
+                    s.port == source.port && (s.port != PortId::LISTEN || s.endpoint == source.from)
+                })
                 .max_by_key(|s| s.state == State::Live)
         };
 

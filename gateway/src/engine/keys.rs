@@ -28,8 +28,7 @@ const HINTS_MAX: usize = 4_096;
 /// Our keys by their public half.
 pub(super) struct Keys {
     keys: BTreeMap<[u8; 32], LocalKey>,
-    /// The key with which a source authenticated last: tried first, for free.
-    hints: BTreeMap<IpAddr, [u8; 32]>,
+    hints: Hints,
     tries_left: u32,
     sources: Box<[u16; SOURCES]>,
     salt: u64,
@@ -57,7 +56,7 @@ impl Keys {
     pub(super) fn new(salt: u64, now: Instant) -> Self {
         Self {
             keys: BTreeMap::new(),
-            hints: BTreeMap::new(),
+            hints: Hints::default(),
             tries_left: TRIES_MAX,
             sources: Box::new([0; SOURCES]),
             salt,
@@ -78,18 +77,23 @@ impl Keys {
     /// Keeps the keys that `is_used` tells by their public half.
     pub(super) fn retain(&mut self, is_used: impl Fn(&[u8; 32]) -> bool) {
         self.keys.retain(|public, _| is_used(public));
-        self.hints.retain(|_, public| is_used(public));
+        self.hints.retain(is_used);
     }
 
     pub(super) fn get(&self, public: &[u8; 32]) -> Option<&LocalKey> {
         self.keys.get(public)
     }
 
-    /// Remembers that `from` uses the key `public`.
+    /// Remembers that `from` uses the key `public`: shown by data under a session's
+    /// keys, for an initiation may be a copy from anywhere.
     pub(super) fn remember(&mut self, from: IpAddr, public: [u8; 32]) {
-        if self.hints.len() < HINTS_MAX || self.hints.contains_key(&from) {
-            self.hints.insert(from, public);
-        }
+        self.hints.remember(from, public);
+    }
+
+    /// Returns the key that `from` is remembered with.
+    #[cfg(test)]
+    pub(super) fn hint(&self, from: IpAddr) -> Option<[u8; 32]> {
+        self.hints.get(from)
     }
 
     /// Finds the key that an initiation is meant for, and checks that its sender
@@ -100,7 +104,7 @@ impl Keys {
         datagram: &[u8],
         out: &mut [u8; HANDSHAKE_BUFFER],
     ) -> Result<[u8; 32], Refusal> {
-        let hint = self.hints.get(&from.ip()).copied();
+        let hint = self.hints.get(from.ip());
         if let Some(public) = hint
             && let Some(key) = self.keys.get_mut(&public)
         {
@@ -169,5 +173,85 @@ impl Keys {
         *count = count.saturating_add(1);
 
         *count <= SOURCE_MAX
+    }
+}
+
+/// The keys with which sources authenticated last: tried first, for free.
+#[derive(Default)]
+struct Hints {
+    by_source: BTreeMap<IpAddr, Hint>,
+    /// The sources by when they were remembered last.
+    by_turn: BTreeMap<u64, IpAddr>,
+    next_turn: u64,
+}
+
+struct Hint {
+    public: [u8; 32],
+    turn: u64,
+}
+
+impl Hints {
+    fn get(&self, source: IpAddr) -> Option<[u8; 32]> {
+        self.by_source.get(&source).map(|hint| hint.public)
+    }
+
+    /// Remembers a source; where there are too many, the oldest gives way.
+    fn remember(&mut self, source: IpAddr, public: [u8; 32]) {
+        let turn = self.next_turn;
+        self.next_turn += 1;
+        if let Some(old) = self.by_source.insert(source, Hint { public, turn }) {
+            self.by_turn.remove(&old.turn);
+        }
+        self.by_turn.insert(turn, source);
+
+        if self.by_source.len() > HINTS_MAX
+            && let Some((_, oldest)) = self.by_turn.pop_first()
+        {
+            self.by_source.remove(&oldest);
+        }
+    }
+
+    fn retain(&mut self, is_used: impl Fn(&[u8; 32]) -> bool) {
+        self.by_source.retain(|_, hint| is_used(&hint.public));
+        self.by_turn
+            .retain(|_, source| self.by_source.contains_key(source));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(number: usize) -> IpAddr {
+        IpAddr::from(u32::try_from(number).unwrap().to_be_bytes())
+    }
+
+    #[test]
+    fn the_source_that_was_heard_least_recently_is_forgotten() {
+        let mut hints = Hints::default();
+        for number in 0..HINTS_MAX {
+            hints.remember(source(number), [1; 32]);
+        }
+
+        hints.remember(source(0), [2; 32]);
+        hints.remember(source(HINTS_MAX), [3; 32]);
+
+        assert_eq!(hints.get(source(0)), Some([2; 32]), "heard again");
+        assert_eq!(hints.get(source(1)), None, "the oldest");
+        assert_eq!(hints.get(source(HINTS_MAX)), Some([3; 32]));
+        assert_eq!(hints.by_turn.len(), HINTS_MAX);
+    }
+
+    #[test]
+    fn the_hints_of_a_key_go_with_it() {
+        let mut hints = Hints::default();
+        hints.remember(source(1), [1; 32]);
+        hints.remember(source(2), [2; 32]);
+
+        hints.retain(|public| *public == [2; 32]);
+
+        assert_eq!(hints.get(source(1)), None);
+        assert_eq!(hints.get(source(2)), Some([2; 32]));
+        assert_eq!(hints.by_turn.len(), 1);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Engine;
 use super::drops::Drop;
-use super::interface::{Event, Kind, PortId, SessionId};
+use super::interface::{Event, Kind, SessionId};
 use super::peer::Candidate;
 use super::session::Session;
 
@@ -71,12 +71,13 @@ impl Engine {
         Some(id)
     }
 
-    /// Removes a session, and its port.
+    /// Removes a session, and the port that was opened for it.
     pub(super) fn remove_session(&mut self, id: SessionId) {
         let Some(session) = self.sessions.remove(id) else {
             return;
         };
-        if session.port != PortId::LISTEN && self.ports.remove(&session.port).is_some() {
+        if self.ports.get(&session.port) == Some(&id) {
+            self.ports.remove(&session.port);
             self.events.push_back(Event::ClosePort(session.port));
         }
         if let Some(peer) = self.peers.get_mut(session.peer) {

@@ -12,6 +12,13 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 /// reported as an error: longer than any failover takes.
 const CONNECTION_HOLD: Duration = Duration::from_secs(2);
 
+/// Probes of one peer handled per tick: with 64 sessions a PING and a PONG each, asked
+/// twice. Reading and answering one costs 10 us: 1 % of a core.
+const PROBES_PER_TICK: u32 = 256;
+/// Probes handled at once after a pause: 16 sessions that all measure the path,
+/// with up to 23 questions and as many answers each.
+pub(super) const PROBES_BURST: u32 = 768;
+
 /// A peer.
 pub(super) struct Peer {
     pub(super) config: PeerConfig,
@@ -28,6 +35,8 @@ pub(super) struct Peer {
     /// Present in the client's role.
     pub(super) client: Option<Client>,
     pub(super) next_tick: Instant,
+    /// Probes that may be handled now, on whichever session they come.
+    probes_left: u32,
 }
 
 /// A session that flows may use.
@@ -54,6 +63,7 @@ impl Peer {
             connection: Connection::new(now),
             client,
             next_tick: now,
+            probes_left: PROBES_BURST,
             config,
         }
     }
@@ -77,6 +87,20 @@ impl Peer {
         }
         self.config = config.clone();
         true
+    }
+
+    /// Notes that a tick has come.
+    pub(super) fn handle_tick(&mut self, next: Instant) {
+        self.next_tick = next;
+        self.probes_left = (self.probes_left + PROBES_PER_TICK).min(PROBES_BURST);
+    }
+
+    /// Takes one probe off what may be handled; returns whether there was any left.
+    pub(super) fn take_probe(&mut self) -> bool {
+        let is_left = self.probes_left > 0;
+        self.probes_left = self.probes_left.saturating_sub(1);
+
+        is_left
     }
 
     /// Returns our address and the peer's inside the tunnel.

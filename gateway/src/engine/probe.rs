@@ -105,6 +105,12 @@ pub(super) fn pong(mut answer: Map<String, Value>, own: &Gateway) -> Vec<u8> {
     to_bytes(answer)
 }
 
+/// Returns how many bytes an answer is longer than its question at most: those in
+/// which `own` says what it says.
+pub(super) fn own_len(own: &Gateway) -> usize {
+    pong(Map::new(), own).len()
+}
+
 /// Writes a PING to the cluster `cluster_id`, sent at `sent` (nanoseconds since
 /// the Unix epoch); if `len` is given it is padded to that many bytes.
 pub(super) fn ping(cluster_id: &str, sent: i128, own: &Gateway, len: Option<usize>) -> Vec<u8> {
@@ -139,7 +145,10 @@ fn to_bytes(object: Map<String, Value>) -> Vec<u8> {
 
 /// Reads what a gateway of ours says of itself; both names are needed.
 fn gateway(object: &Map<String, Value>) -> Option<Gateway> {
-    let name = |key| string(object, key).filter(|name| name.len() <= NAME_BYTES_MAX);
+    // They are shown to people: no line feeds, nothing that a terminal obeys.
+    let is_plain = |name: &str| name.bytes().all(|byte| byte.is_ascii_graphic());
+    let name =
+        |key| string(object, key).filter(|name| name.len() <= NAME_BYTES_MAX && is_plain(name));
     let replicas = find(object, "replicas").and_then(Value::as_u64);
 
     Some(Gateway {

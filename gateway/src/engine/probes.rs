@@ -26,20 +26,23 @@ impl Engine {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
-        if session.control_left == 0 {
+        let leaving = self.leaving.is_some() || session.is_closing();
+        let Some(peer) = self.peers.get_mut(session.peer) else {
+            return self.drops.count(Drop::NoPeer);
+        };
+        if !peer.take_probe() {
             return self.drops.count(Drop::ProbeRate);
         }
-        session.control_left -= 1;
-        let index = session.peer;
-        let kind = self
-            .peers
-            .get(index)
-            .map_or(Kind::Unknown, |peer| peer.kind);
-        match probe::parse(json, kind == Kind::Ours) {
+        let question = json.len();
+        match probe::parse(json, peer.kind == Kind::Ours) {
             None => self.drops.count(Drop::ProbeMalformed),
             Some(Probe::Ping { answer, gateway }) => {
-                let leaving = self.leaving.is_some() || session.is_closing();
-                let json = probe::pong(answer, &self.gateway(leaving));
+                let own = self.gateway(leaving);
+                let json = probe::pong(answer, &own);
+                // No amplifier: some JSON is longer when it is written again.
+                if json.len() > question + probe::own_len(&own) {
+                    return self.drops.count(Drop::ProbeMalformed);
+                }
                 let packet = inner::probe_packet(addresses.destination, addresses.source, &json);
                 self.send_probe(id, &packet, false);
                 self.learn(id, gateway, now);

@@ -1,12 +1,14 @@
 //! Engines in one process, stepped under virtual time over a network in memory.
 
 mod adversary;
+mod budgets;
 mod chaos;
 mod leave;
 mod load;
 mod path;
 mod reload;
 mod replicas;
+mod roaming;
 mod sessions;
 mod upstream;
 

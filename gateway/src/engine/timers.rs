@@ -85,7 +85,7 @@ impl Engine {
 
         for index in due {
             if let Some(peer) = self.peers.get_mut(index) {
-                peer.next_tick = next;
+                peer.handle_tick(next);
                 if let Some(client) = &mut peer.client {
                     let port = client.endpoints.port();
                     while let Some(host) = client.endpoints.poll_lookup(now) {

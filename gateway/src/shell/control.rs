@@ -1,24 +1,24 @@
 //! Everything that may wait: the file, names to look up, signals.
 
+mod lookups;
+
 use super::desired::{Desired, Loader};
 use super::lane::{Command, Handle, Hung, Notice};
 use super::state::{State, lock};
-use crate::engine::ConnectionState;
+use crate::engine::{ConnectionState, Role};
 use ebpf::Datapath;
+use lookups::{Lookups, Name};
 use process::watch::FileWatch;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
-/// How long a name may take to look up.
-const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Names looked up at once; the engine asks again for those that find no room.
-const LOOKUPS_MAX: usize = 64;
+/// A lookup that takes longer is worth a line in the log.
+const LOOKUP_SLOW: Duration = Duration::from_secs(5);
 
 /// How long the nodes need to see that this replica leaves: two of their probes,
 /// and some time to act.
@@ -37,14 +37,15 @@ pub(crate) struct Control {
     served: Desired,
     /// What was logged of each peer.
     connections: BTreeMap<u16, ConnectionState>,
-    lookups: JoinSet<Lookup>,
-    looking_up: BTreeSet<(u16, String)>,
+    lookups: Lookups,
+    /// The threads of those under way. No time ends one: the system's resolver
+    /// does, and until then its thread is there.
+    answers: JoinSet<Answer>,
 }
 
-/// A name's addresses, once they are known.
-struct Lookup {
-    peer: u16,
-    host: String,
+/// A name's addresses, or none.
+struct Answer {
+    name: Name,
     addresses: Vec<SocketAddr>,
 }
 
@@ -85,8 +86,8 @@ impl Control {
             replica: parts.replica,
             served: parts.served,
             connections: BTreeMap::new(),
-            lookups: JoinSet::new(),
-            looking_up: BTreeSet::new(),
+            lookups: Lookups::default(),
+            answers: JoinSet::new(),
         };
         control.instruct()?;
 
@@ -95,6 +96,7 @@ impl Control {
 
     /// Follows file and engine until the loop ends, which it does not do by itself.
     pub(crate) async fn run(&mut self) {
+        self.reload(); // It may have changed before it was watched.
         loop {
             tokio::select! {
                 () = self.watch.changed() => self.reload(),
@@ -102,9 +104,9 @@ impl Control {
                     Some(notice) => self.handle_notice(notice),
                     None => return,
                 },
-                Some(lookup) = self.lookups.join_next() => {
-                    if let Ok(lookup) = lookup {
-                        self.handle_lookup(lookup);
+                Some(answer) = self.answers.join_next() => {
+                    if let Ok(answer) = answer {
+                        self.handle_answer(answer);
                     }
                 }
             }
@@ -140,7 +142,7 @@ impl Control {
             Ok(Some(desired)) => desired,
             // Back to what is being served, perhaps after an error.
             Ok(None) => return self.state.note_restored(),
-            Err(error) => return self.reject(&error),
+            Err(error) => return self.reject(&anyhow::Error::from(error)),
         };
 
         let before = std::mem::replace(&mut self.served, desired);
@@ -157,6 +159,8 @@ impl Control {
                 let peers: BTreeSet<_> =
                     self.served.ranks.iter().map(|(_, index)| *index).collect();
                 self.connections.retain(|peer, _| peers.contains(peer));
+                let served = &self.served;
+                self.lookups.retain(|name| is_wanted(served, name));
                 tracing::info!(
                     peers = self.served.peers.len(),
                     ?changes,
@@ -174,8 +178,8 @@ impl Control {
         }
     }
 
-    fn reject(&self, error: &(impl std::fmt::Display + ?Sized)) {
-        let error = error.to_string();
+    fn reject(&self, error: &anyhow::Error) {
+        let error = format!("{error:#}");
         if self.state.note_rejected(&error) {
             tracing::error!(
                 error,
@@ -188,6 +192,7 @@ impl Control {
         self.lane.send(Command::Peers {
             peers: self.served.peers.clone(),
             ranks: self.served.ranks.clone(),
+            tunnelled: self.served.tunnelled(),
         })?;
         self.lane.send(Command::Replicas(self.live_replicas()))
     }
@@ -237,22 +242,30 @@ impl Control {
             let addresses = vec![SocketAddr::new(ip, port)];
             return self.handle_addresses(peer, host, addresses);
         }
-        if self.lookups.len() >= LOOKUPS_MAX || !self.looking_up.insert((peer, host.clone())) {
-            return;
+        let name = Name { peer, host, port };
+        // Of a peer that has gone meanwhile: then nobody waits for the answer.
+        if is_wanted(&self.served, &name) {
+            self.lookups.ask(name);
         }
-        self.lookups.spawn(async move {
-            Lookup {
-                addresses: resolve(&host, port).await,
-                peer,
-                host,
-            }
-        });
+        self.start_lookups();
     }
 
-    fn handle_lookup(&mut self, lookup: Lookup) {
-        self.looking_up.remove(&(lookup.peer, lookup.host.clone()));
-        if !lookup.addresses.is_empty() {
-            self.handle_addresses(lookup.peer, lookup.host, lookup.addresses);
+    fn start_lookups(&mut self) {
+        while let Some(name) = self.lookups.poll_start() {
+            self.answers.spawn_blocking(move || Answer {
+                addresses: resolve(&name),
+                name,
+            });
+        }
+    }
+
+    fn handle_answer(&mut self, answer: Answer) {
+        let Answer { name, addresses } = answer;
+        self.lookups.finish(&name);
+        self.start_lookups();
+        // The port may have changed meanwhile, and stands in the addresses.
+        if !addresses.is_empty() && is_wanted(&self.served, &name) {
+            self.handle_addresses(name.peer, name.host, addresses);
         }
     }
 
@@ -268,12 +281,31 @@ impl Control {
     }
 }
 
-/// Looks a name up; nothing if that fails, for the engine asks again.
-async fn resolve(host: &str, port: u16) -> Vec<SocketAddr> {
-    match timeout(LOOKUP_TIMEOUT, tokio::net::lookup_host((host, port))).await {
-        Ok(Ok(addresses)) => return addresses.collect(),
-        Ok(Err(error)) => tracing::warn!(host, %error, "failed to look up a peer's end point"),
-        Err(_) => tracing::warn!(host, "looking up a peer's end point takes too long"),
+/// Returns whether a peer that is served has an end point of this name and port.
+fn is_wanted(served: &Desired, name: &Name) -> bool {
+    served.peers.iter().any(|peer| match &peer.role {
+        Role::Client { addresses, port } => {
+            peer.index == name.peer && *port == name.port && addresses.contains(&name.host)
+        }
+        Role::Server => false,
+    })
+}
+
+/// Looks a name up, for as long as the system takes; nothing if that fails, for the
+/// engine asks again.
+fn resolve(name: &Name) -> Vec<SocketAddr> {
+    let host = name.host.as_str();
+    let start = Instant::now();
+    let resolved = (host, name.port).to_socket_addrs();
+    let took = start.elapsed();
+    if took >= LOOKUP_SLOW {
+        tracing::warn!(host, ?took, "looking up a peer's end point takes long");
     }
-    Vec::new()
+    match resolved {
+        Ok(addresses) => addresses.collect(),
+        Err(error) => {
+            tracing::warn!(host, %error, "failed to look up a peer's end point");
+            Vec::new()
+        }
+    }
 }

@@ -5,6 +5,7 @@ use crate::engine::PeerConfig;
 use crate::tables::{self, Indices, TooManyPeers};
 use control_api::fabric::{self, Errors, Fabric};
 use ebpf::Tables;
+use ipnet::Ipv4Net;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -73,6 +74,16 @@ pub(crate) struct Desired {
     pub(crate) ranks: Vec<(String, u16)>,
 }
 
+impl Desired {
+    /// Returns what leads into a tunnel: the prefixes under which remote clusters are
+    /// seen here, and the addresses given to single endpoints of theirs.
+    pub(crate) fn tunnelled(&self) -> Vec<Ipv4Net> {
+        let single = self.tables.transit.keys().copied().map(Ipv4Net::from);
+
+        self.tables.outbound.keys().copied().chain(single).collect()
+    }
+}
+
 /// Reads the files, again and again, with stable indices.
 pub(crate) struct Loader {
     file: PathBuf,
@@ -139,6 +150,19 @@ impl Loader {
         self.accepted = Some((stamp, desired.clone()));
 
         Ok((!is_same).then_some(desired))
+    }
+
+    /// Makes sure that the file and the keys of `served` can be read once more, after
+    /// this process gave up the right to read everything.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error`] with the one that cannot.
+    pub(crate) fn check_readable(&self, served: &Desired) -> Result<(), Error> {
+        read(&self.file)?;
+        keys::read(&self.keys, wanted_keys(&served.fabric))?;
+
+        Ok(())
     }
 
     /// Forgets that the files were accepted: the kernel refused what they say.

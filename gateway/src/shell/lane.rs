@@ -197,7 +197,12 @@ impl Lane {
         self.ports.clear_wake();
         while let Ok(command) = self.commands.try_recv() {
             match command {
-                Command::Peers { peers, ranks } => {
+                Command::Peers {
+                    peers,
+                    ranks,
+                    tunnelled,
+                } => {
+                    self.engine.set_tunnelled(&tunnelled);
                     self.engine.set_peers(peers, self.now);
                     self.heart.set_ranks(ranks, self.now);
                 }

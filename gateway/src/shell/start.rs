@@ -12,6 +12,7 @@ use anyhow::{Context as _, anyhow};
 use ebpf::Trace;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use process::watch::FileWatch;
 use process::{http, status, stop};
 use std::net::SocketAddr;
@@ -50,8 +51,8 @@ pub(crate) struct Options {
 /// Returns what keeps it from starting, or from going on.
 pub(crate) fn run(options: Options) -> anyhow::Result<()> {
     privilege::check()?;
+    raise_descriptor_limit();
     let mut loader = Loader::new(&options.config, &options.keys);
-    let watch = FileWatch::new(&options.config)?;
     let served = loader.load()?.context("the fabric file is empty")?;
     if !served
         .fabric
@@ -66,6 +67,8 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
+        // A thread keeps the privileges that it began with.
+        .thread_keep_alive(Duration::ZERO)
         .build()
         .context("failed to start the runtime")?;
     // First of all, since it tells whether another process has this place already.
@@ -77,6 +80,11 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
         trace,
     } = options.plan.set_up(&served.tables)?;
     privilege::drop_all_but_needed()?;
+    loader
+        .check_readable(&served)
+        .context("a running gateway has not root's right to read all files: give it these")?;
+    // It starts a thread, hence only now.
+    let watch = FileWatch::new(&options.config)?;
     trace.map(tell_drops).transpose()?;
 
     let datapath = Arc::new(Mutex::new(datapath));
@@ -120,7 +128,19 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
         served,
     })?;
 
-    runtime.block_on(serve(control, ended, state, socket, &options))
+    let end = runtime.block_on(serve(control, ended, state, socket, &options));
+    // A name may still be looked up, for as long as its servers are silent.
+    runtime.shutdown_background();
+    end
+}
+
+/// Each session that this side opens has a socket of its own: thousands, with many peers.
+fn raise_descriptor_limit() {
+    let raised = getrlimit(Resource::RLIMIT_NOFILE)
+        .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard));
+    if let Err(error) = raised {
+        tracing::warn!(%error, "failed to raise the limit of open files: many peers may find no room");
+    }
 }
 
 /// How the packet loop ended, once it has.

@@ -118,13 +118,13 @@ impl Agent {
 
     pub(super) fn report_invalid(&self, error: &Error) {
         let text = chain(error);
-        tracing::error!(
-            error = text,
-            "the file is invalid; its last valid content stays in force"
-        );
         self.status.update(|status| {
-            status.config.valid = false;
-            status.config.error = Some(text);
+            if status.config.note_rejected(&text) {
+                tracing::error!(
+                    error = text,
+                    "the file is invalid; its last valid content stays in force"
+                );
+            }
         });
     }
 

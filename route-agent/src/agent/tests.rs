@@ -62,7 +62,11 @@ impl Running {
     }
 
     async fn eventually(&self, what: &str, condition: impl Fn(&Status) -> bool) {
-        eventually(what, async || condition(&self.status.read())).await;
+        eventually(what, async || {
+            self.status.refresh().await;
+            condition(&self.status.read())
+        })
+        .await;
     }
 
     /// Waits until packets for milan go to these replicas.

@@ -27,3 +27,38 @@ fn the_defaults_are_those_of_the_settings() {
     };
     assert_eq!(args.settings, Settings::default());
 }
+
+#[test]
+fn numbers_and_names_that_cannot_work_are_refused_at_once() {
+    for (flag, values) in [
+        ("--overlay-port", &["0", "65536"][..]),
+        ("--probe-port", &["0"]),
+        (
+            "--probe-net",
+            &["169.254.19.1/24", "169.254.19.0/25", "169.254.19.0"],
+        ),
+        ("--nft-lead", &["100", "-1"]),
+        ("--instance", &["", "..", "a/b", ".hidden", "a b"]),
+    ] {
+        for value in values {
+            let arguments = ["route-agent", "cleanup", &format!("{flag}={value}")];
+            let error = Cli::try_parse_from(arguments).unwrap_err().to_string();
+            assert!(error.contains(flag), "{flag} {value}: {error}");
+        }
+    }
+}
+
+#[test]
+fn numbers_and_names_at_their_limits_are_taken() {
+    let cli = Cli::try_parse_from([
+        "route-agent",
+        "cleanup",
+        "--overlay-port=1",
+        "--probe-port=65535",
+        "--probe-net=10.99.0.0/16",
+        "--nft-lead=99",
+        "--instance=rome-1",
+    ]);
+
+    assert!(cli.is_ok(), "{cli:?}");
+}

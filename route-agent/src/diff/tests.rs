@@ -49,6 +49,34 @@ fn a_device_of_another_port_is_made_anew_with_all_that_hangs_on_it() {
 }
 
 #[test]
+fn a_filter_that_cannot_be_set_stops_nothing_but_the_device() {
+    let observed = state(&[1, 2]);
+    let mut desired = state(&[1]);
+    desired.filter = Some(Ruleset::listed(&serde_json::json!({"nftables": [
+        {"counter": {"family": "inet", "table": "liqo", "name": "drops"}},
+    ]})));
+    let goes_on = |observed: &State| {
+        let ops = diff(observed, &desired);
+        let at = ops.iter().position(|op| matches!(op, Op::SetFilter(_)));
+        let (before, rest) = ops.split_at(at.unwrap() + 1);
+        may_go_on(before.last().unwrap(), rest, observed)
+    };
+    let with_device = |device| State {
+        device,
+        ..observed.clone()
+    };
+
+    assert!(goes_on(&observed));
+    for mut down in [device(6091), device(4789)] {
+        assert_eq!(goes_on(&with_device(Some(down))), down.port == 6091);
+        down.ready = false;
+        assert!(!goes_on(&with_device(Some(down))));
+    }
+    assert!(!goes_on(&State::default()));
+    assert!(!may_go_on(&Op::SetHop(1, hop(1)), &[], &observed));
+}
+
+#[test]
 fn a_hop_that_became_something_else_is_deleted_before_it_is_made() {
     let desired = state(&[1]);
     let mut observed = desired.clone();

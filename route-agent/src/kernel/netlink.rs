@@ -36,6 +36,16 @@ pub(crate) enum Error {
         port: u16,
     },
 
+    /// Another's nexthop has the id that ours would have.
+    #[error(
+        "nexthop id {id} is in use by another program: choose --nexthop-base \
+         (ip nexthop show id {id})"
+    )]
+    NexthopInUse {
+        /// The id.
+        id: u32,
+    },
+
     /// Any other refusal.
     #[error("failed to {what}")]
     Refused {
@@ -100,6 +110,14 @@ impl Error {
         }
     }
 
+    /// Names the cause of a nexthop's failure to be made.
+    pub(crate) fn or_nexthop_in_use(self, id: u32) -> Self {
+        match self.errno() {
+            Some(Errno::EEXIST) => Self::NexthopInUse { id },
+            _ => self,
+        }
+    }
+
     /// The kernel's error number, if the kernel answered with one.
     pub(crate) fn errno(&self) -> Option<Errno> {
         match self {
@@ -107,6 +125,7 @@ impl Error {
             Self::Privilege { .. } => Some(Errno::EPERM),
             Self::Feature { .. } => Some(Errno::EOPNOTSUPP),
             Self::PortInUse { .. } => Some(Errno::EADDRINUSE),
+            Self::NexthopInUse { .. } => Some(Errno::EEXIST),
             Self::Socket(_) | Self::Protocol { .. } => None,
         }
     }

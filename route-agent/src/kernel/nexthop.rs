@@ -121,6 +121,7 @@ impl Handle {
         self.request(what, Message::New(nexthop), flags)
             .await
             .map(drop)
+            .map_err(|error| error.or_nexthop_in_use(id))
     }
 
     async fn request(

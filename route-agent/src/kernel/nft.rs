@@ -2,14 +2,12 @@
 
 use crate::kernel::Accepted;
 use crate::ruleset::{FAMILY, Ruleset, TABLE};
-use nftables::helper::{
-    DEFAULT_ARGS, DEFAULT_NFT, NftablesError, apply_ruleset_raw_async, get_current_ruleset_raw,
-    get_current_ruleset_raw_async,
-};
+use nftables::helper::{DEFAULT_ARGS, DEFAULT_NFT, NftablesError, apply_ruleset_raw_async};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io;
 use std::time::Duration;
+use tokio::process::Command;
 
 /// `nft` failed.
 #[derive(Debug, thiserror::Error)]
@@ -19,10 +17,12 @@ pub(crate) enum Error {
     Missing(#[source] io::Error),
 
     /// It does not end.
-    #[error("nft failed to {what} within {} s", TIMEOUT.as_secs())]
+    #[error("nft failed to {what} within {} s", limit.as_secs())]
     Slow {
         /// What was tried.
         what: &'static str,
+        /// How long it was given.
+        limit: Duration,
     },
 
     /// It may not.
@@ -45,6 +45,9 @@ pub(crate) enum Error {
 /// How long `nft` may take: a thousand times what it needs, but not for ever.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long it may take to list the counters, for which a person or a scraper waits.
+const COUNTERS_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// The table's only user, with what it knows of `nft`'s way of listing.
 #[derive(Default)]
 pub(crate) struct Nft {
@@ -56,7 +59,7 @@ pub(crate) struct Nft {
 impl Nft {
     /// Returns the table's ruleset, `None` without the table.
     pub(crate) async fn observe(&self) -> Result<Option<Ruleset>, Error> {
-        let listed = list().await?.map(|listing| Ruleset::listed(&listing));
+        let listed = list_table().await?.map(|listing| Ruleset::listed(&listing));
 
         Ok(match (listed, &self.accepted) {
             (Some(listed), Some(accepted)) if listed == accepted.listed => {
@@ -74,7 +77,7 @@ impl Nft {
     ) -> Result<(), Error> {
         run("set our table", &desired.transaction(observed)).await?;
 
-        self.accepted = list()
+        self.accepted = list_table()
             .await?
             .map(|listing| Ruleset::listed(&listing))
             .filter(|listed| listed != desired)
@@ -109,14 +112,13 @@ impl Nft {
 
 /// Returns the packets that each named counter of our table has counted.
 ///
-/// Blocks for as long as `nft` runs, some milliseconds.
-///
 /// # Errors
 ///
 /// Returns [`Error`] if `nft` fails.
-pub(crate) fn counters() -> Result<BTreeMap<String, u64>, Error> {
-    let listing = get_current_ruleset_raw(DEFAULT_NFT, &LIST_ARGS);
-    let listing = parse(listing)?.unwrap_or_default();
+pub(crate) async fn counters() -> Result<BTreeMap<String, u64>, Error> {
+    let what = "list our counters";
+    let listing = list(what, &["counters", "table"], COUNTERS_TIMEOUT).await?;
+    let listing = listing.unwrap_or_default();
     let objects = listing["nftables"].as_array().into_iter().flatten();
 
     Ok(objects
@@ -128,46 +130,58 @@ pub(crate) fn counters() -> Result<BTreeMap<String, u64>, Error> {
         .collect())
 }
 
-const LIST: &str = "list our table";
-const LIST_ARGS: [&str; 4] = ["list", "table", FAMILY, TABLE];
-
-async fn list() -> Result<Option<Value>, Error> {
-    let listing = get_current_ruleset_raw_async(DEFAULT_NFT, &LIST_ARGS);
-
-    parse(in_time(LIST, listing).await?)
+async fn list_table() -> Result<Option<Value>, Error> {
+    list("list our table", &["table"], TIMEOUT).await
 }
 
-fn parse(listing: Result<String, NftablesError>) -> Result<Option<Value>, Error> {
-    let listing = match listing {
-        Ok(listing) => listing,
-        Err(NftablesError::NftFailed { stderr, .. }) if stderr.contains("No such file") => {
-            return Ok(None);
-        }
-        Err(error) => return Err(explain(LIST, error)),
+/// Lists the `kind` of things of our table, `None` without the table.
+///
+/// Not by the crate's helper, which leaves an `nft` that hangs behind.
+async fn list(what: &'static str, kind: &[&str], limit: Duration) -> Result<Option<Value>, Error> {
+    let failed = |message: &dyn ToString| failed(what, message.to_string());
+    let mut command = Command::new("nft");
+    command
+        .args(["-j", "list"])
+        .args(kind)
+        .args([FAMILY, TABLE]);
+    let output = match in_time(what, limit, command.kill_on_drop(true).output()).await? {
+        Ok(output) => output,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Error::Missing(error)),
+        Err(error) => return Err(failed(&error)),
     };
+    if !output.status.success() {
+        let message = String::from_utf8_lossy(&output.stderr);
+        let is_gone = message.contains("No such file");
+        return if is_gone {
+            Ok(None)
+        } else {
+            Err(failed(&message.trim()))
+        };
+    }
 
-    serde_json::from_str(&listing)
+    serde_json::from_slice(&output.stdout)
         .map(Some)
-        .map_err(|error| Error::Failed {
-            what: LIST,
-            message: error.to_string(),
-        })
+        .map_err(|error| failed(&error))
 }
 
 async fn run(what: &'static str, commands: &Value) -> Result<(), Error> {
     let commands = commands.to_string();
     let applied = apply_ruleset_raw_async(&commands, DEFAULT_NFT, DEFAULT_ARGS);
 
-    in_time(what, applied)
+    in_time(what, TIMEOUT, applied)
         .await?
         .map(drop)
         .map_err(|error| explain(what, error))
 }
 
-async fn in_time<T>(what: &'static str, future: impl Future<Output = T>) -> Result<T, Error> {
-    tokio::time::timeout(TIMEOUT, future)
+async fn in_time<T>(
+    what: &'static str,
+    limit: Duration,
+    future: impl Future<Output = T>,
+) -> Result<T, Error> {
+    tokio::time::timeout(limit, future)
         .await
-        .map_err(|_| Error::Slow { what })
+        .map_err(|_| Error::Slow { what, limit })
 }
 
 fn explain(what: &'static str, error: NftablesError) -> Error {
@@ -180,6 +194,11 @@ fn explain(what: &'static str, error: NftablesError) -> Error {
         NftablesError::NftOutputEncoding { inner, .. } => inner.to_string(),
         NftablesError::NftInvalidJson(inner) => inner.to_string(),
     };
+
+    failed(what, message)
+}
+
+fn failed(what: &'static str, message: String) -> Error {
     if message.contains("not permitted") {
         return Error::Privilege { what };
     }

@@ -140,16 +140,17 @@ fn the_counters_of_drops_survive_a_change_of_the_cluster() {
     in_netns(async || {
         let mut node = Node::new();
         node.converge(&fabric(), &all_up()).await;
-        run("echo x | socat - udp:127.0.0.1:6091");
-        let drops = || nft::counters().unwrap()[crate::filter::OUTER_STRANGERS];
-        assert_eq!(drops(), 1);
+        let stranger = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        stranger.send_to(b"x", "127.0.0.1:6091").unwrap();
+        let drops = async || nft::counters().await.unwrap()[crate::filter::OUTER_STRANGERS];
+        assert_eq!(drops().await, 1);
 
         let mut changed = fabric();
         changed.replicas.remove(0);
         changed.peers.remove(0);
         node.converge(&changed, &up(&["gw-2"])).await;
 
-        assert_eq!(drops(), 1);
+        assert_eq!(drops().await, 1);
     });
 }
 

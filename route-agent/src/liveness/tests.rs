@@ -157,6 +157,10 @@ fn answers_that_nobody_asked_for_change_nothing() {
     forged.sequence = 9999u32.to_be_bytes();
     lab.liveness
         .handle_datagram(ADDRESS, &forged.encode(), lab.now);
+    let mut forged = answer;
+    forged.sent[7] ^= 1;
+    lab.liveness
+        .handle_datagram(ADDRESS, &forged.encode(), lab.now);
     lab.liveness
         .handle_datagram(ADDRESS, &request.encode(), lab.now);
     lab.liveness

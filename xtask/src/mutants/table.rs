@@ -54,7 +54,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "prefix-only",
         Kernel,
-        "tests::icmp::a_quoted_address_outside_the_prefix_stays",
+        "tests::tap::a_peer_sends_only_from_its_own_prefixes",
     ),
     mutant(
         "transit-drop",

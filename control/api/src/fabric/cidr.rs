@@ -34,10 +34,18 @@ pub(super) fn cidr(text: &str) -> Result<Ipv4Net, Problem> {
     Ok(cidr)
 }
 
-/// Reads an IPv4 address.
+/// Reads an IPv4 address that the fabric can route.
+///
+/// A mapped one, above all, must not lead remote pods to what only this host may talk to:
+/// its loopback, a cloud's metadata service.
 pub(super) fn address(text: &str) -> Result<Ipv4Addr, Problem> {
     match text.parse() {
-        Ok(IpAddr::V4(address)) => Ok(address),
+        Ok(IpAddr::V4(address)) => {
+            let reserved = UNROUTABLE.into_iter().find(|net| net.contains(&address));
+            reserved.map_or(Ok(address), |reserved| {
+                Err(Problem::UnroutableAddress { address, reserved })
+            })
+        }
         Ok(IpAddr::V6(_)) => Err(Problem::Ipv6 {
             value: text.to_owned(),
         }),

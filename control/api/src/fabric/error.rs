@@ -119,6 +119,11 @@ pub enum Problem {
          address space"
     )]
     Unroutable { cidr: Ipv4Net, reserved: Ipv4Net },
+    #[error("{address} is never routed (of {reserved}); use an address that other hosts can reach")]
+    UnroutableAddress {
+        address: Ipv4Addr,
+        reserved: Ipv4Net,
+    },
     #[error(
         "{cidr} overlaps {other} of {of}; use another CIDR; if it stands in a status, run \
          `gateway plan FILE`"
@@ -166,6 +171,13 @@ pub enum Problem {
         other: Box<Place>,
     },
     #[error(
+        "the key is that of {other} already; each peer must have one of its own, or nobody could \
+         tell them apart: ask both for theirs"
+    )]
+    DuplicateKey { other: Box<Place> },
+    #[error("there are more than {limit} {what}; remove some")]
+    TooMany { what: &'static str, limit: usize },
+    #[error(
         "unknown peer `{cluster_id}`; add a Configuration with the label \
          liqo.io/remote-cluster-id={cluster_id}, or remove this object"
     )]
@@ -209,6 +221,14 @@ pub enum Problem {
     MappedToItself {
         address: Ipv4Addr,
         external: Ipv4Net,
+    },
+    #[error(
+        "{address} is the gateway replica of {other}, which must not be reachable through the \
+         tunnels that it ends; write another address"
+    )]
+    MappedToGateway {
+        address: Ipv4Addr,
+        other: Box<Place>,
     },
 
     // Of the status.

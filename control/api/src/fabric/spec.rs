@@ -53,6 +53,7 @@ impl Spec {
         let replicas = reader.replicas(&nodes);
         let peers = reader.peers(&cluster_id);
         let ips = reader.ips(&networks, &nodes);
+        reader.refuse_gateways(&ips, &replicas);
 
         reader.finish(Self {
             cluster_id,
@@ -97,6 +98,15 @@ impl Spec {
             .expect("`Spec::read` refuses objects without one")
     }
 }
+
+/// Gateway replicas of a cluster: as many as the overlay's probe has addresses for.
+const REPLICAS_MAX: usize = 254;
+
+/// Peers of a cluster: as many as the overlay's probe can tell of.
+const PEERS_MAX: usize = 1024;
+
+/// CIDRs of one peer and one kind: all together are no more than the kernel's tables hold.
+const CIDRS_MAX: usize = 32;
 
 /// Reads objects and collects what is wrong with them.
 pub(super) struct Reader<'a> {

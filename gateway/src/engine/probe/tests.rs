@@ -135,6 +135,21 @@ fn what_is_no_probe_is_refused() {
 }
 
 #[test]
+fn a_name_that_a_terminal_would_obey_is_none() {
+    for name in ["\\u001b[2J", "a\\nmilan connected", "a b", "\\u00e9"] {
+        let json = format!(
+            r#"{{"msgType":"PONG","timeStamp":"2026-11-21T09:00:00Z","version":"1","replica":"{name}"}}"#
+        );
+
+        let Some(Probe::Pong { gateway, .. }) = parse(json.as_bytes(), false) else {
+            panic!("a PONG");
+        };
+
+        assert_eq!(gateway, None, "{name}");
+    }
+}
+
+#[test]
 fn numbers_beyond_belief_are_clamped() {
     let json = br#"{"msgType":"PONG","timeStamp":"2026-11-21T09:00:00Z","version":"1","replica":"r","replicas":18446744073709551615}"#;
 

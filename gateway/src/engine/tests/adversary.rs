@@ -320,7 +320,8 @@ fn a_flood_of_probes_is_answered_within_a_limit() {
     }
     world.run(ms(20));
 
-    assert!(world.drops(0, Drop::ProbeRate) > 4_800);
+    let handled = u64::from(peer::PROBES_BURST);
+    assert!(world.drops(0, Drop::ProbeRate) >= 5_000 - handled);
     world.run(secs(2));
     assert!(world.reachable(1), "its own probes are answered again");
 }

@@ -79,6 +79,34 @@ fn a_gateway_never_changes_its_cluster() {
 }
 
 #[test]
+fn what_leads_into_a_tunnel_is_where_the_peers_are_seen() {
+    let place = Place::new("tunnelled");
+    place.write(&["milan", "paris"]);
+    let mut desired = place.loader().load().unwrap().unwrap();
+    let transit = ebpf::Transit {
+        peer: 1,
+        to: [10, 244, 7, 7].into(),
+    };
+    desired
+        .tables
+        .transit
+        .insert([10, 70, 0, 9].into(), transit);
+
+    let tunnelled = desired.tunnelled();
+
+    for peer in &desired.fabric.peers {
+        for remap in peer.pods.iter().chain(&peer.external) {
+            assert!(tunnelled.contains(&remap.to()));
+        }
+    }
+    assert!(tunnelled.contains(&"10.70.0.9/32".parse().unwrap()));
+    assert!(
+        !tunnelled.contains(&"10.244.0.0/16".parse().unwrap()),
+        "our own pods"
+    );
+}
+
+#[test]
 fn a_missing_file_is_named() {
     let place = Place::new("nofile");
 
@@ -156,9 +184,10 @@ spec: {mtu: 1340, endpoint: {port: 51840}}
 apiVersion: networking.liqo.io/v1beta1
 kind: PublicKey
 metadata: {name: ID, namespace: liqo-ID, labels: {liqo.io/remote-cluster-id: ID}}
-spec: {publicKey: AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=}
+spec: {publicKey: KEY}
 ";
     peers.iter().fold(CLUSTER.to_owned(), |text, id| {
-        text + &PEER.replace("ID", id)
+        let key = format!("{id:A<43}="); // 32 bytes that no other peer has.
+        text + &PEER.replace("ID", id).replace("KEY", &key)
     })
 }

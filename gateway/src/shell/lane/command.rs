@@ -3,6 +3,7 @@
 use super::stats::Stats;
 use crate::engine::snapshot::Snapshot;
 use crate::engine::{ConnectionState, PeerConfig};
+use ipnet::Ipv4Net;
 use nix::errno::Errno;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::net::SocketAddr;
@@ -27,6 +28,8 @@ pub(crate) enum Command {
         peers: Vec<PeerConfig>,
         /// Cluster ids and indices, sorted by id, as the heartbeat tells them.
         ranks: Vec<(String, u16)>,
+        /// The prefixes under which they are seen here.
+        tunnelled: Vec<Ipv4Net>,
     },
     /// These are the live replicas of this cluster.
     Replicas(Vec<String>),

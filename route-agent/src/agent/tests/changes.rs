@@ -1,6 +1,7 @@
 //! What the agent does when replicas, kernel or file change.
 
 use super::*;
+use std::process::Stdio;
 
 #[test]
 fn a_silent_replica_is_left_within_a_second_and_the_last_one_leaves_the_cluster_unreachable() {
@@ -23,6 +24,48 @@ fn a_silent_replica_is_left_within_a_second_and_the_last_one_leaves_the_cluster_
         gateways[0].behave(|it| it.answers = true);
         agent.reaches(&["gw-1"]).await;
     });
+}
+
+#[test]
+fn a_silent_replica_is_left_although_nft_fails() {
+    in_netns(async || {
+        let gateways = [Gateway::new(1), Gateway::new(2)];
+        let agent = Running::start().await;
+        agent.reaches(&["gw-1", "gw-2"]).await;
+        let _owned = Owned::new();
+        agent
+            .eventually("told of the filter", |status| status.error.is_some())
+            .await;
+
+        gateways[1].behave(|it| it.answers = false);
+
+        agent.reaches(&["gw-1"]).await;
+        assert!(!agent.status.read().converged);
+    });
+}
+
+/// Our table in the hands of another process, so that nobody else can change it.
+struct Owned(std::process::Child);
+
+impl Owned {
+    fn new() -> Self {
+        use std::io::Write as _;
+        let mut nft = std::process::Command::new("nft");
+        let mut nft = nft.arg("-i").stdin(Stdio::piped()).spawn().unwrap();
+        let stdin = nft.stdin.as_mut().unwrap();
+        stdin
+            .write_all(b"delete table inet liqo; add table inet liqo { flags owner; }\n")
+            .unwrap();
+
+        Self(nft)
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 #[test]

@@ -99,7 +99,11 @@ fn a_nexthop_of_our_id_but_another_owner_is_left_alone() {
             .apply(&Op::SetHop(1819344897, hop), &state)
             .await;
 
-        assert!(refused.is_err());
+        let error = refused.unwrap_err().to_string();
+        assert!(
+            error.contains("id 1819344897") && error.contains("--nexthop-base"),
+            "{error}"
+        );
         assert!(run("ip nexthop").contains("id 1819344897 dev out"));
     });
 }

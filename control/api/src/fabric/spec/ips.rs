@@ -4,7 +4,9 @@ use super::{NetworkSpec, NetworkType, NodeSpec, Reader};
 use crate::IP;
 use crate::fabric::error::Problem;
 use crate::fabric::objects::Object;
+use crate::fabric::view::Replica;
 use crate::labels;
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 /// An IP object as asked for.
@@ -53,6 +55,25 @@ impl Reader<'_> {
         }
 
         ips
+    }
+
+    /// Who could reach a gateway through the tunnel that it ends could feed the tunnel with
+    /// itself, and write overlay frames in a node's name.
+    pub(super) fn refuse_gateways(&mut self, ips: &[IpSpec], replicas: &[(usize, Replica)]) {
+        let of_replicas: BTreeMap<_, _> = replicas
+            .iter()
+            .map(|(index, replica)| (replica.address, *index))
+            .collect();
+        // A gateway may share its node's address; that of a node is given anyway.
+        for ip in ips.iter().filter(|ip| ip.node.is_none()) {
+            if let Some(index) = of_replicas.get(&ip.address) {
+                let problem = Problem::MappedToGateway {
+                    address: ip.address,
+                    other: Box::new(self.objects.place(*index, "endpoints")),
+                };
+                self.refuse(ip.index, "spec.ip", problem);
+            }
+        }
     }
 
     fn ip(

@@ -1,6 +1,6 @@
 //! Nodes and gateway replicas.
 
-use super::{NetworkSpec, NetworkType, Reader};
+use super::{NetworkSpec, NetworkType, REPLICAS_MAX, Reader};
 use crate::fabric::error::Problem;
 use crate::fabric::objects::Object;
 use crate::fabric::overlap::Claimed;
@@ -164,6 +164,13 @@ impl Reader<'_> {
             }
         }
 
+        if let Some((index, _)) = replicas.get(REPLICAS_MAX) {
+            let problem = Problem::TooMany {
+                what: "gateway replicas",
+                limit: REPLICAS_MAX,
+            };
+            self.refuse(*index, "endpoints", problem);
+        }
         replicas.sort_by(|(_, a), (_, b)| a.name.cmp(&b.name));
         replicas
     }

@@ -1,6 +1,6 @@
 //! The peers: Configuration, gateway and key, joined by the peer's cluster id.
 
-use super::Reader;
+use super::{CIDRS_MAX, PEERS_MAX, Reader};
 use crate::configuration::ClusterConfig;
 use crate::endpoint::{Endpoint, Protocol};
 use crate::fabric::cidr::is_host;
@@ -70,6 +70,15 @@ impl<'a> Reader<'a> {
             self.refuse(index, PEER_FIELD, Problem::UnknownPeer { cluster_id });
         }
 
+        if let Some((index, _)) = configurations.values().nth(PEERS_MAX) {
+            let problem = Problem::TooMany {
+                what: "peers",
+                limit: PEERS_MAX,
+            };
+            self.refuse(*index, "", problem);
+        }
+        self.refuse_equal_keys(&keys);
+
         let mut peers = Vec::new();
         for (peer, (index, configuration)) in configurations {
             let gateway = gateways.remove(peer);
@@ -102,6 +111,20 @@ impl<'a> Reader<'a> {
         }
 
         peers
+    }
+
+    /// A peer could give another one's key for its own, and so get what is meant for it.
+    fn refuse_equal_keys(&mut self, keys: &BTreeMap<&str, (usize, Option<[u8; 32]>)>) {
+        let mut seen = BTreeMap::new();
+        for (index, key) in keys.values() {
+            let Some(key) = key else {
+                continue;
+            };
+            if let Some(first) = seen.insert(key, *index) {
+                let other = Box::new(self.objects.place(first, ""));
+                self.refuse(*index, "spec.publicKey", Problem::DuplicateKey { other });
+            }
+        }
     }
 
     /// Reads the objects that `read` takes, by peer, each with its index.
@@ -181,6 +204,13 @@ impl<'a> Reader<'a> {
         kind: &str,
         texts: &[String],
     ) -> Vec<Claimed<(usize, String)>> {
+        if texts.len() > CIDRS_MAX {
+            let problem = Problem::TooMany {
+                what: "CIDRs",
+                limit: CIDRS_MAX,
+            };
+            self.refuse(index, format!("spec.remote.cidr.{kind}"), problem);
+        }
         texts
             .iter()
             .enumerate()

@@ -33,6 +33,24 @@ fn cidrs_must_be_well_formed() {
             "IP office/printer, spec.ip: `192.0.2.256` is not an IPv4 address; write it as 10.244.1.10",
         ),
         (
+            "  ip: 192.0.2.9",
+            "  ip: 127.0.0.1",
+            "IP office/printer, spec.ip: 127.0.0.1 is never routed (of 127.0.0.0/8); use an address that other \
+             hosts can reach",
+        ),
+        (
+            "  ip: 192.0.2.9",
+            "  ip: 169.254.169.254",
+            "IP office/printer, spec.ip: 169.254.169.254 is never routed (of 169.254.0.0/16); use an address that \
+             other hosts can reach",
+        ),
+        (
+            "  ip: 192.0.2.9",
+            "  ip: 10.244.2.100",
+            "IP office/printer, spec.ip: 10.244.2.100 is the gateway replica of document 4, EndpointSlice gateway, \
+             endpoints, which must not be reachable through the tunnels that it ends; write another address",
+        ),
+        (
             "      address: 172.18.1.3",
             "      address: fd00::3",
             "Node rome-2, status.addresses: `fd00::3`: IPv6 is not supported yet; use an IPv4 one",
@@ -266,6 +284,33 @@ fn a_peer_must_not_be_there_twice_or_be_this_cluster() {
     );
     let errors = plan_refused(&ROME.replace("cluster-id: milan", "cluster-id: rome"));
     assert!(errors[0].contains("`rome` is this cluster itself; name the peer in the label"));
+}
+
+#[test]
+fn two_peers_must_not_have_the_same_key() {
+    let naples = "Mff4yxtyO/xaHJRQ0eQEpEJcPfFMwGq5/KoSHOaZI2g=";
+    let milan = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+
+    expect_one(
+        &rome_with(naples, milan),
+        "spec.publicKey: the key is that of document 15, PublicKey liqo-tenant-milan/milan already; each peer \
+         must have one of its own, or nobody could tell them apart: ask both for theirs",
+    );
+}
+
+#[test]
+fn no_peer_can_fill_the_tables() {
+    let cidrs = |count: usize| {
+        let cidrs: Vec<_> = (0..count).map(|n| format!("10.244.{n}.0/24")).collect();
+        format!("pod: [{}]", cidrs.join(", "))
+    };
+    let with = |count| rome_with("pod: [10.244.0.0/16]", &cidrs(count));
+
+    assert!(Spec::read(&parse(&with(CIDRS_MAX)).unwrap()).is_ok());
+    expect_one(
+        &with(CIDRS_MAX + 1),
+        "naples, spec.remote.cidr.pod: there are more than 32 CIDRs; remove some",
+    );
 }
 
 #[test]

@@ -1,0 +1,216 @@
+//! Where a session's messages come from and go: never back into a tunnel, never by
+//! another session's port.
+
+use super::*;
+use crate::engine::noise::{HANDSHAKE_BUFFER, LocalKey, Opened, Tunnel};
+
+/// How the other cluster is seen at host 0, and one address there.
+const SEEN: &str = "10.101.0.0/16";
+const INSIDE: &str = "10.101.3.4:51840";
+const MAPPED: &str = "[::ffff:10.101.3.4]:51840";
+
+fn set_tunnelled(world: &mut World, host: usize, net: &str) {
+    let nets = [net.parse().unwrap()];
+    world.hosts[host].engine.set_tunnelled(&nets);
+    world.drain(host);
+}
+
+/// Two clusters with a session; what the client sends next does not arrive.
+fn ready() -> World {
+    let mut world = World::pair();
+    set_tunnelled(&mut world, 0, SEEN);
+    world.run(ms(120));
+    world
+}
+
+fn sealed(world: &mut World, from: usize, payload: &[u8]) -> Vec<u8> {
+    world.flying.clear();
+    world.packet(from, &inner_packet(payload), 0);
+    world.flying.pop_back().unwrap().bytes
+}
+
+#[test]
+fn a_session_never_follows_a_message_that_came_out_of_a_tunnel() {
+    let mut world = ready();
+    let before = world.peer(0).sessions[0].endpoint;
+
+    for source in [INSIDE, MAPPED] {
+        let mut bytes = sealed(&mut world, 1, b"nested");
+        world.receive(0, PortId::LISTEN, source.parse().unwrap(), &mut bytes);
+    }
+
+    assert_eq!(world.peer(0).sessions[0].endpoint, before);
+    assert_eq!(world.payloads(0), Vec::<Vec<u8>>::new());
+    assert_eq!(world.drops(0, Drop::EndpointInsideTunnel), 2);
+}
+
+#[test]
+fn a_session_still_follows_its_peer_elsewhere() {
+    let mut world = ready();
+    let mut bytes = sealed(&mut world, 1, b"moved");
+
+    let elsewhere = "203.0.113.9:4000".parse().unwrap();
+    world.receive(0, PortId::LISTEN, elsewhere, &mut bytes);
+
+    assert_eq!(world.peer(0).sessions[0].endpoint, elsewhere);
+    assert_eq!(world.payloads(0), [b"moved"]);
+}
+
+#[test]
+fn no_handshake_is_answered_into_a_tunnel() {
+    let mut world = World::pair();
+    set_tunnelled(&mut world, 0, SEEN);
+    world.run(ms(1)); // The initiation is under way.
+    let mut initiation = world.flying.pop_back().unwrap().bytes;
+    assert_eq!(initiation[0], 1);
+
+    for source in [INSIDE, MAPPED] {
+        world.receive(0, PortId::LISTEN, source.parse().unwrap(), &mut initiation);
+    }
+
+    assert!(world.flying.is_empty());
+    assert_eq!(world.peer(0).sessions.len(), 0);
+    assert_eq!(world.drops(0, Drop::EndpointInsideTunnel), 2);
+}
+
+#[test]
+fn no_session_is_opened_into_a_tunnel() {
+    let mut world = World::new();
+    let client = world.host("client-0");
+    set_tunnelled(&mut world, client, SEEN);
+    let mut config = calling(&[INSIDE.parse().unwrap()]);
+    let Role::Client { addresses, .. } = &mut config.role else {
+        panic!("a client");
+    };
+    addresses.push("gw.example".into());
+    world.set_peers(client, vec![config]);
+    let now = world.now;
+    let resolved = vec![INSIDE.parse().unwrap(), MAPPED.parse().unwrap()];
+
+    let engine = &mut world.hosts[client].engine;
+    engine.handle_resolved(PEER, "gw.example", resolved, now);
+    world.drain(client);
+    world.run(secs(5));
+
+    assert_eq!(world.sent, 0);
+    assert_eq!(world.drops(client, Drop::EndpointInsideTunnel), 2);
+}
+
+#[test]
+fn a_session_ends_where_its_endpoint_comes_to_lead_into_a_tunnel() {
+    let mut world = ready();
+    let address = world.peer(0).sessions[0].endpoint;
+
+    set_tunnelled(&mut world, 0, &format!("{}/32", address.ip()));
+    world.run(secs(2));
+
+    assert_eq!(world.peer(0).sessions.len(), 0);
+    assert!(!world.reachable(0));
+}
+
+/// A gateway with two peers: 0 serves the world's client, and 2 is the client of another
+/// cluster, here with a session to host 0 by a port of its own.
+fn with_a_port() -> (World, PortId) {
+    const OTHER: [u8; 32] = [0x77; 32];
+    let mut world = World::pair();
+    let other = world.host("other-0");
+    world.set_peers(
+        other,
+        vec![PeerConfig {
+            local_private_key: OTHER,
+            ..serving_other()
+        }],
+    );
+    let address = world.address(other);
+    let calling = PeerConfig {
+        index: 2,
+        cluster_id: "other".into(),
+        local_private_key: SERVER_KEY,
+        public_key: noise::public_key(OTHER),
+        ..calling(&[address])
+    };
+    world.set_peers(0, vec![serving(), calling]);
+    world.run(secs(1));
+    assert_eq!(world.hosts[0].ports.len(), 2);
+    let port = *world.hosts[0].ports.last().unwrap();
+    (world, port)
+}
+
+fn serving_other() -> PeerConfig {
+    PeerConfig {
+        cluster_id: "server".into(),
+        public_key: noise::public_key(SERVER_KEY),
+        ..serving()
+    }
+}
+
+#[test]
+fn a_peer_cannot_have_another_peers_port_closed() {
+    let (mut world, port) = with_a_port();
+    let mut bytes = sealed(&mut world, 1, b"by the wrong door");
+    let from = world.peer(0).sessions[0].endpoint;
+
+    world.receive(0, port, from, &mut bytes);
+    assert_eq!(world.peer(0).sessions[0].port, PortId::LISTEN);
+    assert_eq!(world.drops(0, Drop::ForeignPort), 1);
+    let other = world.hosts[0].engine.peers.get(2).unwrap().config.clone();
+    world.set_peers(0, vec![other]);
+
+    assert!(world.hosts[0].ports.contains(&port), "it is not theirs");
+    world.run(secs(2));
+    assert!(world.hosts[0].engine.select(2, 0).is_some());
+}
+
+#[test]
+fn an_initiation_at_another_sessions_port_is_not_answered() {
+    let (mut world, port) = with_a_port();
+    let address = world.address(0);
+    world.restart(1, "client-0", vec![calling(&[address])]);
+    world.flying.clear();
+    world.latency = ms(50); // So that it is seen in flight.
+    world.run_until(secs(3), |world| {
+        world.flying.iter().any(|d| d.bytes[0] == 1)
+    });
+    let initiation = world.flying.iter().find(|d| d.bytes[0] == 1).unwrap();
+    let (from, mut bytes) = (initiation.from, initiation.bytes.clone());
+    world.flying.clear();
+    let before = world.peer(0).sessions.len();
+
+    world.receive(0, port, from, &mut bytes);
+
+    assert_eq!(world.drops(0, Drop::ForeignPort), 1);
+    assert_eq!(world.peer(0).sessions.len(), before);
+    assert!(!world.flying.iter().any(|d| d.bytes[0] == 2));
+}
+
+#[test]
+fn a_server_that_renews_its_keys_from_elsewhere_is_answered_in_the_ports_session() {
+    let mut world = World::new();
+    let client = world.host("client-0");
+    world.set_peers(client, vec![calling(&["192.0.2.99:0".parse().unwrap()])]);
+    world.run(ms(20));
+    let initiation = world.strangers.pop().unwrap();
+    let key = LocalKey::new(SERVER_KEY);
+    let mut server = Tunnel::new(&key, noise::public_key(CLIENT_KEY), 9);
+    let mut buffer = [0; HANDSHAKE_BUFFER];
+    let Ok(Opened::Response(len)) = server.open(&initiation.bytes, &mut buffer) else {
+        panic!("an initiation");
+    };
+    let port = world.peer(client).sessions[0].port;
+    world.receive(client, port, initiation.to, &mut buffer[..len].to_vec());
+    assert!(world.reachable(client));
+    world.flying.clear();
+
+    let len = server.initiate(&mut buffer).unwrap();
+    let elsewhere = "203.0.113.9:4000".parse().unwrap();
+    world.receive(client, port, elsewhere, &mut buffer[..len].to_vec());
+
+    assert!(
+        world
+            .flying
+            .iter()
+            .any(|d| d.bytes[0] == 2 && d.to == elsewhere)
+    );
+    assert_eq!(world.peer(client).sessions.len(), 1);
+    assert_eq!(world.drops(client, Drop::ForeignPort), 0);
+}

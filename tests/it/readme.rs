@@ -1,0 +1,61 @@
+//! What the README shows is true.
+
+use crate::fixture::ROME;
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use tests::lab::Lab;
+use tests::lab::spec::Spec;
+
+/// The prefix that the README says rome chooses for milan.
+const CHOSEN: &str = "10.0.0.0/16";
+
+#[test]
+fn the_fabric_file_of_the_readme_can_be_planned_and_checked() {
+    let lab = Lab::build(Spec::new()).unwrap();
+    let gateway = &lab.binaries().gateway;
+    let file = lab.identity().run_dir().join("fabric.yaml");
+    fs::write(&file, example()).unwrap();
+
+    succeed(Command::new(gateway).arg("plan").arg(&file));
+
+    succeed(Command::new(gateway).arg("check").arg(&file));
+    let agent = &lab.binaries().route_agent;
+    let node = format!("{ROME}-1");
+    succeed(
+        Command::new(agent)
+            .arg("check")
+            .arg(&file)
+            .args(["--node", &node]),
+    );
+    let planned = fs::read_to_string(&file).unwrap();
+    let documents: Vec<Value> = serde_saphyr::from_multiple(&planned).unwrap();
+    let seen = documents
+        .iter()
+        .find(|document| document["kind"] == "Configuration")
+        .map(|document| &document["status"]["remote"]["cidr"]["pod"][0]);
+    assert_eq!(seen.and_then(Value::as_str), Some(CHOSEN), "{planned}");
+    let readme = fs::read_to_string(readme()).unwrap();
+    assert!(readme.contains(&format!("here `pod: [{CHOSEN}]`")));
+}
+
+/// The only example in YAML.
+fn example() -> String {
+    let readme = fs::read_to_string(readme()).unwrap();
+    let (_, after) = readme.split_once("```yaml\n").unwrap();
+    let (example, _) = after.split_once("```").unwrap();
+
+    example.to_owned()
+}
+
+fn readme() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md")
+}
+
+fn succeed(command: &mut Command) -> Output {
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {said}");
+    output
+}
