@@ -235,9 +235,16 @@ fn planning_follows_a_node_whose_address_changed() {
     let path = lab.fabric_path(ROME);
     let old = lab.cluster(ROME).node(1).internal_ip.to_string();
     let text = fs::read_to_string(&path).unwrap();
-    let address = format!("address: {old}");
-    assert!(text.contains(&address), "{text}");
-    fs::write(&path, text.replace(&address, "address: 100.64.9.9")).unwrap();
+    let moved: Vec<_> = text
+        .split("---\n")
+        .map(|document| match document.contains("kind: Node\n") {
+            true => document.replace(&old, "100.64.9.9"),
+            false => document.to_owned(),
+        })
+        .collect();
+    let moved = moved.join("---\n");
+    assert_ne!(moved, text);
+    fs::write(&path, moved).unwrap();
     assert!(!check(&lab.binaries().gateway, &path).status.success());
 
     let output = Command::new(&lab.binaries().gateway)
