@@ -83,15 +83,8 @@ fn has_socket(ctx: &TcContext, frame: &Frame) -> bool {
     };
     let len = size_of::<bpf_sock_tuple__bindgen_ty_1__bindgen_ty_1>() as u32;
     // SAFETY: The tuple holds `len` bytes, which the kernel only reads.
-    let socket = unsafe {
-        bpf_sk_lookup_udp(
-            skb(ctx).cast(),
-            &raw mut tuple,
-            len,
-            OWN_NAMESPACE,
-            0,
-        )
-    };
+    let socket =
+        unsafe { bpf_sk_lookup_udp(skb(ctx).cast(), &raw mut tuple, len, OWN_NAMESPACE, 0) };
     if socket.is_null() {
         return false;
     }

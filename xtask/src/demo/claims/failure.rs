@@ -134,8 +134,11 @@ fn refused(stage: &Stage) -> Result<String> {
         bail!("milan answered");
     };
 
-    match error.kind() {
-        ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => Ok(error.to_string()),
-        _ => Err(error).context("milan was sent a datagram"),
+    if matches!(
+        error.kind(),
+        ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable
+    ) {
+        return Ok(error.to_string());
     }
+    Err(error).context("milan was sent a datagram")
 }
