@@ -213,7 +213,27 @@ fn assert_refused(pair: &Pair) {
     let report = Ping::default()
         .run(&pair.rome.netns, pair.milan_seen)
         .unwrap();
-    assert!(report.text.contains("Unreachable"), "{}", report.text);
+    assert!(
+        report.text.contains("Unreachable"),
+        "{}{}",
+        report.text,
+        ways(pair)
+    );
+}
+
+/// Where rome's first node sends packets at this moment, and what its agent believes.
+fn ways(pair: &Pair) -> String {
+    let netns = &pair.lab.cluster(ROME).node(1).netns;
+    let to = pair.milan_seen.to_string();
+    let get = netns.output("ip", &["route", "get", &to], "").unwrap();
+    let nexthops = netns.output("ip", &["nexthop"], "").unwrap();
+    let [get, nexthops] =
+        [get, nexthops].map(|it| String::from_utf8_lossy(&it.stdout).into_owned());
+
+    format!(
+        "{get}{nexthops}{:#}",
+        pair.lab.agent_status(ROME, 1).unwrap()
+    )
 }
 
 /// Captures of packets to `address` on all uplinks of rome's nodes.
