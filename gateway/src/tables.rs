@@ -16,12 +16,10 @@ use std::net::Ipv4Addr;
 /// IPv4 and TCP header without options, in bytes.
 const TCP_HEADERS: u16 = 40;
 
-/// The desired state cannot be served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{0} peers are configured, but one gateway serves at most {PEERS_MAX}: remove some Configurations"
-)]
-pub(crate) struct TooManyPeers(usize);
+const _: () = assert!(
+    fabric::PEERS_MAX == PEERS_MAX,
+    "the heartbeat tells of each peer that a fabric may have"
+);
 
 /// The numbers of the peers by cluster id.
 #[derive(Clone, Debug, Default)]
@@ -32,14 +30,7 @@ pub(crate) struct Indices {
 
 impl Indices {
     /// Gives each peer of `fabric` its number and takes back those of all others.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`TooManyPeers`], having changed nothing.
-    pub(crate) fn assign(&mut self, fabric: &Fabric) -> Result<(), TooManyPeers> {
-        if fabric.peers.len() > PEERS_MAX {
-            return Err(TooManyPeers(fabric.peers.len()));
-        }
+    pub(crate) fn assign(&mut self, fabric: &Fabric) {
         self.assigned.retain(|id, _| fabric.peer(id).is_some());
         for peer in &fabric.peers {
             if !self.assigned.contains_key(&peer.cluster_id) {
@@ -47,8 +38,6 @@ impl Indices {
                 self.assigned.insert(peer.cluster_id.clone(), index);
             }
         }
-
-        Ok(())
     }
 
     /// Returns the peers' numbers in the order of their cluster ids.

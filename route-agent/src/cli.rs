@@ -121,7 +121,7 @@ struct Cleanup {
 #[derive(Debug, Args)]
 struct Instance {
     /// Name of the agent's status socket.
-    #[arg(long, env = "LIQO_INSTANCE", default_value = "route-agent", value_parser = instance)]
+    #[arg(long, env = "LIQO_INSTANCE", default_value = "route-agent", value_parser = process::instance::parse)]
     instance: String,
 
     /// The directory of status sockets.
@@ -133,20 +133,6 @@ impl Instance {
     fn socket(&self) -> PathBuf {
         self.run_dir.join(format!("{}.sock", self.instance))
     }
-}
-
-/// Accepts a name that can be part of file names: the gateway's rule.
-fn instance(name: &str) -> Result<String, String> {
-    const LEN_MAX: usize = 64;
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    if name.is_empty() || name.len() > LEN_MAX || !name.chars().all(plain) || name.starts_with('.')
-    {
-        return Err(format!(
-            "use 1 to {LEN_MAX} letters, digits and `-_.`, not beginning with a dot"
-        ));
-    }
-
-    Ok(name.to_owned())
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -6,15 +6,13 @@ use crate::mutant;
 use crate::settings::Settings;
 use crate::state::{Device, Hop, Route, State};
 use crate::view::View;
-use control_api::fabric::{self, Fabric, MappedIp, Node, Peer};
+use control_api::fabric::{self, Fabric, MappedIp, Node, Peer, REPLICAS_MAX};
 use ipnet::Ipv4Net;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 mod groups;
 mod slots;
-
-pub(crate) use slots::REPLICAS_MAX;
 
 /// What VXLAN adds to an inner packet, in bytes: Ethernet 14, VXLAN 8, UDP 8, IPv4 20.
 const OVERLAY_OVERHEAD_BYTES: u32 = 50;

@@ -146,22 +146,23 @@ impl Shared {
 
     /// Reads the counters, if those that are known are old; where that fails, they stay.
     pub(crate) async fn refresh(&self) {
-        self.refresh_by(nft::counters()).await;
+        self.refresh_by(nft::counters(), Instant::now()).await;
     }
 
     async fn refresh_by<E: Display>(
         &self,
         reading: impl Future<Output = Result<BTreeMap<String, u64>, E>>,
+        now: Instant,
     ) {
         let mut read_at = self.0.drops_read_at.lock().await;
-        if read_at.is_some_and(|at| at.elapsed() < DROPS_AGE_MAX) {
+        if read_at.is_some_and(|at| now.saturating_duration_since(at) < DROPS_AGE_MAX) {
             return;
         }
         match reading.await {
             Ok(drops) => self.lock().drops = drops,
             Err(error) => tracing::debug!(%error, "failed to read the counters"),
         }
-        *read_at = Some(Instant::now());
+        *read_at = Some(now);
     }
 
     /// Returns why this node is not ready to carry pods' traffic yet, or `Ok`.

@@ -155,12 +155,8 @@ fn a_key_that_cannot_be_read_is_refused_by_name() {
     fs::remove_file(&key).unwrap();
     fs::create_dir(&key).unwrap();
 
-    lab.start_gateway(ROME, 1).unwrap();
+    let log = last_words(&mut lab, ROME);
 
-    eventually("the gateway to end", || {
-        Ok(!lab.gateway(ROME, 1).is_running())
-    });
-    let log = lab.gateway(ROME, 1).log();
     assert!(log.contains("gw-milan/privateKey"), "{log}");
     assert!(log.contains("directory"), "no reason: {log}");
 }
@@ -174,12 +170,8 @@ fn a_key_that_only_root_may_read_is_refused_before_it_is_needed() {
     nix::unistd::chown(&key, Some(nix::unistd::Uid::from_raw(65_534)), None).unwrap();
     fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
 
-    lab.start_gateway(ROME, 1).unwrap();
+    let log = last_words(&mut lab, ROME);
 
-    eventually("the gateway to end", || {
-        Ok(!lab.gateway(ROME, 1).is_running())
-    });
-    let log = lab.gateway(ROME, 1).log();
     assert!(log.contains("gw-milan/privateKey"), "{log}");
     assert!(log.contains("Permission denied"), "no reason: {log}");
 }
@@ -266,12 +258,8 @@ fn a_port_in_use_is_told() {
     let pod = lab.cluster(MILAN).gateway(1).pod.clone();
     let _other = tests::traffic::udp::Echo::start(&pod.netns, [0, 0, 0, 0], 51840).unwrap();
 
-    lab.start_gateway(MILAN, 1).unwrap();
+    let log = last_words(&mut lab, MILAN);
 
-    eventually("the gateway to end", || {
-        Ok(!lab.gateway(MILAN, 1).is_running())
-    });
-    let log = lab.gateway(MILAN, 1).log();
     assert!(log.contains("51840"), "{log}");
 }
 
@@ -355,6 +343,16 @@ fn the_status_is_a_table_for_people() {
         assert!(output.status.success(), "{}", said(&output));
         assert!(said(&output).contains(MILAN), "{}", said(&output));
     }
+}
+
+/// Starts a gateway that cannot run, and returns what it has logged when it has ended.
+fn last_words(lab: &mut Lab, cluster: &str) -> String {
+    lab.start_gateway(cluster, 1).unwrap();
+    eventually("the gateway to end", || {
+        Ok(!lab.gateway(cluster, 1).is_running())
+    });
+
+    lab.gateway(cluster, 1).log()
 }
 
 fn check(program: &Path, file: &Path) -> Output {

@@ -21,7 +21,7 @@ mod workspace;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use shell::Shell;
+use shell::{Interrupted, Shell};
 use std::process::ExitCode;
 
 /// Prepares, shows, tests and measures the fabric.
@@ -51,10 +51,16 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             console::failure(&error);
+            if error.is::<Interrupted>() {
+                return ExitCode::from(INTERRUPTED);
+            }
             ExitCode::FAILURE
         }
     }
 }
+
+/// What a shell returns for a program that Ctrl-C has ended: 128 and the number of SIGINT.
+const INTERRUPTED: u8 = 130;
 
 fn run(cli: Cli) -> Result<ExitCode> {
     let mut shell = Shell::new()?;

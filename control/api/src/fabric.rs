@@ -12,6 +12,12 @@ pub use parse::parse;
 pub use plan::plan;
 pub use view::{Fabric, MappedIp, Node, Peer, Replica, Role, Target};
 
+/// Most gateway replicas of a cluster: as many as the overlay's probe has addresses for.
+pub const REPLICAS_MAX: usize = 254;
+
+/// Most peers of a cluster: as many as an answer to the overlay's probe can tell of.
+pub const PEERS_MAX: usize = 1024;
+
 mod check;
 mod cidr;
 mod decode;

@@ -2,7 +2,7 @@
 
 use super::keys;
 use crate::engine::PeerConfig;
-use crate::tables::{self, Indices, TooManyPeers};
+use crate::tables::{self, Indices};
 use control_api::fabric::{self, Errors, Fabric};
 use ebpf::Tables;
 use ipnet::Ipv4Net;
@@ -51,10 +51,6 @@ pub(crate) enum Error {
         /// What the file says now.
         to: String,
     },
-
-    /// There are more peers than can be served.
-    #[error(transparent)]
-    TooManyPeers(#[from] TooManyPeers),
 
     /// A private key is missing or wrong.
     #[error(transparent)]
@@ -134,7 +130,7 @@ impl Loader {
             });
         }
         let keys = keys::read(&self.keys, wanted_keys(&fabric))?;
-        self.indices.assign(&fabric)?;
+        self.indices.assign(&fabric);
         self.cluster_id = Some(fabric.cluster_id.clone());
         let desired = Desired {
             tables: tables::tables(&fabric, &self.indices),

@@ -5,10 +5,7 @@ const DEADLINE: Duration = Duration::from_secs(10);
 
 #[tokio::test]
 async fn a_write_and_a_rename_over_the_file_are_both_seen() {
-    let directory = Directory::new();
-    let path = directory.0.join("fabric.yaml");
-    fs::write(&path, "one").unwrap();
-    let mut watch = FileWatch::new(&path).unwrap();
+    let (directory, path, mut watch) = watched();
 
     fs::write(&path, "two").unwrap();
     let written = tokio::time::timeout(DEADLINE, watch.changed()).await;
@@ -22,10 +19,7 @@ async fn a_write_and_a_rename_over_the_file_are_both_seen() {
 
 #[tokio::test]
 async fn a_wait_that_is_dropped_again_and_again_loses_no_change() {
-    let directory = Directory::new();
-    let path = directory.0.join("fabric.yaml");
-    fs::write(&path, "one").unwrap();
-    let mut watch = FileWatch::new(&path).unwrap();
+    let (_directory, path, mut watch) = watched();
 
     fs::write(&path, "two").unwrap();
     let impatient = async {
@@ -41,10 +35,7 @@ async fn a_wait_that_is_dropped_again_and_again_loses_no_change() {
 
 #[tokio::test]
 async fn reading_the_file_wakes_nobody() {
-    let directory = Directory::new();
-    let path = directory.0.join("fabric.yaml");
-    fs::write(&path, "one").unwrap();
-    let mut watch = FileWatch::new(&path).unwrap();
+    let (_directory, path, mut watch) = watched();
 
     fs::read_to_string(&path).unwrap();
     let woken = tokio::time::timeout(QUIET * 4, watch.changed()).await;
@@ -63,10 +54,7 @@ fn a_missing_directory_is_an_error_that_names_the_file() {
 
 #[tokio::test]
 async fn a_neighbour_of_the_file_wakes_nobody() {
-    let directory = Directory::new();
-    let path = directory.0.join("fabric.yaml");
-    fs::write(&path, "one").unwrap();
-    let mut watch = FileWatch::new(&path).unwrap();
+    let (directory, _, mut watch) = watched();
 
     fs::write(directory.0.join("fabric.yaml.swp"), "two").unwrap();
     fs::remove_file(directory.0.join("fabric.yaml.swp")).unwrap();
@@ -130,10 +118,11 @@ async fn a_file_that_is_never_quiet_is_told_of() {
     let path = directory.0.join("fabric.yaml");
     let mut watch = FileWatch::new(&path).unwrap();
 
+    let mut often = tokio::time::interval(QUIET / 10);
     let restless = async {
         for _ in 0.. {
+            often.tick().await;
             fs::write(&path, "more").unwrap();
-            tokio::time::sleep(QUIET / 10).await;
         }
     };
     let noticed = tokio::select! {
@@ -174,6 +163,16 @@ fn what_may_have_been_missed_counts_as_a_change() {
     }
     filter.handle(&Ok(Event::new(EventKind::Other)));
     assert!(changes.try_recv().is_err());
+}
+
+/// A watched file in a directory of its own, and its path.
+fn watched() -> (Directory, PathBuf, FileWatch) {
+    let directory = Directory::new();
+    let path = directory.0.join("fabric.yaml");
+    fs::write(&path, "one").unwrap();
+    let watch = FileWatch::new(&path).unwrap();
+
+    (directory, path, watch)
 }
 
 struct Directory(PathBuf);

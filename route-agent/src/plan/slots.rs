@@ -3,12 +3,14 @@
 use crate::plan::Error;
 use crate::settings::Settings;
 use crate::state::State;
-use control_api::fabric::Replica;
+use control_api::fabric::{REPLICAS_MAX, Replica};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-/// Most gateway replicas: the host numbers of the probe's /24.
-pub(crate) const REPLICAS_MAX: usize = 254;
+const _: () = assert!(
+    REPLICAS_MAX == u8::MAX as usize - 1,
+    "each replica has a host number of the probe's /24"
+);
 
 /// Returns each replica's slot by its address, from 1 to [`REPLICAS_MAX`].
 ///

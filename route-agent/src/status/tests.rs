@@ -12,23 +12,26 @@ fn drops(status: &Shared) -> Option<u64> {
 #[tokio::test]
 async fn counters_are_read_again_only_when_they_are_old() {
     let status = Shared::default();
+    let start = Instant::now();
+    let old = start + DROPS_AGE_MAX;
+    let fresh = old - Duration::from_nanos(1);
 
-    status.refresh_by(ready(counted(1))).await;
-    status.refresh_by(ready(counted(2))).await;
+    status.refresh_by(ready(counted(1)), start).await;
+    status.refresh_by(ready(counted(2)), fresh).await;
     assert_eq!(drops(&status), Some(1));
 
-    tokio::time::sleep(DROPS_AGE_MAX).await;
-    status.refresh_by(ready(counted(3))).await;
+    status.refresh_by(ready(counted(3)), old).await;
     assert_eq!(drops(&status), Some(3));
 }
 
 #[tokio::test]
 async fn counters_that_cannot_be_read_stay_and_nobody_waits_for_a_slow_reading() {
     let status = Shared::default();
-    status.refresh_by(ready(counted(1))).await;
-    tokio::time::sleep(DROPS_AGE_MAX).await;
+    let start = Instant::now();
+    let old = start + DROPS_AGE_MAX;
+    status.refresh_by(ready(counted(1)), start).await;
 
-    let slow = status.refresh_by(pending::<Result<_, &str>>());
+    let slow = status.refresh_by(pending::<Result<_, &str>>(), old);
     let waited = tokio::time::timeout(Duration::from_millis(1), async {
         tokio::join!(slow, async {
             status.update(|status| status.converged = true);
@@ -38,7 +41,7 @@ async fn counters_that_cannot_be_read_stay_and_nobody_waits_for_a_slow_reading()
     });
     assert!(waited.await.is_err());
 
-    status.refresh_by(ready(Err("no nft"))).await;
+    status.refresh_by(ready(Err("no nft")), old).await;
     assert_eq!(drops(&status), Some(1));
 }
 

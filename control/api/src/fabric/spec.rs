@@ -5,6 +5,7 @@ use super::error::{Error, Errors, Place, Problem, ordered};
 use super::objects::{Object, Objects};
 use super::overlap::{Claimed, overlaps};
 use super::view;
+use super::{PEERS_MAX, REPLICAS_MAX};
 use crate::labels;
 use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -98,12 +99,6 @@ impl Spec {
             .expect("`Spec::read` refuses objects without one")
     }
 }
-
-/// Gateway replicas of a cluster: as many as the overlay's probe has addresses for.
-const REPLICAS_MAX: usize = 254;
-
-/// Peers of a cluster: as many as the overlay's probe can tell of.
-const PEERS_MAX: usize = 1024;
 
 /// CIDRs of one peer and one kind: all together are no more than the kernel's tables hold.
 const CIDRS_MAX: usize = 32;
