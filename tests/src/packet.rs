@@ -39,7 +39,12 @@ impl PacketSocket {
             .with_context(|| format!("failed to open the frames of {device} in {}", netns.name()))
     }
 
-    fn open_here(device: &str) -> Result<Self> {
+    /// Opens the frames of `device` in the namespace of this thread.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such device.
+    pub fn open_here(device: &str) -> Result<Self> {
         // The only safe way to an address of the packet family.
         let address = nix::ifaddrs::getifaddrs()?
             .filter(|entry| entry.interface_name == device)

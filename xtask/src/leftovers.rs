@@ -124,8 +124,10 @@ fn ours(kind: Kind, listing: &str) -> Vec<String> {
         .collect()
 }
 
+/// Kubernetes clusters are their owner's, who may have some up all the time.
 fn is_ours(name: &str) -> bool {
-    ["lq-", "liqo-"].iter().any(|mark| name.starts_with(mark))
+    let ours = ["lq-", "liqo-"].iter().any(|mark| name.starts_with(mark));
+    ours && !name.starts_with("liqo-lab")
 }
 
 /// Whether the name of a thing contains the id of a laboratory as a whole word.

@@ -8,8 +8,11 @@
 
 mod bench;
 mod ci;
+mod cluster;
 mod console;
 mod demo;
+mod image;
+mod kubernetes;
 mod leftovers;
 mod licences;
 mod mutants;
@@ -42,8 +45,18 @@ enum Command {
     Test(test::Test),
     /// Measures the complete path, side by side with wireguard-go.
     Bench(bench::Bench),
+    /// Makes real Kubernetes clusters on this machine.
+    Cluster(cluster::Cluster),
     /// Runs all that must hold before a change is taken.
     Ci,
+    /// Builds this project's container images, without Docker, and prints where they are.
+    Image(image::Options),
+    /// Builds the programs of Kubernetes for the laboratory and prints their folder.
+    #[command(hide = true)]
+    KubernetesBinaries(kubernetes::Binaries),
+    /// Builds the programs of the laboratory's pods and prints their folder.
+    #[command(hide = true)]
+    GuestPrograms,
 }
 
 fn main() -> ExitCode {
@@ -69,7 +82,11 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Demo(options) => return demo::run(&mut shell, &options),
         Command::Test(options) => test::run(&mut shell, &options)?,
         Command::Bench(options) => bench::run(&mut shell, &options)?,
+        Command::Cluster(options) => cluster::run(&mut shell, &options)?,
         Command::Ci => ci::run(&mut shell)?,
+        Command::Image(options) => image::run(&mut shell, &options)?,
+        Command::GuestPrograms => cluster::guests(&mut shell)?,
+        Command::KubernetesBinaries(options) => kubernetes::run(&mut shell, &options)?,
     }
 
     Ok(ExitCode::SUCCESS)

@@ -100,10 +100,18 @@ impl Shell {
     ///
     /// As [`Shell::status`].
     pub(crate) fn output(&mut self, mut command: Command) -> Result<Output> {
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        command.stderr(Stdio::piped());
+        self.capture(command)
+    }
+
+    /// Runs a program whose progress a person sees, and returns its standard output,
+    /// whether or not it succeeded.
+    ///
+    /// # Errors
+    ///
+    /// As [`Shell::status`].
+    pub(crate) fn capture(&mut self, mut command: Command) -> Result<Output> {
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
         let Self { runtime, stops } = self;
         runtime.block_on(async {
             let child = spawn(command)?;

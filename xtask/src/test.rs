@@ -1,5 +1,7 @@
 //! `cargo xtask test`: every behaviour, with real traffic, and no trace left.
 
+mod kubernetes;
+
 use crate::shell::Shell;
 use crate::{console, leftovers, mutants, setup, workspace};
 use anyhow::{Result, bail};
@@ -13,6 +15,10 @@ pub(crate) struct Test {
     #[arg(long)]
     mutants: bool,
 
+    /// Runs the tests on real Kubernetes clusters instead.
+    #[arg(long, conflicts_with = "mutants")]
+    kubernetes: bool,
+
     /// Runs only what has this in its name.
     filter: Option<String>,
 }
@@ -21,6 +27,7 @@ impl Test {
     /// All tests, without mutants.
     pub(crate) const ALL: Self = Self {
         mutants: false,
+        kubernetes: false,
         filter: None,
     };
 }
@@ -40,6 +47,9 @@ pub(crate) const BINARIES: &str = "LIQO_BIN_DIR";
 pub(crate) fn run(shell: &mut Shell, options: &Test) -> Result<()> {
     let start = Instant::now();
     setup::run(shell)?;
+    if options.kubernetes {
+        return kubernetes::run(shell, options.filter.as_deref());
+    }
     remove_crashed()?;
     let before = leftovers::observe(shell)?;
 
@@ -82,8 +92,12 @@ fn suites(shell: &mut Shell, filter: Option<&str>) -> Result<()> {
     let start = Instant::now();
     console::step("Tests beside the code");
     let mut units = workspace::cargo(&["test", "--locked", "--workspace", "--exclude", "tests"]);
-    units.args(filter);
+    units.args(["--exclude", "kubernetes-lab"]).args(filter);
     shell.run(units)?;
+    // Its other tests need clusters: `--kubernetes`.
+    let mut clusters = workspace::cargo(&["test", "--locked", "--package", "kubernetes-lab"]);
+    clusters.args(["--lib", "--bins"]).args(filter);
+    shell.run(clusters)?;
     console::done("tests beside the code", start.elapsed());
 
     let start = Instant::now();

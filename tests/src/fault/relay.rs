@@ -38,8 +38,12 @@ pub struct Faults {
 pub struct Relay {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<Result<()>>>,
-    _netns: Netns,
+    /// Where the devices are, if they are this relay's own.
+    netns: Option<Netns>,
 }
+
+/// Whether a frame is one that faults happen to.
+type Concerns = dyn Fn(&[u8]) -> bool + Send + Sync;
 
 /// How many frames a relay has seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -90,13 +94,30 @@ impl Relay {
             without_offloads(end)?;
         }
 
+        let open = |device| PacketSocket::open(&netns, device);
+        let lanes = [[open("near")?, open("far")?], [open("far")?, open("near")?]];
+
+        let mut relay = Self::join(lanes, |_| true);
+        relay.netns = Some(netns);
+
+        Ok(relay)
+    }
+
+    /// Joins two devices: each lane has a socket to read from and one to write to.
+    /// Frames that are of no concern pass untouched.
+    pub fn join(
+        lanes: [[PacketSocket; 2]; 2],
+        concerns: impl Fn(&[u8]) -> bool + Send + Sync + 'static,
+    ) -> Self {
         let shared = Arc::new(Shared::default());
+        let concerns: Arc<Concerns> = Arc::new(concerns);
         let mut workers = Vec::new();
-        for (seed, [from, to]) in [(1, ["near", "far"]), (2, ["far", "near"])] {
+        for (seed, [from, to]) in (1..).zip(lanes) {
             let mut lane = Lane {
-                from: PacketSocket::open(&netns, from)?,
-                to: PacketSocket::open(&netns, to)?,
+                from,
+                to,
                 shared: Arc::clone(&shared),
+                concerns: Arc::clone(&concerns),
                 random: Random(seed),
                 waiting: BinaryHeap::new(),
                 count: 0,
@@ -104,11 +125,11 @@ impl Relay {
             workers.push(std::thread::spawn(move || lane.run()));
         }
 
-        Ok(Self {
+        Self {
             shared,
             workers,
-            _netns: netns,
-        })
+            netns: None,
+        }
     }
 
     /// Sets what is done to frames from now on.
@@ -146,6 +167,7 @@ struct Lane {
     from: PacketSocket,
     to: PacketSocket,
     shared: Arc<Shared>,
+    concerns: Arc<Concerns>,
     random: Random,
     /// Frames by when they are due, and in order of arrival.
     waiting: BinaryHeap<Reverse<(Instant, u64, Vec<u8>)>>,
@@ -178,6 +200,9 @@ impl Lane {
     }
 
     fn judge(&mut self, frame: &[u8]) -> Result<()> {
+        if !(self.concerns)(frame) {
+            return self.forward(frame, Duration::ZERO);
+        }
         let faults = *lock(&self.shared.faults);
         if faults.blocked || self.random.happens(faults.loss) {
             count(&self.shared.dropped);
@@ -198,7 +223,7 @@ impl Lane {
     }
 
     fn forward(&mut self, frame: &[u8], delay: Duration) -> Result<()> {
-        if delay.is_zero() && self.waiting.is_empty() {
+        if delay.is_zero() {
             self.to.send(frame)?;
             return Ok(());
         }

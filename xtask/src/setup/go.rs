@@ -17,7 +17,7 @@ use std::process::Command;
 use std::time::Instant;
 
 /// The release that everything is built with, so that it is the same everywhere.
-const RELEASE: &str = "go1.26.8";
+pub(crate) const RELEASE: &str = "go1.26.8";
 
 /// The first that fetches other releases itself.
 const FETCHES_ITSELF: (u32, u32) = (1, 21);
@@ -73,7 +73,12 @@ pub(crate) fn program(shell: &mut Shell, module: &Module) -> Result<PathBuf> {
 }
 
 /// A call of the Go compiler of [`RELEASE`]; installs what is missing.
-fn go(shell: &mut Shell) -> Result<Command> {
+///
+/// # Errors
+///
+/// Returns an error if there is no Go and none can be installed, or if the one
+/// that is there cannot fetch the release.
+pub(crate) fn go(shell: &mut Shell) -> Result<Command> {
     let found =
         find(PACKAGE.proof).or_else(|| Some(PathBuf::from(UNPACKED)).filter(|it| it.is_file()));
     let first = match found {

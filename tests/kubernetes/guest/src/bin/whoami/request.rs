@@ -1,0 +1,142 @@
+//! Reads what is asked: the first line and the Host of a request.
+
+use std::io::{self, Read};
+
+/// More than any client of the laboratory sends, and what a thread may hold.
+const HEAD_BYTES_MAX: usize = 8 * 1024;
+
+/// A request, as far as it matters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Request {
+    /// `GET`, `HEAD`, ..
+    pub(crate) method: String,
+    /// The path, without what follows a question mark.
+    pub(crate) path: String,
+    /// The `Host` that the client believes to talk to, or nothing.
+    pub(crate) host: String,
+}
+
+/// Why there is no request.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// The client has gone, or is too slow: nothing to answer.
+    Gone,
+    /// The head is longer than [`HEAD_BYTES_MAX`].
+    TooLong,
+    /// It is not HTTP.
+    Malformed,
+}
+
+impl Request {
+    /// Reads a head, up to its empty line; a body is left unread.
+    ///
+    /// # Errors
+    ///
+    /// Returns why there is no request.
+    pub(crate) fn read(from: &mut impl Read) -> Result<Self, Refusal> {
+        let mut head = Vec::new();
+        let mut chunk = [0; 1024];
+        let end = loop {
+            if let Some(end) = end_of(&head) {
+                break end;
+            }
+            if head.len() >= HEAD_BYTES_MAX {
+                return Err(Refusal::TooLong);
+            }
+            match from.read(&mut chunk) {
+                Ok(0) => return Err(Refusal::Gone),
+                Ok(count) => head.extend_from_slice(&chunk[..count]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return Err(Refusal::Gone),
+            }
+        };
+
+        Self::parse(&head[..end]).ok_or(Refusal::Malformed)
+    }
+
+    fn parse(head: &[u8]) -> Option<Self> {
+        let mut lines = str::from_utf8(head).ok()?.split("\r\n");
+        let mut words = lines.next()?.split(' ');
+        let (method, target, version) = (words.next()?, words.next()?, words.next()?);
+        if words.next().is_some() || !version.starts_with("HTTP/1.") {
+            return None;
+        }
+        let (path, _query) = target.split_once('?').unwrap_or((target, ""));
+        let host = lines
+            .filter_map(|line| line.split_once(':'))
+            .find(|(name, _)| name.eq_ignore_ascii_case("host"))
+            .map_or("", |(_, value)| value.trim());
+
+        Some(Self {
+            method: method.to_owned(),
+            path: path.to_owned(),
+            host: host.to_owned(),
+        })
+    }
+}
+
+fn end_of(head: &[u8]) -> Option<usize> {
+    head.windows(4).position(|bytes| bytes == b"\r\n\r\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn path_and_host_are_read_whatever_else_comes() {
+        let mut text =
+            &b"GET /a/b?c=d HTTP/1.1\r\naccept: */*\r\nhOsT:  web.test:80 \r\n\r\nbody"[..];
+
+        let request = Request::read(&mut text).unwrap();
+
+        assert_eq!(request.path, "/a/b");
+        assert_eq!(request.host, "web.test:80");
+        assert_eq!(request.method, "GET");
+    }
+
+    #[test]
+    fn a_head_may_come_byte_by_byte() {
+        let mut slow = ByteByByte(b"GET / HTTP/1.0\r\n\r\n");
+
+        assert_eq!(Request::read(&mut slow).unwrap().host, "");
+    }
+
+    #[test]
+    fn a_head_without_end_is_refused_at_the_limit() {
+        let mut endless = io::repeat(b'a');
+
+        let refusal = Request::read(&mut endless).unwrap_err();
+
+        assert!(matches!(refusal, Refusal::TooLong));
+    }
+
+    #[test]
+    fn what_is_not_http_is_refused() {
+        for text in [
+            "\r\n\r\n",
+            "GET /\r\n\r\n",
+            "GET / / HTTP/1.1\r\n\r\n",
+            "GET / SSH-2\r\n\r\n",
+        ] {
+            let refusal = Request::read(&mut text.as_bytes()).unwrap_err();
+            assert!(matches!(refusal, Refusal::Malformed), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_client_that_goes_is_not_answered() {
+        let refusal = Request::read(&mut &b"GET / HT"[..]).unwrap_err();
+
+        assert!(matches!(refusal, Refusal::Gone));
+    }
+
+    struct ByteByByte(&'static [u8]);
+
+    impl Read for ByteByByte {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let count = buffer.len().min(1);
+            self.0.read(&mut buffer[..count])
+        }
+    }
+}

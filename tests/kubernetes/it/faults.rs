@@ -1,0 +1,369 @@
+//! What goes wrong on purpose: components, pods' networks, the way between clusters.
+
+use crate::fixture::{Clusters, Suite, rough};
+use crate::workloads::web;
+use anyhow::{Context as _, Result, bail, ensure};
+use kubernetes_lab::cluster::Cluster;
+use kubernetes_lab::fault::{self, Faults, Uplink};
+use kubernetes_lab::node::{Node, control};
+use kubernetes_lab::pki::{Pki, Subject};
+use kubernetes_lab::wait::{self, Deadline};
+use std::fs;
+use std::process::Command;
+use std::time::Duration;
+
+pub(crate) fn add(suite: &mut Suite) {
+    rough!(
+        suite,
+        a_killed_api_server_comes_back,
+        pods_outlive_their_kubelet_and_containerd,
+        a_stopped_component_stays_so_until_it_is_started,
+        a_pod_without_a_network_is_alone_and_the_others_are_not,
+        a_slow_way_is_slow_for_one_cluster_only,
+        a_lossy_way_loses_what_it_should,
+        a_cluster_behind_nat_reaches_others_and_is_not_reached,
+        a_cluster_that_is_cut_off_comes_back,
+        a_certificate_expires,
+    );
+}
+
+/// Things come back within this time.
+const SOON: Duration = Duration::from_secs(30);
+
+async fn a_killed_api_server_comes_back(clusters: &'static Clusters) -> Result<()> {
+    let node = clusters.rome.node(0);
+    let before = pid(&node, "kube-apiserver")?.context("it runs")?;
+
+    kill(&node, "kube-apiserver")?;
+
+    wait::until(Deadline::after(SOON), "another API server", async || {
+        let after = pid(&node, "kube-apiserver")?.context("it does not run yet")?;
+        ensure!(after != before, "it is the old one");
+        kubectl(&clusters.rome, &["get", "nodes"])?;
+        Ok(())
+    })
+    .await
+}
+
+async fn pods_outlive_their_kubelet_and_containerd(clusters: &'static Clusters) -> Result<()> {
+    let namespace = clusters.namespace("outlive").await?;
+    let pods = web(&namespace).await?;
+    let node = clusters.rome.node(1);
+    let names = ["kubelet", "containerd"];
+    let mut before = Vec::new();
+    for name in names {
+        before.push(pid(&node, name)?);
+        kill(&node, name)?;
+    }
+    wait::until(Deadline::after(SOON), "both to be back", async || {
+        for (name, before) in names.iter().zip(&before) {
+            let after = pid(&node, name)?;
+            ensure!(
+                after.is_some() && after != *before,
+                "{name} does not run yet"
+            );
+        }
+        Ok(())
+    })
+    .await?;
+
+    for pod in &pods {
+        wait::until(Deadline::after(SOON), "exec to work again", async || {
+            namespace.sh(pod, "true").await.map(drop)
+        })
+        .await?;
+        let path = "{.status.containerStatuses[0].restartCount}";
+        let restarts = namespace.get(&format!("pod/{pod}"), path).await?;
+        ensure!(restarts == "0", "{pod} was started again {restarts} times");
+    }
+    namespace.delete().await
+}
+
+async fn a_stopped_component_stays_so_until_it_is_started(
+    clusters: &'static Clusters,
+) -> Result<()> {
+    let node = clusters.milan.node(1);
+    let ask = |request| control::ask(node.name(), &request);
+
+    ask(control::Request::Stop("kube-proxy".into()))?;
+    wait::until(Deadline::after(SOON), "it to end", async || {
+        ensure!(pid(&node, "kube-proxy")?.is_none(), "it runs");
+        Ok(())
+    })
+    .await?;
+    ask(control::Request::Start("kube-proxy".into()))?;
+
+    wait::until(Deadline::after(SOON), "it to run", async || {
+        pid(&node, "kube-proxy")?
+            .context("it does not run")
+            .map(drop)
+    })
+    .await
+}
+
+async fn a_pod_without_a_network_is_alone_and_the_others_are_not(
+    clusters: &'static Clusters,
+) -> Result<()> {
+    let namespace = clusters.namespace("pod-cut").await?;
+    let [a, b] = web(&namespace).await?;
+    let ip = async |pod: &str| {
+        namespace
+            .get(&format!("pod/{pod}"), "{.status.podIP}")
+            .await
+    };
+    let (from, to) = (ip(&a).await?, ip(&b).await?);
+    let node = clusters.rome.node(0);
+    let ask = |address: &str| {
+        let url = format!("http://{address}:8080/healthz");
+        node.exec("curl", &["-sS", "-m", "2", &url])
+    };
+    ask(&to)?;
+
+    fault::set_pod_network(&clusters.rome, namespace.name(), &b, false).await?;
+
+    ensure!(ask(&to).is_err(), "a pod without a network answers");
+    ask(&from).context("another pod has lost its network, too")?;
+    fault::set_pod_network(&clusters.rome, namespace.name(), &b, true).await?;
+    ask(&to).context("its network did not come back")?;
+    namespace.delete().await
+}
+
+async fn a_slow_way_is_slow_for_one_cluster_only(clusters: &'static Clusters) -> Result<()> {
+    const DELAY: Duration = Duration::from_millis(60);
+    let faults = Faults {
+        delay: DELAY,
+        ..Faults::default()
+    };
+
+    let towards = vec![clusters.rome.number];
+    with_uplink(
+        &clusters.milan,
+        &Uplink::Relay { faults, towards },
+        async || {
+            let node = clusters.milan.node(1);
+            let [to_rome, to_machine] = [address(&clusters.rome, 1)?, machine()?];
+            ensure!(round_trip(&node, &to_rome)? >= DELAY * 2, "it is not slow");
+            ensure!(round_trip(&node, &to_machine)? < DELAY, "all is slow");
+            Ok(())
+        },
+    )
+    .await
+}
+
+async fn a_lossy_way_loses_what_it_should(clusters: &'static Clusters) -> Result<()> {
+    let faults = Faults {
+        loss: 0.3,
+        ..Faults::default()
+    };
+
+    let towards = Vec::new();
+    with_uplink(
+        &clusters.milan,
+        &Uplink::Relay { faults, towards },
+        async || {
+            let to = address(&clusters.rome, 1)?;
+            let mut ping = clusters.milan.node(1).command("ping")?;
+            let output = ping
+                .args(["-c", "60", "-i", "0.02", "-W", "1", "-q", &to])
+                .output()?;
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            let received: u32 = text
+                .split(" received")
+                .next()
+                .and_then(|text| text.rsplit([' ', ',']).next()?.parse().ok())
+                .with_context(|| format!("no count in {text}"))?;
+            // Both ways at 30 %: 29 of 60 come back on average, more than 50 in one of 10^8 runs.
+            ensure!((8..=50).contains(&received), "{received} of 60 came back");
+            Ok(())
+        },
+    )
+    .await
+}
+
+async fn a_cluster_behind_nat_reaches_others_and_is_not_reached(
+    clusters: &'static Clusters,
+) -> Result<()> {
+    let namespace = clusters.namespace("nat").await?;
+    web(&namespace).await?;
+    let port = namespace
+        .get("service/web", "{.spec.ports[0].nodePort}")
+        .await?;
+    let outside = format!("http://{}:{port}/", address(&clusters.rome, 1)?);
+    let udp_timeout = Duration::from_secs(5);
+
+    with_uplink(&clusters.milan, &Uplink::Nat { udp_timeout }, async || {
+        let node = clusters.milan.node(1);
+        node.exec("curl", &["-sS", "-m", "5", &outside])?;
+        // A node port's own translation hides who asked, so the kernel is asked.
+        let router = format!("liqo-lab-nat-{}", clusters.milan.number);
+        let flows = run(
+            "ip",
+            &["netns", "exec", &router, "conntrack", "-L", "-p", "tcp"],
+        )?;
+        let translated = format!("dst={}", nat_address(&clusters.milan)?);
+        ensure!(flows.contains(&translated), "{flows} has no {translated}");
+
+        let inside = format!("https://{}:10250/", address(&clusters.milan, 1)?);
+        let back = clusters
+            .rome
+            .node(1)
+            .exec("curl", &["-k", "-sS", "-m", "2", &inside]);
+        ensure!(back.is_err(), "it is reached from outside");
+        kubectl(&clusters.milan, &["get", "nodes"]).context("the machine does not reach it")?;
+        Ok(())
+    })
+    .await?;
+    namespace.delete().await
+}
+
+async fn a_cluster_that_is_cut_off_comes_back(clusters: &'static Clusters) -> Result<()> {
+    let to = address(&clusters.rome, 0)?;
+    let node = clusters.milan.node(0);
+
+    with_uplink(&clusters.milan, &Uplink::Down, async || {
+        ensure!(round_trip(&node, &to).is_err(), "it is not cut off");
+        Ok(())
+    })
+    .await?;
+
+    wait::until(Deadline::after(SOON), "the way to be there", async || {
+        round_trip(&node, &to).map(drop)
+    })
+    .await
+}
+
+async fn a_certificate_expires(clusters: &'static Clusters) -> Result<()> {
+    const LIFETIME: Duration = Duration::from_secs(4);
+    let folder = std::env::temp_dir().join(format!("it-expiry-{}", std::process::id()));
+    run(
+        "cp",
+        &[
+            "-r",
+            &path(clusters.rome.folder().join("pki"))?,
+            &path(folder.clone())?,
+        ],
+    )?;
+    let subject = Subject {
+        user: "brief",
+        group: Some("system:masters"),
+    };
+    let pki = Pki::new(&folder, LIFETIME);
+    pki.client("ca", "brief", subject)?;
+    let server = format!("https://{}:6443", address(&clusters.rome, 0)?);
+    let config = pki.kubeconfig("it-rome", &server, "brief")?;
+    fs::write(folder.join("config"), config)?;
+    let get = || {
+        let mut kubectl = clusters.rome.kubectl();
+        kubectl
+            .env("KUBECONFIG", folder.join("config"))
+            .args(["get", "namespaces"]);
+        let output = kubectl.output()?;
+        if output.status.success() {
+            return Ok(());
+        }
+        bail!("{}", String::from_utf8_lossy(&output.stderr))
+    };
+
+    get().context("it is refused at once")?;
+
+    wait::until(
+        Deadline::after(SOON),
+        "it to be refused",
+        async || match get() {
+            Ok(()) => bail!("it is still good"),
+            Err(_) => Ok(()),
+        },
+    )
+    .await?;
+    fs::remove_dir_all(&folder)?;
+    kubectl(&clusters.rome, &["get", "namespaces"]).map(drop)
+}
+
+/// Does something while a cluster has another uplink, which it loses in any case.
+async fn with_uplink(
+    cluster: &Cluster,
+    uplink: &Uplink,
+    body: impl AsyncFnOnce() -> Result<()>,
+) -> Result<()> {
+    fault::set_uplink(cluster, uplink)?;
+    let outcome = body().await;
+    fault::set_uplink(cluster, &Uplink::Plain)?;
+
+    outcome
+}
+
+/// The fastest of several round trips: the first finds neighbours, others may be late.
+fn round_trip(node: &Node, to: &str) -> Result<Duration> {
+    let text = node.exec("ping", &["-c", "5", "-i", "0.2", "-W", "1", "-q", to])?;
+    let fastest = text
+        .split("rtt min/avg/max/mdev = ")
+        .nth(1)
+        .and_then(|rest| rest.split('/').next()?.parse::<f64>().ok())
+        .with_context(|| format!("no time in {text}"))?;
+
+    Ok(Duration::from_secs_f64(fastest / 1000.0))
+}
+
+fn pid(node: &Node, component: &str) -> Result<Option<i32>> {
+    let states = control::ask(node.name(), &control::Request::Status)?;
+    let state = states.into_iter().find(|state| state.name == component);
+
+    Ok(state.with_context(|| format!("no {component}"))?.pid)
+}
+
+fn kill(node: &Node, component: &str) -> Result<()> {
+    let request = control::Request::Signal(component.to_owned(), nix::libc::SIGKILL);
+    control::ask(node.name(), &request).map(drop)
+}
+
+fn address(cluster: &Cluster, node: usize) -> Result<String> {
+    let specs = cluster.node_specs()?;
+    let spec = specs.get(node).context("there is no such node")?;
+
+    Ok(spec.ip.to_string())
+}
+
+fn machine() -> Result<String> {
+    let underlay = kubernetes_lab::underlay::Underlay::existing()?.context("it is there")?;
+    Ok(underlay.machine().to_string())
+}
+
+fn nat_address(cluster: &Cluster) -> Result<String> {
+    let underlay = kubernetes_lab::underlay::Underlay::existing()?.context("it is there")?;
+    let [a, b, ..] = underlay.net().addr().octets();
+
+    Ok(format!("{a}.{b}.254.{}", cluster.number))
+}
+
+fn kubectl(cluster: &Cluster, args: &[&str]) -> Result<String> {
+    let output = cluster
+        .kubectl()
+        .arg("--request-timeout=5s")
+        .args(args)
+        .output()?;
+    ensure!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+fn run(program: &str, args: &[&str]) -> Result<String> {
+    let output = Command::new(program).args(args).output()?;
+    ensure!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+fn path(path: std::path::PathBuf) -> Result<String> {
+    path.into_os_string()
+        .into_string()
+        .ok()
+        .context("a path is UTF-8")
+}

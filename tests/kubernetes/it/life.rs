@@ -1,0 +1,354 @@
+//! Clusters come and go, also when that is interrupted, and bad input is told.
+
+use crate::fixture::{Clusters, Suite, calm, command, rough};
+use anyhow::{Context as _, Result, ensure};
+use kubernetes_lab::cluster;
+use kubernetes_lab::wait::{self, Deadline};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+pub(crate) fn add(suite: &mut Suite) {
+    calm!(
+        suite,
+        up_leaves_what_is_up_as_it_is,
+        other_settings_of_a_cluster_that_is_up_are_refused,
+        what_does_not_exist_is_told_what_does,
+        wrong_networks_are_refused_by_the_name_of_their_flag,
+        without_root_the_reason_is_told,
+        a_taken_underlay_is_told_with_the_device,
+        a_kubeconfig_is_a_path_and_nothing_else,
+        exec_passes_on_output_and_exit_code,
+        logs_and_usage_are_those_of_the_node,
+    );
+    rough!(
+        suite,
+        an_interrupted_up_leaves_nothing,
+        up_completes_what_a_crash_has_left,
+        a_full_disk_is_told_and_leaves_nothing,
+    );
+}
+
+/// A cluster that only these tests make.
+const TORN: &str = "it-torn";
+
+/// How long something may take to begin.
+const SOON: Duration = Duration::from_secs(30);
+
+async fn up_leaves_what_is_up_as_it_is(clusters: &'static Clusters) -> Result<()> {
+    let before: Vec<_> = clusters
+        .rome
+        .nodes()
+        .iter()
+        .map(|node| node.pid())
+        .collect();
+
+    let output = run(&["up", "it-rome"])?;
+
+    ensure!(output.status.success(), "{}", said(&output));
+    let after: Vec<_> = clusters
+        .rome
+        .nodes()
+        .iter()
+        .map(|node| node.pid())
+        .collect();
+    ensure!(
+        before == after && before.iter().all(Option::is_some),
+        "{before:?} {after:?}"
+    );
+    Ok(())
+}
+
+async fn other_settings_of_a_cluster_that_is_up_are_refused(_: &'static Clusters) -> Result<()> {
+    let error = refused(&["up", "it-rome", "--nodes", "3"])?;
+
+    ensure!(error.contains("nodes is 2, not 3"), "{error}");
+    ensure!(error.contains("down it-rome"), "no cure: {error}");
+    Ok(())
+}
+
+async fn what_does_not_exist_is_told_what_does(_: &'static Clusters) -> Result<()> {
+    for (words, hint) in [
+        (&["kubeconfig", "it-paris"][..], "it-milan, it-rome"),
+        (&["down", "it-paris"], "it-milan, it-rome"),
+        (&["exec", "it-rome-worker9", "true"], "it-rome-worker"),
+        (&["logs", "it-rome-worker", "dockerd"], "kubelet"),
+        (
+            &["component", "it-rome-worker", "dockerd", "kill"],
+            "kubelet",
+        ),
+        (&["load", "it-rome", "/nowhere.tar"], "/nowhere.tar"),
+    ] {
+        let error = refused(words)?;
+        ensure!(error.contains(hint), "{words:?}: {error}");
+    }
+    Ok(())
+}
+
+async fn wrong_networks_are_refused_by_the_name_of_their_flag(_: &'static Clusters) -> Result<()> {
+    for (words, hint) in [
+        (["--pod-cidr", "10.244.1.0/16"], "use 10.244.0.0/16"),
+        (["--pod-cidr", "10.244.0.0"], "--pod-cidr"),
+        (["--service-cidr", "10.244.0.0/20"], "overlap"),
+        (["--pod-cidr", "172.18.0.0/16"], "overlap"),
+        (["--nodes", "0"], "--nodes 0"),
+        (["--kube-proxy", "magic"], "nftables"),
+        (["--underlay", "10.9.0.0/16"], "--underlay 10.9.0.0/16"),
+    ] {
+        let error = refused(&[&["up", TORN], &words[..]].concat())?;
+        ensure!(error.contains(hint), "{words:?}: {error}");
+    }
+    ensure!(
+        !cluster::names()?.iter().any(|name| name == TORN),
+        "it was begun"
+    );
+    Ok(())
+}
+
+async fn without_root_the_reason_is_told(_: &'static Clusters) -> Result<()> {
+    // Where the checkout is, another user may not look.
+    let folder = scratch("no-root")?;
+    let program = folder.join("cluster");
+    fs::copy(command().get_program(), &program)?;
+    run_program("chmod", &["-R", "a+rx", &text(&folder)?])?;
+
+    let output = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .arg(&program)
+        .args(["up", TORN])
+        .output()?;
+
+    ensure!(!output.status.success(), "it went well");
+    ensure!(
+        said(&output).contains("run this as root"),
+        "{}",
+        said(&output)
+    );
+    fs::remove_dir_all(&folder).context("failed to clean up")
+}
+
+async fn a_taken_underlay_is_told_with_the_device(_: &'static Clusters) -> Result<()> {
+    let folder = scratch("taken")?;
+    let script = format!(
+        "ip link add docker9 type veth peer name other && ip address add 172.18.7.1/24 dev docker9 \
+         && ip link set docker9 up && exec {} up {TORN}",
+        command().get_program().display()
+    );
+
+    let output = Command::new("unshare")
+        .args(["--net", "sh", "-c", &script])
+        .env("LIQO_LAB_STATE", &folder)
+        .output()?;
+
+    ensure!(!output.status.success(), "it went well");
+    let error = said(&output);
+    ensure!(
+        error.contains("docker9") && error.contains("--underlay"),
+        "{error}"
+    );
+    ensure!(
+        !folder.exists(),
+        "something is left in {}",
+        folder.display()
+    );
+    Ok(())
+}
+
+async fn a_kubeconfig_is_a_path_and_nothing_else(clusters: &'static Clusters) -> Result<()> {
+    let output = run(&["kubeconfig", "it-rome"])?;
+
+    let printed = String::from_utf8(output.stdout)?;
+    ensure!(
+        printed == format!("{}\n", clusters.rome.kubeconfig().display()),
+        "{printed:?}"
+    );
+    ensure!(output.stderr.is_empty(), "it says more than the path");
+    ensure!(Path::new(printed.trim()).is_file(), "there is no such file");
+    Ok(())
+}
+
+async fn exec_passes_on_output_and_exit_code(_: &'static Clusters) -> Result<()> {
+    let output = run(&["exec", "it-rome-worker", "sh", "-c", "hostname; exit 7"])?;
+
+    ensure!(output.stdout == b"it-rome-worker\n", "{}", said(&output));
+    ensure!(output.status.code() == Some(7), "{:?}", output.status);
+    Ok(())
+}
+
+async fn logs_and_usage_are_those_of_the_node(_: &'static Clusters) -> Result<()> {
+    let logs = run(&["logs", "it-rome-worker", "kubelet", "--tail", "1000"])?;
+    let usage = String::from_utf8(run(&["usage"])?.stdout)?;
+
+    let logs = String::from_utf8(logs.stdout)?;
+    ensure!(logs.contains("it-rome-worker"), "{logs}");
+    let memory = usage
+        .lines()
+        .find_map(|line| {
+            line.strip_prefix("it-rome-control-plane ")?
+                .split_whitespace()
+                .next()
+        })
+        .with_context(|| format!("the node is not in {usage}"))?;
+    let memory: u64 = memory.parse()?;
+    ensure!(
+        (100..4_000).contains(&memory),
+        "a control plane takes {memory} MiB"
+    );
+    Ok(())
+}
+
+async fn an_interrupted_up_leaves_nothing(_: &'static Clusters) -> Result<()> {
+    let mut up = begin(&["up", TORN])?;
+    first_node().await?;
+
+    kill(Pid::from_raw(i32::try_from(up.id())?), Signal::SIGINT)?;
+    let status = up.wait()?;
+
+    ensure!(status.code() == Some(130), "{status:?}");
+    nothing_left(TORN)
+}
+
+async fn up_completes_what_a_crash_has_left(_: &'static Clusters) -> Result<()> {
+    let mut up = begin(&["up", TORN])?;
+    first_node().await?;
+    up.kill()?;
+    up.wait()?;
+    ensure!(
+        cluster::names()?.iter().any(|name| name == TORN),
+        "nothing is left to complete"
+    );
+
+    let again = run(&["up", TORN])?;
+    let nodes = run(&["kubectl", TORN, "get", "nodes", "--no-headers"])?;
+    let down = run(&["down", TORN])?;
+
+    ensure!(again.status.success(), "{}", said(&again));
+    let nodes = String::from_utf8(nodes.stdout)?;
+    ensure!(nodes.matches(" Ready ").count() == 2, "{nodes}");
+    ensure!(down.status.success(), "{}", said(&down));
+    nothing_left(TORN)
+}
+
+async fn a_full_disk_is_told_and_leaves_nothing(_: &'static Clusters) -> Result<()> {
+    let folder = scratch("full")?;
+    let script = format!(
+        "mount -t tmpfs -o size=200k tmpfs {0} && {1} up --underlay 172.29.0.0/16 {TORN}; \
+         code=$?; ls {0}; exit $code",
+        folder.display(),
+        command().get_program().display()
+    );
+
+    let output = Command::new("unshare")
+        .args([
+            "--mount",
+            "--net",
+            "--propagation",
+            "private",
+            "sh",
+            "-c",
+            &script,
+        ])
+        .env("LIQO_LAB_STATE", &folder)
+        .output()?;
+
+    ensure!(!output.status.success(), "it went well");
+    ensure!(
+        said(&output).contains("No space left on device"),
+        "{}",
+        said(&output)
+    );
+    ensure!(
+        output.stdout.is_empty(),
+        "left: {}",
+        String::from_utf8_lossy(&output.stdout)
+    );
+    fs::remove_dir_all(&folder).context("failed to clean up")?;
+    nothing_left(TORN)
+}
+
+/// Waits until the first node of [`TORN`] runs.
+async fn first_node() -> Result<()> {
+    let node = kubernetes_lab::node::Node::of(TORN, &format!("{TORN}-control-plane"));
+    wait::until(Deadline::after(SOON), "the first node to run", async || {
+        node.pid().context("it does not").map(drop)
+    })
+    .await
+}
+
+fn nothing_left(name: &str) -> Result<()> {
+    ensure!(
+        !cluster::names()?.iter().any(|known| known == name),
+        "its folder is left"
+    );
+    let namespaces = run_program("ip", &["netns"])?;
+    ensure!(!namespaces.contains(name), "{namespaces}");
+    let groups = run_program(
+        "find",
+        &[
+            "/sys/fs/cgroup",
+            "-maxdepth",
+            "4",
+            "-name",
+            &format!("{name}*"),
+        ],
+    )?;
+    ensure!(groups.is_empty(), "{groups}");
+    let processes = run_program("ps", &["-eo", "args"])?;
+    let left: Vec<_> = processes
+        .lines()
+        .filter(|line| line.contains(&format!("{name}-")) && !line.starts_with("ps "))
+        .collect();
+    ensure!(left.is_empty(), "{left:?}");
+
+    Ok(())
+}
+
+fn begin(words: &[&str]) -> Result<Child> {
+    command()
+        .args(words)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .context("failed to start the laboratory's command")
+}
+
+fn run(words: &[&str]) -> Result<Output> {
+    command()
+        .args(words)
+        .stdin(Stdio::null())
+        .output()
+        .context("failed to start the laboratory's command")
+}
+
+fn refused(words: &[&str]) -> Result<String> {
+    let output = run(words)?;
+    ensure!(!output.status.success(), "{words:?} went well");
+
+    Ok(said(&output))
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn run_program(program: &str, args: &[&str]) -> Result<String> {
+    let output = Command::new(program).args(args).output()?;
+    ensure!(output.status.success(), "{program}: {}", said(&output));
+
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+fn scratch(name: &str) -> Result<PathBuf> {
+    let folder = std::env::temp_dir().join(format!("liqo-lab-it-{name}-{}", std::process::id()));
+    fs::create_dir_all(&folder).context("failed to make a folder")?;
+
+    Ok(folder)
+}
+
+fn text(path: &Path) -> Result<String> {
+    path.to_str().map(str::to_owned).context("a path is UTF-8")
+}

@@ -1,0 +1,140 @@
+//! Nodes that are drained, die and come back.
+
+use crate::fixture::{Clusters, Suite, rough};
+use anyhow::{Result, ensure};
+use kubernetes_lab::cluster::Cluster;
+use kubernetes_lab::namespace::Namespace;
+use kubernetes_lab::wait::{self, Deadline};
+use std::time::Duration;
+
+pub(crate) fn add(suite: &mut Suite) {
+    rough!(
+        suite,
+        a_drained_node_is_left_by_its_pods,
+        a_killed_node_is_missed_and_comes_back_with_its_data,
+        a_node_that_is_shut_down_comes_back,
+    );
+}
+
+/// The controller manager misses a kubelet after 50 s (`--node-monitor-grace-period`).
+const MISSED: Duration = Duration::from_secs(90);
+
+const SLEEPERS: &str = "
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: sleepers
+spec:
+  replicas: 4
+  selector:
+    matchLabels:
+      app: sleepers
+  template:
+    metadata:
+      labels:
+        app: sleepers
+    spec:
+      terminationGracePeriodSeconds: 0
+      containers:
+        - name: sleeper
+          image: localhost/tools:latest
+          imagePullPolicy: IfNotPresent
+          command: [sleep, infinity]
+";
+
+async fn a_drained_node_is_left_by_its_pods(clusters: &'static Clusters) -> Result<()> {
+    let namespace = clusters.namespace("drain").await?;
+    namespace.apply(SLEEPERS).await?;
+    namespace.rolled_out("deployment/sleepers").await?;
+    ensure!(
+        nodes_of(&namespace).await?.contains("it-rome-worker"),
+        "none was there"
+    );
+
+    let options = [
+        "--ignore-daemonsets",
+        "--delete-emptydir-data",
+        "--force",
+        "--timeout=60s",
+    ];
+    namespace
+        .kubectl(&[&["drain", "it-rome-worker"][..], &options].concat())
+        .await?;
+    let outcome = wait::until(Deadline::after(MISSED), "all to be elsewhere", async || {
+        namespace.rolled_out("deployment/sleepers").await?;
+        let nodes = nodes_of(&namespace).await?;
+        ensure!(!nodes.contains("it-rome-worker"), "{nodes}");
+        Ok(())
+    })
+    .await;
+
+    namespace.kubectl(&["uncordon", "it-rome-worker"]).await?;
+    outcome?;
+    namespace.delete().await
+}
+
+async fn a_killed_node_is_missed_and_comes_back_with_its_data(
+    clusters: &'static Clusters,
+) -> Result<()> {
+    let namespace = Namespace::create(&clusters.milan, "killed").await?;
+    namespace.apply(SLEEPERS).await?;
+    namespace.rolled_out("deployment/sleepers").await?;
+    let node = clusters.milan.node(1);
+    node.exec("sh", &["-c", "echo kept >/var/lib/lab/kept"])?;
+
+    node.kill()?;
+    ensure!(node.pid().is_none(), "it runs");
+    ready(&clusters.milan, node.name(), "Unknown").await?;
+    node.restart()?;
+
+    ready(&clusters.milan, node.name(), "True").await?;
+    ensure!(
+        node.exec("cat", &["/var/lib/lab/kept"])? == "kept\n",
+        "its data is gone"
+    );
+    namespace.rolled_out("deployment/sleepers").await?;
+    namespace.delete().await
+}
+
+async fn a_node_that_is_shut_down_comes_back(clusters: &'static Clusters) -> Result<()> {
+    let namespace = Namespace::create(&clusters.milan, "shut-down").await?;
+    let node = clusters.milan.node(1);
+
+    node.stop()?;
+    ensure!(node.pid().is_none(), "it runs");
+    let log = std::fs::read_to_string(node.folder().join("init.log"))?;
+    ensure!(
+        log.contains("kubelet ended"),
+        "its components were not asked: {log}"
+    );
+    node.restart()?;
+
+    ready(&clusters.milan, node.name(), "True").await?;
+    namespace.apply(SLEEPERS).await?;
+    namespace.rolled_out("deployment/sleepers").await?;
+    ensure!(
+        nodes_of(&namespace).await?.contains(node.name()),
+        "no pod is there"
+    );
+    namespace.delete().await
+}
+
+async fn nodes_of(namespace: &Namespace) -> Result<String> {
+    let path = "{range .items[?(@.status.phase==\"Running\")]}{.spec.nodeName} {end}";
+    namespace.get("pods", path).await
+}
+
+async fn ready(cluster: &Cluster, node: &str, wanted: &str) -> Result<()> {
+    let namespace = Namespace::create(cluster, "default").await?;
+    let path = "{.status.conditions[?(@.type==\"Ready\")].status}";
+    wait::until(
+        Deadline::after(MISSED),
+        &format!("{node} to be {wanted}"),
+        async || {
+            let is = namespace.get(&format!("node/{node}"), path).await?;
+            ensure!(is == wanted, "it is {is}");
+            Ok(())
+        },
+    )
+    .await
+}

@@ -1,0 +1,307 @@
+//! Services of all types: from pods, from nodes, from the other cluster and from the
+//! machine.
+
+mod ask;
+mod load_balancer;
+
+use crate::fixture::{Clusters, Suite, calm};
+use crate::workloads::web;
+use anyhow::{Result, ensure};
+use ask::Source;
+use kubernetes_lab::namespace::Namespace;
+use kubernetes_lab::wait::{Deadline, until};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+pub(crate) fn add(suite: &mut Suite) {
+    calm!(
+        suite,
+        a_service_is_known_by_its_full_and_its_short_name,
+        a_cluster_ip_leads_from_pods_and_nodes_to_all_pods,
+        a_pod_reaches_itself_through_its_service,
+        a_node_port_leads_from_everywhere_to_all_pods,
+        a_local_node_port_shows_the_pod_its_true_client,
+        a_host_port_answers_on_the_node_of_its_pod_alone,
+        a_headless_service_names_its_pods,
+        a_service_with_affinity_stays_with_one_pod,
+        a_service_without_pods_refuses_until_there_is_one,
+        a_pod_on_the_hosts_network_reaches_services_by_name,
+    );
+    load_balancer::add(suite);
+}
+
+/// How long a change may take to reach every node.
+const SOON: Duration = Duration::from_secs(30);
+
+async fn a_service_is_known_by_its_full_and_its_short_name(
+    clusters: &'static Clusters,
+) -> Result<()> {
+    let namespace = clusters.namespace("service-names").await?;
+    let pods = web(&namespace).await?;
+    let from = Source::Pod(&namespace, &pods[0]);
+
+    for name in [
+        "web",
+        "web.service-names",
+        "web.service-names.svc",
+        "web.service-names.svc.cluster.local",
+    ] {
+        from.reaches(name, &pods.clone().into()).await?;
+    }
+
+    let unknown = from.curl(&["http://other.service-names/"]).await;
+    let said = format!("{unknown:?}");
+    ensure!(said.contains("Could not resolve host"), "{said}");
+    namespace.delete().await
+}
+
+async fn a_cluster_ip_leads_from_pods_and_nodes_to_all_pods(
+    clusters: &'static Clusters,
+) -> Result<()> {
+    let namespace = clusters.namespace("cluster-ip").await?;
+    let pods = web(&namespace).await?;
+    let ip = namespace.get("service/web", "{.spec.clusterIP}").await?;
+
+    let on_nodes = clusters.rome.nodes().into_iter().map(Source::Node);
+    let in_pods = pods.iter().map(|pod| Source::Pod(&namespace, pod));
+    for source in on_nodes.chain(in_pods) {
+        source.reaches(&ip, &pods.clone().into()).await?;
+    }
+
+    namespace.delete().await
+}
+
+async fn a_pod_reaches_itself_through_its_service(clusters: &'static Clusters) -> Result<()> {
+    let namespace = clusters.namespace("hairpin").await?;
+    let pods = web(&namespace).await?;
+
+    for pod in &pods {
+        let source = Source::Pod(&namespace, pod);
+        source.reaches("web", &pods.clone().into()).await?;
+        // Of so many connections some have come back to where they began.
+        let answers = source.ask("web").await?;
+        ensure!(answers.iter().any(|it| it.pod == *pod), "{answers:?}");
+    }
+
+    namespace.delete().await
+}
+
+async fn a_node_port_leads_from_everywhere_to_all_pods(clusters: &'static Clusters) -> Result<()> {
+    let namespace = clusters.namespace("node-port").await?;
+    let pods = web(&namespace).await?;
+    let port = node_port(&namespace).await?;
+    let abroad = Namespace::create(&clusters.milan, "node-port").await?;
+    let clients = web(&abroad).await?;
+
+    for node in clusters.rome.node_specs()? {
+        let to = format!("{}:{port}", node.ip);
+        let on_nodes = clusters.milan.nodes().into_iter().map(Source::Node);
+        let others = [Source::Machine, Source::Pod(&abroad, &clients[0])];
+        for source in on_nodes.chain(others) {
+            source.reaches(&to, &pods.clone().into()).await?;
+        }
+    }
+
+    namespace.delete().await?;
+    abroad.delete().await
+}
+
+/// Outside its cluster a pod has the address of its node, as in every cluster to whose
+/// pods no routes lead; that address reaches the other pod unchanged.
+async fn a_local_node_port_shows_the_pod_its_true_client(
+    clusters: &'static Clusters,
+) -> Result<()> {
+    let namespace = clusters.namespace("local-node-port").await?;
+    web(&namespace).await?;
+    let local = r#"{"spec": {"externalTrafficPolicy": "Local"}}"#;
+    patch(&namespace, "web", local).await?;
+    let port = node_port(&namespace).await?;
+    let abroad = Namespace::create(&clusters.milan, "local-node-port").await?;
+    let [client, _] = web(&abroad).await?;
+    let source = Source::Pod(&abroad, &client);
+    let client = abroad
+        .get(&format!("pod/{client}"), "{.status.hostIP}")
+        .await?;
+
+    for node in clusters.rome.node_specs()? {
+        let to = format!("{}:{port}", node.ip);
+        until(Deadline::after(SOON), "the policy to hold", async || {
+            let answers = source.ask(&to).await?;
+            let is_true = |it: &ask::Answer| it.node == node.name && it.client == client;
+            ensure!(answers.iter().all(is_true), "{answers:?}, from {client}");
+            Ok(())
+        })
+        .await?;
+    }
+
+    namespace.delete().await?;
+    abroad.delete().await
+}
+
+async fn a_host_port_answers_on_the_node_of_its_pod_alone(
+    clusters: &'static Clusters,
+) -> Result<()> {
+    let namespace = clusters.namespace("host-port").await?;
+    namespace.apply(HOST_PORT).await?;
+    namespace.wait("pod/door", "Ready").await?;
+    let place = namespace.get("pod/door", "{.spec.nodeName}").await?;
+
+    for node in clusters.rome.node_specs()? {
+        let to = format!("{}:18080", node.ip);
+        for source in [Source::Machine, Source::Node(clusters.milan.node(1))] {
+            if node.name == place {
+                source.reaches(&to, &["door".to_owned()].into()).await?;
+            } else {
+                source.is_refused(&to).await?;
+            }
+        }
+    }
+
+    namespace.delete().await
+}
+
+const HOST_PORT: &str = "
+apiVersion: v1
+kind: Pod
+metadata:
+  name: door
+spec:
+  terminationGracePeriodSeconds: 0
+  containers:
+    - name: door
+      image: localhost/tools:latest
+      imagePullPolicy: IfNotPresent
+      command: [whoami]
+      env:
+        - {name: POD_NAME, value: door}
+      ports:
+        - {containerPort: 8080, hostPort: 18080}
+      readinessProbe:
+        httpGet: {path: /healthz, port: 8080}
+        periodSeconds: 1
+";
+
+async fn a_headless_service_names_its_pods(clusters: &'static Clusters) -> Result<()> {
+    let namespace = clusters.namespace("headless").await?;
+    let [pod, _] = web(&namespace).await?;
+    let expose = "expose deployment web --name=each --cluster-ip=None --port=8080";
+    let expose: Vec<_> = expose.split(' ').collect();
+    namespace.kubectl(&expose).await?;
+    let path = "{range .items[*]}{.status.podIP} {end}";
+    let ips = namespace.get("pods", path).await?;
+    let expected: BTreeSet<_> = ips.split_whitespace().collect();
+
+    until(
+        Deadline::after(SOON),
+        "the name to have both addresses",
+        async || {
+            let name = "each.headless.svc.cluster.local";
+            let hosts = namespace.sh(&pod, &format!("nslookup {name}")).await?;
+            // That of the name server is followed by its port.
+            let addresses = hosts.lines().filter_map(|it| it.strip_prefix("Address: "));
+            let found: BTreeSet<_> = addresses.collect();
+            ensure!(found == expected, "{hosts}, not {expected:?}");
+            Ok(())
+        },
+    )
+    .await?;
+
+    let label = "--selector=kubernetes.io/service-name=each";
+    let path = "jsonpath={range .items[*].endpoints[*]}{.addresses[0]} {end}";
+    let slices = ["get", "endpointslices", label, "-o", path];
+    let slices = namespace.kubectl(&slices).await?;
+    let endpoints: BTreeSet<_> = slices.split_whitespace().collect();
+    ensure!(endpoints == expected, "{slices}, not {expected:?}");
+    namespace.delete().await
+}
+
+async fn a_service_with_affinity_stays_with_one_pod(clusters: &'static Clusters) -> Result<()> {
+    let namespace = clusters.namespace("affinity").await?;
+    let pods = web(&namespace).await?;
+    let source = Source::Pod(&namespace, &pods[0]);
+    source.reaches("web", &pods.clone().into()).await?;
+
+    let affinity = r#"{"spec": {"sessionAffinity": "ClientIP"}}"#;
+    patch(&namespace, "web", affinity).await?;
+
+    until(Deadline::after(SOON), "the affinity to hold", async || {
+        let answers = source.ask("web").await?;
+        ensure!(answers.len() == 1, "{answers:?}");
+        Ok(())
+    })
+    .await?;
+    namespace.delete().await
+}
+
+async fn a_service_without_pods_refuses_until_there_is_one(
+    clusters: &'static Clusters,
+) -> Result<()> {
+    let namespace = clusters.namespace("no-endpoints").await?;
+    let pods = web(&namespace).await?;
+    let ip = namespace.get("service/web", "{.spec.clusterIP}").await?;
+    let source = Source::Node(clusters.rome.node(1));
+    source.reaches(&ip, &pods.into()).await?;
+    let scale = async |replicas: &str| {
+        let scale = ["scale", "deployment/web", replicas];
+        namespace.kubectl(&scale).await
+    };
+
+    scale("--replicas=0").await?;
+    source.is_refused(&ip).await?;
+
+    scale("--replicas=1").await?;
+    namespace.rolled_out("deployment/web").await?;
+    let pod = namespace.pods("app=web").await?;
+    source.reaches(&ip, &pod.into_iter().collect()).await?;
+    namespace.delete().await
+}
+
+async fn a_pod_on_the_hosts_network_reaches_services_by_name(
+    clusters: &'static Clusters,
+) -> Result<()> {
+    let namespace = clusters.namespace("host-network").await?;
+    let pods = web(&namespace).await?;
+    namespace.apply(ON_HOST).await?;
+    namespace.wait("pod/host", "Ready").await?;
+    let node = namespace.get("pod/host", "{.status.hostIP}").await?;
+    let own = namespace.get("pod/host", "{.status.podIP}").await?;
+    ensure!(node == own, "{node} is not {own}");
+
+    let source = Source::Pod(&namespace, "host");
+    source.reaches("web", &pods.clone().into()).await?;
+    for pod in pods {
+        let ip = namespace
+            .get(&format!("pod/{pod}"), "{.status.podIP}")
+            .await?;
+        source.reaches(&format!("{ip}:8080"), &[pod].into()).await?;
+    }
+
+    namespace.delete().await
+}
+
+const ON_HOST: &str = "
+apiVersion: v1
+kind: Pod
+metadata:
+  name: host
+spec:
+  terminationGracePeriodSeconds: 0
+  hostNetwork: true
+  dnsPolicy: ClusterFirstWithHostNet
+  containers:
+    - name: host
+      image: localhost/tools:latest
+      imagePullPolicy: IfNotPresent
+      command: [sleep, infinity]
+";
+
+async fn node_port(namespace: &Namespace) -> Result<String> {
+    let path = "{.spec.ports[0].nodePort}";
+    namespace.get("service/web", path).await
+}
+
+/// Changes some fields of a Service.
+async fn patch(namespace: &Namespace, service: &str, fields: &str) -> Result<()> {
+    let words = ["patch", "service", service, "--type=merge", "-p", fields];
+    namespace.kubectl(&words).await.map(drop)
+}

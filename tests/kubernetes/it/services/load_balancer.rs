@@ -1,0 +1,177 @@
+//! Services of type LoadBalancer: addresses of the underlay, given and taken back.
+
+use super::ask::Source;
+use super::{SOON, patch};
+use crate::fixture::{Clusters, Suite, calm};
+use crate::workloads::web;
+use anyhow::{Context as _, Result, ensure};
+use kubernetes_lab::namespace::Namespace;
+use kubernetes_lab::underlay::Underlay;
+use kubernetes_lab::wait::{Deadline, until};
+use std::net::Ipv4Addr;
+
+pub(super) fn add(suite: &mut Suite) {
+    calm!(
+        suite,
+        a_load_balancer_has_an_address_that_others_reach,
+        a_load_balancer_keeps_its_address_when_it_changes,
+        each_load_balancer_has_an_address_of_its_own,
+        a_deleted_load_balancer_gives_its_address_back,
+        a_load_balancer_that_becomes_a_cluster_ip_loses_its_address,
+    );
+}
+
+async fn a_load_balancer_has_an_address_that_others_reach(
+    clusters: &'static Clusters,
+) -> Result<()> {
+    let namespace = clusters.namespace("load-balancer").await?;
+    let pods = web(&namespace).await?;
+
+    expose(&namespace, "shop").await?;
+    let address = address(&namespace, "shop").await?;
+
+    let underlay = Underlay::existing()?.context("there are clusters")?.net();
+    let [a, b, ..] = underlay.addr().octets();
+    let [.., host] = address.octets();
+    let own = Ipv4Addr::new(a, b, clusters.rome.number, host);
+    ensure!(address == own && (100..=249).contains(&host), "{address}");
+    let to = address.to_string();
+    let inside = clusters.rome.nodes().into_iter().map(Source::Node);
+    let outside = [Source::Node(clusters.milan.node(1)), Source::Machine];
+    for source in inside.chain(outside) {
+        source.reaches(&to, &pods.clone().into()).await?;
+    }
+
+    namespace.delete().await
+}
+
+async fn a_load_balancer_keeps_its_address_when_it_changes(
+    clusters: &'static Clusters,
+) -> Result<()> {
+    let namespace = clusters.namespace("changed-balancer").await?;
+    let pods = web(&namespace).await?;
+    expose(&namespace, "shop").await?;
+    let before = address(&namespace, "shop").await?;
+
+    let ports = r#"{"spec": {"ports": [{"port": 8081, "targetPort": 8080}]}}"#;
+    patch(&namespace, "shop", ports).await?;
+
+    let to = format!("{before}:8081");
+    Source::Machine.reaches(&to, &pods.into()).await?;
+    let after = address(&namespace, "shop").await?;
+    ensure!(after == before, "{before} became {after}");
+    namespace.delete().await
+}
+
+async fn each_load_balancer_has_an_address_of_its_own(clusters: &'static Clusters) -> Result<()> {
+    let namespace = clusters.namespace("two-balancers").await?;
+    let pods = web(&namespace).await?;
+
+    expose(&namespace, "shop").await?;
+    expose(&namespace, "mail").await?;
+
+    let shop = address(&namespace, "shop").await?;
+    let mail = address(&namespace, "mail").await?;
+    ensure!(shop != mail, "both have {shop}");
+    for to in [shop, mail] {
+        let to = to.to_string();
+        Source::Machine.reaches(&to, &pods.clone().into()).await?;
+    }
+    namespace.delete().await
+}
+
+async fn a_deleted_load_balancer_gives_its_address_back(clusters: &'static Clusters) -> Result<()> {
+    let namespace = clusters.namespace("deleted-balancer").await?;
+    let pods = web(&namespace).await?;
+    expose(&namespace, "shop").await?;
+    let address = address(&namespace, "shop").await?;
+    Source::Machine
+        .reaches(&address.to_string(), &pods.into())
+        .await?;
+    ensure!(is_on_node(clusters, address)?, "the node has no {address}");
+
+    namespace.kubectl(&["delete", "service", "shop"]).await?;
+
+    is_given_back(clusters, address, &namespace).await?;
+    namespace.delete().await
+}
+
+async fn a_load_balancer_that_becomes_a_cluster_ip_loses_its_address(
+    clusters: &'static Clusters,
+) -> Result<()> {
+    let namespace = clusters.namespace("former-balancer").await?;
+    let pods = web(&namespace).await?;
+    expose(&namespace, "shop").await?;
+    let address = address(&namespace, "shop").await?;
+    let to = address.to_string();
+    Source::Machine.reaches(&to, &pods.clone().into()).await?;
+
+    patch(&namespace, "shop", r#"{"spec": {"type": "ClusterIP"}}"#).await?;
+
+    is_given_back(clusters, address, &namespace).await?;
+    until(
+        Deadline::after(SOON),
+        "the status to be empty",
+        async || {
+            let path = "{.status.loadBalancer}";
+            let status = namespace.get("service/shop", path).await?;
+            ensure!(status == "{}", "{status}");
+            Ok(())
+        },
+    )
+    .await?;
+    let ip = namespace.get("service/shop", "{.spec.clusterIP}").await?;
+    let node = Source::Node(clusters.rome.node(1));
+    node.reaches(&ip, &pods.into()).await?;
+    namespace.delete().await
+}
+
+async fn expose(namespace: &Namespace, name: &str) -> Result<()> {
+    let words = "expose deployment web --type=LoadBalancer --port=80 --target-port=8080";
+    let name = format!("--name={name}");
+    let words: Vec<_> = words.split(' ').chain([name.as_str()]).collect();
+    namespace.kubectl(&words).await.map(drop)
+}
+
+/// The address of a Service, once it has one.
+async fn address(namespace: &Namespace, service: &str) -> Result<Ipv4Addr> {
+    until(Deadline::after(SOON), "an address", async || {
+        let path = "{.status.loadBalancer.ingress[*].ip}";
+        let address = namespace.get(&format!("service/{service}"), path).await?;
+        address.parse().with_context(|| format!("{address:?}"))
+    })
+    .await
+}
+
+/// Waits until `address` is not the namespace's any more: nobody has it, or another
+/// test's Service.
+async fn is_given_back(
+    clusters: &Clusters,
+    address: Ipv4Addr,
+    namespace: &Namespace,
+) -> Result<()> {
+    until(Deadline::after(SOON), "the address to be given back", async || {
+        let holders = [
+            "get",
+            "services",
+            "--all-namespaces",
+            "-o",
+            "jsonpath={range .items[*]}{.metadata.namespace}={.status.loadBalancer.ingress[*].ip} {end}",
+        ];
+        let holders = namespace.kubectl(&holders).await?;
+        let holder = holders.split(' ').find_map(|it| it.strip_suffix(&format!("={address}")));
+        match holder {
+            Some(other) => ensure!(other != namespace.name(), "the Service has it"),
+            None => ensure!(!is_on_node(clusters, address)?, "the node has it"),
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// Whether the control plane's node, which answers for all addresses, has this one.
+fn is_on_node(clusters: &Clusters, address: Ipv4Addr) -> Result<bool> {
+    let show = ["-4", "-oneline", "address", "show", "dev", "eth0"];
+    let shown = clusters.rome.node(0).exec("ip", &show)?;
+    Ok(shown.contains(&format!(" {address}/32 ")))
+}

@@ -1,0 +1,168 @@
+//! Deployments and Jobs, and pods that talk to each other.
+
+use crate::fixture::{Clusters, Suite, calm};
+use anyhow::{Context as _, Result, ensure};
+use kubernetes_lab::namespace::Namespace;
+
+pub(crate) fn add(suite: &mut Suite) {
+    calm!(
+        suite,
+        a_deployment_spreads_over_both_nodes,
+        pods_of_two_nodes_see_each_others_own_addresses,
+        pods_of_both_clusters_have_the_same_addresses,
+        pods_of_two_namespaces_talk_without_a_policy,
+        a_job_completes,
+        a_pod_that_takes_too_much_memory_is_ended,
+    );
+}
+
+/// Two replicas, one on each node, that tell who asked them; and a Service of them.
+pub(crate) const WEB: &str = include_str!("manifests/web.yaml");
+
+/// Applies [`WEB`], and returns the names of both pods.
+pub(crate) async fn web(namespace: &Namespace) -> Result<[String; 2]> {
+    namespace.apply(WEB).await?;
+    namespace.rolled_out("deployment/web").await?;
+    let pods = namespace.pods("app=web").await?;
+    ensure!(pods.len() == 2, "{pods:?}");
+
+    pods.try_into().ok().context("there are two")
+}
+
+async fn a_deployment_spreads_over_both_nodes(clusters: &'static Clusters) -> Result<()> {
+    let namespace = clusters.namespace("deployment").await?;
+
+    let [a, b] = web(&namespace).await?;
+
+    let node = async |pod: &str| {
+        namespace
+            .get(&format!("pod/{pod}"), "{.spec.nodeName}")
+            .await
+    };
+    let mut nodes = [node(&a).await?, node(&b).await?];
+    nodes.sort();
+    ensure!(
+        nodes == ["it-rome-control-plane", "it-rome-worker"],
+        "{nodes:?}"
+    );
+    namespace.delete().await
+}
+
+async fn pods_of_two_nodes_see_each_others_own_addresses(
+    clusters: &'static Clusters,
+) -> Result<()> {
+    let namespace = clusters.namespace("pod-to-pod").await?;
+    let [a, b] = web(&namespace).await?;
+    let ip = async |pod: &str| {
+        namespace
+            .get(&format!("pod/{pod}"), "{.status.podIP}")
+            .await
+    };
+    let [from, to] = [ip(&a).await?, ip(&b).await?];
+
+    let answer = namespace
+        .sh(&a, &format!("curl -sS -m 5 http://{to}:8080/"))
+        .await?;
+
+    ensure!(answer.contains(&format!("client={from}:")), "{answer}");
+    ensure!(answer.contains(&format!("pod={b}")), "{answer}");
+    namespace.delete().await
+}
+
+async fn pods_of_both_clusters_have_the_same_addresses(clusters: &'static Clusters) -> Result<()> {
+    let mut networks = Vec::new();
+    for cluster in [&clusters.rome, &clusters.milan] {
+        let namespace = Namespace::create(cluster, "same-addresses").await?;
+        web(&namespace).await?;
+        let path = "{range .items[*]}{.status.podIP} {end}";
+        let ips = namespace.get("pods", path).await?;
+        let mut seen: Vec<_> = ips
+            .split_whitespace()
+            .filter_map(|ip| Some(ip.rsplit_once('.')?.0.to_owned()))
+            .collect();
+        seen.sort();
+        networks.push(seen);
+        namespace.delete().await?;
+    }
+
+    ensure!(networks[0] == ["10.244.0", "10.244.1"], "{networks:?}");
+    ensure!(networks[0] == networks[1], "{networks:?}");
+    Ok(())
+}
+
+async fn pods_of_two_namespaces_talk_without_a_policy(clusters: &'static Clusters) -> Result<()> {
+    let server = clusters.namespace("policy-server").await?;
+    let client = clusters.namespace("policy-client").await?;
+    web(&server).await?;
+    let [pod, _] = web(&client).await?;
+
+    let url = "http://web.policy-server.svc.cluster.local/json";
+    let answer = client.sh(&pod, &format!("curl -sS -m 5 {url}")).await?;
+
+    ensure!(answer.contains("\"pod\":\"web-"), "{answer}");
+    server.delete().await?;
+    client.delete().await
+}
+
+async fn a_job_completes(clusters: &'static Clusters) -> Result<()> {
+    let namespace = clusters.namespace("job").await?;
+    namespace
+        .apply(
+            "
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: count
+spec:
+  completions: 2
+  parallelism: 2
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+        - name: count
+          image: localhost/tools:latest
+          imagePullPolicy: IfNotPresent
+          command: [sh, -c, echo counted]
+",
+        )
+        .await?;
+
+    namespace.wait("job/count", "Complete").await?;
+
+    let logs = namespace.kubectl(&["logs", "-l", "job-name=count"]).await?;
+    ensure!(logs == "counted\ncounted\n", "{logs:?}");
+    namespace.delete().await
+}
+
+async fn a_pod_that_takes_too_much_memory_is_ended(clusters: &'static Clusters) -> Result<()> {
+    let namespace = clusters.namespace("memory").await?;
+    namespace
+        .apply(
+            "
+apiVersion: v1
+kind: Pod
+metadata:
+  name: greedy
+spec:
+  restartPolicy: Never
+  containers:
+    - name: greedy
+      image: localhost/tools:latest
+      imagePullPolicy: IfNotPresent
+      command: [sh, -c, 'x=a; while :; do x=$x$x; done']
+      resources:
+        limits: {memory: 64Mi}
+",
+        )
+        .await?;
+
+    namespace
+        .wait("pod/greedy", "jsonpath={.status.phase}=Failed")
+        .await?;
+
+    let path = "{.status.containerStatuses[0].state.terminated.reason}";
+    let reason = namespace.get("pod/greedy", path).await?;
+    ensure!(reason == "OOMKilled", "{reason}");
+    namespace.delete().await
+}

@@ -1,0 +1,32 @@
+//! What every cluster has beside Kubernetes: DNS, storage, and kube-proxy's rights.
+
+use crate::manifest;
+use crate::spec::Spec;
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// What has to be available before a cluster is up: namespace and name.
+pub(crate) const DEPLOYMENTS: [(&str, &str); 2] = [
+    ("kube-system", "coredns"),
+    ("local-path-storage", "local-path-provisioner"),
+];
+
+/// The objects of all addons.
+///
+/// # Errors
+///
+/// Returns an error if the version of a program is not known.
+pub(crate) fn all(spec: &Spec, versions: &BTreeMap<String, String>) -> Result<Vec<Value>> {
+    let version = |program: &str| {
+        versions
+            .get(program)
+            .with_context(|| format!("versions.json does not tell that of {program}"))
+    };
+    let text = include_str!("../manifests/addons.yaml")
+        .replace("${DNS}", &spec.dns_service().to_string())
+        .replace("${COREDNS}", version("coredns")?)
+        .replace("${LOCAL_PATH}", version("local-path-provisioner")?);
+
+    manifest::parse(&text)
+}

@@ -1,0 +1,300 @@
+//! Control groups: each node is the root of a tree of its own.
+//!
+//! A node joins `/liqo-lab/NODE` before it gets its cgroup namespace, so that inside
+//! it looks like the top, and neither the kubelet nor runc needs a special setting.
+
+use anyhow::{Context as _, Result};
+use nix::mount::{MsFlags, mount};
+use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, statfs};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Where the machine, and each node, has its control groups.
+const TOP: &str = "/sys/fs/cgroup";
+
+/// The parent of all nodes' groups.
+const OURS: &str = "liqo-lab";
+
+/// What the processes of a node that are in no pod are in, with version 2: there, a
+/// group with processes cannot have groups with limits below it.
+const LEAF: &str = "init";
+
+/// What a node uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Usage {
+    /// Memory of its processes, without caches.
+    pub(crate) resident_bytes: u64,
+    /// Processor time since it was started.
+    pub(crate) processor: Duration,
+}
+
+/// How this machine organises control groups.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// Version 1: one tree per set of controllers.
+    V1(Vec<Tree>),
+    /// Version 2: one tree.
+    V2,
+}
+
+/// A tree of version 1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Tree {
+    /// Where the machine has it.
+    pub(crate) path: PathBuf,
+    /// The options to mount it again: its controllers, or `none,name=NAME`.
+    pub(crate) options: String,
+}
+
+impl Layout {
+    /// Looks how this machine does it.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there are no control groups.
+    pub(crate) fn detect() -> Result<Self> {
+        let top = statfs(TOP).with_context(|| format!("failed to look at {TOP}"))?;
+        if top.filesystem_type() == CGROUP2_SUPER_MAGIC {
+            return Ok(Self::V2);
+        }
+        let mounts = fs::read_to_string("/proc/self/mountinfo").context("failed to read mounts")?;
+        let trees = parse(&mounts);
+        anyhow::ensure!(
+            !trees.is_empty(),
+            "this machine has no control groups below {TOP}: mount them, as systemd does"
+        );
+
+        Ok(Self::V1(trees))
+    }
+
+    /// Moves this process into the group of `node`, which is made.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kernel refuses, as it does without root.
+    pub(crate) fn join(&self, node: &str) -> Result<()> {
+        let me = std::process::id().to_string();
+        for folder in self.folders() {
+            let parent = folder.join(OURS);
+            let group = parent.join(node);
+            match self {
+                Self::V1(_) => {
+                    fs::create_dir_all(&group)
+                        .with_context(|| format!("failed to create {}", group.display()))?;
+                    inherit_cpuset(&folder, &parent)?;
+                    inherit_cpuset(&folder, &group)?;
+                }
+                Self::V2 => {
+                    fs::create_dir_all(&parent)
+                        .with_context(|| format!("failed to create {}", parent.display()))?;
+                    delegate(&folder)?;
+                    delegate(&parent)?;
+                    fs::create_dir_all(&group)
+                        .with_context(|| format!("failed to create {}", group.display()))?;
+                }
+            }
+            fs::write(group.join("cgroup.procs"), &me)
+                .with_context(|| format!("failed to join {}", group.display()))?;
+        }
+
+        Ok(())
+    }
+
+    /// Mounts the trees below `root`, as a node sees them.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error that names the tree that cannot be mounted.
+    pub(crate) fn mount(&self, root: &Path) -> Result<()> {
+        let top = root.join("sys/fs/cgroup");
+        match self {
+            Self::V1(trees) => {
+                attach("tmpfs", &top, "tmpfs", Some("mode=755"))?;
+                for tree in trees {
+                    let name = tree.path.file_name().context("a tree has a name")?;
+                    let path = top.join(name);
+                    fs::create_dir_all(&path).context("failed to make a mount point")?;
+                    attach("cgroup", &path, "cgroup", Some(&tree.options))?;
+                }
+                Ok(())
+            }
+            Self::V2 => attach("cgroup2", &top, "cgroup2", None),
+        }
+    }
+
+    /// Inside a node: leaves the top of the tree, so that pods' groups can have limits.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kernel refuses.
+    pub(crate) fn settle(&self) -> Result<()> {
+        if *self == Self::V2 {
+            let leaf = Path::new(TOP).join(LEAF);
+            fs::create_dir_all(&leaf).context("failed to make the group of process 1")?;
+            fs::write(leaf.join("cgroup.procs"), "0").context("failed to leave the top group")?;
+            delegate(Path::new(TOP))?;
+        }
+
+        Ok(())
+    }
+
+    /// Removes the groups of `node`; its processes have ended.
+    pub(crate) fn remove(&self, node: &str) {
+        for folder in self.folders() {
+            remove_tree(&folder.join(OURS).join(node));
+            // Gone with the last node.
+            let _ = fs::remove_dir(folder.join(OURS));
+        }
+    }
+
+    /// What `node` uses now.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it has no groups.
+    pub(crate) fn usage(&self, node: &str) -> Result<Usage> {
+        let read = |tree: &str, file: &str| {
+            let path = Path::new(TOP).join(tree).join(OURS).join(node).join(file);
+            fs::read_to_string(&path).with_context(|| format!("failed to read {}", path.display()))
+        };
+        match self {
+            Self::V1(_) => Ok(Usage {
+                resident_bytes: field(&read("memory", "memory.stat")?, "total_rss"),
+                processor: Duration::from_nanos(
+                    read("cpuacct", "cpuacct.usage")?
+                        .trim()
+                        .parse()
+                        .unwrap_or(0),
+                ),
+            }),
+            Self::V2 => Ok(Usage {
+                resident_bytes: field(&read("", "memory.stat")?, "anon"),
+                processor: Duration::from_micros(field(&read("", "cpu.stat")?, "usage_usec")),
+            }),
+        }
+    }
+
+    fn folders(&self) -> Vec<PathBuf> {
+        match self {
+            Self::V1(trees) => trees.iter().map(|tree| tree.path.clone()).collect(),
+            Self::V2 => vec![TOP.into()],
+        }
+    }
+}
+
+/// Reads the trees of version 1 below [`TOP`] from `/proc/self/mountinfo`
+/// (`man 5 proc`): the path is the fifth field; behind the ` - ` are type, source and
+/// options.
+fn parse(mountinfo: &str) -> Vec<Tree> {
+    let mut seen = BTreeSet::new();
+
+    mountinfo
+        .lines()
+        .filter_map(|line| {
+            let (fields, rest) = line.split_once(" - ")?;
+            let path = fields.split(' ').nth(4)?;
+            let mut rest = rest.split(' ');
+            let kind = rest.next()?;
+            let options = rest.nth(1)?;
+            if kind != "cgroup" || !path.starts_with(TOP) || !seen.insert(path) {
+                return None;
+            }
+            let options: Vec<_> = options
+                .split(',')
+                .filter(|option| !["rw", "ro", "relatime", "xattr"].contains(option))
+                .filter(|option| {
+                    !option.starts_with("release_agent=") && *option != "clone_children"
+                })
+                .collect();
+            let options = options.join(",");
+            let named = options.starts_with("name=");
+
+            Some(Tree {
+                path: path.into(),
+                options: if named {
+                    format!("none,{options}")
+                } else {
+                    options
+                },
+            })
+        })
+        .collect()
+}
+
+/// A new group of the cpuset controller has no processors, and takes no process.
+fn inherit_cpuset(top: &Path, group: &Path) -> Result<()> {
+    for file in ["cpuset.cpus", "cpuset.mems"] {
+        let Ok(value) = fs::read_to_string(top.join(file)) else {
+            continue;
+        };
+        fs::write(group.join(file), value)
+            .with_context(|| format!("failed to set {file} of {}", group.display()))?;
+    }
+
+    Ok(())
+}
+
+/// Lets the groups below `group` have limits, of all kinds that there are.
+fn delegate(group: &Path) -> Result<()> {
+    let controllers = fs::read_to_string(group.join("cgroup.controllers"))
+        .context("failed to read the controllers")?;
+    for controller in controllers.split_whitespace() {
+        // One by one: a controller that cannot be had here does not take the others away.
+        let _ = fs::write(
+            group.join("cgroup.subtree_control"),
+            format!("+{controller}"),
+        );
+    }
+
+    Ok(())
+}
+
+fn attach(source: &str, target: &Path, kind: &str, options: Option<&str>) -> Result<()> {
+    mount(Some(source), target, Some(kind), MsFlags::empty(), options)
+        .with_context(|| format!("failed to mount {}", target.display()))
+}
+
+fn remove_tree(group: &Path) {
+    let entries = fs::read_dir(group).into_iter().flatten().flatten();
+    for entry in entries.filter(|entry| entry.path().is_dir()) {
+        remove_tree(&entry.path());
+    }
+    // The kernel removes what is inside; a group in use stays, and is seen by whoever
+    // looks for leftovers.
+    let _ = fs::remove_dir(group);
+}
+
+fn field(text: &str, name: &str) -> u64 {
+    text.lines()
+        .find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+        .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trees_of_version_1_are_mounted_again_with_their_controllers() {
+        let mountinfo = "\
+31 23 0:27 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755
+32 31 0:28 / /sys/fs/cgroup/cpu,cpuacct rw,nosuid - cgroup cgroup rw,cpu,cpuacct
+33 31 0:29 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,xattr,release_agent=/lib/agent,name=systemd
+34 31 0:30 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw
+35 31 0:28 / /var/lib/other/cpu rw - cgroup cgroup rw,cpu,cpuacct
+";
+
+        let trees = parse(mountinfo);
+
+        let options: Vec<_> = trees.iter().map(|tree| tree.options.as_str()).collect();
+        assert_eq!(options, ["cpu,cpuacct", "none,name=systemd"]);
+    }
+
+    #[test]
+    fn a_field_of_a_statistic_is_found_by_its_whole_name() {
+        assert_eq!(field("rss 1\ntotal_rss 4096\n", "total_rss"), 4096);
+        assert_eq!(field("", "total_rss"), 0);
+    }
+}

@@ -1,0 +1,141 @@
+//! `build`: programs, images, and a containerd's folder with the images in it.
+
+use crate::image::laboratory::laboratory_images;
+use crate::place::{self, Artifacts};
+use crate::seed;
+use anyhow::{Context as _, Result, ensure};
+use clap::Args;
+use sha2::{Digest as _, Sha256};
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+/// Builds Kubernetes, etcd, containerd, runc's shim, CNI plugins, CoreDNS, helm and the
+/// images of every node from Go modules and Debian packages.
+#[derive(Args, Debug, Default)]
+pub(super) struct Build {
+    /// The Kubernetes version, such as 1.35; those with a committed `.mod` file can be had.
+    #[arg(long, value_name = "VERSION")]
+    pub(super) k8s_version: Option<String>,
+}
+
+impl Build {
+    /// Builds what is missing, and returns where it is.
+    pub(super) fn run(&self) -> Result<Artifacts> {
+        let start = Instant::now();
+        let artifacts = match env::var_os(place::ARTIFACTS_VARIABLE) {
+            Some(folder) => Artifacts::new(folder),
+            None => Artifacts::new(self.programs()?),
+        };
+        let inputs = inputs()?;
+        let marker = artifacts.folder().join("images.digest");
+        // What an interrupted or an older build left has another digest, or none.
+        let known = fs::read_to_string(&marker).unwrap_or_default();
+        if known != inputs || !artifacts.seed().exists() {
+            images(&artifacts)?;
+            eprintln!("==> Unpacking the images of every node");
+            seed::make(&artifacts)?;
+            fs::write(&marker, inputs).context("failed to note what the images were made of")?;
+            eprintln!("    done ({:.1} s)", start.elapsed().as_secs_f64());
+        }
+
+        Ok(artifacts)
+    }
+
+    /// Has the project's command build the programs: it brings the compiler, too.
+    fn programs(&self) -> Result<String> {
+        let mut command = xtask();
+        command.arg("kubernetes-binaries");
+        if let Some(version) = &self.k8s_version {
+            command.args(["--k8s-version", version]);
+        }
+        let output = command
+            .stdin(Stdio::null())
+            .stderr(Stdio::inherit())
+            .output()
+            .context("failed to start cargo")?;
+        ensure!(
+            output.status.success(),
+            "the programs could not be built: see above"
+        );
+        let text = String::from_utf8(output.stdout).context("a path is not UTF-8")?;
+
+        Ok(text.trim().to_owned())
+    }
+}
+
+/// A call of the project's other commands, from this checkout.
+fn xtask() -> Command {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")))
+        .args(["run", "--quiet", "--locked", "--package", "xtask", "--"]);
+    command
+}
+
+/// What the images are made of, beside programs whose versions are pinned: the sources
+/// of this checkout that make them, and of what is in them.
+fn inputs() -> Result<String> {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut digest = Sha256::new();
+    for folder in ["guest/src", "src/image"] {
+        hash(&mut digest, &top.join(folder))?;
+    }
+    let bytes = digest.finalize();
+
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn hash(digest: &mut Sha256, folder: &Path) -> Result<()> {
+    let mut paths: Vec<PathBuf> = fs::read_dir(folder)
+        .with_context(|| format!("failed to read {}", folder.display()))?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .collect();
+    paths.sort();
+    for path in paths {
+        if path.is_dir() {
+            hash(digest, &path)?;
+        } else {
+            let bytes =
+                fs::read(&path).with_context(|| format!("failed to read {}", path.display()))?;
+            digest.update((bytes.len() as u64).to_le_bytes());
+            digest.update(bytes);
+        }
+    }
+
+    Ok(())
+}
+
+/// Writes the images of every node.
+fn images(artifacts: &Artifacts) -> Result<()> {
+    eprintln!("==> Making the images of every node");
+    let guests = guests()?;
+    let folder = artifacts.images();
+    fs::create_dir_all(&folder)
+        .with_context(|| format!("failed to create {}", folder.display()))?;
+    for image in laboratory_images(artifacts.folder(), &guests, &folder)? {
+        eprintln!("    {}", image.names.join(", "));
+    }
+
+    Ok(())
+}
+
+/// Builds the programs that run in pods, static, and returns their folder.
+fn guests() -> Result<PathBuf> {
+    let output = xtask()
+        .arg("guest-programs")
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .context("failed to start cargo")?;
+    ensure!(
+        output.status.success(),
+        "the programs of pods could not be built: see above"
+    );
+    let text = String::from_utf8(output.stdout).context("a path is not UTF-8")?;
+
+    Ok(text.trim().into())
+}

@@ -1,0 +1,259 @@
+//! `uplink`, `node`, `component` and `pod`: what goes wrong, on purpose.
+
+use super::runtime;
+use crate::cluster::Cluster;
+use crate::fault::{self, Faults, Uplink};
+use crate::node::{Node, control};
+use crate::underlay::Underlay;
+use anyhow::{Context as _, Result, ensure};
+use clap::{Args, Subcommand, ValueEnum};
+use std::time::Duration;
+
+/// Breaks the way between a cluster and the rest, or mends it.
+#[derive(Args, Debug)]
+pub(super) struct SetUplink {
+    /// The cluster.
+    #[arg(value_name = "NAME")]
+    name: String,
+
+    #[command(subcommand)]
+    kind: Kind,
+}
+
+#[derive(Subcommand, Debug)]
+enum Kind {
+    /// As it was at first.
+    Plain,
+    /// Nothing passes.
+    Down,
+    /// Frames are lost, late or doubled.
+    Bad(Bad),
+    /// The cluster is behind a router that translates its addresses.
+    Nat {
+        /// After how many seconds of silence a UDP flow is forgotten.
+        #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = clap::value_parser!(u64).range(1..))]
+        udp_timeout: u64,
+    },
+}
+
+#[derive(Args, Debug)]
+struct Bad {
+    /// Share of frames that are lost, from 0 to 1.
+    #[arg(long, default_value = "0", value_parser = share)]
+    loss: f64,
+    /// Share of frames that come twice, from 0 to 1.
+    #[arg(long, default_value = "0", value_parser = share)]
+    duplicate: f64,
+    /// Share of frames that later ones overtake, from 0 to 1.
+    #[arg(long, default_value = "0", value_parser = share)]
+    reorder: f64,
+    /// How many milliseconds each frame takes.
+    #[arg(long, value_name = "MS", default_value = "0")]
+    delay_ms: u64,
+    /// Only what goes to and comes from these clusters.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    towards: Vec<String>,
+}
+
+impl SetUplink {
+    pub(super) fn run(&self) -> Result<()> {
+        let cluster = Cluster::find(&self.name)?;
+        let uplink = match &self.kind {
+            Kind::Plain => Uplink::Plain,
+            Kind::Down => Uplink::Down,
+            Kind::Bad(bad) => Uplink::Relay {
+                faults: faults(bad.loss, bad.duplicate, bad.reorder, bad.delay_ms),
+                towards: bad
+                    .towards
+                    .iter()
+                    .map(|name| Ok(Cluster::find(name)?.number))
+                    .collect::<Result<_>>()?,
+            },
+            Kind::Nat { udp_timeout } => Uplink::Nat {
+                udp_timeout: Duration::from_secs(*udp_timeout),
+            },
+        };
+        fault::set_uplink(&cluster, &uplink)
+    }
+}
+
+/// Is what sits in a broken uplink.
+#[derive(Args, Debug)]
+pub(super) struct Relay {
+    #[arg(long)]
+    near: String,
+    #[arg(long)]
+    far: String,
+    #[arg(long, value_parser = share)]
+    loss: f64,
+    #[arg(long, value_parser = share)]
+    duplicate: f64,
+    #[arg(long, value_parser = share)]
+    reorder: f64,
+    #[arg(long)]
+    delay_ms: u64,
+    /// The numbers of clusters, separated by commas.
+    #[arg(long)]
+    towards: String,
+}
+
+impl Relay {
+    pub(super) fn run(&self) -> Result<()> {
+        let towards: Vec<u8> = self
+            .towards
+            .split(',')
+            .filter(|number| !number.is_empty())
+            .map(|number| number.parse().context("--towards holds no number"))
+            .collect::<Result<_>>()?;
+        let faults = faults(self.loss, self.duplicate, self.reorder, self.delay_ms);
+        fault::run_relay(&self.near, &self.far, faults, &towards)
+    }
+}
+
+fn faults(loss: f64, duplicate: f64, reorder: f64, delay_ms: u64) -> Faults {
+    Faults {
+        loss,
+        duplicate,
+        reorder,
+        delay: Duration::from_millis(delay_ms),
+        blocked: false,
+    }
+}
+
+fn share(text: &str) -> Result<f64> {
+    let share: f64 = text.parse().context("not a number")?;
+    ensure!((0.0..=1.0).contains(&share), "use a share from 0 to 1");
+
+    Ok(share)
+}
+
+/// What happens to a node.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum NodeVerb {
+    /// As by a power failure.
+    Kill,
+    /// As by a shutdown.
+    Stop,
+    /// After `kill` or `stop`, with its data.
+    Start,
+    /// Takes it off the underlay.
+    Cut,
+    /// Puts it back on the underlay.
+    Heal,
+}
+
+/// Kills, stops, starts, cuts off or reconnects a node.
+#[derive(Args, Debug)]
+pub(super) struct SetNode {
+    /// The node, such as rome-worker.
+    #[arg(value_name = "NODE")]
+    node: String,
+
+    /// What happens to it.
+    verb: NodeVerb,
+}
+
+impl SetNode {
+    pub(super) fn run(&self) -> Result<()> {
+        let node = Node::find(&self.node)?;
+        match self.verb {
+            NodeVerb::Kill => node.kill(),
+            NodeVerb::Stop => node.stop(),
+            NodeVerb::Start => node.restart(),
+            NodeVerb::Cut => port(&node, false),
+            NodeVerb::Heal => port(&node, true),
+        }
+    }
+}
+
+fn port(node: &Node, up: bool) -> Result<()> {
+    let underlay = Underlay::existing()?.context("the underlay is gone: run `up` again")?;
+    underlay.set_port(node.plan()?.node.ip, up)
+}
+
+/// What happens to a component.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ComponentVerb {
+    /// It is started again after a second.
+    Kill,
+    /// It is not started again.
+    Stop,
+    /// After `stop`.
+    Start,
+}
+
+/// Kills, stops or starts a component of a node; without a component, shows them.
+#[derive(Args, Debug)]
+pub(super) struct SetComponent {
+    /// The node, such as rome-worker.
+    #[arg(value_name = "NODE")]
+    node: String,
+
+    /// The component, such as kubelet.
+    #[arg(value_name = "COMPONENT", requires = "verb")]
+    component: Option<String>,
+
+    /// What happens to it.
+    verb: Option<ComponentVerb>,
+}
+
+impl SetComponent {
+    pub(super) fn run(&self) -> Result<()> {
+        let node = Node::find(&self.node)?;
+        let request = match (&self.component, self.verb) {
+            (Some(name), Some(ComponentVerb::Kill)) => {
+                control::Request::Signal(name.clone(), nix::libc::SIGKILL)
+            }
+            (Some(name), Some(ComponentVerb::Stop)) => control::Request::Stop(name.clone()),
+            (Some(name), Some(ComponentVerb::Start)) => control::Request::Start(name.clone()),
+            _ => control::Request::Status,
+        };
+        let states = control::ask(node.name(), &request)?;
+        if request == control::Request::Status {
+            println!("{:<26} {:>8} {:>7}", "COMPONENT", "PID", "STARTS");
+            for state in states {
+                let pid = match state.pid {
+                    Some(pid) => pid.to_string(),
+                    None if state.stopped => "stopped".to_owned(),
+                    None => "waits".to_owned(),
+                };
+                println!("{:<26} {pid:>8} {:>7}", state.name, state.starts);
+            }
+        }
+
+        Ok(())
+    }
+}
+
+/// What happens to a pod's network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum PodVerb {
+    /// Takes it away.
+    Cut,
+    /// Gives it back.
+    Heal,
+}
+
+/// Takes a pod's network away, or gives it back.
+#[derive(Args, Debug)]
+pub(super) struct SetPod {
+    /// The cluster.
+    #[arg(value_name = "NAME")]
+    name: String,
+
+    /// The pod, as NAMESPACE/NAME.
+    #[arg(value_name = "POD")]
+    pod: String,
+
+    /// What happens to its network.
+    verb: PodVerb,
+}
+
+impl SetPod {
+    pub(super) fn run(&self) -> Result<()> {
+        let cluster = Cluster::find(&self.name)?;
+        let (namespace, name) = self.pod.split_once('/').unwrap_or(("default", &self.pod));
+        let connected = self.verb == PodVerb::Heal;
+        runtime()?.block_on(fault::set_pod_network(&cluster, namespace, name, connected))
+    }
+}

@@ -1,0 +1,263 @@
+//! `up` and `down`.
+
+use super::build::Build;
+use super::{Interrupted, runtime};
+use crate::cluster::{self, Cluster, Options};
+use crate::diagnosis;
+use crate::place::{self, Artifacts};
+use crate::spec::{KubeProxy, Spec};
+use anyhow::{Context as _, Result, bail, ensure};
+use clap::Args;
+use ipnet::Ipv4Net;
+use nix::unistd::Uid;
+use std::time::Instant;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::{JoinSet, LocalSet};
+
+/// Makes clusters, all at once; builds first what is missing.
+///
+/// A cluster that is up is left as it is, one that is not whole is completed.
+#[derive(Args, Debug)]
+pub(super) struct Up {
+    /// The clusters' names.
+    #[arg(required = true, value_name = "NAME")]
+    names: Vec<String>,
+
+    /// How many nodes each has, the control plane included [default: 2].
+    #[arg(long, value_name = "N")]
+    nodes: Option<u8>,
+
+    /// How many hollow nodes each has beside them: they look ready, and run nothing.
+    #[arg(long, value_name = "N")]
+    hollow: Option<u16>,
+
+    /// The network of the pods [default: 10.244.0.0/16].
+    #[arg(long, value_name = "CIDR")]
+    pod_cidr: Option<Ipv4Net>,
+
+    /// The network of the Services [default: 10.96.0.0/16].
+    #[arg(long, value_name = "CIDR")]
+    service_cidr: Option<Ipv4Net>,
+
+    /// How Services work [default: nftables].
+    #[arg(long, value_name = "MODE")]
+    kube_proxy: Option<KubeProxy>,
+
+    /// Gives nodes, pods and Services IPv6 addresses, too.
+    #[arg(long)]
+    ipv6: bool,
+
+    /// The Kubernetes version, such as 1.35.
+    #[arg(long, value_name = "VERSION")]
+    k8s_version: Option<String>,
+
+    /// How long the certificates are valid, in seconds [default: ten years].
+    #[arg(long, value_name = "SECONDS")]
+    certificate_lifetime: Option<u64>,
+
+    /// The network that all nodes of all clusters hang on [default: 172.18.0.0/16].
+    #[arg(long, value_name = "CIDR")]
+    underlay: Option<Ipv4Net>,
+}
+
+impl Up {
+    pub(super) fn run(self) -> Result<()> {
+        ensure!(
+            Uid::effective().is_root(),
+            "a cluster needs namespaces and mounts: run this as root"
+        );
+        let specs = self.specs()?;
+        check_modes(&specs)?;
+        let artifacts = Build {
+            k8s_version: specs.first().and_then(|spec| spec.version.clone()),
+        }
+        .run()?;
+
+        let start = Instant::now();
+        eprintln!("==> Making {}", self.names.join(", "));
+        let options = Options {
+            underlay: self.underlay,
+        };
+        let tasks = LocalSet::new();
+        runtime()?.block_on(tasks.run_until(all(specs, artifacts, options)))?;
+        eprintln!("    done ({:.1} s)", start.elapsed().as_secs_f64());
+
+        Ok(())
+    }
+
+    /// What each cluster is to be.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error that names the flag that cannot be.
+    pub(super) fn specs(&self) -> Result<Vec<Spec>> {
+        let specs: Vec<Spec> = self
+            .names
+            .iter()
+            .map(|name| self.spec(name))
+            .collect::<Result<_>>()?;
+        for (index, spec) in specs.iter().enumerate() {
+            spec.check()?;
+            ensure!(
+                !specs[..index].iter().any(|other| other.name == spec.name),
+                "{} is named twice",
+                spec.name
+            );
+        }
+
+        Ok(specs)
+    }
+
+    /// What is there already, changed by the flags.
+    fn spec(&self, name: &str) -> Result<Spec> {
+        let mut spec = match cluster::names()?.iter().any(|known| known == name) {
+            true => Cluster::find(name)?.spec,
+            false => Spec::new(name),
+        };
+        spec.nodes = self.nodes.unwrap_or(spec.nodes);
+        spec.hollow = self.hollow.unwrap_or(spec.hollow);
+        spec.pod_cidr = self.pod_cidr.unwrap_or(spec.pod_cidr);
+        spec.service_cidr = self.service_cidr.unwrap_or(spec.service_cidr);
+        spec.kube_proxy = self.kube_proxy.unwrap_or(spec.kube_proxy);
+        spec.ipv6 |= self.ipv6;
+        spec.version = self.k8s_version.clone().or(spec.version);
+        spec.certificate_seconds = self
+            .certificate_lifetime
+            .unwrap_or(spec.certificate_seconds);
+
+        Ok(spec)
+    }
+}
+
+/// Not every kernel has the virtual server.
+fn check_modes(specs: &[Spec]) -> Result<()> {
+    if !specs.iter().any(|spec| spec.kube_proxy == KubeProxy::Ipvs) {
+        return Ok(());
+    }
+    let loaded = std::path::Path::new("/proc/net/ip_vs").exists();
+    if !loaded && crate::host::run("modprobe", &["ip_vs"]).is_err() {
+        bail!(
+            "--kube-proxy ipvs: this kernel has no IP virtual server (module ip_vs); use nftables or iptables"
+        );
+    }
+
+    Ok(())
+}
+
+/// Makes all clusters; an interrupt removes those that were not there before.
+async fn all(specs: Vec<Spec>, artifacts: Artifacts, options: Options) -> Result<()> {
+    let before = cluster::names()?;
+    let new: Vec<String> = specs
+        .iter()
+        .map(|spec| spec.name.clone())
+        .filter(|name| !before.contains(name))
+        .collect();
+    let mut tasks = JoinSet::new();
+    for spec in specs {
+        let (artifacts, options) = (artifacts.clone(), options.clone());
+        tasks.spawn_local(async move { cluster::up(spec, &artifacts, &options).await });
+    }
+    let mut interrupt = signal(SignalKind::interrupt()).context("failed to receive signals")?;
+    let mut terminate = signal(SignalKind::terminate()).context("failed to receive signals")?;
+    let mut hangup = signal(SignalKind::hangup()).context("failed to receive signals")?;
+    let mut failure = None;
+    let outcome = loop {
+        let ended = tokio::select! {
+            ended = tasks.join_next() => ended,
+            _ = interrupt.recv() => break Err(Interrupted.into()),
+            _ = terminate.recv() => break Err(Interrupted.into()),
+            _ = hangup.recv() => break Err(Interrupted.into()),
+        };
+        match ended {
+            None => break failure.map_or(Ok(()), Err),
+            Some(Ok(Ok(_))) => {}
+            Some(Ok(Err(error))) => failure = Some(error),
+            Some(Err(error)) => failure = Some(error.into()),
+        }
+    };
+    if let Err(error) = &outcome {
+        tasks.shutdown().await;
+        clean_up(&new, !error.is::<Interrupted>())?;
+    }
+
+    outcome
+}
+
+/// Removes new clusters that are not complete, and says what was the matter with them.
+fn clean_up(new: &[String], failed: bool) -> Result<()> {
+    for name in new {
+        let Ok(cluster) = Cluster::find(name) else {
+            continue;
+        };
+        if cluster.is_complete() {
+            continue;
+        }
+        if failed {
+            let folder = place::cache().join("failed");
+            diagnosis::gather(std::slice::from_ref(&cluster), &folder)?;
+            eprintln!(
+                "    what is known of {name} is in {}",
+                folder.join(name).display()
+            );
+        }
+        eprintln!("    removing {name}, which is not complete");
+        cluster.down()?;
+    }
+
+    cluster::clear_machine()
+}
+
+/// Removes clusters, and with the last one everything of the laboratory but what was built.
+#[derive(Args, Debug)]
+pub(super) struct Down {
+    /// The clusters' names.
+    #[arg(required_unless_present = "all", value_name = "NAME")]
+    pub(super) names: Vec<String>,
+
+    /// Removes all clusters.
+    #[arg(long, conflicts_with = "names")]
+    pub(super) all: bool,
+}
+
+impl Down {
+    pub(super) fn run(self) -> Result<()> {
+        let start = Instant::now();
+        let names = if self.all {
+            cluster::names()?
+        } else {
+            self.names
+        };
+        let clusters: Vec<_> = names
+            .iter()
+            .map(|name| Cluster::find(name))
+            .collect::<Result<_>>()?;
+        let failures: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = clusters
+                .iter()
+                .map(|cluster| scope.spawn(|| (cluster.name(), cluster.down())))
+                .collect();
+            threads
+                .into_iter()
+                .filter_map(|thread| match thread.join() {
+                    Ok((_, Ok(()))) => None,
+                    Ok((name, Err(error))) => Some(format!("{name}: {error:#}")),
+                    Err(_) => Some("a thread has panicked".to_owned()),
+                })
+                .collect()
+        });
+        cluster::clear_machine()?;
+        ensure!(
+            failures.is_empty(),
+            "not all was removed: {}",
+            failures.join("; ")
+        );
+        let names = if names.is_empty() {
+            "nothing was up".to_owned()
+        } else {
+            names.join(", ")
+        };
+        eprintln!("    down: {names} ({:.1} s)", start.elapsed().as_secs_f64());
+
+        Ok(())
+    }
+}

@@ -1,0 +1,239 @@
+//! Makes a cluster, or what is missing of it.
+
+use super::ready::{self, Progress};
+use super::{Cluster, registry};
+use crate::kernel_settings;
+use crate::manifest;
+use crate::node::{Plan, components};
+use crate::pki::{self, Pki};
+use crate::place::Artifacts;
+use crate::spec::{NodeSpec, Spec, underlay_address};
+use crate::underlay::Underlay;
+use anyhow::{Context as _, Result, ensure};
+use ipnet::Ipv4Net;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use std::fs;
+use std::time::Duration;
+
+/// Who writes what the laboratory writes to a cluster.
+const MANAGER: &str = "liqo-lab";
+
+/// What is not part of a cluster itself.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The network of the segment, if it is to be another than the default.
+    pub underlay: Option<Ipv4Net>,
+}
+
+/// Makes the cluster and waits until it is ready to be used.
+///
+/// One that is up is left as it is; one that is not whole is completed.
+///
+/// # Errors
+///
+/// Returns an error if there is one of that name with another specification, or if
+/// something does not become ready in time.
+pub async fn up(spec: Spec, artifacts: &Artifacts, options: &Options) -> Result<Cluster> {
+    let progress = Progress::new(&spec.name);
+    spec.check()?;
+    let (artifacts, options) = (artifacts.clone(), options.clone());
+    let since = Timestamp::now();
+    let begun = tokio::task::spawn_blocking(move || -> Result<_> {
+        let (cluster, nodes, underlay) = place(spec, &artifacts, &options)?;
+        let started = start(&cluster, &nodes, underlay)?;
+        Ok((cluster, nodes, started))
+    });
+    let (cluster, nodes, started) = begun.await.context("the start has panicked")??;
+
+    let client = cluster.client().await?;
+    ready::api(&client).await?;
+    progress.tell("the API server answers");
+    register(&client, &cluster, &nodes).await?;
+    let versions = cluster.artifacts().versions()?;
+    manifest::apply(
+        &client,
+        &crate::addons::all(&cluster.spec, &versions)?,
+        None,
+    )
+    .await?;
+    ready::nodes(&client, usize::from(cluster.spec.nodes), &started, since).await?;
+    kernel_settings::survive_oops()?;
+    progress.tell(&format!("{} nodes are ready", cluster.spec.nodes));
+    ready::addons(&client).await?;
+    fs::write(cluster.folder().join(super::COMPLETE), "")
+        .context("failed to note that a cluster is complete")?;
+    let kubeconfig = cluster.kubeconfig();
+    progress.tell(&format!("up; export KUBECONFIG={}", kubeconfig.display()));
+
+    Ok(cluster)
+}
+
+/// Gives the cluster its place on the machine.
+fn place(
+    spec: Spec,
+    artifacts: &Artifacts,
+    options: &Options,
+) -> Result<(Cluster, Vec<NodeSpec>, Underlay)> {
+    let _lock = registry::lock()?;
+    kernel_settings::prepare()?;
+    let underlay = Underlay::ensure(options.underlay)?;
+    for (flag, cidr) in [
+        ("--pod-cidr", spec.pod_cidr),
+        ("--service-cidr", spec.service_cidr),
+    ] {
+        ensure!(
+            !cidr.contains(&underlay.net()) && !underlay.net().contains(&cidr),
+            "{flag} {cidr} and the underlay's network {} overlap: nodes need addresses of their own",
+            underlay.net()
+        );
+    }
+    let cluster = match registry::read(&spec.name)? {
+        Some(cluster) => {
+            ensure!(
+                cluster.spec == spec,
+                "{} is up with other settings ({}): run `down {}` first",
+                spec.name,
+                difference(&cluster.spec, &spec),
+                spec.name
+            );
+            cluster
+        }
+        None => registry::enter(spec, artifacts.folder())?,
+    };
+    underlay.attach_cluster(cluster.number)?;
+    let nodes = NodeSpec::all(&cluster.spec, cluster.number, underlay.net());
+
+    Ok((cluster, nodes, underlay))
+}
+
+fn difference(is: &Spec, wanted: &Spec) -> String {
+    let fields = |spec: &Spec| match serde_json::to_value(spec) {
+        Ok(Value::Object(fields)) => fields,
+        _ => serde_json::Map::new(),
+    };
+    let wanted = fields(wanted);
+
+    fields(is)
+        .into_iter()
+        .filter(|(name, value)| wanted.get(name) != Some(value))
+        .map(|(name, value)| format!("{name} is {value}, not {}", wanted[&name]))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+/// Starts the nodes that do not run, and returns their names; components wait for each
+/// other.
+fn start(cluster: &Cluster, specs: &[NodeSpec], underlay: Underlay) -> Result<Vec<String>> {
+    let pki = issue(cluster, specs)?;
+    let mut started = Vec::new();
+    let [a, b, c, _] = underlay_address(underlay.net(), cluster.number, 0).octets();
+    for (node, spec) in cluster.nodes().iter().zip(specs) {
+        underlay.attach_node(cluster.number, spec)?;
+        let plan = Plan {
+            spec: cluster.spec.clone(),
+            node: spec.clone(),
+            nodes: specs.to_vec(),
+            artifacts: cluster.artifacts.clone(),
+            folder: node.folder().to_owned(),
+            load_balancers: [a, b, c],
+        };
+        let to = node.root().join("etc/kubernetes/pki");
+        if !to.exists() {
+            let partial = to.with_extension("partial");
+            fs::create_dir_all(&partial).context("failed to make a folder for keys")?;
+            for file in fs::read_dir(pki.folder()).context("failed to read the keys")? {
+                let file = file.context("failed to read the keys")?;
+                fs::copy(file.path(), partial.join(file.file_name()))
+                    .context("failed to copy a key")?;
+            }
+            fs::rename(&partial, &to).context("failed to name the folder of keys")?;
+        }
+        if node.start(&plan)? {
+            started.push(spec.name.clone());
+        }
+    }
+
+    Ok(started)
+}
+
+/// Makes keys and certificates, unless they were made.
+fn issue(cluster: &Cluster, specs: &[NodeSpec]) -> Result<Pki> {
+    let lifetime = Duration::from_secs(cluster.spec.certificate_seconds);
+    let folder = cluster.folder().join("pki");
+    if !folder.exists() {
+        let partial = cluster.folder().join("pki.partial");
+        Pki::new(&partial, lifetime).create(&cluster.spec, specs)?;
+        fs::rename(&partial, &folder).context("failed to name the folder of keys")?;
+    }
+    let pki = Pki::new(folder, lifetime);
+    let config = pki.kubeconfig(&cluster.spec.name, &pki::server(specs), "admin")?;
+    fs::write(cluster.kubeconfig(), config).context("failed to write the kubeconfig")?;
+
+    Ok(pki)
+}
+
+/// Makes the Node objects before the kubelets come: each has the pod network that the
+/// other nodes' routes know.
+async fn register(client: &Client, cluster: &Cluster, specs: &[NodeSpec]) -> Result<()> {
+    let api: Api<Node> = Api::all(client.clone());
+    let spec = &cluster.spec;
+    for node in specs {
+        let role = node
+            .control_plane
+            .then_some(("node-role.kubernetes.io/control-plane", ""));
+        let labels: Value = role.into_iter().collect();
+        let object = json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": node.name, "labels": labels},
+            "spec": {"podCIDR": node.pod_cidr, "podCIDRs": node.pod_cidrs()},
+        });
+        apply_node(&api, &node.name, &object).await?;
+    }
+    for index in 0..spec.hollow {
+        let name = spec.hollow_name(index);
+        let object = hollow(spec, index, &name);
+        apply_node(&api, &name, &object).await?;
+    }
+    for node in cluster.nodes() {
+        let flag = node
+            .root()
+            .join(components::REGISTERED.trim_start_matches('/'));
+        fs::write(&flag, "").context("failed to tell a node that it is registered")?;
+    }
+
+    Ok(())
+}
+
+async fn apply_node(api: &Api<Node>, name: &str, object: &Value) -> Result<()> {
+    api.patch(
+        name,
+        &PatchParams::apply(MANAGER).force(),
+        &Patch::Apply(object),
+    )
+    .await
+    .with_context(|| format!("failed to make the Node {name}"))?;
+
+    Ok(())
+}
+
+/// A node that kwok plays: it takes no pod that does not ask for such a node.
+fn hollow(spec: &Spec, index: u16, name: &str) -> Value {
+    let cidr = spec.node_pod_cidr(u16::from(spec.nodes) + index);
+
+    json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {
+            "name": name,
+            "annotations": {"kwok.x-k8s.io/node": "fake"},
+            "labels": {"type": "kwok", "kubernetes.io/hostname": name, "kubernetes.io/os": "linux"},
+        },
+        "spec": {
+            "podCIDR": cidr, "podCIDRs": [cidr],
+            "taints": [{"key": "kwok.x-k8s.io/node", "value": "fake", "effect": "NoSchedule"}],
+        },
+    })
+}

@@ -1,0 +1,117 @@
+//! An uplink with a process in it, that loses, delays and doubles frames.
+
+use super::{Faults, split};
+use crate::cluster::Cluster;
+use crate::host::{self, ip};
+use crate::place;
+use crate::underlay::NETNS;
+use ::tests::fault::relay::Relay;
+use ::tests::packet::PacketSocket;
+use anyhow::{Context as _, Result};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// Without these a device hands over packets that are still to be cut in pieces.
+const OFFLOADS: [&str; 6] = ["tx", "rx", "sg", "tso", "gso", "gro"];
+
+/// Puts a relay into a cluster's uplink.
+pub(super) fn start(cluster: &Cluster, faults: Faults, towards: &[u8]) -> Result<()> {
+    let number = cluster.number;
+    let (commands, [near, far]) = split(number, NETNS);
+    ip(Some(NETNS), &commands)?;
+    ip(
+        Some(NETNS),
+        &[near.clone(), far.clone()].map(|device| format!("link set {device} up")),
+    )?;
+    for device in [&format!("up{number}"), &format!("dn{number}"), &near, &far] {
+        let mut args = vec!["netns", "exec", NETNS, "ethtool", "-K", device];
+        for feature in OFFLOADS {
+            args.extend([feature, "off"]);
+        }
+        host::run("ip", &args)?;
+    }
+
+    let towards: Vec<_> = towards.iter().map(ToString::to_string).collect();
+    let child = Command::new("ip")
+        .args(["netns", "exec", NETNS])
+        .arg(place::program()?)
+        .args(["relay", "--near", &near, "--far", &far])
+        .arg(format!("--loss={}", faults.loss))
+        .arg(format!("--duplicate={}", faults.duplicate))
+        .arg(format!("--reorder={}", faults.reorder))
+        .arg(format!("--delay-ms={}", faults.delay.as_millis()))
+        .arg(format!("--towards={}", towards.join(",")))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .context("failed to start a relay")?;
+    fs::write(pid_file(number), child.id().to_string()).context("failed to note a relay")
+}
+
+/// Ends the relay of the `number`th cluster, if there is one.
+pub(super) fn stop(number: u8) {
+    let path = pid_file(number);
+    let Ok(text) = fs::read_to_string(&path) else {
+        return;
+    };
+    // It may have ended by itself, and its number may be another's.
+    if let Ok(pid) = text.parse::<i32>()
+        && fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|it| it.contains("relay"))
+    {
+        let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+    }
+    let _ = fs::remove_file(path);
+}
+
+/// Is the relay: runs in the namespace of the bridges until it is killed.
+///
+/// # Errors
+///
+/// Returns an error if there is no such device.
+pub fn run(near: &str, far: &str, faults: Faults, towards: &[u8]) -> Result<()> {
+    let open = PacketSocket::open_here;
+    let lanes = [[open(near)?, open(far)?], [open(far)?, open(near)?]];
+    let towards = towards.to_vec();
+    let relay = Relay::join(lanes, move |frame| {
+        towards.is_empty() || towards.iter().any(|number| is_of(frame, *number))
+    });
+    relay.set(faults);
+    loop {
+        std::thread::park();
+    }
+}
+
+/// Whether a frame goes to or comes from a node of the `number`th cluster: their
+/// Ethernet addresses are 02:42 and the IP address, whose third octet is the number.
+fn is_of(frame: &[u8], number: u8) -> bool {
+    [0, 6].iter().any(|at| {
+        frame
+            .get(*at..at + 6)
+            .is_some_and(|mac| mac.starts_with(&[0x02, 0x42]) && mac[4] == number)
+    })
+}
+
+fn pid_file(number: u8) -> PathBuf {
+    place::state().join(format!("relay-{number}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_of_a_cluster_are_known_by_either_address() {
+        let node = |number| [0x02, 0x42, 172, 18, number, 2];
+        let frame = |to: [u8; 6], from: [u8; 6]| [to, from].concat();
+        let broadcast = [0xff; 6];
+
+        assert!(is_of(&frame(node(2), node(1)), 2));
+        assert!(is_of(&frame(broadcast, node(2)), 2));
+        assert!(!is_of(&frame(node(3), node(1)), 2));
+        assert!(!is_of(&[0x02, 0x42], 2));
+    }
+}

@@ -1,0 +1,154 @@
+//! OCI images, made without Docker and from the same files the same, byte for byte.
+//!
+//! An archive is what `ctr images import` and `skopeo` read: blobs, named by what
+//! is in them, and the documents that tell what they are.
+//!
+//! ```text
+//! index.json ──name──> manifest ──────> config, layers       one platform
+//! index.json ──name──> index ─┬─amd64─> manifest ─> ...      several
+//!                             └─arm64─> manifest ─> ...
+//! ```
+//!
+//! Layers are plain tars: these archives travel within one machine, where
+//! compressing takes longer than reading.
+
+pub mod laboratory;
+pub mod programs;
+
+mod archive;
+mod created;
+mod document;
+mod elf;
+mod layer;
+mod platform;
+#[cfg(test)]
+mod scratch;
+mod tree;
+
+pub use created::Created;
+pub use platform::Platform;
+pub use tree::Tree;
+
+use anyhow::{Context as _, Result, bail};
+use archive::Archive;
+use document::{Blob, Config, Descriptor, Index, Manifest, MediaType, Process, RootFs};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Where programs in an image are looked up, as in every common image.
+const PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// An image for one platform.
+#[derive(Clone, Debug)]
+pub struct Image {
+    /// What it runs on.
+    pub platform: Platform,
+    /// What is in it, the lowest layer first.
+    pub layers: Vec<Tree>,
+    /// The program to start, with its first arguments.
+    pub entrypoint: Vec<String>,
+    /// Further arguments, or what to start without an entrypoint.
+    pub command: Vec<String>,
+    /// What is known about it: keys such as `org.opencontainers.image.title`.
+    pub labels: BTreeMap<String, String>,
+    /// When it was made, as it claims.
+    pub created: Created,
+}
+
+impl Image {
+    /// An image with one layer that starts `entrypoint`, without labels.
+    pub fn new(platform: Platform, tree: Tree, entrypoint: &[&str]) -> Self {
+        Self {
+            platform,
+            layers: vec![tree],
+            entrypoint: entrypoint.iter().copied().map(str::to_owned).collect(),
+            command: Vec::new(),
+            labels: BTreeMap::new(),
+            created: Created::default(),
+        }
+    }
+
+    fn write(&self, archive: &mut Archive) -> Result<Descriptor> {
+        let layers = self
+            .layers
+            .iter()
+            .map(|tree| archive.blob(MediaType::Layer, |out| layer::write(tree, out)))
+            .collect::<Result<Vec<_>>>()?;
+        let config = archive.document(MediaType::Config, &self.config(&layers))?;
+        let manifest = Manifest::new(config, layers, self.labels.clone());
+        let blob = archive.document(MediaType::Manifest, &manifest)?;
+
+        Ok(Descriptor::new(blob).on(self.platform))
+    }
+
+    fn config(&self, layers: &[Blob]) -> Config {
+        Config {
+            created: self.created.to_string(),
+            architecture: self.platform,
+            os: document::OS,
+            config: Process {
+                env: vec![PATH.to_owned()],
+                entrypoint: self.entrypoint.clone(),
+                cmd: self.command.clone(),
+                labels: self.labels.clone(),
+            },
+            // The digest of a layer that is not compressed is that of its content.
+            rootfs: RootFs::of(layers),
+        }
+    }
+}
+
+/// Writes an archive with one image under one or more names.
+///
+/// `images` are the same image for different platforms. The file appears only when
+/// it is complete.
+///
+/// # Errors
+///
+/// Returns an error if a name is not complete (`localhost/tools:latest`), a
+/// platform comes twice, or a file cannot be read or written.
+pub fn write(to: &Path, names: &[String], images: &[Image]) -> Result<()> {
+    check(names, images)?;
+    let write = || {
+        let mut archive = Archive::create(to)?;
+        let described = images
+            .iter()
+            .map(|image| image.write(&mut archive))
+            .collect::<Result<Vec<_>>>()?;
+        let image = match <[_; 1]>::try_from(described) {
+            Ok([alone]) => alone,
+            Err(several) => {
+                Descriptor::new(archive.document(MediaType::Index, &Index::new(several))?)
+            }
+        };
+        let named = names.iter().map(|name| image.clone().named(name));
+        archive.finish(&Index::new(named.collect()))
+    };
+
+    write().with_context(|| format!("failed to write image {}", to.display()))
+}
+
+fn check(names: &[String], images: &[Image]) -> Result<()> {
+    if names.is_empty() || images.is_empty() {
+        bail!("an archive needs a name and an image");
+    }
+    for name in names {
+        let tag = name
+            .split_once('/')
+            .and_then(|(_registry, rest)| rest.rsplit_once(':'));
+        if tag.is_none_or(|(repository, tag)| repository.is_empty() || tag.is_empty()) {
+            bail!("{name:?} is no complete name of an image, as localhost/tools:latest is");
+        }
+    }
+    for (index, image) in images.iter().enumerate() {
+        let platform = image.platform;
+        if images[..index].iter().any(|it| it.platform == platform) {
+            bail!("two images for {platform} under one name");
+        }
+    }
+
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,185 @@
+//! An archive being written: blobs first, and at last what names them.
+//!
+//! The name of a blob is its digest, which is known after its last byte, but comes
+//! before its first. So the place of its header is left free and filled in later,
+//! and no file is read twice, however large.
+
+use super::document::{Blob, Index, MediaType};
+use anyhow::{Context as _, Result};
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Seek as _, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use tar::{EntryType, Header};
+
+/// A tar consists of blocks of this many bytes, and ends with two that are empty.
+const BLOCK: u64 = 512;
+const EMPTY: [u8; BLOCK as usize] = [0; BLOCK as usize];
+
+/// Large enough that a program of 100 MB is written in some hundred calls.
+const BUFFER: usize = 256 * 1024;
+
+/// An archive being written; what was written is removed with it if it is not
+/// finished.
+#[derive(Debug)]
+pub(super) struct Archive {
+    out: BufWriter<File>,
+    /// Where the next entry begins.
+    end: u64,
+    /// The digests of the blobs in it.
+    blobs: BTreeSet<String>,
+    draft: Draft,
+    to: PathBuf,
+}
+
+impl Archive {
+    /// Begins an archive that will be at `to`.
+    pub(super) fn create(to: &Path) -> Result<Self> {
+        let mut draft = OsString::from(to);
+        draft.push(".partial");
+        let draft = Draft(PathBuf::from(draft));
+        let file = File::create(&draft.0)
+            .with_context(|| format!("failed to create {}", draft.0.display()))?;
+
+        Ok(Self {
+            out: BufWriter::with_capacity(BUFFER, file),
+            end: 0,
+            blobs: BTreeSet::new(),
+            draft,
+            to: to.to_owned(),
+        })
+    }
+
+    /// Adds what `write` writes; the same bytes are kept once.
+    pub(super) fn blob(
+        &mut self,
+        media_type: MediaType,
+        write: impl FnOnce(&mut Hashing<'_>) -> Result<()>,
+    ) -> Result<Blob> {
+        self.out.seek(SeekFrom::Start(self.end + BLOCK))?;
+        let mut hashing = Hashing {
+            out: &mut self.out,
+            hash: Sha256::new(),
+            written: 0,
+        };
+        write(&mut hashing)?;
+        let (size, digest) = (hashing.written, hex(&hashing.hash.finalize()));
+
+        if self.blobs.insert(digest.clone()) {
+            self.out.write_all(padding(size))?;
+            let next = self.out.stream_position()?;
+            self.out.seek(SeekFrom::Start(self.end))?;
+            let path = format!("blobs/sha256/{digest}");
+            self.out.write_all(header(&path, size)?.as_bytes())?;
+            self.end = next;
+        }
+        Ok(Blob {
+            media_type,
+            digest: format!("sha256:{digest}"),
+            size,
+        })
+    }
+
+    /// Adds a document as a blob.
+    pub(super) fn document(
+        &mut self,
+        media_type: MediaType,
+        document: &impl Serialize,
+    ) -> Result<Blob> {
+        let text = serde_json::to_vec(document)?;
+
+        self.blob(media_type, |out| Ok(out.write_all(&text)?))
+    }
+
+    /// Adds the index and puts the archive in its place.
+    pub(super) fn finish(mut self, index: &Index) -> Result<()> {
+        self.file("index.json", &serde_json::to_vec(index)?)?;
+        self.file("oci-layout", br#"{"imageLayoutVersion":"1.0.0"}"#)?;
+        self.out.write_all(&EMPTY)?;
+        self.out.write_all(&EMPTY)?;
+        let length = self.out.stream_position()?;
+        self.out.flush()?;
+        // A blob that came twice may have reached further.
+        self.out.get_ref().set_len(length)?;
+
+        fs::rename(&self.draft.0, &self.to)
+            .with_context(|| format!("failed to rename {}", self.draft.0.display()))
+    }
+
+    fn file(&mut self, path: &str, content: &[u8]) -> Result<()> {
+        let size = content.len() as u64;
+        self.out.seek(SeekFrom::Start(self.end))?;
+        self.out.write_all(header(path, size)?.as_bytes())?;
+        self.out.write_all(content)?;
+        self.out.write_all(padding(size))?;
+        self.end = self.out.stream_position()?;
+
+        Ok(())
+    }
+}
+
+/// A file that is removed unless it was given its final name.
+#[derive(Debug)]
+struct Draft(PathBuf);
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        // Fails after the renaming, when there is nothing to remove.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// Passes bytes on, counts them and computes their sum.
+#[derive(Debug)]
+pub(super) struct Hashing<'a> {
+    out: &'a mut BufWriter<File>,
+    hash: Sha256,
+    written: u64,
+}
+
+impl Write for Hashing<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = self.out.write(bytes)?;
+        self.hash.update(&bytes[..count]);
+        self.written += count as u64;
+
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+fn header(path: &str, size: u64) -> Result<Header> {
+    let mut header = Header::new_gnu();
+    header.set_path(path)?;
+    header.set_entry_type(EntryType::Regular);
+    header.set_size(size);
+    header.set_mode(0o644);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_mtime(0);
+    header.set_cksum();
+
+    Ok(header)
+}
+
+/// What follows `size` bytes, up to the next block.
+fn padding(size: u64) -> &'static [u8] {
+    let missing = size.next_multiple_of(BLOCK) - size;
+
+    &EMPTY[..missing as usize]
+}
+
+fn hex(sum: &[u8]) -> String {
+    sum.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a string does not fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

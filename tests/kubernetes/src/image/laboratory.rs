@@ -1,0 +1,141 @@
+//! The images that every cluster of the laboratory has, without a registry.
+
+mod tools;
+
+pub use tools::{Program, TOOLS};
+
+use super::{Created, Image, Platform, Tree, write};
+use anyhow::{Context as _, Result};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What containerd starts for a pod's namespaces; its configuration names it.
+pub const PAUSE: &str = "registry.k8s.io/pause:3.10";
+
+/// The image of programs to look around with.
+pub const TOOLS_NAMES: [&str; 3] = [
+    "docker.io/library/busybox:1.36",
+    "docker.io/library/busybox:latest",
+    "localhost/tools:latest",
+];
+
+const COREDNS: &str = "registry.k8s.io/coredns/coredns";
+const LOCAL_PATH_PROVISIONER: &str = "docker.io/rancher/local-path-provisioner";
+
+/// Tells the versions of the programs in the same folder.
+const VERSIONS: &str = "versions.json";
+
+/// An image, written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// The complete names under which pods ask for it.
+    pub names: Vec<String>,
+    /// The archive to import.
+    pub archive: PathBuf,
+}
+
+/// Writes the laboratory's images into the folder `to`.
+///
+/// `artifacts` has the programs of a cluster in `bin` and their versions in
+/// `versions.json`, as `cargo xtask kubernetes-binaries` leaves them; `guest` has
+/// `pause` and `whoami`, linked statically.
+///
+/// # Errors
+///
+/// Returns an error that names the program that is missing, and what has it.
+pub fn laboratory_images(artifacts: &Path, guest: &Path, to: &Path) -> Result<Vec<Written>> {
+    fs::create_dir_all(to).with_context(|| format!("failed to create {}", to.display()))?;
+    let versions = Versions::read(artifacts)?;
+    let programs = artifacts.join("bin");
+    let coredns = versions.name(COREDNS, "coredns")?;
+    let provisioner = versions.name(LOCAL_PATH_PROVISIONER, "local-path-provisioner")?;
+    let laboratory = Laboratory {
+        platform: Platform::machine()?,
+        created: Created::from_environment()?,
+        to,
+    };
+
+    Ok(vec![
+        laboratory.program("pause", PAUSE, guest, "/pause")?,
+        laboratory.program("coredns", &coredns, &programs, "/coredns")?,
+        laboratory.program(
+            "local-path-provisioner",
+            &provisioner,
+            &programs,
+            "/bin/local-path-provisioner",
+        )?,
+        laboratory.tools(guest)?,
+    ])
+}
+
+/// How and where images are written.
+struct Laboratory<'a> {
+    platform: Platform,
+    created: Created,
+    to: &'a Path,
+}
+
+impl Laboratory<'_> {
+    /// Writes an image of the program `name` of a folder.
+    fn program(&self, name: &str, image: &str, folder: &Path, path: &str) -> Result<Written> {
+        let mut tree = Tree::new();
+        // A static program, but one that may write a temporary file or look up a name.
+        tree.directory("/tmp", 0o1777)?;
+        tree.file(path, &folder.join(name))?;
+
+        self.write(name, &[image], Image::new(self.platform, tree, &[path]))
+    }
+
+    fn tools(&self, guest: &Path) -> Result<Written> {
+        let mut image = Image::new(self.platform, tools::tree(guest)?, &[]);
+        image.command = vec!["sh".to_owned()];
+
+        self.write("tools", &TOOLS_NAMES, image)
+    }
+
+    fn write(&self, name: &str, names: &[&str], mut image: Image) -> Result<Written> {
+        let names: Vec<_> = names.iter().copied().map(str::to_owned).collect();
+        let archive = self.to.join(format!("{name}.tar"));
+        let title = "org.opencontainers.image.title".to_owned();
+        image.labels.insert(title, name.to_owned());
+        image.created = self.created;
+        write(&archive, &names, &[image])?;
+
+        Ok(Written { names, archive })
+    }
+}
+
+/// The versions of a cluster's programs, by the program's name.
+struct Versions {
+    path: PathBuf,
+    versions: BTreeMap<String, String>,
+}
+
+impl Versions {
+    fn read(artifacts: &Path) -> Result<Self> {
+        let path = artifacts.join(VERSIONS);
+        let text = fs::read_to_string(&path).with_context(|| {
+            format!(
+                "failed to read {}: `cargo xtask kubernetes-binaries` writes it",
+                path.display()
+            )
+        })?;
+        let versions = serde_json::from_str(&text)
+            .with_context(|| format!("{} does not map names to versions", path.display()))?;
+
+        Ok(Self { path, versions })
+    }
+
+    /// The name of an image whose tag is the version of `program`.
+    fn name(&self, image: &str, program: &str) -> Result<String> {
+        let version = self.versions.get(program);
+        let version = version
+            .with_context(|| format!("{} has no version of {program}", self.path.display()))?;
+
+        Ok(format!("{image}:{version}"))
+    }
+}
+
+#[cfg(test)]
+mod tests;

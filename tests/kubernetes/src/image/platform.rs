@@ -1,0 +1,71 @@
+//! What an image runs on.
+
+use anyhow::{Context as _, Result, bail};
+use std::env;
+use std::fmt::{self, Display};
+use std::str::FromStr;
+
+/// A processor that Linux runs on, by Go's name of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Platform {
+    /// 64-bit x86.
+    Amd64,
+    /// 64-bit ARM.
+    Arm64,
+}
+
+impl Platform {
+    /// This machine's.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error on a processor that no image is made for.
+    pub fn machine() -> Result<Self> {
+        match env::consts::ARCH {
+            "x86_64" => Ok(Self::Amd64),
+            "aarch64" => Ok(Self::Arm64),
+            other => bail!("images are made for amd64 and arm64, but this machine is {other}"),
+        }
+    }
+
+    /// Its name, as in `linux/amd64`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Amd64 => "amd64",
+            Self::Arm64 => "arm64",
+        }
+    }
+}
+
+impl Display for Platform {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Platform {
+    type Err = anyhow::Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        [Self::Amd64, Self::Arm64]
+            .into_iter()
+            .find(|platform| platform.as_str() == name)
+            .with_context(|| format!("{name:?} is neither amd64 nor arm64"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_platform_is_called_as_go_calls_it() {
+        for platform in [Platform::Amd64, Platform::Arm64] {
+            assert_eq!(platform.to_string().parse::<Platform>().unwrap(), platform);
+        }
+
+        let error = "x86_64".parse::<Platform>().unwrap_err();
+
+        assert_eq!(error.to_string(), "\"x86_64\" is neither amd64 nor arm64");
+    }
+}

@@ -1,0 +1,29 @@
+//! Real Kubernetes clusters on one machine, without Docker and without a registry.
+//!
+//! A node is a set of namespaces with containerd, a kubelet and kube-proxy in it;
+//! all nodes of all clusters hang on one Ethernet segment, the underlay. [`cluster`]
+//! makes and removes clusters, [`node`] is one node, [`fault`] breaks things.
+
+#![forbid(unsafe_code)]
+
+pub mod cli;
+pub mod cluster;
+pub mod diagnosis;
+pub mod fault;
+pub mod image;
+pub mod manifest;
+pub mod namespace;
+pub mod node;
+pub mod pki;
+pub mod place;
+pub mod spec;
+pub mod underlay;
+pub mod wait;
+
+mod addons;
+mod cgroup;
+mod host;
+mod kernel_settings;
+mod kind;
+mod load_balancer;
+mod seed;

@@ -1,0 +1,104 @@
+//! Applies manifests: any objects, as `kubectl apply --server-side` does.
+
+use anyhow::{Context as _, Result, bail};
+use kube::api::{DynamicObject, Patch, PatchParams};
+use kube::core::GroupVersionKind;
+use kube::discovery::{self, ApiCapabilities, ApiResource, Scope};
+use kube::{Api, Client};
+use serde::Deserialize as _;
+use serde_json::Value;
+use std::collections::HashMap;
+use std::time::Duration;
+
+use crate::wait::{self, Deadline};
+
+/// Who writes them.
+const MANAGER: &str = "liqo-lab";
+
+/// How long what an object needs, its kind or its namespace, may take to be there.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Reads the objects of a multi-document YAML text.
+///
+/// # Errors
+///
+/// Returns an error that names the place.
+pub fn parse(yaml: &str) -> Result<Vec<Value>> {
+    let objects: Vec<Value> =
+        serde_saphyr::from_multiple(yaml).context("the manifest is no YAML")?;
+
+    Ok(objects.into_iter().filter(|it| !it.is_null()).collect())
+}
+
+/// Applies objects in their order, in `namespace` where they name none.
+///
+/// # Errors
+///
+/// Returns an error that names the object that was refused.
+pub async fn apply(client: &Client, objects: &[Value], namespace: Option<&str>) -> Result<()> {
+    let mut kinds = HashMap::new();
+    for object in objects {
+        let object = DynamicObject::deserialize(object).context("an object has no metadata")?;
+        let types = object
+            .types
+            .clone()
+            .context("an object has no apiVersion or kind")?;
+        let gvk = GroupVersionKind::try_from(&types).context("an apiVersion is none")?;
+        let name = object
+            .metadata
+            .name
+            .clone()
+            .context("an object has no name")?;
+        let what = format!("{} {name}", gvk.kind);
+        if !kinds.contains_key(&gvk) {
+            let kind = wait::until(
+                Deadline::after(PATIENCE),
+                &format!("the kind {}", gvk.kind),
+                async || Ok(discovery::pinned_kind(client, &gvk).await?),
+            )
+            .await?;
+            kinds.insert(gvk.clone(), kind);
+        }
+        let api = api(client, &kinds[&gvk], &object, namespace);
+        apply_one(&api, &name, &object)
+            .await
+            .with_context(|| format!("failed to apply {what}"))?;
+    }
+
+    Ok(())
+}
+
+/// Waits for what an object needs: its namespace's ServiceAccount, a webhook's server.
+async fn apply_one(api: &Api<DynamicObject>, name: &str, object: &DynamicObject) -> Result<()> {
+    let params = PatchParams::apply(MANAGER).force();
+    let refused = wait::until(Deadline::after(PATIENCE), "it to be taken", async || {
+        match api.patch(name, &params, &Patch::Apply(object)).await {
+            Ok(_) => Ok(None),
+            // Waiting does not help against what is wrong.
+            Err(kube::Error::Api(status)) if [400, 409, 422].contains(&status.code) => {
+                Ok(Some(status.message))
+            }
+            Err(error) => Err(error.into()),
+        }
+    })
+    .await?;
+
+    match refused {
+        Some(reason) => bail!(reason),
+        None => Ok(()),
+    }
+}
+
+fn api(
+    client: &Client,
+    (resource, capabilities): &(ApiResource, ApiCapabilities),
+    object: &DynamicObject,
+    namespace: Option<&str>,
+) -> Api<DynamicObject> {
+    if capabilities.scope == Scope::Cluster {
+        return Api::all_with(client.clone(), resource);
+    }
+    let namespace = object.metadata.namespace.as_deref().or(namespace);
+
+    Api::namespaced_with(client.clone(), namespace.unwrap_or("default"), resource)
+}

@@ -1,0 +1,313 @@
+//! One node: a set of namespaces with a small root directory of its own.
+//!
+//! ```text
+//! up -> start -> `node-start`: joins the cgroups and the network namespace,
+//!                unshares the others, starts `node-init` and ends
+//!                   -> `node-init`, process 1: mounts, pivot_root, settings,
+//!                      then runs and restarts containerd, kubelet and so on
+//! ```
+
+pub mod components;
+pub mod control;
+
+mod config;
+mod init;
+mod root;
+mod start;
+mod supervise;
+
+pub use init::run as run_init;
+pub use start::run as run_start;
+
+use crate::cgroup::Layout;
+use crate::spec::{NodeSpec, Spec};
+use crate::{host, place, underlay};
+use anyhow::{Context as _, Result, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// How long the kernel may take to end all processes of a node.
+const END: Duration = Duration::from_secs(20);
+
+/// Everything that process 1 of a node has to know.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The cluster.
+    pub spec: Spec,
+    /// The node.
+    pub node: NodeSpec,
+    /// All nodes of the cluster, the control plane first.
+    pub nodes: Vec<NodeSpec>,
+    /// Where the programs are, on the machine.
+    pub artifacts: PathBuf,
+    /// The folder of the node, on the machine.
+    pub folder: PathBuf,
+    /// The first three octets of the addresses for load balancers.
+    pub load_balancers: [u8; 3],
+}
+
+impl Plan {
+    /// The node's root directory, on the machine.
+    pub fn root(&self) -> PathBuf {
+        self.folder.join("root")
+    }
+}
+
+/// A node on this machine, whether or not it runs.
+#[derive(Clone, Debug)]
+pub struct Node {
+    name: String,
+    folder: PathBuf,
+}
+
+impl Node {
+    /// The node `name` of `cluster`.
+    pub fn of(cluster: &str, name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            folder: place::clusters().join(cluster).join("nodes").join(name),
+        }
+    }
+
+    /// The node called `name`, of whichever cluster.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error that lists the nodes there are.
+    pub fn find(name: &str) -> Result<Self> {
+        let mut known = Vec::new();
+        for cluster in crate::cluster::names()? {
+            for node in Self::all(&cluster)? {
+                if node.name == name {
+                    return Ok(node);
+                }
+                known.push(node.name);
+            }
+        }
+        if known.is_empty() {
+            bail!("no node {name:?}: no cluster is up");
+        }
+        bail!("no node {name:?}: there are {}", known.join(", "))
+    }
+
+    /// All nodes of `cluster`, by name.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the cluster's folder cannot be read.
+    pub fn all(cluster: &str) -> Result<Vec<Self>> {
+        let folder = place::clusters().join(cluster).join("nodes");
+        let mut nodes: Vec<_> = match fs::read_dir(&folder) {
+            Ok(entries) => entries
+                .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+                .map(|name| Self::of(cluster, &name))
+                .collect(),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => {
+                return Err(error).with_context(|| format!("failed to read {}", folder.display()));
+            }
+        };
+        nodes.sort_by(|a, b| a.name.cmp(&b.name));
+
+        Ok(nodes)
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its folder on the machine.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Its root directory on the machine.
+    pub fn root(&self) -> PathBuf {
+        self.folder.join("root")
+    }
+
+    /// The folder of the logs of its components, on the machine.
+    pub fn logs(&self) -> PathBuf {
+        self.root().join("var/log/lab")
+    }
+
+    /// What its process 1 was told.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the node was never started.
+    pub fn plan(&self) -> Result<Plan> {
+        let path = self.folder.join("plan.json");
+        let text = fs::read_to_string(&path)
+            .with_context(|| format!("failed to read {}", path.display()))?;
+        serde_json::from_str(&text).with_context(|| format!("{} is damaged", path.display()))
+    }
+
+    /// The process id of its process 1, as the machine sees it, while it runs.
+    pub fn pid(&self) -> Option<Pid> {
+        let text = fs::read_to_string(self.folder.join("pid")).ok()?;
+        let (pid, started) = text.trim().split_once(' ')?;
+        let pid: i32 = pid.parse().ok()?;
+        // Another process may have got the number since.
+        (started_at(pid)? == started).then_some(Pid::from_raw(pid))
+    }
+
+    /// Starts it, and tells whether it did: not if it runs.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error with what its first process said.
+    pub fn start(&self, plan: &Plan) -> Result<bool> {
+        if self.pid().is_some() {
+            return Ok(false);
+        }
+        root::prepare(plan)?;
+        let text = serde_json::to_string_pretty(plan).context("a plan is JSON")?;
+        fs::write(self.folder.join("plan.json"), text).context("failed to write a node's plan")?;
+
+        let program = place::program()?;
+        let mut command = Command::new(program);
+        command.arg("node-start").arg(&self.folder);
+        let pid = host::checked(&mut command, "")
+            .with_context(|| format!("node {} does not start", self.name))?;
+        let pid: i32 = pid
+            .trim()
+            .parse()
+            .context("`node-start` printed no number")?;
+        let started = started_at(pid).with_context(|| {
+            let log = fs::read_to_string(self.folder.join("init.log")).unwrap_or_default();
+            format!("process 1 of {} ended at once: {}", self.name, log.trim())
+        })?;
+        fs::write(self.folder.join("pid"), format!("{pid} {started}\n"))
+            .context("failed to note a node's process id")?;
+
+        Ok(true)
+    }
+
+    /// Starts it again after [`Node::kill`] or [`Node::stop`], with its data.
+    ///
+    /// # Errors
+    ///
+    /// As [`Node::start`].
+    pub fn restart(&self) -> Result<()> {
+        let plan = self.plan()?;
+        let number = plan.node.ip.octets()[2];
+        if let Some(underlay) = underlay::Underlay::existing()? {
+            underlay.attach_node(number, &plan.node)?;
+        }
+        self.start(&plan).map(drop)
+    }
+
+    /// Ends it at once, as a power failure would, and waits until it is gone.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a process of it does not end.
+    pub fn kill(&self) -> Result<()> {
+        self.signal(Signal::SIGKILL)
+    }
+
+    /// Has it stop its components, as a shutdown would, and waits until it is gone.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a process of it does not end.
+    pub fn stop(&self) -> Result<()> {
+        self.signal(Signal::SIGTERM)
+    }
+
+    /// Process 1 takes all others of its namespace with it.
+    fn signal(&self, signal: Signal) -> Result<()> {
+        let Some(pid) = self.pid() else {
+            return Ok(());
+        };
+        kill(pid, signal).with_context(|| format!("failed to end {}", self.name))?;
+        let deadline = Instant::now() + END;
+        while self.pid().is_some() {
+            if Instant::now() > deadline {
+                bail!("process {pid}, node {}, does not end", self.name);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        // What is left is a name; the devices went with the processes or go now.
+        underlay::remove_netns(&underlay::node_netns(&self.name))
+    }
+
+    /// Ends it and removes all of it.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error that names what could not be removed.
+    pub fn remove(&self) -> Result<()> {
+        self.kill()?;
+        underlay::remove_netns(&underlay::node_netns(&self.name))?;
+        Layout::detect()?.remove(&self.name);
+        // It may be there or not.
+        let _ = fs::remove_file(control::socket(&self.name));
+        if self.folder.exists() {
+            // A mount that should not be there is not followed.
+            let folder = self.folder.as_os_str();
+            let options = ["-rf", "--one-file-system", "--"].map(std::ffi::OsStr::new);
+            host::run("rm", &[options.as_slice(), &[folder]].concat())?;
+        }
+
+        Ok(())
+    }
+
+    /// A call of `program` inside the running node.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the node does not run.
+    pub fn command(&self, program: &str) -> Result<Command> {
+        let Some(pid) = self.pid() else {
+            bail!("node {} does not run", self.name);
+        };
+        let mut command = Command::new("nsenter");
+        command
+            .args(["--target", &pid.to_string()])
+            .args([
+                "--mount", "--net", "--pid", "--uts", "--ipc", "--cgroup", "--root", "--wd",
+            ])
+            .args(["env", "--ignore-environment", "HOME=/root"])
+            .arg(format!("PATH={}", root::PATH))
+            .arg(format!(
+                "TERM={}",
+                std::env::var("TERM").unwrap_or_default()
+            ))
+            .arg("CONTAINERD_NAMESPACE=k8s.io")
+            .arg("KUBECONFIG=/etc/kubernetes/pki/admin.conf")
+            .arg(program);
+
+        Ok(command)
+    }
+
+    /// Runs a program inside to its end, and returns what it printed.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error with what the program said if it fails.
+    pub fn exec(&self, program: &str, args: &[&str]) -> Result<String> {
+        host::checked(self.command(program)?.args(args), "")
+    }
+}
+
+/// When a process was started, in the kernel's ticks since boot: field 22 of
+/// `/proc/PID/stat` (`man 5 proc`). `None` if it is gone, or waits only for its parent.
+fn started_at(pid: i32) -> Option<String> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The second field, the name, may hold spaces and parentheses.
+    let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+    let state = fields.next()?;
+    if state == "Z" || state == "X" {
+        return None;
+    }
+
+    fields.nth(18).map(str::to_owned)
+}

@@ -1,0 +1,345 @@
+//! The Ethernet segment that all nodes of all clusters hang on.
+//!
+//! ```text
+//!   machine (.255.254)         rome: .1.2 .1.3        milan: .2.2 .2.3
+//!        |                          |                      |
+//!    liqo-lab0                   bridge br1             bridge br2
+//!        |                          | uplink               | uplink
+//!        +-------------------- bridge br0 (.0.1) ----------+
+//! ```
+//!
+//! A cluster's bridge hangs on the segment by its uplink, a pair of devices that
+//! faults replace by something worse. The bridges are in a namespace of their own
+//! that routes nowhere: nothing of a cluster leaves the machine.
+
+use crate::host::{self, ip};
+use crate::place;
+use crate::spec::{NodeSpec, underlay_address};
+use anyhow::{Context as _, Result, bail, ensure};
+use ipnet::Ipv4Net;
+use serde::Deserialize;
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::Path;
+
+/// The network unless `--underlay` gives another.
+pub const DEFAULT: &str = "172.18.0.0/16";
+
+/// The namespace of the bridges.
+pub const NETNS: &str = "liqo-lab-underlay";
+
+/// The machine's own device on the segment.
+pub const DEVICE: &str = "liqo-lab0";
+
+/// The segment, once it is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Underlay {
+    net: Ipv4Net,
+}
+
+impl Underlay {
+    /// The segment that is there, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if what is noted of it cannot be read.
+    pub fn existing() -> Result<Option<Self>> {
+        let path = place::state().join("underlay");
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error).context("failed to read the underlay's network"),
+        };
+        let net = text
+            .trim()
+            .parse()
+            .with_context(|| format!("{} holds no network", path.display()))?;
+
+        Ok(Some(Self { net }))
+    }
+
+    /// Makes the segment, or what is missing of it.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if its addresses are taken, or if there is another already.
+    pub fn ensure(wanted: Option<Ipv4Net>) -> Result<Self> {
+        if let Some(existing) = Self::existing()? {
+            if let Some(wanted) = wanted.filter(|wanted| *wanted != existing.net) {
+                bail!(
+                    "--underlay {wanted}: the clusters that are up are on {}: take them down first",
+                    existing.net
+                );
+            }
+            if netns_exists(NETNS) && Path::new("/sys/class/net").join(DEVICE).exists() {
+                return Ok(existing);
+            }
+        }
+        let net = match wanted {
+            Some(net) => net,
+            None => DEFAULT.parse().context("the default is a network")?,
+        };
+        ensure!(
+            net.prefix_len() == 16 && net == net.trunc(),
+            "--underlay {net}: use a network with a prefix length of 16, such as {DEFAULT}"
+        );
+        let underlay = Self { net };
+        underlay.check_free()?;
+        remove_devices();
+        underlay.create().context("failed to make the underlay")?;
+        fs::write(place::state().join("underlay"), format!("{net}\n"))
+            .context("failed to note the underlay's network")?;
+
+        Ok(underlay)
+    }
+
+    /// Its network.
+    pub fn net(self) -> Ipv4Net {
+        self.net
+    }
+
+    /// The address of the machine on it.
+    pub fn machine(self) -> Ipv4Addr {
+        underlay_address(self.net, 255, 254)
+    }
+
+    /// The address that nodes have as their way out, which leads nowhere.
+    pub fn gateway(self) -> Ipv4Addr {
+        underlay_address(self.net, 0, 1)
+    }
+
+    /// The machine may have this network elsewhere, as Docker's for example.
+    fn check_free(self) -> Result<()> {
+        #[derive(Deserialize)]
+        struct Route {
+            dst: String,
+            dev: Option<String>,
+        }
+        let text = host::run("ip", &["-json", "-4", "route", "show", "table", "all"])?;
+        let routes: Vec<Route> = serde_json::from_str(&text).context("`ip` printed no routes")?;
+        let taken = routes.into_iter().find_map(|route| {
+            let device = route.dev.filter(|device| device != DEVICE)?;
+            let net: Ipv4Net = match route.dst.parse() {
+                Ok(net) => net,
+                Err(_) => route.dst.parse::<Ipv4Addr>().ok()?.into(),
+            };
+            let taken =
+                self.net.contains(&net) || (net.prefix_len() > 8 && net.contains(&self.net));
+            taken.then_some((net, device))
+        });
+        if let Some((net, device)) = taken {
+            bail!(
+                "the underlay's network {} is taken: this machine has {net} on {device}; choose another with --underlay, such as 172.30.0.0/16",
+                self.net
+            );
+        }
+
+        Ok(())
+    }
+
+    fn create(self) -> Result<()> {
+        add_netns(NETNS)?;
+        let (gateway, machine) = (self.gateway(), self.machine());
+        let inside = [
+            "link set lo up".to_owned(),
+            "link add br0 type bridge".to_owned(),
+            format!("address add {gateway}/16 dev br0"),
+            "address add fd00:172:18::1/64 dev br0 nodad".to_owned(),
+            "link set br0 up".to_owned(),
+        ];
+        ip(Some(NETNS), &inside)?;
+        // Present only where the bridge's netfilter is; frames are no business of it.
+        let _ = host::run(
+            "ip",
+            &[
+                "netns",
+                "exec",
+                NETNS,
+                "sysctl",
+                "-qw",
+                "net.bridge.bridge-nf-call-iptables=0",
+            ],
+        );
+        let outside = [
+            format!("link add {DEVICE} type veth peer name machine netns {NETNS}"),
+            format!("address add {machine}/16 dev {DEVICE}"),
+            format!("address add fd00:172:18::ffff/64 dev {DEVICE} nodad"),
+            format!("link set {DEVICE} up"),
+        ];
+        ip(None, &outside)?;
+        ip(Some(NETNS), &["link set machine master br0 up"])
+    }
+
+    /// Gives the `number`th cluster its bridge and uplink, unless it has them.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kernel refuses.
+    pub fn attach_cluster(self, number: u8) -> Result<()> {
+        if has_device(NETNS, &bridge(number)) {
+            return Ok(());
+        }
+        let bridge = bridge(number);
+        ip(
+            Some(NETNS),
+            &[
+                format!("link add {bridge} type bridge"),
+                format!("link set {bridge} up"),
+            ],
+        )?;
+        self.connect(number)
+    }
+
+    /// Gives the `number`th cluster a plain uplink.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it has one.
+    pub fn connect(self, number: u8) -> Result<()> {
+        ip(
+            Some(NETNS),
+            &[
+                format!("link add up{number} type veth peer name dn{number}"),
+                format!("link set up{number} master br0 up"),
+                format!("link set dn{number} master {} up", bridge(number)),
+            ],
+        )
+    }
+
+    /// Takes the `number`th cluster's plain uplink away.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it has none.
+    pub fn disconnect(self, number: u8) -> Result<()> {
+        ip(Some(NETNS), &[format!("link delete up{number}")])
+    }
+
+    /// Makes the namespace `netns` of `node` and hangs it on its cluster's bridge.
+    ///
+    /// The Ethernet address follows from the IP address: the machine does not meet a
+    /// cluster that is made again with stale neighbour entries.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kernel refuses.
+    pub fn attach_node(self, number: u8, node: &NodeSpec) -> Result<()> {
+        let netns = node_netns(&node.name);
+        if netns_exists(&netns) {
+            return Ok(());
+        }
+        add_netns(&netns)?;
+        let [a, b, c, d] = node.ip.octets();
+        let port = port(node.ip);
+        ip(
+            Some(NETNS),
+            &[
+                format!(
+                    "link add {port} type veth peer name eth0 address 02:42:{a:02x}:{b:02x}:{c:02x}:{d:02x} netns {netns}"
+                ),
+                format!("link set {port} master {} up", bridge(number)),
+            ],
+        )?;
+        let mut inside = vec![
+            "link set lo up".to_owned(),
+            format!("address add {}/16 dev eth0", node.ip),
+            "link set eth0 up".to_owned(),
+            // A way out that leads nowhere; without one a host has no route to ClusterIPs.
+            format!("route add default via {}", self.gateway()),
+        ];
+        if let Some(ip) = node.ip_v6 {
+            inside.push(format!("address add {ip}/64 dev eth0 nodad"));
+            inside.push("route add default via fd00:172:18::1".to_owned());
+        }
+        ip_in(&netns, &inside)
+    }
+
+    /// Takes a node off the segment, or puts it back.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the node has no device on it.
+    pub fn set_port(self, node: Ipv4Addr, up: bool) -> Result<()> {
+        let state = if up { "up" } else { "down" };
+        ip(Some(NETNS), &[format!("link set {} {state}", port(node))])
+    }
+
+    /// Removes the `number`th cluster's bridge; its nodes have been removed.
+    pub fn detach_cluster(self, number: u8) {
+        for device in [format!("up{number}"), bridge(number)] {
+            // A device that is not there is what is wanted.
+            let _ = ip(Some(NETNS), &[format!("link delete {device}")]);
+        }
+    }
+
+    /// Removes the segment.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the namespace's name cannot be removed.
+    pub fn remove(self) -> Result<()> {
+        remove_devices();
+        let path = place::state().join("underlay");
+        fs::remove_file(&path).with_context(|| format!("failed to remove {}", path.display()))
+    }
+}
+
+/// Removes devices and namespace of a segment, whole or half-made.
+fn remove_devices() {
+    // What is not there is what is wanted.
+    let _ = host::run("ip", &["link", "delete", DEVICE]);
+    if netns_exists(NETNS) {
+        let _ = host::run("ip", &["netns", "delete", NETNS]);
+    }
+}
+
+/// The bridge of the `number`th cluster.
+pub fn bridge(number: u8) -> String {
+    format!("br{number}")
+}
+
+/// The segment's end of a node's link.
+fn port(node: Ipv4Addr) -> String {
+    let [.., number, host] = node.octets();
+    format!("n{number}-{host}")
+}
+
+/// The namespace of a node.
+pub fn node_netns(node: &str) -> String {
+    format!("liqo-lab-{node}")
+}
+
+/// Whether there is a namespace of this name.
+pub fn netns_exists(name: &str) -> bool {
+    Path::new("/run/netns").join(name).exists()
+}
+
+/// Makes a namespace.
+///
+/// # Errors
+///
+/// Returns an error if there is one of that name.
+pub fn add_netns(name: &str) -> Result<()> {
+    host::run("ip", &["netns", "add", name]).map(drop)
+}
+
+/// Removes a namespace, if there is one of that name.
+///
+/// # Errors
+///
+/// Returns an error if it cannot be removed.
+pub fn remove_netns(name: &str) -> Result<()> {
+    if netns_exists(name) {
+        host::run("ip", &["netns", "delete", name])?;
+    }
+
+    Ok(())
+}
+
+fn ip_in(netns: &str, commands: &[String]) -> Result<()> {
+    ip(Some(netns), commands)
+}
+
+fn has_device(netns: &str, device: &str) -> bool {
+    host::run("ip", &["-n", netns, "link", "show", device]).is_ok()
+}

@@ -1,0 +1,260 @@
+//! `cargo xtask image`: this project's images, for `ctr images import` and the like.
+//!
+//! A binary that is linked statically and, where it drives another program, that
+//! program with its libraries: nothing else is in an image. The same sources are
+//! the same image, byte for byte, wherever the checkout is.
+
+pub(crate) mod build;
+
+mod archive;
+mod debian;
+mod processor;
+
+pub(crate) use processor::Processor;
+
+use crate::shell::Shell;
+use crate::{console, setup, workspace};
+use anyhow::{Context as _, Result};
+use archive::{Content, Plan};
+use clap::Args;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+use std::{env, fs};
+
+/// Which images to build.
+#[derive(Args, Debug)]
+pub(crate) struct Options {
+    /// The processors to build for, in one archive: amd64, arm64 or amd64,arm64.
+    /// Without this, the machine's own.
+    #[arg(long, value_name = "ARCH", value_delimiter = ',')]
+    arch: Vec<Processor>,
+
+    /// The tag of the images' names.
+    #[arg(long, default_value = "dev", value_parser = tag)]
+    tag: String,
+
+    /// Where to put the archives. Without this, target/images.
+    #[arg(long, value_name = "DIR")]
+    output: Option<PathBuf>,
+}
+
+/// A process of this project, as an image.
+struct Shipped {
+    package: &'static str,
+    what: &'static str,
+    /// The program that it drives, and Debian's package that has it.
+    drives: Option<(&'static str, &'static str)>,
+    /// Of all that is in the image.
+    licenses: &'static str,
+}
+
+const SHIPPED: [Shipped; 2] = [
+    Shipped {
+        package: "gateway",
+        what: "WireGuard for all peers of a cluster, and the end of its overlay",
+        drives: None,
+        licenses: "Apache-2.0",
+    },
+    Shipped {
+        package: "route-agent",
+        what: "Steers a node's traffic for remote clusters into the overlay, and back",
+        drives: Some(("nft", "nftables")),
+        // nft and its library are under the GPL, which the agent, a process of its own,
+        // is not subject to.
+        licenses: "Apache-2.0 AND GPL-2.0-only",
+    },
+];
+
+/// Builds the images and prints where they are.
+///
+/// # Errors
+///
+/// Returns an error with its cure if something to build with is missing, or if a
+/// build fails.
+pub(crate) fn run(shell: &mut Shell, options: &Options) -> Result<()> {
+    setup::run(shell)?;
+    let output = output(options)?;
+    let processors = processors(&options.arch)?;
+    let packages = SHIPPED.map(|shipped| shipped.package);
+    let sources = processors
+        .iter()
+        .map(|&processor| {
+            let binaries = build::binaries(shell, processor, &packages)?;
+            let system = debian::system(shell, processor, &driven())?;
+            Ok((processor, binaries, system))
+        })
+        .collect::<Result<Vec<_>>>()?;
+
+    let start = Instant::now();
+    console::step("Images");
+    let revision = revision(shell)?;
+    for shipped in &SHIPPED {
+        let contents = sources
+            .iter()
+            .map(|(processor, binaries, system)| shipped.content(*processor, binaries, system));
+        let archive = output.join(format!("liqo-{}.tar", shipped.package));
+        let plan = Plan {
+            names: vec![format!(
+                "localhost/liqo/{}:{}",
+                shipped.package, options.tag
+            )],
+            labels: shipped.labels(&options.tag, revision.as_deref()),
+            entrypoint: vec![shipped.path()],
+            platforms: contents.collect(),
+            archive,
+        };
+        archive::write(shell, &plan)?;
+        console::note(&plan.names[0]);
+        anstream::println!("{}", plan.archive.display());
+    }
+    console::done("images", start.elapsed());
+
+    Ok(())
+}
+
+impl Shipped {
+    /// The binary's path in its image.
+    fn path(&self) -> String {
+        format!("/usr/bin/{}", self.package)
+    }
+
+    fn content(&self, processor: Processor, binaries: &Path, system: &Path) -> Content {
+        Content {
+            platform: processor.as_str(),
+            files: [(self.path(), binaries.join(self.package))].into(),
+            programs: self.drives.into_iter().collect(),
+            system: system.to_owned(),
+        }
+    }
+
+    fn labels(&self, tag: &str, revision: Option<&str>) -> BTreeMap<&'static str, String> {
+        let mut labels: BTreeMap<_, _> = [
+            ("title", format!("liqo-{}", self.package)),
+            ("description", self.what.to_owned()),
+            ("version", tag.to_owned()),
+            ("licenses", self.licenses.to_owned()),
+        ]
+        .into();
+        labels.extend(revision.map(|revision| ("revision", revision.to_owned())));
+
+        labels
+    }
+}
+
+/// All programs that are driven by some image, as packages of Debian.
+fn driven() -> Vec<&'static str> {
+    SHIPPED
+        .iter()
+        .filter_map(|shipped| shipped.drives)
+        .map(|(_, package)| package)
+        .collect()
+}
+
+/// The folder for the archives, which is created.
+fn output(options: &Options) -> Result<PathBuf> {
+    let folder = match &options.output {
+        // As typed: relative to where it was typed, not to the checkout.
+        Some(folder) => env::current_dir()?.join(folder),
+        None => workspace::target().join("images"),
+    };
+    fs::create_dir_all(&folder)
+        .with_context(|| format!("failed to create {}", folder.display()))?;
+
+    Ok(folder)
+}
+
+/// The processors in a fixed order, each once.
+fn processors(asked: &[Processor]) -> Result<Vec<Processor>> {
+    let mut processors = asked.to_vec();
+    if processors.is_empty() {
+        processors.push(Processor::machine()?);
+    }
+    processors.sort();
+    processors.dedup();
+
+    Ok(processors)
+}
+
+/// Reads a tag, which the specification of image names limits.
+fn tag(text: &str) -> Result<String, String> {
+    let is_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    let is_tag = text.starts_with(is_word)
+        && text.len() <= TAG_MAX
+        && text.chars().all(|it| is_word(it) || ".-".contains(it));
+
+    is_tag
+        .then(|| text.to_owned())
+        .ok_or_else(|| format!("a tag is up to {TAG_MAX} letters, digits, dots, dashes and _"))
+}
+
+/// The longest tag, in characters:
+/// <https://github.com/opencontainers/distribution-spec/blob/v1.1.0/spec.md#pulling-manifests>.
+const TAG_MAX: usize = 128;
+
+/// The commit, marked if the files are others; nothing outside of a repository.
+fn revision(shell: &mut Shell) -> Result<Option<String>> {
+    let mut query = Command::new("git");
+    query
+        .args([
+            "describe",
+            "--always",
+            "--dirty",
+            "--abbrev=40",
+            "--exclude=*",
+        ])
+        .current_dir(workspace::root());
+    // Without git, as from a source archive, nobody knows.
+    let Ok(output) = shell.output(query) else {
+        return Ok(None);
+    };
+    let text = String::from_utf8(output.stdout).context("a commit is hexadecimal")?;
+
+    Ok(output.status.success().then(|| text.trim().to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_processor_is_built_once_in_a_fixed_order() {
+        let asked = [Processor::Arm64, Processor::Amd64, Processor::Arm64];
+
+        let processors = processors(&asked).unwrap();
+
+        assert_eq!(processors, [Processor::Amd64, Processor::Arm64]);
+    }
+
+    #[test]
+    fn a_tag_that_no_name_may_have_is_refused() {
+        assert_eq!(tag("v1.2-rc_3"), Ok("v1.2-rc_3".to_owned()));
+        for text in ["", "-dev", "a/b", "a:b", &"a".repeat(129)] {
+            assert!(tag(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn labels_are_told_in_full() {
+        let [gateway, _] = SHIPPED;
+        let plan = Plan {
+            archive: "liqo-gateway.tar".into(),
+            names: vec!["localhost/liqo/gateway:dev".to_owned()],
+            labels: gateway.labels("dev", Some("c0ffee")),
+            entrypoint: vec![gateway.path()],
+            platforms: vec![gateway.content(Processor::Arm64, Path::new("b"), Path::new("/"))],
+        };
+
+        let plan = serde_json::to_value(&plan).unwrap();
+
+        let labels = &plan["labels"];
+        assert_eq!(labels["org.opencontainers.image.revision"], "c0ffee");
+        assert_eq!(labels["org.opencontainers.image.licenses"], "Apache-2.0");
+        assert_eq!(
+            plan["platforms"][0]["files"]["/usr/bin/gateway"],
+            "b/gateway"
+        );
+        assert_eq!(plan["platforms"][0]["platform"], "arm64");
+    }
+}

@@ -1,0 +1,47 @@
+//! Folders for tests.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process;
+
+/// An empty folder; removed with all that is in it when dropped.
+#[derive(Debug)]
+pub(super) struct Scratch(PathBuf);
+
+impl Scratch {
+    /// Creates one; each test has its own `name`.
+    pub(super) fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("xtask-{name}-{}", process::id()));
+        fs::create_dir_all(&folder).unwrap();
+
+        Self(folder)
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Creates a file, and the folders above it.
+    pub(super) fn write(&self, file: &str, text: &str) {
+        let file = self.0.join(file);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, text).unwrap();
+    }
+
+    /// The names of what is in it, or in a folder in it.
+    pub(super) fn names(&self, folder: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.0.join(folder)).unwrap();
+        let mut names: Vec<_> = entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
