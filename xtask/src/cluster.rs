@@ -57,7 +57,7 @@ pub(crate) fn program(shell: &mut Shell) -> Result<PathBuf> {
         build.arg("--quiet");
     } else {
         // A bare machine lacks the C compiler that cryptography is built with.
-        setup::run(shell)?;
+        setup::run_for_clusters(shell)?;
     }
     shell.run(build)?;
 
@@ -70,19 +70,20 @@ pub(crate) fn program(shell: &mut Shell) -> Result<PathBuf> {
 ///
 /// Returns an error if they do not build.
 pub(crate) fn guests(shell: &mut Shell) -> Result<()> {
-    let folder = guest_programs(shell)?;
+    let folder = guest_programs(shell, "")?;
     anstream::println!("{}", folder.display());
 
     Ok(())
 }
 
-/// Builds the programs that run in the laboratory's pods, and returns their folder.
+/// Builds the programs that run in the laboratory's pods, with features such as
+/// `guest/bpf` or none, and returns their folder.
 ///
 /// # Errors
 ///
 /// Returns an error if they do not build.
-pub(crate) fn guest_programs(shell: &mut Shell) -> Result<PathBuf> {
-    image::build::binaries(shell, Processor::machine()?, &["guest"])
+pub(crate) fn guest_programs(shell: &mut Shell, features: &str) -> Result<PathBuf> {
+    image::build::binaries(shell, Processor::machine()?, &["guest"], features)
 }
 
 /// Builds what clusters are made of, and returns its folder.

@@ -1,8 +1,10 @@
 //! `cargo xtask image`: this project's images, for `ctr images import` and the like.
 //!
 //! A binary that is linked statically and, where it drives another program, that
-//! program with its libraries: nothing else is in an image. The same sources are
-//! the same image, byte for byte, wherever the checkout is.
+//! program with its libraries: nothing else is in an image. On one machine the same
+//! checkout is the same image, byte for byte. In another folder all is the same but
+//! the names of functions in the kernel programs: cargo derives them from the path of
+//! `ebpf/common`, which is no part of the kernel programs' workspace.
 
 pub(crate) mod build;
 
@@ -12,7 +14,7 @@ mod processor;
 
 pub(crate) use processor::Processor;
 
-use crate::shell::Shell;
+use crate::shell::{Interrupted, Shell};
 use crate::{console, setup, workspace};
 use anyhow::{Context as _, Result};
 use archive::{Content, Plan};
@@ -81,7 +83,7 @@ pub(crate) fn run(shell: &mut Shell, options: &Options) -> Result<()> {
     let sources = processors
         .iter()
         .map(|&processor| {
-            let binaries = build::binaries(shell, processor, &packages)?;
+            let binaries = build::binaries(shell, processor, &packages, "")?;
             let system = debian::system(shell, processor, &driven())?;
             Ok((processor, binaries, system))
         })
@@ -205,9 +207,11 @@ fn revision(shell: &mut Shell) -> Result<Option<String>> {
             "--exclude=*",
         ])
         .current_dir(workspace::root());
-    // Without git, as from a source archive, nobody knows.
-    let Ok(output) = shell.output(query) else {
-        return Ok(None);
+    let output = match shell.output(query) {
+        Ok(output) => output,
+        Err(error) if error.is::<Interrupted>() => return Err(error),
+        // Without git nobody knows.
+        Err(_) => return Ok(None),
     };
     let text = String::from_utf8(output.stdout).context("a commit is hexadecimal")?;
 

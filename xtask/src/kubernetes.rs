@@ -50,7 +50,7 @@ pub(crate) struct Binaries {
 ///
 /// As [`folder`], and if this machine lacks what `setup` cannot install.
 pub(crate) fn run(shell: &mut Shell, options: &Binaries) -> Result<()> {
-    setup::run(shell)?;
+    setup::run_for_clusters(shell)?;
     let folder = folder(shell, &options.k8s_version)?;
     anstream::println!("{}", folder.display());
 

@@ -21,10 +21,23 @@ use std::time::Instant;
 ///
 /// Returns an error that tells the cure if something cannot be installed here.
 pub(crate) fn run(shell: &mut Shell) -> Result<()> {
-    let start = Instant::now();
     console::step("Setup: what the eBPF build and the laboratory need");
+    complete(shell, false)
+}
 
-    let observed = observe::observe(shell)?;
+/// Installs what is missing, also for clusters of real Kubernetes.
+///
+/// # Errors
+///
+/// As [`run`].
+pub(crate) fn run_for_clusters(shell: &mut Shell) -> Result<()> {
+    console::step("Setup: what the eBPF build, the laboratory and its clusters need");
+    complete(shell, true)
+}
+
+fn complete(shell: &mut Shell, clusters: bool) -> Result<()> {
+    let start = Instant::now();
+    let observed = observe::observe(shell, clusters)?;
     let steps = needs::missing(&observed);
     for (thing, why) in steps.iter().flat_map(needs::Step::things) {
         console::note(format_args!("missing: {thing} ({why})"));
@@ -35,7 +48,7 @@ pub(crate) fn run(shell: &mut Shell) -> Result<()> {
     for step in &steps {
         install::apply(shell, step)?;
     }
-    let left = needs::missing(&observe::observe(shell)?);
+    let left = needs::missing(&observe::observe(shell, clusters)?);
     if let Some((thing, why)) = left.iter().flat_map(needs::Step::things).next() {
         bail!("{thing} ({why}) was installed but is still not found; is its folder in PATH?");
     }

@@ -30,6 +30,12 @@ impl Test {
         kubernetes: false,
         filter: None,
     };
+
+    /// All tests on clusters of real Kubernetes.
+    pub(crate) const KUBERNETES: Self = Self {
+        kubernetes: true,
+        ..Self::ALL
+    };
 }
 
 /// How many laboratories may run at once: they measure gaps in time, so they must
@@ -46,10 +52,11 @@ pub(crate) const BINARIES: &str = "LIQO_BIN_DIR";
 /// Returns an error if a test fails or if something is left on the machine.
 pub(crate) fn run(shell: &mut Shell, options: &Test) -> Result<()> {
     let start = Instant::now();
-    setup::run(shell)?;
     if options.kubernetes {
+        setup::run_for_clusters(shell)?;
         return kubernetes::run(shell, options.filter.as_deref());
     }
+    setup::run(shell)?;
     remove_crashed()?;
     let before = leftovers::observe(shell)?;
 

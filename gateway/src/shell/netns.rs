@@ -3,6 +3,7 @@
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, setns, unshare};
+use nix::sys::statfs::{NSFS_MAGIC, fstatfs};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsFd;
@@ -11,9 +12,6 @@ use std::thread;
 
 /// Where named namespaces are, for us and for `ip netns`.
 const DIRECTORY: &str = "/run/netns";
-
-/// Magic number of the file system of namespaces (`NSFS_MAGIC`).
-const NSFS: i64 = 0x6e73_6673;
 
 /// A named network namespace.
 pub(crate) struct Namespace {
@@ -156,7 +154,7 @@ fn failure(action: &'static str, path: &Path, source: io::Error) -> Error {
 
 /// A plain file of that name is what an unmounted namespace leaves behind.
 fn is_namespace(file: &File) -> bool {
-    nix::sys::statfs::fstatfs(file).is_ok_and(|stat| stat.filesystem_type().0 == NSFS)
+    fstatfs(file).is_ok_and(|stat| stat.filesystem_type() == NSFS_MAGIC)
 }
 
 /// A namespace belongs to a thread: what changes it must not be the caller.

@@ -191,7 +191,8 @@ impl UdpPort {
         message.msg_iov = &raw mut part;
         message.msg_iovlen = 1;
         message.msg_control = control.0.as_mut_ptr().cast();
-        message.msg_controllen = control.0.len();
+        // Its type differs by C library; it is a few bytes.
+        message.msg_controllen = control.0.len() as _;
 
         // SAFETY: name, part, buffer and control outlive the call, and their lengths are true.
         let result = unsafe { libc::recvmsg(self.socket.as_raw_fd(), &raw mut message, 0) };
@@ -259,7 +260,7 @@ impl UdpPort {
         message.msg_iovlen = 1;
         if let Some(segment) = segment {
             message.msg_control = control.0.as_mut_ptr().cast();
-            message.msg_controllen = put_gso_segment(&mut control, segment);
+            message.msg_controllen = put_gso_segment(&mut control, segment) as _;
         }
 
         loop {
@@ -355,15 +356,15 @@ fn parse(name: &libc::sockaddr_in6) -> SocketAddr {
 }
 
 /// Puts `UDP_SEGMENT` into `control` and returns the length used.
-fn put_gso_segment(control: &mut Control, segment: u16) -> usize {
+fn put_gso_segment(control: &mut Control, segment: u16) -> u32 {
     let len = u32::try_from(size_of::<u16>()).expect("2");
     // SAFETY: both only compute.
     let (message_len, space) = unsafe { (libc::CMSG_LEN(len), libc::CMSG_SPACE(len)) };
-    let header = libc::cmsghdr {
-        cmsg_len: message_len as usize,
-        cmsg_level: libc::SOL_UDP,
-        cmsg_type: libc::UDP_SEGMENT,
-    };
+    // SAFETY: all-zero is a valid `cmsghdr`, which has padding in some C libraries.
+    let mut header: libc::cmsghdr = unsafe { std::mem::zeroed() };
+    header.cmsg_len = message_len as _;
+    header.cmsg_level = libc::SOL_UDP;
+    header.cmsg_type = libc::UDP_SEGMENT;
     let at = control.0.as_mut_ptr();
     // SAFETY: `Control` is aligned for the header and, with 32 bytes, longer than
     // header and value; `CMSG_DATA` only computes.
@@ -373,7 +374,7 @@ fn put_gso_segment(control: &mut Control, segment: u16) -> usize {
             .cast::<u16>()
             .write_unaligned(segment);
     }
-    space as usize
+    space
 }
 
 /// Returns the length of each datagram of a received run.

@@ -1,3 +1,106 @@
-//! To be written.
-use crate::fixture::Suite;
-pub(crate) fn add(_suite: &mut Suite) {}
+//! Helm, by which clusters get what they are extended with.
+
+use crate::fixture::{Clusters, Suite, calm};
+use anyhow::{Context as _, Result, ensure};
+use kubernetes_lab::namespace::Namespace;
+use kubernetes_lab::wait::{Deadline, until};
+use serde_json::Value;
+use std::time::Duration;
+
+pub(crate) fn add(suite: &mut Suite) {
+    calm!(
+        suite,
+        a_release_is_installed_upgraded_rolled_back_and_removed,
+        a_release_that_does_not_become_ready_fails,
+    );
+}
+
+/// A Deployment that has a colour.
+const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/it/manifests/trivial");
+
+/// How long something may take that was not waited for.
+const SOON: Duration = Duration::from_secs(30);
+
+async fn a_release_is_installed_upgraded_rolled_back_and_removed(
+    clusters: &'static Clusters,
+) -> Result<()> {
+    let namespace = clusters.namespace("helm").await?;
+
+    let notes = helm(&namespace, "install trivial CHART --wait --timeout=90s")?;
+    ensure!(notes.contains("STATUS: deployed"), "{notes}");
+    ensure!(notes.contains("trivial is red"), "{notes}");
+    let state = deployed(&namespace).await?;
+    ensure!(state == "red 1", "{state}");
+
+    let upgrade = "upgrade trivial CHART --wait --timeout=90s --set=colour=blue";
+    helm(&namespace, upgrade)?;
+    let release = list(&namespace)?;
+    let release = &release[0];
+    ensure!(release["revision"] == "2", "{release}");
+    ensure!(release["status"] == "deployed", "{release}");
+    ensure!(release["chart"] == "trivial-0.1.0", "{release}");
+    let state = deployed(&namespace).await?;
+    ensure!(state == "blue 1", "{state}");
+
+    helm(&namespace, "rollback trivial 1 --wait --timeout=90s")?;
+    let state = deployed(&namespace).await?;
+    ensure!(state == "red 1", "{state}");
+
+    helm(&namespace, "uninstall trivial --wait --timeout=90s")?;
+    until(Deadline::after(SOON), "nothing to be left", async || {
+        let kinds = "all,configmaps,secrets";
+        let left = namespace.kubectl(&["get", kinds, "-o", "name"]).await?;
+        // Which every namespace has.
+        ensure!(left == "configmap/kube-root-ca.crt\n", "{left}");
+        Ok(())
+    })
+    .await?;
+    let releases = list(&namespace)?;
+    ensure!(releases.as_array().is_some_and(Vec::is_empty), "{releases}");
+    namespace.delete().await
+}
+
+async fn a_release_that_does_not_become_ready_fails(clusters: &'static Clusters) -> Result<()> {
+    let namespace = clusters.namespace("helm-failure").await?;
+
+    let install = "install trivial CHART --wait --timeout=3s --set=image=localhost/none:none";
+    let error = helm(&namespace, install)
+        .err()
+        .context("it was installed")?;
+
+    let said = format!("{error:#}");
+    ensure!(said.contains("context deadline exceeded"), "{said}");
+    let release = list(&namespace)?;
+    ensure!(release[0]["status"] == "failed", "{release}");
+    namespace.delete().await
+}
+
+/// Runs `helm` with these words, where `CHART` stands for the chart.
+fn helm(namespace: &Namespace, words: &str) -> Result<String> {
+    let words = words
+        .split(' ')
+        .map(|word| if word == "CHART" { CHART } else { word });
+    let output = namespace
+        .cluster()
+        .helm()
+        .args(["--namespace", namespace.name()])
+        .args(words)
+        .output()
+        .context("failed to start helm")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{said}");
+
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// All releases, also those that failed.
+fn list(namespace: &Namespace) -> Result<Value> {
+    let releases = helm(namespace, "list --all --output=json")?;
+    serde_json::from_str(&releases).with_context(|| format!("no JSON: {releases}"))
+}
+
+/// The Deployment's colour, and how many pods with it are available.
+async fn deployed(namespace: &Namespace) -> Result<String> {
+    let path = "{.spec.template.spec.containers[0].env[0].value} {.status.availableReplicas}";
+    namespace.get("deployment/trivial", path).await
+}

@@ -235,7 +235,7 @@ async fn up_completes_what_a_crash_has_left(_: &'static Clusters) -> Result<()> 
 async fn a_full_disk_is_told_and_leaves_nothing(_: &'static Clusters) -> Result<()> {
     let folder = scratch("full")?;
     let script = format!(
-        "mount -t tmpfs -o size=200k tmpfs {0} && {1} up --underlay 172.29.0.0/16 {TORN}; \
+        "mount -t tmpfs tmpfs /run && mount -t tmpfs -o size=200k tmpfs {0} && {1} up --underlay 172.29.0.0/16 {TORN}; \
          code=$?; ls {0}; exit $code",
         folder.display(),
         command().get_program().display()

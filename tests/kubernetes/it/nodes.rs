@@ -125,13 +125,16 @@ async fn nodes_of(namespace: &Namespace) -> Result<String> {
 }
 
 async fn ready(cluster: &Cluster, node: &str, wanted: &str) -> Result<()> {
-    let namespace = Namespace::create(cluster, "default").await?;
-    let path = "{.status.conditions[?(@.type==\"Ready\")].status}";
+    let path = "jsonpath={.status.conditions[?(@.type==\"Ready\")].status}";
     wait::until(
         Deadline::after(MISSED),
         &format!("{node} to be {wanted}"),
         async || {
-            let is = namespace.get(&format!("node/{node}"), path).await?;
+            let output = cluster
+                .kubectl()
+                .args(["get", "node", node, "-o", path])
+                .output()?;
+            let is = String::from_utf8(output.stdout)?;
             ensure!(is == wanted, "it is {is}");
             Ok(())
         },

@@ -1,3 +1,200 @@
-//! To be written.
-use crate::fixture::Suite;
-pub(crate) fn add(_suite: &mut Suite) {}
+//! What pods do to the network of their nodes, or to their own, as far as they may.
+
+mod kernel_programs;
+
+use crate::fixture::{Clusters, Suite, calm};
+use anyhow::{Context as _, Result, ensure};
+use kubernetes_lab::namespace::Namespace;
+use kubernetes_lab::node::Node;
+use kubernetes_lab::wait::{Deadline, until};
+use std::time::Duration;
+
+pub(crate) fn add(suite: &mut Suite) {
+    calm!(
+        suite,
+        a_pod_on_the_hosts_network_makes_a_device_of_its_node,
+        a_pod_on_the_hosts_network_filters_packets_of_its_node,
+        a_privileged_pod_mounts_a_bpf_file_system_of_its_own,
+        devices_in_a_pods_own_network_need_their_privileges,
+        a_tunnel_of_two_pods_carries_packets,
+    );
+    kernel_programs::add(suite);
+}
+
+async fn a_pod_on_the_hosts_network_makes_a_device_of_its_node(
+    clusters: &'static Clusters,
+) -> Result<()> {
+    let (namespace, node) = on_host(clusters, "host-device").await?;
+    let ip = namespace.get("pod/host", "{.status.hostIP}").await?;
+    // That of an earlier run, which had no chance to remove it.
+    let _ = node.exec("ip", &["link", "delete", "it-vxlan"]);
+
+    let own = namespace
+        .sh("host", "hostname; ip -br -4 address show eth0")
+        .await?;
+    let add = "ip link add it-vxlan type vxlan id 4711 dstport 14711 dev eth0";
+    namespace.sh("host", add).await?;
+
+    ensure!(own.starts_with(&format!("{}\n", node.name())), "{own}");
+    ensure!(own.contains(&format!(" {ip}/16 ")), "{own}");
+    let seen = node.exec("ip", &["-d", "link", "show", "it-vxlan"])?;
+    ensure!(seen.contains("vxlan id 4711 dev eth0"), "{seen}");
+    // It is the node's: it stays when the pod goes.
+    namespace.kubectl(&["delete", "pod", "host"]).await?;
+    node.exec("ip", &["link", "show", "it-vxlan"])?;
+    node.exec("ip", &["link", "delete", "it-vxlan"])?;
+    namespace.delete().await
+}
+
+async fn a_pod_on_the_hosts_network_filters_packets_of_its_node(
+    clusters: &'static Clusters,
+) -> Result<()> {
+    let (namespace, node) = on_host(clusters, "host-filter").await?;
+    let ping = || node.exec("busybox", &["ping", "-c", "1", "-W", "1", "127.47.11.1"]);
+    let _ = node.exec("nft", &["delete", "table", "inet", "it-filter"]);
+    ping()?;
+
+    let rules = "table inet it-filter { chain out { type filter hook output priority 0; ip daddr 127.47.11.1 counter drop; }; }";
+    namespace
+        .sh("host", &format!("nft -f - <<<'{rules}'"))
+        .await?;
+
+    let lost = ping().err().context("it was let through")?;
+    ensure!(format!("{lost:#}").contains("exit status: 1"), "{lost:#}");
+    let listed = node.exec("nft", &["list", "table", "inet", "it-filter"])?;
+    ensure!(
+        listed.contains("counter packets 1 bytes 84 drop"),
+        "{listed}"
+    );
+    namespace
+        .sh("host", "nft delete table inet it-filter")
+        .await?;
+    ping()?;
+    namespace.delete().await
+}
+
+async fn a_privileged_pod_mounts_a_bpf_file_system_of_its_own(
+    clusters: &'static Clusters,
+) -> Result<()> {
+    let (namespace, node) = on_host(clusters, "bpf-mount").await?;
+
+    let mount =
+        "mkdir /bpf && mount -t bpf bpf /bpf && mkdir /bpf/mine && grep ' /bpf ' /proc/mounts";
+    let mounted = namespace.sh("host", mount).await?;
+
+    ensure!(mounted.starts_with("bpf /bpf bpf rw"), "{mounted}");
+    // Not the node's: what is pinned in one is not in the other.
+    let nodes = node.exec("ls", &["/sys/fs/bpf"])?;
+    ensure!(!nodes.contains("mine"), "{nodes}");
+    namespace.delete().await
+}
+
+/// A privileged pod on the network of its node, and that node.
+async fn on_host(clusters: &Clusters, name: &str) -> Result<(Namespace, Node)> {
+    let namespace = clusters.namespace(name).await?;
+    namespace.apply(HOST).await?;
+    namespace.wait("pod/host", "Ready").await?;
+    let node = namespace.get("pod/host", "{.spec.nodeName}").await?;
+    let node = Node::find(&node)?;
+
+    Ok((namespace, node))
+}
+
+const HOST: &str = "
+apiVersion: v1
+kind: Pod
+metadata:
+  name: host
+spec:
+  terminationGracePeriodSeconds: 0
+  hostNetwork: true
+  containers:
+    - name: host
+      image: localhost/tools:latest
+      imagePullPolicy: IfNotPresent
+      command: [sleep, infinity]
+      securityContext:
+        privileged: true
+";
+
+async fn devices_in_a_pods_own_network_need_their_privileges(
+    clusters: &'static Clusters,
+) -> Result<()> {
+    let namespace = tun(clusters, "devices").await?;
+    let make = async |pod: &str, mode: &str| {
+        let add = format!("ip tuntap add it-{mode} mode {mode} && ip -br link show it-{mode}");
+        namespace.sh(pod, &add).await
+    };
+
+    for pod in ["privileged", "net-admin"] {
+        for mode in ["tun", "tap"] {
+            let made = make(pod, mode).await?;
+            ensure!(made.starts_with(&format!("it-{mode} ")), "{pod}: {made}");
+        }
+    }
+    let refused = async |pod: &str| -> Result<String> {
+        let error = make(pod, "tun").await.err().context("it was made")?;
+        Ok(format!("{error:#}"))
+    };
+    let without_capability = refused("device-only").await?;
+    let without_device = refused("plain").await?;
+    let vxlan = "ip link add it-vxlan type vxlan id 4711 dstport 14711";
+    let vxlan = namespace
+        .sh("plain", vxlan)
+        .await
+        .err()
+        .context("it was made")?;
+
+    ensure!(
+        without_capability.contains("Operation not permitted"),
+        "{without_capability}"
+    );
+    ensure!(
+        without_device.contains("open: No such file"),
+        "{without_device}"
+    );
+    ensure!(
+        format!("{vxlan:#}").contains("Operation not permitted"),
+        "{vxlan:#}"
+    );
+    namespace.delete().await
+}
+
+/// As a gateway does it, without the cipher.
+async fn a_tunnel_of_two_pods_carries_packets(clusters: &'static Clusters) -> Result<()> {
+    let namespace = tun(clusters, "tunnel").await?;
+    let ip = async |pod: &str| {
+        let pod = format!("pod/{pod}");
+        namespace.get(&pod, "{.status.podIP}").await
+    };
+    let end = async |pod: &str, address: &str, other: &str| {
+        let tun = format!("TUN:{address}/24,tun-name=it-tunnel,iff-no-pi,up");
+        let udp = format!("UDP4-DATAGRAM:{}:7777,bind=:7777", ip(other).await?);
+        namespace.spawn(&["exec", pod, "--", "socat", &tun, &udp])
+    };
+
+    let _near = end("net-admin", "192.0.2.1", "privileged").await?;
+    let _far = end("privileged", "192.0.2.2", "net-admin").await?;
+
+    until(Deadline::after(SOON), "an answer through it", async || {
+        let ask = "curl -sS -m 2 http://192.0.2.2:8080/";
+        let answer = namespace.sh("net-admin", ask).await?;
+        ensure!(answer.starts_with("client=192.0.2.1:"), "{answer}");
+        Ok(())
+    })
+    .await?;
+    namespace.delete().await
+}
+
+/// How long a tunnel may take to carry something.
+const SOON: Duration = Duration::from_secs(30);
+
+/// Four pods that may do more and less.
+async fn tun(clusters: &Clusters, name: &str) -> Result<Namespace> {
+    let namespace = clusters.namespace(name).await?;
+    namespace.apply(include_str!("manifests/tun.yaml")).await?;
+    for pod in ["privileged", "net-admin", "device-only", "plain"] {
+        namespace.wait(&format!("pod/{pod}"), "Ready").await?;
+    }
+    Ok(namespace)
+}

@@ -6,7 +6,7 @@ mod load_balancer;
 
 use crate::fixture::{Clusters, Suite, calm};
 use crate::workloads::web;
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use ask::Source;
 use kubernetes_lab::namespace::Namespace;
 use kubernetes_lab::wait::{Deadline, until};
@@ -50,8 +50,8 @@ async fn a_service_is_known_by_its_full_and_its_short_name(
     }
 
     let unknown = from.curl(&["http://other.service-names/"]).await;
-    let said = format!("{unknown:?}");
-    ensure!(said.contains("Could not resolve host"), "{said}");
+    let unknown = format!("{:#}", unknown.err().context("there is no such name")?);
+    ensure!(unknown.contains("Could not resolve host"), "{unknown}");
     namespace.delete().await
 }
 

@@ -1,3 +1,223 @@
-//! To be written.
-use crate::fixture::Suite;
-pub(crate) fn add(_suite: &mut Suite) {}
+//! Volumes: of the default class, of the API's objects, and shared between containers.
+
+use crate::fixture::{Clusters, Suite, calm};
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus};
+use kube::Api;
+use kube::api::PostParams;
+use kubernetes_lab::namespace::Namespace;
+use kubernetes_lab::node::Node;
+use kubernetes_lab::wait::{Deadline, until};
+use std::time::Duration;
+
+pub(crate) fn add(suite: &mut Suite) {
+    calm!(
+        suite,
+        a_volume_outlives_its_pod,
+        a_deleted_claim_takes_its_directory_along,
+        a_mount_of_one_container_shows_in_another_that_wants_it,
+        a_projected_volume_holds_what_the_api_has,
+        a_projected_token_is_good_for_its_audience_alone,
+        a_changed_configmap_reaches_a_running_pod,
+    );
+}
+
+/// How long the cluster may take to notice something.
+const SOON: Duration = Duration::from_secs(60);
+
+/// A StatefulSet with a volume for each of its two pods.
+const DISK: &str = include_str!("manifests/disk.yaml");
+
+/// A pod with volumes of what the API has.
+const VOLUMES: &str = include_str!("manifests/volumes.yaml");
+
+/// A pod whose containers see each other's mounts, or do not.
+const PROPAGATION: &str = include_str!("manifests/propagation.yaml");
+
+async fn a_volume_outlives_its_pod(clusters: &'static Clusters) -> Result<()> {
+    let namespace = clusters.namespace("volume").await?;
+    namespace.apply(DISK).await?;
+    namespace.rolled_out("statefulset/disk").await?;
+    let pods = ["disk-0", "disk-1"];
+    for pod in pods {
+        // Each would find the other's line, were there one volume.
+        namespace
+            .sh(pod, &format!("echo {pod} >>/data/owners"))
+            .await?;
+    }
+    let uid = namespace.get("pod/disk-0", "{.metadata.uid}").await?;
+
+    namespace.kubectl(&["delete", "pod", "disk-0"]).await?;
+    until(Deadline::after(SOON), "another disk-0", async || {
+        let new = namespace.get("pod/disk-0", "{.metadata.uid}").await?;
+        ensure!(new != uid, "it is the same");
+        Ok(())
+    })
+    .await?;
+    namespace.rolled_out("statefulset/disk").await?;
+
+    for pod in pods {
+        let owners = namespace.sh(pod, "cat /data/owners").await?;
+        ensure!(owners == format!("{pod}\n"), "{pod}: {owners}");
+        let claim = format!("pvc/data-{pod}");
+        let state = "{.status.phase} {.spec.storageClassName} {.status.capacity.storage}";
+        let state = namespace.get(&claim, state).await?;
+        ensure!(state == "Bound standard 10Mi", "{state}");
+    }
+    namespace.delete().await
+}
+
+async fn a_deleted_claim_takes_its_directory_along(clusters: &'static Clusters) -> Result<()> {
+    let namespace = clusters.namespace("claim").await?;
+    namespace.apply(DISK).await?;
+    namespace.rolled_out("statefulset/disk").await?;
+    namespace.sh("disk-0", "echo kept >/data/file").await?;
+    let volume = namespace
+        .get("pvc/data-disk-0", "{.spec.volumeName}")
+        .await?;
+    let directory = format!("pv/{volume}");
+    let directory = namespace.get(&directory, "{.spec.hostPath.path}").await?;
+    let node = namespace.get("pod/disk-0", "{.spec.nodeName}").await?;
+    let node = Node::find(&node)?;
+    let file = node.exec("cat", &[&format!("{directory}/file")])?;
+    ensure!(file == "kept\n", "{file}");
+
+    let delete = "delete statefulset/disk pvc/data-disk-0";
+    let delete: Vec<_> = delete.split(' ').collect();
+    namespace.kubectl(&delete).await?;
+
+    until(
+        Deadline::after(SOON),
+        "volume and directory to be gone",
+        async || {
+            let volumes = namespace.kubectl(&["get", "pv", "-o", "name"]).await?;
+            ensure!(!volumes.contains(&volume), "{volumes}");
+            let listed = node.exec("ls", &[&directory]);
+            let error = format!("{:#}", listed.err().context("it is there")?);
+            ensure!(error.contains("No such file or directory"), "{error}");
+            Ok(())
+        },
+    )
+    .await?;
+    // The other's stays.
+    let other = namespace.get("pvc/data-disk-1", "{.status.phase}").await?;
+    ensure!(other == "Bound", "{other}");
+    namespace.delete().await
+}
+
+async fn a_mount_of_one_container_shows_in_another_that_wants_it(
+    clusters: &'static Clusters,
+) -> Result<()> {
+    let namespace = clusters.namespace("propagation").await?;
+    namespace.apply(PROPAGATION).await?;
+    namespace.wait("pod/propagation", "Ready").await?;
+    let run = async |container: &str, script: &str| {
+        let words = [
+            "exec",
+            "propagation",
+            "-c",
+            container,
+            "--",
+            "sh",
+            "-c",
+            script,
+        ];
+        namespace.kubectl(&words).await
+    };
+
+    let mount = "mkdir /shared/m && mount -t tmpfs none /shared/m && touch /shared/m/seen";
+    run("maker", mount).await?;
+
+    let seen = run("seer", "ls /shared/m").await?;
+    ensure!(seen == "seen\n", "{seen}");
+    let hidden = run("stranger", "ls /shared/m").await?;
+    ensure!(hidden.is_empty(), "{hidden}");
+    run("maker", "umount /shared/m").await?;
+    let seen = run("seer", "ls /shared/m").await?;
+    ensure!(seen.is_empty(), "{seen}");
+    namespace.delete().await
+}
+
+async fn a_projected_volume_holds_what_the_api_has(clusters: &'static Clusters) -> Result<()> {
+    let namespace = reader(clusters, "projected").await?;
+
+    let held = namespace
+        .sh(
+            "reader",
+            "cd /all && tail -n +1 colour word role; echo; echo $WORD",
+        )
+        .await?;
+
+    let expected = "==> colour <==\nred\n==> word <==\nsesame\n==> role <==\nreader\nsesame\n";
+    ensure!(held == expected, "{held}");
+    let written = namespace.sh("reader", "echo blue >/all/colour").await;
+    ensure!(written.is_err(), "it can be written to");
+    namespace.delete().await
+}
+
+async fn a_projected_token_is_good_for_its_audience_alone(
+    clusters: &'static Clusters,
+) -> Result<()> {
+    let namespace = reader(clusters, "token").await?;
+
+    let token = namespace.sh("reader", "cat /all/token").await?;
+    let good = review(&namespace, &token, "liqo").await?;
+    let other = review(&namespace, &token, "others").await?;
+
+    ensure!(good.authenticated == Some(true), "{good:?}");
+    ensure!(good.audiences == Some(vec!["liqo".to_owned()]), "{good:?}");
+    let user = good.user.and_then(|user| user.username);
+    let expected = "system:serviceaccount:token:default";
+    ensure!(user.as_deref() == Some(expected), "{user:?}");
+    ensure!(other.authenticated != Some(true), "{other:?}");
+    namespace.delete().await
+}
+
+/// Has the API server tell whose token this is.
+async fn review(namespace: &Namespace, token: &str, audience: &str) -> Result<TokenReviewStatus> {
+    let reviews: Api<TokenReview> = Api::all(namespace.client().clone());
+    let review = TokenReview {
+        spec: TokenReviewSpec {
+            token: token.to_owned(),
+            audiences: Some(vec![audience.to_owned()]),
+        },
+        ..TokenReview::default()
+    };
+    let review = reviews.create(&PostParams::default(), &review).await?;
+    review.status.context("no answer")
+}
+
+async fn a_changed_configmap_reaches_a_running_pod(clusters: &'static Clusters) -> Result<()> {
+    let namespace = reader(clusters, "changed-configmap").await?;
+    let change = async |what: &str, fields: &str| {
+        let words = ["patch", what, "--type=merge", "-p", fields];
+        namespace.kubectl(&words).await
+    };
+
+    let blue = r#"{"data": {"colour": "blue"}}"#;
+    change("configmap/settings", blue).await?;
+    let word = r#"{"stringData": {"word": "shibboleth"}}"#;
+    change("secret/keys", word).await?;
+
+    let mut looks = 0;
+    until(Deadline::after(SOON), "the new words", async || {
+        // The kubelet looks after its pods once a minute, and at once after one that
+        // has changed; perhaps before it knows of the rest.
+        looks += 1;
+        let nudge = format!(r#"{{"metadata": {{"annotations": {{"looks": "{looks}"}}}}}}"#);
+        change("pod/reader", &nudge).await?;
+        let held = namespace.sh("reader", "cat /all/colour /all/word").await?;
+        ensure!(held == "blueshibboleth", "{held}");
+        Ok(())
+    })
+    .await?;
+    namespace.delete().await
+}
+
+/// The pod `reader`, in a namespace of its own.
+async fn reader(clusters: &Clusters, name: &str) -> Result<Namespace> {
+    let namespace = clusters.namespace(name).await?;
+    namespace.apply(VOLUMES).await?;
+    namespace.wait("pod/reader", "Ready").await?;
+    Ok(namespace)
+}

@@ -5,12 +5,12 @@ mod registry;
 mod up;
 
 pub use registry::names;
-pub use up::{Options, up};
+pub use up::{Options, settle, up};
 
 use crate::node::{Node, control};
 use crate::place::{self, Artifacts};
 use crate::spec::{NodeSpec, Spec};
-use crate::underlay::Underlay;
+use crate::underlay::{self, Underlay};
 use crate::{cgroup, kernel_settings};
 use anyhow::{Context as _, Result};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -44,13 +44,16 @@ impl Cluster {
         registry::find(name)
     }
 
-    /// All clusters, by name.
+    /// All clusters, by name; those without a record, which `down` removes, are left out.
     ///
     /// # Errors
     ///
     /// Returns an error if one's record is damaged.
     pub fn all() -> Result<Vec<Self>> {
-        names()?.iter().map(|name| Self::find(name)).collect()
+        names()?
+            .iter()
+            .filter_map(|name| registry::read(name).transpose())
+            .collect()
     }
 
     /// Its name.
@@ -132,29 +135,13 @@ impl Cluster {
         command
     }
 
-    /// Removes it. With the last cluster everything of the laboratory goes.
+    /// Removes it.
     ///
     /// # Errors
     ///
-    /// Returns all that could not be removed; the rest is removed all the same.
+    /// As [`remove`].
     pub fn down(&self) -> Result<()> {
-        let mut failures = Vec::new();
-        // Also nodes that it should not have.
-        for node in Node::all(self.name())? {
-            if let Err(error) = node.remove() {
-                failures.push(format!("{error:#}"));
-            }
-        }
-        if let Some(underlay) = Underlay::existing()? {
-            crate::fault::clear(underlay, self.number);
-            underlay.detach_cluster(self.number);
-        }
-        if failures.is_empty() {
-            fs::remove_dir_all(self.folder()).context("failed to remove a cluster's folder")?;
-        }
-        anyhow::ensure!(failures.is_empty(), "{}", failures.join("; "));
-
-        Ok(())
+        remove(self.name())
     }
 
     /// The components of its nodes, by node.
@@ -171,6 +158,36 @@ impl Cluster {
             })
             .collect()
     }
+}
+
+/// Removes the cluster called `name`, also one of which little is left.
+///
+/// # Errors
+///
+/// Returns all that could not be removed; the rest is removed all the same.
+pub fn remove(name: &str) -> Result<()> {
+    let mut failures = Vec::new();
+    let cluster = registry::read(name).unwrap_or_else(|error| {
+        failures.push(format!("{error:#}"));
+        None
+    });
+    // Also nodes that it should not have, and those that have only a namespace yet.
+    let mut nodes = Node::all(name)?;
+    let begun = underlay::node_namespaces(name)?;
+    nodes.extend(begun.iter().map(|node| Node::of(name, node)));
+    for node in nodes {
+        if let Err(error) = node.remove() {
+            failures.push(format!("{error:#}"));
+        }
+    }
+    if let (Some(cluster), Some(underlay)) = (cluster, Underlay::existing()?) {
+        crate::fault::clear(underlay, cluster.number);
+        underlay.detach_cluster(cluster.number);
+    }
+    anyhow::ensure!(failures.is_empty(), "{}", failures.join("; "));
+
+    let folder = place::clusters().join(name);
+    fs::remove_dir_all(&folder).with_context(|| format!("failed to remove {}", folder.display()))
 }
 
 /// Removes what belongs to no cluster: underlay, settings, folders. Does nothing while
@@ -190,8 +207,19 @@ pub fn clear_machine() -> Result<()> {
     kernel_settings::restore()?;
     cgroup::Layout::detect()?.remove("");
     let state = place::state();
-    match fs::remove_dir_all(&state) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+    for entry in fs::read_dir(&state).context("failed to read the laboratory's folder")? {
+        let path = entry
+            .context("failed to read the laboratory's folder")?
+            .path();
+        let removed = match path.is_dir() {
+            true => fs::remove_dir_all(&path),
+            false => fs::remove_file(&path),
+        };
+        removed.with_context(|| format!("failed to remove {}", path.display()))?;
+    }
+    match fs::remove_dir(&state) {
+        // A disk of its own may be mounted there.
+        Err(error) if error.kind() != std::io::ErrorKind::ResourceBusy => {
             Err(error).with_context(|| format!("failed to remove {}", state.display()))
         }
         _ => Ok(()),

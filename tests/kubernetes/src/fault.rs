@@ -13,7 +13,7 @@ pub use relay::run as run_relay;
 
 use crate::cluster::Cluster;
 use crate::host::ip;
-use crate::underlay::{NETNS, Underlay, bridge, node_netns};
+use crate::underlay::{DEVICE, NETNS, Underlay, bridge, node_netns};
 use anyhow::{Context as _, Result};
 use std::time::Duration;
 
@@ -57,6 +57,22 @@ pub fn set_uplink(cluster: &Cluster, uplink: &Uplink) -> Result<()> {
     forget_neighbours()
 }
 
+/// Gives the `number`th cluster its plain uplink, if it has another or none, and tells
+/// whether it did.
+///
+/// # Errors
+///
+/// Returns an error if the kernel refuses.
+pub(crate) fn mend(underlay: Underlay, number: u8) -> Result<bool> {
+    if underlay.is_connected(number) {
+        return Ok(false);
+    }
+    clear(underlay, number);
+    underlay.connect(number)?;
+
+    Ok(true)
+}
+
 /// Removes the uplink of the `number`th cluster, of whatever kind.
 pub fn clear(underlay: Underlay, number: u8) {
     relay::stop(number);
@@ -81,7 +97,7 @@ fn split(number: u8, netns: &str) -> ([String; 4], [String; 2]) {
 
 /// Nobody may go on with an Ethernet address that now belongs to another.
 fn forget_neighbours() -> Result<()> {
-    ip(None, &["neighbour flush dev liqo-lab0"])?;
+    ip(None, &[format!("neighbour flush dev {DEVICE}")])?;
     for cluster in Cluster::all()? {
         for node in cluster.nodes().iter().filter(|node| node.pid().is_some()) {
             ip(

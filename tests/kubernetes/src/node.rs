@@ -165,6 +165,11 @@ impl Node {
     /// Returns an error with what its first process said.
     pub fn start(&self, plan: &Plan) -> Result<bool> {
         if self.pid().is_some() {
+            // Its device may have been another before, with other routes.
+            host::ip(
+                Some(&underlay::node_netns(&self.name)),
+                &config::routes(plan),
+            )?;
             return Ok(false);
         }
         root::prepare(plan)?;

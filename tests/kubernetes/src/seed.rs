@@ -30,8 +30,12 @@ const START: Duration = Duration::from_secs(20);
 /// Returns an error with what containerd said.
 pub(crate) fn make(artifacts: &Artifacts) -> Result<()> {
     let seed = artifacts.seed();
-    let partial = seed.with_extension(format!("partial-{}", std::process::id()));
-    let state = partial.with_extension("state");
+    let partial = seed.with_extension("partial");
+    let state = seed.with_extension("state");
+    // What an interrupted run has left; whoever builds holds a lock.
+    for folder in [&partial, &state] {
+        host::run("rm", &[OsStr::new("-rf"), folder.as_os_str()])?;
+    }
     for folder in [&partial, &state] {
         fs::create_dir_all(folder)
             .with_context(|| format!("failed to create {}", folder.display()))?;

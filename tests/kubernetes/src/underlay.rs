@@ -28,6 +28,9 @@ pub const DEFAULT: &str = "172.18.0.0/16";
 /// The namespace of the bridges.
 pub const NETNS: &str = "liqo-lab-underlay";
 
+/// Tells whose the segment is: the folder of the laboratory's state.
+const OWNER: &str = "/run/liqo-lab-owner";
+
 /// The machine's own device on the segment.
 pub const DEVICE: &str = "liqo-lab0";
 
@@ -85,10 +88,13 @@ impl Underlay {
         );
         let underlay = Self { net };
         underlay.check_free()?;
+        check_owner()?;
         remove_devices();
         underlay.create().context("failed to make the underlay")?;
         fs::write(place::state().join("underlay"), format!("{net}\n"))
             .context("failed to note the underlay's network")?;
+        fs::write(OWNER, place::state().as_os_str().as_encoded_bytes())
+            .context("failed to note whose the underlay is")?;
 
         Ok(underlay)
     }
@@ -206,6 +212,23 @@ impl Underlay {
         )
     }
 
+    /// Whether the `number`th cluster has its plain uplink.
+    pub fn is_connected(self, number: u8) -> bool {
+        // The peer of a device shows with its own name only if it is in this namespace.
+        host::run(
+            "ip",
+            &[
+                "-n",
+                NETNS,
+                "-oneline",
+                "link",
+                "show",
+                &format!("up{number}"),
+            ],
+        )
+        .is_ok_and(|link| link.contains(&format!(" up{number}@dn{number}:")))
+    }
+
     /// Takes the `number`th cluster's plain uplink away.
     ///
     /// # Errors
@@ -215,7 +238,7 @@ impl Underlay {
         ip(Some(NETNS), &[format!("link delete up{number}")])
     }
 
-    /// Makes the namespace `netns` of `node` and hangs it on its cluster's bridge.
+    /// Makes the namespace of `node` and hangs it on its cluster's bridge, unless it does.
     ///
     /// The Ethernet address follows from the IP address: the machine does not meet a
     /// cluster that is made again with stale neighbour entries.
@@ -225,12 +248,14 @@ impl Underlay {
     /// Returns an error if the kernel refuses.
     pub fn attach_node(self, number: u8, node: &NodeSpec) -> Result<()> {
         let netns = node_netns(&node.name);
-        if netns_exists(&netns) {
-            return Ok(());
+        if !netns_exists(&netns) {
+            add_netns(&netns)?;
         }
-        add_netns(&netns)?;
         let [a, b, c, d] = node.ip.octets();
         let port = port(node.ip);
+        if has_device(NETNS, &port) {
+            return Ok(());
+        }
         ip(
             Some(NETNS),
             &[
@@ -279,9 +304,28 @@ impl Underlay {
     /// Returns an error if the namespace's name cannot be removed.
     pub fn remove(self) -> Result<()> {
         remove_devices();
+        // It goes with the machine's next start in any case.
+        let _ = fs::remove_file(OWNER);
         let path = place::state().join("underlay");
         fs::remove_file(&path).with_context(|| format!("failed to remove {}", path.display()))
     }
+}
+
+/// Names of devices are the machine's, so only one laboratory can be up on it: refuses
+/// where another has clusters.
+fn check_owner() -> Result<()> {
+    let Ok(owner) = fs::read_to_string(OWNER) else {
+        return Ok(());
+    };
+    let own = Path::new(&owner) == place::state();
+    let clusters = fs::read_dir(Path::new(&owner).join("clusters"));
+    if !own && clusters.is_ok_and(|mut clusters| clusters.next().is_some()) {
+        bail!(
+            "the clusters of another laboratory, whose state is in {owner}, are up on this machine: set LIQO_LAB_STATE={owner}, or take them down"
+        );
+    }
+
+    Ok(())
 }
 
 /// Removes devices and namespace of a segment, whole or half-made.
@@ -307,6 +351,31 @@ fn port(node: Ipv4Addr) -> String {
 /// The namespace of a node.
 pub fn node_netns(node: &str) -> String {
     format!("liqo-lab-{node}")
+}
+
+/// The nodes of a cluster that have a network namespace.
+///
+/// # Errors
+///
+/// Returns an error if the namespaces cannot be listed.
+pub fn node_namespaces(cluster: &str) -> Result<Vec<String>> {
+    let prefix = node_netns(&format!("{cluster}-"));
+    let entries = match fs::read_dir("/run/netns") {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error).context("failed to list the network namespaces"),
+    };
+
+    Ok(entries
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter_map(|name| {
+            let role = name.strip_prefix(&prefix)?;
+            // Of this cluster, not of one whose name begins with this one's.
+            let number = role.strip_prefix("worker").unwrap_or("none");
+            let ours = role == "control-plane" || number.bytes().all(|it| it.is_ascii_digit());
+            ours.then(|| format!("{cluster}-{role}"))
+        })
+        .collect())
 }
 
 /// Whether there is a namespace of this name.

@@ -1,7 +1,7 @@
 //! Builds binaries that need no library and do not tell where they were built.
 
 use super::Processor;
-use crate::shell::Shell;
+use crate::shell::{Interrupted, Shell, show};
 use crate::{console, workspace};
 use anyhow::{Context as _, Result, bail};
 use std::env;
@@ -12,7 +12,8 @@ use std::time::Instant;
 /// Separates flags in `CARGO_ENCODED_RUSTFLAGS`, so that a path may have spaces.
 const SEPARATOR: &str = "\x1f";
 
-/// Builds the binaries of packages, and returns their folder.
+/// Builds the binaries of packages, with features such as `guest/bpf` or none, and
+/// returns their folder.
 ///
 /// # Errors
 ///
@@ -22,6 +23,7 @@ pub(crate) fn binaries(
     shell: &mut Shell,
     processor: Processor,
     packages: &[&str],
+    features: &str,
 ) -> Result<PathBuf> {
     let start = Instant::now();
     let target = processor.target();
@@ -36,6 +38,9 @@ pub(crate) fn binaries(
     let mut build = workspace::cargo(&["build", "--release", "--locked", "--target", &target]);
     for package in packages {
         build.args(["--package", package]);
+    }
+    if !features.is_empty() {
+        build.args(["--features", features]);
     }
     build
         .env(format!("CC_{name}"), processor.compiler())
@@ -57,7 +62,12 @@ fn prepare(shell: &mut Shell, processor: Processor, toolchain: &Path) -> Result<
     let compiler = processor.compiler();
     let mut query = Command::new(&compiler);
     query.arg("--version");
-    if !shell.output(query).is_ok_and(|it| it.status.success()) {
+    let is_there = match shell.output(query) {
+        Ok(output) => output.status.success(),
+        Err(error) if error.is::<Interrupted>() => return Err(error),
+        Err(_) => false,
+    };
+    if !is_there {
         bail!(
             "{compiler}, which compiles the cipher's C code for {}, is missing: install Debian's packages {}",
             processor.as_str(),
@@ -75,7 +85,7 @@ fn prepare(shell: &mut Shell, processor: Processor, toolchain: &Path) -> Result<
     ));
     let mut add = Command::new("rustup");
     add.args(["target", "add", &target]);
-    console::note(format_args!("running: {}", crate::shell::show(&add)));
+    console::note(format_args!("running: {}", show(&add)));
     shell.run(add).with_context(|| {
         format!("Rust's library for {target} could not be had; does rustup have this toolchain?")
     })

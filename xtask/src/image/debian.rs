@@ -144,3 +144,32 @@ impl Apt {
         command
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_apt_for_another_processor_writes_into_its_own_folders_only() {
+        let apt = Apt {
+            folder: PathBuf::from("/cache"),
+            processor: Processor::Arm64,
+        };
+
+        let command = crate::shell::show(&apt.get());
+
+        assert!(command.contains("-o APT::Architecture=arm64"), "{command}");
+        let folders: Vec<_> = command
+            .split(' ')
+            .filter(|word| word.starts_with("Dir::"))
+            .collect();
+        assert_eq!(
+            folders,
+            [
+                "Dir::State=/cache/state",
+                "Dir::State::status=/cache/state/status",
+                "Dir::Cache=/cache/cache"
+            ]
+        );
+    }
+}

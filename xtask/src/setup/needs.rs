@@ -83,6 +83,27 @@ pub(super) const PACKAGES: &[Package] = &[
     ),
 ];
 
+/// What clusters of real Kubernetes need beside [`PACKAGES`]; most of it is in the image
+/// of tools, too.
+pub(super) const CLUSTER_PACKAGES: &[Package] = &[
+    package(
+        "runc",
+        "runc",
+        "runs the containers of the laboratory's clusters",
+    ),
+    package(
+        "iptables",
+        "iptables",
+        "kube-proxy and port mappings of pods",
+    ),
+    package("bash", "bash", "the shell of the image of tools"),
+    package("busybox-static", "busybox", "the image of tools"),
+    package("curl", "curl", "the image of tools"),
+    package("openssl", "openssl", "the image of tools"),
+    package("socat", "socat", "the image of tools"),
+    package("netbase", "/etc/protocols", "the image of tools"),
+];
+
 /// Parts of the Rust toolchain.
 pub(super) const COMPONENTS: &[Component] = &[
     Component {
@@ -122,6 +143,8 @@ pub(super) struct Observed {
     pub(super) linker: Option<String>,
     /// The BPF file system is mounted.
     pub(super) bpf_mounted: bool,
+    /// Clusters of real Kubernetes are wanted.
+    pub(super) clusters: bool,
 }
 
 /// Something to do, in the order in which it must be done.
@@ -151,8 +174,14 @@ impl Step {
 
 /// Decides what has to be done.
 pub(super) fn missing(observed: &Observed) -> Vec<Step> {
+    let clusters = if observed.clusters {
+        CLUSTER_PACKAGES
+    } else {
+        &[]
+    };
     let packages: Vec<_> = PACKAGES
         .iter()
+        .chain(clusters)
         .filter(|package| !observed.proofs.contains(package.proof))
         .collect();
     let components: Vec<_> = COMPONENTS
@@ -275,6 +304,21 @@ mod tests {
     }
 
     #[test]
+    fn what_clusters_need_is_installed_only_for_them() {
+        let observed = Observed {
+            clusters: true,
+            ..complete()
+        };
+
+        let steps = missing(&observed);
+
+        let [Step::Packages(packages)] = &steps[..] else {
+            panic!("{steps:?}");
+        };
+        assert_eq!(packages.len(), CLUSTER_PACKAGES.len());
+    }
+
+    #[test]
     fn without_root_the_cure_is_named() {
         let mut observed = Observed {
             root: false,
@@ -347,6 +391,7 @@ mod tests {
             proofs: packages.chain(components).collect(),
             linker: Some(LINKER_VERSION.into()),
             bpf_mounted: true,
+            clusters: false,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Looks at the machine, in milliseconds: files, and two programs' answers.
 
-use super::needs::{BPF_MOUNT, COMPONENTS, Observed, PACKAGES};
+use super::needs::{BPF_MOUNT, CLUSTER_PACKAGES, COMPONENTS, Observed, PACKAGES};
 use crate::shell::Shell;
 use anyhow::{Context as _, Result};
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
@@ -9,15 +9,16 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Returns what is there.
+/// Returns what is there; `clusters` is what is wanted.
 ///
 /// # Errors
 ///
 /// Returns an error if the compiler does not answer.
-pub(super) fn observe(shell: &mut Shell) -> Result<Observed> {
+pub(super) fn observe(shell: &mut Shell, clusters: bool) -> Result<Observed> {
     let toolchain = toolchain(shell)?;
     let packages = PACKAGES
         .iter()
+        .chain(CLUSTER_PACKAGES)
         .map(|package| package.proof)
         .filter(|proof| find(proof).is_some());
     let components = COMPONENTS
@@ -32,6 +33,7 @@ pub(super) fn observe(shell: &mut Shell) -> Result<Observed> {
         compiler_llvm: compiler_llvm(shell)?,
         proofs: packages.chain(components).collect(),
         linker: linker_version(shell)?,
+        clusters,
         bpf_mounted: statfs(BPF_MOUNT).is_ok_and(|fs| fs.filesystem_type() == BPF_FS_MAGIC),
     })
 }

@@ -28,7 +28,7 @@ const GUESTS: &str = "LIQO_LAB_GUESTS";
 pub(super) fn run(shell: &mut Shell, filter: Option<&str>) -> Result<()> {
     let program = cluster::program(shell)?;
     let artifacts = cluster::artifacts(shell, &program)?;
-    let guests = cluster::guest_programs(shell)?;
+    let guests = cluster::guest_programs(shell, "guest/bpf")?;
 
     let start = Instant::now();
     console::step("Kubernetes: two clusters with the same networks, and what goes wrong");

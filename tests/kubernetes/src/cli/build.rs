@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use sha2::{Digest as _, Sha256};
 use std::env;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -29,6 +29,12 @@ impl Build {
             Some(folder) => Artifacts::new(folder),
             None => Artifacts::new(self.programs()?),
         };
+        // Others may build the same at the same time.
+        let path = artifacts.folder().join("images.lock");
+        let lock =
+            File::create(&path).with_context(|| format!("failed to open {}", path.display()))?;
+        lock.lock()
+            .with_context(|| format!("failed to lock {}", path.display()))?;
         let inputs = inputs()?;
         let marker = artifacts.folder().join("images.digest");
         // What an interrupted or an older build left has another digest, or none.

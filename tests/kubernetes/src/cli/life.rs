@@ -161,7 +161,7 @@ async fn all(specs: Vec<Spec>, artifacts: Artifacts, options: Options) -> Result
     let mut terminate = signal(SignalKind::terminate()).context("failed to receive signals")?;
     let mut hangup = signal(SignalKind::hangup()).context("failed to receive signals")?;
     let mut failure = None;
-    let outcome = loop {
+    let outcome: Result<()> = loop {
         let ended = tokio::select! {
             ended = tasks.join_next() => ended,
             _ = interrupt.recv() => break Err(Interrupted.into()),
@@ -175,12 +175,14 @@ async fn all(specs: Vec<Spec>, artifacts: Artifacts, options: Options) -> Result
             Some(Err(error)) => failure = Some(error.into()),
         }
     };
-    if let Err(error) = &outcome {
-        tasks.shutdown().await;
-        clean_up(&new, !error.is::<Interrupted>())?;
+    let Err(error) = outcome else {
+        return Ok(());
+    };
+    tasks.shutdown().await;
+    match clean_up(&new, !error.is::<Interrupted>()) {
+        Ok(()) => Err(error),
+        Err(left) => Err(error.context(format!("not all was removed ({left:#}) after a failure"))),
     }
-
-    outcome
 }
 
 /// Removes new clusters that are not complete, and says what was the matter with them.
@@ -227,14 +229,15 @@ impl Down {
         } else {
             self.names
         };
-        let clusters: Vec<_> = names
-            .iter()
-            .map(|name| Cluster::find(name))
-            .collect::<Result<_>>()?;
+        let known = cluster::names()?;
+        for name in names.iter().filter(|name| !known.contains(name)) {
+            // Tells which there are.
+            Cluster::find(name)?;
+        }
         let failures: Vec<_> = std::thread::scope(|scope| {
-            let threads: Vec<_> = clusters
+            let threads: Vec<_> = names
                 .iter()
-                .map(|cluster| scope.spawn(|| (cluster.name(), cluster.down())))
+                .map(|name| scope.spawn(move || (name, cluster::remove(name))))
                 .collect();
             threads
                 .into_iter()

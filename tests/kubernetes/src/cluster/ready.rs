@@ -11,7 +11,7 @@ use kube::{Api, Client};
 use std::time::{Duration, Instant};
 
 /// How long a cluster may take to come up: many at once share two processors.
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_secs(150);
 
 /// Tells a person how far a cluster is.
 #[derive(Debug)]

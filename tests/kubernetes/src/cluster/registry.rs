@@ -36,6 +36,9 @@ pub(super) fn find(name: &str) -> Result<Cluster> {
         return Ok(cluster);
     }
     let names = names()?;
+    if names.iter().any(|known| known == name) {
+        bail!("little is left of {name}: `cargo xtask cluster down {name}` removes it");
+    }
     if names.is_empty() {
         bail!("no cluster {name:?}: none is up; `cargo xtask cluster up {name}` makes it");
     }

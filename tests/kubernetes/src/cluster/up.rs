@@ -17,6 +17,7 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use std::fs;
+use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
 /// Who writes what the laboratory writes to a cluster.
@@ -43,6 +44,7 @@ pub async fn up(spec: Spec, artifacts: &Artifacts, options: &Options) -> Result<
     let (artifacts, options) = (artifacts.clone(), options.clone());
     let since = Timestamp::now();
     let begun = tokio::task::spawn_blocking(move || -> Result<_> {
+        let _beginning = BEGINNING.read().unwrap_or_else(PoisonError::into_inner);
         let (cluster, nodes, underlay) = place(spec, &artifacts, &options)?;
         let started = start(&cluster, &nodes, underlay)?;
         Ok((cluster, nodes, started))
@@ -63,13 +65,26 @@ pub async fn up(spec: Spec, artifacts: &Artifacts, options: &Options) -> Result<
     ready::nodes(&client, usize::from(cluster.spec.nodes), &started, since).await?;
     kernel_settings::survive_oops()?;
     progress.tell(&format!("{} nodes are ready", cluster.spec.nodes));
-    ready::addons(&client).await?;
+    if cluster.spec.kube_proxy.mode().is_some() {
+        ready::addons(&client).await?;
+    } else {
+        progress.tell("DNS and storage wait for something that makes Services work");
+    }
     fs::write(cluster.folder().join(super::COMPLETE), "")
         .context("failed to note that a cluster is complete")?;
     let kubeconfig = cluster.kubeconfig();
     progress.tell(&format!("up; export KUBECONFIG={}", kubeconfig.display()));
 
     Ok(cluster)
+}
+
+/// Held while nodes are being started, which goes on when [`up`] is dropped.
+static BEGINNING: RwLock<()> = RwLock::new(());
+
+/// Waits, for a second or two, until no node is being started any more: what is removed
+/// before that would come back.
+pub fn settle() {
+    drop(BEGINNING.write().unwrap_or_else(PoisonError::into_inner));
 }
 
 /// Gives the cluster its place on the machine.
@@ -105,6 +120,12 @@ fn place(
         None => registry::enter(spec, artifacts.folder())?,
     };
     underlay.attach_cluster(cluster.number)?;
+    if crate::fault::mend(underlay, cluster.number)? {
+        eprintln!(
+            "    {}: its uplink was broken, and is mended",
+            cluster.spec.name
+        );
+    }
     let nodes = NodeSpec::all(&cluster.spec, cluster.number, underlay.net());
 
     Ok((cluster, nodes, underlay))

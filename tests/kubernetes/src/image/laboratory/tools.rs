@@ -39,11 +39,7 @@ pub const TOOLS: &[Program] = &[
     program("iperf3", "iperf3", "throughput between pods"),
     program("ethtool", "ethtool", "offloads of a pod's devices"),
     program("conntrack", "conntrack", "flows that a node tracks"),
-    program(
-        "socat",
-        "socat",
-        "UDP and TCP between pods, and port-forward",
-    ),
+    program("socat", "socat", "UDP and TCP between pods"),
     program("nsenter", "util-linux", "a node's namespaces from a pod"),
     program("tcpdump", "tcpdump", "captures of packets in pods"),
     program("openssl", "openssl", "certificates, as servers show them"),

@@ -1,0 +1,124 @@
+//! An API that is not the API server's own: it passes requests on.
+
+use super::{SOON, refusal, server};
+use crate::fixture::{Clusters, Suite, calm};
+use anyhow::{Context as _, Result, ensure};
+use kubernetes_lab::namespace::Namespace;
+use kubernetes_lab::wait::{Deadline, until};
+use serde_json::{Value, json};
+
+pub(super) fn add(suite: &mut Suite) {
+    calm!(suite, an_aggregated_api_is_told_who_asks);
+}
+
+async fn an_aggregated_api_is_told_who_asks(clusters: &'static Clusters) -> Result<()> {
+    forget(clusters)?;
+    let namespace = clusters.namespace("aggregation").await?;
+    let front_proxy = "{.data.requestheader-client-ca-file}";
+    let front_proxy = [
+        "get",
+        "--namespace=kube-system",
+        "configmap/extension-apiserver-authentication",
+        "-o",
+        &format!("jsonpath={front_proxy}"),
+    ];
+    let front_proxy = namespace.kubectl(&front_proxy).await?;
+    let authority = server::start(&namespace, GREET, Some(&front_proxy)).await?;
+
+    let api = json!({
+        "apiVersion": "apiregistration.k8s.io/v1",
+        "kind": "APIService",
+        "metadata": {"name": NAME},
+        "spec": {
+            "group": "it.liqo.io", "version": "v1alpha1",
+            "groupPriorityMinimum": 1000, "versionPriority": 10,
+            "service": {"name": "server", "namespace": "aggregation"},
+            "caBundle": authority,
+        },
+    });
+    namespace.apply(&api.to_string()).await?;
+    namespace
+        .wait(&format!("apiservice/{NAME}"), "Available")
+        .await?;
+
+    let path = "/apis/it.liqo.io/v1alpha1/greetings/anyone";
+    let greeting = until(Deadline::after(SOON), "the first greeting", async || {
+        greet(&namespace, &["--raw", path]).await
+    })
+    .await?;
+    ensure!(greeting["user"] == "admin", "{greeting}");
+    ensure!(
+        greeting["groups"] == "system:masters,system:authenticated",
+        "{greeting}"
+    );
+    ensure!(greeting["path"] == path, "{greeting}");
+    let other = [
+        "--as=somebody",
+        "--as-group=liqo",
+        "--as-group=system:masters",
+    ];
+    let greeting = greet(&namespace, &[&["--raw", path], &other[..]].concat()).await?;
+    ensure!(greeting["user"] == "somebody", "{greeting}");
+    let greeting = greet(
+        &namespace,
+        &["greetings.v1alpha1.it.liqo.io", "you", "-o", "json"],
+    )
+    .await?;
+    ensure!(greeting["metadata"]["name"] == "you", "{greeting}");
+    refuses_others(&namespace).await?;
+
+    // First: while an API is away, no namespace can be removed.
+    forget(clusters)?;
+    namespace.delete().await
+}
+
+const NAME: &str = "v1alpha1.it.liqo.io";
+
+/// Tells who asks for which path. What is offered can only be read by name, hence is
+/// nothing that anybody tries to remove.
+const GREET: &str = r#"
+header() { while read -r line; do
+  [ "${line%%:*}" = "$1" ] && all+="${all:+,}$(echo ${line#*:})"
+done <<<"$headers"; echo "$all"; }
+case ${path%%\?*} in
+  /apis/it.liqo.io/v1alpha1)
+    answer='{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"it.liqo.io/v1alpha1"'
+    answer+=',"resources":[{"name":"greetings","singularName":"greeting","kind":"Greeting"'
+    answer+=',"namespaced":false,"verbs":["get"]}]}' ;;
+  /apis/it.liqo.io/v1alpha1/greetings/*)
+    name=${path##*/}
+    answer='{"apiVersion":"it.liqo.io/v1alpha1","kind":"Greeting"'
+    answer+=',"metadata":{"name":"'${name%%\?*}'"},"path":"'$path'"'
+    answer+=',"user":"'$(header x-remote-user)'","groups":"'$(header x-remote-group)'"}' ;;
+  *)
+    status='404 Not Found' ;;
+esac
+"#;
+
+/// Asks for a greeting by `kubectl get`.
+async fn greet(namespace: &Namespace, words: &[&str]) -> Result<Value> {
+    let answer = namespace.kubectl(&[&["get"], words].concat()).await?;
+    serde_json::from_str(&answer).with_context(|| format!("no JSON: {answer}"))
+}
+
+/// Whoever is not the API server's proxy could claim to be anybody.
+async fn refuses_others(namespace: &Namespace) -> Result<()> {
+    let ask = "curl -ksS -m 5 -H 'X-Remote-User: admin' https://server.aggregation.svc/apis";
+    refusal(namespace.sh("server", ask).await)?;
+    until(Deadline::after(SOON), "the server's reason", async || {
+        let logs = namespace.kubectl(&["logs", "server"]).await?;
+        let reason = "peer did not return a certificate";
+        ensure!(logs.contains(reason), "{logs}");
+        Ok(())
+    })
+    .await
+}
+
+/// Removes what an earlier run may have left: it has no namespace.
+fn forget(clusters: &Clusters) -> Result<()> {
+    let delete = ["delete", "apiservice", NAME, "--ignore-not-found"];
+    let status = clusters.rome.kubectl().args(delete).output();
+    let status = status.context("failed to start kubectl")?;
+    ensure!(status.status.success(), "{status:?}");
+    Ok(())
+}

@@ -1,0 +1,131 @@
+//! A webhook that is asked about objects before they are stored.
+
+use super::{SOON, create, server};
+use crate::fixture::{Clusters, Suite, calm};
+use anyhow::{Context as _, Result, ensure};
+use kubernetes_lab::namespace::Namespace;
+use kubernetes_lab::wait::{Deadline, until};
+use serde_json::{Value, json};
+
+pub(super) fn add(suite: &mut Suite) {
+    calm!(
+        suite,
+        a_webhook_decides_what_is_stored_in_its_namespace,
+        nothing_is_stored_while_a_webhook_that_must_agree_is_down,
+    );
+}
+
+async fn a_webhook_decides_what_is_stored_in_its_namespace(
+    clusters: &'static Clusters,
+) -> Result<()> {
+    let namespace = clusters.namespace("webhook").await?;
+    let other = clusters.namespace("webhook-other").await?;
+    let authority = server::start(&namespace, REVIEW, None).await?;
+
+    register(&namespace, &authority).await?;
+    let said = "admission webhook \"review.test.liqo.io\" denied the request: it is bad";
+    refused(&namespace, "bad", said).await?;
+    store(&namespace, "good", "good").await?;
+    store(&other, "bad", "bad").await?;
+
+    let seen = namespace.kubectl(&["logs", "server"]).await?;
+    ensure!(seen.contains("CREATE good by admin"), "{seen}");
+    unregister(&namespace).await?;
+    other.delete().await?;
+    namespace.delete().await
+}
+
+async fn nothing_is_stored_while_a_webhook_that_must_agree_is_down(
+    clusters: &'static Clusters,
+) -> Result<()> {
+    let namespace = clusters.namespace("webhook-down").await?;
+    let authority = server::start(&namespace, REVIEW, None).await?;
+    namespace.kubectl(&["delete", "pod", "server"]).await?;
+
+    register(&namespace, &authority).await?;
+    let said = "failed calling webhook \"review.test.liqo.io\"";
+    refused(&namespace, "good", said).await?;
+
+    unregister(&namespace).await?;
+    until(
+        Deadline::after(SOON),
+        "a ConfigMap to be stored",
+        async || store(&namespace, "late", "good").await,
+    )
+    .await?;
+    namespace.delete().await
+}
+
+/// Denies what is labelled as bad.
+const REVIEW: &str = r#"
+field() { [[ $body =~ \"$1\":\"([^\"]*)\" ]] && echo "${BASH_REMATCH[1]}"; }
+user=${body#*\"userInfo\":}
+[[ $user =~ \"username\":\"([^\"]*)\" ]] && user=${BASH_REMATCH[1]}
+label=$(field reviewed)
+echo "$(field operation) $label by $user" >&2
+if [ "$label" = good ]; then
+  verdict='"allowed":true'
+else
+  verdict='"allowed":false,"status":{"message":"it is '$label'"}'
+fi
+answer='{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"'
+answer+=',"response":{"uid":"'$(field uid)'",'$verdict'}}'
+"#;
+
+/// Has the API server ask about the labelled ConfigMaps of the namespace, and of no
+/// other: other tests are not to wait for this one's server.
+async fn register(namespace: &Namespace, authority: &Value) -> Result<()> {
+    let name = namespace.name();
+    let configuration = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": name},
+        "webhooks": [{
+            "name": "review.test.liqo.io",
+            "clientConfig": {
+                "caBundle": authority,
+                "service": {"name": "server", "namespace": name},
+            },
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}},
+            "objectSelector": {"matchExpressions": [{"key": "reviewed", "operator": "Exists"}]},
+            "rules": [{
+                "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"],
+                "operations": ["CREATE"],
+            }],
+            "admissionReviewVersions": ["v1"],
+            "sideEffects": "None",
+            "failurePolicy": "Fail",
+            "timeoutSeconds": 5,
+        }],
+    });
+    namespace.apply(&configuration.to_string()).await
+}
+
+async fn unregister(namespace: &Namespace) -> Result<()> {
+    let kind = "validatingwebhookconfiguration";
+    let delete = ["delete", kind, namespace.name()];
+    namespace.kubectl(&delete).await.map(drop)
+}
+
+/// Stores a ConfigMap with a label.
+async fn store(namespace: &Namespace, name: &str, label: &str) -> Result<()> {
+    let object = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": name, "labels": {"reviewed": label}},
+    });
+    create(namespace, &object.to_string()).await.map(drop)
+}
+
+/// Stores ConfigMaps until one is refused with `said`: the API server does not know a
+/// new webhook at once, nor its node the way to the server.
+async fn refused(namespace: &Namespace, label: &str, said: &str) -> Result<()> {
+    let mut tries = 0;
+    until(Deadline::after(SOON), said, async || {
+        tries += 1;
+        let outcome = store(namespace, &format!("try-{tries}"), label).await;
+        let error = format!("{:#}", outcome.err().context("it was stored")?);
+        ensure!(error.contains(said), "{error}");
+        Ok(())
+    })
+    .await
+}

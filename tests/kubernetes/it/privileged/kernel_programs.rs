@@ -1,0 +1,160 @@
+//! The gateway's kernel programs, loaded by a pod from an image of this test.
+
+use crate::fixture::{Clusters, Suite, calm};
+use anyhow::{Context as _, Result, bail, ensure};
+use kubernetes_lab::image::{self, Image, Platform, Tree};
+use kubernetes_lab::namespace::Namespace;
+use kubernetes_lab::node::Node;
+use kubernetes_lab::wait::{Deadline, until};
+use serde_json::json;
+use std::env;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub(super) fn add(suite: &mut Suite) {
+    calm!(suite, kernel_programs_outlive_the_pod_that_attached_them);
+}
+
+/// How long a pod may take to start and to end.
+const SOON: Duration = Duration::from_secs(60);
+
+/// Set by `cargo xtask test --kubernetes`: the folder of programs for pods.
+const GUESTS: &str = "LIQO_LAB_GUESTS";
+
+/// Made and removed by this test alone.
+const IMAGE: &str = "localhost/it-bpf:1";
+
+/// Where the programs are pinned, in a node's BPF file system.
+const PINS: &str = "/sys/fs/bpf/it-lab";
+
+/// The programs drop what comes from the VXLAN device but from no overlay, which shows
+/// whether they are there.
+async fn kernel_programs_outlive_the_pod_that_attached_them(
+    clusters: &'static Clusters,
+) -> Result<()> {
+    let namespace = clusters.namespace("kernel-programs").await?;
+    let [far, near] = [clusters.rome.node(0), clusters.rome.node(1)];
+    clear(&near, &far);
+    load(clusters)?;
+    connect(clusters, &near, &far)?;
+    until(
+        Deadline::after(SOON),
+        "a way through the VXLAN",
+        async || ping(&far),
+    )
+    .await?;
+
+    let attach = ["/bpf", "attach", "it-overlay", "it-tap", PINS];
+    let first = run(&namespace, "first", &near, &attach).await?;
+    ensure!(first == "attached to it-overlay and it-tap\n", "{first}");
+    ensure!(ping(&far).is_err(), "nothing is dropped");
+    let pins = near.exec("find", &[PINS, "-type", "f", "-printf", "%f "])?;
+    for pin in ["overlay", "tap", "COUNTERS"] {
+        ensure!(pins.split(' ').any(|it| it == pin), "{pins}");
+    }
+
+    // Another pod takes over, and finds what was counted while there was none.
+    let second = run(&namespace, "second", &near, &attach).await?;
+    ensure!(second.contains("\noverlay_no_tunnel_key 1\n"), "{second}");
+
+    run(&namespace, "third", &near, &["/bpf", "detach", PINS]).await?;
+    ping(&far).context("still dropped")?;
+    ensure!(near.exec("ls", &[PINS]).is_err(), "something is pinned");
+    clear(&near, &far);
+    namespace.delete().await
+}
+
+/// Makes an image of the guest program `bpf`, and has all nodes take it.
+fn load(clusters: &Clusters) -> Result<()> {
+    let guests = env::var_os(GUESTS)
+        .with_context(|| format!("{GUESTS} is not set: run `cargo xtask test --kubernetes`"))?;
+    let mut tree = Tree::new();
+    tree.file("/bpf", &PathBuf::from(guests).join("bpf"))?;
+    let image = Image::new(Platform::machine()?, tree, &[]);
+    let archive = Path::new(env!("CARGO_TARGET_TMPDIR")).join("it-bpf.tar");
+    image::write(&archive, &[IMAGE.to_owned()], &[image])?;
+
+    clusters.rome.load(&archive)?;
+
+    for node in clusters.rome.nodes() {
+        let names = node.exec("ctr", &["images", "list", "--quiet"])?;
+        ensure!(names.lines().any(|name| name == IMAGE), "{names}");
+    }
+    std::fs::remove_file(&archive).context("failed to remove the archive")
+}
+
+/// Gives both nodes a device of one VXLAN, and the near one a TAP.
+fn connect(clusters: &Clusters, near: &Node, far: &Node) -> Result<()> {
+    let specs = clusters.rome.node_specs()?;
+    let ip = |node: &Node| {
+        specs
+            .iter()
+            .find(|it| it.name == node.name())
+            .map(|it| it.ip)
+    };
+    for (node, other, address) in [(near, far, NEAR), (far, near, FAR)] {
+        let remote = ip(other).context("it is a node of rome")?;
+        let script = format!(
+            "ip link add it-overlay type vxlan id 4712 dstport 14712 remote {remote}
+             ip address add {address}/24 dev it-overlay
+             ip link set it-overlay up"
+        );
+        node.exec("sh", &["-ec", &script])?;
+    }
+    near.exec("ip", &["tuntap", "add", "it-tap", "mode", "tap"])?;
+
+    Ok(())
+}
+
+const NEAR: &str = "192.0.2.1";
+const FAR: &str = "192.0.2.2";
+
+/// Sends one packet through the VXLAN to the near node, and waits for the answer.
+fn ping(from: &Node) -> Result<()> {
+    let words = ["ping", "-c", "1", "-W", "1", NEAR];
+    from.exec("busybox", &words).map(drop)
+}
+
+/// Removes what the test has made on the nodes, where it is there.
+fn clear(near: &Node, far: &Node) {
+    for node in [near, far] {
+        let _ = node.exec("ip", &["link", "delete", "it-overlay"]);
+        let _ = node.exec("ctr", &["images", "remove", IMAGE]);
+    }
+    let _ = near.exec("ip", &["link", "delete", "it-tap"]);
+    let _ = near.exec("rm", &["-rf", PINS]);
+}
+
+/// Runs a command of the image in a pod of `node`, to the end of both, and returns what
+/// was said.
+async fn run(namespace: &Namespace, name: &str, node: &Node, command: &[&str]) -> Result<String> {
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
+        "nodeName": node.name(),
+        "hostNetwork": true,
+        "restartPolicy": "Never",
+        "containers": [{
+            "name": "bpf",
+            "image": IMAGE,
+            "imagePullPolicy": "Never",
+            "command": command,
+            "securityContext": {"privileged": true},
+            "volumeMounts": [{"name": "bpf", "mountPath": "/sys/fs/bpf"}],
+        }],
+        "volumes": [{"name": "bpf", "hostPath": {"path": "/sys/fs/bpf", "type": "Directory"}}],
+    }});
+    namespace.apply(&pod.to_string()).await?;
+    let what = format!("pod/{name}");
+    let phase = until(Deadline::after(SOON), "the pod to end", async || {
+        let phase = namespace.get(&what, "{.status.phase}").await?;
+        match phase.as_str() {
+            "Succeeded" | "Failed" => Ok(phase),
+            other => bail!("it is {other}"),
+        }
+    })
+    .await?;
+    let said = namespace.kubectl(&["logs", name]).await?;
+    ensure!(phase == "Succeeded", "{name} has failed: {said}");
+    namespace.kubectl(&["delete", "pod", name]).await?;
+
+    Ok(said)
+}
