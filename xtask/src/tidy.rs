@@ -34,6 +34,10 @@ const PURE: &[&str] = &[
     "route-agent/src/ruleset",
     "route-agent/src/state",
     "route-agent/src/view",
+    "tests/kubernetes/src/node/components",
+    "tests/kubernetes/src/node/config",
+    "tests/kubernetes/src/node/supervise",
+    "tests/kubernetes/src/spec",
 ];
 
 /// Pure but for the library below it, which reads clock and randomness itself.

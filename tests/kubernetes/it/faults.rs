@@ -190,6 +190,12 @@ async fn a_cluster_behind_nat_reaches_others_and_is_not_reached(
         .await?;
     let outside = format!("http://{}:{port}/", address(&clusters.rome, 1)?);
     let udp_timeout = Duration::from_secs(5);
+    wait::until(
+        Deadline::after(SOON),
+        "the node port to answer",
+        async || run("curl", &["-sS", "-m", "2", &outside]).map(drop),
+    )
+    .await?;
 
     with_uplink(&clusters.milan, &Uplink::Nat { udp_timeout }, async || {
         let node = clusters.milan.node(1);

@@ -34,6 +34,9 @@ use std::time::{Duration, Instant};
 /// How long the kernel may take to end all processes of a node.
 const END: Duration = Duration::from_secs(20);
 
+/// How long process 1 may take to set a node up.
+const SET_UP: Duration = Duration::from_secs(20);
+
 /// Everything that process 1 of a node has to know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
@@ -47,6 +50,8 @@ pub struct Plan {
     pub artifacts: PathBuf,
     /// The folder of the node, on the machine.
     pub folder: PathBuf,
+    /// Where its process 1 is asked, on the machine.
+    pub socket: PathBuf,
     /// The first three octets of the addresses for load balancers.
     pub load_balancers: [u8; 3],
 }
@@ -172,6 +177,8 @@ impl Node {
             )?;
             return Ok(false);
         }
+        // Those of an earlier life hold nothing, and would confuse the kubelet.
+        Layout::detect()?.remove(&self.name);
         root::prepare(plan)?;
         let text = serde_json::to_string_pretty(plan).context("a plan is JSON")?;
         fs::write(self.folder.join("plan.json"), text).context("failed to write a node's plan")?;
@@ -206,7 +213,27 @@ impl Node {
         if let Some(underlay) = underlay::Underlay::existing()? {
             underlay.attach_node(number, &plan.node)?;
         }
-        self.start(&plan).map(drop)
+        self.start(&plan)?;
+        self.wait_until_set_up()
+    }
+
+    /// Waits until its process 1 has set it up and starts its components.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error with what process 1 said if it ended, or takes too long.
+    pub fn wait_until_set_up(&self) -> Result<()> {
+        let deadline = Instant::now() + SET_UP;
+        loop {
+            let Err(error) = control::ask(&self.name, &control::Request::Status) else {
+                return Ok(());
+            };
+            if self.pid().is_none() || Instant::now() > deadline {
+                let log = fs::read_to_string(self.folder.join("init.log")).unwrap_or_default();
+                return Err(error.context(format!("{} is not set up: {}", self.name, log.trim())));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// Ends it at once, as a power failure would, and waits until it is gone.

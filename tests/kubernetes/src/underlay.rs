@@ -248,11 +248,13 @@ impl Underlay {
     /// Returns an error if the kernel refuses.
     pub fn attach_node(self, number: u8, node: &NodeSpec) -> Result<()> {
         let netns = node_netns(&node.name);
-        if !netns_exists(&netns) {
-            add_netns(&netns)?;
-        }
         let [a, b, c, d] = node.ip.octets();
         let port = port(node.ip);
+        if !netns_exists(&netns) {
+            // The kernel removes an earlier one's devices when it finds the time.
+            let _ = ip(Some(NETNS), &[format!("link delete {port}")]);
+            add_netns(&netns)?;
+        }
         if has_device(NETNS, &port) {
             return Ok(());
         }

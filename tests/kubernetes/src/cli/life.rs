@@ -179,6 +179,7 @@ async fn all(specs: Vec<Spec>, artifacts: Artifacts, options: Options) -> Result
         return Ok(());
     };
     tasks.shutdown().await;
+    cluster::settle();
     match clean_up(&new, !error.is::<Interrupted>()) {
         Ok(()) => Err(error),
         Err(left) => Err(error.context(format!("not all was removed ({left:#}) after a failure"))),
@@ -188,22 +189,24 @@ async fn all(specs: Vec<Spec>, artifacts: Artifacts, options: Options) -> Result
 /// Removes new clusters that are not complete, and says what was the matter with them.
 fn clean_up(new: &[String], failed: bool) -> Result<()> {
     for name in new {
-        let Ok(cluster) = Cluster::find(name) else {
-            continue;
-        };
-        if cluster.is_complete() {
+        let cluster = Cluster::find(name);
+        if cluster.as_ref().is_ok_and(Cluster::is_complete) {
             continue;
         }
-        if failed {
+        if let Ok(cluster) = cluster
+            && failed
+        {
             let folder = place::cache().join("failed");
-            diagnosis::gather(std::slice::from_ref(&cluster), &folder)?;
+            diagnosis::gather(&[cluster], &folder)?;
             eprintln!(
                 "    what is known of {name} is in {}",
                 folder.join(name).display()
             );
         }
-        eprintln!("    removing {name}, which is not complete");
-        cluster.down()?;
+        if cluster::names()?.contains(name) {
+            eprintln!("    removing {name}, which is not complete");
+            cluster::remove(name)?;
+        }
     }
 
     cluster::clear_machine()

@@ -4,7 +4,7 @@ use super::ready::{self, Progress};
 use super::{Cluster, registry};
 use crate::kernel_settings;
 use crate::manifest;
-use crate::node::{Plan, components};
+use crate::node::{Plan, components, control};
 use crate::pki::{self, Pki};
 use crate::place::Artifacts;
 use crate::spec::{NodeSpec, Spec, underlay_address};
@@ -160,6 +160,7 @@ fn start(cluster: &Cluster, specs: &[NodeSpec], underlay: Underlay) -> Result<Ve
             nodes: specs.to_vec(),
             artifacts: cluster.artifacts.clone(),
             folder: node.folder().to_owned(),
+            socket: control::socket(&spec.name),
             load_balancers: [a, b, c],
         };
         let to = node.root().join("etc/kubernetes/pki");
@@ -176,6 +177,9 @@ fn start(cluster: &Cluster, specs: &[NodeSpec], underlay: Underlay) -> Result<Ve
         if node.start(&plan)? {
             started.push(spec.name.clone());
         }
+    }
+    for node in cluster.nodes() {
+        node.wait_until_set_up()?;
     }
 
     Ok(started)

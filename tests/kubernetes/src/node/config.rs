@@ -112,6 +112,8 @@ fn kubelet(plan: &Plan) -> Value {
         },
         "maxPods": 110,
         "volumeStatsAggPeriod": "0s",
+        // The default is in /usr, which a node may not write to.
+        "volumePluginDir": "/var/lib/kubelet/volume-plugins",
         "oomScoreAdj": 0,
     })
 }

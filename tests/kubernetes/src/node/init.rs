@@ -42,7 +42,7 @@ pub fn run(folder: &Path) -> Result<()> {
     let signals = signals()?;
     // Both belong to the machine, which is out of sight behind the next lines.
     let layout = Layout::detect()?;
-    let socket = listen(&plan.node.name)?;
+    let socket = listen(&plan.socket)?;
 
     sethostname(&plan.node.name).context("failed to set the host name")?;
     root::enter(&plan, &layout)?;
@@ -68,14 +68,13 @@ fn signals() -> Result<SignalFd> {
         .context("failed to receive signals")
 }
 
-fn listen(node: &str) -> Result<UnixListener> {
-    let path = control::socket(node);
+fn listen(path: &Path) -> Result<UnixListener> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).context("failed to make the folder of sockets")?;
     }
     // That of an earlier life of this node.
-    let _ = fs::remove_file(&path);
-    let socket = UnixListener::bind(&path)
+    let _ = fs::remove_file(path);
+    let socket = UnixListener::bind(path)
         .with_context(|| format!("failed to listen on {}", path.display()))?;
     socket
         .set_nonblocking(true)

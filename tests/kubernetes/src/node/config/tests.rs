@@ -12,6 +12,7 @@ fn plan(ipv6: bool) -> Plan {
         nodes,
         artifacts: "/artifacts".into(),
         folder: "/nodes/rome-control-plane".into(),
+        socket: "/run/rome-control-plane".into(),
         load_balancers: [172, 18, 1],
     }
 }
