@@ -24,17 +24,11 @@ pub(crate) struct Test {
 }
 
 impl Test {
-    /// All tests, without mutants.
+    /// All tests that need no cluster, without mutants.
     pub(crate) const ALL: Self = Self {
         mutants: false,
         kubernetes: false,
         filter: None,
-    };
-
-    /// All tests on clusters of real Kubernetes.
-    pub(crate) const KUBERNETES: Self = Self {
-        kubernetes: true,
-        ..Self::ALL
     };
 }
 
