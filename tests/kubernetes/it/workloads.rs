@@ -3,6 +3,8 @@
 use crate::fixture::{Clusters, Suite, calm};
 use anyhow::{Context as _, Result, ensure};
 use kubernetes_lab::namespace::Namespace;
+use kubernetes_lab::wait::{self, Deadline};
+use std::time::Duration;
 
 pub(crate) fn add(suite: &mut Suite) {
     calm!(
@@ -15,6 +17,9 @@ pub(crate) fn add(suite: &mut Suite) {
         a_pod_that_takes_too_much_memory_is_ended,
     );
 }
+
+/// Rules of Services follow their pods within this time.
+const SOON: Duration = Duration::from_secs(20);
 
 /// Two replicas, one on each node, that tell who asked them; and a Service of them.
 pub(crate) const WEB: &str = include_str!("manifests/web.yaml");
@@ -97,7 +102,11 @@ async fn pods_of_two_namespaces_talk_without_a_policy(clusters: &'static Cluster
     let [pod, _] = web(&client).await?;
 
     let url = "http://web.policy-server.svc.cluster.local/json";
-    let answer = client.sh(&pod, &format!("curl -sS -m 5 {url}")).await?;
+    // kube-proxy may be a moment later than the roll-out.
+    let answer = wait::until(Deadline::after(SOON), "the Service to answer", async || {
+        client.sh(&pod, &format!("curl -sS -m 5 {url}")).await
+    })
+    .await?;
 
     ensure!(answer.contains("\"pod\":\"web-"), "{answer}");
     server.delete().await?;
