@@ -67,18 +67,21 @@ impl Underlay {
     ///
     /// Returns an error if its addresses are taken, or if there is another already.
     pub fn ensure(wanted: Option<Ipv4Net>) -> Result<Self> {
-        if let Some(existing) = Self::existing()? {
+        let existing = Self::existing()?;
+        if let Some(existing) = existing {
             if let Some(wanted) = wanted.filter(|wanted| *wanted != existing.net) {
                 bail!(
                     "--underlay {wanted}: the clusters that are up are on {}: take them down first",
                     existing.net
                 );
             }
-            if netns_exists(NETNS) && Path::new("/sys/class/net").join(DEVICE).exists() {
+            // Not by /sys, which may show the devices of another namespace.
+            if netns_exists(NETNS) && host::run("ip", &["link", "show", DEVICE]).is_ok() {
                 return Ok(existing);
             }
         }
-        let net = match wanted {
+        // One of which something is missing is made again as it was.
+        let net = match wanted.or(existing.map(Self::net)) {
             Some(net) => net,
             None => DEFAULT.parse().context("the default is a network")?,
         };

@@ -52,34 +52,34 @@ impl Build {
 
     /// Has the project's command build the programs: it brings the compiler, too.
     fn programs(&self) -> Result<String> {
-        let mut command = xtask();
-        command.arg("kubernetes-binaries");
+        let mut words = vec!["kubernetes-binaries"];
         if let Some(version) = &self.k8s_version {
-            command.args(["--k8s-version", version]);
+            words.extend(["--k8s-version", version]);
         }
-        let output = command
-            .stdin(Stdio::null())
-            .stderr(Stdio::inherit())
-            .output()
-            .context("failed to start cargo")?;
-        ensure!(
-            output.status.success(),
-            "the programs could not be built: see above"
-        );
-        let text = String::from_utf8(output.stdout).context("a path is not UTF-8")?;
-
-        Ok(text.trim().to_owned())
+        xtask(&words)
     }
 }
 
-/// A call of the project's other commands, from this checkout.
-fn xtask() -> Command {
+/// Runs another of the project's commands, from this checkout, and returns the one line
+/// that it prints; its progress is seen.
+fn xtask(words: &[&str]) -> Result<String> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    command
+    let output = Command::new(cargo)
         .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")))
-        .args(["run", "--quiet", "--locked", "--package", "xtask", "--"]);
-    command
+        .args(["run", "--quiet", "--locked", "--package", "xtask", "--"])
+        .args(words)
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .context("failed to start cargo")?;
+    ensure!(
+        output.status.success(),
+        "`cargo xtask {}` failed: see above",
+        words.join(" ")
+    );
+    let text = String::from_utf8(output.stdout).context("a path is not UTF-8")?;
+
+    Ok(text.trim().to_owned())
 }
 
 /// What the images are made of, beside programs whose versions are pinned: the sources
@@ -118,7 +118,7 @@ fn hash(digest: &mut Sha256, folder: &Path) -> Result<()> {
 /// Writes the images of every node.
 fn images(artifacts: &Artifacts) -> Result<()> {
     eprintln!("==> Making the images of every node");
-    let guests = guests()?;
+    let guests = PathBuf::from(xtask(&["guest-programs"])?);
     let folder = artifacts.images();
     fs::create_dir_all(&folder)
         .with_context(|| format!("failed to create {}", folder.display()))?;
@@ -127,21 +127,4 @@ fn images(artifacts: &Artifacts) -> Result<()> {
     }
 
     Ok(())
-}
-
-/// Builds the programs that run in pods, static, and returns their folder.
-fn guests() -> Result<PathBuf> {
-    let output = xtask()
-        .arg("guest-programs")
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .context("failed to start cargo")?;
-    ensure!(
-        output.status.success(),
-        "the programs of pods could not be built: see above"
-    );
-    let text = String::from_utf8(output.stdout).context("a path is not UTF-8")?;
-
-    Ok(text.trim().into())
 }
