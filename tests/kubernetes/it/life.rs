@@ -201,14 +201,22 @@ async fn logs_and_usage_are_those_of_the_node(_: &'static Clusters) -> Result<()
 }
 
 async fn an_interrupted_up_leaves_nothing(_: &'static Clusters) -> Result<()> {
-    let mut up = begin(&["up", TORN])?;
-    first_node().await?;
+    // At different moments, some of them while a node's files are being made.
+    for delay_ms in [0, 20, 40, 60, 80, 120, 160, 250] {
+        let mut up = begin(&["up", TORN])?;
+        tokio::time::sleep(Duration::from_millis(100 + delay_ms)).await;
 
-    kill(Pid::from_raw(i32::try_from(up.id())?), Signal::SIGINT)?;
-    let status = up.wait()?;
+        kill(Pid::from_raw(i32::try_from(up.id())?), Signal::SIGINT)?;
+        let status = up.wait()?;
 
-    ensure!(status.code() == Some(130), "{status:?}");
-    nothing_left(TORN)
+        ensure!(
+            status.code() == Some(130),
+            "after {delay_ms} ms: {status:?}"
+        );
+        nothing_left(TORN).with_context(|| format!("after {delay_ms} ms"))?;
+    }
+
+    Ok(())
 }
 
 async fn up_completes_what_a_crash_has_left(_: &'static Clusters) -> Result<()> {
