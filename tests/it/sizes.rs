@@ -7,9 +7,9 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 use tests::fault::mtu;
-use tests::lab::Lab;
 use tests::lab::link::End;
 use tests::lab::spec::{ClusterSpec, Spec};
+use tests::lab::{Lab, wait};
 use tests::packet::Direction;
 use tests::traffic::capture::Capture;
 use tests::traffic::ping::Ping;
@@ -87,12 +87,17 @@ fn tcp_survives_a_shrinking_path(silent: bool) {
     stream.finish().unwrap();
     // The gateways learn what the path carries; until then routers cut their datagrams.
     let core = pair.lab.underlay().core();
-    eventually("datagrams that need not be cut", || {
+    wait::until(LEARNT, "datagrams that need not be cut", || {
         let cut = Capture::packets(core, "to-milan", |packet| packet.is_fragment())?;
         tcp::transfer(&pair.rome.netns, pair.to_milan(7000), 1 << 20)?;
         Ok(cut.finish()?.is_empty())
-    });
+    })
+    .unwrap();
 }
+
+/// Within it the gateways have learnt what the path carries: they verify every 5 s,
+/// then lose three probes, then search in three rounds.
+const LEARNT: Duration = Duration::from_secs(20);
 
 #[test]
 fn tcp_segments_are_clamped_to_the_tunnel() {

@@ -1,6 +1,8 @@
 //! `cargo xtask test`: every behaviour, with real traffic, and no trace left.
 
 mod kubernetes;
+mod laboratory;
+mod stall;
 
 use crate::shell::Shell;
 use crate::{console, leftovers, mutants, setup, workspace};
@@ -95,20 +97,17 @@ fn suites(shell: &mut Shell, filter: Option<&str>) -> Result<()> {
     let mut units = workspace::cargo(&["test", "--locked", "--workspace", "--exclude", "tests"]);
     units.args(["--exclude", "kubernetes-lab"]).args(filter);
     shell.run(units)?;
-    // Its other tests need clusters: `--kubernetes`.
-    let mut clusters = workspace::cargo(&["test", "--locked", "--package", "kubernetes-lab"]);
-    clusters.args(["--lib", "--bins"]).args(filter);
-    shell.run(clusters)?;
+    // Their other tests need a laboratory each.
+    let mut laboratories = workspace::cargo(&["test", "--locked", "--lib", "--bins"]);
+    laboratories
+        .args(["--package", "tests", "--package", "kubernetes-lab"])
+        .args(filter);
+    shell.run(laboratories)?;
     console::done("tests beside the code", start.elapsed());
 
     let start = Instant::now();
     console::step("Laboratory: real traffic between clusters in network namespaces");
-    let mut laboratory = workspace::cargo(&["test", "--locked", "--package", "tests"]);
-    laboratory
-        .env(BINARIES, workspace::binaries())
-        .args(filter)
-        .args(["--", "--test-threads", LABORATORIES]);
-    shell.run(laboratory)?;
+    laboratory::run(shell, filter)?;
     console::done("laboratory", start.elapsed());
 
     Ok(())

@@ -152,6 +152,7 @@ impl Flow {
         let socket = netns
             .run(|| {
                 let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+                setsockopt(&socket, sockopt::RcvBufForce, &QUEUE_BYTES)?;
                 socket.connect(to)?;
                 socket.set_read_timeout(Some(TICK))?;
                 Ok::<_, io::Error>(socket)
@@ -239,7 +240,8 @@ fn send(socket: &UdpSocket, stop: &AtomicBool, interval: Duration) -> u64 {
         // An error that an earlier datagram caused is reported here; it counts as lost.
         let _ = socket.send(&sent.to_be_bytes());
         sent += 1;
-        next += interval;
+        // No burst after a pause of the machine's: it would overflow sockets.
+        next = (next + interval).max(Instant::now());
         thread::sleep(next.saturating_duration_since(Instant::now()));
     }
 
@@ -269,6 +271,7 @@ fn bind(netns: &Netns, address: Ipv4Addr, port: u16) -> Result<UdpSocket> {
     netns
         .run(|| {
             let socket = UdpSocket::bind((address, port))?;
+            setsockopt(&socket, sockopt::RcvBufForce, &QUEUE_BYTES)?;
             socket.set_read_timeout(Some(TICK))?;
             Ok::<_, io::Error>(socket)
         })
@@ -288,6 +291,9 @@ fn local_address(socket: &UdpSocket) -> Result<SocketAddrV4> {
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// What may wait in a socket: seconds of small datagrams, for a reader that is not run.
+const QUEUE_BYTES: usize = 4 << 20;
 
 /// How often a blocked worker looks whether it should end.
 const TICK: Duration = Duration::from_millis(20);

@@ -1,0 +1,123 @@
+//! Whether the machine stood still while something was measured on it.
+//!
+//! Machines are shared: a host may take a processor away for a second or more. No
+//! program on it can keep a promise about time then, and a test that says so tells
+//! nothing of ours. One thread per processor sleeps for moments and notes when it
+//! is woken late. A busy machine wakes it within milliseconds.
+
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::unistd::Pid;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// How long the witnesses sleep.
+const TICK: Duration = Duration::from_millis(25);
+
+/// How much later they may wake: gateways and route agents take silence of this
+/// length for a death.
+const LATE: Duration = Duration::from_millis(250);
+
+/// Watches every processor of this process until dropped.
+#[derive(Debug)]
+pub(super) struct Witness {
+    stalls: Arc<Mutex<Stalls>>,
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// What was seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Stalls {
+    /// How often a processor stood still.
+    pub(super) count: u32,
+    /// For how long at most.
+    pub(super) longest: Duration,
+}
+
+impl Stalls {
+    fn note(&mut self, slept: Duration) {
+        let late = slept.saturating_sub(TICK);
+        if late > LATE {
+            self.count += 1;
+            self.longest = self.longest.max(late);
+        }
+    }
+}
+
+impl Witness {
+    /// Starts to watch; a processor that may not be used is left out.
+    pub(super) fn start() -> Self {
+        let stalls = Arc::new(Mutex::new(Stalls::default()));
+        let stop = Arc::new(AtomicBool::new(false));
+        let here = Pid::from_raw(0);
+        let usable = sched_getaffinity(here).unwrap_or_default();
+        let processors = (0..CpuSet::count()).filter(|it| usable.is_set(*it).unwrap_or(false));
+
+        let threads = processors
+            .map(|processor| {
+                let (stalls, stop) = (Arc::clone(&stalls), Arc::clone(&stop));
+                thread::spawn(move || {
+                    let mut only = CpuSet::new();
+                    let pinned = only
+                        .set(processor)
+                        .and_then(|()| sched_setaffinity(here, &only));
+                    while pinned.is_ok() && !stop.load(Ordering::Relaxed) {
+                        let before = Instant::now();
+                        thread::sleep(TICK);
+                        let mut stalls = stalls.lock().unwrap_or_else(PoisonError::into_inner);
+                        stalls.note(before.elapsed());
+                    }
+                })
+            })
+            .collect();
+
+        Self {
+            stalls,
+            stop,
+            threads,
+        }
+    }
+
+    /// Ends, and tells what was seen.
+    pub(super) fn finish(self) -> Stalls {
+        *self.stalls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_late_wake_is_a_stall_and_a_busy_machine_is_none() {
+        let mut stalls = Stalls::default();
+
+        stalls.note(TICK + LATE);
+        assert_eq!(stalls, Stalls::default());
+        stalls.note(TICK + Duration::from_millis(1_500));
+        stalls.note(TICK + Duration::from_millis(300));
+
+        assert_eq!(stalls.count, 2);
+        assert_eq!(stalls.longest, Duration::from_millis(1_500));
+    }
+
+    #[test]
+    fn every_processor_has_a_witness() {
+        let witness = Witness::start();
+
+        let usable = sched_getaffinity(Pid::from_raw(0)).unwrap();
+        let processors = (0..CpuSet::count()).filter(|it| usable.is_set(*it).unwrap());
+        assert_eq!(witness.threads.len(), processors.count());
+    }
+}
