@@ -1,0 +1,92 @@
+{{/*
+Labels by which objects select pods; they can never change.
+Takes a dict: name, component.
+*/}}
+{{- define "liqo.selectorLabels" -}}
+app.kubernetes.io/name: {{ .name }}
+app.kubernetes.io/instance: liqo-{{ .name }}
+app.kubernetes.io/component: {{ .component }}
+app.kubernetes.io/part-of: liqo
+{{- end }}
+
+{{/*
+Labels of each object. Pods have all but the versions, so that a release which changes nothing
+of a pod does not restart it.
+Takes a dict: root, name, component.
+*/}}
+{{- define "liqo.labels" -}}
+{{ include "liqo.selectorLabels" . }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" | trunc 63 }}
+{{- end }}
+
+{{/*
+An image's full name. Takes a dict: root, image.
+*/}}
+{{- define "liqo.image" -}}
+{{ .image.name }}:{{ .image.version | default .root.Values.tag | default .root.Chart.AppVersion }}
+{{- end }}
+
+{{/*
+A CIDR as part of a name: 10.0.0.0/16 is 10-0-0-0-16.
+*/}}
+{{- define "liqo.escapedCIDR" -}}
+{{ . | replace "." "-" | replace ":" "-" | replace "/" "-" }}
+{{- end }}
+
+{{/*
+Annotations for a Prometheus that goes by them. Takes a dict: root, port.
+*/}}
+{{- define "liqo.scrapeAnnotations" -}}
+{{- if and .root.Values.metrics.enabled (not .root.Values.metrics.prometheusOperator.enabled) }}
+prometheus.io/scrape: "true"
+prometheus.io/port: {{ .port | quote }}
+prometheus.io/path: /metrics
+{{- end }}
+{{- end }}
+
+{{/*
+What gateways and route agents must agree on, as environment.
+*/}}
+{{- define "liqo.overlayEnvironment" -}}
+- name: LIQO_OVERLAY_PORT
+  value: {{ .Values.networking.genevePort | int | quote }}
+- name: LIQO_OVERLAY_VNI
+  value: {{ .Values.networking.overlay.vni | int | quote }}
+- name: LIQO_PROBE_PORT
+  value: {{ .Values.networking.overlay.probePort | int | quote }}
+- name: LIQO_PROBE_NET
+  value: {{ .Values.networking.overlay.probeNet | quote }}
+{{- end }}
+
+{{/*
+A field of the pod as an environment variable. Takes a dict: name, path.
+*/}}
+{{- define "liqo.podField" -}}
+- name: {{ .name }}
+  valueFrom:
+    fieldRef:
+      apiVersion: v1
+      fieldPath: {{ .path }}
+{{- end }}
+
+{{/*
+Probes of a process: /healthz starts it anew, /readyz takes it out of use. Takes the port's name.
+*/}}
+{{- define "liqo.probes" -}}
+startupProbe:
+  httpGet: {path: /healthz, port: {{ . }}}
+  periodSeconds: 1
+  failureThreshold: 60
+livenessProbe:
+  httpGet: {path: /healthz, port: {{ . }}}
+  periodSeconds: 10
+  timeoutSeconds: 5
+  failureThreshold: 6
+readinessProbe:
+  httpGet: {path: /readyz, port: {{ . }}}
+  periodSeconds: 2
+  timeoutSeconds: 2
+  failureThreshold: 3
+{{- end }}
