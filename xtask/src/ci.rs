@@ -2,7 +2,7 @@
 
 use crate::shell::Shell;
 use crate::test::{self, Test};
-use crate::{console, licences, setup, tidy, workspace};
+use crate::{chart, console, crds, licences, setup, tidy, workspace};
 use anyhow::Result;
 use std::process::Command;
 use std::time::Instant;
@@ -26,6 +26,12 @@ pub(crate) fn run(shell: &mut Shell) -> Result<()> {
         commands(shell, "Advisories, sources and duplicates", [deny])?;
     }
     commands(shell, "Format", formats())?;
+    step("Chart: lint, what it renders and refuses", || {
+        chart::check(shell)
+    })?;
+    step("Custom resource definitions that are current", || {
+        crds::check(shell)
+    })?;
     commands(shell, "Lints", lints())?;
     commands(shell, "Documentation", [documentation()])?;
     test::run(shell, &Test::ALL)?;

@@ -52,7 +52,7 @@ struct Shipped {
     licenses: &'static str,
 }
 
-const SHIPPED: [Shipped; 2] = [
+const SHIPPED: [Shipped; 3] = [
     Shipped {
         package: "gateway",
         what: "WireGuard for all peers of a cluster, and the end of its overlay",
@@ -66,6 +66,12 @@ const SHIPPED: [Shipped; 2] = [
         // nft and its library are under the GPL, which the agent, a process of its own,
         // is not subject to.
         licenses: "Apache-2.0 AND GPL-2.0-only",
+    },
+    Shipped {
+        package: "controller-manager",
+        what: "Turns a cluster's resources into addresses, Services, keys and status",
+        drives: None,
+        licenses: "Apache-2.0",
     },
 ];
 
@@ -241,7 +247,7 @@ mod tests {
 
     #[test]
     fn labels_are_told_in_full() {
-        let [gateway, _] = SHIPPED;
+        let [gateway, ..] = SHIPPED;
         let plan = Plan {
             archive: "liqo-gateway.tar".into(),
             names: vec!["localhost/liqo/gateway:dev".to_owned()],

@@ -7,9 +7,11 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod chart;
 mod ci;
 mod cluster;
 mod console;
+mod crds;
 mod demo;
 mod image;
 mod kubernetes;
@@ -49,6 +51,10 @@ enum Command {
     Cluster(cluster::Cluster),
     /// Runs all that must hold before a change is taken.
     Ci,
+    /// Writes the custom resource definitions of the chart, from the Rust types.
+    Crds(crds::Options),
+    /// Checks the Helm chart: lint, and what it renders and refuses.
+    Chart(chart::Options),
     /// Builds this project's container images, without Docker, and prints where they are.
     Image(image::Options),
     /// Builds the programs of Kubernetes for the laboratory and prints their folder.
@@ -84,6 +90,8 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Bench(options) => bench::run(&mut shell, &options)?,
         Command::Cluster(options) => cluster::run(&mut shell, &options)?,
         Command::Ci => ci::run(&mut shell)?,
+        Command::Crds(options) => crds::run(&mut shell, &options)?,
+        Command::Chart(options) => chart::run(&mut shell, &options)?,
         Command::Image(options) => image::run(&mut shell, &options)?,
         Command::GuestPrograms => cluster::guests(&mut shell)?,
         Command::KubernetesBinaries(options) => kubernetes::run(&mut shell, &options)?,

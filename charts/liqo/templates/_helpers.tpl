@@ -25,6 +25,9 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 An image's full name. Takes a dict: root, image.
 */}}
 {{- define "liqo.image" -}}
+{{- if hasPrefix "ghcr.io/liqotech/" .image.name }}
+  {{- fail (printf "%s: an image of upstream's programs, which take other arguments than this project's: leave the name out, or give that of a copy of this project's image" .image.name) }}
+{{- end -}}
 {{ .image.name }}:{{ .image.version | default .root.Values.tag | default .root.Chart.AppVersion }}
 {{- end }}
 

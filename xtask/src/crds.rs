@@ -1,0 +1,164 @@
+//! `cargo xtask crds`: the custom resource definitions of the chart, made from the Rust types.
+//!
+//! An example of `control/api` makes them, since that crate needs minutes to build, which
+//! the other commands shall not wait for.
+
+use crate::shell::Shell;
+use crate::{console, workspace};
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// Whether to write.
+#[derive(Args, Debug)]
+pub(crate) struct Options {
+    /// Write nothing, and fail if a file is not as the types say.
+    #[arg(long)]
+    check: bool,
+}
+
+/// Writes the definitions, or checks them.
+///
+/// # Errors
+///
+/// Returns an error if they cannot be made or written, or are not current with `--check`.
+pub(crate) fn run(shell: &mut Shell, options: &Options) -> Result<()> {
+    let start = Instant::now();
+    console::step("Custom resource definitions");
+    let told = if options.check {
+        check(shell)?
+    } else {
+        let wanted = wanted(shell)?;
+        write(&folder(), &wanted)?;
+        format!("{} files in {}", wanted.len(), folder().display())
+    };
+    console::done(told, start.elapsed());
+
+    Ok(())
+}
+
+/// Checks that the chart has the definitions that the types say; tells how many.
+///
+/// # Errors
+///
+/// Returns an error that names each file that differs, and the cure.
+pub(crate) fn check(shell: &mut Shell) -> Result<String> {
+    let wanted = wanted(shell)?;
+    let stale = stale(&read(&folder())?, &wanted);
+    if !stale.is_empty() {
+        bail!(
+            "not as the types in control/api say: {}; run `cargo xtask crds`",
+            stale.join(", ")
+        );
+    }
+
+    Ok(format!("{} kinds", wanted.len()))
+}
+
+/// Where Helm looks for them.
+fn folder() -> PathBuf {
+    workspace::root().join("charts/liqo/crds")
+}
+
+/// File names and contents.
+type Files = BTreeMap<String, String>;
+
+/// What the types say.
+fn wanted(shell: &mut Shell) -> Result<Files> {
+    let arguments = ["run", "--quiet", "--locked", "--package", "control-api"];
+    let mut program = workspace::cargo(&arguments);
+    program.args(["--example", "crds"]);
+    let output = shell.capture(program)?;
+    if !output.status.success() {
+        bail!("the definitions could not be made: see above");
+    }
+
+    serde_json::from_slice(&output.stdout).context("the definitions are no JSON object of texts")
+}
+
+fn read(folder: &Path) -> Result<Files> {
+    let name = |path: &Path| path.file_name().map(|it| it.to_string_lossy().into_owned());
+    let Ok(entries) = fs::read_dir(folder) else {
+        return Ok(Files::new());
+    };
+    let mut files = Files::new();
+    for entry in entries {
+        let path = entry?.path();
+        let text = fs::read_to_string(&path)
+            .with_context(|| format!("failed to read {}", path.display()))?;
+        files.extend(name(&path).map(|name| (name, text)));
+    }
+
+    Ok(files)
+}
+
+/// Names what differs, with the reason.
+fn stale(found: &Files, wanted: &Files) -> Vec<String> {
+    let differing = wanted
+        .iter()
+        .filter_map(|(name, text)| match found.get(name) {
+            None => Some(format!("{name} (missing)")),
+            Some(found) if found != text => Some(format!("{name} (stale)")),
+            Some(_) => None,
+        });
+    let superfluous = found
+        .keys()
+        .filter(|name| !wanted.contains_key(*name))
+        .map(|name| format!("{name} (of no kind)"));
+
+    differing.chain(superfluous).collect()
+}
+
+/// Makes the folder hold these files and no others.
+fn write(folder: &Path, wanted: &Files) -> Result<()> {
+    fs::create_dir_all(folder).with_context(|| format!("failed to create {}", folder.display()))?;
+    for name in read(folder)?.keys().filter(|it| !wanted.contains_key(*it)) {
+        let path = folder.join(name);
+        fs::remove_file(&path).with_context(|| format!("failed to remove {}", path.display()))?;
+    }
+    for (name, text) in wanted {
+        let path = folder.join(name);
+        fs::write(&path, text).with_context(|| format!("failed to write {}", path.display()))?;
+    }
+
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_difference_is_named_with_its_reason() {
+        let found = files(&[("a.yaml", "old"), ("b.yaml", "same"), ("c.yaml", "gone")]);
+        let wanted = files(&[("a.yaml", "new"), ("b.yaml", "same"), ("d.yaml", "new")]);
+
+        let stale = stale(&found, &wanted);
+
+        assert_eq!(
+            stale,
+            ["a.yaml (stale)", "d.yaml (missing)", "c.yaml (of no kind)"]
+        );
+    }
+
+    #[test]
+    fn what_was_written_is_current() {
+        let folder = std::env::temp_dir().join(format!("liqo-crds-{}", std::process::id()));
+        write(&folder, &files(&[("old.yaml", "kind that is no more")])).unwrap();
+        let wanted = files(&[("a.yaml", "a"), ("b.yaml", "b")]);
+
+        write(&folder, &wanted).unwrap();
+        let found = read(&folder).unwrap();
+        fs::remove_dir_all(&folder).unwrap();
+
+        assert_eq!(found, wanted);
+    }
+
+    fn files(pairs: &[(&str, &str)]) -> Files {
+        let owned = |(name, text): &(&str, &str)| ((*name).to_owned(), (*text).to_owned());
+        pairs.iter().map(owned).collect()
+    }
+}
