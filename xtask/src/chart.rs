@@ -1,7 +1,7 @@
 //! `cargo xtask chart`: is the Helm chart right, and does it render what it did?
 //!
 //! ```text
-//! charts/liqo/tests/
+//! charts/tests/
 //!   values/NAME.yaml     what somebody might ask for
 //!   golden/NAME.yaml     what the chart makes of it
 //!   refused/NAME.yaml    what must be refused; its first line says with which words
@@ -106,9 +106,14 @@ fn chart() -> PathBuf {
     workspace::root().join("charts/liqo")
 }
 
+/// What it is tested with: beside it, so that no release carries it.
+fn tests() -> PathBuf {
+    workspace::root().join("charts/tests")
+}
+
 /// The test files of a kind, in a fixed order.
 fn files(kind: &str) -> Result<Vec<PathBuf>> {
-    let folder = chart().join("tests").join(kind);
+    let folder = tests().join(kind);
     let entries =
         fs::read_dir(&folder).with_context(|| format!("failed to read {}", folder.display()))?;
     let mut files = entries
@@ -123,7 +128,7 @@ fn files(kind: &str) -> Result<Vec<PathBuf>> {
 fn golden(values: &Path) -> PathBuf {
     let name = values.file_name().unwrap_or_default();
 
-    chart().join("tests/golden").join(name)
+    tests().join("golden").join(name)
 }
 
 /// A file's name as people know it.
