@@ -1,0 +1,220 @@
+//! A cluster that a command works on.
+
+mod access;
+mod locate;
+
+pub(crate) use access::{Flags, RemoteFlags};
+pub(crate) use locate::{Installation, choose};
+
+use crate::cli::Global;
+use crate::failure;
+use crate::forge;
+use anyhow::{Context as _, Result, anyhow, bail};
+use control_api::labels;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::{Api, Client, Resource};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::fmt::Debug;
+
+/// Who owns the fields that this program writes.
+pub(crate) const FIELD_MANAGER: &str = "liqoctl";
+
+/// Where Liqo is installed if nobody says otherwise.
+pub(crate) const DEFAULT_NAMESPACE: &str = "liqo";
+
+/// A cluster, and Liqo in it.
+#[derive(Clone)]
+pub(crate) struct Cluster {
+    /// Its API.
+    pub(crate) client: Client,
+    /// `local` or `remote`.
+    pub(crate) side: &'static str,
+    /// The URL of its API server.
+    pub(crate) url: String,
+    /// The namespace of objects that a person names, from the flag or the kubeconfig.
+    pub(crate) namespace: String,
+    /// The namespace that a flag says is Liqo's.
+    liqo_namespace: Option<String>,
+    /// Labels for all that is created.
+    extra_labels: Vec<(String, String)>,
+    /// Annotations for all that is created.
+    extra_annotations: Vec<(String, String)>,
+}
+
+impl Cluster {
+    /// Finds the way to the cluster that the flags name; asks it nothing yet.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kubeconfig cannot be used.
+    pub(crate) async fn open(global: &Global, flags: Flags<'_>) -> Result<Self> {
+        let (client, url, namespace) = access::connect(&flags).await?;
+        Ok(Self {
+            client,
+            side: flags.side,
+            url,
+            namespace: flags.namespace.map_or(namespace, ToOwned::to_owned),
+            liqo_namespace: flags.liqo_namespace.map(ToOwned::to_owned),
+            extra_labels: global.global_labels.clone(),
+            extra_annotations: global.global_annotations.clone(),
+        })
+    }
+
+    /// Returns the cluster that the flags of every command name.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kubeconfig cannot be used.
+    pub(crate) async fn local(global: &Global) -> Result<Self> {
+        Self::open(global, Flags::local(global)).await
+    }
+
+    /// Returns how messages call it.
+    pub(crate) fn place(&self) -> String {
+        format!("the {} cluster ({})", self.side, self.url)
+    }
+
+    /// Returns the error of an attempt to do `what`.
+    pub(crate) fn failed(&self, what: &str) -> impl FnOnce(kube::Error) -> anyhow::Error {
+        let (what, place) = (what.to_owned(), self.place());
+        move |error| failure::explain(&what, &place, &error)
+    }
+
+    /// Returns the installation, or none if there is none.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the API server fails, or if Liqo is elsewhere than a flag says.
+    pub(crate) async fn find_installation(&self) -> Result<Option<Installation>> {
+        let selector = format!("{}={}", labels::APP_NAME, labels::CLUSTER_ID_CONFIG_MAP);
+        let listed = Api::<ConfigMap>::all(self.client.clone())
+            .list(&ListParams::default().labels(&selector))
+            .await;
+        let found = match listed {
+            Ok(list) => list.items,
+            // Without the right to look everywhere, one place remains.
+            Err(error) if failure::is_forbidden(&error) => {
+                let namespace = self.expected_namespace();
+                Api::<ConfigMap>::namespaced(self.client.clone(), namespace)
+                    .list(&ListParams::default().labels(&selector))
+                    .await
+                    .map_err(self.failed("find Liqo's cluster id"))?
+                    .items
+            }
+            Err(error) => return Err(self.failed("find Liqo's cluster id")(error)),
+        };
+        choose(&found, self.liqo_namespace.as_deref())
+            .map_err(|reason| anyhow!("{reason} (in {})", self.place()))
+    }
+
+    /// Returns the installation.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error with its cure if there is none.
+    pub(crate) async fn installation(&self) -> Result<Installation> {
+        self.find_installation().await?.with_context(|| {
+            format!(
+                "Liqo is not installed in {}: run `liqoctl install` with its kubeconfig first",
+                self.place()
+            )
+        })
+    }
+
+    /// Returns the namespace that Liqo has or would get.
+    pub(crate) fn expected_namespace(&self) -> &str {
+        self.liqo_namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE)
+    }
+
+    /// Returns what tells this cluster from every other: the UID of a namespace that lives
+    /// as long as the cluster, or none if it may not be read.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the API server fails otherwise.
+    pub(crate) async fn identity(&self) -> Result<Option<String>> {
+        let read = Api::<Namespace>::all(self.client.clone())
+            .get("kube-system")
+            .await;
+        match read {
+            Ok(namespace) => Ok(namespace.metadata.uid),
+            Err(error) if failure::is_forbidden(&error) => Ok(None),
+            Err(error) => Err(self.failed("read namespace kube-system")(error)),
+        }
+    }
+
+    /// Lists what has these labels; a kind that is not served has no objects.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the API server fails otherwise.
+    pub(crate) async fn list<K>(&self, api: &Api<K>, what: &str, selector: &str) -> Result<Vec<K>>
+    where
+        K: Clone + Debug + DeserializeOwned,
+    {
+        match api.list(&ListParams::default().labels(selector)).await {
+            Ok(list) => Ok(list.items),
+            Err(error) if failure::is_not_found(&error) => Ok(Vec::new()),
+            Err(error) => Err(self.failed(&format!("list {what}"))(error)),
+        }
+    }
+
+    /// Makes the object as given, or changes the one of its name to be so.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the API server refuses it.
+    pub(crate) async fn apply<K>(&self, api: &Api<K>, mut object: Value) -> Result<K>
+    where
+        K: Clone + Debug + DeserializeOwned + Resource,
+    {
+        forge::add_metadata(&mut object, &self.extra_labels, &self.extra_annotations);
+        let kind = object["kind"].as_str().unwrap_or_default().to_owned();
+        let name = object["metadata"]["name"].as_str().map(ToOwned::to_owned);
+        let Some(name) = name else {
+            bail!("an object of kind {kind} has no name");
+        };
+        api.patch(
+            &name,
+            &PatchParams::apply(FIELD_MANAGER).force(),
+            &Patch::Apply(&object),
+        )
+        .await
+        .map_err(self.failed(&format!("apply {kind} {name}")))
+    }
+
+    /// Deletes an object; one that is gone is no error. Returns whether it was there.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the API server fails.
+    pub(crate) async fn delete<K>(&self, api: &Api<K>, what: &str, name: &str) -> Result<bool>
+    where
+        K: Clone + Debug + DeserializeOwned,
+    {
+        match api.delete(name, &DeleteParams::background()).await {
+            Ok(_) => Ok(true),
+            Err(error) if failure::is_not_found(&error) => Ok(false),
+            Err(error) => Err(self.failed(&format!("delete {what} {name}"))(error)),
+        }
+    }
+
+    /// Returns the object of that name, or none.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the API server fails.
+    pub(crate) async fn get<K>(&self, api: &Api<K>, what: &str, name: &str) -> Result<Option<K>>
+    where
+        K: Clone + Debug + DeserializeOwned + Serialize,
+    {
+        match api.get(name).await {
+            Ok(object) => Ok(Some(object)),
+            Err(error) if failure::is_not_found(&error) => Ok(None),
+            Err(error) => Err(self.failed(&format!("read {what} {name}"))(error)),
+        }
+    }
+}

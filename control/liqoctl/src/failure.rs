@@ -1,0 +1,103 @@
+//! What an API server's refusal means, in a sentence with its cure.
+
+use anyhow::anyhow;
+
+/// Returns the error of an attempt to do `what` in `place` (a cluster, named for a reader).
+pub(crate) fn explain(what: &str, place: &str, error: &kube::Error) -> anyhow::Error {
+    anyhow!("failed to {what} in {place}: {}", cause(error))
+}
+
+/// Returns whether the object, or its kind, is not there.
+pub(crate) fn is_not_found(error: &kube::Error) -> bool {
+    code(error) == Some(404)
+}
+
+/// Returns whether the right is missing.
+pub(crate) fn is_forbidden(error: &kube::Error) -> bool {
+    code(error) == Some(403)
+}
+
+fn code(error: &kube::Error) -> Option<u16> {
+    match error {
+        kube::Error::Api(status) => Some(status.code),
+        _ => None,
+    }
+}
+
+fn cause(error: &kube::Error) -> String {
+    let kube::Error::Api(status) = error else {
+        return format!(
+            "its API server cannot be reached ({}); check the kubeconfig's server and the way to it",
+            innermost(error)
+        );
+    };
+    match status.code {
+        401 => "its API server does not accept the credentials; check the kubeconfig's user, it may have expired".to_owned(),
+        403 => format!("{}; ask for that right", status.message),
+        404 if status.message.contains("could not find the requested resource")
+            || status.message.contains("page not found") =>
+        {
+            "its API server does not know the kind, Liqo's CRDs are missing or of another version; run `liqoctl install`".to_owned()
+        }
+        _ => status.message.clone(),
+    }
+}
+
+/// Returns the text of the error that began it all: the outer ones repeat it.
+fn innermost(error: &kube::Error) -> String {
+    let mut deepest: &dyn std::error::Error = error;
+    while let Some(source) = deepest.source() {
+        deepest = source;
+    }
+    deepest.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube::core::Status;
+
+    fn refusal(code: u16, message: &str) -> kube::Error {
+        let mut status = Status::failure(message, "");
+        status.code = code;
+        kube::Error::Api(status.boxed())
+    }
+
+    #[test]
+    fn a_missing_kind_is_cured_by_an_installation() {
+        let error = refusal(404, "the server could not find the requested resource");
+
+        let text = explain("list Networks", "the local cluster", &error).to_string();
+
+        assert!(text.starts_with("failed to list Networks in the local cluster: "));
+        assert!(text.contains("liqoctl install"));
+        assert!(is_not_found(&error));
+    }
+
+    #[test]
+    fn a_missing_right_is_named() {
+        let error = refusal(403, "nodes is forbidden: User \"x\" cannot list");
+
+        let text = explain("list nodes", "the remote cluster", &error).to_string();
+
+        assert!(text.ends_with("cannot list; ask for that right"));
+        assert!(is_forbidden(&error));
+    }
+
+    #[test]
+    fn wrong_credentials_are_told_apart_from_missing_rights() {
+        let text = explain("read", "it", &refusal(401, "Unauthorized")).to_string();
+
+        assert!(text.contains("does not accept the credentials"));
+    }
+
+    #[test]
+    fn an_unreachable_server_is_not_a_refusal() {
+        let broken = std::io::Error::other("connection refused");
+        let error = kube::Error::ReadEvents(broken);
+
+        let text = explain("list nodes", "the remote cluster", &error).to_string();
+
+        assert!(text.contains("cannot be reached (connection refused)"));
+    }
+}

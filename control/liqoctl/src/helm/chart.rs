@@ -1,0 +1,144 @@
+//! The chart: the one that this program carries, or a folder or archive of somebody's.
+
+use anyhow::{Context as _, Result, bail};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Paths within the chart and what the files hold, as they were when this was built.
+static EMBEDDED: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/chart.rs"));
+
+/// Folder of a chart that Helm installs from but never upgrades.
+const CRDS: &str = "crds/";
+
+/// A chart on the disk; the embedded one is there as long as this is.
+pub(crate) struct Chart {
+    path: PathBuf,
+    is_ours: bool,
+}
+
+impl Chart {
+    /// Returns the chart at `path`, or the embedded one.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error with its cure if there is none.
+    pub(crate) fn open(path: Option<&Path>) -> Result<Self> {
+        if let Some(path) = path {
+            if !path.exists() {
+                bail!(
+                    "there is no chart at {}: correct --local-chart-path",
+                    path.display()
+                );
+            }
+            return Ok(Self {
+                path: path.to_owned(),
+                is_ours: false,
+            });
+        }
+        if EMBEDDED.is_empty() {
+            bail!("this liqoctl was built without a chart: give one by --local-chart-path");
+        }
+        unpack(EMBEDDED)
+    }
+
+    /// Returns where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the CRDs that it brings; those of an archive are not looked for.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if one of its files cannot be read.
+    pub(crate) fn crds(&self) -> Result<Vec<CustomResourceDefinition>> {
+        let folder = self.path.join(CRDS);
+        if !folder.is_dir() {
+            return Ok(Vec::new());
+        }
+        let mut paths = Vec::new();
+        for entry in fs::read_dir(&folder).with_context(|| unreadable(&folder))? {
+            paths.push(entry.with_context(|| unreadable(&folder))?.path());
+        }
+        paths.sort();
+        let mut crds = Vec::new();
+        for path in paths.iter().filter(|path| is_yaml(path)) {
+            let text = fs::read_to_string(path).with_context(|| unreadable(path))?;
+            crds.extend(parse(&text).with_context(|| unreadable(path))?);
+        }
+        Ok(crds)
+    }
+}
+
+impl Drop for Chart {
+    fn drop(&mut self) {
+        if self.is_ours {
+            // A copy that stays is a nuisance in the temporary folder, no more.
+            let _ = fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+fn unpack(files: &[(&str, &[u8])]) -> Result<Chart> {
+    let path = std::env::temp_dir().join(format!("liqoctl-chart-{}", std::process::id()));
+    // Left by a former process of this number, or somebody else's, which fails below.
+    let _ = fs::remove_dir_all(&path);
+    fs::create_dir(&path).with_context(|| format!("failed to make {}", path.display()))?;
+    let chart = Chart {
+        path,
+        is_ours: true,
+    };
+    for (name, bytes) in files {
+        let file = chart.path.join(name);
+        let folder = file.parent().unwrap_or(&chart.path);
+        fs::create_dir_all(folder)
+            .and_then(|()| fs::write(&file, bytes))
+            .with_context(|| format!("failed to write {}", file.display()))?;
+    }
+    Ok(chart)
+}
+
+fn parse(text: &str) -> Result<Vec<CustomResourceDefinition>> {
+    Ok(serde_saphyr::from_multiple(text)?)
+}
+
+fn is_yaml(path: &Path) -> bool {
+    path.extension()
+        .is_some_and(|extension| extension == "yaml" || extension == "yml")
+}
+
+fn unreadable(path: &Path) -> String {
+    format!("failed to read {}", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unpacked_chart_is_gone_with_its_value() {
+        let crd = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata:\n  name: a.b\nspec:\n  group: b\n  names: {kind: A, plural: a}\n  scope: Namespaced\n  versions: []\n";
+        let files: &[(&str, &[u8])] = &[
+            ("Chart.yaml", b"name: liqo\n"),
+            ("crds/a.yaml", crd.as_bytes()),
+        ];
+
+        let chart = unpack(files).unwrap();
+
+        let path = chart.path().to_owned();
+        assert!(path.join("Chart.yaml").is_file());
+        let crds = chart.crds().unwrap();
+        assert_eq!(crds.len(), 1);
+        assert_eq!(crds[0].metadata.name.as_deref(), Some("a.b"));
+        drop(chart);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_path_that_is_wrong_is_named() {
+        let error = Chart::open(Some(Path::new("/none"))).err().unwrap();
+
+        assert!(error.to_string().contains("--local-chart-path"));
+    }
+}

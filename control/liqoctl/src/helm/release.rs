@@ -1,0 +1,101 @@
+//! What Helm left in the cluster about the release.
+
+use super::RELEASE;
+use crate::cluster::Cluster;
+use anyhow::Result;
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, ResourceExt as _};
+
+/// The newest revision of the release.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Release {
+    /// The Secret that holds it.
+    pub(crate) secret: String,
+    /// Helm's word, as `deployed` or `pending-upgrade`.
+    pub(crate) status: String,
+    version: u32,
+}
+
+/// What to do about a release that an interrupted helm left behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pending {
+    /// Nothing is under way.
+    No,
+    /// The first installation, or the removal, did not end: remove it.
+    Uninstall,
+    /// An upgrade or roll-back did not end: forget that revision.
+    Forget,
+}
+
+impl Release {
+    /// Returns the newest revision, or none if the release is not installed.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the API server fails.
+    pub(crate) async fn find(cluster: &Cluster, namespace: &str) -> Result<Option<Self>> {
+        let api = Api::<Secret>::namespaced(cluster.client.clone(), namespace);
+        let selector = format!("owner=helm,name={RELEASE}");
+        let secrets = cluster.list(&api, "Helm's releases", &selector).await?;
+        Ok(newest(&secrets))
+    }
+
+    /// Returns what to do before anything else can be done with it.
+    pub(crate) fn pending(&self) -> Pending {
+        match self.status.as_str() {
+            "pending-install" | "uninstalling" => Pending::Uninstall,
+            "pending-upgrade" | "pending-rollback" => Pending::Forget,
+            _ => Pending::No,
+        }
+    }
+}
+
+fn newest(secrets: &[Secret]) -> Option<Release> {
+    secrets
+        .iter()
+        .filter_map(read)
+        .max_by_key(|release| release.version)
+}
+
+fn read(secret: &Secret) -> Option<Release> {
+    let labels = secret.labels();
+    Some(Release {
+        secret: secret.name_any(),
+        status: labels.get("status")?.clone(),
+        version: labels.get("version")?.parse().ok()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secret(version: &str, status: &str) -> Secret {
+        serde_json::from_value(serde_json::json!({"metadata": {
+            "name": format!("sh.helm.release.v1.liqo.v{version}"),
+            "labels": {"owner": "helm", "name": "liqo", "version": version, "status": status},
+        }}))
+        .unwrap()
+    }
+
+    #[test]
+    fn versions_are_numbers() {
+        let secrets = [secret("9", "superseded"), secret("10", "deployed")];
+
+        let release = newest(&secrets).unwrap();
+
+        assert_eq!(release.secret, "sh.helm.release.v1.liqo.v10");
+        assert_eq!(release.pending(), Pending::No);
+        assert_eq!(newest(&[]), None);
+    }
+
+    #[test]
+    fn what_was_interrupted_is_taken_up() {
+        let pending = |status| newest(&[secret("1", status)]).unwrap().pending();
+
+        assert_eq!(pending("pending-install"), Pending::Uninstall);
+        assert_eq!(pending("uninstalling"), Pending::Uninstall);
+        assert_eq!(pending("pending-upgrade"), Pending::Forget);
+        assert_eq!(pending("failed"), Pending::No);
+    }
+}

@@ -1,0 +1,99 @@
+//! `--get`: one field of what would be shown. PURE.
+
+use crate::output::{self, Format};
+use anyhow::{Result, bail};
+use serde_json::Value;
+
+/// The name that is short for the most wanted field.
+const SHORTCUT: (&str, &str) = ("clusterid", "local.clusterid");
+
+/// Returns whether the first name of a path is `name`.
+pub(super) fn begins_with(path: &str, name: &str) -> bool {
+    path.split('.')
+        .next()
+        .is_some_and(|first| first.eq_ignore_ascii_case(name))
+        || path
+            .strip_prefix(name)
+            .is_some_and(|rest| rest.starts_with('.'))
+}
+
+/// Returns the field at `path`, whose names are separated by dots and of any case.
+///
+/// # Errors
+///
+/// Returns an error if there is no such field, or if it is empty.
+pub(super) fn get(value: &Value, path: &str, format: Option<Format>) -> Result<String> {
+    let lower = path.to_ascii_lowercase();
+    let full = if lower == SHORTCUT.0 {
+        SHORTCUT.1
+    } else {
+        &lower
+    };
+    let mut found = value;
+    for name in full.split('.') {
+        let fields = found.as_object();
+        let field = fields.and_then(|fields| fields.iter().find(|(key, _)| is(key, name)));
+        let Some((_, field)) = field else {
+            bail!("field {path} not found: {}", candidates(found));
+        };
+        found = field;
+    }
+    Ok(match (found, format) {
+        (Value::Null, _) => bail!("field {path} not found: it is empty"),
+        (Value::String(text), None) if text.is_empty() => {
+            bail!("field {path} not found: it is empty")
+        }
+        (Value::Array(list), _) if list.is_empty() => bail!("field {path} not found: it is empty"),
+        (Value::String(text), None) => format!("{text}\n"),
+        (Value::Bool(_) | Value::Number(_), None) => format!("{found}\n"),
+        (other, format) => output::text(format.unwrap_or(Format::Yaml), other)?,
+    })
+}
+
+/// Compares a name with a field's; upstream's structs call a few otherwise than its JSON.
+fn is(key: &str, name: &str) -> bool {
+    let key = key.to_ascii_lowercase();
+    key == name || (key == "apiserveraddr" && name == "apiserver")
+}
+
+fn candidates(value: &Value) -> String {
+    match value.as_object() {
+        Some(fields) => {
+            let names: Vec<&str> = fields.keys().map(String::as_str).collect();
+            format!("there are {}", names.join(", "))
+        }
+        None => "there is nothing below".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn scalars_are_bare_and_the_rest_is_yaml() {
+        let value = json!({
+            "local": {"clusterID": "rome", "labels": {"region": "A"}},
+            "network": {"podCIDRs": ["10.244.0.0/16"], "serviceCIDR": ""},
+        });
+        let get = |path| get(&value, path, None);
+
+        assert_eq!(get("local.clusterID").unwrap(), "rome\n");
+        assert_eq!(get("clusterid").unwrap(), "rome\n");
+        assert_eq!(get("network.PodCIDRs").unwrap(), "- 10.244.0.0/16\n");
+        assert_eq!(get("local.labels").unwrap(), "region: A\n");
+        assert!(
+            get("network.servicecidr")
+                .unwrap_err()
+                .to_string()
+                .contains("empty")
+        );
+        assert!(
+            get("local.nothing")
+                .unwrap_err()
+                .to_string()
+                .contains("there are clusterID, labels")
+        );
+    }
+}

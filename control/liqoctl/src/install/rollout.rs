@@ -1,0 +1,161 @@
+//! Waiting until all that was installed runs.
+
+use crate::cluster::Cluster;
+use crate::wait::{Deadline, Found};
+use anyhow::Result;
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, ResourceExt as _};
+
+/// Selects what the chart makes.
+const OURS: &str = "app.kubernetes.io/part-of=liqo";
+
+/// Waits until every Deployment and DaemonSet of the chart is as it was asked for.
+///
+/// # Errors
+///
+/// Returns an error that names what does not run, and why, when the time is over.
+pub(crate) async fn wait(cluster: &Cluster, namespace: &str, deadline: Deadline) -> Result<()> {
+    let deployments = Api::<Deployment>::namespaced(cluster.client.clone(), namespace);
+    let daemon_sets = Api::<DaemonSet>::namespaced(cluster.client.clone(), namespace);
+    let pods = Api::<Pod>::namespaced(cluster.client.clone(), namespace);
+    deadline
+        .until("starting Liqo", async || {
+            let (deployments, daemon_sets) = tokio::try_join!(
+                cluster.list(&deployments, "Deployments", OURS),
+                cluster.list(&daemon_sets, "DaemonSets", OURS),
+            )?;
+            let mut waiting: Vec<String> = deployments.iter().filter_map(deployment).collect();
+            waiting.extend(daemon_sets.iter().filter_map(daemon_set));
+            if waiting.is_empty() {
+                return Ok(Found::Ready(()));
+            }
+            let pods = cluster.list(&pods, "Pods", "").await?;
+            let reasons: Vec<String> = pods.iter().filter_map(reason).collect();
+            let mut text = waiting.join(", ");
+            if !reasons.is_empty() {
+                text += &format!(" ({})", reasons.join("; "));
+            }
+            Ok(Found::Missing(text))
+        })
+        .await
+}
+
+/// Returns what is missing of a Deployment.
+fn deployment(deployment: &Deployment) -> Option<String> {
+    let wanted = deployment.spec.replicas.unwrap_or(1);
+    let status = deployment.status.clone().unwrap_or_default();
+    let is_seen = status.observed_generation >= deployment.metadata.generation;
+    let updated = status.updated_replicas.unwrap_or_default();
+    let ready = status.available_replicas.unwrap_or_default().min(updated);
+    let all = status.replicas.unwrap_or_default();
+    let is_done = is_seen && ready >= wanted && all == updated;
+    (!is_done).then(|| {
+        let name = deployment.name_any();
+        format!("Deployment {name} has {ready} of {wanted} replicas available")
+    })
+}
+
+/// Returns what is missing of a DaemonSet.
+fn daemon_set(set: &DaemonSet) -> Option<String> {
+    let status = set.status.clone().unwrap_or_default();
+    let is_seen = status.observed_generation >= set.metadata.generation;
+    let wanted = status.desired_number_scheduled;
+    let updated = status.updated_number_scheduled.unwrap_or_default();
+    let ready = status.number_ready.min(updated);
+    let is_done = is_seen && ready >= wanted;
+    (!is_done).then(|| {
+        let name = set.name_any();
+        format!("DaemonSet {name} has {ready} of {wanted} pods ready")
+    })
+}
+
+/// Returns why a pod does not run, if it says so.
+fn reason(pod: &Pod) -> Option<String> {
+    let status = pod.status.as_ref()?;
+    let containers = status.container_statuses.iter().flatten();
+    let init = status.init_container_statuses.iter().flatten();
+    let waiting = init.chain(containers).find_map(|container| {
+        let waiting = container.state.as_ref()?.waiting.as_ref()?;
+        let reason = waiting.reason.clone()?;
+        let is_trouble = reason != "ContainerCreating" && reason != "PodInitializing";
+        is_trouble.then(|| match &waiting.message {
+            Some(message) => format!("{reason}: {message}"),
+            None => reason,
+        })
+    });
+    let unscheduled = || {
+        let conditions = status.conditions.iter().flatten();
+        conditions
+            .filter(|condition| condition.type_ == "PodScheduled" && condition.status == "False")
+            .find_map(|condition| condition.message.clone())
+    };
+    let text = waiting.or_else(unscheduled)?;
+    Some(format!("pod {}: {text}", pod.name_any()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{from_value, json};
+
+    #[test]
+    fn a_rollout_is_done_when_the_new_replicas_are_available() {
+        let of = |status| -> Deployment {
+            from_value(json!({
+                "metadata": {"name": "liqo-gateway", "generation": 2},
+                "spec": {"replicas": 2, "selector": {}, "template": {}},
+                "status": status,
+            }))
+            .unwrap()
+        };
+        let done = json!({"observedGeneration": 2, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 2});
+        let old_left = json!({"observedGeneration": 2, "replicas": 3, "updatedReplicas": 2, "availableReplicas": 3});
+        let unseen = json!({"observedGeneration": 1, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 2});
+
+        assert_eq!(deployment(&of(done)), None);
+        assert!(deployment(&of(old_left)).is_some());
+        assert!(deployment(&of(unseen)).is_some());
+        assert_eq!(
+            deployment(&of(json!({}))).unwrap(),
+            "Deployment liqo-gateway has 0 of 2 replicas available"
+        );
+    }
+
+    #[test]
+    fn a_daemon_set_runs_on_every_node() {
+        let of = |ready: i32| -> DaemonSet {
+            from_value(json!({
+                "metadata": {"name": "liqo-fabric", "generation": 1},
+                "status": {
+                    "observedGeneration": 1, "desiredNumberScheduled": 2, "currentNumberScheduled": 2,
+                    "updatedNumberScheduled": 2, "numberReady": ready, "numberMisscheduled": 0,
+                },
+            }))
+            .unwrap()
+        };
+
+        assert_eq!(daemon_set(&of(2)), None);
+        assert_eq!(
+            daemon_set(&of(1)).unwrap(),
+            "DaemonSet liqo-fabric has 1 of 2 pods ready"
+        );
+    }
+
+    #[test]
+    fn an_image_that_is_not_there_is_named() {
+        let pod: Pod = from_value(json!({
+            "metadata": {"name": "liqo-gateway-a"},
+            "status": {"containerStatuses": [{
+                "name": "gateway", "image": "x", "imageID": "", "ready": false, "restartCount": 0,
+                "state": {"waiting": {"reason": "ErrImagePull", "message": "not found"}},
+            }]},
+        }))
+        .unwrap();
+
+        assert_eq!(
+            reason(&pod).unwrap(),
+            "pod liqo-gateway-a: ErrImagePull: not found"
+        );
+    }
+}

@@ -1,0 +1,87 @@
+//! Installs, connects and inspects clusters.
+//!
+//! One module per command. What a command decides is in functions over values
+//! (`install/detect`, `network/diagnose`, `info/render`, `forge`, ...), tested without a
+//! cluster; `cluster` is the way to an API server, `helm` the only program that is run,
+//! `progress` all that a person reads meanwhile.
+
+#![forbid(unsafe_code)]
+
+mod cli;
+mod cluster;
+mod completion;
+mod create;
+mod delete;
+mod failure;
+mod forge;
+mod generate;
+mod get;
+mod helm;
+mod info;
+mod install;
+mod kinds;
+mod network;
+mod output;
+mod parse;
+mod progress;
+mod prompt;
+mod tenant;
+mod test;
+mod uninstall;
+mod version;
+mod wait;
+
+use clap::Parser as _;
+use std::process::ExitCode;
+
+/// Exit code after Ctrl-C, as shells have it: 128 and the number of the signal.
+const INTERRUPTED: u8 = 130;
+
+fn main() -> ExitCode {
+    let cli = cli::Cli::parse();
+    let runtime = match tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+    {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("ERRO: failed to start: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let code = runtime.block_on(async {
+        tokio::select! {
+            result = cli.run() => match result {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+                Err(error) => {
+                    progress::clear();
+                    eprintln!("ERRO: {error:#}");
+                    ExitCode::FAILURE
+                }
+            },
+            () = interrupted() => {
+                progress::clear();
+                eprintln!("ERRO: interrupted: run the same command again to complete it");
+                ExitCode::from(INTERRUPTED)
+            }
+        }
+    });
+    // A prompt that nobody answered must not hold the end up.
+    runtime.shutdown_background();
+    code
+}
+
+/// Ends at Ctrl-C, or never if the signal cannot be had.
+async fn interrupted() {
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Returns whether whoever read our output has seen enough, as `head` does.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .downcast_ref::<std::io::Error>()
+        .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+}

@@ -1,0 +1,49 @@
+//! Objects as text.
+
+use anyhow::{Context as _, Result};
+use clap::ValueEnum;
+use serde_json::Value;
+use std::io::Write as _;
+
+/// How an object is printed.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// As JSON.
+    Json,
+    /// As YAML.
+    Yaml,
+}
+
+/// Prints a value.
+///
+/// # Errors
+///
+/// Returns an error if standard output cannot be written.
+pub(crate) fn print(format: Format, value: &Value) -> Result<()> {
+    let text = text(format, value)?;
+    std::io::stdout().write_all(text.as_bytes())?;
+    Ok(())
+}
+
+/// Returns a value as text that ends with a line feed.
+///
+/// # Errors
+///
+/// Returns an error if the value cannot be written in that format.
+pub(crate) fn text(format: Format, value: &Value) -> Result<String> {
+    Ok(match format {
+        Format::Json => serde_json::to_string_pretty(value)? + "\n",
+        Format::Yaml => yaml(value)?,
+    })
+}
+
+fn yaml(value: &Value) -> Result<String> {
+    let options = serde_saphyr::ser_options! { compact_list_indent: true };
+    let text =
+        serde_saphyr::to_string_with_options(value, options).context("failed to write as YAML")?;
+    Ok(if text.ends_with('\n') {
+        text
+    } else {
+        text + "\n"
+    })
+}

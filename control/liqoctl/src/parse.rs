@@ -1,0 +1,174 @@
+//! What flags hold.
+
+use ipnet::Ipv4Net;
+use std::time::Duration;
+
+/// Longest name of a label's value or of a namespace, as Kubernetes has it.
+const NAME_MAX: usize = 63;
+
+/// Reads `key=value`.
+///
+/// # Errors
+///
+/// Returns a sentence if there is no `=` or no key.
+pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("write it as key=value".to_owned()),
+    }
+}
+
+/// Reads a duration as Go writes it: `90s`, `2m0s`, `1h30m`, `1.5s`, `500ms`.
+///
+/// # Errors
+///
+/// Returns a sentence if a number or its unit is missing.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || "write it as 90s, 2m0s or 500ms".to_owned();
+    let mut rest = text;
+    let mut seconds = 0.0;
+    while !rest.is_empty() {
+        let digits = rest
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .ok_or_else(wrong)?;
+        let number: f64 = rest[..digits].parse().map_err(|_| wrong())?;
+        let unit_end = rest[digits..]
+            .find(|c: char| c.is_ascii_digit() || c == '.')
+            .map_or(rest.len(), |at| digits + at);
+        let scale = match &rest[digits..unit_end] {
+            "ms" => 0.001,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            _ => return Err(wrong()),
+        };
+        seconds += number * scale;
+        rest = &rest[unit_end..];
+    }
+    if seconds <= 0.0 {
+        return Err(wrong());
+    }
+    Duration::try_from_secs_f64(seconds).map_err(|_| wrong())
+}
+
+/// Writes a duration as Go does: `2m0s`, `40s`, `150ms`.
+pub(crate) fn show_duration(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, 0) => format!("{}ms", duration.as_millis()),
+        (0, 0, s) => format!("{s}s"),
+        (0, m, s) => format!("{m}m{s}s"),
+        (h, m, s) => format!("{h}h{m}m{s}s"),
+    }
+}
+
+/// Reads a cluster id: a DNS label that leaves room for `liqo-tenant-` in a namespace's name.
+///
+/// # Errors
+///
+/// Returns a sentence that says what is wrong with it.
+pub(crate) fn cluster_id(text: &str) -> Result<String, String> {
+    let room = NAME_MAX - crate::tenant::PREFIX.len();
+    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if text.is_empty() || !text.chars().all(inner) || text.starts_with('-') || text.ends_with('-') {
+        return Err(
+            "use lower-case letters, digits and '-', beginning and ending with a letter or digit"
+                .to_owned(),
+        );
+    }
+    if text.len() > room {
+        return Err(format!(
+            "it has {} characters; use {room} at most, since the namespace of the peer is named {}<id>",
+            text.len(),
+            crate::tenant::PREFIX,
+        ));
+    }
+    Ok(text.to_owned())
+}
+
+/// Reads an IPv4 CIDR whose host part is zero.
+///
+/// # Errors
+///
+/// Returns a sentence that says what is wrong, with the CIDR that was probably meant.
+pub(crate) fn cidr(text: &str) -> Result<Ipv4Net, String> {
+    let net: Ipv4Net = text
+        .parse()
+        .map_err(|_| "write it as an IPv4 CIDR, for example 10.244.0.0/16".to_owned())?;
+    if net != net.trunc() {
+        return Err(format!("it has host bits: did you mean {}?", net.trunc()));
+    }
+    Ok(net)
+}
+
+/// Reads standard base64 of 32 bytes: a WireGuard key.
+///
+/// # Errors
+///
+/// Returns a sentence if it is something else.
+pub(crate) fn key(text: &str) -> Result<Vec<u8>, String> {
+    let quoted = serde_json::Value::from(text);
+    let bytes: k8s_openapi::ByteString =
+        serde_json::from_value(quoted).map_err(|_| "it is not base64".to_owned())?;
+    if bytes.0.len() != 32 {
+        return Err(format!("it has {} bytes; a key has 32", bytes.0.len()));
+    }
+    Ok(bytes.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_gos() {
+        for (text, millis) in [
+            ("2m0s", 120_000),
+            ("40s", 40_000),
+            ("1h30m", 5_400_000),
+            ("1.5s", 1_500),
+            ("500ms", 500),
+        ] {
+            assert_eq!(duration(text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+        for text in ["", "5", "s", "5x", "0s", "-1s"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+        assert_eq!(show_duration(Duration::from_secs(120)), "2m0s");
+    }
+
+    #[test]
+    fn an_id_leaves_room_for_the_namespace() {
+        assert!(cluster_id(&"a".repeat(51)).is_ok());
+        assert!(
+            cluster_id(&"a".repeat(52))
+                .unwrap_err()
+                .contains("51 at most")
+        );
+        for text in ["", "Rome", "-a", "a-", "a.b"] {
+            assert!(cluster_id(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_cidr_with_host_bits_is_corrected() {
+        assert_eq!(
+            cidr("10.244.0.1/16").unwrap_err(),
+            "it has host bits: did you mean 10.244.0.0/16?"
+        );
+        assert!(cidr("fd00::/64").is_err());
+    }
+
+    #[test]
+    fn a_key_has_32_bytes() {
+        assert!(key("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=").is_ok());
+        assert_eq!(key("AAAA").unwrap_err(), "it has 3 bytes; a key has 32");
+        assert!(key("?").is_err());
+    }
+
+    #[test]
+    fn a_pair_has_a_key() {
+        assert_eq!(pair("a=b=c"), Ok(("a".into(), "b=c".into())));
+        assert!(pair("=b").is_err());
+    }
+}

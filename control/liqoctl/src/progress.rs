@@ -1,0 +1,165 @@
+//! What a person reads while a command runs: upstream's lines, and on a terminal a
+//! spinner with the time that the current steps have taken.
+
+use std::fmt::Display;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::sync::{LazyLock, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How often the spinner turns.
+const FRAME: Duration = Duration::from_millis(120);
+const FRAMES: [char; 4] = ['|', '/', '-', '\\'];
+
+/// The steps under way, in order of their start.
+static RUNNING: Mutex<Vec<Running>> = Mutex::new(Vec::new());
+static TERMINAL: LazyLock<bool> = LazyLock::new(|| io::stdout().is_terminal());
+
+struct Running {
+    id: u64,
+    text: String,
+    since: Instant,
+}
+
+/// A step under way; it is over when this is dropped.
+pub(crate) struct Step {
+    id: u64,
+    scope: &'static str,
+    since: Instant,
+}
+
+/// Begins a step that concerns `scope`: `local`, `remote` or nothing.
+pub(crate) fn step(scope: &'static str, text: impl Display) -> Step {
+    static SPINNER: LazyLock<()> = LazyLock::new(|| {
+        thread::spawn(spin);
+    });
+    let mut running = lock();
+    let id = running.last().map_or(0, |last| last.id + 1);
+    let since = Instant::now();
+    if *TERMINAL {
+        LazyLock::force(&SPINNER);
+        let text = format!("{}{text}", shown(scope));
+        running.push(Running { id, text, since });
+    } else {
+        let _ = writeln!(io::stdout(), "{text}");
+    }
+    Step { id, scope, since }
+}
+
+/// Says something outside of a step.
+pub(crate) fn info(text: impl Display) {
+    line("INFO", false, text);
+}
+
+/// Warns.
+pub(crate) fn warn(text: impl Display) {
+    line("WARN", true, text);
+}
+
+/// Takes the spinner off the screen, for good if nothing begins after it.
+pub(crate) fn clear() {
+    let mut running = lock();
+    running.clear();
+    erase();
+}
+
+impl Step {
+    /// Ends the step well.
+    pub(crate) fn done(self, text: impl Display) {
+        let (scope, since) = (self.scope, self.since);
+        drop(self);
+        if *TERMINAL {
+            let taken = since.elapsed().as_secs_f64();
+            line(
+                "INFO",
+                false,
+                format_args!("{}{text} ({taken:.1}s)", shown(scope)),
+            );
+        } else {
+            line("INFO", false, text);
+        }
+    }
+}
+
+impl Drop for Step {
+    fn drop(&mut self) {
+        lock().retain(|running| running.id != self.id);
+    }
+}
+
+fn shown(scope: &str) -> String {
+    if scope.is_empty() {
+        String::new()
+    } else {
+        format!("({scope}) ")
+    }
+}
+
+fn line(level: &str, is_error: bool, text: impl Display) {
+    let _running = lock();
+    erase();
+    // Whoever closed the stream does not want to read it.
+    let _ = if is_error {
+        writeln!(io::stderr(), "{level}: {text}")
+    } else {
+        writeln!(io::stdout(), "{level}: {text}")
+    };
+}
+
+fn lock() -> std::sync::MutexGuard<'static, Vec<Running>> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn erase() {
+    if *TERMINAL {
+        let _ = write!(io::stdout(), "\r\x1b[K");
+        let _ = io::stdout().flush();
+    }
+}
+
+fn spin() {
+    for frame in FRAMES.iter().cycle() {
+        {
+            let running = lock();
+            if let Some(text) = frame_text(*frame, &running) {
+                let _ = write!(io::stdout(), "\r\x1b[K{text}");
+                let _ = io::stdout().flush();
+            }
+        }
+        thread::sleep(FRAME);
+    }
+}
+
+/// Returns the line that shows the step that has taken longest, and how many others there are.
+fn frame_text(frame: char, running: &[Running]) -> Option<String> {
+    let first = running.first()?;
+    let others = match running.len() - 1 {
+        0 => String::new(),
+        n => format!(" and {n} more"),
+    };
+    let taken = first.since.elapsed().as_secs();
+    Some(format!("{frame} {} ({taken}s){others}", first.text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_spinner_shows_the_oldest_step() {
+        let running = |id, text: &str| Running {
+            id,
+            text: text.to_owned(),
+            since: Instant::now(),
+        };
+
+        assert_eq!(frame_text('|', &[]), None);
+        assert_eq!(
+            frame_text(
+                '|',
+                &[running(0, "(local) Waiting"), running(1, "Creating")]
+            ),
+            Some("| (local) Waiting (0s) and 1 more".to_owned())
+        );
+    }
+}

@@ -1,0 +1,125 @@
+//! The namespace that holds all about one peer.
+
+use crate::cluster::Cluster;
+use crate::failure;
+use crate::forge;
+use crate::wait::{Deadline, Found};
+use anyhow::{Result, anyhow};
+use control_api::labels;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{Api, ResourceExt as _};
+
+/// Beginning of a tenant namespace's default name.
+pub(crate) const PREFIX: &str = "liqo-tenant-";
+
+/// Returns the name of the peer's namespace, or none if there is none.
+///
+/// # Errors
+///
+/// Returns an error if several claim to be it, or if the API server fails.
+pub(crate) async fn find(cluster: &Cluster, peer: &str) -> Result<Option<String>> {
+    let api = Api::<Namespace>::all(cluster.client.clone());
+    let selector = format!(
+        "{}={peer},{}",
+        labels::REMOTE_CLUSTER_ID,
+        labels::TENANT_NAMESPACE
+    );
+    let listed = api
+        .list(&kube::api::ListParams::default().labels(&selector))
+        .await;
+    let found = match listed {
+        Ok(list) => list.items,
+        // Without the right to list, only the default name can be tried.
+        Err(error) if failure::is_forbidden(&error) => {
+            let name = format!("{PREFIX}{peer}");
+            let read = cluster.get(&api, "namespace", &name).await?;
+            read.into_iter().collect()
+        }
+        Err(error) => return Err(cluster.failed("list tenant namespaces")(error)),
+    };
+    choose(&found, peer).map_err(|reason| anyhow!("{reason} (in {})", cluster.place()))
+}
+
+/// Returns all tenant namespaces with the ids of their peers.
+///
+/// # Errors
+///
+/// Returns an error if the API server fails.
+pub(crate) async fn all(cluster: &Cluster) -> Result<Vec<(String, String)>> {
+    let api = Api::<Namespace>::all(cluster.client.clone());
+    let found = cluster
+        .list(&api, "tenant namespaces", labels::TENANT_NAMESPACE)
+        .await?;
+    let pair = |namespace: &Namespace| {
+        let peer = namespace.labels().get(labels::REMOTE_CLUSTER_ID).cloned();
+        (namespace.name_any(), peer.unwrap_or_default())
+    };
+    Ok(found.iter().map(pair).collect())
+}
+
+/// Returns the name of the peer's namespace, which is made if there is none.
+///
+/// # Errors
+///
+/// Returns an error if the API server refuses it, or if one that is going stays too long.
+pub(crate) async fn ensure(cluster: &Cluster, peer: &str, deadline: Deadline) -> Result<String> {
+    let api = Api::<Namespace>::all(cluster.client.clone());
+    deadline
+        .until("making the tenant namespace", async || {
+            let name = match find(cluster, peer).await? {
+                Some(name) => name,
+                None => {
+                    let made: Namespace =
+                        cluster.apply(&api, forge::tenant_namespace(peer)).await?;
+                    made.name_any()
+                }
+            };
+            let read = cluster.get(&api, "namespace", &name).await?;
+            let going =
+                read.is_some_and(|namespace| namespace.metadata.deletion_timestamp.is_some());
+            Ok(if going {
+                Found::Missing(format!(
+                    "namespace {name} in {} is still being deleted",
+                    cluster.place()
+                ))
+            } else {
+                Found::Ready(name)
+            })
+        })
+        .await
+}
+
+fn choose(found: &[Namespace], peer: &str) -> Result<Option<String>, String> {
+    match found {
+        [] => Ok(None),
+        [only] => Ok(Some(only.name_any())),
+        several => {
+            let names: Vec<String> = several.iter().map(|n| n.name_any()).collect();
+            Err(format!(
+                "several tenant namespaces are labelled for peer {peer} ({}): take the label {} off all but one",
+                names.join(", "),
+                labels::TENANT_NAMESPACE,
+            ))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn namespace(name: &str) -> Namespace {
+        let mut namespace = Namespace::default();
+        namespace.metadata.name = Some(name.to_owned());
+        namespace
+    }
+
+    #[test]
+    fn two_namespaces_of_one_peer_are_an_error() {
+        let found = [namespace("a"), namespace("b")];
+
+        assert_eq!(choose(&[], "milan"), Ok(None));
+        assert_eq!(choose(&found[..1], "milan"), Ok(Some("a".into())));
+        assert!(choose(&found, "milan").unwrap_err().contains("(a, b)"));
+    }
+}

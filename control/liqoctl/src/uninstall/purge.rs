@@ -1,0 +1,241 @@
+//! Removes what Helm leaves: CRDs, what the chart's label is on, namespaces.
+
+use crate::cluster::Cluster;
+use crate::failure;
+use crate::progress::{self, step};
+use crate::tenant;
+use crate::wait::{Deadline, Found};
+use anyhow::{Result, bail};
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+};
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams};
+use kube::{Api, ResourceExt as _};
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use std::fmt::Debug;
+use std::time::Duration;
+
+/// The API groups whose CRDs are Liqo's.
+const GROUPS: [&str; 5] = [
+    "authentication.liqo.io",
+    "core.liqo.io",
+    "ipam.liqo.io",
+    "networking.liqo.io",
+    "offloading.liqo.io",
+];
+
+/// Selects what the chart makes outside of namespaces.
+const OURS: &str = "app.kubernetes.io/part-of=liqo";
+
+/// Selects the namespaces that upstream's storage makes.
+const STORAGE: &str = "liqo.io/storage-provisioner=true";
+
+/// How long objects may take to go by themselves before their finalizers are taken off:
+/// no controller is left that could do it.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long the CRDs, and after them the namespaces, may take; with helm below a minute.
+const GONE_WITHIN: Duration = Duration::from_secs(19);
+
+/// Removes it all.
+///
+/// # Errors
+///
+/// Returns an error that names what does not go.
+pub(crate) async fn run(cluster: &Cluster, namespace: &str, deadline: Deadline) -> Result<()> {
+    remove_labelled::<MutatingWebhookConfiguration>(cluster).await?;
+    remove_labelled::<ValidatingWebhookConfiguration>(cluster).await?;
+    let purging = step("", "Purging Liqo CRDs");
+    remove_crds(cluster, deadline.within(GONE_WITHIN)).await?;
+    purging.done("Liqo CRDs purged");
+
+    let deleting = step("", "Deleting Liqo namespaces");
+    remove_labelled::<ClusterRoleBinding>(cluster).await?;
+    remove_labelled::<ClusterRole>(cluster).await?;
+    remove_namespaces(cluster, namespace, deadline.within(GONE_WITHIN)).await?;
+    deleting.done("Liqo namespaces deleted");
+    Ok(())
+}
+
+async fn remove_crds(cluster: &Cluster, deadline: Deadline) -> Result<()> {
+    let api = Api::<CustomResourceDefinition>::all(cluster.client.clone());
+    let ours = async || -> Result<Vec<CustomResourceDefinition>> {
+        let all = cluster.list(&api, "CRDs", "").await?;
+        Ok(all.into_iter().filter(is_ours).collect())
+    };
+    for crd in ours().await? {
+        cluster.delete(&api, "CRD", &crd.name_any()).await?;
+    }
+    let started = tokio::time::Instant::now();
+    let mut is_forced = false;
+    deadline
+        .until("deleting the CRDs", async || {
+            let left = ours().await?;
+            if left.is_empty() {
+                return Ok(Found::Ready(()));
+            }
+            if started.elapsed() > PATIENCE && !is_forced {
+                is_forced = true;
+                for crd in &left {
+                    release_objects(cluster, crd).await?;
+                }
+            }
+            let names: Vec<String> = left.iter().map(|crd| crd.name_any()).collect();
+            Ok(Found::Missing(format!(
+                "{} are still there",
+                names.join(", ")
+            )))
+        })
+        .await
+}
+
+fn is_ours(crd: &CustomResourceDefinition) -> bool {
+    GROUPS.contains(&crd.spec.group.as_str())
+}
+
+/// Takes the finalizers off the objects that keep a CRD from going.
+async fn release_objects(cluster: &Cluster, crd: &CustomResourceDefinition) -> Result<()> {
+    let Some(version) = crd.spec.versions.iter().find(|version| version.served) else {
+        return Ok(());
+    };
+    let (group, names) = (&crd.spec.group, &crd.spec.names);
+    let gvk = GroupVersionKind::gvk(group, &version.name, &names.kind);
+    let resource = ApiResource::from_gvk_with_plural(&gvk, &names.plural);
+    let all = Api::<DynamicObject>::all_with(cluster.client.clone(), &resource);
+    for object in cluster.list(&all, &names.plural, "").await? {
+        if object.finalizers().is_empty() {
+            continue;
+        }
+        progress::warn(format_args!(
+            "{} {} waits for a controller that is gone; its finalizers {} are taken off",
+            names.kind,
+            object.name_any(),
+            object.finalizers().join(", ")
+        ));
+        let api = match object.namespace() {
+            Some(namespace) => Api::namespaced_with(cluster.client.clone(), &namespace, &resource),
+            None => all.clone(),
+        };
+        let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+        let patched: kube::Result<DynamicObject> = api
+            .patch(&object.name_any(), &PatchParams::default(), &patch)
+            .await;
+        match patched {
+            Err(error) if !failure::is_not_found(&error) => {
+                return Err(cluster.failed("take off finalizers")(error));
+            }
+            Ok(_) | Err(_) => {}
+        }
+    }
+    Ok(())
+}
+
+async fn remove_labelled<K>(cluster: &Cluster) -> Result<()>
+where
+    K: kube::Resource<DynamicType = (), Scope = k8s_openapi::ClusterResourceScope>
+        + Clone
+        + Debug
+        + DeserializeOwned,
+{
+    let api = Api::<K>::all(cluster.client.clone());
+    let what = K::plural(&());
+    for object in cluster.list(&api, &what, OURS).await? {
+        cluster.delete(&api, &what, &object.name_any()).await?;
+    }
+    Ok(())
+}
+
+async fn remove_namespaces(cluster: &Cluster, liqo: &str, deadline: Deadline) -> Result<()> {
+    if liqo == "default" || liqo.starts_with("kube-") {
+        bail!(
+            "namespace {liqo} is Kubernetes' own and is not deleted: remove Liqo's objects in it by hand"
+        );
+    }
+    let api = Api::<Namespace>::all(cluster.client.clone());
+    let mut names: Vec<String> = tenant::all(cluster)
+        .await?
+        .into_iter()
+        .map(|(name, _)| name)
+        .collect();
+    let storage = cluster.list(&api, "namespaces", STORAGE).await?;
+    names.extend(storage.iter().map(|namespace| namespace.name_any()));
+    names.push(liqo.to_owned());
+    for name in &names {
+        cluster.delete(&api, "namespace", name).await?;
+    }
+    deadline
+        .until("deleting the namespaces", async || {
+            let all = api
+                .list(&ListParams::default())
+                .await
+                .map_err(cluster.failed("list namespaces"))?;
+            let left = all
+                .items
+                .iter()
+                .find(|found| names.contains(&found.name_any()));
+            Ok(left.map_or(Found::Ready(()), |namespace| {
+                Found::Missing(still_there(namespace))
+            }))
+        })
+        .await
+}
+
+/// Returns what keeps a namespace from going, as it says itself.
+fn still_there(namespace: &Namespace) -> String {
+    let conditions = namespace
+        .status
+        .as_ref()
+        .and_then(|status| status.conditions.clone());
+    let messages: Vec<String> = conditions
+        .unwrap_or_default()
+        .into_iter()
+        .filter(|condition| condition.status == "True")
+        .filter_map(|condition| condition.message)
+        .collect();
+    let name = namespace.name_any();
+    if messages.is_empty() {
+        format!("{name} is still there")
+    } else {
+        format!("{name} is still there: {}", messages.join("; "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_says_what_keeps_it() {
+        let namespace: Namespace = serde_json::from_value(json!({
+            "metadata": {"name": "liqo-tenant-milan"},
+            "status": {"conditions": [
+                {"type": "NamespaceContentRemaining", "status": "True", "message": "1 Pod remains"},
+                {"type": "NamespaceDeletionDiscoveryFailure", "status": "False", "message": "no"},
+            ]},
+        }))
+        .unwrap();
+
+        assert_eq!(
+            still_there(&namespace),
+            "liqo-tenant-milan is still there: 1 Pod remains"
+        );
+    }
+
+    #[test]
+    fn only_liqos_groups_are_purged() {
+        let crd = |group: &str| -> CustomResourceDefinition {
+            serde_json::from_value(json!({"metadata": {}, "spec": {
+                "group": group, "names": {"kind": "A", "plural": "a"}, "scope": "Namespaced", "versions": [],
+            }}))
+            .unwrap()
+        };
+
+        assert!(is_ours(&crd("networking.liqo.io")));
+        assert!(!is_ours(&crd("liqo.io.example.com")));
+        assert!(!is_ours(&crd("networking.k8s.io")));
+    }
+}
