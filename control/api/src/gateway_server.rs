@@ -3,6 +3,7 @@
 use crate::endpoint::{Endpoint, InternalEndpoint};
 use crate::schema;
 use k8s_openapi::api::core::v1::{LocalObjectReference, ObjectReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -143,6 +144,11 @@ pub enum ServiceType {
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GatewayServerStatus {
+    /// What keeps the gateway from serving its peer, and the cure; this project's addition.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::conditions")]
+    pub conditions: Vec<Condition>,
+
     /// Where peers reach the gateway.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<Endpoint>,

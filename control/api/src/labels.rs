@@ -59,3 +59,12 @@ pub const GATEWAY_NAME: &str = "networking.liqo.io/gateway-name";
 pub const GATEWAY_NAMESPACE: &str = "networking.liqo.io/gateway-namespace";
 /// Of the gateway pod that carries traffic: `true`.
 pub const ACTIVE: &str = "networking.liqo.io/active";
+
+/// Of a Service that this project made for its gateway: what was asked for, as a hash; its addition.
+pub const GATEWAY_SERVICE: &str = "networking.liqo.io/gateway-service";
+/// Kubernetes' own, of a controller's object: what it belongs to.
+pub const APP_PART_OF: &str = "app.kubernetes.io/part-of";
+/// Kubernetes' own, of an EndpointSlice: the Service it is for.
+pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
+/// Kubernetes' own, of an EndpointSlice: who writes it.
+pub const SLICE_MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";

@@ -14,6 +14,7 @@ use kube::CustomResourceExt as _;
 
 pub use configuration::{Configuration, ConfigurationSpec, ConfigurationStatus};
 pub use connection::{Connection, ConnectionSpec, ConnectionStatus};
+pub use foreign_cluster::{ForeignCluster, ForeignClusterSpec, ForeignClusterStatus};
 pub use gateway_client::{GatewayClient, GatewayClientSpec, GatewayClientStatus};
 pub use gateway_server::{GatewayServer, GatewayServerSpec, GatewayServerStatus};
 pub use ip::{IP, IPSpec, IPStatus};
@@ -25,6 +26,7 @@ pub mod configuration;
 pub mod connection;
 pub mod endpoint;
 pub mod fabric;
+pub mod foreign_cluster;
 pub mod gateway_client;
 pub mod gateway_server;
 pub mod ip;
@@ -44,6 +46,7 @@ pub fn custom_resource_definitions() -> Vec<CustomResourceDefinition> {
         GatewayClient::crd(),
         GatewayServer::crd(),
         PublicKey::crd(),
+        ForeignCluster::crd(),
     ]
 }
 

@@ -17,6 +17,11 @@ pub(crate) fn ipv4(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "format": "ipv4"})
 }
 
+/// Of a text, which an absent field does not make null.
+pub(crate) fn string(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string"})
+}
+
 /// Of bytes, base64 in a string.
 pub(crate) fn bytes(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "format": "byte"})

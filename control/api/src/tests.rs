@@ -8,11 +8,11 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 /// References to objects are alike everywhere.
 const REFERENCE: &str = "{apiVersion: string, fieldPath: string, kind: string, name: string, namespace: string, resourceVersion: string, uid: string}";
 
-struct Expected {
-    heading: &'static str,
-    columns: &'static str,
-    spec: &'static str,
-    status: &'static str,
+struct Expected<'a> {
+    heading: &'a str,
+    columns: &'a str,
+    spec: &'a str,
+    status: &'a str,
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn gateway_client_is_as_upstream() {
         heading: "GatewayClient gatewayclients.networking.liqo.io/v1beta1 Namespaced short gwc,gwclient status",
         columns: "Template Kind:string:.spec.clientTemplateRef.kind:1; Template Name:string:.spec.clientTemplateRef.name; Template Namespace:string:.spec.clientTemplateRef.namespace:1; IP:string:.spec.endpoint.addresses[*]; Port:string:.spec.endpoint.port; Protocol:string:.spec.endpoint.protocol:1; MTU:integer:.spec.mtu:1; Age:date:.metadata.creationTimestamp",
         spec: "{clientTemplateRef: REF, endpoint: {addresses: [string], port: integer(int32), ports: [integer(int32)], protocol: TCP|UDP}, mtu: integer, secretRef: {name: string=}}",
-        status: "{clientRef: REF, internalEndpoint: {ip: string(ipv4), node: string}, secretRef: REF}",
+        status: "{clientRef: REF, conditions: [{lastTransitionTime*: string(date-time), message*: string, observedGeneration: integer(int64) [0..], reason*: string, status*: True|False|Unknown, type*: string}], internalEndpoint: {ip: string(ipv4), node: string}, secretRef: REF}",
     });
 }
 
@@ -71,7 +71,7 @@ fn gateway_server_is_as_upstream() {
         heading: "GatewayServer gatewayservers.networking.liqo.io/v1beta1 Namespaced short gws,gwserver status",
         columns: "Template Kind:string:.spec.serverTemplateRef.kind:1; Template Name:string:.spec.serverTemplateRef.name; Template Namespace:string:.spec.serverTemplateRef.namespace:1; IP:string:.status.endpoint.addresses[*]; Port:string:.status.endpoint.port; Protocol:string:.status.endpoint.protocol:1; MTU:integer:.spec.mtu:1; Age:date:.metadata.creationTimestamp",
         spec: "{endpoint: {loadBalancerIP: string, nodePort: integer(int32), nodePorts: [integer(int32)], port: integer(int32), ports: [integer(int32)], serviceType: ClusterIP|NodePort|LoadBalancer|ExternalName (default ClusterIP)}, mtu: integer, secretRef: {name: string=}, serverTemplateRef: REF, serviceAnnotations: map<string>, serviceLabels: map<string>}",
-        status: "{endpoint: {addresses: [string], port: integer(int32), ports: [integer(int32)], protocol: TCP|UDP}, internalEndpoint: {ip: string(ipv4), node: string}, secretRef: REF, serverRef: REF}",
+        status: "{conditions: [{lastTransitionTime*: string(date-time), message*: string, observedGeneration: integer(int64) [0..], reason*: string, status*: True|False|Unknown, type*: string}], endpoint: {addresses: [string], port: integer(int32), ports: [integer(int32)], protocol: TCP|UDP}, internalEndpoint: {ip: string(ipv4), node: string}, secretRef: REF, serverRef: REF}",
     });
 }
 
@@ -82,6 +82,22 @@ fn public_key_is_as_upstream() {
         columns: "",
         spec: "{publicKey: string(byte)}",
         status: "",
+    });
+}
+
+#[test]
+fn foreign_cluster_is_as_upstream() {
+    const CONDITION: &str = "{lastTransitionTime: string(date-time), message: string, reason: string, status*: None|Pending|Established|Error|Ready|NotReady|SomeNotReady (default None), type*: APIServerStatus|NetworkConnectionStatus|NetworkGatewayServerStatus|NetworkGatewayClientStatus|NetworkGatewayPresence|NetworkConfigurationStatus|AuthIdentityControlPlaneStatus|AuthTenantStatus|OffloadingVirtualNodeStatus|OffloadingNodeStatus}";
+    let module = format!("{{conditions: [{CONDITION}], enabled*: boolean}}");
+    let status = format!(
+        "{{apiServerUrl: string, conditions: [{CONDITION}], foreignProxyUrl: string, modules: {{authentication*: {module}, networking*: {module}, offloading*: {module}}}, observedGeneration: integer(int64), role*: Consumer|Provider|ConsumerAndProvider|Unknown (default Unknown), tenantNamespace: {{local: string, remote: string}}}}"
+    );
+
+    expect(&Expected {
+        heading: "ForeignCluster foreignclusters.core.liqo.io/v1beta1 Cluster short fc status",
+        columns: "Role:string:.status.role; ClusterID:string:.spec.clusterID:1; Age:date:.metadata.creationTimestamp",
+        spec: "{clusterID*: string}",
+        status: &status,
     });
 }
 
@@ -130,7 +146,7 @@ status:
 
 /// Compares the definition of the kind that the heading starts with.
 #[track_caller]
-fn expect(expected: &Expected) {
+fn expect(expected: &Expected<'_>) {
     let kind = expected.heading.split(' ').next().unwrap();
     let crd = custom_resource_definitions()
         .into_iter()

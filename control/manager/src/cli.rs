@@ -1,0 +1,180 @@
+//! The flags, and the process that they describe.
+
+use crate::metrics::Metrics;
+use crate::plan::{Planner, Settings};
+use crate::shell::lease::Holder;
+use crate::shell::{Shell, State};
+use anyhow::Context as _;
+use clap::{ArgAction, Parser};
+use ipam::DEFAULT_POOLS;
+use ipnet::Ipv4Net;
+use kube::Client;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// Turns a cluster's resources into addresses, Services, keys and status.
+///
+/// Runs in the cluster that it manages, or wherever a kubeconfig leads there.
+#[derive(Debug, Parser)]
+#[command(name = "controller-manager", version, after_help = EXAMPLES)]
+pub(crate) struct Cli {
+    /// Namespace of Liqo.
+    #[arg(long, value_name = "NAMESPACE", env = "POD_NAMESPACE", default_value = "liqo")]
+    namespace: String,
+
+    /// Name of this pod, by which managers tell each other apart.
+    #[arg(long, value_name = "NAME", env = "POD_NAME")]
+    pod_name: Option<String>,
+
+    /// Where the CIDRs are taken from under which peers are seen, the first one first.
+    #[arg(long, value_name = "CIDR,...", value_delimiter = ',', value_parser = pool, default_values_t = DEFAULT_POOLS)]
+    pools: Vec<Ipv4Net>,
+
+    /// Labels of this cluster, which peers are told [kept here for `liqoctl` to read].
+    #[arg(long, value_name = "KEY=VALUE,...", value_delimiter = ',', value_parser = cluster_label)]
+    cluster_labels: Vec<(String, String)>,
+
+    /// Where peers reach this API server, if not at its own address [kept here for `liqoctl` to read].
+    #[arg(long, value_name = "ADDRESS", default_value = "")]
+    api_server_address_override: String,
+
+    /// The UDP port on which gateway pods listen.
+    #[arg(long, value_name = "PORT", default_value_t = 51840, value_parser = clap::value_parser!(u16).range(1..))]
+    gateway_port: u16,
+
+    /// Make a tiny Deployment for each peer, which the original `liqoctl network connect` waits for.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
+    gateway_deployments: bool,
+
+    /// The image of those Deployments: one that does nothing until it is stopped.
+    #[arg(long, value_name = "IMAGE", default_value = "")]
+    gateway_deployment_image: String,
+
+    /// Serve metrics and health at this address.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:8080")]
+    http: SocketAddr,
+
+    /// Act only while holding the Lease `liqo-controller-manager`; needed with several replicas.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true", action = ArgAction::Set)]
+    leader_elect: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  controller-manager --namespace=liqo --pools=10.0.0.0/8,192.168.0.0/16
+  controller-manager --namespace=liqo --leader-elect=false --http=127.0.0.1:8080
+  controller-manager --gateway-deployments --gateway-deployment-image=registry.k8s.io/pause:3.10";
+
+impl Cli {
+    /// Runs until it is asked to stop.
+    ///
+    /// # Errors
+    ///
+    /// Returns what keeps it from starting, or that another manager leads now.
+    pub(crate) async fn run(self) -> anyhow::Result<()> {
+        let planner = Planner::new(self.settings()?).context("--pools is wrong: use pools that do not overlap")?;
+        let client = Client::try_default()
+            .await
+            .context("failed to find the API server: run in a pod, or set KUBECONFIG")?;
+        let (metrics, registry) = Metrics::new();
+        let state = Arc::new(State::new());
+        let identity = self.identity();
+        let served = process::http::serve(self.http, Arc::new(registry), Arc::clone(&state));
+        let managed = manage(self.leader_elect, planner, client, &identity, metrics, state);
+
+        tokio::select! {
+            served = served => served.context("the HTTP server has ended"),
+            managed = managed => managed,
+        }
+    }
+
+    fn settings(&self) -> anyhow::Result<Settings> {
+        if self.gateway_deployments && self.gateway_deployment_image.is_empty() {
+            anyhow::bail!("--gateway-deployments needs --gateway-deployment-image=IMAGE, such as registry.k8s.io/pause:3.10");
+        }
+        let image = self.gateway_deployments.then(|| self.gateway_deployment_image.clone());
+
+        Ok(Settings {
+            namespace: self.namespace.clone(),
+            pools: self.pools.clone(),
+            gateway_port: self.gateway_port,
+            deployment_image: image,
+        })
+    }
+
+    fn identity(&self) -> String {
+        let named = self.pod_name.clone().filter(|name| !name.is_empty());
+        let named = named.or_else(|| std::env::var("HOSTNAME").ok());
+        named.unwrap_or_else(|| format!("controller-manager-{}", std::process::id()))
+    }
+}
+
+/// Waits for its turn, then manages until it is asked to stop.
+async fn manage(
+    leader_elect: bool,
+    planner: Planner,
+    client: Client,
+    identity: &str,
+    metrics: Metrics,
+    state: Arc<State>,
+) -> anyhow::Result<()> {
+    let stop = process::stop::requested();
+    tokio::pin!(stop);
+    let mut holder = leader_elect.then(|| {
+        let namespace = &planner.settings.namespace;
+        Holder::new(client.clone(), namespace, identity)
+    });
+    if let Some(holder) = &mut holder {
+        tracing::info!(identity, "waiting for the Lease");
+        tokio::select! {
+            () = holder.acquire() => {}
+            signal = &mut stop => {
+                tracing::info!(signal = signal?, "stopping");
+                return Ok(());
+            }
+        }
+    }
+
+    tracing::info!(identity, "leading");
+    state.lead();
+    metrics.lead(true);
+    let run = Shell::new(planner, &client, identity, metrics.clone(), state).run();
+    let lost = async {
+        match &mut holder {
+            Some(holder) => holder.keep().await,
+            None => std::future::pending().await,
+        }
+    };
+    let signal = tokio::select! {
+        () = run => anyhow::bail!("the watches have ended"),
+        () = lost => anyhow::bail!("the Lease is lost: another manager leads, or the API server is not reached"),
+        signal = &mut stop => signal?,
+    };
+    tracing::info!(signal, "stopping");
+    metrics.lead(false);
+    if let Some(holder) = &mut holder {
+        holder.release().await;
+    }
+
+    Ok(())
+}
+
+fn pool(text: &str) -> Result<Ipv4Net, String> {
+    let cure = || format!("`{text}` is not an IPv4 CIDR: use one like 10.0.0.0/8");
+    let pool: Ipv4Net = text.trim().parse().map_err(|_| cure())?;
+    if pool != pool.trunc() {
+        return Err(format!("`{text}` has bits beyond its prefix: use {}", pool.trunc()));
+    }
+
+    Ok(pool)
+}
+
+fn cluster_label(text: &str) -> Result<(String, String), String> {
+    let pair = text.split_once('=').filter(|(key, _)| !key.is_empty());
+    let pair = pair.map(|(key, value)| (key.to_owned(), value.to_owned()));
+
+    pair.ok_or_else(|| format!("`{text}` is not a label: use KEY=VALUE"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,52 @@
+use super::*;
+
+fn parse(args: &[&str]) -> Result<Cli, clap::Error> {
+    Cli::try_parse_from(["controller-manager"].iter().chain(args))
+}
+
+#[test]
+fn the_flags_of_the_chart_are_understood() {
+    let cli = parse(&[
+        "--namespace=liqo-system",
+        "--pod-name=manager-0",
+        "--pools=10.0.0.0/8,192.168.0.0/16",
+        "--cluster-labels=region=eu,topology.liqo.io/type=lab",
+        "--api-server-address-override=",
+        "--gateway-port=51840",
+        "--gateway-deployments=true",
+        "--gateway-deployment-image=pause",
+        "--http=0.0.0.0:8080",
+        "--leader-elect=false",
+    ])
+    .unwrap();
+
+    let settings = cli.settings().unwrap();
+    assert_eq!(settings.namespace, "liqo-system");
+    assert_eq!(settings.pools.len(), 2);
+    assert_eq!(settings.deployment_image.as_deref(), Some("pause"));
+    assert_eq!(cli.identity(), "manager-0");
+    assert!(!cli.leader_elect);
+}
+
+#[test]
+fn without_flags_the_private_address_space_is_given_out_by_a_leader() {
+    let cli = parse(&[]).unwrap();
+
+    assert!(cli.leader_elect);
+    assert_eq!(cli.pools, DEFAULT_POOLS);
+    assert_eq!(cli.settings().unwrap().deployment_image, None);
+}
+
+#[test]
+fn a_wrong_flag_names_the_cure() {
+    for (flag, cure) in [
+        ("--pools=10.0.0.1/8", "use 10.0.0.0/8"),
+        ("--pools=fd00::/8", "use one like 10.0.0.0/8"),
+        ("--cluster-labels=x", "use KEY=VALUE"),
+    ] {
+        assert!(parse(&[flag]).unwrap_err().to_string().contains(cure), "{flag}");
+    }
+    assert!(parse(&["--gateway-port=0"]).is_err());
+    let error = parse(&["--gateway-deployments"]).unwrap().settings().unwrap_err();
+    assert!(error.to_string().contains("--gateway-deployment-image"));
+}

@@ -1,0 +1,152 @@
+//! The kinds of objects that the manager reads or writes.
+
+use control_api::{
+    Configuration, Connection, ForeignCluster, GatewayClient, GatewayServer, IP, Network, PublicKey,
+};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod, Secret, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::api::ApiResource;
+use std::fmt;
+
+/// A kind of objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Kind {
+    Network,
+    Ip,
+    Configuration,
+    GatewayServer,
+    GatewayClient,
+    PublicKey,
+    Connection,
+    ForeignCluster,
+    Node,
+    /// Of the gateway only.
+    Pod,
+    /// Of tenants only.
+    Namespace,
+    /// The one that holds the cluster id.
+    ConfigMap,
+    /// Of gateways, and what they name.
+    Secret,
+    /// The one Secret that the gateway reads.
+    GatewayKeys,
+    /// What this project made.
+    Service,
+    /// What this project made.
+    EndpointSlice,
+    /// Of gateways in tenant namespaces.
+    Deployment,
+}
+
+/// All kinds.
+pub(crate) const KINDS: [Kind; 17] = [
+    Kind::Network,
+    Kind::Ip,
+    Kind::Configuration,
+    Kind::GatewayServer,
+    Kind::GatewayClient,
+    Kind::PublicKey,
+    Kind::Connection,
+    Kind::ForeignCluster,
+    Kind::Node,
+    Kind::Pod,
+    Kind::Namespace,
+    Kind::ConfigMap,
+    Kind::Secret,
+    Kind::GatewayKeys,
+    Kind::Service,
+    Kind::EndpointSlice,
+    Kind::Deployment,
+];
+
+impl Kind {
+    /// Returns how the API server knows it.
+    pub(crate) fn resource(self) -> ApiResource {
+        match self {
+            Self::Network => ApiResource::erase::<Network>(&()),
+            Self::Ip => ApiResource::erase::<IP>(&()),
+            Self::Configuration => ApiResource::erase::<Configuration>(&()),
+            Self::GatewayServer => ApiResource::erase::<GatewayServer>(&()),
+            Self::GatewayClient => ApiResource::erase::<GatewayClient>(&()),
+            Self::PublicKey => ApiResource::erase::<PublicKey>(&()),
+            Self::Connection => ApiResource::erase::<Connection>(&()),
+            Self::ForeignCluster => ApiResource::erase::<ForeignCluster>(&()),
+            Self::Node => ApiResource::erase::<Node>(&()),
+            Self::Pod => ApiResource::erase::<Pod>(&()),
+            Self::Namespace => ApiResource::erase::<Namespace>(&()),
+            Self::ConfigMap => ApiResource::erase::<ConfigMap>(&()),
+            Self::Secret | Self::GatewayKeys => ApiResource::erase::<Secret>(&()),
+            Self::Service => ApiResource::erase::<Service>(&()),
+            Self::EndpointSlice => ApiResource::erase::<EndpointSlice>(&()),
+            Self::Deployment => ApiResource::erase::<Deployment>(&()),
+        }
+    }
+
+    /// Returns the kind of an owner reference, if it is one whose children are looked after.
+    pub(crate) fn of_owner(kind: &str) -> Option<Self> {
+        match kind {
+            "Configuration" => Some(Self::Configuration),
+            "IP" => Some(Self::Ip),
+            "GatewayServer" => Some(Self::GatewayServer),
+            "GatewayClient" => Some(Self::GatewayClient),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Network => "Network",
+            Self::Ip => "IP",
+            Self::Configuration => "Configuration",
+            Self::GatewayServer => "GatewayServer",
+            Self::GatewayClient => "GatewayClient",
+            Self::PublicKey => "PublicKey",
+            Self::Connection => "Connection",
+            Self::ForeignCluster => "ForeignCluster",
+            Self::Node => "Node",
+            Self::Pod => "Pod",
+            Self::Namespace => "Namespace",
+            Self::ConfigMap => "ConfigMap",
+            Self::Secret | Self::GatewayKeys => "Secret",
+            Self::Service => "Service",
+            Self::EndpointSlice => "EndpointSlice",
+            Self::Deployment => "Deployment",
+        })
+    }
+}
+
+/// Name of an object within its kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Key {
+    /// Empty for what lies in none.
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+impl Key {
+    /// Creates a key within a namespace.
+    pub(crate) fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self {
+            namespace: namespace.into(),
+            name: name.into(),
+        }
+    }
+
+    /// Creates the key of what lies in no namespace.
+    pub(crate) fn cluster(name: impl Into<String>) -> Self {
+        Self::new("", name)
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.namespace.is_empty() {
+            f.write_str(&self.name)
+        } else {
+            write!(f, "{}/{}", self.namespace, self.name)
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! What to write, decided from what is known: one task at a time, without IO.
+//!
+//! ```text
+//! watch --World::put--> tasks --Planner::plan--> writes --shell--> API server --answer--> World::put
+//! ```
+//!
+//! A plan compares what should be with what is, so that doing it twice writes nothing the second
+//! time, and an answer that changes something makes its own tasks.
+
+use crate::allocation::Allocation;
+use crate::kind::{Key, Kind};
+use crate::task::Task;
+use crate::world::World;
+use crate::write::Write;
+use ipam::NetworkError;
+use ipnet::Ipv4Net;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::jiff::Timestamp;
+use std::collections::BTreeMap;
+
+pub(crate) mod configuration;
+pub(crate) mod connection;
+pub(crate) mod deployment;
+pub(crate) mod foreign_cluster;
+pub(crate) mod gateway;
+pub(crate) mod ip;
+pub(crate) mod ip_service;
+pub(crate) mod network;
+pub(crate) mod node;
+pub(crate) mod peer;
+pub(crate) mod secret;
+pub(crate) mod service;
+
+#[cfg(test)]
+mod tests;
+
+/// What the flags say.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// Namespace of Liqo itself.
+    pub(crate) namespace: String,
+    /// Where CIDRs are taken from.
+    pub(crate) pools: Vec<Ipv4Net>,
+    /// The UDP port on which gateway pods listen.
+    pub(crate) gateway_port: u16,
+    /// The image of the Deployments that upstream's `liqoctl` waits for, if they are wanted.
+    pub(crate) deployment_image: Option<String>,
+}
+
+/// Decides.
+#[derive(Clone, Debug)]
+pub(crate) struct Planner {
+    pub(crate) settings: Settings,
+    pub(crate) world: World,
+    pub(crate) allocation: Allocation,
+    /// What people were told last of each object.
+    told: BTreeMap<(Kind, Key), String>,
+}
+
+/// What the shell gives to a plan that is not known from objects.
+pub(crate) struct Surroundings<'a> {
+    /// The time.
+    pub(crate) now: Timestamp,
+    /// Gives 32 bytes that nobody can guess.
+    pub(crate) random: &'a mut dyn FnMut() -> [u8; 32],
+}
+
+/// What to do for a task.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Plan {
+    /// In this order; after one that fails, the rest is done all the same.
+    pub(crate) writes: Vec<Write>,
+    /// What people are to be told.
+    pub(crate) notices: Vec<Notice>,
+    /// Secrets to look up before planning again.
+    pub(crate) lookups: Vec<Key>,
+    /// Tasks that this one has made possible.
+    pub(crate) again: Vec<Task>,
+    /// Whether to try again later, since no watch tells when it helps.
+    pub(crate) retry: bool,
+}
+
+/// Something to tell about an object, as an Event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Notice {
+    pub(crate) kind: Kind,
+    pub(crate) key: Key,
+    pub(crate) is_warning: bool,
+    pub(crate) reason: &'static str,
+    pub(crate) note: String,
+}
+
+impl Planner {
+    /// Creates a planner that knows no object yet.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`NetworkError::PoolsOverlap`] if the pools overlap.
+    pub(crate) fn new(settings: Settings) -> Result<Self, NetworkError> {
+        Ok(Self {
+            world: World::new(settings.namespace.clone()),
+            allocation: Allocation::new(&settings.pools)?,
+            settings,
+            told: BTreeMap::new(),
+        })
+    }
+
+    /// Begins with the objects as they are: takes over what the statuses say, and returns all tasks.
+    pub(crate) fn start(&mut self) -> Vec<Task> {
+        network::adopt_all(self);
+        self.world.all_tasks().into_iter().collect()
+    }
+
+    /// Decides what to do for a task.
+    pub(crate) fn plan(&mut self, task: &Task, surroundings: &mut Surroundings<'_>) -> Plan {
+        let mut plan = match task {
+            Task::Network(key) => network::plan(self, key),
+            Task::Node(name) => node::plan(self, name),
+            Task::Ip(key) => ip::plan(self, key),
+            Task::Configuration(key) => configuration::plan(self, key, surroundings.now),
+            Task::Service(hash) => service::plan(self, hash),
+            Task::Peer(peer) => peer::plan(self, peer, surroundings),
+        };
+        plan.notices.retain(|notice| self.is_news(notice));
+
+        plan
+    }
+
+    /// Returns whether people were not told this last, and remembers that they are now.
+    fn is_news(&mut self, notice: &Notice) -> bool {
+        let about = (notice.kind, notice.key.clone());
+        let before = self.told.get(&about);
+        // That all is well is news only where it was not.
+        if before.is_none() && !notice.is_warning || before == Some(&notice.note) {
+            return false;
+        }
+        if notice.is_warning {
+            self.told.insert(about, notice.note.clone());
+        } else {
+            self.told.remove(&about);
+        }
+
+        true
+    }
+
+    /// Returns how many Networks hold a CIDR, and how many IPs an address.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        self.allocation.counts()
+    }
+
+    /// Forgets what was told of an object that is gone.
+    pub(crate) fn forget(&mut self, kind: Kind, key: &Key) {
+        self.told.remove(&(kind, key.clone()));
+    }
+}
+
+impl Plan {
+    /// Tells that something is wrong with an object.
+    pub(crate) fn warn(&mut self, kind: Kind, key: &Key, reason: &'static str, note: impl ToString) {
+        self.tell(kind, key, true, reason, note);
+    }
+
+    /// Tells that nothing is wrong with an object any more.
+    pub(crate) fn praise(&mut self, kind: Kind, key: &Key, reason: &'static str, note: impl ToString) {
+        self.tell(kind, key, false, reason, note);
+    }
+
+    fn tell(
+        &mut self,
+        kind: Kind,
+        key: &Key,
+        is_warning: bool,
+        reason: &'static str,
+        note: impl ToString,
+    ) {
+        self.notices.push(Notice {
+            kind,
+            key: key.clone(),
+            is_warning,
+            reason,
+            note: note.to_string(),
+        });
+    }
+
+    /// Adds another plan.
+    pub(crate) fn extend(&mut self, other: Self) {
+        self.writes.extend(other.writes);
+        self.notices.extend(other.notices);
+        self.lookups.extend(other.lookups);
+        self.again.extend(other.again);
+        self.retry |= other.retry;
+    }
+}
+
+/// Returns a label of an object.
+pub(crate) fn label<'a>(meta: &'a ObjectMeta, key: &str) -> Option<&'a str> {
+    let labels = meta.labels.as_ref()?;
+    labels.get(key).map(String::as_str)
+}
+
+/// Returns a reference to an owner that may go without waiting for what it owns.
+pub(crate) fn owner<K: kube::Resource<DynamicType = ()>>(owner: &K) -> OwnerReference {
+    OwnerReference {
+        api_version: K::api_version(&()).into_owned(),
+        kind: K::kind(&()).into_owned(),
+        name: owner.meta().name.clone().unwrap_or_default(),
+        uid: owner.meta().uid.clone().unwrap_or_default(),
+        block_owner_deletion: None,
+        controller: None,
+    }
+}
+
+/// Returns whether an object is owned by one of this uid.
+pub(crate) fn is_owned_by(meta: &ObjectMeta, uid: Option<&str>) -> bool {
+    let mut owners = meta.owner_references.iter().flatten();
+    owners.any(|owner| uid == Some(owner.uid.as_str()))
+}

@@ -1,0 +1,104 @@
+//! The address of an IP, and its labels.
+
+use super::{Plan, Planner, ip_service, label};
+use crate::cidr;
+use crate::kind::{Key, Kind};
+use crate::task::Task;
+use crate::world::{World, is_going};
+use crate::write::{Action, Write};
+use control_api::{IP, IPStatus, labels};
+use serde_json::json;
+use std::net::Ipv4Addr;
+
+/// Decides the address of an IP, or takes it back if the IP is gone.
+pub(super) fn plan(planner: &mut Planner, key: &Key) -> Plan {
+    let mut plan = Plan::default();
+    let Some(ip) = planner.world.ips.get(key).cloned() else {
+        let waiting = planner.allocation.release_address(key);
+        plan.again = waiting.into_iter().map(Task::Ip).collect();
+        plan.writes = ip_service::leftovers(planner, key);
+        planner.forget(Kind::Ip, key);
+        return plan;
+    };
+    if is_going(&ip.metadata) {
+        return plan;
+    }
+    if let Err(refusal) = cidr::address(&ip.spec.ip) {
+        plan.warn(Kind::Ip, key, "InvalidAddress", format!("spec.ip: {refusal}"));
+        return plan;
+    }
+    let Some(network) = network_of(&planner.world, &ip) else {
+        let note = "there is no Network of type external-cidr in Liqo's namespace: \
+                    make it, or name another one in spec.networkRef";
+        plan.warn(Kind::Ip, key, "NoNetwork", note);
+        return plan;
+    };
+
+    let old = old(&ip);
+    match planner.allocation.address(key, &network, old) {
+        Ok(address) => {
+            if let Some(old) = old.filter(|old| *old != address) {
+                let note = format!("{old} is not free in {network}: it has {address} instead");
+                plan.warn(Kind::Ip, key, "Readdressed", note);
+            } else {
+                plan.praise(Kind::Ip, key, "Allocated", format!("it has {address} now"));
+            }
+            let cidr = planner.allocation.held(&network);
+            let status = IPStatus {
+                cidr: cidr.map(|cidr| cidr.to_string()),
+                ip: Some(address.to_string()),
+            };
+            plan.writes.extend(labelled(key, &ip, &network));
+            let old = ip.status.as_ref();
+            plan.writes.extend(Write::status(Kind::Ip, key, old, &status));
+            plan.writes.extend(ip_service::writes(planner, key, &ip));
+        }
+        Err(Some(error)) => {
+            let note = format!("{error}: delete unused IPs, or name another Network in spec.networkRef");
+            plan.warn(Kind::Ip, key, "Refused", note);
+        }
+        Err(None) if planner.world.networks.contains(&network) => {}
+        Err(None) => {
+            let note = format!("there is no Network {network}: make it, or change spec.networkRef");
+            plan.warn(Kind::Ip, key, "NoNetwork", note);
+        }
+    }
+
+    plan
+}
+
+/// Returns the Network that gives an IP its address.
+pub(super) fn network_of(world: &World, ip: &IP) -> Option<Key> {
+    let reference = ip.spec.network_ref.as_ref();
+    let named = reference.and_then(|reference| {
+        let name = reference.name.as_ref().filter(|name| !name.is_empty())?;
+        let namespace = reference.namespace.as_ref();
+        let namespace = namespace.or(ip.metadata.namespace.as_ref())?;
+        Some(Key::new(namespace.clone(), name.clone()))
+    });
+
+    named.or_else(|| world.cluster.external.clone())
+}
+
+/// Returns the address that an IP's status says, if it is one.
+pub(super) fn old(ip: &IP) -> Option<Ipv4Addr> {
+    let text = ip.status.as_ref()?.ip.as_deref()?;
+    cidr::address(text).ok()
+}
+
+fn labelled(key: &Key, ip: &IP, network: &Key) -> Option<Write> {
+    let wanted = [
+        (labels::NETWORK_NAMESPACE, &network.namespace),
+        (labels::NETWORK_NAME, &network.name),
+    ];
+    let mut missing = serde_json::Map::new();
+    for (name, value) in wanted {
+        // A Network's name may be longer than a label may.
+        if value.len() <= 63 && label(&ip.metadata, name) != Some(value) {
+            missing.insert(name.to_owned(), json!(value));
+        }
+    }
+    let patch = json!({"metadata": {"labels": missing}});
+
+    (!missing.is_empty()).then(|| Write::new(Kind::Ip, key, Action::Merge(patch)))
+}

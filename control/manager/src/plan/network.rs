@@ -1,0 +1,198 @@
+//! The CIDR of a Network.
+
+use super::{Plan, Planner, label};
+use crate::allocation::claim;
+use crate::cidr;
+use crate::kind::{Key, Kind};
+use crate::task::Task;
+use crate::world::{self, Subject};
+use crate::write::Write;
+use control_api::{Network, NetworkStatus, labels};
+use ipam::{Claim, NetworkError};
+use ipnet::Ipv4Net;
+use std::net::Ipv4Addr;
+
+/// Decides the CIDR of a Network, or takes it back if the Network is gone.
+pub(super) fn plan(planner: &mut Planner, key: &Key) -> Plan {
+    let mut plan = Plan::default();
+    let Some(network) = planner.world.networks.get(key) else {
+        let waiting = planner.allocation.release_network(key);
+        plan.again = waiting.into_iter().map(Task::Network).collect();
+        plan.again.extend(ips_of(planner, key).into_iter().map(Task::Ip));
+        planner.forget(Kind::Network, key);
+        return plan;
+    };
+    let (claim, old) = match wanted(network) {
+        Ok(wanted) => wanted,
+        Err(refusal) => {
+            plan.warn(Kind::Network, key, "InvalidCIDR", format!("spec.cidr: {refusal}"));
+            return plan;
+        }
+    };
+
+    let network = network.clone();
+    match planner.allocation.network(key, claim, old) {
+        Ok(cidr) => {
+            let status = NetworkStatus {
+                cidr: Some(cidr.to_string()),
+            };
+            let old = network.status.as_ref();
+            plan.writes.extend(Write::status(Kind::Network, key, old, &status));
+            plan.praise(Kind::Network, key, "Allocated", format!("it has {cidr} now"));
+            // Those that waited for this Network, and for its pool if that has changed.
+            let ready = fill_pool(planner, key, &network, cidr);
+            plan.again.extend(ready.into_iter().map(Task::Ip));
+        }
+        Err(error) => {
+            plan.warn(Kind::Network, key, "Refused", explain(&network, old, &error));
+            let owners = network.metadata.owner_references.iter().flatten();
+            let configurations = owners.filter(|owner| owner.kind == "Configuration");
+            plan.again.extend(configurations.map(|owner| {
+                Task::Configuration(Key::new(key.namespace.clone(), owner.name.clone()))
+            }));
+        }
+    }
+
+    plan
+}
+
+/// Takes over the CIDRs that the statuses say, and decides the others, in an order that does not
+/// depend on which event comes first: what cannot change, what was decided before, the external
+/// CIDR, the internal one, the rest.
+pub(super) fn adopt_all(planner: &mut Planner) {
+    let mut networks: Vec<_> = planner
+        .world
+        .networks
+        .iter()
+        .filter_map(|(key, network)| {
+            let (claim, old) = wanted(network).ok()?;
+            let network_type = label(&network.metadata, labels::NETWORK_TYPE);
+            let rank = match (claim, old, network_type) {
+                (Claim::Shared(_), ..) => 0,
+                (Claim::Exclusive(_), ..) => 1,
+                (_, Some(_), _) => 2,
+                (_, None, Some(labels::NETWORK_TYPE_EXTERNAL)) => 3,
+                (_, None, Some(labels::NETWORK_TYPE_INTERNAL)) => 4,
+                (_, None, _) => 5,
+            };
+            let created = network.metadata.creation_timestamp.clone();
+            Some(((rank, created.map(|time| time.0), key.clone()), claim, old))
+        })
+        .collect();
+    networks.sort_by(|(a, ..), (b, ..)| a.cmp(b));
+
+    let split = networks.partition_point(|((rank, ..), ..)| *rank <= 2);
+    let (old, new) = networks.split_at(split);
+    for ((_, _, key), claim, status) in old {
+        // Refusals are told when the Network's turn comes.
+        planner.allocation.network(key, *claim, *status).ok();
+    }
+    super::node::adopt_underlay(planner);
+    for ((_, _, key), claim, status) in new {
+        planner.allocation.network(key, *claim, *status).ok();
+    }
+}
+
+/// Returns what a Network claims, and the CIDR that its status says, if that can be.
+fn wanted(network: &Network) -> Result<(Claim, Option<Ipv4Net>), cidr::Refusal> {
+    let cidr = cidr::cidr(&network.spec.cidr)?;
+    let claim = claim(cidr, |key| label(&network.metadata, key) == Some("true"));
+    let status = network.status.as_ref();
+    let old = status.and_then(|status| status.cidr.as_deref());
+    let old = old.and_then(|text| cidr::cidr(text).ok());
+
+    Ok((claim, old.filter(|old| old.prefix_len() == cidr.prefix_len())))
+}
+
+/// Makes the pool of a Network's addresses, and returns the IPs that may get one now.
+fn fill_pool(planner: &mut Planner, key: &Key, network: &Network, cidr: Ipv4Net) -> Vec<Key> {
+    let pre_allocated = network.spec.pre_allocated.unwrap_or_default();
+    let pre_allocated = u32::try_from(pre_allocated).unwrap_or_default();
+    let world = &planner.world;
+    let held = || {
+        let mut held: Vec<_> = world
+            .ips
+            .iter()
+            .filter(|(_, ip)| super::ip::network_of(world, ip).as_ref() == Some(key))
+            .filter_map(|(ip_key, ip)| {
+                let created = ip.metadata.creation_timestamp.clone();
+                Some((created.map(|time| time.0), ip_key.clone(), super::ip::old(ip)?))
+            })
+            .collect();
+        // Of two that say the same, the older one has it.
+        held.sort();
+        let pairs = held.into_iter().map(|(_, key, address)| (key, address));
+        pairs.collect::<Vec<(Key, Ipv4Addr)>>()
+    };
+
+    if planner.allocation.pool(key, cidr, pre_allocated, held) {
+        planner.allocation.take_waiting(key);
+        ips_of(planner, key)
+    } else {
+        planner.allocation.take_waiting(key)
+    }
+}
+
+fn ips_of(planner: &Planner, key: &Key) -> Vec<Key> {
+    let world = &planner.world;
+    world
+        .ips
+        .iter()
+        .filter(|(_, ip)| super::ip::network_of(world, ip).as_ref() == Some(key))
+        .map(|(key, _)| key.clone())
+        .collect()
+}
+
+fn explain(network: &Network, old: Option<Ipv4Net>, error: &NetworkError) -> String {
+    let is_of_peer = label(&network.metadata, labels::CONFIGURATION_CIDR_TYPE).is_some();
+    let cure = match error {
+        NetworkError::Taken { .. } if old.is_some() && is_of_peer => {
+            "delete this Network, so that it is made again and gets another CIDR"
+        }
+        NetworkError::Taken { .. } => {
+            "choose another CIDR, or delete the Network that overlaps this one"
+        }
+        NetworkError::OutsidePools { .. } => {
+            "add a pool that contains it (ipam.pools), or give it the label \
+             ipam.liqo.io/network-shared=true"
+        }
+        NetworkError::Exhausted { .. } => "add a pool (ipam.pools), or delete unused Networks",
+        NetworkError::Held { .. } | NetworkError::PoolsOverlap(..) => "delete and make it again",
+    };
+
+    format!("{error}: {cure}")
+}
+
+/// Returns the Networks whose CIDR contains an address.
+pub(super) fn covering(planner: &Planner, address: Ipv4Addr) -> Vec<Key> {
+    let networks = planner.world.networks.iter();
+    networks
+        .filter(|(key, _)| {
+            let held = planner.allocation.held(key);
+            held.is_some_and(|held| held.contains(&address))
+        })
+        .map(|(key, _)| key.clone())
+        .collect()
+}
+
+/// Returns the Networks that belong to a Configuration.
+pub(super) fn of_configuration<'a>(
+    planner: &'a Planner,
+    configuration: &Key,
+) -> impl Iterator<Item = (&'a Key, &'a Network)> {
+    let subject = Subject::Owner(Kind::Configuration, configuration.clone());
+    let linked: Vec<_> = planner
+        .world
+        .linked(&subject)
+        .filter(|(kind, _)| *kind == Kind::Network)
+        .map(|(_, key)| key)
+        .collect();
+    linked
+        .into_iter()
+        .filter_map(|key| Some((key, planner.world.networks.get(key)?)))
+}
+
+/// Returns whether a Network goes or has gone.
+pub(super) fn is_going(network: &Network) -> bool {
+    world::is_going(&network.metadata)
+}

@@ -1,0 +1,123 @@
+//! Everything about one peer but its Networks: gateway, keys, Connection, summary.
+
+use super::gateway::{Gateway, Problem};
+use super::{Plan, Planner, Surroundings, connection, deployment, foreign_cluster, secret};
+use crate::cidr;
+use crate::kind::{Key, Kind};
+use crate::world::is_going;
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+
+/// Decides about a peer.
+pub(super) fn plan(planner: &mut Planner, peer: &str, surroundings: &mut Surroundings<'_>) -> Plan {
+    let mut plan = keep_off_endpoints(planner, peer);
+    let planner = &*planner;
+    let gateways = Gateway::of_peer(planner, peer);
+    if let Err(problem) = check(planner, peer) {
+        for gateway in &gateways {
+            plan.extend(gateway.notice(&Err(problem.clone())));
+            plan.writes.extend(gateway.refuse(problem.clone(), surroundings.now));
+        }
+        return plan;
+    }
+
+    let mut gateways_left = gateways.iter();
+    let primary = gateways_left.next();
+    for second in gateways_left {
+        let problem = primary.map_or(Problem::NoPeer, |primary| Problem::Conflict {
+            kind: primary.kind(),
+            key: primary.key().clone(),
+        });
+        plan.extend(second.notice(&Err(problem.clone())));
+        plan.writes.extend(second.refuse(problem, surroundings.now));
+    }
+    match primary {
+        Some(primary) => plan.extend(gateway(planner, peer, primary, surroundings)),
+        None => plan.writes.extend(secret::publish(planner, peer, None)),
+    }
+    plan.writes.extend(secret::leftovers(planner, peer, &gateways));
+    plan.writes.extend(connection::leftovers(planner, peer, primary));
+    plan.writes.extend(deployment::writes(planner, peer, primary));
+    plan.writes.extend(foreign_cluster::writes(planner, peer, primary, surroundings.now));
+
+    plan
+}
+
+/// Decides about the one gateway that serves a peer.
+fn gateway(
+    planner: &Planner,
+    peer: &str,
+    gateway: &Gateway<'_>,
+    surroundings: &mut Surroundings<'_>,
+) -> Plan {
+    let mut plan = Plan::default();
+    if let Err(problem) = gateway.check() {
+        plan.writes.extend(gateway.refuse(problem.clone(), surroundings.now));
+        plan.extend(gateway.notice(&Err(problem)));
+        return plan;
+    }
+
+    let keys = secret::keys(planner, gateway, peer, surroundings, &mut plan);
+    let endpoint = gateway.endpoint(planner);
+    let public_key = connection::public_key(planner, peer, gateway, keys.as_ref().ok());
+    let is_known = public_key.is_ok();
+    let told = endpoint.as_ref().ok().cloned().flatten();
+    let verdict = match (&keys, endpoint) {
+        (Err(problem), _) => Err(Problem::Key(problem.clone())),
+        (Ok(_), Err(problem)) => Err(problem),
+        (Ok(_), Ok(_)) => public_key,
+    };
+    plan.extend(gateway.notice(&verdict));
+    if let Ok(keys) = &keys {
+        plan.writes.extend(secret::publish(planner, peer, Some(&keys.private)));
+    }
+    let secret = keys.as_ref().ok().map(|keys| &keys.secret);
+    let status = gateway.status(planner, secret, told.as_ref(), verdict, surroundings.now);
+    plan.writes.extend(status);
+    plan.writes.extend(connection::writes(planner, peer, gateway, is_known));
+
+    plan
+}
+
+/// Checks who the peer is.
+fn check(planner: &Planner, peer: &str) -> Result<(), Problem> {
+    if peer.is_empty() {
+        return Err(Problem::NoPeer);
+    }
+    cidr::cluster_id(peer).map_err(|refusal| Problem::InvalidPeer(refusal.to_string()))?;
+    if planner.world.cluster.id.as_deref() == Some(peer) {
+        return Err(Problem::OwnCluster(peer.to_owned()));
+    }
+
+    Ok(())
+}
+
+/// Keeps the CIDRs of peers off the addresses where peers are called, or tunnels would lead into themselves.
+fn keep_off_endpoints(planner: &mut Planner, peer: &str) -> Plan {
+    let mut plan = Plan::default();
+    let gateways = Gateway::of_peer(planner, peer);
+    let addresses: BTreeSet<Ipv4Addr> = gateways
+        .iter()
+        .filter_map(|gateway| match gateway {
+            Gateway::Client(_, client) => client.spec.endpoint.as_ref(),
+            Gateway::Server(..) => None,
+        })
+        .flat_map(|endpoint| &endpoint.addresses)
+        .filter_map(|address| cidr::address(address).ok())
+        .collect();
+    let source = (Kind::ForeignCluster, Key::cluster(peer));
+    for covered in planner.allocation.set_underlay(source, addresses) {
+        for key in super::network::covering(planner, covered) {
+            let network = planner.world.networks.get(&key);
+            if network.is_some_and(|network| !is_going(&network.metadata)) {
+                let note = format!(
+                    "it covers {covered}, where peer {peer} is called: delete this Network, \
+                     so that it gets another CIDR"
+                );
+                plan.warn(Kind::Network, &key, "CoversEndpoint", note);
+            }
+        }
+    }
+
+    plan
+}

@@ -1,0 +1,249 @@
+//! The Services that make the gateway reachable: one for all GatewayServers that ask for the same.
+
+use super::{Plan, Planner, label};
+use crate::kind::{Key, Kind};
+use crate::task::Task;
+use crate::world::{Subject, World, is_going};
+use crate::write::{Action, Write, covers};
+use control_api::gateway_server::ServiceType;
+use control_api::{GatewayServer, labels};
+use k8s_openapi::api::core::v1::Service;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// Name of the first Service; others add a hash.
+pub(crate) const NAME: &str = "liqo-gateway";
+
+/// Name of the port.
+const PORT_NAME: &str = "wireguard";
+
+/// The port that a server tells if it is not asked for one, as `liqoctl` does.
+const PORT_DEFAULT: u16 = 51840;
+
+/// What a GatewayServer asks of its Service.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Request {
+    type_: &'static str,
+    port: u16,
+    node_port: Option<u16>,
+    load_balancer_ip: Option<String>,
+    annotations: BTreeMap<String, String>,
+    labels: BTreeMap<String, String>,
+}
+
+/// Why a GatewayServer gets no Service.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Refusal {
+    #[error(
+        "spec.endpoint.serviceType is ExternalName, which leads nowhere: \
+         use LoadBalancer, NodePort or ClusterIP"
+    )]
+    ExternalName,
+    #[error("spec.endpoint.{field} is {value}: use a number from 1 to 65535")]
+    Port { field: &'static str, value: i32 },
+}
+
+impl Request {
+    /// Reads what a GatewayServer asks for, if that can be.
+    pub(crate) fn of(server: &GatewayServer) -> Option<Self> {
+        Self::read(server).ok()
+    }
+
+    /// Reads what a GatewayServer asks for.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Refusal`] if that cannot be.
+    pub(crate) fn read(server: &GatewayServer) -> Result<Self, Refusal> {
+        let endpoint = server.spec.endpoint.clone().unwrap_or_default();
+        let type_ = match endpoint.service_type {
+            ServiceType::ClusterIP => "ClusterIP",
+            ServiceType::NodePort => "NodePort",
+            ServiceType::LoadBalancer => "LoadBalancer",
+            ServiceType::ExternalName => return Err(Refusal::ExternalName),
+        };
+        let port = endpoint.port.or(endpoint.ports.first().copied());
+        let node_port = endpoint.node_port.or(endpoint.node_ports.first().copied());
+        let number = |field, value: i32| {
+            let port = u16::try_from(value).ok().filter(|port| *port != 0);
+            port.ok_or(Refusal::Port { field, value })
+        };
+        // Upstream's `liqoctl` writes 0 for none.
+        let node_port = node_port.filter(|port| *port != 0 && type_ != "ClusterIP");
+        let mut labels = server.spec.service_labels.clone();
+        // What replicas and Services are found by is not for users to set.
+        for owned in [labels::COMPONENT, labels::GATEWAY_SERVICE, labels::MANAGED, labels::APP_PART_OF] {
+            labels.remove(owned);
+        }
+
+        Ok(Self {
+            type_,
+            port: port.map_or(Ok(PORT_DEFAULT), |port| number("port", port))?,
+            node_port: node_port.map(|port| number("nodePort", port)).transpose()?,
+            load_balancer_ip: endpoint
+                .load_balancer_ip
+                .filter(|ip| !ip.is_empty() && type_ == "LoadBalancer"),
+            annotations: server.spec.service_annotations.clone(),
+            labels,
+        })
+    }
+
+    /// Returns a short text that is the same for equal requests, in every life of the manager.
+    pub(crate) fn hash(&self) -> String {
+        let text = json!([
+            self.type_,
+            self.port,
+            self.node_port,
+            self.load_balancer_ip,
+            self.annotations,
+            self.labels,
+        ]);
+        // FNV-1a: what is needed is that it stays the same, not that nobody can find a second text.
+        let hash = text.to_string().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+
+        format!("{:010x}", hash >> 24)
+    }
+
+    fn object(&self, key: &Key, target_port: u16) -> Value {
+        let mut labels = self.labels.clone();
+        labels.insert(labels::MANAGED.to_owned(), "true".to_owned());
+        labels.insert(labels::APP_PART_OF.to_owned(), "liqo".to_owned());
+        labels.insert(labels::GATEWAY_SERVICE.to_owned(), self.hash());
+        let mut port = json!({
+            "name": PORT_NAME,
+            "port": self.port,
+            "protocol": "UDP",
+            "targetPort": target_port,
+        });
+        if let Some(node_port) = self.node_port {
+            port["nodePort"] = json!(node_port);
+        }
+        let mut spec = json!({
+            "type": self.type_,
+            "ports": [port],
+            "selector": {
+                labels::COMPONENT: labels::COMPONENT_GATEWAY,
+                labels::ACTIVE: "true",
+            },
+        });
+        if self.type_ != "ClusterIP" {
+            spec["externalTrafficPolicy"] = json!("Cluster");
+        }
+        if let Some(ip) = &self.load_balancer_ip {
+            spec["loadBalancerIP"] = json!(ip);
+        }
+
+        json!({
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {
+                "name": key.name,
+                "namespace": key.namespace,
+                "labels": labels,
+                "annotations": self.annotations,
+            },
+            "spec": spec,
+        })
+    }
+}
+
+/// Makes the Service that GatewayServers ask for, or removes one that none asks for any more.
+pub(super) fn plan(planner: &mut Planner, hash: &str) -> Plan {
+    let mut plan = Plan::default();
+    let Some(request) = request(&planner.world, hash) else {
+        planner.world.refused_services.remove(hash);
+        if let Some(unserved) = unserved(&planner.world) {
+            // That one may take over this Service, with its addresses and ports.
+            plan.again.push(Task::Service(unserved));
+            plan.retry = of(&planner.world, hash).is_some();
+            return plan;
+        }
+        for (key, service) in of_hash(&planner.world, hash) {
+            if !is_going(&service.metadata) {
+                let delete = Action::Delete(service.metadata.uid.clone());
+                plan.writes.push(Write::new(Kind::Service, key, delete));
+            }
+        }
+        return plan;
+    };
+
+    let key = key_for(&planner.world, hash);
+    let wanted = request.object(&key, planner.settings.gateway_port);
+    match planner.world.services.get(&key) {
+        None => plan.writes.push(Write::new(Kind::Service, &key, Action::Create(wanted))),
+        Some(present) => {
+            let actual = serde_json::to_value(present).unwrap_or_default();
+            if !covers(&actual, &wanted) && !is_going(&present.metadata) {
+                plan.writes.push(Write::new(Kind::Service, &key, Action::Apply(wanted)));
+            }
+        }
+    }
+    // Two of one request can only be somebody's copies.
+    let copies = of_hash(&planner.world, hash).filter(|(other, _)| **other != key);
+    let copies: Vec<_> = copies
+        .map(|(key, copy)| Write::new(Kind::Service, key, Action::Delete(copy.metadata.uid.clone())))
+        .collect();
+    plan.writes.extend(copies);
+
+    plan
+}
+
+/// Returns the Service that a GatewayServer has, if it is there.
+pub(super) fn of<'a>(world: &'a World, hash: &str) -> Option<(&'a Key, &'a Service)> {
+    of_hash(world, hash).find(|(_, service)| !is_going(&service.metadata))
+}
+
+/// Returns what is asked for, if anybody still does.
+fn request(world: &World, hash: &str) -> Option<Request> {
+    let subject = Subject::Service(hash.to_owned());
+    let mut linked = world.linked(&subject);
+    linked.find_map(|(kind, key)| {
+        let server = world.servers.get(key).filter(|_| kind == Kind::GatewayServer)?;
+        (!is_going(&server.metadata)).then(|| Request::of(server))?
+    })
+}
+
+/// Returns a request that has no Service yet.
+fn unserved(world: &World) -> Option<String> {
+    let servers = world.servers.iter();
+    let mut requests = servers
+        .filter(|(_, server)| !is_going(&server.metadata))
+        .filter_map(|(_, server)| Some(Request::of(server)?.hash()));
+    requests.find(|hash| of(world, hash).is_none())
+}
+
+fn of_hash<'a>(world: &'a World, hash: &str) -> impl Iterator<Item = (&'a Key, &'a Service)> {
+    let subject = Subject::Service(hash.to_owned());
+    let linked: Vec<_> = world
+        .linked(&subject)
+        .filter(|(kind, key)| *kind == Kind::Service && key.namespace == world.namespace)
+        .map(|(_, key)| key)
+        .collect();
+    linked
+        .into_iter()
+        .filter_map(|key| Some((key, world.services.get(key)?)))
+}
+
+/// Chooses the Service for a request: its own, one that no request has any more, which keeps its
+/// addresses and ports so, or a new one.
+fn key_for(world: &World, hash: &str) -> Key {
+    if let Some((key, _)) = of(world, hash) {
+        return key.clone();
+    }
+    let services = world.services.within(&world.namespace);
+    let mut ours = services.filter_map(|(key, service)| {
+        let hash = label(&service.metadata, labels::GATEWAY_SERVICE)?;
+        (!is_going(&service.metadata)).then_some((key, hash))
+    });
+    if let Some((free, _)) = ours.find(|(_, hash)| request(world, hash).is_none()) {
+        return free.clone();
+    }
+    let first = Key::new(world.namespace.clone(), NAME);
+    if !world.services.contains(&first) {
+        return first;
+    }
+
+    Key::new(world.namespace.clone(), format!("{NAME}-{hash}"))
+}

@@ -1,0 +1,262 @@
+//! The loop between API server and planner: what a watch tells goes in, what a plan says goes out.
+
+use crate::kind::{KINDS, Key, Kind};
+use crate::metrics::Metrics;
+use crate::plan::{Plan, Planner, Surroundings};
+use crate::queue::Queue;
+use crate::task::Task;
+use crate::world::Subject;
+use crate::write::Write;
+use k8s_openapi::jiff::Timestamp;
+use kube::Client;
+use kube::api::DynamicObject;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc;
+
+pub(crate) use state::State;
+pub(crate) use watch::Input;
+
+mod api;
+mod events;
+pub(crate) mod lease;
+mod state;
+mod watch;
+
+/// How long the loop rests at most, so that its health can be told.
+const REST_MAX: Duration = Duration::from_secs(10);
+
+/// What watches tell and nobody has taken yet; they wait when it is full.
+const INPUTS_MAX: usize = 256;
+
+/// How often a plan may ask for Secrets before it is put off.
+const LOOKUPS_MAX: usize = 4;
+
+/// The loop.
+pub(crate) struct Shell {
+    planner: Planner,
+    queue: Queue,
+    api: api::Api,
+    events: events::Events,
+    metrics: Metrics,
+    state: Arc<State>,
+    inputs: mpsc::Receiver<Input>,
+    /// Kinds whose objects have not all been told of yet.
+    unlisted: BTreeSet<Kind>,
+}
+
+impl Shell {
+    /// Starts the watches.
+    pub(crate) fn new(
+        planner: Planner,
+        client: &Client,
+        pod_name: &str,
+        metrics: Metrics,
+        state: Arc<State>,
+    ) -> Self {
+        let (sender, inputs) = mpsc::channel(INPUTS_MAX);
+        let kinds = KINDS.into_iter().filter(|kind| {
+            *kind != Kind::Deployment || planner.settings.deployment_image.is_some()
+        });
+        let unlisted = BTreeSet::from_iter(kinds);
+        for kind in &unlisted {
+            let namespace = &planner.settings.namespace;
+            watch::start(client, *kind, namespace, sender.clone(), metrics.clone());
+        }
+
+        Self {
+            planner,
+            queue: Queue::default(),
+            api: api::Api::new(client.clone()),
+            events: events::Events::start(client.clone(), pod_name),
+            metrics,
+            state,
+            inputs,
+            unlisted,
+        }
+    }
+
+    /// Runs until dropped.
+    pub(crate) async fn run(mut self) {
+        loop {
+            self.state.beat();
+            self.take_inputs();
+            if self.unlisted.is_empty()
+                && let Some(task) = self.queue.pop(Instant::now())
+            {
+                self.work(task).await;
+                continue;
+            }
+
+            let now = Instant::now();
+            let next_at = self.queue.next_at(now).filter(|_| self.unlisted.is_empty());
+            let rest = next_at.map_or(REST_MAX, |at| at.saturating_duration_since(now));
+            tokio::select! {
+                input = self.inputs.recv() => match input {
+                    Some(input) => self.take(input),
+                    // The watches end with the process only.
+                    None => return,
+                },
+                () = tokio::time::sleep(rest.min(REST_MAX)) => {}
+            }
+        }
+    }
+
+    /// Takes in all that has been told.
+    fn take_inputs(&mut self) {
+        while let Ok(input) = self.inputs.try_recv() {
+            self.take(input);
+        }
+        let (networks, addresses) = self.planner.counts();
+        self.metrics.allocated(networks, addresses);
+        self.metrics.queue_length(self.queue.len());
+    }
+
+    fn take(&mut self, input: Input) {
+        let tasks = match input {
+            Input::Apply(kind, object) => self.put(kind, *object),
+            Input::Delete(kind, key) => self.planner.world.remove(kind, &key),
+            Input::BeginList(kind) => {
+                self.planner.world.begin_list(kind);
+                BTreeSet::new()
+            }
+            Input::EndList(kind) => {
+                let mut tasks = self.planner.world.end_list(kind);
+                if self.unlisted.remove(&kind) && self.unlisted.is_empty() {
+                    tasks.extend(self.planner.start());
+                    self.state.set_synced();
+                    tracing::info!(tasks = tasks.len(), "all objects are known");
+                }
+                tasks
+            }
+        };
+        // Before all objects are known, any decision could be wrong; then all tasks come anyway.
+        if self.unlisted.is_empty() {
+            tasks.into_iter().for_each(|task| self.queue.push(task));
+        }
+    }
+
+    fn put(&mut self, kind: Kind, object: DynamicObject) -> BTreeSet<Task> {
+        let name = crate::world::key_of(&object.metadata);
+        self.planner.world.put(kind, object).unwrap_or_else(|error| {
+            self.metrics.unreadable(kind);
+            let error = anyhow::Error::new(error);
+            tracing::warn!(%kind, %name, "ignored an object: {error:#}");
+            BTreeSet::new()
+        })
+    }
+
+    async fn work(&mut self, task: Task) {
+        let began_at = Instant::now();
+        let plan = self.plan(&task).await;
+        let mut is_done = plan.is_some();
+        for write in plan.iter().flat_map(|plan| &plan.writes) {
+            is_done &= self.write(&task, write).await;
+        }
+        let plan = plan.unwrap_or_default();
+        for notice in plan.notices {
+            let meta = self.planner.world.reference(notice.kind, &notice.key);
+            self.events.publish(meta, notice);
+        }
+        plan.again.into_iter().for_each(|task| self.queue.push(task));
+        self.metrics.reconciled(&task, is_done, began_at.elapsed());
+        if is_done && !plan.retry {
+            self.queue.done(&task);
+        } else {
+            self.queue.failed(task, Instant::now());
+        }
+    }
+
+    /// Plans, after looking up what the plan asks for; `None` if that fails.
+    async fn plan(&mut self, task: &Task) -> Option<Plan> {
+        for _ in 0..LOOKUPS_MAX {
+            let mut random = api::random;
+            let mut surroundings = Surroundings {
+                now: Timestamp::now(),
+                random: &mut random,
+            };
+            let plan = self.planner.plan(task, &mut surroundings);
+            if plan.lookups.is_empty() {
+                self.planner.world.looked_up.clear();
+                return Some(plan);
+            }
+            for key in plan.lookups {
+                match self.api.secret(&key).await {
+                    Ok(secret) => {
+                        self.planner.world.looked_up.insert(key, secret);
+                    }
+                    Err(error) => {
+                        tracing::warn!(%task, secret = %key, "failed to look up a Secret: {error:#}");
+                        self.planner.world.looked_up.clear();
+                        return None;
+                    }
+                }
+            }
+        }
+        self.planner.world.looked_up.clear();
+
+        None
+    }
+
+    /// Writes, takes in the answer and returns whether all is well.
+    async fn write(&mut self, task: &Task, write: &Write) -> bool {
+        let result = self.api.write(write).await;
+        self.metrics.written(write);
+        let verb = write.action.word();
+        let (kind, name) = (write.kind, &write.key);
+        match result {
+            Ok(answer) => {
+                tracing::info!(%kind, %name, verb, "written");
+                self.refuse_service(task, write, None);
+                if let Some(answer) = answer {
+                    let tasks = self.put(write.kind, answer);
+                    tasks.into_iter().for_each(|task| self.queue.push(task));
+                }
+                true
+            }
+            Err(error) => {
+                tracing::warn!(%task, %kind, %name, verb, "failed to write: {error:#}");
+                self.refuse_service(task, write, Some(error.refusal()));
+                false
+            }
+        }
+    }
+
+    /// Remembers why the API server does not take a Service of the gateway, for those who asked for it.
+    fn refuse_service(&mut self, task: &Task, write: &Write, refusal: Option<Option<String>>) {
+        let Task::Service(hash) = task else {
+            return;
+        };
+        if write.kind != Kind::Service {
+            return;
+        }
+        let refused = &mut self.planner.world.refused_services;
+        let old = refused.get(hash).cloned();
+        let new = refusal.flatten();
+        match &new {
+            Some(message) => refused.insert(hash.clone(), message.clone()),
+            None => refused.remove(hash),
+        };
+        if old != new {
+            let subject = Subject::Service(hash.clone());
+            let peers: Vec<_> = self.planner.world.peers_linked(&subject).collect();
+            peers.into_iter().for_each(|task| self.queue.push(task));
+        }
+    }
+}
+
+/// Returns what an Event needs to know of the object it is about.
+impl crate::world::World {
+    fn reference(&self, kind: Kind, key: &Key) -> k8s_openapi::api::core::v1::ObjectReference {
+        let resource = kind.resource();
+        k8s_openapi::api::core::v1::ObjectReference {
+            api_version: Some(resource.api_version),
+            kind: Some(resource.kind),
+            name: Some(key.name.clone()),
+            namespace: (!key.namespace.is_empty()).then(|| key.namespace.clone()),
+            uid: self.uid(kind, key),
+            ..Default::default()
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Watches on what the planner knows: one for each kind, narrowed to what concerns it.
+
+use crate::kind::{Key, Kind};
+use crate::metrics::Metrics;
+use crate::plan::ip_service::SLICE_MANAGER;
+use crate::plan::secret::GATEWAY_KEYS;
+use crate::world::key_of;
+use control_api::labels;
+use futures_util::StreamExt as _;
+use kube::api::{Api, DynamicObject};
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{self, Event};
+use kube::Client;
+use tokio::sync::mpsc;
+
+/// What a watch tells.
+pub(crate) enum Input {
+    /// An object is there, in this state.
+    Apply(Kind, Box<DynamicObject>),
+    /// An object is gone.
+    Delete(Kind, Key),
+    /// All objects are told of anew.
+    BeginList(Kind),
+    /// All objects have been told of.
+    EndList(Kind),
+}
+
+/// Objects per answer while listing: bounds the memory that a long list takes.
+const PAGE_SIZE: u32 = 100;
+
+/// Starts to watch the objects of a kind, until the receiver is gone.
+pub(super) fn start(
+    client: &Client,
+    kind: Kind,
+    namespace: &str,
+    inputs: mpsc::Sender<Input>,
+    metrics: Metrics,
+) {
+    let resource = kind.resource();
+    let api: Api<DynamicObject> = if is_local(kind) {
+        Api::namespaced_with(client.clone(), namespace, &resource)
+    } else {
+        Api::all_with(client.clone(), &resource)
+    };
+    let mut config = watcher::Config::default().page_size(PAGE_SIZE);
+    config.label_selector = selector(kind);
+    if kind == Kind::GatewayKeys {
+        config = config.fields(&format!("metadata.name={GATEWAY_KEYS}"));
+    }
+
+    tokio::spawn(async move {
+        let mut events = watcher::watcher(api, config).default_backoff().boxed();
+        while let Some(event) = events.next().await {
+            let input = match event {
+                Ok(Event::Apply(mut object) | Event::InitApply(mut object)) => {
+                    object.metadata.managed_fields = None;
+                    Input::Apply(kind, Box::new(object))
+                }
+                Ok(Event::Delete(object)) => Input::Delete(kind, key_of(&object.metadata)),
+                Ok(Event::Init) => Input::BeginList(kind),
+                Ok(Event::InitDone) => Input::EndList(kind),
+                Err(error) => {
+                    metrics.watch_failed(kind);
+                    // Half of the text is the same thing in Rust's notation.
+                    let text = error.to_string();
+                    let text = text.split(" (").next().unwrap_or_default();
+                    tracing::warn!(%kind, "a watch has failed and is tried again: {text}");
+                    continue;
+                }
+            };
+            if inputs.send(input).await.is_err() {
+                return;
+            }
+        }
+    });
+}
+
+/// Returns whether only objects of Liqo's namespace count.
+fn is_local(kind: Kind) -> bool {
+    matches!(kind, Kind::Pod | Kind::ConfigMap | Kind::GatewayKeys)
+}
+
+/// Returns the labels of the objects that count.
+fn selector(kind: Kind) -> Option<String> {
+    let label = |key: &str, value: &str| Some(format!("{key}={value}"));
+    match kind {
+        Kind::Pod => label(labels::COMPONENT, labels::COMPONENT_GATEWAY),
+        Kind::Namespace => label(labels::TENANT_NAMESPACE, "true"),
+        Kind::ConfigMap => label(labels::APP_NAME, labels::CLUSTER_ID_CONFIG_MAP),
+        Kind::Secret => label(labels::GATEWAY_RESOURCE, "true"),
+        Kind::Service => label(labels::MANAGED, "true"),
+        Kind::EndpointSlice => label(labels::SLICE_MANAGED_BY, SLICE_MANAGER),
+        Kind::Deployment => Some(format!(
+            "{}={},{}=true",
+            labels::COMPONENT,
+            labels::COMPONENT_GATEWAY,
+            labels::MANAGED
+        )),
+        Kind::Network
+        | Kind::Ip
+        | Kind::Configuration
+        | Kind::GatewayServer
+        | Kind::GatewayClient
+        | Kind::PublicKey
+        | Kind::Connection
+        | Kind::ForeignCluster
+        | Kind::Node
+        | Kind::GatewayKeys => None,
+    }
+}

@@ -1,0 +1,263 @@
+//! Everything the manager knows of the cluster, and which work a change makes.
+
+use crate::kind::{Key, Kind};
+use crate::task::Task;
+use control_api::{
+    Configuration, Connection, ForeignCluster, GatewayClient, GatewayServer, IP, Network, PublicKey,
+};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod, Secret, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::DynamicObject;
+use std::collections::{BTreeMap, BTreeSet};
+
+pub(crate) use cluster::{Cluster, is_going, is_real};
+pub(crate) use link::{Link, Subject};
+pub(crate) use store::{Store, Stored, Unreadable, key_of};
+
+mod cluster;
+mod link;
+mod store;
+mod strip;
+
+#[cfg(test)]
+mod tests;
+
+/// The objects of the cluster.
+#[derive(Clone, Debug)]
+pub(crate) struct World {
+    /// Namespace of Liqo itself.
+    pub(crate) namespace: String,
+    pub(crate) networks: Store<Network>,
+    pub(crate) ips: Store<IP>,
+    pub(crate) configurations: Store<Configuration>,
+    pub(crate) servers: Store<GatewayServer>,
+    pub(crate) clients: Store<GatewayClient>,
+    pub(crate) public_keys: Store<PublicKey>,
+    pub(crate) connections: Store<Connection>,
+    pub(crate) foreign_clusters: Store<ForeignCluster>,
+    pub(crate) nodes: Store<Node>,
+    pub(crate) pods: Store<Pod>,
+    pub(crate) namespaces: Store<Namespace>,
+    pub(crate) config_maps: Store<ConfigMap>,
+    pub(crate) secrets: Store<Secret>,
+    pub(crate) gateway_keys: Store<Secret>,
+    pub(crate) services: Store<Service>,
+    pub(crate) slices: Store<EndpointSlice>,
+    pub(crate) deployments: Store<Deployment>,
+    /// What concerns everything, derived from the above.
+    pub(crate) cluster: Cluster,
+    /// Secrets that no watch tells of, as they were when a plan asked for them.
+    pub(crate) looked_up: BTreeMap<Key, Option<Secret>>,
+    /// Why the API server would not take a Service of the gateway, by what was asked for.
+    pub(crate) refused_services: BTreeMap<String, String>,
+    links: BTreeSet<Link>,
+    /// What each watch has told of, to notice what is gone after a gap.
+    present: BTreeMap<Kind, BTreeSet<Key>>,
+    relisted: BTreeMap<Kind, BTreeSet<Key>>,
+}
+
+/// Calls a method of the store of a kind.
+macro_rules! store {
+    ($world:expr, $kind:expr, $store:ident => $call:expr) => {
+        match $kind {
+            Kind::Network => { let $store = &mut $world.networks; $call }
+            Kind::Ip => { let $store = &mut $world.ips; $call }
+            Kind::Configuration => { let $store = &mut $world.configurations; $call }
+            Kind::GatewayServer => { let $store = &mut $world.servers; $call }
+            Kind::GatewayClient => { let $store = &mut $world.clients; $call }
+            Kind::PublicKey => { let $store = &mut $world.public_keys; $call }
+            Kind::Connection => { let $store = &mut $world.connections; $call }
+            Kind::ForeignCluster => { let $store = &mut $world.foreign_clusters; $call }
+            Kind::Node => { let $store = &mut $world.nodes; $call }
+            Kind::Pod => { let $store = &mut $world.pods; $call }
+            Kind::Namespace => { let $store = &mut $world.namespaces; $call }
+            Kind::ConfigMap => { let $store = &mut $world.config_maps; $call }
+            Kind::Secret => { let $store = &mut $world.secrets; $call }
+            Kind::GatewayKeys => { let $store = &mut $world.gateway_keys; $call }
+            Kind::Service => { let $store = &mut $world.services; $call }
+            Kind::EndpointSlice => { let $store = &mut $world.slices; $call }
+            Kind::Deployment => { let $store = &mut $world.deployments; $call }
+        }
+    };
+}
+
+impl World {
+    /// Creates a world without objects.
+    pub(crate) fn new(namespace: impl Into<String>) -> Self {
+        Self {
+            namespace: namespace.into(),
+            networks: Store::default(),
+            ips: Store::default(),
+            configurations: Store::default(),
+            servers: Store::default(),
+            clients: Store::default(),
+            public_keys: Store::default(),
+            connections: Store::default(),
+            foreign_clusters: Store::default(),
+            nodes: Store::default(),
+            pods: Store::default(),
+            namespaces: Store::default(),
+            config_maps: Store::default(),
+            secrets: Store::default(),
+            gateway_keys: Store::default(),
+            services: Store::default(),
+            slices: Store::default(),
+            deployments: Store::default(),
+            cluster: Cluster::default(),
+            looked_up: BTreeMap::new(),
+            refused_services: BTreeMap::new(),
+            links: BTreeSet::new(),
+            present: BTreeMap::new(),
+            relisted: BTreeMap::new(),
+        }
+    }
+
+    /// Takes in the present state of an object, and returns the work that this makes.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Unreadable`] if it does not have the form of its kind.
+    pub(crate) fn put(
+        &mut self,
+        kind: Kind,
+        object: DynamicObject,
+    ) -> Result<BTreeSet<Task>, Unreadable> {
+        let key = key_of(&object.metadata);
+        self.present.entry(kind).or_default().insert(key.clone());
+        if let Some(relisted) = self.relisted.get_mut(&kind) {
+            relisted.insert(key.clone());
+        }
+        if kind == Kind::Secret {
+            self.looked_up.remove(&key);
+        }
+
+        self.change(kind, &key, |world| {
+            store!(world, kind, store => store.put(object))
+        })
+    }
+
+    /// Forgets an object that is gone, and returns the work that this makes.
+    pub(crate) fn remove(&mut self, kind: Kind, key: &Key) -> BTreeSet<Task> {
+        if let Some(present) = self.present.get_mut(&kind) {
+            present.remove(key);
+        }
+        let changed = self.change(kind, key, |world| {
+            store!(world, kind, store => store.remove(key));
+            Ok::<_, std::convert::Infallible>(true)
+        });
+
+        changed.unwrap_or_default()
+    }
+
+    /// Notes that a watch begins to tell of all objects anew.
+    pub(crate) fn begin_list(&mut self, kind: Kind) {
+        self.relisted.insert(kind, BTreeSet::new());
+    }
+
+    /// Notes that a watch has told of all objects; what it has not told of is gone.
+    pub(crate) fn end_list(&mut self, kind: Kind) -> BTreeSet<Task> {
+        let listed = self.relisted.remove(&kind).unwrap_or_default();
+        let present = self.present.get(&kind);
+        let gone: Vec<_> = present
+            .into_iter()
+            .flatten()
+            .filter(|key| !listed.contains(key))
+            .cloned()
+            .collect();
+
+        gone.iter()
+            .flat_map(|key| self.remove(kind, key))
+            .collect()
+    }
+
+    /// Returns the objects that have to do with something, by kind and key.
+    pub(crate) fn linked(&self, subject: &Subject) -> impl Iterator<Item = (Kind, &Key)> {
+        link::of(&self.links, subject)
+    }
+
+    /// Returns all work there may be: what a manager that has just begun cannot know to be done.
+    pub(crate) fn all_tasks(&self) -> BTreeSet<Task> {
+        let links = self.links.iter().flat_map(|link| self.tasks_of_link(link));
+        let nodes = self.nodes.iter().map(|(key, _)| Task::Node(key.name.clone()));
+        let networks = self.networks.iter().map(|(key, _)| Task::Network(key.clone()));
+        let ips = self.ips.iter().flat_map(|(key, _)| self.own_tasks(Kind::Ip, key));
+        let configurations = self
+            .configurations
+            .iter()
+            .map(|(key, _)| Task::Configuration(key.clone()));
+        let keys = self
+            .gateway_keys
+            .iter()
+            .flat_map(|(key, _)| self.own_tasks(Kind::GatewayKeys, key));
+
+        links
+            .chain(nodes)
+            .chain(networks)
+            .chain(ips)
+            .chain(configurations)
+            .chain(keys)
+            .collect()
+    }
+
+    /// Returns the uid of an object.
+    pub(crate) fn uid(&self, kind: Kind, key: &Key) -> Option<String> {
+        self.meta(kind, key)?.uid.clone()
+    }
+
+    /// Changes one object, keeps the links and returns the work that this makes.
+    fn change<E>(
+        &mut self,
+        kind: Kind,
+        key: &Key,
+        change: impl FnOnce(&mut Self) -> Result<bool, E>,
+    ) -> Result<BTreeSet<Task>, E> {
+        let before = link::links(self, kind, key);
+        let mut tasks = self.tasks_about(kind, key, &before);
+        if !change(self)? {
+            return Ok(BTreeSet::new());
+        }
+        for link in &before {
+            self.links.remove(link);
+        }
+        let after = link::links(self, kind, key);
+        self.links.extend(after.iter().cloned());
+        tasks.extend(self.tasks_about(kind, key, &after));
+        if Cluster::depends_on(kind) {
+            let cluster = Cluster::of(self);
+            let old = std::mem::replace(&mut self.cluster, cluster);
+            tasks.extend(self.tasks_of_cluster(&old));
+        }
+
+        Ok(tasks)
+    }
+
+    fn tasks_about(&self, kind: Kind, key: &Key, links: &[Link]) -> BTreeSet<Task> {
+        let linked = links.iter().flat_map(|link| self.tasks_of_link(link));
+        linked.chain(self.own_tasks(kind, key)).collect()
+    }
+
+    /// Returns the metadata of an object of the kinds that have children or links.
+    fn meta(&self, kind: Kind, key: &Key) -> Option<&ObjectMeta> {
+        match kind {
+            Kind::Network => self.networks.meta(key),
+            Kind::Ip => self.ips.meta(key),
+            Kind::Configuration => self.configurations.meta(key),
+            Kind::GatewayServer => self.servers.meta(key),
+            Kind::GatewayClient => self.clients.meta(key),
+            Kind::PublicKey => self.public_keys.meta(key),
+            Kind::Connection => self.connections.meta(key),
+            Kind::ForeignCluster => self.foreign_clusters.meta(key),
+            Kind::Node => self.nodes.meta(key),
+            Kind::Pod => self.pods.meta(key),
+            Kind::Namespace => self.namespaces.meta(key),
+            Kind::ConfigMap => self.config_maps.meta(key),
+            Kind::Secret => self.secrets.meta(key),
+            Kind::GatewayKeys => self.gateway_keys.meta(key),
+            Kind::Service => self.services.meta(key),
+            Kind::EndpointSlice => self.slices.meta(key),
+            Kind::Deployment => self.deployments.meta(key),
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! What concerns everything: the cluster's own id, CIDRs, nodes and gateway.
+
+use super::World;
+use crate::kind::{Key, Kind};
+use crate::task::Task;
+use control_api::configuration::ClusterCidrs;
+use control_api::endpoint::InternalEndpoint;
+use control_api::labels;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use std::collections::BTreeSet;
+
+/// Facts about the cluster, derived from its objects.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Cluster {
+    /// This cluster's id, if it is known.
+    pub(crate) id: Option<String>,
+    /// What peers are told of this cluster, once all of it is decided.
+    pub(crate) cidrs: Option<ClusterCidrs>,
+    /// The Network of the external CIDR.
+    pub(crate) external: Option<Key>,
+    /// An address of each ready node, by the name of the node.
+    pub(crate) node_addresses: Vec<String>,
+    /// Where the nodes reach a gateway that is ready.
+    pub(crate) gateway: Option<InternalEndpoint>,
+    /// How many replicas of the gateway are ready, and how many there are.
+    pub(crate) replicas: (usize, usize),
+}
+
+/// In the order in which one is chosen, as upstream does.
+const ADDRESS_TYPES: [&str; 5] = [
+    "ExternalDNS",
+    "ExternalIP",
+    "InternalDNS",
+    "InternalIP",
+    "Hostname",
+];
+
+impl Cluster {
+    /// Returns whether a change of an object of this kind can change the facts.
+    pub(super) fn depends_on(kind: Kind) -> bool {
+        matches!(
+            kind,
+            Kind::Node | Kind::Pod | Kind::ConfigMap | Kind::Network
+        )
+    }
+
+    /// Derives the facts.
+    pub(super) fn of(world: &World) -> Self {
+        let pods = world.pods.within(&world.namespace);
+        let pods: Vec<_> = pods
+            .map(|(_, pod)| pod)
+            .filter(|pod| !is_going(&pod.metadata))
+            .collect();
+        let ready: Vec<_> = pods.iter().filter_map(|pod| endpoint(pod)).collect();
+
+        Self {
+            id: cluster_id(world),
+            cidrs: cidrs(world),
+            external: network_of_type(world, labels::NETWORK_TYPE_EXTERNAL).next(),
+            node_addresses: world
+                .nodes
+                .iter()
+                .filter(|(_, node)| is_real(node) && is_ready(node))
+                .filter_map(|(_, node)| address(node))
+                .collect(),
+            replicas: (ready.len(), pods.len()),
+            gateway: ready.into_iter().next(),
+        }
+    }
+}
+
+impl World {
+    /// Returns the work that a change of the facts makes.
+    pub(super) fn tasks_of_cluster(&self, old: &Cluster) -> BTreeSet<Task> {
+        let new = &self.cluster;
+        let mut tasks = BTreeSet::new();
+        if old.id != new.id || old.cidrs != new.cidrs {
+            let all = self.configurations.iter();
+            tasks.extend(all.map(|(key, _)| Task::Configuration(key.clone())));
+        }
+        if old.external != new.external {
+            tasks.extend(self.ips.iter().map(|(key, _)| Task::Ip(key.clone())));
+        }
+        if (&old.id, &old.node_addresses, &old.gateway, old.replicas)
+            != (&new.id, &new.node_addresses, &new.gateway, new.replicas)
+        {
+            tasks.extend(self.peer_tasks());
+        }
+
+        tasks
+    }
+}
+
+/// Returns whether a node is one that runs pods, and does not stand for a peer.
+pub(crate) fn is_real(node: &Node) -> bool {
+    let labels = node.metadata.labels.as_ref();
+    let node_type = labels.and_then(|labels| labels.get(labels::NODE_TYPE));
+    node_type.is_none_or(|node_type| node_type != labels::NODE_TYPE_VIRTUAL)
+}
+
+/// Returns whether an object is on its way out.
+pub(crate) fn is_going(meta: &ObjectMeta) -> bool {
+    meta.deletion_timestamp.is_some()
+}
+
+fn cluster_id(world: &World) -> Option<String> {
+    let mut maps = world.config_maps.within(&world.namespace);
+    let (_, map) = maps.next()?;
+    map.data.as_ref()?.get("CLUSTER_ID").cloned()
+}
+
+/// Returns the Networks of Liqo's namespace that are of a type.
+fn network_of_type<'a>(world: &'a World, wanted: &'a str) -> impl Iterator<Item = Key> + 'a {
+    let networks = world.networks.within(&world.namespace);
+    networks
+        .filter(move |(_, network)| {
+            let labels = network.metadata.labels.as_ref();
+            let found = labels.and_then(|labels| labels.get(labels::NETWORK_TYPE));
+            found.is_some_and(|found| found == wanted) && !is_going(&network.metadata)
+        })
+        .map(|(key, _)| key.clone())
+}
+
+fn cidrs(world: &World) -> Option<ClusterCidrs> {
+    let of_type = |network_type| {
+        network_of_type(world, network_type)
+            .map(|key| world.networks.get(&key)?.status.as_ref()?.cidr.clone())
+            .collect::<Option<Vec<_>>>()
+    };
+    let pod = of_type(labels::NETWORK_TYPE_POD)?;
+    let external = of_type(labels::NETWORK_TYPE_EXTERNAL)?;
+
+    (!pod.is_empty() && !external.is_empty()).then_some(ClusterCidrs { pod, external })
+}
+
+fn is_ready(node: &Node) -> bool {
+    let conditions = node.status.as_ref().and_then(|it| it.conditions.as_ref());
+    let mut conditions = conditions.into_iter().flatten();
+    conditions.any(|it| it.type_ == "Ready" && it.status == "True")
+}
+
+fn address(node: &Node) -> Option<String> {
+    let addresses = node.status.as_ref()?.addresses.as_ref()?;
+    ADDRESS_TYPES.iter().find_map(|wanted| {
+        let found = addresses.iter().find(|it| it.type_ == *wanted)?;
+        (!found.address.is_empty()).then(|| found.address.clone())
+    })
+}
+
+fn endpoint(pod: &Pod) -> Option<InternalEndpoint> {
+    let status = pod.status.as_ref()?;
+    let mut conditions = status.conditions.iter().flatten();
+    let is_ready = conditions.any(|it| it.type_ == "Ready" && it.status == "True");
+    let ip = status.pod_ip.clone()?;
+
+    is_ready.then(|| InternalEndpoint {
+        ip: Some(ip),
+        node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
+    })
+}
