@@ -87,7 +87,7 @@ pub(crate) fn tables(fabric: &Fabric, indices: &Indices) -> Tables {
     tables
 }
 
-/// Returns the engine's peers; `keys` are our private keys by name of their Secret.
+/// Returns the engine's peers; `keys` are our private keys by the peer's cluster id.
 ///
 /// A peer whose key is missing is left out.
 pub(crate) fn peers(
@@ -102,7 +102,7 @@ pub(crate) fn peers(
             Some(PeerConfig {
                 index: indices.of(&peer.cluster_id)?,
                 cluster_id: peer.cluster_id.clone(),
-                local_private_key: *keys.get(&peer.key_secret)?,
+                local_private_key: *keys.get(&peer.cluster_id)?,
                 public_key: peer.public_key,
                 role: match &peer.role {
                     fabric::Role::Server { .. } => Role::Server,

@@ -1,6 +1,5 @@
-//! The loop: what the file, the replicas and the kernel say in; changes to the kernel out.
+//! The loop: what the desired state, the replicas and the kernel say in; changes to the kernel out.
 
-use crate::config;
 use crate::diff::{diff, may_go_on};
 use crate::kernel::events::{Events, Touched};
 use crate::kernel::{self, Kernel};
@@ -12,9 +11,8 @@ use crate::settings::Settings;
 use crate::state::State;
 use crate::status::Shared;
 use control_api::fabric::Fabric;
-use process::watch::FileWatch;
+use control_source::{Origin, Reading, Scope, Source};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 mod report;
@@ -33,8 +31,8 @@ const RETRY: Duration = Duration::from_secs(1);
 /// What the agent is told on its command line.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
-    /// The file that describes the cluster.
-    pub(crate) config: PathBuf,
+    /// Where the desired state is.
+    pub(crate) origin: Origin,
     /// Name of this node.
     pub(crate) node: String,
     /// The numbers in use.
@@ -46,21 +44,17 @@ pub(crate) struct Options {
 /// The agent could not start.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// The file is unusable.
+    /// The desired state cannot be had.
     #[error(transparent)]
-    Config(#[from] config::Error),
+    Source(#[from] control_source::Error),
 
-    /// The file does not fit this node.
+    /// It does not fit this node.
     #[error(transparent)]
     Plan(#[from] plan::Error),
 
     /// The kernel refuses.
     #[error(transparent)]
     Kernel(#[from] kernel::Error),
-
-    /// The file cannot be watched.
-    #[error(transparent)]
-    Watch(#[from] process::watch::Error),
 
     /// The probe's socket cannot be had.
     #[error(transparent)]
@@ -72,7 +66,9 @@ pub(crate) struct Agent {
     options: Options,
     status: Shared,
     fabric: Fabric,
-    watch: FileWatch,
+    source: Source,
+    /// What of the desired state is not served: a line each.
+    unserved: Vec<String>,
     kernel: Kernel,
     events: Events,
     liveness: Liveness,
@@ -90,7 +86,10 @@ pub(crate) struct Agent {
 }
 
 impl Agent {
-    /// Reads the file, takes over what a predecessor left, and makes the kernel obey.
+    /// Reads the desired state, takes over what a predecessor left, and makes the kernel obey.
+    ///
+    /// A file must be right; in a cluster somebody may be about to write what is missing, and
+    /// is waited for.
     ///
     /// # Errors
     ///
@@ -98,8 +97,9 @@ impl Agent {
     pub(crate) async fn start(options: Options, status: Shared) -> Result<Self, Error> {
         let settings = options.settings.clone();
         // Both before the first look, so that no change falls between the two.
-        let watch = FileWatch::new(&options.config)?;
-        let fabric = config::load(&options.config)?;
+        let mut source = Source::open(&options.origin, Scope::Node).await?;
+        source.follow()?;
+        let reading = first(&mut source, &options, &status).await?;
         let events = Events::open(settings.clone()).map_err(kernel::Error::from)?;
         let mut kernel = Kernel::open(settings.clone())?;
         let state = kernel.observe().await?;
@@ -108,8 +108,9 @@ impl Agent {
             liveness: Liveness::new(options.liveness, probe::random_sequence(), now),
             options,
             status,
-            fabric,
-            watch,
+            fabric: reading.fabric,
+            source,
+            unserved: Vec::new(),
             kernel,
             events,
             probe: None,
@@ -122,6 +123,7 @@ impl Agent {
             put_back_at: None,
         };
         agent.report_start();
+        agent.report_unserved(&reading.refused, &reading.waiting);
 
         agent.measure_underlay().await;
         agent.take_over()?;
@@ -131,8 +133,13 @@ impl Agent {
         Ok(agent)
     }
 
+    /// Returns where the desired state comes from.
+    pub(crate) fn source(&mut self) -> &mut Source {
+        &mut self.source
+    }
+
     /// Runs until dropped; leaves everything in the kernel as it is.
-    pub(crate) async fn run(mut self) {
+    pub(crate) async fn run(&mut self) {
         loop {
             self.probe_replicas();
             if self.liveness.poll_change().is_some() {
@@ -146,7 +153,7 @@ impl Agent {
                 () = until(next_probe) => {}
                 touched = self.events.next() => self.note(touched),
                 () = until(self.look_at) => self.look().await,
-                () = self.watch.changed() => self.reload().await,
+                () = self.source.changed() => self.reload().await,
             }
         }
     }
@@ -301,27 +308,61 @@ impl Agent {
         self.underlay_mtu_bytes = self.kernel.path_mtu(&replicas).await;
     }
 
-    /// Takes the file as it is now; an invalid one changes nothing.
+    /// Takes the desired state as it is now; an invalid one changes nothing.
     async fn reload(&mut self) {
         let previous = self.fabric.clone();
-        let loaded = config::load(self.watch.path()).map_err(Error::from);
-        let checked = loaded.and_then(|fabric| {
-            self.fabric = fabric;
+        let read = self.source.read().map_err(Error::from);
+        let checked = read.and_then(|reading| {
+            self.fabric = reading.fabric;
             self.plan(&self.liveness.view())?;
-            Ok(())
+            Ok((reading.refused, reading.waiting))
         });
-        if let Err(error) = checked {
-            self.fabric = previous;
-            self.report_invalid(&error);
-            return;
-        }
+        let (refused, waiting) = match checked {
+            Ok(left_out) => left_out,
+            Err(error) => {
+                self.fabric = previous;
+                self.report_invalid(&error);
+                return;
+            }
+        };
 
+        self.report_unserved(&refused, &waiting);
         self.report_valid();
         if self.fabric != previous {
             self.liveness.set_clusters(cluster_ids(&self.fabric));
             self.measure_underlay().await;
             self.converge_or_retry().await;
         }
+    }
+}
+
+/// Returns the first desired state in which this node can take part.
+async fn first(source: &mut Source, options: &Options, status: &Shared) -> Result<Reading, Error> {
+    let mut told = String::new();
+    loop {
+        let error = match source.read() {
+            Ok(reading)
+                if reading
+                    .fabric
+                    .nodes
+                    .iter()
+                    .any(|it| it.name == options.node) =>
+            {
+                return Ok(reading);
+            }
+            Ok(reading) => plan::Error::unknown_node(&reading.fabric, &options.node).into(),
+            Err(error) => Error::from(error),
+        };
+        if let Source::File(_) = source {
+            return Err(error);
+        }
+        let error = error.to_string();
+        if told != error {
+            tracing::info!(error, "waiting until this node can take part");
+            status.update(|status| status.error = Some(error.clone()));
+            told = error;
+        }
+        source.changed().await;
     }
 }
 

@@ -2,10 +2,10 @@
 
 use crate::agent::{Agent, Options};
 use crate::cleanup;
-use crate::config;
 use crate::liveness;
 use crate::metrics;
 use crate::privileges;
+use crate::removal;
 use crate::settings::Settings;
 use crate::status::{self, Shared, Status};
 use anyhow::{Context as _, bail};
@@ -40,7 +40,8 @@ enum Command {
     #[command(after_help = "\
 Examples:
   route-agent run --config fabric.yaml --node worker-1
-  route-agent run --config fabric.yaml --node worker-1 --http 127.0.0.1:9476")]
+  route-agent run --config fabric.yaml --node worker-1 --http 127.0.0.1:9476
+  route-agent run --kubernetes --node worker-1      in a pod, or with KUBECONFIG")]
     Run(Run),
 
     /// Checks a file and says what is wrong where, and the cure.
@@ -69,13 +70,17 @@ Examples:
 
 #[derive(Debug, Args)]
 struct Run {
-    /// The file that describes the cluster; watched for change.
-    #[arg(long, env = "LIQO_CONFIG")]
-    config: PathBuf,
+    #[command(flatten)]
+    source: control_source::Arguments,
 
-    /// Name of this node in the file.
+    /// Name of this node.
     #[arg(long, env = "NODE_NAME")]
     node: String,
+
+    /// With --kubernetes, the DaemonSet that this process is of: when it is removed, the
+    /// node gets back what it had.
+    #[arg(long, value_name = "NAME", env = "LIQO_DAEMONSET")]
+    daemonset: Option<String>,
 
     /// Where to serve /metrics, /healthz and /readyz.
     #[arg(long, env = "LIQO_HTTP")]
@@ -176,26 +181,60 @@ async fn run(args: Run) -> anyhow::Result<()> {
     let socket = process::status::Server::bind(&args.instance.socket()).await?;
     let shared = Shared::default();
     let options = Options {
-        config: args.config,
+        origin: args.source.origin(),
         node: args.node,
-        settings: args.settings,
+        settings: args.settings.clone(),
         liveness: liveness::Config::default(),
     };
-    let agent = Agent::start(options, shared.clone()).await?;
-    tracing::info!("the kernel's state is as planned");
-
     let document = shared.clone();
     let status = socket.serve_async(async || {
         document.refresh().await;
         serde_json::to_value(document.read()).expect("a status is a map with text keys")
     });
-    tokio::select! {
-        () = agent.run() => {}
-        () = status => {}
-        served = serve(args.http, shared) => served?,
-        signal = stop => {
-            let signal = signal.context("failed to wait for signals")?;
-            tracing::info!(signal, "stopping; device, routes and filter stay, and traffic flows on");
+
+    let mut agent = None;
+    let signal = tokio::select! {
+        ended = work(&mut agent, options, shared.clone()) => return ended,
+        () = status => bail!("the status socket ended"),
+        served = serve(args.http, shared) => return served,
+        signal = stop => signal.context("failed to wait for signals")?,
+    };
+    if let Some(mut agent) = agent
+        && removal::is_removed(agent.source(), args.daemonset.as_deref()).await
+    {
+        drop(agent);
+        tracing::info!(
+            signal,
+            "the installation is removed: this node gets back what it had"
+        );
+        return give_back(args.settings).await;
+    }
+    tracing::info!(
+        signal,
+        "stopping; device, routes and filter stay, and traffic flows on"
+    );
+
+    Ok(())
+}
+
+/// Starts the agent and lets it run; it never ends by itself.
+async fn work(slot: &mut Option<Agent>, options: Options, shared: Shared) -> anyhow::Result<()> {
+    let agent = slot.insert(Agent::start(options, shared).await?);
+    tracing::info!("the kernel's state is as planned");
+    agent.run().await;
+
+    Ok(())
+}
+
+/// Removes everything of ours from the kernel.
+async fn give_back(settings: Settings) -> anyhow::Result<()> {
+    match cleanup::run(settings).await {
+        Ok(removed) => tracing::info!(removed, "nothing of the route agent is left"),
+        Err(errors) => {
+            for error in &errors {
+                tracing::error!(error = format!("{error:#}"), "clean-up goes on");
+            }
+            bail!("{} objects could not be removed", errors.len());
         }
     }
 
@@ -230,7 +269,7 @@ impl process::http::Observed for Health {
 }
 
 fn check(args: &Check, out: &mut impl Write) -> anyhow::Result<()> {
-    let fabric = config::load(&args.file)?;
+    let fabric = control_source::file::load(&args.file)?;
     let names: Vec<_> = fabric.nodes.iter().map(|node| node.name.as_str()).collect();
     if let Some(node) = &args.node
         && !names.contains(&node.as_str())

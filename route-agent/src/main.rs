@@ -1,7 +1,7 @@
 //! Steers a node's traffic for remote clusters into the overlay, and back.
 //!
 //! ```text
-//! file -> config -> Fabric \
+//! file or API server -> control_source -> Fabric \
 //! probe answers -> liveness -> View -> plan -> State \
 //! kernel announcements -> kernel::observe -> State -> diff -> kernel::apply
 //! ```
@@ -12,8 +12,6 @@
 mod cli;
 
 mod agent;
-
-mod config;
 
 mod settings;
 
@@ -36,6 +34,8 @@ mod diff;
 mod kernel;
 
 mod cleanup;
+
+mod removal;
 
 mod status;
 

@@ -26,7 +26,7 @@ pub(crate) struct Status {
     pub(crate) node: String,
     /// Its address of the external CIDR.
     pub(crate) external_ip: Option<Ipv4Addr>,
-    /// The file and whether it counts.
+    /// The desired state and whether it counts.
     pub(crate) config: Config,
     /// Whether the kernel's state is the planned one.
     pub(crate) converged: bool,
@@ -46,20 +46,23 @@ pub(crate) struct Status {
     pub(crate) drops: BTreeMap<String, u64>,
 }
 
-/// State of the file.
+/// The fate of the desired state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Config {
-    /// The file.
-    pub(crate) path: String,
-    /// Whether it is valid as it is now; if not, its last valid content counts.
+    /// Where it is.
+    pub(crate) source: String,
+    /// Whether it is valid as it is now; if not, the last valid one counts.
     pub(crate) valid: bool,
     /// What is wrong with it.
     pub(crate) error: Option<String>,
+    /// What of it is not served, because it is wrong or not complete: a line each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) unserved: Vec<String>,
 }
 
 impl Config {
-    /// Notes that the file is invalid; tells whether that is news.
+    /// Notes that it is invalid; tells whether that is news.
     pub(crate) fn note_rejected(&mut self, error: &str) -> bool {
         if self.error.as_deref() == Some(error) {
             return false;

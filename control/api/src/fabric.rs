@@ -6,6 +6,7 @@
 //!
 //! All steps are pure. An error names document, object, field and cure, and comes with all others.
 
+pub use admit::{Admission, Waiting, admit};
 pub use error::{Error, Errors, Place, Position, Problem};
 pub use objects::{Object, Objects, OtherKind};
 pub use parse::parse;
@@ -18,6 +19,7 @@ pub const REPLICAS_MAX: usize = 254;
 /// Most peers of a cluster: as many as an answer to the overlay's probe can tell of.
 pub const PEERS_MAX: usize = 1024;
 
+mod admit;
 mod check;
 mod cidr;
 mod decode;

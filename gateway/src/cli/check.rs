@@ -2,6 +2,7 @@
 
 use crate::shell::{desired, keys};
 use clap::Args;
+use control_source::file;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -27,7 +28,7 @@ Examples:
 
 impl Check {
     pub(super) fn run(self, out: &mut impl Write) -> anyhow::Result<()> {
-        let fabric = desired::load_fabric(&self.file)?;
+        let fabric = file::load(&self.file)?;
         if let Some(directory) = &self.keys {
             keys::read(directory, desired::wanted_keys(&fabric))?;
         }

@@ -1,9 +1,9 @@
 //! `gateway plan`
 
-use crate::shell::desired;
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use control_api::fabric::{self, Fabric, Objects};
+use control_source::file;
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -40,7 +40,7 @@ impl Plan {
         let text = if is_piped {
             io::read_to_string(io::stdin()).context("failed to read standard input")?
         } else {
-            desired::read(&self.file)?
+            file::read(&self.file)?
         };
         let name = if is_piped {
             Path::new("standard input")

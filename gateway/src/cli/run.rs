@@ -2,6 +2,7 @@
 
 use super::Instance;
 use super::numbers::Numbers;
+use crate::shell::desired::KeyStore;
 use crate::shell::site;
 use crate::shell::start::{self, Options};
 use anyhow::Context as _;
@@ -13,9 +14,9 @@ use std::time::Duration;
 /// The longest that leaving may be asked to take, in seconds.
 const LEAVE_MAX: f64 = 3600.0;
 
-/// Serve all peers of the fabric file until stopped.
+/// Serve all peers of a fabric file, or of the cluster's resources, until stopped.
 ///
-/// The file is watched: a valid change is applied without losing a session, an invalid
+/// They are watched: a valid change is applied without losing a session, an invalid
 /// one is reported (log, status, metrics) and the last good state stays in force.
 /// SIGTERM and SIGINT let peers and nodes move to other replicas first. Namespace,
 /// devices and kernel programs stay, and the next start adopts them; `gateway cleanup`
@@ -23,15 +24,20 @@ const LEAVE_MAX: f64 = 3600.0;
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Run {
-    /// The desired state: a YAML file of Liqo's resources and the nodes.
-    #[arg(long, value_name = "FILE", env = "LIQO_CONFIG")]
-    config: PathBuf,
+    #[command(flatten)]
+    source: control_source::Arguments,
 
     /// The private keys: DIR/SECRET/privateKey, 32 raw bytes, as mounted Secrets have them.
-    #[arg(long, value_name = "DIR", env = "LIQO_KEYS")]
-    keys: PathBuf,
+    /// With --kubernetes they are in the Secret liqo-gateway-keys unless this is given.
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "LIQO_KEYS",
+        required_unless_present = "kubernetes"
+    )]
+    keys: Option<PathBuf>,
 
-    /// This replica's name in the file's EndpointSlice [default: the host name].
+    /// This replica's name in the EndpointSlice [default: the host name].
     #[arg(long, value_name = "NAME", env = "POD_NAME")]
     replica: Option<String>,
 
@@ -68,6 +74,7 @@ Examples:
   gateway run --config fabric.yaml --keys keys
   gateway run --config fabric.yaml --keys keys --replica gateway-1 --http 0.0.0.0:9090
   gateway run --config fabric.yaml --keys keys --log-drops
+  gateway run --kubernetes --namespace liqo --http 0.0.0.0:8082      in a pod
   RUST_LOG=debug gateway run --config fabric.yaml --keys keys";
 
 impl Run {
@@ -82,8 +89,8 @@ impl Run {
         };
         start::run(Options {
             socket: self.instance.socket(),
-            config: self.config,
-            keys: self.keys,
+            origin: self.source.origin(),
+            keys: self.keys.map_or(KeyStore::Source, KeyStore::Directory),
             replica,
             listen_port: self.listen_port,
             http: self.http,

@@ -1,14 +1,14 @@
-//! Everything that may wait: the file, names to look up, signals.
+//! Everything that may wait: the desired state, names to look up, signals.
 
 mod lookups;
 
+use super::connections::Reporter;
 use super::desired::{Desired, Loader};
 use super::lane::{Command, Handle, Hung, Notice};
 use super::state::{State, lock};
 use crate::engine::{ConnectionState, Role};
 use ebpf::Datapath;
 use lookups::{Lookups, Name};
-use process::watch::FileWatch;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::sync::{Arc, Mutex};
@@ -27,7 +27,6 @@ const NODES_LEAVE: Duration = Duration::from_millis(600);
 /// Keeps the running parts in step with the outside.
 pub(crate) struct Control {
     loader: Loader,
-    watch: FileWatch,
     lane: Handle,
     notices: mpsc::Receiver<Notice>,
     datapath: Arc<Mutex<Datapath>>,
@@ -37,6 +36,8 @@ pub(crate) struct Control {
     served: Desired,
     /// What was logged of each peer.
     connections: BTreeMap<u16, ConnectionState>,
+    /// Tells the API server, if there is one.
+    reporter: Option<Reporter>,
     lookups: Lookups,
     /// The threads of those under way. No time ends one: the system's resolver
     /// does, and until then its thread is there.
@@ -51,10 +52,8 @@ struct Answer {
 
 /// What control needs to start.
 pub(crate) struct Parts {
-    /// Reads the files again.
+    /// Reads the desired state again.
     pub(crate) loader: Loader,
-    /// Tells when.
-    pub(crate) watch: FileWatch,
     /// The packet loop's ends.
     pub(crate) lane: Handle,
     /// What it tells.
@@ -77,8 +76,8 @@ impl Control {
     /// Returns [`Hung`] if the loop has ended.
     pub(crate) fn start(parts: Parts) -> Result<Self, Hung> {
         let control = Self {
+            reporter: parts.loader.client().map(Reporter::new),
             loader: parts.loader,
-            watch: parts.watch,
             lane: parts.lane,
             notices: parts.notices,
             datapath: parts.datapath,
@@ -94,12 +93,16 @@ impl Control {
         Ok(control)
     }
 
-    /// Follows file and engine until the loop ends, which it does not do by itself.
+    /// Follows desired state and engine until the loop ends, which it does not do by itself.
     pub(crate) async fn run(&mut self) {
         self.reload(); // It may have changed before it was watched.
         loop {
             tokio::select! {
-                () = self.watch.changed() => self.reload(),
+                () = self.loader.changed() => {
+                    self.reload();
+                    self.report();
+                }
+                () = written(self.reporter.as_mut()) => self.report(),
                 notice = self.notices.recv() => match notice {
                     Some(notice) => self.handle_notice(notice),
                     None => return,
@@ -161,12 +164,16 @@ impl Control {
                 self.connections.retain(|peer, _| peers.contains(peer));
                 let served = &self.served;
                 self.lookups.retain(|name| is_wanted(served, name));
+                if let Some(reporter) = &mut self.reporter {
+                    reporter.retain(|id| served.fabric.peer(id).is_some());
+                }
                 tracing::info!(
                     peers = self.served.peers.len(),
                     ?changes,
                     "configuration applied"
                 );
-                self.state.note_applied(self.served.peers.len());
+                self.report_unserved(&before.unserved);
+                self.state.note_applied(&self.served);
             }
             Err(error) => {
                 self.served = before;
@@ -174,6 +181,15 @@ impl Control {
                 tracing::debug!(?back, "went back to the last good configuration");
                 self.loader.reject();
                 self.reject(&error);
+            }
+        }
+    }
+
+    /// Tells what is not served and was not told before.
+    fn report_unserved(&self, told: &[String]) {
+        for line in &self.served.unserved {
+            if !told.contains(line) {
+                tracing::warn!("{line}");
             }
         }
     }
@@ -221,12 +237,25 @@ impl Control {
                 latency,
             } => {
                 let is_news = self.connections.insert(peer, state) != Some(state);
+                let Some(cluster_id) = self.cluster_id(peer).map(str::to_owned) else {
+                    return;
+                };
                 if is_news {
-                    let peer = self.cluster_id(peer);
-                    tracing::info!(peer, ?state, ?latency, "connection");
+                    tracing::info!(peer = cluster_id, ?state, ?latency, "connection");
                 }
+                if let Some(reporter) = &mut self.reporter {
+                    reporter.note(&cluster_id, state, latency);
+                }
+                self.report();
             }
             Notice::Drained => {}
+        }
+    }
+
+    /// Writes what the Connections of the API server do not say.
+    fn report(&mut self) {
+        if let Some(reporter) = &mut self.reporter {
+            reporter.write(self.loader.connections());
         }
     }
 
@@ -278,6 +307,14 @@ impl Control {
         if let Err(hung) = self.lane.send(command) {
             tracing::error!(%hung, "failed to pass on a peer's addresses");
         }
+    }
+}
+
+/// Completes when a status was written; never without an API server.
+async fn written(reporter: Option<&mut Reporter>) {
+    match reporter {
+        Some(reporter) => reporter.written().await,
+        None => std::future::pending().await,
     }
 }
 

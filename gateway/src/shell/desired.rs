@@ -1,54 +1,34 @@
-//! The desired state as files hold it: `fabric.yaml` and the keys.
+//! The desired state: what the source tells, and the keys.
 
 use super::keys;
 use crate::engine::PeerConfig;
 use crate::tables::{self, Indices};
-use control_api::fabric::{self, Errors, Fabric};
+use control_api::Connection;
+use control_api::fabric::Fabric;
+use control_source::{Origin, Reading, Scope, Source};
 use ebpf::Tables;
 use ipnet::Ipv4Net;
-use std::fs;
-use std::io;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use kube::Client;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 
-/// The longest file that is read, in bytes: a thousand peers fill a tenth of it.
-const FILE_MAX: u64 = 64 << 20;
-
-/// The files do not hold a state that can be served.
+/// There is no state that can be served.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// The file cannot be read.
-    #[error("failed to read {path}")]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-
-    /// The file is longer than any fabric.
-    #[error("{0} has more than {FILE_MAX} bytes: is it a fabric file?")]
-    TooLong(PathBuf),
-
-    /// The file's objects are wrong.
-    #[error("{path} is not valid:\n{errors}")]
-    Invalid {
-        /// The file.
-        path: PathBuf,
-        /// All that is wrong.
-        errors: Errors,
-    },
+    /// The source tells none.
+    #[error(transparent)]
+    Source(#[from] control_source::Error),
 
     /// A gateway's identity is not changed under way.
     #[error(
-        "{path}: the cluster id changed from {from} to {to}: restart the gateway to serve another cluster"
+        "{source_name}: the cluster id changed from {from} to {to}: restart the gateway to serve another cluster"
     )]
     OtherCluster {
-        /// The file.
-        path: PathBuf,
+        /// Where that is said.
+        source_name: String,
         /// What it was.
         from: String,
-        /// What the file says now.
+        /// What it is now.
         to: String,
     },
 
@@ -60,7 +40,7 @@ pub(crate) enum Error {
 /// A state that can be served.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Desired {
-    /// The file's contents, checked.
+    /// The objects, checked.
     pub(crate) fabric: Fabric,
     /// What the kernel must know.
     pub(crate) tables: Tables,
@@ -68,6 +48,8 @@ pub(crate) struct Desired {
     pub(crate) peers: Vec<PeerConfig>,
     /// Cluster ids and indices, sorted by id.
     pub(crate) ranks: Vec<(String, u16)>,
+    /// What is not served, because it is wrong or not complete: a line each.
+    pub(crate) unserved: Vec<String>,
 }
 
 impl Desired {
@@ -80,56 +62,106 @@ impl Desired {
     }
 }
 
-/// Reads the files, again and again, with stable indices.
-pub(crate) struct Loader {
-    file: PathBuf,
-    keys: PathBuf,
-    indices: Indices,
-    cluster_id: Option<String>,
-    /// The file that was last accepted, and what it held.
-    accepted: Option<(Stamp, Desired)>,
+/// Where the private keys are.
+#[derive(Clone, Debug)]
+pub(crate) enum KeyStore {
+    /// In files, as mounted Secrets have them.
+    Directory(PathBuf),
+    /// In the Secret that the source watches.
+    Source,
 }
 
-/// What changes when a file does: inode, length, times of change in nanoseconds.
-type Stamp = (u64, u64, i64, i64, i64, i64);
+/// Reads the desired state, again and again, with stable indices.
+pub(crate) struct Loader {
+    source: Source,
+    keys: KeyStore,
+    indices: Indices,
+    cluster_id: Option<String>,
+    /// What was last accepted.
+    accepted: Option<Desired>,
+}
 
 impl Loader {
-    /// Prepares to read `file`, and keys from the directory `keys`.
-    pub(crate) fn new(file: &Path, keys: &Path) -> Self {
-        Self {
-            file: file.to_owned(),
-            keys: keys.to_owned(),
-            indices: Indices::default(),
-            cluster_id: None,
-            accepted: None,
-        }
-    }
-
-    /// Reads the files; `None` if they say what they said when last accepted.
-    ///
-    /// Keys are read whenever the fabric file was written to, or was rejected before.
+    /// Prepares to read from `origin`, and keys from `keys`.
     ///
     /// # Errors
     ///
-    /// Returns [`Error`] with everything a person needs to mend them.
-    pub(crate) fn load(&mut self) -> Result<Option<Desired>, Error> {
-        let stamp = stamp(&self.file)?;
-        if self.accepted.as_ref().is_some_and(|(old, _)| *old == stamp) {
-            return Ok(None);
+    /// Returns [`Error::Source`] if the API server's credentials are missing.
+    pub(crate) async fn open(origin: &Origin, keys: KeyStore) -> Result<Self, Error> {
+        let source = Source::open(origin, Scope::Gateway).await?;
+
+        Ok(Self {
+            source,
+            keys,
+            indices: Indices::default(),
+            cluster_id: None,
+            accepted: None,
+        })
+    }
+
+    /// Returns the source.
+    pub(crate) fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// Returns a client of the API server, if that is the source.
+    pub(crate) fn client(&self) -> Option<Client> {
+        match &self.source {
+            Source::Cluster(watch) => Some(watch.client().clone()),
+            Source::File(_) => None,
         }
-        let fabric = load_fabric(&self.file)?;
+    }
+
+    /// Returns the Connections of the API server.
+    pub(crate) fn connections(&self) -> impl Iterator<Item = &Connection> {
+        let watch = match &self.source {
+            Source::Cluster(watch) => Some(watch),
+            Source::File(_) => None,
+        };
+        watch.into_iter().flat_map(|it| it.store().connections())
+    }
+
+    /// Starts to listen for changes, by a thread if the source is a file.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::Source`] if the file cannot be watched.
+    pub(crate) fn follow(&mut self) -> Result<(), Error> {
+        Ok(self.source.follow()?)
+    }
+
+    /// Completes when [`Loader::load`] may tell something new.
+    pub(crate) async fn changed(&mut self) {
+        self.source.changed().await;
+    }
+
+    /// Reads; `None` if it is what was last accepted.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error`] with everything a person needs to mend it.
+    pub(crate) fn load(&mut self) -> Result<Option<Desired>, Error> {
+        let Reading {
+            fabric,
+            refused,
+            waiting,
+        } = self.source.read()?;
         if let Some(from) = self
             .cluster_id
             .as_ref()
             .filter(|id| **id != fabric.cluster_id)
         {
             return Err(Error::OtherCluster {
-                path: self.file.clone(),
+                source_name: self.source.to_string(),
                 from: from.clone(),
                 to: fabric.cluster_id,
             });
         }
-        let keys = keys::read(&self.keys, wanted_keys(&fabric))?;
+        let waiting = waiting
+            .iter()
+            .map(|it| format!("{} waits for {}", it.what, it.missing));
+        let mut unserved: Vec<_> = refused.into_iter().chain(waiting).collect();
+        let keys = self.read_keys(&fabric, &mut unserved)?;
         self.indices.assign(&fabric);
         self.cluster_id = Some(fabric.cluster_id.clone());
         let desired = Desired {
@@ -141,60 +173,81 @@ impl Loader {
                 .map(|(id, index)| (id.to_owned(), index))
                 .collect(),
             fabric,
+            unserved,
         };
-        let is_same = (self.accepted.as_ref()).is_some_and(|(_, old)| *old == desired);
-        self.accepted = Some((stamp, desired.clone()));
+        let is_same = self.accepted.as_ref() == Some(&desired);
+        if !is_same {
+            self.accepted = Some(desired.clone());
+        }
 
         Ok((!is_same).then_some(desired))
     }
 
-    /// Makes sure that the file and the keys of `served` can be read once more, after
-    /// this process gave up the right to read everything.
+    /// Makes sure that everything can be read once more, after this process gave up the
+    /// right to read everything.
     ///
     /// # Errors
     ///
-    /// Returns [`Error`] with the one that cannot.
+    /// Returns [`Error`] with what cannot.
     pub(crate) fn check_readable(&self, served: &Desired) -> Result<(), Error> {
-        read(&self.file)?;
-        keys::read(&self.keys, wanted_keys(&served.fabric))?;
+        self.source.read()?;
+        self.read_keys(&served.fabric, &mut Vec::new())?;
 
         Ok(())
     }
 
-    /// Forgets that the files were accepted: the kernel refused what they say.
+    /// Forgets what was accepted: the kernel refused it.
     pub(crate) fn reject(&mut self) {
         self.accepted = None;
     }
-}
 
-/// Reads and checks a fabric file.
-///
-/// # Errors
-///
-/// Returns [`Error`] if it cannot be read or is invalid.
-pub(crate) fn load_fabric(path: &Path) -> Result<Fabric, Error> {
-    let invalid = |errors| Error::Invalid {
-        path: path.to_owned(),
-        errors,
-    };
-    let objects = fabric::parse(&read(path)?).map_err(invalid)?;
-    Fabric::try_from(&objects).map_err(invalid)
-}
+    /// Returns this side's private key for each peer, by cluster id. A file's peers must
+    /// all have one; in a cluster somebody may be about to write it.
+    fn read_keys(
+        &self,
+        fabric: &Fabric,
+        unserved: &mut Vec<String>,
+    ) -> Result<BTreeMap<String, keys::Key>, Error> {
+        let mut found = BTreeMap::new();
+        match (&self.keys, &self.source) {
+            (KeyStore::Source, Source::Cluster(watch)) => {
+                let keys = watch.store().keys();
+                for peer in &fabric.peers {
+                    let key = keys.get(&peer.cluster_id).map(Vec::as_slice);
+                    match keys::Key::try_from(key.unwrap_or_default()) {
+                        Ok(key) => {
+                            found.insert(peer.cluster_id.clone(), key);
+                        }
+                        Err(_) => unserved.push(missing_key(&peer.cluster_id, key)),
+                    }
+                }
+            }
+            (KeyStore::Source, Source::File(_)) => {}
+            (KeyStore::Directory(directory), _) => {
+                let keys = keys::read(directory, wanted_keys(fabric))?;
+                for peer in &fabric.peers {
+                    if let Some(key) = keys.get(&peer.key_secret) {
+                        found.insert(peer.cluster_id.clone(), *key);
+                    }
+                }
+            }
+        }
 
-/// Reads a fabric file's text.
-///
-/// # Errors
-///
-/// Returns [`Error`] if it cannot be read, or is no text or too long.
-pub(crate) fn read(path: &Path) -> Result<String, Error> {
-    let failed = |source| Error::Read {
-        path: path.to_owned(),
-        source,
-    };
-    if fs::metadata(path).map_err(failed)?.len() > FILE_MAX {
-        return Err(Error::TooLong(path.to_owned()));
+        Ok(found)
     }
-    fs::read_to_string(path).map_err(failed)
+}
+
+fn missing_key(cluster_id: &str, found: Option<&[u8]>) -> String {
+    match found {
+        None => format!(
+            "peer {cluster_id} waits for its private key in the Secret liqo-gateway-keys, from Liqo's controller manager"
+        ),
+        Some(key) => format!(
+            "peer {cluster_id}: its private key has {} bytes, but a WireGuard key has {}: correct the Secret that its GatewayServer or GatewayClient names",
+            key.len(),
+            keys::LEN
+        ),
+    }
 }
 
 /// The Secrets that `fabric` names, and by which objects.
@@ -205,19 +258,18 @@ pub(crate) fn wanted_keys(fabric: &Fabric) -> impl Iterator<Item = (&str, &str)>
         .map(|peer| (peer.key_secret.as_str(), peer.gateway_name.as_str()))
 }
 
-fn stamp(path: &Path) -> Result<Stamp, Error> {
-    let file = fs::metadata(path).map_err(|source| Error::Read {
-        path: path.to_owned(),
-        source,
-    })?;
-    Ok((
-        file.ino(),
-        file.len(),
-        file.mtime(),
-        file.mtime_nsec(),
-        file.ctime(),
-        file.ctime_nsec(),
-    ))
+/// Opens a file and a directory of keys.
+#[cfg(test)]
+impl Loader {
+    fn of_files(file: &std::path::Path, keys: &std::path::Path) -> Self {
+        Self {
+            source: Source::File(control_source::file::File::new(file)),
+            keys: KeyStore::Directory(keys.to_owned()),
+            indices: Indices::default(),
+            cluster_id: None,
+            accepted: None,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,10 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// Length of a key in bytes.
-const LEN: usize = 32;
+pub(crate) const LEN: usize = 32;
+
+/// A raw private key.
+pub(crate) type Key = [u8; LEN];
 
 /// A key cannot be read or made.
 #[derive(Debug, thiserror::Error)]
@@ -58,7 +61,7 @@ pub(crate) enum Error {
 pub(crate) fn read<'a>(
     directory: &Path,
     secrets: impl IntoIterator<Item = (&'a str, &'a str)>,
-) -> Result<BTreeMap<String, [u8; LEN]>, Error> {
+) -> Result<BTreeMap<String, Key>, Error> {
     let mut keys = BTreeMap::new();
     for (secret, gateway) in secrets {
         if !keys.contains_key(secret) {
@@ -77,7 +80,7 @@ pub(crate) fn read<'a>(
 /// # Errors
 ///
 /// Returns [`Error::Exists`] if there is one already, else [`Error::Write`].
-pub(crate) fn generate(directory: &Path) -> Result<[u8; LEN], Error> {
+pub(crate) fn generate(directory: &Path) -> Result<Key, Error> {
     let path = file(directory);
     let write = |source| Error::Write {
         path: path.clone(),
@@ -115,13 +118,13 @@ pub(crate) fn generate(directory: &Path) -> Result<[u8; LEN], Error> {
 /// # Errors
 ///
 /// Returns an error if there is no `/dev/urandom`.
-pub(crate) fn random() -> io::Result<[u8; LEN]> {
+pub(crate) fn random() -> io::Result<Key> {
     let mut bytes = [0; LEN];
     fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(bytes)
 }
 
-fn read_one(path: &Path, gateway: &str) -> Result<[u8; LEN], Error> {
+fn read_one(path: &Path, gateway: &str) -> Result<Key, Error> {
     let failed = |source| Error::Read {
         gateway: gateway.to_owned(),
         path: path.to_owned(),
@@ -135,7 +138,7 @@ fn read_one(path: &Path, gateway: &str) -> Result<[u8; LEN], Error> {
         .read_to_end(&mut bytes)
         .map_err(failed)?;
 
-    <[u8; LEN]>::try_from(bytes.as_slice()).map_err(|_| Error::Len {
+    Key::try_from(bytes.as_slice()).map_err(|_| Error::Len {
         gateway: gateway.to_owned(),
         path: path.to_owned(),
         found: file

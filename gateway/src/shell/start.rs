@@ -1,7 +1,7 @@
 //! From arguments to a running gateway, and to its end.
 
 use super::control::{Control, Parts};
-use super::desired::Loader;
+use super::desired::{Desired, Error as DesiredError, KeyStore, Loader};
 use super::lane::{Heart, Lane};
 use super::site::{self, Plan, Site};
 use super::state::{Config, Identity, State};
@@ -9,11 +9,11 @@ use super::udp::UdpPort;
 use super::{keys, metrics, privilege};
 use crate::engine::{Clock, Engine, Local};
 use anyhow::{Context as _, anyhow};
+use control_source::Origin;
 use ebpf::Trace;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use process::watch::FileWatch;
 use process::{http, status, stop};
 use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
@@ -26,10 +26,10 @@ use tokio::sync::oneshot;
 /// What a person or a pod says.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
-    /// The fabric file.
-    pub(crate) config: PathBuf,
-    /// The directory of keys.
-    pub(crate) keys: PathBuf,
+    /// Where the desired state is.
+    pub(crate) origin: Origin,
+    /// Where the private keys are.
+    pub(crate) keys: KeyStore,
     /// This replica's name.
     pub(crate) replica: String,
     /// Where the status socket is.
@@ -52,8 +52,24 @@ pub(crate) struct Options {
 pub(crate) fn run(options: Options) -> anyhow::Result<()> {
     privilege::check()?;
     raise_descriptor_limit();
-    let mut loader = Loader::new(&options.config, &options.keys);
-    let served = loader.load()?.context("the fabric file is empty")?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        // A thread keeps the privileges that it began with.
+        .thread_keep_alive(Duration::ZERO)
+        .build()
+        .context("failed to start the runtime")?;
+    let first = runtime.block_on(async {
+        tokio::select! {
+            first = first_desired(&options) => first.map(Some),
+            signal = stop::requested() => {
+                signal.context("failed to listen for signals")?;
+                Ok(None)
+            }
+        }
+    })?;
+    let Some((mut loader, served)) = first else {
+        return Ok(()); // Stopped before there was anything to serve.
+    };
     if !served
         .fabric
         .replicas
@@ -62,15 +78,9 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
     {
         tracing::warn!(
             replica = options.replica,
-            "no EndpointSlice of the file names this replica: nodes will not use it"
+            "no EndpointSlice names this replica yet: nodes will not use it"
         );
     }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        // A thread keeps the privileges that it began with.
-        .thread_keep_alive(Duration::ZERO)
-        .build()
-        .context("failed to start the runtime")?;
     // First of all, since it tells whether another process has this place already.
     let socket = runtime.block_on(status::Server::bind(&options.socket))?;
     let listen = UdpPort::open(options.listen_port)?;
@@ -83,8 +93,8 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
     loader
         .check_readable(&served)
         .context("a running gateway has not root's right to read all files: give it these")?;
-    // It starts a thread, hence only now.
-    let watch = FileWatch::new(&options.config)?;
+    // It may start a thread, hence only now.
+    loader.follow()?;
     trace.map(tell_drops).transpose()?;
 
     let datapath = Arc::new(Mutex::new(datapath));
@@ -103,7 +113,7 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
         .context("failed to prepare the packet loop")?;
     let ended = spawn(lane)?;
 
-    let config = Config::applied(options.config.display().to_string(), served.peers.len());
+    let config = Config::applied(loader.source().to_string(), &served);
     let state = Arc::new(State::new(
         identity,
         handle.clone(),
@@ -119,7 +129,6 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
     );
     let control = Control::start(Parts {
         loader,
-        watch,
         lane: handle,
         notices,
         datapath,
@@ -132,6 +141,28 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
     // A name may still be looked up, for as long as its servers are silent.
     runtime.shutdown_background();
     end
+}
+
+/// Returns the first state that can be served: a file's must be right, in a cluster
+/// somebody may be about to write it.
+async fn first_desired(options: &Options) -> anyhow::Result<(Loader, Desired)> {
+    let mut loader = Loader::open(&options.origin, options.keys.clone()).await?;
+    let mut told = String::new();
+    loop {
+        match loader.load() {
+            Ok(Some(served)) => return Ok((loader, served)),
+            Ok(None) => {}
+            Err(DesiredError::Source(error @ control_source::Error::Cluster(_))) => {
+                let error = error.to_string();
+                if told != error {
+                    tracing::info!(error, "waiting until there is something to serve");
+                    told = error;
+                }
+            }
+            Err(error) => return Err(error.into()),
+        }
+        loader.changed().await;
+    }
 }
 
 /// Each session that this side opens has a socket of its own: thousands, with many peers.

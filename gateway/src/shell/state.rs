@@ -1,5 +1,6 @@
 //! What status socket, metrics and health checks see of the process.
 
+use super::desired::Desired;
 use super::lane::{self, Report};
 use crate::engine::ConnectionState;
 use ebpf::Datapath;
@@ -42,19 +43,22 @@ pub(crate) struct Identity {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Config {
-    /// The file.
-    pub(crate) file: String,
-    /// The file holds what is being served.
+    /// Where the desired state is.
+    pub(crate) source: String,
+    /// It is what is being served.
     pub(crate) valid: bool,
     /// Why it does not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
     /// When what is being served was read, in seconds since the Unix epoch.
     pub(crate) applied_at: u64,
-    /// Times the file was found invalid.
+    /// Times the desired state was found invalid.
     pub(crate) rejected: u64,
     /// Peers that are served.
     pub(crate) peers: usize,
+    /// What is not served, because it is wrong or not complete: a line each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) unserved: Vec<String>,
 }
 
 /// What was gathered at one moment.
@@ -83,23 +87,25 @@ impl State {
         }
     }
 
-    /// Notes that what `file` holds is now served.
-    pub(crate) fn note_applied(&self, peers: usize) {
+    /// Notes what is now served.
+    pub(crate) fn note_applied(&self, served: &Desired) {
         let mut config = lock(&self.config);
-        config.valid = true;
-        config.error = None;
-        config.applied_at = unix_seconds();
-        config.peers = peers;
+        let rejected = config.rejected;
+        let source = std::mem::take(&mut config.source);
+        *config = Config {
+            rejected,
+            ..Config::applied(source, served)
+        };
     }
 
-    /// Notes that the file holds again what is served.
+    /// Notes that what is served is again what is desired.
     pub(crate) fn note_restored(&self) {
         let mut config = lock(&self.config);
         config.valid = true;
         config.error = None;
     }
 
-    /// Notes that the file was rejected, and what was served before still is; tells
+    /// Notes that the desired state was rejected, and what was served before still is; tells
     /// whether that is news.
     pub(crate) fn note_rejected(&self, error: &str) -> bool {
         let mut config = lock(&self.config);
@@ -178,15 +184,16 @@ impl Observed for State {
 }
 
 impl Config {
-    /// That of a file which was just applied.
-    pub(crate) fn applied(file: String, peers: usize) -> Self {
+    /// That of a desired state which was just applied.
+    pub(crate) fn applied(source: String, served: &Desired) -> Self {
         Self {
-            file,
+            source,
             valid: true,
             error: None,
             applied_at: unix_seconds(),
             rejected: 0,
-            peers,
+            peers: served.peers.len(),
+            unserved: served.unserved.clone(),
         }
     }
 }

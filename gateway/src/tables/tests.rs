@@ -129,7 +129,7 @@ fn the_engine_gets_key_role_and_original_prefixes() {
     let fabric = fabric(&["milan"]);
     let mut indices = Indices::default();
     indices.assign(&fabric);
-    let keys = BTreeMap::from([("gw-milan".to_owned(), [9; 32])]);
+    let keys = BTreeMap::from([("milan".to_owned(), [9; 32])]);
 
     let peers = peers(&fabric, &indices, &keys);
 

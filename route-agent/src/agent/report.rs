@@ -4,7 +4,7 @@ use crate::agent::{Agent, Error};
 use crate::liveness::{Phase, Report};
 use crate::plan::Plan;
 use crate::status::{Config, Peer, Replica, forwarding};
-use control_api::fabric::Fabric;
+use control_api::fabric::{Fabric, Waiting};
 use ipnet::Ipv4Net;
 use std::collections::BTreeMap;
 use std::error::Error as _;
@@ -16,19 +16,20 @@ const REPLICAS_AGE_MAX: Duration = Duration::from_millis(100);
 
 impl Agent {
     pub(super) fn report_start(&self) {
-        let path = self.options.config.display().to_string();
+        let source = self.source.to_string();
         self.status.update(|status| {
             status.node.clone_from(&self.options.node);
             status.config = Config {
-                path,
+                source,
                 valid: true,
                 error: None,
+                unserved: Vec::new(),
             };
         });
     }
 
     /// Says what is odd about the machine, once.
-    pub(super) async fn report_oddities(&self, plan: &Plan) {
+    pub(super) async fn report_oddities(&mut self, plan: &Plan) {
         let mut warnings = Vec::new();
         if !forwarding() {
             warnings.push(
@@ -122,16 +123,34 @@ impl Agent {
             if status.config.note_rejected(&text) {
                 tracing::error!(
                     error = text,
-                    "the file is invalid; its last valid content stays in force"
+                    "the desired state is invalid; the last valid one stays in force"
                 );
             }
         });
     }
 
+    /// Says what of the desired state is wrong or not complete, and so not served.
+    pub(super) fn report_unserved(&mut self, refused: &[String], waiting: &[Waiting]) {
+        let waiting = waiting
+            .iter()
+            .map(|it| format!("{} waits for {}", it.what, it.missing));
+        let unserved: Vec<_> = refused.iter().cloned().chain(waiting).collect();
+        for line in &unserved {
+            if !self.unserved.contains(line) {
+                tracing::warn!("{line}");
+            }
+        }
+        if unserved != self.unserved {
+            self.status
+                .update(|status| status.config.unserved.clone_from(&unserved));
+            self.unserved = unserved;
+        }
+    }
+
     pub(super) fn report_valid(&self) {
         self.status.update(|status| {
             if !status.config.valid {
-                tracing::info!("the file is valid again");
+                tracing::info!("the desired state is valid again");
             }
             status.config.valid = true;
             status.config.error = None;

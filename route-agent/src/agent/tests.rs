@@ -3,7 +3,7 @@ use crate::status::Status;
 use crate::testing::gateway::Gateway;
 use crate::testing::{Namespace, eventually, fabric_file, in_netns, run};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 mod changes;
 mod traffic;
@@ -41,12 +41,12 @@ impl Running {
         let status = Shared::default();
         let mut options = options(&directory);
         options.liveness = liveness;
-        let agent = Agent::start(options, status.clone()).await;
+        let mut agent = Agent::start(options, status.clone()).await.unwrap();
 
         Self {
             directory,
             status,
-            task: tokio::spawn(agent.unwrap().run()),
+            task: tokio::spawn(async move { agent.run().await }),
         }
     }
 
@@ -80,7 +80,7 @@ impl Running {
 
 fn options(directory: &Directory) -> Options {
     Options {
-        config: directory.file(),
+        origin: Origin::File(directory.file()),
         node: "rome-1".into(),
         settings: Settings::default(),
         liveness: liveness::Config::default(),

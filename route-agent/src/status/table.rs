@@ -28,10 +28,10 @@ pub(crate) fn print(status: &Status, out: &mut impl Write) -> io::Result<()> {
 }
 
 fn config(status: &Status) -> String {
-    let path = &status.config.path;
+    let source = &status.config.source;
     match &status.config.error {
-        None => format!("{path}, valid"),
-        Some(error) => format!("{path} is INVALID, its last valid content counts: {error}"),
+        None => format!("{source}, valid"),
+        Some(error) => format!("{source} is INVALID, the last valid one counts: {error}"),
     }
 }
 

@@ -42,5 +42,5 @@ fn main() -> ExitCode {
     storage::add(&mut suite);
     workloads::add(&mut suite);
 
-    suite.run(Arguments::from_args())
+    suite.run(env!("CARGO_BIN_EXE_cluster"), Arguments::from_args())
 }

@@ -16,7 +16,9 @@ pub mod namespace;
 pub mod node;
 pub mod pki;
 pub mod place;
+pub mod pod;
 pub mod spec;
+pub mod suite;
 pub mod underlay;
 pub mod wait;
 

@@ -55,6 +55,19 @@ impl Namespace {
         })
     }
 
+    /// Takes the namespace `name`, which something else has made.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the cluster's kubeconfig is no use.
+    pub async fn existing(cluster: &Cluster, name: &str) -> Result<Self> {
+        Ok(Self {
+            cluster: cluster.clone(),
+            client: cluster.client().await?,
+            name: name.to_owned(),
+        })
+    }
+
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name

@@ -26,7 +26,8 @@ pub struct Netns(Arc<Inner>);
 struct Inner {
     name: String,
     file: File,
-    _identity: Arc<Identity>,
+    /// None of one that something else made.
+    _identity: Option<Arc<Identity>>,
 }
 
 impl Netns {
@@ -44,8 +45,18 @@ impl Netns {
         Ok(Self(Arc::new(Inner {
             name,
             file,
-            _identity: Arc::clone(identity),
+            _identity: Some(Arc::clone(identity)),
         })))
+    }
+
+    /// Takes an open namespace that something else made and removes, such as a pod's; the
+    /// name is for messages.
+    pub fn adopt(name: &str, file: File) -> Self {
+        Self(Arc::new(Inner {
+            name: name.to_owned(),
+            file,
+            _identity: None,
+        }))
     }
 
     /// Its name under `/run/netns`.

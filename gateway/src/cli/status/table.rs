@@ -34,17 +34,17 @@ pub(super) fn print(status: &Value, out: &mut impl Write) -> io::Result<()> {
 }
 
 fn configuration(config: &Value, out: &mut impl Write) -> io::Result<()> {
-    let file = text(&config["file"]);
+    let source = text(&config["source"]);
     if config["valid"] == true {
         return writeln!(
             out,
-            "Configuration {file}: valid, {} peers",
+            "Configuration {source}: valid, {} peers",
             text(&config["peers"])
         );
     }
     writeln!(
         out,
-        "Configuration {file}: INVALID, the last good one stays in force ({} peers)\n{}",
+        "Configuration {source}: INVALID, the last good one stays in force ({} peers)\n{}",
         text(&config["peers"]),
         text(&config["error"])
     )
@@ -202,7 +202,7 @@ mod tests {
         let status = json!({
             "gateway": {"replica": "gw-1", "clusterId": "rome", "version": "0.0.0",
                         "instance": "gateway", "listenPort": 51840},
-            "config": {"file": "fabric.yaml", "valid": false, "error": "document 3: no", "peers": 1},
+            "config": {"source": "fabric.yaml", "valid": false, "error": "document 3: no", "peers": 1},
             "answers": true,
             "engine": {"leaving": false, "drops": {"replayed": 4}, "peers": [{
                 "clusterId": "milan", "role": "server", "connection": "Connected",

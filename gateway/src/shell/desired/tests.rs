@@ -1,4 +1,6 @@
 use super::*;
+use control_api::fabric;
+use std::fs;
 
 #[test]
 fn a_file_is_read_once_until_it_says_something_else() {
@@ -130,7 +132,7 @@ impl Place {
     }
 
     fn loader(&self) -> Loader {
-        Loader::new(&self.file(), &self.0.join("keys"))
+        Loader::of_files(&self.file(), &self.0.join("keys"))
     }
 
     fn write(&self, peers: &[&str]) {

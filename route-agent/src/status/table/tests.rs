@@ -5,9 +5,10 @@ use crate::status::{Config, Peer, Replica};
 fn what_needs_attention_is_in_capitals() {
     let status = Status {
         config: Config {
-            path: "fabric.yaml".into(),
+            source: "fabric.yaml".into(),
             valid: false,
             error: Some("no such field".into()),
+            unserved: Vec::new(),
         },
         error: Some("the kernel said no".into()),
         warnings: vec!["odd".into()],

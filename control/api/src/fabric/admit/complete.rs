@@ -1,0 +1,223 @@
+//! What is still missing: no error, for somebody is about to write it.
+
+use super::super::objects::{Object, Objects};
+use super::super::spec::node_ip_name;
+use super::{Waiting, peer};
+use crate::configuration::NETWORK_CIDRS_CONFIGURED;
+use crate::{Configuration, GatewayClient, IP, labels};
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Removes what is not complete, and returns what of it a person may wonder about.
+pub(super) fn leave_out_incomplete(objects: &mut Objects) -> Vec<Waiting> {
+    let mut waiting = nodes(objects);
+    replicas(objects);
+    addresses(objects);
+    waiting.extend(peers(objects));
+    waiting.sort();
+
+    waiting
+}
+
+/// Removes nodes without pod CIDR or mapped address.
+fn nodes(objects: &mut Objects) -> Vec<Waiting> {
+    let mapped: BTreeMap<_, _> = objects
+        .of::<IP>()
+        .filter(|ip| has_status(ip))
+        .filter_map(|ip| Some((ip.metadata.name.clone()?, ip.spec.ip.clone())))
+        .collect();
+    let mut waiting = Vec::new();
+    objects.retain(|object| {
+        let Object::Node(node) = object else {
+            return true;
+        };
+        if object.label_value(labels::NODE_TYPE) == Some(labels::NODE_TYPE_VIRTUAL) {
+            return false; // It stands for a peer.
+        }
+        let Some(missing) = missing_of_node(node, &mapped) else {
+            return true;
+        };
+        waiting.push(Waiting {
+            what: format!("node {}", node.metadata.name.as_deref().unwrap_or_default()),
+            missing,
+        });
+        false
+    });
+
+    waiting
+}
+
+fn missing_of_node(node: &Node, mapped: &BTreeMap<String, String>) -> Option<&'static str> {
+    let spec = node.spec.as_ref();
+    let has_pods = spec.is_some_and(|spec| {
+        spec.pod_cidr.is_some() || spec.pod_cidrs.as_ref().is_some_and(|list| !list.is_empty())
+    });
+    let addresses = node.status.iter().flat_map(|status| &status.addresses);
+    let internal: BTreeSet<_> = addresses
+        .flatten()
+        .filter(|address| address.type_ == "InternalIP")
+        .map(|address| address.address.as_str())
+        .collect();
+    let name = node.metadata.name.as_deref().unwrap_or_default();
+    let address = mapped.get(&node_ip_name(name));
+
+    if !has_pods {
+        Some("spec.podCIDRs, from the cluster's network plugin or controller manager")
+    } else if internal.is_empty() {
+        Some("its InternalIP in status.addresses, from its kubelet")
+    } else if address.is_none_or(|address| !internal.contains(address.as_str())) {
+        Some("its IP object with a status, from Liqo's controller manager")
+    } else {
+        None
+    }
+}
+
+/// Removes end points that tell not enough, that are on unknown nodes, or that stand in two slices,
+/// which is so for a moment when Kubernetes moves them.
+fn replicas(objects: &mut Objects) {
+    let nodes: BTreeSet<_> = objects
+        .of::<Node>()
+        .filter_map(|node| node.metadata.name.clone())
+        .collect();
+    let mut seen = BTreeSet::new();
+    for object in objects.iter_mut() {
+        if let Object::EndpointSlice(slice) = object {
+            keep_known(slice, &nodes, &mut seen);
+        }
+    }
+    objects.retain(|object| {
+        !matches!(object, Object::EndpointSlice(slice) if slice.endpoints.as_ref().is_none_or(Vec::is_empty))
+    });
+}
+
+fn keep_known(slice: &mut EndpointSlice, nodes: &BTreeSet<String>, seen: &mut BTreeSet<String>) {
+    if slice.address_type != "IPv4" {
+        slice.endpoints = None;
+        return;
+    }
+    let Some(endpoints) = &mut slice.endpoints else {
+        return;
+    };
+    endpoints.retain(|endpoint| {
+        let is_known = (endpoint.node_name.as_ref()).is_some_and(|name| nodes.contains(name));
+        let target = endpoint.target_ref.as_ref();
+        let name = target.and_then(|target| target.name.clone());
+        let is_new = name.is_some_and(|name| seen.insert(name));
+
+        is_known && is_new && !endpoint.addresses.is_empty()
+    });
+}
+
+/// Removes single addresses, and a user's own networks, that have no status yet.
+fn addresses(objects: &mut Objects) {
+    objects.retain(|object| match object {
+        Object::IP(ip) => has_status(ip),
+        Object::Network(network) => {
+            let is_own = object.label_value(labels::NETWORK_TYPE).is_some();
+            let status = network.status.as_ref();
+            is_own || status.is_some_and(|status| status.cidr.is_some())
+        }
+        Object::ConfigMap(_)
+        | Object::Node(_)
+        | Object::EndpointSlice(_)
+        | Object::Configuration(_)
+        | Object::GatewayServer(_)
+        | Object::GatewayClient(_)
+        | Object::PublicKey(_)
+        | Object::Connection(_) => true,
+    });
+}
+
+fn has_status(ip: &IP) -> bool {
+    ip.status.as_ref().is_some_and(|status| status.ip.is_some())
+}
+
+/// What there is of a peering.
+#[derive(Default)]
+struct Parts {
+    configured: bool,
+    configuration: bool,
+    gateway: bool,
+    endpoint: bool,
+    key: bool,
+}
+
+impl Parts {
+    fn missing(&self) -> Option<&'static str> {
+        if !self.configuration {
+            Some("its Configuration: `liqoctl network connect` writes it")
+        } else if !self.configured {
+            Some("its CIDRs in the Configuration's status, from Liqo's controller manager")
+        } else if !self.gateway {
+            Some("its GatewayServer or GatewayClient: `liqoctl network connect` writes it")
+        } else if !self.endpoint {
+            Some("spec.endpoint of its GatewayClient: `liqoctl network connect` writes it")
+        } else if !self.key {
+            Some("its PublicKey: `liqoctl network connect` writes it")
+        } else {
+            None
+        }
+    }
+}
+
+/// Removes the objects of peers of which some are missing.
+fn peers(objects: &mut Objects) -> Vec<Waiting> {
+    let mut parts: BTreeMap<String, Parts> = BTreeMap::new();
+    for object in objects.iter() {
+        // Whatever has no such label is told to be wrong.
+        let Some(peer) = peer(object).filter(|peer| !peer.is_empty()) else {
+            continue;
+        };
+        let parts = parts.entry(peer.to_owned()).or_default();
+        match object {
+            Object::Configuration(configuration) => {
+                parts.configuration = true;
+                parts.configured |= is_configured(configuration);
+            }
+            Object::GatewayServer(_) => {
+                parts.gateway = true;
+                parts.endpoint = true;
+            }
+            Object::GatewayClient(client) => {
+                parts.gateway = true;
+                parts.endpoint |= has_endpoint(client);
+            }
+            Object::PublicKey(_) => parts.key = true,
+            Object::ConfigMap(_)
+            | Object::Node(_)
+            | Object::EndpointSlice(_)
+            | Object::Network(_)
+            | Object::IP(_)
+            | Object::Connection(_) => {}
+        }
+    }
+
+    let waiting: BTreeMap<_, _> = parts
+        .into_iter()
+        .filter_map(|(peer, parts)| Some((peer, parts.missing()?)))
+        .collect();
+    objects.retain(|object| peer(object).is_none_or(|peer| !waiting.contains_key(peer)));
+    waiting
+        .into_iter()
+        .map(|(peer, missing)| Waiting {
+            what: format!("peer {peer}"),
+            missing,
+        })
+        .collect()
+}
+
+fn is_configured(configuration: &Configuration) -> bool {
+    let conditions = configuration.status.iter().flat_map(|it| &it.conditions);
+    conditions
+        .filter(|condition| condition.type_ == NETWORK_CIDRS_CONFIGURED)
+        .any(|condition| {
+            condition.status == "True"
+                && condition.observed_generation == configuration.metadata.generation
+        })
+}
+
+fn has_endpoint(client: &GatewayClient) -> bool {
+    let endpoint = client.spec.endpoint.as_ref();
+    endpoint.is_some_and(|endpoint| !endpoint.addresses.is_empty())
+}

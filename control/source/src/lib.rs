@@ -1,0 +1,23 @@
+//! Where gateways and route agents have the desired state from: a file, or the API server of
+//! their cluster.
+//!
+//! ```text
+//! file --load-----------------------------------------------------> Fabric
+//! API server --watch--> Store --objects--> control_api::fabric::admit --^
+//! ```
+
+#![forbid(unsafe_code)]
+
+pub use arguments::Arguments;
+pub use source::{Error, Origin, Reading, Source};
+pub use store::{Id, Item, Keys, Store, Update};
+pub use watch::{Scope, Watch};
+
+pub mod file;
+
+mod arguments;
+mod select;
+mod source;
+mod store;
+mod trim;
+mod watch;

@@ -1,0 +1,263 @@
+//! Tells the API server how the peers' connections are: the status of their `Connection`s.
+//!
+//! All replicas see the same peers and write the same objects. One that is connected says so
+//! wherever that is not said; one that has lost the peer says so once, and a replica that has
+//! not contradicts it.
+
+use crate::engine::ConnectionState;
+use control_api::connection::{CONNECTED, CONNECTING, ERROR};
+use control_api::{Connection, labels};
+use jiff::Timestamp;
+use kube::api::{Api, Patch, PatchParams};
+use kube::{Client, Resource as _, ResourceExt as _};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use tokio::task::JoinSet;
+
+/// How old the latency that an object shows may be.
+const AGE_MAX: Duration = Duration::from_secs(9);
+
+/// Who wrote the status, for the API server's books.
+const FIELD_MANAGER: &str = "liqo-gateway";
+
+/// Most writes under way at once.
+const WRITES_MAX: usize = 8;
+
+/// What this replica knows of a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Own {
+    state: ConnectionState,
+    latency: Option<Duration>,
+    /// Whether it is news.
+    news: bool,
+}
+
+/// Writes what the engine tells into the objects.
+pub(super) struct Reporter {
+    client: Client,
+    own: BTreeMap<String, Own>,
+    writes: JoinSet<Written>,
+    under_way: BTreeSet<String>,
+}
+
+/// The peer whose object was written, and how that went.
+struct Written {
+    cluster_id: String,
+    outcome: Result<(), kube::Error>,
+}
+
+impl Reporter {
+    /// Creates one that knows nothing yet.
+    pub(super) fn new(client: Client) -> Self {
+        Self {
+            client,
+            own: BTreeMap::new(),
+            writes: JoinSet::new(),
+            under_way: BTreeSet::new(),
+        }
+    }
+
+    /// Notes what the engine tells of a peer.
+    pub(super) fn note(
+        &mut self,
+        cluster_id: &str,
+        state: ConnectionState,
+        latency: Option<Duration>,
+    ) {
+        let own = Own {
+            state,
+            latency,
+            news: true,
+        };
+        self.own.insert(cluster_id.to_owned(), own);
+    }
+
+    /// Forgets the peers that are none any more.
+    pub(super) fn retain(&mut self, is_peer: impl Fn(&str) -> bool) {
+        self.own.retain(|cluster_id, _| is_peer(cluster_id));
+    }
+
+    /// Starts to write what the objects do not say.
+    pub(super) fn write<'a>(&mut self, connections: impl Iterator<Item = &'a Connection>) {
+        for connection in connections {
+            let Some(cluster_id) = connection.labels().get(labels::REMOTE_CLUSTER_ID) else {
+                continue;
+            };
+            if self.writes.len() >= WRITES_MAX {
+                return; // The rest when one of them has ended.
+            }
+            if self.under_way.contains(cluster_id) {
+                continue;
+            }
+            let Some(own) = self.own.get_mut(cluster_id) else {
+                continue;
+            };
+            if let Some(status) = status(own, connection, Timestamp::now()) {
+                self.under_way.insert(cluster_id.clone());
+                self.writes
+                    .spawn(write(self.client.clone(), connection.clone(), status));
+            } else {
+                own.news = false;
+            }
+        }
+    }
+
+    /// Completes when a write has ended; never while there is none.
+    pub(super) async fn written(&mut self) {
+        let Some(written) = self.writes.join_next().await else {
+            return std::future::pending().await;
+        };
+        let Ok(Written {
+            cluster_id,
+            outcome,
+        }) = written
+        else {
+            return self.under_way.clear(); // It panicked: none is known to be under way.
+        };
+        self.under_way.remove(&cluster_id);
+        match outcome {
+            Ok(()) => {
+                if let Some(own) = self.own.get_mut(&cluster_id) {
+                    own.news = false;
+                }
+            }
+            // The next news, or the object's next change, tries again.
+            Err(error) => {
+                tracing::warn!(peer = cluster_id, %error, "failed to write the Connection's status");
+            }
+        }
+    }
+}
+
+/// Returns the status that the object should have, if it has another.
+fn status(own: &Own, connection: &Connection, now: Timestamp) -> Option<Value> {
+    let shown = connection.status.as_ref();
+    let value = shown.and_then(|status| status.value.as_deref());
+    let latency = shown.and_then(|status| status.latency.as_ref());
+    let measured = latency.and_then(|latency| latency.timestamp.as_ref());
+    let is_fresh = measured.is_some_and(|at| now.duration_since(at.0).unsigned_abs() < AGE_MAX);
+
+    match own.state {
+        ConnectionState::Connected if value == Some(CONNECTED) && (is_fresh || !own.news) => None,
+        ConnectionState::Connected => Some(json!({
+            "value": CONNECTED,
+            "latency": {
+                "value": own.latency.map_or_else(|| "N/A".to_owned(), text),
+                "timestamp": now.to_string(),
+            },
+        })),
+        ConnectionState::Error if value == Some(ERROR) || !own.news => None,
+        ConnectionState::Error => Some(json!({
+            "value": ERROR,
+            "latency": {"value": "N/A", "timestamp": null},
+        })),
+        ConnectionState::Connecting => value.is_none().then(|| json!({"value": CONNECTING})),
+    }
+}
+
+/// As upstream writes it: whole milliseconds, below one whole microseconds with the Greek letter.
+fn text(latency: Duration) -> String {
+    match latency.as_millis() {
+        0 => format!("{}\u{3bc}s", latency.as_micros()),
+        millis => format!("{millis}ms"),
+    }
+}
+
+async fn write(client: Client, connection: Connection, status: Value) -> Written {
+    let cluster_id = connection.labels()[labels::REMOTE_CLUSTER_ID].clone();
+    let namespace = connection.meta().namespace.clone().unwrap_or_default();
+    let api = Api::<Connection>::namespaced(client, &namespace);
+    let patch = Patch::Merge(json!({"status": status}));
+    let params = PatchParams::apply(FIELD_MANAGER);
+    let outcome = api
+        .patch_status(&connection.name_any(), &params, &patch)
+        .await;
+
+    Written {
+        cluster_id,
+        outcome: outcome.map(drop),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use control_api::connection::{ConnectionSpec, ConnectionStatus, ConnectionType, Latency};
+    use k8s_openapi::api::core::v1::ObjectReference;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+    const NOW: Timestamp = Timestamp::constant(1_000_000, 0);
+
+    #[test]
+    fn a_connected_replica_says_so_wherever_that_is_not_said() {
+        let own = own(ConnectionState::Connected, false);
+
+        for value in [None, Some(CONNECTING), Some(ERROR)] {
+            let status = status(&own, &shown(value, None), NOW).unwrap();
+            assert_eq!(status["value"], CONNECTED);
+            assert_eq!(status["latency"]["value"], "3ms");
+        }
+    }
+
+    #[test]
+    fn a_fresh_latency_is_not_written_again() {
+        let mut own = own(ConnectionState::Connected, true);
+
+        assert_eq!(status(&own, &shown(Some(CONNECTED), Some(2)), NOW), None);
+        assert!(status(&own, &shown(Some(CONNECTED), Some(20)), NOW).is_some());
+        own.news = false;
+        assert_eq!(status(&own, &shown(Some(CONNECTED), Some(20)), NOW), None);
+    }
+
+    #[test]
+    fn a_lost_peer_is_told_once() {
+        let mut own = own(ConnectionState::Error, true);
+
+        let told = status(&own, &shown(Some(CONNECTED), Some(2)), NOW).unwrap();
+        assert_eq!(told["value"], ERROR);
+        assert_eq!(told["latency"]["timestamp"], Value::Null);
+        own.news = false;
+        // Another replica is connected, and has said so.
+        assert_eq!(status(&own, &shown(Some(CONNECTED), Some(0)), NOW), None);
+    }
+
+    #[test]
+    fn a_replica_that_was_never_connected_contradicts_nobody() {
+        let own = own(ConnectionState::Connecting, true);
+
+        assert_eq!(status(&own, &shown(Some(CONNECTED), Some(30)), NOW), None);
+        assert!(status(&own, &shown(None, None), NOW).is_some());
+    }
+
+    #[test]
+    fn latencies_are_written_as_upstream_does() {
+        assert_eq!(text(Duration::from_micros(870)), "870\u{3bc}s");
+        assert_eq!(text(Duration::from_micros(12_900)), "12ms");
+    }
+
+    fn own(state: ConnectionState, news: bool) -> Own {
+        Own {
+            state,
+            latency: Some(Duration::from_millis(3)),
+            news,
+        }
+    }
+
+    /// An object that shows `value`, with a latency of so many seconds ago.
+    fn shown(value: Option<&str>, seconds_ago: Option<i64>) -> Connection {
+        let spec = ConnectionSpec {
+            gateway_ref: ObjectReference::default(),
+            type_: ConnectionType::Server,
+        };
+        let mut connection = Connection::new("gw-milan", spec);
+        connection.status = Some(ConnectionStatus {
+            value: value.map(str::to_owned),
+            latency: seconds_ago.map(|ago| Latency {
+                timestamp: Some(Time(Timestamp::from_second(NOW.as_second() - ago).unwrap())),
+                value: Some("1ms".into()),
+            }),
+        });
+        connection
+    }
+}

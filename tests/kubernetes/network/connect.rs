@@ -1,0 +1,133 @@
+//! Pods of both clusters reach each other, though both use the same addresses.
+
+use crate::fixture::{
+    LIQO, Peering, SOON, Suite, calm, connection, liqoctl, remaps, seen, until_connections_are,
+};
+use crate::{MILAN, ROME};
+use anyhow::{Context as _, Result, ensure};
+use kubernetes_lab::namespace::Namespace;
+use kubernetes_lab::wait::{Deadline, until};
+use std::net::Ipv4Addr;
+
+pub(crate) fn add(suite: &mut Suite) {
+    calm!(
+        suite,
+        every_pod_reaches_every_remote_pod,
+        a_node_reaches_remote_pods,
+        a_pod_reaches_remote_nodes_by_their_mapped_addresses,
+        both_connections_are_connected_and_tell_how_long_an_answer_takes,
+        connecting_again_changes_nothing,
+        liqoctl_finds_the_network_in_order,
+    );
+}
+
+async fn every_pod_reaches_every_remote_pod(peering: &'static Peering) -> Result<()> {
+    let [rome, milan] = peering.web("every-pod").await?;
+
+    for (here, there, home, abroad, home_name, abroad_name) in [
+        (&rome, &milan, &peering.rome, &peering.milan, ROME, MILAN),
+        (&milan, &rome, &peering.milan, &peering.rome, MILAN, ROME),
+    ] {
+        for from in &here.pods {
+            for to in &there.pods {
+                let address = seen(home, abroad_name, to.address).await?;
+                let answer = here.ask(from, &format!("{address}:8080")).await?;
+                ensure!(answer.contains(&to.name), "not {}: {answer}", to.name);
+                let client = seen(abroad, home_name, from.address).await?;
+                ensure!(
+                    answer.contains(&client.to_string()),
+                    "the client is not {client}: {answer}"
+                );
+            }
+        }
+    }
+
+    rome.namespace.delete().await?;
+    milan.namespace.delete().await
+}
+
+async fn a_node_reaches_remote_pods(peering: &'static Peering) -> Result<()> {
+    let [rome, milan] = peering.web("node-to-pod").await?;
+
+    for node in peering.rome.nodes() {
+        for to in &milan.pods {
+            let address = seen(&peering.rome, MILAN, to.address).await?;
+            let url = format!("http://{address}:8080/");
+            let answer = node.exec("curl", &["--silent", "--max-time", "5", &url])?;
+            ensure!(answer.contains(&to.name), "not {}: {answer}", to.name);
+        }
+    }
+
+    rome.namespace.delete().await?;
+    milan.namespace.delete().await
+}
+
+/// A node's own address is under no pod CIDR: its peer knows it by an IP object.
+async fn a_pod_reaches_remote_nodes_by_their_mapped_addresses(
+    peering: &'static Peering,
+) -> Result<()> {
+    let [rome, milan] = peering.web("pod-to-node").await?;
+    let liqo = Namespace::existing(&peering.milan, LIQO).await?;
+
+    for node in peering.milan.node_specs()? {
+        let ip = format!("ip/node-{}", node.name);
+        let mapped = liqo.get(&ip, "{.status.ip}").await?;
+        let mapped: Ipv4Addr = mapped.parse().context("the node's mapped address")?;
+        let address = seen(&peering.rome, MILAN, mapped).await?;
+        // The kubelet's health is served to the node alone; its API asks who one is.
+        let words = ["exec", &rome.pods[0].name, "--", "curl", "--silent"];
+        let url = format!("https://{address}:10250/healthz");
+        let code = ["--insecure", "--output", "/dev/null", "--max-time", "5"];
+        let write = ["--write-out", "%{http_code}", &url];
+        let words = [words.as_slice(), &code, &write].concat();
+        let answer = rome.namespace.kubectl(&words).await?;
+        ensure!(answer == "401", "{}: {answer}", node.name);
+    }
+
+    rome.namespace.delete().await?;
+    milan.namespace.delete().await
+}
+
+async fn both_connections_are_connected_and_tell_how_long_an_answer_takes(
+    peering: &'static Peering,
+) -> Result<()> {
+    until_connections_are(peering, "Connected").await?;
+
+    for (here, there) in [(&peering.rome, MILAN), (&peering.milan, ROME)] {
+        until(Deadline::after(SOON), "a latency", async || {
+            let status = connection(here, there).await?.status.unwrap_or_default();
+            let latency = status.latency.context("no latency")?;
+            ensure!(latency.timestamp.is_some(), "no time");
+            let value = latency.value.context("no value")?;
+            ensure!(
+                value.ends_with("ms") || value.ends_with("\u{3bc}s"),
+                "{value}"
+            );
+            Ok(())
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+async fn connecting_again_changes_nothing(peering: &'static Peering) -> Result<()> {
+    let before = remaps(&peering.rome, MILAN).await?;
+
+    peering.connect()?;
+
+    ensure!(
+        remaps(&peering.rome, MILAN).await? == before,
+        "other addresses"
+    );
+    until_connections_are(peering, "Connected").await
+}
+
+async fn liqoctl_finds_the_network_in_order(peering: &'static Peering) -> Result<()> {
+    let info = liqoctl(&peering.rome, &["info"])?;
+    ensure!(info.contains("Liqo is healthy"), "{info}");
+    ensure!(info.contains(MILAN), "{info}");
+
+    let kubeconfig = peering.milan.kubeconfig();
+    let remote = format!("--remote-kubeconfigs={}", kubeconfig.display());
+    liqoctl(&peering.rome, &["test", "network", &remote, "--rm"]).map(drop)
+}

@@ -1,0 +1,146 @@
+//! Disconnecting and uninstalling leave nothing, neither objects nor anything on the nodes.
+
+use crate::fixture::{LIQO, Peering, SOON, Suite, install, liqoctl, rough};
+use crate::{MILAN, ROME};
+use anyhow::{Result, ensure};
+use kubernetes_lab::cluster::Cluster;
+use kubernetes_lab::wait::{Deadline, until};
+use std::time::{Duration, Instant};
+
+pub(crate) fn add(suite: &mut Suite) {
+    rough!(
+        suite,
+        a_reset_takes_the_peering_away_and_a_connect_brings_it_back,
+        an_uninstall_leaves_nothing_and_an_install_brings_it_back,
+        an_uninstall_ends_though_the_other_cluster_is_dead,
+    );
+}
+
+/// How long an uninstallation may take.
+const UNINSTALLED: Duration = Duration::from_secs(60);
+
+async fn a_reset_takes_the_peering_away_and_a_connect_brings_it_back(
+    peering: &'static Peering,
+) -> Result<()> {
+    peering.network("reset", &["--wait"])?;
+
+    for (cluster, there) in [(&peering.rome, MILAN), (&peering.milan, ROME)] {
+        until(
+            Deadline::after(SOON),
+            "nothing of the peering",
+            async || {
+                let kinds = "configurations,gatewayservers,gatewayclients,publickeies,connections";
+                let left = kubectl(cluster, &["get", kinds, "-A", "-o", "name"])?;
+                ensure!(left.trim().is_empty(), "{left}");
+                let networks = kubectl(
+                    cluster,
+                    &[
+                        "get",
+                        "networks.ipam.liqo.io",
+                        "-n",
+                        &format!("liqo-tenant-{there}"),
+                        "-o",
+                        "name",
+                    ],
+                )?;
+                ensure!(networks.trim().is_empty(), "{networks}");
+                for node in cluster.nodes() {
+                    let routes = node.exec("ip", &["route", "show", "table", "27761"])?;
+                    ensure!(routes.trim().is_empty(), "{routes}");
+                }
+                Ok(())
+            },
+        )
+        .await?;
+    }
+
+    peering.connect()
+}
+
+async fn an_uninstall_leaves_nothing_and_an_install_brings_it_back(
+    peering: &'static Peering,
+) -> Result<()> {
+    peering.network("reset", &["--wait"])?;
+    for cluster in peering.clusters() {
+        let start = Instant::now();
+        liqoctl(cluster, &["uninstall", "--purge", "--skip-confirm"])?;
+        ensure!(start.elapsed() < UNINSTALLED, "{:?}", start.elapsed());
+        nothing_is_left(cluster)?;
+    }
+
+    for cluster in peering.clusters() {
+        install(cluster)?;
+    }
+    peering.connect()
+}
+
+async fn an_uninstall_ends_though_the_other_cluster_is_dead(
+    peering: &'static Peering,
+) -> Result<()> {
+    for node in peering.milan.nodes() {
+        node.kill()?;
+    }
+
+    let start = Instant::now();
+    // Upstream refuses while there is a peering, and says what to remove.
+    let refused = liqoctl(&peering.rome, &["uninstall", "--purge", "--skip-confirm"]);
+    ensure!(refused.is_err(), "uninstalled beneath a peering");
+    let tenant = format!("liqo-tenant-{MILAN}");
+    for kind in [
+        "gatewayclient",
+        "gatewayserver",
+        "publickey",
+        "configuration",
+    ] {
+        kubectl(&peering.rome, &["delete", kind, "--all", "-n", &tenant])?;
+    }
+    liqoctl(&peering.rome, &["uninstall", "--purge", "--skip-confirm"])?;
+    ensure!(start.elapsed() < UNINSTALLED, "{:?}", start.elapsed());
+
+    nothing_is_left(&peering.rome)
+}
+
+fn nothing_is_left(cluster: &Cluster) -> Result<()> {
+    let all = |words: &[&str]| kubectl(cluster, &[&["get"], words, &["-o", "name"]].concat());
+    let objects = all(&["crd,clusterroles,clusterrolebindings,namespaces"])?;
+    let webhooks = all(&["mutatingwebhookconfigurations,validatingwebhookconfigurations"])?;
+    let left: Vec<_> = objects
+        .lines()
+        .chain(webhooks.lines())
+        .filter(|name| name.contains(LIQO))
+        .collect();
+    ensure!(left.is_empty(), "{}: {left:?}", cluster.name());
+
+    for node in cluster.nodes() {
+        let state = [
+            node.exec("ip", &["-o", "link"])?,
+            node.exec("ip", &["rule"])?,
+            node.exec("ip", &["nexthop"])?,
+            node.exec("nft", &["list", "tables"])?,
+            node.exec("ls", &["/run/netns"])?,
+        ];
+        let left: Vec<_> = state
+            .iter()
+            .flat_map(|text| text.lines())
+            .filter(|line| {
+                line.contains(LIQO) || line.contains("27761") || line.contains("proto 108")
+            })
+            .collect();
+        ensure!(left.is_empty(), "{}: {left:?}", node.name());
+    }
+
+    Ok(())
+}
+
+fn kubectl(cluster: &Cluster, words: &[&str]) -> Result<String> {
+    let mut command = cluster.kubectl();
+    let output = command.args(words).output()?;
+    ensure!(
+        output.status.success(),
+        "kubectl {}: {}",
+        words.join(" "),
+        String::from_utf8_lossy(&output.stderr)
+    );
+
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
