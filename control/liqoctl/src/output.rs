@@ -1,6 +1,8 @@
 //! Objects as text.
 
-use anyhow::{Context as _, Result};
+mod yaml;
+
+use anyhow::Result;
 use clap::ValueEnum;
 use serde_json::Value;
 use std::io::Write as _;
@@ -33,17 +35,6 @@ pub(crate) fn print(format: Format, value: &Value) -> Result<()> {
 pub(crate) fn text(format: Format, value: &Value) -> Result<String> {
     Ok(match format {
         Format::Json => serde_json::to_string_pretty(value)? + "\n",
-        Format::Yaml => yaml(value)?,
-    })
-}
-
-fn yaml(value: &Value) -> Result<String> {
-    let options = serde_saphyr::ser_options! { compact_list_indent: true };
-    let text =
-        serde_saphyr::to_string_with_options(value, options).context("failed to write as YAML")?;
-    Ok(if text.ends_with('\n') {
-        text
-    } else {
-        text + "\n"
+        Format::Yaml => yaml::write(value),
     })
 }

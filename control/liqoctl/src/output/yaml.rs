@@ -1,0 +1,179 @@
+//! YAML as Kubernetes' own programs write it, which the library's writer quotes otherwise:
+//! lists are not indented, and only what would be read as something else is quoted.
+
+use serde_json::Value;
+
+/// Words that YAML 1.1 reads as a truth value or as nothing.
+const RESERVED: [&str; 12] = [
+    "y", "n", "yes", "no", "on", "off", "true", "false", "null", "~", "nan", "inf",
+];
+
+/// Returns a value as a document that ends with a line feed.
+pub(super) fn write(value: &Value) -> String {
+    let mut text = String::new();
+    match value {
+        Value::Object(fields) if !fields.is_empty() => block(value, 0, &mut text),
+        Value::Array(items) if !items.is_empty() => block(value, 0, &mut text),
+        scalar => text = inline(scalar) + "\n",
+    }
+    text
+}
+
+/// Writes a map or list whose lines are indented by `depth` columns.
+fn block(value: &Value, depth: usize, text: &mut String) {
+    let margin = " ".repeat(depth);
+    match value {
+        Value::Object(fields) => {
+            for (key, field) in fields {
+                *text += &format!("{margin}{}:", scalar(key));
+                below(field, depth, text);
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                let mut lines = String::new();
+                match item {
+                    Value::Object(fields) if !fields.is_empty() => {
+                        block(item, depth + 2, &mut lines);
+                    }
+                    Value::Array(inner) if !inner.is_empty() => block(item, depth + 2, &mut lines),
+                    single => lines = format!("{margin}  {}\n", inline(single)),
+                }
+                // The first line of an item stands beside its dash.
+                *text += &format!("{margin}- {}", &lines[depth + 2..]);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// Writes the value of a key: beside it, or on the lines below.
+fn below(field: &Value, depth: usize, text: &mut String) {
+    match field {
+        Value::Object(fields) if !fields.is_empty() => {
+            *text += "\n";
+            block(field, depth + 2, text);
+        }
+        Value::Array(items) if !items.is_empty() => {
+            *text += "\n";
+            block(field, depth, text);
+        }
+        single => *text += &format!(" {}\n", inline(single)),
+    }
+}
+
+fn inline(value: &Value) -> String {
+    match value {
+        Value::String(text) => scalar(text),
+        Value::Object(_) => "{}".to_owned(),
+        Value::Array(_) => "[]".to_owned(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string(),
+    }
+}
+
+/// Returns a text as it is, or quoted as JSON does, which YAML reads too.
+fn scalar(text: &str) -> String {
+    if is_plain(text) {
+        text.to_owned()
+    } else {
+        Value::from(text).to_string()
+    }
+}
+
+/// Returns whether a text is read as itself without quotes.
+fn is_plain(text: &str) -> bool {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || "_./-+=,()@".contains(c);
+    let mut inner = text.chars().zip(text.chars().skip(1).chain([' ']));
+    let is_safe = |(c, next): (char, char)| {
+        is_word(c) || (c == ' ' && next != '#') || (c == ':' && next != ' ')
+    };
+    let starts_well = text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '/' || c == '_');
+    starts_well
+        && inner.all(is_safe)
+        && !text.ends_with(' ')
+        && !RESERVED.contains(&text.to_ascii_lowercase().as_str())
+        && !is_number_or_date(text)
+}
+
+/// Returns whether YAML 1.1 may read a text as a number, a time of day or a date.
+fn is_number_or_date(text: &str) -> bool {
+    let digits = text
+        .chars()
+        .all(|c| c.is_ascii_digit() || "_:+-".contains(c));
+    let number = text.replace('_', "").parse::<f64>().is_ok();
+    let radix = ["0x", "0o", "0b"]
+        .iter()
+        .any(|prefix| text.starts_with(prefix));
+    let bytes = text.as_bytes();
+    let date = bytes.len() >= 10
+        && bytes[..4].iter().all(u8::is_ascii_digit)
+        && bytes[4] == b'-'
+        && bytes[7] == b'-';
+    digits || number || radix || date
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn it_looks_as_kubectls() {
+        let value = json!({
+            "a": {"list": ["10.244.0.0/16", {"b": 1, "c": []}, [true]], "none": {}},
+            "time": "2026-11-21T08:15:18Z",
+            "yes": "true",
+        });
+
+        let expected = "\
+a:
+  list:
+  - 10.244.0.0/16
+  - b: 1
+    c: []
+  - - true
+  none: {}
+time: \"2026-11-21T08:15:18Z\"
+\"yes\": \"true\"
+";
+        assert_eq!(write(&value), expected);
+    }
+
+    #[test]
+    fn whatever_is_written_is_read_again() {
+        for text in [
+            "",
+            " ",
+            "1.2.3.4",
+            "1",
+            "0x1",
+            "1:30",
+            "-",
+            "- a",
+            "a: b",
+            "a #b",
+            "a\nb",
+            "é",
+            "'",
+            "\"",
+            "{}",
+            "*a",
+            "&a",
+            "!a",
+            "a:",
+            "null",
+            "No",
+            "1e3",
+            "a b",
+            "https://a:6443",
+            "@a",
+            "=",
+        ] {
+            let value = json!({"key": text, "list": [text, {text: text}]});
+
+            let read: Value = serde_saphyr::from_str(&write(&value)).unwrap();
+
+            assert_eq!(read, value, "{text:?}");
+        }
+    }
+}
