@@ -31,39 +31,33 @@ pub(crate) struct Options {
 ///
 /// # Errors
 ///
-/// As [`check`], and if this machine has no helm.
+/// As [`check`].
 pub(crate) fn run(shell: &mut Shell, options: &Options) -> Result<()> {
     let start = Instant::now();
     console::step("Chart");
-    let helm = Helm::find().context(
-        "there is no helm: `cargo xtask cluster build` builds one, or install it from https://helm.sh",
-    )?;
     let told = if options.update {
-        update(shell, &helm)?
+        update(shell)?
     } else {
-        verify(shell, &helm)?
+        check(shell)?
     };
     console::done(told, start.elapsed());
 
     Ok(())
 }
 
-/// Checks the chart if this machine has helm; tells what was checked.
+/// Tells whether this machine has helm.
+pub(crate) fn is_checkable() -> bool {
+    Helm::find().is_some()
+}
+
+/// Checks the chart; tells what was checked.
 ///
 /// # Errors
 ///
-/// Returns an error if helm finds fault with it, if it renders something else than it
-/// did, or takes values that it must refuse.
+/// Returns an error if there is no helm, if helm finds fault with the chart, if it renders
+/// something else than it did, or takes values that it must refuse.
 pub(crate) fn check(shell: &mut Shell) -> Result<String> {
-    match Helm::find() {
-        Some(helm) => verify(shell, &helm),
-        None => {
-            Ok("NOT CHECKED: there is no helm, which `cargo xtask cluster build` builds".into())
-        }
-    }
-}
-
-fn verify(shell: &mut Shell, helm: &Helm) -> Result<String> {
+    let helm = helm()?;
     let mut problems = Vec::new();
     let values = files("values")?;
     let refused = files("refused")?;
@@ -89,7 +83,8 @@ fn verify(shell: &mut Shell, helm: &Helm) -> Result<String> {
     ))
 }
 
-fn update(shell: &mut Shell, helm: &Helm) -> Result<String> {
+fn update(shell: &mut Shell) -> Result<String> {
+    let helm = helm()?;
     let values = files("values")?;
     for values in &values {
         let rendered = helm.template(shell, values)??;
@@ -99,6 +94,12 @@ fn update(shell: &mut Shell, helm: &Helm) -> Result<String> {
     }
 
     Ok(format!("{} renderings: see `git diff`", values.len()))
+}
+
+fn helm() -> Result<Helm> {
+    Helm::find().context(
+        "there is no helm: `cargo xtask cluster build` builds one, or install it from https://helm.sh",
+    )
 }
 
 /// The chart.
