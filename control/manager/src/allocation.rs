@@ -142,7 +142,11 @@ impl Allocation {
         let mut covered = Vec::new();
         for address in addresses {
             let claim = Claim::Shared(Ipv4Net::from(address));
-            if self.networks.acquire(Owner::Underlay(address), claim).is_err() {
+            if self
+                .networks
+                .acquire(Owner::Underlay(address), claim)
+                .is_err()
+            {
                 covered.push(address);
             }
         }

@@ -19,7 +19,12 @@ use std::sync::Arc;
 #[command(name = "controller-manager", version, after_help = EXAMPLES)]
 pub(crate) struct Cli {
     /// Namespace of Liqo.
-    #[arg(long, value_name = "NAMESPACE", env = "POD_NAMESPACE", default_value = "liqo")]
+    #[arg(
+        long,
+        value_name = "NAMESPACE",
+        env = "POD_NAMESPACE",
+        default_value = "liqo"
+    )]
     namespace: String,
 
     /// Name of this pod, by which managers tell each other apart.
@@ -72,7 +77,8 @@ impl Cli {
     ///
     /// Returns what keeps it from starting, or that another manager leads now.
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        let planner = Planner::new(self.settings()?).context("--pools is wrong: use pools that do not overlap")?;
+        let planner = Planner::new(self.settings()?)
+            .context("--pools is wrong: use pools that do not overlap")?;
         let client = Client::try_default()
             .await
             .context("failed to find the API server: run in a pod, or set KUBECONFIG")?;
@@ -80,7 +86,14 @@ impl Cli {
         let state = Arc::new(State::new());
         let identity = self.identity();
         let served = process::http::serve(self.http, Arc::new(registry), Arc::clone(&state));
-        let managed = manage(self.leader_elect, planner, client, &identity, metrics, state);
+        let managed = manage(
+            self.leader_elect,
+            planner,
+            client,
+            &identity,
+            metrics,
+            state,
+        );
 
         tokio::select! {
             served = served => served.context("the HTTP server has ended"),
@@ -90,9 +103,13 @@ impl Cli {
 
     fn settings(&self) -> anyhow::Result<Settings> {
         if self.gateway_deployments && self.gateway_deployment_image.is_empty() {
-            anyhow::bail!("--gateway-deployments needs --gateway-deployment-image=IMAGE, such as registry.k8s.io/pause:3.10");
+            anyhow::bail!(
+                "--gateway-deployments needs --gateway-deployment-image=IMAGE, such as registry.k8s.io/pause:3.10"
+            );
         }
-        let image = self.gateway_deployments.then(|| self.gateway_deployment_image.clone());
+        let image = self
+            .gateway_deployments
+            .then(|| self.gateway_deployment_image.clone());
 
         Ok(Settings {
             namespace: self.namespace.clone(),
@@ -163,7 +180,10 @@ fn pool(text: &str) -> Result<Ipv4Net, String> {
     let cure = || format!("`{text}` is not an IPv4 CIDR: use one like 10.0.0.0/8");
     let pool: Ipv4Net = text.trim().parse().map_err(|_| cure())?;
     if pool != pool.trunc() {
-        return Err(format!("`{text}` has bits beyond its prefix: use {}", pool.trunc()));
+        return Err(format!(
+            "`{text}` has bits beyond its prefix: use {}",
+            pool.trunc()
+        ));
     }
 
     Ok(pool)

@@ -61,32 +61,66 @@ impl Metrics {
             watch_errors: Family::default(),
         };
         let mut registry = Registry::with_prefix("liqo_controller_manager");
-        registry.register("reconciles", "Tasks done or tried", metrics.reconciles.clone());
-        registry.register("reconcile_errors", "Tasks that failed", metrics.errors.clone());
+        registry.register(
+            "reconciles",
+            "Tasks done or tried",
+            metrics.reconciles.clone(),
+        );
+        registry.register(
+            "reconcile_errors",
+            "Tasks that failed",
+            metrics.errors.clone(),
+        );
         registry.register_with_unit(
             "reconcile_duration",
             "How long tasks take",
             Unit::Seconds,
             metrics.durations.clone(),
         );
-        registry.register("queue_length", "Tasks that wait", metrics.queue_length.clone());
-        registry.register("writes", "Changes asked of the API server", metrics.writes.clone());
-        registry.register("networks_allocated", "Networks that hold a CIDR", metrics.networks.clone());
-        registry.register("addresses_allocated", "IPs that hold an address", metrics.addresses.clone());
-        registry.register("is_leader", "1 if this process acts", metrics.is_leader.clone());
+        registry.register(
+            "queue_length",
+            "Tasks that wait",
+            metrics.queue_length.clone(),
+        );
+        registry.register(
+            "writes",
+            "Changes asked of the API server",
+            metrics.writes.clone(),
+        );
+        registry.register(
+            "networks_allocated",
+            "Networks that hold a CIDR",
+            metrics.networks.clone(),
+        );
+        registry.register(
+            "addresses_allocated",
+            "IPs that hold an address",
+            metrics.addresses.clone(),
+        );
+        registry.register(
+            "is_leader",
+            "1 if this process acts",
+            metrics.is_leader.clone(),
+        );
         registry.register(
             "unreadable_objects",
             "Objects ignored because they do not have the form of their kind",
             metrics.unreadable.clone(),
         );
-        registry.register("watch_errors", "Watches that failed", metrics.watch_errors.clone());
+        registry.register(
+            "watch_errors",
+            "Watches that failed",
+            metrics.watch_errors.clone(),
+        );
 
         (metrics, registry)
     }
 
     /// Counts a task.
     pub(crate) fn reconciled(&self, task: &Task, is_done: bool, duration: Duration) {
-        let label = ConcernLabel { concern: task.concern() };
+        let label = ConcernLabel {
+            concern: task.concern(),
+        };
         self.reconciles.get_or_create(&label).inc();
         if !is_done {
             self.errors.get_or_create(&label).inc();
@@ -105,25 +139,32 @@ impl Metrics {
 
     /// Counts an object that was ignored.
     pub(crate) fn unreadable(&self, kind: Kind) {
-        let label = KindLabel { kind: kind.to_string() };
+        let label = KindLabel {
+            kind: kind.to_string(),
+        };
         self.unreadable.get_or_create(&label).inc();
     }
 
     /// Counts a watch that failed.
     pub(crate) fn watch_failed(&self, kind: Kind) {
-        let label = KindLabel { kind: kind.to_string() };
+        let label = KindLabel {
+            kind: kind.to_string(),
+        };
         self.watch_errors.get_or_create(&label).inc();
     }
 
     /// Notes how many tasks wait.
     pub(crate) fn queue_length(&self, length: usize) {
-        self.queue_length.set(i64::try_from(length).unwrap_or(i64::MAX));
+        self.queue_length
+            .set(i64::try_from(length).unwrap_or(i64::MAX));
     }
 
     /// Notes how many Networks and IPs have what they ask for.
     pub(crate) fn allocated(&self, networks: usize, addresses: usize) {
-        self.networks.set(i64::try_from(networks).unwrap_or(i64::MAX));
-        self.addresses.set(i64::try_from(addresses).unwrap_or(i64::MAX));
+        self.networks
+            .set(i64::try_from(networks).unwrap_or(i64::MAX));
+        self.addresses
+            .set(i64::try_from(addresses).unwrap_or(i64::MAX));
     }
 
     /// Notes whether this process acts.

@@ -156,12 +156,24 @@ impl Planner {
 
 impl Plan {
     /// Tells that something is wrong with an object.
-    pub(crate) fn warn(&mut self, kind: Kind, key: &Key, reason: &'static str, note: impl ToString) {
+    pub(crate) fn warn(
+        &mut self,
+        kind: Kind,
+        key: &Key,
+        reason: &'static str,
+        note: impl ToString,
+    ) {
         self.tell(kind, key, true, reason, note);
     }
 
     /// Tells that nothing is wrong with an object any more.
-    pub(crate) fn praise(&mut self, kind: Kind, key: &Key, reason: &'static str, note: impl ToString) {
+    pub(crate) fn praise(
+        &mut self,
+        kind: Kind,
+        key: &Key,
+        reason: &'static str,
+        note: impl ToString,
+    ) {
         self.tell(kind, key, false, reason, note);
     }
 

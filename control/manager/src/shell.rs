@@ -123,9 +123,10 @@ impl Shell {
             }
             Input::EndList(kind) => {
                 let mut tasks = self.planner.world.end_list(kind);
-                if self.unlisted.remove(&kind) && self.unlisted.is_empty() {
+                let is_first = self.unlisted.remove(&kind);
+                self.state.set_unknown(self.unlisted.iter());
+                if is_first && self.unlisted.is_empty() {
                     tasks.extend(self.planner.start());
-                    self.state.set_synced();
                     tracing::info!(tasks = tasks.len(), "all objects are known");
                 }
                 tasks
@@ -139,12 +140,15 @@ impl Shell {
 
     fn put(&mut self, kind: Kind, object: DynamicObject) -> BTreeSet<Task> {
         let name = crate::world::key_of(&object.metadata);
-        self.planner.world.put(kind, object).unwrap_or_else(|error| {
-            self.metrics.unreadable(kind);
-            let error = anyhow::Error::new(error);
-            tracing::warn!(%kind, %name, "ignored an object: {error:#}");
-            BTreeSet::new()
-        })
+        self.planner
+            .world
+            .put(kind, object)
+            .unwrap_or_else(|error| {
+                self.metrics.unreadable(kind);
+                let error = anyhow::Error::new(error);
+                tracing::warn!(%kind, %name, "ignored an object: {error:#}");
+                BTreeSet::new()
+            })
     }
 
     async fn work(&mut self, task: Task) {
@@ -159,7 +163,9 @@ impl Shell {
             let meta = self.planner.world.reference(notice.kind, &notice.key);
             self.events.publish(meta, notice);
         }
-        plan.again.into_iter().for_each(|task| self.queue.push(task));
+        plan.again
+            .into_iter()
+            .for_each(|task| self.queue.push(task));
         self.metrics.reconciled(&task, is_done, began_at.elapsed());
         if is_done && !plan.retry {
             self.queue.done(&task);
@@ -214,6 +220,10 @@ impl Shell {
                     tasks.into_iter().for_each(|task| self.queue.push(task));
                 }
                 true
+            }
+            Err(error) if error.is_of_dying_namespace() => {
+                tracing::debug!(%task, %kind, %name, verb, "not written: {error:#}");
+                false
             }
             Err(error) => {
                 tracing::warn!(%task, %kind, %name, verb, "failed to write: {error:#}");

@@ -62,23 +62,74 @@ pub(crate) struct World {
 macro_rules! store {
     ($world:expr, $kind:expr, $store:ident => $call:expr) => {
         match $kind {
-            Kind::Network => { let $store = &mut $world.networks; $call }
-            Kind::Ip => { let $store = &mut $world.ips; $call }
-            Kind::Configuration => { let $store = &mut $world.configurations; $call }
-            Kind::GatewayServer => { let $store = &mut $world.servers; $call }
-            Kind::GatewayClient => { let $store = &mut $world.clients; $call }
-            Kind::PublicKey => { let $store = &mut $world.public_keys; $call }
-            Kind::Connection => { let $store = &mut $world.connections; $call }
-            Kind::ForeignCluster => { let $store = &mut $world.foreign_clusters; $call }
-            Kind::Node => { let $store = &mut $world.nodes; $call }
-            Kind::Pod => { let $store = &mut $world.pods; $call }
-            Kind::Namespace => { let $store = &mut $world.namespaces; $call }
-            Kind::ConfigMap => { let $store = &mut $world.config_maps; $call }
-            Kind::Secret => { let $store = &mut $world.secrets; $call }
-            Kind::GatewayKeys => { let $store = &mut $world.gateway_keys; $call }
-            Kind::Service => { let $store = &mut $world.services; $call }
-            Kind::EndpointSlice => { let $store = &mut $world.slices; $call }
-            Kind::Deployment => { let $store = &mut $world.deployments; $call }
+            Kind::Network => {
+                let $store = &mut $world.networks;
+                $call
+            }
+            Kind::Ip => {
+                let $store = &mut $world.ips;
+                $call
+            }
+            Kind::Configuration => {
+                let $store = &mut $world.configurations;
+                $call
+            }
+            Kind::GatewayServer => {
+                let $store = &mut $world.servers;
+                $call
+            }
+            Kind::GatewayClient => {
+                let $store = &mut $world.clients;
+                $call
+            }
+            Kind::PublicKey => {
+                let $store = &mut $world.public_keys;
+                $call
+            }
+            Kind::Connection => {
+                let $store = &mut $world.connections;
+                $call
+            }
+            Kind::ForeignCluster => {
+                let $store = &mut $world.foreign_clusters;
+                $call
+            }
+            Kind::Node => {
+                let $store = &mut $world.nodes;
+                $call
+            }
+            Kind::Pod => {
+                let $store = &mut $world.pods;
+                $call
+            }
+            Kind::Namespace => {
+                let $store = &mut $world.namespaces;
+                $call
+            }
+            Kind::ConfigMap => {
+                let $store = &mut $world.config_maps;
+                $call
+            }
+            Kind::Secret => {
+                let $store = &mut $world.secrets;
+                $call
+            }
+            Kind::GatewayKeys => {
+                let $store = &mut $world.gateway_keys;
+                $call
+            }
+            Kind::Service => {
+                let $store = &mut $world.services;
+                $call
+            }
+            Kind::EndpointSlice => {
+                let $store = &mut $world.slices;
+                $call
+            }
+            Kind::Deployment => {
+                let $store = &mut $world.deployments;
+                $call
+            }
         }
     };
 }
@@ -126,16 +177,20 @@ impl World {
     ) -> Result<BTreeSet<Task>, Unreadable> {
         let key = key_of(&object.metadata);
         self.present.entry(kind).or_default().insert(key.clone());
-        if let Some(relisted) = self.relisted.get_mut(&kind) {
+        let relisted = self.relisted.get_mut(&kind);
+        let is_listed = relisted.is_some_and(|relisted| {
             relisted.insert(key.clone());
-        }
+            true
+        });
         if kind == Kind::Secret {
             self.looked_up.remove(&key);
         }
 
-        self.change(kind, &key, |world| {
-            store!(world, kind, store => store.put(object))
-        })
+        self.change(
+            kind,
+            &key,
+            |world| store!(world, kind, store => store.put(object, is_listed)),
+        )
     }
 
     /// Forgets an object that is gone, and returns the work that this makes.
@@ -167,9 +222,7 @@ impl World {
             .cloned()
             .collect();
 
-        gone.iter()
-            .flat_map(|key| self.remove(kind, key))
-            .collect()
+        gone.iter().flat_map(|key| self.remove(kind, key)).collect()
     }
 
     /// Returns the objects that have to do with something, by kind and key.
@@ -180,9 +233,18 @@ impl World {
     /// Returns all work there may be: what a manager that has just begun cannot know to be done.
     pub(crate) fn all_tasks(&self) -> BTreeSet<Task> {
         let links = self.links.iter().flat_map(|link| self.tasks_of_link(link));
-        let nodes = self.nodes.iter().map(|(key, _)| Task::Node(key.name.clone()));
-        let networks = self.networks.iter().map(|(key, _)| Task::Network(key.clone()));
-        let ips = self.ips.iter().flat_map(|(key, _)| self.own_tasks(Kind::Ip, key));
+        let nodes = self
+            .nodes
+            .iter()
+            .map(|(key, _)| Task::Node(key.name.clone()));
+        let networks = self
+            .networks
+            .iter()
+            .map(|(key, _)| Task::Network(key.clone()));
+        let ips = self
+            .ips
+            .iter()
+            .flat_map(|(key, _)| self.own_tasks(Kind::Ip, key));
         let configurations = self
             .configurations
             .iter()

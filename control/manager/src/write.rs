@@ -61,7 +61,11 @@ impl Write {
         let old = old.map_or_else(|| json!({}), value);
         let patch = difference(&old, &value(new))?;
 
-        Some(Self::new(kind, key, Action::Status(json!({"status": patch}))))
+        Some(Self::new(
+            kind,
+            key,
+            Action::Status(json!({"status": patch})),
+        ))
     }
 }
 
@@ -132,7 +136,8 @@ mod tests {
     #[test]
     fn what_others_added_is_covered_and_what_they_changed_is_not() {
         let wanted = json!({"spec": {"ports": [{"port": 1}], "type": "NodePort", "none": {}}});
-        let added = json!({"spec": {"ports": [{"port": 1, "nodePort": 2}], "type": "NodePort", "x": 1}});
+        let added =
+            json!({"spec": {"ports": [{"port": 1, "nodePort": 2}], "type": "NodePort", "x": 1}});
         let longer = json!({"spec": {"ports": [{"port": 1}, {"port": 2}], "type": "NodePort"}});
         let other = json!({"spec": {"ports": [{"port": 1}], "type": "ClusterIP"}});
 
@@ -176,10 +181,7 @@ mod tests {
         let Value::Object(patch) = patch else {
             return patch;
         };
-        let mut fields = match target {
-            Value::Object(fields) => fields,
-            _ => Map::new(),
-        };
+        let mut fields = target.as_object().cloned().unwrap_or_default();
         for (field, change) in patch {
             if change.is_null() {
                 fields.remove(&field);

@@ -1,0 +1,125 @@
+use super::*;
+use proptest::prelude::*;
+
+fn net(text: &str) -> Ipv4Net {
+    text.parse().unwrap()
+}
+
+fn key(name: &str) -> Key {
+    Key::new("liqo", name)
+}
+
+fn allocation() -> Allocation {
+    Allocation::new(&[net("10.0.0.0/8")]).unwrap()
+}
+
+#[test]
+fn the_labels_say_what_is_claimed() {
+    let cidr = net("10.1.0.0/16");
+    let with = |labels: &'static [&'static str]| claim(cidr, |label| labels.contains(&label));
+
+    assert_eq!(with(&[]), Claim::Remappable(cidr));
+    assert_eq!(with(&[labels::NETWORK_SHARED]), Claim::Remappable(cidr));
+    assert_eq!(
+        with(&[labels::NETWORK_NOT_REMAPPED]),
+        Claim::Exclusive(cidr)
+    );
+    let both = with(&[labels::NETWORK_NOT_REMAPPED, labels::NETWORK_SHARED]);
+    assert_eq!(both, Claim::Shared(cidr));
+}
+
+#[test]
+fn what_a_network_had_it_keeps_and_nobody_else_gets() {
+    let mut allocation = allocation();
+    let claim = Claim::Remappable(net("10.1.0.0/16"));
+
+    let kept = allocation.network(&key("a"), claim, Some(net("10.9.0.0/16")));
+    let lost = allocation.network(&key("b"), claim, Some(net("10.9.0.0/16")));
+    let freed = allocation.release_network(&key("a"));
+    let found = allocation.network(&key("b"), claim, Some(net("10.9.0.0/16")));
+
+    assert_eq!(kept, Ok(net("10.9.0.0/16")));
+    assert!(lost.is_err());
+    assert_eq!(freed, [key("b")], "it is tried again");
+    assert_eq!(found, Ok(net("10.9.0.0/16")));
+    assert_eq!(allocation.counts(), (1, 0));
+}
+
+#[test]
+fn an_address_of_the_underlay_is_kept_free_until_all_who_have_it_are_gone() {
+    let mut allocation = allocation();
+    let address: Ipv4Addr = "10.1.2.3".parse().unwrap();
+    let claim = Claim::Remappable(net("10.1.0.0/16"));
+    let sources = [(Kind::Node, key("a")), (Kind::Node, key("b"))];
+
+    for source in &sources {
+        assert!(
+            allocation
+                .set_underlay(source.clone(), [address].into())
+                .is_empty()
+        );
+    }
+    let elsewhere = allocation.network(&key("x"), claim, None);
+    allocation.set_underlay(sources[0].clone(), BTreeSet::new());
+    let still = allocation.network(&key("y"), claim, None);
+    allocation.set_underlay(sources[1].clone(), BTreeSet::new());
+    let there = allocation.network(&key("z"), claim, None);
+    let covered = allocation.set_underlay(sources[0].clone(), [address].into());
+
+    assert_ne!(elsewhere, Ok(net("10.1.0.0/16")));
+    assert_ne!(still, Ok(net("10.1.0.0/16")));
+    assert_eq!(there, Ok(net("10.1.0.0/16")));
+    assert_eq!(covered, [address], "too late");
+}
+
+#[test]
+fn an_ip_without_room_waits_and_gets_what_is_freed() {
+    let mut allocation = allocation();
+    let network = key("small");
+    allocation.pool(&network, net("10.1.0.0/31"), 1, Vec::new);
+
+    let first = allocation.address(&key("a"), &network, None).unwrap();
+    let none = allocation.address(&key("b"), &network, None);
+    let waiting = allocation.release_address(&key("a"));
+    let second = allocation.address(&key("b"), &network, None).unwrap();
+
+    assert!(matches!(none, Err(Some(AddressError::Exhausted { .. }))));
+    assert_eq!(waiting, [key("b")]);
+    assert_eq!(first, second);
+}
+
+proptest! {
+    /// Whatever is claimed, adopted and released: exclusive CIDRs never overlap, addresses are given once.
+    #[test]
+    fn nothing_is_given_twice(steps in prop::collection::vec((0..4_u8, 0..12_u8, any::<u32>(), 20..30_u8), 1..80)) {
+        let mut allocation = allocation();
+        let mut given = BTreeMap::new();
+        let network = key("pool");
+        allocation.pool(&network, net("10.255.0.0/28"), 2, Vec::new);
+
+        for (step, who, bits, prefix) in steps {
+            let owner = key(&who.to_string());
+            let old = Ipv4Net::new(Ipv4Addr::from_bits(0x0a00_0000 | bits >> 8), prefix).unwrap().trunc();
+            match step {
+                0 => { allocation.network(&owner, Claim::Remappable(old), None).ok(); }
+                1 => { allocation.network(&owner, Claim::Remappable(old), Some(old)).ok(); }
+                2 => { allocation.release_network(&owner); allocation.release_address(&owner); given.remove(&owner); }
+                _ => {
+                    if let Ok(address) = allocation.address(&owner, &network, Some(old.addr())) {
+                        given.insert(owner, address);
+                    }
+                }
+            }
+        }
+
+        let held: Vec<_> = (0..12).filter_map(|who| allocation.held(&key(&who.to_string()))).collect();
+        for (index, a) in held.iter().enumerate() {
+            for b in &held[index + 1..] {
+                prop_assert!(!a.contains(b) && !b.contains(a), "{} {}", a, b);
+            }
+        }
+        let distinct = BTreeSet::from_iter(given.values());
+        prop_assert_eq!(distinct.len(), given.len());
+        prop_assert_eq!(allocation.counts(), (held.len(), given.len()));
+    }
+}

@@ -44,9 +44,15 @@ fn a_wrong_flag_names_the_cure() {
         ("--pools=fd00::/8", "use one like 10.0.0.0/8"),
         ("--cluster-labels=x", "use KEY=VALUE"),
     ] {
-        assert!(parse(&[flag]).unwrap_err().to_string().contains(cure), "{flag}");
+        assert!(
+            parse(&[flag]).unwrap_err().to_string().contains(cure),
+            "{flag}"
+        );
     }
     assert!(parse(&["--gateway-port=0"]).is_err());
-    let error = parse(&["--gateway-deployments"]).unwrap().settings().unwrap_err();
+    let error = parse(&["--gateway-deployments"])
+        .unwrap()
+        .settings()
+        .unwrap_err();
     assert!(error.to_string().contains("--gateway-deployment-image"));
 }

@@ -9,16 +9,13 @@ use crate::write::{Action, Write};
 use control_api::configuration::{
     ClusterCidrs, ClusterConfig, NETWORK_CIDRS_CONFIGURED, NETWORK_CIDRS_CONFIGURED_MESSAGE,
 };
-use control_api::{Configuration, ConfigurationStatus, labels};
+use control_api::{Configuration, ConfigurationStatus, IP, labels};
 use ipnet::Ipv4Net;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
 /// Reason of the condition while CIDRs are still to be decided, and its message.
-const WAITING: (&str, &str) = (
-    "WaitingForNetworks",
-    "Waiting for all networks to be ready",
-);
+const WAITING: (&str, &str) = ("WaitingForNetworks", "Waiting for all networks to be ready");
 
 /// Most CIDRs of a peer of one kind, as gateways and route agents take.
 const CIDRS_MAX: usize = 32;
@@ -52,7 +49,8 @@ pub(super) fn plan(planner: &Planner, key: &Key, now: Timestamp) -> Plan {
         Err((reason, message)) => {
             plan.warn(Kind::Configuration, key, reason, &message);
             let verdict = verdict(false, reason, message);
-            plan.writes.extend(status(key, configuration, None, verdict, now));
+            plan.writes
+                .extend(status(key, configuration, None, verdict, now));
             return plan;
         }
     };
@@ -66,9 +64,14 @@ pub(super) fn plan(planner: &Planner, key: &Key, now: Timestamp) -> Plan {
     for side in &mut sides {
         plan.extend(networks(planner, key, configuration, side, &mut refusal));
     }
-    let is_complete = planner.world.cluster.cidrs.is_some() && sides.iter().all(|it| it.seen.is_some());
+    let is_complete =
+        planner.world.cluster.cidrs.is_some() && sides.iter().all(|it| it.seen.is_some());
     let verdict = match refusal {
-        _ if is_complete => verdict(true, NETWORK_CIDRS_CONFIGURED, NETWORK_CIDRS_CONFIGURED_MESSAGE.to_owned()),
+        _ if is_complete => verdict(
+            true,
+            NETWORK_CIDRS_CONFIGURED,
+            NETWORK_CIDRS_CONFIGURED_MESSAGE.to_owned(),
+        ),
         Some(message) => verdict(false, "NetworkRefused", message),
         None => verdict(false, WAITING.0, WAITING.1.to_owned()),
     };
@@ -79,7 +82,8 @@ pub(super) fn plan(planner: &Planner, key: &Key, now: Timestamp) -> Plan {
         plan.warn(Kind::Configuration, key, verdict.reason, note);
     }
     let unknown_source = unknown_source(planner, key, configuration, &sides);
-    plan.writes.extend(status(key, configuration, Some(sides), verdict, now));
+    plan.writes
+        .extend(status(key, configuration, Some(sides), verdict, now));
     plan.writes.extend(unknown_source);
 
     plan
@@ -108,11 +112,13 @@ fn check(
         return Err(("OwnClusterID", message));
     }
     if let Some(other) = elder(planner, key, configuration, peer) {
-        let message = format!("Configuration {other} is about cluster {peer} already: delete one of the two");
+        let message =
+            format!("Configuration {other} is about cluster {peer} already: delete one of the two");
         return Err(("Duplicate", message));
     }
     if key.name.len() + "-external-255-255-255-255-32".len() > NAME_LEN_MAX {
-        let message = "its name is too long for those of its Networks: use the cluster id".to_owned();
+        let message =
+            "its name is too long for those of its Networks: use the cluster id".to_owned();
         return Err(("NameTooLong", message));
     }
 
@@ -123,24 +129,35 @@ fn check(
     }
     let side = |word, texts: &[String]| {
         let cidrs = read(word, texts).map_err(|message| ("InvalidCIDR", message))?;
-        Ok(Side { word, cidrs, seen: None })
+        Ok(Side {
+            word,
+            cidrs,
+            seen: None,
+        })
     };
 
-    Ok([side("pod", &remote.pod)?, side("external", &remote.external)?])
+    Ok([
+        side("pod", &remote.pod)?,
+        side("external", &remote.external)?,
+    ])
 }
 
 /// Reads the CIDRs of a peer of one kind.
 fn read(word: &str, texts: &[String]) -> Result<Vec<Ipv4Net>, String> {
     let field = format!("spec.remote.cidr.{word}");
     if texts.len() > CIDRS_MAX {
-        return Err(format!("{field}: no more than {CIDRS_MAX} CIDRs are served: join some"));
+        return Err(format!(
+            "{field}: no more than {CIDRS_MAX} CIDRs are served: join some"
+        ));
     }
     let mut cidrs: Vec<Ipv4Net> = Vec::new();
     for (number, text) in texts.iter().enumerate() {
         let cidr = cidr::cidr(text).map_err(|refusal| format!("{field}[{number}]: {refusal}"))?;
         let overlaps = |other: &Ipv4Net| other.contains(&cidr) || cidr.contains(other);
         if let Some(first) = cidrs.iter().position(overlaps) {
-            return Err(format!("{field}[{number}] overlaps {field}[{first}]: remove one of the two"));
+            return Err(format!(
+                "{field}[{number}] overlaps {field}[{first}]: remove one of the two"
+            ));
         }
         cidrs.push(cidr);
     }
@@ -149,14 +166,22 @@ fn read(word: &str, texts: &[String]) -> Result<Vec<Ipv4Net>, String> {
 }
 
 /// Returns another Configuration about the same peer that was there first.
-fn elder<'a>(planner: &'a Planner, key: &Key, configuration: &Configuration, peer: &str) -> Option<&'a Key> {
+fn elder<'a>(
+    planner: &'a Planner,
+    key: &Key,
+    configuration: &Configuration,
+    peer: &str,
+) -> Option<&'a Key> {
     let age = |key: &Key, it: &Configuration| {
         let created = it.metadata.creation_timestamp.clone();
         (created.map(|time| time.0), key.clone())
     };
     let own = age(key, configuration);
     let subject = Subject::Peer(peer.to_owned());
-    let mut linked = planner.world.linked(&subject).filter(|(kind, _)| *kind == Kind::Configuration);
+    let mut linked = planner
+        .world
+        .linked(&subject)
+        .filter(|(kind, _)| *kind == Kind::Configuration);
     let elder = linked.find(|(_, other)| {
         let it = planner.world.configurations.get(other);
         it.is_some_and(|it| !is_going(&it.metadata) && age(other, it) < own)
@@ -182,15 +207,21 @@ fn networks(
     refusal: &mut Option<String>,
 ) -> Plan {
     let mut plan = Plan::default();
-    let names: Vec<_> = side.cidrs.iter().map(|cidr| network_name(key, side.word, *cidr)).collect();
+    let names: Vec<_> = side
+        .cidrs
+        .iter()
+        .map(|cidr| network_name(key, side.word, *cidr))
+        .collect();
     let uid = configuration.metadata.uid.as_deref();
     let mut is_pending = false;
     for (other, network) in network::of_configuration(planner, key) {
-        let is_of_side = label(&network.metadata, labels::CONFIGURATION_CIDR_TYPE) == Some(side.word);
+        let is_of_side =
+            label(&network.metadata, labels::CONFIGURATION_CIDR_TYPE) == Some(side.word);
         if is_of_side && !names.contains(&other.name) {
             is_pending = true;
             if !network::is_going(network) {
-                plan.writes.push(delete(Kind::Network, other, network.metadata.uid.clone()));
+                plan.writes
+                    .push(delete(Kind::Network, other, network.metadata.uid.clone()));
             }
         }
     }
@@ -199,7 +230,8 @@ fn networks(
     for (name, cidr) in names.into_iter().zip(&side.cidrs) {
         let network_key = Key::new(key.namespace.clone(), name);
         let Some(network) = planner.world.networks.get(&network_key) else {
-            plan.writes.push(create(&network_key, configuration, side.word, *cidr));
+            plan.writes
+                .push(create(&network_key, configuration, side.word, *cidr));
             is_pending = true;
             continue;
         };
@@ -207,16 +239,27 @@ fn networks(
         if network::is_going(network) || !is_right {
             is_pending = true;
             if !network::is_going(network) {
-                plan.writes.push(delete(Kind::Network, &network_key, network.metadata.uid.clone()));
+                plan.writes.push(delete(
+                    Kind::Network,
+                    &network_key,
+                    network.metadata.uid.clone(),
+                ));
             }
             continue;
         }
-        plan.writes.extend(relabel(&network_key, network, configuration, side.word));
+        plan.writes
+            .extend(relabel(&network_key, network, configuration, side.word));
         if let Some(error) = planner.allocation.refusal(&network_key) {
             refusal.get_or_insert_with(|| format!("Network {network_key}: {error}"));
         }
-        let status = network.status.as_ref().and_then(|status| status.cidr.clone());
-        let held = planner.allocation.held(&network_key).map(|held| held.to_string());
+        let status = network
+            .status
+            .as_ref()
+            .and_then(|status| status.cidr.clone());
+        let held = planner
+            .allocation
+            .held(&network_key)
+            .map(|held| held.to_string());
         seen.extend(status.filter(|status| Some(status) == held.as_ref()));
     }
     let is_complete = !is_pending && seen.len() == side.cidrs.len();
@@ -237,6 +280,8 @@ fn unknown_source(
     let address = first.network().to_string();
     let name = format!("{}-{UNKNOWN_SOURCE}", key.name);
     let ip_key = Key::new(key.namespace.clone(), name);
+    let uid = configuration.metadata.uid.as_deref();
+    let is_own = |ip: &IP| is_owned_by(&ip.metadata, uid) && !is_going(&ip.metadata);
     match planner.world.ips.get(&ip_key) {
         None => {
             let ip = json!({
@@ -256,7 +301,7 @@ fn unknown_source(
             Some(Write::new(Kind::Ip, &ip_key, Action::Create(ip)))
         }
         // The address cannot be changed: once this one is gone, it is made anew.
-        Some(ip) if ip.spec.ip != address && !is_going(&ip.metadata) => {
+        Some(ip) if ip.spec.ip != address && is_own(ip) => {
             Some(delete(Kind::Ip, &ip_key, ip.metadata.uid.clone()))
         }
         Some(_) => None,
@@ -269,10 +314,12 @@ fn leftovers(planner: &Planner, key: &Key, uid: Option<&str>) -> Vec<Write> {
     let linked = planner.world.linked(&subject);
     linked
         .filter_map(|(kind, child)| {
-            let meta = match kind {
-                Kind::Network => &planner.world.networks.get(child)?.metadata,
-                Kind::Ip => &planner.world.ips.get(child)?.metadata,
-                _ => return None,
+            let meta = if kind == Kind::Network {
+                &planner.world.networks.get(child)?.metadata
+            } else if kind == Kind::Ip {
+                &planner.world.ips.get(child)?.metadata
+            } else {
+                return None;
             };
             let is_left = !is_going(meta) && (uid.is_none() || !is_owned_by(meta, uid));
             is_left.then(|| delete(kind, child, meta.uid.clone()))
@@ -291,14 +338,21 @@ fn status(
     let mut status: ConfigurationStatus = old.cloned().unwrap_or_default();
     if let Some([pod, external]) = sides {
         let remote = status.remote.get_or_insert_with(ClusterConfig::default);
-        let ClusterCidrs { pod: pods, external: externals } = &mut remote.cidr;
+        let ClusterCidrs {
+            pod: pods,
+            external: externals,
+        } = &mut remote.cidr;
         *pods = pod.seen.unwrap_or_else(|| std::mem::take(pods));
         *externals = external.seen.unwrap_or_else(|| std::mem::take(externals));
         if remote.cidr.is_empty() {
             status.remote = None;
         }
     }
-    verdict.set(&mut status.conditions, configuration.metadata.generation, now);
+    verdict.set(
+        &mut status.conditions,
+        configuration.metadata.generation,
+        now,
+    );
 
     Write::status(Kind::Configuration, key, old, &status)
 }

@@ -57,7 +57,12 @@ pub(super) fn public_key(
 }
 
 /// Makes the Connection of a gateway whose peer's key is known; it stays while the gateway does.
-pub(super) fn writes(planner: &Planner, peer: &str, gateway: &Gateway<'_>, is_known: bool) -> Vec<Write> {
+pub(super) fn writes(
+    planner: &Planner,
+    peer: &str,
+    gateway: &Gateway<'_>,
+    is_known: bool,
+) -> Vec<Write> {
     let key = key_of(gateway);
     let present = planner.world.connections.get(&key);
     if present.is_none() && !is_known {
@@ -98,7 +103,10 @@ pub(super) fn writes(planner: &Planner, peer: &str, gateway: &Gateway<'_>, is_kn
     if !is_going(&present.metadata) && !covers(&actual, &wanted) {
         writes.push(Write::new(Kind::Connection, &key, Action::Merge(wanted)));
     }
-    let value = present.status.as_ref().and_then(|status| status.value.as_ref());
+    let value = present
+        .status
+        .as_ref()
+        .and_then(|status| status.value.as_ref());
     if value.is_none() {
         let status = json!({"status": {"value": CONNECTING}});
         writes.push(Write::new(Kind::Connection, &key, Action::Status(status)));
@@ -108,7 +116,11 @@ pub(super) fn writes(planner: &Planner, peer: &str, gateway: &Gateway<'_>, is_kn
 }
 
 /// Removes the Connections of a peer that are not those of its gateway.
-pub(super) fn leftovers(planner: &Planner, peer: &str, gateway: Option<&Gateway<'_>>) -> Vec<Write> {
+pub(super) fn leftovers(
+    planner: &Planner,
+    peer: &str,
+    gateway: Option<&Gateway<'_>>,
+) -> Vec<Write> {
     let wanted = gateway.map(key_of);
     let subject = Subject::Peer(peer.to_owned());
     let linked = planner.world.linked(&subject);
@@ -116,7 +128,12 @@ pub(super) fn leftovers(planner: &Planner, peer: &str, gateway: Option<&Gateway<
         .filter(|(kind, key)| *kind == Kind::Connection && Some(*key) != wanted.as_ref())
         .filter_map(|(_, key)| {
             let connection = planner.world.connections.get(key)?;
-            let kind = connection.spec.gateway_ref.kind.as_deref().unwrap_or_default();
+            let kind = connection
+                .spec
+                .gateway_ref
+                .kind
+                .as_deref()
+                .unwrap_or_default();
             let is_left = kind.contains("Gateway") && !is_going(&connection.metadata);
             let delete = Action::Delete(connection.metadata.uid.clone());
             is_left.then(|| Write::new(Kind::Connection, key, delete))

@@ -13,7 +13,9 @@ use serde_json::{Value, json};
 /// It has a pod while a replica of the shared gateway is ready.
 pub(super) fn writes(planner: &Planner, peer: &str, gateway: Option<&Gateway<'_>>) -> Vec<Write> {
     let image = planner.settings.deployment_image.as_deref();
-    let wanted = gateway.zip(image).filter(|(gateway, _)| gateway.check().is_ok());
+    let wanted = gateway
+        .zip(image)
+        .filter(|(gateway, _)| gateway.check().is_ok());
     let wanted = wanted.map(|(gateway, image)| {
         let key = Key::new(gateway.key().namespace.clone(), gateway.derived_name());
         let object = object(planner, &key, gateway, peer, image);

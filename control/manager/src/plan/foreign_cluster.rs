@@ -52,7 +52,11 @@ pub(super) fn writes(
             "metadata": {"name": peer, "labels": {labels::REMOTE_CLUSTER_ID: peer}},
             "spec": {"clusterID": peer},
         });
-        return vec![Write::new(Kind::ForeignCluster, &key, Action::Create(object))];
+        return vec![Write::new(
+            Kind::ForeignCluster,
+            &key,
+            Action::Create(object),
+        )];
     };
 
     let status = status(present, &parts, now);
@@ -76,23 +80,20 @@ fn parts<'a>(planner: &Planner, peer: &str, gateway: Option<&'a Gateway<'a>>) ->
         replicas: planner.world.cluster.replicas,
     };
     for (kind, key) in planner.world.linked(&subject) {
-        match kind {
-            Kind::Configuration => {
-                let configuration = planner.world.configurations.get(key);
-                if configuration.is_some_and(|it| !is_going(&it.metadata)) {
-                    parts.has_configuration = true;
-                    parts.namespace.get_or_insert_with(|| key.namespace.clone());
-                }
+        if kind == Kind::Configuration {
+            let configuration = planner.world.configurations.get(key);
+            if configuration.is_some_and(|it| !is_going(&it.metadata)) {
+                parts.has_configuration = true;
+                parts.namespace.get_or_insert_with(|| key.namespace.clone());
             }
-            Kind::Connection => {
-                let connection = planner.world.connections.get(key);
-                if let Some(connection) = connection.filter(|it| !is_going(&it.metadata)) {
-                    let status = connection.status.clone().unwrap_or_default();
-                    parts.connection = Some(status.value.unwrap_or_default());
-                }
+        } else if kind == Kind::Connection {
+            let connection = planner.world.connections.get(key);
+            if let Some(connection) = connection.filter(|it| !is_going(&it.metadata)) {
+                let status = connection.status.clone().unwrap_or_default();
+                parts.connection = Some(status.value.unwrap_or_default());
             }
-            Kind::Namespace => parts.namespace = Some(key.name.clone()),
-            _ => {}
+        } else if kind == Kind::Namespace {
+            parts.namespace = Some(key.name.clone());
         }
     }
 
@@ -107,18 +108,34 @@ impl Parts<'_> {
     /// Returns how each part of the networking module fares, in upstream's order and words.
     fn networking(&self) -> Vec<Line> {
         let configuration = if self.has_configuration {
-            (Type::NetworkConfigurationStatus, Status::Ready, "NetworkConfigurationPresence",
-             "The network configuration of the peer cluster is present")
+            (
+                Type::NetworkConfigurationStatus,
+                Status::Ready,
+                "NetworkConfigurationPresence",
+                "The network configuration of the peer cluster is present",
+            )
         } else {
-            (Type::NetworkConfigurationStatus, Status::NotReady, "NetworkConfigurationMissing",
-             "The network configuration for the connection with the foreign cluster is missing")
+            (
+                Type::NetworkConfigurationStatus,
+                Status::NotReady,
+                "NetworkConfigurationMissing",
+                "The network configuration for the connection with the foreign cluster is missing",
+            )
         };
         let presence = if self.gateway.is_some() {
-            (Type::NetworkGatewayPresence, Status::Ready, "GatewayPresence",
-             "There is a gateway connecting to the foreign cluster")
+            (
+                Type::NetworkGatewayPresence,
+                Status::Ready,
+                "GatewayPresence",
+                "There is a gateway connecting to the foreign cluster",
+            )
         } else {
-            (Type::NetworkGatewayPresence, Status::NotReady, "GatewayMissing",
-             "The gateway resource connecting to the foreign cluster is missing")
+            (
+                Type::NetworkGatewayPresence,
+                Status::NotReady,
+                "GatewayMissing",
+                "The gateway resource connecting to the foreign cluster is missing",
+            )
         };
         let replicas = self.gateway.map(|gateway| {
             let part = match gateway {
@@ -126,29 +143,63 @@ impl Parts<'_> {
                 Gateway::Client(..) => Type::NetworkGatewayClientStatus,
             };
             match self.replicas {
-                (0, _) => (part, Status::NotReady, "GatewaysNotReady", "All gateway replicas are not ready"),
-                (ready, all) if ready < all => {
-                    (part, Status::SomeNotReady, "GatewaysSomeNotReady", "Some gateway replicas are not ready")
-                }
-                _ => (part, Status::Ready, "GatewaysReady", "All gateway replicas are ready"),
+                (0, _) => (
+                    part,
+                    Status::NotReady,
+                    "GatewaysNotReady",
+                    "All gateway replicas are not ready",
+                ),
+                (ready, all) if ready < all => (
+                    part,
+                    Status::SomeNotReady,
+                    "GatewaysSomeNotReady",
+                    "Some gateway replicas are not ready",
+                ),
+                _ => (
+                    part,
+                    Status::Ready,
+                    "GatewaysReady",
+                    "All gateway replicas are ready",
+                ),
             }
         });
         let part = Type::NetworkConnectionStatus;
         let connection = match self.connection.as_deref() {
-            Some(CONNECTED) => (part, Status::Established, "ConnectionEstablished",
-                "The network connection with the foreign cluster is established"),
-            Some(ERROR) => (part, Status::Error, "ConnectionError",
-                "The network connection with the foreign cluster is in error"),
-            Some(_) => (part, Status::Pending, "ConnectionPending",
-                "The network connection with the foreign cluster is connecting"),
-            None => (part, Status::NotReady, "ConnectionMissing",
-                "There is no network connection with the foreign cluster"),
+            Some(CONNECTED) => (
+                part,
+                Status::Established,
+                "ConnectionEstablished",
+                "The network connection with the foreign cluster is established",
+            ),
+            Some(ERROR) => (
+                part,
+                Status::Error,
+                "ConnectionError",
+                "The network connection with the foreign cluster is in error",
+            ),
+            Some(_) => (
+                part,
+                Status::Pending,
+                "ConnectionPending",
+                "The network connection with the foreign cluster is connecting",
+            ),
+            None => (
+                part,
+                Status::NotReady,
+                "ConnectionMissing",
+                "There is no network connection with the foreign cluster",
+            ),
         };
 
-        [Some(configuration), Some(presence), replicas, Some(connection)]
-            .into_iter()
-            .flatten()
-            .collect()
+        [
+            Some(configuration),
+            Some(presence),
+            replicas,
+            Some(connection),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
     }
 }
 
@@ -160,22 +211,33 @@ fn status(
     let mut status = present.status.clone().unwrap_or_default();
     let modules = status.modules.get_or_insert_with(Modules::default);
     let old = std::mem::take(&mut modules.networking.conditions);
-    let conditions = parts.networking().into_iter().map(|line| condition(&old, line, now));
+    let conditions = parts
+        .networking()
+        .into_iter()
+        .map(|line| condition(&old, line, now));
     modules.networking = Module {
         conditions: conditions.collect(),
         enabled: true,
     };
     status.observed_generation = present.metadata.generation;
-    let tenant = status.tenant_namespace.get_or_insert_with(TenantNamespaces::default);
+    let tenant = status
+        .tenant_namespace
+        .get_or_insert_with(TenantNamespaces::default);
     tenant.local.clone_from(&parts.namespace);
 
     status
 }
 
 /// Returns a condition, as old as the one before it if the status is the same.
-fn condition(old: &[ForeignClusterCondition], line: Line, now: Timestamp) -> ForeignClusterCondition {
+fn condition(
+    old: &[ForeignClusterCondition],
+    line: Line,
+    now: Timestamp,
+) -> ForeignClusterCondition {
     let (type_, status, reason, message) = line;
-    let same = old.iter().find(|old| old.type_ == type_ && old.status == status);
+    let same = old
+        .iter()
+        .find(|old| old.type_ == type_ && old.status == status);
     let since = same.and_then(|same| same.last_transition_time.clone());
 
     ForeignClusterCondition {

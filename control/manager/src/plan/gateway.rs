@@ -34,11 +34,15 @@ pub(super) enum Problem {
     NoPeer,
     #[error("{0}")]
     InvalidPeer(String),
-    #[error("`{0}` is this cluster's own id: peers need different ones, so install one of the two again with another id")]
+    #[error(
+        "`{0}` is this cluster's own id: peers need different ones, so install one of the two again with another id"
+    )]
     OwnCluster(String),
     #[error("{kind} {key} serves this peer already: delete one of the two")]
     Conflict { kind: Kind, key: Key },
-    #[error("its name has more than {NAME_LEN_MAX} characters: make it again with a shorter one, best the cluster id")]
+    #[error(
+        "its name has more than {NAME_LEN_MAX} characters: make it again with a shorter one, best the cluster id"
+    )]
     NameTooLong,
     #[error("{0}")]
     Service(#[from] service::Refusal),
@@ -48,17 +52,23 @@ pub(super) enum Problem {
     ServiceRefused(String),
     #[error("its Service is not there yet")]
     ServicePending,
-    #[error("Service {0} has no address yet: check that the cluster has load balancers, or use NodePort")]
+    #[error(
+        "Service {0} has no address yet: check that the cluster has load balancers, or use NodePort"
+    )]
     NoAddress(Key),
     #[error("no node is ready, so no address can be told")]
     NoNode,
-    #[error("spec.endpoint names no address or no port: copy them from status.endpoint of the peer's GatewayServer")]
+    #[error(
+        "spec.endpoint names no address or no port: copy them from status.endpoint of the peer's GatewayServer"
+    )]
     NoEndpoint,
     #[error("PublicKey {0} does not hold 32 bytes: copy the publicKey of the peer's Secret")]
     PublicKeyInvalid(Key),
     #[error("PublicKeys {0} and {1} name different keys of this peer: delete the wrong one")]
     TwoPublicKeys(Key, Key),
-    #[error("PublicKey {key} holds the same key as {other} of another peer: each peer needs its own key, so ask both for theirs again")]
+    #[error(
+        "PublicKey {key} holds the same key as {other} of another peer: each peer needs its own key, so ask both for theirs again"
+    )]
     SharedPublicKey { key: Key, other: Key },
     #[error("PublicKey {0} holds this cluster's own key: it should hold the peer's")]
     OwnPublicKey(Key),
@@ -98,16 +108,24 @@ impl<'a> Gateway<'a> {
         let mut gateways: Vec<_> = planner
             .world
             .linked(&subject)
-            .filter_map(|(kind, key)| match kind {
-                Kind::GatewayServer => Some(Self::Server(key, planner.world.servers.get(key)?)),
-                Kind::GatewayClient => Some(Self::Client(key, planner.world.clients.get(key)?)),
-                _ => None,
+            .filter_map(|(kind, key)| {
+                if kind == Kind::GatewayServer {
+                    Some(Self::Server(key, planner.world.servers.get(key)?))
+                } else if kind == Kind::GatewayClient {
+                    Some(Self::Client(key, planner.world.clients.get(key)?))
+                } else {
+                    None
+                }
             })
             .filter(|gateway| !is_going(gateway.meta()))
             .collect();
         gateways.sort_by_key(|gateway| {
             let created = gateway.meta().creation_timestamp.clone();
-            (created.map(|time| time.0), gateway.kind(), gateway.key().clone())
+            (
+                created.map(|time| time.0),
+                gateway.kind(),
+                gateway.key().clone(),
+            )
         });
 
         gateways
@@ -266,10 +284,19 @@ impl<'a> Gateway<'a> {
     ) {
         let generation = self.meta().generation;
         let (is_true, reason, message) = match &verdict {
-            Ok(()) => (true, "Configured", "the gateway has all it needs to serve this peer".to_owned()),
+            Ok(()) => (
+                true,
+                "Configured",
+                "the gateway has all it needs to serve this peer".to_owned(),
+            ),
             Err(problem) => (false, problem.reason().0, problem.to_string()),
         };
-        let ready = Verdict { type_: READY, is_true, reason, message };
+        let ready = Verdict {
+            type_: READY,
+            is_true,
+            reason,
+            message,
+        };
         ready.set(conditions, generation, now);
         let template = match self {
             Self::Server(_, server) => server.spec.server_template_ref.as_ref(),
@@ -307,12 +334,21 @@ fn made(api_version: &str, kind: &str, key: &Key) -> ObjectReference {
 /// Returns where a Service is reached from outside.
 fn endpoint(key: &Key, service: &Service, nodes: &[String]) -> Result<Endpoint, Problem> {
     let spec = service.spec.clone().unwrap_or_default();
-    let port = spec.ports.iter().flatten().next().cloned().unwrap_or_default();
+    let port = spec
+        .ports
+        .iter()
+        .flatten()
+        .next()
+        .cloned()
+        .unwrap_or_default();
     let (addresses, port) = match spec.type_.as_deref() {
         Some("NodePort") if nodes.is_empty() => return Err(Problem::NoNode),
         Some("NodePort") => (nodes.to_vec(), port.node_port),
         Some("LoadBalancer") => {
-            let balancer = service.status.as_ref().and_then(|it| it.load_balancer.as_ref());
+            let balancer = service
+                .status
+                .as_ref()
+                .and_then(|it| it.load_balancer.as_ref());
             let ingress = balancer.and_then(|it| it.ingress.as_ref());
             let ingress: Vec<_> = ingress.into_iter().flatten().collect();
             let ips = ingress.iter().filter_map(|it| it.ip.clone());

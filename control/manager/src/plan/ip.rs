@@ -24,7 +24,12 @@ pub(super) fn plan(planner: &mut Planner, key: &Key) -> Plan {
         return plan;
     }
     if let Err(refusal) = cidr::address(&ip.spec.ip) {
-        plan.warn(Kind::Ip, key, "InvalidAddress", format!("spec.ip: {refusal}"));
+        plan.warn(
+            Kind::Ip,
+            key,
+            "InvalidAddress",
+            format!("spec.ip: {refusal}"),
+        );
         return plan;
     }
     let Some(network) = network_of(&planner.world, &ip) else {
@@ -50,11 +55,13 @@ pub(super) fn plan(planner: &mut Planner, key: &Key) -> Plan {
             };
             plan.writes.extend(labelled(key, &ip, &network));
             let old = ip.status.as_ref();
-            plan.writes.extend(Write::status(Kind::Ip, key, old, &status));
+            plan.writes
+                .extend(Write::status(Kind::Ip, key, old, &status));
             plan.writes.extend(ip_service::writes(planner, key, &ip));
         }
         Err(Some(error)) => {
-            let note = format!("{error}: delete unused IPs, or name another Network in spec.networkRef");
+            let note =
+                format!("{error}: delete unused IPs, or name another Network in spec.networkRef");
             plan.warn(Kind::Ip, key, "Refused", note);
         }
         Err(None) if planner.world.networks.contains(&network) => {}

@@ -36,8 +36,20 @@ pub(super) fn writes(planner: &Planner, key: &Key, ip: &IP) -> Vec<Write> {
     let service = service(key, ip, template);
 
     [
-        wanted(Kind::Service, key, planner.world.services.get(key), ip, service),
-        wanted(Kind::EndpointSlice, key, planner.world.slices.get(key), ip, slice),
+        wanted(
+            Kind::Service,
+            key,
+            planner.world.services.get(key),
+            ip,
+            service,
+        ),
+        wanted(
+            Kind::EndpointSlice,
+            key,
+            planner.world.slices.get(key),
+            ip,
+            slice,
+        ),
     ]
     .into_iter()
     .flatten()
@@ -50,10 +62,12 @@ pub(super) fn leftovers(planner: &Planner, key: &Key) -> Vec<Write> {
     let linked = planner.world.linked(&subject);
     linked
         .filter_map(|(kind, child)| {
-            let meta = match kind {
-                Kind::Service => &planner.world.services.get(child)?.metadata,
-                Kind::EndpointSlice => &planner.world.slices.get(child)?.metadata,
-                _ => return None,
+            let meta = if kind == Kind::Service {
+                &planner.world.services.get(child)?.metadata
+            } else if kind == Kind::EndpointSlice {
+                &planner.world.slices.get(child)?.metadata
+            } else {
+                return None;
             };
             let delete = Action::Delete(meta.uid.clone());
             (!is_going(meta)).then(|| Write::new(kind, child, delete))
@@ -68,7 +82,8 @@ fn service(key: &Key, ip: &IP, template: &ServiceTemplate) -> Value {
     labels.remove(labels::COMPONENT);
     labels.remove(labels::GATEWAY_SERVICE);
     labels.insert(labels::MANAGED.to_owned(), "true".to_owned());
-    let mut spec = serde_json::to_value(template.spec.clone().unwrap_or_default()).unwrap_or_default();
+    let mut spec =
+        serde_json::to_value(template.spec.clone().unwrap_or_default()).unwrap_or_default();
     if let Some(fields) = spec.as_object_mut() {
         // A selector would replace the address by those of pods.
         fields.remove("selector");

@@ -18,14 +18,20 @@ pub(super) fn plan(planner: &mut Planner, key: &Key) -> Plan {
     let Some(network) = planner.world.networks.get(key) else {
         let waiting = planner.allocation.release_network(key);
         plan.again = waiting.into_iter().map(Task::Network).collect();
-        plan.again.extend(ips_of(planner, key).into_iter().map(Task::Ip));
+        plan.again
+            .extend(ips_of(planner, key).into_iter().map(Task::Ip));
         planner.forget(Kind::Network, key);
         return plan;
     };
     let (claim, old) = match wanted(network) {
         Ok(wanted) => wanted,
         Err(refusal) => {
-            plan.warn(Kind::Network, key, "InvalidCIDR", format!("spec.cidr: {refusal}"));
+            plan.warn(
+                Kind::Network,
+                key,
+                "InvalidCIDR",
+                format!("spec.cidr: {refusal}"),
+            );
             return plan;
         }
     };
@@ -37,14 +43,25 @@ pub(super) fn plan(planner: &mut Planner, key: &Key) -> Plan {
                 cidr: Some(cidr.to_string()),
             };
             let old = network.status.as_ref();
-            plan.writes.extend(Write::status(Kind::Network, key, old, &status));
-            plan.praise(Kind::Network, key, "Allocated", format!("it has {cidr} now"));
+            plan.writes
+                .extend(Write::status(Kind::Network, key, old, &status));
+            plan.praise(
+                Kind::Network,
+                key,
+                "Allocated",
+                format!("it has {cidr} now"),
+            );
             // Those that waited for this Network, and for its pool if that has changed.
             let ready = fill_pool(planner, key, &network, cidr);
             plan.again.extend(ready.into_iter().map(Task::Ip));
         }
         Err(error) => {
-            plan.warn(Kind::Network, key, "Refused", explain(&network, old, &error));
+            plan.warn(
+                Kind::Network,
+                key,
+                "Refused",
+                explain(&network, old, &error),
+            );
             let owners = network.metadata.owner_references.iter().flatten();
             let configurations = owners.filter(|owner| owner.kind == "Configuration");
             plan.again.extend(configurations.map(|owner| {
@@ -88,6 +105,7 @@ pub(super) fn adopt_all(planner: &mut Planner) {
         planner.allocation.network(key, *claim, *status).ok();
     }
     super::node::adopt_underlay(planner);
+    super::peer::adopt_endpoints(planner);
     for ((_, _, key), claim, status) in new {
         planner.allocation.network(key, *claim, *status).ok();
     }
@@ -101,7 +119,10 @@ fn wanted(network: &Network) -> Result<(Claim, Option<Ipv4Net>), cidr::Refusal> 
     let old = status.and_then(|status| status.cidr.as_deref());
     let old = old.and_then(|text| cidr::cidr(text).ok());
 
-    Ok((claim, old.filter(|old| old.prefix_len() == cidr.prefix_len())))
+    Ok((
+        claim,
+        old.filter(|old| old.prefix_len() == cidr.prefix_len()),
+    ))
 }
 
 /// Makes the pool of a Network's addresses, and returns the IPs that may get one now.
@@ -116,7 +137,11 @@ fn fill_pool(planner: &mut Planner, key: &Key, network: &Network, cidr: Ipv4Net)
             .filter(|(_, ip)| super::ip::network_of(world, ip).as_ref() == Some(key))
             .filter_map(|(ip_key, ip)| {
                 let created = ip.metadata.creation_timestamp.clone();
-                Some((created.map(|time| time.0), ip_key.clone(), super::ip::old(ip)?))
+                Some((
+                    created.map(|time| time.0),
+                    ip_key.clone(),
+                    super::ip::old(ip)?,
+                ))
             })
             .collect();
         // Of two that say the same, the older one has it.

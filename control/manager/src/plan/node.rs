@@ -27,7 +27,10 @@ pub(super) fn plan(planner: &mut Planner, name: &str) -> Plan {
     let address = addresses.first().copied().filter(|_| is_wanted);
 
     let source = (Kind::Node, node_key.clone());
-    for covered in planner.allocation.set_underlay(source, addresses.into_iter().collect()) {
+    for covered in planner
+        .allocation
+        .set_underlay(source, addresses.into_iter().collect())
+    {
         for key in network::covering(planner, covered) {
             let note = format!(
                 "it covers {covered}, an address of node {name}: delete this Network, \
@@ -37,22 +40,34 @@ pub(super) fn plan(planner: &mut Planner, name: &str) -> Plan {
         }
     }
 
-    let key = Key::new(planner.settings.namespace.clone(), format!("{PREFIX}{name}"));
+    let key = Key::new(
+        planner.settings.namespace.clone(),
+        format!("{PREFIX}{name}"),
+    );
     if key.name.len() > NAME_LEN_MAX {
         let note = "its name is too long for an IP object: peers do not see what it sends itself";
         plan.warn(Kind::Node, &node_key, "NameTooLong", note);
         return plan;
     }
     let ip = planner.world.ips.get(&key);
-    let is_ours = ip.is_some_and(|ip| label(&ip.metadata, labels::IP_TYPE) == Some(labels::IP_TYPE_NODE));
-    let is_right = ip.is_some_and(|ip| Some(ip.spec.ip.as_str()) == address.map(|it| it.to_string()).as_deref());
+    let is_ours =
+        ip.is_some_and(|ip| label(&ip.metadata, labels::IP_TYPE) == Some(labels::IP_TYPE_NODE));
+    let is_right = ip
+        .is_some_and(|ip| Some(ip.spec.ip.as_str()) == address.map(|it| it.to_string()).as_deref());
     match (ip, address) {
         (None, Some(address)) => plan.writes.push(create(&key, address)),
+        (Some(_), Some(_)) if !is_right && !is_ours => {
+            let note =
+                format!("it has the name of the IP of node {name}, but another address: delete it");
+            plan.warn(Kind::Ip, &key, "NameTaken", note);
+        }
         // The address cannot be changed: once this one is gone, it is made anew.
         (Some(ip), Some(_)) if !is_right && !is_going(&ip.metadata) => {
             plan.writes.push(delete(&key, ip.metadata.uid.clone()));
         }
-        (Some(ip), None) if is_ours && (!is_wanted || node.is_none()) && !is_going(&ip.metadata) => {
+        (Some(ip), None)
+            if is_ours && (!is_wanted || node.is_none()) && !is_going(&ip.metadata) =>
+        {
             plan.writes.push(delete(&key, ip.metadata.uid.clone()));
         }
         (None, None) if is_wanted => {

@@ -16,7 +16,8 @@ pub(super) fn plan(planner: &mut Planner, peer: &str, surroundings: &mut Surroun
     if let Err(problem) = check(planner, peer) {
         for gateway in &gateways {
             plan.extend(gateway.notice(&Err(problem.clone())));
-            plan.writes.extend(gateway.refuse(problem.clone(), surroundings.now));
+            plan.writes
+                .extend(gateway.refuse(problem.clone(), surroundings.now));
         }
         return plan;
     }
@@ -35,10 +36,18 @@ pub(super) fn plan(planner: &mut Planner, peer: &str, surroundings: &mut Surroun
         Some(primary) => plan.extend(gateway(planner, peer, primary, surroundings)),
         None => plan.writes.extend(secret::publish(planner, peer, None)),
     }
-    plan.writes.extend(secret::leftovers(planner, peer, &gateways));
-    plan.writes.extend(connection::leftovers(planner, peer, primary));
-    plan.writes.extend(deployment::writes(planner, peer, primary));
-    plan.writes.extend(foreign_cluster::writes(planner, peer, primary, surroundings.now));
+    plan.writes
+        .extend(secret::leftovers(planner, peer, &gateways));
+    plan.writes
+        .extend(connection::leftovers(planner, peer, primary));
+    plan.writes
+        .extend(deployment::writes(planner, peer, primary));
+    plan.writes.extend(foreign_cluster::writes(
+        planner,
+        peer,
+        primary,
+        surroundings.now,
+    ));
 
     plan
 }
@@ -52,7 +61,8 @@ fn gateway(
 ) -> Plan {
     let mut plan = Plan::default();
     if let Err(problem) = gateway.check() {
-        plan.writes.extend(gateway.refuse(problem.clone(), surroundings.now));
+        plan.writes
+            .extend(gateway.refuse(problem.clone(), surroundings.now));
         plan.extend(gateway.notice(&Err(problem)));
         return plan;
     }
@@ -69,12 +79,14 @@ fn gateway(
     };
     plan.extend(gateway.notice(&verdict));
     if let Ok(keys) = &keys {
-        plan.writes.extend(secret::publish(planner, peer, Some(&keys.private)));
+        plan.writes
+            .extend(secret::publish(planner, peer, Some(&keys.private)));
     }
     let secret = keys.as_ref().ok().map(|keys| &keys.secret);
     let status = gateway.status(planner, secret, told.as_ref(), verdict, surroundings.now);
     plan.writes.extend(status);
-    plan.writes.extend(connection::writes(planner, peer, gateway, is_known));
+    plan.writes
+        .extend(connection::writes(planner, peer, gateway, is_known));
 
     plan
 }
@@ -95,17 +107,8 @@ fn check(planner: &Planner, peer: &str) -> Result<(), Problem> {
 /// Keeps the CIDRs of peers off the addresses where peers are called, or tunnels would lead into themselves.
 fn keep_off_endpoints(planner: &mut Planner, peer: &str) -> Plan {
     let mut plan = Plan::default();
-    let gateways = Gateway::of_peer(planner, peer);
-    let addresses: BTreeSet<Ipv4Addr> = gateways
-        .iter()
-        .filter_map(|gateway| match gateway {
-            Gateway::Client(_, client) => client.spec.endpoint.as_ref(),
-            Gateway::Server(..) => None,
-        })
-        .flat_map(|endpoint| &endpoint.addresses)
-        .filter_map(|address| cidr::address(address).ok())
-        .collect();
     let source = (Kind::ForeignCluster, Key::cluster(peer));
+    let addresses = endpoints(planner, peer);
     for covered in planner.allocation.set_underlay(source, addresses) {
         for key in super::network::covering(planner, covered) {
             let network = planner.world.networks.get(&key);
@@ -120,4 +123,32 @@ fn keep_off_endpoints(planner: &mut Planner, peer: &str) -> Plan {
     }
 
     plan
+}
+
+/// Keeps the CIDRs that are still to be decided off the addresses where any peer is called.
+pub(super) fn adopt_endpoints(planner: &mut Planner) {
+    let clients = planner.world.clients.iter();
+    let peers: BTreeSet<_> = clients
+        .map(|(key, _)| planner.world.peer_of(Kind::GatewayClient, key))
+        .collect();
+    for peer in peers {
+        let addresses = endpoints(planner, &peer);
+        let source = (Kind::ForeignCluster, Key::cluster(peer));
+        // What is covered already is told when the peer's turn comes.
+        planner.allocation.set_underlay(source, addresses);
+    }
+}
+
+/// Returns the addresses where a peer is called.
+fn endpoints(planner: &Planner, peer: &str) -> BTreeSet<Ipv4Addr> {
+    let gateways = Gateway::of_peer(planner, peer);
+    gateways
+        .iter()
+        .filter_map(|gateway| match gateway {
+            Gateway::Client(_, client) => client.spec.endpoint.as_ref(),
+            Gateway::Server(..) => None,
+        })
+        .flat_map(|endpoint| &endpoint.addresses)
+        .filter_map(|address| cidr::address(address).ok())
+        .collect()
 }

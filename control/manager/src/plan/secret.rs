@@ -30,9 +30,13 @@ pub(super) struct Keys {
 pub(super) enum KeyProblem {
     #[error("its keys are being made")]
     Pending,
-    #[error("there is no Secret {0}: make it with privateKey and publicKey, or leave spec.secretRef empty")]
+    #[error(
+        "there is no Secret {0}: make it with privateKey and publicKey, or leave spec.secretRef empty"
+    )]
     Missing(Key),
-    #[error("Secret {secret} is for peer `{peer}` by its label liqo.io/remote-cluster-id: use another one")]
+    #[error(
+        "Secret {secret} is for peer `{peer}` by its label liqo.io/remote-cluster-id: use another one"
+    )]
     OfAnother { secret: Key, peer: String },
     #[error("{field} of Secret {secret} {what}: {cure}")]
     Invalid {
@@ -75,7 +79,8 @@ pub(super) fn keys(
             return Err(KeyProblem::Pending);
         }
         (None, Some(None)) if given.is_none() => {
-            plan.writes.push(create(&key, gateway, peer, (surroundings.random)()));
+            plan.writes
+                .push(create(&key, gateway, peer, (surroundings.random)()));
             return Err(KeyProblem::Pending);
         }
         (None, Some(None)) => {
@@ -103,7 +108,8 @@ pub(super) fn keys(
         patch["data"] = json!({PUBLIC_KEY: bytes(&keys.public)});
     }
     if patch != json!({}) {
-        plan.writes.push(Write::new(Kind::Secret, &key, Action::Merge(patch)));
+        plan.writes
+            .push(Write::new(Kind::Secret, &key, Action::Merge(patch)));
     }
 
     Ok(keys)
@@ -233,10 +239,17 @@ fn create(key: &Key, gateway: &Gateway<'_>, peer: &str, private: [u8; 32]) -> Wr
 }
 
 fn missing_labels(secret: &Secret, peer: &str) -> Value {
-    let wanted = [(labels::REMOTE_CLUSTER_ID, peer), (labels::GATEWAY_RESOURCE, "true")];
-    let missing = wanted.iter().filter(|(name, value)| label(&secret.metadata, name) != Some(*value));
+    let wanted = [
+        (labels::REMOTE_CLUSTER_ID, peer),
+        (labels::GATEWAY_RESOURCE, "true"),
+    ];
+    let missing = wanted
+        .iter()
+        .filter(|(name, value)| label(&secret.metadata, name) != Some(*value));
 
-    missing.map(|(name, value)| ((*name).to_owned(), json!(value))).collect()
+    missing
+        .map(|(name, value)| ((*name).to_owned(), json!(value)))
+        .collect()
 }
 
 fn public_key(private: [u8; 32]) -> [u8; 32] {

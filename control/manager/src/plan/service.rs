@@ -72,7 +72,12 @@ impl Request {
         let node_port = node_port.filter(|port| *port != 0 && type_ != "ClusterIP");
         let mut labels = server.spec.service_labels.clone();
         // What replicas and Services are found by is not for users to set.
-        for owned in [labels::COMPONENT, labels::GATEWAY_SERVICE, labels::MANAGED, labels::APP_PART_OF] {
+        for owned in [
+            labels::COMPONENT,
+            labels::GATEWAY_SERVICE,
+            labels::MANAGED,
+            labels::APP_PART_OF,
+        ] {
             labels.remove(owned);
         }
 
@@ -99,9 +104,12 @@ impl Request {
             self.labels,
         ]);
         // FNV-1a: what is needed is that it stays the same, not that nobody can find a second text.
-        let hash = text.to_string().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
+        let hash = text
+            .to_string()
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+                (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+            });
 
         format!("{:010x}", hash >> 24)
     }
@@ -172,18 +180,27 @@ pub(super) fn plan(planner: &mut Planner, hash: &str) -> Plan {
     let key = key_for(&planner.world, hash);
     let wanted = request.object(&key, planner.settings.gateway_port);
     match planner.world.services.get(&key) {
-        None => plan.writes.push(Write::new(Kind::Service, &key, Action::Create(wanted))),
+        None => plan
+            .writes
+            .push(Write::new(Kind::Service, &key, Action::Create(wanted))),
         Some(present) => {
             let actual = serde_json::to_value(present).unwrap_or_default();
             if !covers(&actual, &wanted) && !is_going(&present.metadata) {
-                plan.writes.push(Write::new(Kind::Service, &key, Action::Apply(wanted)));
+                plan.writes
+                    .push(Write::new(Kind::Service, &key, Action::Apply(wanted)));
             }
         }
     }
     // Two of one request can only be somebody's copies.
     let copies = of_hash(&planner.world, hash).filter(|(other, _)| **other != key);
     let copies: Vec<_> = copies
-        .map(|(key, copy)| Write::new(Kind::Service, key, Action::Delete(copy.metadata.uid.clone())))
+        .map(|(key, copy)| {
+            Write::new(
+                Kind::Service,
+                key,
+                Action::Delete(copy.metadata.uid.clone()),
+            )
+        })
         .collect();
     plan.writes.extend(copies);
 
@@ -200,7 +217,10 @@ fn request(world: &World, hash: &str) -> Option<Request> {
     let subject = Subject::Service(hash.to_owned());
     let mut linked = world.linked(&subject);
     linked.find_map(|(kind, key)| {
-        let server = world.servers.get(key).filter(|_| kind == Kind::GatewayServer)?;
+        let server = world
+            .servers
+            .get(key)
+            .filter(|_| kind == Kind::GatewayServer)?;
         (!is_going(&server.metadata)).then(|| Request::of(server))?
     })
 }

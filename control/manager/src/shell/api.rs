@@ -39,9 +39,23 @@ impl Error {
     /// Returns what the API server has against the object, if that is what is wrong.
     pub(super) fn refusal(&self) -> Option<String> {
         match self {
-            Self::Refused(status) if matches!(status.code, 400..=499) => Some(status.message.clone()),
+            Self::Refused(status) if matches!(status.code, 400..=499) => {
+                Some(status.message.clone())
+            }
             Self::Refused(_) | Self::Failed(_) | Self::Silent => None,
         }
+    }
+}
+
+impl Error {
+    /// Returns whether nothing can be made because the namespace goes, with all that asks for it.
+    pub(super) fn is_of_dying_namespace(&self) -> bool {
+        let reason = "NamespaceTerminating";
+        let Self::Refused(status) = self else {
+            return false;
+        };
+        let mut causes = status.details.iter().flat_map(|details| &details.causes);
+        causes.any(|cause| cause.reason == reason)
     }
 }
 
@@ -76,14 +90,18 @@ impl Api {
             }
             Action::Apply(object) => {
                 let params = patch_params.force();
-                timed(api.patch(name, &params, &Patch::Apply(object))).await.map(Some)
+                timed(api.patch(name, &params, &Patch::Apply(object)))
+                    .await
+                    .map(Some)
             }
-            Action::Merge(patch) => {
-                timed(api.patch(name, &patch_params, &Patch::Merge(patch))).await.map(Some)
-            }
+            Action::Merge(patch) => timed(api.patch(name, &patch_params, &Patch::Merge(patch)))
+                .await
+                .map(Some),
             Action::Status(patch) => {
                 let patch = Patch::Merge(patch);
-                timed(api.patch_status(name, &patch_params, &patch)).await.map(Some)
+                timed(api.patch_status(name, &patch_params, &patch))
+                    .await
+                    .map(Some)
             }
             Action::Delete(uid) => {
                 let params = DeleteParams::background().preconditions(Preconditions {
@@ -137,7 +155,8 @@ fn is_moot(action: &Action, status: &kube::core::Status) -> bool {
 }
 
 fn parse(object: &Value) -> Result<DynamicObject, Error> {
-    serde_json::from_value(object.clone()).map_err(|error| Error::Failed(kube::Error::SerdeError(error)))
+    serde_json::from_value(object.clone())
+        .map_err(|error| Error::Failed(kube::Error::SerdeError(error)))
 }
 
 async fn timed<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, Error> {

@@ -4,8 +4,8 @@ use crate::election::{Election, LEASE_DURATION, Record, Step};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{Api, ObjectMeta, PostParams};
 use kube::Client;
+use kube::api::{Api, ObjectMeta, PostParams};
 use std::time::{Duration, Instant};
 
 /// Name of the Lease.
@@ -77,7 +77,8 @@ impl Holder {
     async fn read(&mut self) {
         match tokio::time::timeout(TIMEOUT, self.api.get_opt(NAME)).await {
             Ok(Ok(lease)) => {
-                self.election.observe(lease.as_ref().map(record), Instant::now());
+                self.election
+                    .observe(lease.as_ref().map(record), Instant::now());
                 self.lease = lease;
             }
             Ok(Err(error)) => tracing::warn!(%error, "failed to read the Lease {NAME}"),
@@ -124,7 +125,10 @@ impl Holder {
         let spec = LeaseSpec {
             holder_identity: Some(holder.to_owned()),
             lease_duration_seconds: i32::try_from(duration.as_secs()).ok(),
-            acquire_time: old_spec.acquire_time.filter(|_| is_same).or(Some(now.clone())),
+            acquire_time: old_spec
+                .acquire_time
+                .filter(|_| is_same)
+                .or(Some(now.clone())),
             renew_time: Some(now),
             lease_transitions: Some(transitions.saturating_add(i32::from(!is_same))),
             ..LeaseSpec::default()

@@ -1,6 +1,8 @@
 //! What the loop tells of itself.
 
+use crate::kind::Kind;
 use process::http::Observed;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -15,6 +17,8 @@ pub(crate) struct State {
     beat: AtomicU64,
     is_leader: AtomicBool,
     is_synced: AtomicBool,
+    /// The kinds whose objects are not all known, in words.
+    unknown: Mutex<String>,
 }
 
 impl State {
@@ -25,6 +29,7 @@ impl State {
             beat: AtomicU64::new(0),
             is_leader: AtomicBool::new(false),
             is_synced: AtomicBool::new(false),
+            unknown: Mutex::default(),
         }
     }
 
@@ -41,9 +46,13 @@ impl State {
         self.beat.store(elapsed, Ordering::Relaxed);
     }
 
-    /// Notes that all objects are known.
-    pub(super) fn set_synced(&self) {
-        self.is_synced.store(true, Ordering::Relaxed);
+    /// Notes the kinds whose objects are not all known.
+    pub(super) fn set_unknown<'a>(&self, kinds: impl Iterator<Item = &'a Kind>) {
+        let kinds: Vec<_> = kinds.map(Kind::to_string).collect();
+        self.is_synced.store(kinds.is_empty(), Ordering::Relaxed);
+        if let Ok(mut unknown) = self.unknown.lock() {
+            *unknown = kinds.join(", ");
+        }
     }
 }
 
@@ -52,7 +61,10 @@ impl Observed for State {
         let beat = Duration::from_millis(self.beat.load(Ordering::Relaxed));
         let silence = self.started_at.elapsed().saturating_sub(beat);
         if self.is_leader.load(Ordering::Relaxed) && silence > SILENCE_MAX {
-            return Err(format!("the loop has not moved for {} s", silence.as_secs()));
+            return Err(format!(
+                "the loop has not moved for {} s",
+                silence.as_secs()
+            ));
         }
 
         Ok(())
@@ -64,6 +76,9 @@ impl Observed for State {
             return Ok(());
         }
 
-        Err("not all objects are known yet".to_owned())
+        let unknown = self.unknown.lock().map(|it| it.clone()).unwrap_or_default();
+        Err(format!(
+            "not listed yet: {unknown}; if this lasts, check the CRDs and this pod's rights"
+        ))
     }
 }

@@ -7,10 +7,10 @@ use crate::plan::secret::GATEWAY_KEYS;
 use crate::world::key_of;
 use control_api::labels;
 use futures_util::StreamExt as _;
+use kube::Client;
 use kube::api::{Api, DynamicObject};
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event};
-use kube::Client;
 use tokio::sync::mpsc;
 
 /// What a watch tells.

@@ -138,7 +138,10 @@ impl World {
             Kind::Node => vec![Task::Node(key.name.clone())],
             Kind::GatewayKeys => {
                 let keys = self.gateway_keys.get(key);
-                let held = keys.and_then(|keys| keys.data.as_ref()).into_iter().flatten();
+                let held = keys
+                    .and_then(|keys| keys.data.as_ref())
+                    .into_iter()
+                    .flatten();
                 let held = held.map(|(peer, _)| Task::Peer(peer.clone()));
                 held.chain(self.peer_tasks()).collect()
             }

@@ -64,16 +64,23 @@ impl<T> Store<T> {
 impl<T: Stored> Store<T> {
     /// Keeps an object, unless a newer state of it is known; returns whether anything has changed.
     ///
+    /// What a list tells (`is_listed`) is true, even if the versions went back because the cluster was
+    /// restored from a backup.
+    ///
     /// # Errors
     ///
     /// Returns [`Unreadable`] if it does not have the form of its kind; then an older state is kept.
-    pub(crate) fn put(&mut self, object: DynamicObject) -> Result<bool, Unreadable> {
+    pub(crate) fn put(
+        &mut self,
+        object: DynamicObject,
+        is_listed: bool,
+    ) -> Result<bool, Unreadable> {
         let mut object: T = serde_json::from_value(serde_json::to_value(object)?)?;
         strip_metadata(object.meta_mut());
         object.strip();
         let key = key_of(object.meta());
         if let Some(old) = self.objects.get(&key) {
-            if is_older(object.meta(), old.meta()) {
+            if !is_listed && is_older(object.meta(), old.meta()) {
                 return Ok(false);
             }
             let version = object.meta().resource_version.clone();

@@ -1,0 +1,314 @@
+//! An API server in memory, with the loop around the planner.
+
+use crate::kind::{Key, Kind};
+use crate::plan::{Notice, Planner, Settings, Surroundings};
+use crate::queue::Queue;
+use crate::task::Task;
+use crate::world::key_of;
+use crate::write::{Action, Write};
+use ipam::DEFAULT_POOLS;
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::DynamicObject;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// More than any test needs, far less than a loop that never rests would take.
+const STEPS_MAX: usize = 20_000;
+
+/// Objects, and a manager that keeps them.
+pub(super) struct Cluster {
+    pub(super) planner: Planner,
+    pub(super) objects: BTreeMap<(Kind, Key), Value>,
+    /// All changes since the last look.
+    pub(super) writes: Vec<Write>,
+    /// All that people were told.
+    pub(super) notices: Vec<Notice>,
+    /// Node ports that the API server says are taken.
+    pub(super) taken_ports: Vec<u16>,
+    queue: Queue,
+    started: bool,
+    counter: u64,
+}
+
+impl Cluster {
+    pub(super) fn new() -> Self {
+        Self {
+            planner: planner(),
+            objects: BTreeMap::new(),
+            writes: Vec::new(),
+            notices: Vec::new(),
+            taken_ports: Vec::new(),
+            queue: Queue::default(),
+            started: false,
+            counter: 0,
+        }
+    }
+
+    /// Makes or replaces an object as a person does, with its status.
+    pub(super) fn make(&mut self, kind: Kind, object: Value) -> Key {
+        let key = key_in(&object);
+        self.store(kind, key.clone(), object, true);
+        key
+    }
+
+    /// Changes an object as a person does.
+    pub(super) fn edit(&mut self, kind: Kind, key: &Key, patch: Value) {
+        let old = self.objects[&(kind, key.clone())].clone();
+        self.store(kind, key.clone(), merged(old, patch), true);
+    }
+
+    /// Removes an object, and what it owns, as the garbage collector does.
+    pub(super) fn delete(&mut self, kind: Kind, key: &Key) {
+        let Some(object) = self.remove_alone(kind, key) else {
+            return;
+        };
+        let uid = object["metadata"]["uid"].clone();
+        let owned: Vec<_> = self
+            .objects
+            .iter()
+            .filter(|(_, child)| {
+                let owners = child["metadata"]["ownerReferences"].as_array();
+                owners
+                    .into_iter()
+                    .flatten()
+                    .any(|owner| owner["uid"] == uid)
+            })
+            .map(|(name, _)| name.clone())
+            .collect();
+        for (kind, key) in owned {
+            self.delete(kind, &key);
+        }
+    }
+
+    /// Removes an object and leaves what it owns.
+    pub(super) fn remove_alone(&mut self, kind: Kind, key: &Key) -> Option<Value> {
+        let object = self.objects.remove(&(kind, key.clone()))?;
+        let tasks = self.planner.world.remove(kind, key);
+        tasks.into_iter().for_each(|task| self.queue.push(task));
+        Some(object)
+    }
+
+    /// Ends the manager and begins another one.
+    pub(super) fn restart(&mut self) {
+        self.planner = planner();
+        self.queue = Queue::default();
+        self.started = false;
+        let objects: Vec<_> = self.objects.clone().into_iter().collect();
+        for ((kind, _), object) in objects {
+            self.tell(kind, object);
+        }
+    }
+
+    /// Lets the manager work until it has nothing to do, and returns what it wrote.
+    pub(super) fn settle(&mut self) -> Vec<Write> {
+        if !self.started {
+            self.started = true;
+            let tasks = self.planner.start();
+            tasks.into_iter().for_each(|task| self.queue.push(task));
+        }
+        let mut retried = BTreeMap::<Task, u32>::new();
+        let mut now = Instant::now();
+        for _ in 0..STEPS_MAX {
+            now += Duration::from_millis(1);
+            let Some(task) = self.queue.pop(now) else {
+                let Some(at) = self.queue.next_at(now) else {
+                    return std::mem::take(&mut self.writes);
+                };
+                now = at;
+                continue;
+            };
+            if !self.work(&task) {
+                let times = retried.entry(task.clone()).or_default();
+                *times += 1;
+                if *times < 5 {
+                    self.queue.failed(task, now);
+                }
+            }
+        }
+        panic!("no rest: {:#?}", &self.writes[self.writes.len() - 10..]);
+    }
+
+    pub(super) fn get(&self, kind: Kind, key: &Key) -> &Value {
+        static NONE: Value = Value::Null;
+        self.objects.get(&(kind, key.clone())).unwrap_or(&NONE)
+    }
+
+    pub(super) fn names(&self, kind: Kind) -> Vec<String> {
+        let names = self.objects.keys().filter(|(found, _)| *found == kind);
+        names.map(|(_, key)| key.to_string()).collect()
+    }
+
+    fn work(&mut self, task: &Task) -> bool {
+        let plan = loop {
+            let mut counter = self.counter;
+            let mut random = || {
+                counter += 1;
+                let mut bytes = [7; 32];
+                bytes[..8].copy_from_slice(&counter.to_le_bytes());
+                bytes
+            };
+            let mut surroundings = Surroundings {
+                now: Timestamp::from_second(i64::try_from(self.counter).unwrap()).unwrap(),
+                random: &mut random,
+            };
+            let plan = self.planner.plan(task, &mut surroundings);
+            self.counter = counter;
+            if plan.lookups.is_empty() {
+                break plan;
+            }
+            for key in plan.lookups {
+                let secret = self.objects.get(&(Kind::Secret, key.clone()));
+                let secret = secret.map(|it| serde_json::from_value::<Secret>(it.clone()).unwrap());
+                self.planner.world.looked_up.insert(key, secret);
+            }
+        };
+        self.planner.world.looked_up.clear();
+        let mut is_done = !plan.retry;
+        for write in plan.writes {
+            self.writes.push(write.clone());
+            is_done &= self.write(task, write);
+        }
+        self.notices.extend(plan.notices);
+        plan.again
+            .into_iter()
+            .for_each(|task| self.queue.push(task));
+        is_done
+    }
+
+    fn write(&mut self, task: &Task, write: Write) -> bool {
+        let name = (write.kind, write.key.clone());
+        let present = self.objects.get(&name).cloned();
+        if let (Task::Service(hash), Kind::Service) = (task, write.kind) {
+            let (Action::Create(object) | Action::Apply(object)) = &write.action else {
+                self.delete(write.kind, &write.key);
+                return true;
+            };
+            let port = &object["spec"]["ports"][0]["nodePort"];
+            if self.taken_ports.iter().any(|taken| port == taken) {
+                let message = "provided port is already allocated".to_owned();
+                self.planner
+                    .world
+                    .refused_services
+                    .insert(hash.clone(), message);
+                let subject = crate::world::Subject::Service(hash.clone());
+                let peers: Vec<_> = self.planner.world.peers_linked(&subject).collect();
+                peers.into_iter().for_each(|task| self.queue.push(task));
+                return false;
+            }
+        }
+        match (write.action, present) {
+            (Action::Create(mut object), None) => {
+                if let Some(fields) = object.as_object_mut() {
+                    fields.remove("status");
+                }
+                self.store(write.kind, write.key, object, false);
+            }
+            (Action::Create(_), Some(present)) => self.tell(write.kind, present),
+            (Action::Apply(object), present) => {
+                let mut base = present.unwrap_or_default();
+                // Server-side apply takes away what its manager had set before.
+                base["metadata"]["annotations"] = json!({});
+                let object = merged(base, object);
+                self.store(write.kind, write.key, object, false);
+            }
+            (Action::Merge(patch) | Action::Status(patch), Some(present)) => {
+                self.store(write.kind, write.key, merged(present, patch), false);
+            }
+            (Action::Merge(_) | Action::Status(_), None) => {}
+            (Action::Delete(uid), Some(present)) => {
+                if uid.is_none_or(|uid| present["metadata"]["uid"] == uid) {
+                    self.delete(write.kind, &write.key);
+                }
+            }
+            (Action::Delete(_), None) => {}
+        }
+        true
+    }
+
+    /// Keeps an object as an API server does, and tells the manager what its watches would.
+    fn store(&mut self, kind: Kind, key: Key, mut object: Value, by_person: bool) {
+        self.counter += 1;
+        let resource = kind.resource();
+        object["apiVersion"] = json!(resource.api_version);
+        object["kind"] = json!(resource.kind);
+        let old = self.objects.get(&(kind, key.clone()));
+        let metadata = &mut object["metadata"];
+        metadata["resourceVersion"] = json!(self.counter.to_string());
+        let old_meta = |field: &str| old.map(|old| old["metadata"][field].clone());
+        let created = Timestamp::from_second(i64::try_from(self.counter).unwrap()).unwrap();
+        metadata["uid"] = old_meta("uid").unwrap_or(json!(format!("uid-{}", self.counter)));
+        metadata["creationTimestamp"] = old_meta("creationTimestamp").unwrap_or(json!(created));
+        let generation = old.map_or(0, |old| old["metadata"]["generation"].as_i64().unwrap_or(0));
+        let is_new = old.is_none_or(|old| old["spec"] != object["spec"]);
+        object["metadata"]["generation"] = json!(generation + i64::from(is_new));
+        if kind == Kind::Service {
+            complete_service(&mut object, self.counter);
+        }
+        self.objects.insert((kind, key), object.clone());
+        let labels = &object["metadata"]["labels"];
+        let is_watched =
+            kind != Kind::Secret || labels["networking.liqo.io/gateway-resource"] == "true";
+        if is_watched || !by_person {
+            self.tell(kind, object);
+        }
+    }
+
+    fn tell(&mut self, kind: Kind, object: Value) {
+        let Ok(object) = serde_json::from_value::<DynamicObject>(object) else {
+            return;
+        };
+        if let Ok(tasks) = self.planner.world.put(kind, object)
+            && self.started
+        {
+            tasks.into_iter().for_each(|task| self.queue.push(task));
+        }
+    }
+}
+
+fn planner() -> Planner {
+    Planner::new(Settings {
+        namespace: "liqo".to_owned(),
+        pools: DEFAULT_POOLS.to_vec(),
+        gateway_port: 51840,
+        deployment_image: None,
+    })
+    .unwrap()
+}
+
+fn key_in(object: &Value) -> Key {
+    let object: DynamicObject =
+        serde_json::from_value(json!({"metadata": object["metadata"]})).unwrap();
+    key_of(&object.metadata)
+}
+
+fn complete_service(service: &mut Value, counter: u64) {
+    let spec = &mut service["spec"];
+    if spec["clusterIPs"].is_null() {
+        spec["clusterIPs"] = json!([format!("10.96.0.{}", counter % 250)]);
+    }
+    let type_ = spec["type"].as_str().unwrap_or("ClusterIP").to_owned();
+    for port in spec["ports"].as_array_mut().into_iter().flatten() {
+        if type_ != "ClusterIP" && port["nodePort"].is_null() {
+            port["nodePort"] = json!(30000 + counter % 2000);
+        }
+    }
+}
+
+/// RFC 7386, section 2.
+pub(super) fn merged(target: Value, patch: Value) -> Value {
+    let Value::Object(patch) = patch else {
+        return patch;
+    };
+    let mut fields = target.as_object().cloned().unwrap_or_default();
+    for (field, change) in patch {
+        if change.is_null() {
+            fields.remove(&field);
+        } else {
+            let old = fields.remove(&field).unwrap_or_default();
+            fields.insert(field, merged(old, change));
+        }
+    }
+    Value::Object(fields)
+}

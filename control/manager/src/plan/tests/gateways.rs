@@ -1,0 +1,437 @@
+//! Gateways: keys, end points, conditions, Connections.
+
+use super::*;
+use crate::write::Action;
+use k8s_openapi::ByteString;
+use serde_json::from_value;
+
+fn bytes(value: &Value) -> Vec<u8> {
+    from_value::<ByteString>(value.clone()).unwrap().0
+}
+
+fn gateway_keys(rome: &Cluster) -> &Value {
+    &rome.get(Kind::GatewayKeys, &Key::new("liqo", "liqo-gateway-keys"))["data"]
+}
+
+fn ready(rome: &Cluster, kind: Kind, name: &str) -> String {
+    condition(rome.get(kind, &key(name)), "Ready")
+}
+
+#[test]
+fn a_server_gets_service_keys_end_point_and_connection() {
+    let mut rome = rome();
+    with_milan(&mut rome);
+
+    rome.make(
+        Kind::GatewayServer,
+        server("milan", &json!({"serviceType": "NodePort", "port": 51840})),
+    );
+    rome.settle();
+    let before_key = ready(&rome, Kind::GatewayServer, "milan");
+    let status = rome.get(Kind::GatewayServer, &key("milan"))["status"].clone();
+    rome.make(Kind::PublicKey, public_key("milan", 9));
+    rome.settle();
+
+    let service = rome.get(Kind::Service, &Key::new("liqo", "liqo-gateway"));
+    assert_eq!(service["spec"]["ports"][0]["name"], "wireguard");
+    assert_eq!(
+        service["metadata"]["labels"]["networking.liqo.io/component"],
+        Value::Null
+    );
+    assert_eq!(
+        status["endpoint"],
+        json!({
+            "addresses": ["172.18.1.2", "172.18.1.3"],
+            "port": service["spec"]["ports"][0]["nodePort"],
+            "protocol": "UDP",
+        })
+    );
+    assert_eq!(
+        status["internalEndpoint"],
+        json!({"ip": "10.244.1.9", "node": "rome-1"})
+    );
+    assert_eq!(
+        status["secretRef"],
+        json!({"name": "gw-milan", "namespace": TENANT})
+    );
+    assert_eq!(status["serverRef"]["name"], "liqo-gateway");
+    assert!(
+        before_key.contains("WaitingForPublicKey"),
+        "keys are there before the peer's: {before_key}"
+    );
+    assert!(ready(&rome, Kind::GatewayServer, "milan").starts_with("True Configured"));
+
+    let secret = rome.get(Kind::Secret, &key("gw-milan"));
+    let private = bytes(&secret["data"]["privateKey"]);
+    assert_eq!(
+        (private.len(), bytes(&secret["data"]["publicKey"]).len()),
+        (32, 32)
+    );
+    assert_eq!(
+        gateway_keys(&rome),
+        &json!({"milan": secret["data"]["privateKey"]})
+    );
+    let connection = rome.get(Kind::Connection, &key("gw-milan"));
+    let uid = &rome.get(Kind::GatewayServer, &key("milan"))["metadata"]["uid"];
+    assert_eq!(connection["spec"]["type"], "Server");
+    assert_eq!(connection["spec"]["gatewayRef"]["kind"], "WgGatewayServer");
+    assert_eq!(connection["spec"]["gatewayRef"]["uid"], *uid);
+    assert_eq!(connection["status"]["value"], "Connecting");
+}
+
+#[test]
+fn a_client_gets_keys_and_connection() {
+    let mut rome = rome();
+    with_milan(&mut rome);
+
+    rome.make(Kind::GatewayClient, client("milan"));
+    rome.make(Kind::PublicKey, public_key("milan", 9));
+    rome.settle();
+
+    let status = &rome.get(Kind::GatewayClient, &key("milan"))["status"];
+    assert_eq!(status["secretRef"]["name"], "gw-milan");
+    assert_eq!(status["clientRef"]["name"], "liqo-gateway");
+    assert_eq!(
+        rome.get(Kind::Connection, &key("gw-milan"))["spec"]["type"],
+        "Client"
+    );
+    assert!(ready(&rome, Kind::GatewayClient, "milan").starts_with("True"));
+}
+
+#[test]
+fn the_state_that_the_gateway_wrote_stays() {
+    let mut rome = rome();
+    with_milan(&mut rome);
+    rome.make(Kind::GatewayClient, client("milan"));
+    rome.make(Kind::PublicKey, public_key("milan", 9));
+    rome.settle();
+
+    let status = json!({"status": {"value": "Connected", "latency": {"value": "1ms"}}});
+    rome.edit(Kind::Connection, &key("gw-milan"), status);
+    let writes = rome.settle();
+
+    assert_eq!(
+        rome.get(Kind::Connection, &key("gw-milan"))["status"]["value"],
+        "Connected"
+    );
+    assert!(
+        writes.iter().all(|write| write.kind != Kind::Connection),
+        "{writes:?}"
+    );
+}
+
+#[test]
+fn deleted_keys_and_services_are_restored() {
+    let mut rome = rome();
+    with_milan(&mut rome);
+    rome.make(
+        Kind::GatewayServer,
+        server("milan", &json!({"serviceType": "NodePort"})),
+    );
+    rome.settle();
+
+    rome.delete(Kind::Secret, &key("gw-milan"));
+    rome.delete(Kind::Service, &Key::new("liqo", "liqo-gateway"));
+    rome.delete(Kind::GatewayKeys, &Key::new("liqo", "liqo-gateway-keys"));
+    rome.settle();
+
+    let secret = &rome.get(Kind::Secret, &key("gw-milan"))["data"]["privateKey"];
+    assert_eq!(gateway_keys(&rome), &json!({"milan": secret}));
+    assert!(
+        !rome
+            .get(Kind::Service, &Key::new("liqo", "liqo-gateway"))
+            .is_null()
+    );
+}
+
+#[test]
+fn a_secret_of_the_user_is_checked_labelled_and_used() {
+    let mut rome = rome();
+    with_milan(&mut rome);
+    let mut server = server("milan", &json!({"serviceType": "NodePort"}));
+    server["spec"]["secretRef"] = json!({"name": "mine"});
+    rome.make(Kind::GatewayServer, server);
+    rome.settle();
+    let missing = ready(&rome, Kind::GatewayServer, "milan");
+    let private = [5_u8; 32];
+    let public =
+        x25519_dalek::PublicKey::from(&x25519_dalek::StaticSecret::from(private)).to_bytes();
+    let secret = |public: &[u8]| {
+        json!({
+            "metadata": {"name": "mine", "namespace": TENANT},
+            "data": {"privateKey": ByteString(private.to_vec()), "publicKey": ByteString(public.to_vec())},
+        })
+    };
+
+    rome.make(Kind::Secret, secret(&[1; 32]));
+    rome.edit(
+        Kind::GatewayServer,
+        &key("milan"),
+        json!({"spec": {"mtu": 1300}}),
+    );
+    rome.settle();
+    let wrong = ready(&rome, Kind::GatewayServer, "milan");
+    rome.make(Kind::Secret, secret(&public));
+    rome.edit(
+        Kind::GatewayServer,
+        &key("milan"),
+        json!({"spec": {"mtu": 1301}}),
+    );
+    rome.settle();
+
+    assert!(missing.contains("KeysMissing"), "{missing}");
+    assert!(
+        wrong.contains("does not belong to its privateKey"),
+        "{wrong}"
+    );
+    let labels = &rome.get(Kind::Secret, &key("mine"))["metadata"]["labels"];
+    assert_eq!(labels["liqo.io/remote-cluster-id"], "milan");
+    assert_eq!(bytes(&gateway_keys(&rome)["milan"]), private);
+    assert!(rome.get(Kind::Secret, &key("gw-milan")).is_null());
+
+    rome.edit(
+        Kind::Secret,
+        &key("mine"),
+        json!({"metadata": {"labels": {"liqo.io/remote-cluster-id": "naples"}}}),
+    );
+    rome.edit(
+        Kind::GatewayServer,
+        &key("milan"),
+        json!({"spec": {"mtu": 1302}}),
+    );
+    rome.settle();
+    assert!(ready(&rome, Kind::GatewayServer, "milan").contains("KeysOfAnotherPeer"));
+}
+
+#[test]
+fn a_public_key_edited_by_hand_is_put_right_and_a_lost_private_one_is_told() {
+    let mut rome = rome();
+    with_milan(&mut rome);
+    rome.make(Kind::GatewayClient, client("milan"));
+    rome.settle();
+    let before = rome.get(Kind::Secret, &key("gw-milan"))["data"].clone();
+
+    rome.edit(
+        Kind::Secret,
+        &key("gw-milan"),
+        json!({"data": {"publicKey": "AAAA"}}),
+    );
+    rome.settle();
+    let corrected = rome.get(Kind::Secret, &key("gw-milan"))["data"].clone();
+    rome.edit(
+        Kind::Secret,
+        &key("gw-milan"),
+        json!({"data": {"privateKey": "AAAA"}}),
+    );
+    rome.settle();
+
+    assert_eq!(corrected, before);
+    let told = ready(&rome, Kind::GatewayClient, "milan");
+    assert!(
+        told.contains("InvalidKeys") && told.contains("delete the Secret"),
+        "{told}"
+    );
+}
+
+#[test]
+fn what_cannot_serve_says_why() {
+    let long = "x".repeat(61);
+    let cases = [
+        (
+            server("milan", &json!({"serviceType": "ExternalName"})),
+            "InvalidEndpoint",
+            "use LoadBalancer",
+        ),
+        (
+            server("milan", &json!({"port": 99999})),
+            "InvalidEndpoint",
+            "from 1 to 65535",
+        ),
+        (
+            of_peer("rome", "rome", &json!({})),
+            "OwnClusterID",
+            "this cluster's own id",
+        ),
+        (
+            of_peer("Milan_2", "milan", &json!({})),
+            "InvalidClusterID",
+            "is not a cluster id",
+        ),
+        (
+            of_peer("milan", &long, &json!({})),
+            "NameTooLong",
+            "60 characters",
+        ),
+        (
+            json!({"metadata": {"name": "x", "namespace": "y"}, "spec": {}}),
+            "NoClusterID",
+            "add the label",
+        ),
+    ];
+    for (object, reason, cure) in cases {
+        let mut rome = rome();
+        let name = rome.make(Kind::GatewayServer, object);
+        rome.settle();
+
+        let told = condition(rome.get(Kind::GatewayServer, &name), "Ready");
+        assert!(
+            told.starts_with(&format!("False {reason}")) && told.contains(cure),
+            "{told}"
+        );
+    }
+}
+
+#[test]
+fn of_server_and_client_for_one_peer_the_second_is_refused() {
+    let mut rome = rome();
+    with_milan(&mut rome);
+    rome.make(
+        Kind::GatewayServer,
+        server("milan", &json!({"serviceType": "ClusterIP"})),
+    );
+    rome.make(Kind::PublicKey, public_key("milan", 9));
+    rome.settle();
+
+    rome.make(Kind::GatewayClient, client("milan"));
+    rome.settle();
+
+    assert!(ready(&rome, Kind::GatewayServer, "milan").starts_with("True"));
+    let told = ready(&rome, Kind::GatewayClient, "milan");
+    assert!(
+        told.contains("GatewayServer liqo-tenant-milan/milan serves this peer already"),
+        "{told}"
+    );
+    rome.delete(Kind::GatewayServer, &key("milan"));
+    rome.settle();
+    assert!(ready(&rome, Kind::GatewayClient, "milan").starts_with("True"));
+    assert_eq!(
+        rome.get(Kind::Connection, &key("gw-milan"))["spec"]["type"],
+        "Client"
+    );
+}
+
+#[test]
+fn a_template_is_accepted_and_said_to_have_no_effect() {
+    let mut rome = rome();
+    rome.make(
+        Kind::GatewayServer,
+        server("milan", &json!({"serviceType": "ClusterIP"})),
+    );
+    rome.settle();
+
+    let told = condition(
+        rome.get(Kind::GatewayServer, &key("milan")),
+        "TemplateIgnored",
+    );
+    assert!(
+        told.starts_with("True TemplateIgnored: template wireguard-server has no effect"),
+        "{told}"
+    );
+}
+
+#[test]
+fn keys_that_cannot_be_the_peers_are_refused() {
+    let mut rome = rome();
+    with_milan(&mut rome);
+    rome.make(Kind::GatewayClient, client("milan"));
+    rome.make(Kind::PublicKey, public_key("naples", 9));
+    rome.settle();
+    let own = rome.get(Kind::Secret, &key("gw-milan"))["data"]["publicKey"].clone();
+    let told = |rome: &mut Cluster, object: Value| {
+        rome.make(Kind::PublicKey, object);
+        rome.settle();
+        ready(rome, Kind::GatewayClient, "milan")
+    };
+
+    let of_another = told(&mut rome, public_key("milan", 9));
+    let of_own = told(
+        &mut rome,
+        of_peer("milan", "milan", &json!({"publicKey": own})),
+    );
+    let short = told(
+        &mut rome,
+        of_peer("milan", "milan", &json!({"publicKey": "AAAA"})),
+    );
+    let right = told(&mut rome, public_key("milan", 8));
+    let second = told(
+        &mut rome,
+        of_peer(
+            "milan",
+            "zwei",
+            &json!({"publicKey": ByteString(vec![7; 32])}),
+        ),
+    );
+
+    assert!(
+        of_another.contains("KeyConflict") && of_another.contains("liqo-tenant-naples/naples"),
+        "{of_another}"
+    );
+    assert!(of_own.contains("this cluster's own key"), "{of_own}");
+    assert!(short.contains("does not hold 32 bytes"), "{short}");
+    assert!(right.starts_with("True"), "{right}");
+    assert!(second.contains("TwoPublicKeys"), "{second}");
+}
+
+#[test]
+fn end_points_follow_the_nodes() {
+    let mut rome = rome();
+    rome.make(
+        Kind::GatewayServer,
+        server("milan", &json!({"serviceType": "NodePort"})),
+    );
+    rome.settle();
+
+    let not_ready = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
+    rome.edit(Kind::Node, &Key::cluster("rome-1"), not_ready);
+    rome.make(Kind::Node, node("rome-3", "172.18.1.4"));
+    rome.settle();
+
+    let endpoint = &rome.get(Kind::GatewayServer, &key("milan"))["status"]["endpoint"];
+    assert_eq!(endpoint["addresses"], json!(["172.18.1.3", "172.18.1.4"]));
+}
+
+#[test]
+fn heartbeats_of_nodes_write_nothing() {
+    let mut rome = rome();
+    rome.make(
+        Kind::GatewayServer,
+        server("milan", &json!({"serviceType": "NodePort"})),
+    );
+    rome.settle();
+
+    let beat = json!({"status": {"conditions": [
+        {"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-11-21T08:15:18Z"},
+        {"type": "DiskPressure", "status": "False"},
+    ], "images": [{"names": ["a"]}]}});
+    rome.edit(Kind::Node, &Key::cluster("rome-1"), beat);
+
+    assert_eq!(rome.settle(), []);
+}
+
+#[test]
+fn no_private_key_is_ever_written_anywhere_but_into_secrets() {
+    let mut rome = rome();
+    with_milan(&mut rome);
+    rome.make(
+        Kind::GatewayServer,
+        server("milan", &json!({"serviceType": "NodePort"})),
+    );
+    let writes = rome.settle();
+
+    let private = rome.get(Kind::Secret, &key("gw-milan"))["data"]["privateKey"].clone();
+    for write in writes {
+        let (Action::Create(value)
+        | Action::Apply(value)
+        | Action::Merge(value)
+        | Action::Status(value)) = &write.action
+        else {
+            continue;
+        };
+        let is_secret = matches!(write.kind, Kind::Secret | Kind::GatewayKeys);
+        assert!(
+            is_secret || !value.to_string().contains(private.as_str().unwrap()),
+            "{}",
+            write.kind
+        );
+    }
+}
