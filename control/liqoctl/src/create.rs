@@ -19,6 +19,9 @@ use kube::Api;
 use serde_json::Value;
 use std::time::Duration;
 
+/// Whether an object is ready, or what is missing.
+type State = Result<(), String>;
+
 /// How long --wait waits if nobody says otherwise.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -120,7 +123,7 @@ pub(crate) async fn run(global: &Global, options: Options) -> Result<()> {
                     None,
                 )
             };
-            let never: Option<fn(&PublicKey) -> Result<(), String>> = None;
+            let never: Option<fn(&PublicKey) -> State> = None;
             make(global, common, "PublicKey", forged, never).await
         }
     }
@@ -132,7 +135,7 @@ async fn make<K: Kind>(
     common: &Common,
     kind: &str,
     forged: impl FnOnce(&str, &str) -> Value,
-    is_done: Option<impl Fn(&K) -> Result<(), String>>,
+    is_done: Option<impl Fn(&K) -> State>,
 ) -> Result<()> {
     let cluster = Cluster::local(global).await?;
     if let Some(format) = common.output {

@@ -18,10 +18,10 @@ pub(crate) fn is_forbidden(error: &kube::Error) -> bool {
 }
 
 fn code(error: &kube::Error) -> Option<u16> {
-    match error {
-        kube::Error::Api(status) => Some(status.code),
-        _ => None,
-    }
+    let kube::Error::Api(status) = error else {
+        return None;
+    };
+    Some(status.code)
 }
 
 fn cause(error: &kube::Error) -> String {

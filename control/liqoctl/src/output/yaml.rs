@@ -10,13 +10,18 @@ const RESERVED: [&str; 12] = [
 
 /// Returns a value as a document that ends with a line feed.
 pub(super) fn write(value: &Value) -> String {
-    let mut text = String::new();
-    match value {
-        Value::Object(fields) if !fields.is_empty() => block(value, 0, &mut text),
-        Value::Array(items) if !items.is_empty() => block(value, 0, &mut text),
-        scalar => text = inline(scalar) + "\n",
+    if !has_lines(value) {
+        return inline(value) + "\n";
     }
+    let mut text = String::new();
+    block(value, 0, &mut text);
     text
+}
+
+/// Returns whether a value is written on lines of its own.
+fn has_lines(value: &Value) -> bool {
+    value.as_object().is_some_and(|fields| !fields.is_empty())
+        || value.as_array().is_some_and(|items| !items.is_empty())
 }
 
 /// Writes a map or list whose lines are indented by `depth` columns.
@@ -32,12 +37,10 @@ fn block(value: &Value, depth: usize, text: &mut String) {
         Value::Array(items) => {
             for item in items {
                 let mut lines = String::new();
-                match item {
-                    Value::Object(fields) if !fields.is_empty() => {
-                        block(item, depth + 2, &mut lines);
-                    }
-                    Value::Array(inner) if !inner.is_empty() => block(item, depth + 2, &mut lines),
-                    single => lines = format!("{margin}  {}\n", inline(single)),
+                if has_lines(item) {
+                    block(item, depth + 2, &mut lines);
+                } else {
+                    lines = format!("{margin}  {}\n", inline(item));
                 }
                 // The first line of an item stands beside its dash.
                 *text += &format!("{margin}- {}", &lines[depth + 2..]);
@@ -49,17 +52,14 @@ fn block(value: &Value, depth: usize, text: &mut String) {
 
 /// Writes the value of a key: beside it, or on the lines below.
 fn below(field: &Value, depth: usize, text: &mut String) {
-    match field {
-        Value::Object(fields) if !fields.is_empty() => {
-            *text += "\n";
-            block(field, depth + 2, text);
-        }
-        Value::Array(items) if !items.is_empty() => {
-            *text += "\n";
-            block(field, depth, text);
-        }
-        single => *text += &format!(" {}\n", inline(single)),
+    if !has_lines(field) {
+        *text += &format!(" {}\n", inline(field));
+        return;
     }
+    // A list stands below its key, a map is indented.
+    let depth = if field.is_array() { depth } else { depth + 2 };
+    *text += "\n";
+    block(field, depth, text);
 }
 
 fn inline(value: &Value) -> String {
