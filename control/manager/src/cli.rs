@@ -2,6 +2,7 @@
 
 use crate::metrics::Metrics;
 use crate::plan::{Planner, Settings};
+use crate::shell::installation;
 use crate::shell::lease::Holder;
 use crate::shell::{Shell, State};
 use anyhow::Context as _;
@@ -116,6 +117,7 @@ impl Cli {
             pools: self.pools.clone(),
             gateway_port: self.gateway_port,
             deployment_image: image,
+            installation: None,
         })
     }
 
@@ -129,7 +131,7 @@ impl Cli {
 /// Waits for its turn, then manages until it is asked to stop.
 async fn manage(
     leader_elect: bool,
-    planner: Planner,
+    mut planner: Planner,
     client: Client,
     identity: &str,
     metrics: Metrics,
@@ -155,6 +157,7 @@ async fn manage(
     tracing::info!(identity, "leading");
     state.lead();
     metrics.lead(true);
+    planner.settings.installation = installation::owner(&client, &planner.settings.namespace).await;
     let run = Shell::new(planner, &client, identity, metrics.clone(), state).run();
     let lost = async {
         match &mut holder {

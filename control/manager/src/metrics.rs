@@ -17,8 +17,8 @@ const BUCKETS: [f64; 8] = [0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0];
 /// The metrics; clones count together.
 #[derive(Clone, Debug)]
 pub(crate) struct Metrics {
-    reconciles: Family<ConcernLabel, Counter>,
-    errors: Family<ConcernLabel, Counter>,
+    reconciles: Family<TaskLabel, Counter>,
+    errors: Family<TaskLabel, Counter>,
     durations: Histogram,
     queue_length: Gauge,
     writes: Family<WriteLabels, Counter>,
@@ -30,14 +30,14 @@ pub(crate) struct Metrics {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ConcernLabel {
-    concern: &'static str,
+struct TaskLabel {
+    task: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct WriteLabels {
     kind: String,
-    verb: &'static str,
+    action: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -118,8 +118,8 @@ impl Metrics {
 
     /// Counts a task.
     pub(crate) fn reconciled(&self, task: &Task, is_done: bool, duration: Duration) {
-        let label = ConcernLabel {
-            concern: task.concern(),
+        let label = TaskLabel {
+            task: task.concern(),
         };
         self.reconciles.get_or_create(&label).inc();
         if !is_done {
@@ -132,7 +132,7 @@ impl Metrics {
     pub(crate) fn written(&self, write: &Write) {
         let labels = WriteLabels {
             kind: write.kind.to_string(),
-            verb: write.action.word(),
+            action: write.action.word(),
         };
         self.writes.get_or_create(&labels).inc();
     }

@@ -31,6 +31,7 @@
 //! |---|---|---|---|---|
 //! | core | `configmaps` | | get list watch | this cluster's id, found by label |
 //! | core | `pods` | | get list watch | the gateway's replicas (watched by label only) |
+//! | `apps` | `deployments` | `liqo-controller-manager` | get | itself, the owner of the IPs and Services it makes in this namespace, which go with it |
 //! | `coordination.k8s.io` | `leases` | | create | the first manager makes the Lease |
 //! | `coordination.k8s.io` | `leases` | `liqo-controller-manager` | get update | leader election |
 //!

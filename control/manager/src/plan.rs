@@ -45,6 +45,8 @@ pub(crate) struct Settings {
     pub(crate) gateway_port: u16,
     /// The image of the Deployments that upstream's `liqoctl` waits for, if they are wanted.
     pub(crate) deployment_image: Option<String>,
+    /// The Deployment of the manager itself: what it makes in its namespace goes with it.
+    pub(crate) installation: Option<OwnerReference>,
 }
 
 /// Decides.

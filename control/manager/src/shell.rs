@@ -20,6 +20,7 @@ pub(crate) use watch::Input;
 
 mod api;
 mod events;
+pub(crate) mod installation;
 pub(crate) mod lease;
 mod state;
 mod watch;
@@ -86,6 +87,8 @@ impl Shell {
                 && let Some(task) = self.queue.pop(Instant::now())
             {
                 self.work(task).await;
+                // The Lease and the signals have their turn, however much work there is.
+                tokio::task::yield_now().await;
                 continue;
             }
 
@@ -212,11 +215,18 @@ impl Shell {
         let verb = write.action.word();
         let (kind, name) = (write.kind, &write.key);
         match result {
+            Ok(api::Answer::Present(object)) => {
+                tracing::debug!(%task, %kind, %name, "there already");
+                let tasks = self.put(kind, object);
+                tasks.into_iter().for_each(|task| self.queue.push(task));
+                // It may be somebody else's: the plan is to decide again, but not in haste.
+                false
+            }
             Ok(answer) => {
                 tracing::info!(%kind, %name, verb, "written");
                 self.refuse_service(task, write, None);
-                if let Some(answer) = answer {
-                    let tasks = self.put(write.kind, answer);
+                if let api::Answer::Written(object) = answer {
+                    let tasks = self.put(kind, object);
                     tasks.into_iter().for_each(|task| self.queue.push(task));
                 }
                 true

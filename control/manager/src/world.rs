@@ -8,7 +8,6 @@ use control_api::{
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::DynamicObject;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,6 +16,7 @@ pub(crate) use link::{Link, Subject};
 pub(crate) use store::{Store, Stored, Unreadable, key_of};
 
 mod cluster;
+mod kinds;
 mod link;
 mod store;
 mod strip;
@@ -58,113 +58,7 @@ pub(crate) struct World {
     relisted: BTreeMap<Kind, BTreeSet<Key>>,
 }
 
-/// Calls a method of the store of a kind.
-macro_rules! store {
-    ($world:expr, $kind:expr, $store:ident => $call:expr) => {
-        match $kind {
-            Kind::Network => {
-                let $store = &mut $world.networks;
-                $call
-            }
-            Kind::Ip => {
-                let $store = &mut $world.ips;
-                $call
-            }
-            Kind::Configuration => {
-                let $store = &mut $world.configurations;
-                $call
-            }
-            Kind::GatewayServer => {
-                let $store = &mut $world.servers;
-                $call
-            }
-            Kind::GatewayClient => {
-                let $store = &mut $world.clients;
-                $call
-            }
-            Kind::PublicKey => {
-                let $store = &mut $world.public_keys;
-                $call
-            }
-            Kind::Connection => {
-                let $store = &mut $world.connections;
-                $call
-            }
-            Kind::ForeignCluster => {
-                let $store = &mut $world.foreign_clusters;
-                $call
-            }
-            Kind::Node => {
-                let $store = &mut $world.nodes;
-                $call
-            }
-            Kind::Pod => {
-                let $store = &mut $world.pods;
-                $call
-            }
-            Kind::Namespace => {
-                let $store = &mut $world.namespaces;
-                $call
-            }
-            Kind::ConfigMap => {
-                let $store = &mut $world.config_maps;
-                $call
-            }
-            Kind::Secret => {
-                let $store = &mut $world.secrets;
-                $call
-            }
-            Kind::GatewayKeys => {
-                let $store = &mut $world.gateway_keys;
-                $call
-            }
-            Kind::Service => {
-                let $store = &mut $world.services;
-                $call
-            }
-            Kind::EndpointSlice => {
-                let $store = &mut $world.slices;
-                $call
-            }
-            Kind::Deployment => {
-                let $store = &mut $world.deployments;
-                $call
-            }
-        }
-    };
-}
-
 impl World {
-    /// Creates a world without objects.
-    pub(crate) fn new(namespace: impl Into<String>) -> Self {
-        Self {
-            namespace: namespace.into(),
-            networks: Store::default(),
-            ips: Store::default(),
-            configurations: Store::default(),
-            servers: Store::default(),
-            clients: Store::default(),
-            public_keys: Store::default(),
-            connections: Store::default(),
-            foreign_clusters: Store::default(),
-            nodes: Store::default(),
-            pods: Store::default(),
-            namespaces: Store::default(),
-            config_maps: Store::default(),
-            secrets: Store::default(),
-            gateway_keys: Store::default(),
-            services: Store::default(),
-            slices: Store::default(),
-            deployments: Store::default(),
-            cluster: Cluster::default(),
-            looked_up: BTreeMap::new(),
-            refused_services: BTreeMap::new(),
-            links: BTreeSet::new(),
-            present: BTreeMap::new(),
-            relisted: BTreeMap::new(),
-        }
-    }
-
     /// Takes in the present state of an object, and returns the work that this makes.
     ///
     /// # Errors
@@ -186,11 +80,9 @@ impl World {
             self.looked_up.remove(&key);
         }
 
-        self.change(
-            kind,
-            &key,
-            |world| store!(world, kind, store => store.put(object, is_listed)),
-        )
+        self.change(kind, &key, |world| {
+            world.put_into_store(kind, object, is_listed)
+        })
     }
 
     /// Forgets an object that is gone, and returns the work that this makes.
@@ -199,7 +91,7 @@ impl World {
             present.remove(key);
         }
         let changed = self.change(kind, key, |world| {
-            store!(world, kind, store => store.remove(key));
+            world.remove_from_store(kind, key);
             Ok::<_, std::convert::Infallible>(true)
         });
 
@@ -298,28 +190,5 @@ impl World {
     fn tasks_about(&self, kind: Kind, key: &Key, links: &[Link]) -> BTreeSet<Task> {
         let linked = links.iter().flat_map(|link| self.tasks_of_link(link));
         linked.chain(self.own_tasks(kind, key)).collect()
-    }
-
-    /// Returns the metadata of an object of the kinds that have children or links.
-    fn meta(&self, kind: Kind, key: &Key) -> Option<&ObjectMeta> {
-        match kind {
-            Kind::Network => self.networks.meta(key),
-            Kind::Ip => self.ips.meta(key),
-            Kind::Configuration => self.configurations.meta(key),
-            Kind::GatewayServer => self.servers.meta(key),
-            Kind::GatewayClient => self.clients.meta(key),
-            Kind::PublicKey => self.public_keys.meta(key),
-            Kind::Connection => self.connections.meta(key),
-            Kind::ForeignCluster => self.foreign_clusters.meta(key),
-            Kind::Node => self.nodes.meta(key),
-            Kind::Pod => self.pods.meta(key),
-            Kind::Namespace => self.namespaces.meta(key),
-            Kind::ConfigMap => self.config_maps.meta(key),
-            Kind::Secret => self.secrets.meta(key),
-            Kind::GatewayKeys => self.gateway_keys.meta(key),
-            Kind::Service => self.services.meta(key),
-            Kind::EndpointSlice => self.slices.meta(key),
-            Kind::Deployment => self.deployments.meta(key),
-        }
     }
 }

@@ -55,7 +55,7 @@ pub(super) fn plan(planner: &mut Planner, name: &str) -> Plan {
     let is_right = ip
         .is_some_and(|ip| Some(ip.spec.ip.as_str()) == address.map(|it| it.to_string()).as_deref());
     match (ip, address) {
-        (None, Some(address)) => plan.writes.push(create(&key, address)),
+        (None, Some(address)) => plan.writes.push(create(planner, &key, address)),
         (Some(_), Some(_)) if !is_right && !is_ours => {
             let note =
                 format!("it has the name of the IP of node {name}, but another address: delete it");
@@ -107,7 +107,7 @@ fn addresses(node: &Node) -> Vec<Ipv4Addr> {
         .collect()
 }
 
-fn create(key: &Key, address: Ipv4Addr) -> Write {
+fn create(planner: &Planner, key: &Key, address: Ipv4Addr) -> Write {
     let ip = json!({
         "apiVersion": "ipam.liqo.io/v1alpha1",
         "kind": "IP",
@@ -118,6 +118,7 @@ fn create(key: &Key, address: Ipv4Addr) -> Write {
                 labels::MANAGED: "true",
                 labels::IP_TYPE: labels::IP_TYPE_NODE,
             },
+            "ownerReferences": Vec::from_iter(&planner.settings.installation),
         },
         "spec": {"ip": address.to_string()},
     });

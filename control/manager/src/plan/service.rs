@@ -1,6 +1,6 @@
 //! The Services that make the gateway reachable: one for all GatewayServers that ask for the same.
 
-use super::{Plan, Planner, label};
+use super::{Plan, Planner, Settings, label};
 use crate::kind::{Key, Kind};
 use crate::task::Task;
 use crate::world::{Subject, World, is_going};
@@ -114,7 +114,7 @@ impl Request {
         format!("{:010x}", hash >> 24)
     }
 
-    fn object(&self, key: &Key, target_port: u16) -> Value {
+    fn object(&self, key: &Key, settings: &Settings) -> Value {
         let mut labels = self.labels.clone();
         labels.insert(labels::MANAGED.to_owned(), "true".to_owned());
         labels.insert(labels::APP_PART_OF.to_owned(), "liqo".to_owned());
@@ -123,7 +123,7 @@ impl Request {
             "name": PORT_NAME,
             "port": self.port,
             "protocol": "UDP",
-            "targetPort": target_port,
+            "targetPort": settings.gateway_port,
         });
         if let Some(node_port) = self.node_port {
             port["nodePort"] = json!(node_port);
@@ -151,6 +151,7 @@ impl Request {
                 "namespace": key.namespace,
                 "labels": labels,
                 "annotations": self.annotations,
+                "ownerReferences": Vec::from_iter(&settings.installation),
             },
             "spec": spec,
         })
@@ -178,7 +179,7 @@ pub(super) fn plan(planner: &mut Planner, hash: &str) -> Plan {
     };
 
     let key = key_for(&planner.world, hash);
-    let wanted = request.object(&key, planner.settings.gateway_port);
+    let wanted = request.object(&key, &planner.settings);
     match planner.world.services.get(&key) {
         None => plan
             .writes

@@ -2,7 +2,9 @@
 
 mod addresses;
 mod cluster;
+mod configurations;
 mod gateways;
+mod keys;
 mod nonsense;
 mod peers;
 mod services;

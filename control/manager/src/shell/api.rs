@@ -21,6 +21,16 @@ pub(super) struct Api {
     client: Client,
 }
 
+/// What a change has come to.
+pub(super) enum Answer {
+    /// The object is so now.
+    Written(DynamicObject),
+    /// It was to be made, but one of its name is there.
+    Present(DynamicObject),
+    /// It is gone, or will be.
+    Gone,
+}
+
 /// Why something was not written or read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
@@ -64,10 +74,8 @@ impl Api {
         Self { client }
     }
 
-    /// Changes an object and returns its new state, if the API server tells it.
-    ///
-    /// What is gone already, or there already, is no error.
-    pub(super) async fn write(&self, write: &Write) -> Result<Option<DynamicObject>, Error> {
+    /// Changes an object. What is gone already is no error.
+    pub(super) async fn write(&self, write: &Write) -> Result<Answer, Error> {
         let api = self.api(write.kind, &write.key);
         let name = &write.key.name;
         let patch_params = PatchParams {
@@ -83,25 +91,26 @@ impl Api {
                 let object = parse(object)?;
                 match timed(api.create(&params, &object)).await {
                     Err(Error::Refused(status)) if status.is_already_exists() => {
-                        return timed(api.get_opt(name)).await;
+                        let present = timed(api.get_opt(name)).await?;
+                        return Ok(present.map_or(Answer::Gone, Answer::Present));
                     }
-                    result => result.map(Some),
+                    result => result.map(Answer::Written),
                 }
             }
             Action::Apply(object) => {
                 let params = patch_params.force();
                 timed(api.patch(name, &params, &Patch::Apply(object)))
                     .await
-                    .map(Some)
+                    .map(Answer::Written)
             }
             Action::Merge(patch) => timed(api.patch(name, &patch_params, &Patch::Merge(patch)))
                 .await
-                .map(Some),
+                .map(Answer::Written),
             Action::Status(patch) => {
                 let patch = Patch::Merge(patch);
                 timed(api.patch_status(name, &patch_params, &patch))
                     .await
-                    .map(Some)
+                    .map(Answer::Written)
             }
             Action::Delete(uid) => {
                 let params = DeleteParams::background().preconditions(Preconditions {
@@ -109,12 +118,12 @@ impl Api {
                     resource_version: None,
                 });
                 // The watch tells when it is gone.
-                timed(api.delete(name, &params)).await.map(|_| None)
+                timed(api.delete(name, &params)).await.map(|_| Answer::Gone)
             }
         };
 
         match result {
-            Err(Error::Refused(status)) if is_moot(&write.action, &status) => Ok(None),
+            Err(Error::Refused(status)) if is_moot(&write.action, &status) => Ok(Answer::Gone),
             result => result,
         }
     }

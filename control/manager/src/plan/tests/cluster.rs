@@ -160,7 +160,11 @@ impl Cluster {
             }
             for key in plan.lookups {
                 let secret = self.objects.get(&(Kind::Secret, key.clone()));
-                let secret = secret.map(|it| serde_json::from_value::<Secret>(it.clone()).unwrap());
+                let secret = secret.map(|it| serde_json::from_value::<Secret>(it.clone()));
+                let Ok(secret) = secret.transpose() else {
+                    self.planner.world.looked_up.clear();
+                    return false;
+                };
                 self.planner.world.looked_up.insert(key, secret);
             }
         };
@@ -205,12 +209,23 @@ impl Cluster {
                 }
                 self.store(write.kind, write.key, object, false);
             }
-            (Action::Create(_), Some(present)) => self.tell(write.kind, present),
+            (Action::Create(_), Some(present)) => {
+                self.tell(write.kind, present);
+                return false;
+            }
             (Action::Apply(object), present) => {
                 let mut base = present.unwrap_or_default();
                 // Server-side apply takes away what its manager had set before.
                 base["metadata"]["annotations"] = json!({});
-                let object = merged(base, object);
+                let ports = base["spec"]["ports"].clone();
+                let mut object = merged(base, object);
+                // Server-side apply keeps what others have set of a port of the same number.
+                if object["spec"]["ports"][0]["port"] == ports[0]["port"]
+                    && write.kind == Kind::Service
+                {
+                    object["spec"]["ports"][0] =
+                        merged(ports[0].clone(), object["spec"]["ports"][0].clone());
+                }
                 self.store(write.kind, write.key, object, false);
             }
             (Action::Merge(patch) | Action::Status(patch), Some(present)) => {
@@ -273,6 +288,7 @@ fn planner() -> Planner {
         pools: DEFAULT_POOLS.to_vec(),
         gateway_port: 51840,
         deployment_image: None,
+        installation: None,
     })
     .unwrap()
 }
@@ -285,11 +301,15 @@ fn key_in(object: &Value) -> Key {
 
 fn complete_service(service: &mut Value, counter: u64) {
     let spec = &mut service["spec"];
+    if !spec.is_object() {
+        return;
+    }
     if spec["clusterIPs"].is_null() {
         spec["clusterIPs"] = json!([format!("10.96.0.{}", counter % 250)]);
     }
     let type_ = spec["type"].as_str().unwrap_or("ClusterIP").to_owned();
-    for port in spec["ports"].as_array_mut().into_iter().flatten() {
+    let ports = spec["ports"].as_array_mut().into_iter().flatten();
+    for port in ports.filter(|port| port.is_object()) {
         if type_ != "ClusterIP" && port["nodePort"].is_null() {
             port["nodePort"] = json!(30000 + counter % 2000);
         }

@@ -1,0 +1,116 @@
+//! What a Configuration asks for, checked.
+
+use super::Side;
+use crate::cidr;
+use crate::kind::{Key, Kind};
+use crate::plan::{Planner, label};
+use crate::world::{Subject, is_going};
+use control_api::{Configuration, labels};
+use ipnet::Ipv4Net;
+
+/// Most CIDRs of a peer of one kind, as gateways and route agents take.
+const CIDRS_MAX: usize = 32;
+
+/// Longest name of an object.
+const NAME_LEN_MAX: usize = 253;
+
+/// Reads what a Configuration asks for.
+pub(super) fn check(
+    planner: &Planner,
+    key: &Key,
+    configuration: &Configuration,
+) -> Result<[Side; 2], (&'static str, String)> {
+    let peer = label(&configuration.metadata, labels::REMOTE_CLUSTER_ID).unwrap_or_default();
+    if peer.is_empty() {
+        let label = labels::REMOTE_CLUSTER_ID;
+        let message = format!("it does not say whose CIDRs it holds: add the label {label}");
+        return Err(("NoClusterID", message));
+    }
+    if let Err(refusal) = cidr::cluster_id(peer) {
+        return Err(("InvalidClusterID", refusal.to_string()));
+    }
+    if planner.world.cluster.id.as_deref() == Some(peer) {
+        let message = format!(
+            "`{peer}` is this cluster's own id: peers need different ones, \
+             so install one of the two again with another id"
+        );
+        return Err(("OwnClusterID", message));
+    }
+    if let Some(other) = elder(planner, key, configuration, peer) {
+        let message =
+            format!("Configuration {other} is about cluster {peer} already: delete one of the two");
+        return Err(("Duplicate", message));
+    }
+    if key.name.len() + "-external-255-255-255-255-32".len() > NAME_LEN_MAX {
+        let message =
+            "its name is too long for those of its Networks: use the cluster id".to_owned();
+        return Err(("NameTooLong", message));
+    }
+
+    let remote = configuration.spec.remote.clone().unwrap_or_default().cidr;
+    if remote.pod.is_empty() {
+        let message = "spec.remote.cidr.pod is empty: list the pod CIDRs of the peer".to_owned();
+        return Err(("InvalidCIDR", message));
+    }
+    let side = |word, texts: &[String]| {
+        let cidrs = read(word, texts).map_err(|message| ("InvalidCIDR", message))?;
+        Ok(Side {
+            word,
+            cidrs,
+            seen: None,
+        })
+    };
+
+    Ok([
+        side("pod", &remote.pod)?,
+        side("external", &remote.external)?,
+    ])
+}
+
+/// Reads the CIDRs of a peer of one kind.
+fn read(word: &str, texts: &[String]) -> Result<Vec<Ipv4Net>, String> {
+    let field = format!("spec.remote.cidr.{word}");
+    if texts.len() > CIDRS_MAX {
+        return Err(format!(
+            "{field}: no more than {CIDRS_MAX} CIDRs are served: join some"
+        ));
+    }
+    let mut cidrs: Vec<Ipv4Net> = Vec::new();
+    for (number, text) in texts.iter().enumerate() {
+        let cidr = cidr::cidr(text).map_err(|refusal| format!("{field}[{number}]: {refusal}"))?;
+        let overlaps = |other: &Ipv4Net| other.contains(&cidr) || cidr.contains(other);
+        if let Some(first) = cidrs.iter().position(overlaps) {
+            return Err(format!(
+                "{field}[{number}] overlaps {field}[{first}]: remove one of the two"
+            ));
+        }
+        cidrs.push(cidr);
+    }
+
+    Ok(cidrs)
+}
+
+/// Returns another Configuration about the same peer that was there first.
+fn elder<'a>(
+    planner: &'a Planner,
+    key: &Key,
+    configuration: &Configuration,
+    peer: &str,
+) -> Option<&'a Key> {
+    let age = |key: &Key, it: &Configuration| {
+        let created = it.metadata.creation_timestamp.clone();
+        (created.map(|time| time.0), key.clone())
+    };
+    let own = age(key, configuration);
+    let subject = Subject::Peer(peer.to_owned());
+    let mut linked = planner
+        .world
+        .linked(&subject)
+        .filter(|(kind, _)| *kind == Kind::Configuration);
+    let elder = linked.find(|(_, other)| {
+        let it = planner.world.configurations.get(other);
+        it.is_some_and(|it| !is_going(&it.metadata) && age(other, it) < own)
+    });
+
+    elder.map(|(_, key)| key)
+}

@@ -1,0 +1,148 @@
+//! The Networks of a peer.
+
+use super::Side;
+use crate::kind::{Key, Kind};
+use crate::plan::{Plan, Planner, is_owned_by, label, network, owner};
+use crate::world::{Subject, is_going};
+use crate::write::{Action, Write};
+use control_api::{Configuration, labels};
+use ipnet::Ipv4Net;
+use serde_json::json;
+
+/// Makes the Networks of one kind, removes those that are not wanted any more, reads how they are seen.
+pub(super) fn networks(
+    planner: &Planner,
+    key: &Key,
+    configuration: &Configuration,
+    side: &mut Side,
+    refusal: &mut Option<String>,
+) -> Plan {
+    let mut plan = Plan::default();
+    let names: Vec<_> = side
+        .cidrs
+        .iter()
+        .map(|cidr| network_name(key, side.word, *cidr))
+        .collect();
+    let uid = configuration.metadata.uid.as_deref();
+    let mut is_pending = false;
+    for (other, network) in network::of_configuration(planner, key) {
+        let is_of_side =
+            label(&network.metadata, labels::CONFIGURATION_CIDR_TYPE) == Some(side.word);
+        if is_of_side && !names.contains(&other.name) {
+            is_pending = true;
+            if !network::is_going(network) {
+                plan.writes
+                    .push(delete(Kind::Network, other, network.metadata.uid.clone()));
+            }
+        }
+    }
+
+    let mut seen = Vec::new();
+    for (name, cidr) in names.into_iter().zip(&side.cidrs) {
+        let network_key = Key::new(key.namespace.clone(), name);
+        let Some(network) = planner.world.networks.get(&network_key) else {
+            plan.writes
+                .push(create(&network_key, configuration, side.word, *cidr));
+            is_pending = true;
+            continue;
+        };
+        let is_right = network.spec.cidr == cidr.to_string() && is_owned_by(&network.metadata, uid);
+        if network::is_going(network) || !is_right {
+            is_pending = true;
+            if !network::is_going(network) {
+                plan.writes.push(delete(
+                    Kind::Network,
+                    &network_key,
+                    network.metadata.uid.clone(),
+                ));
+            }
+            continue;
+        }
+        plan.writes
+            .extend(relabel(&network_key, network, configuration, side.word));
+        if let Some(error) = planner.allocation.refusal(&network_key) {
+            refusal.get_or_insert_with(|| format!("Network {network_key}: {error}"));
+        }
+        let status = network
+            .status
+            .as_ref()
+            .and_then(|status| status.cidr.clone());
+        let held = planner
+            .allocation
+            .held(&network_key)
+            .map(|held| held.to_string());
+        seen.extend(status.filter(|status| Some(status) == held.as_ref()));
+    }
+    let is_complete = !is_pending && seen.len() == side.cidrs.len();
+    side.seen = is_complete.then_some(seen);
+
+    plan
+}
+
+/// Removes what belongs to a Configuration of this name, but not to the one of this uid.
+pub(super) fn leftovers(planner: &Planner, key: &Key, uid: Option<&str>) -> Vec<Write> {
+    let subject = Subject::Owner(Kind::Configuration, key.clone());
+    let linked = planner.world.linked(&subject);
+    linked
+        .filter_map(|(kind, child)| {
+            let meta = if kind == Kind::Network {
+                &planner.world.networks.get(child)?.metadata
+            } else if kind == Kind::Ip {
+                &planner.world.ips.get(child)?.metadata
+            } else {
+                return None;
+            };
+            let is_left = !is_going(meta) && (uid.is_none() || !is_owned_by(meta, uid));
+            is_left.then(|| delete(kind, child, meta.uid.clone()))
+        })
+        .collect()
+}
+
+fn network_name(key: &Key, word: &str, cidr: Ipv4Net) -> String {
+    let cidr = cidr.to_string().replace(['.', '/'], "-");
+    format!("{}-{word}-{cidr}", key.name)
+}
+
+fn network_labels(configuration: &Configuration, word: &str) -> serde_json::Value {
+    json!({
+        labels::REMOTE_CLUSTER_ID: label(&configuration.metadata, labels::REMOTE_CLUSTER_ID),
+        labels::CONFIGURATION_CIDR_TYPE: word,
+        labels::MANAGED: "true",
+    })
+}
+
+fn create(key: &Key, configuration: &Configuration, word: &str, cidr: Ipv4Net) -> Write {
+    let mut owner = owner(configuration);
+    owner.controller = Some(true);
+    let network = json!({
+        "apiVersion": "ipam.liqo.io/v1alpha1",
+        "kind": "Network",
+        "metadata": {
+            "name": key.name,
+            "namespace": key.namespace,
+            "labels": network_labels(configuration, word),
+            "ownerReferences": [owner],
+        },
+        "spec": {"cidr": cidr.to_string()},
+    });
+
+    Write::new(Kind::Network, key, Action::Create(network))
+}
+
+fn relabel(
+    key: &Key,
+    network: &control_api::Network,
+    configuration: &Configuration,
+    word: &str,
+) -> Option<Write> {
+    let old = serde_json::to_value(&network.metadata.labels).unwrap_or_default();
+    let old = if old.is_null() { json!({}) } else { old };
+    let patch = crate::write::difference(&old, &network_labels(configuration, word))?;
+    let patch = json!({"metadata": {"labels": patch}});
+
+    Some(Write::new(Kind::Network, key, Action::Merge(patch)))
+}
+
+pub(super) fn delete(kind: Kind, key: &Key, uid: Option<String>) -> Write {
+    Write::new(kind, key, Action::Delete(uid))
+}

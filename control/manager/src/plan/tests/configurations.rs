@@ -1,0 +1,208 @@
+//! Configurations: the CIDRs of peers.
+
+use super::*;
+
+fn seen(rome: &Cluster, peer: &str) -> Value {
+    let key = Key::new(format!("liqo-tenant-{peer}"), peer);
+    rome.get(Kind::Configuration, &key)["status"]["remote"]["cidr"].clone()
+}
+
+#[test]
+fn a_configuration_gets_networks_local_cidrs_status_and_condition() {
+    let mut rome = rome();
+
+    with_milan(&mut rome);
+
+    let configuration = rome.get(Kind::Configuration, &key("milan"));
+    assert_eq!(
+        configuration["spec"]["local"],
+        json!({"cidr": {
+            "external": ["10.70.0.0/16"],
+            "pod": ["10.244.0.0/16"],
+        }})
+    );
+    assert_eq!(
+        condition(configuration, "NetworkCIDRsConfigured"),
+        "True NetworkCIDRsConfigured: All network CIDRs are configured"
+    );
+    let observed = &configuration["status"]["conditions"][0]["observedGeneration"];
+    assert_eq!(*observed, configuration["metadata"]["generation"]);
+    let network = rome.get(Kind::Network, &key("milan-pod-10-244-0-0-16"));
+    assert_eq!(
+        network["metadata"]["labels"],
+        json!({
+            "liqo.io/remote-cluster-id": "milan",
+            "configuration.liqo.io/cidr-type": "pod",
+            "liqo.io/managed": "true",
+        })
+    );
+    assert_eq!(
+        network["metadata"]["ownerReferences"][0]["controller"],
+        true
+    );
+    assert_eq!(seen(&rome, "milan")["pod"][0], network["status"]["cidr"]);
+    assert_ne!(seen(&rome, "milan")["pod"][0], "10.244.0.0/16");
+}
+
+#[test]
+fn the_peers_unknown_sources_get_an_address() {
+    let mut rome = rome();
+
+    with_milan(&mut rome);
+
+    let ip = rome.get(Kind::Ip, &key("milan-unknown-source"));
+    let external = seen(&rome, "milan")["external"][0].clone();
+    let network = external
+        .as_str()
+        .unwrap()
+        .split('/')
+        .next()
+        .unwrap()
+        .to_owned();
+    assert_eq!(ip["spec"]["ip"], network);
+    assert_eq!(ip["status"]["cidr"], "10.70.0.0/16");
+}
+
+#[test]
+fn statuses_are_aligned_with_the_spec_and_what_is_not_wanted_goes() {
+    let mut rome = rome();
+    with_milan(&mut rome);
+    let before = seen(&rome, "milan");
+
+    let three = json!(["10.9.0.0/16", "10.244.0.0/16", "10.8.0.0/24"]);
+    let remote = |pod: &Value| json!({"spec": {"remote": {"cidr": {"pod": pod}}}});
+    rome.edit(Kind::Configuration, &key("milan"), remote(&three));
+    rome.settle();
+    let grown = seen(&rome, "milan");
+    rome.edit(
+        Kind::Configuration,
+        &key("milan"),
+        remote(&json!(["10.8.0.0/24"])),
+    );
+    rome.settle();
+
+    assert_eq!(
+        grown["pod"],
+        json!(["10.9.0.0/16", before["pod"][0], "10.8.0.0/24"])
+    );
+    assert_eq!(seen(&rome, "milan")["pod"], json!(["10.8.0.0/24"]));
+    assert_eq!(rome.names(Kind::Network).len(), 4 + 2);
+}
+
+#[test]
+fn what_is_decided_stays_over_restarts_and_whatever_comes() {
+    let mut rome = rome();
+    with_milan(&mut rome);
+    let before = seen(&rome, "milan");
+
+    rome.restart();
+    let idle = rome.settle();
+    rome.make(
+        Kind::Configuration,
+        configuration("naples", &["10.244.0.0/16"], &["10.70.0.0/16"]),
+    );
+    rome.restart();
+    rome.settle();
+
+    assert_eq!(idle, []);
+    assert_eq!(seen(&rome, "milan"), before);
+    let naples = seen(&rome, "naples");
+    assert!(naples["pod"][0] != before["pod"][0] && naples["external"][0] != before["external"][0]);
+}
+
+#[test]
+fn deleting_frees_cidrs_and_addresses() {
+    let mut rome = rome();
+    with_milan(&mut rome);
+    let before = seen(&rome, "milan");
+
+    rome.delete(Kind::Configuration, &key("milan"));
+    rome.settle();
+    rome.make(
+        Kind::Configuration,
+        configuration("naples", &["10.244.0.0/16"], &["10.70.0.0/16"]),
+    );
+    rome.settle();
+
+    assert_eq!(seen(&rome, "naples"), before);
+}
+
+#[test]
+fn wrong_cidrs_are_refused_with_field_and_cure() {
+    for (pod, expected) in [
+        (json!([]), "spec.remote.cidr.pod is empty"),
+        (
+            json!(["nonsense"]),
+            "spec.remote.cidr.pod[0]: `nonsense` is not a CIDR",
+        ),
+        (
+            json!(["10.9.0.0/16", "10.9.1.0/24"]),
+            "pod[1] overlaps spec.remote.cidr.pod[0]",
+        ),
+        (json!(["10.9.0.1/16"]), "write 10.9.0.0/16"),
+    ] {
+        let mut rome = rome();
+        let remote = json!({"remote": {"cidr": {"pod": pod, "external": ["10.70.0.0/16"]}}});
+        rome.make(Kind::Configuration, of_peer("milan", "milan", &remote));
+        rome.settle();
+
+        let found = condition(
+            rome.get(Kind::Configuration, &key("milan")),
+            "NetworkCIDRsConfigured",
+        );
+        assert!(
+            found.starts_with("False InvalidCIDR") && found.contains(expected),
+            "{found}"
+        );
+    }
+}
+
+#[test]
+fn exhausted_pools_are_told_and_filled_when_there_is_room() {
+    let mut rome = rome();
+    for peer in ["milan", "naples", "turin", "genoa"] {
+        rome.make(
+            Kind::Configuration,
+            configuration(peer, &["10.128.0.0/9"], &[]),
+        );
+        rome.settle();
+    }
+
+    let waiting: Vec<_> = ["milan", "naples", "turin", "genoa"]
+        .into_iter()
+        .filter(|peer| {
+            let key = Key::new(format!("liqo-tenant-{peer}"), *peer);
+            condition(
+                rome.get(Kind::Configuration, &key),
+                "NetworkCIDRsConfigured",
+            )
+            .contains("NetworkRefused")
+        })
+        .collect();
+
+    assert_eq!(
+        waiting.len(),
+        4,
+        "10.244.0.0/16 and 10.70.0.0/16 lie in both halves"
+    );
+    assert!(rome.notices.iter().any(|it| it.note.contains("add a pool")));
+    rome.make(
+        Kind::Configuration,
+        configuration("milan", &["172.20.0.0/14"], &[]),
+    );
+    rome.settle();
+    assert_eq!(seen(&rome, "milan")["pod"], json!(["172.20.0.0/14"]));
+}
+
+#[test]
+fn no_cidr_of_a_peer_covers_a_node() {
+    let mut rome = rome();
+
+    rome.make(
+        Kind::Configuration,
+        configuration("milan", &["172.18.0.0/16"], &[]),
+    );
+    rome.settle();
+
+    assert_ne!(seen(&rome, "milan")["pod"], json!(["172.18.0.0/16"]));
+}

@@ -1,0 +1,85 @@
+//! Which store holds the objects of a kind.
+
+use super::store::{Store, Unreadable};
+use super::{Cluster, World};
+use crate::kind::{Key, Kind};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::DynamicObject;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Calls a method of the store of a kind.
+macro_rules! store {
+    ([$($world:tt)+] $kind:expr, $($call:tt)+) => {
+        match $kind {
+            Kind::Network => $($world)+.networks.$($call)+,
+            Kind::Ip => $($world)+.ips.$($call)+,
+            Kind::Configuration => $($world)+.configurations.$($call)+,
+            Kind::GatewayServer => $($world)+.servers.$($call)+,
+            Kind::GatewayClient => $($world)+.clients.$($call)+,
+            Kind::PublicKey => $($world)+.public_keys.$($call)+,
+            Kind::Connection => $($world)+.connections.$($call)+,
+            Kind::ForeignCluster => $($world)+.foreign_clusters.$($call)+,
+            Kind::Node => $($world)+.nodes.$($call)+,
+            Kind::Pod => $($world)+.pods.$($call)+,
+            Kind::Namespace => $($world)+.namespaces.$($call)+,
+            Kind::ConfigMap => $($world)+.config_maps.$($call)+,
+            Kind::Secret => $($world)+.secrets.$($call)+,
+            Kind::GatewayKeys => $($world)+.gateway_keys.$($call)+,
+            Kind::Service => $($world)+.services.$($call)+,
+            Kind::EndpointSlice => $($world)+.slices.$($call)+,
+            Kind::Deployment => $($world)+.deployments.$($call)+,
+        }
+    };
+}
+
+impl World {
+    /// Creates a world without objects.
+    pub(crate) fn new(namespace: impl Into<String>) -> Self {
+        Self {
+            namespace: namespace.into(),
+            networks: Store::default(),
+            ips: Store::default(),
+            configurations: Store::default(),
+            servers: Store::default(),
+            clients: Store::default(),
+            public_keys: Store::default(),
+            connections: Store::default(),
+            foreign_clusters: Store::default(),
+            nodes: Store::default(),
+            pods: Store::default(),
+            namespaces: Store::default(),
+            config_maps: Store::default(),
+            secrets: Store::default(),
+            gateway_keys: Store::default(),
+            services: Store::default(),
+            slices: Store::default(),
+            deployments: Store::default(),
+            cluster: Cluster::default(),
+            looked_up: BTreeMap::new(),
+            refused_services: BTreeMap::new(),
+            links: BTreeSet::new(),
+            present: BTreeMap::new(),
+            relisted: BTreeMap::new(),
+        }
+    }
+
+    /// Keeps an object in the store of its kind.
+    pub(super) fn put_into_store(
+        &mut self,
+        kind: Kind,
+        object: DynamicObject,
+        is_listed: bool,
+    ) -> Result<bool, Unreadable> {
+        store!([self] kind, put(object, is_listed))
+    }
+
+    /// Removes an object from the store of its kind.
+    pub(super) fn remove_from_store(&mut self, kind: Kind, key: &Key) {
+        store!([self] kind, remove(key));
+    }
+
+    /// Returns the metadata of an object.
+    pub(super) fn meta(&self, kind: Kind, key: &Key) -> Option<&ObjectMeta> {
+        store!([self] kind, meta(key))
+    }
+}
