@@ -6,6 +6,7 @@ mod cloud;
 mod cni;
 mod crds;
 mod detect;
+mod handover;
 mod observe;
 mod parameters;
 mod rollout;
@@ -15,25 +16,15 @@ pub(crate) use args::Options;
 
 use crate::cli::Global;
 use crate::cluster::{Cluster, Installation};
-use crate::helm::{Chart, Helm, Pending, RELEASE, Release};
-use crate::output::{self, Format};
+use crate::helm::{Chart, Helm};
 use crate::progress::{self, step};
 use crate::wait::Deadline;
-use anyhow::{Context as _, Result};
-use k8s_openapi::api::core::v1::Secret;
-use kube::Api;
+use anyhow::Result;
 use parameters::Parameters;
-use serde_json::Value;
-use std::ffi::OsString;
-use std::path::Path;
 use std::time::Duration;
 
 /// How long an installation may take if nobody says otherwise.
 const TIMEOUT: Duration = Duration::from_secs(600);
-
-/// How long another helm, which may be at work, is waited for before its release is
-/// taken for one that was left behind.
-const OTHER_HELM: Duration = Duration::from_secs(10);
 
 /// Runs the command.
 ///
@@ -100,131 +91,17 @@ pub(crate) async fn run(global: &Global, options: Options) -> Result<()> {
             "Generating values.yaml file with the Liqo chart parameters for your cluster",
         );
         let path = &options.dump_values_path;
-        write_values(path, &forged)?;
+        handover::write_values(path, &forged)?;
         writing.done(format_args!(
             "All Set! Chart values written to \"{}\"",
             path.display()
         ));
         return Ok(());
     };
-    install(
+    handover::install(
         &cluster, &helm, &chart, &options, &namespace, &forged, deadline,
     )
     .await
-}
-
-async fn install(
-    cluster: &Cluster,
-    helm: &Helm,
-    chart: &Chart,
-    options: &Options,
-    namespace: &str,
-    forged: &Value,
-    deadline: Deadline,
-) -> Result<()> {
-    let values = ValuesFile::write(forged)?;
-    if options.dry_run {
-        let rendering = step("", "Rendering the chart");
-        let manifest = helm
-            .run(&helm_arguments(
-                "template",
-                chart,
-                options,
-                &values.path,
-                deadline,
-            ))
-            .await?;
-        rendering.done(format_args!(
-            "Nothing was written (--dry-run): {} objects would be applied in namespace {namespace}",
-            manifest
-                .lines()
-                .filter(|line| line.starts_with("kind: "))
-                .count()
-        ));
-        return Ok(());
-    }
-    let installing = step(
-        "",
-        "Installing or upgrading Liqo... (this may take a few minutes)",
-    );
-    recover(cluster, helm, namespace).await?;
-    let known = crds::apply(cluster, &chart.crds()?, deadline).await?;
-    let mut arguments = helm_arguments("upgrade", chart, options, &values.path, deadline);
-    if known {
-        arguments.push("--skip-crds".into());
-    }
-    helm.run(&arguments).await?;
-    rollout::wait(cluster, namespace, deadline).await?;
-    installing.done(
-        "All Set! You can now proceed establishing a peering (liqoctl network connect --help for more information)",
-    );
-    progress::info("Make sure to use the same version of Liqo on all remote clusters");
-    Ok(())
-}
-
-/// Takes up what an interrupted helm left behind: it would refuse to go on by itself.
-async fn recover(cluster: &Cluster, helm: &Helm, namespace: &str) -> Result<()> {
-    let patience = Deadline::after(OTHER_HELM);
-    loop {
-        let Some(release) = Release::find(cluster, namespace).await? else {
-            return Ok(());
-        };
-        let pending = release.pending();
-        if pending == Pending::No {
-            return Ok(());
-        }
-        if !patience.left().is_zero() {
-            tokio::time::sleep(Duration::from_millis(500)).await;
-            continue;
-        }
-        progress::warn(format_args!(
-            "an interrupted helm left the release {RELEASE} {}; it is taken up again",
-            release.status
-        ));
-        match pending {
-            Pending::Forget => {
-                let api = Api::<Secret>::namespaced(cluster.client.clone(), namespace);
-                cluster
-                    .delete(&api, "Helm's release", &release.secret)
-                    .await?;
-            }
-            Pending::Uninstall => {
-                helm.run(&["uninstall".into(), RELEASE.into(), "--no-hooks".into()])
-                    .await?;
-            }
-            Pending::No => {}
-        }
-        return Ok(());
-    }
-}
-
-fn helm_arguments(
-    command: &str,
-    chart: &Chart,
-    options: &Options,
-    values: &Path,
-    deadline: Deadline,
-) -> Vec<OsString> {
-    let mut arguments: Vec<OsString> = vec![command.into(), RELEASE.into(), chart.path().into()];
-    if command == "upgrade" {
-        let timeout = crate::parse::show_duration(deadline.left());
-        arguments.extend(["--install", "--create-namespace", "--timeout"].map(Into::into));
-        arguments.push(timeout.into());
-    }
-    arguments.extend(["--values".into(), values.into()]);
-    // What a person gives comes later and hence wins.
-    for file in &options.values {
-        arguments.extend(["--values".into(), file.into()]);
-    }
-    for (flag, given) in [
-        ("--set", &options.set),
-        ("--set-string", &options.set_string),
-    ] {
-        for value in given {
-            arguments.extend([flag.into(), value.into()]);
-        }
-    }
-    arguments
 }
 
 async fn installed_version(
@@ -235,29 +112,4 @@ async fn installed_version(
         Some(installed) => crate::version::server(cluster, &installed.namespace).await,
         None => Ok(None),
     }
-}
-
-/// The values, in a file that only its owner reads, as long as this is there.
-struct ValuesFile {
-    path: std::path::PathBuf,
-}
-
-impl ValuesFile {
-    fn write(values: &Value) -> Result<Self> {
-        let path = std::env::temp_dir().join(format!("liqoctl-values-{}.yaml", std::process::id()));
-        write_values(&path, values)?;
-        Ok(Self { path })
-    }
-}
-
-impl Drop for ValuesFile {
-    fn drop(&mut self) {
-        // One that stays is a nuisance in the temporary folder, no more.
-        let _ = std::fs::remove_file(&self.path);
-    }
-}
-
-fn write_values(path: &Path, values: &Value) -> Result<()> {
-    let text = output::text(Format::Yaml, values)?;
-    std::fs::write(path, text).with_context(|| format!("failed to write {}", path.display()))
 }

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 /// How often is looked. Objects change within tens of milliseconds once a controller
 /// runs, and a person notices a fifth of a second.
-const PERIOD: Duration = Duration::from_millis(150);
+const PERIOD: Duration = Duration::from_millis(100);
 
 /// When a command gives up.
 #[derive(Clone, Copy, Debug)]

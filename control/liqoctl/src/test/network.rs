@@ -6,6 +6,7 @@ mod mapping;
 mod objects;
 mod plan;
 mod report;
+mod services;
 
 use crate::cli::Global;
 use crate::cluster::{Cluster, Flags, RemoteFlags};

@@ -1,7 +1,9 @@
 //! Tests of who calls whom.
 
 use super::super::fixture::TestPod;
+use super::super::services::reached;
 use super::*;
+use k8s_openapi::api::core::v1::Service;
 
 fn fixture() -> Fixture {
     let pod = |name: &str, node: &str| TestPod {
