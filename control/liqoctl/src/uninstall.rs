@@ -67,6 +67,9 @@ pub(crate) async fn run(global: &Global, options: Options) -> Result<()> {
         bail!("Pre-uninstall checks failed: you should:{found}\n(--force removes all the same)");
     }
 
+    if options.purge {
+        purge::mark(&cluster, &namespace).await?;
+    }
     let uninstalling = step("", "Uninstalling Liqo");
     if Release::find(&cluster, &namespace).await?.is_some() {
         let helm = Helm::find(global, &namespace)?;

@@ -10,7 +10,7 @@ use crate::cli::Global;
 use crate::forge::{self, Template};
 use crate::progress::{self, step};
 use crate::wait::{Deadline, Found};
-use crate::{kinds, tenant};
+use crate::{kinds, tenant, version};
 use anyhow::Result;
 use control_api::{Configuration, Connection, GatewayClient, GatewayServer};
 use kube::{Api, ResourceExt as _};
@@ -35,6 +35,18 @@ pub(crate) async fn run(global: &Global, options: &Connect) -> Result<()> {
     }
     let deadline = Deadline::after(global.timeout.unwrap_or(TIMEOUT));
     let Pair { local, remote } = Pair::open(global, &options.remote).await?;
+
+    let versions = tokio::try_join!(
+        version::server(&local.cluster, &local.liqo.namespace),
+        version::server(&remote.cluster, &remote.liqo.namespace),
+    )?;
+    if let (Some(here), Some(there)) = versions
+        && here != there
+    {
+        progress::warn(format_args!(
+            "the local cluster has version {here}, the remote one {there}: they should have the same minor version"
+        ));
+    }
 
     let (client_ns, server_ns) = tokio::try_join!(
         tenant::ensure(&local.cluster, &local.peer, deadline),

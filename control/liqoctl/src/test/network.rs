@@ -71,7 +71,7 @@ pub(crate) struct Options {
     /// The image of the test's pods; see above for what it needs.
     #[arg(
         long,
-        default_value = "docker.io/nicolaka/netshoot:latest",
+        default_value = "docker.io/library/busybox:latest",
         value_name = "IMAGE"
     )]
     image: String,

@@ -1,18 +1,20 @@
 //! Removes what Helm leaves: CRDs, what the chart's label is on, namespaces.
 
+mod namespaces;
+
+pub(super) use namespaces::mark;
+
 use crate::cluster::Cluster;
 use crate::failure;
 use crate::progress::{self, step};
-use crate::tenant;
 use crate::wait::{Deadline, Found};
-use anyhow::{Result, bail};
+use anyhow::Result;
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
-use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams};
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -30,9 +32,6 @@ const GROUPS: [&str; 5] = [
 
 /// Selects what the chart makes outside of namespaces.
 const OURS: &str = "app.kubernetes.io/part-of=liqo";
-
-/// Selects the namespaces that upstream's storage makes.
-const STORAGE: &str = "liqo.io/storage-provisioner=true";
 
 /// How long objects may take to go by themselves before their finalizers are taken off:
 /// no controller is left that could do it.
@@ -56,7 +55,7 @@ pub(crate) async fn run(cluster: &Cluster, namespace: &str, deadline: Deadline) 
     let deleting = step("", "Deleting Liqo namespaces");
     remove_labelled::<ClusterRoleBinding>(cluster).await?;
     remove_labelled::<ClusterRole>(cluster).await?;
-    remove_namespaces(cluster, namespace, deadline.within(GONE_WITHIN)).await?;
+    namespaces::remove(cluster, namespace, deadline.within(GONE_WITHIN)).await?;
     deleting.done("Liqo namespaces deleted");
     Ok(())
 }
@@ -149,81 +148,9 @@ where
     Ok(())
 }
 
-async fn remove_namespaces(cluster: &Cluster, liqo: &str, deadline: Deadline) -> Result<()> {
-    if liqo == "default" || liqo.starts_with("kube-") {
-        bail!(
-            "namespace {liqo} is Kubernetes' own and is not deleted: remove Liqo's objects in it by hand"
-        );
-    }
-    let api = Api::<Namespace>::all(cluster.client.clone());
-    let mut names: Vec<String> = tenant::all(cluster)
-        .await?
-        .into_iter()
-        .map(|(name, _)| name)
-        .collect();
-    let storage = cluster.list(&api, "namespaces", STORAGE).await?;
-    names.extend(storage.iter().map(|namespace| namespace.name_any()));
-    names.push(liqo.to_owned());
-    for name in &names {
-        cluster.delete(&api, "namespace", name).await?;
-    }
-    deadline
-        .until("deleting the namespaces", async || {
-            let all = api
-                .list(&ListParams::default())
-                .await
-                .map_err(cluster.failed("list namespaces"))?;
-            let left = all
-                .items
-                .iter()
-                .find(|found| names.contains(&found.name_any()));
-            Ok(left.map_or(Found::Ready(()), |namespace| {
-                Found::Missing(still_there(namespace))
-            }))
-        })
-        .await
-}
-
-/// Returns what keeps a namespace from going, as it says itself.
-fn still_there(namespace: &Namespace) -> String {
-    let conditions = namespace
-        .status
-        .as_ref()
-        .and_then(|status| status.conditions.clone());
-    let messages: Vec<String> = conditions
-        .unwrap_or_default()
-        .into_iter()
-        .filter(|condition| condition.status == "True")
-        .filter_map(|condition| condition.message)
-        .collect();
-    let name = namespace.name_any();
-    if messages.is_empty() {
-        format!("{name} is still there")
-    } else {
-        format!("{name} is still there: {}", messages.join("; "))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_namespace_says_what_keeps_it() {
-        let namespace: Namespace = serde_json::from_value(json!({
-            "metadata": {"name": "liqo-tenant-milan"},
-            "status": {"conditions": [
-                {"type": "NamespaceContentRemaining", "status": "True", "message": "1 Pod remains"},
-                {"type": "NamespaceDeletionDiscoveryFailure", "status": "False", "message": "no"},
-            ]},
-        }))
-        .unwrap();
-
-        assert_eq!(
-            still_there(&namespace),
-            "liqo-tenant-milan is still there: 1 Pod remains"
-        );
-    }
 
     #[test]
     fn only_liqos_groups_are_purged() {
