@@ -73,8 +73,12 @@ pub(crate) struct Global {
 #[derive(Subcommand, Debug)]
 enum Command {
     /// Installs Liqo in a cluster, or upgrades it.
+    ///
+    /// Example: liqoctl install --kubeconfig rome.yaml --cluster-id rome --cluster-labels region=A
     Install(Box<install::Options>),
     /// Removes Liqo from a cluster.
+    ///
+    /// Example: liqoctl uninstall --kubeconfig rome.yaml --purge --skip-confirm
     Uninstall(uninstall::Options),
     /// Connects the networks of two clusters.
     Network(network::Options),
@@ -87,12 +91,18 @@ enum Command {
     /// Deletes an object.
     Delete(delete::Options),
     /// Shows how an installation and its peers are.
+    ///
+    /// Example: liqoctl info --get local.clusterID
     Info(info::Options),
     /// Tests that peers reach each other.
     Test(test::Options),
     /// Prints the versions of this program and of the installation.
+    ///
+    /// Example: liqoctl version --client
     Version(version::Options),
     /// Prints a script that completes commands in a shell.
+    ///
+    /// Example: source <(liqoctl completion bash)
     Completion(completion::Options),
 }
 

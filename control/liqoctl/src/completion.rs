@@ -7,8 +7,6 @@ use clap_complete::aot::{Shell, generate};
 use std::io::Write as _;
 
 /// Which shell to complete commands in.
-///
-/// Example: source <(liqoctl completion bash)
 #[derive(Args, Debug)]
 pub(crate) struct Options {
     /// The shell.

@@ -1,10 +1,28 @@
 //! What an API server's refusal means, in a sentence with its cure.
 
 use anyhow::anyhow;
+use std::fmt;
 
-/// Returns the error of an attempt to do `what` in `place` (a cluster, named for a reader).
+/// An API server that did not answer; it may, later.
+#[derive(Debug)]
+pub(crate) struct Unreachable(String);
+
+impl fmt::Display for Unreachable {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Unreachable {}
+
+/// Returns the error of an attempt to do `what` in `place` (a cluster, named for a reader):
+/// an [`Unreachable`] if no answer came.
 pub(crate) fn explain(what: &str, place: &str, error: &kube::Error) -> anyhow::Error {
-    anyhow!("failed to {what} in {place}: {}", cause(error))
+    let text = format!("failed to {what} in {place}: {}", cause(error));
+    match code(error) {
+        Some(_) => anyhow!(text),
+        None => Unreachable(text).into(),
+    }
 }
 
 /// Returns whether the object, or its kind, is not there.
@@ -38,6 +56,9 @@ fn cause(error: &kube::Error) -> String {
             || status.message.contains("page not found") =>
         {
             "its API server does not know the kind, Liqo's CRDs are missing or of another version; run `liqoctl install`".to_owned()
+        }
+        code if status.message.is_empty() => {
+            format!("it answers with HTTP status {code}; is it an API server, or a proxy on the way?")
         }
         _ => status.message.clone(),
     }
@@ -92,12 +113,24 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_without_reason_is_told_by_its_number() {
+        let text = explain("read", "it", &refusal(502, "")).to_string();
+
+        assert!(text.contains("HTTP status 502"));
+    }
+
+    #[test]
     fn an_unreachable_server_is_not_a_refusal() {
         let broken = std::io::Error::other("connection refused");
         let error = kube::Error::ReadEvents(broken);
 
-        let text = explain("list nodes", "the remote cluster", &error).to_string();
+        let explained = explain("list nodes", "the remote cluster", &error);
 
-        assert!(text.contains("cannot be reached (connection refused)"));
+        assert!(explained.downcast_ref::<Unreachable>().is_some());
+        assert!(
+            explained
+                .to_string()
+                .contains("cannot be reached (connection refused)")
+        );
     }
 }

@@ -15,8 +15,6 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 
 /// What to show.
-///
-/// Example: liqoctl info --get local.clusterID
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = false)]
 pub(crate) struct Options {

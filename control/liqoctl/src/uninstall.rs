@@ -21,8 +21,6 @@ const TIMEOUT: Duration = Duration::from_secs(600);
 const HELM_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What to remove.
-///
-/// Example: liqoctl uninstall --kubeconfig rome.yaml --purge --skip-confirm
 #[derive(Args, Debug)]
 pub(crate) struct Options {
     /// Remove the CRDs, the namespaces of peers and Liqo's own, too.

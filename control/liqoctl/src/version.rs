@@ -18,8 +18,6 @@ const MANAGER: &str =
 const CONTAINER: &str = "controller-manager";
 
 /// What to print.
-///
-/// Example: liqoctl version --client
 #[derive(Args, Debug)]
 pub(crate) struct Options {
     /// Print the version of this program only.

@@ -1,5 +1,6 @@
 //! Waiting for a cluster to do its part.
 
+use crate::failure::Unreachable;
 use crate::parse;
 use anyhow::{Result, bail};
 use std::time::Duration;
@@ -55,10 +56,11 @@ impl Deadline {
         loop {
             // A look itself must not outlast the deadline by much.
             let missing = match tokio::time::timeout_at(self.at + PERIOD, look()).await {
-                Ok(found) => match found? {
-                    Found::Ready(value) => return Ok(value),
-                    Found::Missing(missing) => missing,
-                },
+                Ok(Ok(Found::Ready(value))) => return Ok(value),
+                Ok(Ok(Found::Missing(missing))) => missing,
+                // An API server that is restarted answers again.
+                Ok(Err(error)) if error.is::<Unreachable>() => error.to_string(),
+                Ok(Err(error)) => return Err(error),
                 Err(_) => "the API server does not answer".to_owned(),
             };
             if Instant::now() + PERIOD > self.at {

@@ -6,8 +6,6 @@ use ipnet::Ipv4Net;
 use std::path::PathBuf;
 
 /// What to install, and how.
-///
-/// Example: liqoctl install --kubeconfig rome.yaml --cluster-id rome --cluster-labels region=A
 #[derive(Args, Debug, Default)]
 pub(crate) struct Options {
     #[command(subcommand)]
