@@ -75,6 +75,22 @@ const SHIPPED: [Shipped; 3] = [
     },
 ];
 
+/// Builds the images for this machine as tests use them, and returns their folder.
+///
+/// # Errors
+///
+/// As [`run`].
+pub(crate) fn build_all(shell: &mut Shell) -> Result<PathBuf> {
+    let options = Options {
+        arch: Vec::new(),
+        tag: "dev".to_owned(),
+        output: None,
+    };
+    run(shell, &options)?;
+
+    output(&options)
+}
+
 /// Builds the images and prints where they are.
 ///
 /// # Errors

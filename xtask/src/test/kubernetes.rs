@@ -1,12 +1,12 @@
 //! `cargo xtask test --kubernetes`: what real Kubernetes clusters can do.
 
 use crate::shell::Shell;
-use crate::{cluster, console, workspace};
+use crate::{cluster, console, image, workspace};
 use anyhow::{Result, bail};
-use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
+use std::{env, fs};
 
 /// Clusters of tests are called so, and those of people are not.
 const MARK: &str = "it-";
@@ -17,8 +17,16 @@ const CLUSTERS: &str = "/var/lib/liqo-lab/clusters";
 /// Tells the tests where the programs and images of clusters are.
 const ARTIFACTS: &str = "LIQO_LAB_ARTIFACTS";
 
+/// Set by a person who wants to keep the clusters.
+const KEEP: &str = "LIQO_LAB_KEEP";
+
 /// Tells the tests where the programs of their pods are.
 const GUESTS: &str = "LIQO_LAB_GUESTS";
+
+/// Tell the tests of the networking module where the chart, the images and liqoctl are.
+const CHART: &str = "LIQO_LAB_CHART";
+const IMAGES: &str = "LIQO_LAB_IMAGES";
+const LIQOCTL: &str = "LIQO_LAB_LIQOCTL";
 
 /// Runs the tests; they make and remove their clusters.
 ///
@@ -30,28 +38,64 @@ pub(super) fn run(shell: &mut Shell, filter: Option<&str>) -> Result<()> {
     let artifacts = cluster::artifacts(shell, &program)?;
     let guests = cluster::guest_programs(shell, "guest/bpf")?;
 
-    let start = Instant::now();
     console::step("Kubernetes: two clusters with the same networks, and what goes wrong");
-    let mut tests = workspace::cargo(&["test", "--locked", "--package", "kubernetes-lab"]);
+    let mut laboratory = suite("kubernetes", filter);
+    laboratory.env(ARTIFACTS, &artifacts).env(GUESTS, guests);
+    run_suite(shell, &program, laboratory)?;
+
+    network(shell, &program, &artifacts, filter)
+}
+
+/// Runs the tests of the networking module on clusters.
+///
+/// # Errors
+///
+/// As [`run`].
+fn network(
+    shell: &mut Shell,
+    program: &Path,
+    artifacts: &Path,
+    filter: Option<&str>,
+) -> Result<()> {
+    let images = image::build_all(shell)?;
+    let mut build = workspace::cargo(&["build", "--locked", "--package", "liqoctl"]);
+    build.arg("--quiet");
+    shell.run(build)?;
+
+    console::step("Network: two connected clusters, whose pods have the same addresses");
+    let mut tests = suite("network", filter);
     tests
-        .args(["--test", "kubernetes"])
         .env(ARTIFACTS, artifacts)
-        .env(GUESTS, guests)
-        .args(["--"])
-        .args(filter);
+        .env(IMAGES, images)
+        .env(LIQOCTL, workspace::target().join("debug/liqoctl"))
+        .env(CHART, workspace::root().join("charts/liqo"));
+    run_suite(shell, program, tests)
+}
+
+/// The tests of one program of the laboratory.
+fn suite(name: &str, filter: Option<&str>) -> Command {
+    let mut tests = workspace::cargo(&["test", "--locked", "--package", "kubernetes-lab"]);
+    tests.args(["--test", name, "--"]).args(filter);
+    tests
+}
+
+fn run_suite(shell: &mut Shell, program: &Path, tests: Command) -> Result<()> {
+    let start = Instant::now();
     let outcome = shell.run(tests);
     // Also after a failure or an interrupt: they could not clean up then.
-    for name in clusters() {
-        let mut down = Command::new(&program);
-        down.args(["down", &name]);
-        shell.run(down)?;
+    if env::var_os(KEEP).is_none() {
+        for name in clusters() {
+            let mut down = Command::new(program);
+            down.args(["down", &name]);
+            shell.run(down)?;
+        }
     }
     outcome?;
     let left = left();
-    if !left.is_empty() {
+    if env::var_os(KEEP).is_none() && !left.is_empty() {
         bail!("the tests left on this machine: {}", left.join(", "));
     }
-    console::done("Kubernetes", start.elapsed());
+    console::done("done", start.elapsed());
 
     Ok(())
 }
