@@ -119,7 +119,7 @@ impl Shell {
     fn take(&mut self, input: Input) {
         let tasks = match input {
             Input::Apply(kind, object) => self.put(kind, *object),
-            Input::Delete(kind, key) => self.planner.world.remove(kind, &key),
+            Input::Delete(kind, key, uid) => self.planner.world.deleted(kind, &key, uid.as_deref()),
             Input::BeginList(kind) => {
                 self.planner.world.begin_list(kind);
                 BTreeSet::new()

@@ -98,6 +98,18 @@ impl World {
         changed.unwrap_or_default()
     }
 
+    /// Takes in that the object of a uid is gone.
+    ///
+    /// One of the same name that an answer has told of since is another one.
+    pub(crate) fn deleted(&mut self, kind: Kind, key: &Key, uid: Option<&str>) -> BTreeSet<Task> {
+        let known = self.uid(kind, key);
+        if known.is_some() && uid.is_some() && known.as_deref() != uid {
+            return BTreeSet::new();
+        }
+
+        self.remove(kind, key)
+    }
+
     /// Notes that a watch begins to tell of all objects anew.
     pub(crate) fn begin_list(&mut self, kind: Kind) {
         self.relisted.insert(kind, BTreeSet::new());

@@ -188,6 +188,14 @@ fn explain(network: &Network, old: Option<Ipv4Net>, error: &NetworkError) -> Str
     format!("{error}: {cure}")
 }
 
+/// Returns why a Network has no CIDR, and the cure.
+pub(super) fn refusal(planner: &Planner, key: &Key, network: &Network) -> Option<String> {
+    let error = planner.allocation.refusal(key)?;
+    let old = wanted(network).ok().and_then(|(_, old)| old);
+
+    Some(explain(network, old, error))
+}
+
 /// Returns the Networks whose CIDR contains an address.
 pub(super) fn covering(planner: &Planner, address: Ipv4Addr) -> Vec<Key> {
     let networks = planner.world.networks.iter();

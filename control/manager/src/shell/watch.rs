@@ -17,8 +17,8 @@ use tokio::sync::mpsc;
 pub(crate) enum Input {
     /// An object is there, in this state.
     Apply(Kind, Box<DynamicObject>),
-    /// An object is gone.
-    Delete(Kind, Key),
+    /// The object of this uid is gone.
+    Delete(Kind, Key, Option<String>),
     /// All objects are told of anew.
     BeginList(Kind),
     /// All objects have been told of.
@@ -56,7 +56,10 @@ pub(super) fn start(
                     object.metadata.managed_fields = None;
                     Input::Apply(kind, Box::new(object))
                 }
-                Ok(Event::Delete(object)) => Input::Delete(kind, key_of(&object.metadata)),
+                Ok(Event::Delete(object)) => {
+                    let key = key_of(&object.metadata);
+                    Input::Delete(kind, key, object.metadata.uid)
+                }
                 Ok(Event::Init) => Input::BeginList(kind),
                 Ok(Event::InitDone) => Input::EndList(kind),
                 Err(error) => {

@@ -36,6 +36,19 @@ fn what_an_answer_told_is_not_undone_by_an_older_event() {
 }
 
 #[test]
+fn the_end_of_an_object_is_not_that_of_its_successor() {
+    let mut world = World::new("liqo");
+    world.put(Kind::Network, object(5, "10.1.0.0/16")).unwrap();
+
+    let late = world.deleted(Kind::Network, &key(), Some("0"));
+    let is_there = world.networks.contains(&key());
+    let own = world.deleted(Kind::Network, &key(), Some("1"));
+
+    assert!(late.is_empty() && is_there);
+    assert_eq!(own, [Task::Network(key())].into());
+}
+
+#[test]
 fn what_a_new_list_does_not_tell_of_is_gone() {
     let mut world = World::new("liqo");
     world.put(Kind::Network, object(1, "10.1.0.0/16")).unwrap();

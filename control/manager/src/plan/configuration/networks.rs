@@ -60,7 +60,7 @@ pub(super) fn networks(
         }
         plan.writes
             .extend(relabel(&network_key, network, configuration, side.word));
-        if let Some(error) = planner.allocation.refusal(&network_key) {
+        if let Some(error) = network::refusal(planner, &network_key, network) {
             refusal.get_or_insert_with(|| format!("Network {network_key}: {error}"));
         }
         let status = network
