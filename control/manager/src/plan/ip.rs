@@ -7,7 +7,7 @@ use crate::task::Task;
 use crate::world::{World, is_going};
 use crate::write::{Action, Write};
 use control_api::{IP, IPStatus, labels};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use std::net::Ipv4Addr;
 
 /// Decides the address of an IP, or takes it back if the IP is gone.
@@ -93,18 +93,23 @@ pub(super) fn old(ip: &IP) -> Option<Ipv4Addr> {
     cidr::address(text).ok()
 }
 
-fn labelled(key: &Key, ip: &IP, network: &Key) -> Option<Write> {
-    let wanted = [
+/// Returns the labels that name a Network; they save a change where an IP is made with them.
+pub(super) fn network_labels(network: &Key) -> Map<String, Value> {
+    let labels = [
         (labels::NETWORK_NAMESPACE, &network.namespace),
         (labels::NETWORK_NAME, &network.name),
     ];
-    let mut missing = serde_json::Map::new();
-    for (name, value) in wanted {
-        // A Network's name may be longer than a label may.
-        if value.len() <= 63 && label(&ip.metadata, name) != Some(value) {
-            missing.insert(name.to_owned(), json!(value));
-        }
-    }
+    // A Network's name may be longer than a label may.
+    let fitting = labels.into_iter().filter(|(_, value)| value.len() <= 63);
+
+    fitting
+        .map(|(name, value)| (name.to_owned(), json!(value)))
+        .collect()
+}
+
+fn labelled(key: &Key, ip: &IP, network: &Key) -> Option<Write> {
+    let mut missing = network_labels(network);
+    missing.retain(|name, value| label(&ip.metadata, name) != value.as_str());
     let patch = json!({"metadata": {"labels": missing}});
 
     (!missing.is_empty()).then(|| Write::new(Kind::Ip, key, Action::Merge(patch)))

@@ -108,7 +108,7 @@ fn addresses(node: &Node) -> Vec<Ipv4Addr> {
 }
 
 fn create(planner: &Planner, key: &Key, address: Ipv4Addr) -> Write {
-    let ip = json!({
+    let mut ip = json!({
         "apiVersion": "ipam.liqo.io/v1alpha1",
         "kind": "IP",
         "metadata": {
@@ -122,6 +122,13 @@ fn create(planner: &Planner, key: &Key, address: Ipv4Addr) -> Write {
         },
         "spec": {"ip": address.to_string()},
     });
+
+    if let (Some(network), Some(labels)) = (
+        &planner.world.cluster.external,
+        ip["metadata"]["labels"].as_object_mut(),
+    ) {
+        labels.extend(super::ip::network_labels(network));
+    }
 
     Write::new(Kind::Ip, key, Action::Create(ip))
 }
