@@ -57,7 +57,9 @@ pub(crate) struct Plan {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
     /// The cluster does not have this node.
-    #[error("the file has no Node {node}; it has {known}: choose one with --node, or add the Node")]
+    #[error(
+        "there is no Node {node} that is complete; there are: {known}; choose one with --node, or add the Node"
+    )]
     UnknownNode {
         /// The name that was asked for.
         node: String,

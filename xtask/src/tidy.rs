@@ -24,6 +24,7 @@ const NAMES_FORBIDDEN: &[&str] = &[
 /// result whenever and wherever they are called.
 const PURE: &[&str] = &[
     "control/api/src",
+    "control/manager/src/plan",
     "gateway/src/engine",
     "gateway/src/offload",
     "gateway/src/tables",

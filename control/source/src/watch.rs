@@ -18,10 +18,6 @@ const UNREST_MAX: Duration = Duration::from_millis(200);
 /// How long the API server is waited for before a person is told.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Longer than the API server is silent on a watch: it sends a bookmark once a minute.
-/// A connection that a lost node or firewall has cut in silence is given up then.
-const SILENCE_MAX: Duration = Duration::from_secs(90);
-
 /// The API server cannot be asked.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -72,10 +68,9 @@ impl Watch {
     /// Returns [`Error`] if there are no credentials. An API server that does not answer
     /// is no error: it is asked again and again.
     pub async fn start(namespace: &str, scope: Scope) -> Result<Self, Error> {
-        let mut config = Config::infer()
+        let config = Config::infer()
             .await
             .map_err(|error| Error::Config(kube::Error::InferConfig(error)))?;
-        config.read_timeout = Some(SILENCE_MAX);
         let client = Client::try_from(config).map_err(Error::Client)?;
 
         Ok(Self::with(client, namespace, scope))

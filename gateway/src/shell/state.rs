@@ -2,7 +2,6 @@
 
 use super::desired::Desired;
 use super::lane::{self, Report};
-use crate::engine::ConnectionState;
 use ebpf::Datapath;
 use process::http::Observed;
 use serde::Serialize;
@@ -163,20 +162,10 @@ impl Observed for State {
 
     fn ready(&self) -> Result<(), String> {
         let report = self.lane.report().map_err(|hung| hung.to_string())?;
+        // Whether peers are connected is no matter: a Service leads them here only once this
+        // replica is ready.
         if report.engine.leaving {
             return Err("leaving".into());
-        }
-        let served: Vec<_> = report
-            .engine
-            .peers
-            .iter()
-            .filter(|peer| peer.served)
-            .collect();
-        let connected = |peer: &&crate::engine::snapshot::PeerSnapshot| {
-            peer.connection == ConnectionState::Connected
-        };
-        if !served.is_empty() && !served.iter().any(connected) {
-            return Err("no peer is connected yet".into());
         }
 
         Ok(())

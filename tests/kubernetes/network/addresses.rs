@@ -9,27 +9,9 @@ use std::net::Ipv4Addr;
 pub(crate) fn add(suite: &mut Suite) {
     calm!(
         suite,
-        a_service_address_is_reached_by_its_mapped_one,
         a_pod_is_reached_by_its_mapped_address,
         an_ip_object_that_is_deleted_is_reached_no_more,
     );
-}
-
-/// An address that is no pod's: a node of milan translates, and hides who asks.
-async fn a_service_address_is_reached_by_its_mapped_one(peering: &'static Peering) -> Result<()> {
-    let [rome, milan] = peering.web("mapped-service").await?;
-    let service = milan
-        .namespace
-        .get("service/web", "{.spec.clusterIP}")
-        .await?;
-
-    let mapped = map(&milan, "service", &service).await?;
-
-    let address = seen(&peering.rome, MILAN, mapped).await?;
-    for from in &rome.pods {
-        reaches(&rome, from.name.as_str(), &format!("{address}:80"), "web-").await?;
-    }
-    delete(&rome, &milan).await
 }
 
 async fn a_pod_is_reached_by_its_mapped_address(peering: &'static Peering) -> Result<()> {

@@ -101,7 +101,7 @@ async fn deleted(peering: &Peering, cluster: &Cluster, name: &str) -> Result<Out
 }
 
 fn survived(outcome: &Outcome) -> Result<()> {
-    ensure!(outcome.udp_gap <= LOST_REPLICA, "{outcome:?}");
+    ensure!(outcome.udp_outage <= LOST_REPLICA, "{outcome:?}");
     ensure!(outcome.tcp_gap <= LOST_REPLICA_TCP, "{outcome:?}");
 
     Ok(())

@@ -28,6 +28,7 @@ pub(crate) struct Traffic {
     streams: Vec<tcp::Stream>,
     _echoes: Vec<udp::Echo>,
     flows: Vec<udp::Flow>,
+    interval: Duration,
 }
 
 /// What came of it.
@@ -35,8 +36,9 @@ pub(crate) struct Traffic {
 pub(crate) struct Outcome {
     /// The longest time in which a stream made no progress.
     pub(crate) tcp_gap: Duration,
-    /// The longest time without an answer to a datagram.
-    pub(crate) udp_gap: Duration,
+    /// The longest time in which all datagrams of a flow were lost; those that a busy
+    /// machine delays are not.
+    pub(crate) udp_outage: Duration,
     /// Datagrams without an answer.
     pub(crate) udp_lost: u64,
 }
@@ -52,6 +54,7 @@ impl Traffic {
             streams: Vec::new(),
             _echoes: Vec::new(),
             flows: Vec::new(),
+            interval,
             webs: webs.clone(),
         };
         let mut targets = Vec::new();
@@ -106,12 +109,14 @@ impl Traffic {
         ensure!(clients == STREAMS, "{clients} connections: some are new");
         let mut outcome = Outcome {
             tcp_gap,
-            udp_gap: Duration::ZERO,
+            udp_outage: Duration::ZERO,
             udp_lost: 0,
         };
         for flow in self.flows {
             let flow = flow.finish();
-            outcome.udp_gap = outcome.udp_gap.max(flow.longest_gap);
+            let longest = flow.missing.iter().map(|it| it.end - it.start).max();
+            let longest = u32::try_from(longest.unwrap_or_default())?;
+            outcome.udp_outage = outcome.udp_outage.max(self.interval * longest);
             outcome.udp_lost += flow.lost();
         }
         for web in &self.webs {

@@ -28,7 +28,6 @@ fn main() -> ExitCode {
     addresses::add(&mut suite);
     objects::add(&mut suite);
     failover::add(&mut suite);
-    // The last one: it takes away what the others use.
     removal::add(&mut suite);
 
     suite.run(env!("CARGO_BIN_EXE_cluster"), Arguments::from_args())

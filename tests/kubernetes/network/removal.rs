@@ -4,6 +4,7 @@ use crate::fixture::{LIQO, Peering, SOON, Suite, install, liqoctl, rough};
 use crate::{MILAN, ROME};
 use anyhow::{Result, ensure};
 use kubernetes_lab::cluster::Cluster;
+use kubernetes_lab::suite;
 use kubernetes_lab::wait::{Deadline, until};
 use std::time::{Duration, Instant};
 
@@ -96,8 +97,12 @@ async fn an_uninstall_ends_though_the_other_cluster_is_dead(
     }
     liqoctl(&peering.rome, &["uninstall", "--purge", "--skip-confirm"])?;
     ensure!(start.elapsed() < UNINSTALLED, "{:?}", start.elapsed());
+    nothing_is_left(&peering.rome)?;
 
-    nothing_is_left(&peering.rome)
+    // The others come after this one, or before.
+    suite::up(vec![peering.milan.spec.clone()])?;
+    install(&peering.rome)?;
+    peering.connect()
 }
 
 fn nothing_is_left(cluster: &Cluster) -> Result<()> {

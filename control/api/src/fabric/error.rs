@@ -232,11 +232,17 @@ pub enum Problem {
     },
 
     // Of the status.
-    #[error("is missing; run `gateway plan FILE`")]
+    #[error(
+        "is missing; in a cluster the controller manager writes it, for a file run `gateway plan FILE`"
+    )]
     NotPlanned,
-    #[error("the node's IP object `{name}` is missing; run `gateway plan FILE`")]
+    #[error(
+        "the node's IP object `{name}` is missing; in a cluster the controller manager writes it, for a file run `gateway plan FILE`"
+    )]
     NoNodeIp { name: String },
-    #[error("`{value}` does not fit the spec; run `gateway plan FILE`")]
+    #[error(
+        "`{value}` does not fit the spec; in a cluster the controller manager writes it, for a file run `gateway plan FILE`"
+    )]
     StaleStatus { value: String },
 
     // Of planning.

@@ -7,6 +7,7 @@ use crate::configuration::NETWORK_CIDRS_CONFIGURED;
 use crate::{Configuration, GatewayClient, IP, labels};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Removes what is not complete, and returns what of it a person may wonder about.
@@ -14,6 +15,7 @@ pub(super) fn leave_out_incomplete(objects: &mut Objects) -> Vec<Waiting> {
     let mut waiting = nodes(objects);
     replicas(objects);
     addresses(objects);
+    waiting.extend(younger(objects));
     waiting.extend(peers(objects));
     waiting.sort();
 
@@ -131,6 +133,78 @@ fn addresses(objects: &mut Objects) {
 
 fn has_status(ip: &IP) -> bool {
     ip.status.as_ref().is_some_and(|status| status.ip.is_some())
+}
+
+/// Removes what came second: of two of the same kind about a peer, and of two peers with the same
+/// key, the older one is served, so that nobody takes another one's place.
+fn younger(objects: &mut Objects) -> Vec<Waiting> {
+    let mut oldest: BTreeMap<Claim, Age> = BTreeMap::new();
+    for object in objects.iter() {
+        for claim in claims(object) {
+            let age = age(object);
+            let first = oldest.entry(claim).or_insert_with(|| age.clone());
+            if age < *first {
+                *first = age;
+            }
+        }
+    }
+
+    let mut waiting = Vec::new();
+    objects.retain(|object| {
+        let age = age(object);
+        let is_oldest = claims(object)
+            .iter()
+            .all(|claim| oldest.get(claim) == Some(&age));
+        if !is_oldest {
+            waiting.push(Waiting {
+                what: object.label(),
+                missing: "the removal of an older one that says the same of a peer",
+            });
+        }
+        is_oldest
+    });
+
+    waiting
+}
+
+/// What only one object may say.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Claim {
+    Configuration(String),
+    Gateway(String),
+    PublicKey(String),
+    /// That this key is a peer's.
+    Key(Vec<u8>),
+}
+
+/// Time of creation, then what tells equally old objects apart.
+type Age = (Option<Time>, String);
+
+fn age(object: &Object) -> Age {
+    (object.metadata().creation_timestamp.clone(), object.label())
+}
+
+fn claims(object: &Object) -> Vec<Claim> {
+    let Some(peer) = peer(object).filter(|peer| !peer.is_empty()) else {
+        return Vec::new();
+    };
+    let peer = peer.to_owned();
+    match object {
+        Object::Configuration(_) => vec![Claim::Configuration(peer)],
+        Object::GatewayServer(_) | Object::GatewayClient(_) => vec![Claim::Gateway(peer)],
+        Object::PublicKey(key) => {
+            let bytes = key.spec.public_key.iter().map(|key| key.0.clone());
+            std::iter::once(Claim::PublicKey(peer))
+                .chain(bytes.map(Claim::Key))
+                .collect()
+        }
+        Object::ConfigMap(_)
+        | Object::Node(_)
+        | Object::EndpointSlice(_)
+        | Object::Network(_)
+        | Object::IP(_)
+        | Object::Connection(_) => Vec::new(),
+    }
 }
 
 /// What there is of a peering.

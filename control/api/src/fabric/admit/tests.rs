@@ -1,6 +1,8 @@
 use super::super::fixture::{ROME, fabric, planned};
 use super::*;
 use crate::{Configuration, GatewayServer, IP, PublicKey};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
 
 #[test]
 fn what_is_whole_is_served_whole() {
@@ -78,16 +80,6 @@ fn what_is_wrong_with_one_peer_harms_no_other() {
                 labels.insert(labels::REMOTE_CLUSTER_ID.to_owned(), "MILAN".to_owned());
             });
         },
-        |objects: &mut Objects| {
-            // A second server of the same peer.
-            let mut second = None;
-            for server in objects.of::<GatewayServer>() {
-                let mut server = server.clone();
-                server.metadata.name = Some("second".to_owned());
-                second = Some(server);
-            }
-            objects.extend(second);
-        },
     ] {
         let mut objects = planned(ROME);
         spoil(&mut objects);
@@ -98,6 +90,45 @@ fn what_is_wrong_with_one_peer_harms_no_other() {
         let told = admission.refused.len() + admission.waiting.len();
         assert!(told > 0, "a person is told");
     }
+}
+
+#[test]
+fn of_two_gateways_of_a_peer_the_older_one_is_served() {
+    let mut objects = planned(ROME);
+    let server = objects.of::<GatewayServer>().next().cloned();
+    let mut second = server.unwrap();
+    second.metadata.name = Some("second".to_owned());
+    second.metadata.creation_timestamp = Some(later());
+    objects.push(second);
+
+    let admission = admit(objects);
+
+    assert_eq!(ids(&admission), ["milan", "naples"]);
+    assert_eq!(admission.refused, []);
+    assert!(admission.waiting[0].what.ends_with("/second"));
+}
+
+#[test]
+fn who_copies_the_key_of_an_older_peer_is_not_served() {
+    let mut objects = planned(ROME);
+    let naples = objects.of::<PublicKey>().find(|key| name(key) == "naples");
+    let copied = naples.unwrap().spec.public_key.clone();
+    change(&mut objects, "milan", |key: &mut PublicKey| {
+        key.spec.public_key.clone_from(&copied);
+        key.metadata.creation_timestamp = Some(later());
+    });
+
+    let admission = admit(objects);
+
+    assert_eq!(ids(&admission), ["naples"]);
+}
+
+fn name(key: &PublicKey) -> &str {
+    key.metadata.name.as_deref().unwrap()
+}
+
+fn later() -> Time {
+    Time(Timestamp::from_second(1_000).unwrap())
 }
 
 #[test]

@@ -127,7 +127,7 @@ fn a_file_that_was_not_planned_names_the_command() {
     assert!(
         errors
             .iter()
-            .all(|error| error.ends_with("; run `gateway plan FILE`"))
+            .all(|error| error.ends_with("for a file run `gateway plan FILE`"))
     );
     for place in [
         "Network liqo/pod-cidr, status.cidr: is missing",
@@ -181,7 +181,7 @@ fn a_stale_status_names_the_command() {
         assert_eq!(errors.len(), 1, "{errors:#?}");
         assert!(errors[0].contains(place), "{errors:#?}");
         assert!(
-            errors[0].ends_with("; run `gateway plan FILE`"),
+            errors[0].ends_with("for a file run `gateway plan FILE`"),
             "{errors:#?}"
         );
     }
