@@ -15,18 +15,20 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// How long one call may take, tries included.
-const CALL_TIMEOUT: Duration = Duration::from_secs(8);
+const CALL_TIMEOUT: Duration = Duration::from_secs(12);
 
-/// Calls every argument, at most three times, and prints `ok` or `fail` with the argument
-/// and what the program said. The first call to a new Service may come before kube-proxy.
+/// Calls every argument until it answers, for ten seconds, and prints `ok` or `fail` with
+/// the argument and what the program said: kube-proxy may take seconds to know a new Service.
 const SCRIPT: &str = r#"call() {
   if command -v curl >/dev/null; then curl -sS -m 2 -o /dev/null "http://$1/" 2>&1
   else wget -q -T 2 -O /dev/null "http://$1/" 2>&1; fi
 }
+end=$(($(date +%s) + 10))
 for target in "$@"; do (
-  for try in 1 2 3; do
+  while :; do
     if said=$(call "$target"); then echo "ok $target"; exit 0; fi
-    [ "$try" = 3 ] || sleep 0.3
+    [ "$(date +%s)" -lt "$end" ] || break
+    sleep 0.5
   done
   echo "fail $target $(echo "$said" | tr '\n' ' ')"
 ) & done
