@@ -11,7 +11,7 @@
 pub use arguments::Arguments;
 pub use source::{Error, Origin, Reading, Source};
 pub use store::{Id, Item, Keys, Store, Update};
-pub use watch::{Scope, Watch};
+pub use watch::{Error as WatchError, Scope, Watch};
 
 pub mod file;
 
