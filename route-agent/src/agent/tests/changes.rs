@@ -146,7 +146,7 @@ fn an_invalid_file_changes_nothing_and_is_told() {
 
         for (content, word) in [
             ("kind: [", "document 1"),
-            ("", "invalid"),
+            ("", "not valid"),
             (fabric_file().replace("rome-1", "rome-9").as_str(), "rome-1"),
         ] {
             agent.directory.write(content);
