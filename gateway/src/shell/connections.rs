@@ -21,6 +21,9 @@ const AGE_MAX: Duration = Duration::from_secs(9);
 /// Who wrote the status, for the API server's books.
 const FIELD_MANAGER: &str = "liqo-gateway";
 
+/// How long after a failed write the next one comes.
+const RETRY: Duration = Duration::from_secs(5);
+
 /// Most writes under way at once.
 const WRITES_MAX: usize = 8;
 
@@ -93,12 +96,13 @@ impl Reporter {
             let Some(own) = self.own.get_mut(cluster_id) else {
                 continue;
             };
-            if let Some(status) = status(own, connection, Timestamp::now()) {
+            let status = status(own, connection, Timestamp::now());
+            // Told now; what the engine tells while this is under way is news again.
+            own.news = false;
+            if let Some(status) = status {
                 self.under_way.insert(cluster_id.clone());
                 self.writes
                     .spawn(write(self.client.clone(), connection.clone(), status));
-            } else {
-                own.news = false;
             }
         }
     }
@@ -116,15 +120,10 @@ impl Reporter {
             return self.under_way.clear(); // It panicked: none is known to be under way.
         };
         self.under_way.remove(&cluster_id);
-        match outcome {
-            Ok(()) => {
-                if let Some(own) = self.own.get_mut(&cluster_id) {
-                    own.news = false;
-                }
-            }
-            // The next news, or the object's next change, tries again.
-            Err(error) => {
-                tracing::warn!(peer = cluster_id, %error, "failed to write the Connection's status");
+        if let Err(error) = outcome {
+            tracing::warn!(peer = cluster_id, %error, "failed to write the Connection's status");
+            if let Some(own) = self.own.get_mut(&cluster_id) {
+                own.news = true;
             }
         }
     }
@@ -173,6 +172,9 @@ async fn write(client: Client, connection: Connection, status: Value) -> Written
     let outcome = api
         .patch_status(&connection.name_any(), &params, &patch)
         .await;
+    if outcome.is_err() {
+        tokio::time::sleep(RETRY).await;
+    }
 
     Written {
         cluster_id,
