@@ -5,6 +5,7 @@
 
 mod capture;
 mod claims;
+mod clusters;
 mod hops;
 mod report;
 mod stage;
@@ -23,6 +24,10 @@ use std::time::Instant;
 /// What to show.
 #[derive(Args, Debug)]
 pub(crate) struct Demo {
+    /// Shows it on two real Kubernetes clusters instead, by `liqoctl`.
+    #[arg(long)]
+    kubernetes: bool,
+
     /// How to print the results.
     #[arg(long, short, value_enum, default_value_t = Format::Text)]
     output: Format,
@@ -55,7 +60,11 @@ enum Format {
 /// Returns an error if the demo cannot even begin.
 pub(crate) fn run(shell: &mut Shell, options: &Demo) -> Result<ExitCode> {
     if options.clean {
+        clusters::clean(shell)?;
         return clean();
+    }
+    if options.kubernetes {
+        return clusters::run(shell, options);
     }
     setup::run(shell)?;
     if !options.no_build {
@@ -121,7 +130,7 @@ fn play(stage: &mut Stage, report: &mut Report) {
             console::failed(&verdict.measured, start.elapsed());
         }
         if let Some(throughput) = verdict.throughput {
-            report.throughput = throughput;
+            report.throughput = Some(throughput);
         }
         report.claims.push(Claim {
             name: promise.name,

@@ -4,6 +4,7 @@ mod kubernetes;
 mod laboratory;
 mod stall;
 
+use crate::image::{self, Processor};
 use crate::shell::Shell;
 use crate::{console, leftovers, mutants, setup, workspace};
 use anyhow::{Result, bail};
@@ -21,6 +22,15 @@ pub(crate) struct Test {
     #[arg(long, conflicts_with = "mutants")]
     kubernetes: bool,
 
+    /// With --kubernetes: only what every change must pass, in two minutes.
+    #[arg(long, requires = "kubernetes")]
+    quick: bool,
+
+    /// With --kubernetes: how often each test of streams that survive is repeated; the
+    /// largest figures are told.
+    #[arg(long, requires = "kubernetes", value_name = "N", default_value_t = 1)]
+    repeat: u32,
+
     /// Runs only what has this in its name.
     filter: Option<String>,
 }
@@ -30,7 +40,16 @@ impl Test {
     pub(crate) const ALL: Self = Self {
         mutants: false,
         kubernetes: false,
+        quick: false,
+        repeat: 1,
         filter: None,
+    };
+
+    /// What every change must pass on clusters.
+    pub(crate) const QUICK: Self = Self {
+        kubernetes: true,
+        quick: true,
+        ..Self::ALL
     };
 }
 
@@ -50,7 +69,7 @@ pub(crate) fn run(shell: &mut Shell, options: &Test) -> Result<()> {
     let start = Instant::now();
     if options.kubernetes {
         setup::run_for_clusters(shell)?;
-        return kubernetes::run(shell, options.filter.as_deref());
+        return kubernetes::run(shell, options);
     }
     setup::run(shell)?;
     remove_crashed()?;
@@ -80,15 +99,8 @@ pub(crate) fn run(shell: &mut Shell, options: &Test) -> Result<()> {
 ///
 /// Returns an error if they do not build.
 pub(crate) fn build(shell: &mut Shell) -> Result<()> {
-    let start = Instant::now();
-    console::step("Building gateway and route-agent as they are shipped");
-    let packages = ["--package", "gateway", "--package", "route-agent"];
-    let mut build = workspace::cargo(&["build", "--release", "--locked"]);
-    build.args(packages);
-    shell.run(build)?;
-    console::done("built", start.elapsed());
-
-    Ok(())
+    let packages = ["gateway", "route-agent"];
+    image::build::binaries(shell, Processor::machine()?, &packages, "").map(drop)
 }
 
 fn suites(shell: &mut Shell, filter: Option<&str>) -> Result<()> {

@@ -18,9 +18,11 @@ pub(crate) fn target() -> PathBuf {
     root().join(from_environment.unwrap_or_else(|| "target".into()))
 }
 
-/// Where the release binaries of the processes are.
+/// Where the binaries of the processes are, as they are in the images.
 pub(crate) fn binaries() -> PathBuf {
-    target().join("release")
+    let target = format!("{}-unknown-linux-musl", env::consts::ARCH);
+
+    self::target().join(target).join("release")
 }
 
 /// A call of the cargo that runs this crate, at the top of the checkout.

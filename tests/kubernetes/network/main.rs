@@ -22,8 +22,22 @@ const ROME: &str = "it-rome";
 /// Its remote cluster: the server.
 const MILAN: &str = "it-milan";
 
+/// What every change must pass, in two minutes: `cargo xtask test --kubernetes --quick`.
+const ESSENTIAL: &[&str] = &[
+    "connect::every_pod_reaches_every_remote_pod",
+    "connect::a_node_reaches_remote_pods",
+    "connect::a_pod_reaches_remote_nodes_by_their_mapped_addresses",
+    "connect::both_connections_are_connected_and_tell_how_long_an_answer_takes",
+    "connect::liqoctl_finds_the_network_in_order",
+    "addresses::a_pod_is_reached_by_its_mapped_address",
+    "failover::streams_survive_a_deleted_gateway_of_the_server",
+    "failover::a_route_agents_restart_loses_nothing",
+    "removal::an_uninstall_leaves_nothing_and_an_install_brings_it_back",
+];
+
 fn main() -> ExitCode {
     let mut suite = fixture::Suite::default();
+    suite.essential(ESSENTIAL);
     connect::add(&mut suite);
     addresses::add(&mut suite);
     objects::add(&mut suite);

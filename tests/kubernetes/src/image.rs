@@ -9,8 +9,8 @@
 //!                             └─arm64─> manifest ─> ...
 //! ```
 //!
-//! Layers are plain tars: these archives travel within one machine, where
-//! compressing takes longer than reading.
+//! Layers of the laboratory's own images are plain tars: they travel within one
+//! machine, where compressing takes longer than reading. What is shipped is compressed.
 
 pub mod laboratory;
 pub mod programs;
@@ -19,6 +19,7 @@ mod archive;
 mod created;
 mod document;
 mod elf;
+mod hashing;
 mod layer;
 mod platform;
 #[cfg(test)]
@@ -26,12 +27,14 @@ mod scratch;
 mod tree;
 
 pub use created::Created;
+pub use layer::Compression;
 pub use platform::Platform;
 pub use tree::Tree;
 
 use anyhow::{Context as _, Result, bail};
 use archive::Archive;
-use document::{Blob, Config, Descriptor, Index, Manifest, MediaType, Process, RootFs};
+use document::{Config, Descriptor, Index, Manifest, MediaType, Process, RootFs};
+use layer::Layer;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -53,10 +56,12 @@ pub struct Image {
     pub labels: BTreeMap<String, String>,
     /// When it was made, as it claims.
     pub created: Created,
+    /// How its layers are kept in the archive.
+    pub compression: Compression,
 }
 
 impl Image {
-    /// An image with one layer that starts `entrypoint`, without labels.
+    /// An image with one layer that starts `entrypoint`, without labels, not compressed.
     pub fn new(platform: Platform, tree: Tree, entrypoint: &[&str]) -> Self {
         Self {
             platform,
@@ -65,6 +70,7 @@ impl Image {
             command: Vec::new(),
             labels: BTreeMap::new(),
             created: Created::default(),
+            compression: Compression::None,
         }
     }
 
@@ -72,16 +78,17 @@ impl Image {
         let layers = self
             .layers
             .iter()
-            .map(|tree| archive.blob(MediaType::Layer, |out| layer::write(tree, out)))
+            .map(|tree| Layer::write(tree, self.compression, archive))
             .collect::<Result<Vec<_>>>()?;
         let config = archive.document(MediaType::Config, &self.config(&layers))?;
+        let layers = layers.into_iter().map(|layer| layer.blob).collect();
         let manifest = Manifest::new(config, layers, self.labels.clone());
         let blob = archive.document(MediaType::Manifest, &manifest)?;
 
         Ok(Descriptor::new(blob).on(self.platform))
     }
 
-    fn config(&self, layers: &[Blob]) -> Config {
+    fn config(&self, layers: &[Layer]) -> Config {
         Config {
             created: self.created.to_string(),
             architecture: self.platform,
@@ -92,8 +99,7 @@ impl Image {
                 cmd: self.command.clone(),
                 labels: self.labels.clone(),
             },
-            // The digest of a layer that is not compressed is that of its content.
-            rootfs: RootFs::of(layers),
+            rootfs: RootFs::new(layers.iter().map(|layer| layer.content.clone())),
         }
     }
 }

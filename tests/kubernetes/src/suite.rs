@@ -21,6 +21,9 @@ const THREADS: usize = 4;
 /// Set to keep the clusters after the tests, and to find them before the next.
 const KEEP: &str = "LIQO_LAB_KEEP";
 
+/// Set to run only the essential tests.
+const ESSENTIAL: &str = "LIQO_LAB_ESSENTIAL";
+
 /// A test, given what all share.
 pub type Body<C> = fn(&'static C) -> Pin<Box<dyn Future<Output = Result<()>>>>;
 
@@ -49,6 +52,7 @@ pub trait Shared: Sized + Send + Sync + 'static {
 /// All tests of a program.
 pub struct Suite<C: Shared> {
     tests: Vec<(String, Manner, Body<C>)>,
+    essential: &'static [&'static str],
 }
 
 /// Adds tests, by the names of their functions.
@@ -69,7 +73,10 @@ macro_rules! rough {
 
 impl<C: Shared> Default for Suite<C> {
     fn default() -> Self {
-        Self { tests: Vec::new() }
+        Self {
+            tests: Vec::new(),
+            essential: &[],
+        }
     }
 }
 
@@ -84,10 +91,24 @@ impl<C: Shared> Suite<C> {
         self.tests.push((title(module, name), Manner::Rough, body));
     }
 
+    /// Names the tests that every change must pass; `LIQO_LAB_ESSENTIAL` runs no others.
+    pub fn essential(&mut self, names: &'static [&'static str]) {
+        self.essential = names;
+    }
+
     /// Makes the clusters, runs the tests with the laboratory's `program`, and removes
     /// the clusters.
     pub fn run(mut self, program: &str, mut arguments: Arguments) -> ExitCode {
         place::use_program(program);
+        if let Some(unknown) = self.unknown() {
+            eprintln!("error: there is no essential test {unknown}");
+            return ExitCode::FAILURE;
+        }
+        if env::var_os(ESSENTIAL).is_some() {
+            let essential = self.essential;
+            self.tests
+                .retain(|(name, ..)| essential.contains(&name.as_str()));
+        }
         // The rough ones last: the calm ones are many at once.
         self.tests
             .sort_by_key(|(.., manner, _)| *manner == Manner::Rough);
@@ -119,6 +140,13 @@ impl<C: Shared> Suite<C> {
                 ExitCode::FAILURE
             }
         }
+    }
+
+    /// An essential test that does not exist.
+    fn unknown(&self) -> Option<&'static str> {
+        let exists = |wanted: &str| self.tests.iter().any(|(name, ..)| name == wanted);
+
+        self.essential.iter().copied().find(|name| !exists(name))
     }
 
     fn trials(self, shared: Option<&'static C>) -> Vec<Trial> {

@@ -2,6 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+/// Where `cargo xtask test` builds them.
+#[cfg(target_arch = "x86_64")]
+const SHIPPED: &str = "x86_64-unknown-linux-musl/release";
+#[cfg(target_arch = "aarch64")]
+const SHIPPED: &str = "aarch64-unknown-linux-musl/release";
+
 /// The programs that a laboratory runs.
 #[derive(Clone, Debug)]
 pub struct Binaries {
@@ -12,11 +18,11 @@ pub struct Binaries {
 }
 
 impl Binaries {
-    /// Those in the directory `LIQO_BIN_DIR`, else the release build of this
-    /// workspace.
+    /// Those in the directory `LIQO_BIN_DIR`, else those of this workspace that images
+    /// are made of.
     pub fn find() -> Self {
         let directory = std::env::var_os("LIQO_BIN_DIR")
-            .map_or_else(|| target_dir().join("release"), PathBuf::from);
+            .map_or_else(|| target_dir().join(SHIPPED), PathBuf::from);
 
         Self {
             gateway: directory.join("gateway"),

@@ -22,8 +22,9 @@ pub(crate) struct Report {
     pub(crate) pass: bool,
     /// The claims in the order of the demo.
     pub(crate) claims: Vec<Claim>,
-    /// Measured through the complete path.
-    pub(crate) throughput: Throughput,
+    /// Measured through the complete path, where it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) throughput: Option<Throughput>,
     /// What was run, by name.
     pub(crate) versions: BTreeMap<String, String>,
     /// How long the demo took, from the first namespace to the last, in seconds.
@@ -88,10 +89,10 @@ mod tests {
                 pass: true,
                 measured: "3 of 3 answered".into(),
             }],
-            throughput: Throughput {
+            throughput: Some(Throughput {
                 tcp_bits_per_second: 1.5,
                 tcp_bytes: 2,
-            },
+            }),
             versions: BTreeMap::from([("kernel".into(), "6.18".into())]),
             seconds: 30.0,
         };

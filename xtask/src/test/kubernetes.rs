@@ -1,6 +1,8 @@
 //! `cargo xtask test --kubernetes`: what real Kubernetes clusters can do.
 
-use crate::shell::Shell;
+use super::Test;
+use super::stall::Witness;
+use crate::shell::{Interrupted, Shell};
 use crate::{cluster, console, image, workspace};
 use anyhow::{Result, bail};
 use std::path::Path;
@@ -28,22 +30,45 @@ const CHART: &str = "LIQO_LAB_CHART";
 const IMAGES: &str = "LIQO_LAB_IMAGES";
 const LIQOCTL: &str = "LIQO_LAB_LIQOCTL";
 
+/// Tells the tests to run only what every change must pass.
+const ESSENTIAL: &str = "LIQO_LAB_ESSENTIAL";
+
+/// Tells the tests how often to repeat what measures gaps.
+const REPEAT: &str = "LIQO_LAB_REPEAT";
+
 /// Runs the tests; they make and remove their clusters.
 ///
 /// # Errors
 ///
 /// Returns an error if a test fails, or if something of a cluster is left.
-pub(super) fn run(shell: &mut Shell, filter: Option<&str>) -> Result<()> {
+pub(super) fn run(shell: &mut Shell, options: &Test) -> Result<()> {
     let program = cluster::program(shell)?;
     let artifacts = cluster::artifacts(shell, &program)?;
+    if !options.quick {
+        clusters(shell, &program, &artifacts, options.filter.as_deref())?;
+    }
+
+    network(shell, &program, &artifacts, options)
+}
+
+/// Runs the tests of the clusters themselves.
+///
+/// # Errors
+///
+/// As [`run`].
+fn clusters(
+    shell: &mut Shell,
+    program: &Path,
+    artifacts: &Path,
+    filter: Option<&str>,
+) -> Result<()> {
     let guests = cluster::guest_programs(shell, "guest/bpf")?;
 
     console::step("Kubernetes: two clusters with the same networks, and what goes wrong");
-    let mut laboratory = suite("kubernetes", filter);
-    laboratory.env(ARTIFACTS, &artifacts).env(GUESTS, guests);
-    run_suite(shell, &program, laboratory)?;
-
-    network(shell, &program, &artifacts, filter)
+    run_suite(shell, program, "kubernetes", |tests| {
+        tests.args(filter);
+        tests.env(ARTIFACTS, artifacts).env(GUESTS, &guests);
+    })
 }
 
 /// Runs the tests of the networking module on clusters.
@@ -51,40 +76,69 @@ pub(super) fn run(shell: &mut Shell, filter: Option<&str>) -> Result<()> {
 /// # Errors
 ///
 /// As [`run`].
-fn network(
-    shell: &mut Shell,
-    program: &Path,
-    artifacts: &Path,
-    filter: Option<&str>,
-) -> Result<()> {
+fn network(shell: &mut Shell, program: &Path, artifacts: &Path, options: &Test) -> Result<()> {
     let images = image::build_all(shell)?;
     let mut build = workspace::cargo(&["build", "--locked", "--package", "liqoctl"]);
     build.arg("--quiet");
     shell.run(build)?;
 
     console::step("Network: two connected clusters, whose pods have the same addresses");
-    let mut tests = suite("network", filter);
-    tests
-        .env(ARTIFACTS, artifacts)
-        .env(IMAGES, images)
-        .env(LIQOCTL, workspace::target().join("debug/liqoctl"))
-        .env(CHART, workspace::root().join("charts/liqo"));
-    run_suite(shell, program, tests)
+    run_suite(shell, program, "network", |tests| {
+        tests.args(options.filter.as_deref());
+        if options.quick {
+            tests.env(ESSENTIAL, "1");
+        }
+        tests
+            .env(REPEAT, options.repeat.to_string())
+            .env(ARTIFACTS, artifacts)
+            .env(IMAGES, &images)
+            .env(LIQOCTL, workspace::target().join("debug/liqoctl"))
+            .env(CHART, workspace::root().join("charts/liqo"));
+    })
 }
 
-/// The tests of one program of the laboratory.
-fn suite(name: &str, filter: Option<&str>) -> Command {
-    let mut tests = workspace::cargo(&["test", "--locked", "--package", "kubernetes-lab"]);
-    tests.args(["--test", name, "--"]).args(filter);
-    tests
+/// Runs one test program of the laboratory, and once more if it fails while the machine
+/// stands still: tests promise times.
+fn run_suite(
+    shell: &mut Shell,
+    program: &Path,
+    name: &str,
+    complete: impl Fn(&mut Command),
+) -> Result<()> {
+    let tests = |words: &[&str]| {
+        let mut tests = workspace::cargo(&["test", "--locked", "--package", "kubernetes-lab"]);
+        tests.args(["--test", name]).args(words);
+        tests
+    };
+    shell.run(tests(&["--no-run"]))?;
+    let run = |shell: &mut Shell| {
+        let mut tests = tests(&["--"]);
+        complete(&mut tests);
+        run_once(shell, program, tests)
+    };
+
+    let witness = Witness::start();
+    let outcome = run(shell);
+    let stalls = witness.finish();
+    match outcome {
+        Err(error) if stalls.count > 0 && !error.is::<Interrupted>() => {
+            console::failure(&error);
+            console::note(format_args!(
+                "the machine stood still {} times meanwhile, for up to {:.1?}: once more",
+                stalls.count, stalls.longest,
+            ));
+            run(shell)
+        }
+        outcome => outcome,
+    }
 }
 
-fn run_suite(shell: &mut Shell, program: &Path, tests: Command) -> Result<()> {
+fn run_once(shell: &mut Shell, program: &Path, tests: Command) -> Result<()> {
     let start = Instant::now();
     let outcome = shell.run(tests);
     // Also after a failure or an interrupt: they could not clean up then.
     if env::var_os(KEEP).is_none() {
-        for name in clusters() {
+        for name in clusters_up() {
             let mut down = Command::new(program);
             down.args(["down", &name]);
             shell.run(down)?;
@@ -101,7 +155,7 @@ fn run_suite(shell: &mut Shell, program: &Path, tests: Command) -> Result<()> {
 }
 
 /// Clusters of tests that are up.
-fn clusters() -> Vec<String> {
+fn clusters_up() -> Vec<String> {
     names_in(CLUSTERS)
         .into_iter()
         .filter(|name| name.starts_with(MARK))
@@ -125,7 +179,7 @@ fn left() -> Vec<String> {
         })
         .collect();
 
-    left.extend(clusters());
+    left.extend(clusters_up());
     left.extend(
         namespaces
             .iter()

@@ -22,7 +22,7 @@
 
 use anyhow::{Context as _, Result, bail};
 use kubernetes_lab::image::programs::System;
-use kubernetes_lab::image::{self, Created, Image, Tree};
+use kubernetes_lab::image::{self, Compression, Created, Image, Tree};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::env;
@@ -82,6 +82,7 @@ fn image(plan: &Plan, content: &Content) -> Result<Image> {
     let entrypoint: Vec<_> = plan.entrypoint.iter().map(String::as_str).collect();
     let mut image = Image::new(content.platform.parse()?, tree, &entrypoint);
     image.labels.clone_from(&plan.labels);
+    image.compression = Compression::Gzip;
     image.created = Created::from_environment()?;
     Ok(image)
 }

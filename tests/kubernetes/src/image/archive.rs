@@ -5,20 +5,22 @@
 //! and no file is read twice, however large.
 
 use super::document::{Blob, Index, MediaType};
+use super::hashing::{ALGORITHM, Hashing};
 use anyhow::{Context as _, Result};
 use serde::Serialize;
-use sha2::{Digest as _, Sha256};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Seek as _, SeekFrom, Write};
+use std::io::{BufWriter, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use tar::{EntryType, Header};
 
 /// A tar consists of blocks of this many bytes, and ends with two that are empty.
 const BLOCK: u64 = 512;
 const EMPTY: [u8; BLOCK as usize] = [0; BLOCK as usize];
+
+/// What a blob is written to.
+pub(super) type Out<'a> = Hashing<&'a mut BufWriter<File>>;
 
 /// Large enough that a program of 100 MB is written in some hundred calls.
 const BUFFER: usize = 256 * 1024;
@@ -58,28 +60,24 @@ impl Archive {
     pub(super) fn blob(
         &mut self,
         media_type: MediaType,
-        write: impl FnOnce(&mut Hashing<'_>) -> Result<()>,
+        write: impl FnOnce(&mut Out<'_>) -> Result<()>,
     ) -> Result<Blob> {
         self.out.seek(SeekFrom::Start(self.end + BLOCK))?;
-        let mut hashing = Hashing {
-            out: &mut self.out,
-            hash: Sha256::new(),
-            written: 0,
-        };
+        let mut hashing = Hashing::new(&mut self.out);
         write(&mut hashing)?;
-        let (size, digest) = (hashing.written, hex(&hashing.hash.finalize()));
+        let (size, digest) = (hashing.written(), hashing.digest());
 
         if self.blobs.insert(digest.clone()) {
             self.out.write_all(padding(size))?;
             let next = self.out.stream_position()?;
             self.out.seek(SeekFrom::Start(self.end))?;
-            let path = format!("blobs/sha256/{digest}");
+            let path = format!("blobs/sha256/{}", digest.trim_start_matches(ALGORITHM));
             self.out.write_all(header(&path, size)?.as_bytes())?;
             self.end = next;
         }
         Ok(Blob {
             media_type,
-            digest: format!("sha256:{digest}"),
+            digest,
             size,
         })
     }
@@ -133,28 +131,6 @@ impl Drop for Draft {
     }
 }
 
-/// Passes bytes on, counts them and computes their sum.
-#[derive(Debug)]
-pub(super) struct Hashing<'a> {
-    out: &'a mut BufWriter<File>,
-    hash: Sha256,
-    written: u64,
-}
-
-impl Write for Hashing<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let count = self.out.write(bytes)?;
-        self.hash.update(&bytes[..count]);
-        self.written += count as u64;
-
-        Ok(count)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
-    }
-}
-
 fn header(path: &str, size: u64) -> Result<Header> {
     let mut header = Header::new_gnu();
     header.set_path(path)?;
@@ -174,12 +150,4 @@ fn padding(size: u64) -> &'static [u8] {
     let missing = size.next_multiple_of(BLOCK) - size;
 
     &EMPTY[..missing as usize]
-}
-
-fn hex(sum: &[u8]) -> String {
-    sum.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string does not fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }

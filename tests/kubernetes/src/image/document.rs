@@ -34,6 +34,9 @@ pub(super) enum MediaType {
     /// Files, as a tar.
     #[serde(rename = "application/vnd.oci.image.layer.v1.tar")]
     Layer,
+    /// The same, compressed.
+    #[serde(rename = "application/vnd.oci.image.layer.v1.tar+gzip")]
+    LayerGzip,
 }
 
 /// A blob of the archive.
@@ -168,11 +171,11 @@ pub(super) struct RootFs {
 }
 
 impl RootFs {
-    /// Of layers that are not compressed: their digest is that of their content.
-    pub(super) fn of(layers: &[Blob]) -> Self {
+    /// Of the digests of the layers' tars, before any compression.
+    pub(super) fn new(digests: impl IntoIterator<Item = String>) -> Self {
         Self {
             r#type: "layers",
-            diff_ids: layers.iter().map(|layer| layer.digest.clone()).collect(),
+            diff_ids: digests.into_iter().collect(),
         }
     }
 }

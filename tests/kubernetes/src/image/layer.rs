@@ -1,20 +1,71 @@
 //! A tree of files as a tar in which nothing tells when, where and by whom it was
 //! made.
 
+use super::archive::Archive;
+use super::document::{Blob, MediaType};
+use super::hashing::Hashing;
 use super::tree::{Entry, Tree};
 use anyhow::{Context as _, Result, bail};
+use flate2::write::GzEncoder;
 use std::fs::File;
 use std::io::{self, Read as _, Write};
 use std::path::Path;
 use tar::{Builder, EntryType, Header};
 
+/// How a layer is kept in its archive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compression {
+    /// As a plain tar.
+    None,
+    /// As every registry and runtime takes it; the same bytes on every machine.
+    Gzip,
+}
+
+/// A layer in its archive.
+#[derive(Debug)]
+pub(super) struct Layer {
+    pub(super) blob: Blob,
+    /// The digest of its tar, which is the blob's own without compression.
+    pub(super) content: String,
+}
+
+impl Layer {
+    /// Adds the files of `tree` to an archive.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error that names the file that cannot be read, or that became
+    /// shorter while it was.
+    pub(super) fn write(
+        tree: &Tree,
+        compression: Compression,
+        archive: &mut Archive,
+    ) -> Result<Self> {
+        match compression {
+            Compression::None => {
+                let blob = archive.blob(MediaType::Layer, |out| write(tree, out))?;
+                let content = blob.digest.clone();
+                Ok(Self { blob, content })
+            }
+            Compression::Gzip => {
+                let mut content = String::new();
+                let blob = archive.blob(MediaType::LayerGzip, |out| {
+                    // Without a time and a name, which would differ.
+                    let packed = GzEncoder::new(out, flate2::Compression::best());
+                    let mut tar = Hashing::new(packed);
+                    write(tree, &mut tar)?;
+                    content = tar.digest();
+                    tar.into_inner().finish()?;
+                    Ok(())
+                })?;
+                Ok(Self { blob, content })
+            }
+        }
+    }
+}
+
 /// Writes `tree`, parents before what is in them.
-///
-/// # Errors
-///
-/// Returns an error that names the file that cannot be read, or that became shorter
-/// while it was.
-pub(super) fn write(tree: &Tree, out: &mut impl Write) -> Result<()> {
+fn write(tree: &Tree, out: &mut impl Write) -> Result<()> {
     let mut tar = Builder::new(out);
     for (path, entry) in tree.entries() {
         append(&mut tar, path, entry).with_context(|| format!("failed to add /{path}"))?;

@@ -2,6 +2,7 @@
 
 use super::scratch::Scratch;
 use super::*;
+use flate2::read::GzDecoder;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use std::fs;
@@ -107,6 +108,32 @@ fn the_configuration_tells_what_to_start_and_what_it_is() {
         config["rootfs"]["diff_ids"][0], manifest["layers"][0]["digest"],
         "a layer that is not compressed is its content"
     );
+}
+
+#[test]
+fn a_compressed_layer_is_the_same_files() {
+    let folder = Scratch::new();
+    let plain = image(&folder, Platform::Amd64);
+    let mut packed = plain.clone();
+    packed.compression = Compression::Gzip;
+
+    let [plain, packed] = [plain, packed].map(|it| Parsed::of(&written(&folder, NAME, &[it])));
+
+    let manifest = packed.only_manifest();
+    let layer = &manifest["layers"][0];
+    let config = packed.document(&manifest["config"]);
+    assert_eq!(
+        layer["mediaType"],
+        "application/vnd.oci.image.layer.v1.tar+gzip"
+    );
+    let mut unpacked = Vec::new();
+    GzDecoder::new(packed.blob(layer))
+        .read_to_end(&mut unpacked)
+        .unwrap();
+    let manifest = plain.only_manifest();
+    let layer = &manifest["layers"][0];
+    assert!(unpacked == plain.blob(layer));
+    assert_eq!(config["rootfs"]["diff_ids"][0], layer["digest"]);
 }
 
 #[test]

@@ -1,0 +1,137 @@
+//! `cargo xtask demo --kubernetes`: the same job on real clusters, by the commands that
+//! a user types.
+
+mod stage;
+mod story;
+
+use super::report::{Claim, Report};
+use super::{Demo, Format};
+use crate::shell::{Interrupted, Shell};
+use crate::{cluster, console, image, setup, workspace};
+use anyhow::Result;
+use stage::Stage;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+
+/// The cluster on which `liqoctl network connect` runs.
+const ROME: &str = "demo-rome";
+
+/// Its remote cluster.
+const MILAN: &str = "demo-milan";
+
+/// Shows it, and returns whether every claim held.
+///
+/// # Errors
+///
+/// Returns an error if the demo cannot even begin, or was interrupted.
+pub(super) fn run(shell: &mut Shell, options: &Demo) -> Result<ExitCode> {
+    setup::run_for_clusters(shell)?;
+    let stage = Stage::new(shell, options.no_build)?;
+    let start = Instant::now();
+    let mut report = Report {
+        versions: stage.versions(shell)?,
+        ..Report::default()
+    };
+
+    let outcome = play(shell, &stage, &mut report);
+    let interrupted = outcome
+        .as_ref()
+        .is_err_and(|error| error.is::<Interrupted>());
+    if let Err(error) = outcome
+        && !interrupted
+    {
+        report.claims.push(Claim {
+            name: "complete",
+            pass: false,
+            measured: format!("{error:#}"),
+        });
+    }
+    if options.keep && !interrupted {
+        stage.tell_what_to_try(shell)?;
+    } else {
+        let cleaned = story::clean_up(shell, &stage, !report.claims.is_empty());
+        report.claims.push(cleaned?);
+    }
+    if interrupted {
+        return Err(Interrupted.into());
+    }
+
+    report.pass = report.claims.iter().all(|claim| claim.pass);
+    report.seconds = start.elapsed().as_secs_f64();
+    match options.output {
+        Format::Text => report.print(),
+        Format::Json => println!("{}", serde_json::to_string_pretty(&report)?),
+    }
+    Ok(if report.pass {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// Removes the clusters of a kept or crashed demo.
+///
+/// # Errors
+///
+/// Returns an error if they do not go.
+pub(super) fn clean(shell: &mut Shell) -> Result<()> {
+    let program = workspace::target().join("debug/cluster");
+    if !program.exists() {
+        return Ok(());
+    }
+    let mut list = Command::new(&program);
+    list.arg("list");
+    let listed = shell.output(list)?;
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let mut words = listed.split_whitespace().collect::<Vec<_>>();
+    words.retain(|word| [ROME, MILAN].contains(word));
+    words.sort_unstable();
+    words.dedup();
+    if words.is_empty() {
+        return Ok(());
+    }
+    let mut down = Command::new(&program);
+    down.arg("down").args(words);
+
+    shell.run(down)
+}
+
+fn play(shell: &mut Shell, stage: &Stage, report: &mut Report) -> Result<()> {
+    for chapter in story::CHAPTERS {
+        console::step(format_args!("{}: {}", chapter.name, chapter.why));
+        let start = Instant::now();
+        let verdict = (chapter.tell)(shell, stage)?;
+        if verdict.pass {
+            console::done(&verdict.measured, start.elapsed());
+        } else {
+            console::failed(&verdict.measured, start.elapsed());
+        }
+        report.claims.push(Claim {
+            name: chapter.name,
+            pass: verdict.pass,
+            measured: verdict.measured,
+        });
+    }
+
+    Ok(())
+}
+
+/// Builds all that the demo shows, and returns the program of the laboratory.
+fn build(shell: &mut Shell) -> Result<PathBuf> {
+    let program = cluster::program(shell)?;
+    cluster::artifacts(shell, &program)?;
+    image::build_all(shell)?;
+    console::step("Building liqoctl");
+    let start = Instant::now();
+    shell.run(workspace::cargo(&[
+        "build",
+        "--quiet",
+        "--locked",
+        "--package",
+        "liqoctl",
+    ]))?;
+    console::done("built", start.elapsed());
+
+    Ok(program)
+}

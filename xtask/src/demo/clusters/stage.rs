@@ -1,0 +1,175 @@
+//! Two clusters, and the programs to ask them with.
+
+use super::{MILAN, ROME, build};
+use crate::shell::{Shell, show};
+use crate::{cluster, console, workspace};
+use anyhow::{Context as _, Result, bail};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The programs that the demo runs.
+#[derive(Debug)]
+pub(super) struct Stage {
+    /// The laboratory's program.
+    cluster: PathBuf,
+    liqoctl: PathBuf,
+    helm: PathBuf,
+}
+
+impl Stage {
+    /// Builds what is shown, unless it was built before.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if something does not build.
+    pub(super) fn new(shell: &mut Shell, was_built: bool) -> Result<Self> {
+        let debug = workspace::target().join("debug");
+        let cluster = if was_built {
+            debug.join("cluster")
+        } else {
+            build(shell)?
+        };
+        let artifacts = cluster::artifacts(shell, &cluster)?;
+
+        Ok(Self {
+            cluster,
+            liqoctl: debug.join("liqoctl"),
+            helm: artifacts.join("bin/helm"),
+        })
+    }
+
+    /// What is run, by name.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a program does not start.
+    pub(super) fn versions(&self, shell: &mut Shell) -> Result<BTreeMap<String, String>> {
+        let mut version = self.liqoctl(&["version", "--client"]);
+        version.env_remove("KUBECONFIG");
+        let mut kernel = Command::new("uname");
+        kernel.arg("-r");
+
+        [("liqoctl", version), ("kernel", kernel)]
+            .into_iter()
+            .map(|(name, command)| Ok((name.to_owned(), text(shell, command)?.trim().to_owned())))
+            .collect()
+    }
+
+    /// A call of the laboratory's program.
+    pub(super) fn laboratory(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(&self.cluster);
+        command.args(words);
+        command
+    }
+
+    /// A call of `liqoctl`.
+    pub(super) fn liqoctl(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(&self.liqoctl);
+        command.args(words).env("LIQOCTL_HELM", &self.helm);
+        command
+    }
+
+    /// The path of a cluster's kubeconfig.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such cluster.
+    pub(super) fn kubeconfig(&self, shell: &mut Shell, name: &str) -> Result<String> {
+        let path = text(shell, self.laboratory(&["kubeconfig", name]))?;
+
+        Ok(path.trim().to_owned())
+    }
+
+    /// Runs `kubectl` in the demo's namespace, and returns what it printed.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error with what it said if it fails.
+    pub(super) fn kubectl(&self, shell: &mut Shell, name: &str, words: &[&str]) -> Result<String> {
+        let words = [&["kubectl", name], words].concat();
+
+        text(shell, self.laboratory(&words))
+    }
+
+    /// Shows a command as a person would type it, runs it and shows what it prints.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it fails; it has then said why.
+    pub(super) fn show(&self, shell: &mut Shell, mut command: Command) -> Result<String> {
+        let shown = self.typed(&command);
+        console::note(format_args!("$ {shown}"));
+        command.env("NO_COLOR", "1");
+        let output = shell.capture(command)?;
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        for line in printed.lines() {
+            console::note(line.trim_end());
+        }
+        if !output.status.success() {
+            bail!("`{shown}` failed: {}", output.status);
+        }
+
+        Ok(printed)
+    }
+
+    /// A command as somebody in the checkout would type it.
+    fn typed(&self, command: &Command) -> String {
+        let program = if command.get_program() == self.cluster {
+            "cargo xtask cluster".to_owned()
+        } else {
+            relative(Path::new(command.get_program()))
+        };
+        let words = command.get_args().map(|word| word.to_string_lossy());
+
+        words.fold(program, |typed, word| typed + " " + &word)
+    }
+
+    /// Says how to look around in the clusters that stay.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if they are gone.
+    pub(super) fn tell_what_to_try(&self, shell: &mut Shell) -> Result<()> {
+        let rome = self.kubeconfig(shell, ROME)?;
+        let milan = self.kubeconfig(shell, MILAN)?;
+        let liqoctl = relative(&self.liqoctl);
+
+        console::step("The clusters stay up; try");
+        for line in [
+            format!("{liqoctl} info --kubeconfig {rome}"),
+            format!("{liqoctl} info peer --kubeconfig {rome}"),
+            format!("{liqoctl} test network --kubeconfig {rome} --remote-kubeconfigs {milan} --rm"),
+            format!("cargo xtask cluster kubectl {ROME} get configurations,connections -A"),
+            format!("cargo xtask cluster kubectl {MILAN} -n liqo get pods -o wide"),
+            format!("cargo xtask cluster exec {ROME}-worker ip route show table 27761"),
+            "cargo xtask demo --clean      # removes it all".to_owned(),
+        ] {
+            console::note(line);
+        }
+
+        Ok(())
+    }
+}
+
+/// A program's path as somebody in the checkout would type it.
+fn relative(path: &Path) -> String {
+    let short = path.strip_prefix(workspace::root()).unwrap_or(path);
+
+    short.display().to_string()
+}
+
+/// Runs a program that must succeed, and returns what it printed.
+fn text(shell: &mut Shell, command: Command) -> Result<String> {
+    let shown = show(&command);
+    let output = shell.output(command)?;
+    if !output.status.success() {
+        bail!(
+            "`{shown}` failed ({}): {}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+    }
+
+    String::from_utf8(output.stdout).with_context(|| format!("`{shown}` printed no text"))
+}
