@@ -1,15 +1,17 @@
 //! What is shown, in order, and what each chapter claims.
 
+mod pods;
+mod removal;
+
+pub(super) use removal::clean_up;
+
 use super::stage::Stage;
 use super::{MILAN, ROME};
-use crate::console;
 use crate::demo::claims::Verdict;
-use crate::demo::report::Claim;
 use crate::shell::Shell;
-use crate::workspace;
+use crate::{console, workspace};
 use anyhow::{Context as _, Result};
-use ipnet::Ipv4Net;
-use std::net::Ipv4Addr;
+use pods::{pod, seen};
 use std::time::{Duration, Instant};
 
 /// A part of the story.
@@ -208,138 +210,4 @@ fn view(shell: &mut Shell, stage: &Stage) -> Result<Verdict> {
     }
 
     Ok(Verdict::new(true, "both know the other"))
-}
-
-/// Takes it all away, and tells whether anything is left.
-///
-/// # Errors
-///
-/// Returns an error if it was interrupted.
-pub(super) fn clean_up(shell: &mut Shell, stage: &Stage, is_installed: bool) -> Result<Claim> {
-    console::step("clean-up: nothing is left");
-    let start = Instant::now();
-    let verdict = if is_installed {
-        uninstall(shell, stage)
-    } else {
-        Ok(Verdict::new(true, "the clusters are gone"))
-    };
-    shell.run(stage.laboratory(&["down", ROME, MILAN]))?;
-
-    let verdict = verdict.unwrap_or_else(|error| Verdict::new(false, format!("{error:#}")));
-    if verdict.pass {
-        console::done(&verdict.measured, start.elapsed());
-    } else {
-        console::failed(&verdict.measured, start.elapsed());
-    }
-    Ok(Claim {
-        name: "clean-up",
-        pass: verdict.pass,
-        measured: verdict.measured,
-    })
-}
-
-fn uninstall(shell: &mut Shell, stage: &Stage) -> Result<Verdict> {
-    let [rome, milan] = [ROME, MILAN].map(|name| stage.kubeconfig(shell, name));
-    let (rome, milan) = (rome?, milan?);
-    let words = ["network", "reset", "--kubeconfig", &rome];
-    let remote = ["--remote-kubeconfig", &milan, "--wait", "--skip-confirm"];
-    stage.show(shell, stage.liqoctl(&[&words[..], &remote].concat()))?;
-    let mut left = Vec::new();
-    for (name, kubeconfig) in [(ROME, &rome), (MILAN, &milan)] {
-        let words = ["uninstall", "--purge", "--skip-confirm", "--kubeconfig"];
-        stage.show(shell, stage.liqoctl(&[&words[..], &[kubeconfig]].concat()))?;
-        let kinds = "crd,clusterroles,clusterrolebindings,namespaces";
-        let objects = stage.kubectl(shell, name, &["get", kinds, "-o", "name"])?;
-        left.extend(
-            objects
-                .lines()
-                .filter(|it| it.contains("liqo"))
-                .map(str::to_owned),
-        );
-        for node in ["control-plane", "worker"] {
-            let node = format!("{name}-{node}");
-            let links = stage.laboratory(&["exec", &node, "ip", "-o", "link"]);
-            let links = shell.output(links)?;
-            let links = String::from_utf8_lossy(&links.stdout).into_owned();
-            left.extend(
-                links
-                    .lines()
-                    .filter(|it| it.contains("liqo"))
-                    .map(str::to_owned),
-            );
-        }
-    }
-
-    Ok(Verdict::new(
-        left.is_empty(),
-        if left.is_empty() {
-            "no kind, role, namespace or device is left, and the clusters are gone".to_owned()
-        } else {
-            format!("left: {}", left.join(", "))
-        },
-    ))
-}
-
-/// A pod of the demo.
-struct Pod {
-    name: String,
-    address: Ipv4Addr,
-}
-
-/// The first of a cluster, in the order of their addresses: the same in both, if can be.
-fn pod(shell: &mut Shell, stage: &Stage, cluster: &str) -> Result<Pod> {
-    let path = "jsonpath={range .items[*]}{.status.podIP} {.metadata.name}{\"\\n\"}{end}";
-    let words = ["get", "pods", "-l", "app=web", "-o", path];
-    let told = stage.kubectl(shell, cluster, &words)?;
-    let pods = told.lines().filter_map(|line| line.split_once(' '));
-    let pods = pods.map(|(address, name)| {
-        let address = address.parse().context("a pod's address")?;
-        let name = name.to_owned();
-        Ok(Pod { name, address })
-    });
-    let pods = pods.collect::<Result<Vec<_>>>()?;
-
-    pods.into_iter()
-        .min_by_key(|pod| pod.address)
-        .context("there is no pod")
-}
-
-/// How `here` sees an address of a pod of `there`.
-fn seen(
-    shell: &mut Shell,
-    stage: &Stage,
-    here: &str,
-    there: &str,
-    address: Ipv4Addr,
-) -> Result<Ipv4Addr> {
-    let tenant = format!("liqo-tenant-{there}");
-    let path = "jsonpath={.status.remote.cidr.pod[0]}";
-    let words = ["-n", &tenant, "get", "configuration", there, "-o", path];
-    let network = stage.kubectl(shell, here, &words)?;
-    let network: Ipv4Net = network
-        .parse()
-        .context("the remapped network of the pods")?;
-
-    Ok(swap(network, address))
-}
-
-/// The address with another prefix.
-fn swap(network: Ipv4Net, address: Ipv4Addr) -> Ipv4Addr {
-    let host = u32::from(address) & u32::from(network.hostmask());
-
-    Ipv4Addr::from(u32::from(network.network()) | host)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_part_behind_the_prefix_stays() {
-        let network = "10.0.0.0/16".parse().unwrap();
-
-        let seen = swap(network, Ipv4Addr::new(10, 244, 1, 5));
-
-        assert_eq!(seen, Ipv4Addr::new(10, 0, 1, 5));
-    }
 }

@@ -1,0 +1,71 @@
+//! The pods that ask and answer, and how the other cluster sees them.
+
+use crate::demo::clusters::stage::Stage;
+use crate::shell::Shell;
+use anyhow::{Context as _, Result};
+use ipnet::Ipv4Net;
+use std::net::Ipv4Addr;
+
+/// A pod of the demo.
+pub(super) struct Pod {
+    pub(super) name: String,
+    pub(super) address: Ipv4Addr,
+}
+
+/// The first of a cluster, in the order of their addresses: the same in both, if can be.
+pub(super) fn pod(shell: &mut Shell, stage: &Stage, cluster: &str) -> Result<Pod> {
+    let path = "jsonpath={range .items[*]}{.status.podIP} {.metadata.name}{\"\\n\"}{end}";
+    let words = ["get", "pods", "-l", "app=web", "-o", path];
+    let told = stage.kubectl(shell, cluster, &words)?;
+    let pods = told.lines().filter_map(|line| line.split_once(' '));
+    let pods = pods.map(|(address, name)| {
+        let address = address.parse().context("a pod's address")?;
+        let name = name.to_owned();
+        Ok(Pod { name, address })
+    });
+    let pods = pods.collect::<Result<Vec<_>>>()?;
+
+    pods.into_iter()
+        .min_by_key(|pod| pod.address)
+        .context("there is no pod")
+}
+
+/// How `here` sees an address of a pod of `there`.
+pub(super) fn seen(
+    shell: &mut Shell,
+    stage: &Stage,
+    here: &str,
+    there: &str,
+    address: Ipv4Addr,
+) -> Result<Ipv4Addr> {
+    let tenant = format!("liqo-tenant-{there}");
+    let path = "jsonpath={.status.remote.cidr.pod[0]}";
+    let words = ["-n", &tenant, "get", "configuration", there, "-o", path];
+    let network = stage.kubectl(shell, here, &words)?;
+    let network: Ipv4Net = network
+        .parse()
+        .context("the remapped network of the pods")?;
+
+    Ok(swap(network, address))
+}
+
+/// The address with another prefix.
+fn swap(network: Ipv4Net, address: Ipv4Addr) -> Ipv4Addr {
+    let host = u32::from(address) & u32::from(network.hostmask());
+
+    Ipv4Addr::from(u32::from(network.network()) | host)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_part_behind_the_prefix_stays() {
+        let network = "10.0.0.0/16".parse().unwrap();
+
+        let seen = swap(network, Ipv4Addr::new(10, 244, 1, 5));
+
+        assert_eq!(seen, Ipv4Addr::new(10, 0, 1, 5));
+    }
+}

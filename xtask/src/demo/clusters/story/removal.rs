@@ -1,0 +1,84 @@
+//! The end of the story.
+
+use crate::console;
+use crate::demo::claims::Verdict;
+use crate::demo::clusters::stage::Stage;
+use crate::demo::clusters::{MILAN, ROME};
+use crate::demo::report::Claim;
+use crate::shell::Shell;
+use anyhow::Result;
+use std::time::Instant;
+
+/// Takes it all away, and tells whether anything is left.
+///
+/// # Errors
+///
+/// Returns an error if it was interrupted.
+pub(in crate::demo::clusters) fn clean_up(
+    shell: &mut Shell,
+    stage: &Stage,
+    is_installed: bool,
+) -> Result<Claim> {
+    console::step("clean-up: nothing is left");
+    let start = Instant::now();
+    let verdict = if is_installed {
+        uninstall(shell, stage)
+    } else {
+        Ok(Verdict::new(true, "the clusters are gone"))
+    };
+    shell.run(stage.laboratory(&["down", ROME, MILAN]))?;
+
+    let verdict = verdict.unwrap_or_else(|error| Verdict::new(false, format!("{error:#}")));
+    if verdict.pass {
+        console::done(&verdict.measured, start.elapsed());
+    } else {
+        console::failed(&verdict.measured, start.elapsed());
+    }
+    Ok(Claim {
+        name: "clean-up",
+        pass: verdict.pass,
+        measured: verdict.measured,
+    })
+}
+
+fn uninstall(shell: &mut Shell, stage: &Stage) -> Result<Verdict> {
+    let [rome, milan] = [ROME, MILAN].map(|name| stage.kubeconfig(shell, name));
+    let (rome, milan) = (rome?, milan?);
+    let words = ["network", "reset", "--kubeconfig", &rome];
+    let remote = ["--remote-kubeconfig", &milan, "--wait", "--skip-confirm"];
+    stage.show(shell, stage.liqoctl(&[&words[..], &remote].concat()))?;
+    let mut left = Vec::new();
+    for (name, kubeconfig) in [(ROME, &rome), (MILAN, &milan)] {
+        let words = ["uninstall", "--purge", "--skip-confirm", "--kubeconfig"];
+        stage.show(shell, stage.liqoctl(&[&words[..], &[kubeconfig]].concat()))?;
+        let kinds = "crd,clusterroles,clusterrolebindings,namespaces";
+        let objects = stage.kubectl(shell, name, &["get", kinds, "-o", "name"])?;
+        left.extend(
+            objects
+                .lines()
+                .filter(|it| it.contains("liqo"))
+                .map(str::to_owned),
+        );
+        for node in ["control-plane", "worker"] {
+            let node = format!("{name}-{node}");
+            let links = stage.laboratory(&["exec", &node, "ip", "-o", "link"]);
+            let links = shell.output(links)?;
+            let links = String::from_utf8_lossy(&links.stdout).into_owned();
+            left.extend(
+                links
+                    .lines()
+                    .filter(|it| it.contains("liqo"))
+                    .map(str::to_owned),
+            );
+        }
+    }
+
+    Ok(Verdict::new(
+        left.is_empty(),
+        if left.is_empty() {
+            "no kind, role, namespace or device is left, and the clusters are gone".to_owned()
+        } else {
+            format!("left: {}", left.join(", "))
+        },
+    ))
+}
