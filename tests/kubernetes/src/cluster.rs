@@ -1,5 +1,6 @@
 //! Clusters: made, found again, removed.
 
+mod member;
 mod ready;
 mod registry;
 mod up;

@@ -170,18 +170,18 @@ impl Node {
     /// Returns an error with what its first process said.
     pub fn start(&self, plan: &Plan) -> Result<bool> {
         if self.pid().is_some() {
-            // Its device may have been another before, with other routes.
+            // Its device may have been another before, and the cluster's nodes fewer.
             host::ip(
                 Some(&underlay::node_netns(&self.name)),
                 &config::routes(plan),
             )?;
+            self.note(plan)?;
             return Ok(false);
         }
         // Those of an earlier life hold nothing, and would confuse the kubelet.
         Layout::detect()?.remove(&self.name);
         root::prepare(plan)?;
-        let text = serde_json::to_string_pretty(plan).context("a plan is JSON")?;
-        fs::write(self.folder.join("plan.json"), text).context("failed to write a node's plan")?;
+        self.note(plan)?;
 
         let program = place::program()?;
         let mut command = Command::new(program);
@@ -200,6 +200,28 @@ impl Node {
             .context("failed to note a node's process id")?;
 
         Ok(true)
+    }
+
+    /// Has it forget a node that has left the cluster, now and at its next start.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it does not run, or never did.
+    pub fn forget(&self, left: &NodeSpec) -> Result<()> {
+        let mut plan = self.plan()?;
+        plan.nodes.retain(|node| node.name != left.name);
+        self.note(&plan)?;
+        let v6 = left.pod_cidr_v6.map(|cidr| format!("route delete {cidr}"));
+        let v4 = format!("route delete {}", left.pod_cidr);
+        let routes: Vec<_> = [v4].into_iter().chain(v6).collect();
+
+        host::ip(Some(&underlay::node_netns(&self.name)), &routes)
+    }
+
+    /// Writes down what its process 1 is to know at the next start.
+    fn note(&self, plan: &Plan) -> Result<()> {
+        let text = serde_json::to_string_pretty(plan).context("a plan is JSON")?;
+        fs::write(self.folder.join("plan.json"), text).context("failed to write a node's plan")
     }
 
     /// Starts it again after [`Node::kill`] or [`Node::stop`], with its data.

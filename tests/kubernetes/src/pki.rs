@@ -87,9 +87,24 @@ impl Pki {
         };
         self.client("front-proxy-ca", "front-proxy-client", front_proxy)?;
         self.server("apiserver", "kube-apiserver", api_names(spec, nodes))?;
+        for user in ["admin", "controller-manager", "scheduler", "proxy"] {
+            self.write_kubeconfig(spec, nodes, user)?;
+        }
+        self.complete(spec, nodes)
+    }
+
+    /// Makes what the kubelets of nodes need that have joined since.
+    ///
+    /// # Errors
+    ///
+    /// As [`Pki::create`].
+    pub fn complete(&self, spec: &Spec, nodes: &[NodeSpec]) -> Result<()> {
         for node in nodes {
             let user = format!("system:node:{}", node.name);
             let name = format!("kubelet-{}", node.name);
+            if self.folder.join(format!("{name}.conf")).exists() {
+                continue;
+            }
             let kubelet = Subject {
                 user: &user,
                 group: Some("system:nodes"),
@@ -98,20 +113,15 @@ impl Pki {
             let ips = node.ips().into_iter().map(|ip| ip.to_string());
             let names = [node.name.clone()].into_iter().chain(ips).collect();
             self.server(&format!("{name}-serving"), &user, names)?;
-        }
-        self.kubeconfigs(spec, nodes)
-    }
-
-    fn kubeconfigs(&self, spec: &Spec, nodes: &[NodeSpec]) -> Result<()> {
-        let server = server(nodes);
-        let kubelets = nodes.iter().map(|node| format!("kubelet-{}", node.name));
-        let others = ["admin", "controller-manager", "scheduler", "proxy"].map(str::to_owned);
-        for user in kubelets.chain(others) {
-            let text = self.kubeconfig(&spec.name, &server, &user)?;
-            self.write(&format!("{user}.conf"), &text)?;
+            self.write_kubeconfig(spec, nodes, &name)?;
         }
 
         Ok(())
+    }
+
+    fn write_kubeconfig(&self, spec: &Spec, nodes: &[NodeSpec], user: &str) -> Result<()> {
+        let text = self.kubeconfig(&spec.name, &server(nodes), user)?;
+        self.write(&format!("{user}.conf"), &text)
     }
 
     /// Makes a client certificate that is signed by the authority `ca`.

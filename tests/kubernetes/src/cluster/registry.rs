@@ -85,10 +85,17 @@ pub(super) fn enter(spec: Spec, artifacts: &Path) -> Result<Cluster> {
         number,
         artifacts: artifacts.to_owned(),
     };
+    write(&cluster)?;
+
+    Ok(cluster)
+}
+
+/// Writes a cluster's record.
+pub(super) fn write(cluster: &Cluster) -> Result<()> {
     let folder = cluster.folder();
     fs::create_dir_all(&folder)
         .with_context(|| format!("failed to create {}", folder.display()))?;
-    let text = serde_json::to_string_pretty(&cluster).context("a record is JSON")?;
+    let text = serde_json::to_string_pretty(cluster).context("a record is JSON")?;
     fs::write(folder.join("cluster.json.partial"), text)
         .and_then(|()| {
             fs::rename(
@@ -96,7 +103,5 @@ pub(super) fn enter(spec: Spec, artifacts: &Path) -> Result<Cluster> {
                 folder.join("cluster.json"),
             )
         })
-        .context("failed to write a cluster's record")?;
-
-    Ok(cluster)
+        .context("failed to write a cluster's record")
 }

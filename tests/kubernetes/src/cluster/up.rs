@@ -195,6 +195,7 @@ fn issue(cluster: &Cluster, specs: &[NodeSpec]) -> Result<Pki> {
         fs::rename(&partial, &folder).context("failed to name the folder of keys")?;
     }
     let pki = Pki::new(folder, lifetime);
+    pki.complete(&cluster.spec, specs)?;
     let config = pki.kubeconfig(&cluster.spec.name, &pki::server(specs), "admin")?;
     fs::write(cluster.kubeconfig(), config).context("failed to write the kubeconfig")?;
 

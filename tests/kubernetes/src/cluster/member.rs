@@ -1,0 +1,59 @@
+//! Nodes that join a cluster that is up, and leave it.
+
+use super::{Cluster, Options, registry, up};
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use kube::api::DeleteParams;
+
+impl Cluster {
+    /// Adds a node, waits until it is ready, and returns the cluster as it is then.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no room for it, or if it does not become ready.
+    pub async fn add_node(&self) -> Result<Self> {
+        let grown = self.with_nodes(self.spec.nodes.saturating_add(1))?;
+        registry::write(&grown)?;
+
+        up(grown.spec.clone(), &grown.artifacts(), &Options::default()).await
+    }
+
+    /// Ends the node that joined last as a power failure would, removes all of it, its Node
+    /// object too, and returns the cluster as it is then.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it is the only one, or if something of it cannot be removed.
+    pub async fn remove_node(&self) -> Result<Self> {
+        let shrunk = self.with_nodes(self.spec.nodes.saturating_sub(1))?;
+        let specs = self.node_specs()?;
+        let left = specs.last().context("a cluster has nodes")?;
+        self.node(shrunk.spec.nodes).remove()?;
+        // A kubelet that runs would make it again.
+        let api: Api<Node> = Api::all(self.client().await?);
+        api.delete(&left.name, &DeleteParams::default())
+            .await
+            .with_context(|| format!("failed to delete the Node {}", left.name))?;
+        for node in shrunk.nodes() {
+            node.forget(left)?;
+        }
+        registry::write(&shrunk)?;
+
+        Ok(shrunk)
+    }
+
+    fn with_nodes(&self, nodes: u8) -> Result<Self> {
+        let mut cluster = self.clone();
+        cluster.spec.nodes = nodes;
+        cluster.spec.check()?;
+        ensure!(
+            cluster.spec.node_prefix_len() == self.spec.node_prefix_len(),
+            "{} nodes have other pod networks than {}: begin with more",
+            nodes,
+            self.spec.nodes
+        );
+
+        Ok(cluster)
+    }
+}
