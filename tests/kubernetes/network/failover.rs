@@ -1,132 +1,171 @@
 //! Gateways and route agents go and come while traffic flows.
 
-use crate::fixture::{LIQO, Peering, Suite, rough, until_connections_are};
-use crate::flow::{Outcome, Traffic};
-use anyhow::{Context as _, Result, ensure};
+use crate::fixture::{Peering, Suite, rough, until_connections_are};
+use crate::rounds::{Ends, each_round, lost_a_replica, lost_nothing};
+use crate::whole::{AGENT, Gateway, gateways, liqo};
+use anyhow::{Context as _, Result};
 use kubernetes_lab::cluster::Cluster;
-use kubernetes_lab::namespace::Namespace;
 use kubernetes_lab::suite;
-use std::time::Duration;
 
 pub(crate) fn add(suite: &mut Suite) {
     rough!(
         suite,
         streams_survive_a_deleted_gateway_of_the_server,
         streams_survive_a_deleted_gateway_of_the_client,
-        streams_survive_a_killed_gateway_process,
+        streams_survive_a_killed_gateway_process_of_the_server,
+        streams_survive_a_killed_gateway_process_of_the_client,
+        a_rollout_of_the_servers_gateways_loses_nothing,
+        a_rollout_of_the_clients_gateways_loses_nothing,
+        a_deleted_route_agent_of_the_server_loses_nothing,
+        a_deleted_route_agent_of_the_client_loses_nothing,
         a_route_agents_restart_loses_nothing,
         streams_survive_a_rollout_of_everything,
     );
 }
 
-/// Between datagrams.
-const INTERVAL: Duration = Duration::from_millis(10);
-
-/// What losing a replica may cost the fabric.
-const LOST_REPLICA: Duration = Duration::from_secs(1);
-
-/// The same as TCP shows it: its retransmissions back off.
-const LOST_REPLICA_TCP: Duration = Duration::from_secs(2);
-
-const GATEWAY: &str = "networking.liqo.io/component=gateway";
-
 async fn streams_survive_a_deleted_gateway_of_the_server(peering: &'static Peering) -> Result<()> {
-    let outcome = deleted(peering, &peering.milan, "deleted-server").await?;
-    survived(&outcome)
+    deleted_gateway(peering, &peering.milan, "deleted-server").await
 }
 
 async fn streams_survive_a_deleted_gateway_of_the_client(peering: &'static Peering) -> Result<()> {
-    let outcome = deleted(peering, &peering.rome, "deleted-client").await?;
-    survived(&outcome)
+    deleted_gateway(peering, &peering.rome, "deleted-client").await
 }
 
-async fn streams_survive_a_killed_gateway_process(peering: &'static Peering) -> Result<()> {
-    let traffic = Traffic::start(peering, "killed-process", INTERVAL).await?;
-    let liqo = liqo(&peering.milan).await?;
-    let pod = first_gateway(&liqo).await?;
+async fn streams_survive_a_killed_gateway_process_of_the_server(
+    peering: &'static Peering,
+) -> Result<()> {
+    killed_gateway(peering, &peering.milan, "killed-server").await
+}
 
-    // Process 1 of a pod hears no signal from within; from without it does.
-    let uid = liqo.get(&format!("pod/{pod}"), "{.metadata.uid}").await?;
-    kill(&uid)?;
-    let path = "jsonpath={.status.containerStatuses[0].restartCount}=1";
-    liqo.wait(&format!("pod/{pod}"), path).await?;
-    liqo.wait(&format!("pod/{pod}"), "Ready").await?;
+async fn streams_survive_a_killed_gateway_process_of_the_client(
+    peering: &'static Peering,
+) -> Result<()> {
+    killed_gateway(peering, &peering.rome, "killed-client").await
+}
 
-    survived(&traffic.finish().await?)
+async fn a_rollout_of_the_servers_gateways_loses_nothing(peering: &'static Peering) -> Result<()> {
+    planned(peering, &peering.milan, "gateways-server", GATEWAYS).await
+}
+
+async fn a_rollout_of_the_clients_gateways_loses_nothing(peering: &'static Peering) -> Result<()> {
+    planned(peering, &peering.rome, "gateways-client", GATEWAYS).await
+}
+
+async fn a_deleted_route_agent_of_the_server_loses_nothing(
+    peering: &'static Peering,
+) -> Result<()> {
+    deleted_agent(peering, &peering.milan, "deleted-agent-server").await
+}
+
+async fn a_deleted_route_agent_of_the_client_loses_nothing(
+    peering: &'static Peering,
+) -> Result<()> {
+    deleted_agent(peering, &peering.rome, "deleted-agent-client").await
 }
 
 async fn a_route_agents_restart_loses_nothing(peering: &'static Peering) -> Result<()> {
-    let traffic = Traffic::start(peering, "route-agent", INTERVAL).await?;
-    let liqo = liqo(&peering.rome).await?;
-
-    liqo.kubectl(&["rollout", "restart", "daemonset/liqo-fabric"])
-        .await?;
-    liqo.rolled_out("daemonset/liqo-fabric").await?;
-
-    let outcome = traffic.finish().await?;
-    ensure!(outcome.udp_lost == 0, "{outcome:?}");
-    Ok(())
+    planned(peering, &peering.rome, "agents-client", AGENTS).await?;
+    planned(peering, &peering.milan, "agents-server", AGENTS).await
 }
 
 async fn streams_survive_a_rollout_of_everything(peering: &'static Peering) -> Result<()> {
-    let traffic = Traffic::start(peering, "rollout", INTERVAL).await?;
-
-    for cluster in peering.clusters() {
-        let liqo = liqo(cluster).await?;
-        for what in [
-            "deployment/liqo-gateway",
-            "daemonset/liqo-fabric",
-            "deployment/liqo-controller-manager",
-        ] {
-            liqo.kubectl(&["rollout", "restart", what]).await?;
-            liqo.rolled_out(what).await?;
+    let worst = each_round(peering, "rollout", Ends::Everywhere, async |_| {
+        for cluster in peering.clusters() {
+            for what in [GATEWAYS, AGENTS, "deployment/liqo-controller-manager"] {
+                roll_out(cluster, what).await?;
+            }
         }
-    }
-
-    survived(&traffic.finish().await?)?;
+        Ok(())
+    });
+    lost_a_replica(worst.await?)?;
     until_connections_are(peering, "Connected").await
 }
 
-/// What comes of a gateway pod that is deleted at once, without time to say so.
-async fn deleted(peering: &Peering, cluster: &Cluster, name: &str) -> Result<Outcome> {
-    let traffic = Traffic::start(peering, name, INTERVAL).await?;
+const GATEWAYS: &str = "deployment/liqo-gateway";
+
+const AGENTS: &str = "daemonset/liqo-fabric";
+
+/// A gateway's pod is deleted at once, without time to say so.
+async fn deleted_gateway(peering: &'static Peering, at: &Cluster, case: &str) -> Result<()> {
+    let worst = each_round(peering, case, Ends::Everywhere, async |round| {
+        let liqo = liqo(at).await?;
+        let pod = one_gateway(at, round).await?.name;
+        liqo.kubectl(&["delete", "pod", &pod, "--grace-period=0", "--force"])
+            .await?;
+        liqo.rolled_out(GATEWAYS).await
+    });
+    lost_a_replica(worst.await?)
+}
+
+/// A gateway's process is killed, and started again by the kubelet.
+async fn killed_gateway(peering: &'static Peering, at: &Cluster, case: &str) -> Result<()> {
+    let worst = each_round(peering, case, Ends::Everywhere, async |round| {
+        let gateway = one_gateway(at, round).await?;
+        kill(&gateway)?;
+        started_again(at, &gateway).await
+    });
+    lost_a_replica(worst.await?)
+}
+
+/// An agent's pod is deleted, on one node after the other.
+async fn deleted_agent(peering: &'static Peering, at: &Cluster, case: &str) -> Result<()> {
+    let worst = each_round(peering, case, Ends::Everywhere, async |round| {
+        let liqo = liqo(at).await?;
+        let pods = liqo.pods(AGENT).await?;
+        let pod = pods.get(round % pods.len().max(1)).context("no agent")?;
+        liqo.kubectl(&["delete", "pod", pod]).await?;
+        liqo.rolled_out(AGENTS).await
+    });
+    lost_nothing(worst.await?)
+}
+
+/// Something is rolled out anew.
+async fn planned(
+    peering: &'static Peering,
+    at: &Cluster,
+    case: &str,
+    what: &'static str,
+) -> Result<()> {
+    let worst = each_round(peering, case, Ends::Everywhere, async |_| {
+        roll_out(at, what).await
+    });
+    lost_nothing(worst.await?)
+}
+
+async fn roll_out(cluster: &Cluster, what: &str) -> Result<()> {
     let liqo = liqo(cluster).await?;
-    let pod = first_gateway(&liqo).await?;
-
-    liqo.kubectl(&["delete", "pod", &pod, "--grace-period=0", "--force"])
-        .await?;
-    liqo.rolled_out("deployment/liqo-gateway").await?;
-
-    traffic.finish().await
+    liqo.kubectl(&["rollout", "restart", what]).await?;
+    liqo.rolled_out(what).await
 }
 
-fn survived(outcome: &Outcome) -> Result<()> {
-    ensure!(outcome.udp_outage <= LOST_REPLICA, "{outcome:?}");
-    ensure!(outcome.tcp_gap <= LOST_REPLICA_TCP, "{outcome:?}");
+/// Another one in each round.
+async fn one_gateway(cluster: &Cluster, round: usize) -> Result<Gateway> {
+    let gateways = gateways(cluster).await?;
+    let place = round % gateways.len().max(1);
 
-    Ok(())
+    gateways.into_iter().nth(place).context("no gateway")
 }
 
-async fn liqo(cluster: &Cluster) -> Result<Namespace> {
-    Namespace::existing(cluster, LIQO).await
-}
-
-async fn first_gateway(liqo: &Namespace) -> Result<String> {
-    let pods = liqo.pods(GATEWAY).await?;
-    ensure!(pods.len() == 2, "{pods:?}");
-    pods.into_iter().next().context("there are two")
-}
-
-/// Kills the gateway of the pod with this uid, by the machine.
-fn kill(uid: &str) -> Result<()> {
+/// Kills a gateway, by the machine: process 1 of a pod hears no signal from within.
+pub(crate) fn kill(gateway: &Gateway) -> Result<()> {
     let is_of_pod = |pid: &str| {
         let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
         let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-        groups.contains(uid) && name.trim() == "gateway"
+        groups.contains(&gateway.uid) && name.trim() == "gateway"
     };
     let pid = std::fs::read_dir("/proc")?
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
         .find(|pid| is_of_pod(pid))
         .context("no gateway process in the pod's control group")?;
     suite::machine("kill", &["-9", &pid]).map(drop)
+}
+
+/// Waits until the kubelet has started a gateway again, and it is ready.
+async fn started_again(cluster: &Cluster, gateway: &Gateway) -> Result<()> {
+    let liqo = liqo(cluster).await?;
+    let pod = format!("pod/{}", gateway.name);
+    let restarts = gateway.restarts + 1;
+    let path = format!("jsonpath={{.status.containerStatuses[0].restartCount}}={restarts}");
+    liqo.wait(&pod, &path).await?;
+    liqo.wait(&pod, "Ready").await
 }

@@ -1,6 +1,6 @@
 //! Two clusters that are connected, and what tests do with them.
 
-use crate::{MILAN, ROME};
+use crate::{MILAN, NAPLES, ROME};
 use anyhow::{Context as _, Result, ensure};
 use control_api::{Configuration, Connection};
 use ipam::Remap;
@@ -35,6 +35,12 @@ pub(crate) const SOON: Duration = Duration::from_secs(30);
 /// Pods on both nodes that tell who asks, and a Service of them.
 const WEB: &str = include_str!("../it/manifests/web.yaml");
 
+/// More of them, all on the node NODE.
+const WEB_ON_NODE: &str = include_str!("manifests/on-node.yaml");
+
+/// How many those are: as many as there are streams, so that some take each gateway.
+const ON_NODE: usize = 4;
+
 /// Two clusters with the same networks, with Liqo, connected.
 #[derive(Debug)]
 pub(crate) struct Peering {
@@ -43,10 +49,10 @@ pub(crate) struct Peering {
 }
 
 impl Shared for Peering {
-    const NAMES: &'static [&'static str] = &[ROME, MILAN];
+    const NAMES: &'static [&'static str] = &[ROME, MILAN, NAPLES];
 
     fn make() -> Result<Self> {
-        let specs = Self::NAMES.iter().map(|name| Spec::new(*name)).collect();
+        let specs = [ROME, MILAN].map(Spec::new).into();
         let mut clusters = suite::up(specs)?.into_iter();
         let mut next = || clusters.next().context("a cluster is missing");
         let peering = Self {
@@ -54,8 +60,7 @@ impl Shared for Peering {
             milan: next()?,
         };
         for cluster in peering.clusters() {
-            load_images(cluster)?;
-            install(cluster)?;
+            prepare(cluster)?;
         }
         peering.connect()?;
 
@@ -80,9 +85,7 @@ impl Peering {
 
     /// Runs `liqoctl network` on both.
     pub(crate) fn network(&self, verb: &str, flags: &[&str]) -> Result<String> {
-        let remote = format!("--remote-kubeconfig={}", self.milan.kubeconfig().display());
-        let words = [&["network", verb, &remote, "--skip-confirm"], flags].concat();
-        liqoctl(&self.rome, &words)
+        network([&self.rome, &self.milan], verb, flags)
     }
 
     /// A namespace in each, with pods of [`WEB`] on both nodes.
@@ -92,6 +95,14 @@ impl Peering {
 
         Ok([rome, milan])
     }
+}
+
+/// Runs `liqoctl network` on two clusters, of which the second is the server.
+pub(crate) fn network(pair: [&Cluster; 2], verb: &str, flags: &[&str]) -> Result<String> {
+    let [local, remote] = pair;
+    let remote = format!("--remote-kubeconfig={}", remote.kubeconfig().display());
+    let words = [&["network", verb, &remote, "--skip-confirm"], flags].concat();
+    liqoctl(local, &words)
 }
 
 /// Pods on both nodes of a cluster that tell who asks.
@@ -109,9 +120,20 @@ pub(crate) struct WebPod {
 }
 
 impl Web {
-    async fn up(cluster: &Cluster, name: &str) -> Result<Self> {
+    /// One on each node, in a new namespace of this name.
+    pub(crate) async fn up(cluster: &Cluster, name: &str) -> Result<Self> {
+        Self::of(cluster, name, WEB, 2).await
+    }
+
+    /// Several on one node, in a new namespace of this name.
+    pub(crate) async fn on_node(cluster: &Cluster, name: &str, node: &str) -> Result<Self> {
+        let manifest = WEB_ON_NODE.replace("NODE", node);
+        Self::of(cluster, name, &manifest, ON_NODE).await
+    }
+
+    async fn of(cluster: &Cluster, name: &str, manifest: &str, count: usize) -> Result<Self> {
         let namespace = Namespace::create(cluster, name).await?;
-        namespace.apply(WEB).await?;
+        namespace.apply(manifest).await?;
         namespace.rolled_out("deployment/web").await?;
         let mut pods = Vec::new();
         for name in namespace.pods("app=web").await? {
@@ -121,7 +143,7 @@ impl Web {
             let address = address.parse().context("a pod's address")?;
             pods.push(WebPod { name, address });
         }
-        ensure!(pods.len() == 2, "{pods:?}");
+        ensure!(pods.len() == count, "{pods:?}");
 
         Ok(Self { namespace, pods })
     }
@@ -171,10 +193,17 @@ pub(crate) async fn connection(here: &Cluster, there: &str) -> Result<Connection
 
 /// Waits until both Connections show this value.
 pub(crate) async fn until_connections_are(peering: &Peering, value: &str) -> Result<()> {
+    until_pair_is(peering.clusters(), value).await
+}
+
+/// Waits until the Connections of two clusters with each other show this value.
+pub(crate) async fn until_pair_is(pair: [&Cluster; 2], value: &str) -> Result<()> {
     let what = format!("both Connections to be {value}");
+    let [one, other] = pair;
     until(Deadline::after(SOON), &what, async || {
-        for (here, there) in [(&peering.rome, MILAN), (&peering.milan, ROME)] {
-            let status = connection(here, there).await?.status.unwrap_or_default();
+        for (here, there) in [(one, other), (other, one)] {
+            let status = connection(here, there.name()).await?.status;
+            let status = status.unwrap_or_default();
             let shown = status.value.unwrap_or_default();
             ensure!(shown == value, "{}: {shown}", here.name());
         }
@@ -220,7 +249,14 @@ pub(crate) fn install(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-fn load_images(cluster: &Cluster) -> Result<()> {
+/// Puts what is tested on a new cluster.
+pub(crate) fn prepare(cluster: &Cluster) -> Result<()> {
+    load_images(cluster)?;
+    install(cluster)
+}
+
+/// Puts Liqo's images on all nodes.
+pub(crate) fn load_images(cluster: &Cluster) -> Result<()> {
     let folder = variable(IMAGES)?;
     let entries = std::fs::read_dir(&folder)
         .with_context(|| format!("failed to read {}", folder.display()))?;

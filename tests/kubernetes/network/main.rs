@@ -6,12 +6,19 @@
 
 mod fixture;
 mod flow;
+mod rounds;
+mod whole;
 
 mod addresses;
+mod api_server;
 mod connect;
+mod deletion;
 mod failover;
+mod members;
+mod node_loss;
 mod objects;
 mod removal;
+mod three;
 
 use libtest_mimic::Arguments;
 use std::process::ExitCode;
@@ -21,6 +28,9 @@ const ROME: &str = "it-rome";
 
 /// Its remote cluster: the server.
 const MILAN: &str = "it-milan";
+
+/// A third one, which only some tests make.
+const NAPLES: &str = "it-naples";
 
 /// What every change must pass, in two minutes: `cargo xtask test --kubernetes --quick`.
 const ESSENTIAL: &[&str] = &[
@@ -42,7 +52,14 @@ fn main() -> ExitCode {
     addresses::add(&mut suite);
     objects::add(&mut suite);
     failover::add(&mut suite);
+    node_loss::add(&mut suite);
+    api_server::add(&mut suite);
+    members::add(&mut suite);
+    three::add(&mut suite);
+    deletion::add(&mut suite);
     removal::add(&mut suite);
 
-    suite.run(env!("CARGO_BIN_EXE_cluster"), Arguments::from_args())
+    let code = suite.run(env!("CARGO_BIN_EXE_cluster"), Arguments::from_args());
+    rounds::print();
+    code
 }

@@ -13,12 +13,12 @@ pub(crate) fn add(suite: &mut Suite) {
         suite,
         a_reset_takes_the_peering_away_and_a_connect_brings_it_back,
         an_uninstall_leaves_nothing_and_an_install_brings_it_back,
-        an_uninstall_ends_though_the_other_cluster_is_dead,
+        a_reset_and_an_uninstall_end_though_the_other_cluster_is_dead,
     );
 }
 
-/// How long an uninstallation may take.
-const UNINSTALLED: Duration = Duration::from_secs(60);
+/// How long a reset or an uninstallation may take.
+const ENDED: Duration = Duration::from_secs(60);
 
 async fn a_reset_takes_the_peering_away_and_a_connect_brings_it_back(
     peering: &'static Peering,
@@ -31,39 +31,30 @@ async fn a_reset_takes_the_peering_away_and_a_connect_brings_it_back(
 }
 
 async fn nothing_of_the_peering(peering: &Peering) -> Result<()> {
-    for (cluster, there) in [(&peering.rome, MILAN), (&peering.milan, ROME)] {
-        until(
-            Deadline::after(SOON),
-            "nothing of the peering",
-            async || {
-                let kinds = "configurations,gatewayservers,gatewayclients,publickeies,connections";
-                let left = kubectl(cluster, &["get", kinds, "-A", "-o", "name"])?;
-                ensure!(left.trim().is_empty(), "{left}");
-                let networks = kubectl(
-                    cluster,
-                    &[
-                        "get",
-                        "networks.ipam.liqo.io",
-                        "-n",
-                        &format!("liqo-tenant-{there}"),
-                        "-o",
-                        "name",
-                    ],
-                )?;
-                ensure!(networks.trim().is_empty(), "{networks}");
-                for node in cluster.nodes() {
-                    let routes = node.exec("ip", &["route", "show", "table", "27761"])?;
-                    // Those to the gateways themselves stay.
-                    let mut others = routes.lines().filter(|it| !it.contains("169.254.19."));
-                    ensure!(others.next().is_none(), "{routes}");
-                }
-                Ok(())
-            },
-        )
-        .await?;
-    }
+    nothing_of(&peering.rome, MILAN).await?;
+    nothing_of(&peering.milan, ROME).await
+}
 
-    Ok(())
+/// Waits until a cluster has nothing more of its peering with `there`, its only one.
+pub(crate) async fn nothing_of(cluster: &Cluster, there: &str) -> Result<()> {
+    let tenant = format!("liqo-tenant-{there}");
+    let what = format!("nothing of the peering in {}", cluster.name());
+    until(Deadline::after(SOON), &what, async || {
+        let kinds = "configurations,gatewayservers,gatewayclients,publickeies,connections";
+        let left = kubectl(cluster, &["get", kinds, "-A", "-o", "name"])?;
+        ensure!(left.trim().is_empty(), "{left}");
+        let networks = ["get", "networks.ipam.liqo.io", "-n", &tenant, "-o", "name"];
+        let networks = kubectl(cluster, &networks)?;
+        ensure!(networks.trim().is_empty(), "{networks}");
+        for node in cluster.nodes() {
+            let routes = node.exec("ip", &["route", "show", "table", "27761"])?;
+            // Those to the gateways themselves stay.
+            let mut others = routes.lines().filter(|it| !it.contains("169.254.19."));
+            ensure!(others.next().is_none(), "{routes}");
+        }
+        Ok(())
+    })
+    .await
 }
 
 async fn an_uninstall_leaves_nothing_and_an_install_brings_it_back(
@@ -73,7 +64,7 @@ async fn an_uninstall_leaves_nothing_and_an_install_brings_it_back(
     for cluster in peering.clusters() {
         let start = Instant::now();
         liqoctl(cluster, &["uninstall", "--purge", "--skip-confirm"])?;
-        ensure!(start.elapsed() < UNINSTALLED, "{:?}", start.elapsed());
+        ensure!(start.elapsed() < ENDED, "{:?}", start.elapsed());
         nothing_is_left(cluster)?;
     }
 
@@ -83,7 +74,7 @@ async fn an_uninstall_leaves_nothing_and_an_install_brings_it_back(
     peering.connect()
 }
 
-async fn an_uninstall_ends_though_the_other_cluster_is_dead(
+async fn a_reset_and_an_uninstall_end_though_the_other_cluster_is_dead(
     peering: &'static Peering,
 ) -> Result<()> {
     for node in peering.milan.nodes() {
@@ -94,17 +85,15 @@ async fn an_uninstall_ends_though_the_other_cluster_is_dead(
     // Upstream refuses while there is a peering, and says what to remove.
     let refused = liqoctl(&peering.rome, &["uninstall", "--purge", "--skip-confirm"]);
     ensure!(refused.is_err(), "uninstalled beneath a peering");
-    let tenant = format!("liqo-tenant-{MILAN}");
-    for kind in [
-        "gatewayclient",
-        "gatewayserver",
-        "publickey",
-        "configuration",
-    ] {
-        kubectl(&peering.rome, &["delete", kind, "--all", "-n", &tenant])?;
-    }
+    let alone = format!("--remote-cluster-id={MILAN}");
+    peering.network("reset", &["--wait", &alone])?;
+    ensure!(start.elapsed() < ENDED, "{:?}", start.elapsed());
+    eprintln!("reset alone ({:.1} s)", start.elapsed().as_secs_f64());
+    nothing_of(&peering.rome, MILAN).await?;
+
+    let start = Instant::now();
     liqoctl(&peering.rome, &["uninstall", "--purge", "--skip-confirm"])?;
-    ensure!(start.elapsed() < UNINSTALLED, "{:?}", start.elapsed());
+    ensure!(start.elapsed() < ENDED, "{:?}", start.elapsed());
     nothing_is_left(&peering.rome)?;
 
     // The others come after this one, or before.
@@ -145,7 +134,8 @@ fn nothing_is_left(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-fn kubectl(cluster: &Cluster, words: &[&str]) -> Result<String> {
+/// Runs `kubectl` as the cluster's administrator, and returns what it printed.
+pub(crate) fn kubectl(cluster: &Cluster, words: &[&str]) -> Result<String> {
     let mut command = cluster.kubectl();
     let output = command.args(words).output()?;
     ensure!(

@@ -1,0 +1,174 @@
+//! Traffic needs no API server, and what changes afterwards takes effect.
+
+use crate::failover::kill;
+use crate::fixture::{Peering, SOON, Suite, Web, connection, rough, seen, until_connections_are};
+use crate::rounds::{self, Ends, Rounds, lost_a_replica, lost_nothing};
+use crate::whole::{gateways, liqo, until_whole};
+use crate::{MILAN, ROME};
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::jiff::Timestamp;
+use kubernetes_lab::cluster::Cluster;
+use kubernetes_lab::node::control::{self, Request};
+use kubernetes_lab::wait::{Deadline, until};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+pub(crate) fn add(suite: &mut Suite) {
+    rough!(
+        suite,
+        streams_need_no_api_server_and_changes_take_effect_afterwards
+    );
+}
+
+/// How long both API servers are away.
+const AWAY: Duration = Duration::from_secs(60);
+
+/// The same in runs that repeat things: such have time.
+const AWAY_LONG: Duration = Duration::from_secs(300);
+
+/// How long it may take after that until all is as it should be: the kubelet lets a
+/// container that has ended wait before its next start.
+const RECOVERED: Duration = Duration::from_secs(60);
+
+const API_SERVER: &str = "kube-apiserver";
+
+async fn streams_need_no_api_server_and_changes_take_effect_afterwards(
+    peering: &'static Peering,
+) -> Result<()> {
+    let away = if rounds::count()? > 1 {
+        AWAY_LONG
+    } else {
+        AWAY
+    };
+    let mut rounds = Rounds::start(peering, "api-server", Ends::Everywhere).await?;
+    until_whole(peering).await?;
+    let killed = gateways(&peering.milan).await?;
+    let killed = killed.into_iter().next().context("no gateway")?;
+    let before = restarts(peering).await?;
+
+    for cluster in peering.clusters() {
+        tell(cluster, Request::Stop(API_SERVER.to_owned()))?;
+    }
+    let outcomes = async {
+        let alone = rounds.measure("no API server", async |traffic| traffic.flows_for(away / 2));
+        let alone = alone.await?;
+        let lost = rounds.measure("and a killed gateway", async |traffic| {
+            kill(&killed)?;
+            traffic.flows_for(away / 2)
+        });
+        anyhow::Ok([alone, lost.await?])
+    };
+    let outcomes = outcomes.await;
+    // Also after a failure: other tests need them.
+    for cluster in peering.clusters() {
+        tell(cluster, Request::Start(API_SERVER.to_owned()))?;
+    }
+    let [alone, lost] = outcomes?;
+    let since = Timestamp::now();
+    let back = rounds.measure("API server back", async |_| {
+        recovered(peering, since).await?;
+        a_change_takes_effect(peering).await
+    });
+    let back = back.await?;
+    rounds.finish().await?;
+
+    lost_nothing(alone)?;
+    lost_a_replica(lost)?;
+    lost_nothing(back)?;
+    let mut again = restarts(peering).await?;
+    again.retain(|pod, count| before.get(pod) != Some(count));
+    let others: Vec<_> = again.keys().filter(|pod| **pod != killed.name).collect();
+    ensure!(others.is_empty(), "started again or replaced: {again:?}");
+    until_whole(peering).await
+}
+
+/// Waits until both API servers answer, and what is told of the connections is new.
+async fn recovered(peering: &Peering, since: Timestamp) -> Result<()> {
+    for cluster in peering.clusters() {
+        let liqo = liqo(cluster).await?;
+        until(Deadline::after(SOON), "the API server", async || {
+            liqo.kubectl(&["get", "--raw=/readyz"]).await.map(drop)
+        })
+        .await?;
+    }
+    until_connections_are(peering, "Connected").await?;
+    for (here, there) in [(&peering.rome, MILAN), (&peering.milan, ROME)] {
+        until(Deadline::after(SOON), "a new latency", async || {
+            let status = connection(here, there).await?.status.unwrap_or_default();
+            let told = status.latency.and_then(|it| it.timestamp);
+            let told = told.context("no time")?.0;
+            ensure!(told > since, "it is of {told}");
+            Ok(())
+        })
+        .await?;
+    }
+    for cluster in peering.clusters() {
+        let liqo = liqo(cluster).await?;
+        until(
+            Deadline::after(RECOVERED),
+            "all pods to be ready",
+            async || {
+                let path = "{range .items[*]}{.metadata.name}={.status.conditions[?(@.type==\"Ready\")].status} {end}";
+                let pods = liqo.get("pods", path).await?;
+                ensure!(!pods.contains("=False"), "{pods}");
+                Ok(())
+            },
+        )
+        .await?;
+    }
+
+    Ok(())
+}
+
+/// A pod of milan that is new is reached by a mapped address that is new.
+async fn a_change_takes_effect(peering: &Peering) -> Result<()> {
+    let rome = Web::up(&peering.rome, "api-server-after").await?;
+    let milan = Web::up(&peering.milan, "api-server-after").await?;
+    let to = milan.pods.first().context("no pod")?;
+    let object = format!(
+        "apiVersion: ipam.liqo.io/v1alpha1
+kind: IP
+metadata:
+  name: pod
+spec:
+  ip: {}
+",
+        to.address
+    );
+    milan.namespace.apply(&object).await?;
+    let path = "jsonpath={.status.ip}";
+    milan.namespace.wait("ip/pod", path).await?;
+    let mapped = milan.namespace.get("ip/pod", "{.status.ip}").await?;
+    let address = seen(&peering.rome, MILAN, mapped.parse()?).await?;
+
+    for from in &rome.pods {
+        let what = format!("{address} to be answered by {}", to.name);
+        until(Deadline::after(SOON), &what, async || {
+            let answer = rome.ask(from, &format!("{address}:8080")).await?;
+            ensure!(answer.contains(&to.name), "{answer}");
+            Ok(())
+        })
+        .await?;
+    }
+    rome.namespace.delete().await?;
+    milan.namespace.delete().await
+}
+
+/// How often each pod of Liqo was started again, by name.
+async fn restarts(peering: &Peering) -> Result<BTreeMap<String, String>> {
+    let mut restarts = BTreeMap::new();
+    for cluster in peering.clusters() {
+        let path =
+            "{range .items[*]}{.metadata.name}={.status.containerStatuses[0].restartCount} {end}";
+        let pods = liqo(cluster).await?.get("pods", path).await?;
+        let pods = pods.split_whitespace().filter_map(|it| it.split_once('='));
+        restarts.extend(pods.map(|(pod, count)| (pod.to_owned(), count.to_owned())));
+    }
+
+    Ok(restarts)
+}
+
+/// Has the control plane do something with a component.
+fn tell(cluster: &Cluster, request: Request) -> Result<()> {
+    control::ask(cluster.node(0).name(), &request).map(drop)
+}

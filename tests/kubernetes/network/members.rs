@@ -1,0 +1,240 @@
+//! Nodes join a cluster that is connected, and leave it.
+
+use crate::deletion::reaches;
+use crate::fixture::{Peering, SOON, Suite, Web, load_images, rough, seen};
+use crate::whole::{AGENT, gateways, liqo};
+use anyhow::{Context as _, Result, bail, ensure};
+use kubernetes_lab::cluster::Cluster;
+use kubernetes_lab::namespace::Namespace;
+use kubernetes_lab::pod;
+use kubernetes_lab::spec::NodeSpec;
+use kubernetes_lab::underlay::node_netns;
+use kubernetes_lab::wait::{Deadline, until};
+use std::fs::File;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::Path;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use tests::lab::netns::Netns;
+use tests::traffic::capture::{Capture, Frame};
+use tests::traffic::udp;
+
+pub(crate) fn add(suite: &mut Suite) {
+    rough!(
+        suite,
+        a_node_that_joins_the_server_is_reached_and_forgotten_when_it_leaves,
+        a_node_that_joins_the_client_is_reached_and_forgotten_when_it_leaves,
+    );
+}
+
+/// How long pods of a new node may wait for the other cluster, once the node has its pod
+/// network and its agent is ready.
+const REACHED: Duration = Duration::from_secs(2);
+
+/// How long something is tried before it counts as failed.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+const UDP_PORT: u16 = 7002;
+
+/// How long one datagram may take.
+const ANSWER: Duration = Duration::from_millis(200);
+
+async fn a_node_that_joins_the_server_is_reached_and_forgotten_when_it_leaves(
+    peering: &'static Peering,
+) -> Result<()> {
+    joins_and_leaves(&peering.milan, &peering.rome, "joins-server").await
+}
+
+async fn a_node_that_joins_the_client_is_reached_and_forgotten_when_it_leaves(
+    peering: &'static Peering,
+) -> Result<()> {
+    joins_and_leaves(&peering.rome, &peering.milan, "joins-client").await
+}
+
+async fn joins_and_leaves(at: &Cluster, other: &Cluster, name: &str) -> Result<()> {
+    let abroad = Web::up(other, name).await?;
+
+    let outcome = async {
+        let grown = at.add_node().await?;
+        let joined = grown.node_specs()?.pop().context("no node")?;
+        let pod = reached(&grown, &joined, other, &abroad, name).await?;
+        let target = seen(other, at.name(), pod).await?;
+        let source = abroad.pods.first().context("no pod")?;
+        let source = pod::netns(&abroad.namespace, &source.name).await?;
+        // What is looked for in vain later is seen now.
+        let frames = frames_to(at, joined.ip, &source, target)?;
+        ensure!(frames > 0, "no packet takes the way to the node");
+        anyhow::Ok((joined, source, target))
+    };
+    let outcome = outcome.await;
+    // Also after a failure: other tests know two nodes.
+    let now = Cluster::find(at.name())?;
+    if now.spec.nodes > at.spec.nodes {
+        now.remove_node().await?;
+    }
+    let (left, source, target) = outcome?;
+    forgotten(at, &left, &source, target).await?;
+
+    abroad.namespace.delete().await
+}
+
+/// Measures when pods of the new node reach those of the other cluster and are reached by
+/// them; returns the address of one.
+async fn reached(
+    at: &Cluster,
+    node: &NodeSpec,
+    other: &Cluster,
+    abroad: &Web,
+    name: &str,
+) -> Result<Ipv4Addr> {
+    // Its pods run before its agent does: there is no image of it yet.
+    let home = Web::on_node(at, name, &node.name).await?;
+    let pod = home.pods.first().context("no pod")?.clone();
+    let netns = pod::netns(&home.namespace, &pod.name).await?;
+    let _echo = udp::Echo::start(&netns, pod.address, UDP_PORT)?;
+    let mut ways = Vec::new();
+    let mut echoes = Vec::new();
+    for peer in &abroad.pods {
+        let peer_netns = pod::netns(&abroad.namespace, &peer.name).await?;
+        echoes.push(udp::Echo::start(&peer_netns, peer.address, UDP_PORT)?);
+        let there = seen(at, other.name(), peer.address).await?;
+        let here = seen(other, at.name(), pod.address).await?;
+        ways.push(("to it", first_answer(peer_netns, here)));
+        ways.push(("from it", first_answer(netns.clone(), there)));
+    }
+
+    load_images(at)?;
+    let agent = restarted_agent(at, node).await?;
+    let liqo = liqo(at).await?;
+    liqo.wait(&format!("pod/{agent}"), "Ready").await?;
+    let ready = Instant::now();
+    for (way, answered) in ways {
+        let answered = answered.join().ok().context("a thread has panicked")??;
+        let late = answered.saturating_duration_since(ready);
+        let early = ready.saturating_duration_since(answered);
+        eprintln!(
+            "{}: {way}: {:.2} s after its agent was ready",
+            node.name,
+            late.as_secs_f64() - early.as_secs_f64()
+        );
+        ensure!(late <= REACHED, "{way}: {late:?}");
+    }
+    reaches(at, &home, other.name(), abroad).await?;
+    reaches(other, abroad, at.name(), &home).await?;
+    home.namespace.delete().await?;
+
+    Ok(pod.address)
+}
+
+/// Sends datagrams until one is answered, and tells when that was.
+fn first_answer(from: Netns, to: Ipv4Addr) -> JoinHandle<Result<Instant>> {
+    let to = SocketAddrV4::new(to, UDP_PORT);
+    thread::spawn(move || {
+        let end = Instant::now() + PATIENCE;
+        while Instant::now() < end {
+            match udp::exchange(&from, to, b"first", ANSWER) {
+                Ok(_) => return Ok(Instant::now()),
+                // Refused at once: not again at once.
+                Err(_) => thread::sleep(Duration::from_millis(20)),
+            }
+        }
+        bail!("{} was never answered by {to}", from.name())
+    })
+}
+
+/// The agent of a node whose image has come: a new one, since the kubelet lets one that
+/// had no image wait.
+async fn restarted_agent(at: &Cluster, node: &NodeSpec) -> Result<String> {
+    let liqo = liqo(at).await?;
+    let old = agent(&liqo, node).await?;
+    liqo.kubectl(&["delete", "pod", &old, "--grace-period=0", "--force"])
+        .await?;
+    until(Deadline::after(SOON), "another agent", async || {
+        let new = agent(&liqo, node).await?;
+        ensure!(new != old, "{old} is still there");
+        Ok(new)
+    })
+    .await
+}
+
+async fn agent(liqo: &Namespace, node: &NodeSpec) -> Result<String> {
+    let field = format!("spec.nodeName={}", node.name);
+    let words = ["get", "pods", "-l", AGENT, "--field-selector", &field, "-o"];
+    let words = [words.as_slice(), &["jsonpath={.items[*].metadata.name}"]].concat();
+    let names = liqo.kubectl(&words).await?;
+    let mut names = names.split_whitespace();
+    let name = names.next().context("no agent")?.to_owned();
+    ensure!(names.next().is_none(), "several agents");
+
+    Ok(name)
+}
+
+/// Nothing of a node that has left is there: neither objects, nor packets on the way to it.
+async fn forgotten(at: &Cluster, left: &NodeSpec, from: &Netns, to: Ipv4Addr) -> Result<()> {
+    let liqo = liqo(at).await?;
+    // Kubernetes would take a minute for that.
+    let field = format!("spec.nodeName={}", left.name);
+    let words = [
+        "delete",
+        "pods",
+        "-A",
+        "--force",
+        "--field-selector",
+        &field,
+    ];
+    liqo.kubectl(&words).await?;
+    until(Deadline::after(SOON), "its objects to go", async || {
+        let ips = liqo.kubectl(&["get", "ips.ipam.liqo.io", "-o", "name"]);
+        let ips = ips.await?;
+        ensure!(!ips.contains(&left.name), "{ips}");
+        let pods = ["get", "pods", "-o", "jsonpath={.items[*].spec.nodeName}"];
+        let pods = liqo.kubectl(&pods).await?;
+        ensure!(!pods.contains(&left.name), "{pods}");
+        Ok(())
+    })
+    .await?;
+    until(Deadline::after(SOON), "gateways to forget it", async || {
+        let frames = frames_to(at, left.ip, from, to)?;
+        ensure!(frames == 0, "{frames} frames were for it");
+        Ok(())
+    })
+    .await?;
+    for gateway in gateways(at).await? {
+        ensure!(gateway.restarts == 0, "{gateway:?}");
+    }
+
+    Ok(())
+}
+
+/// Sends datagrams, and counts what the other nodes send to the node with an address, or
+/// ask for it.
+fn frames_to(at: &Cluster, node: Ipv4Addr, from: &Netns, to: Ipv4Addr) -> Result<usize> {
+    const DATAGRAMS: usize = 5;
+    const ARP: [u8; 2] = [0x08, 0x06];
+
+    let is_for_it = move |frame: &Frame| match frame.ipv4() {
+        Some(packet) => packet.destination() == node && packet.udp().is_some(),
+        None => {
+            frame.bytes.get(12..14) == Some(&ARP) && frame.bytes.get(38..42) == Some(&node.octets())
+        }
+    };
+    let mut captures = Vec::new();
+    for other in at.nodes() {
+        let name = node_netns(other.name());
+        let file = File::open(Path::new("/run/netns").join(&name))
+            .with_context(|| format!("no namespace {name}"))?;
+        let netns = Netns::adopt(&name, file);
+        captures.push(Capture::start(&netns, "eth0", is_for_it)?);
+    }
+    for _ in 0..DATAGRAMS {
+        let to = SocketAddrV4::new(to, UDP_PORT);
+        // Whether it is answered is no matter here.
+        let _ = udp::exchange(from, to, b"way", ANSWER);
+    }
+    let mut frames = 0;
+    for capture in captures {
+        frames += capture.finish()?.len();
+    }
+
+    Ok(frames)
+}

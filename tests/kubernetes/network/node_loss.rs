@@ -1,0 +1,119 @@
+//! Nodes with a gateway are drained, die and come back while traffic flows between pods on
+//! other nodes.
+
+use crate::fixture::{Peering, Suite, rough};
+use crate::flow::Outcome;
+use crate::rounds::{Ends, Rounds, each_round, lost_a_replica, lost_nothing};
+use crate::whole::liqo;
+use anyhow::{Result, ensure};
+use kubernetes_lab::cluster::Cluster;
+use kubernetes_lab::wait::{Deadline, until};
+use std::time::Duration;
+
+pub(crate) fn add(suite: &mut Suite) {
+    rough!(
+        suite,
+        draining_a_gateways_node_of_the_server_loses_nothing,
+        draining_a_gateways_node_of_the_client_loses_nothing,
+        streams_survive_the_loss_and_the_return_of_a_gateways_node_of_the_server,
+        streams_survive_the_loss_and_the_return_of_a_gateways_node_of_the_client,
+    );
+}
+
+/// Kubernetes misses a kubelet after 50 s.
+const MISSED: Duration = Duration::from_secs(90);
+
+/// The node that is drained or lost: not that of the API server.
+const NODE: u8 = 1;
+
+async fn draining_a_gateways_node_of_the_server_loses_nothing(
+    peering: &'static Peering,
+) -> Result<()> {
+    drained(peering, &peering.milan, "drained-server").await
+}
+
+async fn draining_a_gateways_node_of_the_client_loses_nothing(
+    peering: &'static Peering,
+) -> Result<()> {
+    drained(peering, &peering.rome, "drained-client").await
+}
+
+async fn streams_survive_the_loss_and_the_return_of_a_gateways_node_of_the_server(
+    peering: &'static Peering,
+) -> Result<()> {
+    lost(peering, &peering.milan, "lost-node-server").await
+}
+
+async fn streams_survive_the_loss_and_the_return_of_a_gateways_node_of_the_client(
+    peering: &'static Peering,
+) -> Result<()> {
+    lost(peering, &peering.rome, "lost-node-client").await
+}
+
+async fn drained(peering: &'static Peering, at: &Cluster, case: &str) -> Result<()> {
+    let worst = each_round(peering, case, Ends::FirstNodes, async |_| {
+        let liqo = liqo(at).await?;
+        let node = at.node(NODE);
+        let options = [
+            "--ignore-daemonsets",
+            "--delete-emptydir-data",
+            "--force",
+            "--timeout=60s",
+        ];
+        let words = [["drain", node.name()].as_slice(), &options].concat();
+        let outcome = async {
+            liqo.kubectl(&words).await?;
+            liqo.rolled_out("deployment/liqo-gateway").await
+        };
+        let outcome = outcome.await;
+        // Also after a failure: other tests need the node.
+        liqo.kubectl(&["uncordon", node.name()]).await?;
+        outcome
+    });
+    lost_nothing(worst.await?)
+}
+
+async fn lost(peering: &'static Peering, at: &Cluster, case: &str) -> Result<()> {
+    let mut rounds = Rounds::start(peering, case, Ends::FirstNodes).await?;
+    let returned = case.replace("lost", "returned");
+    let node = at.node(NODE);
+    let [mut loss, mut back] = [Outcome::default(); 2];
+    for _ in rounds.numbers() {
+        let outcome = rounds.during(case, async |traffic| {
+            node.kill()?;
+            traffic.flows_on()?;
+            // What Kubernetes does then must not cost anything either.
+            ready(at, node.name(), "Unknown").await
+        });
+        let outcome = outcome.await;
+        if outcome.is_err() {
+            node.restart()?;
+        }
+        loss = outcome?.worse(loss);
+
+        let outcome = rounds.measure(&returned, async |_| {
+            node.restart()?;
+            ready(at, node.name(), "True").await?;
+            let liqo = liqo(at).await?;
+            liqo.rolled_out("daemonset/liqo-fabric").await?;
+            liqo.rolled_out("deployment/liqo-gateway").await
+        });
+        back = outcome.await?.worse(back);
+    }
+    rounds.finish().await?;
+
+    lost_a_replica(loss)?;
+    lost_nothing(back)
+}
+
+async fn ready(cluster: &Cluster, node: &str, wanted: &str) -> Result<()> {
+    let path = "{.status.conditions[?(@.type==\"Ready\")].status}";
+    let liqo = liqo(cluster).await?;
+    let what = format!("{node}'s readiness to be {wanted}");
+    until(Deadline::after(MISSED), &what, async || {
+        let is = liqo.get(&format!("node/{node}"), path).await?;
+        ensure!(is == wanted, "it is {is}");
+        Ok(())
+    })
+    .await
+}
