@@ -76,11 +76,6 @@ impl Rounds {
         0..self.count as usize
     }
 
-    /// The traffic.
-    pub(crate) fn traffic(&self) -> &Traffic {
-        &self.traffic
-    }
-
     /// Waits until both clusters are whole, does something, and returns what it did to the
     /// traffic until all of it flows again.
     pub(crate) async fn during(
