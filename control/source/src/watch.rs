@@ -175,3 +175,6 @@ impl Watch {
 fn number((kind, updates): (usize, Updates)) -> Numbered {
     updates.map(move |update| (kind, update)).boxed()
 }
+
+#[cfg(test)]
+mod tests;
