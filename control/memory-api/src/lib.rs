@@ -9,29 +9,42 @@
 use axum::Router;
 use axum::routing::any;
 use serde_json::Value;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
+use std::sync::mpsc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use tokio::net::TcpSocket;
 use tokio::sync::oneshot;
 
 mod answer;
 mod objects;
 mod request;
 
+pub use objects::merged;
+
 use objects::Objects;
+
+/// Connections that wait to be accepted.
+const BACKLOG: u32 = 128;
 
 /// The server. Its objects outlive its absence.
 #[derive(Debug)]
 pub struct ApiServer {
     address: SocketAddr,
     objects: Shared,
-    running: Option<Running>,
+    place: Place,
 }
 
 #[derive(Debug)]
-struct Running {
-    stop: oneshot::Sender<()>,
-    thread: JoinHandle<()>,
+enum Place {
+    /// The port is kept, by a socket that does not listen.
+    Away(TcpSocket),
+    There {
+        stop: oneshot::Sender<()>,
+        thread: JoinHandle<()>,
+    },
+    /// On its way.
+    Between,
 }
 
 /// The objects, and who waits for a change of them.
@@ -60,19 +73,20 @@ impl Shared {
 }
 
 impl ApiServer {
-    /// Creates a server that is away: its address is taken, but nobody answers there.
+    /// Creates a server that is away: its port is taken, but nobody answers there.
     ///
     /// # Panics
     ///
     /// Panics if there is no free port.
     pub fn away() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
-        let address = listener.local_addr().expect("it is bound");
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let socket = bound(any);
+        let address = socket.local_addr().expect("it is bound");
 
         Self {
             address,
             objects: Shared::default(),
-            running: None,
+            place: Place::Away(socket),
         }
     }
 
@@ -80,7 +94,7 @@ impl ApiServer {
     ///
     /// # Panics
     ///
-    /// Panics if its port cannot be bound.
+    /// Panics if there is no free port.
     pub fn start() -> Self {
         let mut server = Self::away();
         server.come();
@@ -88,24 +102,34 @@ impl ApiServer {
     }
 
     /// Answers from now on.
+    pub fn come(&mut self) {
+        self.place = match std::mem::replace(&mut self.place, Place::Between) {
+            Place::Away(socket) => {
+                let objects = self.objects.clone();
+                let (stop, stopped) = oneshot::channel();
+                let (listens, is_listening) = mpsc::channel();
+                let thread = std::thread::spawn(move || serve(socket, objects, &listens, stopped));
+                is_listening.recv().expect("the thread begins with that");
+                Place::There { stop, thread }
+            }
+            place @ (Place::There { .. } | Place::Between) => place,
+        };
+    }
+
+    /// Goes away: nobody answers at its port any more, and all connections are closed.
     ///
     /// # Panics
     ///
-    /// Panics if its port cannot be bound.
-    pub fn come(&mut self) {
-        let listener = TcpListener::bind(self.address).expect("the port is still free");
-        let objects = self.objects.clone();
-        let (stop, stopped) = oneshot::channel();
-        let thread = std::thread::spawn(move || serve(listener, objects, stopped));
-        self.running = Some(Running { stop, thread });
-    }
-
-    /// Goes away: its port is closed, and so are all connections.
+    /// Panics if somebody takes its port at the same moment.
     pub fn go(&mut self) {
-        if let Some(running) = self.running.take() {
-            drop(running.stop);
-            drop(running.thread.join());
-        }
+        self.place = match std::mem::replace(&mut self.place, Place::Between) {
+            Place::There { stop, thread } => {
+                drop(stop);
+                drop(thread.join());
+                Place::Away(bound(self.address))
+            }
+            place @ (Place::Away(_) | Place::Between) => place,
+        };
     }
 
     /// Returns where it is, for a client's configuration.
@@ -131,12 +155,28 @@ impl ApiServer {
 
 impl Drop for ApiServer {
     fn drop(&mut self) {
-        self.go();
+        if let Place::There { stop, thread } = std::mem::replace(&mut self.place, Place::Between) {
+            drop(stop);
+            drop(thread.join());
+        }
     }
 }
 
+fn bound(address: SocketAddr) -> TcpSocket {
+    let socket = TcpSocket::new_v4().expect("there are descriptors");
+    // The connections of the time before still have it.
+    socket.set_reuseaddr(true).expect("any socket can");
+    socket.bind(address).expect("the port is free");
+    socket
+}
+
 /// Serves until told to stop; the runtime ends with all its connections.
-fn serve(listener: TcpListener, objects: Shared, stopped: oneshot::Receiver<()>) {
+fn serve(
+    socket: TcpSocket,
+    objects: Shared,
+    listens: &mpsc::Sender<()>,
+    stopped: oneshot::Receiver<()>,
+) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -144,10 +184,8 @@ fn serve(listener: TcpListener, objects: Shared, stopped: oneshot::Receiver<()>)
     let router =
         Router::new().fallback(any(move |request| answer::answer(objects.clone(), request)));
     runtime.block_on(async {
-        listener
-            .set_nonblocking(true)
-            .expect("a listener can be non-blocking");
-        let listener = tokio::net::TcpListener::from_std(listener).expect("it is a listener");
+        let listener = socket.listen(BACKLOG).expect("it is bound");
+        listens.send(()).ok();
         tokio::select! {
             served = axum::serve(listener, router) => served.expect("serving never ends by itself"),
             _ = stopped => {}

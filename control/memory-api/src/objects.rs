@@ -81,14 +81,11 @@ impl Objects {
 }
 
 /// Returns `target` with a merge patch (RFC 7386) applied.
-pub(crate) fn merged(target: Value, patch: Value) -> Value {
+pub fn merged(target: Value, patch: Value) -> Value {
     let Value::Object(patch) = patch else {
         return patch;
     };
-    let mut fields = match target {
-        Value::Object(fields) => fields,
-        _ => serde_json::Map::new(),
-    };
+    let mut fields = target.as_object().cloned().unwrap_or_default();
     for (field, change) in patch {
         if change.is_null() {
             fields.remove(&field);

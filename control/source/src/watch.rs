@@ -1,5 +1,6 @@
 //! Follows the API server.
 
+use crate::blocks;
 use crate::select::{self, Updates};
 use crate::store::Store;
 use futures_util::stream::{SelectAll, StreamExt as _};
@@ -83,6 +84,7 @@ impl Watch {
             updates.extend(select::gateway(&client, namespace));
         }
         let store = Store::new(updates.len());
+        updates.extend(blocks::watches(&client));
         let numbered = updates.into_iter().enumerate().map(number);
 
         Self {

@@ -49,6 +49,54 @@ async fn what_was_told_stays_in_force_while_the_api_server_is_away() {
     .await;
 }
 
+#[tokio::test]
+async fn what_calico_gives_to_a_node_is_known_as_its_pods_prefix() {
+    let server = ApiServer::start();
+    put_node(&server, "rome-1");
+    let network = json!({
+        "metadata": {
+            "name": "pod-cidr",
+            "namespace": "liqo",
+            "labels": {"ipam.liqo.io/network-type": "pod-cidr"},
+        },
+        "spec": {"cidr": "10.244.0.0/16"},
+    });
+    server.put(
+        "/apis/ipam.liqo.io/v1alpha1/namespaces/liqo/networks/pod-cidr",
+        network,
+    );
+    let mut watch = watch(&server);
+    within(watch.wait_until_complete()).await;
+    let path = "/apis/crd.projectcalico.org/v1/ipamblocks/10-244-7-0-26";
+    let spec = json!({"cidr": "10.244.7.0/26", "affinity": "host:rome-1"});
+
+    server.put(
+        path,
+        json!({"metadata": {"name": "10-244-7-0-26"}, "spec": spec}),
+    );
+
+    within(async {
+        while pods(&watch) != ["10.244.7.0/26"] {
+            watch.changed().await;
+        }
+    })
+    .await;
+    server.remove(path);
+    within(async {
+        while !pods(&watch).is_empty() {
+            watch.changed().await;
+        }
+    })
+    .await;
+}
+
+fn pods(watch: &Watch) -> Vec<String> {
+    let objects = watch.store().objects();
+    let nodes = objects.of::<k8s_openapi::api::core::v1::Node>();
+    let specs = nodes.filter_map(|node| node.spec.clone()?.pod_cidrs);
+    specs.flatten().collect()
+}
+
 fn watch(server: &ApiServer) -> Watch {
     let config = Config::new(server.url().parse().unwrap());
     Watch::with(Client::try_from(config).unwrap(), "liqo", Scope::Gateway)
@@ -62,9 +110,11 @@ fn put_node(server: &ApiServer, name: &str) {
 fn nodes(watch: &Watch) -> Vec<String> {
     let objects = watch.store().iter();
     objects
-        .filter_map(|object| match object {
-            control_api::fabric::Object::Node(node) => node.metadata.name.clone(),
-            _ => None,
+        .filter_map(|object| {
+            let control_api::fabric::Object::Node(node) = object else {
+                return None;
+            };
+            node.metadata.name.clone()
         })
         .collect()
 }
