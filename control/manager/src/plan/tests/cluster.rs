@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::DynamicObject;
+use memory_api::merged;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -339,21 +340,4 @@ fn complete_service(service: &mut Value, counter: u64) {
             port["nodePort"] = json!(30000 + counter % 2000);
         }
     }
-}
-
-/// RFC 7386, section 2.
-pub(super) fn merged(target: Value, patch: Value) -> Value {
-    let Value::Object(patch) = patch else {
-        return patch;
-    };
-    let mut fields = target.as_object().cloned().unwrap_or_default();
-    for (field, change) in patch {
-        if change.is_null() {
-            fields.remove(&field);
-        } else {
-            let old = fields.remove(&field).unwrap_or_default();
-            fields.insert(field, merged(old, change));
-        }
-    }
-    Value::Object(fields)
 }
