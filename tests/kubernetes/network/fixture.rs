@@ -220,6 +220,11 @@ pub(crate) fn install(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
+/// Where the chart is.
+pub(crate) fn chart() -> Result<String> {
+    Ok(variable(CHART)?.display().to_string())
+}
+
 fn load_images(cluster: &Cluster) -> Result<()> {
     let folder = variable(IMAGES)?;
     let entries = std::fs::read_dir(&folder)

@@ -8,6 +8,7 @@ mod fixture;
 mod flow;
 
 mod addresses;
+mod chart;
 mod connect;
 mod failover;
 mod objects;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
     addresses::add(&mut suite);
     objects::add(&mut suite);
     failover::add(&mut suite);
+    chart::add(&mut suite);
     removal::add(&mut suite);
 
     suite.run(env!("CARGO_BIN_EXE_cluster"), Arguments::from_args())
