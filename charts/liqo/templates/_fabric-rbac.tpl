@@ -6,6 +6,13 @@ What gateways and route agents both read, of the whole cluster.
 - apiGroups: [""]
   resources: [nodes]
   verbs: [get, list, watch]
+# Which prefixes a CNI has given to which node, where it does so itself: Calico, Cilium.
+- apiGroups: [crd.projectcalico.org]
+  resources: [ipamblocks]
+  verbs: [get, list, watch]
+- apiGroups: [cilium.io]
+  resources: [ciliumnodes]
+  verbs: [get, list, watch]
 # The prefixes of this cluster and the single addresses that remote clusters may reach.
 - apiGroups: [ipam.liqo.io]
   resources: [networks, ips]

@@ -81,7 +81,8 @@ Probes of a process: /healthz starts it anew, /readyz takes it out of use. Takes
 startupProbe:
   httpGet: {path: /healthz, port: {{ . }}}
   periodSeconds: 1
-  failureThreshold: 60
+  # For an hour: it may wait for an API server that is away, which a restart does not bring back.
+  failureThreshold: 3600
 livenessProbe:
   httpGet: {path: /healthz, port: {{ . }}}
   periodSeconds: 10

@@ -1,10 +1,9 @@
 //! The flags, and the process that they describe.
 
+use crate::election::Timing;
 use crate::metrics::Metrics;
 use crate::plan::{Planner, Settings};
-use crate::shell::installation;
-use crate::shell::lease::Holder;
-use crate::shell::{Shell, State};
+use crate::shell::{Manager, State};
 use anyhow::Context as _;
 use clap::{ArgAction, Parser};
 use ipam::DEFAULT_POOLS;
@@ -76,7 +75,7 @@ impl Cli {
     ///
     /// # Errors
     ///
-    /// Returns what keeps it from starting, or that another manager leads now.
+    /// Returns what keeps it from starting.
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         let planner = Planner::new(self.settings()?)
             .context("--pools is wrong: use pools that do not overlap")?;
@@ -85,20 +84,13 @@ impl Cli {
             .context("failed to find the API server: run in a pod, or set KUBECONFIG")?;
         let (metrics, registry) = Metrics::new();
         let state = Arc::new(State::new());
-        let identity = self.identity();
         let served = process::http::serve(self.http, Arc::new(registry), Arc::clone(&state));
-        let managed = manage(
-            self.leader_elect,
-            planner,
-            client,
-            &identity,
-            metrics,
-            state,
-        );
+        let election = self.leader_elect.then(Timing::default);
+        let manager = Manager::new(planner, client, self.identity(), election, metrics, state);
 
         tokio::select! {
             served = served => served.context("the HTTP server has ended"),
-            managed = managed => managed,
+            managed = manager.run(process::stop::requested()) => managed,
         }
     }
 
@@ -126,57 +118,6 @@ impl Cli {
         let named = named.or_else(|| std::env::var("HOSTNAME").ok());
         named.unwrap_or_else(|| format!("controller-manager-{}", std::process::id()))
     }
-}
-
-/// Waits for its turn, then manages until it is asked to stop.
-async fn manage(
-    leader_elect: bool,
-    mut planner: Planner,
-    client: Client,
-    identity: &str,
-    metrics: Metrics,
-    state: Arc<State>,
-) -> anyhow::Result<()> {
-    let stop = process::stop::requested();
-    tokio::pin!(stop);
-    let mut holder = leader_elect.then(|| {
-        let namespace = &planner.settings.namespace;
-        Holder::new(client.clone(), namespace, identity)
-    });
-    if let Some(holder) = &mut holder {
-        tracing::info!(identity, "waiting for the Lease");
-        tokio::select! {
-            () = holder.acquire() => {}
-            signal = &mut stop => {
-                tracing::info!(signal = signal?, "stopping");
-                return Ok(());
-            }
-        }
-    }
-
-    tracing::info!(identity, "leading");
-    state.lead();
-    metrics.lead(true);
-    planner.settings.installation = installation::owner(&client, &planner.settings.namespace).await;
-    let run = Shell::new(planner, &client, identity, metrics.clone(), state).run();
-    let lost = async {
-        match &mut holder {
-            Some(holder) => holder.keep().await,
-            None => std::future::pending().await,
-        }
-    };
-    let signal = tokio::select! {
-        () = run => anyhow::bail!("the watches have ended"),
-        () = lost => anyhow::bail!("the Lease is lost: another manager leads, or the API server is not reached"),
-        signal = &mut stop => signal?,
-    };
-    tracing::info!(signal, "stopping");
-    metrics.lead(false);
-    if let Some(holder) = &mut holder {
-        holder.release().await;
-    }
-
-    Ok(())
 }
 
 fn pool(text: &str) -> Result<Ipv4Net, String> {

@@ -6,7 +6,8 @@
 //!     |  ^                                  |  |             |
 //!     +--+ look again                       |  +--- renew ---+
 //!                                           v
-//!                             Lost: another holds it, or no renewal got through for too long
+//!                             Lost: another holds it, or no renewal got through for too long;
+//!                             a candidate again, once it has stopped acting
 //! ```
 //!
 //! Clocks are not compared: a Lease has expired when *this* manager has seen it unchanged for as long
@@ -14,14 +15,29 @@
 
 use std::time::{Duration, Instant};
 
-/// How long a Lease is good for after its last renewal.
-pub(crate) const LEASE_DURATION: Duration = Duration::from_secs(15);
-/// How long a leader acts on without renewal.
-const RENEW_DEADLINE: Duration = Duration::from_secs(10);
-/// How long to wait after a failed attempt.
-const RETRY_PERIOD: Duration = Duration::from_secs(2);
-/// How often a leader renews: three times within the duration, so that one may be lost.
-const RENEW_PERIOD: Duration = Duration::from_secs(5);
+/// The times of an election.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timing {
+    /// How long a Lease is good for after its last renewal.
+    pub(crate) lease_duration: Duration,
+    /// How long a leader acts on without renewal: less than the Lease is good for.
+    pub(crate) renew_deadline: Duration,
+    /// How often a leader renews: three times within the duration, so that one may be lost.
+    pub(crate) renew_period: Duration,
+    /// How long to wait after a failed attempt.
+    pub(crate) retry_period: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            lease_duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            renew_period: Duration::from_secs(5),
+            retry_period: Duration::from_secs(2),
+        }
+    }
+}
 
 /// What a Lease says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +56,7 @@ pub(crate) enum Step {
     Write,
     /// Look at it again after this time.
     Wait(Duration),
-    /// Stop acting at once.
+    /// Stop acting at once, then step down.
     Lost,
 }
 
@@ -48,6 +64,7 @@ pub(crate) enum Step {
 #[derive(Clone, Debug)]
 pub(crate) struct Election {
     identity: String,
+    pub(crate) timing: Timing,
     /// The Lease, and since when it is known to be so.
     seen: Option<(Record, Instant)>,
     /// When this manager has last begun a renewal that succeeded; it leads, if it has.
@@ -58,9 +75,10 @@ pub(crate) struct Election {
 
 impl Election {
     /// Creates a candidate.
-    pub(crate) fn new(identity: impl Into<String>) -> Self {
+    pub(crate) fn new(identity: impl Into<String>, timing: Timing) -> Self {
         Self {
             identity: identity.into(),
+            timing,
             seen: None,
             renewed_at: None,
             tried_at: None,
@@ -87,6 +105,21 @@ impl Election {
         self.tried_at = Some(began_at);
     }
 
+    /// Notes that this manager has stopped acting, and is a candidate again.
+    pub(crate) fn step_down(&mut self) {
+        self.renewed_at = None;
+        self.tried_at = None;
+    }
+
+    /// Returns how long a leader may go on at most if no renewal gets through.
+    pub(crate) fn left(&self, now: Instant) -> Duration {
+        let age = self
+            .renewed_at
+            .map(|at| now.saturating_duration_since(at))
+            .unwrap_or_default();
+        self.timing.renew_deadline.saturating_sub(age)
+    }
+
     /// Notes that an attempt to read or write the Lease failed.
     pub(crate) fn failed(&mut self, now: Instant) {
         self.tried_at = Some(now);
@@ -99,21 +132,23 @@ impl Election {
             return self.candidate_step(now);
         };
         let holder = self.seen.as_ref().map(|(record, _)| record.holder.as_str());
-        let age = now.saturating_duration_since(renewed_at);
-        if holder.is_some_and(|holder| holder != self.identity) || age >= RENEW_DEADLINE {
+        let deadline = self.left(now);
+        if holder.is_some_and(|holder| holder != self.identity) || deadline.is_zero() {
             return Step::Lost;
         }
         let has_failed = self.tried_at > self.renewed_at;
         let left = if has_failed {
-            RETRY_PERIOD.saturating_sub(since_try.unwrap_or_default())
+            let retry_period = self.timing.retry_period;
+            retry_period.saturating_sub(since_try.unwrap_or_default())
         } else {
-            RENEW_PERIOD.saturating_sub(age)
+            let age = now.saturating_duration_since(renewed_at);
+            self.timing.renew_period.saturating_sub(age)
         };
 
         if left.is_zero() {
             Step::Write
         } else {
-            Step::Wait(left.min(RENEW_DEADLINE.saturating_sub(age)))
+            Step::Wait(left.min(deadline))
         }
     }
 
@@ -130,7 +165,7 @@ impl Election {
         if left.is_zero() {
             Step::Write
         } else {
-            Step::Wait(left.min(RENEW_PERIOD))
+            Step::Wait(left.min(self.timing.renew_period))
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The kinds of objects that the manager reads or writes.
 
+use crate::plan::ip_service::SLICE_MANAGER;
+use control_api::labels;
 use control_api::{
     Configuration, Connection, ForeignCluster, GatewayClient, GatewayServer, IP, Network, PublicKey,
 };
@@ -80,6 +82,35 @@ impl Kind {
             Self::Service => ApiResource::erase::<Service>(&()),
             Self::EndpointSlice => ApiResource::erase::<EndpointSlice>(&()),
             Self::Deployment => ApiResource::erase::<Deployment>(&()),
+        }
+    }
+
+    /// Returns the labels of the objects that count, as a selector.
+    pub(crate) fn selector(self) -> Option<String> {
+        let label = |key: &str, value: &str| Some(format!("{key}={value}"));
+        match self {
+            Self::Pod => label(labels::COMPONENT, labels::COMPONENT_GATEWAY),
+            Self::Namespace => label(labels::TENANT_NAMESPACE, "true"),
+            Self::ConfigMap => label(labels::APP_NAME, labels::CLUSTER_ID_CONFIG_MAP),
+            Self::Secret => label(labels::GATEWAY_RESOURCE, "true"),
+            Self::Service => label(labels::MANAGED, "true"),
+            Self::EndpointSlice => label(labels::SLICE_MANAGED_BY, SLICE_MANAGER),
+            Self::Deployment => Some(format!(
+                "{}={},{}=true",
+                labels::COMPONENT,
+                labels::COMPONENT_GATEWAY,
+                labels::MANAGED
+            )),
+            Self::Network
+            | Self::Ip
+            | Self::Configuration
+            | Self::GatewayServer
+            | Self::GatewayClient
+            | Self::PublicKey
+            | Self::Connection
+            | Self::ForeignCluster
+            | Self::Node
+            | Self::GatewayKeys => None,
         }
     }
 

@@ -8,7 +8,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::{Registry, Unit};
+use prometheus_client::registry::{Metric, Registry, Unit};
 use std::time::Duration;
 
 /// Upper bounds of the durations, in seconds: from no request to many.
@@ -48,70 +48,28 @@ struct KindLabel {
 impl Metrics {
     /// Creates the metrics and their registry.
     pub(crate) fn new() -> (Self, Registry) {
-        let metrics = Self {
-            reconciles: Family::default(),
-            errors: Family::default(),
-            durations: Histogram::new(BUCKETS),
-            queue_length: Gauge::default(),
-            writes: Family::default(),
-            networks: Gauge::default(),
-            addresses: Gauge::default(),
-            is_leader: Gauge::default(),
-            unreadable: Family::default(),
-            watch_errors: Family::default(),
-        };
         let mut registry = Registry::with_prefix("liqo_controller_manager");
-        registry.register(
-            "reconciles",
-            "Tasks done or tried",
-            metrics.reconciles.clone(),
-        );
-        registry.register(
-            "reconcile_errors",
-            "Tasks that failed",
-            metrics.errors.clone(),
-        );
+        let durations = Histogram::new(BUCKETS);
         registry.register_with_unit(
             "reconcile_duration",
             "How long tasks take",
             Unit::Seconds,
-            metrics.durations.clone(),
+            durations.clone(),
         );
-        registry.register(
-            "queue_length",
-            "Tasks that wait",
-            metrics.queue_length.clone(),
-        );
-        registry.register(
-            "writes",
-            "Changes asked of the API server",
-            metrics.writes.clone(),
-        );
-        registry.register(
-            "networks_allocated",
-            "Networks that hold a CIDR",
-            metrics.networks.clone(),
-        );
-        registry.register(
-            "addresses_allocated",
-            "IPs that hold an address",
-            metrics.addresses.clone(),
-        );
-        registry.register(
-            "is_leader",
-            "1 if this process acts",
-            metrics.is_leader.clone(),
-        );
-        registry.register(
-            "unreadable_objects",
-            "Objects ignored because they do not have the form of their kind",
-            metrics.unreadable.clone(),
-        );
-        registry.register(
-            "watch_errors",
-            "Watches that failed",
-            metrics.watch_errors.clone(),
-        );
+        let all = &mut registry;
+        let unreadable = "Objects ignored because they do not have the form of their kind";
+        let metrics = Self {
+            reconciles: add(all, "reconciles", "Tasks done or tried"),
+            errors: add(all, "reconcile_errors", "Tasks that failed"),
+            durations,
+            queue_length: add(all, "queue_length", "Tasks that wait"),
+            writes: add(all, "writes", "Changes asked of the API server"),
+            networks: add(all, "networks_allocated", "Networks that hold a CIDR"),
+            addresses: add(all, "addresses_allocated", "IPs that hold an address"),
+            is_leader: add(all, "is_leader", "1 if this process acts"),
+            unreadable: add(all, "unreadable_objects", unreadable),
+            watch_errors: add(all, "watch_errors", "Watches that failed"),
+        };
 
         (metrics, registry)
     }
@@ -171,4 +129,11 @@ impl Metrics {
     pub(crate) fn lead(&self, is_leader: bool) {
         self.is_leader.set(i64::from(is_leader));
     }
+}
+
+/// Makes a metric and registers it.
+fn add<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
+    let metric = M::default();
+    registry.register(name, help, metric.clone());
+    metric
 }

@@ -25,11 +25,13 @@ pub(crate) mod foreign_cluster;
 pub(crate) mod gateway;
 pub(crate) mod ip;
 pub(crate) mod ip_service;
+mod metadata;
 pub(crate) mod network;
 pub(crate) mod node;
 pub(crate) mod peer;
 pub(crate) mod secret;
 pub(crate) mod service;
+mod tunnel;
 
 #[cfg(test)]
 mod tests;
@@ -57,6 +59,8 @@ pub(crate) struct Planner {
     pub(crate) allocation: Allocation,
     /// What people were told last of each object.
     told: BTreeMap<(Kind, Key), String>,
+    /// The tunnel of each peer, by cluster id, as it was at the last look.
+    tunnels: BTreeMap<String, tunnel::Tunnel>,
 }
 
 /// What the shell gives to a plan that is not known from objects.
@@ -88,6 +92,8 @@ pub(crate) struct Notice {
     pub(crate) kind: Kind,
     pub(crate) key: Key,
     pub(crate) is_warning: bool,
+    /// Whether it tells what has happened, rather than how things are: it is told each time.
+    pub(crate) is_change: bool,
     pub(crate) reason: &'static str,
     pub(crate) note: String,
 }
@@ -104,6 +110,7 @@ impl Planner {
             allocation: Allocation::new(&settings.pools)?,
             settings,
             told: BTreeMap::new(),
+            tunnels: BTreeMap::new(),
         })
     }
 
@@ -123,6 +130,14 @@ impl Planner {
             Task::Service(hash) => service::plan(self, hash),
             Task::Peer(peer) => peer::plan(self, peer, surroundings),
         };
+        if !plan.lookups.is_empty() {
+            // It is planned again, with what was looked up; what is told once is told then.
+            plan.notices.clear();
+            return plan;
+        }
+        if let Task::Peer(peer) = task {
+            plan.extend(tunnel::plan(self, peer));
+        }
         plan.notices.retain(|notice| self.is_news(notice));
 
         plan
@@ -130,6 +145,9 @@ impl Planner {
 
     /// Returns whether people were not told this last, and remembers that they are now.
     fn is_news(&mut self, notice: &Notice) -> bool {
+        if notice.is_change {
+            return true;
+        }
         let about = (notice.kind, notice.key.clone());
         let before = self.told.get(&about);
         // That all is well is news only where it was not.
@@ -165,7 +183,7 @@ impl Plan {
         reason: &'static str,
         note: impl ToString,
     ) {
-        self.tell(kind, key, true, reason, note);
+        self.tell(kind, key, true, false, reason, note);
     }
 
     /// Tells that nothing is wrong with an object any more.
@@ -176,10 +194,11 @@ impl Plan {
         reason: &'static str,
         note: impl ToString,
     ) {
-        self.tell(kind, key, false, reason, note);
+        self.tell(kind, key, false, false, reason, note);
     }
 
-    fn tell(
+    /// Tells what has just happened to an object.
+    pub(crate) fn announce(
         &mut self,
         kind: Kind,
         key: &Key,
@@ -187,10 +206,23 @@ impl Plan {
         reason: &'static str,
         note: impl ToString,
     ) {
+        self.tell(kind, key, is_warning, true, reason, note);
+    }
+
+    fn tell(
+        &mut self,
+        kind: Kind,
+        key: &Key,
+        is_warning: bool,
+        is_change: bool,
+        reason: &'static str,
+        note: impl ToString,
+    ) {
         self.notices.push(Notice {
             kind,
             key: key.clone(),
             is_warning,
+            is_change,
             reason,
             note: note.to_string(),
         });

@@ -14,16 +14,22 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 
 pub(crate) use state::State;
+pub(crate) use terms::Manager;
 pub(crate) use watch::Input;
 
 mod api;
 mod events;
-pub(crate) mod installation;
-pub(crate) mod lease;
+mod installation;
+mod lease;
 mod state;
+mod terms;
 mod watch;
+
+#[cfg(test)]
+mod tests;
 
 /// How long the loop rests at most, so that its health can be told.
 const REST_MAX: Duration = Duration::from_secs(10);
@@ -45,6 +51,8 @@ pub(crate) struct Shell {
     inputs: mpsc::Receiver<Input>,
     /// Kinds whose objects have not all been told of yet.
     unlisted: BTreeSet<Kind>,
+    /// The watches, which end with this.
+    _watches: JoinSet<()>,
 }
 
 impl Shell {
@@ -61,9 +69,11 @@ impl Shell {
             *kind != Kind::Deployment || planner.settings.deployment_image.is_some()
         });
         let unlisted = BTreeSet::from_iter(kinds);
+        let mut watches = JoinSet::new();
         for kind in &unlisted {
             let namespace = &planner.settings.namespace;
-            watch::start(client, *kind, namespace, sender.clone(), metrics.clone());
+            let (sender, metrics) = (sender.clone(), metrics.clone());
+            watch::start(&mut watches, client, *kind, namespace, sender, metrics);
         }
 
         Self {
@@ -75,6 +85,7 @@ impl Shell {
             state,
             inputs,
             unlisted,
+            _watches: watches,
         }
     }
 

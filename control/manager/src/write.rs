@@ -118,6 +118,7 @@ fn is_empty(value: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use memory_api::merged;
     use proptest::prelude::*;
 
     #[test]
@@ -174,23 +175,5 @@ mod tests {
                     .prop_map(|fields| Value::Object(fields.into_iter().collect())),
             ]
         })
-    }
-
-    /// RFC 7386, section 2.
-    fn merged(target: Value, patch: Value) -> Value {
-        let Value::Object(patch) = patch else {
-            return patch;
-        };
-        let mut fields = target.as_object().cloned().unwrap_or_default();
-        for (field, change) in patch {
-            if change.is_null() {
-                fields.remove(&field);
-            } else {
-                let old = fields.remove(&field).unwrap_or_default();
-                fields.insert(field, merged(old, change));
-            }
-        }
-
-        Value::Object(fields)
     }
 }

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub use arguments::Arguments;
+pub use blocks::Blocks;
 pub use source::{Error, Origin, Reading, Source};
 pub use store::{Id, Item, Keys, Store, Update};
 pub use watch::{Error as WatchError, Scope, Watch};
@@ -16,6 +17,7 @@ pub use watch::{Error as WatchError, Scope, Watch};
 pub mod file;
 
 mod arguments;
+mod blocks;
 mod select;
 mod source;
 mod store;

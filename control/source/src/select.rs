@@ -111,7 +111,8 @@ where
     updates.boxed()
 }
 
-fn id(object: &impl Resource) -> Id {
+/// Returns how an object is told from others of its kind.
+pub(crate) fn id<K: Resource>(object: &K) -> Id {
     let metadata = object.meta();
     (
         metadata.namespace.clone(),

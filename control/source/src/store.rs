@@ -1,5 +1,6 @@
 //! What the watches have told: a pure store.
 
+use crate::blocks::{self, Blocks};
 use control_api::Connection;
 use control_api::fabric::{Object, Objects};
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,6 +15,8 @@ pub enum Item {
     Object(Box<Object>),
     /// All private keys: there is one Secret.
     Keys(Keys),
+    /// What a CNI gives to a node.
+    Blocks(Blocks),
 }
 
 /// What a watch tells.
@@ -36,6 +39,8 @@ pub type Id = (Option<String>, String);
 #[derive(Debug, Default)]
 pub struct Store {
     kinds: BTreeMap<usize, Kind>,
+    /// How many of them, the first ones, must have been listed.
+    required: usize,
 }
 
 /// What is there of one kind.
@@ -48,10 +53,12 @@ struct Kind {
 }
 
 impl Store {
-    /// Creates one that waits for the lists of `kinds` kinds, numbered from 0.
-    pub fn new(kinds: usize) -> Self {
+    /// Creates one that waits for the lists of `required` kinds, numbered from 0; for those of higher
+    /// numbers it does not wait.
+    pub fn new(required: usize) -> Self {
         Self {
-            kinds: (0..kinds).map(|kind| (kind, Kind::default())).collect(),
+            kinds: (0..required).map(|kind| (kind, Kind::default())).collect(),
+            required,
         }
     }
 
@@ -60,15 +67,21 @@ impl Store {
         self.kinds.entry(kind).or_default().apply(update)
     }
 
-    /// Returns whether all kinds were listed once.
+    /// Returns whether all kinds that are required were listed once.
     pub fn is_complete(&self) -> bool {
-        self.kinds.values().all(|kind| kind.is_known)
+        let mut required = self.kinds.range(..self.required);
+        required.all(|(_, kind)| kind.is_known)
     }
 
-    /// Returns the objects of the fabric.
+    /// Returns the objects of the fabric; nodes have the prefixes that their CNI tells.
     pub fn objects(&self) -> Objects {
         let mut objects = Objects::default();
         objects.extend(self.iter().cloned());
+        let blocks = self.items().filter_map(|item| match item {
+            Item::Blocks(blocks) => Some(blocks),
+            Item::Object(_) | Item::Keys(_) => None,
+        });
+        blocks::assign(&mut objects, blocks);
 
         objects
     }
@@ -77,7 +90,7 @@ impl Store {
     pub fn iter(&self) -> impl Iterator<Item = &Object> {
         self.items().filter_map(|item| match item {
             Item::Object(object) => Some(&**object),
-            Item::Keys(_) => None,
+            Item::Keys(_) | Item::Blocks(_) => None,
         })
     }
 
@@ -85,7 +98,7 @@ impl Store {
     pub fn keys(&self) -> Keys {
         let keys = self.items().filter_map(|item| match item {
             Item::Keys(keys) => Some(keys.clone()),
-            Item::Object(_) => None,
+            Item::Object(_) | Item::Blocks(_) => None,
         });
 
         keys.flatten().collect()
@@ -182,8 +195,9 @@ mod tests {
         store.apply(1, Update::End);
         assert!(!store.is_complete());
         store.apply(0, Update::End);
+        store.apply(2, Update::Begin);
 
-        assert!(store.is_complete());
+        assert!(store.is_complete(), "the third is not required");
     }
 
     fn id(name: &str) -> Id {

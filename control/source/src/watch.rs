@@ -1,5 +1,6 @@
 //! Follows the API server.
 
+use crate::blocks;
 use crate::select::{self, Updates};
 use crate::store::Store;
 use futures_util::stream::{SelectAll, StreamExt as _};
@@ -83,6 +84,7 @@ impl Watch {
             updates.extend(select::gateway(&client, namespace));
         }
         let store = Store::new(updates.len());
+        updates.extend(blocks::watches(&client));
         let numbered = updates.into_iter().enumerate().map(number);
 
         Self {
@@ -175,3 +177,6 @@ impl Watch {
 fn number((kind, updates): (usize, Updates)) -> Numbered {
     updates.map(move |update| (kind, update)).boxed()
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,10 +11,20 @@ use prometheus_client::registry::{Registry, Unit};
 use std::fmt;
 use std::sync::Arc;
 
-/// Returns the registry whose one collector asks `state`.
+mod upstream;
+
+/// Returns the registry whose collectors ask `state`.
 pub(crate) fn registry(state: Arc<State>) -> Registry {
-    let mut registry = Registry::with_prefix("liqo_gateway");
-    registry.register_collector(Box::new(Parts(state)));
+    let mut registry = Registry::default();
+    let parts = Box::new(Parts(Arc::clone(&state)));
+    registry
+        .sub_registry_with_prefix("liqo_gateway")
+        .register_collector(parts);
+    registry
+        .sub_registry_with_prefix("liqo")
+        .register_collector(Box::new(upstream::Peers::new(move || {
+            state.gather().report.map(|report| report.engine.peers)
+        })));
     registry
 }
 

@@ -249,6 +249,11 @@ pub(crate) fn install(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
+/// Where the chart is.
+pub(crate) fn chart() -> Result<String> {
+    Ok(variable(CHART)?.display().to_string())
+}
+
 /// Puts what is tested on a new cluster.
 pub(crate) fn prepare(cluster: &Cluster) -> Result<()> {
     load_images(cluster)?;

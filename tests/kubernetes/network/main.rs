@@ -11,6 +11,7 @@ mod whole;
 
 mod addresses;
 mod api_server;
+mod chart;
 mod connect;
 mod deletion;
 mod failover;
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
     members::add(&mut suite);
     three::add(&mut suite);
     deletion::add(&mut suite);
+    chart::add(&mut suite);
     removal::add(&mut suite);
 
     let code = suite.run(env!("CARGO_BIN_EXE_cluster"), Arguments::from_args());

@@ -142,8 +142,6 @@ pub enum Problem {
     // Of a node or a gateway replica.
     #[error("the node has no address of type InternalIP; add one to status.addresses")]
     NoInternalIp,
-    #[error("the node has no pod CIDR; set spec.podCIDRs")]
-    NoNodePodCidr,
     #[error(
         "{cidr} is not within the cluster's pod CIDRs; correct it, or add a Network of type pod-cidr \
          around it"

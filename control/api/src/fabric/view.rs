@@ -34,7 +34,8 @@ pub struct Node {
     pub name: String,
     /// Its address on the underlay, the outer address of the overlay.
     pub internal_ip: Ipv4Addr,
-    /// The prefixes of the pods it runs.
+    /// The prefixes of the pods it runs, as far as they are known: an address of none of them may
+    /// be on any node.
     pub pod_cidrs: Vec<Ipv4Net>,
     /// Its address of the external CIDR (`status.ip` of the IP object `node-NAME`).
     pub external_ip: Ipv4Addr,

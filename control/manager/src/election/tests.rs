@@ -5,8 +5,12 @@ fn record(holder: &str, version: u64) -> Record {
     Record {
         holder: holder.to_owned(),
         version: version.to_string(),
-        duration: LEASE_DURATION,
+        duration: Timing::default().lease_duration,
     }
+}
+
+fn candidate(identity: &str) -> Election {
+    Election::new(identity, Timing::default())
 }
 
 fn seconds(seconds: u64) -> Duration {
@@ -16,7 +20,7 @@ fn seconds(seconds: u64) -> Duration {
 #[test]
 fn a_free_lease_is_taken_at_once() {
     let now = Instant::now();
-    let mut election = Election::new("a");
+    let mut election = candidate("a");
 
     assert_eq!(election.step(now), Step::Write);
     election.observe(Some(record("", 1)), now);
@@ -28,7 +32,7 @@ fn a_free_lease_is_taken_at_once() {
 #[test]
 fn anothers_lease_is_taken_when_it_has_not_changed_for_its_duration() {
     let start = Instant::now();
-    let mut election = Election::new("b");
+    let mut election = candidate("b");
 
     election.observe(Some(record("a", 1)), start);
     election.observe(Some(record("a", 2)), start + seconds(10));
@@ -41,10 +45,10 @@ fn anothers_lease_is_taken_when_it_has_not_changed_for_its_duration() {
 #[test]
 fn a_leader_renews_retries_and_stops_in_time() {
     let start = Instant::now();
-    let mut election = Election::new("a");
+    let mut election = candidate("a");
     election.written(record("a", 1), start);
 
-    assert_eq!(election.step(start), Step::Wait(RENEW_PERIOD));
+    assert_eq!(election.step(start), Step::Wait(seconds(5)));
     assert_eq!(election.step(start + seconds(5)), Step::Write);
     election.failed(start + seconds(5));
     assert_eq!(election.step(start + seconds(6)), Step::Wait(seconds(1)));
@@ -57,7 +61,7 @@ fn a_leader_renews_retries_and_stops_in_time() {
 #[test]
 fn a_leader_whose_lease_another_holds_stops() {
     let start = Instant::now();
-    let mut election = Election::new("a");
+    let mut election = candidate("a");
     election.written(record("a", 1), start);
 
     election.observe(Some(record("b", 2)), start);
@@ -65,21 +69,45 @@ fn a_leader_whose_lease_another_holds_stops() {
     assert_eq!(election.step(start), Step::Lost);
 }
 
+#[test]
+fn a_manager_that_has_stepped_down_leads_again_when_its_lease_is_its_own_still() {
+    let start = Instant::now();
+    let mut election = candidate("a");
+    election.written(record("a", 1), start);
+    let later = start + seconds(300);
+    assert_eq!(election.step(later), Step::Lost);
+
+    election.step_down();
+    assert!(!election.is_leader());
+    assert_eq!(election.step(later), Step::Write, "as far as it knows");
+    election.observe(Some(record("b", 9)), later);
+
+    assert_eq!(election.step(later), Step::Wait(seconds(5)));
+    assert_eq!(election.step(later + seconds(15)), Step::Write);
+}
+
 proptest! {
     /// Two managers and a Lease under virtual time: whatever gets lost, never do both act.
     #[test]
-    fn there_is_one_leader_at_most(losses in prop::collection::vec((any::<bool>(), any::<bool>()), 200)) {
+    fn there_is_one_leader_at_most(
+        losses in prop::collection::vec((any::<bool>(), any::<bool>()), 200),
+        reborn: bool,
+    ) {
         let start = Instant::now();
         let mut lease: Option<Record> = None;
         let mut version = 0;
-        let mut managers = [Election::new("a"), Election::new("b")];
+        let mut managers = [candidate("a"), candidate("b")];
 
         for (second, lost) in losses.iter().enumerate() {
             let now = start + seconds(second as u64);
             for (index, manager) in managers.iter_mut().enumerate() {
                 if manager.step(now) == Step::Lost {
-                    // The process ends and another one begins.
-                    *manager = Election::new(["a2", "b2"][index]);
+                    if reborn {
+                        // The process ends and another one begins.
+                        *manager = candidate(["a2", "b2"][index]);
+                    } else {
+                        manager.step_down();
+                    }
                 }
                 if [lost.0, lost.1][index] {
                     manager.failed(now);

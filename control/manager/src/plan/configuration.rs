@@ -78,6 +78,7 @@ pub(super) fn plan(planner: &Planner, key: &Key, now: Timestamp) -> Plan {
     } else if verdict.reason != WAITING.0 {
         plan.warn(Kind::Configuration, key, verdict.reason, note);
     }
+    announce(&mut plan, key, configuration, &sides);
     let unknown_source = unknown_source(planner, key, configuration, &sides);
     plan.writes
         .extend(status(key, configuration, Some(sides), verdict, now));
@@ -92,6 +93,28 @@ fn tell_local(planner: &Planner, key: &Key, configuration: &Configuration) -> Op
     let patch = json!({"spec": {"local": {"cidr": cidrs}}});
 
     (told != Some(cidrs)).then(|| Write::new(Kind::Configuration, key, Action::Merge(patch)))
+}
+
+/// Tells people how a peer's CIDRs are seen here, if that is new.
+fn announce(plan: &mut Plan, key: &Key, configuration: &Configuration, sides: &[Side; 2]) {
+    let status = configuration.status.as_ref();
+    let old = status.and_then(|status| status.remote.as_ref());
+    let old = old.map(|remote| remote.cidr.clone()).unwrap_or_default();
+    for (side, old) in sides.iter().zip([old.pod, old.external]) {
+        let Some(seen) = side.seen.as_ref().filter(|seen| **seen != old) else {
+            continue;
+        };
+        let pairs = side.cidrs.iter().zip(seen);
+        let pairs: Vec<_> = pairs
+            .map(|(cidr, seen)| format!("{cidr} as {seen}"))
+            .collect();
+        let note = format!(
+            "the peer's {} CIDRs are seen here: {}",
+            side.word,
+            pairs.join(", ")
+        );
+        plan.announce(Kind::Configuration, key, false, "Remapped", note);
+    }
 }
 
 fn status(

@@ -1,7 +1,7 @@
 //! The Deployment that upstream's `liqoctl` waits for: it does nothing but say that its peer is served.
 
+use super::Planner;
 use super::gateway::Gateway;
-use super::{Planner, owner};
 use crate::kind::{Key, Kind};
 use crate::world::{Subject, is_going};
 use crate::write::{Action, Write, covers};
@@ -51,10 +51,6 @@ pub(super) fn writes(planner: &Planner, peer: &str, gateway: Option<&Gateway<'_>
 
 fn object(planner: &Planner, key: &Key, gateway: &Gateway<'_>, peer: &str, image: &str) -> Value {
     let (ready, _) = planner.world.cluster.replicas;
-    let owner = match gateway {
-        Gateway::Server(_, server) => owner(*server),
-        Gateway::Client(_, client) => owner(*client),
-    };
     let selector = json!({
         labels::APP_NAME: gateway.key().name,
         labels::COMPONENT: labels::COMPONENT_GATEWAY,
@@ -74,7 +70,7 @@ fn object(planner: &Planner, key: &Key, gateway: &Gateway<'_>, peer: &str, image
             "name": key.name,
             "namespace": key.namespace,
             "labels": labels_of_all,
-            "ownerReferences": [owner],
+            "ownerReferences": [gateway.owner()],
         },
         "spec": {
             "replicas": i32::from(ready > 0),

@@ -1,10 +1,10 @@
 //! GatewayServer and GatewayClient: what they have in common, what keeps them from serving, their status.
 
-use super::{Planner, service};
+use super::{Planner, owner, service};
 use crate::kind::{Key, Kind};
 use crate::world::{Subject, is_going};
 use control_api::{GatewayClient, GatewayServer};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use problem::NAME_LEN_MAX;
 
 pub(super) use problem::Problem;
@@ -66,6 +66,14 @@ impl<'a> Gateway<'a> {
         match self {
             Self::Server(_, server) => &server.metadata,
             Self::Client(_, client) => &client.metadata,
+        }
+    }
+
+    /// Returns a reference to it, for what is made for it.
+    pub(super) fn owner(&self) -> OwnerReference {
+        match self {
+            Self::Server(_, server) => owner(*server),
+            Self::Client(_, client) => owner(*client),
         }
     }
 

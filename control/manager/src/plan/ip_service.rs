@@ -1,11 +1,13 @@
 //! The Service and EndpointSlice that an IP asks for.
 
-use super::{Planner, is_owned_by, owner};
+use super::metadata::is_ours;
+use super::{Planner, owner};
 use crate::kind::{Key, Kind};
 use crate::world::{Subject, is_going};
 use crate::write::{Action, Write, covers};
 use control_api::ip::ServiceTemplate;
 use control_api::{IP, labels};
+use k8s_openapi::api::core::v1::Service;
 use serde_json::{Value, json};
 
 /// Value of [`labels::SLICE_MANAGED_BY`] on the slices that the manager makes.
@@ -34,15 +36,11 @@ pub(super) fn writes(planner: &Planner, key: &Key, ip: &IP) -> Vec<Write> {
         "ports": slice_ports(template),
     });
     let service = service(key, ip, template);
+    let present = planner.world.services.get(key);
 
     [
-        wanted(
-            Kind::Service,
-            key,
-            planner.world.services.get(key),
-            ip,
-            service,
-        ),
+        wanted(Kind::Service, key, present, ip, service),
+        without_selector(key, present, ip),
         wanted(
             Kind::EndpointSlice,
             key,
@@ -103,6 +101,16 @@ fn service(key: &Key, ip: &IP, template: &ServiceTemplate) -> Value {
     })
 }
 
+/// Takes away a selector that somebody has given to an IP's own Service.
+fn without_selector(key: &Key, present: Option<&Service>, ip: &IP) -> Option<Write> {
+    let present =
+        present.filter(|service| is_ours(&service.metadata, ip.metadata.uid.as_deref()))?;
+    let selector = present.spec.as_ref()?.selector.as_ref()?;
+    let patch = json!({"spec": {"selector": null}});
+
+    (!selector.is_empty()).then(|| Write::new(Kind::Service, key, Action::Merge(patch)))
+}
+
 /// The ports of a slice are those of the Service, whose target ports are not used.
 fn slice_ports(template: &ServiceTemplate) -> Value {
     let ports = template.spec.as_ref().and_then(|spec| spec.ports.as_ref());
@@ -123,7 +131,7 @@ where
     let Some(present) = present else {
         return Some(Write::new(kind, key, Action::Create(wanted)));
     };
-    let is_own = is_owned_by(present.meta(), ip.metadata.uid.as_deref());
+    let is_own = is_ours(present.meta(), ip.metadata.uid.as_deref());
     let actual = serde_json::to_value(present).unwrap_or_default();
     let is_wrong = is_own && !is_going(present.meta()) && !covers(&actual, &wanted);
 

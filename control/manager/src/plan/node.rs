@@ -1,5 +1,6 @@
 //! The IP of a node, by which peers' pods see what the node itself sends.
 
+use super::metadata::{is_ours, repaired};
 use super::{Plan, Planner, label, network};
 use crate::cidr;
 use crate::kind::{Key, Kind};
@@ -7,7 +8,7 @@ use crate::world::{is_going, is_real};
 use crate::write::{Action, Write};
 use control_api::labels;
 use k8s_openapi::api::core::v1::Node;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
@@ -50,8 +51,12 @@ pub(super) fn plan(planner: &mut Planner, name: &str) -> Plan {
         return plan;
     }
     let ip = planner.world.ips.get(&key);
-    let is_ours =
-        ip.is_some_and(|ip| label(&ip.metadata, labels::IP_TYPE) == Some(labels::IP_TYPE_NODE));
+    let installation = planner.settings.installation.as_ref();
+    let installation = installation.map(|owner| owner.uid.as_str());
+    let is_ours = ip.is_some_and(|ip| {
+        label(&ip.metadata, labels::IP_TYPE) == Some(labels::IP_TYPE_NODE)
+            || is_ours(&ip.metadata, installation)
+    });
     let is_right = ip
         .is_some_and(|ip| Some(ip.spec.ip.as_str()) == address.map(|it| it.to_string()).as_deref());
     match (ip, address) {
@@ -64,6 +69,11 @@ pub(super) fn plan(planner: &mut Planner, name: &str) -> Plan {
         // The address cannot be changed: once this one is gone, it is made anew.
         (Some(ip), Some(_)) if !is_right && !is_going(&ip.metadata) => {
             plan.writes.push(delete(&key, ip.metadata.uid.clone()));
+        }
+        (Some(ip), Some(_)) if is_ours && !is_going(&ip.metadata) => {
+            let patch = repaired(&ip.metadata, &metadata(planner, &key));
+            let patch = patch.map(|patch| Write::new(Kind::Ip, &key, Action::Merge(patch)));
+            plan.writes.extend(patch);
         }
         (Some(ip), None)
             if is_ours && (!is_wanted || node.is_none()) && !is_going(&ip.metadata) =>
@@ -111,15 +121,7 @@ fn create(planner: &Planner, key: &Key, address: Ipv4Addr) -> Write {
     let mut ip = json!({
         "apiVersion": "ipam.liqo.io/v1alpha1",
         "kind": "IP",
-        "metadata": {
-            "name": key.name,
-            "namespace": key.namespace,
-            "labels": {
-                labels::MANAGED: "true",
-                labels::IP_TYPE: labels::IP_TYPE_NODE,
-            },
-            "ownerReferences": Vec::from_iter(&planner.settings.installation),
-        },
+        "metadata": metadata(planner, key),
         "spec": {"ip": address.to_string()},
     });
 
@@ -131,6 +133,18 @@ fn create(planner: &Planner, key: &Key, address: Ipv4Addr) -> Write {
     }
 
     Write::new(Kind::Ip, key, Action::Create(ip))
+}
+
+fn metadata(planner: &Planner, key: &Key) -> Value {
+    json!({
+        "name": key.name,
+        "namespace": key.namespace,
+        "labels": {
+            labels::MANAGED: "true",
+            labels::IP_TYPE: labels::IP_TYPE_NODE,
+        },
+        "ownerReferences": Vec::from_iter(&planner.settings.installation),
+    })
 }
 
 fn delete(key: &Key, uid: Option<String>) -> Write {

@@ -85,6 +85,7 @@ fn gateway(
     let secret = keys.as_ref().ok().map(|keys| &keys.secret);
     let status = gateway.status(planner, secret, told.as_ref(), verdict, surroundings.now);
     plan.writes.extend(status);
+    gateway.announce_endpoint(told.as_ref(), &mut plan);
     plan.writes
         .extend(connection::writes(planner, peer, gateway, is_known));
 

@@ -1,6 +1,7 @@
 //! The keys of gateways: one Secret for each peer, and one with all private keys for the gateway to read.
 
 use super::gateway::Gateway;
+use super::metadata::{is_ours, repaired};
 use super::{Plan, Planner, Surroundings, label};
 use crate::kind::{Key, Kind};
 use crate::world::{Subject, is_going};
@@ -99,11 +100,13 @@ pub(super) fn keys(
         plan.retry = true;
     }
     let (keys, is_complete) = checked?;
-    let mut patch = json!({});
-    let missing = missing_labels(secret, peer);
-    if missing != json!({}) {
-        patch["metadata"] = json!({"labels": missing});
-    }
+    let was_made = given.is_none() && is_ours(&secret.metadata, gateway.meta().uid.as_deref());
+    let wanted = if was_made {
+        metadata(&key, gateway, peer)
+    } else {
+        json!({"labels": {labels::REMOTE_CLUSTER_ID: peer, labels::GATEWAY_RESOURCE: "true"}})
+    };
+    let mut patch = repaired(&secret.metadata, &wanted).unwrap_or_else(|| json!({}));
     if !is_complete {
         patch["data"] = json!({PUBLIC_KEY: bytes(&keys.public)});
     }
@@ -214,23 +217,10 @@ fn check(key: &Key, secret: &Secret, peer: &str, is_own: bool) -> Result<(Keys, 
 }
 
 fn create(key: &Key, gateway: &Gateway<'_>, peer: &str, private: [u8; 32]) -> Write {
-    let owner = match gateway {
-        Gateway::Server(_, server) => super::owner(*server),
-        Gateway::Client(_, client) => super::owner(*client),
-    };
     let secret = json!({
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": {
-            "name": key.name,
-            "namespace": key.namespace,
-            "labels": {
-                labels::REMOTE_CLUSTER_ID: peer,
-                labels::GATEWAY_RESOURCE: "true",
-                labels::MANAGED: "true",
-            },
-            "ownerReferences": [owner],
-        },
+        "metadata": metadata(key, gateway, peer),
         "type": "Opaque",
         "data": {PRIVATE_KEY: bytes(&private), PUBLIC_KEY: bytes(&public_key(private))},
     });
@@ -238,18 +228,17 @@ fn create(key: &Key, gateway: &Gateway<'_>, peer: &str, private: [u8; 32]) -> Wr
     Write::new(Kind::Secret, key, Action::Create(secret))
 }
 
-fn missing_labels(secret: &Secret, peer: &str) -> Value {
-    let wanted = [
-        (labels::REMOTE_CLUSTER_ID, peer),
-        (labels::GATEWAY_RESOURCE, "true"),
-    ];
-    let missing = wanted
-        .iter()
-        .filter(|(name, value)| label(&secret.metadata, name) != Some(*value));
-
-    missing
-        .map(|(name, value)| ((*name).to_owned(), json!(value)))
-        .collect()
+fn metadata(key: &Key, gateway: &Gateway<'_>, peer: &str) -> Value {
+    json!({
+        "name": key.name,
+        "namespace": key.namespace,
+        "labels": {
+            labels::REMOTE_CLUSTER_ID: peer,
+            labels::GATEWAY_RESOURCE: "true",
+            labels::MANAGED: "true",
+        },
+        "ownerReferences": [gateway.owner()],
+    })
 }
 
 fn public_key(private: [u8; 32]) -> [u8; 32] {

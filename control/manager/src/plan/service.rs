@@ -1,5 +1,6 @@
 //! The Services that make the gateway reachable: one for all GatewayServers that ask for the same.
 
+use super::metadata::is_ours;
 use super::{Plan, Planner, Settings, label};
 use crate::kind::{Key, Kind};
 use crate::task::Task;
@@ -178,15 +179,23 @@ pub(super) fn plan(planner: &mut Planner, hash: &str) -> Plan {
         return plan;
     };
 
-    let key = key_for(&planner.world, hash);
+    let key = key_for(planner, hash);
     let wanted = request.object(&key, &planner.settings);
     match planner.world.services.get(&key) {
-        None => plan
-            .writes
-            .push(Write::new(Kind::Service, &key, Action::Create(wanted))),
+        None => {
+            let mut wanted = wanted;
+            if let Some(port) = former_node_port(&planner.world, hash, &request) {
+                wanted["spec"]["ports"][0]["nodePort"] = json!(port);
+            }
+            plan.writes
+                .push(Write::new(Kind::Service, &key, Action::Create(wanted)));
+        }
         Some(present) => {
             let actual = serde_json::to_value(present).unwrap_or_default();
-            if !covers(&actual, &wanted) && !is_going(&present.metadata) {
+            // One more term, and it selects no gateway any more.
+            let is_right = covers(&actual, &wanted)
+                && actual["spec"]["selector"] == wanted["spec"]["selector"];
+            if !is_right && !is_going(&present.metadata) {
                 plan.writes
                     .push(Write::new(Kind::Service, &key, Action::Apply(wanted)));
             }
@@ -226,6 +235,30 @@ fn request(world: &World, hash: &str) -> Option<Request> {
     })
 }
 
+/// Returns the node port that peers were told: they keep calling it if somebody has deleted the Service.
+///
+/// One that the API server would not give again is not asked for a second time.
+fn former_node_port(world: &World, hash: &str, request: &Request) -> Option<i32> {
+    if request.type_ != "NodePort"
+        || request.node_port.is_some()
+        || world.refused_services.contains_key(hash)
+    {
+        return None;
+    }
+    let subject = Subject::Service(hash.to_owned());
+    let mut linked = world.linked(&subject);
+    linked.find_map(|(_, key)| {
+        world
+            .servers
+            .get(key)?
+            .status
+            .as_ref()?
+            .endpoint
+            .as_ref()?
+            .port
+    })
+}
+
 /// Returns a request that has no Service yet.
 fn unserved(world: &World) -> Option<String> {
     let servers = world.servers.iter();
@@ -249,7 +282,8 @@ fn of_hash<'a>(world: &'a World, hash: &str) -> impl Iterator<Item = (&'a Key, &
 
 /// Chooses the Service for a request: its own, one that no request has any more, which keeps its
 /// addresses and ports so, or a new one.
-fn key_for(world: &World, hash: &str) -> Key {
+fn key_for(planner: &Planner, hash: &str) -> Key {
+    let world = &planner.world;
     if let Some((key, _)) = of(world, hash) {
         return key.clone();
     }
@@ -262,9 +296,23 @@ fn key_for(world: &World, hash: &str) -> Key {
         return free.clone();
     }
     let first = Key::new(world.namespace.clone(), NAME);
+    let other = Key::new(world.namespace.clone(), format!("{NAME}-{hash}"));
+    // Somebody may have taken the label away by which it is found.
+    let installation = planner.settings.installation.as_ref();
+    let installation = installation.map(|owner| owner.uid.as_str());
+    let is_unlabelled = |key: &&Key| {
+        world.services.get(key).is_some_and(|service| {
+            label(&service.metadata, labels::GATEWAY_SERVICE).is_none()
+                && is_ours(&service.metadata, installation)
+                && !is_going(&service.metadata)
+        })
+    };
+    if let Some(unlabelled) = [&other, &first].into_iter().find(is_unlabelled) {
+        return unlabelled.clone();
+    }
     if !world.services.contains(&first) {
         return first;
     }
 
-    Key::new(world.namespace.clone(), format!("{NAME}-{hash}"))
+    other
 }

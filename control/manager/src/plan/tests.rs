@@ -6,7 +6,9 @@ mod configurations;
 mod gateways;
 mod keys;
 mod nonsense;
+mod notices;
 mod peers;
+mod repairs;
 mod services;
 
 use crate::kind::{Key, Kind};

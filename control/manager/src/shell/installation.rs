@@ -12,22 +12,27 @@ const NAME: &str = "liqo-controller-manager";
 /// How long the API server may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long to wait after it was not reached.
+const RETRY_PERIOD: Duration = Duration::from_secs(2);
+
 /// Returns a reference to it; `None` if this process was started otherwise.
-pub(crate) async fn owner(client: &Client, namespace: &str) -> Option<OwnerReference> {
+///
+/// Waits until the API server answers.
+pub(super) async fn owner(client: &Client, namespace: &str) -> Option<OwnerReference> {
     let api: Api<Deployment> = Api::namespaced(client.clone(), namespace);
-    let request = api.get_metadata_opt(NAME);
-    let deployment = match tokio::time::timeout(TIMEOUT, request).await {
-        Ok(Ok(deployment)) => deployment?,
-        Ok(Err(error)) => {
-            tracing::warn!(%error, "failed to read Deployment {NAME}: uninstalling may leave IPs and Services");
-            return None;
+    let deployment = loop {
+        match tokio::time::timeout(TIMEOUT, api.get_metadata_opt(NAME)).await {
+            Ok(Ok(deployment)) => break deployment?,
+            Ok(Err(kube::Error::Api(status))) => {
+                tracing::warn!(%status, "failed to read Deployment {NAME}: uninstalling may leave IPs and Services");
+                return None;
+            }
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "failed to read Deployment {NAME}, which is tried again");
+            }
+            Err(_) => tracing::warn!("no answer about Deployment {NAME}, which is tried again"),
         }
-        Err(_) => {
-            tracing::warn!(
-                "no answer about Deployment {NAME}: uninstalling may leave IPs and Services"
-            );
-            return None;
-        }
+        tokio::time::sleep(RETRY_PERIOD).await;
     };
 
     Some(OwnerReference {

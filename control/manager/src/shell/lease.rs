@@ -1,11 +1,13 @@
 //! The Lease by which one of several managers is chosen.
 
-use crate::election::{Election, LEASE_DURATION, Record, Step};
+use super::State;
+use crate::election::{Election, Record, Step, Timing};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use kube::api::{Api, ObjectMeta, PostParams};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Name of the Lease.
@@ -21,27 +23,36 @@ pub(crate) struct Holder {
     election: Election,
     /// As it was read or written last.
     lease: Option<Lease>,
+    state: Arc<State>,
 }
 
 impl Holder {
     /// Creates a candidate.
-    pub(crate) fn new(client: Client, namespace: &str, identity: &str) -> Self {
+    pub(crate) fn new(
+        client: Client,
+        namespace: &str,
+        identity: &str,
+        timing: Timing,
+        state: Arc<State>,
+    ) -> Self {
         Self {
             api: Api::namespaced(client, namespace),
             identity: identity.to_owned(),
-            election: Election::new(identity),
+            election: Election::new(identity, timing),
             lease: None,
+            state,
         }
     }
 
-    /// Completes when this manager leads.
+    /// Steps down, then completes when this manager leads (again).
     pub(crate) async fn acquire(&mut self) {
+        self.election.step_down();
         while !self.election.is_leader() {
             self.read().await;
             match self.election.step(Instant::now()) {
                 Step::Write => {
-                    if !self.write(&self.identity.clone(), LEASE_DURATION).await {
-                        tokio::time::sleep(Duration::from_secs(2)).await;
+                    if !self.renew().await {
+                        tokio::time::sleep(self.election.timing.retry_period).await;
                     }
                 }
                 Step::Wait(time) => tokio::time::sleep(time).await,
@@ -53,13 +64,12 @@ impl Holder {
     /// Renews the Lease; completes when it is lost.
     pub(crate) async fn keep(&mut self) {
         loop {
-            match self.election.step(Instant::now()) {
+            let now = Instant::now();
+            match self.election.step(now) {
                 Step::Write => {
-                    if !self.write(&self.identity.clone(), LEASE_DURATION).await {
-                        // Somebody else may have it, or have changed it.
-                        self.read().await;
-                        self.election.failed(Instant::now());
-                    }
+                    let left = self.election.left(now);
+                    // However silent the API server is, the deadline is kept.
+                    drop(tokio::time::timeout(left, self.try_to_keep()).await);
                 }
                 Step::Wait(time) => tokio::time::sleep(time).await,
                 Step::Lost => return,
@@ -74,16 +84,31 @@ impl Holder {
         }
     }
 
+    async fn try_to_keep(&mut self) {
+        if !self.renew().await {
+            // Somebody else may have it, or have changed it.
+            self.read().await;
+            self.election.failed(Instant::now());
+        }
+    }
+
     async fn read(&mut self) {
         match tokio::time::timeout(TIMEOUT, self.api.get_opt(NAME)).await {
             Ok(Ok(lease)) => {
+                self.state.note_answer(None);
                 self.election
                     .observe(lease.as_ref().map(record), Instant::now());
                 self.lease = lease;
             }
-            Ok(Err(error)) => tracing::warn!(%error, "failed to read the Lease {NAME}"),
-            Err(_) => tracing::warn!("failed to read the Lease {NAME}: no answer"),
+            Ok(Err(error)) => self.state.note_answer(Some(error.to_string())),
+            Err(_) => self.state.note_answer(Some("no answer".to_owned())),
         }
+    }
+
+    async fn renew(&mut self) -> bool {
+        let identity = self.identity.clone();
+        self.write(&identity, self.election.timing.lease_duration)
+            .await
     }
 
     async fn write(&mut self, holder: &str, duration: Duration) -> bool {

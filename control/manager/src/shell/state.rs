@@ -19,6 +19,8 @@ pub(crate) struct State {
     is_synced: AtomicBool,
     /// The kinds whose objects are not all known, in words.
     unknown: Mutex<String>,
+    /// Why the API server's last answer about the Lease was none.
+    failure: Mutex<Option<String>>,
 }
 
 impl State {
@@ -30,6 +32,7 @@ impl State {
             is_leader: AtomicBool::new(false),
             is_synced: AtomicBool::new(false),
             unknown: Mutex::default(),
+            failure: Mutex::default(),
         }
     }
 
@@ -37,6 +40,33 @@ impl State {
     pub(crate) fn lead(&self) {
         self.beat();
         self.is_leader.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether the process leads.
+    #[cfg(test)]
+    pub(super) fn leads(&self) -> bool {
+        self.is_leader.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the process stands by.
+    pub(crate) fn stand_by(&self) {
+        self.is_leader.store(false, Ordering::Relaxed);
+        self.is_synced.store(false, Ordering::Relaxed);
+    }
+
+    /// Notes whether the API server answers, or else why not; tells people when that changes.
+    pub(super) fn note_answer(&self, failure: Option<String>) {
+        let Ok(mut last) = self.failure.lock() else {
+            return;
+        };
+        match (&*last, &failure) {
+            (None, Some(failure)) => tracing::warn!(
+                "failed to read the Lease, which is tried again until the API server answers: {failure}"
+            ),
+            (Some(_), None) => tracing::info!("the API server answers again"),
+            (None, None) | (Some(_), Some(_)) => {}
+        }
+        *last = failure;
     }
 
     /// Notes that the loop moves.
@@ -71,6 +101,10 @@ impl Observed for State {
     }
 
     fn ready(&self) -> Result<(), String> {
+        let failure = self.failure.lock().map(|it| it.clone()).unwrap_or_default();
+        if let Some(failure) = failure {
+            return Err(format!("the API server cannot be asked: {failure}"));
+        }
         let is_waiting = !self.is_leader.load(Ordering::Relaxed);
         if is_waiting || self.is_synced.load(Ordering::Relaxed) {
             return Ok(());

@@ -2,16 +2,15 @@
 
 use crate::kind::{Key, Kind};
 use crate::metrics::Metrics;
-use crate::plan::ip_service::SLICE_MANAGER;
 use crate::plan::secret::GATEWAY_KEYS;
 use crate::world::key_of;
-use control_api::labels;
 use futures_util::StreamExt as _;
 use kube::Client;
 use kube::api::{Api, DynamicObject};
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event};
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 
 /// What a watch tells.
 pub(crate) enum Input {
@@ -28,8 +27,9 @@ pub(crate) enum Input {
 /// Objects per answer while listing: bounds the memory that a long list takes.
 const PAGE_SIZE: u32 = 100;
 
-/// Starts to watch the objects of a kind, until the receiver is gone.
+/// Starts to watch the objects of a kind, as one of `tasks`.
 pub(super) fn start(
+    tasks: &mut JoinSet<()>,
     client: &Client,
     kind: Kind,
     namespace: &str,
@@ -43,12 +43,12 @@ pub(super) fn start(
         Api::all_with(client.clone(), &resource)
     };
     let mut config = watcher::Config::default().page_size(PAGE_SIZE);
-    config.label_selector = selector(kind);
+    config.label_selector = kind.selector();
     if kind == Kind::GatewayKeys {
         config = config.fields(&format!("metadata.name={GATEWAY_KEYS}"));
     }
 
-    tokio::spawn(async move {
+    tasks.spawn(async move {
         let mut events = watcher::watcher(api, config).default_backoff().boxed();
         while let Some(event) = events.next().await {
             let input = match event {
@@ -81,33 +81,4 @@ pub(super) fn start(
 /// Returns whether only objects of Liqo's namespace count.
 fn is_local(kind: Kind) -> bool {
     matches!(kind, Kind::Pod | Kind::ConfigMap | Kind::GatewayKeys)
-}
-
-/// Returns the labels of the objects that count.
-fn selector(kind: Kind) -> Option<String> {
-    let label = |key: &str, value: &str| Some(format!("{key}={value}"));
-    match kind {
-        Kind::Pod => label(labels::COMPONENT, labels::COMPONENT_GATEWAY),
-        Kind::Namespace => label(labels::TENANT_NAMESPACE, "true"),
-        Kind::ConfigMap => label(labels::APP_NAME, labels::CLUSTER_ID_CONFIG_MAP),
-        Kind::Secret => label(labels::GATEWAY_RESOURCE, "true"),
-        Kind::Service => label(labels::MANAGED, "true"),
-        Kind::EndpointSlice => label(labels::SLICE_MANAGED_BY, SLICE_MANAGER),
-        Kind::Deployment => Some(format!(
-            "{}={},{}=true",
-            labels::COMPONENT,
-            labels::COMPONENT_GATEWAY,
-            labels::MANAGED
-        )),
-        Kind::Network
-        | Kind::Ip
-        | Kind::Configuration
-        | Kind::GatewayServer
-        | Kind::GatewayClient
-        | Kind::PublicKey
-        | Kind::Connection
-        | Kind::ForeignCluster
-        | Kind::Node
-        | Kind::GatewayKeys => None,
-    }
 }

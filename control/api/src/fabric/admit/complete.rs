@@ -22,7 +22,7 @@ pub(super) fn leave_out_incomplete(objects: &mut Objects) -> Vec<Waiting> {
     waiting
 }
 
-/// Removes nodes without pod CIDR or mapped address.
+/// Removes nodes without address or mapped address.
 fn nodes(objects: &mut Objects) -> Vec<Waiting> {
     let mapped: BTreeMap<_, _> = objects
         .of::<IP>()
@@ -51,10 +51,6 @@ fn nodes(objects: &mut Objects) -> Vec<Waiting> {
 }
 
 fn missing_of_node(node: &Node, mapped: &BTreeMap<String, String>) -> Option<&'static str> {
-    let spec = node.spec.as_ref();
-    let has_pods = spec.is_some_and(|spec| {
-        spec.pod_cidr.is_some() || spec.pod_cidrs.as_ref().is_some_and(|list| !list.is_empty())
-    });
     let addresses = node.status.iter().flat_map(|status| &status.addresses);
     let internal: BTreeSet<_> = addresses
         .flatten()
@@ -64,9 +60,7 @@ fn missing_of_node(node: &Node, mapped: &BTreeMap<String, String>) -> Option<&'s
     let name = node.metadata.name.as_deref().unwrap_or_default();
     let address = mapped.get(&node_ip_name(name));
 
-    if !has_pods {
-        Some("spec.podCIDRs, from the cluster's network plugin or controller manager")
-    } else if internal.is_empty() {
+    if internal.is_empty() {
         Some("its InternalIP in status.addresses, from its kubelet")
     } else if address.is_none_or(|address| !internal.contains(address.as_str())) {
         Some("its IP object with a status, from Liqo's controller manager")

@@ -1,6 +1,7 @@
 use super::super::fixture::{ROME, fabric, planned};
 use super::*;
 use crate::{Configuration, GatewayServer, IP, PublicKey};
+use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
@@ -147,7 +148,7 @@ fn a_wrong_address_harms_no_other() {
 }
 
 #[test]
-fn a_node_without_pod_cidr_or_address_is_left_out_with_its_replicas() {
+fn a_node_without_mapped_address_is_left_out_with_its_replicas() {
     let mut objects = planned(ROME);
     objects.retain(|object| {
         !matches!(object, Object::IP(ip) if ip.metadata.name.as_deref() == Some("node-rome-2"))
@@ -160,6 +161,21 @@ fn a_node_without_pod_cidr_or_address_is_left_out_with_its_replicas() {
     assert_eq!(fabric.nodes[0].name, "rome-1");
     assert_eq!(fabric.replicas.len(), 1);
     assert_eq!(admission.waiting[0].what, "node rome-2");
+}
+
+#[test]
+fn a_node_without_pod_cidr_takes_part_with_its_replicas() {
+    let mut objects = planned(ROME);
+    for name in ["rome-1", "rome-2"] {
+        change(&mut objects, name, |node: &mut Node| node.spec = None);
+    }
+
+    let admission = admit(objects);
+
+    let fabric = admission.fabric.unwrap();
+    assert_eq!((admission.refused, admission.waiting), (vec![], vec![]));
+    assert!(fabric.nodes.iter().all(|node| node.pod_cidrs.is_empty()));
+    assert_eq!((fabric.nodes.len(), fabric.replicas.len()), (2, 2));
 }
 
 #[test]

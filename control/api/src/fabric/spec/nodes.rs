@@ -114,6 +114,8 @@ impl Reader<'_> {
     }
 
     /// Reads the node's pod CIDRs; of a dual-stack node, the IPv4 ones.
+    ///
+    /// There is none where a CNI gives out addresses itself: any node can forward to such pods.
     fn node_pod_cidrs(&mut self, index: usize, node: &v1::Node) -> Option<Vec<Ipv4Net>> {
         let spec = node.spec.as_ref();
         let list = spec.and_then(|spec| spec.pod_cidrs.as_ref());
@@ -124,11 +126,6 @@ impl Reader<'_> {
                 .into_iter()
                 .map(String::as_str),
         );
-        if texts.is_empty() {
-            self.refuse(index, "spec.podCIDRs", Problem::NoNodePodCidr);
-            return None;
-        }
-
         // All are read, so that all errors are told.
         let cidrs: Vec<_> = texts
             .iter()

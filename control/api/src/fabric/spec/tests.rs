@@ -135,11 +135,6 @@ fn nodes_and_replicas_must_be_complete_and_distinct() {
         ),
         (
             "  podCIDRs: [10.244.2.0/24]",
-            "  podCIDRs: []",
-            "Node rome-2, spec.podCIDRs: the node has no pod CIDR; set spec.podCIDRs",
-        ),
-        (
-            "  podCIDRs: [10.244.2.0/24]",
             "  podCIDRs: [10.9.2.0/24]",
             "Node rome-2, spec.podCIDRs: 10.9.2.0/24 is not within the cluster's pod CIDRs; correct it, or add a \
              Network of type pod-cidr around it",
@@ -192,6 +187,17 @@ fn a_dual_stack_node_is_used_by_its_ipv4_side() {
     );
 
     assert_eq!(fabric(&text), fabric(ROME));
+}
+
+#[test]
+fn a_node_whose_pods_are_not_known_takes_part() {
+    let text = rome_with("  podCIDRs: [10.244.2.0/24]", "  podCIDRs: []");
+
+    let fabric = fabric(&text);
+
+    let node = &fabric.nodes[1];
+    assert_eq!((&*node.name, &*node.pod_cidrs), ("rome-2", &[][..]));
+    assert_eq!(node.external_ip, self::fabric(ROME).nodes[1].external_ip);
 }
 
 #[test]

@@ -2,12 +2,13 @@
 
 use super::Side;
 use crate::kind::{Key, Kind};
+use crate::plan::metadata::{is_ours, repaired};
 use crate::plan::{Plan, Planner, is_owned_by, label, network, owner};
 use crate::world::{Subject, is_going};
 use crate::write::{Action, Write};
 use control_api::{Configuration, labels};
 use ipnet::Ipv4Net;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Makes the Networks of one kind, removes those that are not wanted any more, reads how they are seen.
 pub(super) fn networks(
@@ -46,7 +47,7 @@ pub(super) fn networks(
             is_pending = true;
             continue;
         };
-        let is_right = network.spec.cidr == cidr.to_string() && is_owned_by(&network.metadata, uid);
+        let is_right = network.spec.cidr == cidr.to_string() && is_ours(&network.metadata, uid);
         if network::is_going(network) || !is_right {
             is_pending = true;
             if !network::is_going(network) {
@@ -58,8 +59,11 @@ pub(super) fn networks(
             }
             continue;
         }
-        plan.writes
-            .extend(relabel(&network_key, network, configuration, side.word));
+        let wanted = metadata(&network_key, configuration, side.word);
+        let repair = repaired(&network.metadata, &wanted);
+        plan.writes.extend(
+            repair.map(|patch| Write::new(Kind::Network, &network_key, Action::Merge(patch))),
+        );
         if let Some(error) = network::refusal(planner, &network_key, network) {
             refusal.get_or_insert_with(|| format!("Network {network_key}: {error}"));
         }
@@ -103,44 +107,31 @@ fn network_name(key: &Key, word: &str, cidr: Ipv4Net) -> String {
     format!("{}-{word}-{cidr}", key.name)
 }
 
-fn network_labels(configuration: &Configuration, word: &str) -> serde_json::Value {
+fn metadata(key: &Key, configuration: &Configuration, word: &str) -> Value {
+    let mut owner = owner(configuration);
+    owner.controller = Some(true);
+
     json!({
-        labels::REMOTE_CLUSTER_ID: label(&configuration.metadata, labels::REMOTE_CLUSTER_ID),
-        labels::CONFIGURATION_CIDR_TYPE: word,
-        labels::MANAGED: "true",
+        "name": key.name,
+        "namespace": key.namespace,
+        "labels": {
+            labels::REMOTE_CLUSTER_ID: label(&configuration.metadata, labels::REMOTE_CLUSTER_ID),
+            labels::CONFIGURATION_CIDR_TYPE: word,
+            labels::MANAGED: "true",
+        },
+        "ownerReferences": [owner],
     })
 }
 
 fn create(key: &Key, configuration: &Configuration, word: &str, cidr: Ipv4Net) -> Write {
-    let mut owner = owner(configuration);
-    owner.controller = Some(true);
     let network = json!({
         "apiVersion": "ipam.liqo.io/v1alpha1",
         "kind": "Network",
-        "metadata": {
-            "name": key.name,
-            "namespace": key.namespace,
-            "labels": network_labels(configuration, word),
-            "ownerReferences": [owner],
-        },
+        "metadata": metadata(key, configuration, word),
         "spec": {"cidr": cidr.to_string()},
     });
 
     Write::new(Kind::Network, key, Action::Create(network))
-}
-
-fn relabel(
-    key: &Key,
-    network: &control_api::Network,
-    configuration: &Configuration,
-    word: &str,
-) -> Option<Write> {
-    let old = serde_json::to_value(&network.metadata.labels).unwrap_or_default();
-    let old = if old.is_null() { json!({}) } else { old };
-    let patch = crate::write::difference(&old, &network_labels(configuration, word))?;
-    let patch = json!({"metadata": {"labels": patch}});
-
-    Some(Write::new(Kind::Network, key, Action::Merge(patch)))
 }
 
 pub(super) fn delete(kind: Kind, key: &Key, uid: Option<String>) -> Write {

@@ -3,7 +3,8 @@
 use super::Side;
 use super::networks::delete;
 use crate::kind::{Key, Kind};
-use crate::plan::{Planner, is_owned_by, label, owner};
+use crate::plan::metadata::{is_ours, repaired};
+use crate::plan::{Planner, label, owner};
 use crate::world::is_going;
 use crate::write::{Action, Write};
 use control_api::{Configuration, IP, labels};
@@ -26,21 +27,22 @@ pub(super) fn unknown_source(
     let name = format!("{}-{UNKNOWN_SOURCE}", key.name);
     let ip_key = Key::new(key.namespace.clone(), name);
     let uid = configuration.metadata.uid.as_deref();
-    let is_own = |ip: &IP| is_owned_by(&ip.metadata, uid) && !is_going(&ip.metadata);
+    let is_own = |ip: &IP| is_ours(&ip.metadata, uid) && !is_going(&ip.metadata);
+    let metadata = json!({
+        "name": ip_key.name,
+        "namespace": ip_key.namespace,
+        "labels": {
+            labels::REMOTE_CLUSTER_ID: label(&configuration.metadata, labels::REMOTE_CLUSTER_ID),
+            labels::MANAGED: "true",
+        },
+        "ownerReferences": [owner(configuration)],
+    });
     match planner.world.ips.get(&ip_key) {
         None => {
             let ip = json!({
                 "apiVersion": "ipam.liqo.io/v1alpha1",
                 "kind": "IP",
-                "metadata": {
-                    "name": ip_key.name,
-                    "namespace": ip_key.namespace,
-                    "labels": {
-                        labels::REMOTE_CLUSTER_ID: label(&configuration.metadata, labels::REMOTE_CLUSTER_ID),
-                        labels::MANAGED: "true",
-                    },
-                    "ownerReferences": [owner(configuration)],
-                },
+                "metadata": metadata,
                 "spec": {"ip": address},
             });
             Some(Write::new(Kind::Ip, &ip_key, Action::Create(ip)))
@@ -48,6 +50,10 @@ pub(super) fn unknown_source(
         // The address cannot be changed: once this one is gone, it is made anew.
         Some(ip) if ip.spec.ip != address && is_own(ip) => {
             Some(delete(Kind::Ip, &ip_key, ip.metadata.uid.clone()))
+        }
+        Some(ip) if is_own(ip) => {
+            let patch = repaired(&ip.metadata, &metadata)?;
+            Some(Write::new(Kind::Ip, &ip_key, Action::Merge(patch)))
         }
         Some(_) => None,
     }

@@ -77,6 +77,26 @@ impl Gateway<'_> {
         }
     }
 
+    /// Tells people where peers reach a server, if that is new.
+    pub(in crate::plan) fn announce_endpoint(
+        &self,
+        endpoint: Option<&(Key, Endpoint)>,
+        plan: &mut Plan,
+    ) {
+        let (Self::Server(key, server), Some((service, endpoint))) = (self, endpoint) else {
+            return;
+        };
+        let status = server.status.as_ref();
+        let old = status.and_then(|status| status.endpoint.as_ref());
+        if old != Some(endpoint) {
+            let addresses = endpoint.addresses.join(", ");
+            let port = endpoint.port.unwrap_or_default();
+            let note =
+                format!("peers reach it at {addresses}, UDP port {port} (Service {service})");
+            plan.announce(self.kind(), key, false, "EndpointAssigned", note);
+        }
+    }
+
     /// Writes no more of the status than why there is none.
     pub(in crate::plan) fn refuse(&self, problem: Problem, now: Timestamp) -> Option<Write> {
         match self {

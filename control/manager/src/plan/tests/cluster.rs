@@ -8,21 +8,26 @@ use crate::world::key_of;
 use crate::write::{Action, Write};
 use ipam::DEFAULT_POOLS;
 use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::DynamicObject;
+use memory_api::merged;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 /// More than any test needs, far less than a loop that never rests would take.
 const STEPS_MAX: usize = 20_000;
 
 /// Objects, and a manager that keeps them.
+#[derive(Clone)]
 pub(super) struct Cluster {
     pub(super) planner: Planner,
     pub(super) objects: BTreeMap<(Kind, Key), Value>,
     /// All changes since the last look.
     pub(super) writes: Vec<Write>,
+    /// What the manager has ever made.
+    pub(super) made: BTreeSet<(Kind, Key)>,
     /// All that people were told.
     pub(super) notices: Vec<Notice>,
     /// Node ports that the API server says are taken.
@@ -38,6 +43,7 @@ impl Cluster {
             planner: planner(),
             objects: BTreeMap::new(),
             writes: Vec::new(),
+            made: BTreeSet::new(),
             notices: Vec::new(),
             taken_ports: Vec::new(),
             queue: Queue::default(),
@@ -184,6 +190,9 @@ impl Cluster {
     fn write(&mut self, task: &Task, write: Write) -> bool {
         let name = (write.kind, write.key.clone());
         let present = self.objects.get(&name).cloned();
+        if present.is_none() && matches!(write.action, Action::Create(_) | Action::Apply(_)) {
+            self.made.insert(name.clone());
+        }
         if let (Task::Service(hash), Kind::Service) = (task, write.kind) {
             let (Action::Create(object) | Action::Apply(object)) = &write.action else {
                 self.delete(write.kind, &write.key);
@@ -217,6 +226,8 @@ impl Cluster {
                 let mut base = present.unwrap_or_default();
                 // Server-side apply takes away what its manager had set before.
                 base["metadata"]["annotations"] = json!({});
+                // A selector is applied as a whole.
+                base["spec"]["selector"].take();
                 let ports = base["spec"]["ports"].clone();
                 let mut object = merged(base, object);
                 // Server-side apply keeps what others have set of a port of the same number.
@@ -261,12 +272,12 @@ impl Cluster {
         if kind == Kind::Service {
             complete_service(&mut object, self.counter);
         }
-        self.objects.insert((kind, key), object.clone());
-        let labels = &object["metadata"]["labels"];
-        let is_watched =
-            kind != Kind::Secret || labels["networking.liqo.io/gateway-resource"] == "true";
-        if is_watched || !by_person {
+        self.objects.insert((kind, key.clone()), object.clone());
+        if is_watched(kind, &object) || !by_person {
             self.tell(kind, object);
+        } else if self.started {
+            let tasks = self.planner.world.remove(kind, &key);
+            tasks.into_iter().for_each(|task| self.queue.push(task));
         }
     }
 
@@ -288,9 +299,24 @@ fn planner() -> Planner {
         pools: DEFAULT_POOLS.to_vec(),
         gateway_port: 51840,
         deployment_image: None,
-        installation: None,
+        installation: Some(OwnerReference {
+            api_version: "apps/v1".to_owned(),
+            kind: "Deployment".to_owned(),
+            name: "liqo-controller-manager".to_owned(),
+            uid: "uid-installation".to_owned(),
+            ..OwnerReference::default()
+        }),
     })
     .unwrap()
+}
+
+/// Returns whether the watch of a kind tells of an object.
+fn is_watched(kind: Kind, object: &Value) -> bool {
+    let selector = kind.selector().unwrap_or_default();
+    let terms = selector.split(',').filter(|term| !term.is_empty());
+    terms
+        .filter_map(|term| term.split_once('='))
+        .all(|(name, value)| object["metadata"]["labels"][name] == value)
 }
 
 fn key_in(object: &Value) -> Key {
@@ -314,21 +340,4 @@ fn complete_service(service: &mut Value, counter: u64) {
             port["nodePort"] = json!(30000 + counter % 2000);
         }
     }
-}
-
-/// RFC 7386, section 2.
-pub(super) fn merged(target: Value, patch: Value) -> Value {
-    let Value::Object(patch) = patch else {
-        return patch;
-    };
-    let mut fields = target.as_object().cloned().unwrap_or_default();
-    for (field, change) in patch {
-        if change.is_null() {
-            fields.remove(&field);
-        } else {
-            let old = fields.remove(&field).unwrap_or_default();
-            fields.insert(field, merged(old, change));
-        }
-    }
-    Value::Object(fields)
 }

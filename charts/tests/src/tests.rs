@@ -1,0 +1,170 @@
+//! What the dashboard and the alerts ask for is there, and they ask in a language that Prometheus understands.
+
+use super::promql::metrics;
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+const DASHBOARD: &str = include_str!("../../liqo/files/dashboard.json");
+const ALERTS: &str = include_str!("../../liqo/files/alerts.yaml");
+
+/// What the names of a process's metrics begin with, and the source that registers them.
+const SOURCES: [(&str, &str); 4] = [
+    (
+        "liqo_controller_manager_",
+        include_str!("../../../control/manager/src/metrics.rs"),
+    ),
+    (
+        "liqo_gateway_",
+        include_str!("../../../gateway/src/shell/metrics.rs"),
+    ),
+    (
+        "liqo_route_agent_",
+        include_str!("../../../route-agent/src/metrics.rs"),
+    ),
+    (
+        "liqo_",
+        include_str!("../../../gateway/src/shell/metrics/upstream.rs"),
+    ),
+];
+
+/// What the encoder appends to the name that is registered.
+const SUFFIXES: [&str; 6] = [
+    "",
+    "_total",
+    "_bytes_total",
+    "_seconds",
+    "_seconds_bucket",
+    "_bytes",
+];
+
+#[test]
+fn every_expression_is_promql_and_every_metric_in_it_is_exported() {
+    let expressions = [panels_expressions(), alerts_expressions()].concat();
+    assert!(expressions.len() > 20, "{}", expressions.len());
+
+    for (place, expression) in expressions {
+        let names =
+            metrics(&expression).unwrap_or_else(|error| panic!("{place}: {expression}: {error}"));
+        assert!(!names.is_empty(), "{place}: no metric in {expression}");
+        for name in names {
+            assert!(is_exported(&name), "{place}: nobody exports {name}");
+        }
+    }
+}
+
+#[test]
+fn what_upstreams_dashboard_asks_for_is_exported() {
+    for name in [
+        "liqo_peer_is_connected",
+        "liqo_peer_latency_us",
+        "liqo_peer_receive_bytes_total",
+        "liqo_peer_transmit_bytes_total",
+    ] {
+        assert!(is_exported(name), "{name}");
+    }
+}
+
+#[test]
+fn a_wrong_name_and_a_wrong_expression_are_noticed() {
+    assert!(!is_exported("liqo_gateway_peer_upp"));
+    assert!(!is_exported("node_load1"));
+    assert!(metrics("sum by (x (liqo_gateway_up)").is_err());
+    assert_eq!(
+        metrics("absent(liqo_gateway_up == 1) or rate(liqo_gateway_rx_bytes_total[5m])").unwrap(),
+        ["liqo_gateway_rx_bytes_total", "liqo_gateway_up"]
+            .map(str::to_owned)
+            .into(),
+    );
+}
+
+#[test]
+fn panels_have_titles_units_and_numbers_of_their_own() {
+    let mut numbers = BTreeSet::new();
+    for panel in panels() {
+        let title = panel["title"].as_str().unwrap_or_default();
+        assert!(!title.is_empty(), "{panel}");
+        assert!(
+            numbers.insert(panel["id"].as_u64().unwrap()),
+            "{title}: its id is another's"
+        );
+        if panel["type"] == "row" {
+            continue;
+        }
+        let unit = &panel["fieldConfig"]["defaults"]["unit"];
+        assert!(
+            unit.as_str().is_some_and(|unit| !unit.is_empty()),
+            "{title} has no unit"
+        );
+        assert!(!panel["targets"].as_array().unwrap().is_empty(), "{title}");
+    }
+}
+
+#[test]
+fn alerts_say_how_bad_it_is_what_it_means_and_what_to_do() {
+    let mut names = BTreeSet::new();
+    for alert in alerts() {
+        let name = alert["alert"].as_str().unwrap().to_owned();
+        let severity = alert["labels"]["severity"].as_str();
+        assert!(
+            matches!(severity, Some("critical" | "warning" | "info")),
+            "{name}"
+        );
+        for text in ["summary", "description"] {
+            assert!(alert["annotations"][text].is_string(), "{name}: {text}");
+        }
+        assert!(alert["for"].is_string(), "{name}");
+        assert!(names.insert(name.clone()), "{name} is there twice");
+    }
+}
+
+fn panels() -> Vec<Value> {
+    let dashboard: Value = serde_json::from_str(DASHBOARD).unwrap();
+    let rows = dashboard["panels"].as_array().unwrap().clone();
+    let inner = rows.iter().filter_map(|row| row["panels"].as_array());
+    let inner: Vec<_> = inner.flatten().cloned().collect();
+
+    [rows, inner].concat()
+}
+
+fn panels_expressions() -> Vec<(String, String)> {
+    let panels = panels();
+    let targets = panels.iter().flat_map(|panel| {
+        let targets = panel["targets"].as_array().into_iter().flatten();
+        targets.map(move |target| (text(&panel["title"]), text(&target["expr"])))
+    });
+
+    // Grafana puts its own variables in.
+    let variable = "$__rate_interval";
+    targets
+        .map(|(title, expression)| (title, expression.replace(variable, "5m")))
+        .collect()
+}
+
+fn alerts() -> Vec<Value> {
+    serde_saphyr::from_str(ALERTS).unwrap()
+}
+
+fn alerts_expressions() -> Vec<(String, String)> {
+    let alerts = alerts();
+    let pairs = alerts
+        .iter()
+        .map(|alert| (text(&alert["alert"]), text(&alert["expr"])));
+    pairs.collect()
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// Returns whether a process registers a metric from which this name comes.
+fn is_exported(name: &str) -> bool {
+    SOURCES.iter().any(|(prefix, source)| {
+        let Some(rest) = name.strip_prefix(prefix) else {
+            return false;
+        };
+        let mut registered = SUFFIXES
+            .iter()
+            .filter_map(|suffix| rest.strip_suffix(suffix));
+        registered.any(|registered| source.contains(&format!("\"{registered}\",")))
+    })
+}

@@ -1,0 +1,42 @@
+//! The metadata by which the manager knows what it made, and what it does if somebody takes them away.
+
+use super::{is_owned_by, label};
+use control_api::labels;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::{Map, Value, json};
+
+/// Returns whether an object is the manager's own: by its owner, or by its label if it has no owner.
+///
+/// What has neither is somebody else's, even if its name is that of one of ours.
+pub(super) fn is_ours(meta: &ObjectMeta, owner_uid: Option<&str>) -> bool {
+    let has_owner = meta.owner_references.iter().flatten().next().is_some();
+    let is_labelled = label(meta, labels::MANAGED) == Some("true");
+
+    is_owned_by(meta, owner_uid) || is_labelled && !has_owner
+}
+
+/// Returns the patch that brings back the labels and owners of `wanted` that are missing, or changed.
+pub(super) fn repaired(actual: &ObjectMeta, wanted: &Value) -> Option<Value> {
+    let mut patch = Map::new();
+    let wanted_labels = wanted["labels"].as_object().into_iter().flatten();
+    let missing: Map<_, _> = wanted_labels
+        .filter(|(name, value)| label(actual, name) != value.as_str())
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
+    if !missing.is_empty() {
+        patch.insert("labels".to_owned(), Value::Object(missing));
+    }
+    let wanted_owners = wanted["ownerReferences"].as_array().into_iter().flatten();
+    let missing: Vec<_> = wanted_owners
+        .filter(|owner| !is_owned_by(actual, owner["uid"].as_str()))
+        .cloned()
+        .collect();
+    if !missing.is_empty() {
+        // A merge patch replaces the list: the others stay.
+        let others = actual.owner_references.iter().flatten();
+        let all = others.map(|owner| json!(owner)).chain(missing);
+        patch.insert("ownerReferences".to_owned(), all.collect());
+    }
+
+    (!patch.is_empty()).then(|| json!({"metadata": patch}))
+}

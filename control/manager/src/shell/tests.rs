@@ -1,0 +1,169 @@
+//! The whole manager against an API server that goes away and comes back.
+
+use super::*;
+use crate::election::Timing;
+use crate::plan::{Planner, Settings};
+use ipam::DEFAULT_POOLS;
+use memory_api::ApiServer;
+use process::http::Observed as _;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+/// How long anything may take here.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// So that a Lease is lost within a second.
+const TIMING: Timing = Timing {
+    lease_duration: Duration::from_secs(1),
+    renew_deadline: Duration::from_millis(600),
+    renew_period: Duration::from_millis(200),
+    retry_period: Duration::from_millis(50),
+};
+
+const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/liqo/leases/liqo-controller-manager";
+
+#[test]
+fn a_manager_outlives_the_absence_of_the_api_server_and_catches_up() {
+    run(async {
+        let mut server = ApiServer::start();
+        put_node(&server, "rome-1", "172.18.1.2");
+        let (state, manager) = start(&server, "a");
+        wait_for("the first IP", || is_there(&server, "rome-1")).await;
+
+        server.go();
+        wait_for("it to stand by", || {
+            !state.leads() && state.ready().is_err()
+        })
+        .await;
+        put_node(&server, "rome-2", "172.18.1.3");
+        server.remove(&ip_path("rome-1"));
+        assert_eq!(state.healthy(), Ok(()));
+        assert!(!manager.is_finished());
+        let before = lease_version(&server);
+        server.come();
+
+        let caught_up = || is_there(&server, "rome-1") && is_there(&server, "rome-2");
+        wait_for("both IPs", caught_up).await;
+        wait_for("it to be ready", || state.ready().is_ok()).await;
+        assert_ne!(lease_version(&server), before);
+        manager.abort();
+    });
+}
+
+#[test]
+fn a_manager_that_begins_while_the_api_server_is_away_waits_for_it() {
+    run(async {
+        let mut server = ApiServer::away();
+        put_node(&server, "rome-1", "172.18.1.2");
+        let (state, manager) = start(&server, "a");
+        wait_for("it to say so", || state.ready().is_err()).await;
+        assert_eq!(state.healthy(), Ok(()));
+
+        server.come();
+
+        wait_for("the IP", || is_there(&server, "rome-1")).await;
+        manager.abort();
+    });
+}
+
+#[test]
+fn a_manager_whose_lease_another_holds_writes_nothing_until_that_one_is_gone() {
+    run(async {
+        let server = ApiServer::start();
+        let (state, manager) = start(&server, "a");
+        wait_for("it to lead", || state.leads()).await;
+        let hold = |holder: &str, seconds: i64| {
+            server.put(
+                LEASE,
+                json!({
+                    "apiVersion": "coordination.k8s.io/v1",
+                    "kind": "Lease",
+                    "metadata": {"name": "liqo-controller-manager", "namespace": "liqo"},
+                    "spec": {"holderIdentity": holder, "leaseDurationSeconds": seconds},
+                }),
+            );
+        };
+
+        hold("b", 3600);
+        wait_for("it to stand by", || !state.leads()).await;
+        put_node(&server, "rome-1", "172.18.1.2");
+        assert_eq!((state.healthy(), state.ready()), (Ok(()), Ok(())));
+        assert!(!is_there(&server, "rome-1"));
+        hold("", 1);
+
+        wait_for("the IP", || is_there(&server, "rome-1")).await;
+        assert!(!manager.is_finished());
+        manager.abort();
+    });
+}
+
+/// The loop is for one thread, as the process is.
+fn run(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    tokio::task::LocalSet::new().block_on(&runtime.unwrap(), test);
+}
+
+/// Starts a manager of the cluster that `server` serves.
+fn start(server: &ApiServer, identity: &str) -> (Arc<State>, JoinHandle<anyhow::Result<()>>) {
+    let planner = Planner::new(Settings {
+        namespace: "liqo".to_owned(),
+        pools: DEFAULT_POOLS.to_vec(),
+        gateway_port: 51840,
+        deployment_image: None,
+        installation: None,
+    });
+    let config = kube::Config::new(server.url().parse().unwrap());
+    let client = Client::try_from(config).unwrap();
+    let (metrics, _) = Metrics::new();
+    let state = Arc::new(State::new());
+    let (identity, shown) = (identity.to_owned(), Arc::clone(&state));
+    let manager = Manager::new(
+        planner.unwrap(),
+        client,
+        identity,
+        Some(TIMING),
+        metrics,
+        state,
+    );
+
+    (
+        shown,
+        tokio::task::spawn_local(manager.run(std::future::pending())),
+    )
+}
+
+fn put_node(server: &ApiServer, name: &str, address: &str) {
+    server.put(
+        &format!("/api/v1/nodes/{name}"),
+        json!({
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name},
+            "status": {"addresses": [{"type": "InternalIP", "address": address}]},
+        }),
+    );
+}
+
+fn ip_path(node: &str) -> String {
+    format!("/apis/ipam.liqo.io/v1alpha1/namespaces/liqo/ips/node-{node}")
+}
+
+fn is_there(server: &ApiServer, node: &str) -> bool {
+    server.get(&ip_path(node)).is_some()
+}
+
+fn lease_version(server: &ApiServer) -> Option<Value> {
+    Some(server.get(LEASE)?["metadata"]["resourceVersion"].clone())
+}
+
+async fn wait_for(what: &str, is_so: impl Fn() -> bool) {
+    let waited = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let waited = tokio::time::timeout(DEADLINE, waited).await;
+    waited.unwrap_or_else(|_| panic!("waited too long for {what}"));
+}

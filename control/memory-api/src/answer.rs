@@ -1,0 +1,185 @@
+//! Answers requests.
+
+use crate::Shared;
+use crate::objects::{Change, Objects, merged};
+use crate::request::{Target, is_selected, parameter};
+use axum::body::{Body, to_bytes};
+use axum::extract::Request;
+use axum::http::{Method, StatusCode};
+use axum::response::{IntoResponse as _, Response};
+use futures_util::stream;
+use serde_json::{Value, json};
+use std::convert::Infallible;
+
+/// Longest object, in bytes.
+const BODY_MAX: usize = 4 << 20;
+
+/// Why a request is refused.
+#[derive(Clone, Copy, Debug)]
+enum Refusal {
+    NotFound,
+    AlreadyExists,
+    Conflict,
+    Invalid,
+}
+
+pub(crate) async fn answer(objects: Shared, request: Request) -> Response {
+    let (head, body) = request.into_parts();
+    let query = head.uri.query().unwrap_or_default().to_owned();
+    let Some(target) = Target::parse(head.uri.path()) else {
+        return refuse(Refusal::NotFound);
+    };
+    let Ok(body) = to_bytes(body, BODY_MAX).await else {
+        return refuse(Refusal::Invalid);
+    };
+    let body = serde_json::from_slice::<Value>(&body).unwrap_or_default();
+    let is_apply = head
+        .headers
+        .get("content-type")
+        .is_some_and(|it| it.to_str().is_ok_and(|text| text.contains("apply-patch")));
+    let result = match head.method {
+        Method::GET if target.is_object() => get(&objects.lock(), &target),
+        Method::GET if parameter(&query, "watch").is_some_and(|it| it != "false") => {
+            return watch(objects, target, query);
+        }
+        Method::GET => Ok(list(&objects.lock(), &target, &query)),
+        Method::POST => objects.change(|objects| create(objects, &target, body)),
+        Method::PUT => objects.change(|objects| replace(objects, &target, body)),
+        Method::PATCH => objects.change(|objects| patch(objects, &target, body, is_apply)),
+        Method::DELETE => objects.change(|objects| delete(objects, &target, &body)),
+        _ => Err(Refusal::Invalid),
+    };
+
+    result.map_or_else(refuse, |object| {
+        ([("content-type", "application/json")], object.to_string()).into_response()
+    })
+}
+
+fn get(objects: &Objects, target: &Target) -> Result<Value, Refusal> {
+    let object = objects.get(&target.path(None));
+    object.cloned().ok_or(Refusal::NotFound)
+}
+
+fn list(objects: &Objects, target: &Target, query: &str) -> Value {
+    let items: Vec<_> = objects
+        .iter()
+        .filter(|(path, object)| target.holds(path) && is_selected(query, object))
+        .map(|(_, object)| object)
+        .collect();
+
+    json!({
+        "apiVersion": "v1",
+        "kind": "List",
+        "metadata": {"resourceVersion": objects.version().to_string()},
+        "items": items,
+    })
+}
+
+fn create(objects: &mut Objects, target: &Target, object: Value) -> Result<Value, Refusal> {
+    let name = object["metadata"]["name"]
+        .as_str()
+        .ok_or(Refusal::Invalid)?;
+    let path = target.path(Some(name));
+    if objects.get(&path).is_some() {
+        return Err(Refusal::AlreadyExists);
+    }
+
+    Ok(objects.put(&path, object))
+}
+
+fn replace(objects: &mut Objects, target: &Target, object: Value) -> Result<Value, Refusal> {
+    let path = target.path(None);
+    let old = objects.get(&path).ok_or(Refusal::NotFound)?;
+    let version = &object["metadata"]["resourceVersion"];
+    if !version.is_null() && *version != old["metadata"]["resourceVersion"] {
+        return Err(Refusal::Conflict);
+    }
+
+    Ok(objects.put(&path, object))
+}
+
+fn patch(
+    objects: &mut Objects,
+    target: &Target,
+    patch: Value,
+    is_apply: bool,
+) -> Result<Value, Refusal> {
+    let path = target.path(None);
+    let old = match objects.get(&path) {
+        Some(old) => old.clone(),
+        None if is_apply => json!({}),
+        None => return Err(Refusal::NotFound),
+    };
+
+    Ok(objects.put(&path, merged(old, patch)))
+}
+
+fn delete(objects: &mut Objects, target: &Target, options: &Value) -> Result<Value, Refusal> {
+    let path = target.path(None);
+    let old = objects.get(&path).ok_or(Refusal::NotFound)?;
+    let uid = &options["preconditions"]["uid"];
+    if !uid.is_null() && *uid != old["metadata"]["uid"] {
+        return Err(Refusal::Conflict);
+    }
+
+    objects.remove(&path).ok_or(Refusal::NotFound)
+}
+
+/// Tells every change since the version that the query names, for as long as the client listens.
+fn watch(objects: Shared, target: Target, query: String) -> Response {
+    let since = parameter(&query, "resourceVersion").and_then(|it| it.parse().ok());
+    let told = since.unwrap_or_default();
+    let changed = objects.subscribe();
+    let events = stream::unfold((told, changed), move |(told, mut changed)| {
+        let (objects, target, query) = (objects.clone(), target.clone(), query.clone());
+        async move {
+            loop {
+                changed.borrow_and_update();
+                let (version, text) = {
+                    let objects = objects.lock();
+                    let news = objects.since(told).filter(|change| {
+                        target.holds(&change.path) && is_selected(&query, &change.object)
+                    });
+                    (objects.version(), news.map(line).collect::<String>())
+                };
+                if !text.is_empty() {
+                    return Some((Ok::<_, Infallible>(text), (version, changed)));
+                }
+                changed.changed().await.ok()?;
+            }
+        }
+    });
+
+    let content_type = [("content-type", "application/json")];
+    (content_type, Body::from_stream(events)).into_response()
+}
+
+fn line(change: &Change) -> String {
+    format!(
+        "{}\n",
+        json!({"type": change.word, "object": change.object})
+    )
+}
+
+fn refuse(refusal: Refusal) -> Response {
+    let code = match refusal {
+        Refusal::NotFound => StatusCode::NOT_FOUND,
+        Refusal::AlreadyExists | Refusal::Conflict => StatusCode::CONFLICT,
+        Refusal::Invalid => StatusCode::UNPROCESSABLE_ENTITY,
+    };
+    let status = json!({
+        "apiVersion": "v1",
+        "kind": "Status",
+        "status": "Failure",
+        "message": format!("{refusal:?}"),
+        "reason": format!("{refusal:?}"),
+        "code": code.as_u16(),
+    });
+
+    (
+        code,
+        [("content-type", "application/json")],
+        status.to_string(),
+    )
+        .into_response()
+}

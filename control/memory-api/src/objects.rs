@@ -1,0 +1,99 @@
+//! The objects by path, with the log of their changes.
+
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// Objects by path.
+#[derive(Debug, Default)]
+pub(crate) struct Objects {
+    objects: BTreeMap<String, Value>,
+    changes: Vec<Change>,
+    version: u64,
+}
+
+/// One change, as watches tell it.
+#[derive(Clone, Debug)]
+pub(crate) struct Change {
+    pub(crate) version: u64,
+    pub(crate) path: String,
+    pub(crate) word: &'static str,
+    pub(crate) object: Value,
+}
+
+impl Objects {
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Option<&Value> {
+        self.objects.get(path)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
+        self.objects
+            .iter()
+            .map(|(path, object)| (path.as_str(), object))
+    }
+
+    /// Returns what has changed since a version.
+    pub(crate) fn since(&self, version: u64) -> impl Iterator<Item = &Change> {
+        self.changes
+            .iter()
+            .filter(move |change| change.version > version)
+    }
+
+    /// Keeps an object, with the metadata that a server adds, and returns it.
+    pub(crate) fn put(&mut self, path: &str, mut object: Value) -> Value {
+        self.version += 1;
+        let old = self.objects.get(path);
+        let metadata = &mut object["metadata"];
+        let uid = old.map_or_else(
+            || json!(format!("uid-{}", self.version)),
+            |old| old["metadata"]["uid"].clone(),
+        );
+        metadata["uid"] = uid;
+        metadata["resourceVersion"] = json!(self.version.to_string());
+        let word = if old.is_some() { "MODIFIED" } else { "ADDED" };
+        self.objects.insert(path.to_owned(), object.clone());
+        self.note(path, word, object.clone());
+
+        object
+    }
+
+    /// Removes an object and returns it.
+    pub(crate) fn remove(&mut self, path: &str) -> Option<Value> {
+        let mut object = self.objects.remove(path)?;
+        self.version += 1;
+        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        self.note(path, "DELETED", object.clone());
+
+        Some(object)
+    }
+
+    fn note(&mut self, path: &str, word: &'static str, object: Value) {
+        self.changes.push(Change {
+            version: self.version,
+            path: path.to_owned(),
+            word,
+            object,
+        });
+    }
+}
+
+/// Returns `target` with a merge patch (RFC 7386) applied.
+pub fn merged(target: Value, patch: Value) -> Value {
+    let Value::Object(patch) = patch else {
+        return patch;
+    };
+    let mut fields = target.as_object().cloned().unwrap_or_default();
+    for (field, change) in patch {
+        if change.is_null() {
+            fields.remove(&field);
+        } else {
+            let old = fields.remove(&field).unwrap_or_default();
+            fields.insert(field, merged(old, change));
+        }
+    }
+
+    Value::Object(fields)
+}

@@ -1,0 +1,125 @@
+//! The watch against an API server that goes away and comes back.
+
+use super::*;
+use memory_api::ApiServer;
+use serde_json::json;
+
+/// How long anything may take here: the watches wait longer and longer before they ask again.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+#[tokio::test]
+async fn one_that_begins_while_the_api_server_is_away_waits_for_it() {
+    let mut server = ApiServer::away();
+    put_node(&server, "rome-1");
+    let mut watch = watch(&server);
+    let early = tokio::time::timeout(Duration::from_secs(1), watch.wait_until_complete()).await;
+    assert!(early.is_err() && watch.is_failing());
+
+    server.come();
+
+    within(watch.wait_until_complete()).await;
+    assert_eq!(nodes(&watch), ["rome-1"]);
+}
+
+#[tokio::test]
+async fn what_was_told_stays_in_force_while_the_api_server_is_away() {
+    let mut server = ApiServer::start();
+    put_node(&server, "rome-1");
+    put_node(&server, "rome-2");
+    let mut watch = watch(&server);
+    within(watch.wait_until_complete()).await;
+
+    server.go();
+    server.remove("/api/v1/nodes/rome-1");
+    put_node(&server, "rome-3");
+    within(async {
+        while !watch.is_failing() {
+            watch.advance().await;
+        }
+    })
+    .await;
+    assert_eq!(nodes(&watch), ["rome-1", "rome-2"]);
+    server.come();
+
+    within(async {
+        while nodes(&watch) != ["rome-2", "rome-3"] {
+            watch.changed().await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_calico_gives_to_a_node_is_known_as_its_pods_prefix() {
+    let server = ApiServer::start();
+    put_node(&server, "rome-1");
+    let network = json!({
+        "metadata": {
+            "name": "pod-cidr",
+            "namespace": "liqo",
+            "labels": {"ipam.liqo.io/network-type": "pod-cidr"},
+        },
+        "spec": {"cidr": "10.244.0.0/16"},
+    });
+    server.put(
+        "/apis/ipam.liqo.io/v1alpha1/namespaces/liqo/networks/pod-cidr",
+        network,
+    );
+    let mut watch = watch(&server);
+    within(watch.wait_until_complete()).await;
+    let path = "/apis/crd.projectcalico.org/v1/ipamblocks/10-244-7-0-26";
+    let spec = json!({"cidr": "10.244.7.0/26", "affinity": "host:rome-1"});
+
+    server.put(
+        path,
+        json!({"metadata": {"name": "10-244-7-0-26"}, "spec": spec}),
+    );
+
+    within(async {
+        while pods(&watch) != ["10.244.7.0/26"] {
+            watch.changed().await;
+        }
+    })
+    .await;
+    server.remove(path);
+    within(async {
+        while !pods(&watch).is_empty() {
+            watch.changed().await;
+        }
+    })
+    .await;
+}
+
+fn pods(watch: &Watch) -> Vec<String> {
+    let objects = watch.store().objects();
+    let nodes = objects.of::<k8s_openapi::api::core::v1::Node>();
+    let specs = nodes.filter_map(|node| node.spec.clone()?.pod_cidrs);
+    specs.flatten().collect()
+}
+
+fn watch(server: &ApiServer) -> Watch {
+    let config = Config::new(server.url().parse().unwrap());
+    Watch::with(Client::try_from(config).unwrap(), "liqo", Scope::Gateway)
+}
+
+fn put_node(server: &ApiServer, name: &str) {
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
+    server.put(&format!("/api/v1/nodes/{name}"), node);
+}
+
+fn nodes(watch: &Watch) -> Vec<String> {
+    let objects = watch.store().iter();
+    objects
+        .filter_map(|object| {
+            let control_api::fabric::Object::Node(node) = object else {
+                return None;
+            };
+            node.metadata.name.clone()
+        })
+        .collect()
+}
+
+async fn within<T>(future: impl Future<Output = T>) -> T {
+    let result = tokio::time::timeout(DEADLINE, future).await;
+    result.expect("it comes to an end")
+}

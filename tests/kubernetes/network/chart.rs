@@ -1,0 +1,249 @@
+//! The chart by itself, as GitOps tools use it: values alone make an installation; rendering and applying it
+//! again changes nothing; an upgrade, its roll-back and a new installation keep the peering.
+
+use crate::fixture::{LIQO, Peering, SOON, Suite, chart, rough, until_connections_are};
+use crate::{MILAN, ROME};
+use anyhow::{Context as _, Result, ensure};
+use kubernetes_lab::cluster::Cluster;
+use kubernetes_lab::wait::{Deadline, until};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+pub(crate) fn add(suite: &mut Suite) {
+    rough!(
+        suite,
+        an_upgrade_takes_effect_and_a_roll_back_undoes_it,
+        what_the_chart_renders_can_be_applied_again_and_again,
+        values_alone_bring_an_installation_and_its_peering_back,
+    );
+}
+
+/// How long Helm may wait for pods.
+const TIMEOUT: &str = "--timeout=2m";
+
+async fn an_upgrade_takes_effect_and_a_roll_back_undoes_it(
+    peering: &'static Peering,
+) -> Result<()> {
+    let release = Release::of(&peering.rome)?;
+    let before = Identity::of(&peering.rome)?;
+    let revision = release.revision()?;
+
+    let set = "networking.gatewayTemplates.pod.labels.chart-test=upgraded";
+    release.upgrade(&["--set", set])?;
+    let upgraded = release.gateways_labelled()?;
+    let during = Identity::of(&peering.rome)?;
+    release.helm(&["rollback", LIQO, &revision, "--wait", TIMEOUT])?;
+
+    ensure!(upgraded == "upgraded", "{upgraded}");
+    ensure!(during == before, "{during:#?} instead of {before:#?}");
+    ensure!(release.gateways_labelled()?.is_empty(), "rolled back");
+    let after = Identity::of(&peering.rome)?;
+    ensure!(after == before, "{after:#?} instead of {before:#?}");
+    until_connections_are(peering, "Connected").await
+}
+
+async fn what_the_chart_renders_can_be_applied_again_and_again(
+    peering: &'static Peering,
+) -> Result<()> {
+    let release = Release::of(&peering.rome)?;
+    let before = Identity::of(&peering.rome)?;
+    let objects = release.file("objects.yaml");
+    let rendered = release.render()?;
+    ensure!(rendered == release.render()?, "rendered twice, it differs");
+    std::fs::write(&objects, rendered)?;
+    let apply = ["apply", "-n", LIQO, "-f", &objects.to_string_lossy()];
+
+    kubectl(&peering.rome, &apply)?;
+    let generations = release.generations()?;
+    let again = kubectl(&peering.rome, &apply)?;
+
+    let changed: Vec<_> = again
+        .lines()
+        .filter(|it| !it.ends_with("unchanged"))
+        .collect();
+    ensure!(
+        again.lines().count() > 10 && changed.is_empty(),
+        "{changed:#?}"
+    );
+    ensure!(release.generations()? == generations, "pods were replaced");
+    ensure!(Identity::of(&peering.rome)? == before, "another cluster");
+    until_connections_are(peering, "Connected").await
+}
+
+async fn values_alone_bring_an_installation_and_its_peering_back(
+    peering: &'static Peering,
+) -> Result<()> {
+    // The server: its peer must find it again where it was.
+    let milan = &peering.milan;
+    let release = Release::of(milan)?;
+    let before = Identity::of(milan)?;
+    let port = node_port(milan)?;
+
+    release.helm(&["uninstall", LIQO, "--wait", TIMEOUT])?;
+    // What the manager has made is collected after it.
+    until(Deadline::after(SOON), "nothing left", async || {
+        let words = ["get", "pods,services", "-n", LIQO, "-o", "name"];
+        let left = kubectl(milan, &words)?;
+        ensure!(left.trim().is_empty(), "{left}");
+        Ok(())
+    })
+    .await?;
+    release.upgrade(&["--install"])?;
+
+    let after = Identity::of(milan)?;
+    ensure!(after == before, "{after:#?} instead of {before:#?}");
+    until(Deadline::after(SOON), "the node port", async || {
+        let now = node_port(milan)?;
+        ensure!(now == port, "{now} instead of {port}");
+        Ok(())
+    })
+    .await?;
+    until_connections_are(peering, "Connected").await
+}
+
+/// The release of a cluster, with the values that it was installed with.
+struct Release<'a> {
+    cluster: &'a Cluster,
+    folder: PathBuf,
+}
+
+impl<'a> Release<'a> {
+    fn of(cluster: &'a Cluster) -> Result<Self> {
+        let name = format!("liqo-chart-{}-{}", cluster.name(), std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder)?;
+        let release = Self { cluster, folder };
+        let values = release.helm(&["get", "values", LIQO, "-o", "yaml"])?;
+        std::fs::write(release.file("values.yaml"), values)?;
+
+        Ok(release)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    fn values(&self) -> String {
+        format!("--values={}", self.file("values.yaml").display())
+    }
+
+    fn upgrade(&self, flags: &[&str]) -> Result<String> {
+        let (chart, values) = (chart()?, self.values());
+        let words = ["upgrade", LIQO, &chart, &values, "--wait", TIMEOUT];
+        self.helm(&[words.as_slice(), flags].concat())
+    }
+
+    fn render(&self) -> Result<String> {
+        let (chart, values) = (chart()?, self.values());
+        self.helm(&["template", LIQO, &chart, &values, "--dry-run=server"])
+    }
+
+    fn revision(&self) -> Result<String> {
+        let status = self.helm(&["status", LIQO])?;
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("REVISION: "));
+        line.map(str::to_owned).context("no revision")
+    }
+
+    /// The value of the label that the upgrade gives to gateway pods.
+    fn gateways_labelled(&self) -> Result<String> {
+        let path = "jsonpath={.spec.template.metadata.labels.chart-test}";
+        let words = ["get", "deployment/liqo-gateway", "-n", LIQO, "-o", path];
+        kubectl(self.cluster, &words)
+    }
+
+    /// How often what runs pods has changed.
+    fn generations(&self) -> Result<String> {
+        let path =
+            "jsonpath={range .items[*]}{.kind}/{.metadata.name} {.metadata.generation}\n{end}";
+        let words = ["get", "deployments,daemonsets", "-n", LIQO, "-o", path];
+        kubectl(self.cluster, &words)
+    }
+
+    fn helm(&self, words: &[&str]) -> Result<String> {
+        let mut command = Command::new(self.cluster.artifacts().program("helm"));
+        command
+            .args(words)
+            .args(["--namespace", LIQO])
+            .env("KUBECONFIG", self.cluster.kubeconfig());
+        run(command, &format!("helm {}", words.join(" ")))
+    }
+}
+
+impl Drop for Release<'_> {
+    fn drop(&mut self) {
+        remove(&self.folder);
+    }
+}
+
+/// Left behind, it would be a few kilobytes in a folder for such things.
+fn remove(folder: &Path) {
+    if let Err(error) = std::fs::remove_dir_all(folder) {
+        eprintln!("{}: {error}", folder.display());
+    }
+}
+
+/// What peers know a cluster by.
+#[derive(Debug, PartialEq, Eq)]
+struct Identity {
+    id: String,
+    keys: String,
+    seen: String,
+}
+
+impl Identity {
+    fn of(cluster: &Cluster) -> Result<Self> {
+        let there = if cluster.name() == ROME { MILAN } else { ROME };
+        let tenant = format!("liqo-tenant-{there}");
+        let id = "jsonpath={.data.CLUSTER_ID}";
+        let key = "jsonpath={.items[*].data.publicKey}";
+        let seen = "jsonpath={.items[*].status.remote.cidr}";
+
+        Ok(Self {
+            id: kubectl(
+                cluster,
+                &[
+                    "get",
+                    "configmap/liqo-clusterid-configmap",
+                    "-n",
+                    LIQO,
+                    "-o",
+                    id,
+                ],
+            )?,
+            keys: kubectl(cluster, &["get", "secrets", "-n", &tenant, "-o", key])?,
+            seen: kubectl(
+                cluster,
+                &["get", "configurations", "-n", &tenant, "-o", seen],
+            )?,
+        })
+    }
+}
+
+fn node_port(cluster: &Cluster) -> Result<String> {
+    let path = "jsonpath={.spec.ports[0].nodePort}";
+    kubectl(
+        cluster,
+        &["get", "service/liqo-gateway", "-n", LIQO, "-o", path],
+    )
+}
+
+fn kubectl(cluster: &Cluster, words: &[&str]) -> Result<String> {
+    let mut command = cluster.kubectl();
+    command.args(words);
+    run(command, &format!("kubectl {}", words.join(" ")))
+}
+
+fn run(mut command: Command, what: &str) -> Result<String> {
+    let output = command
+        .output()
+        .with_context(|| format!("failed to start {what}"))?;
+    ensure!(
+        output.status.success(),
+        "{what}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
