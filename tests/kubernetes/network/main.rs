@@ -10,6 +10,7 @@ mod flow;
 mod addresses;
 mod connect;
 mod failover;
+mod health;
 mod objects;
 mod removal;
 
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
     addresses::add(&mut suite);
     objects::add(&mut suite);
     failover::add(&mut suite);
+    health::add(&mut suite);
     removal::add(&mut suite);
 
     suite.run(env!("CARGO_BIN_EXE_cluster"), Arguments::from_args())
