@@ -9,7 +9,7 @@ use crate::pin::{self, Pins};
 use crate::tables::Tables;
 use crate::trace::Trace;
 use aya::Ebpf;
-use ebpf_common::probe::Heartbeat;
+use ebpf_common::probe::{Heartbeat, Sighting};
 use ebpf_common::settings::Settings;
 use nix::errno::Errno;
 use nix::net::if_::if_nametoindex;
@@ -21,6 +21,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// What runs where.
 #[derive(Clone, Debug)]
@@ -140,16 +141,31 @@ impl Datapath {
     ///
     /// Returns [`Error`] if the kernel refuses.
     pub fn beat(&mut self, heartbeat: &Heartbeat) -> Result<(), Error> {
-        let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_err(|errno| Error::Clock {
-            source: errno.into(),
-        })?;
-        let now = std::time::Duration::from(now).as_nanos();
-        let ktime_ns = u64::try_from(now).expect("584 years have not passed since boot");
-
         self.maps.beat(&Heartbeat {
-            ktime_ns,
+            ktime_ns: ktime_ns()?,
             ..*heartbeat
         })
+    }
+
+    /// Returns what each node's last probe said, and how long ago that was; nothing of a node
+    /// that has not asked.
+    ///
+    /// Reads an entry per node: meant for once a second.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error`] if the kernel refuses.
+    pub fn sightings(&self) -> Result<BTreeMap<Ipv4Addr, (Duration, Sighting)>, Error> {
+        let sightings = self.maps.sightings()?;
+        let now = ktime_ns()?;
+        let seen = (sightings.into_iter()).filter(|(_, sighting)| sighting.ktime_ns > 0);
+
+        Ok(seen
+            .map(|(node, sighting)| {
+                let age = Duration::from_nanos(now.saturating_sub(sighting.ktime_ns));
+                (Ipv4Addr::from(node), (age, sighting))
+            })
+            .collect())
     }
 
     /// Returns what the programs have counted, by name; see [`ebpf_common::counter::Counter`].
@@ -270,6 +286,16 @@ fn sign_of_life(port: u16) -> Result<OwnedFd, Error> {
         port,
         source: errno.into(),
     })
+}
+
+/// Returns the clock that the programs read, in nanoseconds.
+fn ktime_ns() -> Result<u64, Error> {
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_err(|errno| Error::Clock {
+        source: errno.into(),
+    })?;
+    let now = Duration::from(now).as_nanos();
+
+    Ok(u64::try_from(now).expect("584 years have not passed since boot"))
 }
 
 fn ifindex(device: &str) -> Result<u32, Error> {

@@ -17,7 +17,7 @@ mod pin;
 mod trace;
 
 pub use datapath::{Datapath, Options};
-pub use ebpf_common::probe::Heartbeat;
+pub use ebpf_common::probe::{Heartbeat, Sighting};
 pub use ebpf_common::settings::Settings;
 pub use error::Error;
 pub use maps::Changes;

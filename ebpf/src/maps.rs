@@ -7,7 +7,7 @@ use aya::maps::{HashMap, LpmTrie, Map, MapData, MapError, PerCpuArray};
 use aya::{Ebpf, Pod};
 use ebpf_common::counter::Counter;
 use ebpf_common::maps::{self, Inbound, Local, Outbound, PeerAddress, Unknown, V4};
-use ebpf_common::probe::Heartbeat;
+use ebpf_common::probe::{Heartbeat, Sighting};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How many entries an update has touched, over all maps.
@@ -30,6 +30,7 @@ pub(crate) struct Maps {
     transit_sources: Exact<PeerAddress, V4>,
     unknown_sources: Exact<[u8; 2], Unknown>,
     nodes: Exact<V4, u8>,
+    sightings: Exact<V4, Sighting>,
     heartbeat: Exact<u32, Heartbeat>,
     counters: PerCpuArray<MapData, u64>,
 }
@@ -50,6 +51,7 @@ impl Maps {
             transit_sources: Exact::take(ebpf, maps::TRANSIT_SOURCES_V4)?,
             unknown_sources: Exact::take(ebpf, maps::UNKNOWN_SOURCES_V4)?,
             nodes: Exact::take(ebpf, maps::NODES_V4)?,
+            sightings: Exact::take(ebpf, maps::SIGHTINGS_V4)?,
             heartbeat: Exact::take(ebpf, maps::HEARTBEAT)?,
             counters: PerCpuArray::try_from(counters).map_err(access(maps::COUNTERS))?,
         })
@@ -65,6 +67,7 @@ impl Maps {
             maps::TRANSIT_SOURCES_V4 => Some(sizes::<PeerAddress, V4>()),
             maps::UNKNOWN_SOURCES_V4 => Some(sizes::<[u8; 2], Unknown>()),
             maps::NODES_V4 => Some(sizes::<V4, u8>()),
+            maps::SIGHTINGS_V4 => Some(sizes::<V4, Sighting>()),
             maps::HEARTBEAT => Some(sizes::<u32, Heartbeat>()),
             maps::COUNTERS => Some(sizes::<u32, u64>()),
             _ => None,
@@ -105,8 +108,31 @@ impl Maps {
         remove(&mut self.inbound, inbound, &mut changes)?;
         remove(&mut self.sources, sources, &mut changes)?;
         remove(&mut self.nodes, nodes, &mut changes)?;
+        self.make_room(&image.nodes)?;
 
         Ok(changes)
+    }
+
+    /// Makes room for what each of the nodes says, and no room for any other.
+    fn make_room(&mut self, nodes: &BTreeMap<V4, u8>) -> Result<(), Error> {
+        let known: BTreeSet<V4> = self.sightings.keys()?;
+        for node in nodes.keys().filter(|node| !known.contains(*node)) {
+            self.sightings.insert(node, &Sighting::NONE)?;
+        }
+        for node in known.iter().filter(|node| !nodes.contains_key(*node)) {
+            self.sightings.remove(node)?;
+        }
+
+        Ok(())
+    }
+
+    /// Returns what each node has said last.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::Map`] if the kernel refuses.
+    pub(crate) fn sightings(&self) -> Result<BTreeMap<V4, Sighting>, Error> {
+        self.sightings.entries()
     }
 
     /// Replaces the heartbeat, as a whole.
@@ -233,6 +259,12 @@ impl<K: Pod, V: Pod> Exact<K, V> {
     fn take(ebpf: &mut Ebpf, name: &'static str) -> Result<Self, Error> {
         let hash = HashMap::try_from(take(ebpf, name)?).map_err(access(name))?;
         Ok(Self { name, hash })
+    }
+
+    fn keys<C: FromIterator<K>>(&self) -> Result<C, Error> {
+        (self.hash.keys())
+            .collect::<Result<_, _>>()
+            .map_err(access(self.name))
     }
 }
 

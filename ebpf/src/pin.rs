@@ -1,7 +1,7 @@
 //! Where maps and links live on when the process dies.
 //!
 //! ```text
-//!  <dir>/maps-1/OUTBOUND_V4 ..   one directory per revision of the layout
+//!  <dir>/maps-2/OUTBOUND_V4 ..   one directory per revision of the layout
 //!  <dir>/overlay, <dir>/tap      the links: what runs at which device
 //! ```
 
@@ -14,7 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// Every map that outlives the process.
-const MAPS: [&str; 9] = [
+const MAPS: [&str; 10] = [
     maps::OUTBOUND_V4,
     maps::INBOUND_V4,
     maps::LOCAL_V4,
@@ -22,6 +22,7 @@ const MAPS: [&str; 9] = [
     maps::TRANSIT_SOURCES_V4,
     maps::UNKNOWN_SOURCES_V4,
     maps::NODES_V4,
+    maps::SIGHTINGS_V4,
     maps::HEARTBEAT,
     maps::COUNTERS,
 ];

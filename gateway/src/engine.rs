@@ -61,8 +61,8 @@ mod rng;
 pub(crate) mod snapshot;
 
 pub(crate) use interface::{
-    Clock, ConnectionState, Event, Kind, Local, PeerConfig, PortId, Received, Role, SessionId,
-    Transmit,
+    Clock, ConnectionState, Event, Kind, Local, Nodes, PeerConfig, PortId, Received, Role,
+    SessionId, Transmit,
 };
 
 use drops::{Drop, Drops};
@@ -109,6 +109,8 @@ pub(crate) struct Engine {
     last_sent: i128,
     /// A message for no session was looked into since the last timeout.
     stray_handled: bool,
+    /// How this cluster's nodes fare, once that is known.
+    nodes: Option<Nodes>,
     /// Since when this replica leaves.
     leaving: Option<Instant>,
     drained: bool,
@@ -137,6 +139,7 @@ impl Engine {
             clock,
             last_sent: 0,
             stray_handled: false,
+            nodes: None,
             leaving: None,
             drained: false,
         }
@@ -314,6 +317,11 @@ impl Engine {
                 .map(|session| session.snapshot(now))
                 .collect(),
         }
+    }
+
+    /// Sets what the peers are told of how this cluster's nodes fare.
+    pub(crate) fn set_nodes(&mut self, nodes: Nodes) {
+        self.nodes = Some(nodes);
     }
 
     /// Starts to leave: tells all peers to move their flows away. Ends with

@@ -10,6 +10,7 @@ mod cli;
 mod engine;
 mod mutant;
 mod offload;
+mod path;
 mod shell;
 mod tables;
 

@@ -3,6 +3,7 @@
 //! Two threads: `control` on the main one may wait, `lane` moves packets and does
 //! nothing else. `start` prepares both, with `site` and then without privileges.
 
+mod condition;
 mod connections;
 mod control;
 pub(crate) mod desired;

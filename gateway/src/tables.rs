@@ -152,6 +152,9 @@ fn local(fabric: &Fabric) -> BTreeMap<Ipv4Net, Local> {
         }
         local.insert(node.external_ip.into(), Local::Node(node.internal_ip));
     }
+    if let Some(reflector) = fabric.reflector().filter(|_| !anywhere.is_empty()) {
+        local.insert(reflector.into(), Local::Spread(anywhere));
+    }
 
     local
 }

@@ -5,16 +5,20 @@ use crate::kernel::events::{Events, Touched};
 use crate::kernel::{self, Kernel};
 use crate::liveness::{self, Liveness, Phase};
 use crate::mutant;
+use crate::path::Paths;
 use crate::plan::{self, Input, plan};
 use crate::probe;
+use crate::reflector;
 use crate::settings::Settings;
 use crate::state::State;
 use crate::status::Shared;
 use control_api::fabric::Fabric;
 use control_source::{Origin, Reading, Scope, Source};
+use ipnet::Ipv4Net;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+mod check;
 mod report;
 
 /// How long the kernel's announcements are gathered before it is looked at: one change
@@ -73,6 +77,10 @@ pub(crate) struct Agent {
     events: Events,
     liveness: Liveness,
     probe: Option<probe::Socket>,
+    /// Checks of the way to the remote clusters' nodes, and who may ask the same of this one.
+    paths: Paths,
+    checks: Option<reflector::Socket>,
+    remote: Vec<Ipv4Net>,
     /// The kernel's state as it was last seen, with our changes since.
     state: State,
     underlay_mtu_bytes: Option<u32>,
@@ -114,6 +122,9 @@ impl Agent {
             kernel,
             events,
             probe: None,
+            paths: Paths::new(probe::random(), now),
+            checks: None,
+            remote: Vec::new(),
             state,
             underlay_mtu_bytes: None,
             phases: BTreeMap::new(),
@@ -142,15 +153,19 @@ impl Agent {
     pub(crate) async fn run(&mut self) {
         loop {
             self.probe_replicas();
+            self.check_paths();
             if self.liveness.poll_change().is_some() {
                 self.report_replicas_changed();
                 self.converge_or_retry().await;
             }
 
             let next_probe = self.liveness.poll_timeout();
+            let next_check = self.paths.poll_timeout();
             tokio::select! {
                 () = readable(self.probe.as_ref()) => {}
+                () = check::readable(self.checks.as_ref()) => {}
                 () = until(next_probe) => {}
+                () = until(next_check) => {}
                 touched = self.events.next() => self.note(touched),
                 () = until(self.look_at) => self.look().await,
                 () = self.source.changed() => self.reload().await,
@@ -207,6 +222,7 @@ impl Agent {
             }
         }
         self.liveness.set_replicas(&plan.probes, Instant::now());
+        self.follow_peers();
         if !ops.is_empty() || self.probe.is_none() {
             self.report_oddities(&plan).await;
         }
@@ -245,6 +261,7 @@ impl Agent {
             let port = self.options.settings.probe_port;
             self.probe = Some(probe::Socket::bind(address, port).await?);
         }
+        self.open_checks(address).await;
 
         Ok(())
     }

@@ -199,6 +199,9 @@ async fn run(args: Run) -> anyhow::Result<()> {
         served = serve(args.http, shared) => return served,
         signal = stop => signal.context("failed to wait for signals")?,
     };
+    if let Some(agent) = &mut agent {
+        agent.rest(); // First of all: what follows may take longer than silence is borne.
+    }
     if let Some(mut agent) = agent
         && removal::is_removed(agent.source(), args.daemonset.as_deref()).await
     {

@@ -46,7 +46,7 @@ pub(crate) struct Filter {
     pub(crate) remote: BTreeSet<Ipv4Net>,
     /// The source address of everything else that leaves through the overlay.
     pub(crate) external_ip: Ipv4Addr,
-    /// Mapped addresses and what they stand for.
+    /// Mapped addresses and what they stand for; the one that stands for any node among them.
     pub(crate) mapped: BTreeMap<Ipv4Addr, Ipv4Addr>,
     /// Mapped addresses behind which a node's address is the source.
     pub(crate) masqueraded: BTreeSet<Ipv4Addr>,

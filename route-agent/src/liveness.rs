@@ -23,10 +23,13 @@
 
 use crate::mutant;
 use crate::view::View;
-use ebpf_common::probe::{Answer, PEERS_MAX, Probe, digest};
+use ebpf_common::probe::{Answer, HEARS, PEERS_MAX, Probe, REFLECTS, RESTS, Statement, digest};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
+
+/// How old a replica's last answer may be when the node says that it hears it.
+const HEARD_AGE_MAX: Duration = Duration::from_secs(1);
 
 /// How often to probe, and when to give up.
 #[derive(Clone, Copy, Debug)]
@@ -113,6 +116,10 @@ pub(crate) struct Liveness {
     /// Ids of the remote clusters, sorted: an answer's bits follow this order.
     clusters: Vec<String>,
     digest: u64,
+    /// What every probe says, but for whether its replica is heard.
+    statement: Statement,
+    /// The clusters whose nodes this one does not reach.
+    lost: BTreeSet<String>,
     replicas: BTreeMap<String, Replica>,
     transmits: VecDeque<Transmit>,
     has_changed: bool,
@@ -127,6 +134,8 @@ struct Replica {
     same_clusters: Option<bool>,
     /// Unanswered probes, oldest first; at most `dead_mult`.
     outstanding: VecDeque<Outstanding>,
+    /// When its last answer came.
+    heard: Option<Instant>,
     /// When the last probe has waited long enough, or the next one is due.
     due: Instant,
     rtt: Option<Duration>,
@@ -159,6 +168,8 @@ impl Liveness {
             sequence,
             clusters: Vec::new(),
             digest: digest([]),
+            statement: Statement::new(0, digest([]), []),
+            lost: BTreeSet::new(),
             replicas: BTreeMap::new(),
             transmits: VecDeque::new(),
             has_changed: false,
@@ -171,6 +182,35 @@ impl Liveness {
     pub(crate) fn set_clusters(&mut self, clusters: Vec<String>) {
         self.digest = digest(clusters.iter().map(String::as_str));
         self.clusters = clusters;
+        self.restate();
+    }
+
+    /// Sets the clusters whose nodes this one does not reach, which its probes tell.
+    pub(crate) fn set_lost(&mut self, lost: BTreeSet<String>) {
+        self.lost = lost;
+        self.restate();
+    }
+
+    /// Sets whether this node answers the checks of remote clusters' nodes, which its probes tell.
+    pub(crate) fn set_reflects(&mut self, reflects: bool) {
+        let reflects = if reflects { REFLECTS } else { 0 };
+        self.statement.said = self.statement.said & !REFLECTS | reflects;
+    }
+
+    /// Says a last time to all replicas that this agent stops, and that it is no fault.
+    pub(crate) fn rest(&mut self, now: Instant) {
+        self.statement.said |= RESTS;
+        for replica in self.replicas.values_mut() {
+            replica.due = now;
+        }
+        self.handle_timeout(now);
+    }
+
+    fn restate(&mut self) {
+        let ranks = self.clusters.iter().enumerate();
+        let lost = ranks.filter(|(_, cluster)| self.lost.contains(*cluster));
+        let lost = lost.map(|(rank, _)| rank);
+        self.statement = Statement::new(self.statement.said, self.digest, lost);
     }
 
     /// Sets the replicas; new ones are dead and probed at `now`.
@@ -228,7 +268,11 @@ impl Liveness {
             self.sequence = self.sequence.wrapping_add(1);
             let elapsed = now.saturating_duration_since(self.start).as_nanos();
             let sent = u64::try_from(elapsed).unwrap_or(u64::MAX);
-            let probe = Probe::request(self.sequence, sent);
+            let mut statement = self.statement;
+            if replica.is_heard(now) {
+                statement.said |= HEARS;
+            }
+            let probe = Probe::request(self.sequence, sent).saying(&statement);
             self.transmits.push_back(Transmit {
                 to: replica.target.probe,
                 probe,
@@ -285,6 +329,7 @@ impl Replica {
             reaches: BTreeSet::new(),
             same_clusters: None,
             outstanding: VecDeque::new(),
+            heard: None,
             due: now,
             rtt: None,
             sent: 0,
@@ -302,6 +347,7 @@ impl Replica {
         };
 
         self.rtt = Some(now.saturating_duration_since(sent));
+        self.heard = Some(now);
         self.answered += 1;
         if self.outstanding.is_empty() {
             self.due = sent + config.interval;
@@ -370,6 +416,11 @@ impl Replica {
             Phase::Serving | Phase::Suspect | Phase::Leaving => self.answer_timeout(config),
         };
         self.due = now + wait;
+    }
+
+    fn is_heard(&self, now: Instant) -> bool {
+        self.heard
+            .is_some_and(|heard| now.saturating_duration_since(heard) < HEARD_AGE_MAX)
     }
 
     fn answer_timeout(&self, config: &Config) -> Duration {

@@ -5,7 +5,7 @@
 //! probe answers -> liveness -> View -> plan -> State \
 //! kernel announcements -> kernel::observe -> State -> diff -> kernel::apply
 //! ```
-//! `plan`, `diff`, `liveness` and the values between them are PURE; `agent` is the loop.
+//! `plan`, `diff`, `liveness`, `path` and the values between them are PURE; `agent` is the loop.
 
 #![forbid(unsafe_code)]
 
@@ -20,6 +20,10 @@ mod liveness;
 mod view;
 
 mod probe;
+
+mod path;
+
+mod reflector;
 
 mod plan;
 

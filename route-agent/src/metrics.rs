@@ -51,6 +51,18 @@ impl Collector for Metrics {
             "Whether the kernel's state is the planned one",
             usize::from(status.converged),
         )?;
+        let mut paths = encoder.encode_descriptor(
+            "path_up",
+            "1 if the remote cluster's nodes answer this node's checks, else 0",
+            None,
+            prometheus_client::metrics::MetricType::Gauge,
+        )?;
+        for peer in &status.peers {
+            if let Some(up) = peer.path_up {
+                let labels = [("cluster_id", peer.cluster_id.as_str())];
+                ConstGauge::new(i64::from(up)).encode(paths.encode_family(&labels)?)?;
+            }
+        }
         let reapplies = ConstCounter::new(status.reapplies);
         reapplies.encode(encoder.encode_descriptor(
             "reapplies",

@@ -250,6 +250,7 @@ fn filter(input: &Input, node: &Node, remote: &BTreeSet<Ipv4Net>) -> Filter {
         .iter()
         .filter(|ip| is_translated_here(ip, node))
         .collect::<Vec<_>>();
+    let reflector = fabric.reflector().map(|it| (it, node.external_ip));
 
     Filter {
         device: settings.device().to_owned(),
@@ -264,7 +265,11 @@ fn filter(input: &Input, node: &Node, remote: &BTreeSet<Ipv4Net>) -> Filter {
             .filter(|ip| is_masqueraded(ip, node))
             .map(|ip| ip.status_ip)
             .collect(),
-        mapped: mapped.iter().map(|ip| (ip.status_ip, ip.spec_ip)).collect(),
+        mapped: mapped
+            .iter()
+            .map(|ip| (ip.status_ip, ip.spec_ip))
+            .chain(reflector)
+            .collect(),
     }
 }
 

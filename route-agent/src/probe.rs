@@ -22,11 +22,15 @@ pub(crate) struct Error {
 
 /// Returns a number that nobody can guess, to begin the probes' sequence with.
 pub(crate) fn random_sequence() -> u32 {
-    // Keyed with the system's random numbers.
-    let random = RandomState::new().hash_one(());
-    let [_, _, _, _, low @ ..] = random.to_be_bytes();
+    let [_, _, _, _, low @ ..] = random().to_be_bytes();
 
     u32::from_be_bytes(low)
+}
+
+/// Returns a number that nobody can guess.
+pub(crate) fn random() -> u64 {
+    // Keyed with the system's random numbers.
+    RandomState::new().hash_one(())
 }
 
 /// The socket on the node's external address.

@@ -120,6 +120,10 @@ pub(crate) struct Peer {
     pub(crate) gateways: Vec<String>,
     /// MTU of its routes, in bytes; `None` while it is unreachable.
     pub(crate) mtu_bytes: Option<u32>,
+    /// Whether its nodes answer this one's checks; `None` while that is not known, as of a cluster
+    /// that has never answered.
+    #[serde(default)]
+    pub(crate) path_up: Option<bool>,
 }
 
 /// The status as its one writer and its readers share it.

@@ -15,6 +15,7 @@ mod network;
 
 mod failover;
 mod foreign;
+mod health;
 mod hostile;
 mod hosts;
 mod input;

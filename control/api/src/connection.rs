@@ -2,7 +2,7 @@
 
 use crate::schema;
 use k8s_openapi::api::core::v1::ObjectReference;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -32,6 +32,12 @@ use serde::{Deserialize, Serialize};
         type_ = "string",
         json_path = ".status.latency.value",
         priority = 1
+    ),
+    printcolumn(
+        name = "Path",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"PathHealthy\")].reason",
+        priority = 1
     )
 )]
 #[serde(rename_all = "camelCase")]
@@ -58,14 +64,28 @@ pub enum ConnectionType {
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConnectionStatus {
+    /// Whether the way is whole beyond the tunnel, from node to node: see [`PATH_HEALTHY`]. An
+    /// addition to upstream's status.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::conditions")]
+    pub conditions: Vec<Condition>,
+
     /// How long the peer takes to answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<Latency>,
+
+    /// The gateway replica that found what the conditions say. An addition to upstream's status.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reporter: Option<String>,
 
     /// One of Connected, Connecting and Error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
 }
+
+/// The condition that tells whether packets get from this cluster's nodes to the peer's and back; its
+/// reason names the first part of the way that is broken, or how far the way is known to be whole.
+pub const PATH_HEALTHY: &str = "PathHealthy";
 
 /// The peer answers.
 pub const CONNECTED: &str = "Connected";

@@ -49,9 +49,9 @@ fn configuration_is_as_upstream() {
 fn connection_is_as_upstream() {
     expect(&Expected {
         heading: "Connection connections.networking.liqo.io/v1beta1 Namespaced short conn status",
-        columns: "Type:string:.spec.type; Status:string:.status.value; Age:date:.metadata.creationTimestamp; Latency:string:.status.latency.value:1",
+        columns: "Type:string:.spec.type; Status:string:.status.value; Age:date:.metadata.creationTimestamp; Latency:string:.status.latency.value:1; Path:string:.status.conditions[?(@.type==\"PathHealthy\")].reason:1",
         spec: "{gatewayRef*: REF, type*: Server|Client}",
-        status: "{latency: {timestamp: string(date-time), value: string}, value: string}",
+        status: "{conditions: [{lastTransitionTime*: string(date-time), message*: string, observedGeneration: integer(int64) [0..], reason*: string, status*: True|False|Unknown, type*: string}], latency: {timestamp: string(date-time), value: string}, reporter: string, value: string}",
     });
 }
 

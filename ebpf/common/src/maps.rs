@@ -5,7 +5,7 @@
 //! IPv6 yet, so no such map is made.
 
 /// A revision of names, keys and values; pinned maps of another one are not adopted.
-pub const LAYOUT: u32 = 1;
+pub const LAYOUT: u32 = 2;
 
 /// Most entries of each table; what user space enforces.
 pub const ENTRIES_MAX: u32 = 65_536;
@@ -36,6 +36,9 @@ pub const UNKNOWN_SOURCES_V4: &str = "UNKNOWN_SOURCES_V4";
 
 /// Hash whose keys are the outer sources accepted on the overlay.
 pub const NODES_V4: &str = "NODES_V4";
+
+/// Hash from a node's outer address to its [`crate::probe::Sighting`]; the kernel writes the values.
+pub const SIGHTINGS_V4: &str = "SIGHTINGS_V4";
 
 /// Hash with the one [`crate::probe::Heartbeat`] under key 0.
 pub const HEARTBEAT: &str = "HEARTBEAT";

@@ -1,7 +1,7 @@
 //! Which types the kernel may read and write byte by byte.
 
 use crate::maps::{Inbound, Local, Outbound, PeerAddress, Unknown, V4};
-use crate::probe::Heartbeat;
+use crate::probe::{Heartbeat, Sighting};
 
 // SAFETY: `repr(C)`, no padding (see the asserted sizes), and every bit pattern is valid.
 unsafe impl aya::Pod for PeerAddress<V4> {}
@@ -15,3 +15,5 @@ unsafe impl aya::Pod for Unknown<V4> {}
 unsafe impl aya::Pod for Local<V4> {}
 // SAFETY: As above.
 unsafe impl aya::Pod for Heartbeat {}
+// SAFETY: As above.
+unsafe impl aya::Pod for Sighting {}

@@ -5,9 +5,12 @@
 //!
 //! ```text
 //!  0      4          8            16      18      20       28             156
-//!  | magic | sequence | sent       | flags | count | digest | up (bitmap)   |
-//!                                  `------ Answer, zero in a request ------'
+//!  | magic | sequence | sent       | flags | count | digest | up (bitmap)   |  answer
+//!  | magic | sequence | sent       | zero  | said  | digest | lost (bitmap) |  request
 //! ```
+//! What a node says in its request (a [`Statement`]) the program keeps for the gateway, as
+//! a [`Sighting`]. Programs of earlier versions read nothing of it, and nodes of earlier
+//! versions say nothing: all zeros.
 
 /// Length of a probe in bytes.
 pub const LEN: usize = size_of::<Probe>();
@@ -30,6 +33,18 @@ pub const PEERS_MAX: usize = 1024;
 /// its socket on the probe's port is closed; then nothing is answered either.
 pub const HEARTBEAT_AGE_MAX_NS: u64 = 500_000_000;
 
+/// Set in what a node says if it says anything at all: earlier versions do not.
+pub const SPEAKS: u16 = 1;
+
+/// Set in what a node says if this replica's answers arrive there.
+pub const HEARS: u16 = 2;
+
+/// Set in what a node says if it answers the checks of remote clusters' nodes.
+pub const REFLECTS: u16 = 4;
+
+/// Set in the last request of a route agent that is asked to stop.
+pub const RESTS: u16 = 8;
+
 /// A probe on the wire.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +55,7 @@ pub struct Probe {
     pub sequence: [u8; 4],
     /// The asker's clock, comes back unchanged.
     pub sent: [u8; 8],
-    /// Zero in a request.
+    /// What the replica answers; in a request, what the node says: see [`Statement`].
     pub answer: Answer,
 }
 
@@ -70,6 +85,15 @@ impl Probe {
             sent: sent.to_be_bytes(),
             answer: Answer::EMPTY,
         }
+    }
+
+    /// Returns the request with what the node says in it.
+    pub fn saying(mut self, statement: &Statement) -> Self {
+        self.answer.count = statement.said.to_be_bytes();
+        self.answer.digest = statement.digest.to_be_bytes();
+        self.answer.up = statement.lost;
+
+        self
     }
 
     /// Parses a payload; `None` if it is no probe of this version.
@@ -167,6 +191,79 @@ impl Answer {
                 .up
                 .get(rank / 8)
                 .is_some_and(|byte| byte & (1 << (rank % 8)) != 0)
+    }
+}
+
+/// What a node says in a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Statement {
+    /// [`SPEAKS`], [`HEARS`], [`REFLECTS`] and [`RESTS`].
+    pub said: u16,
+    /// [`digest`] of the remote cluster ids; ranks mean nothing without it.
+    pub digest: u64,
+    /// One bit per remote cluster whose nodes it does not reach, by rank as in [`Answer::up`].
+    pub lost: [u8; PEERS_MAX / 8],
+}
+
+impl Statement {
+    /// Creates a statement about the clusters at the ranks `lost`; those beyond [`PEERS_MAX`]
+    /// are not told of.
+    pub fn new(said: u16, digest: u64, lost: impl IntoIterator<Item = usize>) -> Self {
+        let mut bitmap = [0; PEERS_MAX / 8];
+        for rank in lost {
+            if let Some(byte) = bitmap.get_mut(rank / 8) {
+                *byte |= 1 << (rank % 8);
+            }
+        }
+
+        Self {
+            said: said | SPEAKS,
+            digest,
+            lost: bitmap,
+        }
+    }
+}
+
+/// What the kernel keeps of a node's last request.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sighting {
+    /// `CLOCK_MONOTONIC` when it came; zero if none has.
+    pub ktime_ns: u64,
+    /// The fields that are the answer's in an answer: see [`Sighting::said`] and the others.
+    pub request: Answer,
+    /// Keeps the size a multiple of the alignment without hidden bytes.
+    pub padding: [u8; 4],
+}
+
+const _: () = assert!(size_of::<Sighting>() == 152);
+
+impl Sighting {
+    /// That of a node which has not asked yet.
+    pub const NONE: Self = Self {
+        ktime_ns: 0,
+        request: Answer::EMPTY,
+        padding: [0; 4],
+    };
+
+    /// Tells whether the node said this.
+    pub const fn says(&self, flag: u16) -> bool {
+        self.request.count() & flag != 0
+    }
+
+    /// Returns the [`digest`] of the ids that give the ranks their meaning.
+    pub const fn digest(&self) -> u64 {
+        self.request.digest()
+    }
+
+    /// Returns the ranks of the remote clusters whose nodes it does not reach, ascending.
+    pub fn lost(&self) -> impl Iterator<Item = usize> {
+        let bytes = self.request.up.into_iter().enumerate();
+        bytes.filter(|(_, byte)| *byte != 0).flat_map(|(at, byte)| {
+            (0..8usize)
+                .filter(move |bit| byte & (1 << bit) != 0)
+                .map(move |bit| at * 8 + bit)
+        })
     }
 }
 

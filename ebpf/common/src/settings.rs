@@ -44,6 +44,9 @@ pub const LIVENESS_CLIENT: Ipv4Addr = Ipv4Addr::new(169, 254, 18, 2);
 /// UDP port of the liveness probe inside the tunnel, as upstream's.
 pub const LIVENESS_PORT: u16 = 12345;
 
+/// UDP port on which nodes answer the checks of remote clusters' nodes; both clusters' must be the same.
+pub const REFLECTOR_PORT: u16 = 6093;
+
 /// Routing table of the route agent.
 pub const ROUTE_TABLE: u32 = 27761;
 

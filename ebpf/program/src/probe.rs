@@ -9,7 +9,7 @@ use aya_ebpf::bindings::{
     bpf_sock_tuple__bindgen_ty_1__bindgen_ty_1,
 };
 use aya_ebpf::helpers::generated::{bpf_sk_lookup_udp, bpf_sk_release};
-use aya_ebpf::helpers::{bpf_csum_diff, bpf_ktime_get_ns};
+use aya_ebpf::helpers::{bpf_csum_diff, bpf_ktime_get_ns, bpf_skb_load_bytes};
 use aya_ebpf::programs::TcContext;
 use ebpf_common::counter::Counter;
 use ebpf_common::maps::TunnelKey;
@@ -30,6 +30,7 @@ const END: usize = PAYLOAD + LEN;
 #[inline(always)]
 pub(crate) fn answer(ctx: &TcContext, frame: &Frame, outer: u32) -> Result<i32, Counter> {
     check(ctx, frame).ok_or(Counter::OverlayProbeMalformed)?;
+    note(ctx, outer);
     let Some(heartbeat) = tables::heartbeat() else {
         return Err(Counter::OverlayProbeStale);
     };
@@ -66,6 +67,23 @@ fn check(ctx: &TcContext, frame: &Frame) -> Option<()> {
     let flags: [u8; 2] = ctx.load(ANSWER).ok()?;
     // An answer is not answered: two gateways would never stop.
     (port == settings::probe_port() && magic == MAGIC && flags == [0; 2]).then_some(())
+}
+
+/// Keeps what the node at `outer` says, and when it said so, for the gateway to read.
+///
+/// A reader may meet half of the old and half of the new bits: both were true 150 ms apart.
+#[inline(always)]
+fn note(ctx: &TcContext, outer: u32) {
+    let Some(sighting) = tables::sighting(outer) else {
+        return;
+    };
+    // SAFETY: The value lives until the program ends, and has room for the answer's bytes.
+    unsafe {
+        let request = (&raw mut (*sighting).request).cast();
+        let len = size_of::<Answer>() as u32;
+        bpf_skb_load_bytes(skb(ctx).cast(), ANSWER as u32, request, len);
+        (*sighting).ktime_ns = bpf_ktime_get_ns();
+    }
 }
 
 /// Tells whether a socket of this namespace listens on the probe's port.

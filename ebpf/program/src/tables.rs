@@ -1,4 +1,4 @@
-//! The maps, and nothing but lookups: user space alone writes them.
+//! The maps, and nothing but lookups: user space alone makes and removes entries.
 
 use aya_ebpf::bindings::BPF_F_NO_PREALLOC;
 use aya_ebpf::macros::map;
@@ -6,7 +6,7 @@ use aya_ebpf::maps::lpm_trie::Key;
 use aya_ebpf::maps::{HashMap, LpmTrie, PerCpuArray};
 use ebpf_common::counter::Counter;
 use ebpf_common::maps::{CAPACITY, Inbound, Local, Outbound, PEER_BITS, PeerAddress, Unknown, V4};
-use ebpf_common::probe::Heartbeat;
+use ebpf_common::probe::{Heartbeat, Sighting};
 
 #[map]
 static OUTBOUND_V4: LpmTrie<V4, Outbound> = LpmTrie::with_max_entries(CAPACITY, BPF_F_NO_PREALLOC);
@@ -31,6 +31,10 @@ static UNKNOWN_SOURCES_V4: HashMap<[u8; 2], Unknown> =
 
 #[map]
 static NODES_V4: HashMap<V4, u8> = HashMap::with_max_entries(CAPACITY, BPF_F_NO_PREALLOC);
+
+#[map]
+static SIGHTINGS_V4: HashMap<V4, Sighting> =
+    HashMap::with_max_entries(CAPACITY, BPF_F_NO_PREALLOC);
 
 /// A hash of one entry, because its update replaces the value as a whole.
 #[map]
@@ -83,6 +87,12 @@ pub(crate) fn unknown_source(peer: [u8; 2]) -> Option<u32> {
 #[inline(always)]
 pub(crate) fn is_node(outer: u32) -> bool {
     NODES_V4.get_ptr(outer.to_be_bytes()).is_some()
+}
+
+/// Returns where to note the requests of the node at `outer`, in host order.
+#[inline(always)]
+pub(crate) fn sighting(outer: u32) -> Option<*mut Sighting> {
+    SIGHTINGS_V4.get_ptr_mut(outer.to_be_bytes())
 }
 
 /// Returns the engine's last heartbeat.

@@ -2,10 +2,10 @@
 
 use super::overlay::from_node;
 use super::packet::{Body, Packet, frame};
-use super::world::{gateway_mac, node_mac, tables};
-use super::{OUTER, Programs, REDIRECT};
+use super::world::{NODE_2, gateway_mac, node_mac, tables};
+use super::{DROP, Image, OUTER, Programs, REDIRECT, Settings};
 use ebpf_common::counter::Counter;
-use ebpf_common::probe::{HEARTBEAT_AGE_MAX_NS, Heartbeat, Probe};
+use ebpf_common::probe::{HEARS, HEARTBEAT_AGE_MAX_NS, Heartbeat, Probe, Sighting, Statement};
 use ebpf_common::settings::PROBE_PORT;
 use nix::sched::{CloneFlags, unshare};
 use nix::time::{ClockId, clock_gettime};
@@ -110,6 +110,55 @@ fn a_dead_process_answers_nothing_from_the_moment_of_its_death() {
         |programs| programs.overlay(&from_node(&packet)),
         Counter::OverlayProbeStale,
     );
+}
+
+#[test]
+fn what_a_node_says_is_kept_and_answered_like_any_other() {
+    let programs = Programs::load(&tables());
+    let _life = sign_of_life();
+    let heartbeat = heartbeat(0);
+    programs.beat(&heartbeat);
+    let statement = Statement::new(HEARS, 0x0fed_cba9_8765_4321, [0, 9, 1000]);
+    let mut probe = Probe::request(7, 8).saying(&statement);
+    let packet = request(true, probe.encode().to_vec()).encode();
+
+    let run = programs.overlay(&from_node(&packet));
+
+    probe.answer = heartbeat.answer;
+    let expected = answer(true, probe.encode().to_vec()).encode();
+    assert_eq!(run.frame, frame(node_mac(), gateway_mac(), &expected));
+    let sightings = programs.maps.borrow().sightings().unwrap();
+    let sighting = sightings[&OUTER.octets()];
+    assert_eq!(sighting.lost().collect::<Vec<_>>(), [0, 9, 1000]);
+    assert_eq!(sighting.digest(), 0x0fed_cba9_8765_4321);
+    assert!(sighting.says(HEARS));
+    assert!(sighting.ktime_ns > heartbeat.ktime_ns);
+    assert_eq!(sightings[&NODE_2.octets()], Sighting::NONE);
+}
+
+#[test]
+fn a_hung_engine_still_learns_who_asked() {
+    let programs = Programs::load(&tables());
+    let _life = sign_of_life();
+    let packet = request(true, Probe::request(1, 2).encode().to_vec()).encode();
+
+    assert_eq!(programs.overlay(&from_node(&packet)).verdict, DROP);
+
+    let sightings = programs.maps.borrow().sightings().unwrap();
+    assert!(sightings[&OUTER.octets()].ktime_ns > 0);
+}
+
+#[test]
+fn there_is_room_for_nodes_and_for_nobody_else() {
+    let programs = Programs::load(&tables());
+    let mut fewer = tables();
+    fewer.nodes = [NODE_2].into();
+
+    let image = Image::new(&fewer, &Settings::default()).unwrap();
+    programs.maps.borrow_mut().apply(&image).unwrap();
+
+    let sightings = programs.maps.borrow().sightings().unwrap();
+    assert_eq!(sightings.into_keys().collect::<Vec<_>>(), [NODE_2.octets()]);
 }
 
 #[test]

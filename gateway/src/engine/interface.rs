@@ -145,6 +145,15 @@ pub(crate) enum Event {
         /// Round-trip time of the last answered probe.
         latency: Option<Duration>,
     },
+    /// What the peer runs, and how its nodes fare by what its replicas tell. Comes at every change.
+    Remote {
+        /// Index of the peer.
+        peer: u16,
+        /// What it runs.
+        kind: Kind,
+        /// The worst of what its replicas tell; `None` if one tells nothing.
+        nodes: Option<Nodes>,
+    },
     /// Whether this replica can carry packets to the peer: what the overlay's
     /// heartbeat tells the nodes.
     Reachable {
@@ -156,6 +165,20 @@ pub(crate) enum Event {
     /// After [`super::Engine::leave`]: the peers that could move their flows
     /// have done so.
     Drained,
+}
+
+/// How a replica's nodes fare, as its probes tell the peers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Nodes {
+    /// The cluster's ready nodes.
+    pub(crate) all: u32,
+    /// Those of them that the replica and the overlay do not connect.
+    pub(crate) cut: u32,
+    /// Those of them whose route agent was asked to stop, and may come back.
+    pub(crate) resting: u32,
+    /// Whether all of them answer the checks of the peers' nodes.
+    pub(crate) reflect: bool,
 }
 
 /// State of the connection to a remote cluster, by its liveness probe.

@@ -2,7 +2,7 @@
 
 use super::client::Client;
 use super::inner::{self, Sources};
-use super::interface::{ConnectionState, Event, Kind, PeerConfig, Role, SessionId};
+use super::interface::{ConnectionState, Event, Kind, Nodes, PeerConfig, Role, SessionId};
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
@@ -27,6 +27,8 @@ pub(super) struct Peer {
     pub(super) sources: Sources,
     pub(super) kind: Kind,
     pub(super) version: Option<String>,
+    /// What was last told of what it runs and how its nodes fare.
+    pub(super) told: (Kind, Option<Nodes>),
     /// All its sessions, in the order they came.
     pub(super) sessions: Vec<SessionId>,
     /// Those that flows may use.
@@ -58,6 +60,7 @@ impl Peer {
             local_key,
             kind: Kind::Unknown,
             version: None,
+            told: (Kind::Unknown, None),
             sessions: Vec::new(),
             selectable: Vec::new(),
             connection: Connection::new(now),

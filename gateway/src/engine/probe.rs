@@ -4,15 +4,17 @@
 //! PING {"clusterID":"<the receiver's>","msgType":"PING","timeStamp":"<RFC 3339>"
 //!       ,"gateway":{"version":"..","replica":"..","leaving":true},"pad":".."}
 //! PONG {the same object, "msgType":"PONG", without gateway and pad
-//!       ,"version":"..","replica":"..","replicas":2,"leaving":true}
+//!       ,"version":"..","replica":"..","replicas":2,"leaving":true
+//!       ,"nodes":{"all":2,"cut":1,"resting":0,"reflect":true}}
 //! ```
 //!
 //! Upstream ignores keys that it does not know. What the sender of a PING says of itself
 //! stands under a key of its own: one that merely reflects the object must not be
 //! taken for one of ours.
 
+use super::interface::Nodes;
 use jiff::Timestamp;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// The longest object that upstream receives, in bytes.
 const UPSTREAM_BYTES_MAX: usize = 1024;
@@ -32,6 +34,8 @@ pub(super) struct Gateway {
     /// How many replicas its cluster has; only in a PONG.
     pub(super) replicas: Option<u32>,
     pub(super) leaving: bool,
+    /// How its nodes fare; only in a PONG.
+    pub(super) nodes: Option<Nodes>,
 }
 
 /// A received message.
@@ -101,6 +105,13 @@ pub(super) fn pong(mut answer: Map<String, Value>, own: &Gateway) -> Vec<u8> {
     if own.leaving {
         answer.insert("leaving".into(), true.into());
     }
+    take(&mut answer, "nodes");
+    if let Some(nodes) = &own.nodes {
+        let nodes = json!({
+            "all": nodes.all, "cut": nodes.cut, "resting": nodes.resting, "reflect": nodes.reflect,
+        });
+        answer.insert("nodes".into(), nodes);
+    }
 
     to_bytes(answer)
 }
@@ -156,6 +167,20 @@ fn gateway(object: &Map<String, Value>) -> Option<Gateway> {
         replica: name("replica")?.to_owned(),
         replicas: replicas.map(|n| n.clamp(1, u64::from(REPLICAS_MAX)) as u32),
         leaving: find(object, "leaving").is_some_and(|leaving| leaving == &Value::Bool(true)),
+        nodes: nodes(object),
+    })
+}
+
+/// Reads what a gateway of ours says of its nodes; all numbers are needed.
+fn nodes(object: &Map<String, Value>) -> Option<Nodes> {
+    let nodes = find(object, "nodes")?.as_object()?;
+    let number = |key| u32::try_from(find(nodes, key)?.as_u64()?).ok();
+
+    Some(Nodes {
+        all: number("all")?,
+        cut: number("cut")?,
+        resting: number("resting")?,
+        reflect: find(nodes, "reflect") == Some(&Value::Bool(true)),
     })
 }
 

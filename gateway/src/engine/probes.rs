@@ -3,7 +3,7 @@
 use super::Engine;
 use super::drops::Drop;
 use super::inner::{self, ProbeAddresses};
-use super::interface::{Kind, SessionId, Transmit};
+use super::interface::{Event, Kind, Nodes, SessionId, Transmit};
 use super::noise::OVERHEAD;
 use super::probe::{self, Gateway, Probe};
 use super::session::State;
@@ -88,6 +88,7 @@ impl Engine {
             return session.path_mtu.handle_arrival(size, now);
         }
         session.replicas = gateway.as_ref().and_then(|g| g.replicas).unwrap_or(1);
+        session.nodes = gateway.as_ref().and_then(|g| g.nodes);
         session.leave_known |= self.leaving.is_some_and(|since| answer.asked >= since);
         let is_back = session.tunnel.is_keyed()
             && matches!(session.state, State::Down { .. } | State::Handshaking);
@@ -146,6 +147,7 @@ impl Engine {
             replica: self.local.replica.clone(),
             replicas: Some(replicas.max(1)),
             leaving,
+            nodes: self.nodes,
         }
     }
 
@@ -199,7 +201,33 @@ impl Engine {
         if peer.connection.handle_tick(is_alive, now) {
             self.events.push_back(peer.connection.event(index));
         }
+        let usable = peer
+            .sessions
+            .iter()
+            .filter_map(|id| self.sessions.get(*id))
+            .filter(|session| session.is_usable() && session.liveness.is_answered());
+        let nodes = usable.map(|session| session.nodes).reduce(worst).flatten();
+        if peer.told != (kind, nodes) {
+            peer.told = (kind, nodes);
+            self.events.push_back(Event::Remote {
+                peer: index,
+                kind,
+                nodes,
+            });
+        }
     }
+}
+
+/// What of two replicas' accounts of the same nodes to believe: the worse.
+fn worst(one: Option<Nodes>, other: Option<Nodes>) -> Option<Nodes> {
+    let (one, other) = (one?, other?);
+
+    Some(Nodes {
+        all: one.all.max(other.all),
+        cut: one.cut.max(other.cut),
+        resting: one.resting.max(other.resting),
+        reflect: one.reflect && other.reflect,
+    })
 }
 
 fn push(transmits: &mut VecDeque<Transmit>, transmit: Transmit, drops: &mut super::Drops) {

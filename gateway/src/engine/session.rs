@@ -1,6 +1,6 @@
 //! One session: a tunnel to one remote replica over one path.
 
-use super::interface::{Kind, PortId, SessionId};
+use super::interface::{Kind, Nodes, PortId, SessionId};
 use super::liveness::Liveness;
 use super::noise::Tunnel;
 use super::path_mtu::PathMtu;
@@ -87,6 +87,8 @@ pub(super) struct Session {
     pub(super) replica: Option<String>,
     /// How many replicas the remote side says there are.
     pub(super) replicas: u32,
+    /// What the remote replica says of its nodes.
+    pub(super) nodes: Option<Nodes>,
     /// An initiation was answered since the last data message.
     pub(super) unconfirmed: bool,
     /// The remote side wants no more flows on this session.
@@ -150,6 +152,7 @@ impl Session {
             heard: now,
             replica: None,
             replicas: 1,
+            nodes: None,
             unconfirmed: opening.state == State::Tentative,
             leaving: false,
             leave_known: false,

@@ -302,6 +302,7 @@ impl World {
                 Event::ClosePort(port) => assert!(host.ports.remove(port), "closed twice"),
                 Event::Resolve { .. }
                 | Event::Connection { .. }
+                | Event::Remote { .. }
                 | Event::Reachable { .. }
                 | Event::Drained => {}
             }

@@ -2,9 +2,11 @@
 //!
 //! All replicas see the same peers and write the same objects. One that is connected says so
 //! wherever that is not said; one that has lost the peer says so once, and a replica that has
-//! not contradicts it.
+//! not contradicts it. What one has found of the way beyond the tunnel it alone takes back.
 
+use super::condition;
 use crate::engine::ConnectionState;
+use crate::path::Verdict;
 use control_api::connection::{CONNECTED, CONNECTING, ERROR};
 use control_api::{Connection, labels};
 use jiff::Timestamp;
@@ -36,9 +38,15 @@ struct Own {
     news: bool,
 }
 
-/// Writes what the engine tells into the objects.
+/// Writes what the engine and the probes tell into the objects.
 pub(super) struct Reporter {
     client: Client,
+    /// This replica's name, and those of all that live.
+    replica: String,
+    live: BTreeSet<String>,
+    paths: BTreeMap<String, Verdict>,
+    /// Versions of the objects whose paths were written: older ones show less than was said.
+    said: BTreeMap<String, String>,
     own: BTreeMap<String, Own>,
     writes: JoinSet<Written>,
     under_way: BTreeSet<String>,
@@ -52,9 +60,13 @@ struct Written {
 
 impl Reporter {
     /// Creates one that knows nothing yet.
-    pub(super) fn new(client: Client) -> Self {
+    pub(super) fn new(client: Client, replica: &str) -> Self {
         Self {
             client,
+            replica: replica.to_owned(),
+            live: BTreeSet::new(),
+            paths: BTreeMap::new(),
+            said: BTreeMap::new(),
             own: BTreeMap::new(),
             writes: JoinSet::new(),
             under_way: BTreeSet::new(),
@@ -76,9 +88,21 @@ impl Reporter {
         self.own.insert(cluster_id.to_owned(), own);
     }
 
+    /// Notes what is found of the way to a peer.
+    pub(super) fn note_path(&mut self, cluster_id: String, verdict: Verdict) {
+        self.paths.insert(cluster_id, verdict);
+    }
+
+    /// Sets the names of the replicas that live; what others have found counts no more.
+    pub(super) fn set_live(&mut self, live: impl IntoIterator<Item = String>) {
+        self.live = live.into_iter().collect();
+    }
+
     /// Forgets the peers that are none any more.
     pub(super) fn retain(&mut self, is_peer: impl Fn(&str) -> bool) {
         self.own.retain(|cluster_id, _| is_peer(cluster_id));
+        self.paths.retain(|cluster_id, _| is_peer(cluster_id));
+        self.said.retain(|cluster_id, _| is_peer(cluster_id));
     }
 
     /// Starts to write what the objects do not say.
@@ -96,10 +120,21 @@ impl Reporter {
             let Some(own) = self.own.get_mut(cluster_id) else {
                 continue;
             };
-            let status = status(own, connection, Timestamp::now());
+            let now = Timestamp::now();
+            let status = status(own, connection, now);
             // Told now; what the engine tells while this is under way is news again.
             own.news = false;
-            if let Some(status) = status {
+            let version = connection.resource_version().unwrap_or_default();
+            let is_behind = self.said.get(cluster_id) == Some(&version);
+            let verdict = self.paths.get(cluster_id).filter(|_| !is_behind);
+            let path = verdict.and_then(|verdict| {
+                let is_live = |replica: &str| self.live.contains(replica);
+                condition::path(verdict, &self.replica, is_live, connection, now)
+            });
+            if path.is_some() {
+                self.said.insert(cluster_id.clone(), version);
+            }
+            if let Some(status) = merged(status, path) {
                 self.under_way.insert(cluster_id.clone());
                 self.writes
                     .spawn(write(self.client.clone(), connection.clone(), status));
@@ -117,11 +152,13 @@ impl Reporter {
             outcome,
         }) = written
         else {
+            self.said.clear();
             return self.under_way.clear(); // It panicked: none is known to be under way.
         };
         self.under_way.remove(&cluster_id);
         if let Err(error) = outcome {
             tracing::warn!(peer = cluster_id, %error, "failed to write the Connection's status");
+            self.said.remove(&cluster_id);
             if let Some(own) = self.own.get_mut(&cluster_id) {
                 own.news = true;
             }
@@ -152,6 +189,17 @@ fn status(own: &Own, connection: &Connection, now: Timestamp) -> Option<Value> {
             "latency": {"value": "N/A", "timestamp": null},
         })),
         ConnectionState::Connecting => value.is_none().then(|| json!({"value": CONNECTING})),
+    }
+}
+
+/// Joins what is to be written of the tunnel and of the way beyond.
+fn merged(tunnel: Option<Value>, path: Option<Value>) -> Option<Value> {
+    match (tunnel, path) {
+        (Some(Value::Object(mut tunnel)), Some(Value::Object(path))) => {
+            tunnel.extend(path);
+            Some(Value::Object(tunnel))
+        }
+        (tunnel, path) => tunnel.or(path),
     }
 }
 
@@ -259,6 +307,7 @@ mod tests {
                 timestamp: Some(Time(Timestamp::from_second(NOW.as_second() - ago).unwrap())),
                 value: Some("1ms".into()),
             }),
+            ..ConnectionStatus::default()
         });
         connection
     }

@@ -1,12 +1,14 @@
 //! Everything that may wait: the desired state, names to look up, signals.
 
 mod lookups;
+mod paths;
 
 use super::connections::Reporter;
 use super::desired::{Desired, Loader};
 use super::lane::{Command, Handle, Hung, Notice};
 use super::state::{State, lock};
-use crate::engine::{ConnectionState, Role};
+use crate::engine::{ConnectionState, Nodes, Role};
+use crate::path::Paths;
 use ebpf::Datapath;
 use lookups::{Lookups, Name};
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,6 +40,10 @@ pub(crate) struct Control {
     connections: BTreeMap<u16, ConnectionState>,
     /// Tells the API server, if there is one.
     reporter: Option<Reporter>,
+    /// Where the ways to the peers are broken.
+    paths: Paths,
+    /// What the peers were told of our nodes.
+    nodes: Nodes,
     lookups: Lookups,
     /// The threads of those under way. No time ends one: the system's resolver
     /// does, and until then its thread is there.
@@ -75,8 +81,11 @@ impl Control {
     ///
     /// Returns [`Hung`] if the loop has ended.
     pub(crate) fn start(parts: Parts) -> Result<Self, Hung> {
-        let control = Self {
-            reporter: parts.loader.client().map(Reporter::new),
+        let client = parts.loader.client();
+        let mut control = Self {
+            reporter: client.map(|client| Reporter::new(client, &parts.replica)),
+            paths: Paths::new(&parts.replica),
+            nodes: Nodes::default(),
             loader: parts.loader,
             lane: parts.lane,
             notices: parts.notices,
@@ -89,6 +98,7 @@ impl Control {
             answers: JoinSet::new(),
         };
         control.instruct()?;
+        control.follow_peers();
 
         Ok(control)
     }
@@ -96,8 +106,10 @@ impl Control {
     /// Follows desired state and engine until the loop ends, which it does not do by itself.
     pub(crate) async fn run(&mut self) {
         self.reload(); // It may have changed before it was watched.
+        let mut looks = paths::looks();
         loop {
             tokio::select! {
+                _ = looks.tick() => self.look(),
                 () = self.loader.changed() => {
                     self.reload();
                     self.report();
@@ -167,6 +179,7 @@ impl Control {
                 if let Some(reporter) = &mut self.reporter {
                     reporter.retain(|id| served.fabric.peer(id).is_some());
                 }
+                self.follow_peers();
                 tracing::info!(
                     peers = self.served.peers.len(),
                     ?changes,
@@ -246,7 +259,14 @@ impl Control {
                 if let Some(reporter) = &mut self.reporter {
                     reporter.note(&cluster_id, state, latency);
                 }
+                let now = std::time::Instant::now();
+                self.paths.note_connection(&cluster_id, state, now);
                 self.report();
+            }
+            Notice::Remote { peer, kind, nodes } => {
+                if let Some(cluster_id) = self.cluster_id(peer).map(str::to_owned) {
+                    self.paths.note_remote(&cluster_id, kind, nodes);
+                }
             }
             Notice::Drained => {}
         }

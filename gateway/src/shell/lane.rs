@@ -189,6 +189,9 @@ impl Lane {
                 state,
                 latency,
             }),
+            Event::Remote { peer, kind, nodes } => {
+                self.notify(Notice::Remote { peer, kind, nodes });
+            }
             Event::Drained => self.notify(Notice::Drained),
         }
     }
@@ -207,6 +210,7 @@ impl Lane {
                     self.heart.set_ranks(ranks, self.now);
                 }
                 Command::Replicas(names) => self.engine.set_replicas(names, self.now),
+                Command::Nodes(nodes) => self.engine.set_nodes(nodes),
                 Command::Resolved {
                     peer,
                     host,

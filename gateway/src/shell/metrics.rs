@@ -1,7 +1,7 @@
 //! The process in OpenMetrics: read from its parts at each scrape, in base units.
 
 use super::lane::Histogram;
-use super::state::{Gathered, State};
+use super::state::{Gathered, PathStatus, State};
 use crate::engine::ConnectionState;
 use crate::engine::snapshot::{PeerSnapshot, SessionSnapshot};
 use prometheus_client::collector::Collector;
@@ -42,6 +42,7 @@ impl Collector for Parts {
             report,
             kernel,
             config,
+            paths,
         } = self.0.gather();
         let mut out = Out(&mut encoder);
         out.gauge(
@@ -65,6 +66,7 @@ impl Collector for Parts {
             None,
             kernel,
         )?;
+        path(&mut out, &paths)?;
         out.gauge(
             "up",
             "1 if the packet loop answers, else 0",
@@ -138,6 +140,35 @@ fn super_packets(out: &mut Out<'_, '_>, places: &[(&str, &Histogram)]) -> fmt::R
         "How many passed, by size in bytes up to a power of two",
         None,
         counts,
+    )
+}
+
+/// The way to each peer, and how our nodes fare.
+fn path(out: &mut Out<'_, '_>, status: &PathStatus) -> fmt::Result {
+    let ways = status.clusters.iter().map(|(cluster_id, path)| {
+        let labels = [
+            ("cluster_id", cluster_id.clone()),
+            ("hop", path.reason.to_owned()),
+        ];
+        (labels, f64::from(u8::from(path.healthy)))
+    });
+    out.gauge(
+        "path_up",
+        "1 if no part of the way from node to node is known to be broken, else 0; hop: the broken part, or how far the way is known",
+        None,
+        ways,
+    )?;
+    let nodes = [
+        ("all", status.nodes.all),
+        ("cut", status.nodes.cut),
+        ("resting", status.nodes.resting),
+    ];
+    let nodes = nodes.map(|(state, count)| ([("state", state.to_owned())], f64::from(count)));
+    out.gauge(
+        "nodes",
+        "Ready nodes; cut: those that the overlay and this replica do not connect",
+        None,
+        nodes,
     )
 }
 

@@ -2,6 +2,8 @@
 
 use super::desired::Desired;
 use super::lane::{self, Report};
+use crate::engine::Nodes;
+use crate::path::Verdict;
 use ebpf::Datapath;
 use process::http::Observed;
 use serde::Serialize;
@@ -16,6 +18,32 @@ pub(crate) struct State {
     lane: lane::Handle,
     datapath: Arc<Mutex<Datapath>>,
     config: Mutex<Config>,
+    paths: Mutex<PathStatus>,
+}
+
+/// The ways to the peers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct PathStatus {
+    /// How our nodes fare.
+    pub(crate) nodes: Nodes,
+    /// The nodes that this replica and the overlay do not connect, or not yet, and how so.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) ill_nodes: BTreeMap<String, &'static str>,
+    /// The way to each peer, by cluster id.
+    pub(crate) clusters: BTreeMap<String, Path>,
+}
+
+/// The way from our nodes to those of a peer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Path {
+    /// No part of it is known to be broken.
+    pub(crate) healthy: bool,
+    /// The part that is broken, or how far the way is known to be whole.
+    pub(crate) reason: &'static str,
+    /// The same in a sentence, with the cure.
+    pub(crate) message: String,
 }
 
 /// What never changes.
@@ -68,6 +96,8 @@ pub(crate) struct Gathered {
     pub(crate) kernel: BTreeMap<&'static str, u64>,
     /// The configuration's fate.
     pub(crate) config: Config,
+    /// The ways to the peers.
+    pub(crate) paths: PathStatus,
 }
 
 impl State {
@@ -83,6 +113,7 @@ impl State {
             lane,
             datapath,
             config: Mutex::new(config),
+            paths: Mutex::default(),
         }
     }
 
@@ -117,6 +148,30 @@ impl State {
         true
     }
 
+    /// Notes how our nodes fare.
+    pub(crate) fn note_nodes(&self, nodes: Nodes, ill: BTreeMap<String, &'static str>) {
+        let mut paths = lock(&self.paths);
+        paths.nodes = nodes;
+        paths.ill_nodes = ill;
+    }
+
+    /// Notes what is found of the way to a peer.
+    pub(crate) fn note_path(&self, cluster_id: &str, verdict: &Verdict) {
+        let path = Path {
+            healthy: verdict.reason.is_well(),
+            reason: verdict.reason.name(),
+            message: verdict.message.clone(),
+        };
+        lock(&self.paths)
+            .clusters
+            .insert(cluster_id.to_owned(), path);
+    }
+
+    /// Forgets the ways to those who are no peers any more.
+    pub(crate) fn retain_paths(&self, is_peer: impl Fn(&str) -> bool) {
+        lock(&self.paths).clusters.retain(|id, _| is_peer(id));
+    }
+
     /// Asks all parts.
     pub(crate) fn gather(&self) -> Gathered {
         let kernel = lock(&self.datapath).counters().unwrap_or_else(|error| {
@@ -127,6 +182,7 @@ impl State {
             report: self.lane.report().ok(),
             kernel,
             config: lock(&self.config).clone(),
+            paths: lock(&self.paths).clone(),
         }
     }
 
@@ -136,12 +192,14 @@ impl State {
             report,
             kernel,
             config,
+            paths,
         } = self.gather();
         let mut document = json!({
             "gateway": self.identity,
             "config": config,
             "kernel": kernel,
             "answers": report.is_some(),
+            "path": paths,
         });
         if let Some(report) = report {
             document["engine"] = json!(report.engine);

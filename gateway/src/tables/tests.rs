@@ -55,6 +55,23 @@ fn pods_lead_to_their_node_and_unclaimed_ones_to_any_that_is_ready() {
 }
 
 #[test]
+fn checks_of_peers_lead_to_any_ready_node_unless_their_address_is_somebodys() {
+    let mut fabric = fabric(&["milan"]);
+    fabric.nodes[1].ready = false;
+    let local = |fabric: &Fabric| tables(fabric, &Indices::default()).local;
+    let reflector = net("10.70.255.255/32");
+
+    let spread = Local::Spread(vec![ip("172.16.0.1")]);
+    assert_eq!(local(&fabric)[&reflector], spread);
+
+    fabric.nodes[1].external_ip = ip("10.70.255.255");
+    let node = Local::Node(ip("172.16.0.2"));
+    assert_eq!(local(&fabric)[&reflector], node);
+    fabric.nodes.clear();
+    assert!(!local(&fabric).contains_key(&reflector));
+}
+
+#[test]
 fn mapped_addresses_lead_where_their_target_is() {
     let mut fabric = fabric(&["milan"]);
     fabric.ips = vec![

@@ -2,6 +2,7 @@
 
 use crate::agent::{Agent, Error};
 use crate::liveness::{Phase, Report};
+use crate::path;
 use crate::plan::Plan;
 use crate::status::{Config, Peer, Replica, forwarding};
 use control_api::fabric::{Fabric, Waiting};
@@ -172,7 +173,38 @@ impl Agent {
             cluster_id: peer.cluster_id.clone(),
             gateways: names.map(|it| it.name.clone()).collect(),
             mtu_bytes: route.and_then(|route| route.mtu_bytes),
+            path_up: self.path_up(&peer.cluster_id),
             cidrs: cidrs.iter().map(Ipv4Net::to_string).collect(),
+        }
+    }
+}
+
+impl Agent {
+    /// Says which ways to remote clusters' nodes are whole.
+    pub(super) fn report_paths(&self) {
+        self.status.update(|status| {
+            for peer in &mut status.peers {
+                let up = self.path_up(&peer.cluster_id);
+                match (peer.path_up, up) {
+                    (Some(true), Some(false)) => {
+                        tracing::warn!(peer = peer.cluster_id, "its nodes answer no more");
+                    }
+                    (Some(false), Some(true)) => {
+                        tracing::info!(peer = peer.cluster_id, "its nodes answer again");
+                    }
+                    _ => {}
+                }
+                peer.path_up = up;
+            }
+        });
+    }
+
+    fn path_up(&self, cluster_id: &str) -> Option<bool> {
+        let report = self.paths.report(cluster_id)?;
+        match report.phase {
+            path::Phase::Whole => Some(true),
+            path::Phase::Lost if report.was_answered => Some(false),
+            path::Phase::Lost | path::Phase::Unknown => None,
         }
     }
 }

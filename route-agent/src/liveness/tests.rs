@@ -1,6 +1,6 @@
 use super::*;
 use crate::testing::ip;
-use ebpf_common::probe::Heartbeat;
+use ebpf_common::probe::{Heartbeat, Sighting};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -221,6 +221,51 @@ fn a_replica_of_another_address_must_prove_itself_and_one_of_another_slot_need_n
 }
 
 #[test]
+fn a_probe_says_whether_the_replica_is_heard() {
+    let mut lab = Lab::new(&["milan"]);
+    assert!(!lab.says(HEARS));
+
+    lab.answer(&[true]);
+    assert!(lab.says(HEARS));
+
+    let heard = lab.now;
+    while lab.says(HEARS) {
+        assert!(lab.now - heard < Duration::from_secs(1));
+    }
+    assert!(lab.now - heard < Duration::from_millis(1300));
+}
+
+#[test]
+fn a_probe_says_which_clusters_are_lost_by_their_rank() {
+    let mut lab = Lab::new(&["milan", "paris", "turin"]);
+
+    lab.liveness
+        .set_lost(["turin".into(), "gone".into()].into());
+    assert_eq!(lab.sighting().lost().collect::<Vec<_>>(), [2]);
+    assert_eq!(lab.sighting().digest(), lab.digest());
+
+    lab.liveness
+        .set_clusters(vec!["milan".into(), "turin".into()]);
+    assert_eq!(lab.sighting().lost().collect::<Vec<_>>(), [1]);
+    assert_eq!(lab.sighting().digest(), lab.digest());
+    assert!(!lab.sighting().says(REFLECTS));
+    lab.liveness.set_reflects(true);
+    assert!(lab.sighting().says(REFLECTS));
+}
+
+#[test]
+fn an_agent_that_stops_says_so_at_once() {
+    let mut lab = Lab::new(&["milan"]);
+    lab.answer(&[true]);
+    while lab.liveness.poll_transmit().is_some() {}
+
+    lab.liveness.rest(lab.now);
+
+    let probe = lab.liveness.poll_transmit().unwrap().probe;
+    assert!(sighting(probe).says(RESTS));
+}
+
+#[test]
 fn sixty_four_replicas_are_probed_in_every_interval() {
     let now = Instant::now();
     let mut liveness = Liveness::new(Config::default(), 0, now);
@@ -289,6 +334,15 @@ impl Lab {
             .handle_datagram(ADDRESS, &probe.encode(), self.now);
     }
 
+    /// What the next probe says.
+    fn sighting(&mut self) -> Sighting {
+        sighting(self.next_probe().1)
+    }
+
+    fn says(&mut self, flag: u16) -> bool {
+        self.sighting().says(flag)
+    }
+
     fn run_until(&mut self, condition: impl Fn(&Self) -> bool) -> Instant {
         for _ in 0..100 {
             self.next_probe();
@@ -327,6 +381,13 @@ impl Lab {
             ids.take(if is_partial { count } else { usize::MAX })
                 .map(String::as_str),
         )
+    }
+}
+
+fn sighting(probe: Probe) -> Sighting {
+    Sighting {
+        request: probe.answer,
+        ..Sighting::NONE
     }
 }
 

@@ -51,5 +51,6 @@ fn peer(gateways: &[&str]) -> Peer {
         cidrs: Vec::new(),
         gateways: gateways.iter().map(ToString::to_string).collect(),
         mtu_bytes: None,
+        path_up: None,
     }
 }

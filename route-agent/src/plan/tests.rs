@@ -202,6 +202,23 @@ fn mapped_addresses_are_translated_where_the_gateways_send_them() {
     }
 }
 
+#[test]
+fn checks_of_peers_are_answered_here_unless_their_address_is_somebodys() {
+    let mut fabric = crate::testing::fabric();
+    let reflector = fabric.reflector().unwrap().to_string();
+    let view = View::default();
+    let text = |fabric: &Fabric| format!("{:?}", plan_of(fabric, &view).state.filter);
+    assert!(text(&fabric).contains(&reflector), "{}", text(&fabric));
+
+    fabric.ips = vec![mapped("192.0.2.1", &reflector, fabric::Target::Outside)];
+
+    assert_eq!(fabric.reflector(), None);
+    let node = fabric.nodes[0].external_ip.to_string();
+    let filter = text(&fabric);
+    let pair = format!("[String(\"{reflector}\"), String(\"{node}\")]");
+    assert!(!filter.contains(&pair), "{filter}");
+}
+
 /// The gateways' addresses to which packets for `cidr` go.
 fn through(state: &State, cidr: &str) -> Vec<Ipv4Addr> {
     let group = state.routes[&net(cidr)].nexthop;

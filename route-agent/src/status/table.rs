@@ -89,6 +89,8 @@ fn peers(status: &Status) -> Table {
     for peer in &status.peers {
         let through = if peer.gateways.is_empty() {
             "UNREACHABLE".to_owned()
+        } else if peer.path_up == Some(false) {
+            format!("{} (its nodes DO NOT ANSWER)", peer.gateways.join(", "))
         } else {
             peer.gateways.join(", ")
         };

@@ -15,6 +15,7 @@ mod chart;
 mod connect;
 mod deletion;
 mod failover;
+mod health;
 mod members;
 mod node_loss;
 mod objects;
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
     three::add(&mut suite);
     deletion::add(&mut suite);
     chart::add(&mut suite);
+    health::add(&mut suite);
     removal::add(&mut suite);
 
     let code = suite.run(env!("CARGO_BIN_EXE_cluster"), Arguments::from_args());

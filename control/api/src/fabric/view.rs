@@ -145,9 +145,30 @@ impl Fabric {
     pub fn unknown_source(&self) -> Ipv4Addr {
         self.external_cidr.network()
     }
+
+    /// Returns the address behind which any node of this cluster answers the checks of peers' nodes;
+    /// `None` where the external CIDR is so full that it is somebody's.
+    pub fn reflector(&self) -> Option<Ipv4Addr> {
+        let nodes = self.nodes.iter().map(|node| node.external_ip);
+        let mut used = nodes.chain(self.ips.iter().map(|ip| ip.status_ip));
+        reflector(self.external_cidr).filter(|address| used.all(|used| used != *address))
+    }
+}
+
+/// Returns the address of an external CIDR behind which any node answers the checks of peers' nodes:
+/// the last one, which is given out last.
+fn reflector(external: Ipv4Net) -> Option<Ipv4Addr> {
+    (external.prefix_len() < 31).then(|| external.broadcast())
 }
 
 impl Peer {
+    /// Returns the address that this cluster's nodes check, behind which a node of the peer answers.
+    ///
+    /// Whether one does, only the peer's gateways tell.
+    pub fn reflector(&self) -> Option<Ipv4Addr> {
+        reflector(self.external.first()?.to())
+    }
+
     /// Returns the address under which its senders of unknown origin are seen here: the first one of
     /// its (remapped) external CIDR.
     pub fn unknown_source(&self) -> Option<Ipv4Addr> {

@@ -5,18 +5,18 @@ use super::gateway::Gateway;
 use crate::kind::{Key, Kind};
 use crate::world::{Subject, is_going};
 use crate::write::{Action, Write};
-use control_api::connection::{CONNECTED, ERROR};
+use control_api::connection::{CONNECTED, ERROR, PATH_HEALTHY};
 use control_api::foreign_cluster::{
     ForeignClusterCondition, ForeignClusterConditionStatus as Status,
     ForeignClusterConditionType as Type, Module, Modules, TenantNamespaces,
 };
 use control_api::{ForeignCluster, labels};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
 /// One line of the summary: part, status, reason, message.
-type Line = (Type, Status, &'static str, &'static str);
+type Line<'a> = (Type, Status, &'a str, &'a str);
 
 /// What there is of a peer.
 struct Parts<'a> {
@@ -24,6 +24,8 @@ struct Parts<'a> {
     gateway: Option<&'a Gateway<'a>>,
     /// Value of its Connection's status, empty if it has none yet.
     connection: Option<String>,
+    /// What its Connection says is wrong with the way beyond the tunnel.
+    fault: Option<Condition>,
     namespace: Option<String>,
     /// Replicas of the gateway: ready, all.
     replicas: (usize, usize),
@@ -76,6 +78,7 @@ fn parts<'a>(planner: &Planner, peer: &str, gateway: Option<&'a Gateway<'a>>) ->
         has_configuration: false,
         gateway,
         connection: None,
+        fault: None,
         namespace: None,
         replicas: planner.world.cluster.replicas,
     };
@@ -91,6 +94,9 @@ fn parts<'a>(planner: &Planner, peer: &str, gateway: Option<&'a Gateway<'a>>) ->
             if let Some(connection) = connection.filter(|it| !is_going(&it.metadata)) {
                 let status = connection.status.clone().unwrap_or_default();
                 parts.connection = Some(status.value.unwrap_or_default());
+                let mut conditions = status.conditions.into_iter();
+                parts.fault =
+                    conditions.find(|it| it.type_ == PATH_HEALTHY && it.status == "False");
             }
         } else if kind == Kind::Namespace {
             parts.namespace = Some(key.name.clone());
@@ -106,7 +112,7 @@ impl Parts<'_> {
     }
 
     /// Returns how each part of the networking module fares, in upstream's order and words.
-    fn networking(&self) -> Vec<Line> {
+    fn networking(&self) -> Vec<Line<'_>> {
         let configuration = if self.has_configuration {
             (
                 Type::NetworkConfigurationStatus,
@@ -164,26 +170,32 @@ impl Parts<'_> {
             }
         });
         let part = Type::NetworkConnectionStatus;
-        let connection = match self.connection.as_deref() {
-            Some(CONNECTED) => (
+        let connection = match (self.connection.as_deref(), &self.fault) {
+            (Some(CONNECTED), Some(fault)) => (
+                part,
+                Status::SomeNotReady,
+                fault.reason.as_str(),
+                fault.message.as_str(),
+            ),
+            (Some(CONNECTED), None) => (
                 part,
                 Status::Established,
                 "ConnectionEstablished",
                 "The network connection with the foreign cluster is established",
             ),
-            Some(ERROR) => (
+            (Some(ERROR), _) => (
                 part,
                 Status::Error,
                 "ConnectionError",
                 "The network connection with the foreign cluster is in error",
             ),
-            Some(_) => (
+            (Some(_), _) => (
                 part,
                 Status::Pending,
                 "ConnectionPending",
                 "The network connection with the foreign cluster is connecting",
             ),
-            None => (
+            (None, _) => (
                 part,
                 Status::NotReady,
                 "ConnectionMissing",
@@ -231,7 +243,7 @@ fn status(
 /// Returns a condition, as old as the one before it if the status is the same.
 fn condition(
     old: &[ForeignClusterCondition],
-    line: Line,
+    line: Line<'_>,
     now: Timestamp,
 ) -> ForeignClusterCondition {
     let (type_, status, reason, message) = line;

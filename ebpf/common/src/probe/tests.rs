@@ -61,3 +61,34 @@ fn a_request_says_nothing() {
     assert!(!request.answer.is_answered());
     assert!(!request.answer.is_up(0));
 }
+
+#[test]
+fn what_a_node_says_survives_the_wire() {
+    let lost = [0, 7, 8, 700, PEERS_MAX - 1];
+    let beyond = [PEERS_MAX, 5 * PEERS_MAX];
+    let statement = Statement::new(HEARS | RESTS, 42, lost.into_iter().chain(beyond));
+
+    let probe = Probe::parse(&Probe::request(7, 8).saying(&statement).encode()).unwrap();
+    let sighting = Sighting {
+        request: probe.answer,
+        ..Sighting::NONE
+    };
+
+    assert!(!probe.answer.is_answered());
+    assert_eq!((probe.sequence(), probe.sent()), (7, 8));
+    assert!([SPEAKS, HEARS, RESTS].iter().all(|it| sighting.says(*it)));
+    assert!(!sighting.says(REFLECTS));
+    assert_eq!(sighting.digest(), 42);
+    assert_eq!(sighting.lost().collect::<Vec<_>>(), lost);
+}
+
+#[test]
+fn a_node_of_an_earlier_version_says_nothing() {
+    let sighting = Sighting {
+        request: Probe::request(1, 2).answer,
+        ..Sighting::NONE
+    };
+
+    assert!(!sighting.says(SPEAKS));
+    assert_eq!(sighting.lost().count(), 0);
+}

@@ -27,6 +27,7 @@ pub(super) fn print(status: &Value, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "Leaving: flows are being moved to other replicas")?;
     }
 
+    broken_paths(&status["path"]["clusters"], out)?;
     sessions(&status["engine"]["peers"], out)?;
     counters("Drops", &drops(status), out)?;
     counters("Kernel programs", &numbers(&status["kernel"], ""), out)?;
@@ -48,6 +49,17 @@ fn configuration(config: &Value, out: &mut impl Write) -> io::Result<()> {
         text(&config["peers"]),
         text(&config["error"])
     )
+}
+
+/// The peers that our nodes do not reach, or not all of them, and why.
+fn broken_paths(clusters: &Value, out: &mut impl Write) -> io::Result<()> {
+    let clusters = clusters.as_object().into_iter().flatten();
+    for (id, path) in clusters.filter(|(_, path)| path["healthy"] == false) {
+        let (reason, message) = (text(&path["reason"]), text(&path["message"]));
+        writeln!(out, "Path to {id} BROKEN, {reason}: {message}")?;
+    }
+
+    Ok(())
 }
 
 fn sessions(peers: &Value, out: &mut impl Write) -> io::Result<()> {

@@ -10,6 +10,7 @@ fn own() -> Gateway {
         replica: "gw-0".into(),
         replicas: Some(2),
         leaving: false,
+        nodes: None,
     }
 }
 
@@ -52,6 +53,46 @@ fn a_leaving_replica_says_so() {
         panic!("a PING");
     };
     assert!(gateway.unwrap().leaving);
+}
+
+#[test]
+fn a_replica_tells_how_its_nodes_fare() {
+    let nodes = Nodes {
+        all: 5,
+        cut: 2,
+        resting: 1,
+        reflect: true,
+    };
+    let own = Gateway {
+        nodes: Some(nodes),
+        ..own()
+    };
+
+    let pong = Value::Object(answer(UPSTREAM_PING, &own)).to_string();
+
+    let Some(Probe::Pong { gateway, .. }) = parse(pong.as_bytes(), false) else {
+        panic!("a PONG");
+    };
+    assert_eq!(gateway.unwrap().nodes, Some(nodes));
+}
+
+#[test]
+fn nonsense_about_nodes_is_nothing_about_nodes() {
+    for nodes in [
+        "7",
+        "{}",
+        r#"{"all":-1,"cut":0,"resting":0}"#,
+        r#"{"all":1e99,"cut":0,"resting":0}"#,
+        r#"{"all":1,"cut":"0","resting":0}"#,
+    ] {
+        let json = format!(
+            r#"{{"msgType":"PONG","timeStamp":"2026-11-21T09:00:00Z","version":"1","replica":"a","nodes":{nodes}}}"#
+        );
+        let Some(Probe::Pong { gateway, .. }) = parse(json.as_bytes(), true) else {
+            panic!("a PONG");
+        };
+        assert_eq!(gateway.unwrap().nodes, None, "{nodes}");
+    }
 }
 
 #[test]

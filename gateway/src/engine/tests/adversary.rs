@@ -311,6 +311,7 @@ fn a_flood_of_probes_is_answered_within_a_limit() {
             replica: "client-0".into(),
             replicas: None,
             leaving: false,
+            nodes: None,
         },
         None,
     );

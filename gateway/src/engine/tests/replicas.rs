@@ -41,6 +41,39 @@ fn every_replica_meets_every_replica() {
 }
 
 #[test]
+fn the_worst_that_replicas_tell_of_their_nodes_is_believed() {
+    let (mut world, servers, clients) = two_by_two();
+    let nodes = |cut, reflect| Nodes {
+        all: 3,
+        cut,
+        resting: 0,
+        reflect,
+    };
+    world.run_until(secs(10), |world| all_met(world, &clients));
+    let told = |world: &mut World| {
+        let events = world.events(clients[0]).into_iter().rev();
+        let mut told = events.filter_map(|event| {
+            let Event::Remote { kind, nodes, .. } = event else {
+                return None;
+            };
+            Some((kind, nodes))
+        });
+        told.next()
+    };
+    assert_eq!(told(&mut world), Some((Kind::Ours, None)));
+
+    world.hosts[servers[0]].engine.set_nodes(nodes(0, true));
+    world.run(secs(1));
+    assert_eq!(told(&mut world), None, "the other tells nothing");
+    world.hosts[servers[1]].engine.set_nodes(nodes(2, false));
+    world.run(secs(1));
+    assert_eq!(told(&mut world), Some((Kind::Ours, Some(nodes(2, false)))));
+    world.hosts[servers[1]].engine.set_nodes(nodes(0, true));
+    world.run(secs(1));
+    assert_eq!(told(&mut world), Some((Kind::Ours, Some(nodes(0, true)))));
+}
+
+#[test]
 fn clusters_may_start_in_any_order() {
     let (mut world, servers, clients) = two_by_two();
     for server in servers {

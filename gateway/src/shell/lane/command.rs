@@ -2,7 +2,7 @@
 
 use super::stats::Stats;
 use crate::engine::snapshot::Snapshot;
-use crate::engine::{ConnectionState, PeerConfig};
+use crate::engine::{ConnectionState, Kind, Nodes, PeerConfig};
 use ipnet::Ipv4Net;
 use nix::errno::Errno;
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -33,6 +33,8 @@ pub(crate) enum Command {
     },
     /// These are the live replicas of this cluster.
     Replicas(Vec<String>),
+    /// How this cluster's nodes fare, for the peers.
+    Nodes(Nodes),
     /// An end point's addresses.
     Resolved {
         /// Index of the peer.
@@ -70,6 +72,15 @@ pub(crate) enum Notice {
         state: ConnectionState,
         /// Round-trip time.
         latency: Option<Duration>,
+    },
+    /// What a peer runs, or how its nodes fare, is another than before.
+    Remote {
+        /// Index of the peer.
+        peer: u16,
+        /// What it runs.
+        kind: Kind,
+        /// How its nodes fare, if it tells.
+        nodes: Option<Nodes>,
     },
     /// All peers have moved away.
     Drained,

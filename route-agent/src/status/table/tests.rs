@@ -17,6 +17,7 @@ fn what_needs_attention_is_in_capitals() {
             cidrs: vec!["10.245.0.0/16".into()],
             gateways: Vec::new(),
             mtu_bytes: None,
+            path_up: None,
         }],
         ..Status::default()
     };

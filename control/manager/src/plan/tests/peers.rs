@@ -101,6 +101,40 @@ fn the_summary_follows_gateway_and_connection() {
 }
 
 #[test]
+fn the_summary_names_the_hop_that_is_broken_and_forgets_it_once_it_is_whole() {
+    let mut rome = rome();
+    connected(&mut rome);
+    let path = |status: &str, reason: &str, message: &str| {
+        json!({"status": {"value": "Connected", "conditions": [{
+            "type": "PathHealthy", "status": status, "reason": reason, "message": message,
+            "lastTransitionTime": "2026-11-22T00:00:00Z",
+        }]}})
+    };
+
+    let broken = path("False", "LocalOverlay", "node rome-1: its overlay is dead");
+    rome.edit(Kind::Connection, &key("gw-milan"), broken);
+    rome.settle();
+    assert_eq!(
+        lines(&rome)[3],
+        "NetworkConnectionStatus SomeNotReady LocalOverlay"
+    );
+    let object = rome.get(Kind::ForeignCluster, &Key::cluster("milan"));
+    assert_eq!(
+        object["status"]["modules"]["networking"]["conditions"][3]["message"],
+        "node rome-1: its overlay is dead"
+    );
+
+    for whole in ["True", "Unknown"] {
+        rome.edit(Kind::Connection, &key("gw-milan"), path(whole, "Any", ""));
+        rome.settle();
+        assert_eq!(
+            lines(&rome)[3],
+            "NetworkConnectionStatus Established ConnectionEstablished"
+        );
+    }
+}
+
+#[test]
 fn nothing_is_left_of_a_peer_in_whatever_order_it_goes() {
     let parts = [
         (Kind::Configuration, "milan"),

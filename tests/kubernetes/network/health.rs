@@ -1,0 +1,119 @@
+//! What is broken shows: on the Connection, the ForeignCluster and in `liqoctl info`.
+
+use crate::fixture::{Peering, SOON, Suite, connection, liqoctl, rough};
+use crate::{MILAN, ROME};
+use anyhow::{Context as _, Result, ensure};
+use control_api::ForeignCluster;
+use control_api::connection::PATH_HEALTHY;
+use kube::Api;
+use kubernetes_lab::cluster::Cluster;
+use kubernetes_lab::wait::{Deadline, until};
+use std::time::{Duration, Instant};
+
+pub(crate) fn add(suite: &mut Suite) {
+    rough!(
+        suite,
+        a_blocked_overlay_shows_everywhere_within_five_seconds
+    );
+}
+
+/// The promise: a fault shows within this.
+const PROMPT: Duration = Duration::from_secs(5);
+
+/// The node whose overlay is blocked.
+const NODE: &str = "it-rome-worker";
+
+async fn a_blocked_overlay_shows_everywhere_within_five_seconds(
+    peering: &'static Peering,
+) -> Result<()> {
+    whole(peering, SOON).await?;
+    let ruleset = "add table inet fault; \
+        add chain inet fault out { type filter hook output priority -350; }; \
+        add rule inet fault out udp dport 6091 drop";
+    let mut nodes = peering.rome.nodes().into_iter();
+    let node = nodes
+        .find(|node| node.name() == NODE)
+        .context("no such node")?;
+
+    node.exec("nft", &[ruleset])?;
+    let seen = broken(peering, Instant::now()).await;
+    node.exec("nft", &["delete table inet fault"])?;
+    seen?;
+
+    whole(peering, SOON).await
+}
+
+/// Waits until everything that a person looks at names the node, in both clusters.
+async fn broken(peering: &Peering, start: Instant) -> Result<()> {
+    let deadline = Deadline::after(PROMPT);
+    until(deadline, "the Connection to name the node", async || {
+        let (status, reason, message) = condition(&peering.rome, MILAN).await?;
+        ensure!(
+            status == "False" && reason == "LocalOverlay",
+            "{status} {reason} {message}"
+        );
+        ensure!(message.contains(NODE), "{message}");
+        Ok(())
+    })
+    .await?;
+    until(deadline, "the other side to tell of it", async || {
+        let (status, reason, message) = condition(&peering.milan, ROME).await?;
+        ensure!(
+            status == "False" && reason == "RemoteOverlay",
+            "{status} {reason} {message}"
+        );
+        Ok(())
+    })
+    .await?;
+    until(
+        deadline,
+        "the ForeignCluster to name the node",
+        async || {
+            let api: Api<ForeignCluster> = Api::all(peering.rome.client().await?);
+            let status = serde_json::to_string(&api.get(MILAN).await?.status)?;
+            ensure!(
+                status.contains("SomeNotReady") && status.contains(NODE),
+                "{status}"
+            );
+            Ok(())
+        },
+    )
+    .await?;
+    let info = liqoctl(&peering.rome, &["info", "peer", MILAN, "-o", "json"])?;
+    ensure!(info.contains("Unhealthy") && info.contains(NODE), "{info}");
+    let took = start.elapsed();
+    eprintln!(
+        "a blocked overlay showed everywhere ({:.1} s)",
+        took.as_secs_f64()
+    );
+    ensure!(took <= PROMPT, "it took {took:?}");
+
+    Ok(())
+}
+
+/// Waits until both clusters know the way from node to node to be whole.
+async fn whole(peering: &Peering, limit: Duration) -> Result<()> {
+    until(
+        Deadline::after(limit),
+        "a whole way from node to node",
+        async || {
+            for (here, there) in [(&peering.rome, MILAN), (&peering.milan, ROME)] {
+                let (status, reason, message) = condition(here, there).await?;
+                let is_whole = status == "True" && reason == "EndToEnd";
+                ensure!(is_whole, "{}: {status} {reason} {message}", here.name());
+            }
+            Ok(())
+        },
+    )
+    .await
+}
+
+/// Status, reason and message of the condition.
+async fn condition(here: &Cluster, there: &str) -> Result<(String, String, String)> {
+    let status = connection(here, there).await?.status.unwrap_or_default();
+    let mut conditions = status.conditions.into_iter();
+    let condition = conditions.find(|condition| condition.type_ == PATH_HEALTHY);
+    let condition = condition.context("no condition yet")?;
+
+    Ok((condition.status, condition.reason, condition.message))
+}
