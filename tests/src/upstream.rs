@@ -115,7 +115,7 @@ impl Lab {
     pub fn add_wireguard(&mut self, number: u8) -> Result<(Host, WireguardGo)> {
         let host = self.add_host()?;
         let port = crate::lab::spec::GATEWAY_PORT;
-        let wireguard = WireguardGo::start(self, &host.netns, number, port)?;
+        let wireguard = WireguardGo::start(self.identity(), &host.netns, number, port)?;
 
         Ok((host, wireguard))
     }

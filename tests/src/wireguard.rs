@@ -1,6 +1,6 @@
 //! `wireguard-go`, configured by `wg`: plain WireGuard of another make.
 
-use crate::lab::Lab;
+use crate::lab::Identity;
 use crate::lab::key::{Key, base64};
 use crate::lab::link::ip;
 use crate::lab::netns::Netns;
@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result};
 use ipnet::Ipv4Net;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -24,23 +25,22 @@ pub struct WireguardGo {
 }
 
 impl WireguardGo {
-    /// Starts it in a namespace, without a peer, listening on `port`.
+    /// Starts it in a namespace, without a peer, listening on `port`; its files are the
+    /// laboratory's that has this identity.
     ///
     /// # Errors
     ///
     /// Returns an error if the program is missing or does not get ready.
-    pub fn start(lab: &Lab, netns: &Netns, number: u8, port: u16) -> Result<Self> {
-        let identity = lab.identity();
+    pub fn start(identity: &Identity, netns: &Netns, number: u8, port: u16) -> Result<Self> {
         let device = format!("{}{number}", device_prefix(identity.id()));
         let directory = identity.run_dir().join(&device);
         let key = Key::open(&directory)?;
         let key_file = directory.join("wg");
         fs::write(&key_file, base64(&key.private())).context("failed to write a key")?;
 
-        let log = identity
-            .run_dir()
-            .join("logs")
-            .join(format!("{device}.log"));
+        let logs = identity.run_dir().join("logs");
+        fs::create_dir_all(&logs).context("failed to create the log directory")?;
+        let log = logs.join(format!("{device}.log"));
         let mut process = Process::new(
             device.clone(),
             netns,
@@ -50,8 +50,9 @@ impl WireguardGo {
         );
         process.start()?;
         let socket = Path::new(SOCKET_DIR).join(format!("{device}.sock"));
+        // The file alone is too early: `wg` removes a socket that does not answer yet.
         wait::until(START_TIMEOUT, "wireguard-go to be ready", || {
-            Ok(socket.exists())
+            Ok(UnixStream::connect(&socket).is_ok())
         })?;
 
         let this = Self {

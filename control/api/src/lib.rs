@@ -17,6 +17,10 @@ pub use connection::{Connection, ConnectionSpec, ConnectionStatus};
 pub use foreign_cluster::{ForeignCluster, ForeignClusterSpec, ForeignClusterStatus};
 pub use gateway_client::{GatewayClient, GatewayClientSpec, GatewayClientStatus};
 pub use gateway_server::{GatewayServer, GatewayServerSpec, GatewayServerStatus};
+pub use gateway_template::{
+    WgGatewayClientTemplate, WgGatewayClientTemplateSpec, WgGatewayServerTemplate,
+    WgGatewayServerTemplateSpec,
+};
 pub use ip::{IP, IPSpec, IPStatus};
 pub use network::{Network, NetworkSpec, NetworkStatus};
 pub use public_key::{PublicKey, PublicKeySpec};
@@ -29,6 +33,7 @@ pub mod fabric;
 pub mod foreign_cluster;
 pub mod gateway_client;
 pub mod gateway_server;
+pub mod gateway_template;
 pub mod ip;
 pub mod labels;
 pub mod network;
@@ -46,6 +51,8 @@ pub fn custom_resource_definitions() -> Vec<CustomResourceDefinition> {
         GatewayClient::crd(),
         GatewayServer::crd(),
         PublicKey::crd(),
+        WgGatewayClientTemplate::crd(),
+        WgGatewayServerTemplate::crd(),
         ForeignCluster::crd(),
     ]
 }

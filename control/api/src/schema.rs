@@ -68,6 +68,11 @@ pub(crate) fn reference(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+/// Of an object of which nothing is known.
+pub(crate) fn anything(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
+}
+
 /// Of a list of [`Condition`](k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition)s.
 pub(crate) fn conditions(_: &mut SchemaGenerator) -> Schema {
     json_schema!({

@@ -85,6 +85,23 @@ fn public_key_is_as_upstream() {
     });
 }
 
+/// Theirs tells more of what is inside, which is of no use here.
+#[test]
+fn gateway_templates_have_the_names_of_upstream() {
+    expect(&Expected {
+        heading: "WgGatewayClientTemplate wggatewayclienttemplates.networking.liqo.io/v1beta1 Namespaced short wggct,wgct -",
+        columns: "",
+        spec: "{objectKind: object, template: object}",
+        status: "",
+    });
+    expect(&Expected {
+        heading: "WgGatewayServerTemplate wggatewayservertemplates.networking.liqo.io/v1beta1 Namespaced short wggst,wgst -",
+        columns: "",
+        spec: "{objectKind: object, template: object}",
+        status: "",
+    });
+}
+
 #[test]
 fn foreign_cluster_is_as_upstream() {
     const CONDITION: &str = "{lastTransitionTime: string(date-time), message: string, reason: string, status*: None|Pending|Established|Error|Ready|NotReady|SomeNotReady (default None), type*: APIServerStatus|NetworkConnectionStatus|NetworkGatewayServerStatus|NetworkGatewayClientStatus|NetworkGatewayPresence|NetworkConfigurationStatus|AuthIdentityControlPlaneStatus|AuthTenantStatus|OffloadingVirtualNodeStatus|OffloadingNodeStatus}";

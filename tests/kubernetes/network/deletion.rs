@@ -176,7 +176,6 @@ async fn what_helm_made_is_made_again_by_an_install(peering: &'static Peering) -
     let objects = [
         "deployment/liqo-gateway",
         "daemonset/liqo-fabric",
-        "deployment/liqo-controller-manager",
         "service/liqo-gateway-replicas",
         "secret/liqo-gateway-keys",
     ];
@@ -187,10 +186,21 @@ async fn what_helm_made_is_made_again_by_an_install(peering: &'static Peering) -
         }
         install(cluster)?;
     }
-
     until_connections_are(peering, "Connected").await?;
     until_whole(peering).await?;
     reach_each_other(peering, &webs).await?;
+
+    // With this one goes what the manager has made for all peers, the Service that peers
+    // call included: a new one has another port, of which the client has to be told.
+    for cluster in peering.clusters() {
+        let manager = "deployment/liqo-controller-manager";
+        kubectl(cluster, &["delete", "-n", LIQO, manager, "--timeout=60s"])?;
+        install(cluster)?;
+    }
+    peering.connect()?;
+    until_whole(peering).await?;
+    reach_each_other(peering, &webs).await?;
+
     for web in &webs {
         web.namespace.delete().await?;
     }

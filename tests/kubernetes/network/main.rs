@@ -6,6 +6,7 @@
 
 mod fixture;
 mod flow;
+mod foreign;
 mod rounds;
 mod whole;
 
@@ -20,7 +21,10 @@ mod members;
 mod node_loss;
 mod objects;
 mod removal;
+mod scale;
+mod settings;
 mod three;
+mod upstream;
 
 use libtest_mimic::Arguments;
 use std::process::ExitCode;
@@ -53,6 +57,9 @@ fn main() -> ExitCode {
     connect::add(&mut suite);
     addresses::add(&mut suite);
     objects::add(&mut suite);
+    settings::add(&mut suite);
+    upstream::add(&mut suite);
+    scale::add(&mut suite);
     failover::add(&mut suite);
     node_loss::add(&mut suite);
     api_server::add(&mut suite);

@@ -2,6 +2,7 @@
 
 use crate::deletion::reaches;
 use crate::fixture::{Peering, SOON, Suite, Web, load_images, rough, seen};
+use crate::removal::kubectl;
 use crate::whole::{AGENT, gateways, liqo};
 use anyhow::{Context as _, Result, bail, ensure};
 use kubernetes_lab::cluster::Cluster;
@@ -182,7 +183,7 @@ async fn forgotten(at: &Cluster, left: &NodeSpec, from: &Netns, to: Ipv4Addr) ->
         "--field-selector",
         &field,
     ];
-    liqo.kubectl(&words).await?;
+    kubectl(at, &words)?;
     until(Deadline::after(SOON), "its objects to go", async || {
         let ips = liqo.kubectl(&["get", "ips.ipam.liqo.io", "-o", "name"]);
         let ips = ips.await?;

@@ -98,6 +98,7 @@ async fn spread(cluster: &Cluster) -> Result<()> {
         if let Some(gateway) = again.or(misplaced) {
             liqo.kubectl(&["delete", "pod", &gateway.name, "--wait=false"])
                 .await?;
+            eprintln!("{}: {gateway:?} is replaced", cluster.name());
             bail!("{} is replaced", gateway.name);
         }
         Ok(())

@@ -14,8 +14,8 @@ use k8s_openapi::api::core::v1::Service;
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams};
 
-/// Returns whether a cluster serves upstream's templates. Ours has none: its gateway
-/// serves all peers, so that there is no pod per peer to wait for.
+/// Returns whether a cluster has upstream's templates. Ours has none unless it was asked for
+/// them: its gateway serves all peers, so that there is no pod per peer to wait for.
 ///
 /// # Errors
 ///
@@ -23,7 +23,8 @@ use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams};
 pub(crate) async fn has_templates(cluster: &Cluster) -> Result<bool> {
     let api = Api::<DynamicObject>::all_with(cluster.client.clone(), &resource(SERVER_TEMPLATES));
     match api.list(&ListParams::default().limit(1)).await {
-        Ok(_) => Ok(true),
+        // The kind alone is also ours.
+        Ok(found) => Ok(!found.items.is_empty()),
         Err(error) if failure::is_not_found(&error) => Ok(false),
         // Somebody without that right is none whom we know more about.
         Err(error) if failure::is_forbidden(&error) => Ok(false),

@@ -1,0 +1,137 @@
+//! What a change costs: the difference to a time in which nothing changes.
+
+use super::requests;
+use super::usage::{self, Part, Process};
+use anyhow::Result;
+use kubernetes_lab::cluster::Cluster;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+/// How long is looked, at idle processes and at a change: its consequences may come late.
+const WINDOW: Duration = Duration::from_secs(10);
+
+/// What was used in a time.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Cost {
+    /// When the change was effective, after its first request.
+    pub(super) effective: Duration,
+    /// In all.
+    time: Duration,
+    /// By kind of process.
+    parts: BTreeMap<Part, Duration>,
+    /// Requests of all of them.
+    pub(super) requests: u64,
+}
+
+impl Cost {
+    /// Processor time of all of them.
+    pub(super) fn processor(&self) -> Duration {
+        self.parts.values().sum()
+    }
+
+    /// What of it is more than `idle` for the same time.
+    fn beyond(mut self, idle: &Self) -> Self {
+        let share = self.time.as_secs_f64() / idle.time.as_secs_f64();
+        for (part, time) in &mut self.parts {
+            let idle = idle.parts.get(part).copied().unwrap_or_default();
+            *time = time.saturating_sub(idle.mul_f64(share));
+        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            clippy::cast_precision_loss,
+            reason = "small whole numbers"
+        )]
+        let idle = (idle.requests as f64 * share) as u64;
+        self.requests = self.requests.saturating_sub(idle);
+
+        self
+    }
+}
+
+impl fmt::Display for Cost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.effective.is_zero() {
+            write!(f, "effective after {:.2} s; ", self.effective.as_secs_f64())?;
+        }
+        write!(f, "in {:.0} s", self.time.as_secs_f64())?;
+        for (part, time) in &self.parts {
+            let milliseconds = time.as_secs_f64() * 1000.0;
+            write!(f, ", {part:?} {milliseconds:.1} ms of processor time")?;
+        }
+        write!(f, ", {} requests", self.requests)
+    }
+}
+
+/// Measures what changes cost in a cluster.
+pub(super) struct Meter<'a> {
+    cluster: &'a Cluster,
+    processes: Vec<Process>,
+    idle: Cost,
+}
+
+impl<'a> Meter<'a> {
+    /// Measures first what nothing costs.
+    pub(super) async fn start(cluster: &'a Cluster) -> Result<Self> {
+        let mut meter = Self {
+            cluster,
+            processes: usage::processes(cluster).await?,
+            idle: Cost::default(),
+        };
+        let (idle, ()) = meter.observe(async || Ok(())).await?;
+        meter.idle = Cost {
+            effective: Duration::ZERO,
+            ..idle
+        };
+
+        Ok(meter)
+    }
+
+    /// What nothing costs.
+    pub(super) fn idle(&self) -> &Cost {
+        &self.idle
+    }
+
+    /// Measures what comes of `change`, which returns once it is effective.
+    pub(super) async fn measure<T>(
+        &self,
+        change: impl AsyncFnOnce() -> Result<T>,
+    ) -> Result<(Cost, T)> {
+        let (cost, value) = self.observe(change).await?;
+
+        Ok((cost.beyond(&self.idle), value))
+    }
+
+    async fn observe<T>(&self, change: impl AsyncFnOnce() -> Result<T>) -> Result<(Cost, T)> {
+        let before = self.used()?;
+        let requests = requests::count(self.cluster)?;
+        let start = Instant::now();
+
+        let value = change().await?;
+        let effective = start.elapsed();
+        tokio::time::sleep(WINDOW.saturating_sub(effective)).await;
+
+        let mut parts = self.used()?;
+        for (part, time) in &mut parts {
+            *time -= before.get(part).copied().unwrap_or_default();
+        }
+        let cost = Cost {
+            effective,
+            time: start.elapsed(),
+            parts,
+            requests: requests::count(self.cluster)? - requests,
+        };
+
+        Ok((cost, value))
+    }
+
+    fn used(&self) -> Result<BTreeMap<Part, Duration>> {
+        let mut used = BTreeMap::new();
+        for process in &self.processes {
+            *used.entry(process.part).or_default() += process.processor()?;
+        }
+
+        Ok(used)
+    }
+}

@@ -1,0 +1,97 @@
+//! How many requests Liqo's processes send to an API server: a flow schema of its own counts
+//! them by who asks, whatever else asks at the same time.
+
+use crate::fixture::LIQO;
+use anyhow::{Context as _, Result, ensure};
+use kubernetes_lab::cluster::Cluster;
+use kubernetes_lab::manifest;
+use kubernetes_lab::wait::{Deadline, until};
+use serde_json::json;
+use std::time::Duration;
+
+/// The flow schema; it changes nothing but the count, since the level is what such
+/// requests have anyway.
+const SCHEMA: &str = "liqo-lab";
+const LEVEL: &str = "workload-low";
+
+/// Counts them from now on.
+pub(crate) async fn count_them(cluster: &Cluster) -> Result<()> {
+    let group = format!("system:serviceaccounts:{LIQO}");
+    let all = ["*"];
+    let object = json!({
+        "apiVersion": "flowcontrol.apiserver.k8s.io/v1",
+        "kind": "FlowSchema",
+        "metadata": {"name": SCHEMA},
+        "spec": {
+            "priorityLevelConfiguration": {"name": LEVEL},
+            "matchingPrecedence": 50,
+            "distinguisherMethod": {"type": "ByUser"},
+            "rules": [{
+                "subjects": [{"kind": "Group", "group": {"name": group}}],
+                "resourceRules": [{
+                    "verbs": all,
+                    "apiGroups": all,
+                    "resources": all,
+                    "clusterScope": true,
+                    "namespaces": all,
+                }],
+                "nonResourceRules": [{"verbs": all, "nonResourceURLs": all}],
+            }],
+        },
+    });
+    manifest::apply(&cluster.client().await?, &[object], None).await?;
+
+    // The leader renews its Lease every 5 s: some are counted soon, if any are.
+    let soon = Deadline::after(Duration::from_secs(20));
+    until(soon, "requests to be counted", async || {
+        ensure!(count(cluster)? > 0, "none yet");
+        Ok(())
+    })
+    .await
+}
+
+/// Counts them no more.
+pub(crate) fn forget_them(cluster: &Cluster) -> Result<()> {
+    let mut command = cluster.kubectl();
+    let output = command.args(["delete", "flowschema", SCHEMA]).output()?;
+    ensure!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(())
+}
+
+/// How many there were.
+pub(crate) fn count(cluster: &Cluster) -> Result<u64> {
+    const METRIC: &str = "apiserver_flowcontrol_dispatched_requests_total{";
+
+    let mut command = cluster.kubectl();
+    let output = command.args(["get", "--raw", "/metrics"]).output()?;
+    ensure!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let text = String::from_utf8_lossy(&output.stdout);
+    let ours = format!("flow_schema=\"{SCHEMA}\"");
+    let mut sum = 0;
+    for line in text.lines() {
+        let Some(rest) = line.strip_prefix(METRIC).filter(|it| it.contains(&ours)) else {
+            continue;
+        };
+        let (_, value) = rest.rsplit_once(' ').context("a sample has a value")?;
+        // As all values, it is written as a floating point number; this one counts.
+        let value: f64 = value.parse()?;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a counter is a small whole number"
+        )]
+        {
+            sum += value as u64;
+        }
+    }
+
+    Ok(sum)
+}

@@ -1,0 +1,173 @@
+//! What Liqo's processes use: processor time of their control groups, memory.
+
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::ListParams;
+use kube::{Api, ResourceExt as _};
+use kubernetes_lab::cluster::Cluster;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::fixture::LIQO;
+
+/// Where control groups are.
+const GROUPS: &str = "/sys/fs/cgroup";
+
+/// What the path of every group of the laboratory begins with.
+const LABORATORY: &str = "/liqo-lab/";
+
+/// A kind of process of Liqo's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Part {
+    /// The controller manager.
+    Manager,
+    /// A gateway.
+    Gateway,
+    /// A route agent.
+    Agent,
+}
+
+impl Part {
+    /// Its program's name, as the kernel cuts it to 15 letters.
+    fn of(program: &str) -> Option<Self> {
+        match program {
+            "controller-mana" => Some(Self::Manager),
+            "gateway" => Some(Self::Gateway),
+            "route-agent" => Some(Self::Agent),
+            _ => None,
+        }
+    }
+}
+
+/// A process of Liqo's in a cluster.
+#[derive(Clone, Debug)]
+pub(crate) struct Process {
+    pub(crate) part: Part,
+    /// The pod that it runs in.
+    pub(crate) pod: String,
+    pid: String,
+    /// Its control group, for processor time.
+    group: PathBuf,
+}
+
+/// Bytes of memory of a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Memory {
+    /// Now.
+    pub(crate) resident: u64,
+    /// At most, ever.
+    pub(crate) peak: u64,
+}
+
+impl fmt::Display for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [now, most] = [self.resident, self.peak].map(megabytes);
+        write!(f, "{now:.1} MB (at most {most:.1})")
+    }
+}
+
+/// Bytes in millions.
+#[expect(clippy::cast_precision_loss, reason = "for people")]
+pub(crate) fn megabytes(bytes: u64) -> f64 {
+    bytes as f64 / 1e6
+}
+
+/// Finds Liqo's processes in a cluster: one in each of its pods.
+pub(crate) async fn processes(cluster: &Cluster) -> Result<Vec<Process>> {
+    let pods: Api<Pod> = Api::namespaced(cluster.client().await?, LIQO);
+    let pods = pods.list(&ListParams::default()).await?.items;
+    let uids: BTreeMap<_, _> = pods
+        .iter()
+        .filter(|pod| pod.metadata.deletion_timestamp.is_none())
+        .filter_map(|pod| Some((pod.uid()?, pod.name_any())))
+        .collect();
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc")?.flatten() {
+        let Ok(pid) = entry.file_name().into_string() else {
+            continue;
+        };
+        let read = |file: &str| fs::read_to_string(entry.path().join(file)).unwrap_or_default();
+        let Some(part) = Part::of(read("comm").trim()) else {
+            continue;
+        };
+        let groups = read("cgroup");
+        let pod = uids.iter().find(|(uid, _)| groups.contains(uid.as_str()));
+        let Some((_, pod)) = pod else {
+            continue;
+        };
+        let group = group(&groups).with_context(|| format!("no group of {pod}: {groups}"))?;
+        let pod = pod.clone();
+        found.push(Process {
+            part,
+            pod,
+            pid,
+            group,
+        });
+    }
+    found.sort_by(|a, b| (a.part, &a.pod).cmp(&(b.part, &b.pod)));
+    ensure!(
+        found.len() == uids.len(),
+        "{found:?} are not one of each of {uids:?}"
+    );
+
+    Ok(found)
+}
+
+impl Process {
+    /// Processor time that its control group has used.
+    pub(crate) fn processor(&self) -> Result<Duration> {
+        let read = |file: &str| fs::read_to_string(self.group.join(file));
+        if let Ok(nanoseconds) = read("cpuacct.usage") {
+            return Ok(Duration::from_nanos(nanoseconds.trim().parse()?));
+        }
+        let text = read("cpu.stat").context("the process has ended")?;
+        let microseconds = text
+            .lines()
+            .find_map(|line| line.strip_prefix("usage_usec "))
+            .context("cpu.stat tells no usage")?;
+
+        Ok(Duration::from_micros(microseconds.trim().parse()?))
+    }
+
+    /// Memory that it has.
+    pub(crate) fn memory(&self) -> Result<Memory> {
+        let text = fs::read_to_string(format!("/proc/{}/status", self.pid))
+            .context("the process has ended")?;
+        let bytes = |key: &'static str| -> Result<u64> {
+            let line = text.lines().find_map(|line| line.strip_prefix(key));
+            let kilobytes = line.and_then(|line| line.split_whitespace().next());
+            let kilobytes: u64 = kilobytes.context(key)?.parse()?;
+            Ok(kilobytes << 10)
+        };
+
+        Ok(Memory {
+            resident: bytes("VmRSS:")?,
+            peak: bytes("VmHWM:")?,
+        })
+    }
+}
+
+/// The folder of the group that counts processor time: `/proc/PID/cgroup` has a line
+/// `NUMBER:CONTROLLERS:PATH` for each tree of version 1, and one without controllers for
+/// version 2 (`man 7 cgroups`).
+fn group(text: &str) -> Option<PathBuf> {
+    let lines = text.lines().filter_map(|line| {
+        let (_, rest) = line.split_once(':')?;
+        let (controllers, path) = rest.split_once(':')?;
+        // What is before it is where this machine itself is in another's tree.
+        let at = path.find(LABORATORY)?;
+        Some((controllers, path[at + 1..].to_owned()))
+    });
+    let lines: Vec<_> = lines.collect();
+    let first = |wanted: &str| {
+        let mut lines = lines.iter();
+        let of_controller = |controllers: &str| controllers.split(',').any(|it| it == wanted);
+        let found = lines.find(|(controllers, _)| of_controller(controllers));
+        found.map(|(controllers, path)| Path::new(GROUPS).join(controllers).join(path))
+    };
+
+    first("cpuacct").or_else(|| first(""))
+}

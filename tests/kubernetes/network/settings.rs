@@ -1,0 +1,345 @@
+//! What each GatewayServer asks for is honoured, though one gateway serves all peers.
+
+use crate::fixture::{LIQO, Peering, SOON, Suite, Web, calm};
+use crate::foreign::{Foreign, Tenant};
+use anyhow::{Context as _, Result, ensure};
+use control_api::GatewayServer;
+use k8s_openapi::api::core::v1::{Service, ServicePort};
+use kube::Api;
+use kubernetes_lab::cluster::Cluster;
+use kubernetes_lab::pod;
+use kubernetes_lab::wait::{Deadline, until};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use tests::lab::link::ip;
+use tests::lab::netns::Netns;
+use tests::traffic::ping::{self, Ping};
+
+pub(crate) fn add(suite: &mut Suite) {
+    calm!(
+        suite,
+        a_fixed_node_port_is_served_at_every_node,
+        a_load_balancer_is_served_at_its_address,
+        a_cluster_ip_is_served_within_the_cluster,
+        equal_wishes_share_a_service_and_others_have_their_own,
+        a_changed_setting_takes_effect_and_the_neighbour_notices_nothing,
+        the_mtu_of_a_peer_is_that_of_its_gateway_server_alone,
+    );
+}
+
+/// Within the range of an API server's default, at its end: given ones come from anywhere.
+const NODE_PORT: u16 = 32_740;
+
+async fn a_fixed_node_port_is_served_at_every_node(peering: &'static Peering) -> Result<()> {
+    let web = Web::up(&peering.milan, "fixed-port").await?;
+    let endpoint = json!({"serviceType": "NodePort", "port": 51999, "nodePort": NODE_PORT});
+    let peer = Foreign::client(&peering.milan, "fixed-port", &endpoint).await?;
+
+    let (addresses, port) = peer.tenant.endpoint().await?;
+
+    ensure!(port == NODE_PORT, "{port}");
+    let nodes = nodes(&peering.milan)?;
+    let told: BTreeSet<_> = addresses.iter().cloned().collect();
+    ensure!(told == nodes, "{addresses:?} are not {nodes:?}");
+    let service = spec(&peer.tenant).await?;
+    ensure!(service.type_.as_deref() == Some("NodePort"), "{service:?}");
+    ensure!(first_port(&service)?.port == 51999, "{service:?}");
+    for address in addresses {
+        peer.call(SocketAddrV4::new(address.parse()?, port)).await?;
+        peer.connected().await?;
+        peer.talks(&web).await?;
+    }
+    done(peer, &web).await
+}
+
+async fn a_load_balancer_is_served_at_its_address(peering: &'static Peering) -> Result<()> {
+    let web = Web::up(&peering.milan, "balanced").await?;
+    // The laboratory's load balancer gives the addresses that it likes, as many do.
+    let wish = "172.18.2.199";
+    let spec_of_server = json!({
+        "endpoint": {"serviceType": "LoadBalancer", "port": 51841, "loadBalancerIP": wish},
+        "serviceAnnotations": {"example.org/pool": "edge"},
+        "serviceLabels": {"example.org/owner": "ops"},
+    });
+    let peer = Foreign::client(&peering.milan, "balanced", &spec_of_server["endpoint"]).await?;
+    peer.tenant.serve(&spec_of_server).await?;
+
+    let service = until(Deadline::after(SOON), "an annotated Service", async || {
+        let service = service(&peer.tenant).await?;
+        let annotations = service.metadata.annotations.clone().unwrap_or_default();
+        let labels = service.metadata.labels.clone().unwrap_or_default();
+        let has = |map: &std::collections::BTreeMap<String, String>, key: &str, value: &str| {
+            map.get(key).is_some_and(|it| it == value)
+        };
+        ensure!(
+            has(&annotations, "example.org/pool", "edge"),
+            "{annotations:?}"
+        );
+        ensure!(has(&labels, "example.org/owner", "ops"), "{labels:?}");
+        Ok(service)
+    })
+    .await?;
+
+    let spec = service.spec.clone().context("a Service has a spec")?;
+    ensure!(spec.type_.as_deref() == Some("LoadBalancer"), "{spec:?}");
+    ensure!(spec.load_balancer_ip.as_deref() == Some(wish), "{spec:?}");
+    let ingress = service.status.and_then(|it| it.load_balancer?.ingress);
+    let ingress = ingress.unwrap_or_default();
+    let given: Vec<_> = ingress.iter().filter_map(|it| it.ip.clone()).collect();
+    let (addresses, port) = peer.tenant.endpoint().await?;
+    ensure!(addresses == given, "{addresses:?} are not {given:?}");
+    ensure!(port == 51841, "{port}");
+    peer.call(SocketAddrV4::new(addresses[0].parse()?, port))
+        .await?;
+    peer.connected().await?;
+    peer.talks(&web).await?;
+    done(peer, &web).await
+}
+
+async fn a_cluster_ip_is_served_within_the_cluster(peering: &'static Peering) -> Result<()> {
+    let web = Web::up(&peering.milan, "cluster-ip").await?;
+    let endpoint = json!({"serviceType": "ClusterIP", "port": 51842});
+    let peer = Foreign::client(&peering.milan, "cluster-ip", &endpoint).await?;
+
+    let (addresses, port) = peer.tenant.endpoint().await?;
+
+    let service = spec(&peer.tenant).await?;
+    ensure!(service.type_.as_deref() == Some("ClusterIP"), "{service:?}");
+    ensure!(
+        Some(&addresses) == service.cluster_ips.as_ref(),
+        "{addresses:?}"
+    );
+    ensure!(port == 51842, "{port}");
+    // As a VPN into the cluster would: a node leads to it.
+    let node = peering.milan.node_specs()?[1].ip;
+    let route = format!("route replace {}/32 via {node}", addresses[0]);
+    ip(peer.netns(), &[route])?;
+    peer.connected().await?;
+    peer.talks(&web).await?;
+    done(peer, &web).await
+}
+
+async fn equal_wishes_share_a_service_and_others_have_their_own(
+    peering: &'static Peering,
+) -> Result<()> {
+    let endpoint = json!({"serviceType": "NodePort", "port": 51900});
+    let [first, second, other] = [
+        server(&peering.milan, "shares-1", &endpoint).await?,
+        server(&peering.milan, "shares-2", &endpoint).await?,
+        server(
+            &peering.milan,
+            "shares-not",
+            &json!({"serviceType": "NodePort", "port": 51901}),
+        )
+        .await?,
+    ];
+
+    let of_first = service_and_port(&first).await?;
+    let of_second = service_and_port(&second).await?;
+    let of_other = service_and_port(&other).await?;
+
+    ensure!(of_first == of_second, "{of_first:?}, {of_second:?}");
+    ensure!(of_first.0 != of_other.0, "all have {}", of_first.0);
+    ensure!(of_first.1 != of_other.1, "all have port {}", of_first.1);
+    first.delete().await?;
+    gone(&peering.milan, &first).await?;
+    ensure!(
+        service_name(&second).await? == of_second.0,
+        "it took its Service along"
+    );
+    for (tenant, name) in [(second, of_second.0), (other, of_other.0)] {
+        tenant.delete().await?;
+        let api: Api<Service> = Api::namespaced(peering.milan.client().await?, LIQO);
+        let what = format!("Service {name} to go with the last that wants it");
+        until(Deadline::after(SOON), &what, async || {
+            ensure!(api.get_opt(&name).await?.is_none(), "it is there");
+            Ok(())
+        })
+        .await?;
+    }
+
+    Ok(())
+}
+
+async fn a_changed_setting_takes_effect_and_the_neighbour_notices_nothing(
+    peering: &'static Peering,
+) -> Result<()> {
+    let web = Web::up(&peering.milan, "changed").await?;
+    let before = json!({"serviceType": "NodePort", "port": 51910});
+    let peer = Foreign::client(&peering.milan, "changed", &before).await?;
+    let neighbour = Foreign::client(&peering.milan, "neighbour", &before).await?;
+    for it in [&peer, &neighbour] {
+        it.connected().await?;
+        it.talks(&web).await?;
+    }
+    let shared = service_name(&neighbour.tenant).await?;
+    let handshake = neighbour.upstream.wireguard.latest_handshake()?;
+    let endpoint = neighbour.tenant.endpoint().await?;
+
+    for after in [
+        json!({"serviceType": "LoadBalancer", "port": 51911}),
+        json!({"serviceType": "NodePort", "port": 51911, "nodePort": NODE_PORT + 1}),
+        json!({"serviceType": "NodePort", "port": 51911, "nodePort": NODE_PORT + 2}),
+    ] {
+        let old = peer.tenant.endpoint().await?;
+        peer.tenant
+            .serve(&json!({"endpoint": after, "mtu": 1340}))
+            .await?;
+        let what = format!("another endpoint for {after}");
+        let (addresses, port) = until(Deadline::after(SOON), &what, async || {
+            let now = peer.tenant.endpoint().await?;
+            ensure!(now != old, "{now:?}");
+            let wanted = after["nodePort"].as_u64().or(after["port"].as_u64());
+            ensure!(wanted == Some(u64::from(now.1)), "{now:?}");
+            Ok(now)
+        })
+        .await?;
+        peer.call(SocketAddrV4::new(addresses[0].parse()?, port))
+            .await?;
+        peer.talks_soon(&web).await?;
+    }
+
+    ensure!(
+        service_name(&neighbour.tenant).await? == shared,
+        "its Service changed"
+    );
+    ensure!(
+        neighbour.tenant.endpoint().await? == endpoint,
+        "its endpoint changed"
+    );
+    neighbour.talks(&web).await?;
+    let now = neighbour.upstream.wireguard.latest_handshake()?;
+    // WireGuard itself makes a new one after two minutes.
+    ensure!(now < handshake + 115 || now == handshake, "a new handshake");
+    neighbour.tenant.delete().await?;
+    done(peer, &web).await
+}
+
+async fn the_mtu_of_a_peer_is_that_of_its_gateway_server_alone(
+    peering: &'static Peering,
+) -> Result<()> {
+    let web = Web::up(&peering.milan, "mtu").await?;
+    let endpoint = json!({"serviceType": "NodePort"});
+    let small = Foreign::client(&peering.milan, "mtu-small", &endpoint).await?;
+    let large = Foreign::client(&peering.milan, "mtu-large", &endpoint).await?;
+    let from = pod::netns(&web.namespace, &web.pods[0].name).await?;
+    small.connected().await?;
+    large.connected().await?;
+
+    for (mtu, fits) in [(1200, 1200), (1280, 1280)] {
+        let spec = json!({"endpoint": endpoint, "mtu": mtu});
+        small.tenant.serve(&spec).await?;
+        let seen = small.seen().await?;
+        let what = format!("packets of {mtu} bytes, and no larger ones");
+        until(Deadline::after(SOON), &what, async || {
+            forget(&from)?;
+            ensure!(passes(&from, seen, fits)?, "{fits} bytes do not pass");
+            forget(&from)?;
+            ensure!(!passes(&from, seen, fits + 1)?, "{} bytes pass", fits + 1);
+            Ok(())
+        })
+        .await?;
+        small.talks(&web).await?;
+        forget(&from)?;
+        ensure!(
+            passes(&from, large.seen().await?, 1340)?,
+            "the other peer's MTU changed"
+        );
+    }
+    large.tenant.delete().await?;
+    done(small, &web).await
+}
+
+impl Foreign {
+    /// Waits until its new endpoint leads to the gateway.
+    async fn talks_soon(&self, web: &Web) -> Result<()> {
+        let to = web.pods[0].address;
+        until(Deadline::after(SOON), "the new endpoint", async || {
+            ensure!(ping::reaches(self.netns(), to)?, "{to} does not answer");
+            Ok(())
+        })
+        .await?;
+        self.talks(web).await
+    }
+}
+
+/// Whether a packet of so many bytes passes whole.
+fn passes(from: &Netns, to: Ipv4Addr, bytes: u32) -> Result<bool> {
+    /// Of IP and ICMP.
+    const HEADERS: u32 = 28;
+
+    let ping = Ping {
+        count: 2,
+        size: bytes - HEADERS,
+        dont_fragment: true,
+        ..Ping::default()
+    };
+    Ok(ping.run(from, to)?.is_complete())
+}
+
+/// Has a pod forget what it has learnt of the way's MTU.
+fn forget(netns: &Netns) -> Result<()> {
+    ip(netns, &["route flush cache"])
+}
+
+async fn server(cluster: &Cluster, id: &str, endpoint: &Value) -> Result<Tenant> {
+    let tenant = Tenant::create(cluster, id).await?;
+    tenant.serve(&json!({"endpoint": endpoint})).await?;
+
+    Ok(tenant)
+}
+
+fn nodes(cluster: &Cluster) -> Result<BTreeSet<String>> {
+    let nodes = cluster.node_specs()?;
+    Ok(nodes.iter().map(|node| node.ip.to_string()).collect())
+}
+
+async fn service_and_port(tenant: &Tenant) -> Result<(String, u16)> {
+    let (_, port) = tenant.endpoint().await?;
+    Ok((service_name(tenant).await?, port))
+}
+
+async fn service_name(tenant: &Tenant) -> Result<String> {
+    let api: Api<GatewayServer> = tenant.api();
+    let status = api.get(tenant.id()).await?.status.unwrap_or_default();
+    let reference = status.server_ref.context("no status.serverRef")?;
+    ensure!(
+        reference.kind.as_deref() == Some("Service"),
+        "{reference:?}"
+    );
+
+    reference.name.context("a reference has a name")
+}
+
+async fn service(tenant: &Tenant) -> Result<Service> {
+    let name = service_name(tenant).await?;
+    let api: Api<Service> = Api::namespaced(tenant.cluster().client().await?, LIQO);
+
+    Ok(api.get(&name).await?)
+}
+
+async fn spec(tenant: &Tenant) -> Result<k8s_openapi::api::core::v1::ServiceSpec> {
+    service(tenant).await?.spec.context("a Service has a spec")
+}
+
+fn first_port(spec: &k8s_openapi::api::core::v1::ServiceSpec) -> Result<&ServicePort> {
+    let mut ports = spec.ports.iter().flatten();
+    ports.next().context("a Service has a port")
+}
+
+/// Waits until a tenant's GatewayServer is gone.
+async fn gone(cluster: &Cluster, tenant: &Tenant) -> Result<()> {
+    let api: Api<GatewayServer> =
+        Api::namespaced(cluster.client().await?, tenant.namespace().name());
+    until(Deadline::after(SOON), "it to be gone", async || {
+        ensure!(api.get_opt(tenant.id()).await?.is_none(), "it is there");
+        Ok(())
+    })
+    .await
+}
+
+async fn done(peer: Foreign, web: &Web) -> Result<()> {
+    peer.tenant.delete().await?;
+    web.namespace.delete().await
+}

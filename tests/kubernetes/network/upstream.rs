@@ -1,0 +1,149 @@
+//! Peers with upstream's gateway, and upstream's `liqoctl`, on real clusters.
+
+mod sequence;
+
+use crate::fixture::{Peering, Suite, Web, calm, liqoctl, rough, seen};
+use crate::foreign::{Foreign, POD};
+use crate::{MILAN, ROME};
+use anyhow::{Context as _, Result, ensure};
+use kubernetes_lab::cluster::Cluster;
+use kubernetes_lab::pod;
+use serde_json::json;
+use std::net::SocketAddrV4;
+use tests::traffic::tcp;
+
+pub(crate) fn add(suite: &mut Suite) {
+    calm!(
+        suite,
+        an_upstream_client_is_connected_and_passes_traffic,
+        an_upstream_server_is_connected_and_passes_traffic,
+        two_upstream_peers_with_equal_addresses_are_told_apart,
+    );
+    rough!(
+        suite,
+        what_upstreams_liqoctl_writes_leads_to_what_it_waits_for,
+    );
+}
+
+async fn an_upstream_client_is_connected_and_passes_traffic(
+    peering: &'static Peering,
+) -> Result<()> {
+    let web = Web::up(&peering.rome, "upstream-client").await?;
+    let endpoint = json!({"serviceType": "NodePort", "port": 51840});
+
+    let peer = Foreign::client(&peering.rome, "upstream-client", &endpoint).await?;
+
+    peer.connected().await?;
+    peer.talks(&web).await?;
+    ensure!(
+        peer.upstream.pings() > 0,
+        "it is not asked whether it lives"
+    );
+    done(vec![peer], &web).await
+}
+
+async fn an_upstream_server_is_connected_and_passes_traffic(
+    peering: &'static Peering,
+) -> Result<()> {
+    let web = Web::up(&peering.rome, "upstream-server").await?;
+
+    let peer = Foreign::server(&peering.rome, "upstream-server").await?;
+
+    peer.connected().await?;
+    peer.talks(&web).await?;
+    ensure!(
+        peer.upstream.pings() > 0,
+        "it is not asked whether it lives"
+    );
+    done(vec![peer], &web).await
+}
+
+/// The clusters' own pods have addresses of the same CIDR, too.
+async fn two_upstream_peers_with_equal_addresses_are_told_apart(
+    peering: &'static Peering,
+) -> Result<()> {
+    /// Where both serve.
+    const PORT: u16 = 7400;
+
+    let web = Web::up(&peering.rome, "equal-peers").await?;
+    let endpoint = json!({"serviceType": "NodePort", "port": 51840});
+    let peers = vec![
+        Foreign::client(&peering.rome, "equal-client", &endpoint).await?,
+        Foreign::server(&peering.rome, "equal-server").await?,
+    ];
+    for peer in &peers {
+        peer.connected().await?;
+        peer.talks(&web).await?;
+    }
+
+    let servers = peers
+        .iter()
+        .map(|peer| tcp::Server::start(peer.netns(), POD, PORT))
+        .collect::<Result<Vec<_>>>()?;
+    let from = pod::netns(&web.namespace, &web.pods[0].name).await?;
+    for (index, peer) in peers.iter().enumerate() {
+        let to = SocketAddrV4::new(peer.seen().await?, PORT);
+        tcp::transfer(&from, to, 1 << 16)?;
+        let clients: Vec<_> = servers.iter().map(|it| it.clients().len()).collect();
+        let expected: Vec<_> = (0..servers.len())
+            .map(|it| usize::from(it <= index))
+            .collect();
+        ensure!(clients == expected, "connections arrived at {clients:?}");
+    }
+    drop(servers);
+    done(peers, &web).await
+}
+
+async fn what_upstreams_liqoctl_writes_leads_to_what_it_waits_for(
+    peering: &'static Peering,
+) -> Result<()> {
+    const OPTION: &str = "--set=networking.gatewayTemplates.upstreamDeployments.enabled";
+
+    peering.network("reset", &["--wait"])?;
+    for cluster in peering.clusters() {
+        install_with(cluster, &[&format!("{OPTION}=true")])?;
+    }
+
+    let outcome = played(peering).await;
+
+    // For the others, whatever came of it.
+    peering.network("reset", &["--wait"])?;
+    for cluster in peering.clusters() {
+        install_with(cluster, &[&format!("{OPTION}=false")])?;
+    }
+    peering.connect()?;
+    outcome
+}
+
+async fn played(peering: &Peering) -> Result<()> {
+    sequence::play(&peering.rome, &peering.milan).await?;
+
+    sequence::tenant_is_as_upstreams_tests_want_it(&peering.rome, MILAN).await?;
+    sequence::tenant_is_as_upstreams_tests_want_it(&peering.milan, ROME).await?;
+    let [rome, milan] = peering.web("upstreams-liqoctl").await?;
+    for from in &rome.pods {
+        for to in &milan.pods {
+            let address = seen(&peering.rome, MILAN, to.address).await?;
+            let answer = rome.ask(from, &format!("{address}:8080")).await?;
+            ensure!(answer.contains(&to.name), "not {}: {answer}", to.name);
+        }
+    }
+    rome.namespace.delete().await?;
+    milan.namespace.delete().await
+}
+
+async fn done(peers: Vec<Foreign>, web: &Web) -> Result<()> {
+    for peer in &peers {
+        peer.tenant.delete().await?;
+    }
+    web.namespace.delete().await
+}
+
+/// Installs Liqo again, with more flags.
+fn install_with(cluster: &Cluster, flags: &[&str]) -> Result<()> {
+    let chart = std::env::var("LIQO_LAB_CHART").context("LIQO_LAB_CHART is not set")?;
+    let chart = format!("--local-chart-path={chart}");
+    let words = ["install", &chart, "--pod-cidr=10.244.0.0/16"];
+    let always = ["--set=tag=dev", "--set=pullPolicy=IfNotPresent"];
+    liqoctl(cluster, &[&words, always.as_slice(), flags].concat()).map(drop)
+}
