@@ -161,8 +161,9 @@ fn between(evidence: &Evidence<'_>) -> Option<Finding> {
     let who = names(evidence.lost.iter().map(String::as_str));
     Some(if lost < all {
         let message = format!(
-            "{who}: packets to {peer} are lost on the node or come back to it no more, those of other \
-             nodes do ({lost} of {all} nodes): look there for a route, rule or firewall in the way"
+            "{who}: packets to {peer} or their answers are lost, those of the other nodes are not \
+             ({lost} of {all} nodes): look there for a route, rule or firewall in the way, and on the \
+             nodes of {peer} for one against them"
         );
         (Reason::Node, message)
     } else {

@@ -14,7 +14,7 @@ use kube::api::{Api, Patch, PatchParams};
 use kube::{Client, Resource as _, ResourceExt as _};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 /// How old the latency that an object shows may be.
@@ -25,6 +25,9 @@ const FIELD_MANAGER: &str = "liqo-gateway";
 
 /// How long after a failed write the next one comes.
 const RETRY: Duration = Duration::from_secs(5);
+
+/// The least time between two writes of a peer's path, whatever replicas disagree about.
+const SAY_GAP: Duration = Duration::from_secs(1);
 
 /// Most writes under way at once.
 const WRITES_MAX: usize = 8;
@@ -41,12 +44,12 @@ struct Own {
 /// Writes what the engine and the probes tell into the objects.
 pub(super) struct Reporter {
     client: Client,
-    /// This replica's name, and those of all that live.
+    /// This replica's name, and those of all that are ready.
     replica: String,
     live: BTreeSet<String>,
     paths: BTreeMap<String, Verdict>,
-    /// Versions of the objects whose paths were written: older ones show less than was said.
-    said: BTreeMap<String, String>,
+    /// What was last written of a path: the object's version then, which shows less, and when.
+    said: BTreeMap<String, (String, Instant)>,
     own: BTreeMap<String, Own>,
     writes: JoinSet<Written>,
     under_way: BTreeSet<String>,
@@ -93,7 +96,7 @@ impl Reporter {
         self.paths.insert(cluster_id, verdict);
     }
 
-    /// Sets the names of the replicas that live; what others have found counts no more.
+    /// Sets the names of the replicas that are ready; what others have found counts no more.
     pub(super) fn set_live(&mut self, live: impl IntoIterator<Item = String>) {
         self.live = live.into_iter().collect();
     }
@@ -117,6 +120,8 @@ impl Reporter {
             if self.under_way.contains(cluster_id) {
                 continue;
             }
+            let version = connection.resource_version().unwrap_or_default();
+            let may_say = self.is_listed() && self.may_say(cluster_id, &version);
             let Some(own) = self.own.get_mut(cluster_id) else {
                 continue;
             };
@@ -124,15 +129,14 @@ impl Reporter {
             let status = status(own, connection, now);
             // Told now; what the engine tells while this is under way is news again.
             own.news = false;
-            let version = connection.resource_version().unwrap_or_default();
-            let is_behind = self.said.get(cluster_id) == Some(&version);
-            let verdict = self.paths.get(cluster_id).filter(|_| !is_behind);
+            let verdict = self.paths.get(cluster_id).filter(|_| may_say);
             let path = verdict.and_then(|verdict| {
                 let is_live = |replica: &str| self.live.contains(replica);
                 condition::path(verdict, &self.replica, is_live, connection, now)
             });
             if path.is_some() {
-                self.said.insert(cluster_id.clone(), version);
+                self.said
+                    .insert(cluster_id.clone(), (version, Instant::now()));
             }
             if let Some(status) = merged(status, path) {
                 self.under_way.insert(cluster_id.clone());
@@ -140,6 +144,17 @@ impl Reporter {
                     .spawn(write(self.client.clone(), connection.clone(), status));
             }
         }
+    }
+
+    /// Whether the others know of this replica; they contradict one that they do not know.
+    fn is_listed(&self) -> bool {
+        self.live.contains(&self.replica)
+    }
+
+    /// Whether more may be said of a peer's path: not before the last is seen, nor too often.
+    fn may_say(&self, cluster_id: &str, version: &str) -> bool {
+        let said = self.said.get(cluster_id);
+        said.is_none_or(|(seen, at)| seen != version && at.elapsed() >= SAY_GAP)
     }
 
     /// Completes when a write has ended; never while there is none.

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 mod changes;
+mod checks;
 mod traffic;
 
 const PATIENT: liveness::Config = liveness::Config {

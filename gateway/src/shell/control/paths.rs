@@ -23,9 +23,10 @@ impl Control {
         self.paths.set_peers(peers, Instant::now());
         let fabric = &self.served.fabric;
         self.state.retain_paths(|id| fabric.peer(id).is_some());
-        let live = self.live_replicas();
+        let ready = fabric.replicas.iter().filter(|replica| replica.ready);
+        let ready = ready.map(|replica| replica.name.clone());
         if let Some(reporter) = &mut self.reporter {
-            reporter.set_live(live);
+            reporter.set_live(ready);
         }
     }
 
@@ -59,9 +60,6 @@ impl Control {
                 tracing::info!(peer = cluster_id, reason, message, "path");
             }
             self.state.note_path(cluster_id, verdict);
-        }
-        if news.is_empty() {
-            return;
         }
         if let Some(reporter) = &mut self.reporter {
             for (cluster_id, verdict) in news {

@@ -14,8 +14,8 @@ use std::time::Duration;
 /// all of them at each wake-up.
 const COMMANDS_MAX: usize = NOTICES_MAX;
 
-/// Notices that may wait: as many as peers that change at once.
-pub(super) const NOTICES_MAX: usize = 2048;
+/// Notices that may wait: two of each peer, and as many again.
+pub(super) const NOTICES_MAX: usize = 4096;
 
 /// How long [`Handle::report`] waits.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(1);
