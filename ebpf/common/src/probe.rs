@@ -230,7 +230,7 @@ impl Statement {
 pub struct Sighting {
     /// `CLOCK_MONOTONIC` when it came; zero if none has.
     pub ktime_ns: u64,
-    /// The fields that are the answer's in an answer: see [`Sighting::said`] and the others.
+    /// The fields that are the answer's in an answer: see [`Sighting::says`].
     pub request: Answer,
     /// Keeps the size a multiple of the alignment without hidden bytes.
     pub padding: [u8; 4],
