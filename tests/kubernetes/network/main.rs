@@ -17,6 +17,7 @@ mod connect;
 mod deletion;
 mod failover;
 mod health;
+mod input;
 mod members;
 mod node_loss;
 mod objects;
@@ -68,6 +69,7 @@ fn main() -> ExitCode {
     deletion::add(&mut suite);
     chart::add(&mut suite);
     health::add(&mut suite);
+    input::add(&mut suite);
     removal::add(&mut suite);
 
     let code = suite.run(env!("CARGO_BIN_EXE_cluster"), Arguments::from_args());

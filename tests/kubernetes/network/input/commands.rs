@@ -1,0 +1,225 @@
+//! `liqoctl` with flags, kubeconfigs and clusters that do not fit.
+
+use crate::fixture::{LIQO, Peering, Suite, calm, install, liqoctl, rough};
+use crate::{MILAN, ROME};
+use anyhow::{Context as _, Result, ensure};
+use kube::config::Kubeconfig;
+use kubernetes_lab::cluster::Cluster;
+use kubernetes_lab::namespace::Namespace;
+use serde_json::{Value, json};
+use std::env;
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+pub(super) fn add(suite: &mut Suite) {
+    calm!(
+        suite,
+        an_api_server_that_does_not_answer_is_named,
+        a_missing_right_is_named,
+        credentials_that_are_not_accepted_are_told,
+        a_wrong_pod_cidr_is_refused,
+        the_id_of_a_cluster_does_not_change,
+    );
+    rough!(
+        suite,
+        two_clusters_with_one_id_are_refused,
+        missing_crds_of_the_remote_cluster_are_told,
+    );
+}
+
+/// How long a command may take to tell that nobody answers.
+const TOLD: Duration = Duration::from_secs(25);
+
+async fn an_api_server_that_does_not_answer_is_named(peering: &'static Peering) -> Result<()> {
+    // No node has this address.
+    let nowhere = "https://172.18.252.1:6443";
+    let dead = File::kubeconfig("dead", &peering.milan, |kubeconfig| {
+        kubeconfig["clusters"][0]["cluster"]["server"] = json!(nowhere);
+    })?;
+
+    for flag in ["--remote-kubeconfig", "--kubeconfig"] {
+        let start = Instant::now();
+        let flag = format!("{flag}={}", dead.path.display());
+        let other = format!(
+            "--remote-kubeconfig={}",
+            peering.milan.kubeconfig().display()
+        );
+        let words = ["network", "connect", &flag, "--timeout=15s"];
+        let words = match flag.starts_with("--remote") {
+            true => words.to_vec(),
+            false => [words.as_slice(), &[&other]].concat(),
+        };
+        let error = refusal(&peering.rome, &words)?;
+        ensure!(error.contains(nowhere), "{error}");
+        ensure!(error.contains("cannot be reached"), "{error}");
+        ensure!(start.elapsed() < TOLD, "{:?}", start.elapsed());
+    }
+    Ok(())
+}
+
+async fn a_missing_right_is_named(peering: &'static Peering) -> Result<()> {
+    let namespace = Namespace::create(&peering.milan, "powerless").await?;
+    namespace
+        .kubectl(&["create", "serviceaccount", "nobody"])
+        .await?;
+    let token = namespace.kubectl(&["create", "token", "nobody"]).await?;
+    let powerless = File::kubeconfig("powerless", &peering.milan, |kubeconfig| {
+        kubeconfig["users"][0]["user"] = json!({"token": token.trim()});
+    })?;
+
+    let flag = format!("--remote-kubeconfig={}", powerless.path.display());
+    let error = refusal(&peering.rome, &["network", "connect", &flag])?;
+    ensure!(error.contains("the remote cluster"), "{error}");
+    ensure!(
+        error.contains("system:serviceaccount:powerless:nobody"),
+        "{error}"
+    );
+    ensure!(error.contains("ask for that right"), "{error}");
+
+    let flag = format!("--kubeconfig={}", powerless.path.display());
+    let words = ["install", &flag, "--pod-cidr=10.244.0.0/16", "--dry-run"];
+    let error = refusal(&peering.milan, &words)?;
+    ensure!(
+        error.contains("cluster-admin") || error.contains("ask for that right"),
+        "{error}"
+    );
+    namespace.delete().await
+}
+
+async fn credentials_that_are_not_accepted_are_told(peering: &'static Peering) -> Result<()> {
+    let expired = File::kubeconfig("expired", &peering.milan, |kubeconfig| {
+        kubeconfig["users"][0]["user"] = json!({"token": "nonsense"});
+    })?;
+
+    let flag = format!("--remote-kubeconfig={}", expired.path.display());
+    let error = refusal(&peering.rome, &["network", "connect", &flag])?;
+
+    ensure!(error.contains("the remote cluster"), "{error}");
+    ensure!(error.contains("does not accept the credentials"), "{error}");
+    Ok(())
+}
+
+async fn a_wrong_pod_cidr_is_refused(peering: &'static Peering) -> Result<()> {
+    for (flag, told) in [
+        ("--pod-cidr=10.9.0.0/16", "is not in 10.9.0.0/16"),
+        ("--pod-cidr=10.244.0.0/33", "10.244.0.0/33"),
+    ] {
+        let error = refusal(&peering.rome, &["install", flag, "--dry-run"])?;
+        ensure!(error.contains(told), "{error}");
+        ensure!(error.contains("--pod-cidr"), "{error}");
+    }
+    Ok(())
+}
+
+async fn the_id_of_a_cluster_does_not_change(peering: &'static Peering) -> Result<()> {
+    let id = format!("--cluster-id={MILAN}");
+    let words = ["install", &id, "--pod-cidr=10.244.0.0/16", "--dry-run"];
+
+    let error = refusal(&peering.rome, &words)?;
+
+    ensure!(error.contains(ROME), "{error}");
+    Ok(())
+}
+
+/// Milan says that it is rome, by a second ConfigMap.
+async fn two_clusters_with_one_id_are_refused(peering: &'static Peering) -> Result<()> {
+    let namespace = Namespace::create(&peering.milan, "same-id").await?;
+    namespace
+        .apply(&format!(
+            "apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: liqo-clusterid-configmap
+  labels: {{app.kubernetes.io/name: clusterid-configmap}}
+data: {{CLUSTER_ID: {ROME}}}
+"
+        ))
+        .await?;
+
+    let milan = format!(
+        "--remote-kubeconfig={}",
+        peering.milan.kubeconfig().display()
+    );
+    let words = [
+        "network",
+        "connect",
+        &milan,
+        "--remote-liqo-namespace=same-id",
+    ];
+    let refused = refusal(&peering.rome, &words);
+    // With two, one has to be named.
+    let ambiguous = refusal(&peering.rome, &words[..3]);
+    namespace.kubectl(&["delete", "configmap", "--all"]).await?;
+    namespace.delete().await?;
+
+    let error = refused?;
+    ensure!(
+        error.contains(&format!("both clusters have the id {ROME}")),
+        "{error}"
+    );
+    ensure!(error.contains("--cluster-id"), "{error}");
+    let error = ambiguous?;
+    ensure!(error.contains("same-id") && error.contains(LIQO), "{error}");
+    Ok(())
+}
+
+async fn missing_crds_of_the_remote_cluster_are_told(peering: &'static Peering) -> Result<()> {
+    let before = super::restarts(peering).await?;
+    let crd = "gatewayservers.networking.liqo.io";
+    let cluster = Namespace::existing(&peering.milan, LIQO).await?;
+    cluster.kubectl(&["delete", "crd", crd]).await?;
+
+    let milan = format!(
+        "--remote-kubeconfig={}",
+        peering.milan.kubeconfig().display()
+    );
+    let refused = refusal(&peering.rome, &["network", "connect", &milan]);
+
+    // An installation brings it back, and a connect its object.
+    install(&peering.milan)?;
+    peering.connect()?;
+    let error = refused?;
+    ensure!(error.contains("the remote cluster"), "{error}");
+    ensure!(error.contains("CRDs are missing"), "{error}");
+    ensure!(error.contains("liqoctl install"), "{error}");
+    let after = super::restarts(peering).await?;
+    ensure!(before == after, "{before:?} became {after:?}");
+    Ok(())
+}
+
+/// Runs `liqoctl`, which has to fail, and returns what it said.
+pub(super) fn refusal(cluster: &Cluster, words: &[&str]) -> Result<String> {
+    let refused = liqoctl(cluster, words).err();
+    let error = refused.with_context(|| format!("`liqoctl {}` succeeded", words.join(" ")))?;
+    let error = format!("{error:#}");
+    ensure!(!error.contains("panicked"), "{error}");
+
+    Ok(error)
+}
+
+/// A file, gone when it is dropped.
+struct File {
+    path: PathBuf,
+}
+
+impl File {
+    /// A cluster's kubeconfig with something else in it.
+    fn kubeconfig(name: &str, cluster: &Cluster, edit: impl FnOnce(&mut Value)) -> Result<Self> {
+        let file = Kubeconfig::read_from(cluster.kubeconfig())?;
+        let mut value = serde_json::to_value(&file)?;
+        edit(&mut value);
+        let name = format!("liqo-lab-{name}-{}", std::process::id());
+        let path = env::temp_dir().join(name);
+        // JSON is YAML.
+        fs::write(&path, value.to_string())?;
+
+        Ok(Self { path })
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}

@@ -1,0 +1,235 @@
+//! Networks and names between the clusters that do not lead where they should.
+
+use super::Witness;
+use super::commands::refusal;
+use crate::fixture::{
+    LIQO, Peering, SOON, Suite, Web, calm, connection, rough, until_connections_are,
+};
+use crate::foreign::{Foreign, Tenant};
+use crate::{MILAN, ROME};
+use anyhow::{Result, ensure};
+use kubernetes_lab::cluster::Cluster;
+use kubernetes_lab::namespace::Namespace;
+use kubernetes_lab::wait::{Deadline, until};
+use serde_json::json;
+
+pub(super) fn add(suite: &mut Suite) {
+    calm!(
+        suite,
+        a_name_that_does_not_resolve_is_told,
+        two_servers_and_no_client_wait_and_harm_nobody,
+        an_mtu_that_no_link_carries_is_no_end_of_the_connection,
+    );
+    rough!(
+        suite,
+        blocked_udp_is_told_with_what_to_open,
+        a_second_gateway_for_a_peer_is_told_and_the_first_serves_on,
+    );
+}
+
+async fn a_name_that_does_not_resolve_is_told(peering: &'static Peering) -> Result<()> {
+    let witness = Witness::start(peering, "no-such-name").await?;
+    let host = "no-such-host.invalid";
+    let tenant = Tenant::create(&peering.rome, "no-such-name").await?;
+    tenant
+        .configure(&["10.244.0.0/16"], &["10.70.0.0/16"])
+        .await?;
+    tenant.publish(&[11; 32]).await?;
+    let endpoint = json!({"addresses": [host], "port": 51840, "protocol": "UDP"});
+    tenant
+        .write("GatewayClient", &json!({"endpoint": endpoint}))
+        .await?;
+
+    let liqo = Namespace::existing(&peering.rome, LIQO).await?;
+    until(Deadline::after(SOON), "a gateway to name it", async || {
+        let words = ["logs", "--tail=200", "--selector"];
+        let gateways = ["networking.liqo.io/component=gateway"];
+        let log = liqo
+            .kubectl(&[words.as_slice(), &gateways].concat())
+            .await?;
+        ensure!(log.contains(host), "they say nothing of {host}");
+        Ok(())
+    })
+    .await?;
+
+    let status = connection(&peering.rome, "no-such-name").await?.status;
+    let value = status.unwrap_or_default().value;
+    ensure!(value.as_deref() == Some("Connecting"), "{value:?}");
+    tenant.delete().await?;
+    witness.finish(peering).await
+}
+
+async fn two_servers_and_no_client_wait_and_harm_nobody(peering: &'static Peering) -> Result<()> {
+    let witness = Witness::start(peering, "two-servers").await?;
+    let spec = json!({"endpoint": {"serviceType": "NodePort"}});
+    let mut tenants = Vec::new();
+    for (cluster, key) in [(&peering.rome, [12; 32]), (&peering.milan, [13; 32])] {
+        let tenant = Tenant::create(cluster, "two-servers").await?;
+        tenant
+            .configure(&["10.244.0.0/16"], &["10.70.0.0/16"])
+            .await?;
+        tenant.serve(&spec).await?;
+        tenant.publish(&key).await?;
+        tenants.push(tenant);
+    }
+
+    for tenant in &tenants {
+        tenant.endpoint().await?;
+        until(
+            Deadline::after(SOON),
+            "a Connection that waits",
+            async || {
+                let status = connection(tenant.cluster(), "two-servers").await?.status;
+                let value = status.unwrap_or_default().value;
+                ensure!(value.as_deref() == Some("Connecting"), "{value:?}");
+                Ok(())
+            },
+        )
+        .await?;
+        tenant.delete().await?;
+    }
+    witness.finish(peering).await
+}
+
+/// Packets of full size do not pass the links; those that do keep the connection.
+async fn an_mtu_that_no_link_carries_is_no_end_of_the_connection(
+    peering: &'static Peering,
+) -> Result<()> {
+    let web = Web::up(&peering.milan, "large-mtu").await?;
+    let endpoint = json!({"serviceType": "NodePort"});
+    let peer = Foreign::client(&peering.milan, "large-mtu", &endpoint).await?;
+    peer.tenant
+        .serve(&json!({"endpoint": endpoint, "mtu": 9000}))
+        .await?;
+
+    peer.connected().await?;
+    peer.talks(&web).await?;
+    peer.tenant.delete().await?;
+    web.namespace.delete().await
+}
+
+/// Datagrams are dropped as by a firewall of the nodes, in one direction and in the other.
+async fn blocked_udp_is_told_with_what_to_open(peering: &'static Peering) -> Result<()> {
+    for (at, from) in [
+        (&peering.milan, &peering.rome),
+        (&peering.rome, &peering.milan),
+    ] {
+        block(at, from)?;
+        let told = told_of_block(peering).await;
+        unblock(at)?;
+        let connected = until_connections_are(peering, "Connected").await;
+        let error = told?;
+        eprintln!("{} drops what {} sends: {error}", at.name(), from.name());
+        connected?;
+
+        let tenant = Namespace::existing(&peering.milan, &format!("liqo-tenant-{ROME}")).await?;
+        let server = format!("gatewayserver/{ROME}");
+        let port = tenant.get(&server, "{.status.endpoint.port}").await?;
+        ensure!(error.contains(&format!("UDP port {port}")), "{error}");
+        for node in peering.milan.node_specs()? {
+            ensure!(error.contains(&node.ip.to_string()), "{error}");
+        }
+    }
+    Ok(())
+}
+
+async fn told_of_block(peering: &Peering) -> Result<String> {
+    until(
+        Deadline::after(SOON),
+        "the connection to fail",
+        async || {
+            for (cluster, peer) in [(&peering.rome, MILAN), (&peering.milan, ROME)] {
+                let status = connection(cluster, peer).await?.status;
+                let value = status.unwrap_or_default().value;
+                ensure!(value.as_deref() != Some("Connected"), "{}", cluster.name());
+            }
+            Ok(())
+        },
+    )
+    .await?;
+    let milan = format!(
+        "--remote-kubeconfig={}",
+        peering.milan.kubeconfig().display()
+    );
+    let words = ["network", "connect", &milan, "--wait", "--timeout=10s"];
+    let words = [words.as_slice(), &["--gw-server-service-type=NodePort"]].concat();
+    refusal(&peering.rome, &words)
+}
+
+/// Drops datagrams of another cluster's nodes at this one's.
+fn block(at: &Cluster, from: &Cluster) -> Result<()> {
+    let sources: Vec<_> = from
+        .node_specs()?
+        .iter()
+        .map(|node| node.ip.to_string())
+        .collect();
+    let sources = sources.join(", ");
+    for node in at.nodes() {
+        for command in [
+            format!("add table inet {BLOCK}"),
+            // Before connection tracking, so that no known flow passes.
+            format!("add chain inet {BLOCK} in {{ type filter hook prerouting priority -400 ; }}"),
+            format!(
+                "add rule inet {BLOCK} in ip saddr {{ {sources} }} meta l4proto udp counter drop"
+            ),
+        ] {
+            node.exec("nft", &[&command])?;
+        }
+    }
+    Ok(())
+}
+
+fn unblock(at: &Cluster) -> Result<()> {
+    for node in at.nodes() {
+        node.exec("nft", &["delete", "table", "inet", BLOCK])?;
+    }
+    Ok(())
+}
+
+/// The table of the nodes that drops.
+const BLOCK: &str = "lab-block";
+
+async fn a_second_gateway_for_a_peer_is_told_and_the_first_serves_on(
+    peering: &'static Peering,
+) -> Result<()> {
+    let witness = Witness::start(peering, "second-gateway").await?;
+    let tenant = Namespace::existing(&peering.milan, &format!("liqo-tenant-{ROME}")).await?;
+    let labels = json!({"liqo.io/remote-cluster-id": ROME});
+    let endpoint = json!({"addresses": ["172.18.1.2"], "port": 51840});
+    for (kind, spec) in [
+        (
+            "GatewayServer",
+            json!({"endpoint": {"serviceType": "NodePort"}}),
+        ),
+        ("GatewayClient", json!({"endpoint": endpoint})),
+    ] {
+        let object = json!({
+            "apiVersion": "networking.liqo.io/v1beta1",
+            "kind": kind,
+            "metadata": {"name": "second", "labels": labels},
+            "spec": spec,
+        });
+        tenant.apply(&object.to_string()).await?;
+        let what = format!("{}/second", kind.to_lowercase());
+        let path = "{.status.conditions[?(@.type==\"Ready\")]}";
+        let told = until(
+            Deadline::after(SOON),
+            "the conflict to be told",
+            async || {
+                let ready = tenant.get(&what, path).await?;
+                ensure!(ready.contains("Conflict"), "{ready}");
+                Ok(ready)
+            },
+        )
+        .await;
+        tenant.kubectl(&["delete", &what]).await?;
+        let told = told?;
+        ensure!(
+            told.contains(&format!("liqo-tenant-{ROME}/{ROME}")),
+            "{told}"
+        );
+        ensure!(told.contains("delete one of the two"), "{told}");
+    }
+
+    witness.finish(peering).await
+}
