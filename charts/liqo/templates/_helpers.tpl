@@ -94,3 +94,16 @@ readinessProbe:
   timeoutSeconds: 2
   failureThreshold: 3
 {{- end }}
+
+{{/*
+Resources of a container, without empty maps: the API server drops these, so each `kubectl apply` would tell of a change.
+*/}}
+{{- define "liqo.resources" -}}
+{{- $given := dict }}
+{{- range $kind, $amounts := . }}
+{{- if $amounts }}
+{{- $_ := set $given $kind $amounts }}
+{{- end }}
+{{- end }}
+{{- toYaml $given }}
+{{- end }}

@@ -105,7 +105,8 @@ impl Holder {
         }
     }
 
-    async fn renew(&mut self) -> bool {
+    /// Writes the Lease as this manager's; returns whether that got through.
+    pub(super) async fn renew(&mut self) -> bool {
         let identity = self.identity.clone();
         self.write(&identity, self.election.timing.lease_duration)
             .await
@@ -125,6 +126,7 @@ impl Holder {
         };
         match tokio::time::timeout(TIMEOUT, request).await {
             Ok(Ok(lease)) => {
+                self.state.note_answer(None);
                 self.election.written(record(&lease), began_at);
                 self.lease = Some(lease);
                 true

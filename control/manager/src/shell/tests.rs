@@ -1,5 +1,6 @@
 //! The whole manager against an API server that goes away and comes back.
 
+use super::lease::Holder;
 use super::*;
 use crate::election::Timing;
 use crate::plan::{Planner, Settings};
@@ -97,6 +98,28 @@ fn a_manager_whose_lease_another_holds_writes_nothing_until_that_one_is_gone() {
     });
 }
 
+#[test]
+fn an_api_server_that_takes_the_lease_answers() {
+    let server = ApiServer::start();
+    let state = Arc::new(State::new());
+    let shown = Arc::clone(&state);
+    run(async move {
+        let mut holder = Holder::new(client(&server), "liqo", "a", TIMING, Arc::clone(&state));
+        // It was away when the Lease was read, and is back when it is written.
+        state.note_answer(Some("no answer".to_owned()));
+        assert!(state.ready().is_err());
+
+        assert!(holder.renew().await);
+    });
+
+    assert_eq!(shown.ready(), Ok(()));
+}
+
+fn client(server: &ApiServer) -> Client {
+    let config = kube::Config::new(server.url().parse().unwrap());
+    Client::try_from(config).unwrap()
+}
+
 /// The loop is for one thread, as the process is.
 fn run(test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -114,8 +137,7 @@ fn start(server: &ApiServer, identity: &str) -> (Arc<State>, JoinHandle<anyhow::
         deployment_image: None,
         installation: None,
     });
-    let config = kube::Config::new(server.url().parse().unwrap());
-    let client = Client::try_from(config).unwrap();
+    let client = client(server);
     let (metrics, _) = Metrics::new();
     let state = Arc::new(State::new());
     let (identity, shown) = (identity.to_owned(), Arc::clone(&state));
