@@ -159,10 +159,13 @@ fn to_milan(lab: &Lab) -> String {
 /// Drops packets by a rule of a table that is nobody's.
 fn block(netns: &Netns, hook: &str, packets: &str) {
     let ruleset = format!(
-        "table inet fault {{ chain {hook} {{
-            type filter hook {hook} priority -350; policy accept;
-            {packets} drop
-        }} }}"
+        "table inet fault {{
+            chain {hook} {{
+                type filter hook {hook} priority -350; policy accept;
+                {packets} drop
+            }}
+        }}
+        "
     );
     netns.exec("nft", &["-f", "-"], &ruleset).unwrap();
 }

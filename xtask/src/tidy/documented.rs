@@ -39,6 +39,10 @@ fn rows() -> Vec<String> {
             code::PROBE_PORT.to_string(),
         ),
         (
+            "UDP port of the checks from node to node, the same in all clusters",
+            code::REFLECTOR_PORT.to_string(),
+        ),
+        (
             "network of the tunnel's probe (upstream's)",
             network(code::LIVENESS_NET, code::LIVENESS_NET_LEN),
         ),
