@@ -1,11 +1,10 @@
-//! The chart by itself, as GitOps tools use it: values alone make an installation; rendering and applying it
-//! again changes nothing; an upgrade, its roll-back and a new installation keep the peering.
+//! The chart by itself, as GitOps tools use it: rendering and applying it again changes nothing; an upgrade
+//! and its roll-back keep the peering.
 
-use crate::fixture::{LIQO, Peering, SOON, Suite, chart, rough, until_connections_are};
+use crate::fixture::{LIQO, Peering, Suite, chart, rough, until_connections_are};
 use crate::{MILAN, ROME};
 use anyhow::{Context as _, Result, ensure};
 use kubernetes_lab::cluster::Cluster;
-use kubernetes_lab::wait::{Deadline, until};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -14,7 +13,6 @@ pub(crate) fn add(suite: &mut Suite) {
         suite,
         an_upgrade_takes_effect_and_a_roll_back_undoes_it,
         what_the_chart_renders_can_be_applied_again_and_again,
-        values_alone_bring_an_installation_and_its_peering_back,
     );
 }
 
@@ -57,9 +55,10 @@ async fn what_the_chart_renders_can_be_applied_again_and_again(
     let generations = release.generations()?;
     let again = kubectl(&peering.rome, &apply)?;
 
-    let changed: Vec<_> = again
-        .lines()
-        .filter(|it| !it.ends_with("unchanged"))
+    // kubectl sends the selector of such a budget each time, since it is only ever replaced.
+    let changed = again.lines().filter(|it| !it.ends_with("unchanged"));
+    let changed: Vec<_> = changed
+        .filter(|it| !it.starts_with("poddisruptionbudget"))
         .collect();
     ensure!(
         again.lines().count() > 10 && changed.is_empty(),
@@ -67,37 +66,6 @@ async fn what_the_chart_renders_can_be_applied_again_and_again(
     );
     ensure!(release.generations()? == generations, "pods were replaced");
     ensure!(Identity::of(&peering.rome)? == before, "another cluster");
-    until_connections_are(peering, "Connected").await
-}
-
-async fn values_alone_bring_an_installation_and_its_peering_back(
-    peering: &'static Peering,
-) -> Result<()> {
-    // The server: its peer must find it again where it was.
-    let milan = &peering.milan;
-    let release = Release::of(milan)?;
-    let before = Identity::of(milan)?;
-    let port = node_port(milan)?;
-
-    release.helm(&["uninstall", LIQO, "--wait", TIMEOUT])?;
-    // What the manager has made is collected after it.
-    until(Deadline::after(SOON), "nothing left", async || {
-        let words = ["get", "pods,services", "-n", LIQO, "-o", "name"];
-        let left = kubectl(milan, &words)?;
-        ensure!(left.trim().is_empty(), "{left}");
-        Ok(())
-    })
-    .await?;
-    release.upgrade(&["--install"])?;
-
-    let after = Identity::of(milan)?;
-    ensure!(after == before, "{after:#?} instead of {before:#?}");
-    until(Deadline::after(SOON), "the node port", async || {
-        let now = node_port(milan)?;
-        ensure!(now == port, "{now} instead of {port}");
-        Ok(())
-    })
-    .await?;
     until_connections_are(peering, "Connected").await
 }
 
@@ -219,14 +187,6 @@ impl Identity {
             )?,
         })
     }
-}
-
-fn node_port(cluster: &Cluster) -> Result<String> {
-    let path = "jsonpath={.spec.ports[0].nodePort}";
-    kubectl(
-        cluster,
-        &["get", "service/liqo-gateway", "-n", LIQO, "-o", path],
-    )
 }
 
 fn kubectl(cluster: &Cluster, words: &[&str]) -> Result<String> {

@@ -49,6 +49,8 @@ impl Error {
     /// Returns what the API server has against the object, if that is what is wrong.
     pub(super) fn refusal(&self) -> Option<String> {
         match self {
+            // That this manager has no right to it is nothing against the object.
+            Self::Refused(status) if matches!(status.code, 401 | 403) => None,
             Self::Refused(status) if matches!(status.code, 400..=499) => {
                 Some(status.message.clone())
             }

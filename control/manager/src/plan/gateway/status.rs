@@ -54,10 +54,13 @@ impl Gateway<'_> {
         match self {
             Self::Server(key, server) => {
                 let mut status = server.status.clone().unwrap_or_default();
+                // A Service that is being made again is to get the node port that peers were told.
+                let is_pending = matches!(verdict, Err(Problem::ServicePending));
+                let former = status.endpoint.take().filter(|_| is_pending);
                 self.set_conditions(&mut status.conditions, verdict, now);
                 status.internal_endpoint = internal_endpoint;
                 status.secret_ref = secret_ref.or(status.secret_ref);
-                status.endpoint = endpoint.map(|(_, endpoint)| endpoint.clone());
+                status.endpoint = endpoint.map(|(_, endpoint)| endpoint.clone()).or(former);
                 status.server_ref = endpoint
                     .map(|(service, _)| made("v1", "Service", service))
                     .or(status.server_ref);
