@@ -5,7 +5,7 @@
 //! packet on its way never changes its peer.
 
 use crate::engine::{PeerConfig, Role};
-use control_api::fabric::{self, Fabric, MappedIp, Peer, Target};
+use control_api::fabric::{self, Fabric, MappedIp, Node, Peer, Target};
 use ebpf::{Local, Outbound, Tables, Transit};
 use ebpf_common::probe::PEERS_MAX;
 use ipam::Remap;
@@ -190,13 +190,19 @@ fn add_ip(tables: &mut Tables, fabric: &Fabric, indices: &Indices, ip: &MappedIp
     }
 }
 
+/// The nodes that take what is nobody's: those that are ready. If none is, all of them: a
+/// control plane that was away makes every node unready while its pods run on.
 fn ready_nodes(fabric: &Fabric) -> Vec<Ipv4Addr> {
-    fabric
-        .nodes
-        .iter()
-        .filter(|node| node.ready)
-        .map(|node| node.internal_ip)
-        .collect()
+    let addresses = |wanted: fn(&Node) -> bool| -> Vec<_> {
+        let nodes = fabric.nodes.iter().filter(|node| wanted(node));
+        nodes.map(|node| node.internal_ip).collect()
+    };
+    let ready = addresses(|node| node.ready);
+    if ready.is_empty() {
+        return addresses(|_| true);
+    }
+
+    ready
 }
 
 #[cfg(test)]

@@ -1,5 +1,4 @@
 use super::*;
-use control_api::fabric::Node;
 
 #[test]
 fn overlapping_peers_are_told_apart_by_their_numbers() {
@@ -52,6 +51,19 @@ fn pods_lead_to_their_node_and_unclaimed_ones_to_any_that_is_ready() {
         "its pods may live on"
     );
     assert_eq!(local[&net("10.70.0.1/32")], Local::Node(ip("172.16.0.1")));
+}
+
+#[test]
+fn without_a_ready_node_all_of_them_take_what_is_nobodys() {
+    let mut fabric = fabric(&[]);
+    for node in &mut fabric.nodes {
+        node.ready = false;
+    }
+
+    let local = tables(&fabric, &Indices::default()).local;
+
+    let all = Local::Spread(vec![ip("172.16.0.1"), ip("172.16.0.2")]);
+    assert_eq!(local[&net("10.244.0.0/16")], all);
 }
 
 #[test]
