@@ -3,7 +3,7 @@
 mod edit;
 
 use super::Witness;
-use crate::fixture::{LIQO, Peering, SOON, Suite, calm};
+use crate::fixture::{LIQO, Peering, SOON, Suite, Web, calm};
 use crate::foreign::{Foreign, Tenant};
 use anyhow::{Context as _, Result, ensure};
 use edit::Fate::{Refused, Told};
@@ -11,6 +11,7 @@ use edit::{edit, ready, replace, told, told_by};
 use kubernetes_lab::namespace::Namespace;
 use kubernetes_lab::wait::{Deadline, until};
 use serde_json::{Value, json};
+use tests::traffic::ping;
 
 pub(super) fn add(suite: &mut Suite) {
     calm!(
@@ -181,17 +182,12 @@ async fn nonsense_in_keys_is_told_and_mended(peering: &'static Peering) -> Resul
         ready(&peer.tenant, "gatewayserver").await?;
     }
     // A key of somebody else's is like any other key: nobody can know. It only does not fit.
+    let web = Web::up(&peering.milan, "wrong-keys-web").await?;
     peer.tenant.publish(&[9; 32]).await?;
     ready(&peer.tenant, "gatewayserver").await?;
-    until(Deadline::after(SOON), "no connection", async || {
-        let connection = crate::fixture::connection(&peering.milan, "wrong-keys").await?;
-        let value = connection.status.unwrap_or_default().value;
-        ensure!(value.as_deref() != Some("Connected"), "{value:?}");
-        Ok(())
-    })
-    .await?;
+    reaches(&peer, &web, false).await?;
     peer.tenant.publish(&right).await?;
-    peer.connected().await?;
+    reaches(&peer, &web, true).await?;
 
     // Its own key, too.
     let secret = "secret/gw-wrong-keys";
@@ -213,9 +209,10 @@ async fn nonsense_in_keys_is_told_and_mended(peering: &'static Peering) -> Resul
         .kubectl(&["patch", secret, "--type=merge", "-p", &patch(&before)])
         .await?;
     ready(&peer.tenant, "gatewayserver").await?;
-    peer.connected().await?;
+    reaches(&peer, &web, true).await?;
 
     peer.tenant.delete().await?;
+    web.namespace.delete().await?;
     witness.finish(peering).await
 }
 
@@ -386,6 +383,18 @@ async fn a_name_that_is_too_long_is_told(peering: &'static Peering) -> Result<()
     tenant.delete().await?;
     other.delete().await?;
     witness.finish(peering).await
+}
+
+/// Waits until the peer's pod reaches the cluster's, or does not.
+async fn reaches(peer: &Foreign, web: &Web, wanted: bool) -> Result<()> {
+    let to = web.pods[0].address;
+    let what = format!("answers of {to}: {wanted}");
+    until(Deadline::after(SOON), &what, async || {
+        let found = ping::reaches(peer.netns(), to)?;
+        ensure!(found == wanted, "{found}");
+        Ok(())
+    })
+    .await
 }
 
 /// The Service that a GatewayServer has, as `kubectl` names it.
