@@ -26,6 +26,10 @@ enum Refusal {
 pub(crate) async fn answer(objects: Shared, request: Request) -> Response {
     let (head, body) = request.into_parts();
     let query = head.uri.query().unwrap_or_default().to_owned();
+    if objects.is_unknown(head.uri.path()) {
+        // The text, which is no object, is that of a real one.
+        return (StatusCode::NOT_FOUND, "404 page not found\n").into_response();
+    }
     let Some(target) = Target::parse(head.uri.path()) else {
         return refuse(Refusal::NotFound);
     };

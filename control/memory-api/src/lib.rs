@@ -9,6 +9,7 @@
 use axum::Router;
 use axum::routing::any;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -52,6 +53,8 @@ enum Place {
 pub(crate) struct Shared {
     objects: Arc<Mutex<Objects>>,
     version: tokio::sync::watch::Sender<u64>,
+    /// API groups that it does not know, and how often somebody asked for them.
+    unknown: Arc<Mutex<BTreeMap<String, usize>>>,
 }
 
 impl Shared {
@@ -65,6 +68,19 @@ impl Shared {
         let result = change(&mut objects);
         self.version.send_replace(objects.version());
         result
+    }
+
+    /// Returns whether a path is of a group that it does not know, and counts the request.
+    pub(crate) fn is_unknown(&self, path: &str) -> bool {
+        let mut unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
+        let group = path
+            .strip_prefix("/apis/")
+            .and_then(|it| it.split('/').next());
+        let count = group.and_then(|group| unknown.get_mut(group));
+        count.is_some_and(|count| {
+            *count += 1;
+            true
+        })
     }
 
     pub(crate) fn subscribe(&self) -> tokio::sync::watch::Receiver<u64> {
@@ -88,6 +104,22 @@ impl ApiServer {
             objects: Shared::default(),
             place: Place::Away(socket),
         }
+    }
+
+    /// Makes an API group unknown, as one is whose kinds nobody has installed.
+    pub fn forget_group(&self, group: &str) {
+        let mut unknown = self.unknown();
+        unknown.insert(group.to_owned(), 0);
+    }
+
+    /// Returns how often somebody asked for a group that it does not know.
+    pub fn refused(&self, group: &str) -> usize {
+        self.unknown().get(group).copied().unwrap_or_default()
+    }
+
+    fn unknown(&self) -> MutexGuard<'_, BTreeMap<String, usize>> {
+        let unknown = &self.objects.unknown;
+        unknown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Creates a server that answers.

@@ -4,17 +4,17 @@
 //! nothing then. What they say instead takes its place, so that packets go to the right node at once; where
 //! nothing is known, any node gets them, and its CNI forwards them.
 
+use crate::pauses::{Pauses, spread};
 use crate::select::Updates;
 use crate::store::{Item, Update};
 use control_api::fabric::{Object, Objects};
 use control_api::{Network, labels};
-use futures_util::stream::{self, StreamExt as _};
+use futures_util::stream::{self, BoxStream, StreamExt as _};
 use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject};
 use kube::runtime::WatchStreamExt as _;
-use kube::runtime::utils::Backoff;
 use kube::runtime::watcher::{self, Event};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -32,11 +32,12 @@ pub struct Blocks {
 /// How many prefixes count: a quarter of what the gateway's table holds.
 const BLOCKS_MAX: usize = 16_384;
 
-/// How long to wait after the first failure; each further one makes that four times as long.
-const PAUSE_MIN: Duration = Duration::from_secs(1);
+/// How long nobody asks after a refusal: in most clusters these kinds do not exist, and each of many nodes
+/// asks for them.
+const REST: Duration = Duration::from_secs(600);
 
-/// The longest wait: in most clusters these kinds do not exist, and each of many nodes asks for them.
-const PAUSE_MAX: Duration = Duration::from_secs(600);
+/// Not found, and forbidden.
+const REFUSALS: [u16; 2] = [404, 403];
 
 /// Watches the kinds in which CNIs tell so. None of them needs to exist.
 pub(crate) fn watches(client: &Client) -> Vec<Updates> {
@@ -131,9 +132,18 @@ fn kind(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {
     }
 }
 
+/// A watch of a kind, or a rest from it.
+enum Attempt {
+    Watch(BoxStream<'static, Result<Event<DynamicObject>, watcher::Error>>),
+    Rest,
+}
+
 fn updates(client: &Client, resource: &ApiResource, read: fn(&Value) -> Option<Blocks>) -> Updates {
     let api: Api<DynamicObject> = Api::all_with(client.clone(), resource);
-    let events = watcher::watcher(api, watcher::Config::default()).backoff(Pauses(PAUSE_MIN));
+    let watch = move || {
+        let events = watcher::watcher(api.clone(), watcher::Config::default());
+        events.backoff(Pauses::new()).boxed()
+    };
     let update = move |object: DynamicObject| {
         let id = crate::select::id(&object);
         let value = serde_json::to_value(&object).unwrap_or_default();
@@ -142,36 +152,38 @@ fn updates(client: &Client, resource: &ApiResource, read: fn(&Value) -> Option<B
             None => Update::Delete(id),
         }
     };
-    let updates = events.flat_map(move |event| {
-        stream::iter(match event {
-            Ok(Event::Init) => vec![Ok(Update::Begin)],
-            Ok(Event::InitApply(object) | Event::Apply(object)) => vec![Ok(update(object))],
-            Ok(Event::Delete(object)) => vec![Ok(Update::Delete(crate::select::id(&object)))],
-            Ok(Event::InitDone) => vec![Ok(Update::End)],
-            // There is no such CNI here, or no right to ask it.
-            Err(error) if is_refusal(&error) => vec![Ok(Update::Begin), Ok(Update::End)],
-            Err(error) => vec![Err(error)],
-        })
+    let updates = stream::unfold(Attempt::Watch(watch()), move |attempt| {
+        let watch = watch.clone();
+        async move {
+            let mut events = match attempt {
+                Attempt::Watch(events) => events,
+                Attempt::Rest => {
+                    tokio::time::sleep(spread(REST)).await;
+                    watch()
+                }
+            };
+            let (updates, next) = match events.next().await? {
+                Ok(event) => (vec![Ok(translate(event, update))], Attempt::Watch(events)),
+                // There is no such CNI here, or no right to ask it.
+                Err(error) if is_refusal(&error) => {
+                    tracing::debug!(%error, "no prefixes of a CNI's own");
+                    (vec![Ok(Update::Begin), Ok(Update::End)], Attempt::Rest)
+                }
+                Err(error) => (vec![Err(error)], Attempt::Watch(events)),
+            };
+            Some((stream::iter(updates), next))
+        }
     });
 
-    updates.boxed()
+    updates.flatten().boxed()
 }
 
-/// The waits between attempts: this one is next.
-struct Pauses(Duration);
-
-impl Iterator for Pauses {
-    type Item = Duration;
-
-    fn next(&mut self) -> Option<Duration> {
-        let next = (self.0 * 4).min(PAUSE_MAX);
-        Some(std::mem::replace(&mut self.0, next))
-    }
-}
-
-impl Backoff for Pauses {
-    fn reset(&mut self) {
-        self.0 = PAUSE_MIN;
+fn translate(event: Event<DynamicObject>, update: impl FnOnce(DynamicObject) -> Update) -> Update {
+    match event {
+        Event::Init => Update::Begin,
+        Event::InitApply(object) | Event::Apply(object) => update(object),
+        Event::Delete(object) => Update::Delete(crate::select::id(&object)),
+        Event::InitDone => Update::End,
     }
 }
 
@@ -183,7 +195,8 @@ fn is_refusal(error: &watcher::Error) -> bool {
         return false;
     };
 
-    status.is_not_found() || status.is_forbidden()
+    // By the code: of a group that it does not know, the API server gives no reason.
+    REFUSALS.contains(&status.code)
 }
 
 #[cfg(test)]

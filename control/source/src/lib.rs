@@ -18,6 +18,7 @@ pub mod file;
 
 mod arguments;
 mod blocks;
+mod pauses;
 mod select;
 mod source;
 mod store;

@@ -1,5 +1,6 @@
 //! Which objects are watched.
 
+use crate::pauses::Pauses;
 use crate::store::{Id, Item, Keys, Update};
 use crate::trim::Trim;
 use control_api::fabric::Object;
@@ -96,7 +97,7 @@ fn updates<K>(
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    let updates = watcher::watcher(api, config).default_backoff();
+    let updates = watcher::watcher(api, config).backoff(Pauses::new());
     let updates = updates.map(move |event| {
         event.map(|event| match event {
             Event::Init => Update::Begin,

@@ -2,7 +2,7 @@
 
 use crate::blocks;
 use crate::select::{self, Updates};
-use crate::store::Store;
+use crate::store::{Store, Update};
 use futures_util::stream::{SelectAll, StreamExt as _};
 use kube::runtime::watcher;
 use kube::{Client, Config};
@@ -58,7 +58,7 @@ pub struct Watch {
 
 /// The updates of a kind, with its number.
 type Numbered = futures_util::stream::BoxStream<'static, (usize, Told)>;
-type Told = Result<crate::store::Update, watcher::Error>;
+type Told = Result<Update, watcher::Error>;
 
 impl Watch {
     /// Starts to watch what the Liqo of `namespace` is configured to do, with the
@@ -153,7 +153,9 @@ impl Watch {
         };
         match update {
             Ok(update) => {
-                if std::mem::take(&mut self.failing) {
+                // A beginning is no answer yet: each attempt has one.
+                let is_answer = !matches!(update, Update::Begin);
+                if is_answer && std::mem::take(&mut self.failing) {
                     tracing::info!("the API server answers again");
                 }
                 if self.store.apply(kind, update) {

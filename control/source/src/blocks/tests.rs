@@ -83,6 +83,8 @@ fn a_kind_that_is_not_there_or_not_allowed_is_no_failure() {
     };
 
     assert!(is_refusal(&error(404, "NotFound")));
+    // Of an unknown group it says `404 page not found`, which is no object.
+    assert!(is_refusal(&error(404, "Failed to parse error data")));
     assert!(is_refusal(&error(403, "Forbidden")));
     assert!(!is_refusal(&error(500, "InternalError")));
 }

@@ -90,6 +90,30 @@ async fn what_calico_gives_to_a_node_is_known_as_its_pods_prefix() {
     .await;
 }
 
+#[tokio::test]
+async fn a_cni_that_is_not_there_is_asked_for_once_and_is_no_failure() {
+    let server = ApiServer::start();
+    server.forget_group("crd.projectcalico.org");
+    server.forget_group("cilium.io");
+    let mut watch = watch(&server);
+    within(watch.wait_until_complete()).await;
+
+    // Long enough for several attempts of a watch that fails.
+    let some_time = Duration::from_secs(5);
+    let endless = async {
+        loop {
+            watch.advance().await;
+            assert!(!watch.failing);
+        }
+    };
+    let ended = tokio::time::timeout(some_time, endless).await;
+
+    assert!(ended.is_err());
+    for group in ["crd.projectcalico.org", "cilium.io"] {
+        assert_eq!(server.refused(group), 1, "{group}");
+    }
+}
+
 fn pods(watch: &Watch) -> Vec<String> {
     let objects = watch.store().objects();
     let nodes = objects.of::<k8s_openapi::api::core::v1::Node>();
