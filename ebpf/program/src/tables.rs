@@ -33,8 +33,7 @@ static UNKNOWN_SOURCES_V4: HashMap<[u8; 2], Unknown> =
 static NODES_V4: HashMap<V4, u8> = HashMap::with_max_entries(CAPACITY, BPF_F_NO_PREALLOC);
 
 #[map]
-static SIGHTINGS_V4: HashMap<V4, Sighting> =
-    HashMap::with_max_entries(CAPACITY, BPF_F_NO_PREALLOC);
+static SIGHTINGS_V4: HashMap<V4, Sighting> = HashMap::with_max_entries(CAPACITY, BPF_F_NO_PREALLOC);
 
 /// A hash of one entry, because its update replaces the value as a whole.
 #[map]
