@@ -32,16 +32,21 @@ pub(super) fn packets(
     })
 }
 
+/// Bytes of a TCP header up to the middle of its checksum.
+const HALF_CHECKSUM: usize = 17;
+
 /// An ICMP error and how much of the quoted packet it keeps.
 ///
-/// At least eight bytes of the quoted payload, as RFC 792 has it.
+/// At least eight bytes of the quoted payload, as RFC 792 has it, but not such that end
+/// within TCP's checksum: half of it cannot be mended and stays as it is.
 pub(super) fn errors(
     source: impl Strategy<Value = Ipv4Addr>,
     destination: impl Strategy<Value = Ipv4Addr>,
     quoted: impl Strategy<Value = Packet>,
 ) -> impl Strategy<Value = Packet> {
     let kind = (prop::sample::select(&ERRORS), 0..16u8);
-    (source, destination, header(), kind, quoted, 8..200usize).prop_map(
+    let beyond = (8..200usize).prop_filter("half a checksum", |beyond| *beyond != HALF_CHECKSUM);
+    (source, destination, header(), kind, quoted, beyond).prop_map(
         |(source, destination, (ttl, id, options), (kind, code), quoted, beyond)| Packet {
             source,
             destination,
