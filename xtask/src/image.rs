@@ -101,7 +101,7 @@ pub(crate) fn run(shell: &mut Shell, options: &Options) -> Result<()> {
     setup::run(shell)?;
     let output = output(options)?;
     let processors = processors(&options.arch)?;
-    let packages = SHIPPED.map(|shipped| shipped.package);
+    let packages = packages();
     let sources = processors
         .iter()
         .map(|&processor| {
@@ -165,6 +165,11 @@ impl Shipped {
 
         labels
     }
+}
+
+/// The packages whose binaries are in images.
+pub(crate) fn packages() -> [&'static str; 3] {
+    SHIPPED.map(|shipped| shipped.package)
 }
 
 /// All programs that are driven by some image, as packages of Debian.

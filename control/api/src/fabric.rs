@@ -7,10 +7,12 @@
 //! All steps are pure. An error names document, object, field and cure, and comes with all others.
 
 pub use admit::{Admission, Waiting, admit};
+pub use cidr::is_host;
 pub use error::{Error, Errors, Place, Position, Problem};
 pub use objects::{Object, Objects, OtherKind};
 pub use parse::parse;
 pub use plan::plan;
+pub use spec::MTU_RANGE;
 pub use view::{Fabric, MappedIp, Node, Peer, Replica, Role, Target};
 
 /// Most gateway replicas of a cluster: as many as the overlay's probe has addresses for.

@@ -56,7 +56,7 @@ pub(super) fn address(text: &str) -> Result<Ipv4Addr, Problem> {
 }
 
 /// Returns whether a text is an address or a host name (RFC 1123, with underscores).
-pub(super) fn is_host(text: &str) -> bool {
+pub fn is_host(text: &str) -> bool {
     let is_label = |label: &str| {
         (1..=63).contains(&label.len())
             && !label.starts_with('-')

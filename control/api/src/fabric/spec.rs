@@ -11,6 +11,8 @@ use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::ConfigMap;
 use std::net::Ipv4Addr;
 
+pub use peers::MTU_RANGE;
+
 pub(super) use ips::{IpSpec, node_ip_name};
 pub(super) use networks::{NetworkSpec, NetworkType};
 pub(super) use nodes::NodeSpec;

@@ -3,6 +3,8 @@
 use super::{Planner, owner, service};
 use crate::kind::{Key, Kind};
 use crate::world::{Subject, is_going};
+use control_api::endpoint::Protocol;
+use control_api::fabric::{self, MTU_RANGE, is_host};
 use control_api::{GatewayClient, GatewayServer};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use problem::NAME_LEN_MAX;
@@ -97,10 +99,36 @@ impl<'a> Gateway<'a> {
         if self.key().name.len() > NAME_LEN_MAX {
             return Err(Problem::NameTooLong);
         }
+        let mtu = match self {
+            Self::Server(_, server) => server.spec.mtu,
+            Self::Client(_, client) => client.spec.mtu,
+        };
+        if let Some(value) = mtu.filter(|mtu| !MTU_RANGE.contains(mtu)) {
+            let problem = fabric::Problem::BadMtu { value };
+            return Err(Problem::Field {
+                field: "spec.mtu",
+                problem,
+            });
+        }
         match self {
             Self::Server(_, server) => service::Request::read(server).map(drop)?,
             Self::Client(_, client) => {
                 let endpoint = client.spec.endpoint.clone().unwrap_or_default();
+                if endpoint.protocol == Some(Protocol::Tcp) {
+                    return Err(Problem::Field {
+                        field: "spec.endpoint.protocol",
+                        problem: fabric::Problem::NotUdp,
+                    });
+                }
+                let mut addresses = endpoint.addresses.iter();
+                // Empty ones are told below, with their cure.
+                let wrong = addresses.find(|address| !address.is_empty() && !is_host(address));
+                if let Some(value) = wrong.cloned() {
+                    return Err(Problem::Field {
+                        field: "spec.endpoint.addresses",
+                        problem: fabric::Problem::BadHost { value },
+                    });
+                }
                 let port = endpoint.port.or(endpoint.ports.first().copied());
                 let is_port = port.is_some_and(|port| (1..=65535).contains(&port));
                 if endpoint.addresses.iter().all(String::is_empty) || !is_port {

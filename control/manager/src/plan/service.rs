@@ -8,7 +8,7 @@ use crate::world::{Subject, World, is_going};
 use crate::write::{Action, Write, covers};
 use control_api::labels;
 use k8s_openapi::api::core::v1::Service;
-use serde_json::json;
+use serde_json::{Value, json};
 
 pub(crate) use request::{Refusal, Request};
 
@@ -54,8 +54,8 @@ pub(super) fn plan(planner: &mut Planner, hash: &str) -> Plan {
             let is_right = covers(&actual, &wanted)
                 && actual["spec"]["selector"] == wanted["spec"]["selector"];
             if !is_right && !is_going(&present.metadata) {
-                plan.writes
-                    .push(Write::new(Kind::Service, &key, Action::Apply(wanted)));
+                let change = change(&actual, wanted);
+                plan.writes.push(Write::new(Kind::Service, &key, change));
             }
         }
     }
@@ -73,6 +73,27 @@ pub(super) fn plan(planner: &mut Planner, hash: &str) -> Plan {
     plan.writes.extend(copies);
 
     plan
+}
+
+/// Returns the change that makes a Service as wanted.
+///
+/// A port of another number would, applied, stand beside the present one, which belongs to the Service's
+/// creation; both have one name, which the API server refuses. A merge patch replaces the list. The node
+/// port stays, since peers call it.
+fn change(actual: &Value, mut wanted: Value) -> Action {
+    let keeps_node_port = wanted["spec"]["type"] == "NodePort";
+    let old = &actual["spec"]["ports"];
+    let new = &mut wanted["spec"]["ports"][0];
+    let is_alone = old.as_array().is_some_and(|ports| ports.len() == 1);
+    let is_same = |field| old[0][field] == new[field];
+    if is_alone && is_same("port") && is_same("protocol") {
+        return Action::Apply(wanted);
+    }
+    if keeps_node_port && new["nodePort"].is_null() && !old[0]["nodePort"].is_null() {
+        new["nodePort"] = old[0]["nodePort"].clone();
+    }
+
+    Action::Merge(wanted)
 }
 
 /// Returns the Service that a GatewayServer has, if it is there.

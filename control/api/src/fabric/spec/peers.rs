@@ -44,8 +44,8 @@ struct Gateway {
 
 /// What leaves room for WireGuard over IPv6 in Ethernet's 1500 bytes, and for most tunnels below.
 const MTU_DEFAULT: u16 = 1340;
-/// From what every IPv4 host accepts (RFC 791) to jumbo frames.
-const MTU_RANGE: RangeInclusive<i64> = 576..=9000;
+/// The MTUs of a gateway, in bytes: from what every IPv4 host accepts (RFC 791) to jumbo frames.
+pub const MTU_RANGE: RangeInclusive<i64> = 576..=9000;
 /// The port that `liqoctl` gives a server.
 const PORT_DEFAULT: u16 = 51840;
 

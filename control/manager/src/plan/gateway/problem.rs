@@ -3,6 +3,7 @@
 use crate::kind::{Key, Kind};
 use crate::plan::secret::KeyProblem;
 use crate::plan::service;
+use control_api::fabric;
 
 /// Longest name of a gateway: `gw-` and it make a label.
 pub(super) const NAME_LEN_MAX: usize = 60;
@@ -42,6 +43,11 @@ pub(in crate::plan) enum Problem {
         "spec.endpoint names no address or no port: copy them from status.endpoint of the peer's GatewayServer"
     )]
     NoEndpoint,
+    #[error("{field}: {problem}")]
+    Field {
+        field: &'static str,
+        problem: fabric::Problem,
+    },
     #[error("PublicKey {0} does not hold 32 bytes: copy the publicKey of the peer's Secret")]
     PublicKeyInvalid(Key),
     #[error("PublicKeys {0} and {1} name different keys of this peer: delete the wrong one")]
@@ -72,6 +78,7 @@ impl Problem {
             Self::NoAddress(_) => ("WaitingForAddress", false),
             Self::NoNode => ("NoReadyNode", true),
             Self::NoEndpoint => ("InvalidEndpoint", true),
+            Self::Field { .. } => ("InvalidField", true),
             Self::PublicKeyInvalid(_) => ("InvalidPublicKey", true),
             Self::TwoPublicKeys(..) => ("TwoPublicKeys", true),
             Self::SharedPublicKey { .. } => ("KeyConflict", true),

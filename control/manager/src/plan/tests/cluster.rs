@@ -194,7 +194,9 @@ impl Cluster {
             self.made.insert(name.clone());
         }
         if let (Task::Service(hash), Kind::Service) = (task, write.kind) {
-            let (Action::Create(object) | Action::Apply(object)) = &write.action else {
+            let (Action::Create(object) | Action::Apply(object) | Action::Merge(object)) =
+                &write.action
+            else {
                 self.delete(write.kind, &write.key);
                 return true;
             };
@@ -230,6 +232,13 @@ impl Cluster {
                 base["spec"]["selector"].take();
                 let ports = base["spec"]["ports"].clone();
                 let mut object = merged(base, object);
+                let is_other = |port: &Value| port["port"] != object["spec"]["ports"][0]["port"];
+                if write.kind == Kind::Service
+                    && ports.as_array().iter().any(|it| it.iter().any(is_other))
+                {
+                    // Those stay, under the same name.
+                    panic!("spec.ports[1].name: Duplicate value: {ports}");
+                }
                 // Server-side apply keeps what others have set of a port of the same number.
                 if object["spec"]["ports"][0]["port"] == ports[0]["port"]
                     && write.kind == Kind::Service

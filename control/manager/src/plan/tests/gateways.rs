@@ -120,6 +120,39 @@ fn the_state_that_the_gateway_wrote_stays() {
 }
 
 #[test]
+fn fields_that_no_gateway_can_use_are_named() {
+    let endpoint = |fields: Value| {
+        let usual = json!({"addresses": ["192.0.2.1"], "port": 51840, "protocol": "UDP"});
+        json!({"spec": {"endpoint": memory_api::merged(usual, fields)}})
+    };
+    for (fields, told) in [
+        (json!({"spec": {"mtu": 20000}}), "spec.mtu: 20000 is not"),
+        (json!({"spec": {"mtu": -5}}), "spec.mtu: -5 is not"),
+        (
+            endpoint(json!({"addresses": ["not a host!"]})),
+            "spec.endpoint.addresses: `not a host!` is neither",
+        ),
+        (
+            endpoint(json!({"protocol": "TCP"})),
+            "spec.endpoint.protocol: the gateway speaks UDP only",
+        ),
+    ] {
+        let mut rome = rome();
+        with_milan(&mut rome);
+        rome.make(
+            Kind::GatewayClient,
+            memory_api::merged(client("milan"), fields),
+        );
+        rome.make(Kind::PublicKey, public_key("milan", 9));
+        rome.settle();
+
+        let condition = condition(rome.get(Kind::GatewayClient, &key("milan")), "Ready");
+        assert!(condition.starts_with("False InvalidField"), "{condition}");
+        assert!(condition.contains(told), "{condition}");
+    }
+}
+
+#[test]
 fn what_cannot_serve_says_why() {
     let long = "x".repeat(61);
     let cases = [

@@ -119,6 +119,31 @@ fn a_changed_request_keeps_the_service_and_its_node_port() {
 }
 
 #[test]
+fn another_port_replaces_the_one_before_and_peers_keep_calling_the_same() {
+    let mut rome = rome();
+    rome.make(
+        Kind::GatewayServer,
+        server("milan", &json!({"serviceType": "NodePort", "port": 51911})),
+    );
+    rome.settle();
+    let before = endpoint_of(&rome, "milan");
+
+    rome.edit(
+        Kind::GatewayServer,
+        &key("milan"),
+        json!({"spec": {"endpoint": {"port": 51912}}}),
+    );
+    rome.settle();
+
+    assert_eq!(services(&rome), ["liqo/liqo-gateway"]);
+    let service = rome.get(Kind::Service, &Key::new("liqo", "liqo-gateway"));
+    let ports = service["spec"]["ports"].as_array().unwrap();
+    assert_eq!(ports.len(), 1, "{ports:?}");
+    assert_eq!(ports[0]["port"], 51912);
+    assert_eq!(endpoint_of(&rome, "milan"), before);
+}
+
+#[test]
 fn a_service_edited_by_hand_is_put_right_and_leftovers_go_at_the_start() {
     let mut rome = rome();
     rome.make(
