@@ -179,6 +179,7 @@ async fn a_changed_setting_takes_effect_and_the_neighbour_notices_nothing(
 
     for after in [
         json!({"serviceType": "LoadBalancer", "port": 51911}),
+        json!({"serviceType": "LoadBalancer", "port": 51912}),
         json!({"serviceType": "NodePort", "port": 51911, "nodePort": NODE_PORT + 1}),
         json!({"serviceType": "NodePort", "port": 51911, "nodePort": NODE_PORT + 2}),
     ] {

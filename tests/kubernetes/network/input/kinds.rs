@@ -65,6 +65,8 @@ async fn nonsense_in_a_server_is_told_and_mended(peering: &'static Peering) -> R
             Told("KeysMissing", "no-such-secret"),
         ),
         (spec("mtu", json!("large")), Refused("integer")),
+        (spec("mtu", json!(20_000)), Told("InvalidField", "spec.mtu")),
+        (spec("mtu", json!(-5)), Told("InvalidField", "spec.mtu")),
     ] {
         edit(&peer.tenant, "gatewayserver", &patch, &fate).await?;
         // All of it is as it was: what an edit added is gone.
@@ -112,6 +114,18 @@ async fn nonsense_in_a_client_is_told(peering: &'static Peering) -> Result<()> {
         (
             endpoint("protocol", json!("SCTP")),
             Refused("Unsupported value"),
+        ),
+        (
+            endpoint("protocol", json!("TCP")),
+            Told("InvalidField", "UDP only"),
+        ),
+        (
+            endpoint("addresses", json!(["not a host!"])),
+            Told("InvalidField", "not a host!"),
+        ),
+        (
+            json!({"spec": {"mtu": 100}}),
+            Told("InvalidField", "spec.mtu"),
         ),
     ] {
         edit(&tenant, "gatewayclient", &patch, &fate).await?;
