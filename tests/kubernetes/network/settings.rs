@@ -1,6 +1,6 @@
 //! What each GatewayServer asks for is honoured, though one gateway serves all peers.
 
-use crate::fixture::{LIQO, Peering, SOON, Suite, Web, calm};
+use crate::fixture::{LIQO, Peering, SOON, Suite, Web, rough};
 use crate::foreign::{Foreign, Tenant};
 use anyhow::{Context as _, Result, ensure};
 use control_api::GatewayServer;
@@ -17,7 +17,7 @@ use tests::lab::netns::Netns;
 use tests::traffic::ping::{self, Ping};
 
 pub(crate) fn add(suite: &mut Suite) {
-    calm!(
+    rough!(
         suite,
         a_fixed_node_port_is_served_at_every_node,
         a_load_balancer_is_served_at_its_address,

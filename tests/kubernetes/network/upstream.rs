@@ -2,7 +2,7 @@
 
 mod sequence;
 
-use crate::fixture::{Peering, Suite, Web, calm, liqoctl, rough, seen};
+use crate::fixture::{Peering, Suite, Web, rough, liqoctl, rough, seen};
 use crate::foreign::{Foreign, POD};
 use crate::{MILAN, ROME};
 use anyhow::{Context as _, Result, ensure};
@@ -13,7 +13,7 @@ use std::net::SocketAddrV4;
 use tests::traffic::tcp;
 
 pub(crate) fn add(suite: &mut Suite) {
-    calm!(
+    rough!(
         suite,
         an_upstream_client_is_connected_and_passes_traffic,
         an_upstream_server_is_connected_and_passes_traffic,

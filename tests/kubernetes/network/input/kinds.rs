@@ -3,7 +3,7 @@
 mod edit;
 
 use super::Witness;
-use crate::fixture::{LIQO, Peering, SOON, Suite, Web, calm};
+use crate::fixture::{LIQO, Peering, SOON, Suite, Web, rough};
 use crate::foreign::{Foreign, Tenant};
 use anyhow::{Context as _, Result, ensure};
 use edit::Fate::{Refused, Told};
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tests::traffic::ping;
 
 pub(super) fn add(suite: &mut Suite) {
-    calm!(
+    rough!(
         suite,
         nonsense_in_a_server_is_told_and_mended,
         nonsense_in_a_client_is_told,

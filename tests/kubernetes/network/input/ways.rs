@@ -3,7 +3,7 @@
 use super::Witness;
 use super::commands::refusal;
 use crate::fixture::{
-    LIQO, Peering, SOON, Suite, Web, calm, connection, rough, until_connections_are,
+    LIQO, Peering, SOON, Suite, Web, rough, connection, rough, until_connections_are,
 };
 use crate::foreign::{Foreign, Tenant};
 use crate::{MILAN, ROME};
@@ -14,7 +14,7 @@ use kubernetes_lab::wait::{Deadline, until};
 use serde_json::json;
 
 pub(super) fn add(suite: &mut Suite) {
-    calm!(
+    rough!(
         suite,
         a_name_that_does_not_resolve_is_told,
         two_servers_and_no_client_wait_and_harm_nobody,
