@@ -2,7 +2,7 @@
 
 mod sequence;
 
-use crate::fixture::{Peering, Suite, Web, rough, liqoctl, rough, seen};
+use crate::fixture::{Peering, Suite, Web, liqoctl, rough, seen};
 use crate::foreign::{Foreign, POD};
 use crate::{MILAN, ROME};
 use anyhow::{Context as _, Result, ensure};

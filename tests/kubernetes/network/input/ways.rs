@@ -2,9 +2,7 @@
 
 use super::Witness;
 use super::commands::refusal;
-use crate::fixture::{
-    LIQO, Peering, SOON, Suite, Web, rough, connection, rough, until_connections_are,
-};
+use crate::fixture::{LIQO, Peering, SOON, Suite, Web, connection, rough, until_connections_are};
 use crate::foreign::{Foreign, Tenant};
 use crate::{MILAN, ROME};
 use anyhow::{Result, ensure};
