@@ -67,7 +67,19 @@ macro_rules! trim_metadata {
 }
 
 trim_metadata! {
-    EndpointSlice Network IP Configuration GatewayServer GatewayClient PublicKey Connection
+    EndpointSlice Network IP Configuration GatewayServer GatewayClient PublicKey
+}
+
+impl Trim for Connection {
+    /// With its version: gateways, which write it, must know whether they see what they wrote.
+    fn trim(mut self) -> Self {
+        let resource_version = self.metadata.resource_version.take();
+        self.metadata = ObjectMeta {
+            resource_version,
+            ..metadata(self.metadata)
+        };
+        self
+    }
 }
 
 /// Identity, age, generation, and the labels that mean something here.
@@ -97,6 +109,20 @@ mod tests {
     use k8s_openapi::api::core::v1::NodeCondition;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use k8s_openapi::jiff::Timestamp;
+
+    #[test]
+    fn a_connection_keeps_the_version_by_which_its_writer_knows_it() {
+        let mut connection = Connection::new(
+            "gw-milan",
+            serde_json::from_value(serde_json::json!({"type": "Server", "gatewayRef": {}}))
+                .unwrap(),
+        );
+        connection.metadata.resource_version = Some("7".to_owned());
+
+        let trimmed = connection.trim();
+
+        assert_eq!(trimmed.metadata.resource_version.as_deref(), Some("7"));
+    }
 
     #[test]
     fn a_heartbeat_is_no_change() {
