@@ -101,10 +101,15 @@ pub(crate) fn run(shell: &mut Shell, options: &Demo) -> Result<ExitCode> {
             measured: format!("{error:#}"),
         }),
     }
+    conclude(report, start, options.output)
+}
+
+/// Prints what was found, and returns whether every claim held.
+fn conclude(mut report: Report, start: Instant, output: Format) -> Result<ExitCode> {
     report.pass = report.claims.iter().all(|claim| claim.pass);
     report.seconds = start.elapsed().as_secs_f64();
 
-    match options.output {
+    match output {
         Format::Text => report.print(),
         Format::Json => println!("{}", serde_json::to_string_pretty(&report)?),
     }

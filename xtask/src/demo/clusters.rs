@@ -4,8 +4,8 @@
 mod stage;
 mod story;
 
+use super::Demo;
 use super::report::{Claim, Report};
-use super::{Demo, Format};
 use crate::shell::{Interrupted, Shell};
 use crate::{cluster, console, image, setup, workspace};
 use anyhow::Result;
@@ -57,17 +57,7 @@ pub(super) fn run(shell: &mut Shell, options: &Demo) -> Result<ExitCode> {
         return Err(Interrupted.into());
     }
 
-    report.pass = report.claims.iter().all(|claim| claim.pass);
-    report.seconds = start.elapsed().as_secs_f64();
-    match options.output {
-        Format::Text => report.print(),
-        Format::Json => println!("{}", serde_json::to_string_pretty(&report)?),
-    }
-    Ok(if report.pass {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    super::conclude(report, start, options.output)
 }
 
 /// Removes the clusters of a kept or crashed demo.
