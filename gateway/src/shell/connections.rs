@@ -248,11 +248,59 @@ async fn write(client: Client, connection: Connection, status: Value) -> Written
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::path::Reason;
     use control_api::connection::{ConnectionSpec, ConnectionStatus, ConnectionType, Latency};
+    use control_source::{Scope, Watch};
     use k8s_openapi::api::core::v1::ObjectReference;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use memory_api::ApiServer;
 
     const NOW: Timestamp = Timestamp::constant(1_000_000, 0);
+
+    /// How long words about one object may take to be seen by all.
+    const DEADLINE: Duration = Duration::from_secs(30);
+
+    #[tokio::test]
+    async fn a_fault_that_has_passed_is_taken_back() {
+        let server = ApiServer::start();
+        let path =
+            "/apis/networking.liqo.io/v1beta1/namespaces/liqo-tenant-milan/connections/gw-milan";
+        let labels = json!({labels::REMOTE_CLUSTER_ID: "milan"});
+        let metadata =
+            json!({"name": "gw-milan", "namespace": "liqo-tenant-milan", "labels": labels});
+        let spec = json!({"type": "Server", "gatewayRef": {}});
+        server.put(path, json!({"metadata": metadata, "spec": spec}));
+        let config = kube::Config::new(server.url().parse().unwrap());
+        let client = Client::try_from(config).unwrap();
+        let mut watch = Watch::with(client.clone(), "liqo", Scope::Gateway);
+        watch.wait_until_complete().await;
+        let mut reporter = Reporter::new(client, "gw-1");
+        reporter.set_live(["gw-1".to_owned()]);
+        let latency = Some(Duration::from_millis(3));
+        reporter.note("milan", ConnectionState::Connected, latency);
+
+        for reason in [Reason::EndToEnd, Reason::LocalOverlay, Reason::EndToEnd] {
+            let message = String::new();
+            reporter.note_path("milan".to_owned(), Verdict { reason, message });
+            let said = async {
+                while shown_reason(&server.get(path).unwrap()) != json!(reason.name()) {
+                    reporter.write(watch.store().connections());
+                    // The gateway looks once a second, too, whatever is told.
+                    let changed = tokio::time::timeout(SAY_GAP, watch.changed());
+                    tokio::select! {
+                        _ = changed => {}
+                        () = reporter.written() => {}
+                    }
+                }
+            };
+            let said = tokio::time::timeout(DEADLINE, said).await;
+            assert!(said.is_ok(), "{reason:?} was never said");
+        }
+    }
+
+    fn shown_reason(connection: &Value) -> Value {
+        connection["status"]["conditions"][0]["reason"].clone()
+    }
 
     #[test]
     fn a_connected_replica_says_so_wherever_that_is_not_said() {
