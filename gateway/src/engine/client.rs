@@ -2,7 +2,9 @@
 //!
 //! Behind a load balancer nobody can choose the replica, so sessions are opened from
 //! new source ports until the answers have named every replica; what leads to a
-//! replica a second time is closed. A peer that is not one of ours has one session,
+//! replica a second time at the same address is closed. Where the peer has several addresses
+//! (a node port has one per node), each replica is met at two of them: the node behind
+//! one may die, and any address leads to any replica. A peer that is not one of ours has one session,
 //! which moves from port to port and keeps its tunnel: such a peer remembers the
 //! time stamp of our last handshake, and the tunnel the cookie.
 
@@ -32,6 +34,11 @@ const ATTEMPTS_PER_REPLICA: u32 = 4;
 /// Pause between attempts when those are used up: a replica that comes back is met
 /// within seconds, for one small message a second.
 const PAUSE_LATER: Duration = Duration::from_secs(1);
+/// At how many addresses each replica is met.
+const WAYS: usize = 2;
+/// Pause between attempts to meet a replica at a further address when the quick ones are used up:
+/// there may be no such way.
+const PAUSE_WAYS: Duration = Duration::from_secs(60);
 /// How long a replica that would not serve an upstream-like peer waits before it
 /// finds out by itself whether the peer is one.
 const STAGGER: Duration = Duration::from_secs(1);
@@ -52,6 +59,8 @@ pub(super) struct Client {
     replicas: u32,
     /// Attempts since a replica was lost or came.
     attempts: u32,
+    /// Attempts since all replicas were met, to meet them at further addresses.
+    way_attempts: u32,
     next_attempt: Instant,
     /// Attempts in a row without a response.
     failures: u32,
@@ -67,6 +76,7 @@ impl Client {
             endpoints: Endpoints::new(hosts, port, now),
             replicas: 1,
             attempts: 0,
+            way_attempts: 0,
             next_attempt: now,
             failures: 0,
             explore_again: now + STAGGER,
@@ -74,9 +84,27 @@ impl Client {
         }
     }
 
+    /// Replaces the addresses; other ones are worth quick attempts.
+    pub(super) fn set_endpoints(&mut self, hosts: &[String], port: u16, now: Instant) {
+        if self.endpoints.set(hosts, port, now) {
+            self.way_attempts = 0;
+        }
+    }
+
+    /// Handles the answer to a lookup, and returns how many of its addresses are refused.
+    pub(super) fn handle_resolved(&mut self, host: &str, addresses: Vec<SocketAddr>) -> usize {
+        let is_new = |address: &SocketAddr| !self.endpoints.contains(*address);
+        if addresses.iter().any(is_new) {
+            self.way_attempts = 0;
+        }
+
+        self.endpoints.handle_resolved(host, addresses)
+    }
+
     /// Allows quick attempts again, at once.
     fn handle_loss(&mut self, now: Instant) {
         self.attempts = 0;
+        self.way_attempts = 0;
         self.next_attempt = now;
     }
 
@@ -85,6 +113,7 @@ impl Client {
     fn handle_replicas(&mut self, replicas: u32) {
         if replicas > self.replicas {
             self.attempts = 0;
+            self.way_attempts = 0;
         }
         self.replicas = replicas;
     }
@@ -102,6 +131,18 @@ impl Client {
             };
 
         self.attempts == quick
+    }
+
+    /// Notes an attempt to meet a replica at a further address.
+    fn handle_way_attempt(&mut self, now: Instant) {
+        let quick = self.replicas * ATTEMPTS_PER_REPLICA;
+        self.way_attempts = self.way_attempts.saturating_add(1);
+        self.next_attempt = now
+            + if self.way_attempts < quick {
+                PAUSE
+            } else {
+                PAUSE_WAYS
+            };
     }
 
     /// Handles a response: what failed before need not be waited out.

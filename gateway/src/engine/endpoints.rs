@@ -49,8 +49,13 @@ impl Endpoints {
         endpoints
     }
 
-    /// Replaces the hosts; what is known of those that stay is kept.
-    pub(super) fn set(&mut self, hosts: &[String], port: u16, now: Instant) {
+    /// Replaces the hosts; what is known of those that stay is kept. Returns whether they
+    /// are others than before.
+    pub(super) fn set(&mut self, hosts: &[String], port: u16, now: Instant) -> bool {
+        let known = self.entries.iter().map(|entry| &entry.host);
+        if port == self.port && known.eq(hosts) {
+            return false;
+        }
         let mut old = std::mem::take(&mut self.entries);
         if port != self.port {
             old.clear();
@@ -64,6 +69,7 @@ impl Endpoints {
                 None => Entry::new(host, port, now),
             })
             .collect();
+        true
     }
 
     /// Sets which addresses are never used, wherever they come from.

@@ -80,7 +80,7 @@ impl Peer {
             _ if !same_tunnel => return false,
             (Role::Server, None) => {}
             (Role::Client { addresses, port }, Some(client)) => {
-                client.endpoints.set(addresses, *port, now);
+                client.set_endpoints(addresses, *port, now);
             }
             (Role::Server, Some(_)) | (Role::Client { .. }, None) => return false,
         }

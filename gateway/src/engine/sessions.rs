@@ -5,8 +5,8 @@ use super::session::Session;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// The most sessions of one process: 1,000 peers with 4 x 4 replicas.
-const SESSIONS_MAX: usize = 16_384;
+/// The most sessions of one process: 1,000 peers with 4 x 4 replicas, at two addresses each.
+const SESSIONS_MAX: usize = 32_768;
 
 /// The sessions.
 #[derive(Default)]

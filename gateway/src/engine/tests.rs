@@ -51,6 +51,8 @@ struct Host {
 struct Balancer {
     address: SocketAddr,
     hosts: Vec<usize>,
+    /// Nothing passes a dead one.
+    alive: bool,
     turn: usize,
     tracked: BTreeMap<SocketAddr, usize>,
 }
@@ -150,6 +152,7 @@ impl World {
         self.balancers.push(Balancer {
             address,
             hosts: hosts.to_vec(),
+            alive: true,
             turn: 0,
             tracked: BTreeMap::new(),
         });
@@ -349,7 +352,13 @@ impl World {
         self.sent += 1;
         let too_long = |mtu| datagram.bytes.len() + OUTER_HEADERS > mtu;
         let unlucky = |every| self.sent.is_multiple_of(every);
-        if !self.mtu.is_some_and(too_long) && !self.lose_every.is_some_and(unlucky) {
+        let passes_dead = self
+            .balancers
+            .iter()
+            .any(|b| !b.alive && [from, to].contains(&b.address));
+        let is_lost =
+            passes_dead || self.mtu.is_some_and(too_long) || self.lose_every.is_some_and(unlucky);
+        if !is_lost {
             self.flying.push_back(datagram);
         }
     }

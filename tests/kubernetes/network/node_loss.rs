@@ -1,13 +1,17 @@
 //! Nodes with a gateway are drained, die and come back while traffic flows between pods on
 //! other nodes.
 
+use crate::MILAN;
 use crate::fixture::{Peering, Suite, rough};
 use crate::flow::Outcome;
 use crate::rounds::{Ends, Rounds, each_round, lost_a_replica, lost_nothing};
-use crate::whole::liqo;
-use anyhow::{Result, ensure};
+use crate::whole::{liqo, until_met_at, until_whole};
+use anyhow::{Context as _, Result, ensure};
 use kubernetes_lab::cluster::Cluster;
+use kubernetes_lab::namespace::Namespace;
 use kubernetes_lab::wait::{Deadline, until};
+use serde_json::json;
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 pub(crate) fn add(suite: &mut Suite) {
@@ -17,6 +21,7 @@ pub(crate) fn add(suite: &mut Suite) {
         draining_a_gateways_node_of_the_client_loses_nothing,
         streams_survive_the_loss_and_the_return_of_a_gateways_node_of_the_server,
         streams_survive_the_loss_and_the_return_of_a_gateways_node_of_the_client,
+        streams_survive_the_loss_of_the_node_that_all_sessions_passed,
     );
 }
 
@@ -50,6 +55,58 @@ async fn streams_survive_the_loss_and_the_return_of_a_gateways_node_of_the_clien
     lost(peering, &peering.rome, "lost-node-client").await
 }
 
+/// A node port leads to any gateway, so the sessions with both may all pass the node of one. They
+/// do not stay so once the client may call another node.
+async fn streams_survive_the_loss_of_the_node_that_all_sessions_passed(
+    peering: &'static Peering,
+) -> Result<()> {
+    let [rome, milan] = peering.clusters();
+    let node = milan.node(NODE);
+    let all = addresses(milan)?;
+    let passed = *all.get(usize::from(NODE)).context("no second node")?;
+    let mut rounds = Rounds::start(peering, "passed-node", Ends::FirstNodes).await?;
+    let mut worst = Outcome::default();
+    for _ in rounds.numbers() {
+        until_whole(peering).await?;
+        call(rome, &[passed]).await?;
+        until_met_at(peering, &[passed]).await?;
+        call(rome, &all).await?;
+        until_met_at(peering, &all).await?;
+        let outcome = rounds.during("passed-node", async |traffic| {
+            node.kill()?;
+            traffic.flows_on()
+        });
+        let outcome = outcome.await;
+        node.restart()?;
+        worst = outcome?.worse(worst);
+        ready(milan, node.name(), "True").await?;
+    }
+    rounds.finish().await?;
+
+    lost_a_replica(worst)
+}
+
+/// Where the nodes of a cluster are.
+fn addresses(cluster: &Cluster) -> Result<Vec<Ipv4Addr>> {
+    Ok(cluster.node_specs()?.iter().map(|node| node.ip).collect())
+}
+
+/// Has a client call a server at these addresses.
+async fn call(client: &Cluster, addresses: &[Ipv4Addr]) -> Result<()> {
+    let tenant = Namespace::existing(client, &format!("liqo-tenant-{MILAN}")).await?;
+    let patch = json!({"spec": {"endpoint": {"addresses": addresses}}}).to_string();
+    let words = [
+        "patch",
+        "gatewayclient",
+        MILAN,
+        "--type=merge",
+        "-p",
+        &patch,
+    ];
+
+    tenant.kubectl(&words).await.map(drop)
+}
+
 async fn drained(peering: &'static Peering, at: &Cluster, case: &str) -> Result<()> {
     let worst = each_round(peering, case, Ends::FirstNodes, async |_| {
         let liqo = liqo(at).await?;
@@ -79,6 +136,7 @@ async fn lost(peering: &'static Peering, at: &Cluster, case: &str) -> Result<()>
     let node = at.node(NODE);
     let [mut loss, mut back] = [Outcome::default(); 2];
     for _ in rounds.numbers() {
+        until_met_at(peering, &addresses(&peering.milan)?).await?;
         let outcome = rounds.during(case, async |traffic| {
             node.kill()?;
             traffic.flows_on()?;

@@ -8,6 +8,7 @@ use kubernetes_lab::namespace::Namespace;
 use kubernetes_lab::wait::{Deadline, until};
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 /// What selects gateways.
@@ -142,6 +143,48 @@ async fn is_whole(here: &Cluster, there: &Cluster) -> Result<()> {
     }
 
     Ok(())
+}
+
+/// For each gateway of `here` that calls those of `there`, whom it meets at which address in
+/// sessions that live.
+pub(crate) async fn ways(
+    here: &Cluster,
+    there: &Cluster,
+) -> Result<Vec<BTreeSet<(String, IpAddr)>>> {
+    let liqo = liqo(here).await?;
+    let mut all = Vec::new();
+    for gateway in gateways(here).await? {
+        let status = status(&liqo, &gateway.name, "gateway").await?;
+        let peer = peer(&status["engine"]["peers"], there)?;
+        let mut ways = BTreeSet::new();
+        for session in peer["sessions"].as_array().context("no sessions")? {
+            if session["state"] == "live" && session["leaving"] == false {
+                let endpoint = session["endpoint"].as_str().context("no endpoint")?;
+                let replica = session["replica"].as_str().context("no replica")?;
+                ways.insert((replica.to_owned(), endpoint.parse::<SocketAddr>()?.ip()));
+            }
+        }
+        all.push(ways);
+    }
+
+    Ok(all)
+}
+
+/// Waits until each gateway of the client meets each of the server's at exactly these addresses.
+pub(crate) async fn until_met_at(peering: &Peering, addresses: &[Ipv4Addr]) -> Result<()> {
+    let [rome, milan] = peering.clusters();
+    let what = format!("all to be met at {addresses:?}");
+    until(Deadline::after(PATIENCE), &what, async || {
+        let replicas = names(gateways(milan).await?);
+        let wanted: BTreeSet<_> = replicas
+            .iter()
+            .flat_map(|replica| addresses.iter().map(|it| (replica.clone(), (*it).into())))
+            .collect();
+        let met = ways(rome, milan).await?;
+        ensure!(met.iter().all(|ways| *ways == wanted), "{met:?}");
+        Ok(())
+    })
+    .await
 }
 
 /// What a process tells about itself.

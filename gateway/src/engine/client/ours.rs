@@ -1,17 +1,46 @@
-//! One session with each replica of a peer that is one of ours.
+//! Sessions with each replica of a peer that is one of ours.
 
+use super::{Client, WAYS};
 use crate::engine::Engine;
 use crate::engine::drops::Drop;
 use crate::engine::interface::SessionId;
 use crate::engine::probe;
 use crate::engine::session::{Session, State};
-use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::time::Instant;
 
+impl Client {
+    /// Returns the address for an attempt to meet a replica at one address more, if that is due:
+    /// `met` are those where each is met, `unknown` is how many sessions have not told yet whom they
+    /// lead to.
+    fn further_way(
+        &mut self,
+        met: &BTreeMap<&str, BTreeSet<SocketAddr>>,
+        unknown: usize,
+        now: Instant,
+    ) -> Option<SocketAddr> {
+        let short: Vec<_> = met.values().filter(|ways| ways.len() < WAYS).collect();
+        if short.is_empty() {
+            self.way_attempts = 0;
+            return None;
+        }
+        if unknown > 0 || now < self.next_attempt {
+            return None;
+        }
+        let target = (0..self.endpoints.len())
+            .filter_map(|_| self.endpoints.next())
+            .find(|address| short.iter().any(|ways| !ways.contains(address)))?;
+        self.handle_way_attempt(now);
+
+        Some(target)
+    }
+}
+
 impl Engine {
-    /// Closes what leads to the same replica as another session: of two, the one
-    /// towards an address that is no longer the peer's, else the younger.
+    /// Closes what leads to the same replica as other sessions at the same address, or
+    /// at more addresses than are of use. Those towards an address that is still the peer's
+    /// are worth most, then the older ones.
     pub(in crate::engine) fn close_duplicates(&mut self, id: SessionId, now: Instant) {
         let Some(session) = self.sessions.get(id) else {
             return;
@@ -24,13 +53,12 @@ impl Engine {
         else {
             return;
         };
-        let worth = |session: &Session| {
-            let is_current = session
+        let is_current = |session: &Session| {
+            session
                 .target
-                .is_some_and(|target| client.endpoints.contains(target));
-            (is_current, Reverse((session.live_since, session.id)))
+                .is_some_and(|target| client.endpoints.contains(target))
         };
-        let same: Vec<_> = peer
+        let mut same: Vec<_> = peer
             .sessions
             .iter()
             .filter_map(|id| self.sessions.get(*id))
@@ -38,11 +66,18 @@ impl Engine {
                 other.is_own() && other.state == State::Live && other.replica == session.replica
             })
             .collect();
-        let Some(best) = same.iter().max_by_key(|session| worth(session)) else {
-            return;
-        };
-        let best = best.id;
-        let surplus: Vec<_> = same.iter().map(|s| s.id).filter(|id| *id != best).collect();
+        same.sort_by_key(|session| (!is_current(session), session.live_since, session.id));
+
+        let mut kept = Vec::new();
+        let mut surplus = Vec::new();
+        for session in same {
+            let is_further = is_current(session) && !kept.contains(&session.target);
+            if kept.is_empty() || (is_further && kept.len() < WAYS) {
+                kept.push(session.target);
+            } else {
+                surplus.push(session.id);
+            }
+        }
 
         self.close(&surplus, now);
     }
@@ -60,7 +95,7 @@ impl Engine {
         }
     }
 
-    /// Sees to one session with each replica of one of our own peers.
+    /// Sees to sessions with each replica of one of our own peers.
     pub(super) fn cover_replicas(&mut self, index: u16, now: Instant) {
         self.abandon_unanswered(index, now);
         let Some(peer) = self.peers.get_mut(index) else {
@@ -69,18 +104,19 @@ impl Engine {
         let Some(client) = &mut peer.client else {
             return;
         };
-        let mut met = BTreeSet::new();
+        let mut met: BTreeMap<&str, BTreeSet<SocketAddr>> = BTreeMap::new();
         let mut unknown = 0;
         let mut stale = Vec::new();
         let mut replicas = 1;
         for session in peer.sessions.iter().filter_map(|id| self.sessions.get(*id)) {
-            let is_current = |target| client.endpoints.contains(target);
             replicas = replicas.max(session.replicas.min(probe::REPLICAS_MAX));
+            let Some(target) = session.target.filter(|_| session.is_own()) else {
+                continue;
+            };
             match &session.replica {
-                _ if !session.is_own() => {}
-                _ if !session.target.is_some_and(is_current) => stale.push(session.id),
+                _ if !client.endpoints.contains(target) => stale.push(session.id),
                 Some(replica) => {
-                    met.insert(replica.as_str());
+                    met.entry(replica).or_default().insert(target);
                 }
                 None => unknown += 1,
             }
@@ -88,19 +124,20 @@ impl Engine {
 
         client.handle_replicas(replicas);
         let wanted = replicas as usize;
-        let missing = wanted.saturating_sub(met.len() + unknown);
-        if met.len() >= wanted {
+        let target = if met.len() >= wanted {
             client.attempts = 0;
-            return self.close(&stale, now);
-        }
-        if missing == 0 || now < client.next_attempt {
-            return;
-        }
-
-        if client.handle_attempt(now) {
-            self.drops.count(Drop::ReplicaAttempts);
-        }
-        if let Some(target) = client.endpoints.next() {
+            let target = client.further_way(&met, unknown, now);
+            self.close(&stale, now);
+            target
+        } else if met.len() + unknown >= wanted || now < client.next_attempt {
+            None
+        } else {
+            if client.handle_attempt(now) {
+                self.drops.count(Drop::ReplicaAttempts);
+            }
+            client.endpoints.next()
+        };
+        if let Some(target) = target {
             self.open(index, target, now);
         }
     }

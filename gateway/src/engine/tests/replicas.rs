@@ -239,3 +239,80 @@ fn flows_that_stay_on_a_live_session_do_not_move() {
     let stayed = before.iter().filter(|s| **s == survivor).count();
     assert!((64..=192).contains(&stayed), "spread evenly: {stayed}");
 }
+
+/// Two servers on a node each, either of which leads to both (a node port), and a client.
+/// `turns` makes the nodes choose differently.
+fn two_nodes(turns: [usize; 2]) -> (World, [usize; 2], usize) {
+    let mut world = World::new();
+    let servers = [world.host("server-0"), world.host("server-1")];
+    let client = world.host("client-0");
+    let nodes = [0, 1].map(|_| world.balancer(&servers));
+    for (balancer, turn) in world.balancers.iter_mut().zip(turns) {
+        balancer.turn = turn;
+    }
+    for server in servers {
+        world.set_replicas(server, &["server-0", "server-1"]);
+        world.set_peers(server, vec![serving()]);
+    }
+    world.set_peers(client, vec![calling(&nodes)]);
+    (world, servers, client)
+}
+
+/// The replicas that a host has met, each with the addresses at which it is called.
+fn ways(world: &World, host: usize) -> BTreeSet<(String, SocketAddr)> {
+    let sessions = world.peer(host).sessions.into_iter();
+    sessions
+        .filter(|session| session.state == "live")
+        .filter_map(|session| Some((session.replica?, session.endpoint)))
+        .collect()
+}
+
+#[test]
+fn every_replica_is_met_at_two_addresses() {
+    for turn in 0..8 {
+        let (mut world, _, client) = two_nodes([turn, turn / 2]);
+
+        let took = world.run_until(secs(60), |world| ways(world, client).len() == 4);
+        world.run(secs(30));
+
+        assert!(took <= secs(20), "{took:?}");
+        assert_eq!(world.peer(client).sessions.len(), 4, "no duplicate stays");
+    }
+}
+
+#[test]
+fn a_node_that_dies_with_its_replica_costs_less_than_a_second_whichever_way_sessions_take() {
+    for turn in 0..8 {
+        for victim in 0..2 {
+            let (mut world, servers, client) = two_nodes([turn, turn / 2]);
+            world.run(secs(70));
+
+            world.hosts[servers[victim]].alive = false;
+            world.balancers[victim].alive = false;
+            let gap = longest_gap(&mut world, client, &servers, secs(5));
+
+            assert!(gap <= secs(1), "turn {turn}, node {victim}: {gap:?}");
+        }
+    }
+}
+
+#[test]
+fn an_address_that_leads_to_one_replica_only_is_not_asked_for_the_other_for_ever() {
+    let (mut world, servers, client) = two_nodes([0, 0]);
+    for (balancer, server) in world.balancers.iter_mut().zip(servers) {
+        balancer.hosts = vec![server];
+    }
+    world.run(secs(60));
+    assert_eq!(ways(&world, client).len(), 2);
+    world.events(client);
+
+    world.run(secs(600));
+
+    let events = world.events(client);
+    let opened = events.iter().filter(|e| matches!(e, Event::OpenPort(_)));
+    let opened = opened.count();
+    assert!((5..=20).contains(&opened), "{opened}");
+    assert_eq!(world.drops(client, Drop::ReplicaAttempts), 0);
+    let lost = |event: &&Event| matches!(event, Event::Connection { state, .. } if *state != ConnectionState::Connected);
+    assert_eq!(events.iter().filter(lost).count(), 0);
+}
