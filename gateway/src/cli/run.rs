@@ -52,8 +52,8 @@ pub(super) struct Run {
     #[arg(long, value_name = "ADDRESS:PORT")]
     http: Option<SocketAddr>,
 
-    /// Seconds that leaving may take at most.
-    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]
+    /// Seconds that leaving may take at most: until peers and nodes use other replicas.
+    #[arg(long, value_name = "SECONDS", default_value = "8", value_parser = seconds)]
     leave_timeout: Duration,
 
     /// MTU of the overlay device [default: that of the underlay less 50].
