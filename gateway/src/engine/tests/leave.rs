@@ -120,3 +120,63 @@ fn a_replica_without_peers_may_go_at_once() {
 
     assert!(world.events(host).contains(&Event::Drained));
 }
+
+#[test]
+fn replicas_leave_and_come_without_any_loss_at_two_addresses() {
+    for turn in 0..6 {
+        let mut world = World::new();
+        let servers = [world.host("server-0"), world.host("server-1")];
+        let clients = [world.host("client-0"), world.host("client-1")];
+        let nodes = [0, 1].map(|_| world.balancer(&servers));
+        world.balancers[0].turn = turn;
+        for server in servers {
+            world.set_replicas(server, &["server-0", "server-1"]);
+            world.set_peers(server, vec![serving()]);
+        }
+        for client in clients {
+            world.set_replicas(client, &["client-0", "client-1"]);
+            world.set_peers(client, vec![calling(&nodes)]);
+        }
+        world.run(secs(20));
+
+        for (leaving, senders, receivers) in [
+            (clients[1], servers, clients),
+            (servers[1], clients, servers),
+            (clients[1], clients, servers),
+            (servers[0], servers, clients),
+        ] {
+            let (sent, arrived) = leave(&mut world, leaving, &senders, &receivers);
+            assert_eq!(arrived, sent, "turn {turn}: {leaving} left");
+
+            let (replica, all, peers) = if clients.contains(&leaving) {
+                (
+                    format!("client-{leaving}b"),
+                    ["client-0", "client-1"],
+                    calling(&nodes),
+                )
+            } else {
+                (
+                    format!("server-{leaving}b"),
+                    ["server-0", "server-1"],
+                    serving(),
+                )
+            };
+            world.restart(leaving, &replica, vec![peers]);
+            world.set_replicas(leaving, &all);
+            let (mut sent, mut arrived) = (0, 0);
+            for _ in 0..1000 {
+                for sender in senders.iter().filter(|s| **s != leaving) {
+                    for flow in 0..4 {
+                        world.packet(*sender, &inner_packet(b"x"), flow * 0x5bd1);
+                        sent += 1;
+                    }
+                }
+                world.run(ms(10));
+                for receiver in receivers {
+                    arrived += world.payloads(receiver).len();
+                }
+            }
+            assert_eq!(arrived, sent, "turn {turn}: {leaving} came");
+        }
+    }
+}
