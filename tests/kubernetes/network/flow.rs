@@ -31,6 +31,8 @@ pub(crate) struct Traffic {
     /// Between which pods datagrams flow.
     pairs: Vec<(Netns, SocketAddrV4)>,
     flows: Vec<udp::Flow>,
+    /// When these flows began.
+    since: jiff::Timestamp,
     interval: Duration,
 }
 
@@ -77,6 +79,7 @@ impl Traffic {
             _echoes: Vec::new(),
             pairs: Vec::new(),
             flows: Vec::new(),
+            since: jiff::Timestamp::now(),
             interval,
             webs: webs.clone(),
         };
@@ -119,6 +122,7 @@ impl Traffic {
     }
 
     fn start_datagrams(&mut self) -> Result<()> {
+        self.since = jiff::Timestamp::now();
         for (from, to) in &self.pairs {
             self.flows.push(udp::Flow::start(from, *to, self.interval)?);
         }
@@ -178,6 +182,12 @@ impl Traffic {
         let mut outcome = Outcome::default();
         for end in ends {
             let flow = end.join().ok().context("a flow has panicked")?;
+            for missing in &flow.missing {
+                // To be found in the logs of what was happening then.
+                let start = self.since + self.interval * u32::try_from(missing.start)?;
+                let count = missing.end - missing.start;
+                eprintln!("{count} datagrams of a flow were lost from {start:.3} on");
+            }
             let longest = flow.missing.iter().map(|it| it.end - it.start).max();
             let longest = u32::try_from(longest.unwrap_or_default())?;
             outcome.udp_outage = outcome.udp_outage.max(self.interval * longest);
