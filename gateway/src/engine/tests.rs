@@ -77,6 +77,8 @@ struct World {
     mtu: Option<usize>,
     /// Every so many-th datagram vanishes.
     lose_every: Option<usize>,
+    /// What goes there vanishes.
+    deaf: Option<Ipv4Addr>,
     sent: usize,
     /// What arrived for addresses without a host.
     strangers: Vec<Datagram>,
@@ -95,6 +97,7 @@ impl World {
             latency: ms(5),
             mtu: None,
             lose_every: None,
+            deaf: None,
             sent: 0,
             strangers: Vec::new(),
         }
@@ -303,6 +306,7 @@ impl World {
                 Event::Resolve { .. }
                 | Event::Connection { .. }
                 | Event::Remote { .. }
+                | Event::Signs { .. }
                 | Event::Reachable { .. }
                 | Event::Drained => {}
             }
@@ -349,7 +353,10 @@ impl World {
         self.sent += 1;
         let too_long = |mtu| datagram.bytes.len() + OUTER_HEADERS > mtu;
         let unlucky = |every| self.sent.is_multiple_of(every);
-        if !self.mtu.is_some_and(too_long) && !self.lose_every.is_some_and(unlucky) {
+        let is_lost = self.deaf.is_some_and(|deaf| to.ip() == deaf)
+            || self.mtu.is_some_and(too_long)
+            || self.lose_every.is_some_and(unlucky);
+        if !is_lost {
             self.flying.push_back(datagram);
         }
     }
@@ -399,6 +406,22 @@ impl World {
             .filter(|session| session.state == "live" && !session.leaving)
             .filter_map(|session| session.replica)
             .collect()
+    }
+
+    /// What a host has told last of its peer's handshakes.
+    fn signs(&self, host: usize) -> Signs {
+        let mut told = self.hosts[host].events.iter().rev();
+        let last = told.find_map(|event| match event {
+            Event::Signs { signs, .. } => Some(*signs),
+            Event::OpenPort(_)
+            | Event::ClosePort(_)
+            | Event::Resolve { .. }
+            | Event::Connection { .. }
+            | Event::Remote { .. }
+            | Event::Reachable { .. }
+            | Event::Drained => None,
+        });
+        last.unwrap_or_default()
     }
 
     fn events(&mut self, host: usize) -> Vec<Event> {
