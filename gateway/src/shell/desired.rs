@@ -37,6 +37,9 @@ pub(crate) enum Error {
     Key(#[from] keys::Error),
 }
 
+/// Something of each peer, by its cluster id.
+type ByPeer<T> = BTreeMap<String, T>;
+
 /// A state that can be served.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Desired {
@@ -50,8 +53,8 @@ pub(crate) struct Desired {
     pub(crate) ranks: Vec<(String, u16)>,
     /// What is not served, because it is wrong or not complete: a line each.
     pub(crate) unserved: Vec<String>,
-    /// The peers among them, by cluster id, and why each is not served.
-    pub(crate) unserved_peers: BTreeMap<String, String>,
+    /// The peers among them, and why each is not served.
+    pub(crate) unserved_peers: ByPeer<String>,
 }
 
 impl Desired {
@@ -207,10 +210,7 @@ impl Loader {
 
     /// Returns this side's private key for each peer, by cluster id, and for the others what is
     /// wrong. A file's peers must all have one; in a cluster somebody may be about to write it.
-    fn read_keys(
-        &self,
-        fabric: &Fabric,
-    ) -> Result<(BTreeMap<String, keys::Key>, BTreeMap<String, String>), Error> {
+    fn read_keys(&self, fabric: &Fabric) -> Result<(ByPeer<keys::Key>, ByPeer<String>), Error> {
         let mut found = BTreeMap::new();
         let mut missing = BTreeMap::new();
         match (&self.keys, &self.source) {
