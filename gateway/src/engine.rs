@@ -58,11 +58,12 @@ mod timers;
 
 pub(crate) mod drops;
 mod rng;
+mod signs;
 pub(crate) mod snapshot;
 
 pub(crate) use interface::{
     Clock, ConnectionState, Event, Kind, Local, Nodes, PeerConfig, PortId, Received, Role,
-    SessionId, Transmit,
+    SessionId, Signs, Transmit,
 };
 
 use drops::{Drop, Drops};
@@ -182,9 +183,13 @@ impl Engine {
             return;
         }
 
+        let before = self.peers.get(index).map(|peer| peer.connection.state);
         self.remove_peer(index);
         let local_key = self.keys.add(config.local_private_key);
         let mut peer = Peer::new(config, local_key, now);
+        if before.is_some_and(|before| peer.connection.replace(before)) {
+            self.events.push_back(peer.connection.event(index));
+        }
         if let Some(client) = &mut peer.client {
             client.endpoints.set_tunnelled(self.tunnelled.clone());
         }

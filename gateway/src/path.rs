@@ -9,7 +9,7 @@
 //! told at once, that it has passed only after a while, so that one that comes and goes
 //! costs few writes.
 
-use crate::engine::{ConnectionState, Kind, Nodes};
+use crate::engine::{ConnectionState, Kind, Nodes, Signs};
 use control_api::fabric::Node;
 use ebpf_common::probe::{Sighting, digest};
 use std::collections::BTreeMap;
@@ -17,9 +17,11 @@ use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 mod overlay;
+mod tunnel;
 mod verdict;
 
 pub(crate) use overlay::Overlay;
+pub(crate) use tunnel::Way;
 pub(crate) use verdict::{Reason, Verdict};
 
 /// Between two looks at what the nodes have said: with 5,000 nodes one takes 10 ms, 1 % of a core.
@@ -50,9 +52,7 @@ pub(crate) struct Paths {
 /// A peer, as far as the way to it goes.
 #[derive(Debug)]
 struct Peer {
-    connection: ConnectionState,
-    /// Since when the connection is in that state.
-    since: Instant,
+    tunnel: tunnel::Tunnel,
     kind: Kind,
     remote: Option<Nodes>,
     /// Whether our nodes have an address there to check.
@@ -81,15 +81,17 @@ impl Paths {
         }
     }
 
-    /// Sets the peers, and whether our nodes have an address to check at each.
+    /// Sets the peers, the way to each, and whether our nodes have an address to check there.
     pub(crate) fn set_peers<'a>(
         &mut self,
-        peers: impl IntoIterator<Item = (&'a str, bool)>,
+        peers: impl IntoIterator<Item = (&'a str, Way, bool)>,
         now: Instant,
     ) {
         let mut before = std::mem::take(&mut self.peers);
-        for (cluster_id, is_checked) in peers {
-            let mut peer = before.remove(cluster_id).unwrap_or_else(|| Peer::new(now));
+        for (cluster_id, way, is_checked) in peers {
+            let before = before.remove(cluster_id);
+            let mut peer = before.unwrap_or_else(|| Peer::new(way.clone(), now));
+            peer.tunnel.set_way(way);
             peer.is_checked = is_checked;
             self.peers.insert(cluster_id.to_owned(), peer);
         }
@@ -102,11 +104,34 @@ impl Paths {
         connection: ConnectionState,
         now: Instant,
     ) {
-        if let Some(peer) = self.peers.get_mut(cluster_id)
-            && peer.connection != connection
-        {
-            peer.connection = connection;
-            peer.since = now;
+        if let Some(peer) = self.peers.get_mut(cluster_id) {
+            peer.tunnel.note_state(connection, now);
+        }
+    }
+
+    /// Notes what comes of the handshakes with a peer that is not connected.
+    pub(crate) fn note_signs(&mut self, cluster_id: &str, signs: Signs, now: Instant) {
+        if let Some(peer) = self.peers.get_mut(cluster_id) {
+            peer.tunnel.note_signs(signs, now);
+        }
+    }
+
+    /// Notes that the keys of a peer or ours for it were changed.
+    pub(crate) fn note_rekeyed(&mut self, cluster_id: &str) {
+        if let Some(peer) = self.peers.get_mut(cluster_id) {
+            peer.tunnel.note_rekeyed();
+        }
+    }
+
+    /// Notes what became of looking up a name of a peer: why it failed, if it did.
+    pub(crate) fn note_lookup(
+        &mut self,
+        cluster_id: &str,
+        host: &str,
+        outcome: Result<(), String>,
+    ) {
+        if let Some(peer) = self.peers.get_mut(cluster_id) {
+            peer.tunnel.note_lookup(host, outcome);
         }
     }
 
@@ -168,7 +193,7 @@ impl Paths {
                     replica,
                     cluster_id,
                     nodes,
-                    connection: peer.connection,
+                    tunnel: peer.tunnel.judge(replica, cluster_id, now),
                     kind: peer.kind,
                     remote: peer.remote,
                     is_checked: peer.is_checked,
@@ -182,10 +207,9 @@ impl Paths {
 }
 
 impl Peer {
-    fn new(now: Instant) -> Self {
+    fn new(way: Way, now: Instant) -> Self {
         Self {
-            connection: ConnectionState::Connecting,
-            since: now,
+            tunnel: tunnel::Tunnel::new(way, now),
             kind: Kind::Unknown,
             remote: None,
             is_checked: false,
@@ -198,7 +222,7 @@ impl Peer {
 
     /// Returns the nodes whose checks count as failed.
     fn lost_by(&self, now: Instant) -> &[String] {
-        let is_settled = now.saturating_duration_since(self.since) >= SETTLE;
+        let is_settled = self.tunnel.age(now) >= SETTLE;
         if is_settled && self.looks >= LOOKS {
             &self.lost
         } else {

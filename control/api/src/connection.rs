@@ -87,6 +87,23 @@ pub struct ConnectionStatus {
 /// reason names the first part of the way that is broken, or how far the way is known to be whole.
 pub const PATH_HEALTHY: &str = "PathHealthy";
 
+/// Reasons of [`PATH_HEALTHY`] that tell which direction between the gateways is blocked, and others of
+/// which somebody beside the gateways must know.
+pub mod reason {
+    /// Handshakes of the peer arrive and the answers are lost: the way to the peer is blocked.
+    pub const ANSWERS_LOST: &str = "AnswersLost";
+    /// No handshake of the peer arrives: the way from the peer is blocked, or nobody calls.
+    pub const NOTHING_ARRIVES: &str = "NothingArrives";
+    /// Our handshakes are not answered; the side that is called knows which direction is blocked.
+    pub const NO_ANSWER: &str = "NoAnswer";
+    /// The peer uses another key than its PublicKey.
+    pub const KEYS_DIFFER: &str = "KeysDiffer";
+    /// The name of the peer's gateways does not resolve.
+    pub const NAME_NOT_RESOLVED: &str = "NameNotResolved";
+    /// No gateway of this cluster serves the peer: something is missing or wrong.
+    pub const NOT_SERVED: &str = "NotServed";
+}
+
 /// The peer answers.
 pub const CONNECTED: &str = "Connected";
 /// The peer has not answered yet.

@@ -114,6 +114,10 @@ fn patch(
         None if is_apply => json!({}),
         None => return Err(Refusal::NotFound),
     };
+    let version = &patch["metadata"]["resourceVersion"];
+    if !version.is_null() && *version != old["metadata"]["resourceVersion"] {
+        return Err(Refusal::Conflict);
+    }
 
     Ok(objects.put(&path, merged(old, patch)))
 }

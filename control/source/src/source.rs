@@ -3,6 +3,7 @@
 use crate::file::{self, File};
 use crate::watch::{self, Scope, Watch};
 use control_api::fabric::{Admission, Errors, Fabric, Waiting, admit};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -44,6 +45,8 @@ pub struct Reading {
     pub refused: Vec<String>,
     /// What is not complete yet.
     pub waiting: Vec<Waiting>,
+    /// The peers among all that, by cluster id, and why each is not served.
+    pub unserved: BTreeMap<String, String>,
 }
 
 /// The desired state, and how to hear of changes.
@@ -104,17 +107,20 @@ impl Source {
                 fabric: file::load(file.path())?,
                 refused: Vec::new(),
                 waiting: Vec::new(),
+                unserved: BTreeMap::new(),
             }),
             Self::Cluster(watch) => {
                 let Admission {
                     fabric,
                     refused,
                     waiting,
+                    unserved,
                 } = admit(watch.store().objects());
                 Ok(Reading {
                     fabric: fabric.map_err(Error::Cluster)?,
                     refused: refused.iter().map(ToString::to_string).collect(),
                     waiting,
+                    unserved,
                 })
             }
         }

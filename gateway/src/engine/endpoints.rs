@@ -99,7 +99,9 @@ impl Endpoints {
     pub(super) fn poll_lookup(&mut self, now: Instant) -> Option<String> {
         self.entries.iter_mut().find_map(|entry| {
             let lookup = entry.lookup.as_mut().filter(|lookup| lookup.next <= now)?;
-            let interval = if now.duration_since(lookup.since) < RESOLVE_PERIOD {
+            // A name that never resolved is somebody's mistake, about to be mended.
+            let is_known = !entry.addresses.is_empty();
+            let interval = if !is_known || now.duration_since(lookup.since) < RESOLVE_PERIOD {
                 RESOLVE_INTERVAL
             } else {
                 RESOLVE_INTERVAL_LATER
@@ -199,7 +201,10 @@ mod tests {
         };
 
         assert_eq!(lookups(&mut endpoints, 0, 600), 120);
-        assert_eq!(lookups(&mut endpoints, 600, 1_800), 4);
+        // Whoever mends it need not wait until that shows.
+        assert_eq!(lookups(&mut endpoints, 600, 1_200), 120);
+        endpoints.handle_resolved("gw.example", vec![address("192.0.2.1:51840")]);
+        assert_eq!(lookups(&mut endpoints, 1_200, 2_400), 4);
     }
 
     #[test]

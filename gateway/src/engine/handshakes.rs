@@ -37,6 +37,7 @@ impl Engine {
             return self.drops.count(Drop::InvalidHandshake);
         };
         let Some(peer) = self.peers.by_keys(local, initiator.public_key) else {
+            self.peers.note_stranger(local, source.from.ip(), now);
             return self.drops.count(Drop::UnknownPeer);
         };
 
@@ -52,6 +53,9 @@ impl Engine {
         };
         match outcome {
             Ok(len) => {
+                if let Some(peer) = self.peers.get_mut(peer) {
+                    peer.signs.calls.note(source.from.ip(), now);
+                }
                 self.transmit(source.port, source.from, &buffer[..len]);
             }
             Err(reason) => self.drops.count(reason),
@@ -76,6 +80,9 @@ impl Engine {
                     session.revive(now);
                 }
                 let (id, port, to) = (session.id, session.port, session.endpoint);
+                if let Some(peer) = self.peers.get_mut(session.peer) {
+                    peer.signs.answers.note(to.ip(), now);
+                }
                 self.transmit(port, to, &buffer[..len]);
                 self.handle_established(id, now);
             }

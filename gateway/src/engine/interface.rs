@@ -1,5 +1,6 @@
 //! The values that cross the border between engine and shell.
 
+pub(crate) use super::signs::Signs;
 use ipnet::Ipv4Net;
 use serde::Serialize;
 use std::net::SocketAddr;
@@ -153,6 +154,13 @@ pub(crate) enum Event {
         kind: Kind,
         /// The worst of what its replicas tell; `None` if one tells nothing.
         nodes: Option<Nodes>,
+    },
+    /// What came of the peer's handshakes while there is no connection. Comes at every change.
+    Signs {
+        /// Index of the peer.
+        peer: u16,
+        /// What came.
+        signs: Signs,
     },
     /// Whether this replica can carry packets to the peer: what the overlay's
     /// heartbeat tells the nodes.

@@ -3,6 +3,7 @@
 use super::client::Client;
 use super::inner::{self, Sources};
 use super::interface::{ConnectionState, Event, Kind, Nodes, PeerConfig, Role, SessionId};
+use super::signs;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
@@ -34,6 +35,8 @@ pub(super) struct Peer {
     /// Those that flows may use.
     pub(super) selectable: Vec<Candidate>,
     pub(super) connection: Connection,
+    /// What comes of handshakes while there is no connection.
+    pub(super) signs: signs::Watch,
     /// Present in the client's role.
     pub(super) client: Option<Client>,
     pub(super) next_tick: Instant,
@@ -64,6 +67,7 @@ impl Peer {
             sessions: Vec::new(),
             selectable: Vec::new(),
             connection: Connection::new(now),
+            signs: signs::Watch::default(),
             client,
             next_tick: now,
             probes_left: PROBES_BURST,
@@ -149,6 +153,17 @@ impl Connection {
             reported: now,
             alive: now,
         }
+    }
+
+    /// Takes the place of `before`, of the same peer with other keys, and returns whether that is to
+    /// be reported: what was connected is not any more.
+    pub(super) fn replace(&mut self, before: ConnectionState) -> bool {
+        let is_lost = before != ConnectionState::Connecting;
+        if is_lost {
+            self.state = ConnectionState::Error;
+        }
+
+        is_lost
     }
 
     /// Handles an answered probe; returns whether that is to be reported.

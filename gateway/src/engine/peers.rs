@@ -2,6 +2,8 @@
 
 use super::peer::Peer;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Instant;
 
 /// The peers.
 #[derive(Default)]
@@ -46,6 +48,16 @@ impl Peers {
     /// Returns the peer that has the key `remote` and knows us by `local`.
     pub(super) fn by_keys(&self, local: [u8; 32], remote: [u8; 32]) -> Option<u16> {
         self.by_keys.get(&(local, remote)).copied()
+    }
+
+    /// Notes at the peers that know us by `local` that somebody calls us so with another key.
+    pub(super) fn note_stranger(&mut self, local: [u8; 32], from: IpAddr, now: Instant) {
+        let peers = self.by_keys.range((local, [0; 32])..=(local, [0xff; 32]));
+        for index in peers.map(|(_, index)| usize::from(*index)) {
+            if let Some(Some(peer)) = self.by_index.get_mut(index) {
+                peer.signs.strangers.note(from, now);
+            }
+        }
     }
 
     /// Returns all peers by index.

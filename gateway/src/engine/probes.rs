@@ -3,7 +3,7 @@
 use super::Engine;
 use super::drops::Drop;
 use super::inner::{self, ProbeAddresses};
-use super::interface::{Event, Kind, Nodes, SessionId, Transmit};
+use super::interface::{ConnectionState, Event, Kind, Nodes, SessionId, Transmit};
 use super::noise::OVERHEAD;
 use super::probe::{self, Gateway, Probe};
 use super::session::State;
@@ -200,6 +200,10 @@ impl Engine {
             .any(|session| session.is_usable() && session.liveness.is_answering(kind, now));
         if peer.connection.handle_tick(is_alive, now) {
             self.events.push_back(peer.connection.event(index));
+        }
+        let is_connected = peer.connection.state == ConnectionState::Connected;
+        if let Some(signs) = peer.signs.poll(is_connected, now) {
+            self.events.push_back(Event::Signs { peer: index, signs });
         }
         let usable = peer
             .sessions

@@ -79,6 +79,8 @@ struct World {
     mtu: Option<usize>,
     /// Every so many-th datagram vanishes.
     lose_every: Option<usize>,
+    /// What goes there vanishes.
+    deaf: Option<Ipv4Addr>,
     sent: usize,
     /// What arrived for addresses without a host.
     strangers: Vec<Datagram>,
@@ -97,6 +99,7 @@ impl World {
             latency: ms(5),
             mtu: None,
             lose_every: None,
+            deaf: None,
             sent: 0,
             strangers: Vec::new(),
         }
@@ -306,6 +309,7 @@ impl World {
                 Event::Resolve { .. }
                 | Event::Connection { .. }
                 | Event::Remote { .. }
+                | Event::Signs { .. }
                 | Event::Reachable { .. }
                 | Event::Drained => {}
             }
@@ -356,8 +360,10 @@ impl World {
             .balancers
             .iter()
             .any(|b| !b.alive && [from, to].contains(&b.address));
-        let is_lost =
-            passes_dead || self.mtu.is_some_and(too_long) || self.lose_every.is_some_and(unlucky);
+        let is_lost = passes_dead
+            || self.deaf.is_some_and(|deaf| to.ip() == deaf)
+            || self.mtu.is_some_and(too_long)
+            || self.lose_every.is_some_and(unlucky);
         if !is_lost {
             self.flying.push_back(datagram);
         }
@@ -408,6 +414,22 @@ impl World {
             .filter(|session| session.state == "live" && !session.leaving)
             .filter_map(|session| session.replica)
             .collect()
+    }
+
+    /// What a host has told last of its peer's handshakes.
+    fn signs(&self, host: usize) -> Signs {
+        let mut told = self.hosts[host].events.iter().rev();
+        let last = told.find_map(|event| match event {
+            Event::Signs { signs, .. } => Some(*signs),
+            Event::OpenPort(_)
+            | Event::ClosePort(_)
+            | Event::Resolve { .. }
+            | Event::Connection { .. }
+            | Event::Remote { .. }
+            | Event::Reachable { .. }
+            | Event::Drained => None,
+        });
+        last.unwrap_or_default()
     }
 
     fn events(&mut self, host: usize) -> Vec<Event> {

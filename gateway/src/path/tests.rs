@@ -177,7 +177,8 @@ fn checks_that_failed_before_the_tunnel_was_up_do_not_count() {
     for node in &mut lab.nodes {
         node.lost.insert(0);
     }
-    assert_eq!(reasons(&lab.run(10)), [("milan", Reason::Tunnel)]);
+    let told = [("milan", Reason::Tunnel), ("milan", Reason::NothingArrives)];
+    assert_eq!(reasons(&lab.run(10)), told);
 
     lab.connection("milan", ConnectionState::Connected);
     lab.run(2);
@@ -333,7 +334,8 @@ impl Lab {
             nodes: (0..3).map(TestNode::new).collect(),
             now,
         };
-        let peers = clusters.iter().map(|cluster| (*cluster, true));
+        let way = Way::Server { port: 51_840 };
+        let peers = clusters.iter().map(|cluster| (*cluster, way.clone(), true));
         lab.paths.set_peers(peers, now);
         for cluster in clusters {
             lab.connection(cluster, ConnectionState::Connected);

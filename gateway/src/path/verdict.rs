@@ -1,7 +1,8 @@
 //! What is wrong, in words: the first broken part, its cause and the cure.
 
 use super::overlay::{self, Overlay};
-use crate::engine::{ConnectionState, Kind, Nodes};
+use crate::engine::{Kind, Nodes};
+use control_api::connection::reason;
 use ebpf_common::settings::REFLECTOR_PORT;
 
 /// Most nodes that a message names.
@@ -27,6 +28,18 @@ pub(crate) enum Reason {
     ToRemoteGateway,
     /// Broken between the gateways.
     Tunnel,
+    /// Broken between the gateways: nothing comes from the peer.
+    NothingArrives,
+    /// Broken between the gateways: nothing of ours gets to the peer.
+    AnswersLost,
+    /// Broken between the gateways, in a direction that only the peer knows.
+    NoAnswer,
+    /// The gateways' keys do not match.
+    KeysDiffer,
+    /// There is no address of the peer's gateways.
+    NameNotResolved,
+    /// No gateway of ours serves the peer.
+    NotServed,
     /// Broken between our nodes and this gateway.
     LocalOverlay,
     /// Broken between the peer's gateways and its nodes.
@@ -45,6 +58,12 @@ impl Reason {
             Self::EndToEnd => "EndToEnd",
             Self::ToRemoteGateway => "ToRemoteGateway",
             Self::Tunnel => "Tunnel",
+            Self::NothingArrives => reason::NOTHING_ARRIVES,
+            Self::AnswersLost => reason::ANSWERS_LOST,
+            Self::NoAnswer => reason::NO_ANSWER,
+            Self::KeysDiffer => reason::KEYS_DIFFER,
+            Self::NameNotResolved => reason::NAME_NOT_RESOLVED,
+            Self::NotServed => reason::NOT_SERVED,
             Self::LocalOverlay => "LocalOverlay",
             Self::RemoteOverlay => "RemoteOverlay",
             Self::Node => "Node",
@@ -55,6 +74,24 @@ impl Reason {
     /// Whether no part is known to be broken.
     pub(crate) fn is_well(self) -> bool {
         matches!(self, Self::EndToEnd | Self::ToRemoteGateway)
+    }
+
+    /// Whether it is about this replica's tunnel: another one may have its own.
+    pub(crate) fn is_of_tunnel(self) -> bool {
+        matches!(
+            self,
+            Self::Tunnel
+                | Self::NothingArrives
+                | Self::AnswersLost
+                | Self::NoAnswer
+                | Self::KeysDiffer
+                | Self::NameNotResolved
+        )
+    }
+
+    /// Whether it follows from something that came, so that one replica may know it and others not.
+    pub(crate) fn is_seen(self) -> bool {
+        matches!(self, Self::AnswersLost | Self::KeysDiffer)
     }
 
     /// Whether a part is known to be broken.
@@ -68,7 +105,7 @@ pub(super) struct Evidence<'a> {
     pub(super) replica: &'a str,
     pub(super) cluster_id: &'a str,
     pub(super) nodes: &'a overlay::Nodes,
-    pub(super) connection: ConnectionState,
+    pub(super) tunnel: Option<Finding>,
     pub(super) kind: Kind,
     pub(super) remote: Option<Nodes>,
     pub(super) is_checked: bool,
@@ -78,7 +115,8 @@ pub(super) struct Evidence<'a> {
 
 /// Names the first part that is broken.
 pub(super) fn judge(evidence: &Evidence<'_>) -> Verdict {
-    let (reason, message) = tunnel(evidence)
+    let tunnel = evidence.tunnel.clone();
+    let (reason, message) = tunnel
         .or_else(|| local_overlay(evidence))
         .or_else(|| remote_overlay(evidence))
         .or_else(|| between(evidence))
@@ -87,25 +125,8 @@ pub(super) fn judge(evidence: &Evidence<'_>) -> Verdict {
     Verdict { reason, message }
 }
 
-type Finding = (Reason, String);
-
-fn tunnel(evidence: &Evidence<'_>) -> Option<Finding> {
-    let (peer, replica) = (evidence.cluster_id, evidence.replica);
-    match evidence.connection {
-        ConnectionState::Connected => None,
-        ConnectionState::Connecting => {
-            let message = format!("gateway {replica} has not heard of a gateway of {peer} yet");
-            Some((Reason::Connecting, message))
-        }
-        ConnectionState::Error => {
-            let message = format!(
-                "gateway {replica} hears no gateway of {peer} any more: does it run, \
-                 and do both firewalls admit the tunnel's UDP port?"
-            );
-            Some((Reason::Tunnel, message))
-        }
-    }
-}
+/// A part, and what to say of it.
+pub(super) type Finding = (Reason, String);
 
 fn local_overlay(evidence: &Evidence<'_>) -> Option<Finding> {
     let of = |wanted| {

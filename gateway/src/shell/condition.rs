@@ -10,6 +10,9 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::{Value, json};
 
+/// What a replica says that has seen nothing.
+const BLIND: [Reason; 3] = [Reason::Tunnel, Reason::NothingArrives, Reason::NoAnswer];
+
 /// Returns what is to be written into the status because of what `replica` has found.
 pub(super) fn path(
     verdict: &Verdict,
@@ -26,24 +29,32 @@ pub(super) fn path(
     let is_own = reporter == Some(replica);
 
     let is_connected = shown.and_then(|status| status.value.as_deref()) == Some(CONNECTED);
-    let status = match verdict.reason {
+    let reason = verdict.reason;
+    let status = if reason.is_of_tunnel() && is_connected {
         // Another replica has the tunnel: this one has nothing to say but what it said itself.
-        Reason::Tunnel if is_connected && !is_own => return None,
-        Reason::Tunnel if is_connected => "Unknown",
-        Reason::Connecting => "Unknown",
-        Reason::EndToEnd | Reason::ToRemoteGateway => "True",
-        Reason::Tunnel
-        | Reason::LocalOverlay
-        | Reason::RemoteOverlay
-        | Reason::Node
-        | Reason::NodeToNode => "False",
+        if !is_own {
+            return None;
+        }
+        "Unknown"
+    } else if reason == Reason::Connecting {
+        "Unknown"
+    } else if reason.is_well() {
+        "True"
+    } else {
+        "False"
     };
     let may_write = match old {
         None => true,
         Some(old) if old.status == "Unknown" => status != "Unknown" || is_own,
         Some(old) => {
             let is_worse = status == "False" && old.status == "True";
-            is_own || is_worse || reporter.is_none_or(|reporter| !is_live(reporter))
+            // What one replica sees the others need not see; that nothing comes is no contradiction.
+            let is_blind = BLIND.iter().any(|reason| old.reason == reason.name());
+            let is_better_known = verdict.reason.is_seen() && is_blind;
+            is_own
+                || is_worse
+                || is_better_known
+                || reporter.is_none_or(|reporter| !is_live(reporter))
         }
     };
     let is_said = |old: &Condition| {
@@ -128,6 +139,26 @@ mod tests {
         assert_eq!(lab.shown(), ("Unknown", "Tunnel", "gw-1"));
         assert!(lab.says("gw-2", &well(), NOW));
         assert_eq!(lab.shown(), ("True", "EndToEnd", "gw-2"));
+    }
+
+    #[test]
+    fn who_sees_handshakes_knows_better_than_who_sees_none() {
+        let mut lab = Lab::new(ERROR);
+        lab.says("gw-1", &verdict(Reason::NothingArrives, "nothing"), NOW);
+
+        assert!(!lab.says("gw-2", &verdict(Reason::NoAnswer, "nothing"), NOW));
+        assert!(lab.says("gw-2", &verdict(Reason::AnswersLost, "calls"), NOW));
+        assert!(!lab.says("gw-1", &verdict(Reason::NothingArrives, "nothing"), NOW));
+        assert_eq!(lab.shown(), ("False", "AnswersLost", "gw-2"));
+    }
+
+    #[test]
+    fn that_nobody_serves_a_peer_is_a_fault_whatever_is_shown() {
+        let mut lab = Lab::new(CONNECTED);
+        lab.says("gw-1", &well(), NOW);
+
+        assert!(lab.says("gw-2", &verdict(Reason::NotServed, "no key"), NOW));
+        assert_eq!(lab.shown(), ("False", "NotServed", "gw-2"));
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! Tells the API server how the peers' connections are: the status of their `Connection`s.
 //!
 //! All replicas see the same peers and write the same objects. One that is connected says so
-//! wherever that is not said; one that has lost the peer says so once, and a replica that has
-//! not contradicts it. What one has found of the way beyond the tunnel it alone takes back.
+//! wherever that is not said; one that is not says so when nobody is. What one has found of the way
+//! beyond the tunnel it alone takes back.
+
+mod value;
 
 use super::condition;
 use crate::engine::ConnectionState;
-use crate::path::Verdict;
-use control_api::connection::{CONNECTED, CONNECTING, ERROR};
+use crate::path::{Reason, Verdict};
 use control_api::{Connection, labels};
 use jiff::Timestamp;
 use kube::api::{Api, Patch, PatchParams};
@@ -16,9 +17,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
-
-/// How old the latency that an object shows may be.
-const AGE_MAX: Duration = Duration::from_secs(9);
+use value::Own;
 
 /// Who wrote the status, for the API server's books.
 const FIELD_MANAGER: &str = "liqo-gateway";
@@ -32,15 +31,6 @@ const SAY_GAP: Duration = Duration::from_secs(1);
 /// Most writes under way at once.
 const WRITES_MAX: usize = 8;
 
-/// What this replica knows of a peer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Own {
-    state: ConnectionState,
-    latency: Option<Duration>,
-    /// Whether it is news.
-    news: bool,
-}
-
 /// Writes what the engine and the probes tell into the objects.
 pub(super) struct Reporter {
     client: Client,
@@ -51,6 +41,13 @@ pub(super) struct Reporter {
     /// What was last written of a path: the object's version then, which shows less, and when.
     said: BTreeMap<String, (String, Instant)>,
     own: BTreeMap<String, Own>,
+    /// The peers that are served, those that have an object and are not, and what is known to be wrong.
+    served: BTreeSet<String>,
+    unserved: BTreeSet<String>,
+    causes: BTreeMap<String, String>,
+    /// The version of each object that was last written over; until another one is seen, it does not
+    /// show what was written.
+    written_over: BTreeMap<String, String>,
     writes: JoinSet<Written>,
     under_way: BTreeSet<String>,
 }
@@ -71,6 +68,10 @@ impl Reporter {
             paths: BTreeMap::new(),
             said: BTreeMap::new(),
             own: BTreeMap::new(),
+            served: BTreeSet::new(),
+            unserved: BTreeSet::new(),
+            causes: BTreeMap::new(),
+            written_over: BTreeMap::new(),
             writes: JoinSet::new(),
             under_way: BTreeSet::new(),
         }
@@ -83,17 +84,18 @@ impl Reporter {
         state: ConnectionState,
         latency: Option<Duration>,
     ) {
-        let own = Own {
-            state,
-            latency,
-            news: true,
-        };
-        self.own.insert(cluster_id.to_owned(), own);
+        // What the engine told before it knew that it is to serve the peer no more comes late.
+        let own = self.own.get_mut(cluster_id);
+        if let Some(own) = own.filter(|_| self.served.contains(cluster_id)) {
+            own.note(state, latency);
+        }
     }
 
     /// Notes what is found of the way to a peer.
     pub(super) fn note_path(&mut self, cluster_id: String, verdict: Verdict) {
-        self.paths.insert(cluster_id, verdict);
+        if self.served.contains(&cluster_id) {
+            self.paths.insert(cluster_id, verdict);
+        }
     }
 
     /// Sets the names of the replicas that are ready; what others have found counts no more.
@@ -101,15 +103,69 @@ impl Reporter {
         self.live = live.into_iter().collect();
     }
 
+    /// Sets who is served, and of others what is known to be wrong; forgets all that are none of them.
+    pub(super) fn set_peers<'a>(
+        &mut self,
+        served: impl IntoIterator<Item = &'a str>,
+        causes: BTreeMap<String, String>,
+    ) {
+        self.served = served.into_iter().map(str::to_owned).collect();
+        self.causes = causes;
+        for cluster_id in &self.served {
+            if self.unserved.remove(cluster_id) {
+                self.own.remove(cluster_id);
+                self.paths.remove(cluster_id);
+            }
+            let own = self.own.entry(cluster_id.clone());
+            own.or_insert_with(Own::new);
+        }
+        self.forget();
+    }
+
+    /// Takes in which peers have an object and are not served.
+    fn follow_unserved(&mut self, connections: &[&Connection]) {
+        let ids = connections
+            .iter()
+            .filter_map(|connection| connection.labels().get(labels::REMOTE_CLUSTER_ID));
+        let ids: BTreeSet<_> = ids
+            .filter(|id| !self.served.contains(*id))
+            .cloned()
+            .collect();
+        for id in &ids {
+            if !self.unserved.contains(id) {
+                self.own.insert(id.clone(), Own::of_unserved());
+            }
+            let message = self.causes.get(id).map_or_else(
+                || {
+                    format!(
+                        "no gateway of this cluster serves {id}: there is no Configuration, GatewayServer \
+                         or GatewayClient, and PublicKey of it. `liqoctl network connect` makes them"
+                    )
+                },
+                |cause| format!("no gateway of this cluster serves {id}: {cause}"),
+            );
+            let reason = Reason::NotServed;
+            self.paths.insert(id.clone(), Verdict { reason, message });
+        }
+        if self.unserved != ids {
+            self.unserved = ids;
+            self.forget();
+        }
+    }
+
     /// Forgets the peers that are none any more.
-    pub(super) fn retain(&mut self, is_peer: impl Fn(&str) -> bool) {
-        self.own.retain(|cluster_id, _| is_peer(cluster_id));
-        self.paths.retain(|cluster_id, _| is_peer(cluster_id));
-        self.said.retain(|cluster_id, _| is_peer(cluster_id));
+    fn forget(&mut self) {
+        let is_peer = |id: &String| self.served.contains(id) || self.unserved.contains(id);
+        self.own.retain(|id, _| is_peer(id));
+        self.paths.retain(|id, _| is_peer(id));
+        self.said.retain(|id, _| is_peer(id));
+        self.written_over.retain(|id, _| is_peer(id));
     }
 
     /// Starts to write what the objects do not say.
     pub(super) fn write<'a>(&mut self, connections: impl Iterator<Item = &'a Connection>) {
+        let connections: Vec<_> = connections.collect();
+        self.follow_unserved(&connections);
         for connection in connections {
             let Some(cluster_id) = connection.labels().get(labels::REMOTE_CLUSTER_ID) else {
                 continue;
@@ -121,14 +177,17 @@ impl Reporter {
                 continue;
             }
             let version = connection.resource_version().unwrap_or_default();
+            let is_seen = self.written_over.get(cluster_id) != Some(&version);
+            if !is_seen || connection.meta().deletion_timestamp.is_some() {
+                continue;
+            }
             let may_say = self.is_listed() && self.may_say(cluster_id, &version);
             let Some(own) = self.own.get_mut(cluster_id) else {
                 continue;
             };
             let now = Timestamp::now();
-            let status = status(own, connection, now);
-            // Told now; what the engine tells while this is under way is news again.
-            own.news = false;
+            let is_connected = own.state == ConnectionState::Connected;
+            let status = own.status(connection, now, Instant::now());
             let verdict = self.paths.get(cluster_id).filter(|_| may_say);
             let path = verdict.and_then(|verdict| {
                 let is_live = |replica: &str| self.live.contains(replica);
@@ -136,12 +195,19 @@ impl Reporter {
             });
             if path.is_some() {
                 self.said
-                    .insert(cluster_id.clone(), (version, Instant::now()));
+                    .insert(cluster_id.clone(), (version.clone(), Instant::now()));
             }
+            // A replica that is connected wins, whatever others have written meanwhile.
+            let is_conditional = path.is_some() || !is_connected;
             if let Some(status) = merged(status, path) {
+                let mut patch = json!({"status": status});
+                if is_conditional && !version.is_empty() {
+                    patch["metadata"] = json!({"resourceVersion": version});
+                }
                 self.under_way.insert(cluster_id.clone());
+                self.written_over.insert(cluster_id.clone(), version);
                 self.writes
-                    .spawn(write(self.client.clone(), connection.clone(), status));
+                    .spawn(write(self.client.clone(), connection.clone(), patch));
             }
         }
     }
@@ -168,42 +234,20 @@ impl Reporter {
         }) = written
         else {
             self.said.clear();
+            self.written_over.clear();
             return self.under_way.clear(); // It panicked: none is known to be under way.
         };
         self.under_way.remove(&cluster_id);
         if let Err(error) = outcome {
-            tracing::warn!(peer = cluster_id, %error, "failed to write the Connection's status");
+            if status_code(&error).is_none_or(|code| code != NOT_FOUND && code != CONFLICT) {
+                tracing::warn!(peer = cluster_id, %error, "failed to write the Connection's status");
+            }
             self.said.remove(&cluster_id);
+            self.written_over.remove(&cluster_id);
             if let Some(own) = self.own.get_mut(&cluster_id) {
                 own.news = true;
             }
         }
-    }
-}
-
-/// Returns the status that the object should have, if it has another.
-fn status(own: &Own, connection: &Connection, now: Timestamp) -> Option<Value> {
-    let shown = connection.status.as_ref();
-    let value = shown.and_then(|status| status.value.as_deref());
-    let latency = shown.and_then(|status| status.latency.as_ref());
-    let measured = latency.and_then(|latency| latency.timestamp.as_ref());
-    let is_fresh = measured.is_some_and(|at| now.duration_since(at.0).unsigned_abs() < AGE_MAX);
-
-    match own.state {
-        ConnectionState::Connected if value == Some(CONNECTED) && (is_fresh || !own.news) => None,
-        ConnectionState::Connected => Some(json!({
-            "value": CONNECTED,
-            "latency": {
-                "value": own.latency.map_or_else(|| "N/A".to_owned(), text),
-                "timestamp": now.to_string(),
-            },
-        })),
-        ConnectionState::Error if value == Some(ERROR) || !own.news => None,
-        ConnectionState::Error => Some(json!({
-            "value": ERROR,
-            "latency": {"value": "N/A", "timestamp": null},
-        })),
-        ConnectionState::Connecting => value.is_none().then(|| json!({"value": CONNECTING})),
     }
 }
 
@@ -218,24 +262,31 @@ fn merged(tunnel: Option<Value>, path: Option<Value>) -> Option<Value> {
     }
 }
 
-/// As upstream writes it: whole milliseconds, below one whole microseconds with the Greek letter.
-fn text(latency: Duration) -> String {
-    match latency.as_millis() {
-        0 => format!("{}\u{3bc}s", latency.as_micros()),
-        millis => format!("{millis}ms"),
+/// What the API server says of an object that is gone.
+const NOT_FOUND: u16 = 404;
+
+/// What it says of one that somebody else has written meanwhile.
+const CONFLICT: u16 = 409;
+
+fn status_code(error: &kube::Error) -> Option<u16> {
+    if let kube::Error::Api(status) = error {
+        Some(status.code)
+    } else {
+        None
     }
 }
 
-async fn write(client: Client, connection: Connection, status: Value) -> Written {
+async fn write(client: Client, connection: Connection, patch: Value) -> Written {
     let cluster_id = connection.labels()[labels::REMOTE_CLUSTER_ID].clone();
     let namespace = connection.meta().namespace.clone().unwrap_or_default();
     let api = Api::<Connection>::namespaced(client, &namespace);
-    let patch = Patch::Merge(json!({"status": status}));
+    let patch = Patch::Merge(patch);
     let params = PatchParams::apply(FIELD_MANAGER);
     let outcome = api
         .patch_status(&connection.name_any(), &params, &patch)
         .await;
-    if outcome.is_err() {
+    let is_overtaken = |error: &kube::Error| status_code(error) == Some(CONFLICT);
+    if outcome.as_ref().is_err_and(|error| !is_overtaken(error)) {
         tokio::time::sleep(RETRY).await;
     }
 
@@ -246,132 +297,4 @@ async fn write(client: Client, connection: Connection, status: Value) -> Written
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::path::Reason;
-    use control_api::connection::{ConnectionSpec, ConnectionStatus, ConnectionType, Latency};
-    use control_source::{Scope, Watch};
-    use k8s_openapi::api::core::v1::ObjectReference;
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-    use memory_api::ApiServer;
-
-    const NOW: Timestamp = Timestamp::constant(1_000_000, 0);
-
-    /// How long words about one object may take to be seen by all.
-    const DEADLINE: Duration = Duration::from_secs(30);
-
-    #[tokio::test]
-    async fn a_fault_that_has_passed_is_taken_back() {
-        let server = ApiServer::start();
-        let path =
-            "/apis/networking.liqo.io/v1beta1/namespaces/liqo-tenant-milan/connections/gw-milan";
-        let labels = json!({labels::REMOTE_CLUSTER_ID: "milan"});
-        let metadata =
-            json!({"name": "gw-milan", "namespace": "liqo-tenant-milan", "labels": labels});
-        let spec = json!({"type": "Server", "gatewayRef": {}});
-        server.put(path, json!({"metadata": metadata, "spec": spec}));
-        let config = kube::Config::new(server.url().parse().unwrap());
-        let client = Client::try_from(config).unwrap();
-        let mut watch = Watch::with(client.clone(), "liqo", Scope::Gateway);
-        watch.wait_until_complete().await;
-        let mut reporter = Reporter::new(client, "gw-1");
-        reporter.set_live(["gw-1".to_owned()]);
-        let latency = Some(Duration::from_millis(3));
-        reporter.note("milan", ConnectionState::Connected, latency);
-
-        for reason in [Reason::EndToEnd, Reason::LocalOverlay, Reason::EndToEnd] {
-            let message = String::new();
-            reporter.note_path("milan".to_owned(), Verdict { reason, message });
-            let said = async {
-                while shown_reason(&server.get(path).unwrap()) != json!(reason.name()) {
-                    reporter.write(watch.store().connections());
-                    // The gateway looks once a second, too, whatever is told.
-                    let changed = tokio::time::timeout(SAY_GAP, watch.changed());
-                    tokio::select! {
-                        _ = changed => {}
-                        () = reporter.written() => {}
-                    }
-                }
-            };
-            let said = tokio::time::timeout(DEADLINE, said).await;
-            assert!(said.is_ok(), "{reason:?} was never said");
-        }
-    }
-
-    fn shown_reason(connection: &Value) -> Value {
-        connection["status"]["conditions"][0]["reason"].clone()
-    }
-
-    #[test]
-    fn a_connected_replica_says_so_wherever_that_is_not_said() {
-        let own = own(ConnectionState::Connected, false);
-
-        for value in [None, Some(CONNECTING), Some(ERROR)] {
-            let status = status(&own, &shown(value, None), NOW).unwrap();
-            assert_eq!(status["value"], CONNECTED);
-            assert_eq!(status["latency"]["value"], "3ms");
-        }
-    }
-
-    #[test]
-    fn a_fresh_latency_is_not_written_again() {
-        let mut own = own(ConnectionState::Connected, true);
-
-        assert_eq!(status(&own, &shown(Some(CONNECTED), Some(2)), NOW), None);
-        assert!(status(&own, &shown(Some(CONNECTED), Some(20)), NOW).is_some());
-        own.news = false;
-        assert_eq!(status(&own, &shown(Some(CONNECTED), Some(20)), NOW), None);
-    }
-
-    #[test]
-    fn a_lost_peer_is_told_once() {
-        let mut own = own(ConnectionState::Error, true);
-
-        let told = status(&own, &shown(Some(CONNECTED), Some(2)), NOW).unwrap();
-        assert_eq!(told["value"], ERROR);
-        assert_eq!(told["latency"]["timestamp"], Value::Null);
-        own.news = false;
-        // Another replica is connected, and has said so.
-        assert_eq!(status(&own, &shown(Some(CONNECTED), Some(0)), NOW), None);
-    }
-
-    #[test]
-    fn a_replica_that_was_never_connected_contradicts_nobody() {
-        let own = own(ConnectionState::Connecting, true);
-
-        assert_eq!(status(&own, &shown(Some(CONNECTED), Some(30)), NOW), None);
-        assert!(status(&own, &shown(None, None), NOW).is_some());
-    }
-
-    #[test]
-    fn latencies_are_written_as_upstream_does() {
-        assert_eq!(text(Duration::from_micros(870)), "870\u{3bc}s");
-        assert_eq!(text(Duration::from_micros(12_900)), "12ms");
-    }
-
-    fn own(state: ConnectionState, news: bool) -> Own {
-        Own {
-            state,
-            latency: Some(Duration::from_millis(3)),
-            news,
-        }
-    }
-
-    /// An object that shows `value`, with a latency of so many seconds ago.
-    fn shown(value: Option<&str>, seconds_ago: Option<i64>) -> Connection {
-        let spec = ConnectionSpec {
-            gateway_ref: ObjectReference::default(),
-            type_: ConnectionType::Server,
-        };
-        let mut connection = Connection::new("gw-milan", spec);
-        connection.status = Some(ConnectionStatus {
-            value: value.map(str::to_owned),
-            latency: seconds_ago.map(|ago| Latency {
-                timestamp: Some(Time(Timestamp::from_second(NOW.as_second() - ago).unwrap())),
-                value: Some("1ms".into()),
-            }),
-            ..ConnectionStatus::default()
-        });
-        connection
-    }
-}
+mod tests;

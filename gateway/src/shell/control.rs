@@ -53,10 +53,10 @@ pub(crate) struct Control {
     answers: JoinSet<Answer>,
 }
 
-/// A name's addresses, or none.
+/// A name's addresses, or why there are none.
 struct Answer {
     name: Name,
-    addresses: Vec<SocketAddr>,
+    outcome: Result<Vec<SocketAddr>, String>,
 }
 
 /// What control needs to start.
@@ -196,10 +196,8 @@ impl Control {
                 self.connections.retain(|peer, _| peers.contains(peer));
                 let served = &self.served;
                 self.lookups.retain(|name| is_wanted(served, name));
-                if let Some(reporter) = &mut self.reporter {
-                    reporter.retain(|id| served.fabric.peer(id).is_some());
-                }
                 self.follow_peers();
+                self.note_rekeyed(&before.peers);
                 tracing::info!(
                     peers = self.served.peers.len(),
                     ?changes,
@@ -288,6 +286,12 @@ impl Control {
                     self.paths.note_remote(&cluster_id, kind, nodes);
                 }
             }
+            Notice::Signs { peer, signs } => {
+                if let Some(cluster_id) = self.cluster_id(peer).map(str::to_owned) {
+                    let now = std::time::Instant::now();
+                    self.paths.note_signs(&cluster_id, signs, now);
+                }
+            }
             Notice::Drained => {}
         }
     }
@@ -322,18 +326,25 @@ impl Control {
     fn start_lookups(&mut self) {
         while let Some(name) = self.lookups.poll_start() {
             self.answers.spawn_blocking(move || Answer {
-                addresses: resolve(&name),
+                outcome: resolve(&name),
                 name,
             });
         }
     }
 
     fn handle_answer(&mut self, answer: Answer) {
-        let Answer { name, addresses } = answer;
+        let Answer { name, outcome } = answer;
         self.lookups.finish(&name);
         self.start_lookups();
         // The port may have changed meanwhile, and stands in the addresses.
-        if !addresses.is_empty() && is_wanted(&self.served, &name) {
+        if !is_wanted(&self.served, &name) {
+            return;
+        }
+        if let Some(cluster_id) = self.cluster_id(name.peer).map(str::to_owned) {
+            let told = outcome.as_ref().map(drop).map_err(Clone::clone);
+            self.paths.note_lookup(&cluster_id, &name.host, told);
+        }
+        if let Ok(addresses) = outcome {
             self.handle_addresses(name.peer, name.host, addresses);
         }
     }
@@ -368,9 +379,8 @@ fn is_wanted(served: &Desired, name: &Name) -> bool {
     })
 }
 
-/// Looks a name up, for as long as the system takes; nothing if that fails, for the
-/// engine asks again.
-fn resolve(name: &Name) -> Vec<SocketAddr> {
+/// Looks a name up, for as long as the system takes; the engine asks again if that fails.
+fn resolve(name: &Name) -> Result<Vec<SocketAddr>, String> {
     let host = name.host.as_str();
     let start = Instant::now();
     let resolved = (host, name.port).to_socket_addrs();
@@ -378,11 +388,19 @@ fn resolve(name: &Name) -> Vec<SocketAddr> {
     if took >= LOOKUP_SLOW {
         tracing::warn!(host, ?took, "looking up a peer's end point takes long");
     }
-    match resolved {
-        Ok(addresses) => addresses.collect(),
-        Err(error) => {
-            tracing::warn!(host, %error, "failed to look up a peer's end point");
-            Vec::new()
-        }
+    let outcome = match resolved {
+        Ok(addresses) => Ok(Vec::from_iter(addresses)),
+        Err(error) => Err(error.to_string()),
+    };
+    let outcome = outcome.and_then(|addresses| {
+        let is_any = !addresses.is_empty();
+        is_any
+            .then_some(addresses)
+            .ok_or_else(|| "no address".to_owned())
+    });
+    if let Err(error) = &outcome {
+        tracing::warn!(host, %error, "failed to look up a peer's end point");
     }
+
+    outcome
 }

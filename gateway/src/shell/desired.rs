@@ -37,6 +37,9 @@ pub(crate) enum Error {
     Key(#[from] keys::Error),
 }
 
+/// Something of each peer, by its cluster id.
+type ByPeer<T> = BTreeMap<String, T>;
+
 /// A state that can be served.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Desired {
@@ -50,6 +53,8 @@ pub(crate) struct Desired {
     pub(crate) ranks: Vec<(String, u16)>,
     /// What is not served, because it is wrong or not complete: a line each.
     pub(crate) unserved: Vec<String>,
+    /// The peers among them, and why each is not served.
+    pub(crate) unserved_peers: ByPeer<String>,
 }
 
 impl Desired {
@@ -145,6 +150,7 @@ impl Loader {
             fabric,
             refused,
             waiting,
+            unserved: mut unserved_peers,
         } = self.source.read()?;
         if let Some(from) = self
             .cluster_id
@@ -157,11 +163,11 @@ impl Loader {
                 to: fabric.cluster_id,
             });
         }
-        let waiting = waiting
-            .iter()
-            .map(|it| format!("{} waits for {}", it.what, it.missing));
+        let waiting = waiting.iter().map(ToString::to_string);
         let mut unserved: Vec<_> = refused.into_iter().chain(waiting).collect();
-        let keys = self.read_keys(&fabric, &mut unserved)?;
+        let (keys, keyless) = self.read_keys(&fabric)?;
+        unserved.extend(keyless.values().cloned());
+        unserved_peers.extend(keyless);
         self.indices.assign(&fabric);
         self.cluster_id = Some(fabric.cluster_id.clone());
         let desired = Desired {
@@ -174,6 +180,7 @@ impl Loader {
                 .collect(),
             fabric,
             unserved,
+            unserved_peers,
         };
         let is_same = self.accepted.as_ref() == Some(&desired);
         if !is_same {
@@ -191,7 +198,7 @@ impl Loader {
     /// Returns [`Error`] with what cannot.
     pub(crate) fn check_readable(&self, served: &Desired) -> Result<(), Error> {
         self.source.read()?;
-        self.read_keys(&served.fabric, &mut Vec::new())?;
+        self.read_keys(&served.fabric)?;
 
         Ok(())
     }
@@ -201,14 +208,11 @@ impl Loader {
         self.accepted = None;
     }
 
-    /// Returns this side's private key for each peer, by cluster id. A file's peers must
-    /// all have one; in a cluster somebody may be about to write it.
-    fn read_keys(
-        &self,
-        fabric: &Fabric,
-        unserved: &mut Vec<String>,
-    ) -> Result<BTreeMap<String, keys::Key>, Error> {
+    /// Returns this side's private key for each peer, by cluster id, and for the others what is
+    /// wrong. A file's peers must all have one; in a cluster somebody may be about to write it.
+    fn read_keys(&self, fabric: &Fabric) -> Result<(ByPeer<keys::Key>, ByPeer<String>), Error> {
         let mut found = BTreeMap::new();
+        let mut missing = BTreeMap::new();
         match (&self.keys, &self.source) {
             (KeyStore::Source, Source::Cluster(watch)) => {
                 let keys = watch.store().keys();
@@ -218,7 +222,10 @@ impl Loader {
                         Ok(key) => {
                             found.insert(peer.cluster_id.clone(), key);
                         }
-                        Err(_) => unserved.push(missing_key(&peer.cluster_id, key)),
+                        Err(_) => {
+                            let why = missing_key(&peer.cluster_id, key);
+                            missing.insert(peer.cluster_id.clone(), why);
+                        }
                     }
                 }
             }
@@ -233,7 +240,7 @@ impl Loader {
             }
         }
 
-        Ok(found)
+        Ok((found, missing))
     }
 }
 

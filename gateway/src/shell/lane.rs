@@ -192,6 +192,7 @@ impl Lane {
             Event::Remote { peer, kind, nodes } => {
                 self.notify(Notice::Remote { peer, kind, nodes });
             }
+            Event::Signs { peer, signs } => self.notify(Notice::Signs { peer, signs }),
             Event::Drained => self.notify(Notice::Drained),
         }
     }

@@ -9,7 +9,8 @@ use super::objects::{Object, Objects};
 use super::view::Fabric;
 use crate::labels;
 use complete::leave_out_incomplete;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 mod complete;
 
@@ -22,6 +23,8 @@ pub struct Admission {
     pub refused: Vec<Error>,
     /// What was left out because something is still missing.
     pub waiting: Vec<Waiting>,
+    /// The peers among all that, by cluster id, and why each is not served.
+    pub unserved: BTreeMap<String, String>,
 }
 
 /// Something that is not complete yet.
@@ -31,6 +34,8 @@ pub struct Waiting {
     pub what: String,
     /// What is missing.
     pub missing: &'static str,
+    /// The cluster id of the peer that is not served before.
+    pub peer: Option<String>,
 }
 
 /// Most times that objects are left out before all are given up. Each time leaves out all that is known to be
@@ -40,6 +45,10 @@ const ROUNDS_MAX: usize = 16;
 /// Leaves out what is not complete or wrong, and returns the rest as a fabric.
 pub fn admit(mut objects: Objects) -> Admission {
     let waiting = leave_out_incomplete(&mut objects);
+    let peers = waiting
+        .iter()
+        .filter_map(|it| Some((it.peer.clone()?, it.to_string())));
+    let mut unserved: BTreeMap<_, _> = peers.collect();
     let mut refused = Vec::new();
 
     for _ in 0..ROUNDS_MAX {
@@ -49,14 +58,18 @@ pub fn admit(mut objects: Objects) -> Admission {
                     fabric: Ok(fabric),
                     refused,
                     waiting,
+                    unserved,
                 };
             }
-            Err(errors) if leave_out(&mut objects, &errors) => refused.extend(errors.0),
+            Err(errors) if leave_out(&mut objects, &errors, &mut unserved) => {
+                refused.extend(errors.0);
+            }
             Err(errors) => {
                 return Admission {
                     fabric: Err(errors),
                     refused,
                     waiting,
+                    unserved,
                 };
             }
         }
@@ -66,24 +79,38 @@ pub fn admit(mut objects: Objects) -> Admission {
         fabric: Fabric::try_from(&objects),
         refused,
         waiting,
+        unserved,
     }
 }
 
-/// Removes what the errors are about; returns whether that was anything.
-fn leave_out(objects: &mut Objects, errors: &Errors) -> bool {
-    let wrong: BTreeSet<_> = errors
-        .0
-        .iter()
-        .map(|error| error.place.object.as_str())
-        .collect();
-    let culprits = objects
-        .iter()
-        .filter(|object| wrong.contains(object.label().as_str()));
+impl fmt::Display for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} waits for {}", self.what, self.missing)
+    }
+}
+
+/// Removes what the errors are about, and notes the peers in `unserved`; returns whether that was
+/// anything.
+fn leave_out(
+    objects: &mut Objects,
+    errors: &Errors,
+    unserved: &mut BTreeMap<String, String>,
+) -> bool {
+    let mut wrong = BTreeMap::new();
+    for error in &errors.0 {
+        wrong.entry(error.place.object.as_str()).or_insert(error);
+    }
+    let culprits = objects.iter().filter_map(|object| {
+        let error = wrong.get(object.label().as_str())?;
+        Some((object, error))
+    });
     let mut peers = BTreeSet::new();
     let mut labels = BTreeSet::new();
-    for object in culprits {
+    for (object, error) in culprits {
         match peer(object) {
             Some(peer) => {
+                let cause = unserved.entry(peer.to_owned());
+                cause.or_insert_with(|| error.to_string());
                 peers.insert(peer.to_owned());
             }
             None if is_dispensable(object) => {

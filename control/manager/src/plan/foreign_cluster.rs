@@ -24,7 +24,7 @@ struct Parts<'a> {
     gateway: Option<&'a Gateway<'a>>,
     /// Value of its Connection's status, empty if it has none yet.
     connection: Option<String>,
-    /// What its Connection says is wrong with the way beyond the tunnel.
+    /// What its Connection says is wrong with the way.
     fault: Option<Condition>,
     namespace: Option<String>,
     /// Replicas of the gateway: ready, all.
@@ -183,17 +183,23 @@ impl Parts<'_> {
                 "ConnectionEstablished",
                 "The network connection with the foreign cluster is established",
             ),
-            (Some(ERROR), _) => (
+            (Some(ERROR), fault) => (
                 part,
                 Status::Error,
                 "ConnectionError",
-                "The network connection with the foreign cluster is in error",
+                fault.as_ref().map_or(
+                    "The network connection with the foreign cluster is in error",
+                    |fault| &fault.message,
+                ),
             ),
-            (Some(_), _) => (
+            (Some(_), fault) => (
                 part,
                 Status::Pending,
                 "ConnectionPending",
-                "The network connection with the foreign cluster is connecting",
+                fault.as_ref().map_or(
+                    "The network connection with the foreign cluster is connecting",
+                    |fault| &fault.message,
+                ),
             ),
             (None, _) => (
                 part,

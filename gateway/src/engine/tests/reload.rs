@@ -54,10 +54,58 @@ fn a_changed_key_ends_the_sessions_of_the_old_one() {
     config.public_key = noise::public_key([0x77; 32]);
     world.set_peers(0, vec![config]);
     assert_eq!(world.peer(0).sessions.len(), 0);
+    let lost = Event::Connection {
+        peer: PEER,
+        state: ConnectionState::Error,
+        latency: None,
+    };
+    assert!(world.events(0).contains(&lost));
     world.run(secs(20));
 
     assert!(!world.reachable(0));
     assert!(world.drops(0, Drop::UnknownPeer) > 0);
+    // The server knows that somebody calls it so with another key; the client is not answered.
+    let client = world.hosts[1].ip.into();
+    assert_eq!(world.signs(0).strangers, Some(client));
+    assert_eq!(world.signs(0).calls, None);
+    assert_eq!(world.signs(1), Signs::default());
+}
+
+#[test]
+fn a_new_key_of_a_peer_that_was_never_connected_is_no_loss() {
+    let mut world = World::new();
+    let server = world.host("server-0");
+    world.set_peers(server, vec![serving()]);
+    world.run(secs(1));
+
+    let mut config = serving();
+    config.public_key = noise::public_key([0x77; 32]);
+    world.set_peers(server, vec![config]);
+    world.run(secs(1));
+
+    assert_eq!(world.events(server), []);
+}
+
+/// In each direction: the server sees it, the client cannot tell.
+#[test]
+fn the_signs_tell_which_direction_is_blocked() {
+    for (blocked, comes) in [(0, false), (1, true)] {
+        let mut world = World::pair();
+        world.run(secs(1));
+        assert_eq!(world.signs(0), Signs::default());
+
+        let to = world.hosts[blocked].ip;
+        world.deaf = Some(to);
+        world.run(secs(20));
+
+        let client = world.hosts[1].ip.into();
+        assert_eq!(world.signs(0).calls, comes.then_some(client), "{to}");
+        assert_eq!(world.signs(1), Signs::default());
+        world.deaf = None;
+        world.run(secs(10));
+        assert_eq!(world.signs(0), Signs::default());
+        assert_eq!(world.peer(0).connection, ConnectionState::Connected);
+    }
 }
 
 #[test]

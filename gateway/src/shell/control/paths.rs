@@ -1,9 +1,12 @@
 //! Looks at what the nodes' probes say, and tells peers, API server and people what follows.
 
 use super::Control;
-use crate::path;
+use crate::engine::{ConnectionState, PeerConfig};
+use crate::path::{self, Way};
 use crate::shell::lane::Command;
 use crate::shell::state::lock;
+use control_api::fabric::{Peer, Role};
+use std::collections::BTreeMap;
 use std::time::Instant;
 use tokio::time::{Interval, MissedTickBehavior, interval_at};
 
@@ -18,15 +21,44 @@ pub(super) fn looks() -> Interval {
 impl Control {
     /// Takes over which peers and replicas there are.
     pub(super) fn follow_peers(&mut self) {
+        let now = Instant::now();
         let peers = self.served.fabric.peers.iter();
-        let peers = peers.map(|peer| (peer.cluster_id.as_str(), peer.reflector().is_some()));
-        self.paths.set_peers(peers, Instant::now());
+        let peers = peers.map(|peer| {
+            let is_checked = peer.reflector().is_some();
+            (peer.cluster_id.as_str(), way(peer), is_checked)
+        });
+        self.paths.set_peers(peers, now);
+        for cluster_id in self.served.unserved_peers.keys() {
+            self.paths
+                .note_connection(cluster_id, ConnectionState::Error, now);
+        }
         let fabric = &self.served.fabric;
         self.state.retain_paths(|id| fabric.peer(id).is_some());
         let ready = fabric.replicas.iter().filter(|replica| replica.ready);
         let ready = ready.map(|replica| replica.name.clone());
         if let Some(reporter) = &mut self.reporter {
             reporter.set_live(ready);
+            let served = self.served.peers.iter();
+            let served = served.map(|peer| peer.cluster_id.as_str());
+            reporter.set_peers(served, self.served.unserved_peers.clone());
+        }
+    }
+
+    /// Notes whose keys are not those of `before`.
+    pub(super) fn note_rekeyed(&mut self, before: &[PeerConfig]) {
+        let before: BTreeMap<_, _> = before
+            .iter()
+            .map(|peer| (peer.cluster_id.as_str(), peer))
+            .collect();
+        for peer in &self.served.peers {
+            let before = before.get(peer.cluster_id.as_str());
+            let is_rekeyed = before.is_some_and(|before| {
+                before.public_key != peer.public_key
+                    || before.local_private_key != peer.local_private_key
+            });
+            if is_rekeyed {
+                self.paths.note_rekeyed(&peer.cluster_id);
+            }
         }
     }
 
@@ -67,5 +99,16 @@ impl Control {
             }
         }
         self.report();
+    }
+}
+
+/// Who opens the tunnel to a peer, and where.
+fn way(peer: &Peer) -> Way {
+    match &peer.role {
+        Role::Server { port } => Way::Server { port: *port },
+        Role::Client { addresses, port } => Way::Client {
+            addresses: addresses.clone(),
+            port: *port,
+        },
     }
 }

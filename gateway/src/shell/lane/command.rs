@@ -2,7 +2,7 @@
 
 use super::stats::Stats;
 use crate::engine::snapshot::Snapshot;
-use crate::engine::{ConnectionState, Kind, Nodes, PeerConfig};
+use crate::engine::{ConnectionState, Kind, Nodes, PeerConfig, Signs};
 use ipnet::Ipv4Net;
 use nix::errno::Errno;
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -81,6 +81,13 @@ pub(crate) enum Notice {
         kind: Kind,
         /// How its nodes fare, if it tells.
         nodes: Option<Nodes>,
+    },
+    /// What comes of a peer's handshakes, while there is no connection, is another than before.
+    Signs {
+        /// Index of the peer.
+        peer: u16,
+        /// What comes.
+        signs: Signs,
     },
     /// All peers have moved away.
     Drained,

@@ -3,9 +3,11 @@
 mod edit;
 
 use super::Witness;
-use crate::fixture::{LIQO, Peering, SOON, Suite, Web, rough};
+use super::ways::told_by as told_of;
+use crate::fixture::{LIQO, Peering, SOON, Suite, Web, connection, rough};
 use crate::foreign::{Foreign, Tenant};
 use anyhow::{Context as _, Result, ensure};
+use control_api::connection::reason;
 use edit::Fate::{Refused, Told};
 use edit::{edit, ready, replace, told, told_by};
 use kubernetes_lab::namespace::Namespace;
@@ -195,13 +197,24 @@ async fn nonsense_in_keys_is_told_and_mended(peering: &'static Peering) -> Resul
         peer.tenant.publish(&right).await?;
         ready(&peer.tenant, "gatewayserver").await?;
     }
+    // What is no key is not served, and so is not connected.
+    peer.connected().await?;
+    peer.tenant.publish(b"nonsense").await?;
+    shows(&peer, "Error").await?;
+    told_of(&peering.milan, "wrong-keys", reason::NOT_SERVED).await?;
+    peer.tenant.publish(&right).await?;
+    peer.connected().await?;
     // A key of somebody else's is like any other key: nobody can know. It only does not fit.
     let web = Web::up(&peering.milan, "wrong-keys-web").await?;
     peer.tenant.publish(&[9; 32]).await?;
     ready(&peer.tenant, "gatewayserver").await?;
     reaches(&peer, &web, false).await?;
+    shows(&peer, "Error").await?;
+    let words = told_of(&peering.milan, "wrong-keys", reason::KEYS_DIFFER).await?;
+    ensure!(words.contains("PublicKey"), "{words}");
     peer.tenant.publish(&right).await?;
     reaches(&peer, &web, true).await?;
+    shows(&peer, "Connected").await?;
 
     // Its own key, too.
     let secret = "secret/gw-wrong-keys";
@@ -397,6 +410,18 @@ async fn a_name_that_is_too_long_is_told(peering: &'static Peering) -> Result<()
     tenant.delete().await?;
     other.delete().await?;
     witness.finish(peering).await
+}
+
+/// Waits until the Connection shows this value.
+async fn shows(peer: &Foreign, wanted: &str) -> Result<()> {
+    let (cluster, id) = (peer.tenant.cluster(), peer.tenant.id());
+    until(Deadline::after(SOON), wanted, async || {
+        let status = connection(cluster, id).await?.status.unwrap_or_default();
+        let value = status.value.unwrap_or_default();
+        ensure!(value == wanted, "{value}");
+        Ok(())
+    })
+    .await
 }
 
 /// Waits until the peer's pod reaches the cluster's, or does not.

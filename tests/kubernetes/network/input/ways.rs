@@ -2,10 +2,11 @@
 
 use super::Witness;
 use super::commands::refusal;
-use crate::fixture::{LIQO, Peering, SOON, Suite, Web, connection, rough, until_connections_are};
+use crate::fixture::{Peering, SOON, Suite, Web, connection, rough, until_connections_are};
 use crate::foreign::{Foreign, Tenant};
 use crate::{MILAN, ROME};
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
+use control_api::connection::{PATH_HEALTHY, reason};
 use kubernetes_lab::cluster::Cluster;
 use kubernetes_lab::namespace::Namespace;
 use kubernetes_lab::wait::{Deadline, until};
@@ -38,21 +39,19 @@ async fn a_name_that_does_not_resolve_is_told(peering: &'static Peering) -> Resu
         .write("GatewayClient", &json!({"endpoint": endpoint}))
         .await?;
 
-    let liqo = Namespace::existing(&peering.rome, LIQO).await?;
-    until(Deadline::after(SOON), "a gateway to name it", async || {
-        let words = ["logs", "--tail=200", "--selector"];
-        let gateways = ["networking.liqo.io/component=gateway"];
-        let log = liqo
-            .kubectl(&[words.as_slice(), &gateways].concat())
-            .await?;
-        ensure!(log.contains(host), "they say nothing of {host}");
-        Ok(())
-    })
-    .await?;
-
+    let told = told_by(&peering.rome, "no-such-name", reason::NAME_NOT_RESOLVED).await?;
+    ensure!(told.contains(host), "{told}");
+    ensure!(told.contains("spec.endpoint.addresses"), "{told}");
     let status = connection(&peering.rome, "no-such-name").await?.status;
     let value = status.unwrap_or_default().value;
     ensure!(value.as_deref() == Some("Connecting"), "{value:?}");
+
+    // A name that resolves: nobody answers there, but that is another matter.
+    let endpoint = json!({"addresses": ["localhost"], "port": 51840, "protocol": "UDP"});
+    tenant
+        .write("GatewayClient", &json!({"endpoint": endpoint}))
+        .await?;
+    told_by(&peering.rome, "no-such-name", reason::NO_ANSWER).await?;
     tenant.delete().await?;
     witness.finish(peering).await
 }
@@ -108,15 +107,26 @@ async fn an_mtu_that_no_link_carries_is_no_end_of_the_connection(
 
 /// Datagrams are dropped as by a firewall of the nodes, in one direction and in the other.
 async fn blocked_udp_is_told_with_what_to_open(peering: &'static Peering) -> Result<()> {
-    for (at, from) in [
-        (&peering.milan, &peering.rome),
-        (&peering.rome, &peering.milan),
+    for (at, from, cause, direction) in [
+        (
+            &peering.milan,
+            &peering.rome,
+            reason::NOTHING_ARRIVES,
+            "local -> remote is blocked",
+        ),
+        (
+            &peering.rome,
+            &peering.milan,
+            reason::ANSWERS_LOST,
+            "remote -> local is blocked",
+        ),
     ] {
         block(at, from)?;
-        let told = told_of_block(peering).await;
+        let told = told_of_block(peering, cause).await;
         unblock(at)?;
         let connected = until_connections_are(peering, "Connected").await;
         let error = told?;
+        ensure!(error.contains(direction), "{error}");
         eprintln!("{} drops what {} sends: {error}", at.name(), from.name());
         connected?;
 
@@ -131,7 +141,8 @@ async fn blocked_udp_is_told_with_what_to_open(peering: &'static Peering) -> Res
     Ok(())
 }
 
-async fn told_of_block(peering: &Peering) -> Result<String> {
+/// Returns what liqoctl says, once the server, which is Milan, gives this reason.
+async fn told_of_block(peering: &Peering, cause: &str) -> Result<String> {
     until(
         Deadline::after(SOON),
         "the connection to fail",
@@ -145,6 +156,10 @@ async fn told_of_block(peering: &Peering) -> Result<String> {
         },
     )
     .await?;
+    let told = told_by(&peering.milan, ROME, cause).await?;
+    ensure!(told.contains("UDP"), "{told}");
+    let told = told_by(&peering.rome, MILAN, reason::NO_ANSWER).await?;
+    ensure!(told.contains("cannot be told from here"), "{told}");
     let milan = format!(
         "--remote-kubeconfig={}",
         peering.milan.kubeconfig().display()
@@ -152,6 +167,23 @@ async fn told_of_block(peering: &Peering) -> Result<String> {
     let words = ["network", "connect", &milan, "--wait", "--timeout=10s"];
     let words = [words.as_slice(), &["--gw-server-service-type=NodePort"]].concat();
     refusal(&peering.rome, &words)
+}
+
+/// Waits until the Connection to a peer says that its path is not whole for this reason, and
+/// returns the message.
+pub(super) async fn told_by(cluster: &Cluster, peer: &str, reason: &str) -> Result<String> {
+    let what = format!("{reason} of {peer} in {}", cluster.name());
+    until(Deadline::after(SOON), &what, async || {
+        let status = connection(cluster, peer).await?.status.unwrap_or_default();
+        let mut conditions = status.conditions.iter();
+        let condition = conditions
+            .find(|it| it.type_ == PATH_HEALTHY)
+            .context("no condition")?;
+        ensure!(condition.status == "False", "{condition:?}");
+        ensure!(condition.reason == reason, "{condition:?}");
+        Ok(condition.message.clone())
+    })
+    .await
 }
 
 /// Drops datagrams of another cluster's nodes at this one's.

@@ -43,6 +43,7 @@ fn nodes(objects: &mut Objects) -> Vec<Waiting> {
         waiting.push(Waiting {
             what: format!("node {}", node.metadata.name.as_deref().unwrap_or_default()),
             missing,
+            peer: None,
         });
         false
     });
@@ -153,6 +154,7 @@ fn younger(objects: &mut Objects) -> Vec<Waiting> {
             waiting.push(Waiting {
                 what: object.label(),
                 missing: "the removal of an older one that says the same of a peer",
+                peer: None,
             });
         }
         is_oldest
@@ -271,6 +273,7 @@ fn peers(objects: &mut Objects) -> Vec<Waiting> {
         .map(|(peer, missing)| Waiting {
             what: format!("peer {peer}"),
             missing,
+            peer: Some(peer),
         })
         .collect()
 }

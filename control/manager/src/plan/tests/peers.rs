@@ -101,6 +101,35 @@ fn the_summary_follows_gateway_and_connection() {
 }
 
 #[test]
+fn the_summary_says_why_there_is_no_connection() {
+    let mut rome = rome();
+    connected(&mut rome);
+    let blocked = "milan -> this cluster is blocked";
+
+    for (value, line) in [
+        ("Error", "NetworkConnectionStatus Error ConnectionError"),
+        (
+            "Connecting",
+            "NetworkConnectionStatus Pending ConnectionPending",
+        ),
+    ] {
+        let status = json!({"status": {"value": value, "conditions": [{
+            "type": "PathHealthy", "status": "False", "reason": "NothingArrives", "message": blocked,
+            "lastTransitionTime": "2026-11-22T00:00:00Z",
+        }]}});
+        rome.edit(Kind::Connection, &key("gw-milan"), status);
+        rome.settle();
+
+        assert_eq!(lines(&rome)[3], line);
+        let object = rome.get(Kind::ForeignCluster, &Key::cluster("milan"));
+        assert_eq!(
+            object["status"]["modules"]["networking"]["conditions"][3]["message"],
+            blocked
+        );
+    }
+}
+
+#[test]
 fn the_summary_names_the_hop_that_is_broken_and_forgets_it_once_it_is_whole() {
     let mut rome = rome();
     connected(&mut rome);

@@ -1,0 +1,215 @@
+use super::*;
+use control_source::{Scope, Watch};
+use memory_api::ApiServer;
+
+const PATH: &str =
+    "/apis/networking.liqo.io/v1beta1/namespaces/liqo-tenant-milan/connections/gw-milan";
+
+/// How long words about one object may take to be seen by all.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// How long a connection that is lost may be shown as one.
+const LOST: Duration = Duration::from_secs(10);
+
+/// Between two looks of a replica.
+const LOOK: Duration = Duration::from_millis(20);
+
+#[tokio::test]
+async fn a_fault_that_has_passed_is_taken_back() {
+    let mut lab = Lab::connected(&["gw-1"]).await;
+
+    for reason in [Reason::EndToEnd, Reason::LocalOverlay, Reason::EndToEnd] {
+        lab.find(0, reason);
+        let said = lab.until(DEADLINE, |it| it.reason == reason.name()).await;
+        assert!(said, "{reason:?} was never said");
+    }
+}
+
+#[tokio::test]
+async fn a_peer_that_no_replica_hears_is_shown_as_lost() {
+    let mut lab = Lab::connected(&["gw-1", "gw-2"]).await;
+
+    for replica in [0, 1] {
+        lab.note(replica, ConnectionState::Error);
+        lab.find(replica, Reason::NothingArrives);
+    }
+
+    let is_told = |it: &Shown| it.value == "Error" && it.reason == "NothingArrives";
+    assert!(lab.until(LOST, is_told).await, "{:?}", lab.shown());
+    lab.note(1, ConnectionState::Connected);
+    lab.find(0, Reason::EndToEnd);
+    lab.find(1, Reason::EndToEnd);
+    let is_told = |it: &Shown| it.value == "Connected" && it.reason == "EndToEnd";
+    assert!(lab.until(LOST, is_told).await, "{:?}", lab.shown());
+}
+
+/// As in a rolling restart: one loses the peer, one starts, one stays.
+#[tokio::test]
+async fn nothing_but_connected_is_shown_while_one_replica_is() {
+    let mut lab = Lab::connected(&["gw-1", "gw-2"]).await;
+    lab.add("gw-3").await;
+
+    for replica in [0, 1, 0] {
+        lab.note(replica, ConnectionState::Error);
+        lab.note(1 - replica, ConnectionState::Connected);
+        let changed = lab
+            .until(Duration::from_secs(5), |it| it.value != "Connected")
+            .await;
+        assert!(!changed, "{:?}", lab.shown());
+        lab.note(replica, ConnectionState::Connected);
+        let is_answered = lab.until(DEADLINE, |it| it.is_measured).await;
+        assert!(is_answered, "{:?}", lab.shown());
+    }
+}
+
+#[tokio::test]
+async fn a_peer_that_is_no_longer_served_is_told_with_the_cause() {
+    let mut lab = Lab::connected(&["gw-1", "gw-2"]).await;
+    lab.find(0, Reason::EndToEnd);
+    assert!(lab.until(DEADLINE, |it| it.reason == "EndToEnd").await);
+
+    for replica in [0, 1] {
+        let why = BTreeMap::from([("milan".to_owned(), "it has no key".to_owned())]);
+        lab.reporter(replica).set_peers([], why);
+        // What the engine has told before comes late.
+        lab.note(replica, ConnectionState::Connected);
+        lab.find(replica, Reason::EndToEnd);
+    }
+    let is_told = |it: &Shown| it.value == "Error" && it.reason == "NotServed";
+    assert!(lab.until(LOST, is_told).await, "{:?}", lab.shown());
+    let message = lab.shown().message;
+    assert!(
+        message.ends_with("serves milan: it has no key"),
+        "{message}"
+    );
+
+    for replica in [0, 1] {
+        lab.reporter(replica).set_peers(["milan"], BTreeMap::new());
+    }
+    lab.note(0, ConnectionState::Connected);
+    lab.find(0, Reason::EndToEnd);
+    lab.find(1, Reason::EndToEnd);
+    let is_told = |it: &Shown| it.value == "Connected" && it.reason == "EndToEnd";
+    assert!(lab.until(LOST, is_told).await, "{:?}", lab.shown());
+}
+
+#[tokio::test]
+async fn a_name_that_does_not_resolve_is_told_until_it_does() {
+    let mut lab = Lab::new(&["gw-1"]).await;
+
+    lab.find(0, Reason::NameNotResolved);
+    let is_told = |it: &Shown| it.value == "Connecting" && it.reason == "NameNotResolved";
+    assert!(lab.until(DEADLINE, is_told).await, "{:?}", lab.shown());
+
+    lab.find(0, Reason::Connecting);
+    let is_told = |it: &Shown| it.reason == "Connecting";
+    assert!(lab.until(DEADLINE, is_told).await, "{:?}", lab.shown());
+}
+
+/// The Connection of a peer in an API server, and the replicas that write it.
+struct Lab {
+    server: ApiServer,
+    replicas: Vec<(Reporter, Watch)>,
+    names: Vec<String>,
+}
+
+/// What the object shows.
+#[derive(Debug)]
+struct Shown {
+    value: String,
+    is_measured: bool,
+    reason: String,
+    message: String,
+}
+
+impl Lab {
+    async fn new(names: &[&str]) -> Self {
+        let server = ApiServer::start();
+        let labels = json!({labels::REMOTE_CLUSTER_ID: "milan"});
+        let metadata =
+            json!({"name": "gw-milan", "namespace": "liqo-tenant-milan", "labels": labels});
+        let spec = json!({"type": "Server", "gatewayRef": {}});
+        server.put(PATH, json!({"metadata": metadata, "spec": spec}));
+        let mut lab = Self {
+            server,
+            replicas: Vec::new(),
+            names: Vec::new(),
+        };
+        for name in names {
+            lab.add(name).await;
+        }
+        lab
+    }
+
+    async fn connected(names: &[&str]) -> Self {
+        let mut lab = Self::new(names).await;
+        for replica in 0..names.len() {
+            lab.note(replica, ConnectionState::Connected);
+        }
+        assert!(lab.until(DEADLINE, |it| it.value == "Connected").await);
+        lab
+    }
+
+    async fn add(&mut self, name: &str) {
+        let config = kube::Config::new(self.server.url().parse().unwrap());
+        let client = Client::try_from(config).unwrap();
+        let mut watch = Watch::with(client.clone(), "liqo", Scope::Gateway);
+        watch.wait_until_complete().await;
+        let mut reporter = Reporter::new(client, name);
+        reporter.set_peers(["milan"], BTreeMap::new());
+        self.replicas.push((reporter, watch));
+        self.names.push(name.to_owned());
+        for (reporter, _) in &mut self.replicas {
+            reporter.set_live(self.names.clone());
+        }
+    }
+
+    fn reporter(&mut self, replica: usize) -> &mut Reporter {
+        &mut self.replicas[replica].0
+    }
+
+    fn note(&mut self, replica: usize, state: ConnectionState) {
+        let latency = Some(Duration::from_millis(3));
+        self.reporter(replica).note("milan", state, latency);
+    }
+
+    fn find(&mut self, replica: usize, reason: Reason) {
+        let message = String::new();
+        self.reporter(replica)
+            .note_path("milan".to_owned(), Verdict { reason, message });
+    }
+
+    /// Lets the replicas look and write until the object shows that; returns whether it did in time.
+    async fn until(&mut self, limit: Duration, is_so: impl Fn(&Shown) -> bool) -> bool {
+        let start = Instant::now();
+        while !is_so(&self.shown()) {
+            if start.elapsed() >= limit {
+                return false;
+            }
+            for (reporter, watch) in &mut self.replicas {
+                reporter.write(watch.store().connections());
+                let looked = async {
+                    tokio::select! {
+                        () = watch.changed() => {}
+                        () = reporter.written() => {}
+                    }
+                };
+                // The gateway looks once a second, too, whatever is told.
+                let _ = tokio::time::timeout(LOOK, looked).await;
+            }
+        }
+        true
+    }
+
+    fn shown(&self) -> Shown {
+        let object = self.server.get(PATH).unwrap();
+        let status = &object["status"];
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        Shown {
+            value: text(&status["value"]),
+            is_measured: status["latency"]["timestamp"].is_string(),
+            reason: text(&status["conditions"][0]["reason"]),
+            message: text(&status["conditions"][0]["message"]),
+        }
+    }
+}

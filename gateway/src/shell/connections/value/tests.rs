@@ -1,0 +1,185 @@
+use super::*;
+use control_api::connection::{ConnectionSpec, ConnectionStatus, ConnectionType};
+use k8s_openapi::api::core::v1::ObjectReference;
+use std::collections::BTreeSet;
+
+const NOW: Timestamp = Timestamp::constant(1_000_000, 0);
+
+#[test]
+fn a_connected_replica_says_so_wherever_that_is_not_said() {
+    for value in [None, Some(CONNECTING), Some(ERROR)] {
+        let mut lab = Lab::new(&["gw-1"], value);
+
+        assert!(lab.connects(0));
+
+        assert_eq!(lab.value(), Some(CONNECTED));
+        assert_eq!(lab.latency().value.as_deref(), Some("3ms"));
+    }
+}
+
+#[test]
+fn a_fresh_latency_is_not_written_again() {
+    let mut lab = Lab::new(&["gw-1"], None);
+    lab.connects(0);
+
+    lab.pass(5);
+    assert!(!lab.connects(0));
+    lab.pass(5);
+    assert!(!lab.writes(0), "no news");
+    assert!(lab.connects(0));
+}
+
+#[test]
+fn a_lost_peer_is_told_when_nobody_says_otherwise() {
+    let mut lab = Lab::new(&["gw-1", "gw-2"], None);
+    lab.connects(0);
+
+    assert!(lab.loses(0));
+    assert_eq!(lab.value(), Some(CONNECTED), "only a question");
+    assert_eq!(lab.latency().timestamp, None);
+    lab.writes(0);
+    lab.pass(2);
+    assert!(!lab.writes(0));
+    lab.pass(1);
+    assert!(lab.writes(0));
+
+    assert_eq!(lab.value(), Some(ERROR));
+    assert!(!lab.writes(0) && !lab.writes(1));
+}
+
+#[test]
+fn a_connected_replica_answers_one_that_has_lost_the_peer() {
+    let mut lab = Lab::new(&["gw-1", "gw-2"], None);
+    lab.connects(0);
+    lab.connects(1);
+    lab.writes(1);
+
+    assert!(lab.loses(0));
+    assert!(lab.writes(1), "the answer");
+    for _ in 0..60 {
+        lab.pass(1);
+        lab.writes(0);
+        if lab.second % 10 == 0 {
+            lab.connects(1);
+        }
+        assert_eq!(lab.value(), Some(CONNECTED));
+    }
+}
+
+#[test]
+fn a_replica_that_starts_says_nothing_while_another_is_connected_and_the_truth_when_none_is() {
+    let mut lab = Lab::new(&["gw-1", "gw-2"], None);
+    lab.connects(0);
+    for _ in 0..40 {
+        lab.pass(1);
+        if lab.second % 10 == 0 {
+            lab.connects(0);
+        }
+        assert!(!lab.writes(1));
+    }
+
+    // gw-1 dies without a word.
+    let mut seen = BTreeSet::new();
+    for _ in 0..24 {
+        lab.pass(1);
+        lab.writes(1);
+        seen.insert(lab.value().unwrap().to_owned());
+    }
+    assert_eq!(lab.value(), Some(ERROR));
+    assert_eq!(seen.len(), 2, "{seen:?}");
+}
+
+#[test]
+fn a_replica_that_loses_and_finds_the_peer_at_once_shows_nothing_else() {
+    let mut lab = Lab::new(&["gw-1"], None);
+    lab.connects(0);
+
+    lab.loses(0);
+    lab.pass(1);
+    lab.writes(0);
+    assert!(lab.connects(0));
+
+    assert_eq!(lab.value(), Some(CONNECTED));
+    assert!(lab.latency().timestamp.is_some());
+}
+
+#[test]
+fn what_shows_nothing_shows_that_it_connects() {
+    let mut lab = Lab::new(&["gw-1"], None);
+
+    assert!(lab.writes(0));
+    assert_eq!(lab.value(), Some(CONNECTING));
+    assert!(!lab.writes(0));
+}
+
+#[test]
+fn latencies_are_written_as_upstream_does() {
+    assert_eq!(text(Duration::from_micros(870)), "870\u{3bc}s");
+    assert_eq!(text(Duration::from_micros(12_900)), "12ms");
+}
+
+/// An object and the replicas that write it.
+struct Lab {
+    own: Vec<Own>,
+    connection: Connection,
+    start: Instant,
+    second: i64,
+}
+
+impl Lab {
+    fn new(replicas: &[&str], value: Option<&str>) -> Self {
+        let spec = ConnectionSpec {
+            gateway_ref: ObjectReference::default(),
+            type_: ConnectionType::Server,
+        };
+        let mut connection = Connection::new("gw-milan", spec);
+        connection.status = Some(ConnectionStatus {
+            value: value.map(str::to_owned),
+            ..ConnectionStatus::default()
+        });
+        Self {
+            own: replicas.iter().map(|_| Own::new()).collect(),
+            connection,
+            start: Instant::now(),
+            second: 0,
+        }
+    }
+
+    fn pass(&mut self, seconds: i64) {
+        self.second += seconds;
+    }
+
+    fn connects(&mut self, replica: usize) -> bool {
+        let latency = Some(Duration::from_millis(3));
+        self.own[replica].note(ConnectionState::Connected, latency);
+        self.writes(replica)
+    }
+
+    fn loses(&mut self, replica: usize) -> bool {
+        self.own[replica].note(ConnectionState::Error, None);
+        self.writes(replica)
+    }
+
+    /// Lets a replica look at the object; tells whether it writes.
+    fn writes(&mut self, replica: usize) -> bool {
+        let seconds = Duration::from_secs(self.second.unsigned_abs());
+        let now = Timestamp::from_second(NOW.as_second() + self.second).unwrap();
+        let written = self.own[replica].status(&self.connection, now, self.start + seconds);
+        let Some(written) = written else {
+            return false;
+        };
+        let status = serde_json::to_value(&self.connection.status).unwrap();
+        let status = memory_api::merged(status, written);
+        self.connection.status = serde_json::from_value(status).unwrap();
+        true
+    }
+
+    fn value(&self) -> Option<&str> {
+        self.connection.status.as_ref()?.value.as_deref()
+    }
+
+    fn latency(&self) -> control_api::connection::Latency {
+        let status = self.connection.status.clone().unwrap();
+        status.latency.unwrap()
+    }
+}
