@@ -138,7 +138,9 @@ fn a_reflected_ping_is_no_gateway_of_ours() {
     let mut reflected = object(&ping("milan", SENT, &own(), None));
     reflected.insert("msgType".into(), "PONG".into());
 
-    let Some(Probe::Pong { gateway, sent }) = parse(Value::Object(reflected).to_string().as_bytes(), false) else {
+    let Some(Probe::Pong { gateway, sent }) =
+        parse(Value::Object(reflected).to_string().as_bytes(), false)
+    else {
         panic!("a PONG");
     };
 
