@@ -126,7 +126,7 @@ impl Datapath {
     /// anything is changed, or if the kernel refuses.
     pub fn apply(&mut self, tables: &Tables) -> Result<Changes, Error> {
         let image = Image::new(tables, &self.options.settings)?;
-        let changes = self.maps.apply(&image)?;
+        let changes = self.maps.apply(image)?;
         self.run()?;
 
         Ok(changes)

@@ -167,8 +167,9 @@ fn spread_entry(
     let mut entry = node_entry(Ipv4Addr::UNSPECIFIED, settings);
     entry.kind = LOCAL_SPREAD;
     for (bucket, node) in entry.spread.iter_mut().enumerate() {
+        let seed = seed(bucket, destination);
         *node = (nodes.iter())
-            .max_by_key(|node| (score(bucket, destination, **node), **node))
+            .max_by_key(|node| (score(seed, **node), **node))
             .ok_or(Error::NoNode { destination })?
             .to_bits();
     }
@@ -190,20 +191,30 @@ fn transit_entry(transit: &Transit, settings: &Settings, mss: &BTreeMap<u16, u16
 ///
 /// Every replica must come to the same choice, so the hash is fixed: FNV-1a, finished by
 /// the mixer of `MurmurHash3`, without which the last bytes hardly reach the upper bits.
-fn score(bucket: usize, destination: Ipv4Net, node: Ipv4Addr) -> u64 {
-    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
-    let bytes = (bucket as u64).to_be_bytes().into_iter();
-    for byte in bytes
-        .chain(destination.network().octets())
-        .chain([destination.prefix_len()])
-        .chain(node.octets())
-    {
-        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    }
-
+fn score(seed: u64, node: Ipv4Addr) -> u64 {
+    let mut hash = fnv(seed, node.octets());
     hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
     hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
     hash ^ (hash >> 33)
+}
+
+/// Hashes what a node is weighed for: the same for thousands of nodes, hence once.
+fn seed(bucket: usize, destination: Ipv4Net) -> u64 {
+    let bytes = (bucket as u64).to_be_bytes().into_iter();
+    let bytes = bytes.chain(destination.network().octets());
+
+    fnv(
+        0xcbf2_9ce4_8422_2325,
+        bytes.chain([destination.prefix_len()]),
+    )
+}
+
+fn fnv(hash: u64, bytes: impl IntoIterator<Item = u8>) -> u64 {
+    let bytes = bytes.into_iter();
+
+    bytes.fold(hash, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
 }
 
 /// Returns each peer's lowest limit: what comes from it may belong to any of its prefixes.

@@ -33,6 +33,11 @@ pub(crate) struct Maps {
     sightings: Exact<V4, Sighting>,
     heartbeat: Exact<u32, Heartbeat>,
     counters: PerCpuArray<MapData, u64>,
+    /// What the last update has left; none before it, or after one that failed half-way.
+    ///
+    /// Nobody else writes to the maps, and to read them takes two system calls for each of some
+    /// ten thousand entries, during which nobody can write the heartbeat.
+    applied: Option<Image>,
 }
 
 impl Maps {
@@ -54,6 +59,7 @@ impl Maps {
             sightings: Exact::take(ebpf, maps::SIGHTINGS_V4)?,
             heartbeat: Exact::take(ebpf, maps::HEARTBEAT)?,
             counters: PerCpuArray::try_from(counters).map_err(access(maps::COUNTERS))?,
+            applied: None,
         })
     }
 
@@ -83,23 +89,44 @@ impl Maps {
     ///
     /// Returns [`Error::Map`] if the kernel refuses; what was done stays, and the
     /// next update continues from there.
-    pub(crate) fn apply(&mut self, image: &Image) -> Result<Changes, Error> {
+    pub(crate) fn apply(&mut self, image: Image) -> Result<Changes, Error> {
+        let (before, is_first) = match self.applied.take() {
+            Some(before) => (before, false),
+            None => (self.observe()?, true),
+        };
         let mut changes = Changes::default();
-        let nodes = insert(&mut self.nodes, &image.nodes, &mut changes)?;
-        let sources = insert(&mut self.sources, &image.sources, &mut changes)?;
-        let inbound = insert(&mut self.inbound, &image.inbound, &mut changes)?;
+        let nodes = insert(&mut self.nodes, &before.nodes, &image.nodes, &mut changes)?;
+        let sources = insert(
+            &mut self.sources,
+            &before.sources,
+            &image.sources,
+            &mut changes,
+        )?;
+        let inbound = insert(
+            &mut self.inbound,
+            &before.inbound,
+            &image.inbound,
+            &mut changes,
+        )?;
         let unknown_sources = insert(
             &mut self.unknown_sources,
+            &before.unknown_sources,
             &image.unknown_sources,
             &mut changes,
         )?;
         let transit_sources = insert(
             &mut self.transit_sources,
+            &before.transit_sources,
             &image.transit_sources,
             &mut changes,
         )?;
-        let local = insert(&mut self.local, &image.local, &mut changes)?;
-        let outbound = insert(&mut self.outbound, &image.outbound, &mut changes)?;
+        let local = insert(&mut self.local, &before.local, &image.local, &mut changes)?;
+        let outbound = insert(
+            &mut self.outbound,
+            &before.outbound,
+            &image.outbound,
+            &mut changes,
+        )?;
 
         remove(&mut self.outbound, outbound, &mut changes)?;
         remove(&mut self.local, local, &mut changes)?;
@@ -108,9 +135,25 @@ impl Maps {
         remove(&mut self.inbound, inbound, &mut changes)?;
         remove(&mut self.sources, sources, &mut changes)?;
         remove(&mut self.nodes, nodes, &mut changes)?;
-        self.make_room(&image.nodes)?;
+        if is_first || before.nodes != image.nodes {
+            self.make_room(&image.nodes)?;
+        }
+        self.applied = Some(image);
 
         Ok(changes)
+    }
+
+    /// Reads what a predecessor, or an update that failed, has left.
+    fn observe(&self) -> Result<Image, Error> {
+        Ok(Image {
+            outbound: self.outbound.entries()?,
+            inbound: self.inbound.entries()?,
+            local: self.local.entries()?,
+            sources: self.sources.entries()?,
+            transit_sources: self.transit_sources.entries()?,
+            unknown_sources: self.unknown_sources.entries()?,
+            nodes: self.nodes.entries()?,
+        })
     }
 
     /// Makes room for what each of the nodes says, and no room for any other.
@@ -178,10 +221,10 @@ trait Table {
 /// Inserts and replaces what differs; returns the keys that must go.
 fn insert<T: Table>(
     table: &mut T,
+    observed: &BTreeMap<T::Key, T::Value>,
     desired: &BTreeMap<T::Key, T::Value>,
     changes: &mut Changes,
 ) -> Result<BTreeSet<T::Key>, Error> {
-    let observed = table.entries()?;
     for (key, value) in desired {
         match observed.get(key) {
             Some(present) if present == value => {}
@@ -196,7 +239,7 @@ fn insert<T: Table>(
         }
     }
 
-    Ok((observed.into_keys())
+    Ok((observed.keys().copied())
         .filter(|key| !desired.contains_key(key))
         .collect())
 }

@@ -3,6 +3,7 @@
 use ipnet::Ipv4Net;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
 /// The desired contents of the kernel's maps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,8 +42,9 @@ pub struct Outbound {
 pub enum Local {
     /// The node with this outer address.
     Node(Ipv4Addr),
-    /// One of these outer addresses, by rendezvous hash of the inner source.
-    Spread(Vec<Ipv4Addr>),
+    /// One of these outer addresses, by rendezvous hash of the inner source. Many destinations
+    /// share a list, which may name every node of a cluster.
+    Spread(Arc<[Ipv4Addr]>),
 }
 
 /// The remote pod for which an IP object stands.

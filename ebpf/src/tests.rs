@@ -82,7 +82,7 @@ impl Programs {
         };
         let mut ebpf = object::load(&constants, None).expect("tests need root");
         let mut maps = Maps::take(&mut ebpf).unwrap();
-        maps.apply(&Image::new(tables, &settings).unwrap()).unwrap();
+        maps.apply(Image::new(tables, &settings).unwrap()).unwrap();
 
         Self {
             ebpf: RefCell::new(ebpf),

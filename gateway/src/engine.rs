@@ -94,6 +94,8 @@ pub(crate) struct Engine {
     keys: Keys,
     peers: Peers,
     sessions: Sessions,
+    /// Sessions that nobody has confirmed yet, in the order they came, and some more.
+    tentative: VecDeque<SessionId>,
     /// The sessions of the client ports.
     ports: BTreeMap<PortId, SessionId>,
     next_port: u32,
@@ -102,6 +104,8 @@ pub(crate) struct Engine {
     /// What no endpoint may be.
     tunnelled: Tunnelled,
     queue: Queue,
+    /// Peers for which packets may wait no longer: those to look at, of all that wait.
+    awake: BTreeSet<u16>,
     drops: Drops,
     transmits: VecDeque<Transmit>,
     events: VecDeque<Event>,
@@ -128,11 +132,13 @@ impl Engine {
             rng,
             peers: Peers::default(),
             sessions: Sessions::default(),
+            tentative: VecDeque::new(),
             ports: BTreeMap::new(),
             next_port: PortId::LISTEN.0 + 1,
             replicas: Vec::new(),
             tunnelled: Tunnelled::default(),
             queue: Queue::default(),
+            awake: BTreeSet::new(),
             drops: Drops::new(),
             transmits: VecDeque::new(),
             events: VecDeque::new(),

@@ -11,7 +11,7 @@ use ebpf_common::probe::PEERS_MAX;
 use ipam::Remap;
 use ipnet::Ipv4Net;
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::sync::Arc;
 
 /// IPv4 and TCP header without options, in bytes.
 const TCP_HEADERS: u16 = 40;
@@ -64,6 +64,7 @@ impl Indices {
 
 /// Returns the kernel's tables for `fabric`, whose peers have `indices`.
 pub(crate) fn tables(fabric: &Fabric, indices: &Indices) -> Tables {
+    let anywhere = ready_nodes(fabric);
     let mut tables = Tables {
         nodes: fabric.nodes.iter().map(|node| node.internal_ip).collect(),
         sources: fabric
@@ -72,7 +73,7 @@ pub(crate) fn tables(fabric: &Fabric, indices: &Indices) -> Tables {
             .chain(std::iter::once(&fabric.external_cidr))
             .copied()
             .collect(),
-        local: local(fabric),
+        local: local(fabric, anywhere.as_ref()),
         ..Tables::default()
     };
     for peer in &fabric.peers {
@@ -81,7 +82,7 @@ pub(crate) fn tables(fabric: &Fabric, indices: &Indices) -> Tables {
         }
     }
     for ip in &fabric.ips {
-        add_ip(&mut tables, fabric, indices, ip);
+        add_ip(&mut tables, fabric, indices, ip, anywhere.as_ref());
     }
 
     tables
@@ -138,12 +139,11 @@ fn add_peer(tables: &mut Tables, peer: &Peer, index: u16) {
 }
 
 /// The nodes that run the local pods, and any node for what none of them claims.
-fn local(fabric: &Fabric) -> BTreeMap<Ipv4Net, Local> {
+fn local(fabric: &Fabric, anywhere: Option<&Local>) -> BTreeMap<Ipv4Net, Local> {
     let mut local = BTreeMap::new();
-    let anywhere = ready_nodes(fabric);
-    if !anywhere.is_empty() {
+    if let Some(anywhere) = anywhere {
         for cidr in &fabric.pod_cidrs {
-            local.insert(*cidr, Local::Spread(anywhere.clone()));
+            local.insert(*cidr, anywhere.clone());
         }
     }
     for node in &fabric.nodes {
@@ -152,14 +152,20 @@ fn local(fabric: &Fabric) -> BTreeMap<Ipv4Net, Local> {
         }
         local.insert(node.external_ip.into(), Local::Node(node.internal_ip));
     }
-    if let Some(reflector) = fabric.reflector().filter(|_| !anywhere.is_empty()) {
-        local.insert(reflector.into(), Local::Spread(anywhere));
+    if let Some((reflector, anywhere)) = fabric.reflector().zip(anywhere) {
+        local.insert(reflector.into(), anywhere.clone());
     }
 
     local
 }
 
-fn add_ip(tables: &mut Tables, fabric: &Fabric, indices: &Indices, ip: &MappedIp) {
+fn add_ip(
+    tables: &mut Tables,
+    fabric: &Fabric,
+    indices: &Indices,
+    ip: &MappedIp,
+    anywhere: Option<&Local>,
+) {
     let node = match &ip.target {
         Target::Remote {
             cluster_id,
@@ -177,32 +183,27 @@ fn add_ip(tables: &mut Tables, fabric: &Fabric, indices: &Indices, ip: &MappedIp
             }
             return;
         }
-        Target::Node(name) | Target::Pod { node: Some(name) } => fabric
-            .nodes
-            .iter()
-            .find(|node| node.name == *name)
-            .map(|node| Local::Node(node.internal_ip)),
+        Target::Node(name) | Target::Pod { node: Some(name) } => {
+            let node = fabric.node(name);
+            node.map(|node| Local::Node(node.internal_ip))
+        }
         Target::Pod { node: None } | Target::Outside => None,
     };
-    let anywhere = ready_nodes(fabric);
-    if let Some(local) = node.or((!anywhere.is_empty()).then_some(Local::Spread(anywhere))) {
+    if let Some(local) = node.or_else(|| anywhere.cloned()) {
         tables.local.insert(ip.status_ip.into(), local);
     }
 }
 
 /// The nodes that take what is nobody's: those that are ready. If none is, all of them: a
 /// control plane that was away makes every node unready while its pods run on.
-fn ready_nodes(fabric: &Fabric) -> Vec<Ipv4Addr> {
-    let addresses = |wanted: fn(&Node) -> bool| -> Vec<_> {
+fn ready_nodes(fabric: &Fabric) -> Option<Local> {
+    let addresses = |wanted: fn(&Node) -> bool| -> Option<Local> {
         let nodes = fabric.nodes.iter().filter(|node| wanted(node));
-        nodes.map(|node| node.internal_ip).collect()
+        let addresses: Arc<[_]> = nodes.map(|node| node.internal_ip).collect();
+        (!addresses.is_empty()).then_some(Local::Spread(addresses))
     };
-    let ready = addresses(|node| node.ready);
-    if ready.is_empty() {
-        return addresses(|_| true);
-    }
 
-    ready
+    addresses(|node| node.ready).or_else(|| addresses(|_| true))
 }
 
 #[cfg(test)]

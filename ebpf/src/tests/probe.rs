@@ -155,7 +155,7 @@ fn there_is_room_for_nodes_and_for_nobody_else() {
     fewer.nodes = [NODE_2].into();
 
     let image = Image::new(&fewer, &Settings::default()).unwrap();
-    programs.maps.borrow_mut().apply(&image).unwrap();
+    programs.maps.borrow_mut().apply(image).unwrap();
 
     let sightings = programs.maps.borrow().sightings().unwrap();
     assert_eq!(sightings.into_keys().collect::<Vec<_>>(), [NODE_2.octets()]);

@@ -141,7 +141,7 @@ fn a_source_always_finds_the_same_node_of_a_spread_destination() {
         .collect();
     let chosen = |nodes: &[Ipv4Addr]| -> BTreeMap<Ipv4Addr, Ipv4Addr> {
         let mut tables = tables();
-        let spread = Local::Spread(nodes.to_vec());
+        let spread = Local::Spread(nodes.into());
         tables.local.insert(net("10.70.0.100/32"), spread);
         let programs = Programs::load(&tables);
         (0..=255)

@@ -52,7 +52,7 @@ pub(super) fn tables() -> Tables {
     }
 
     tables.local = [
-        (net("10.244.0.0/16"), Local::Spread(vec![NODE_1, NODE_2])),
+        (net("10.244.0.0/16"), Local::Spread([NODE_1, NODE_2].into())),
         (net("10.244.1.0/24"), Local::Node(NODE_1)),
         (net("10.244.2.0/24"), Local::Node(NODE_2)),
         (net("10.70.0.9/32"), Local::Node(NODE_2)),

@@ -116,7 +116,7 @@ fn tables_that_contradict_themselves_change_nothing() {
     }
     let mut homeless = tables();
     for local in homeless.local.values_mut() {
-        *local = Local::Spread(Vec::new());
+        *local = Local::Spread([].into());
     }
 
     for wrong in [unequal, homeless] {

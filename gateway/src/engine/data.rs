@@ -144,20 +144,33 @@ impl Engine {
         }
 
         self.queue.push(peer, packet, now, &mut self.drops);
+        self.wake_queue(peer);
+    }
+
+    /// Notes that packets for `peer` may wait no longer, if it has a session and some wait.
+    pub(super) fn wake_queue(&mut self, peer: u16) {
+        if self.queue.bytes(peer) > 0 && self.has_session(peer) {
+            self.awake.insert(peer);
+        }
+    }
+
+    fn has_session(&self, peer: u16) -> bool {
+        let peer = self.peers.get(peer);
+
+        peer.is_some_and(|peer| !peer.selectable.is_empty())
     }
 
     /// Seals the next packet that waited for a session into `out` (as long as the
     /// longest queued packet and 32 bytes).
     pub(crate) fn poll_queued(&mut self, out: &mut [u8]) -> Option<Sealed> {
         loop {
-            let peers = &self.peers;
-            let is_ready = |peer: &u16| {
-                peers
-                    .get(*peer)
-                    .is_some_and(|peer| !peer.selectable.is_empty())
+            let peer = *self.awake.first()?;
+            let is_ready = self.has_session(peer);
+            let packet = is_ready.then(|| self.queue.pop(peer)).flatten();
+            let Some(packet) = packet else {
+                self.awake.remove(&peer);
+                continue;
             };
-            let peer = self.queue.peers().find(is_ready)?;
-            let packet = self.queue.pop(peer)?;
             if out.len() < packet.len() + OVERHEAD {
                 self.drops.count(Drop::Oversized);
                 continue;

@@ -253,8 +253,10 @@ impl Engine {
             mtu: peer.config.mtu,
         };
         self.make_room(index);
-        self.add_session(Session::new(opening, tunnel, now))
+        let id = self
+            .add_session(Session::new(opening, tunnel, now))
             .ok_or(Drop::SessionLimit)?;
+        self.tentative.push_back(id);
 
         Ok(len)
     }
@@ -262,20 +264,26 @@ impl Engine {
     /// Removes the oldest tentative session, of the peer or in all, where there are
     /// too many. A confirmed session never gives way to a tentative one.
     fn make_room(&mut self, index: u16) {
-        let tentative = || {
-            let sessions = self.sessions.iter();
-            sessions.filter(|session| session.state == State::Tentative)
+        let sessions = &self.sessions;
+        let is_tentative = |id: &SessionId| {
+            let session = sessions.get(*id);
+            session.is_some_and(|session| session.state == State::Tentative)
         };
-        let mine = || tentative().filter(|session| session.peer == index);
-        let oldest = if mine().count() >= TENTATIVE_PER_PEER {
-            mine().min_by_key(|session| session.created)
-        } else if tentative().count() >= TENTATIVE_MAX {
-            tentative().min_by_key(|session| session.created)
+        // Those that were confirmed or removed since: there are few to look at, unlike sessions.
+        self.tentative.retain(is_tentative);
+        let of_peer = self.peers.get(index).into_iter();
+        let of_peer = of_peer.flat_map(|peer| &peer.sessions);
+        // Both are in the order in which they came.
+        let mine: Vec<_> = of_peer.copied().filter(is_tentative).collect();
+        let oldest = if mine.len() >= TENTATIVE_PER_PEER {
+            mine.first().copied()
+        } else if self.tentative.len() >= TENTATIVE_MAX {
+            self.tentative.front().copied()
         } else {
             None
         };
 
-        if let Some(id) = oldest.map(|session| session.id) {
+        if let Some(id) = oldest {
             self.remove_session(id);
             self.drops.count(Drop::TentativeEvicted);
         }

@@ -8,6 +8,7 @@
 use super::drops::Drop;
 use super::noise::{HANDSHAKE_BUFFER, LocalKey, Verdict};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -15,7 +16,8 @@ use std::time::{Duration, Instant};
 /// How often counts start anew.
 const PERIOD: Duration = Duration::from_secs(1);
 /// Keys tried per period for senders never heard of: 5 % of a core. The wide
-/// case is 1,000 keys, one per peering: then 100 strangers a second.
+/// case is 1,000 keys, one per peering: then 100 strangers a second. Beside these,
+/// see [`Tries`].
 const TRIES_MAX: u32 = 100_000;
 /// Handshakes per period and source while a key is under load. A site of four
 /// replicas has 16 sessions behind one address.
@@ -29,7 +31,7 @@ const HINTS_MAX: usize = 4_096;
 pub(super) struct Keys {
     keys: BTreeMap<[u8; 32], LocalKey>,
     hints: Hints,
-    tries_left: u32,
+    tries: Tries,
     sources: Box<[u16; SOURCES]>,
     salt: u64,
     reset_at: Instant,
@@ -57,7 +59,10 @@ impl Keys {
         Self {
             keys: BTreeMap::new(),
             hints: Hints::default(),
-            tries_left: TRIES_MAX,
+            tries: Tries {
+                left: TRIES_MAX,
+                once: 0,
+            },
             sources: Box::new([0; SOURCES]),
             salt,
             reset_at: now + PERIOD,
@@ -67,9 +72,10 @@ impl Keys {
     /// Adds a key unless it is there, and returns its public half.
     pub(super) fn add(&mut self, private: [u8; 32]) -> [u8; 32] {
         let public = super::noise::public_key(private);
-        self.keys
-            .entry(public)
-            .or_insert_with(|| LocalKey::new(private));
+        if let Entry::Vacant(entry) = self.keys.entry(public) {
+            entry.insert(LocalKey::new(private));
+            self.tries.handle_key_added(self.keys.len());
+        }
 
         public
     }
@@ -116,10 +122,9 @@ impl Keys {
 
         let others = self.keys.iter_mut().filter(|(key, _)| Some(**key) != hint);
         for (public, key) in others {
-            if self.tries_left == 0 {
+            if !self.tries.take() {
                 return Err(Drop::HandshakeBudget.into());
             }
-            self.tries_left -= 1;
             let verdict = key.verify(from, datagram, out);
             if verdict != Verdict::OtherKey {
                 let public = *public;
@@ -137,7 +142,7 @@ impl Keys {
         }
 
         self.reset_at = now + PERIOD;
-        self.tries_left = TRIES_MAX;
+        self.tries.left = TRIES_MAX;
         self.sources.fill(0);
         for key in self.keys.values_mut() {
             key.reset_load();
@@ -173,6 +178,41 @@ impl Keys {
         *count = count.saturating_add(1);
 
         *count <= SOURCE_MAX
+    }
+}
+
+/// How many keys may still be tried.
+///
+/// After a start nobody is known, and everybody calls at once: n peers with a key each try n
+/// keys each at most. Those tries are granted once, beside those of each period: half a second
+/// of a core for 1,000 keys. Whoever else uses them up delays the peers by some seconds.
+struct Tries {
+    /// In this period.
+    left: u32,
+    /// Beside, for as long as the process lives.
+    once: u32,
+}
+
+impl Tries {
+    /// Grants what a further key costs when it is one of `keys`.
+    fn handle_key_added(&mut self, keys: usize) {
+        let keys = u32::try_from(keys).unwrap_or(u32::MAX);
+        let all = keys.saturating_mul(keys);
+        // n squared grows by 2 n - 1; a key that comes and goes earns nothing.
+        self.once = self.once.saturating_add(2 * keys - 1).min(all);
+    }
+
+    /// Takes one; returns whether there was any left.
+    fn take(&mut self) -> bool {
+        let from = if self.left > 0 {
+            &mut self.left
+        } else {
+            &mut self.once
+        };
+        let is_left = *from > 0;
+        *from = from.saturating_sub(1);
+
+        is_left
     }
 }
 
@@ -224,6 +264,27 @@ mod tests {
 
     fn source(number: usize) -> IpAddr {
         IpAddr::from(u32::try_from(number).unwrap().to_be_bytes())
+    }
+
+    #[test]
+    fn each_key_can_be_tried_once_for_each_key_beside_the_budget() {
+        let mut tries = Tries { left: 5, once: 0 };
+        (1..=10).for_each(|keys| tries.handle_key_added(keys));
+
+        for _ in 0..5 + 10 * 10 {
+            assert!(tries.take());
+        }
+        assert!(!tries.take());
+        tries.left = 1;
+        assert!(tries.take() && !tries.take(), "the next period");
+    }
+
+    #[test]
+    fn a_key_that_comes_and_goes_earns_no_tries() {
+        let mut tries = Tries { left: 0, once: 0 };
+        (0..1_000).for_each(|_| tries.handle_key_added(2));
+
+        assert_eq!(tries.once, 4);
     }
 
     #[test]

@@ -36,6 +36,7 @@ impl Engine {
 
         let reachable = !selectable.is_empty();
         peer.selectable = selectable;
+        self.wake_queue(index);
         if reachable != was_reachable {
             self.events.push_back(Event::Reachable {
                 peer: index,

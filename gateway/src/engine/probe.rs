@@ -12,6 +12,8 @@
 //! stands under a key of its own: one that merely reflects the object must not be
 //! taken for one of ours.
 
+mod plain;
+
 use super::interface::Nodes;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -44,7 +46,7 @@ pub(super) enum Probe {
     /// A question.
     Ping {
         /// The answer, but for what the answering side adds.
-        answer: Map<String, Value>,
+        answer: Answer,
         /// What the sender says of itself.
         gateway: Option<Gateway>,
     },
@@ -57,6 +59,20 @@ pub(super) enum Probe {
     },
 }
 
+/// The answer to a PING, but for what the answering side adds.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Answer {
+    /// To one of the form that our gateways write.
+    Plain {
+        /// What the question says.
+        cluster_id: String,
+        /// What the question says.
+        time_stamp: String,
+    },
+    /// To any other.
+    Other(Map<String, Value>),
+}
+
 /// Reads a message; `None` if it is none, or too long for its sender.
 pub(super) fn parse(json: &[u8], from_ours: bool) -> Option<Probe> {
     let max = if from_ours {
@@ -67,6 +83,12 @@ pub(super) fn parse(json: &[u8], from_ours: bool) -> Option<Probe> {
     if json.len() > max {
         return None;
     }
+
+    plain::parse(json).or_else(|| parse_any(json))
+}
+
+/// Reads a message of any form.
+fn parse_any(json: &[u8]) -> Option<Probe> {
     let Value::Object(mut object) = serde_json::from_slice(json).ok()? else {
         return None;
     };
@@ -90,13 +112,23 @@ pub(super) fn parse(json: &[u8], from_ours: bool) -> Option<Probe> {
     take(&mut object, "pad");
 
     Some(Probe::Ping {
-        answer: object,
+        answer: Answer::Other(object),
         gateway: sender,
     })
 }
 
 /// Writes the answer to a PING.
-pub(super) fn pong(mut answer: Map<String, Value>, own: &Gateway) -> Vec<u8> {
+pub(super) fn pong(answer: Answer, own: &Gateway) -> Vec<u8> {
+    match answer {
+        Answer::Plain {
+            cluster_id,
+            time_stamp,
+        } => plain::pong(&cluster_id, &time_stamp, own),
+        Answer::Other(answer) => pong_any(answer, own),
+    }
+}
+
+fn pong_any(mut answer: Map<String, Value>, own: &Gateway) -> Vec<u8> {
     set(&mut answer, "msgType", "PONG".into());
     set(&mut answer, "version", own.version.as_str().into());
     set(&mut answer, "replica", own.replica.as_str().into());
@@ -113,53 +145,28 @@ pub(super) fn pong(mut answer: Map<String, Value>, own: &Gateway) -> Vec<u8> {
         answer.insert("nodes".into(), nodes);
     }
 
-    to_bytes(answer)
+    Value::Object(answer).to_string().into_bytes()
 }
 
 /// Returns how many bytes an answer is longer than its question at most: those in
 /// which `own` says what it says.
 pub(super) fn own_len(own: &Gateway) -> usize {
-    pong(Map::new(), own).len()
+    const QUESTIONS: usize = "\"clusterID\":\"\",\"timeStamp\":\"\",".len();
+
+    plain::pong("", "", own).len() - QUESTIONS
 }
 
 /// Writes a PING to the cluster `cluster_id`, sent at `sent` (nanoseconds since
 /// the Unix epoch); if `len` is given it is padded to that many bytes.
 pub(super) fn ping(cluster_id: &str, sent: i128, own: &Gateway, len: Option<usize>) -> Vec<u8> {
     let sent = Timestamp::from_nanosecond(sent).unwrap_or(Timestamp::UNIX_EPOCH);
-    let mut gateway = Map::new();
-    gateway.insert("version".into(), own.version.as_str().into());
-    gateway.insert("replica".into(), own.replica.as_str().into());
-    if own.leaving {
-        gateway.insert("leaving".into(), true.into());
-    }
-    let mut object = Map::new();
-    object.insert("clusterID".into(), cluster_id.into());
-    object.insert("msgType".into(), "PING".into());
-    object.insert("timeStamp".into(), sent.to_string().into());
-    object.insert("gateway".into(), gateway.into());
 
-    let Some(len) = len else {
-        return to_bytes(object);
-    };
-    object.insert("pad".into(), "".into());
-    let bare = to_bytes(object.clone());
-    object.insert(
-        "pad".into(),
-        "x".repeat(len.saturating_sub(bare.len())).into(),
-    );
-    to_bytes(object)
-}
-
-fn to_bytes(object: Map<String, Value>) -> Vec<u8> {
-    Value::Object(object).to_string().into_bytes()
+    plain::ping(cluster_id, &sent.to_string(), own, len)
 }
 
 /// Reads what a gateway of ours says of itself; both names are needed.
 fn gateway(object: &Map<String, Value>) -> Option<Gateway> {
-    // They are shown to people: no line feeds, nothing that a terminal obeys.
-    let is_plain = |name: &str| name.bytes().all(|byte| byte.is_ascii_graphic());
-    let name =
-        |key| string(object, key).filter(|name| name.len() <= NAME_BYTES_MAX && is_plain(name));
+    let name = |key| string(object, key).filter(|name| is_name(name));
     let replicas = find(object, "replicas").and_then(Value::as_u64);
 
     Some(Gateway {
@@ -182,6 +189,12 @@ fn nodes(object: &Map<String, Value>) -> Option<Nodes> {
         resting: number("resting")?,
         reflect: find(nodes, "reflect") == Some(&Value::Bool(true)),
     })
+}
+
+/// Returns whether `name` is one to keep: they are shown to people, so no line feeds, nothing that
+/// a terminal obeys.
+fn is_name(name: &str) -> bool {
+    name.len() <= NAME_BYTES_MAX && name.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 /// Returns the spelling of `key` in the object: its case is not significant.

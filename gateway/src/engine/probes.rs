@@ -40,7 +40,7 @@ impl Engine {
                 let own = self.gateway(leaving);
                 let json = probe::pong(answer, &own);
                 // No amplifier: some JSON is longer when it is written again.
-                if json.len() > question + probe::own_len(&own) {
+                if json.len() > question && json.len() > question + probe::own_len(&own) {
                     return self.drops.count(Drop::ProbeMalformed);
                 }
                 let packet = inner::probe_packet(addresses.destination, addresses.source, &json);

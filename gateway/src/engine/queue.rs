@@ -2,7 +2,7 @@
 
 use super::drops::{Drop, Drops};
 use crate::mutant;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 /// What may wait for one peer: about 60 ms at 34 Mb/s, a round trip's worth of
@@ -19,6 +19,8 @@ const PACKET_OVERHEAD: usize = size_of::<Waiting>();
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     peers: BTreeMap<u16, PeerQueue>,
+    /// The peers by how many bytes wait for them.
+    by_bytes: BTreeSet<(usize, u16)>,
     bytes: usize,
 }
 
@@ -44,7 +46,9 @@ impl Queue {
             since: now,
             packet: packet.into(),
         });
+        self.by_bytes.remove(&(queue.bytes, peer));
         queue.bytes += cost;
+        self.by_bytes.insert((queue.bytes, peer));
         self.bytes += cost;
         if mutant::disables("queue-bound") {
             return;
@@ -55,16 +59,11 @@ impl Queue {
             drops.count(Drop::QueueFull);
         }
         while self.bytes > BYTES_MAX {
-            let longest = self.peers.iter().max_by_key(|(_, queue)| queue.bytes);
-            let longest = *longest.expect("bytes belong to some peer").0;
-            self.pop(longest);
+            let longest = self.by_bytes.last();
+            let (_, longest) = longest.expect("bytes belong to some peer");
+            self.pop(*longest);
             drops.count(Drop::QueueFull);
         }
-    }
-
-    /// Returns the peers for which packets wait.
-    pub(super) fn peers(&self) -> impl Iterator<Item = u16> {
-        self.peers.keys().copied()
     }
 
     /// Takes the oldest packet that waits for `peer`.
@@ -72,10 +71,13 @@ impl Queue {
         let queue = self.peers.get_mut(&peer)?;
         let waiting = queue.packets.pop_front()?;
         let cost = waiting.packet.len() + PACKET_OVERHEAD;
+        self.by_bytes.remove(&(queue.bytes, peer));
         queue.bytes -= cost;
         self.bytes -= cost;
         if queue.packets.is_empty() {
             self.peers.remove(&peer);
+        } else {
+            self.by_bytes.insert((queue.bytes, peer));
         }
 
         Some(waiting.packet)
@@ -89,7 +91,7 @@ impl Queue {
     /// Drops what waited too long.
     pub(super) fn handle_timeout(&mut self, now: Instant, drops: &mut Drops) {
         let expired = |waiting: &Waiting| now.duration_since(waiting.since) >= AGE_MAX;
-        let peers: Vec<u16> = self.peers().collect();
+        let peers: Vec<u16> = self.peers.keys().copied().collect();
         for peer in peers {
             while self
                 .peers

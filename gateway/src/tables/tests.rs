@@ -1,4 +1,5 @@
 use super::*;
+use std::net::Ipv4Addr;
 
 #[test]
 fn overlapping_peers_are_told_apart_by_their_numbers() {
@@ -43,7 +44,7 @@ fn pods_lead_to_their_node_and_unclaimed_ones_to_any_that_is_ready() {
 
     let local = tables(&fabric, &Indices::default()).local;
 
-    let spread = Local::Spread(vec![ip("172.16.0.1")]);
+    let spread = Local::Spread([ip("172.16.0.1")].into());
     assert_eq!(local[&net("10.244.0.0/16")], spread);
     assert_eq!(
         local[&net("10.244.2.0/24")],
@@ -62,7 +63,7 @@ fn without_a_ready_node_all_of_them_take_what_is_nobodys() {
 
     let local = tables(&fabric, &Indices::default()).local;
 
-    let all = Local::Spread(vec![ip("172.16.0.1"), ip("172.16.0.2")]);
+    let all = Local::Spread([ip("172.16.0.1"), ip("172.16.0.2")].into());
     assert_eq!(local[&net("10.244.0.0/16")], all);
 }
 
@@ -73,7 +74,7 @@ fn checks_of_peers_lead_to_any_ready_node_unless_their_address_is_somebodys() {
     let local = |fabric: &Fabric| tables(fabric, &Indices::default()).local;
     let reflector = net("10.70.255.255/32");
 
-    let spread = Local::Spread(vec![ip("172.16.0.1")]);
+    let spread = Local::Spread([ip("172.16.0.1")].into());
     assert_eq!(local(&fabric)[&reflector], spread);
 
     fabric.nodes[1].external_ip = ip("10.70.255.255");
@@ -113,7 +114,7 @@ fn mapped_addresses_lead_where_their_target_is() {
     );
     assert_eq!(
         tables.local[&net("10.70.0.11/32")],
-        Local::Spread(vec![ip("172.16.0.1"), ip("172.16.0.2")])
+        Local::Spread([ip("172.16.0.1"), ip("172.16.0.2")].into())
     );
     assert!(!tables.local.contains_key(&net("10.70.0.12/32")));
     let transit = Transit {

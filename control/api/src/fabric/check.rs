@@ -4,7 +4,9 @@ use super::error::{Errors, Problem};
 use super::objects::{Object, Objects};
 use super::overlap::Claimed;
 use super::plan::remote_status;
-use super::spec::{IpSpec, NetworkSpec, NetworkType, PeerSpec, Reader, Spec, node_ip_name};
+use super::spec::{
+    IpSpec, NetworkSpec, NetworkType, NodeSpec, PeerSpec, Reader, Spec, node_ip_name,
+};
 use super::view::{Fabric, MappedIp, Node, Peer, Target};
 use ipam::Remap;
 use ipnet::Ipv4Net;
@@ -66,9 +68,10 @@ type Statuses = BTreeMap<usize, Ipv4Net>;
 
 /// What each address belongs to.
 struct Owners<'a> {
-    spec: &'a Spec,
     nodes: BTreeMap<Ipv4Addr, &'a str>,
     pod_cidrs: Vec<Ipv4Net>,
+    /// The pod CIDRs of nodes, by their first address; they do not overlap.
+    node_pods: BTreeMap<Ipv4Addr, (Ipv4Net, &'a str)>,
     /// The CIDRs of peers as seen here, by their first address; they do not overlap.
     remote: BTreeMap<Ipv4Addr, (Remap, &'a str)>,
 }
@@ -81,9 +84,14 @@ impl<'a> Owners<'a> {
             remaps.map(|remap| (remap.to().network(), (remap.inverse(), &*peer.cluster_id)))
         });
 
+        let node_pods = spec.nodes.iter().flat_map(|node| {
+            let cidrs = node.pod_cidrs.iter();
+            cidrs.map(|cidr| (cidr.network(), (*cidr, &*node.name)))
+        });
+
         Self {
-            spec,
             nodes: nodes.map(|node| (node.internal_ip, &*node.name)).collect(),
+            node_pods: node_pods.collect(),
             pod_cidrs: cidrs(spec, networks, NetworkType::Pod),
             remote: remote.collect(),
         }
@@ -95,10 +103,10 @@ impl<'a> Owners<'a> {
             return Target::Node(node.to_owned());
         }
         if contains(&self.pod_cidrs, address) {
-            let mut nodes = self.spec.nodes.iter();
-            let node = nodes.find(|node| contains(&node.pod_cidrs, address));
+            let below = self.node_pods.range(..=address).next_back();
+            let node = below.filter(|(_, (cidr, _))| cidr.contains(&address));
             return Target::Pod {
-                node: node.map(|node| node.name.clone()),
+                node: node.map(|(_, (_, name))| (*name).to_owned()),
             };
         }
 
@@ -301,7 +309,7 @@ impl Reader<'_> {
             self.refuse(ip.index, "spec.ip", problem);
         }
         let node = ip.node.as_ref();
-        let node = node.and_then(|name| spec.nodes.iter().find(|node| node.name == *name));
+        let node = node.and_then(|name| NodeSpec::named(&spec.nodes, name));
         if node.is_some_and(|node| node.internal_ip != ip.address) {
             let value = ip.address.to_string();
             self.refuse(ip.index, "spec.ip", Problem::StaleStatus { value });

@@ -138,7 +138,18 @@ impl Fabric {
 
     /// Returns the peer of that cluster id.
     pub fn peer(&self, cluster_id: &str) -> Option<&Peer> {
-        self.peers.iter().find(|peer| peer.cluster_id == cluster_id)
+        let order = |peer: &Peer| peer.cluster_id.as_str().cmp(cluster_id);
+        let found = self.peers.binary_search_by(order);
+
+        Some(&self.peers[found.ok()?])
+    }
+
+    /// Returns the node of that name.
+    pub fn node(&self, name: &str) -> Option<&Node> {
+        let order = |node: &Node| node.name.as_str().cmp(name);
+        let found = self.nodes.binary_search_by(order);
+
+        Some(&self.nodes[found.ok()?])
     }
 
     /// Returns the address under which senders of unknown origin appear: the first of the external CIDR.

@@ -120,7 +120,7 @@ fn a_ping_of_ours_is_one_of_upstreams_with_additions() {
 
 #[test]
 fn an_answer_tells_time_and_replica() {
-    let answer = pong(object(&ping("milan", SENT, &own(), None)), &own());
+    let answer = pong_any(object(&ping("milan", SENT, &own(), None)), &own());
 
     let parsed = parse(&answer, false);
 
@@ -138,7 +138,9 @@ fn a_reflected_ping_is_no_gateway_of_ours() {
     let mut reflected = object(&ping("milan", SENT, &own(), None));
     reflected.insert("msgType".into(), "PONG".into());
 
-    let Some(Probe::Pong { gateway, sent }) = parse(&to_bytes(reflected), false) else {
+    let Some(Probe::Pong { gateway, sent }) =
+        parse(Value::Object(reflected).to_string().as_bytes(), false)
+    else {
         panic!("a PONG");
     };
 
@@ -209,7 +211,7 @@ proptest! {
 
     #[test]
     fn every_time_survives_the_round_trip(sent in 0..4_102_444_800_000_000_000_i128) {
-        let answer = pong(object(&ping("c", sent, &own(), None)), &own());
+        let answer = pong_any(object(&ping("c", sent, &own(), None)), &own());
 
         let Some(Probe::Pong { sent: answered, .. }) = parse(&answer, false) else {
             panic!("a PONG");

@@ -87,7 +87,7 @@ impl Reader<'_> {
         let name = ip.metadata.name.clone()?;
         let node = name
             .strip_prefix(NODE_PREFIX)
-            .filter(|name| nodes.iter().any(|node| node.name == *name))
+            .filter(|name| NodeSpec::named(nodes, name).is_some())
             .map(str::to_owned);
         let is_of_node = object.label_value(labels::IP_TYPE) == Some(labels::IP_TYPE_NODE);
         let address = self.address(index, "spec.ip", &ip.spec.ip);

@@ -22,6 +22,15 @@ pub(in crate::fabric) struct NodeSpec {
     pub(in crate::fabric) ready: bool,
 }
 
+impl NodeSpec {
+    /// Returns the node of that name; `nodes` are sorted by name.
+    pub(in crate::fabric) fn named<'a>(nodes: &'a [Self], name: &str) -> Option<&'a Self> {
+        let found = nodes.binary_search_by(|node| node.name.as_str().cmp(name));
+
+        Some(&nodes[found.ok()?])
+    }
+}
+
 impl Reader<'_> {
     /// Reads the nodes, by name.
     pub(super) fn nodes(&mut self, networks: &[NetworkSpec]) -> Vec<NodeSpec> {
@@ -193,7 +202,7 @@ impl Reader<'_> {
         let address = self.address(index, &format!("{field}.addresses[0]"), first?);
         let node = endpoint.node_name.clone()?;
         // A node whose document is wrong is there nevertheless.
-        let is_known = nodes.iter().any(|known| known.name == node)
+        let is_known = NodeSpec::named(nodes, &node).is_some()
             || self.indexed().any(|(_, object)| {
                 matches!(object, Object::Node(known) if known.metadata.name.as_ref() == Some(&node))
             });

@@ -1,0 +1,199 @@
+//! The stages that every packet passes.
+
+use super::site::{Site, address};
+use crate::engine::PortId;
+use crate::offload::checksum::Sum;
+use crate::offload::coalesce::Coalescer;
+use crate::offload::ipv4;
+use crate::offload::split::Split;
+use crate::offload::vnet::{self, Gso, Partial};
+use cpu_time::CpuTime;
+use criterion::{BatchSize, BenchmarkId, Criterion, Throughput};
+use ebpf_common::settings::Settings;
+use std::cell::RefCell;
+use std::hint::black_box;
+
+/// A small packet, and one that fills the tunnel's MTU, in bytes.
+const SIZES: [usize; 2] = [92, 1_340];
+/// How many peers there are: costs must not follow it.
+const PEERS: [u16; 3] = [10, 100, 1_000];
+/// IPv4 and TCP header, in bytes.
+const HEADERS: usize = 40;
+/// TCP payload of a packet that fills the tunnel's MTU.
+const SEGMENT: usize = 1_300;
+/// Segments of a super-packet.
+const SEGMENTS: usize = 48;
+
+pub(crate) fn all(criterion: &mut Criterion<CpuTime>) {
+    split(criterion);
+    coalesce(criterion);
+    crypt(criterion);
+    lookup(criterion);
+}
+
+fn split(criterion: &mut Criterion<CpuTime>) {
+    let packet = tcp(0, SEGMENT * SEGMENTS);
+    let header = vnet::Header {
+        gso: Gso::TcpV4 { ecn: false },
+        header_len: 54,
+        gso_size: short(SEGMENT),
+        partial: Some(Partial {
+            start: 34,
+            offset: 16,
+        }),
+    };
+
+    let mut group = criterion.benchmark_group("gateway");
+    group.throughput(Throughput::Elements(SEGMENTS as u64));
+    group.bench_function("split a super-packet", |bencher| {
+        let mut packet = packet.clone();
+        bencher.iter(|| {
+            // It is cut in place, so its headers are put back first.
+            packet[..HEADERS].copy_from_slice(&tcp_headers(0, SEGMENT * SEGMENTS));
+            let mut split = Split::new(header, &mut packet).expect("it is one");
+            let mut cut = 0;
+            while let Some(segment) = split.next() {
+                cut += black_box(segment).len();
+            }
+            cut
+        });
+    });
+    group.finish();
+}
+
+fn coalesce(criterion: &mut Criterion<CpuTime>) {
+    let segments: Vec<_> = (0..SEGMENTS)
+        .map(|at| {
+            let sequence = u32::try_from(at * SEGMENT).expect("below 64 KiB");
+            let mut packet = tcp(sequence, SEGMENT);
+            complete(&mut packet);
+            packet
+        })
+        .collect();
+    let mut coalescer = Coalescer::new(Settings::default(), true);
+
+    let mut group = criterion.benchmark_group("gateway");
+    group.throughput(Throughput::Elements(SEGMENTS as u64));
+    group.bench_function("coalesce a super-packet", |bencher| {
+        bencher.iter(|| {
+            let mut writes = 0;
+            let mut write = |frame: &[u8]| writes += usize::from(!black_box(frame).is_empty());
+            for segment in &segments {
+                coalescer.room()[..segment.len()].copy_from_slice(segment);
+                coalescer.push(1, segment.len(), &mut write);
+            }
+            coalescer.flush(&mut write);
+            // 48 segments of 1,300 bytes fit into one super-packet.
+            assert_eq!(writes, 1);
+        });
+    });
+    group.finish();
+}
+
+fn crypt(criterion: &mut Criterion<CpuTime>) {
+    let site = RefCell::new(Site::connected(1));
+    let session = site.borrow().gateway.select(0, 7).expect("it is connected");
+    let mut out = vec![0; 2_048];
+
+    let mut group = criterion.benchmark_group("gateway");
+    for size in SIZES {
+        let packet = udp(size);
+        group.throughput(Throughput::Bytes(size as u64));
+        group.bench_function(BenchmarkId::new("seal", size), |bencher| {
+            let gateway = &mut site.borrow_mut().gateway;
+            bencher.iter(|| gateway.seal(session, black_box(&packet), &mut out));
+        });
+        group.bench_function(
+            BenchmarkId::new("look up, open and check", size),
+            |bencher| {
+                let (now, from) = (site.borrow().now, address(0));
+                bencher.iter_batched(
+                    // There is one of each: the same once more is a replay.
+                    || site.borrow_mut().datagram_from(0, &packet),
+                    |mut datagram| {
+                        let gateway = &mut site.borrow_mut().gateway;
+                        gateway.handle_datagram(PortId::LISTEN, from, &mut datagram, &mut out, now)
+                    },
+                    BatchSize::SmallInput,
+                );
+            },
+        );
+    }
+    group.finish();
+}
+
+fn lookup(criterion: &mut Criterion<CpuTime>) {
+    let mut group = criterion.benchmark_group("gateway");
+    for peers in PEERS {
+        let site = Site::connected(peers);
+        let mut at = 0_u32;
+        group.bench_function(BenchmarkId::new("select a session", peers), |bencher| {
+            bencher.iter(|| {
+                // Another peer each time, in no order that a cache could guess.
+                at = at.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                let peer = u16::try_from(at >> 16).unwrap_or_default() % peers;
+                let session = site.gateway.select(peer, black_box(at));
+                session.and_then(|session| site.gateway.destination(session))
+            });
+        });
+    }
+    group.finish();
+}
+
+/// A UDP packet of so many bytes, from a pod to one of the same address.
+fn udp(len: usize) -> Vec<u8> {
+    let mut packet = ip(17, len);
+    packet.resize(len, 0);
+
+    packet
+}
+
+/// A TCP packet with so many bytes of payload, its checksum left to whoever cuts it.
+fn tcp(sequence: u32, len: usize) -> Vec<u8> {
+    let mut packet = tcp_headers(sequence, len).to_vec();
+    packet.resize(HEADERS + len, 0x5a);
+
+    packet
+}
+
+fn tcp_headers(sequence: u32, len: usize) -> [u8; HEADERS] {
+    const ACK: u8 = 0x10;
+
+    let mut headers = [0; HEADERS];
+    headers[..20].copy_from_slice(&ip(6, HEADERS + len));
+    headers[20..24].copy_from_slice(&[0x30, 0x39, 0x00, 0x35]);
+    headers[24..28].copy_from_slice(&sequence.to_be_bytes());
+    headers[32] = 0x50;
+    headers[33] = ACK;
+    let partial = sum(&headers, HEADERS + len).partial();
+    headers[36..38].copy_from_slice(&partial);
+
+    headers
+}
+
+/// Computes the checksum of a TCP packet as its sender would.
+fn complete(packet: &mut [u8]) {
+    packet[36..38].copy_from_slice(&[0, 0]);
+    let sum = sum(packet, packet.len()).add(&packet[20..]).finish();
+    packet[36..38].copy_from_slice(&sum);
+}
+
+fn sum(packet: &[u8], len: usize) -> Sum {
+    let address = |at: usize| [packet[at], packet[at + 1], packet[at + 2], packet[at + 3]];
+
+    Sum::pseudo(address(12), address(16), 6, short(len - 20))
+}
+
+fn ip(protocol: u8, len: usize) -> Vec<u8> {
+    let mut header = vec![0x45, 0, 0, 0, 0, 1, 0x40, 0, 64, protocol, 0, 0];
+    header[2..4].copy_from_slice(&short(len).to_be_bytes());
+    header.extend([10, 244, 1, 10, 10, 244, 1, 10]);
+    let end = header.len();
+    ipv4::finish_header(&mut header, end, short(len));
+
+    header
+}
+
+fn short(len: usize) -> u16 {
+    u16::try_from(len).expect("a packet is shorter than 64 KiB")
+}

@@ -1,0 +1,278 @@
+//! Gateways in memory: one with any number of peers, each of which is a gateway of its own.
+
+use crate::engine::{
+    Clock, Engine, Event, Local, PeerConfig, PortId, Received, Role, Transmit, public_key,
+};
+use mock_instant::MockClock;
+use std::collections::VecDeque;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+const PORT: u16 = 51_840;
+/// How long a datagram takes.
+const LATENCY: Duration = Duration::from_millis(5);
+/// When all peers must be there.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A gateway and all its peers.
+pub(crate) struct Site {
+    pub(crate) gateway: Engine,
+    pub(crate) now: Instant,
+    start: Instant,
+    clients: Vec<Client>,
+    flying: VecDeque<Flying>,
+    /// What the gateway itself took.
+    pub(crate) busy: Duration,
+    buffer: Vec<u8>,
+}
+
+struct Client {
+    engine: Engine,
+    port: PortId,
+    reaches: bool,
+}
+
+struct Flying {
+    due: Instant,
+    /// To this client, or from it to the gateway.
+    client: usize,
+    to_gateway: bool,
+    datagram: Vec<u8>,
+}
+
+impl Site {
+    /// Creates a gateway that waits for `peers` peers, which have not yet called.
+    pub(crate) fn new(peers: u16) -> Self {
+        let now = Instant::now();
+        let mut gateway = engine("home", now, now);
+        gateway.set_peers((0..peers).map(|peer| serving(peer, 1)).collect(), now);
+        let clients = (0..peers).map(|peer| {
+            let mut engine = engine(&format!("cluster-{peer:05}"), now, now);
+            engine.set_peers(vec![calling(peer)], now);
+            Client {
+                engine,
+                port: PortId::LISTEN,
+                reaches: false,
+            }
+        });
+
+        Self {
+            gateway,
+            now,
+            start: now,
+            clients: clients.collect(),
+            flying: VecDeque::new(),
+            busy: Duration::ZERO,
+            buffer: vec![0; 70_000],
+        }
+    }
+
+    /// Creates a gateway with `peers` peers, all of which have a session.
+    pub(crate) fn connected(peers: u16) -> Self {
+        let mut site = Self::new(peers);
+        site.connect();
+        site
+    }
+
+    /// Lets time pass until all peers have a session; returns how much.
+    pub(crate) fn connect(&mut self) -> Duration {
+        let from = self.now;
+        while !self.clients.iter().all(|client| client.reaches) {
+            assert!(self.now - from < DEADLINE, "all peers have a session");
+            self.run(LATENCY);
+        }
+        // So that the gateway has heard of them all, too.
+        self.run(2 * LATENCY);
+
+        self.now - from
+    }
+
+    /// Starts the gateway anew, as after a crash: its peers know nothing of it.
+    pub(crate) fn restart(&mut self) {
+        let peers = u16::try_from(self.clients.len()).expect("peers have 16 bits");
+        self.flying.clear();
+        self.gateway = engine("home", self.now, self.start);
+        let peers = (0..peers).map(|peer| serving(peer, 1)).collect();
+        let now = self.now;
+        let started = cpu_time::now();
+        self.gateway.set_peers(peers, now);
+        self.busy = cpu_time::now() - started;
+        for client in &mut self.clients {
+            client.reaches = false;
+        }
+    }
+
+    /// Lets `duration` pass, and happen what is due.
+    pub(crate) fn run(&mut self, duration: Duration) {
+        MockClock::advance(duration);
+        self.now += duration;
+        let now = self.now;
+        while self.flying.front().is_some_and(|flying| flying.due <= now) {
+            let flying = self.flying.pop_front().expect("there is one");
+            self.deliver(flying);
+        }
+        let started = cpu_time::now();
+        self.gateway.handle_timeout(now);
+        self.busy += cpu_time::now() - started;
+        self.drain_gateway();
+        for client in 0..self.clients.len() {
+            if self.clients[client].engine.poll_timeout() <= now {
+                self.clients[client].engine.handle_timeout(now);
+                self.drain(client);
+            }
+        }
+    }
+
+    /// Seals `packet` at the peer's gateway, as it arrives at this one.
+    pub(crate) fn datagram_from(&mut self, peer: u16, packet: &[u8]) -> Vec<u8> {
+        let client = &mut self.clients[usize::from(peer)].engine;
+        let session = client.select(0, 0).expect("it is connected");
+        let mut datagram = vec![0; packet.len() + 32];
+        let len = client.seal(session, packet, &mut datagram);
+        datagram.truncate(len.expect("it has keys"));
+
+        datagram
+    }
+
+    fn deliver(&mut self, mut flying: Flying) {
+        let now = self.now;
+        let at = flying.client;
+        if flying.to_gateway {
+            let started = cpu_time::now();
+            self.gateway.handle_datagram(
+                PortId::LISTEN,
+                address(at),
+                &mut flying.datagram,
+                &mut self.buffer,
+                now,
+            );
+            self.busy += cpu_time::now() - started;
+            self.drain_gateway();
+        } else {
+            let client = &mut self.clients[at];
+            let from = SocketAddr::from((Ipv4Addr::new(192, 0, 2, 1), PORT));
+            let (datagram, out) = (&mut flying.datagram, &mut self.buffer);
+            let _: Received =
+                (client.engine).handle_datagram(client.port, from, datagram, out, now);
+            self.drain(at);
+        }
+    }
+
+    fn drain_gateway(&mut self) {
+        loop {
+            let started = cpu_time::now();
+            let transmit = self.gateway.poll_transmit();
+            self.busy += cpu_time::now() - started;
+            let Some(Transmit { to, datagram, .. }) = transmit else {
+                break;
+            };
+            self.flying.push_back(Flying {
+                due: self.now + LATENCY,
+                client: number(to),
+                to_gateway: false,
+                datagram,
+            });
+        }
+        while self.gateway.poll_event().is_some() {}
+    }
+
+    fn drain(&mut self, at: usize) {
+        let now = self.now;
+        let client = &mut self.clients[at];
+        loop {
+            while let Some(Transmit { datagram, .. }) = client.engine.poll_transmit() {
+                self.flying.push_back(Flying {
+                    due: now + LATENCY,
+                    client: at,
+                    to_gateway: true,
+                    datagram,
+                });
+            }
+            match client.engine.poll_event() {
+                Some(Event::OpenPort(port)) => {
+                    client.port = port;
+                    client.engine.handle_port_opened(port, now);
+                }
+                Some(Event::Reachable { reachable, .. }) => client.reaches = reachable,
+                Some(_) => {}
+                None => break,
+            }
+        }
+    }
+}
+
+/// Peer `number` as the gateway has it, with so many prefixes.
+pub(crate) fn serving(number: u16, prefixes: u8) -> PeerConfig {
+    let prefix = |third: u8| format!("10.244.{third}.0/24").parse().expect("a CIDR");
+
+    PeerConfig {
+        index: number,
+        cluster_id: format!("cluster-{number:05}"),
+        local_private_key: own_key(number),
+        public_key: public_key(key(number)),
+        role: Role::Server,
+        mtu: 1_340,
+        allowed: (0..prefixes).map(prefix).collect(),
+    }
+}
+
+/// The gateway as its peer `number` has it.
+fn calling(number: u16) -> PeerConfig {
+    PeerConfig {
+        index: 0,
+        cluster_id: "home".to_owned(),
+        local_private_key: key(number),
+        public_key: public_key(own_key(number)),
+        role: Role::Client {
+            addresses: vec!["192.0.2.1".to_owned()],
+            port: PORT,
+        },
+        mtu: 1_340,
+        allowed: vec!["10.244.0.0/16".parse().expect("a CIDR")],
+    }
+}
+
+fn engine(cluster_id: &str, now: Instant, start: Instant) -> Engine {
+    let local = Local {
+        cluster_id: cluster_id.to_owned(),
+        replica: format!("{cluster_id}-0"),
+        version: "1.0.0".to_owned(),
+    };
+    let mut seed = [0x5a; 32];
+    seed[..cluster_id.len()].copy_from_slice(cluster_id.as_bytes());
+    seed[31] = (now - start).as_millis().to_le_bytes()[0];
+    let clock = Clock {
+        instant: now,
+        unix: Duration::from_secs(1_790_000_000) + (now - start),
+    };
+
+    Engine::new(local, seed, clock)
+}
+
+/// The gateway's key for a peer: Liqo makes one for each peering.
+fn own_key(number: u16) -> [u8; 32] {
+    let mut key = [0x51; 32];
+    key[..2].copy_from_slice(&number.to_be_bytes());
+    key
+}
+
+/// A peer's own key.
+fn key(number: u16) -> [u8; 32] {
+    let mut key = [0x63; 32];
+    key[..2].copy_from_slice(&number.to_be_bytes());
+    key
+}
+
+/// Where a client is: each has an address of its own.
+pub(crate) fn address(client: usize) -> SocketAddr {
+    let number = u32::try_from(client).expect("peers have 16 bits");
+
+    (Ipv4Addr::from_bits(0x6440_0000 + number), 4_000).into()
+}
+
+fn number(address: SocketAddr) -> usize {
+    match address {
+        SocketAddr::V4(address) => (address.ip().to_bits() - 0x6440_0000) as usize,
+        SocketAddr::V6(_) => unreachable!("all have IPv4 addresses"),
+    }
+}

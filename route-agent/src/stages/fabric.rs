@@ -1,0 +1,159 @@
+//! Fabrics of any size, and what may happen to them.
+
+use crate::view::View;
+use control_api::fabric::{Fabric, MappedIp, Node, Peer, Replica, Role, Target};
+use ipam::Remap;
+use ipnet::Ipv4Net;
+use std::fmt;
+use std::net::Ipv4Addr;
+
+/// The node that is planned for.
+pub(crate) const NODE: &str = "node-00000";
+
+/// How large a cluster is.
+#[derive(Clone, Copy)]
+pub(crate) struct Size {
+    nodes: u32,
+    clusters: u32,
+}
+
+/// From a usual cluster to the largest that Kubernetes supports.
+pub(crate) const SIZES: [Size; 3] = [
+    Size {
+        nodes: 50,
+        clusters: 10,
+    },
+    Size {
+        nodes: 500,
+        clusters: 100,
+    },
+    Size {
+        nodes: 5_000,
+        clusters: 1_000,
+    },
+];
+
+/// Mapped addresses of outside, each of which every node translates.
+const OUTSIDE: u32 = 100;
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} nodes, {} clusters", self.nodes, self.clusters)
+    }
+}
+
+/// A cluster of this size with three gateway replicas.
+pub(crate) fn of(size: Size) -> Fabric {
+    let outside = (0..OUTSIDE).map(|number| mapped(number, 0xcb00_7100, Target::Outside));
+    let nodes: Vec<_> = (0..size.nodes).map(node).collect();
+    let of_nodes = (nodes.iter()).map(|node| MappedIp {
+        name: format!("node-{}", node.name),
+        spec_ip: node.internal_ip,
+        status_ip: node.external_ip,
+        masquerade: false,
+        target: Target::Node(node.name.clone()),
+    });
+
+    Fabric {
+        cluster_id: "home".to_owned(),
+        pod_cidrs: vec![cidr(0x0af0_0000, 12)],
+        service_cidrs: vec![cidr(0x0a60_0000, 12)],
+        external_cidr: cidr(0x0a46_0000, 16),
+        ips: of_nodes.chain(outside).collect(),
+        nodes,
+        replicas: (0..3).map(replica).collect(),
+        peers: (0..size.clusters).map(peer).collect(),
+    }
+}
+
+/// What a node knows when every replica reaches every cluster.
+pub(crate) fn all_up(fabric: &Fabric) -> View {
+    let mut view = View::default();
+    for replica in &fabric.replicas {
+        let clusters = fabric.peers.iter().map(|peer| peer.cluster_id.clone());
+        view.serves(&replica.name, clusters.collect());
+    }
+
+    view
+}
+
+/// What may happen to a cluster: a name, the cluster after it, and what a node knows then.
+pub(crate) fn changes(fabric: &Fabric) -> Vec<(&'static str, Fabric, View)> {
+    let before = all_up(fabric);
+    let mut without = View::default();
+    for replica in &fabric.replicas[1..] {
+        let clusters = fabric.peers.iter().map(|peer| peer.cluster_id.clone());
+        without.serves(&replica.name, clusters.collect());
+    }
+    let with = |change: &dyn Fn(&mut Fabric)| {
+        let mut fabric = fabric.clone();
+        change(&mut fabric);
+        fabric
+    };
+    let node_joins = with(&|fabric| fabric.nodes.push(node(9_999)));
+    let cluster_joins = with(&|fabric| fabric.peers.push(peer(9_999)));
+    let address_added = with(&|fabric| {
+        let ip = mapped(OUTSIDE, 0xcb00_7100, Target::Outside);
+        fabric.ips.push(ip);
+    });
+    let reached = all_up(&cluster_joins);
+
+    vec![
+        ("a replica is lost", fabric.clone(), without),
+        ("a node joins", node_joins, before.clone()),
+        ("a cluster joins", cluster_joins, reached),
+        ("an address is mapped", address_added, before),
+    ]
+}
+
+fn node(number: u32) -> Node {
+    Node {
+        name: format!("node-{number:05}"),
+        internal_ip: Ipv4Addr::from_bits(0xac10_0001 + number),
+        pod_cidrs: vec![cidr(0x0af0_0000 + (number % 4_096) * 256, 24)],
+        external_ip: Ipv4Addr::from_bits(0x0a46_0001 + number),
+        ready: true,
+    }
+}
+
+fn replica(number: u32) -> Replica {
+    Replica {
+        name: format!("gateway-{number}"),
+        address: Ipv4Addr::from_bits(0x0af0_0064 + number * 256),
+        node: format!("node-{number:05}"),
+        ready: true,
+    }
+}
+
+/// A cluster with the same addresses as all others, of 16,384 pods.
+fn peer(number: u32) -> Peer {
+    let seen = |first: u32| cidr(first + number * 0x4000, 18);
+    let remap = |from, to| Remap::new(from, to).expect("of one size");
+
+    Peer {
+        cluster_id: format!("cluster-{number:05}"),
+        pods: vec![remap(cidr(0x0af4_0000, 18), seen(0x1400_0000))],
+        external: vec![remap(cidr(0x0a46_0000, 18), seen(0x2800_0000))],
+        role: Role::Server { port: 51_840 },
+        mtu: 1_340,
+        key_secret: format!("gw-{number:05}"),
+        public_key: [7; 32],
+        gateway_name: format!("{number:05}"),
+    }
+}
+
+fn mapped(number: u32, first: u32, target: Target) -> MappedIp {
+    MappedIp {
+        name: format!("outside-{number}"),
+        spec_ip: Ipv4Addr::from_bits(first + number),
+        status_ip: Ipv4Addr::from_bits(0x0a46_8000 + number),
+        masquerade: false,
+        target,
+    }
+}
+
+fn cidr(address: u32, prefix_len: u8) -> Ipv4Net {
+    let address = Ipv4Addr::from_bits(address);
+
+    Ipv4Net::new(address, prefix_len).expect("a prefix length")
+}
