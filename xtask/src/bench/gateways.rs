@@ -1,0 +1,368 @@
+//! Our tunnel alone: two gateways whose TAPs are the ends.
+//!
+//! ```text
+//!  near: gateway eth0 ------------ eth0 gateway :far            MTU 1500
+//!           liqo-tap ~~~~~~~~~~~~~~~~~~ liqo-tap                MTU 1420
+//! ```
+//!
+//! A gateway's TAP has a namespace of its own, where a kernel program hands what comes
+//! out of the tunnel to the overlay. Taken off, it leaves a TAP like any other: with an
+//! address and a route, that namespace's own TCP uses it, as it uses the device of a
+//! plain WireGuard. The processes are the ones that are shipped, and do all they
+//! always do.
+
+use super::cable::{self, Cable};
+use super::ends::Ends;
+use super::metric::{Tunnel, Underlay};
+use super::superpackets::Histogram;
+use ::tests::lab::Identity;
+use ::tests::lab::binaries::Binaries;
+use ::tests::lab::key::{Key, base64};
+use ::tests::lab::link::ip;
+use ::tests::lab::netns::Netns;
+use ::tests::lab::process::Process;
+use ::tests::lab::{status, wait};
+use anyhow::{Context as _, Result};
+use ebpf_common::settings::{NODE_MAC, Settings, TAP_DEVICE};
+use serde_json::{Value, json};
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The two gateways; taken down when dropped.
+#[derive(Debug)]
+pub(super) struct Gateways {
+    /// Their TAPs.
+    pub(super) ends: Ends,
+    sockets: PathBuf,
+    processes: [Process; 2],
+    _cable: Cable,
+    _identity: Arc<Identity>,
+}
+
+impl Gateways {
+    /// Sets the tunnel up and waits until it answers.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a gateway does not start or the tunnel does not come up.
+    pub(super) fn start(underlay: Underlay) -> Result<Self> {
+        let identity = Identity::claim()?;
+        let cable = Cable::lay(&identity, underlay)?;
+        let program = Binaries::find().gateway;
+        let keys = [&NEAR, &FAR].map(|site| Key::open(&key_dir(&identity, site)));
+        let [near_key, far_key] = keys;
+        let (near_key, far_key) = (near_key?.public(), far_key?.public());
+        let mut processes = [
+            start(&identity, &cable.near, &program, [&NEAR, &FAR], far_key)
+                .context("the client's gateway")?,
+            start(&identity, &cable.far, &program, [&FAR, &NEAR], near_key)
+                .context("the server's gateway")?,
+        ];
+        let sockets = identity.run_dir().to_owned();
+        wait::until(UP_DEADLINE, "the gateways to have a session", || {
+            Ok(processes.iter().all(|process| {
+                status::ask(&sockets, process.name())
+                    .is_ok_and(|status| !status::live_sessions(&status).is_empty())
+            }))
+        })?;
+
+        let mut pid = |index: usize, site: &Site| {
+            processes[index]
+                .pid()
+                .with_context(|| format!("the gateway of {} has ended", site.name))
+        };
+        let gateways = [pid(0, &NEAR)?, pid(1, &FAR)?];
+        let ends = Ends {
+            tunnel: Tunnel::Gateway,
+            underlay,
+            near: open_tap(processes[0].name(), &NEAR, &FAR)?,
+            far: open_tap(processes[1].name(), &FAR, &NEAR)?,
+            far_address: FAR.address,
+            gateways,
+        };
+        ends.wait_until_up(UP_DEADLINE)?;
+        Ok(Self {
+            ends,
+            sockets,
+            processes,
+            _cable: cable,
+            _identity: identity,
+        })
+    }
+
+    /// Returns the sizes of the packets that the client's gateway has read from
+    /// its TAP and the server's has written to its own.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a gateway does not tell.
+    pub(super) fn super_packets(&self) -> Result<[Histogram; 2]> {
+        let [near, far] = &self.processes;
+        let near = status::ask(&self.sockets, near.name())?;
+        let far = status::ask(&self.sockets, far.name())?;
+
+        Ok([Histogram::read(&near)?, Histogram::written(&far)?])
+    }
+}
+
+/// One end.
+#[derive(Debug)]
+struct Site {
+    /// Its cluster id.
+    name: &'static str,
+    /// The gateway's address on the underlay.
+    underlay: Ipv4Addr,
+    /// Its pods' addresses, which a peer knows by the same ones.
+    pods: &'static str,
+    /// Its other addresses.
+    external: &'static str,
+    /// The address of its TAP, one of its pods'.
+    address: Ipv4Addr,
+    /// Whether it begins.
+    is_client: bool,
+}
+
+const NEAR: Site = Site {
+    name: "near",
+    underlay: cable::NEAR,
+    pods: "10.202.1.0/24",
+    external: "10.203.1.0/24",
+    address: Ipv4Addr::new(10, 202, 1, 1),
+    is_client: true,
+};
+
+const FAR: Site = Site {
+    name: "far",
+    underlay: cable::FAR,
+    pods: "10.202.2.0/24",
+    external: "10.203.2.0/24",
+    address: Ipv4Addr::new(10, 202, 2, 1),
+    is_client: false,
+};
+
+const PORT: u16 = 51840;
+
+/// That of a plain WireGuard.
+const TUNNEL_MTU: u32 = 1420;
+
+/// The number that a gateway gives its only peer.
+const PEER: u16 = 0;
+
+const UP_DEADLINE: Duration = Duration::from_secs(20);
+
+/// Liqo's own namespace.
+const LIQO: &str = "liqo";
+
+/// Where gateways pin the program at the TAP, below the name of the instance.
+const PINS: &str = "/sys/fs/bpf/liqo";
+const TAP_PIN: &str = "tap";
+
+fn start(
+    identity: &Arc<Identity>,
+    netns: &Netns,
+    program: &Path,
+    [own, peer]: [&Site; 2],
+    peer_key: [u8; 32],
+) -> Result<Process> {
+    let fabric = identity.run_dir().join(format!("{}.yaml", own.name));
+    let documents: Vec<String> = objects(own, peer, peer_key)
+        .iter()
+        .map(Value::to_string)
+        .collect();
+    fs::write(&fabric, documents.join("\n---\n"))
+        .with_context(|| format!("failed to write {}", fabric.display()))?;
+    run(Command::new(program).arg("plan").arg(&fabric))?;
+
+    let instance = identity.qualify(own.name);
+    let keys = key_dir(identity, own);
+    let keys = keys.parent().context("a key has a folder")?;
+    let arguments: Vec<OsString> = vec![
+        "run".into(),
+        "--config".into(),
+        fabric.into(),
+        "--keys".into(),
+        keys.into(),
+        "--replica".into(),
+        own.name.into(),
+        "--instance".into(),
+        instance.clone().into(),
+        "--run-dir".into(),
+        identity.run_dir().into(),
+        "--listen-port".into(),
+        PORT.to_string().into(),
+    ];
+    let log = identity.run_dir().join(format!("{}.log", own.name));
+    let mut process = Process::new(instance, netns, program, arguments, log);
+    process.start()?;
+
+    Ok(process)
+}
+
+fn key_dir(identity: &Identity, own: &Site) -> PathBuf {
+    let peer = if own.is_client { FAR.name } else { NEAR.name };
+
+    identity
+        .run_dir()
+        .join(own.name)
+        .join("keys")
+        .join(format!("gw-{peer}"))
+}
+
+/// What a gateway of `own` has to know to serve `peer`.
+fn objects(own: &Site, peer: &Site, peer_key: [u8; 32]) -> Vec<Value> {
+    let metadata = json!({
+        "name": peer.name,
+        "namespace": format!("liqo-tenant-{}", peer.name),
+        "labels": {"liqo.io/remote-cluster-id": peer.name},
+    });
+    let network = |kind: &str, cidr: &str| {
+        json!({
+            "apiVersion": "ipam.liqo.io/v1alpha1",
+            "kind": "Network",
+            "metadata": {
+                "name": kind,
+                "namespace": LIQO,
+                "labels": {
+                    "ipam.liqo.io/network-type": kind,
+                    "ipam.liqo.io/network-not-remapped": "true",
+                },
+            },
+            "spec": {"cidr": cidr},
+        })
+    };
+    let gateway = if own.is_client {
+        json!({
+            "apiVersion": "networking.liqo.io/v1beta1",
+            "kind": "GatewayClient",
+            "metadata": metadata,
+            "spec": {
+                "endpoint": {"addresses": [peer.underlay], "port": PORT, "protocol": "UDP"},
+                "mtu": TUNNEL_MTU,
+            },
+        })
+    } else {
+        json!({
+            "apiVersion": "networking.liqo.io/v1beta1",
+            "kind": "GatewayServer",
+            "metadata": metadata,
+            "spec": {
+                "endpoint": {"port": PORT, "serviceType": "LoadBalancer"},
+                "mtu": TUNNEL_MTU,
+            },
+        })
+    };
+
+    vec![
+        json!({
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {
+                "name": "liqo-clusterid-configmap",
+                "namespace": LIQO,
+                "labels": {"app.kubernetes.io/name": "clusterid-configmap"},
+            },
+            "data": {"CLUSTER_ID": own.name},
+        }),
+        json!({
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": {
+                "name": "liqo-gateway",
+                "namespace": LIQO,
+                "labels": {"networking.liqo.io/component": "gateway"},
+            },
+            "addressType": "IPv4",
+            "ports": [{"name": "wireguard", "port": PORT, "protocol": "UDP"}],
+            "endpoints": [{
+                "addresses": [own.underlay],
+                "nodeName": own.name,
+                "targetRef": {"kind": "Pod", "name": own.name, "namespace": LIQO},
+                "conditions": {"ready": true},
+            }],
+        }),
+        json!({
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": own.name},
+            "spec": {"podCIDR": own.pods, "podCIDRs": [own.pods]},
+            "status": {
+                "addresses": [{"type": "InternalIP", "address": own.underlay}],
+                "conditions": [{"type": "Ready", "status": "True"}],
+            },
+        }),
+        network("pod-cidr", own.pods),
+        network("external-cidr", own.external),
+        json!({
+            "apiVersion": "networking.liqo.io/v1beta1",
+            "kind": "Configuration",
+            "metadata": metadata,
+            "spec": {"remote": {"cidr": {"pod": [peer.pods], "external": [peer.external]}}},
+        }),
+        gateway,
+        json!({
+            "apiVersion": "networking.liqo.io/v1beta1",
+            "kind": "PublicKey",
+            "metadata": metadata,
+            "spec": {"publicKey": base64(&peer_key)},
+        }),
+    ]
+}
+
+/// Turns the TAP of a gateway into an end of the tunnel, and returns where it is.
+fn open_tap(instance: &str, own: &Site, peer: &Site) -> Result<Netns> {
+    let pin = Path::new(PINS).join(instance).join(TAP_PIN);
+    run(Command::new("bpftool")
+        .args(["link", "detach", "pinned"])
+        .arg(&pin))
+    .context("failed to take the program off a gateway's TAP")?;
+
+    let name = format!("liqo-{instance}");
+    let path = Path::new("/run/netns").join(&name);
+    let file = File::open(&path).with_context(|| format!("failed to open {}", path.display()))?;
+    let netns = Netns::adopt(&name, file);
+    // What comes out of the tunnel is addressed to a node, what goes in to a peer.
+    let own_mac = mac(NODE_MAC);
+    let peer_mac = mac(Settings::default().peer_mac(PEER));
+    ip(
+        &netns,
+        &[
+            format!("link set dev {TAP_DEVICE} mtu {TUNNEL_MTU} address {own_mac}"),
+            format!("addr add {}/32 dev {TAP_DEVICE}", own.address),
+            format!(
+                "neigh replace {} lladdr {peer_mac} nud permanent dev {TAP_DEVICE}",
+                peer.address
+            ),
+            format!(
+                "route add {} dev {TAP_DEVICE} src {}",
+                peer.address, own.address
+            ),
+        ],
+    )?;
+    Ok(netns)
+}
+
+fn mac(bytes: [u8; 6]) -> String {
+    bytes.map(|byte| format!("{byte:02x}")).join(":")
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    let output = command.output().with_context(|| {
+        format!(
+            "failed to run {}; `cargo xtask setup` installs the tools",
+            command.get_program().display()
+        )
+    })?;
+    anyhow::ensure!(
+        output.status.success(),
+        "`{}` failed: {}",
+        crate::shell::show(command),
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+
+    Ok(())
+}
