@@ -11,23 +11,25 @@
 //! plain WireGuard. The processes are the ones that are shipped, and do all they
 //! always do.
 
-use super::cable::{self, Cable};
+mod site;
+
+use super::cable::Cable;
 use super::ends::Ends;
 use super::metric::{Tunnel, Underlay};
 use super::superpackets::Histogram;
 use ::tests::lab::Identity;
 use ::tests::lab::binaries::Binaries;
-use ::tests::lab::key::{Key, base64};
+use ::tests::lab::key::Key;
 use ::tests::lab::link::ip;
 use ::tests::lab::netns::Netns;
 use ::tests::lab::process::Process;
 use ::tests::lab::{status, wait};
 use anyhow::{Context as _, Result};
 use ebpf_common::settings::{NODE_MAC, Settings, TAP_DEVICE};
-use serde_json::{Value, json};
+use serde_json::Value;
+use site::{FAR, NEAR, PORT, Site, TUNNEL_MTU};
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -110,53 +112,10 @@ impl Gateways {
     }
 }
 
-/// One end.
-#[derive(Debug)]
-struct Site {
-    /// Its cluster id.
-    name: &'static str,
-    /// The gateway's address on the underlay.
-    underlay: Ipv4Addr,
-    /// Its pods' addresses, which a peer knows by the same ones.
-    pods: &'static str,
-    /// Its other addresses.
-    external: &'static str,
-    /// The address of its TAP, one of its pods'.
-    address: Ipv4Addr,
-    /// Whether it begins.
-    is_client: bool,
-}
-
-const NEAR: Site = Site {
-    name: "near",
-    underlay: cable::NEAR,
-    pods: "10.202.1.0/24",
-    external: "10.203.1.0/24",
-    address: Ipv4Addr::new(10, 202, 1, 1),
-    is_client: true,
-};
-
-const FAR: Site = Site {
-    name: "far",
-    underlay: cable::FAR,
-    pods: "10.202.2.0/24",
-    external: "10.203.2.0/24",
-    address: Ipv4Addr::new(10, 202, 2, 1),
-    is_client: false,
-};
-
-const PORT: u16 = 51840;
-
-/// That of a plain WireGuard.
-const TUNNEL_MTU: u32 = 1420;
-
 /// The number that a gateway gives its only peer.
 const PEER: u16 = 0;
 
 const UP_DEADLINE: Duration = Duration::from_secs(20);
-
-/// Liqo's own namespace.
-const LIQO: &str = "liqo";
 
 /// Where gateways pin the program at the TAP, below the name of the instance.
 const PINS: &str = "/sys/fs/bpf/liqo";
@@ -170,7 +129,7 @@ fn start(
     peer_key: [u8; 32],
 ) -> Result<Process> {
     let fabric = identity.run_dir().join(format!("{}.yaml", own.name));
-    let documents: Vec<String> = objects(own, peer, peer_key)
+    let documents: Vec<String> = site::objects(own, peer, peer_key)
         .iter()
         .map(Value::to_string)
         .collect();
@@ -211,106 +170,6 @@ fn key_dir(identity: &Identity, own: &Site) -> PathBuf {
         .join(own.name)
         .join("keys")
         .join(format!("gw-{peer}"))
-}
-
-/// What a gateway of `own` has to know to serve `peer`.
-fn objects(own: &Site, peer: &Site, peer_key: [u8; 32]) -> Vec<Value> {
-    let metadata = json!({
-        "name": peer.name,
-        "namespace": format!("liqo-tenant-{}", peer.name),
-        "labels": {"liqo.io/remote-cluster-id": peer.name},
-    });
-    let network = |kind: &str, cidr: &str| {
-        json!({
-            "apiVersion": "ipam.liqo.io/v1alpha1",
-            "kind": "Network",
-            "metadata": {
-                "name": kind,
-                "namespace": LIQO,
-                "labels": {
-                    "ipam.liqo.io/network-type": kind,
-                    "ipam.liqo.io/network-not-remapped": "true",
-                },
-            },
-            "spec": {"cidr": cidr},
-        })
-    };
-    let gateway = if own.is_client {
-        json!({
-            "apiVersion": "networking.liqo.io/v1beta1",
-            "kind": "GatewayClient",
-            "metadata": metadata,
-            "spec": {
-                "endpoint": {"addresses": [peer.underlay], "port": PORT, "protocol": "UDP"},
-                "mtu": TUNNEL_MTU,
-            },
-        })
-    } else {
-        json!({
-            "apiVersion": "networking.liqo.io/v1beta1",
-            "kind": "GatewayServer",
-            "metadata": metadata,
-            "spec": {
-                "endpoint": {"port": PORT, "serviceType": "LoadBalancer"},
-                "mtu": TUNNEL_MTU,
-            },
-        })
-    };
-
-    vec![
-        json!({
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {
-                "name": "liqo-clusterid-configmap",
-                "namespace": LIQO,
-                "labels": {"app.kubernetes.io/name": "clusterid-configmap"},
-            },
-            "data": {"CLUSTER_ID": own.name},
-        }),
-        json!({
-            "apiVersion": "discovery.k8s.io/v1",
-            "kind": "EndpointSlice",
-            "metadata": {
-                "name": "liqo-gateway",
-                "namespace": LIQO,
-                "labels": {"networking.liqo.io/component": "gateway"},
-            },
-            "addressType": "IPv4",
-            "ports": [{"name": "wireguard", "port": PORT, "protocol": "UDP"}],
-            "endpoints": [{
-                "addresses": [own.underlay],
-                "nodeName": own.name,
-                "targetRef": {"kind": "Pod", "name": own.name, "namespace": LIQO},
-                "conditions": {"ready": true},
-            }],
-        }),
-        json!({
-            "apiVersion": "v1",
-            "kind": "Node",
-            "metadata": {"name": own.name},
-            "spec": {"podCIDR": own.pods, "podCIDRs": [own.pods]},
-            "status": {
-                "addresses": [{"type": "InternalIP", "address": own.underlay}],
-                "conditions": [{"type": "Ready", "status": "True"}],
-            },
-        }),
-        network("pod-cidr", own.pods),
-        network("external-cidr", own.external),
-        json!({
-            "apiVersion": "networking.liqo.io/v1beta1",
-            "kind": "Configuration",
-            "metadata": metadata,
-            "spec": {"remote": {"cidr": {"pod": [peer.pods], "external": [peer.external]}}},
-        }),
-        gateway,
-        json!({
-            "apiVersion": "networking.liqo.io/v1beta1",
-            "kind": "PublicKey",
-            "metadata": metadata,
-            "spec": {"publicKey": base64(&peer_key)},
-        }),
-    ]
 }
 
 /// Turns the TAP of a gateway into an end of the tunnel, and returns where it is.

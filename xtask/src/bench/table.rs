@@ -136,7 +136,12 @@ fn distribution(name: &str, histogram: &Histogram) -> String {
 
 fn cell(summary: Option<&Summary>) -> String {
     summary.map_or_else(String::new, |it| {
-        format!("{} ({}-{})", number(it.median), number(it.min), number(it.max))
+        format!(
+            "{} ({}-{})",
+            number(it.median),
+            number(it.min),
+            number(it.max)
+        )
     })
 }
 
