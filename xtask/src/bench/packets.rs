@@ -18,8 +18,12 @@ const TRIES: u32 = 2;
 /// A sender that takes this many times as long as it should does not keep up.
 const DELAY_MAX: f64 = 1.05;
 
-/// One rate is offered for this share of a measurement.
-const STEPS: f64 = 4.0;
+/// One rate is offered for this share of a measurement, since a search takes a dozen.
+const SHARE: f64 = 1.0 / 8.0;
+
+/// One rate is offered for this long at least: the kernel counts processor time in steps
+/// of 10 ms.
+const OFFER_MIN: Duration = Duration::from_millis(250);
 
 /// Searches for the highest rate of datagrams of `payload_bytes` that is carried with next
 /// to no loss.
@@ -28,7 +32,7 @@ const STEPS: f64 = 4.0;
 ///
 /// Returns an error if nothing arrives, or a gateway has ended.
 pub(super) fn carried(ends: &Ends, payload_bytes: usize, seconds: u32) -> Result<Values> {
-    let duration = Duration::from_secs_f64(f64::from(seconds) / STEPS);
+    let duration = Duration::from_secs_f64(f64::from(seconds) * SHARE).max(OFFER_MIN);
     let mut search = Search::default();
     let mut best: Option<(Carried, [f64; 2])> = None;
     while let Some(per_second) = search.rate() {
