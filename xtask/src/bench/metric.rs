@@ -202,7 +202,7 @@ const fn metric(
 }
 
 /// All numbers of the table, in its order.
-pub(super) const METRICS: [Metric; 45] = {
+pub(super) const METRICS: [Metric; 46] = {
     use Better::{Higher, Lower};
     use Measurement::{
         Idle, Memory, RttIdle, RttLoaded, Start, TcpBoth, TcpX1, TcpX1Back, TcpX4, TcpX4Back,
@@ -215,6 +215,7 @@ pub(super) const METRICS: [Metric; 45] = {
         metric(TcpX1, MACHINE, "  whole machine", "s/GB", Lower),
         metric(TcpX1, REPEATED, "  segments sent again", "", Lower),
         metric(TcpX1, REORDERED, "  segments out of order", "", Lower),
+        metric(TcpX1, DISORDER, "  sum of both", "", Lower),
         metric(TcpX1Back, GBPS, "TCP x1 back", "Gb/s", Higher),
         metric(TcpX1Back, SENDER, "  gateway CPU, sender", "s/GB", Lower),
         metric(

@@ -296,8 +296,7 @@ mod tests {
                 .iter()
                 .any(|it| it.measurement == target.measurement && it.key == target.key);
             assert!(
-                is_there && target.measurement.is_taken_over(target.underlay)
-                    || target.key == metric::DISORDER,
+                is_there && target.measurement.is_taken_over(target.underlay),
                 "{}",
                 target.what
             );
