@@ -5,6 +5,7 @@ pub mod checksum;
 pub mod counters;
 pub mod frame;
 pub mod ping;
+pub mod rate;
 pub mod tcp;
 pub mod traceroute;
 pub mod udp;

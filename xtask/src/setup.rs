@@ -5,6 +5,7 @@
 //! commands call it first.
 
 pub(crate) mod go;
+pub(crate) mod rust;
 
 mod install;
 mod needs;

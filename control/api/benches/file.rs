@@ -4,13 +4,13 @@ use std::fmt::{self, Write as _};
 
 /// How large a cluster is.
 #[derive(Clone, Copy)]
-pub struct Size {
+pub(crate) struct Size {
     nodes: u32,
     peers: u32,
 }
 
 /// From a usual cluster to the largest that Kubernetes supports.
-pub const SIZES: [Size; 3] = [
+pub(crate) const SIZES: [Size; 3] = [
     Size {
         nodes: 50,
         peers: 10,
@@ -32,7 +32,7 @@ impl fmt::Display for Size {
 }
 
 /// Writes the file of a cluster of this size.
-pub fn of(size: Size) -> String {
+pub(crate) fn of(size: Size) -> String {
     let mut text = OWN.to_owned();
     for number in 0..size.nodes {
         node(&mut text, number);

@@ -7,6 +7,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io::Read as _;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Duration;
 
 impl Lab {
@@ -28,20 +29,8 @@ impl Lab {
         self.status(&self.agent_instance(cluster, node))
     }
 
-    /// Asks the status socket itself: a process for each question would load the
-    /// machine while failovers are measured.
     fn status(&self, instance: &str) -> Result<Value> {
-        let path = self.socket_dir().join(format!("{instance}.sock"));
-        let mut document = String::new();
-        UnixStream::connect(&path)
-            .and_then(|mut socket| {
-                socket.set_read_timeout(Some(STATUS_TIMEOUT))?;
-                socket.read_to_string(&mut document)
-            })
-            .with_context(|| format!("{instance} has no status"))?;
-
-        serde_json::from_str(&document)
-            .with_context(|| format!("the status of {instance} is not JSON"))
+        ask(&self.socket_dir(), instance)
     }
 
     /// Waits until every gateway has a session with every gateway of every peer,
@@ -136,6 +125,27 @@ fn ready_gateways(cluster: &Cluster) -> Vec<usize> {
     (1..=cluster.gateways.len())
         .filter(|&number| cluster.gateway(number).ready)
         .collect()
+}
+
+/// The status of the process `instance`, whose socket lies in `directory`.
+///
+/// Asks the socket itself: a process for each question would load the machine while
+/// failovers are measured.
+///
+/// # Errors
+///
+/// Returns an error if it does not answer.
+pub fn ask(directory: &Path, instance: &str) -> Result<Value> {
+    let path = directory.join(format!("{instance}.sock"));
+    let mut document = String::new();
+    UnixStream::connect(&path)
+        .and_then(|mut socket| {
+            socket.set_read_timeout(Some(STATUS_TIMEOUT))?;
+            socket.read_to_string(&mut document)
+        })
+        .with_context(|| format!("{instance} has no status"))?;
+
+    serde_json::from_str(&document).with_context(|| format!("the status of {instance} is not JSON"))
 }
 
 /// The live sessions of a gateway, as remote cluster and replica.

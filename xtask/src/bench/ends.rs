@@ -1,6 +1,6 @@
 //! The two ends of a tunnel, and the tools that run there.
 
-use super::metric::Tunnel;
+use super::metric::{Tunnel, Underlay};
 use ::tests::lab::netns::Netns;
 use ::tests::lab::wait;
 use anyhow::{Context as _, Result, bail};
@@ -11,8 +11,10 @@ use std::time::Duration;
 /// A tunnel that is up: where its ends are, and what carries it.
 #[derive(Debug)]
 pub(super) struct Ends {
-    /// Which of the two it is.
+    /// Which one it is.
     pub(super) tunnel: Tunnel,
+    /// Over which network it runs.
+    pub(super) underlay: Underlay,
     /// Where the client runs.
     pub(super) near: Netns,
     /// Where the server runs.

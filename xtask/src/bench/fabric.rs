@@ -1,15 +1,17 @@
-//! Our tunnel: two clusters with the same addresses, one gateway each.
+//! Our tunnel with all around it: clusters with the same addresses, one gateway each.
 //!
 //! The pods are on other nodes than the gateways, so that each overlay crosses
 //! the underlay, as it mostly does in a cluster of some size.
 
+use super::cable;
 use super::ends::Ends;
-use super::metric::Tunnel;
+use super::metric::{Tunnel, Underlay};
 use super::superpackets::Histogram;
 use anyhow::{Context as _, Result};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 use tests::lab::Lab;
+use tests::lab::link::End;
 use tests::lab::pod::Pod;
 use tests::lab::spec::{ClusterSpec, Spec};
 
@@ -27,17 +29,24 @@ impl Fabric {
     /// # Errors
     ///
     /// Returns an error if a process does not start or no packet arrives.
-    pub(super) fn start() -> Result<Self> {
+    pub(super) fn start(underlay: Underlay) -> Result<Self> {
         let spec = Spec::new()
             .cluster(ClusterSpec::new(NEAR).nodes(NODES))
             .cluster(ClusterSpec::new(FAR).nodes(NODES))
-            .peering(NEAR, FAR);
+            .cluster(ClusterSpec::new(THIRD))
+            .peering(NEAR, FAR)
+            .peering(THIRD, NEAR)
+            .peering(THIRD, FAR);
         let mut lab = Lab::up(spec)?;
+        if underlay == Underlay::Nouso {
+            without_segmentation(&lab)?;
+        }
         let near = add_pod(&mut lab, NEAR)?;
         let far = add_pod(&mut lab, FAR)?;
 
         let ends = Ends {
             tunnel: Tunnel::Fabric,
+            underlay,
             far_address: lab.seen_from(NEAR, FAR, far.address)?,
             near: near.netns,
             far: far.netns,
@@ -63,6 +72,8 @@ impl Fabric {
 
 const NEAR: &str = "rome";
 const FAR: &str = "milan";
+/// A second peer of both, which says nothing but its probes.
+const THIRD: &str = "turin";
 
 /// The first node carries the gateway, the second the pod.
 const NODES: usize = 2;
@@ -73,6 +84,27 @@ const GATEWAY: usize = 1;
 const POD_INDEX: u32 = 10;
 
 const UP_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Takes the segmentation of UDP off all links but those of pods, which have no cards.
+fn without_segmentation(lab: &Lab) -> Result<()> {
+    for cluster in lab.clusters() {
+        let to_core = format!("to-{}", cluster.name());
+        let mut links = vec![
+            (&cluster.edge, "up".to_owned()),
+            (lab.underlay().core(), to_core),
+        ];
+        for (number, node) in (1..).zip(&cluster.nodes) {
+            links.push((&node.netns, "eth0".to_owned()));
+            links.push((&cluster.edge, format!("node-{number}")));
+        }
+        for (netns, device) in &links {
+            let device = device.as_str();
+            cable::without_segmentation(End { netns, device })?;
+        }
+    }
+
+    Ok(())
+}
 
 fn add_pod(lab: &mut Lab, cluster: &str) -> Result<Pod> {
     let cidr = lab.cluster(cluster).node(POD_NODE).pod_cidrs[0];

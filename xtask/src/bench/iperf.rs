@@ -1,5 +1,6 @@
 //! What `iperf3 --json` says.
 
+use super::stats;
 use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
 
@@ -10,61 +11,36 @@ pub(super) struct Tcp {
     pub(super) bytes: f64,
     /// Payload received, in bits per second.
     pub(super) bits_per_second: f64,
-    /// Segments sent again.
-    pub(super) retransmits: f64,
+    /// How evenly the streams shared it: 1 if all got the same, 1 / n if one of n got
+    /// all (Jain's index).
+    pub(super) fairness: f64,
 }
 
-/// A UDP measurement.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Udp {
-    /// Datagrams received per second.
-    pub(super) packets_per_second: f64,
-    /// Share of the datagrams sent that did not arrive, 0 to 100.
-    pub(super) loss_percent: f64,
-}
-
-/// Reads the result of a TCP measurement.
+/// Reads the result of a TCP measurement; one in both directions adds up.
 ///
 /// # Errors
 ///
 /// Returns an error with iperf3's own words if it failed.
 pub(super) fn tcp(json: &str) -> Result<Tcp> {
     let end = end(json)?;
-    let sent = end.sum_sent.context("iperf3 does not say what it sent")?;
-    let received = end
+    let forth = end
         .sum_received
         .context("iperf3 does not say what arrived")?;
-    if received.bytes == 0.0 {
+    let back = end.sum_received_bidir_reverse.unwrap_or_default();
+    let bytes = forth.bytes + back.bytes;
+    if bytes == 0.0 {
         bail!("no byte arrived");
     }
+    let shares: Vec<f64> = end
+        .streams
+        .iter()
+        .filter_map(|stream| Some(stream.receiver?.bits_per_second))
+        .collect();
 
     Ok(Tcp {
-        bytes: received.bytes,
-        bits_per_second: received.bits_per_second,
-        retransmits: sent.retransmits,
-    })
-}
-
-/// Reads the result of a UDP measurement with datagrams of `size` bytes.
-///
-/// # Errors
-///
-/// Returns an error with iperf3's own words if it failed.
-pub(super) fn udp(json: &str, size: u32) -> Result<Udp> {
-    let end = end(json)?;
-    let sent = end.sum_sent.context("iperf3 does not say what it sent")?;
-    let received = end
-        .sum_received
-        .context("iperf3 does not say what arrived")?;
-    if sent.packets == 0.0 || received.seconds == 0.0 {
-        bail!("no datagram was sent");
-    }
-
-    // `packets` of the receiver counts lost ones too; its bytes do not.
-    let arrived = received.bytes / f64::from(size);
-    Ok(Udp {
-        packets_per_second: arrived / received.seconds,
-        loss_percent: 100.0 * (1.0 - arrived / sent.packets).max(0.0),
+        bytes,
+        bits_per_second: forth.bits_per_second + back.bits_per_second,
+        fairness: stats::fairness(&shares).unwrap_or(1.0),
     })
 }
 
@@ -86,19 +62,21 @@ struct Output {
 
 #[derive(Default, Deserialize)]
 struct End {
-    sum_sent: Option<Sum>,
+    #[serde(default)]
+    streams: Vec<Stream>,
     sum_received: Option<Sum>,
+    sum_received_bidir_reverse: Option<Sum>,
 }
 
 #[derive(Deserialize)]
+struct Stream {
+    receiver: Option<Sum>,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
 struct Sum {
-    seconds: f64,
     bytes: f64,
     bits_per_second: f64,
-    #[serde(default)]
-    retransmits: f64,
-    #[serde(default)]
-    packets: f64,
 }
 
 #[cfg(test)]
@@ -116,25 +94,30 @@ mod tests {
             Tcp {
                 bytes: 58_729_608.0,
                 bits_per_second: 468_470_803.1,
-                retransmits: 7015.0
+                fairness: 1.0,
             }
         );
     }
 
     #[test]
-    fn udp_counts_what_arrived_of_all_that_was_sent() {
+    fn both_directions_add_up() {
         let json = r#"{"end": {
-            "sum": {"seconds": 2.0, "bytes": 64000, "bits_per_second": 1.0, "packets": 1000, "lost_packets": 740},
-            "sum_sent": {"seconds": 1.9, "bytes": 64000, "bits_per_second": 1.0, "packets": 1000},
-            "sum_received": {"seconds": 2.0, "bytes": 16000, "bits_per_second": 1.0, "packets": 990, "lost_packets": 740}}}"#;
+            "sum_received": {"bytes": 1000, "bits_per_second": 8000},
+            "sum_received_bidir_reverse": {"bytes": 500, "bits_per_second": 4000}}}"#;
 
-        assert_eq!(
-            udp(json, 64).unwrap(),
-            Udp {
-                packets_per_second: 125.0,
-                loss_percent: 75.0
-            }
-        );
+        let tcp = tcp(json).unwrap();
+
+        assert_eq!((tcp.bytes, tcp.bits_per_second), (1500.0, 12_000.0));
+    }
+
+    #[test]
+    fn streams_that_got_nothing_are_unfair() {
+        let json = r#"{"end": {
+            "streams": [{"sender": {"bytes": 9, "bits_per_second": 9}, "receiver": {"bytes": 8, "bits_per_second": 8}},
+                        {"receiver": {"bytes": 0, "bits_per_second": 0}}],
+            "sum_received": {"bytes": 8, "bits_per_second": 8}}}"#;
+
+        assert_eq!(tcp(json).unwrap().fairness, 0.5);
     }
 
     #[test]
@@ -152,6 +135,5 @@ mod tests {
     fn silence_is_no_result() {
         assert!(tcp("").is_err());
         assert!(tcp(r#"{"end": {}}"#).is_err());
-        assert!(udp(r#"{"end": {}}"#, 64).is_err());
     }
 }

@@ -2,16 +2,17 @@
 
 use super::ends::Ends;
 use super::metric::{self, Measurement};
-use super::{iperf, ping, process};
+use super::tcp_counters::TcpCounters;
+use super::{iperf, packets, ping, process};
 use anyhow::{Context as _, Result};
 use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// The numbers of one measurement.
-pub(super) type Values = BTreeMap<&'static str, f64>;
+pub(super) type Values = BTreeMap<String, f64>;
 
-/// Takes a measurement that is repeated in each round.
+/// Takes a measurement of one tunnel.
 ///
 /// # Errors
 ///
@@ -22,7 +23,10 @@ pub(super) fn measure(ends: &Ends, measurement: Measurement, seconds: u32) -> Re
         Measurement::TcpX1Back => tcp(ends, 1, Direction::Back, seconds),
         Measurement::TcpX4 => tcp(ends, 4, Direction::Forth, seconds),
         Measurement::TcpX4Back => tcp(ends, 4, Direction::Back, seconds),
-        Measurement::Udp64 => udp(ends, seconds),
+        Measurement::TcpX16 => tcp(ends, 16, Direction::Forth, seconds),
+        Measurement::TcpBoth => tcp(ends, 1, Direction::Both, seconds),
+        Measurement::Udp64 => packets::carried(ends, 64, seconds),
+        Measurement::Udp1200 => packets::carried(ends, 1200, seconds),
         Measurement::RttIdle => rtt_idle(ends, seconds),
         Measurement::RttLoaded => rtt_loaded(ends, seconds),
         Measurement::Idle => Ok(idle(&[ends], Duration::from_secs(seconds.into()))?.remove(0)),
@@ -50,7 +54,7 @@ pub(super) fn idle(tunnels: &[&Ends], window: Duration) -> Result<Vec<Values>> {
     let percent = 100.0 / start.elapsed().as_secs_f64();
 
     let values = before.iter().zip(after).map(|(before, after)| {
-        Values::from([
+        named([
             (metric::CPU_NEAR, (after[0] - before[0]) * percent),
             (metric::CPU_FAR, (after[1] - before[1]) * percent),
         ])
@@ -83,10 +87,19 @@ pub(super) const QUIET_CORES: f64 = 0.1;
 
 const QUIET_WINDOW: Duration = Duration::from_millis(600);
 
+/// Numbers by their names.
+pub(super) fn named<const N: usize>(values: [(&str, f64); N]) -> Values {
+    values
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Direction {
     Forth,
     Back,
+    Both,
 }
 
 fn tcp(ends: &Ends, streams: u32, direction: Direction, seconds: u32) -> Result<Values> {
@@ -99,6 +112,10 @@ fn tcp(ends: &Ends, streams: u32, direction: Direction, seconds: u32) -> Result<
             arguments.push("--reverse");
             (far, near)
         }
+        Direction::Both => {
+            arguments.push("--bidir");
+            (near, far)
+        }
     };
     let used = || -> Result<[f64; 3]> {
         Ok([
@@ -107,34 +124,24 @@ fn tcp(ends: &Ends, streams: u32, direction: Direction, seconds: u32) -> Result<
             process::machine_cpu_seconds()?,
         ])
     };
+    let counters = || TcpCounters::read(&[&ends.near, &ends.far]);
 
-    let before = used()?;
+    let before = (used()?, counters()?);
     let result = iperf::tcp(&ends.iperf3(&arguments, seconds)?)?;
-    let after = used()?;
+    let after = (used()?, counters()?.since(before.1));
 
-    let per_gb = |index: usize| (after[index] - before[index]) / (result.bytes / 1e9);
-    Ok(Values::from([
+    let per_gb = |index: usize| (after.0[index] - before.0[index]) / (result.bytes / 1e9);
+    Ok(named([
         (metric::GBPS, result.bits_per_second / 1e9),
-        (metric::RETRANSMITS, result.retransmits / f64::from(seconds)),
+        (metric::FAIRNESS, result.fairness),
+        (metric::REPEATED, after.1.repeated),
+        (metric::REORDERED, after.1.reordered),
+        (metric::DISORDER, after.1.repeated + after.1.reordered),
         (metric::SENDER, per_gb(0)),
         (metric::RECEIVER, per_gb(1)),
         (metric::MACHINE, per_gb(2)),
     ]))
 }
-
-fn udp(ends: &Ends, seconds: u32) -> Result<Values> {
-    let size = UDP_BYTES.to_string();
-    let arguments = ["--udp", "--bitrate", "0", "--length", &size];
-
-    let result = iperf::udp(&ends.iperf3(&arguments, seconds)?, UDP_BYTES)?;
-
-    Ok(Values::from([
-        (metric::KPPS, result.packets_per_second / 1e3),
-        (metric::LOSS, result.loss_percent),
-    ]))
-}
-
-const UDP_BYTES: u32 = 64;
 
 fn rtt_idle(ends: &Ends, seconds: u32) -> Result<Values> {
     let duration = Duration::from_secs(seconds.into());
@@ -156,7 +163,7 @@ fn rtt_loaded(ends: &Ends, seconds: u32) -> Result<Values> {
     let load = load.unwrap_or_else(|cause| std::panic::resume_unwind(cause))?;
     let load = iperf::tcp(&load).context("the load beside the round trips")?;
     let mut values = rtt(&output?)?;
-    values.insert(metric::GBPS, load.bits_per_second / 1e9);
+    values.insert(metric::GBPS.to_owned(), load.bits_per_second / 1e9);
     Ok(values)
 }
 
@@ -166,7 +173,7 @@ const RAMP: Duration = Duration::from_secs(1);
 fn rtt(output: &str) -> Result<Values> {
     let rtt = ping::rtt(output)?;
 
-    Ok(Values::from([
+    Ok(named([
         (metric::P50, rtt.p50_us),
         (metric::P99, rtt.p99_us),
         (metric::LOSS, rtt.loss_percent),
@@ -178,7 +185,7 @@ fn memory(ends: &Ends) -> Result<Values> {
     let near = process::memory(near)?;
     let far = process::memory(far)?;
 
-    Ok(Values::from([
+    Ok(named([
         (metric::RSS_NEAR, near.resident / 1e6),
         (metric::RSS_FAR, far.resident / 1e6),
         (metric::PEAK_NEAR, near.peak / 1e6),
@@ -190,7 +197,7 @@ fn memory(ends: &Ends) -> Result<Values> {
 /// begin anew: from here on it is that of serving.
 fn started(ends: &Ends) -> Result<Values> {
     let [near, far] = ends.gateways;
-    let values = Values::from([
+    let values = named([
         (metric::START_NEAR, process::memory(near)?.peak / 1e6),
         (metric::START_FAR, process::memory(far)?.peak / 1e6),
     ]);

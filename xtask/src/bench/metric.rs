@@ -1,32 +1,73 @@
 //! What is measured, and which numbers each measurement yields.
 
 use clap::ValueEnum;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// One of the two ways from end to end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
+/// One of the ways from end to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Tunnel {
+    /// Ours, without what is around it: the ends are at the gateways' TAPs.
+    Gateway,
     /// Ours, complete: pod, node, gateway, gateway, node, pod.
     Fabric,
-    /// Two processes of wireguard-go, and nothing else.
+    /// Two processes of the newest wireguard-go, and nothing else: what all others are
+    /// compared with.
     WireguardGo,
+    /// Two processes of Debian's wireguard-go.
+    WireguardGoDebian,
+    /// Two processes of boringtun-cli.
+    Boringtun,
+    /// Two processes of gotatun-cli.
+    Gotatun,
+    /// Two processes of nebula.
+    Nebula,
 }
 
 impl Tunnel {
     /// How people call it.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Fabric => "fabric",
-            Self::WireguardGo => "wireguard-go",
-        }
+    pub(super) fn name(self) -> String {
+        self.to_possible_value()
+            .map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    /// Whether it is made of what this checkout builds.
+    pub(super) fn is_ours(self) -> bool {
+        matches!(self, Self::Gateway | Self::Fabric)
+    }
+
+    /// Whether it only shows where others stand: no target depends on it.
+    pub(super) fn is_bystander(self) -> bool {
+        !self.is_ours() && self != Self::WireguardGo
+    }
+}
+
+/// What the network between the tunnels' ends does with super-packets.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, ValueEnum,
+)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Underlay {
+    /// It carries them whole.
+    #[default]
+    Uso,
+    /// The sender's kernel cuts them and the receiver's joins them, as with a network
+    /// card that cannot segment UDP.
+    Nouso,
+}
+
+impl Underlay {
+    /// How people call it.
+    pub(super) fn name(self) -> String {
+        self.to_possible_value()
+            .map_or_else(String::new, |value| value.get_name().to_owned())
     }
 }
 
 /// One measurement of a round. `forth` is from the client to the server, `back`
 /// the other way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Measurement {
     /// Round trips while nothing else runs.
@@ -39,8 +80,14 @@ pub(super) enum Measurement {
     TcpX4,
     /// Four TCP streams back.
     TcpX4Back,
-    /// Datagrams of 64 bytes, as many as the sender can.
+    /// Sixteen TCP streams forth.
+    TcpX16,
+    /// One TCP stream in each direction.
+    TcpBoth,
+    /// Datagrams of 64 bytes forth, as many as are carried.
     Udp64,
+    /// Datagrams of 1,200 bytes forth, as many as are carried.
+    Udp1200,
     /// Round trips beside four TCP streams.
     RttLoaded,
     /// Processor time while nothing runs at all, once per bench.
@@ -58,6 +105,40 @@ impl Measurement {
             .map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
+    /// Whether it is taken over such a network: only what that network changes is taken
+    /// over more than one.
+    pub(super) fn is_taken_over(self, underlay: Underlay) -> bool {
+        match underlay {
+            Underlay::Uso => true,
+            Underlay::Nouso => matches!(
+                self,
+                Self::TcpX1 | Self::TcpX1Back | Self::TcpX4 | Self::Udp64
+            ),
+        }
+    }
+
+    /// Whether it is taken of such a tunnel over such a network: of bystanders only what
+    /// tells them apart.
+    pub(super) fn is_taken_of(self, tunnel: Tunnel, underlay: Underlay) -> bool {
+        if !tunnel.is_bystander() {
+            return true;
+        }
+        match underlay {
+            Underlay::Uso => matches!(
+                self,
+                Self::RttIdle
+                    | Self::TcpX1
+                    | Self::TcpX4
+                    | Self::Udp64
+                    | Self::RttLoaded
+                    | Self::Idle
+                    | Self::Memory
+                    | Self::Start
+            ),
+            Underlay::Nouso => self == Self::TcpX1,
+        }
+    }
+
     /// Whether it is repeated in each round.
     pub(super) fn is_repeated(self) -> bool {
         !matches!(self, Self::Idle | Self::Memory | Self::Start)
@@ -65,16 +146,19 @@ impl Measurement {
 }
 
 /// What one measurement of one tunnel in one round yielded.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct Sample {
     /// The round, from 1; 0 if the measurement is taken once per bench.
     pub(super) round: u32,
     /// What was measured.
     pub(super) tunnel: Tunnel,
+    /// Over which network.
+    #[serde(default)]
+    pub(super) underlay: Underlay,
     /// How it was measured.
     pub(super) measurement: Measurement,
     /// The numbers by [`Metric::key`], and others that explain them.
-    pub(super) values: BTreeMap<&'static str, f64>,
+    pub(super) values: BTreeMap<String, f64>,
 }
 
 /// A number of a measurement that the table shows.
@@ -118,16 +202,20 @@ const fn metric(
 }
 
 /// All numbers of the table, in its order.
-pub(super) const METRICS: [Metric; 27] = {
+pub(super) const METRICS: [Metric; 46] = {
     use Better::{Higher, Lower};
     use Measurement::{
-        Idle, Memory, RttIdle, RttLoaded, Start, TcpX1, TcpX1Back, TcpX4, TcpX4Back, Udp64,
+        Idle, Memory, RttIdle, RttLoaded, Start, TcpBoth, TcpX1, TcpX1Back, TcpX4, TcpX4Back,
+        TcpX16, Udp64, Udp1200,
     };
     [
         metric(TcpX1, GBPS, "TCP x1 forth", "Gb/s", Higher),
         metric(TcpX1, SENDER, "  gateway CPU, sender", "s/GB", Lower),
         metric(TcpX1, RECEIVER, "  gateway CPU, receiver", "s/GB", Lower),
         metric(TcpX1, MACHINE, "  whole machine", "s/GB", Lower),
+        metric(TcpX1, REPEATED, "  segments sent again", "", Lower),
+        metric(TcpX1, REORDERED, "  segments out of order", "", Lower),
+        metric(TcpX1, DISORDER, "  sum of both", "", Lower),
         metric(TcpX1Back, GBPS, "TCP x1 back", "Gb/s", Higher),
         metric(TcpX1Back, SENDER, "  gateway CPU, sender", "s/GB", Lower),
         metric(
@@ -137,13 +225,53 @@ pub(super) const METRICS: [Metric; 27] = {
             "s/GB",
             Lower,
         ),
+        metric(TcpX1Back, REPEATED, "  segments sent again", "", Lower),
+        metric(TcpX1Back, REORDERED, "  segments out of order", "", Lower),
         metric(TcpX4, GBPS, "TCP x4 forth", "Gb/s", Higher),
         metric(TcpX4, SENDER, "  gateway CPU, sender", "s/GB", Lower),
         metric(TcpX4, RECEIVER, "  gateway CPU, receiver", "s/GB", Lower),
-        metric(TcpX4, RETRANSMITS, "  segments sent again", "1/s", Lower),
+        metric(TcpX4, REPEATED, "  segments sent again", "", Lower),
+        metric(TcpX4, REORDERED, "  segments out of order", "", Lower),
+        metric(TcpX4, FAIRNESS, "  fairness of the streams", "", Higher),
         metric(TcpX4Back, GBPS, "TCP x4 back", "Gb/s", Higher),
-        metric(Udp64, KPPS, "UDP 64 B received", "kpps", Higher),
-        metric(Udp64, LOSS, "  lost", "%", Lower),
+        metric(TcpX16, GBPS, "TCP x16 forth", "Gb/s", Higher),
+        metric(TcpX16, SENDER, "  gateway CPU, sender", "s/GB", Lower),
+        metric(TcpX16, RECEIVER, "  gateway CPU, receiver", "s/GB", Lower),
+        metric(TcpX16, REPEATED, "  segments sent again", "", Lower),
+        metric(TcpX16, REORDERED, "  segments out of order", "", Lower),
+        metric(TcpX16, FAIRNESS, "  fairness of the streams", "", Higher),
+        metric(TcpBoth, GBPS, "TCP both ways, sum", "Gb/s", Higher),
+        metric(TcpBoth, MACHINE, "  whole machine", "s/GB", Lower),
+        metric(Udp64, KPPS, "UDP 64 B, loss <= 1 %", "kpps", Higher),
+        metric(
+            Udp64,
+            PACKET_SENDER,
+            "  gateway CPU, sender",
+            "us/packet",
+            Lower,
+        ),
+        metric(
+            Udp64,
+            PACKET_RECEIVER,
+            "  gateway CPU, receiver",
+            "us/packet",
+            Lower,
+        ),
+        metric(Udp1200, KPPS, "UDP 1200 B, loss <= 1 %", "kpps", Higher),
+        metric(
+            Udp1200,
+            PACKET_SENDER,
+            "  gateway CPU, sender",
+            "us/packet",
+            Lower,
+        ),
+        metric(
+            Udp1200,
+            PACKET_RECEIVER,
+            "  gateway CPU, receiver",
+            "us/packet",
+            Lower,
+        ),
         metric(RttIdle, P50, "RTT idle, p50", "us", Lower),
         metric(RttIdle, P99, "RTT idle, p99", "us", Lower),
         metric(RttLoaded, P50, "RTT beside TCP x4, p50", "us", Lower),
@@ -174,16 +302,26 @@ pub(super) const METRICS: [Metric; 27] = {
 
 /// TCP payload received.
 pub(super) const GBPS: &str = "gbps";
-/// TCP segments sent again, per second.
-pub(super) const RETRANSMITS: &str = "retransmits_per_second";
+/// TCP segments sent again, by both ends.
+pub(super) const REPEATED: &str = "repeated_segments";
+/// TCP segments that arrived before one that was sent earlier, at both ends.
+pub(super) const REORDERED: &str = "reordered_segments";
+/// The sum of [`REPEATED`] and [`REORDERED`].
+pub(super) const DISORDER: &str = "repeated_or_reordered_segments";
+/// How evenly TCP streams shared what was carried, from 1 / their number to 1.
+pub(super) const FAIRNESS: &str = "fairness";
 /// Processor time of the gateway at the sender, per GB of payload.
 pub(super) const SENDER: &str = "sender_cpu_s_per_gb";
 /// Processor time of the gateway at the receiver, per GB of payload.
 pub(super) const RECEIVER: &str = "receiver_cpu_s_per_gb";
 /// Processor time of all processes and the kernel, per GB of payload.
 pub(super) const MACHINE: &str = "machine_cpu_s_per_gb";
-/// Datagrams received, in thousands per second.
-pub(super) const KPPS: &str = "received_kpps";
+/// Datagrams carried with next to no loss, in thousands per second.
+pub(super) const KPPS: &str = "carried_kpps";
+/// Processor time of the gateway at the sender, per datagram.
+pub(super) const PACKET_SENDER: &str = "sender_cpu_us_per_packet";
+/// Processor time of the gateway at the receiver, per datagram.
+pub(super) const PACKET_RECEIVER: &str = "receiver_cpu_us_per_packet";
 /// Share of the packets that did not arrive.
 pub(super) const LOSS: &str = "loss_percent";
 /// Median round-trip time.

@@ -1,9 +1,10 @@
 //! What a run found: every sample, and what the samples amount to.
 
-use super::metric::{METRICS, Measurement, Metric, Sample, Tunnel};
+use super::metric::{METRICS, Measurement, Metric, Sample, Tunnel, Underlay};
 use super::stats::Summary;
 use super::superpackets::Histogram;
-use super::thresholds::Verdict;
+use super::targets::Verdict;
+use clap::ValueEnum as _;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -16,9 +17,9 @@ pub(super) struct Report {
     /// One row for each number of the table.
     pub(super) summary: Vec<Row>,
     /// What was asked of the numbers.
-    pub(super) thresholds: Vec<Verdict>,
-    /// Packets on the TAPs of the fabric's gateways during the TCP x1 rounds.
-    pub(super) super_packets: BTreeMap<&'static str, Histogram>,
+    pub(super) targets: Vec<Verdict>,
+    /// Packets on the TAPs of our gateways during the TCP x1 rounds.
+    pub(super) super_packets: BTreeMap<String, Histogram>,
     /// Everything that was measured, in the order of time.
     pub(super) samples: Vec<Sample>,
 }
@@ -35,67 +36,90 @@ pub(super) struct Setting {
     /// The command that repeats it.
     pub(super) command: String,
     /// Kernel, processor, cores, memory, congestion control.
-    pub(super) machine: BTreeMap<&'static str, String>,
+    pub(super) machine: BTreeMap<String, String>,
     /// Versions of the tools.
-    pub(super) versions: BTreeMap<&'static str, String>,
+    pub(super) versions: BTreeMap<String, String>,
     /// How often each measurement was repeated.
     pub(super) rounds: u32,
     /// How long one measurement took.
     pub(super) seconds: u32,
 }
 
-/// One number of both tunnels.
+/// One number of all tunnels.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Row {
+    /// The network it was measured over.
+    pub(super) underlay: Underlay,
     /// The measurement that yields it.
     pub(super) measurement: Measurement,
     /// Its name.
     pub(super) key: &'static str,
     /// Its unit.
     pub(super) unit: &'static str,
-    /// The fabric's.
-    pub(super) fabric: Option<Summary>,
-    /// The other's.
-    pub(super) wireguard_go: Option<Summary>,
-    /// The fabric's divided by the other's of the same round.
-    pub(super) ratio: Option<Summary>,
+    /// What each tunnel yielded.
+    pub(super) tunnels: BTreeMap<Tunnel, Summary>,
+    /// Each tunnel's divided by [`YARDSTICK`]'s of the same round.
+    pub(super) ratios: BTreeMap<Tunnel, Summary>,
     /// How to show it.
     #[serde(skip)]
     pub(super) metric: Metric,
 }
 
-/// Returns a row for each number that was measured.
+/// What all others are compared with.
+pub(super) const YARDSTICK: Tunnel = Tunnel::WireguardGo;
+
+/// Returns a row for each number that was measured, network by network.
 pub(super) fn rows(samples: &[Sample]) -> Vec<Row> {
-    METRICS
+    Underlay::value_variants()
         .iter()
-        .map(|&metric| row(samples, metric))
-        .filter(|row| row.fabric.is_some() || row.wireguard_go.is_some())
+        .flat_map(|&underlay| METRICS.iter().map(move |&metric| (underlay, metric)))
+        .map(|(underlay, metric)| row(samples, underlay, metric))
+        .filter(|row| !row.tunnels.is_empty())
         .collect()
 }
 
-fn row(samples: &[Sample], metric: Metric) -> Row {
-    let fabric = by_round(samples, metric, Tunnel::Fabric);
-    let wireguard_go = by_round(samples, metric, Tunnel::WireguardGo);
-    let ratios = fabric.iter().filter_map(|(round, ours)| {
-        let theirs = *wireguard_go.get(round)?;
-        (theirs > 0.0).then_some(ours / theirs)
-    });
+fn row(samples: &[Sample], underlay: Underlay, metric: Metric) -> Row {
+    let by_round = |tunnel| by_round(samples, underlay, metric, tunnel);
+    let yardstick = by_round(YARDSTICK);
+    let mut tunnels = BTreeMap::new();
+    let mut ratios = BTreeMap::new();
+    for &tunnel in Tunnel::value_variants() {
+        let ours = by_round(tunnel);
+        if tunnel != YARDSTICK {
+            let ratio = ours.iter().filter_map(|(round, ours)| {
+                let theirs = *yardstick.get(round)?;
+                (theirs > 0.0).then_some(ours / theirs)
+            });
+            ratios.extend(Summary::of(ratio).map(|ratio| (tunnel, ratio)));
+        }
+        tunnels.extend(Summary::of(ours.into_values()).map(|summary| (tunnel, summary)));
+    }
 
     Row {
+        underlay,
         measurement: metric.measurement,
         key: metric.key,
         unit: metric.unit,
-        ratio: Summary::of(ratios),
-        fabric: Summary::of(fabric.into_values()),
-        wireguard_go: Summary::of(wireguard_go.into_values()),
+        tunnels,
+        ratios,
         metric,
     }
 }
 
-fn by_round(samples: &[Sample], metric: Metric, tunnel: Tunnel) -> BTreeMap<u32, f64> {
+/// The numbers of one tunnel by their round.
+pub(super) fn by_round(
+    samples: &[Sample],
+    underlay: Underlay,
+    metric: Metric,
+    tunnel: Tunnel,
+) -> BTreeMap<u32, f64> {
     samples
         .iter()
-        .filter(|sample| sample.measurement == metric.measurement && sample.tunnel == tunnel)
+        .filter(|sample| {
+            sample.underlay == underlay
+                && sample.measurement == metric.measurement
+                && sample.tunnel == tunnel
+        })
         .filter_map(|sample| Some((sample.round, *sample.values.get(metric.key)?)))
         .collect()
 }
@@ -117,9 +141,9 @@ pub(super) mod tests {
 
         let rows = rows(&samples);
 
-        let ratio = rows[0].ratio.unwrap();
+        let ratio = rows[0].ratios[&Tunnel::Fabric];
         assert_eq!((ratio.min, ratio.median, ratio.max), (2.0, 2.0, 2.0));
-        assert_eq!(rows[0].fabric.unwrap().median, 3.0);
+        assert_eq!(rows[0].tunnels[&Tunnel::Fabric].median, 3.0);
     }
 
     #[test]
@@ -128,8 +152,8 @@ pub(super) mod tests {
 
         assert_eq!(rows.len(), 1);
         assert_eq!(rows[0].key, metric::GBPS);
-        assert_eq!(rows[0].wireguard_go, None);
-        assert_eq!(rows[0].ratio, None);
+        assert_eq!(rows[0].tunnels.len(), 1);
+        assert!(rows[0].ratios.is_empty());
     }
 
     #[test]
@@ -139,7 +163,23 @@ pub(super) mod tests {
             gbps(1, Tunnel::WireguardGo, 0.0),
         ];
 
-        assert_eq!(rows(&samples)[0].ratio, None);
+        assert!(rows(&samples)[0].ratios.is_empty());
+    }
+
+    #[test]
+    fn networks_are_not_mixed() {
+        let samples = [
+            gbps(1, Tunnel::Gateway, 4.0),
+            Sample {
+                underlay: Underlay::Nouso,
+                ..gbps(1, Tunnel::WireguardGo, 2.0)
+            },
+        ];
+
+        let rows = rows(&samples);
+
+        assert_eq!(rows.len(), 2);
+        assert!(rows.iter().all(|row| row.ratios.is_empty()));
     }
 
     pub(in super::super) fn gbps(round: u32, tunnel: Tunnel, value: f64) -> Sample {
@@ -156,8 +196,9 @@ pub(super) mod tests {
         Sample {
             round,
             tunnel,
+            underlay: Underlay::Uso,
             measurement,
-            values: BTreeMap::from([(key, value)]),
+            values: BTreeMap::from([(key.to_owned(), value)]),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Where, when and how a run is made.
 
 use super::ends;
+use super::peers::Programs;
 use super::results::Setting;
-use super::yardstick::Yardstick;
 use crate::shell::Shell;
 use crate::workspace;
 use anyhow::{Context as _, Result, bail};
@@ -17,7 +17,7 @@ use std::process::Command;
 /// Returns an error that names what does not answer.
 pub(super) fn observe(
     shell: &mut Shell,
-    wireguard_go: &Yardstick,
+    programs: &Programs,
     rounds: u32,
     seconds: u32,
 ) -> Result<Setting> {
@@ -26,6 +26,11 @@ pub(super) fn observe(
         command.args(arguments).current_dir(workspace::root());
         output(shell, command)
     };
+    let mut versions: BTreeMap<String, String> = programs
+        .iter()
+        .map(|(tunnel, program)| (tunnel.name(), program.version.clone()))
+        .collect();
+    versions.insert("iperf3".to_owned(), ends::version("iperf3")?);
     let mut date = Command::new("date");
     date.args(["--utc", "+%Y-%m-%dT%H:%M:%SZ"]);
 
@@ -35,10 +40,7 @@ pub(super) fn observe(
         modified: !git(shell, &["status", "--porcelain"])?.is_empty(),
         command: command(std::env::args().skip(1)),
         machine: machine()?,
-        versions: BTreeMap::from([
-            ("iperf3", ends::version("iperf3")?),
-            ("wireguard-go", wireguard_go.version.clone()),
-        ]),
+        versions,
         rounds,
         seconds,
     })
@@ -63,11 +65,11 @@ fn output(shell: &mut Shell, command: Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-fn machine() -> Result<BTreeMap<&'static str, String>> {
+fn machine() -> Result<BTreeMap<String, String>> {
     let cpus = read("/proc/cpuinfo")?;
     let models: Vec<&str> = values(&cpus, "model name").collect();
 
-    Ok(BTreeMap::from([
+    let machine = [
         ("kernel", read("/proc/sys/kernel/osrelease")?),
         (
             "processor",
@@ -84,7 +86,8 @@ fn machine() -> Result<BTreeMap<&'static str, String>> {
             "congestion_control",
             read("/proc/sys/net/ipv4/tcp_congestion_control")?,
         ),
-    ]))
+    ];
+    Ok(machine.map(|(name, value)| (name.to_owned(), value)).into())
 }
 
 fn read(path: &str) -> Result<String> {

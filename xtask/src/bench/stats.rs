@@ -38,6 +38,15 @@ pub(super) fn percentile(values: &[f64], percent: usize) -> Option<f64> {
     sorted.get(rank - 1).copied()
 }
 
+/// Returns how evenly something is shared: 1 if all got the same, 1 / n if one of n got all
+/// (Jain's index); `None` if nobody got anything.
+pub(super) fn fairness(shares: &[f64]) -> Option<f64> {
+    let sum: f64 = shares.iter().sum();
+    let squares: f64 = shares.iter().map(|share| share * share).sum();
+
+    (squares > 0.0).then(|| sum * sum / (shares.len() as f64 * squares))
+}
+
 fn sorted(values: impl IntoIterator<Item = f64>) -> Vec<f64> {
     let mut sorted: Vec<f64> = values.into_iter().collect();
     sorted.sort_by(f64::total_cmp);
@@ -71,6 +80,14 @@ mod tests {
     fn nothing_has_no_median() {
         assert_eq!(Summary::of([]), None);
         assert_eq!(percentile(&[], 50), None);
+    }
+
+    #[test]
+    fn who_shares_evenly_is_fair() {
+        assert_eq!(fairness(&[2.0, 2.0, 2.0, 2.0]), Some(1.0));
+        assert_eq!(fairness(&[8.0, 0.0, 0.0, 0.0]), Some(0.25));
+        assert_eq!(fairness(&[0.0, 0.0]), None);
+        assert_eq!(fairness(&[]), None);
     }
 
     #[test]

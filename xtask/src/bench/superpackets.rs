@@ -87,16 +87,18 @@ impl SuperPackets {
         }
     }
 
-    /// Returns what was counted, if anything was, by what people call it.
-    pub(super) fn into_named(self) -> BTreeMap<&'static str, Histogram> {
+    /// Returns what was counted, if anything was, by what people call it; `where_` names
+    /// tunnel and network.
+    pub(super) fn into_named(self, where_: &str) -> BTreeMap<String, Histogram> {
         let [read, written] = self.0;
 
         [
-            ("TCP x1 forth: read by the client's gateway", read),
-            ("TCP x1 forth: written by the server's gateway", written),
+            ("read by the client's", read),
+            ("written by the server's", written),
         ]
         .into_iter()
         .filter(|(_, histogram)| histogram.0.values().any(|count| *count > 0))
+        .map(|(what, histogram)| (format!("{where_}, TCP x1 forth: {what} gateway"), histogram))
         .collect()
     }
 }
@@ -115,7 +117,7 @@ mod tests {
         sum.add_growth(&before, &after);
         sum.add_growth(&after, &after);
 
-        let named = sum.into_named();
+        let named = sum.into_named("fabric, uso");
         assert_eq!(named.len(), 1);
         assert_eq!(
             named.values().next(),

@@ -1,44 +1,33 @@
 //! The results as people read them.
 
-use super::metric::Better;
+use super::metric::{Better, Tunnel, Underlay};
 use super::results::{Report, Row};
 use super::stats::Summary;
 use super::superpackets::Histogram;
+use super::targets::{Asked, Verdict};
 use crate::console::{BAD, FAINT, GOOD, TITLE};
+use clap::ValueEnum as _;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 /// Returns the whole table, with styles.
 pub(super) fn render(report: &Report) -> String {
     let mut text = String::new();
-    // Writing to a string cannot fail, so the results of `writeln!` tell nothing.
-    let _ = writeln!(
-        text,
-        "{TITLE}{:<28}{:<12}{:>24}{:>24}{:>8}{TITLE:#}",
-        "median (min-max)", "unit", "fabric, pod to pod", "wireguard-go, plain", "ratio",
-    );
-    for row in &report.summary {
-        let ratio = row.ratio.map(|ratio| ratio.median);
-        let style = match (ratio, row.metric.better) {
-            (None, Better::Higher | Better::Lower) => FAINT,
-            (Some(ratio), Better::Higher) if ratio >= 1.0 => GOOD,
-            (Some(ratio), Better::Lower) if ratio <= 1.0 => GOOD,
-            (Some(_), Better::Higher | Better::Lower) => BAD,
-        };
-        let _ = writeln!(
-            text,
-            "{:<28}{:<12}{:>24}{:>24}{style}{:>8}{style:#}",
-            row.metric.title,
-            row.unit,
-            cell(row.fabric),
-            cell(row.wireguard_go),
-            ratio.map_or_else(|| "-".to_owned(), number),
-        );
+    for underlay in Underlay::value_variants() {
+        let rows: Vec<&Row> = report
+            .summary
+            .iter()
+            .filter(|row| row.underlay == *underlay)
+            .collect();
+        for bystanders in [false, true] {
+            write_rows(&mut text, *underlay, &rows, bystanders);
+        }
     }
 
     for (name, histogram) in &report.super_packets {
         let _ = write!(text, "\n{}", distribution(name, histogram));
     }
-    for verdict in &report.thresholds {
+    for verdict in &report.targets {
         let (style, word) = if verdict.pass {
             (GOOD, "PASS")
         } else {
@@ -48,7 +37,7 @@ pub(super) fn render(report: &Report) -> String {
             text,
             "\n{style}{word}{style:#} {} {}: {}",
             verdict.what,
-            verdict.limit,
+            bound(verdict),
             number(verdict.measured)
         );
     }
@@ -56,18 +45,84 @@ pub(super) fn render(report: &Report) -> String {
     text
 }
 
+/// What was measured over one network: a column for each tunnel, if there are any.
+fn write_rows(text: &mut String, underlay: Underlay, rows: &[&Row], bystanders: bool) {
+    let tunnels: BTreeSet<Tunnel> = rows
+        .iter()
+        .flat_map(|row| row.tunnels.keys())
+        .filter(|tunnel| tunnel.is_bystander() == bystanders)
+        .copied()
+        .collect();
+    if tunnels.is_empty() {
+        return;
+    }
+    // Writing to a string cannot fail, so the results of `write!` tell nothing.
+    let _ = write!(
+        text,
+        "{TITLE}{:<28}{:<12}",
+        format!("{}, median (min-max)", underlay.name()),
+        "unit"
+    );
+    for tunnel in &tunnels {
+        let _ = write!(text, "{:>30}", heading(*tunnel));
+    }
+    let _ = writeln!(text, "{TITLE:#}");
+
+    for row in rows {
+        if !tunnels
+            .iter()
+            .any(|tunnel| row.tunnels.contains_key(tunnel))
+        {
+            continue;
+        }
+        let _ = write!(text, "{:<28}{:<12}", row.metric.title, row.unit);
+        for tunnel in &tunnels {
+            let _ = write!(text, "{:>22}", cell(row.tunnels.get(tunnel)));
+            let ratio = row.ratios.get(tunnel).map(|ratio| ratio.median);
+            let style = match (ratio, row.metric.better) {
+                (None, Better::Higher | Better::Lower) => FAINT,
+                (Some(ratio), Better::Higher) if ratio >= 1.0 => GOOD,
+                (Some(ratio), Better::Lower) if ratio <= 1.0 => GOOD,
+                (Some(_), Better::Higher | Better::Lower) => BAD,
+            };
+            let ratio = ratio.map_or_else(String::new, |ratio| format!("x{}", number(ratio)));
+            let _ = write!(text, "{style}{ratio:>8}{style:#}");
+        }
+        text.push('\n');
+    }
+    text.push('\n');
+}
+
+/// How a target is told.
+pub(super) fn bound(verdict: &Verdict) -> String {
+    let limit = number(verdict.limit);
+    match verdict.asked {
+        Asked::RatioMin => format!("at least x{limit}"),
+        Asked::RatioMax => format!("at most x{limit}"),
+        Asked::Max => format!("at most {limit}"),
+    }
+}
+
+fn heading(tunnel: Tunnel) -> String {
+    if tunnel == Tunnel::Fabric {
+        return format!("{}, pod to pod", tunnel.name());
+    }
+    tunnel.name()
+}
+
 /// What stands for a row while the bench runs.
 pub(super) fn brief(row: &Row) -> String {
-    let ratio = row.ratio.map(|ratio| ratio.median);
-    format!(
-        "fabric {}, wireguard-go {} {}, ratio {}",
-        row.fabric
-            .map_or_else(|| "-".to_owned(), |it| number(it.median)),
-        row.wireguard_go
-            .map_or_else(|| "-".to_owned(), |it| number(it.median)),
-        row.unit,
-        ratio.map_or_else(|| "-".to_owned(), number),
-    )
+    let tunnels: Vec<String> = row
+        .tunnels
+        .iter()
+        .map(|(tunnel, summary)| {
+            let ratio = row.ratios.get(tunnel);
+            let ratio = ratio.map_or_else(String::new, |it| format!(" (x{})", number(it.median)));
+            format!("{} {}{ratio}", tunnel.name(), number(summary.median))
+        })
+        .collect();
+
+    format!("{} {}", tunnels.join(", "), row.unit)
 }
 
 fn distribution(name: &str, histogram: &Histogram) -> String {
@@ -79,17 +134,19 @@ fn distribution(name: &str, histogram: &Histogram) -> String {
     text
 }
 
-fn cell(summary: Option<Summary>) -> String {
-    summary.map_or_else(
-        || "-".to_owned(),
-        |Summary { median, min, max }| {
-            format!("{} ({}-{})", number(median), number(min), number(max))
-        },
-    )
+fn cell(summary: Option<&Summary>) -> String {
+    summary.map_or_else(String::new, |it| {
+        format!(
+            "{} ({}-{})",
+            number(it.median),
+            number(it.min),
+            number(it.max)
+        )
+    })
 }
 
 /// Three digits that count; whole from a hundred on.
-fn number(value: f64) -> String {
+pub(super) fn number(value: f64) -> String {
     match value.abs() {
         size if size >= 99.95 => format!("{value:.0}"),
         size if size >= 9.995 => format!("{value:.1}"),
@@ -98,11 +155,10 @@ fn number(value: f64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::metric::Tunnel;
+pub(super) mod tests {
     use super::super::results::tests::gbps;
     use super::super::results::{Setting, rows};
-    use super::super::thresholds;
+    use super::super::targets;
     use super::*;
     use std::collections::BTreeMap;
 
@@ -117,7 +173,14 @@ mod tests {
         let words: Vec<_> = row.split_whitespace().skip(3).collect();
         assert_eq!(
             words,
-            ["Gb/s", "3.00", "(2.00-4.00)", "2.00", "(2.00-2.00)", "1.50"]
+            [
+                "Gb/s",
+                "2.90",
+                "(2.00-3.80)",
+                "x1.45",
+                "2.00",
+                "(2.00-2.00)"
+            ]
         );
     }
 
@@ -129,11 +192,11 @@ mod tests {
     }
 
     #[test]
-    fn thresholds_close_the_table() {
+    fn targets_close_the_table() {
         let text = plain(&report());
 
         assert!(
-            text.ends_with("\nPASS TCP x1 forth, ratio at least 1.3: 1.50"),
+            text.ends_with("\nFAIL TCP x1, path at least x1.50: 1.45"),
             "{text}"
         );
     }
@@ -145,9 +208,9 @@ mod tests {
         assert_eq!(numbers, ["0.00", "9.99", "10.0", "38.0", "100", "332"]);
     }
 
-    fn report() -> Report {
+    pub(in super::super) fn report() -> Report {
         let samples = vec![
-            gbps(1, Tunnel::Fabric, 4.0),
+            gbps(1, Tunnel::Fabric, 3.8),
             gbps(1, Tunnel::WireguardGo, 2.0),
             gbps(2, Tunnel::Fabric, 2.0),
             gbps(2, Tunnel::WireguardGo, 2.0),
@@ -166,9 +229,9 @@ mod tests {
                 rounds: 2,
                 seconds: 1,
             },
-            thresholds: thresholds::judge(&summary),
+            targets: targets::judge(&summary),
             summary,
-            super_packets: BTreeMap::from([("read", histogram)]),
+            super_packets: BTreeMap::from([("read".to_owned(), histogram)]),
             samples,
         }
     }

@@ -1,14 +1,16 @@
-//! The other tunnel: two processes of wireguard-go and an underlay like ours.
+//! Peers that `wg` configures: two processes of wireguard-go, boringtun or gotatun.
 //!
 //! ```text
-//! near --eth0-- router --eth0-- far        MTU 1500, one routed hop
-//!  wg0 ~~~~~~~~~~~~~~~~~~~~~~~~ wg0        MTU 1420
+//! near eth0 ------ eth0 far        MTU 1500
+//!       wg0 ~~~~~~ wg0             MTU 1420
 //! ```
 
+use super::cable::{self, Cable};
 use super::ends::{self, Ends};
-use super::metric::Tunnel;
+use super::metric::{Tunnel, Underlay};
+use super::peers::Program;
 use ::tests::lab::Identity;
-use ::tests::lab::link::{End, connect, ip};
+use ::tests::lab::link::ip;
 use ::tests::lab::netns::Netns;
 use ::tests::lab::wait;
 use anyhow::{Context as _, Result, bail};
@@ -19,39 +21,34 @@ use std::time::Duration;
 
 /// The tunnel; taken down when dropped.
 #[derive(Debug)]
-pub(super) struct WireguardGo {
+pub(super) struct Wireguard {
     /// Its ends.
     pub(super) ends: Ends,
     _processes: [Process; 2],
-    _router: Netns,
     _identity: Arc<Identity>,
 }
 
-impl WireguardGo {
+impl Wireguard {
     /// Sets the tunnel up, with the given program, and waits until it answers.
     ///
     /// # Errors
     ///
     /// Returns an error if the program does not run or the tunnel does not come up.
-    pub(super) fn start(program: &str) -> Result<Self> {
+    pub(super) fn start(tunnel: Tunnel, program: &Program, underlay: Underlay) -> Result<Self> {
         let identity = Identity::claim()?;
-        let router = Netns::create(&identity, "router")?;
-        router.sysctl("net.ipv4.ip_forward", 1)?;
-        let near = Netns::create(&identity, "near")?;
-        let far = Netns::create(&identity, "far")?;
-        underlay(&router, &near, &NEAR).context("the client's underlay")?;
-        underlay(&router, &far, &FAR).context("the server's underlay")?;
+        let Cable { near, far } = Cable::lay(&identity, underlay)?;
 
         let keys = [Key::generate()?, Key::generate()?];
         let processes = [
-            Process::start(&near, program).context("the client's wireguard-go")?,
-            Process::start(&far, program).context("the server's wireguard-go")?,
+            Process::start(&near, program).context("the client's process")?,
+            Process::start(&far, program).context("the server's process")?,
         ];
         processes[0].configure(&near, &NEAR, &keys[0], &keys[1], &FAR)?;
         processes[1].configure(&far, &FAR, &keys[1], &keys[0], &NEAR)?;
 
         let ends = Ends {
-            tunnel: Tunnel::WireguardGo,
+            tunnel,
+            underlay,
             near,
             far,
             far_address: FAR.tunnel,
@@ -61,7 +58,6 @@ impl WireguardGo {
         Ok(Self {
             ends,
             _processes: processes,
-            _router: router,
             _identity: identity,
         })
     }
@@ -70,10 +66,6 @@ impl WireguardGo {
 /// Addresses of one end.
 #[derive(Debug)]
 struct Plan {
-    /// Name of the router's device towards it.
-    port: &'static str,
-    /// The router's address on the underlay.
-    gateway: Ipv4Addr,
     /// Its own address on the underlay.
     underlay: Ipv4Addr,
     /// Its own address in the tunnel.
@@ -81,52 +73,19 @@ struct Plan {
 }
 
 const NEAR: Plan = Plan {
-    port: "near",
-    gateway: Ipv4Addr::new(10, 201, 1, 1),
-    underlay: Ipv4Addr::new(10, 201, 1, 2),
+    underlay: cable::NEAR,
     tunnel: Ipv4Addr::new(10, 202, 0, 1),
 };
 
 const FAR: Plan = Plan {
-    port: "far",
-    gateway: Ipv4Addr::new(10, 201, 2, 1),
-    underlay: Ipv4Addr::new(10, 201, 2, 2),
+    underlay: cable::FAR,
     tunnel: Ipv4Addr::new(10, 202, 0, 2),
 };
 
-const UNDERLAY_MTU: u32 = 1500;
-/// What wireguard-go chooses itself.
+/// What they choose themselves.
 const TUNNEL_MTU: u32 = 1420;
 const LISTEN_PORT: u16 = 51820;
 const UP_DEADLINE: Duration = Duration::from_secs(10);
-
-fn underlay(router: &Netns, end: &Netns, plan: &Plan) -> Result<()> {
-    let port = End {
-        netns: router,
-        device: plan.port,
-    };
-    let device = End {
-        netns: end,
-        device: "eth0",
-    };
-    connect(device, port, UNDERLAY_MTU)?;
-
-    ip(
-        router,
-        &[
-            format!("addr add {}/24 dev {}", plan.gateway, plan.port),
-            format!("link set dev {} up", plan.port),
-        ],
-    )?;
-    ip(
-        end,
-        &[
-            format!("addr add {}/24 dev eth0", plan.underlay),
-            "link set dev eth0 up".to_owned(),
-            format!("route add default via {}", plan.gateway),
-        ],
-    )
-}
 
 #[derive(Debug)]
 struct Key {
@@ -164,28 +123,31 @@ fn wg(command: &mut Command, input: &str) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// One end's wireguard-go.
+/// One end's process.
 #[derive(Debug)]
 struct Process(Child);
 
 impl Process {
     /// Starts it with a `/run` of its own: that is where its control socket goes,
     /// which then vanishes with it, and cannot meet that of another `wg0`.
-    fn start(netns: &Netns, program: &str) -> Result<Self> {
+    fn start(netns: &Netns, program: &Program) -> Result<Self> {
         let mut command = Command::new("unshare");
         command
             .args(["--mount", "--propagation", "private", "sh", "-c"])
-            .arg(r#"mount -t tmpfs none /run && exec "$0" -f wg0"#)
-            .arg(program)
+            .arg(r#"mount -t tmpfs none /run && exec "$0" -f "$@" wg0"#)
+            .arg(&program.path)
+            .args(program.arguments)
+            // Each reads one of them.
             .env("LOG_LEVEL", "error")
+            .env("WG_LOG_LEVEL", "error")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         let mut process = Self(netns.start(&mut command)?);
 
-        wait::until(UP_DEADLINE, "wireguard-go to take commands", || {
+        wait::until(UP_DEADLINE, "the process to take commands", || {
             if let Some(status) = process.0.try_wait()? {
-                bail!("{program} ended at once ({status})");
+                bail!("{} ended at once ({status})", program.path.display());
             }
             let pid = process.0.id().to_string();
             let show = ["--target", &pid, "--mount", "wg", "show", "wg0"];
@@ -234,7 +196,11 @@ mod tests {
 
     #[test]
     fn the_tunnel_comes_up_and_leaves_nothing() {
-        let tunnel = WireguardGo::start("wireguard-go").unwrap();
+        let program = Program {
+            path: "wireguard-go".into(),
+            ..Program::default()
+        };
+        let tunnel = Wireguard::start(Tunnel::WireguardGoDebian, &program, Underlay::Uso).unwrap();
         let names = [&tunnel.ends.near, &tunnel.ends.far].map(|netns| netns.name().to_owned());
 
         drop(tunnel);

@@ -73,6 +73,11 @@ pub(super) const PACKAGES: &[Package] = &[
         "the laboratory's load balancers forget flows",
     ),
     package("ethtool", "ethtool", "offloads of the laboratory's devices"),
+    package(
+        "bpftool",
+        "bpftool",
+        "takes the kernel program off a TAP in the bench",
+    ),
     package("iputils-ping", "ping", "reachability and round-trip times"),
     package("traceroute", "traceroute", "hops as a user sees them"),
     package("wireguard-tools", "wg", "configures wireguard-go as a peer"),

@@ -1,0 +1,227 @@
+//! Our tunnel alone: two gateways whose TAPs are the ends.
+//!
+//! ```text
+//!  near: gateway eth0 ------------ eth0 gateway :far            MTU 1500
+//!           liqo-tap ~~~~~~~~~~~~~~~~~~ liqo-tap                MTU 1420
+//! ```
+//!
+//! A gateway's TAP has a namespace of its own, where a kernel program hands what comes
+//! out of the tunnel to the overlay. Taken off, it leaves a TAP like any other: with an
+//! address and a route, that namespace's own TCP uses it, as it uses the device of a
+//! plain WireGuard. The processes are the ones that are shipped, and do all they
+//! always do.
+
+mod site;
+
+use super::cable::Cable;
+use super::ends::Ends;
+use super::metric::{Tunnel, Underlay};
+use super::superpackets::Histogram;
+use ::tests::lab::Identity;
+use ::tests::lab::binaries::Binaries;
+use ::tests::lab::key::Key;
+use ::tests::lab::link::ip;
+use ::tests::lab::netns::Netns;
+use ::tests::lab::process::Process;
+use ::tests::lab::{status, wait};
+use anyhow::{Context as _, Result};
+use ebpf_common::settings::{NODE_MAC, Settings, TAP_DEVICE};
+use serde_json::Value;
+use site::{FAR, NEAR, PORT, Site, TUNNEL_MTU};
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The two gateways; taken down when dropped.
+#[derive(Debug)]
+pub(super) struct Gateways {
+    /// Their TAPs.
+    pub(super) ends: Ends,
+    sockets: PathBuf,
+    processes: [Process; 2],
+    _cable: Cable,
+    _identity: Arc<Identity>,
+}
+
+impl Gateways {
+    /// Sets the tunnel up and waits until it answers.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a gateway does not start or the tunnel does not come up.
+    pub(super) fn start(underlay: Underlay) -> Result<Self> {
+        let identity = Identity::claim()?;
+        let cable = Cable::lay(&identity, underlay)?;
+        let program = Binaries::find().gateway;
+        let keys = [&NEAR, &FAR].map(|site| Key::open(&key_dir(&identity, site)));
+        let [near_key, far_key] = keys;
+        let (near_key, far_key) = (near_key?.public(), far_key?.public());
+        let mut processes = [
+            start(&identity, &cable.near, &program, [&NEAR, &FAR], far_key)
+                .context("the client's gateway")?,
+            start(&identity, &cable.far, &program, [&FAR, &NEAR], near_key)
+                .context("the server's gateway")?,
+        ];
+        let sockets = identity.run_dir().to_owned();
+        wait::until(UP_DEADLINE, "the gateways to have a session", || {
+            Ok(processes.iter().all(|process| {
+                status::ask(&sockets, process.name())
+                    .is_ok_and(|status| !status::live_sessions(&status).is_empty())
+            }))
+        })?;
+
+        let mut pid = |index: usize, site: &Site| {
+            processes[index]
+                .pid()
+                .with_context(|| format!("the gateway of {} has ended", site.name))
+        };
+        let gateways = [pid(0, &NEAR)?, pid(1, &FAR)?];
+        let ends = Ends {
+            tunnel: Tunnel::Gateway,
+            underlay,
+            near: open_tap(processes[0].name(), &NEAR, &FAR)?,
+            far: open_tap(processes[1].name(), &FAR, &NEAR)?,
+            far_address: FAR.address,
+            gateways,
+        };
+        ends.wait_until_up(UP_DEADLINE)?;
+        Ok(Self {
+            ends,
+            sockets,
+            processes,
+            _cable: cable,
+            _identity: identity,
+        })
+    }
+
+    /// Returns the sizes of the packets that the client's gateway has read from
+    /// its TAP and the server's has written to its own.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a gateway does not tell.
+    pub(super) fn super_packets(&self) -> Result<[Histogram; 2]> {
+        let [near, far] = &self.processes;
+        let near = status::ask(&self.sockets, near.name())?;
+        let far = status::ask(&self.sockets, far.name())?;
+
+        Ok([Histogram::read(&near)?, Histogram::written(&far)?])
+    }
+}
+
+/// The number that a gateway gives its only peer.
+const PEER: u16 = 0;
+
+const UP_DEADLINE: Duration = Duration::from_secs(20);
+
+/// Where gateways pin the program at the TAP, below the name of the instance.
+const PINS: &str = "/sys/fs/bpf/liqo";
+const TAP_PIN: &str = "tap";
+
+fn start(
+    identity: &Arc<Identity>,
+    netns: &Netns,
+    program: &Path,
+    [own, peer]: [&Site; 2],
+    peer_key: [u8; 32],
+) -> Result<Process> {
+    let fabric = identity.run_dir().join(format!("{}.yaml", own.name));
+    let documents: Vec<String> = site::objects(own, peer, peer_key)
+        .iter()
+        .map(Value::to_string)
+        .collect();
+    fs::write(&fabric, documents.join("\n---\n"))
+        .with_context(|| format!("failed to write {}", fabric.display()))?;
+    run(Command::new(program).arg("plan").arg(&fabric))?;
+
+    let instance = identity.qualify(own.name);
+    let keys = key_dir(identity, own);
+    let keys = keys.parent().context("a key has a folder")?;
+    let arguments: Vec<OsString> = vec![
+        "run".into(),
+        "--config".into(),
+        fabric.into(),
+        "--keys".into(),
+        keys.into(),
+        "--replica".into(),
+        own.name.into(),
+        "--instance".into(),
+        instance.clone().into(),
+        "--run-dir".into(),
+        identity.run_dir().into(),
+        "--listen-port".into(),
+        PORT.to_string().into(),
+    ];
+    let log = identity.run_dir().join(format!("{}.log", own.name));
+    let mut process = Process::new(instance, netns, program, arguments, log);
+    process.start()?;
+
+    Ok(process)
+}
+
+fn key_dir(identity: &Identity, own: &Site) -> PathBuf {
+    let peer = if own.is_client { FAR.name } else { NEAR.name };
+
+    identity
+        .run_dir()
+        .join(own.name)
+        .join("keys")
+        .join(format!("gw-{peer}"))
+}
+
+/// Turns the TAP of a gateway into an end of the tunnel, and returns where it is.
+fn open_tap(instance: &str, own: &Site, peer: &Site) -> Result<Netns> {
+    let pin = Path::new(PINS).join(instance).join(TAP_PIN);
+    run(Command::new("bpftool")
+        .args(["link", "detach", "pinned"])
+        .arg(&pin))
+    .context("failed to take the program off a gateway's TAP")?;
+
+    let name = format!("liqo-{instance}");
+    let path = Path::new("/run/netns").join(&name);
+    let file = File::open(&path).with_context(|| format!("failed to open {}", path.display()))?;
+    let netns = Netns::adopt(&name, file);
+    // What comes out of the tunnel is addressed to a node, what goes in to a peer.
+    let own_mac = mac(NODE_MAC);
+    let peer_mac = mac(Settings::default().peer_mac(PEER));
+    ip(
+        &netns,
+        &[
+            format!("link set dev {TAP_DEVICE} mtu {TUNNEL_MTU} address {own_mac}"),
+            format!("addr add {}/32 dev {TAP_DEVICE}", own.address),
+            format!(
+                "neigh replace {} lladdr {peer_mac} nud permanent dev {TAP_DEVICE}",
+                peer.address
+            ),
+            format!(
+                "route add {} dev {TAP_DEVICE} src {}",
+                peer.address, own.address
+            ),
+        ],
+    )?;
+    Ok(netns)
+}
+
+fn mac(bytes: [u8; 6]) -> String {
+    bytes.map(|byte| format!("{byte:02x}")).join(":")
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    let output = command.output().with_context(|| {
+        format!(
+            "failed to run {}; `cargo xtask setup` installs the tools",
+            command.get_program().display()
+        )
+    })?;
+    anyhow::ensure!(
+        output.status.success(),
+        "`{}` failed: {}",
+        crate::shell::show(command),
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+
+    Ok(())
+}

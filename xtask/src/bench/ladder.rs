@@ -1,0 +1,84 @@
+//! The search for the highest rate that a tunnel carries: PURE.
+//!
+//! Up in large steps until a rate is not carried, or down until one is; then the gap
+//! between the two is halved some times, in proportion.
+
+/// A rate from which all searches begin, in datagrams per second: what any tunnel carries.
+const START: f64 = 20_000.0;
+/// How far apart rates are before the gap is halved.
+const STEP: f64 = 1.6;
+/// How often the gap is halved; the last is then 6 % wide.
+const HALVINGS: u32 = 3;
+/// The search ends here: nobody sends more.
+const RATE_MAX: f64 = 2e6;
+/// The search ends here: the tunnel carries nothing.
+const RATE_MIN: f64 = 100.0;
+
+/// A search that is under way.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Search {
+    carried: Option<f64>,
+    refused: Option<f64>,
+    halvings: u32,
+}
+
+impl Search {
+    /// Returns the rate to try next, in datagrams per second; `None` at the end.
+    pub(super) fn rate(&self) -> Option<f64> {
+        match (self.carried, self.refused) {
+            (None, None) => Some(START),
+            (Some(carried), None) => Some(carried * STEP).filter(|rate| *rate <= RATE_MAX),
+            (None, Some(refused)) => Some(refused / STEP).filter(|rate| *rate >= RATE_MIN),
+            (Some(carried), Some(refused)) => {
+                (self.halvings < HALVINGS).then(|| (carried * refused).sqrt())
+            }
+        }
+    }
+
+    /// Learns whether `rate` was carried.
+    pub(super) fn handle(&mut self, rate: f64, is_carried: bool) {
+        if self.carried.is_some() && self.refused.is_some() {
+            self.halvings += 1;
+        }
+        if is_carried {
+            self.carried = Some(rate);
+        } else {
+            self.refused = Some(rate);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_is_found_from_below_and_from_above() {
+        for limit in [300.0, 15_000.0, 38_000.0, 150_000.0, 900_000.0] {
+            let found = search(limit);
+
+            assert!(found <= limit && found > limit * 0.94, "{limit}: {found}");
+        }
+    }
+
+    #[test]
+    fn a_tunnel_that_carries_nothing_or_all_ends_the_search() {
+        assert_eq!(search(0.0), 0.0);
+        assert!(search(f64::INFINITY) > RATE_MAX / STEP);
+    }
+
+    fn search(limit: f64) -> f64 {
+        let mut search = Search::default();
+        let mut best: f64 = 0.0;
+        let mut tries = 0;
+        while let Some(rate) = search.rate() {
+            if rate <= limit {
+                best = best.max(rate);
+            }
+            search.handle(rate, rate <= limit);
+            tries += 1;
+            assert!(tries < 20, "the search ends");
+        }
+        best
+    }
+}

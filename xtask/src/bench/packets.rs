@@ -1,0 +1,82 @@
+//! How many datagrams per second a tunnel carries, and what each costs.
+
+use super::ends::Ends;
+use super::ladder::Search;
+use super::measure::{Values, named};
+use super::{metric, process};
+use ::tests::traffic::rate::{self, Carried, Offer};
+use anyhow::{Context as _, Result};
+use std::time::Duration;
+
+/// A tunnel carries a rate if it loses no more than this.
+const LOSS_PERCENT_MAX: f64 = 1.0;
+
+/// How often a rate is tried before it counts as refused: once may be somebody else's
+/// doing.
+const TRIES: u32 = 2;
+
+/// A sender that takes this many times as long as it should does not keep up.
+const DELAY_MAX: f64 = 1.05;
+
+/// One rate is offered for this share of a measurement, since a search takes a dozen.
+const SHARE: f64 = 1.0 / 8.0;
+
+/// One rate is offered for this long at least: the kernel counts processor time in steps
+/// of 10 ms.
+const OFFER_MIN: Duration = Duration::from_millis(250);
+
+/// Searches for the highest rate of datagrams of `payload_bytes` that is carried with next
+/// to no loss.
+///
+/// # Errors
+///
+/// Returns an error if nothing arrives, or a gateway has ended.
+pub(super) fn carried(ends: &Ends, payload_bytes: usize, seconds: u32) -> Result<Values> {
+    let duration = Duration::from_secs_f64(f64::from(seconds) * SHARE).max(OFFER_MIN);
+    let mut search = Search::default();
+    let mut best: Option<(Carried, [f64; 2])> = None;
+    while let Some(per_second) = search.rate() {
+        let offer = Offer {
+            per_second,
+            payload_bytes,
+            duration,
+        };
+        let mut is_carried = false;
+        for _ in 0..TRIES {
+            let (carried, used) = try_once(ends, offer)?;
+            if carried.loss_percent() > LOSS_PERCENT_MAX {
+                continue;
+            }
+            // Also of a sender that did not keep up: it was carried.
+            if best.is_none_or(|(best, _)| carried.per_second() > best.per_second()) {
+                best = Some((carried, used));
+            }
+            if carried.duration <= duration.mul_f64(DELAY_MAX) {
+                is_carried = true;
+                break;
+            }
+        }
+        search.handle(per_second, is_carried);
+    }
+
+    let (carried, used) = best.context("no rate is carried without loss")?;
+    let per_packet = |index: usize| used[index] * 1e6 / carried.received as f64;
+    Ok(named([
+        (metric::KPPS, carried.per_second() / 1e3),
+        (metric::PACKET_SENDER, per_packet(0)),
+        (metric::PACKET_RECEIVER, per_packet(1)),
+    ]))
+}
+
+fn try_once(ends: &Ends, offer: Offer) -> Result<(Carried, [f64; 2])> {
+    let used = || -> Result<[f64; 2]> {
+        let [near, far] = ends.gateways;
+        Ok([process::cpu_seconds(near)?, process::cpu_seconds(far)?])
+    };
+
+    let before = used()?;
+    let carried = rate::offer(&ends.near, &ends.far, ends.far_address, offer)?;
+    let after = used()?;
+
+    Ok((carried, [after[0] - before[0], after[1] - before[1]]))
+}

@@ -1,0 +1,173 @@
+//! What a run measures, and how long: PURE.
+
+use super::Bench;
+use super::metric::{Measurement, Tunnel, Underlay};
+use super::targets;
+use clap::ValueEnum;
+use std::time::Duration;
+
+/// What is done, and how long.
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// How often each measurement is repeated.
+    pub(super) rounds: u32,
+    /// How long one takes.
+    pub(super) seconds: u32,
+    /// What is measured.
+    pub(super) measurements: Vec<Measurement>,
+    /// The tunnels, in their order.
+    pub(super) tunnels: Vec<Tunnel>,
+    /// The networks, in their order.
+    pub(super) underlays: Vec<Underlay>,
+    /// Whether only what the targets ask for is taken.
+    targets_only: bool,
+    /// Whether the result is one to keep.
+    pub(super) is_complete: bool,
+}
+
+impl Plan {
+    /// Plans what `options` ask for; `builds` tells that sources are measured that have
+    /// a commit.
+    pub(super) fn of(options: &Bench, builds: bool) -> Self {
+        let (rounds, seconds) = if options.quick {
+            (2, 1)
+        } else {
+            (options.rounds, options.seconds)
+        };
+        let mut tunnels = chosen(&options.tunnel);
+        if options.quick && options.tunnel.is_empty() {
+            tunnels.retain(|tunnel| !tunnel.is_bystander());
+        }
+
+        Self {
+            rounds,
+            seconds,
+            // A quick run takes what the targets ask for, and no more.
+            targets_only: options.quick && options.only.is_empty(),
+            measurements: chosen(&options.only),
+            tunnels,
+            underlays: chosen(&options.underlay),
+            is_complete: builds
+                && !options.quick
+                && options.only.is_empty()
+                && options.tunnel.is_empty()
+                && options.underlay.is_empty(),
+        }
+    }
+
+    /// Returns the tunnels to set up, each over each network that it is measured over.
+    pub(super) fn rigs(&self) -> Vec<(Underlay, Tunnel)> {
+        self.underlays
+            .iter()
+            .flat_map(|&underlay| self.tunnels.iter().map(move |&tunnel| (underlay, tunnel)))
+            .collect()
+    }
+
+    /// Returns what is measured in each round, in its order.
+    pub(super) fn repeated(&self) -> Vec<(Underlay, Measurement)> {
+        self.underlays
+            .iter()
+            .flat_map(|&underlay| {
+                self.measurements
+                    .iter()
+                    .filter(move |it| it.is_repeated() && it.is_taken_over(underlay))
+                    .filter(move |it| !self.targets_only || targets::ask(underlay, **it))
+                    .map(move |&measurement| (underlay, measurement))
+            })
+            .collect()
+    }
+
+    /// How long to wait for a machine that others use.
+    pub(super) fn patience(&self) -> Duration {
+        Duration::from_secs(u64::from(self.seconds) * 2)
+    }
+
+    /// Longer than a measurement, since the kernel counts in steps of 10 ms.
+    pub(super) fn idle_window(&self) -> Duration {
+        Duration::from_secs(u64::from(self.seconds) * 5).max(IDLE_WINDOW_MIN)
+    }
+}
+
+/// In this window one step of the kernel's count is 0.1 % of a core.
+const IDLE_WINDOW_MIN: Duration = Duration::from_secs(10);
+
+/// Those that were named, in their usual order; all if none was.
+fn chosen<T: ValueEnum + PartialEq + Copy>(named: &[T]) -> Vec<T> {
+    T::value_variants()
+        .iter()
+        .copied()
+        .filter(|it| named.is_empty() || named.contains(it))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[test]
+    fn only_a_complete_run_is_kept() {
+        assert!(plan(&[]).is_complete);
+        assert!(plan(&["--rounds", "9"]).is_complete);
+        assert!(!plan(&["--quick"]).is_complete);
+        assert!(!plan(&["--only", "tcp-x1"]).is_complete);
+        assert!(!plan(&["--tunnel", "fabric"]).is_complete);
+        assert!(!plan(&["--underlay", "uso"]).is_complete);
+        assert!(!Plan::of(&options(&[]), false).is_complete);
+    }
+
+    #[test]
+    fn measurements_can_be_chosen() {
+        let plan = plan(&["--only", "memory,tcp-x4", "--only", "udp64"]);
+
+        assert_eq!(
+            plan.measurements,
+            [Measurement::TcpX4, Measurement::Udp64, Measurement::Memory]
+        );
+    }
+
+    #[test]
+    fn a_quick_run_takes_what_targets_ask_for() {
+        let plan = plan(&["--quick"]);
+
+        let repeated = plan.repeated();
+        assert!(repeated.contains(&(Underlay::Nouso, Measurement::TcpX1)));
+        assert!(!repeated.contains(&(Underlay::Nouso, Measurement::TcpX4)));
+        assert!(!repeated.contains(&(Underlay::Uso, Measurement::Udp1200)));
+        assert!(!plan.tunnels.contains(&Tunnel::Nebula));
+    }
+
+    #[test]
+    fn tunnels_can_be_chosen() {
+        let plan = plan(&["--tunnel", "wireguard-go,gateway"]);
+
+        assert_eq!(plan.tunnels, [Tunnel::Gateway, Tunnel::WireguardGo]);
+    }
+
+    #[test]
+    fn what_is_taken_once_is_in_no_round() {
+        let plan = plan(&["--only", "memory,tcp-x1"]);
+
+        assert_eq!(
+            plan.repeated(),
+            [
+                (Underlay::Uso, Measurement::TcpX1),
+                (Underlay::Nouso, Measurement::TcpX1)
+            ]
+        );
+    }
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        bench: Bench,
+    }
+
+    fn plan(arguments: &[&str]) -> Plan {
+        Plan::of(&options(arguments), true)
+    }
+
+    fn options(arguments: &[&str]) -> Bench {
+        Line::parse_from([&["bench"], arguments].concat()).bench
+    }
+}

@@ -1,0 +1,231 @@
+//! The rounds of a run: each measurement of each tunnel, right after each other.
+
+use super::ends::Ends;
+use super::fabric::Fabric;
+use super::gateways::Gateways;
+use super::measure::{self, Values};
+use super::metric::{self, Measurement, Sample, Tunnel, Underlay};
+use super::nebula::Nebula;
+use super::peers::Programs;
+use super::plan::Plan;
+use super::results;
+use super::superpackets::{Histogram, SuperPackets};
+use super::table;
+use super::wireguard::Wireguard;
+use crate::console;
+use anyhow::{Context as _, Result};
+use std::collections::BTreeMap;
+
+/// What a run yields.
+#[derive(Debug)]
+pub(super) struct Yield {
+    /// Everything that was measured, in the order of time.
+    pub(super) samples: Vec<Sample>,
+    /// Packets on the TAPs of our gateways during the TCP x1 rounds, by tunnel and network.
+    pub(super) super_packets: BTreeMap<String, Histogram>,
+}
+
+/// Sets all tunnels up and measures them.
+///
+/// # Errors
+///
+/// Returns an error that names the tunnel and the measurement that failed.
+pub(super) fn measure_all(plan: &Plan, programs: &Programs) -> Result<Yield> {
+    console::step("Setting the tunnels up");
+    let mut rigs = Vec::new();
+    for (underlay, tunnel) in plan.rigs() {
+        let rig = Rig::start(tunnel, underlay, programs).with_context(|| {
+            format!(
+                "failed to set up {} over {}",
+                tunnel.name(),
+                underlay.name()
+            )
+        })?;
+        rigs.push(rig);
+    }
+
+    let all: Vec<&Ends> = rigs.iter().map(Rig::ends).collect();
+    let mut samples = one(plan, &all, Measurement::Start, 0)?;
+    let mut super_packets: BTreeMap<String, SuperPackets> = BTreeMap::new();
+    for round in 1..=plan.rounds {
+        console::step(format_args!("Round {round} of {}", plan.rounds));
+        for (underlay, measurement) in plan.repeated() {
+            let of_network: Vec<&Rig> = rigs
+                .iter()
+                .filter(|rig| rig.ends().underlay == underlay)
+                .collect();
+            let ends: Vec<&Ends> = of_network.iter().map(|rig| rig.ends()).collect();
+            let before = counted(&of_network, measurement)?;
+            let taken = one(plan, &ends, measurement, round)?;
+            tell(&taken, underlay, measurement);
+            samples.extend(taken);
+            for (name, after) in counted(&of_network, measurement)? {
+                if let Some(before) = before.get(&name) {
+                    let sum = super_packets.entry(name).or_default();
+                    sum.add_growth(before, &after);
+                }
+            }
+        }
+    }
+    if plan.measurements.contains(&Measurement::Idle) {
+        samples.extend(idle(plan, &all)?);
+    }
+    if plan.measurements.contains(&Measurement::Memory) {
+        samples.extend(one(plan, &all, Measurement::Memory, 0)?);
+    }
+
+    let super_packets = super_packets
+        .into_iter()
+        .flat_map(|(name, sum)| sum.into_named(&name))
+        .collect();
+    Ok(Yield {
+        samples,
+        super_packets,
+    })
+}
+
+/// A tunnel that is up; taken down when dropped.
+#[derive(Debug)]
+enum Rig {
+    Gateways(Gateways),
+    Fabric(Fabric),
+    Wireguard(Wireguard),
+    Nebula(Nebula),
+}
+
+impl Rig {
+    fn start(tunnel: Tunnel, underlay: Underlay, programs: &Programs) -> Result<Self> {
+        let program = || programs.get(&tunnel).context("its program was not built");
+
+        match tunnel {
+            Tunnel::Gateway => Gateways::start(underlay).map(Self::Gateways),
+            Tunnel::Fabric => Fabric::start(underlay).map(Self::Fabric),
+            Tunnel::WireguardGo
+            | Tunnel::WireguardGoDebian
+            | Tunnel::Boringtun
+            | Tunnel::Gotatun => {
+                Wireguard::start(tunnel, program()?, underlay).map(Self::Wireguard)
+            }
+            Tunnel::Nebula => Nebula::start(program()?, underlay).map(Self::Nebula),
+        }
+    }
+
+    fn ends(&self) -> &Ends {
+        match self {
+            Self::Gateways(gateways) => &gateways.ends,
+            Self::Fabric(fabric) => &fabric.ends,
+            Self::Wireguard(wireguard) => &wireguard.ends,
+            Self::Nebula(nebula) => &nebula.ends,
+        }
+    }
+
+    /// What our gateways have counted so far; others do not count.
+    fn super_packets(&self) -> Result<Option<[Histogram; 2]>> {
+        match self {
+            Self::Gateways(gateways) => gateways.super_packets().map(Some),
+            Self::Fabric(fabric) => fabric.super_packets().map(Some),
+            Self::Wireguard(_) | Self::Nebula(_) => Ok(None),
+        }
+    }
+}
+
+/// Takes one measurement of each tunnel, right after each other.
+fn one(
+    plan: &Plan,
+    tunnels: &[&Ends],
+    measurement: Measurement,
+    round: u32,
+) -> Result<Vec<Sample>> {
+    let mut order = tunnels.to_vec();
+    // Whoever comes second may find warmer caches, or a slower machine.
+    if round.is_multiple_of(2) {
+        order.reverse();
+    }
+
+    let mut samples = Vec::new();
+    for ends in order {
+        if !measurement.is_taken_of(ends.tunnel, ends.underlay) {
+            continue;
+        }
+        let busy = measure::quiet(plan.patience())?;
+        match measure::measure(ends, measurement, plan.seconds) {
+            Ok(mut values) => {
+                values.insert(metric::OTHERS.to_owned(), busy);
+                samples.push(sample(round, ends, measurement, values));
+            }
+            // One that only stands beside must not cost the whole run.
+            Err(error) if ends.tunnel.is_bystander() => console::note(format_args!(
+                "failed to measure {} of {}: {error:#}",
+                measurement.name(),
+                ends.tunnel.name()
+            )),
+            Err(error) => {
+                return Err(error).with_context(|| {
+                    format!(
+                        "failed to measure {} of {} in round {round}",
+                        measurement.name(),
+                        ends.tunnel.name()
+                    )
+                });
+            }
+        }
+    }
+
+    Ok(samples)
+}
+
+fn idle(plan: &Plan, tunnels: &[&Ends]) -> Result<Vec<Sample>> {
+    let window = plan.idle_window();
+    console::step(format_args!(
+        "Nothing at all, for {}",
+        console::seconds(window)
+    ));
+    measure::quiet(plan.patience())?;
+    let values = measure::idle(tunnels, window).context("failed to measure idle gateways")?;
+
+    Ok(tunnels
+        .iter()
+        .zip(values)
+        .map(|(ends, values)| sample(0, ends, Measurement::Idle, values))
+        .collect())
+}
+
+fn sample(round: u32, ends: &Ends, measurement: Measurement, values: Values) -> Sample {
+    Sample {
+        round,
+        tunnel: ends.tunnel,
+        underlay: ends.underlay,
+        measurement,
+        values,
+    }
+}
+
+/// The sizes counted so far, where they count: during TCP x1.
+fn counted(rigs: &[&Rig], measurement: Measurement) -> Result<BTreeMap<String, [Histogram; 2]>> {
+    if measurement != Measurement::TcpX1 {
+        return Ok(BTreeMap::new());
+    }
+
+    let mut counted = BTreeMap::new();
+    for rig in rigs {
+        if let Some(sizes) = rig.super_packets()? {
+            let ends = rig.ends();
+            counted.insert(
+                format!("{}, {}", ends.tunnel.name(), ends.underlay.name()),
+                sizes,
+            );
+        }
+    }
+    Ok(counted)
+}
+
+fn tell(samples: &[Sample], underlay: Underlay, measurement: Measurement) {
+    if let Some(row) = results::rows(samples).first() {
+        console::note(format_args!(
+            "{:<6}{:<12} {}",
+            underlay.name(),
+            measurement.name(),
+            table::brief(row)
+        ));
+    }
+}

@@ -1,0 +1,312 @@
+//! What the data plane has to reach: `cargo xtask bench --check`.
+
+use super::metric::{self, Measurement, Tunnel, Underlay};
+use super::results::Row;
+use serde::Serialize;
+
+/// Whether one target is reached.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Verdict {
+    /// What is asked.
+    pub(super) what: &'static str,
+    /// What the number is and how it is bounded.
+    pub(super) asked: Asked,
+    /// The limit.
+    pub(super) limit: f64,
+    /// What was measured.
+    pub(super) measured: f64,
+    /// Whether the limit holds.
+    pub(super) pass: bool,
+}
+
+/// How a number is bounded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Asked {
+    /// The median of the ratios to the yardstick in each round, at least.
+    RatioMin,
+    /// The median of the ratios to the yardstick in each round, at most.
+    RatioMax,
+    /// The largest of all rounds, at most.
+    Max,
+}
+
+/// Judges all that was measured.
+pub(super) fn judge(rows: &[Row]) -> Vec<Verdict> {
+    TARGETS
+        .iter()
+        .filter_map(|target| target.judge(rows))
+        .collect()
+}
+
+/// Returns whether a target needs this measurement.
+pub(super) fn ask(underlay: Underlay, measurement: Measurement) -> bool {
+    TARGETS
+        .iter()
+        .any(|target| target.underlay == underlay && target.measurement == measurement)
+}
+
+#[derive(Debug)]
+struct Target {
+    what: &'static str,
+    tunnel: Tunnel,
+    underlay: Underlay,
+    measurement: Measurement,
+    key: &'static str,
+    asked: Asked,
+    limit: f64,
+}
+
+impl Target {
+    /// `None` if it was not measured.
+    fn judge(&self, rows: &[Row]) -> Option<Verdict> {
+        let row = rows.iter().find(|row| {
+            row.underlay == self.underlay
+                && row.measurement == self.measurement
+                && row.key == self.key
+        })?;
+        let ratio = || Some(row.ratios.get(&self.tunnel)?.median);
+        let (measured, pass) = match self.asked {
+            Asked::RatioMin => ratio().map(|it| (it, it >= self.limit))?,
+            Asked::RatioMax => ratio().map(|it| (it, it <= self.limit))?,
+            Asked::Max => {
+                let max = row.tunnels.get(&self.tunnel)?.max;
+                (max, max <= self.limit)
+            }
+        };
+
+        Some(Verdict {
+            what: self.what,
+            asked: self.asked,
+            limit: self.limit,
+            measured,
+            pass,
+        })
+    }
+}
+
+const fn target(
+    what: &'static str,
+    (tunnel, underlay): (Tunnel, Underlay),
+    (measurement, key): (Measurement, &'static str),
+    asked: Asked,
+    limit: f64,
+) -> Target {
+    Target {
+        what,
+        tunnel,
+        underlay,
+        measurement,
+        key,
+        asked,
+        limit,
+    }
+}
+
+/// Memory of a gateway, in MB. The peaks count, while it starts and while it serves, not
+/// what is left later: a container's limit does not wait either.
+const RSS_MB_MAX: f64 = 20.0;
+
+/// Processor time of an idle gateway, in percent of a core.
+const IDLE_PERCENT_MAX: f64 = 0.5;
+
+/// All targets, in the order in which they are told.
+const TARGETS: [Target; 19] = {
+    use Asked::{Max, RatioMax, RatioMin};
+    use Measurement::{Idle, Memory, RttIdle, RttLoaded, Start, TcpX1, TcpX4, Udp64};
+    use metric::{
+        CPU_FAR, CPU_NEAR, DISORDER, GBPS, KPPS, P50, P99, PEAK_FAR, PEAK_NEAR, RECEIVER, SENDER,
+        START_FAR, START_NEAR,
+    };
+    const TUNNEL: (Tunnel, Underlay) = (Tunnel::Gateway, Underlay::Uso);
+    const NOUSO: (Tunnel, Underlay) = (Tunnel::Gateway, Underlay::Nouso);
+    const PATH: (Tunnel, Underlay) = (Tunnel::Fabric, Underlay::Uso);
+    [
+        target("TCP x1, tunnel", TUNNEL, (TcpX1, GBPS), RatioMin, 2.0),
+        target("TCP x4, tunnel", TUNNEL, (TcpX4, GBPS), RatioMin, 1.8),
+        target("TCP x1, tunnel, nouso", NOUSO, (TcpX1, GBPS), RatioMin, 1.8),
+        target("TCP x1, path", PATH, (TcpX1, GBPS), RatioMin, 1.5),
+        target(
+            "UDP 64 B packets/s, tunnel",
+            TUNNEL,
+            (Udp64, KPPS),
+            RatioMin,
+            4.0,
+        ),
+        target(
+            "RTT idle p50, tunnel",
+            TUNNEL,
+            (RttIdle, P50),
+            RatioMax,
+            0.4,
+        ),
+        target(
+            "RTT idle p99, tunnel",
+            TUNNEL,
+            (RttIdle, P99),
+            RatioMax,
+            0.4,
+        ),
+        target(
+            "RTT beside TCP x4 p50, tunnel",
+            TUNNEL,
+            (RttLoaded, P50),
+            RatioMax,
+            0.6,
+        ),
+        target(
+            "gateway CPU s/GB, encrypting",
+            TUNNEL,
+            (TcpX1, SENDER),
+            RatioMax,
+            0.5,
+        ),
+        target(
+            "gateway CPU s/GB, decrypting",
+            TUNNEL,
+            (TcpX1, RECEIVER),
+            RatioMax,
+            0.5,
+        ),
+        target(
+            "segments repeated or out of order",
+            TUNNEL,
+            (TcpX1, DISORDER),
+            Max,
+            0.0,
+        ),
+        target(
+            "RSS to start, client, MB",
+            PATH,
+            (Start, START_NEAR),
+            Max,
+            RSS_MB_MAX,
+        ),
+        target(
+            "RSS to start, server, MB",
+            PATH,
+            (Start, START_FAR),
+            Max,
+            RSS_MB_MAX,
+        ),
+        target(
+            "RSS loaded, tunnel, client, MB",
+            TUNNEL,
+            (Memory, PEAK_NEAR),
+            Max,
+            RSS_MB_MAX,
+        ),
+        target(
+            "RSS loaded, tunnel, server, MB",
+            TUNNEL,
+            (Memory, PEAK_FAR),
+            Max,
+            RSS_MB_MAX,
+        ),
+        target(
+            "RSS loaded, path, client, MB",
+            PATH,
+            (Memory, PEAK_NEAR),
+            Max,
+            RSS_MB_MAX,
+        ),
+        target(
+            "RSS loaded, path, server, MB",
+            PATH,
+            (Memory, PEAK_FAR),
+            Max,
+            RSS_MB_MAX,
+        ),
+        target(
+            "idle CPU, 2 peers, client, %",
+            PATH,
+            (Idle, CPU_NEAR),
+            Max,
+            IDLE_PERCENT_MAX,
+        ),
+        target(
+            "idle CPU, 2 peers, server, %",
+            PATH,
+            (Idle, CPU_FAR),
+            Max,
+            IDLE_PERCENT_MAX,
+        ),
+    ]
+};
+
+#[cfg(test)]
+mod tests {
+    use super::super::metric::Sample;
+    use super::super::results::rows;
+    use super::super::results::tests::{gbps, sample};
+    use super::*;
+
+    #[test]
+    fn a_ratio_below_the_limit_fails() {
+        let samples = [
+            gbps(1, Tunnel::Gateway, 1.9),
+            gbps(1, Tunnel::WireguardGo, 1.0),
+        ];
+
+        let verdicts = judge(&rows(&samples));
+
+        assert_eq!(
+            verdicts,
+            [Verdict {
+                what: "TCP x1, tunnel",
+                asked: Asked::RatioMin,
+                limit: 2.0,
+                measured: 1.9,
+                pass: false
+            }]
+        );
+    }
+
+    #[test]
+    fn a_round_trip_must_be_shorter() {
+        let rtt = |tunnel, value| sample(1, tunnel, Measurement::RttIdle, metric::P50, value);
+        let samples = [rtt(Tunnel::Gateway, 100.0), rtt(Tunnel::WireguardGo, 300.0)];
+
+        assert_eq!(passes(&samples), [true]);
+    }
+
+    #[test]
+    fn the_peak_counts_and_not_what_is_left() {
+        let memory = |key, value| sample(0, Tunnel::Fabric, Measurement::Memory, key, value);
+        let samples = [
+            memory(metric::RSS_NEAR, 8.0),
+            memory(metric::PEAK_NEAR, 20.5),
+        ];
+
+        assert_eq!(passes(&samples), [false]);
+    }
+
+    #[test]
+    fn the_limit_itself_passes() {
+        let idle = |key, value| sample(0, Tunnel::Fabric, Measurement::Idle, key, value);
+        let samples = [idle(metric::CPU_NEAR, 0.5), idle(metric::CPU_FAR, 0.51)];
+
+        assert_eq!(passes(&samples), [true, false]);
+    }
+
+    #[test]
+    fn each_target_is_measured_by_a_number_of_the_table() {
+        for target in &TARGETS {
+            let is_there = metric::METRICS
+                .iter()
+                .any(|it| it.measurement == target.measurement && it.key == target.key);
+            assert!(
+                is_there && target.measurement.is_taken_over(target.underlay),
+                "{}",
+                target.what
+            );
+        }
+    }
+
+    fn passes(samples: &[Sample]) -> Vec<bool> {
+        judge(&rows(samples))
+            .iter()
+            .map(|verdict| verdict.pass)
+            .collect()
+    }
+}

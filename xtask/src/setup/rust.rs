@@ -1,0 +1,48 @@
+//! Programs of the crate registry, for comparison with ours.
+
+use crate::shell::Shell;
+use crate::{console, workspace};
+use anyhow::{Context as _, Result};
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// A crate's program to build; both have the same name.
+#[derive(Debug)]
+pub(crate) struct Crate {
+    /// The crate's name.
+    pub(crate) name: &'static str,
+    /// The crate's version.
+    pub(crate) version: &'static str,
+}
+
+/// Builds a crate's program as its authors ship it, unless that was done before, and
+/// returns where it is.
+///
+/// # Errors
+///
+/// Returns an error that names the crate if it does not build.
+pub(crate) fn program(shell: &mut Shell, of: &Crate) -> Result<PathBuf> {
+    let Crate { name, version } = of;
+    let folder = workspace::target()
+        .join("tools")
+        .join(format!("{name}-{version}"));
+    let program = folder.join("bin").join(name);
+    if program.is_file() {
+        return Ok(program);
+    }
+
+    let start = Instant::now();
+    console::step(format_args!("Building {name} {version}"));
+    let exact = format!("={version}");
+    let mut install = workspace::cargo(&["install", name, "--locked", "--version", &exact]);
+    install
+        .arg("--root")
+        .arg(&folder)
+        .env_remove("CARGO_TARGET_DIR");
+    shell
+        .run(install)
+        .with_context(|| format!("failed to build {name} {version}"))?;
+    console::done(format_args!("{name} {version}"), start.elapsed());
+
+    Ok(program)
+}
