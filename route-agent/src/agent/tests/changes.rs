@@ -113,8 +113,8 @@ fn what_somebody_else_changes_is_put_back_soon_and_once() {
             })
             .await;
 
-            // Not at the next look that would have come anyway. The other tests keep the
-            // machine busy; that it takes two seconds is for the laboratory to prove.
+            // The other tests keep the machine busy; that it takes two seconds at most is for
+            // the laboratory to prove.
             assert!(damaged_at.elapsed() < Duration::from_secs(5), "{damage}");
             let expected = u64::try_from(times).unwrap() + 1;
             agent
