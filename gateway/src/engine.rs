@@ -237,7 +237,7 @@ impl Engine {
     ) {
         let client = self.peers.get_mut(peer).and_then(|p| p.client.as_mut());
         if let Some(client) = client {
-            let refused = client.handle_resolved(host, addresses);
+            let refused = client.handle_resolved(host, addresses, now);
             for _ in 0..refused {
                 self.drops.count(Drop::EndpointInsideTunnel);
             }

@@ -62,6 +62,8 @@ pub(super) struct Client {
     /// Attempts since all replicas were met, to meet them at further addresses.
     way_attempts: u32,
     next_attempt: Instant,
+    /// The same for a further address: a replica that comes must not wait for that.
+    next_way: Instant,
     /// Attempts in a row without a response.
     failures: u32,
     /// Until when this replica leaves the peer alone, having found out that it does
@@ -78,6 +80,7 @@ impl Client {
             attempts: 0,
             way_attempts: 0,
             next_attempt: now,
+            next_way: now,
             failures: 0,
             explore_again: now + STAGGER,
             explorations: 0,
@@ -87,15 +90,20 @@ impl Client {
     /// Replaces the addresses; other ones are worth quick attempts.
     pub(super) fn set_endpoints(&mut self, hosts: &[String], port: u16, now: Instant) {
         if self.endpoints.set(hosts, port, now) {
-            self.way_attempts = 0;
+            self.allow_ways(now);
         }
     }
 
     /// Handles the answer to a lookup, and returns how many of its addresses are refused.
-    pub(super) fn handle_resolved(&mut self, host: &str, addresses: Vec<SocketAddr>) -> usize {
+    pub(super) fn handle_resolved(
+        &mut self,
+        host: &str,
+        addresses: Vec<SocketAddr>,
+        now: Instant,
+    ) -> usize {
         let is_new = |address: &SocketAddr| !self.endpoints.contains(*address);
         if addresses.iter().any(is_new) {
-            self.way_attempts = 0;
+            self.allow_ways(now);
         }
 
         self.endpoints.handle_resolved(host, addresses)
@@ -104,16 +112,22 @@ impl Client {
     /// Allows quick attempts again, at once.
     fn handle_loss(&mut self, now: Instant) {
         self.attempts = 0;
-        self.way_attempts = 0;
         self.next_attempt = now;
+        self.allow_ways(now);
+    }
+
+    /// Allows quick attempts to meet replicas at further addresses, at once.
+    fn allow_ways(&mut self, now: Instant) {
+        self.way_attempts = 0;
+        self.next_way = now;
     }
 
     /// Handles how many replicas the peer has; more than before are worth quick
     /// attempts.
-    fn handle_replicas(&mut self, replicas: u32) {
+    fn handle_replicas(&mut self, replicas: u32, now: Instant) {
         if replicas > self.replicas {
             self.attempts = 0;
-            self.way_attempts = 0;
+            self.allow_ways(now);
         }
         self.replicas = replicas;
     }
@@ -137,7 +151,7 @@ impl Client {
     fn handle_way_attempt(&mut self, now: Instant) {
         let quick = self.replicas * ATTEMPTS_PER_REPLICA;
         self.way_attempts = self.way_attempts.saturating_add(1);
-        self.next_attempt = now
+        self.next_way = now
             + if self.way_attempts < quick {
                 PAUSE
             } else {

@@ -25,7 +25,7 @@ impl Client {
             self.way_attempts = 0;
             return None;
         }
-        if unknown > 0 || now < self.next_attempt {
+        if unknown > 0 || now < self.next_way.max(self.next_attempt) {
             return None;
         }
         let target = (0..self.endpoints.len())
@@ -122,7 +122,7 @@ impl Engine {
             }
         }
 
-        client.handle_replicas(replicas);
+        client.handle_replicas(replicas, now);
         let wanted = replicas as usize;
         let target = if met.len() >= wanted {
             client.attempts = 0;

@@ -316,3 +316,22 @@ fn an_address_that_leads_to_one_replica_only_is_not_asked_for_the_other_for_ever
     let lost = |event: &&Event| matches!(event, Event::Connection { state, .. } if *state != ConnectionState::Connected);
     assert_eq!(events.iter().filter(lost).count(), 0);
 }
+
+#[test]
+fn a_replica_that_is_new_is_met_at_once_though_no_further_address_was_found() {
+    let (mut world, servers, client) = two_nodes([0, 0]);
+    for (balancer, server) in world.balancers.iter_mut().zip(servers) {
+        balancer.hosts = vec![server];
+    }
+    world.run(secs(65)); // No way to either at the other's node: it is seldom tried now.
+
+    let third = world.host("server-2");
+    world.set_peers(third, vec![serving()]);
+    world.balancers[0].hosts = vec![third];
+    for server in servers.into_iter().chain([third]) {
+        world.set_replicas(server, &["server-0", "server-1", "server-2"]);
+    }
+    let took = world.run_until(secs(60), |world| world.met(client).len() == 3);
+
+    assert!(took <= secs(5), "{took:?}");
+}
