@@ -8,6 +8,7 @@
 use crate::fixture::{MILAN, Pair, ROME, SAME, SOON, eventually};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tests::lab::wait;
 use tests::traffic::tcp::{Server, Stream};
 use tests::traffic::udp;
 
@@ -151,6 +152,40 @@ fn a_planned_stop_costs_no_packet() {
     let outcome = flow.finish();
     assert_eq!(outcome.lost(), 0, "{outcome:?}");
     drop(echo);
+}
+
+#[test]
+fn a_planned_stop_waits_for_agents_that_restart_meanwhile() {
+    let mut pair = Pair::redundant();
+    let ports = 7000..7008;
+    let echoes = ports
+        .clone()
+        .map(|port| udp::Echo::start(&pair.milan.netns, SAME, port).unwrap());
+    let _echoes: Vec<_> = echoes.collect();
+    let interval = Duration::from_millis(2);
+    // So many that both gateways have some of them.
+    let flows = ports.map(|port| udp::Flow::start(&pair.rome.netns, pair.to_milan(port), interval));
+    let flows: Vec<_> = flows.map(Result::unwrap).collect();
+    for node in [1, 2] {
+        pair.lab.agent(ROME, node).kill().unwrap();
+    }
+
+    pair.lab.gateway(ROME, 1).ask_to_stop().unwrap();
+    // Two seconds of traffic: longer than a gateway that nobody uses needs to leave.
+    let enough = flows[0].answers() + 1000;
+    let passed = || Ok(flows[0].answers() > enough);
+    wait::until(RECOVERY, "traffic while it leaves", passed).unwrap();
+    for node in [1, 2] {
+        pair.lab.agent(ROME, node).start().unwrap();
+    }
+    let gateway = pair.lab.gateway(ROME, 1);
+    assert!(gateway.is_running(), "it waits");
+    wait::until(RECOVERY, "it to leave", || Ok(!gateway.is_running())).unwrap();
+
+    for flow in flows {
+        let outcome = flow.finish();
+        assert_eq!(outcome.lost(), 0, "{outcome:?}");
+    }
 }
 
 #[test]

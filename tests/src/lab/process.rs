@@ -135,6 +135,15 @@ impl Process {
         wait::value(timeout, &what, || Ok(child.try_wait()?))
     }
 
+    /// Asks it to end (SIGTERM).
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it does not run.
+    pub fn ask_to_stop(&mut self) -> Result<()> {
+        self.signal(Signal::SIGTERM)
+    }
+
     /// Makes it hang (SIGSTOP) until [`Process::resume`].
     ///
     /// # Errors
