@@ -171,8 +171,8 @@ fn a_planned_stop_waits_for_agents_that_restart_meanwhile() {
     }
 
     pair.lab.gateway(ROME, 1).ask_to_stop().unwrap();
-    // Two seconds of traffic: longer than a gateway that nobody uses needs to leave.
-    let enough = flows[0].answers() + 1000;
+    // Three seconds of traffic: more than a gateway that nobody uses needs to leave.
+    let enough = flows[0].answers() + 1500;
     let passed = || Ok(flows[0].answers() > enough);
     wait::until(RECOVERY, "traffic while it leaves", passed).unwrap();
     for node in [1, 2] {

@@ -26,9 +26,6 @@ const LOOKUP_SLOW: Duration = Duration::from_secs(5);
 /// and some time to act.
 const NODES_LEAVE: Duration = Duration::from_millis(600);
 
-/// How long nothing must come from the nodes before they are taken to have moved.
-const QUIET: Duration = Duration::from_millis(250);
-
 /// Keeps the running parts in step with the outside.
 pub(crate) struct Control {
     loader: Loader,
@@ -151,25 +148,8 @@ impl Control {
             };
             let _ = timeout_at(start + limit, drained).await;
             tokio::time::sleep_until(start + NODES_LEAVE.min(limit)).await;
-            let _ = timeout_at(start + limit, self.quiet()).await;
         }
         let _ = self.lane.send(Command::Stop);
-    }
-
-    /// Waits until no node sends anything here any more. An agent that is restarting moves
-    /// its node's flows when it is back, not before.
-    async fn quiet(&self) {
-        let mut before = None;
-        loop {
-            let Ok(report) = self.lane.report() else {
-                return;
-            };
-            let frames = report.stats.read.count;
-            if before.replace(frames) == Some(frames) {
-                return;
-            }
-            tokio::time::sleep(QUIET).await;
-        }
     }
 
     fn reload(&mut self) {
