@@ -116,6 +116,8 @@ pub(crate) struct Engine {
     stray_handled: bool,
     /// How this cluster's nodes fare, once that is known.
     nodes: Option<Nodes>,
+    /// This cluster's nodes do not know this replica yet.
+    standby: bool,
     /// Since when this replica leaves.
     leaving: Option<Instant>,
     drained: bool,
@@ -147,6 +149,7 @@ impl Engine {
             last_sent: 0,
             stray_handled: false,
             nodes: None,
+            standby: false,
             leaving: None,
             drained: false,
         }
@@ -335,6 +338,15 @@ impl Engine {
         self.nodes = Some(nodes);
     }
 
+    /// Sets whether this cluster's nodes do not know this replica yet: they would refuse what
+    /// peers send by way of it, so peers are told to use others, if there are any.
+    pub(crate) fn set_standby(&mut self, standby: bool, now: Instant) {
+        if self.standby != standby {
+            self.standby = standby;
+            self.ping_all(now);
+        }
+    }
+
     /// Starts to leave: tells all peers to move their flows away. Ends with
     /// [`Event::Drained`].
     pub(crate) fn leave(&mut self, now: Instant) {
@@ -344,8 +356,15 @@ impl Engine {
 
         self.leaving = Some(now);
         for session in self.sessions.iter_mut() {
-            session.liveness.ping_now(now);
             session.traffic.quiet_ticks = 0;
+        }
+        self.ping_all(now);
+    }
+
+    /// Tells all peers now what has changed of this replica.
+    fn ping_all(&mut self, now: Instant) {
+        for session in self.sessions.iter_mut() {
+            session.liveness.ping_now(now);
         }
         self.next_timeout = self.next_timeout.min(now);
     }

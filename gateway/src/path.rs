@@ -20,7 +20,7 @@ mod overlay;
 mod tunnel;
 mod verdict;
 
-pub(crate) use overlay::Overlay;
+pub(crate) use overlay::{Overlay, is_known_to_all};
 pub(crate) use tunnel::Way;
 pub(crate) use verdict::{Reason, Verdict};
 

@@ -35,6 +35,7 @@ pub(super) struct Gateway {
     pub(super) replica: String,
     /// How many replicas its cluster has; only in a PONG.
     pub(super) replicas: Option<u32>,
+    /// Peers are to use other replicas, if there are any: it leaves, or has only come.
     pub(super) leaving: bool,
     /// How its nodes fare; only in a PONG.
     pub(super) nodes: Option<Nodes>,

@@ -26,7 +26,7 @@ impl Engine {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
-        let leaving = self.leaving.is_some() || session.is_closing();
+        let leaving = self.standby || self.leaving.is_some() || session.is_closing();
         let Some(peer) = self.peers.get_mut(session.peer) else {
             return self.drops.count(Drop::NoPeer);
         };
@@ -66,7 +66,7 @@ impl Engine {
         let sent = self.last_sent;
         let headers = inner::IPV4_HEADER + inner::UDP_HEADER;
         let len = size.map(|size| usize::from(size).saturating_sub(headers));
-        let leaving = self.leaving.is_some() || session.is_closing();
+        let leaving = self.standby || self.leaving.is_some() || session.is_closing();
         session.liveness.handle_sent(sent, size, now);
 
         let cluster_id = &peer.config.cluster_id;

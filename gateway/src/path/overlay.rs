@@ -150,6 +150,19 @@ impl Nodes {
     }
 }
 
+/// Whether each node that is ready knows this replica: its probes come, and the answers arrive
+/// there as far as it tells.
+pub(crate) fn is_known_to_all(
+    nodes: &[Node],
+    sightings: &BTreeMap<Ipv4Addr, (Duration, Sighting)>,
+) -> bool {
+    let mut ready = nodes.iter().filter(|node| node.ready);
+    ready.all(|node| {
+        let seen = sightings.get(&node.internal_ip);
+        seen.is_some_and(|(_, sighting)| sighting.says(HEARS) || !sighting.says(SPEAKS))
+    })
+}
+
 fn overlay(seen: Option<&(Duration, Sighting)>, known_for: Duration) -> Overlay {
     let Some((age, sighting)) = seen else {
         return if known_for < ARRIVAL {

@@ -66,6 +66,29 @@ fn healing_is_told_after_a_while_and_a_fault_that_comes_and_goes_costs_few_write
 }
 
 #[test]
+fn a_replica_is_known_when_every_ready_node_hears_it() {
+    let known = |lab: &Lab| is_known_to_all(&lab.nodes(), &lab.sightings());
+    let mut lab = Lab::new(&["milan"]);
+    assert!(!known(&lab), "no probe has come");
+
+    lab.nodes[1].said = REFLECTS;
+    lab.run(1);
+    assert!(!known(&lab), "one does not hear");
+
+    lab.nodes[1].said = ALL;
+    lab.nodes[2].is_old = true;
+    lab.run(1);
+    assert!(known(&lab), "that of an earlier version says nothing");
+
+    let mut node = TestNode::new(9);
+    node.node.ready = false;
+    lab.nodes.push(node);
+    assert!(known(&lab), "one that is not ready is not waited for");
+    lab.nodes[3].node.ready = true;
+    assert!(!known(&lab));
+}
+
+#[test]
 fn a_route_agent_that_is_asked_to_stop_has_a_minute() {
     let mut lab = Lab::settled(&["milan"]);
 
@@ -369,15 +392,22 @@ impl Lab {
                 );
             }
             self.now += SECOND;
-            let nodes: Vec<Node> = self.nodes.iter().map(|it| it.node.clone()).collect();
-            let sightings = self.nodes.iter().filter_map(|it| {
-                let age = self.now.duration_since(it.seen?);
-                Some((it.node.internal_ip, (age, it.sighting)))
-            });
-            self.paths.look(&nodes, &sightings.collect(), self.now);
+            self.paths.look(&self.nodes(), &self.sightings(), self.now);
             news.extend(self.paths.poll_news(self.now));
         }
         news
+    }
+
+    fn nodes(&self) -> Vec<Node> {
+        self.nodes.iter().map(|it| it.node.clone()).collect()
+    }
+
+    fn sightings(&self) -> BTreeMap<Ipv4Addr, (Duration, Sighting)> {
+        let seen = self.nodes.iter().filter_map(|it| {
+            let age = self.now.duration_since(it.seen?);
+            Some((it.node.internal_ip, (age, it.sighting)))
+        });
+        seen.collect()
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod lookups;
 mod paths;
+mod standby;
 
 use super::connections::Reporter;
 use super::desired::{Desired, Loader};
@@ -11,6 +12,7 @@ use crate::engine::{ConnectionState, Nodes, Role};
 use crate::path::Paths;
 use ebpf::Datapath;
 use lookups::{Lookups, Name};
+use standby::Standby;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::sync::{Arc, Mutex};
@@ -44,6 +46,8 @@ pub(crate) struct Control {
     paths: Paths,
     /// What the peers were told of our nodes.
     nodes: Nodes,
+    /// Until the nodes know this replica.
+    standby: Option<Standby>,
     lookups: Lookups,
     /// The threads of those under way. No time ends one: the system's resolver
     /// does, and until then its thread is there.
@@ -86,6 +90,7 @@ impl Control {
             reporter: client.map(|client| Reporter::new(client, &parts.replica)),
             paths: Paths::new(&parts.replica),
             nodes: Nodes::default(),
+            standby: Some(Standby::new(Instant::now())),
             loader: parts.loader,
             lane: parts.lane,
             notices: parts.notices,
@@ -97,6 +102,7 @@ impl Control {
             lookups: Lookups::default(),
             answers: JoinSet::new(),
         };
+        control.lane.send(Command::Standby(true))?; // Before there is any peer to tell.
         control.instruct()?;
         control.follow_peers();
 
@@ -110,6 +116,7 @@ impl Control {
         loop {
             tokio::select! {
                 _ = looks.tick() => self.look(),
+                () = standby::next_look(self.standby) => self.come_forward(),
                 () = self.loader.changed() => {
                     self.reload();
                     self.report();

@@ -219,6 +219,7 @@ impl Lane {
                 } => self
                     .engine
                     .handle_resolved(peer, &host, addresses, self.now),
+                Command::Standby(standby) => self.engine.set_standby(standby, self.now),
                 Command::Leave => {
                     self.engine.leave(self.now);
                     self.heart.leave(self.now);

@@ -180,3 +180,73 @@ fn replicas_leave_and_come_without_any_loss_at_two_addresses() {
         }
     }
 }
+
+/// A replica that has just come is met at once, but used only when its nodes know it.
+fn comes_without_any_loss(
+    newcomer: usize,
+    senders: &[usize],
+    receivers: &[usize],
+    world: &mut World,
+) {
+    let now = world.now;
+    world.hosts[newcomer].engine.set_standby(true, now);
+    world.run(secs(1));
+    let mut sent = 0;
+    let mut send = |world: &mut World, seen: &mut [usize; 2]| {
+        for (sender, flow) in senders.iter().flat_map(|it| (0..16).map(move |f| (*it, f))) {
+            let hash = u32::wrapping_mul(flow, 0x5bd1_e995);
+            world.packet(sender, &inner_packet(b"x"), hash);
+            sent += 1;
+        }
+        world.run(ms(10));
+        for (seen, receiver) in seen.iter_mut().zip(receivers) {
+            *seen += world.payloads(*receiver).len();
+        }
+    };
+
+    let mut seen = [0, 0];
+    for _ in 0..50 {
+        send(world, &mut seen);
+    }
+    let at = receivers.iter().position(|it| *it == newcomer).unwrap();
+    assert_eq!(seen[at], 0, "its nodes would refuse them");
+
+    let now = world.now;
+    world.hosts[newcomer].engine.set_standby(false, now);
+    for _ in 0..50 {
+        send(world, &mut seen);
+    }
+
+    assert!(seen[at] > 0, "it takes its share");
+    assert_eq!(seen[0] + seen[1], sent);
+}
+
+#[test]
+fn a_server_replica_comes_without_any_loss() {
+    let (mut world, servers, clients) = world();
+
+    comes_without_any_loss(servers[0], &clients, &servers, &mut world);
+}
+
+#[test]
+fn a_client_replica_comes_without_any_loss() {
+    let (mut world, servers, clients) = world();
+
+    comes_without_any_loss(clients[1], &servers, &clients, &mut world);
+}
+
+#[test]
+fn replicas_that_have_all_just_come_are_used() {
+    let (mut world, servers, clients) = world();
+    let now = world.now;
+    for server in servers {
+        world.hosts[server].engine.set_standby(true, now);
+    }
+    world.run(secs(1));
+
+    world.packet(clients[0], &inner_packet(b"x"), 7);
+    world.run(ms(10));
+
+    let seen = servers.map(|server| world.payloads(server).len());
+    assert_eq!(seen[0] + seen[1], 1);
+}

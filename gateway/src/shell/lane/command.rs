@@ -44,6 +44,8 @@ pub(crate) enum Command {
         /// What it stands for.
         addresses: Vec<SocketAddr>,
     },
+    /// Whether this cluster's nodes do not know this replica yet.
+    Standby(bool),
     /// Tell peers and nodes to move their flows away.
     Leave,
     /// Tell what there is to see.
