@@ -17,7 +17,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 use tests::lab::netns::Netns;
 use tests::lab::underlay::Host;
-use tests::traffic::{ping, tcp};
+use tests::traffic::ping::Ping;
+use tests::traffic::tcp;
 use tests::upstream::{Setting, Upstream};
 use tests::wireguard::WireguardGo;
 
@@ -176,8 +177,10 @@ impl Foreign {
 
             tcp::transfer(self.netns(), inside.address(), TRANSFER)?;
             tcp::transfer(&netns, to_outside, TRANSFER)?;
-            ensure!(ping::reaches(&netns, seen)?, "{seen} from {}", pod.name);
-            ensure!(ping::reaches(self.netns(), pod.address)?, "{}", pod.name);
+            for (netns, to) in [(&netns, seen), (self.netns(), pod.address)] {
+                let report = Ping::default().run(netns, to)?;
+                ensure!(report.is_complete(), "{}: {}", pod.name, report.text);
+            }
 
             let clients = inside.client_addresses();
             ensure!(clients == [IpAddr::from(seen)], "{clients:?} are not it");

@@ -182,6 +182,8 @@ fn test<C: Shared>(
     };
 
     outcome.map_err(|error| {
+        // All failures are printed again at the end, which may be half an hour away.
+        eprintln!("failed: {error:#}");
         report(C::NAMES);
         format!("{error:#}").into()
     })
