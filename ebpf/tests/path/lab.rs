@@ -25,6 +25,9 @@ pub(super) const NODE: Ipv4Addr = Ipv4Addr::new(172, 18, 0, 2);
 /// An address of the underlay that is no node's.
 pub(super) const STRANGER: Ipv4Addr = Ipv4Addr::new(172, 18, 0, 3);
 
+/// For what takes milliseconds where the machine is not overloaded.
+pub(super) const DEADLINE: Duration = Duration::from_secs(30);
+
 pub(super) const PEER: u16 = 7;
 pub(super) const MSS: u16 = 1300;
 
@@ -180,9 +183,9 @@ pub(super) fn command(line: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Waits until `is_so`, at most some seconds.
+/// Waits until `is_so`, at most for [`DEADLINE`].
 pub(super) fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + DEADLINE;
     while !is_so() {
         assert!(Instant::now() < deadline, "in vain: {what}");
         thread::yield_now();

@@ -1,12 +1,11 @@
 //! What outlives the process, and what takes over from it.
 
-use super::lab::{Lab, command, mount_bpffs, options, tables, wait_for};
+use super::lab::{DEADLINE, Lab, command, mount_bpffs, options, tables, wait_for};
 use super::mirror::with_mirror;
 use ebpf::{Datapath, Options, Tables};
 use std::fs;
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// Runs `work` in the gateway's namespace with a BPF file system of its own.
 fn with_bpffs<T: Send>(lab: &Lab, name: &str, work: impl FnOnce(&Path) -> T + Send) -> T {
@@ -35,8 +34,7 @@ impl Pods {
     fn new(lab: &Lab) -> Self {
         let bind = |address: &str| {
             let socket = lab.node.run(|| UdpSocket::bind(address).unwrap());
-            let timeout = Some(Duration::from_secs(2));
-            socket.set_read_timeout(timeout).unwrap();
+            socket.set_read_timeout(Some(DEADLINE)).unwrap();
             socket
         };
         Self {

@@ -1,6 +1,6 @@
 //! What pods do: TCP, UDP, ping, and errors that must reach the socket.
 
-use super::lab::{Lab, MSS, PEER, STRANGER, command, options, tables};
+use super::lab::{DEADLINE, Lab, MSS, PEER, STRANGER, command, options, tables};
 use super::mirror::with_mirror;
 use super::tap::VNET_HEADER;
 use ebpf::{Datapath, Settings};
@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
-const TIMEOUT: Option<Duration> = Some(Duration::from_secs(5));
+const TIMEOUT: Option<Duration> = Some(DEADLINE);
 
 fn attach(lab: &Lab) -> Datapath {
     let mut datapath = lab.gateway.run(|| Datapath::attach(options())).unwrap();
@@ -100,7 +100,7 @@ fn a_stream_crosses_intact_in_super_packets_with_clamped_segments() {
             });
             let mut client = lab.node.run(|| {
                 let to = "10.245.1.20:80".parse().unwrap();
-                TcpStream::connect_timeout(&to, Duration::from_secs(5)).unwrap()
+                TcpStream::connect_timeout(&to, DEADLINE).unwrap()
             });
             client.set_write_timeout(TIMEOUT).unwrap();
             client.write_all(&sent).unwrap();

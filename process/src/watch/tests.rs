@@ -1,7 +1,7 @@
 use super::*;
 use std::fs;
 
-const DEADLINE: Duration = Duration::from_secs(10);
+const DEADLINE: Duration = Duration::from_secs(60);
 
 #[tokio::test]
 async fn a_write_and_a_rename_over_the_file_are_both_seen() {

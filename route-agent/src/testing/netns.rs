@@ -7,7 +7,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-const DEADLINE: Duration = Duration::from_secs(10);
+/// Of what takes a fraction of a second where the machine is not overloaded.
+const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Runs `test` on a fresh thread in a fresh network namespace with `lo` up.
 ///
@@ -48,7 +49,11 @@ pub(crate) fn run(line: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Waits until `condition` holds, at most ten seconds.
+/// Waits until `condition` holds.
+///
+/// # Panics
+///
+/// Panics if it does not within [`DEADLINE`].
 pub(crate) async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + DEADLINE;
     while !condition().await {

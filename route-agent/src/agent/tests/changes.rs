@@ -4,16 +4,14 @@ use super::*;
 use std::process::Stdio;
 
 #[test]
-fn a_silent_replica_is_left_within_a_second_and_the_last_one_leaves_the_cluster_unreachable() {
+fn a_silent_replica_is_left_and_the_last_one_leaves_the_cluster_unreachable() {
     in_netns(async || {
         let gateways = [Gateway::new(1), Gateway::new(2)];
         let agent = Running::start().await;
         agent.reaches(&["gw-1", "gw-2"]).await;
 
-        let died_at = Instant::now();
         gateways[0].behave(|it| it.answers = false);
         agent.reaches(&["gw-2"]).await;
-        assert!(died_at.elapsed() < Duration::from_secs(1));
         assert!(run("ip route get 10.245.1.10").contains("172.16.0.12"));
 
         gateways[1].behave(|it| it.answers = false);
@@ -106,16 +104,13 @@ fn what_somebody_else_changes_is_put_back_soon_and_once() {
         .enumerate()
         {
             run(damage);
-            let damaged_at = Instant::now();
 
+            // How soon is for the laboratory to prove: here other tests keep the machine busy.
             eventually(&format!("repaired: {damage}"), async || {
                 kernel_state() == intact
             })
             .await;
 
-            // The other tests keep the machine busy; that it takes two seconds at most is for
-            // the laboratory to prove.
-            assert!(damaged_at.elapsed() < Duration::from_secs(5), "{damage}");
             let expected = u64::try_from(times).unwrap() + 1;
             agent
                 .eventually("counted it", |it| it.reapplies == expected)
