@@ -27,8 +27,9 @@ const AWAY: Duration = Duration::from_secs(60);
 const AWAY_LONG: Duration = Duration::from_secs(300);
 
 /// How long it may take after that until all is as it should be: the kubelet lets a
-/// container that has ended wait before its next start.
-const RECOVERED: Duration = Duration::from_secs(60);
+/// container that has ended wait before its next start, and kube-proxy, which API servers
+/// refuse while they start, waits for up to 100 s until it leads anybody to them again.
+const RECOVERED: Duration = Duration::from_secs(180);
 
 const API_SERVER: &str = "kube-apiserver";
 
