@@ -213,7 +213,7 @@ fn assert_refused(pair: &Pair) {
         });
     }
     let ping = Ping {
-        interval: Duration::from_millis(1100),
+        interval: Some(Duration::from_millis(1100)),
         ..Ping::default()
     };
     let report = ping.run(&pair.rome.netns, pair.milan_seen).unwrap();

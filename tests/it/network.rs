@@ -120,7 +120,7 @@ fn a_relay_does_what_it_is_told() {
     let (_identity, relay, a, _b) = relayed_pair();
     let ping = Ping {
         count: 50,
-        interval: Duration::from_millis(2),
+        interval: Some(Duration::from_millis(2)),
         timeout: Duration::from_secs(1),
         ..Ping::default()
     };

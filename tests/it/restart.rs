@@ -65,6 +65,7 @@ fn traffic_flows_on_while_a_route_agent_is_dead() {
 
     let ping = ping::Ping {
         count: 100,
+        interval: Some(Duration::from_millis(20)),
         ..ping::Ping::default()
     };
     let report = ping.run(&pair.rome.netns, pair.milan_seen).unwrap();

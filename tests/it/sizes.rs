@@ -56,6 +56,8 @@ fn large_packets_pass(underlay: u32) {
     }
     let ping = Ping {
         size: 65_507,
+        // One by one: together they are more than a socket may have under way.
+        interval: Some(Duration::from_millis(500)),
         ..Ping::default()
     };
     let report = ping.run(&pair.rome.netns, pair.milan_seen).unwrap();

@@ -38,9 +38,6 @@ const PORT: u16 = 51840;
 /// second try comes after 5 s.
 pub(crate) const CONNECTED: Duration = SOON;
 
-/// How long an answer is waited for that comes at once where a machine is not overloaded.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
-
 /// Bytes that are sent each way.
 const TRANSFER: u64 = 256 << 10;
 
@@ -181,11 +178,7 @@ impl Foreign {
             tcp::transfer(self.netns(), inside.address(), TRANSFER)?;
             tcp::transfer(&netns, to_outside, TRANSFER)?;
             for (netns, to) in [(&netns, seen), (self.netns(), pod.address)] {
-                let ping = Ping {
-                    timeout: PATIENCE,
-                    ..Ping::default()
-                };
-                let report = ping.run(netns, to)?;
+                let report = Ping::default().run(netns, to)?;
                 ensure!(report.is_complete(), "{}: {}", pod.name, report.text);
             }
 

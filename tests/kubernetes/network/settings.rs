@@ -1,7 +1,7 @@
 //! What each GatewayServer asks for is honoured, though one gateway serves all peers.
 
 use crate::fixture::{LIQO, Peering, SOON, Suite, Web, rough};
-use crate::foreign::{Foreign, PATIENCE, Tenant};
+use crate::foreign::{Foreign, Tenant};
 use anyhow::{Context as _, Result, ensure};
 use control_api::GatewayServer;
 use k8s_openapi::api::core::v1::{Service, ServicePort};
@@ -12,7 +12,6 @@ use kubernetes_lab::wait::{Deadline, until};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::time::Duration;
 use tests::lab::link::ip;
 use tests::lab::netns::Netns;
 use tests::traffic::ping::{self, Ping};
@@ -221,9 +220,6 @@ async fn a_changed_setting_takes_effect_and_the_neighbour_notices_nothing(
 async fn the_mtu_of_a_peer_is_that_of_its_gateway_server_alone(
     peering: &'static Peering,
 ) -> Result<()> {
-    /// For an answer that may not come yet.
-    const SHORT: Duration = Duration::from_secs(2);
-
     let web = Web::up(&peering.milan, "mtu").await?;
     let endpoint = json!({"serviceType": "NodePort"});
     let small = Foreign::client(&peering.milan, "mtu-small", &endpoint).await?;
@@ -239,23 +235,16 @@ async fn the_mtu_of_a_peer_is_that_of_its_gateway_server_alone(
         let what = format!("packets of {mtu} bytes, and no larger ones");
         until(Deadline::after(SOON), &what, async || {
             forget(&from)?;
-            ensure!(
-                passes(&from, seen, fits, SHORT)?,
-                "{fits} bytes do not pass"
-            );
+            ensure!(passes(&from, seen, fits)?, "{fits} bytes do not pass");
             forget(&from)?;
-            ensure!(
-                !passes(&from, seen, fits + 1, SHORT)?,
-                "{} bytes pass",
-                fits + 1
-            );
+            ensure!(!passes(&from, seen, fits + 1)?, "{} bytes pass", fits + 1);
             Ok(())
         })
         .await?;
         small.talks(&web).await?;
         forget(&from)?;
         ensure!(
-            passes(&from, large.seen().await?, 1340, PATIENCE)?,
+            passes(&from, large.seen().await?, 1340)?,
             "the other peer's MTU changed"
         );
     }
@@ -277,7 +266,7 @@ impl Foreign {
 }
 
 /// Whether a packet of so many bytes passes whole.
-fn passes(from: &Netns, to: Ipv4Addr, bytes: u32, timeout: Duration) -> Result<bool> {
+fn passes(from: &Netns, to: Ipv4Addr, bytes: u32) -> Result<bool> {
     /// Of IP and ICMP.
     const HEADERS: u32 = 28;
 
@@ -285,7 +274,6 @@ fn passes(from: &Netns, to: Ipv4Addr, bytes: u32, timeout: Duration) -> Result<b
         count: 2,
         size: bytes - HEADERS,
         dont_fragment: true,
-        timeout,
         ..Ping::default()
     };
     Ok(ping.run(from, to)?.is_complete())

@@ -14,9 +14,11 @@ pub struct Ping {
     pub size: u32,
     /// Whether they must not be fragmented.
     pub dont_fragment: bool,
-    /// How long between two.
-    pub interval: Duration,
-    /// How long to wait for the last answer (whole seconds).
+    /// How long between two; none sends all at once. After the last one `ping` waits no longer
+    /// than this, or two round trips, if it has had any answer.
+    pub interval: Option<Duration>,
+    /// How long to wait for the answers to what was sent at once, or for the first of
+    /// all (whole seconds).
     pub timeout: Duration,
 }
 
@@ -26,7 +28,7 @@ impl Default for Ping {
             count: 3,
             size: 56,
             dont_fragment: false,
-            interval: Duration::from_millis(20),
+            interval: None,
             timeout: Duration::from_secs(2),
         }
     }
@@ -59,18 +61,26 @@ impl Ping {
     ///
     /// Returns an error if `ping` cannot be run or says something unknown.
     pub fn run(&self, netns: &Netns, to: Ipv4Addr) -> Result<Report> {
-        let interval = self.interval.as_secs_f64().to_string();
+        let timeout = self.timeout.as_secs().max(1).to_string();
+        let count = self.count.to_string();
+        // To wait for an interval is the only long wait that an answer does not cut short.
+        let (at_once, interval) = match self.interval {
+            Some(interval) => ("1", interval.as_secs_f64().to_string()),
+            None => (count.as_str(), timeout.clone()),
+        };
         let discover = if self.dont_fragment { "do" } else { "dont" };
         let args = [
             "-n",
             "-c",
-            &self.count.to_string(),
+            &count,
+            "-l",
+            at_once,
             "-s",
             &self.size.to_string(),
             "-i",
             &interval,
             "-W",
-            &self.timeout.as_secs().max(1).to_string(),
+            &timeout,
             "-M",
             discover,
             &to.to_string(),
