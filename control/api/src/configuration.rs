@@ -11,6 +11,9 @@ pub const NETWORK_CIDRS_CONFIGURED: &str = "NetworkCIDRsConfigured";
 /// Message of that condition when it is true.
 pub const NETWORK_CIDRS_CONFIGURED_MESSAGE: &str = "All network CIDRs are configured";
 
+/// Reason of that condition while they are being decided.
+pub const WAITING_FOR_NETWORKS: &str = "WaitingForNetworks";
+
 /// The CIDRs of this cluster and a peer.
 #[derive(CustomResource, JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[kube(

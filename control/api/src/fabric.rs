@@ -6,7 +6,7 @@
 //!
 //! All steps are pure. An error names document, object, field and cure, and comes with all others.
 
-pub use admit::{Admission, Waiting, admit};
+pub use admit::{Admission, Steady, Waiting, admit};
 pub use cidr::is_host;
 pub use error::{Error, Errors, Place, Position, Problem};
 pub use objects::{Object, Objects, OtherKind};

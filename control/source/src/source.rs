@@ -2,7 +2,7 @@
 
 use crate::file::{self, File};
 use crate::watch::{self, Scope, Watch};
-use control_api::fabric::{Admission, Errors, Fabric, Waiting, admit};
+use control_api::fabric::{Admission, Errors, Fabric, Waiting};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
@@ -101,7 +101,7 @@ impl Source {
     /// # Errors
     ///
     /// Returns [`Error::File`] or [`Error::Cluster`] with everything a person needs to mend it.
-    pub fn read(&self) -> Result<Reading, Error> {
+    pub fn read(&mut self) -> Result<Reading, Error> {
         match self {
             Self::File(file) => Ok(Reading {
                 fabric: file::load(file.path())?,
@@ -115,7 +115,7 @@ impl Source {
                     refused,
                     waiting,
                     unserved,
-                } = admit(watch.store().objects());
+                } = watch.admit();
                 Ok(Reading {
                     fabric: fabric.map_err(Error::Cluster)?,
                     refused: refused.iter().map(ToString::to_string).collect(),

@@ -3,6 +3,7 @@
 use crate::blocks;
 use crate::select::{self, Updates};
 use crate::store::{Store, Update};
+use control_api::fabric::{Admission, Steady};
 use futures_util::stream::{SelectAll, StreamExt as _};
 use kube::runtime::watcher;
 use kube::{Client, Config};
@@ -50,6 +51,7 @@ pub struct Watch {
     namespace: String,
     updates: SelectAll<Numbered>,
     store: Store,
+    steady: Steady,
     /// A change that was noticed and is yet to rest: when it began, and when it may be
     /// looked at. Outlives a dropped wait.
     unrest: Option<(Instant, Instant)>,
@@ -92,6 +94,7 @@ impl Watch {
             namespace: namespace.to_owned(),
             updates: numbered.collect(),
             store,
+            steady: Steady::default(),
             unrest: None,
             failing: false,
         }
@@ -123,6 +126,11 @@ impl Watch {
                 return;
             }
         }
+    }
+
+    /// Returns what can be served now.
+    pub fn admit(&mut self) -> Admission {
+        self.steady.admit(self.store.objects())
     }
 
     /// Returns what is there.

@@ -13,6 +13,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 mod complete;
+mod steady;
+
+pub use steady::Steady;
 
 /// What can be served, and what cannot.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,6 +8,7 @@ use crate::write::{Action, Write};
 use check::check;
 use control_api::configuration::{
     ClusterCidrs, ClusterConfig, NETWORK_CIDRS_CONFIGURED, NETWORK_CIDRS_CONFIGURED_MESSAGE,
+    WAITING_FOR_NETWORKS,
 };
 use control_api::{Configuration, ConfigurationStatus};
 use ipnet::Ipv4Net;
@@ -21,7 +22,7 @@ mod networks;
 mod unknown_source;
 
 /// Reason of the condition while CIDRs are still to be decided, and its message.
-const WAITING: (&str, &str) = ("WaitingForNetworks", "Waiting for all networks to be ready");
+const WAITING: (&str, &str) = (WAITING_FOR_NETWORKS, "Waiting for all networks to be ready");
 
 /// The CIDRs of one kind.
 struct Side {

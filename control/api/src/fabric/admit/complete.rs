@@ -278,7 +278,7 @@ fn peers(objects: &mut Objects) -> Vec<Waiting> {
         .collect()
 }
 
-fn is_configured(configuration: &Configuration) -> bool {
+pub(super) fn is_configured(configuration: &Configuration) -> bool {
     let conditions = configuration.status.iter().flat_map(|it| &it.conditions);
     conditions
         .filter(|condition| condition.type_ == NETWORK_CIDRS_CONFIGURED)

@@ -56,6 +56,92 @@ fn a_configuration_that_has_changed_is_waited_for() {
 }
 
 #[test]
+fn a_peer_whose_cidrs_change_is_served_as_before_until_theirs_are_known() {
+    let mut steady = Steady::default();
+    assert_eq!(ids(&steady.admit(changed("milan", |_| {}))), BOTH);
+
+    let edited = |configuration: &mut Configuration| {
+        configuration.metadata.generation = Some(2);
+        configuration.spec.remote = None;
+    };
+    let looked_at = |reason: &'static str| {
+        move |configuration: &mut Configuration| {
+            configuration.metadata.generation = Some(2);
+            let status = configuration.status.as_mut().unwrap();
+            status.remote = None;
+            for condition in &mut status.conditions {
+                condition.observed_generation = Some(2);
+                condition.status = "False".to_owned();
+                condition.reason = reason.to_owned();
+            }
+        }
+    };
+
+    let admission = steady.admit(changed("milan", edited));
+    assert_eq!(admission.fabric, Ok(fabric(ROME)), "as before");
+    let decided = looked_at(crate::configuration::WAITING_FOR_NETWORKS);
+    assert_eq!(ids(&steady.admit(changed("milan", decided))), BOTH);
+    let refused = looked_at("NetworkRefused");
+    assert_eq!(ids(&steady.admit(changed("milan", refused))), ["naples"]);
+    // What was refused once must be complete before it is known again.
+    assert_eq!(ids(&steady.admit(changed("milan", edited))), ["naples"]);
+    assert_eq!(ids(&steady.admit(changed("milan", |_| {}))), BOTH);
+    assert_eq!(ids(&steady.admit(changed("milan", edited))), BOTH);
+}
+
+#[test]
+fn what_goes_or_is_another_one_is_not_served_as_before() {
+    let gone = |configuration: &mut Configuration| {
+        configuration.metadata.generation = Some(2);
+        configuration.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+    };
+    let another = |configuration: &mut Configuration| {
+        configuration.metadata.generation = Some(2);
+        configuration.metadata.uid = Some("another".to_owned());
+    };
+    let changes: [fn(&mut Configuration); 2] = [gone, another];
+
+    for change in changes {
+        let mut steady = Steady::default();
+        assert_eq!(ids(&steady.admit(planned(ROME))), BOTH);
+        assert_eq!(ids(&steady.admit(changed("milan", change))), ["naples"]);
+    }
+}
+
+#[test]
+fn nobody_is_refused_for_what_another_had_before() {
+    let mut steady = Steady::default();
+    assert_eq!(ids(&steady.admit(planned(ROME))), BOTH);
+    let mut objects = changed("milan", |configuration| {
+        configuration.metadata.generation = Some(2);
+    });
+    let before = planned(ROME);
+    let of_milan = |it: &&Configuration| it.metadata.name.as_deref() == Some("milan");
+    let milan = before.of::<Configuration>().find(of_milan).unwrap();
+    let status = milan.status.clone().unwrap();
+    change(&mut objects, "naples", |naples: &mut Configuration| {
+        let remote = naples.status.as_mut().unwrap().remote.as_mut().unwrap();
+        let of_milan = &status.remote.as_ref().unwrap().cidr.pod;
+        remote.cidr.pod[0].clone_from(&of_milan[0]);
+    });
+
+    let admission = steady.admit(objects);
+
+    assert_eq!(admission.refused, []);
+    assert_eq!(ids(&admission), ["naples"]);
+}
+
+/// The peers of rome.
+const BOTH: [&str; 2] = ["milan", "naples"];
+
+/// Rome's objects with another Configuration of a peer.
+fn changed(peer: &str, change: impl Fn(&mut Configuration)) -> Objects {
+    let mut objects = planned(ROME);
+    self::change(&mut objects, peer, change);
+    objects
+}
+
+#[test]
 fn what_is_wrong_with_one_peer_harms_no_other() {
     for spoil in [
         |objects: &mut Objects| {
