@@ -1,11 +1,13 @@
 //! The programs in the kernel: loaded, attached, and told what they shall know.
 
+use crate::arrivals::Arrivals;
 use crate::error::Error;
 use crate::hook::{Hook, Mechanism};
 use crate::image::Image;
 use crate::maps::{Changes, Maps};
 use crate::object::{self, Constants, OVERLAY_PROGRAM, TAP_PROGRAM};
 use crate::pin::{self, Pins};
+use crate::steering::Steering;
 use crate::tables::Tables;
 use crate::trace::Trace;
 use aya::Ebpf;
@@ -37,6 +39,8 @@ pub struct Options {
     pub settings: Settings,
     /// Whether the programs tell of each dropped packet; see [`Datapath::take_trace`].
     pub log: bool,
+    /// Whether the TAP has several queues; see [`Datapath::take_steering`].
+    pub steer: bool,
     /// Name of the one mechanism that a test switches off.
     #[cfg(feature = "mutants")]
     pub mutant: Option<String>,
@@ -51,6 +55,7 @@ impl Options {
             pin_dir: None,
             settings: Settings::default(),
             log: false,
+            steer: false,
             #[cfg(feature = "mutants")]
             mutant: None,
         }
@@ -62,6 +67,8 @@ pub struct Datapath {
     options: Options,
     maps: Maps,
     trace: Option<Trace>,
+    arrivals: Option<Arrivals>,
+    steering: Option<Steering>,
     pins: Option<Pins>,
     /// Loaded but not yet attached: older programs run on, with maps of another
     /// layout, until the new maps are filled.
@@ -96,6 +103,13 @@ impl Datapath {
         let mut maps = Maps::take(&mut ebpf)?;
         // What an earlier process has said last is not true of this one.
         maps.beat(&Heartbeat::new(false, 0, []))?;
+        // Without it, the engine is woken later.
+        let arrivals = Arrivals::take(&mut ebpf)
+            .inspect_err(|error| tracing::debug!(%error, "nothing tells where datagrams arrive"))
+            .ok();
+        let steering = (options.steer)
+            .then(|| Steering::take(&mut ebpf))
+            .transpose()?;
         let life = sign_of_life(options.settings.probe_port)?;
         let trace = (options.log).then(|| Trace::take(&mut ebpf)).transpose()?;
 
@@ -106,6 +120,8 @@ impl Datapath {
             options,
             maps,
             trace,
+            arrivals,
+            steering,
             pins,
             waiting: Some(ebpf),
             hooks: Vec::new(),
@@ -180,6 +196,17 @@ impl Datapath {
     /// Returns the stream of dropped packets, once, and only with [`Options::log`].
     pub fn take_trace(&mut self) -> Option<Trace> {
         self.trace.take()
+    }
+
+    /// Returns what tells on which CPU datagrams arrive, once, and if the kernel can.
+    pub fn take_arrivals(&mut self) -> Option<Arrivals> {
+        self.arrivals.take()
+    }
+
+    /// Returns what spreads packets over the queues of the TAP, once, and only with
+    /// [`Options::steer`].
+    pub fn take_steering(&mut self) -> Option<Steering> {
+        self.steering.take()
     }
 
     /// Stops the programs and removes what is pinned.

@@ -8,19 +8,23 @@
 pub mod datapath;
 pub mod tables;
 
+mod arrivals;
 mod error;
 mod hook;
 mod image;
 mod maps;
 mod object;
 mod pin;
+mod steering;
 mod trace;
 
+pub use arrivals::Arrivals;
 pub use datapath::{Datapath, Options};
 pub use ebpf_common::probe::{Heartbeat, Sighting};
 pub use ebpf_common::settings::Settings;
 pub use error::Error;
 pub use maps::Changes;
+pub use steering::Steering;
 pub use tables::{Local, Outbound, Tables, Transit};
 pub use trace::Trace;
 

@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::pin::Pins;
 use aya::maps::MapType;
-use aya::programs::{ProgramError, ProgramType, SchedClassifier};
+use aya::programs::{ProgramError, ProgramType, SchedClassifier, SocketFilter};
 use aya::sys::{is_map_supported, is_program_supported};
 use aya::{Ebpf, EbpfError, EbpfLoader};
 use ebpf_common::settings::Settings;
@@ -12,6 +12,7 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use std::io;
 use std::net::Ipv4Addr;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::thread;
 
 /// The kernel programs, as `build.rs` has built them.
@@ -22,6 +23,12 @@ pub(crate) const OVERLAY_PROGRAM: &str = "overlay_ingress";
 
 /// Attached to the ingress of the TAP.
 pub(crate) const TAP_PROGRAM: &str = "tap_ingress";
+
+/// Attached to the engine's sockets.
+pub(crate) const ARRIVAL_PROGRAM: &str = "arrival";
+
+/// Attached to a TAP with several queues.
+pub(crate) const STEER_PROGRAM: &str = "steer";
 
 /// The folder with the kernel's description of its own types.
 const KERNEL_TYPES: &str = "/sys/kernel/btf";
@@ -130,6 +137,25 @@ fn hide_kernel_types() -> Result<(), Errno> {
         flags,
         None::<&str>,
     )
+}
+
+/// Has the verifier look at a program for sockets, and returns it.
+///
+/// # Errors
+///
+/// Returns [`Error`] if the kernel refuses.
+pub(crate) fn socket_filter(ebpf: &mut Ebpf, name: &'static str) -> Result<OwnedFd, Error> {
+    let refused = |source| Error::Program {
+        program: name,
+        source: Box::new(source),
+    };
+    let program = ebpf.program_mut(name).ok_or(Error::Missing { name })?;
+    let program: &mut SocketFilter = program.try_into().map_err(|_| Error::Missing { name })?;
+    program.load().map_err(refused)?;
+    let program = program.fd().map_err(refused)?;
+    let program = program.as_fd().try_clone_to_owned();
+
+    program.map_err(|error| refused(error.into()))
 }
 
 /// Returns one of the programs.

@@ -17,7 +17,7 @@
 //! ```
 //!
 //! A session is (peer, slot): the slot is the upper 24 bits of the initiator's
-//! index, so that all replicas of a cluster can share one static key. On the wire
+//! index, so that all replicas of a cluster, and all lanes of a replica, can share one static key. On the wire
 //! it is plain WireGuard. Only `engine/noise.rs` names boringtun, which reads clock and
 //! randomness itself.
 //!
@@ -47,6 +47,7 @@ mod sessions;
 
 mod client;
 mod endpoints;
+mod lanes;
 mod replicas;
 mod tunnelled;
 
@@ -62,9 +63,10 @@ mod signs;
 pub(crate) mod snapshot;
 
 pub(crate) use interface::{
-    Clock, ConnectionState, Event, Kind, Local, Nodes, PeerConfig, PortId, Received, Role,
+    Clock, ConnectionState, Event, Kind, LaneId, Local, Nodes, PeerConfig, PortId, Received, Role,
     SessionId, Signs, Transmit,
 };
+pub(crate) use lanes::LANES_MAX;
 
 use drops::{Drop, Drops};
 use handshakes::Source;
@@ -230,6 +232,18 @@ impl Engine {
         }
     }
 
+    /// Tells a lane that is not the first what the peer runs: it has no session to find out.
+    pub(crate) fn set_kind(&mut self, index: u16, kind: Kind, now: Instant) {
+        let Some(peer) = self.peers.get_mut(index) else {
+            return;
+        };
+        if !self.local.lane.is_first() && peer.kind != kind {
+            peer.kind = kind;
+            self.refresh(index);
+            self.maintain_client(index, now);
+        }
+    }
+
     /// Handles the addresses of one of a peer's end points.
     pub(crate) fn handle_resolved(
         &mut self,
@@ -282,9 +296,26 @@ impl Engine {
         Received::Nothing
     }
 
+    /// Handles an initiation that another lane has got, and has verified for our key `local`.
+    pub(crate) fn handle_handed(
+        &mut self,
+        local: [u8; 32],
+        from: SocketAddr,
+        datagram: &[u8],
+        now: Instant,
+    ) {
+        let port = PortId::LISTEN;
+        self.handle_verified(local, Source { port, from }, datagram, now);
+    }
+
     /// Returns the next datagram of the engine's own.
     pub(crate) fn poll_transmit(&mut self) -> Option<Transmit> {
         self.transmits.pop_front()
+    }
+
+    /// Returns the lane that it is in.
+    pub(crate) fn lane(&self) -> LaneId {
+        self.local.lane
     }
 
     /// Returns the next event.
@@ -320,7 +351,9 @@ impl Engine {
             },
             kind: peer.kind,
             version: peer.version.clone(),
-            served: chosen || peer.kind == Kind::Ours || peer.client.is_none(),
+            served: self.local.lane.is_first() && chosen
+                || peer.kind == Kind::Ours
+                || peer.client.is_none(),
             connection: peer.connection.state,
             latency: peer.connection.latency,
             queued_bytes: self.queue.bytes(peer.config.index),
@@ -328,7 +361,7 @@ impl Engine {
                 .sessions
                 .iter()
                 .filter_map(|id| self.sessions.get(*id))
-                .map(|session| session.snapshot(now))
+                .map(|session| session.snapshot(self.local.lane, now))
                 .collect(),
         }
     }
@@ -369,11 +402,17 @@ impl Engine {
         self.next_timeout = self.next_timeout.min(now);
     }
 
-    /// Returns a slot that no session of this process has.
-    fn new_slot(&mut self) -> u32 {
+    /// Returns a slot that no session of this lane has, and whose messages come to `lane`: this
+    /// one, or the one of the peer that is to answer.
+    fn new_slot(&mut self, lane: LaneId) -> u32 {
+        self.slot(|slot| lane.holds(slot))
+    }
+
+    /// Returns a slot that no session of this lane has, of the kind that is wanted.
+    fn slot(&mut self, is_wanted: impl Fn(u32) -> bool) -> u32 {
         loop {
             let slot = self.rng.next_index();
-            if self.sessions.is_slot_free(slot) {
+            if is_wanted(slot) && self.sessions.is_slot_free(slot) {
                 return slot;
             }
         }

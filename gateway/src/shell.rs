@@ -9,6 +9,7 @@ mod control;
 pub(crate) mod desired;
 pub(crate) mod keys;
 mod lane;
+pub(crate) mod lanes;
 mod links;
 mod metrics;
 mod netns;

@@ -20,6 +20,8 @@ mod hostile;
 mod hosts;
 mod input;
 mod isolation;
+mod lanes;
+mod near;
 mod overlap;
 mod peers;
 mod prefixes;

@@ -2,6 +2,7 @@
 
 use crate::fixture::{MILAN, Pair, ROME, SAME, SOON, eventually};
 use std::time::Duration;
+use tests::lab::{Lab, status, wait};
 use tests::traffic::ping;
 use tests::traffic::tcp::{Server, Stream};
 use tests::traffic::udp;
@@ -70,6 +71,47 @@ fn traffic_flows_on_while_a_route_agent_is_dead() {
     };
     let report = ping.run(&pair.rome.netns, pair.milan_seen).unwrap();
     assert!(report.is_complete(), "{}", report.text);
+}
+
+#[test]
+fn a_replica_that_its_nodes_do_not_hear_yet_is_not_used() {
+    let mut pair = Pair::redundant();
+    let replica = pair.lab.cluster(MILAN).gateway(2).pod.name.clone();
+    for node in [1, 2] {
+        pair.lab.agent(MILAN, node).kill().unwrap();
+    }
+    pair.lab.gateway(MILAN, 2).kill().unwrap();
+    eventually(
+        "rome to have lost the replica, and milan its agents",
+        || {
+            let status = pair.lab.gateway_status(MILAN, 1)?;
+            let is_cut = status["path"]["nodes"]["cut"] == 2;
+            Ok(is_cut && told_to_leave(&pair.lab, &replica).is_empty())
+        },
+    );
+
+    pair.lab.gateway(MILAN, 2).start().unwrap();
+    eventually("rome to meet the replica again", || {
+        Ok(!told_to_leave(&pair.lab, &replica).is_empty())
+    });
+    let told = told_to_leave(&pair.lab, &replica);
+    assert!(told.iter().all(|it| *it), "{told:?}");
+
+    // Nodes that never hear it must not keep it from being used.
+    wait::until(SOON * 2, "it to be used", || {
+        let told = told_to_leave(&pair.lab, &replica);
+        Ok(!told.is_empty() && !told.contains(&true))
+    })
+    .unwrap();
+}
+
+/// Whether rome is to use others, for each of its sessions with a replica.
+fn told_to_leave(lab: &Lab, replica: &str) -> Vec<bool> {
+    let status = lab.gateway_status(ROME, 1).unwrap();
+    let live = status::sessions(&status).into_iter();
+    live.filter(|it| it["state"] == "live" && it["replica"] == replica)
+        .map(|session| session["leaving"] == true)
+        .collect()
 }
 
 #[test]

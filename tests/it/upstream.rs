@@ -39,6 +39,31 @@ fn an_upstream_client_is_served_by_one_of_two_replicas() {
 }
 
 #[test]
+fn an_upstream_client_is_served_by_a_gateway_of_several_lanes() {
+    let world = World::up(with_lanes(two(2, 2), 3), Side::Client);
+
+    world.talk();
+    world.every_flow_takes_the_one_session();
+    assert!(ping::reaches(&world.pair.rome.netns, world.pair.milan_seen).unwrap());
+}
+
+#[test]
+fn an_upstream_server_is_called_by_a_gateway_of_several_lanes() {
+    let world = World::up(with_lanes(two(2, 2), 3), Side::Server);
+
+    world.talk();
+    world.every_flow_takes_the_one_session();
+    assert!(ping::reaches(&world.pair.rome.netns, world.pair.milan_seen).unwrap());
+}
+
+fn with_lanes(mut spec: Spec, lanes: u8) -> Spec {
+    for cluster in &mut spec.clusters {
+        cluster.lanes = lanes;
+    }
+    spec
+}
+
+#[test]
 fn a_lost_session_is_made_anew() {
     let world = World::up(two(1, 1), Side::Client);
     world.talk();
@@ -200,6 +225,16 @@ impl World {
 
         assert_eq!(in_rome.client_addresses(), [IpAddr::from(self.venice_seen)]);
         assert_eq!(in_venice.client_addresses(), [IpAddr::from(SAME)]);
+    }
+
+    /// Sends datagrams of so many flows that without a rule some would come to each lane.
+    fn every_flow_takes_the_one_session(&self) {
+        let echo = udp::Echo::start(&self.venice.netns, VENICE_POD, 0).unwrap();
+        let to_venice = SocketAddrV4::new(self.venice_seen, echo.address().port());
+        for number in 0..32_u8 {
+            let is_echoed = udp::is_echoed(&self.pair.rome.netns, to_venice, &[number]);
+            assert!(is_echoed, "flow {number}");
+        }
     }
 }
 

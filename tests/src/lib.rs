@@ -3,13 +3,14 @@
 //! A laboratory is a set of network namespaces on one machine: clusters with
 //! nodes and pods, a routed underlay between them, and the project's own
 //! binaries running where Kubernetes would run them. [`lab`] builds it,
-//! [`traffic`] uses it, [`fault`] breaks it.
+//! [`traffic`] uses it, [`fault`] breaks it; [`stall`] tells whether the machine let it run.
 
 #![forbid(unsafe_code)]
 
 pub mod fault;
 pub mod lab;
 pub mod packet;
+pub mod stall;
 pub mod traffic;
 pub mod upstream;
 pub mod wireguard;

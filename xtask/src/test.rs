@@ -2,7 +2,7 @@
 
 mod kubernetes;
 mod laboratory;
-mod stall;
+mod repeat;
 
 use crate::image::{self, Processor};
 use crate::shell::Shell;

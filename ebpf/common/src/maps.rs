@@ -43,6 +43,15 @@ pub const SIGHTINGS_V4: &str = "SIGHTINGS_V4";
 /// Hash with the one [`crate::probe::Heartbeat`] under key 0.
 pub const HEARTBEAT: &str = "HEARTBEAT";
 
+/// Array of one number: the CPU on which the last datagram for the engine has arrived.
+pub const ARRIVALS: &str = "ARRIVALS";
+
+/// Hash from peer index, in network order, to the lanes that may carry packets to it, a bit each.
+pub const LANES: &str = "LANES";
+
+/// The most lanes of one engine.
+pub const LANES_MAX: u32 = 16;
+
 /// Counters per CPU, indexed by [`crate::counter::Counter`].
 pub const COUNTERS: &str = "COUNTERS";
 

@@ -8,8 +8,10 @@
 #![no_std]
 #![no_main]
 
+mod arrival;
 mod overlay;
 mod probe;
+mod steer;
 mod tap;
 
 mod icmp;
@@ -23,8 +25,8 @@ mod tables;
 mod trace;
 
 use aya_ebpf::bindings::{TC_ACT_SHOT, TC_ACT_UNSPEC};
-use aya_ebpf::macros::classifier;
-use aya_ebpf::programs::TcContext;
+use aya_ebpf::macros::{classifier, socket_filter};
+use aya_ebpf::programs::{SkBuffContext, TcContext};
 use ebpf_common::counter::Counter;
 
 /// Attached to the ingress of the overlay device: what nodes send to peers.
@@ -43,6 +45,19 @@ pub(crate) fn tap_ingress(ctx: TcContext) -> i32 {
         Ok(verdict) => verdict,
         Err(reason) => refuse(&ctx, reason),
     }
+}
+
+/// Attached to the engine's sockets: takes every datagram whole.
+#[socket_filter]
+pub(crate) fn arrival(_: SkBuffContext) -> i64 {
+    arrival::note();
+    i64::from(u32::MAX)
+}
+
+/// Attached to a TAP with several queues: returns the one that takes a frame.
+#[socket_filter]
+pub(crate) fn steer(ctx: SkBuffContext) -> i64 {
+    steer::queue(&ctx).into()
 }
 
 /// Counts what is not forwarded: most is dropped, the rest is not ours.

@@ -31,6 +31,7 @@ impl Cleanup {
             instance: self.instance.name,
             overlay_mtu: None,
             settings: Settings::default(),
+            lanes: 1,
             log_drops: false,
         };
         let (mut removed, mut errors) = plan.remove();

@@ -2,9 +2,10 @@
 
 use super::Instance;
 use super::numbers::Numbers;
+use crate::engine::LANES_MAX;
 use crate::shell::desired::KeyStore;
-use crate::shell::site;
 use crate::shell::start::{self, Options};
+use crate::shell::{lanes, site};
 use anyhow::Context as _;
 use clap::Args;
 use std::net::SocketAddr;
@@ -48,6 +49,10 @@ pub(super) struct Run {
     #[arg(long, value_name = "PORT", default_value_t = 51840, value_parser = clap::value_parser!(u16).range(1..))]
     listen_port: u16,
 
+    /// Packet loops, each on a core of its own [default: one for two cores, up to 4].
+    #[arg(long, value_name = "N", env = "LIQO_LANES", value_parser = clap::value_parser!(u8).range(1..=i64::from(LANES_MAX)))]
+    lanes: Option<u8>,
+
     /// Where to serve /metrics, /healthz and /readyz.
     #[arg(long, value_name = "ADDRESS:PORT")]
     http: Option<SocketAddr>,
@@ -73,6 +78,7 @@ const EXAMPLES: &str = "\
 Examples:
   gateway run --config fabric.yaml --keys keys
   gateway run --config fabric.yaml --keys keys --replica gateway-1 --http 0.0.0.0:9090
+  gateway run --config fabric.yaml --keys keys --lanes 4
   gateway run --config fabric.yaml --keys keys --log-drops
   gateway run --kubernetes --namespace liqo --http 0.0.0.0:8082      in a pod
   RUST_LOG=debug gateway run --config fabric.yaml --keys keys";
@@ -99,6 +105,7 @@ impl Run {
                 instance: self.instance.name,
                 overlay_mtu: self.overlay_mtu,
                 settings: self.numbers.settings(),
+                lanes: self.lanes.unwrap_or_else(lanes::fitting),
                 log_drops: self.log_drops,
             },
         })

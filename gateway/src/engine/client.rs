@@ -2,18 +2,19 @@
 //!
 //! Behind a load balancer nobody can choose the replica, so sessions are opened from
 //! new source ports until the answers have named every replica; what leads to a
-//! replica a second time at the same address is closed. Where the peer has several addresses
+//! replica's lane a second time at the same address is closed. Where the peer has several addresses
 //! (a node port has one per node), each replica is met at two of them: the node behind
 //! one may die, and any address leads to any replica. A peer that is not one of ours has one session,
 //! which moves from port to port and keeps its tunnel: such a peer remembers the
 //! time stamp of our last handshake, and the tunnel the cookie.
 
+mod met;
 mod ours;
 mod single;
 
 use super::Engine;
 use super::endpoints::Endpoints;
-use super::interface::{Event, Kind, PortId, SessionId};
+use super::interface::{Event, Kind, LaneId, PortId, SessionId};
 use super::noise::{HANDSHAKE_BUFFER, Tunnel};
 use super::replicas;
 use super::session::{Opening, Session, State};
@@ -28,7 +29,7 @@ const ATTEMPT: Duration = Duration::from_secs(1);
 const ATTEMPT_MAX: Duration = Duration::from_secs(2);
 /// Pause between attempts at first; doubles with every failure.
 const PAUSE: Duration = Duration::from_millis(250);
-/// Quick attempts to meet a further replica, per replica: with random choice among
+/// Quick attempts to meet a further replica, per replica and lane of it: with random choice among
 /// n, 4 n attempts miss a given one with a probability below e^-4.
 const ATTEMPTS_PER_REPLICA: u32 = 4;
 /// Pause between attempts when those are used up: a replica that comes back is met
@@ -55,8 +56,8 @@ const RENEWAL: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Client {
     pub(super) endpoints: Endpoints,
-    /// How many replicas the peer has, by the highest number that one of them says.
-    replicas: u32,
+    /// How many lanes of replicas are to be met, by the highest numbers that they tell.
+    wanted: u32,
     /// Attempts since a replica was lost or came.
     attempts: u32,
     /// Attempts since all replicas were met, to meet them at further addresses.
@@ -76,7 +77,7 @@ impl Client {
     pub(super) fn new(hosts: &[String], port: u16, now: Instant) -> Self {
         Self {
             endpoints: Endpoints::new(hosts, port, now),
-            replicas: 1,
+            wanted: 1,
             attempts: 0,
             way_attempts: 0,
             next_attempt: now,
@@ -122,20 +123,20 @@ impl Client {
         self.next_way = now;
     }
 
-    /// Handles how many replicas the peer has; more than before are worth quick
-    /// attempts.
-    fn handle_replicas(&mut self, replicas: u32, now: Instant) {
-        if replicas > self.replicas {
+    /// Handles how many lanes of replicas are to be met; more than before are worth
+    /// quick attempts.
+    fn handle_wanted(&mut self, wanted: u32, now: Instant) {
+        if wanted > self.wanted {
             self.attempts = 0;
             self.allow_ways(now);
         }
-        self.replicas = replicas;
+        self.wanted = wanted;
     }
 
     /// Notes an attempt to meet a further replica; returns whether it was the last
     /// quick one.
     fn handle_attempt(&mut self, now: Instant) -> bool {
-        let quick = self.replicas * ATTEMPTS_PER_REPLICA;
+        let quick = self.wanted * ATTEMPTS_PER_REPLICA;
         self.attempts = self.attempts.saturating_add(1);
         self.next_attempt = now
             + if self.attempts < quick {
@@ -149,7 +150,7 @@ impl Client {
 
     /// Notes an attempt to meet a replica at a further address.
     fn handle_way_attempt(&mut self, now: Instant) {
-        let quick = self.replicas * ATTEMPTS_PER_REPLICA;
+        let quick = self.wanted * ATTEMPTS_PER_REPLICA;
         self.way_attempts = self.way_attempts.saturating_add(1);
         self.next_way = now
             + if self.way_attempts < quick {
@@ -205,6 +206,7 @@ impl Engine {
         let Some(client) = &mut peer.client else {
             return;
         };
+        let is_first = self.local.lane.is_first();
         let serves = replicas::serves(&self.local.replica, &self.replicas, &peer.config.cluster_id);
 
         let own = peer
@@ -217,7 +219,7 @@ impl Engine {
         match peer.kind {
             Kind::Ours if self.leaving.is_some() => {}
             Kind::Ours => self.cover_replicas(index, now),
-            kind if serves || client.explores(kind, live_since, now) => {
+            kind if is_first && (serves || client.explores(kind, live_since, now)) => {
                 self.keep_single(index, now)
             }
             Kind::Unknown | Kind::Upstream => self.abandon(index),
@@ -303,9 +305,20 @@ impl Engine {
         self.maintain_client(index, now);
     }
 
-    /// Opens a session towards `target` from a new port.
-    fn open(&mut self, index: u16, target: SocketAddr, now: Instant) {
-        let slot = self.new_slot();
+    /// Opens a session towards `target` from a new port, to be answered by `lane`.
+    fn open(&mut self, index: u16, target: SocketAddr, lane: LaneId, now: Instant) {
+        let slot = self.new_slot(lane);
+        self.open_with(index, target, slot, now);
+    }
+
+    /// As [`Engine::open`], of a peer whose kind is not known: the first lane of one of ours is
+    /// to answer, however many there are.
+    fn open_first(&mut self, index: u16, target: SocketAddr, now: Instant) {
+        let slot = self.slot(LaneId::is_held_by_first);
+        self.open_with(index, target, slot, now);
+    }
+
+    fn open_with(&mut self, index: u16, target: SocketAddr, slot: u32, now: Instant) {
         let port = self.new_port();
         let Some(peer) = self.peers.get(index) else {
             return;

@@ -2,7 +2,7 @@
 
 use super::Engine;
 use super::drops::Drop;
-use super::interface::{Kind, PortId, SessionId};
+use super::interface::{Event, Kind, PortId, SessionId};
 use super::keys::Refusal;
 use super::noise::{HANDSHAKE_BUFFER, Opened, Tunnel};
 use super::session::{Opening, Session, State};
@@ -14,8 +14,9 @@ use std::time::Instant;
 const TENTATIVE_PER_PEER: usize = 64;
 /// Unconfirmed sessions in all; each costs 12 KB.
 const TENTATIVE_MAX: usize = 512;
-/// Confirmed sessions per peer.
-const LIVE_PER_PEER: usize = 64;
+/// Confirmed sessions per peer: of four replicas with as many lanes as there can be, each met at
+/// two addresses.
+const LIVE_PER_PEER: usize = 128;
 
 /// Where a message came from.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +33,18 @@ impl Engine {
             Ok(local) => local,
             Err(refusal) => return self.refuse(source, refusal, &buffer),
         };
+        self.handle_verified(local, source, datagram, now);
+    }
+
+    /// Handles an initiation for one of our keys that may cost what a handshake costs.
+    pub(super) fn handle_verified(
+        &mut self,
+        local: [u8; 32],
+        source: Source,
+        datagram: &[u8],
+        now: Instant,
+    ) {
+        let mut buffer = [0; HANDSHAKE_BUFFER];
         let initiator = self.keys.get(&local).and_then(|key| key.identify(datagram));
         let Some(initiator) = initiator else {
             return self.drops.count(Drop::InvalidHandshake);
@@ -41,6 +54,15 @@ impl Engine {
             return self.drops.count(Drop::UnknownPeer);
         };
 
+        // Which lane an initiation comes to its sender chooses, if it is one of ours.
+        let is_ours = self.peers.get(peer).is_some_and(|p| p.kind == Kind::Ours);
+        if !is_ours && !self.local.lane.is_first() {
+            return self.events.push_back(Event::Initiation {
+                local,
+                from: source.from,
+                datagram: datagram.to_vec(),
+            });
+        }
         let slot = initiator.index >> 8;
         let responder = self.responder(peer, slot, source);
         // A client port is for the one session that it was opened for.
@@ -234,7 +256,7 @@ impl Engine {
         buffer: &mut [u8; HANDSHAKE_BUFFER],
         now: Instant,
     ) -> Result<usize, Drop> {
-        let own_slot = self.new_slot();
+        let own_slot = self.new_slot(self.local.lane);
         let peer = self.peers.get(index).ok_or(Drop::UnknownPeer)?;
         let key = self.keys.get(&peer.local_key).ok_or(Drop::UnknownPeer)?;
         let mut tunnel = Tunnel::new(key, peer.config.public_key, own_slot);

@@ -1,5 +1,6 @@
 //! The values that cross the border between engine and shell.
 
+pub(crate) use super::lanes::LaneId;
 pub(crate) use super::signs::Signs;
 use ipnet::Ipv4Net;
 use serde::Serialize;
@@ -42,6 +43,8 @@ pub(crate) struct Local {
     pub(crate) cluster_id: String,
     /// This replica's name, unique among the cluster's gateways.
     pub(crate) replica: String,
+    /// Which of the replica's lanes this engine is in.
+    pub(crate) lane: LaneId,
     /// This program's version.
     pub(crate) version: String,
 }
@@ -162,7 +165,17 @@ pub(crate) enum Event {
         /// What came.
         signs: Signs,
     },
-    /// Whether this replica can carry packets to the peer: what the overlay's
+    /// An initiation of a peer that has one session only, for the first lane: this is another.
+    Initiation {
+        /// The public half of our key that it is for, which was looked for already; a proof of
+        /// address was asked for where that was due.
+        local: [u8; 32],
+        /// Who sent it.
+        from: SocketAddr,
+        /// The UDP payload.
+        datagram: Vec<u8>,
+    },
+    /// Whether this lane can carry packets to the peer: what the overlay's
     /// heartbeat tells the nodes.
     Reachable {
         /// Index of the peer.

@@ -2,19 +2,19 @@
 //!
 //! ```text
 //! PING {"clusterID":"<the receiver's>","msgType":"PING","timeStamp":"<RFC 3339>"
-//!       ,"gateway":{"version":"..","replica":"..","leaving":true},"pad":".."}
+//!       ,"gateway":{"version":"..","replica":"..","lane":1,"lanes":2,"leaving":true},"pad":".."}
 //! PONG {the same object, "msgType":"PONG", without gateway and pad
-//!       ,"version":"..","replica":"..","replicas":2,"leaving":true
+//!       ,"version":"..","replica":"..","lane":1,"lanes":2,"replicas":2,"leaving":true
 //!       ,"nodes":{"all":2,"cut":1,"resting":0,"reflect":true}}
 //! ```
 //!
-//! Upstream ignores keys that it does not know. What the sender of a PING says of itself
+//! A replica with one lane does not name it. Upstream ignores keys that it does not know. What the sender of a PING says of itself
 //! stands under a key of its own: one that merely reflects the object must not be
 //! taken for one of ours.
 
 mod plain;
 
-use super::interface::Nodes;
+use super::interface::{LaneId, Nodes};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -33,6 +33,8 @@ pub(super) const REPLICAS_MAX: u32 = 16;
 pub(super) struct Gateway {
     pub(super) version: String,
     pub(super) replica: String,
+    /// Which of the replica's lanes it is.
+    pub(super) lane: LaneId,
     /// How many replicas its cluster has; only in a PONG.
     pub(super) replicas: Option<u32>,
     /// Peers are to use other replicas, if there are any: it leaves, or has only come.
@@ -134,6 +136,13 @@ fn pong_any(mut answer: Map<String, Value>, own: &Gateway) -> Vec<u8> {
     set(&mut answer, "version", own.version.as_str().into());
     set(&mut answer, "replica", own.replica.as_str().into());
     set(&mut answer, "replicas", own.replicas.unwrap_or(1).into());
+    for key in ["lane", "lanes"] {
+        take(&mut answer, key);
+    }
+    if own.lane != LaneId::ONLY {
+        answer.insert("lane".into(), own.lane.number().into());
+        answer.insert("lanes".into(), own.lane.of().into());
+    }
     take(&mut answer, "leaving");
     if own.leaving {
         answer.insert("leaving".into(), true.into());
@@ -168,15 +177,27 @@ pub(super) fn ping(cluster_id: &str, sent: i128, own: &Gateway, len: Option<usiz
 /// Reads what a gateway of ours says of itself; both names are needed.
 fn gateway(object: &Map<String, Value>) -> Option<Gateway> {
     let name = |key| string(object, key).filter(|name| is_name(name));
-    let replicas = find(object, "replicas").and_then(Value::as_u64);
+    let number = |key| find(object, key).and_then(Value::as_u64);
+    let replicas = number("replicas");
 
     Some(Gateway {
         version: name("version")?.to_owned(),
         replica: name("replica")?.to_owned(),
+        lane: lane(number("lane"), number("lanes")),
         replicas: replicas.map(|n| n.clamp(1, u64::from(REPLICAS_MAX)) as u32),
         leaving: find(object, "leaving").is_some_and(|leaving| leaving == &Value::Bool(true)),
         nodes: nodes(object),
     })
+}
+
+/// Returns the lane that a gateway names: the only one if it names none, or one that cannot be.
+fn lane(number: Option<u64>, of: Option<u64>) -> LaneId {
+    let small = |number: Option<u64>| u8::try_from(number?).ok();
+    let named = small(number).zip(small(of));
+
+    named
+        .and_then(|(number, of)| LaneId::new(number, of))
+        .unwrap_or(LaneId::ONLY)
 }
 
 /// Reads what a gateway of ours says of its nodes; all numbers are needed.

@@ -3,7 +3,7 @@
 use super::Engine;
 use super::drops::Drop;
 use super::inner::{self, ProbeAddresses};
-use super::interface::{ConnectionState, Event, Kind, Nodes, SessionId, Transmit};
+use super::interface::{ConnectionState, Event, Kind, LaneId, Nodes, SessionId, Transmit};
 use super::noise::OVERHEAD;
 use super::probe::{self, Gateway, Probe};
 use super::session::State;
@@ -122,20 +122,42 @@ impl Engine {
         };
         let leaving = gateway.as_ref().is_some_and(|gateway| gateway.leaving);
         let replica = gateway.as_ref().map(|gateway| gateway.replica.clone());
-        let is_news = kind != peer.kind || leaving != session.leaving || replica != session.replica;
+        let lane = gateway
+            .as_ref()
+            .map_or(LaneId::ONLY, |gateway| gateway.lane);
+        let is_news = kind != peer.kind
+            || leaving != session.leaving
+            || replica != session.replica
+            || lane != session.remote_lane;
         if !is_news {
             return;
         }
 
-        peer.kind = kind;
+        // Another lane has no say: it is told.
+        let is_first = self.local.lane.is_first();
+        let is_another = is_first && peer.kind != kind;
+        if is_first {
+            peer.kind = kind;
+        }
         peer.version = gateway.map(|gateway| gateway.version);
         session.leaving = leaving;
         session.replica = replica;
+        session.remote_lane = lane;
         if kind == Kind::Ours {
             self.close_duplicates(id, now);
         }
         self.refresh(index);
         self.maintain_client(index, now);
+        if is_another {
+            self.tell_remote(index); // Other lanes wait for it.
+        }
+    }
+
+    /// Handles that nobody has heard what was told of a peer.
+    pub(crate) fn forget_told(&mut self, index: u16) {
+        if let Some(peer) = self.peers.get_mut(index) {
+            peer.told = None;
+        }
     }
 
     /// What this replica says of itself.
@@ -145,6 +167,7 @@ impl Engine {
         Gateway {
             version: self.local.version.clone(),
             replica: self.local.replica.clone(),
+            lane: self.local.lane,
             replicas: Some(replicas.max(1)),
             leaving,
             nodes: self.nodes,
@@ -205,14 +228,23 @@ impl Engine {
         if let Some(signs) = peer.signs.poll(is_connected, now) {
             self.events.push_back(Event::Signs { peer: index, signs });
         }
+        self.tell_remote(index);
+    }
+
+    /// Tells what a peer runs and how its nodes fare, if that is news.
+    fn tell_remote(&mut self, index: u16) {
+        let Some(peer) = self.peers.get_mut(index) else {
+            return;
+        };
+        let kind = peer.kind;
         let usable = peer
             .sessions
             .iter()
             .filter_map(|id| self.sessions.get(*id))
             .filter(|session| session.is_usable() && session.liveness.is_answered());
         let nodes = usable.map(|session| session.nodes).reduce(worst).flatten();
-        if peer.told != (kind, nodes) {
-            peer.told = (kind, nodes);
+        if peer.told != Some((kind, nodes)) {
+            peer.told = Some((kind, nodes));
             self.events.push_back(Event::Remote {
                 peer: index,
                 kind,

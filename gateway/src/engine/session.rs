@@ -1,6 +1,6 @@
 //! One session: a tunnel to one remote replica over one path.
 
-use super::interface::{Kind, Nodes, PortId, SessionId};
+use super::interface::{Kind, LaneId, Nodes, PortId, SessionId};
 use super::liveness::Liveness;
 use super::noise::Tunnel;
 use super::path_mtu::PathMtu;
@@ -85,6 +85,8 @@ pub(super) struct Session {
     /// When the last authenticated message came.
     pub(super) heard: Instant,
     pub(super) replica: Option<String>,
+    /// The remote replica's lane, once it is known which replica that is.
+    pub(super) remote_lane: LaneId,
     /// How many replicas the remote side says there are.
     pub(super) replicas: u32,
     /// What the remote replica says of its nodes.
@@ -151,6 +153,7 @@ impl Session {
             live_since: now,
             heard: now,
             replica: None,
+            remote_lane: LaneId::ONLY,
             replicas: 1,
             nodes: None,
             unconfirmed: opening.state == State::Tentative,
@@ -168,6 +171,12 @@ impl Session {
     /// Returns whether flows may use the session.
     pub(super) fn is_usable(&self) -> bool {
         self.state == State::Live && self.tunnel.is_keyed()
+    }
+
+    /// Returns whether the next handshake will lead to the same lane of the peer: the first ones
+    /// are handed to its first lane, whichever our index names.
+    pub(super) fn is_settled(&self) -> bool {
+        self.remote_lane.holds(self.slot)
     }
 
     /// Returns whether we opened the session and have not given it up.
@@ -249,14 +258,17 @@ impl Session {
         self.traffic.handle_tick();
     }
 
-    pub(super) fn snapshot(&self, now: Instant) -> SessionSnapshot {
+    /// Returns what a person sees of the session, which is in `lane`.
+    pub(super) fn snapshot(&self, lane: LaneId, now: Instant) -> SessionSnapshot {
         SessionSnapshot {
+            lane: lane.number(),
             slot: self.slot,
             remote_slot: self.remote_slot,
             endpoint: self.endpoint,
             port: self.port,
             state: self.state.name(),
             replica: self.replica.clone(),
+            remote_lane: self.replica.as_ref().map(|_| self.remote_lane.number()),
             leaving: self.leaving,
             rtt: self.liveness.rtt(),
             last_handshake_age: self.tunnel.age(),

@@ -53,6 +53,8 @@ pub(crate) struct PeerSnapshot {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SessionSnapshot {
+    /// Our lane.
+    pub(crate) lane: u8,
     /// The upper 24 bits of our index.
     pub(crate) slot: u32,
     /// The upper 24 bits of the remote index, once known.
@@ -65,6 +67,8 @@ pub(crate) struct SessionSnapshot {
     pub(crate) state: &'static str,
     /// The remote replica, if it tells.
     pub(crate) replica: Option<String>,
+    /// Its lane, if it tells.
+    pub(crate) remote_lane: Option<u8>,
     /// The remote replica is leaving.
     pub(crate) leaving: bool,
     /// Round-trip time of the last answered probe.

@@ -3,6 +3,7 @@
 mod adversary;
 mod budgets;
 mod chaos;
+mod lanes;
 mod leave;
 mod load;
 mod path;
@@ -22,6 +23,8 @@ use std::time::Duration;
 const PORT: u16 = 51_840;
 /// The first port that a host opens for a client session.
 const CLIENT_PORTS: u16 = 20_000;
+/// How many of them each lane of a host has.
+const PORTS_PER_LANE: u16 = 1_000;
 /// The length of an outer IPv4 and UDP header.
 const OUTER_HEADERS: usize = 28;
 const MTU: u16 = 1_340;
@@ -36,7 +39,7 @@ fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
-/// A gateway replica, or any other machine with an address.
+/// A gateway replica or a lane of one, or any other machine with an address.
 struct Host {
     ip: Ipv4Addr,
     engine: Engine,
@@ -118,24 +121,19 @@ impl World {
 
     fn host(&mut self, replica: &str) -> usize {
         let number = u8::try_from(self.hosts.len()).unwrap();
-        self.hosts.push(Host {
-            ip: Ipv4Addr::new(192, 0, 2, number + 1),
-            engine: self.engine(replica),
-            alive: true,
-            ports: BTreeSet::from([PortId::LISTEN]),
-            received: Vec::new(),
-            events: Vec::new(),
-        });
-        usize::from(number)
+        let ip = Ipv4Addr::new(192, 0, 2, number + 1);
+        self.lane(replica, LaneId::ONLY, ip)
     }
 
-    fn engine(&self, replica: &str) -> Engine {
+    fn engine(&self, replica: &str, lane: LaneId) -> Engine {
         let mut seed = [0; 32];
         seed[..replica.len()].copy_from_slice(replica.as_bytes());
+        seed[30] = lane.number();
         seed[31] = u8::try_from((self.now - self.start).as_millis() % 251).unwrap();
         let local = Local {
             cluster_id: replica.split('-').next().unwrap().to_owned(),
             replica: replica.to_owned(),
+            lane,
             version: "1.0.0".into(),
         };
         let clock = Clock {
@@ -177,7 +175,7 @@ impl World {
 
     /// A process that starts anew: nothing is left of the old one.
     fn restart(&mut self, host: usize, replica: &str, peers: Vec<PeerConfig>) {
-        self.hosts[host].engine = self.engine(replica);
+        self.hosts[host].engine = self.engine(replica, LaneId::ONLY);
         self.hosts[host].ports = BTreeSet::from([PortId::LISTEN]);
         self.hosts[host].alive = true;
         self.set_peers(host, peers);
@@ -231,8 +229,8 @@ impl World {
         while let Some(position) = self.flying.iter().position(|d| d.due <= self.now) {
             let mut datagram = self.flying.remove(position).unwrap();
             let target = match self.balance(&datagram) {
-                Some(host) => Some((host, PortId::LISTEN)),
-                None => self.socket(datagram.to),
+                Some(host) => Some((self.listening(host, &datagram.bytes), PortId::LISTEN)),
+                None => self.socket(datagram.to, &datagram.bytes),
             };
             match target {
                 Some((host, port)) if self.hosts[host].alive => {
@@ -271,11 +269,15 @@ impl World {
         Some(host)
     }
 
-    fn socket(&self, to: SocketAddr) -> Option<(usize, PortId)> {
-        let host = self.hosts.iter().position(|host| host.ip == to.ip())?;
-        let port = match to.port() {
-            PORT => PortId::LISTEN,
-            port => PortId(u32::from(port.checked_sub(CLIENT_PORTS)?)),
+    fn socket(&self, to: SocketAddr, bytes: &[u8]) -> Option<(usize, PortId)> {
+        let first = self.hosts.iter().position(|host| host.ip == to.ip())?;
+        let (host, port) = match to.port() {
+            PORT => (self.listening(first, bytes), PortId::LISTEN),
+            port => {
+                let port = port.checked_sub(CLIENT_PORTS)?;
+                let host = first + usize::from(port / PORTS_PER_LANE);
+                (host, PortId(u32::from(port % PORTS_PER_LANE)))
+            }
         };
         self.hosts[host]
             .ports
@@ -299,7 +301,8 @@ impl World {
                 break;
             };
             let now = self.now;
-            let host = &mut self.hosts[host];
+            let number = host;
+            let host = &mut self.hosts[number];
             match &event {
                 Event::OpenPort(port) => {
                     assert!(host.ports.insert(*port), "opened twice");
@@ -311,9 +314,11 @@ impl World {
                 | Event::Remote { .. }
                 | Event::Signs { .. }
                 | Event::Reachable { .. }
+                | Event::Initiation { .. }
                 | Event::Drained => {}
             }
-            host.events.push(event);
+            host.events.push(event.clone());
+            self.tell_siblings(number, &event);
         }
     }
 
@@ -328,14 +333,16 @@ impl World {
         assert!(self.hosts[host].ports.contains(&port), "{port:?} is closed");
         let number = match port {
             PortId::LISTEN => PORT,
-            PortId(port) => CLIENT_PORTS + u16::try_from(port).unwrap(),
+            PortId(port) => {
+                let lane = u16::from(self.hosts[host].engine.lane().number());
+                CLIENT_PORTS + lane * PORTS_PER_LANE + u16::try_from(port).unwrap()
+            }
         };
         let mut from = SocketAddrV4::new(self.hosts[host].ip, number).into();
-        if let Some(balancer) = self
-            .balancers
-            .iter()
-            .find(|b| port == PortId::LISTEN && b.tracked.get(&to) == Some(&host))
-        {
+        if let Some(balancer) = self.balancers.iter().find(|b| {
+            let tracked = b.tracked.get(&to).map(|it| self.hosts[*it].ip);
+            port == PortId::LISTEN && tracked == Some(self.hosts[host].ip)
+        }) {
             from = balancer.address;
         }
         self.send(from, to, bytes, dont_fragment);
@@ -427,6 +434,7 @@ impl World {
             | Event::Connection { .. }
             | Event::Remote { .. }
             | Event::Reachable { .. }
+            | Event::Initiation { .. }
             | Event::Drained => None,
         });
         last.unwrap_or_default()

@@ -159,7 +159,9 @@ pub(crate) fn is_known_to_all(
     let mut ready = nodes.iter().filter(|node| node.ready);
     ready.all(|node| {
         let seen = sightings.get(&node.internal_ip);
-        seen.is_some_and(|(_, sighting)| sighting.says(HEARS) || !sighting.says(SPEAKS))
+        // What an earlier process of this replica was told may still be there.
+        let fresh = seen.filter(|(age, _)| *age < SILENCE);
+        fresh.is_some_and(|(_, sighting)| sighting.says(HEARS) || !sighting.says(SPEAKS))
     })
 }
 

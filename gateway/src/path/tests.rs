@@ -86,6 +86,12 @@ fn a_replica_is_known_when_every_ready_node_hears_it() {
     assert!(known(&lab), "one that is not ready is not waited for");
     lab.nodes[3].node.ready = true;
     assert!(!known(&lab));
+
+    let mut lab = Lab::settled(&["milan"]);
+    assert!(known(&lab));
+    lab.nodes[1].is_silent = true;
+    lab.run(3);
+    assert!(!known(&lab), "what it said is old");
 }
 
 #[test]

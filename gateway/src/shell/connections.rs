@@ -50,6 +50,8 @@ pub(super) struct Reporter {
     written_over: BTreeMap<String, String>,
     writes: JoinSet<Written>,
     under_way: BTreeSet<String>,
+    /// The last write failed; what is the same for all peers is told once.
+    failing: bool,
 }
 
 /// The peer whose object was written, and how that went.
@@ -74,6 +76,7 @@ impl Reporter {
             written_over: BTreeMap::new(),
             writes: JoinSet::new(),
             under_way: BTreeSet::new(),
+            failing: false,
         }
     }
 
@@ -238,9 +241,16 @@ impl Reporter {
             return self.under_way.clear(); // It panicked: none is known to be under way.
         };
         self.under_way.remove(&cluster_id);
+        let is_expected = |error: &kube::Error| {
+            status_code(error).is_some_and(|code| code == NOT_FOUND || code == CONFLICT)
+        };
+        let was_failing = std::mem::replace(
+            &mut self.failing,
+            outcome.as_ref().is_err_and(|error| !is_expected(error)),
+        );
         if let Err(error) = outcome {
-            if status_code(&error).is_none_or(|code| code != NOT_FOUND && code != CONFLICT) {
-                tracing::warn!(peer = cluster_id, %error, "failed to write the Connection's status");
+            if self.failing && !was_failing {
+                tracing::warn!(peer = cluster_id, %error, "failed to write the Connection's status; it is tried again");
             }
             self.said.remove(&cluster_id);
             self.written_over.remove(&cluster_id);

@@ -6,7 +6,8 @@ mod standby;
 
 use super::connections::Reporter;
 use super::desired::{Desired, Loader};
-use super::lane::{Command, Handle, Hung, Notice};
+use super::lane::{Command, Hung, Notice, Told};
+use super::lanes::{Joint, Lanes};
 use super::state::{State, lock};
 use crate::engine::{ConnectionState, Nodes, Role};
 use crate::path::Paths;
@@ -31,8 +32,10 @@ const NODES_LEAVE: Duration = Duration::from_millis(600);
 /// Keeps the running parts in step with the outside.
 pub(crate) struct Control {
     loader: Loader,
-    lane: Handle,
-    notices: mpsc::Receiver<Notice>,
+    lanes: Lanes,
+    notices: mpsc::Receiver<Told>,
+    /// What the lanes have told.
+    joint: Joint,
     datapath: Arc<Mutex<Datapath>>,
     state: Arc<State>,
     replica: String,
@@ -64,10 +67,10 @@ struct Answer {
 pub(crate) struct Parts {
     /// Reads the desired state again.
     pub(crate) loader: Loader,
-    /// The packet loop's ends.
-    pub(crate) lane: Handle,
-    /// What it tells.
-    pub(crate) notices: mpsc::Receiver<Notice>,
+    /// The packet loops.
+    pub(crate) lanes: Lanes,
+    /// What they tell.
+    pub(crate) notices: mpsc::Receiver<Told>,
     /// The kernel programs.
     pub(crate) datapath: Arc<Mutex<Datapath>>,
     /// What others see.
@@ -92,8 +95,9 @@ impl Control {
             nodes: Nodes::default(),
             standby: Some(Standby::new(Instant::now())),
             loader: parts.loader,
-            lane: parts.lane,
+            lanes: parts.lanes,
             notices: parts.notices,
+            joint: Joint::default(),
             datapath: parts.datapath,
             state: parts.state,
             replica: parts.replica,
@@ -102,7 +106,7 @@ impl Control {
             lookups: Lookups::default(),
             answers: JoinSet::new(),
         };
-        control.lane.send(Command::Standby(true))?; // Before there is any peer to tell.
+        control.lanes.send(Command::Standby(true))?; // Before there is any peer to tell.
         control.instruct()?;
         control.follow_peers();
 
@@ -123,7 +127,7 @@ impl Control {
                 }
                 () = written(self.reporter.as_mut()) => self.report(),
                 notice = self.notices.recv() => match notice {
-                    Some(notice) => self.handle_notice(notice),
+                    Some(told) => self.handle_told(told),
                     None => return,
                 },
                 Some(answer) = self.answers.join_next() => {
@@ -144,11 +148,11 @@ impl Control {
             .live_replicas()
             .iter()
             .any(|name| *name != self.replica);
-        if others && self.lane.send(Command::Leave).is_ok() {
+        if others && self.lanes.send(Command::Leave).is_ok() {
             let start = Instant::now();
             let drained = async {
-                while let Some(notice) = self.notices.recv().await {
-                    if matches!(notice, Notice::Drained) {
+                while let Some(told) = self.notices.recv().await {
+                    if matches!(self.join(told), Some(Notice::Drained)) {
                         break;
                     }
                 }
@@ -156,7 +160,7 @@ impl Control {
             let _ = timeout_at(start + limit, drained).await;
             tokio::time::sleep_until(start + NODES_LEAVE.min(limit)).await;
         }
-        let _ = self.lane.send(Command::Stop);
+        let _ = self.lanes.send(Command::Stop);
     }
 
     fn reload(&mut self) {
@@ -181,6 +185,7 @@ impl Control {
                 let peers: BTreeSet<_> =
                     self.served.ranks.iter().map(|(_, index)| *index).collect();
                 self.connections.retain(|peer, _| peers.contains(peer));
+                self.joint.retain(|peer| peers.contains(&peer));
                 let served = &self.served;
                 self.lookups.retain(|name| is_wanted(served, name));
                 self.follow_peers();
@@ -223,12 +228,12 @@ impl Control {
     }
 
     fn instruct(&self) -> Result<(), Hung> {
-        self.lane.send(Command::Peers {
+        self.lanes.send(Command::Peers {
             peers: self.served.peers.clone(),
             ranks: self.served.ranks.clone(),
             tunnelled: self.served.tunnelled(),
         })?;
-        self.lane.send(Command::Replicas(self.live_replicas()))
+        self.lanes.send(Command::Replicas(self.live_replicas()))
     }
 
     /// This replica and all that are ready.
@@ -244,6 +249,26 @@ impl Control {
             .chain([self.replica.clone()])
             .collect();
         names.into_iter().collect()
+    }
+
+    fn handle_told(&mut self, told: Told) {
+        if let Some(notice) = self.join(told) {
+            self.handle_notice(notice);
+        }
+    }
+
+    /// Tells lanes what others have found out, and returns what the gateway tells.
+    fn join(&mut self, (lane, notice): Told) -> Option<Notice> {
+        let outcome = self.joint.handle(lane, notice);
+        // What is lost of these is sent or told again.
+        if let Some(command) = outcome.first {
+            let _ = self.lanes.send_first(command);
+        }
+        if let Some(command) = outcome.others {
+            let _ = self.lanes.send_others(&command);
+        }
+
+        outcome.notice
     }
 
     fn handle_notice(&mut self, notice: Notice) {
@@ -279,7 +304,7 @@ impl Control {
                     self.paths.note_signs(&cluster_id, signs, now);
                 }
             }
-            Notice::Drained => {}
+            Notice::Initiation { .. } | Notice::Drained => {}
         }
     }
 
@@ -342,7 +367,7 @@ impl Control {
             host,
             addresses,
         };
-        if let Err(hung) = self.lane.send(command) {
+        if let Err(hung) = self.lanes.send(command) {
             tracing::error!(%hung, "failed to pass on a peer's addresses");
         }
     }

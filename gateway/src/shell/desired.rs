@@ -196,7 +196,7 @@ impl Loader {
     /// # Errors
     ///
     /// Returns [`Error`] with what cannot.
-    pub(crate) fn check_readable(&self, served: &Desired) -> Result<(), Error> {
+    pub(crate) fn check_readable(&mut self, served: &Desired) -> Result<(), Error> {
         self.source.read()?;
         self.read_keys(&served.fabric)?;
 

@@ -1,4 +1,4 @@
-//! The thread that moves packets: one loop, from descriptor to descriptor.
+//! A thread that moves packets: one loop, from descriptor to descriptor.
 //!
 //! ```text
 //!             +-----------------------------------------------+
@@ -10,17 +10,20 @@
 //!
 //! Nothing in it locks, logs or allocates per packet. Each wake-up serves each
 //! descriptor up to a limit, so that no direction starves the other or the clock.
-//! The heartbeat is written here and nowhere else: if this loop hangs, the nodes see it.
+//! The heartbeat is written here and nowhere else: if a loop hangs, the nodes see it.
 
 mod command;
 mod heart;
 mod inward;
+mod near;
 mod outward;
 mod ports;
 mod stats;
 
-pub(crate) use command::{Command, Handle, Hung, Notice, Report};
-pub(crate) use heart::Heart;
+pub(crate) use command::{
+    Command, Handle, Hung, Inbox, NOTICES_MAX, Notice, Report, Told, channel,
+};
+pub(crate) use heart::{Heart, Pulse};
 pub(crate) use stats::{Histogram, Stats};
 
 use super::outbox::Outbox;
@@ -29,7 +32,9 @@ use super::udp::{RECEIVE_MAX, UdpPort};
 use crate::engine::{Engine, Event, PortId};
 use crate::offload::coalesce::Coalescer;
 use crate::offload::frame::FRAME_MAX;
+use ebpf::Arrivals;
 use ebpf_common::settings::Settings;
+use near::{Moved, Near};
 use nix::errno::Errno;
 use nix::sys::epoll::{EpollEvent, EpollTimeout};
 use outward::Scratch;
@@ -40,6 +45,9 @@ use tokio::sync::mpsc as notices;
 
 /// Descriptors served per wake-up; more wait for the next.
 const READY_MAX: usize = 32;
+
+/// Handshakes handed over by other lanes that are answered per wake-up: some milliseconds.
+const HANDSHAKES_MAX: u32 = 16;
 
 /// Where buffers begin to be used; see `offload::coalesce`.
 const OFFSET: usize = 64;
@@ -61,7 +69,10 @@ pub(crate) struct Lane {
     engine: Engine,
     tap: Tap,
     ports: Ports,
-    heart: Heart,
+    pulse: Pulse,
+    /// In the first lane.
+    heart: Option<Heart>,
+    arrivals: Option<Arrivals>,
     settings: Settings,
     outbox: Outbox,
     coalescer: Coalescer,
@@ -71,45 +82,68 @@ pub(crate) struct Lane {
     frame: Box<[u8]>,
     datagrams: Box<[u8]>,
     commands: mpsc::Receiver<Command>,
-    notices: notices::Sender<Notice>,
+    notices: notices::Sender<Told>,
     now: Instant,
     running: bool,
 }
 
+/// What a lane begins with.
+pub(crate) struct Parts {
+    /// Its engine.
+    pub(crate) engine: Engine,
+    /// Its queue of the TAP.
+    pub(crate) tap: Tap,
+    /// Its socket of the listening port.
+    pub(crate) listen: UdpPort,
+    /// Its part in the heartbeat.
+    pub(crate) pulse: Pulse,
+    /// The heartbeat, for the first lane.
+    pub(crate) heart: Option<Heart>,
+    /// Tells where datagrams arrive.
+    pub(crate) arrivals: Option<Arrivals>,
+    /// Where its commands come in.
+    pub(crate) inbox: Inbox,
+    /// Where its notices go.
+    pub(crate) notices: notices::Sender<Told>,
+}
+
 impl Lane {
-    /// Puts the parts together and returns how to talk to the loop.
+    /// Puts the parts together.
     ///
     /// # Errors
     ///
     /// Returns the kernel's error if there are no descriptors left.
-    pub(crate) fn new(
-        engine: Engine,
-        tap: Tap,
-        listen: UdpPort,
-        heart: Heart,
-        settings: Settings,
-    ) -> Result<(Self, Handle, notices::Receiver<Notice>), Errno> {
-        let (handle, commands, wake) = command::channel()?;
-        let (notices, received) = notices::channel(command::NOTICES_MAX);
-        let lane = Self {
-            coalescer: Coalescer::new(settings, tap.uso()),
-            ports: Ports::new(&tap, wake, listen)?,
+    pub(crate) fn new(parts: Parts, settings: Settings) -> Result<Self, Errno> {
+        let Parts {
             engine,
             tap,
+            listen,
+            pulse,
             heart,
+            arrivals,
+            inbox,
+            notices,
+        } = parts;
+
+        Ok(Self {
+            coalescer: Coalescer::new(settings, tap.uso()),
+            ports: Ports::new(&tap, inbox.wake, listen)?,
+            engine,
+            tap,
+            pulse,
+            heart,
+            arrivals,
             settings,
             outbox: Outbox::new(),
             stats: Stats::default(),
             scratch: Scratch::new(),
             frame: vec![0; OFFSET + FRAME_MAX].into_boxed_slice(),
             datagrams: vec![0; OFFSET + RECEIVE_MAX].into_boxed_slice(),
-            commands,
+            commands: inbox.commands,
             notices,
             now: Instant::now(),
             running: true,
-        };
-
-        Ok((lane, handle, received))
+        })
     }
 
     /// Moves packets until [`Command::Stop`].
@@ -119,13 +153,17 @@ impl Lane {
     /// Returns [`Error`] if the TAP is gone.
     pub(crate) fn run(mut self) -> Result<(), Error> {
         self.discard_old_frames()?;
+        let mut near = self.stay_near();
         while self.running {
             self.now = Instant::now();
             if self.engine.poll_timeout() <= self.now {
                 self.engine.handle_timeout(self.now); // Before any IO: a flood cannot starve it.
             }
             self.drain();
-            self.heart.beat_if_due(self.now);
+            self.pulse.beat(self.now);
+            if let Some(heart) = &mut self.heart {
+                heart.beat_if_due(self.now);
+            }
 
             let mut ready = [EpollEvent::empty(); READY_MAX];
             let timeout = self.timeout();
@@ -142,9 +180,32 @@ impl Lane {
                     port => self.receive(ports::id(port)),
                 }
             }
+            if let Some(near) = &mut near {
+                near.handle_wake_up(self.moved(), self.now);
+            }
         }
 
         Ok(())
+    }
+
+    /// Has the sockets tell where datagrams arrive; on the thread that shall be there.
+    fn stay_near(&mut self) -> Option<Near> {
+        let near = Near::new(self.arrivals.take()?, self.now)?;
+        match self.ports.attach(near.program()) {
+            Ok(()) => Some(near),
+            Err(error) => {
+                tracing::debug!(%error, "the packet loop stays where the kernel puts it");
+                None
+            }
+        }
+    }
+
+    fn moved(&self) -> Moved {
+        let (read, written) = (&self.stats.read, &self.stats.written);
+        Moved {
+            packets: read.count + written.count,
+            bytes: read.bytes + written.bytes,
+        }
     }
 
     /// Does all that the engine wants done.
@@ -174,8 +235,17 @@ impl Lane {
                 Err(error) => tracing::warn!(%error, "failed to open a client port"),
             },
             Event::ClosePort(id) => self.ports.close(id),
-            Event::Reachable { peer, reachable } => {
-                self.heart.set_reachable(peer, reachable, self.now);
+            Event::Reachable { peer, reachable } => self.pulse.set_reachable(peer, reachable),
+            Event::Initiation {
+                local,
+                from,
+                datagram,
+            } => {
+                self.notify(Notice::Initiation {
+                    local,
+                    from,
+                    datagram,
+                });
             }
             Event::Resolve { peer, host, port } => {
                 self.notify(Notice::Resolve { peer, host, port });
@@ -184,21 +254,30 @@ impl Lane {
                 peer,
                 state,
                 latency,
-            } => self.notify(Notice::Connection {
-                peer,
-                state,
-                latency,
-            }),
-            Event::Remote { peer, kind, nodes } => {
-                self.notify(Notice::Remote { peer, kind, nodes });
+            } => {
+                self.notify(Notice::Connection {
+                    peer,
+                    state,
+                    latency,
+                });
             }
-            Event::Signs { peer, signs } => self.notify(Notice::Signs { peer, signs }),
-            Event::Drained => self.notify(Notice::Drained),
+            Event::Remote { peer, kind, nodes } => {
+                if !self.notify(Notice::Remote { peer, kind, nodes }) {
+                    self.engine.forget_told(peer);
+                }
+            }
+            Event::Signs { peer, signs } => {
+                self.notify(Notice::Signs { peer, signs });
+            }
+            Event::Drained => {
+                self.notify(Notice::Drained);
+            }
         }
     }
 
     fn obey(&mut self) {
         self.ports.clear_wake();
+        let mut handshakes = 0;
         while let Ok(command) = self.commands.try_recv() {
             match command {
                 Command::Peers {
@@ -208,7 +287,9 @@ impl Lane {
                 } => {
                     self.engine.set_tunnelled(&tunnelled);
                     self.engine.set_peers(peers, self.now);
-                    self.heart.set_ranks(ranks, self.now);
+                    if let Some(heart) = &mut self.heart {
+                        heart.set_ranks(ranks, self.now);
+                    }
                 }
                 Command::Replicas(names) => self.engine.set_replicas(names, self.now),
                 Command::Nodes(nodes) => self.engine.set_nodes(nodes),
@@ -219,13 +300,32 @@ impl Lane {
                 } => self
                     .engine
                     .handle_resolved(peer, &host, addresses, self.now),
+                Command::Kinds(kinds) => {
+                    for (peer, kind) in kinds {
+                        self.engine.set_kind(peer, kind, self.now);
+                    }
+                }
+                Command::Initiation {
+                    local,
+                    from,
+                    datagram,
+                } => {
+                    self.engine.handle_handed(local, from, &datagram, self.now);
+                    handshakes += 1;
+                    if handshakes == HANDSHAKES_MAX {
+                        return self.ports.wake(); // The rest after all else had its turn.
+                    }
+                }
                 Command::Standby(standby) => self.engine.set_standby(standby, self.now),
                 Command::Leave => {
                     self.engine.leave(self.now);
-                    self.heart.leave(self.now);
+                    if let Some(heart) = &mut self.heart {
+                        heart.leave(self.now);
+                    }
                 }
                 Command::Report(to) => {
                     let report = Report {
+                        lane: self.engine.lane(),
                         engine: self.engine.snapshot(self.now),
                         stats: self.stats.clone(),
                         ports: self.ports.len(),
@@ -237,16 +337,23 @@ impl Lane {
         }
     }
 
-    /// Tells control; what it cannot take in time is repeated by the engine.
-    fn notify(&mut self, notice: Notice) {
-        if self.notices.try_send(notice).is_err() {
+    /// Tells control; returns whether it can take that in time.
+    fn notify(&mut self, notice: Notice) -> bool {
+        let told = (self.engine.lane(), notice);
+        let is_told = self.notices.try_send(told).is_ok();
+        if !is_told {
             self.stats.count(stats::Drop::NoticeQueueFull);
         }
+
+        is_told
     }
 
     /// How long to wait: until the engine or the heart is due.
     fn timeout(&self) -> EpollTimeout {
-        let due = self.engine.poll_timeout().min(self.heart.due());
+        let heart = self.heart.as_ref().map(Heart::due);
+        let due = heart
+            .into_iter()
+            .fold(self.engine.poll_timeout(), Instant::min);
         let wait = due.saturating_duration_since(self.now);
         // Rounded up: waking a moment early would only mean waiting again.
         let millis = wait

@@ -10,7 +10,7 @@
 use super::links::{self, Device, Overlay};
 use super::netns::{self, Namespace};
 use super::tap::{self, Tap};
-use ebpf::{Datapath, Tables, Trace};
+use ebpf::{Arrivals, Datapath, Steering, Tables, Trace};
 use ebpf_common::settings::{OVERLAY_DEVICE, Settings, TAP_DEVICE};
 use nix::mount::{MsFlags, mount};
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
@@ -72,18 +72,24 @@ pub(crate) struct Plan {
     pub(crate) overlay_mtu: Option<u32>,
     /// Numbers that others might collide with.
     pub(crate) settings: Settings,
+    /// How many packet loops there are, from 1 on.
+    pub(crate) lanes: u8,
     /// Whether the programs tell of each dropped packet.
     pub(crate) log_drops: bool,
 }
 
 /// The prepared place.
 pub(crate) struct Site {
-    /// The engine's end.
-    pub(crate) tap: Tap,
+    /// The engine's end: the queues of the TAP, one for each lane.
+    pub(crate) taps: Vec<Tap>,
     /// The kernel's programs, with `tables` applied.
     pub(crate) datapath: Datapath,
     /// What the programs drop, if that shall be told.
     pub(crate) trace: Option<Trace>,
+    /// Where datagrams arrive, if the kernel tells.
+    pub(crate) arrivals: Option<Arrivals>,
+    /// What spreads packets over the queues of the TAP, if there are several.
+    pub(crate) steering: Option<Steering>,
 }
 
 impl Plan {
@@ -134,25 +140,36 @@ impl Plan {
     /// Prepares what is inside the namespace.
     fn furnish(&self, overlay: &Overlay, tables: &Tables) -> Result<Site, Error> {
         let mark = self.mark();
-        let tap = Tap::open(TAP_DEVICE)?;
+        let first = Tap::open(TAP_DEVICE)?;
         links::configure(TAP_DEVICE, &mark, TAP_MTU, TAP_QUEUE, 0)?;
-        tap.persist(TAP_DEVICE)?;
+        first.persist(TAP_DEVICE)?;
+        let mut taps = vec![first];
+        for _ in 1..self.lanes {
+            taps.push(Tap::open(TAP_DEVICE)?);
+        }
 
         let mut options = ebpf::Options::new(OVERLAY_DEVICE, TAP_DEVICE);
         options.pin_dir = Some(pin_directory(&self.instance));
         options.settings = self.settings;
         options.log = self.log_drops;
+        options.steer = self.lanes > 1;
         #[cfg(feature = "mutants")]
         {
             options.mutant = mutant();
         }
         let mut datapath = Datapath::attach(options)?;
+        let steering = datapath.take_steering();
+        if let (Some(tap), Some(steering)) = (taps.first(), &steering) {
+            tap.steer(TAP_DEVICE, steering.program())?;
+        }
         datapath.apply(tables)?;
         links::configure(OVERLAY_DEVICE, &mark, overlay.mtu, TAP_QUEUE, overlay.port)?;
 
         Ok(Site {
-            tap,
+            taps,
+            steering,
             trace: datapath.take_trace(),
+            arrivals: datapath.take_arrivals(),
             datapath,
         })
     }

@@ -2,12 +2,13 @@
 
 use super::control::{Control, Parts};
 use super::desired::{Desired, Error as DesiredError, KeyStore, Loader};
-use super::lane::{Heart, Lane};
+use super::lanes::{self, Ended, Equipment};
 use super::site::{self, Plan, Site};
 use super::state::{Config, Identity, State};
+use super::tap::Tap;
 use super::udp::UdpPort;
 use super::{keys, metrics, privilege};
-use crate::engine::{Clock, Engine, Local};
+use crate::engine::{Clock, Engine, LaneId, Local};
 use anyhow::{Context as _, anyhow};
 use control_source::Origin;
 use ebpf::Trace;
@@ -83,11 +84,13 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
     }
     // First of all, since it tells whether another process has this place already.
     let socket = runtime.block_on(status::Server::bind(&options.socket))?;
-    let listen = UdpPort::open(options.listen_port)?;
+    let listen = UdpPort::open_lanes(options.listen_port, options.plan.lanes)?;
     let Site {
-        tap,
+        taps,
         datapath,
         trace,
+        arrivals,
+        steering,
     } = options.plan.set_up(&served.tables)?;
     privilege::drop_all_but_needed()?;
     loader
@@ -105,18 +108,23 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
         replica: options.replica.clone(),
         namespace: site::namespace_name(&options.plan.instance),
         listen_port: options.listen_port,
-        udp_super_packets: tap.uso(),
+        lanes: options.plan.lanes,
+        udp_super_packets: taps.iter().all(Tap::uso),
     };
-    let engine = engine(&identity)?;
-    let heart = Heart::new(Arc::clone(&datapath));
-    let (lane, handle, notices) = Lane::new(engine, tap, listen, heart, options.plan.settings)
-        .context("failed to prepare the packet loop")?;
-    let ended = spawn(lane)?;
+    let equipment = Equipment {
+        taps,
+        listen,
+        datapath: Arc::clone(&datapath),
+        steering,
+        arrivals,
+        settings: options.plan.settings,
+    };
+    let (lanes, notices, ended) = lanes::start(equipment, |lane| engine(&identity, lane))?;
 
     let config = Config::applied(loader.source().to_string(), &served);
     let state = Arc::new(State::new(
         identity,
-        handle.clone(),
+        lanes.clone(),
         Arc::clone(&datapath),
         config,
     ));
@@ -125,11 +133,12 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
         replica = options.replica,
         peers = served.peers.len(),
         port = options.listen_port,
+        lanes = options.plan.lanes,
         "gateway started"
     );
     let control = Control::start(Parts {
         loader,
-        lane: handle,
+        lanes,
         notices,
         datapath,
         state: Arc::clone(&state),
@@ -173,9 +182,6 @@ fn raise_descriptor_limit() {
         tracing::warn!(%error, "failed to raise the limit of open files: many peers may find no room");
     }
 }
-
-/// How the packet loop ended, once it has.
-type Ended = oneshot::Receiver<anyhow::Result<()>>;
 
 async fn serve(
     mut control: Control,
@@ -241,10 +247,11 @@ fn tell_drops(mut trace: Trace) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn engine(identity: &Identity) -> anyhow::Result<Engine> {
+fn engine(identity: &Identity, lane: LaneId) -> anyhow::Result<Engine> {
     let local = Local {
         cluster_id: identity.cluster_id.clone(),
         replica: identity.replica.clone(),
+        lane,
         version: identity.version.to_owned(),
     };
     let seed = keys::random().context("failed to read /dev/urandom")?;
@@ -256,19 +263,6 @@ fn engine(identity: &Identity) -> anyhow::Result<Engine> {
     };
 
     Ok(Engine::new(local, seed, clock))
-}
-
-fn spawn(lane: Lane) -> anyhow::Result<Ended> {
-    let (tell, ended) = oneshot::channel();
-    thread::Builder::new()
-        .name("lane".into())
-        .spawn(move || {
-            let end = lane.run().map_err(anyhow::Error::from);
-            let _ = tell.send(end); // Nobody listens any more when the process ends.
-        })
-        .context("failed to start the packet loop")?;
-
-    Ok(ended)
 }
 
 fn failure(ended: Result<anyhow::Result<()>, oneshot::error::RecvError>) -> anyhow::Error {

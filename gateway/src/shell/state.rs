@@ -1,7 +1,8 @@
 //! What status socket, metrics and health checks see of the process.
 
 use super::desired::Desired;
-use super::lane::{self, Report};
+use super::lane::Report;
+use super::lanes::Lanes;
 use crate::engine::Nodes;
 use crate::path::Verdict;
 use ebpf::Datapath;
@@ -15,7 +16,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// Shared by control, which writes it, and by whoever asks.
 pub(crate) struct State {
     identity: Identity,
-    lane: lane::Handle,
+    lanes: Lanes,
     datapath: Arc<Mutex<Datapath>>,
     config: Mutex<Config>,
     paths: Mutex<PathStatus>,
@@ -62,6 +63,8 @@ pub(crate) struct Identity {
     pub(crate) namespace: String,
     /// UDP port of WireGuard.
     pub(crate) listen_port: u16,
+    /// How many packet loops it has.
+    pub(crate) lanes: u8,
     /// Whether UDP super-packets pass the TAP.
     pub(crate) udp_super_packets: bool,
 }
@@ -90,7 +93,7 @@ pub(crate) struct Config {
 
 /// What was gathered at one moment.
 pub(crate) struct Gathered {
-    /// The packet loop's, or `None` if it does not answer.
+    /// That of all packet loops, or `None` if one does not answer.
     pub(crate) report: Option<Report>,
     /// The kernel programs' counters.
     pub(crate) kernel: BTreeMap<&'static str, u64>,
@@ -104,13 +107,13 @@ impl State {
     /// Puts the parts together.
     pub(crate) fn new(
         identity: Identity,
-        lane: lane::Handle,
+        lanes: Lanes,
         datapath: Arc<Mutex<Datapath>>,
         config: Config,
     ) -> Self {
         Self {
             identity,
-            lane,
+            lanes,
             datapath,
             config: Mutex::new(config),
             paths: Mutex::default(),
@@ -179,7 +182,7 @@ impl State {
             BTreeMap::new()
         });
         Gathered {
-            report: self.lane.report().ok(),
+            report: self.lanes.report().ok(),
             kernel,
             config: lock(&self.config).clone(),
             paths: lock(&self.paths).clone(),
@@ -212,14 +215,14 @@ impl State {
 
 impl Observed for State {
     fn healthy(&self) -> Result<(), String> {
-        self.lane
+        self.lanes
             .report()
             .map(drop)
             .map_err(|hung| hung.to_string())
     }
 
     fn ready(&self) -> Result<(), String> {
-        let report = self.lane.report().map_err(|hung| hung.to_string())?;
+        let report = self.lanes.report().map_err(|hung| hung.to_string())?;
         // Whether peers are connected is no matter: a Service leads them here only once this
         // replica is ready.
         if report.engine.leaving {

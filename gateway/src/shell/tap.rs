@@ -110,6 +110,23 @@ impl Tap {
             })
     }
 
+    /// Has `program` choose the queue of each frame that the kernel sends to the device.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::Io`] if the kernel refuses.
+    pub(crate) fn steer(&self, name: &str, program: BorrowedFd<'_>) -> Result<(), Error> {
+        let program: libc::c_int = program.as_raw_fd();
+        // SAFETY: the value lives during the call, and TUNSETSTEERINGEBPF takes an `int`.
+        unsafe { ioctl::steer(self.queue.as_raw_fd(), &raw const program) }
+            .map(drop)
+            .map_err(|source| Error::Io {
+                name: name.to_owned(),
+                step: "TUNSETSTEERINGEBPF",
+                source,
+            })
+    }
+
     /// Tells whether the kernel takes and hands over UDP super-packets.
     pub(crate) fn uso(&self) -> bool {
         self.uso
@@ -146,6 +163,7 @@ impl AsFd for Tap {
 
 mod ioctl {
     nix::ioctl_write_ptr_bad!(attach, libc::TUNSETIFF, libc::ifreq);
+    nix::ioctl_write_ptr_bad!(steer, libc::TUNSETSTEERINGEBPF, libc::c_int);
     nix::ioctl_write_int_bad!(persist, libc::TUNSETPERSIST);
     nix::ioctl_write_int_bad!(offload, libc::TUNSETOFFLOAD);
 }

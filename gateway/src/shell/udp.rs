@@ -6,6 +6,8 @@
 
 #![expect(unsafe_code, reason = "nix allocates for each message; libc does not")]
 
+mod lanes;
+
 use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, SockaddrIn, SockaddrIn6, SockaddrLike as _, bind,
@@ -86,6 +88,11 @@ impl UdpPort {
     ///
     /// Returns [`OpenError`] if the port is taken or the kernel refuses.
     pub(crate) fn open(port: u16) -> Result<Self, OpenError> {
+        Self::open_as(port, false)
+    }
+
+    /// Opens `port`, which others of this user may share if they say so, too.
+    fn open_as(port: u16, shared: bool) -> Result<Self, OpenError> {
         let error = |source| {
             if source == Errno::EADDRINUSE {
                 OpenError::InUse(port)
@@ -95,11 +102,11 @@ impl UdpPort {
                 OpenError::Io { port, source }
             }
         };
-        let (socket, dual_stack) = match open_v6(port) {
+        let (socket, dual_stack) = match open_v6(port, shared) {
             Ok(socket) => (socket, true),
             // No IPv6 in this kernel or in this namespace.
             Err(Errno::EAFNOSUPPORT | Errno::EADDRNOTAVAIL) => {
-                (open_v4(port).map_err(error)?, false)
+                (open_v4(port, shared).map_err(error)?, false)
             }
             Err(source) => return Err(error(source)),
         };
@@ -118,6 +125,31 @@ impl UdpPort {
         port.discover_mtu(libc::IP_PMTUDISC_DONT).map_err(error)?;
 
         Ok(port)
+    }
+
+    /// Has `program` see every datagram that arrives from now on (`SO_ATTACH_BPF`).
+    ///
+    /// # Errors
+    ///
+    /// Returns the kernel's error.
+    pub(crate) fn attach(&self, program: BorrowedFd<'_>) -> Result<(), Errno> {
+        self.set(libc::SO_ATTACH_BPF, &program.as_raw_fd())
+    }
+
+    /// Sets an option of the socket layer that nix does not know.
+    fn set<T>(&self, option: libc::c_int, value: &T) -> Result<(), Errno> {
+        // SAFETY: the value lives during the call and has the length that is given; the kernel
+        // checks what is in it.
+        let result = unsafe {
+            libc::setsockopt(
+                self.socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                option,
+                std::ptr::from_ref(value).cast(),
+                socklen::<T>(),
+            )
+        };
+        Errno::result(result).map(drop)
     }
 
     /// Sends one datagram; with `dont_fragment`, whole or not at all.
@@ -316,16 +348,18 @@ struct Control([u8; 32]);
 
 const FLAGS: SockFlag = SockFlag::SOCK_CLOEXEC.union(SockFlag::SOCK_NONBLOCK);
 
-fn open_v6(port: u16) -> Result<OwnedFd, Errno> {
+fn open_v6(port: u16, shared: bool) -> Result<OwnedFd, Errno> {
     let socket = socket(AddressFamily::Inet6, SockType::Datagram, FLAGS, None)?;
+    setsockopt(&socket, sockopt::ReusePort, &shared)?;
     setsockopt(&socket, sockopt::Ipv6V6Only, &false)?;
     let any = SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, port, 0, 0);
     bind(socket.as_raw_fd(), &SockaddrIn6::from(any))?;
     Ok(socket)
 }
 
-fn open_v4(port: u16) -> Result<OwnedFd, Errno> {
+fn open_v4(port: u16, shared: bool) -> Result<OwnedFd, Errno> {
     let socket = socket(AddressFamily::Inet, SockType::Datagram, FLAGS, None)?;
+    setsockopt(&socket, sockopt::ReusePort, &shared)?;
     let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port);
     bind(socket.as_raw_fd(), &SockaddrIn::from(any))?;
     Ok(socket)

@@ -1,7 +1,7 @@
 //! Gateways in memory: one with any number of peers, each of which is a gateway of its own.
 
 use crate::engine::{
-    Clock, Engine, Event, Local, PeerConfig, PortId, Received, Role, Transmit, public_key,
+    Clock, Engine, Event, LaneId, Local, PeerConfig, PortId, Received, Role, Transmit, public_key,
 };
 use mock_instant::MockClock;
 use std::collections::VecDeque;
@@ -236,6 +236,7 @@ fn engine(cluster_id: &str, now: Instant, start: Instant) -> Engine {
     let local = Local {
         cluster_id: cluster_id.to_owned(),
         replica: format!("{cluster_id}-0"),
+        lane: LaneId::ONLY,
         version: "1.0.0".to_owned(),
     };
     let mut seed = [0x5a; 32];

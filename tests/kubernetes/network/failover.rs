@@ -1,7 +1,7 @@
 //! Gateways and route agents go and come while traffic flows.
 
 use crate::fixture::{Peering, Suite, rough, until_connections_are};
-use crate::rounds::{Ends, each_round, lost_a_replica, lost_nothing};
+use crate::rounds::{Ends, Rounds, lost_a_replica, lost_nothing};
 use crate::whole::{AGENT, Gateway, gateways, liqo};
 use anyhow::{Context as _, Result};
 use kubernetes_lab::cluster::Cluster;
@@ -69,7 +69,8 @@ async fn a_route_agents_restart_loses_nothing(peering: &'static Peering) -> Resu
 }
 
 async fn streams_survive_a_rollout_of_everything(peering: &'static Peering) -> Result<()> {
-    let worst = each_round(peering, "rollout", Ends::Everywhere, async |_| {
+    let rounds = Rounds::start(peering, "rollout", Ends::Everywhere).await?;
+    let rollouts = rounds.each(lost_a_replica, async |_| {
         for cluster in peering.clusters() {
             for what in [GATEWAYS, AGENTS, "deployment/liqo-controller-manager"] {
                 roll_out(cluster, what).await?;
@@ -77,7 +78,7 @@ async fn streams_survive_a_rollout_of_everything(peering: &'static Peering) -> R
         }
         Ok(())
     });
-    lost_a_replica(worst.await?)?;
+    rollouts.await?;
     until_connections_are(peering, "Connected").await
 }
 
@@ -87,36 +88,39 @@ const AGENTS: &str = "daemonset/liqo-fabric";
 
 /// A gateway's pod is deleted at once, without time to say so.
 async fn deleted_gateway(peering: &'static Peering, at: &Cluster, case: &str) -> Result<()> {
-    let worst = each_round(peering, case, Ends::Everywhere, async |round| {
+    let rounds = Rounds::start(peering, case, Ends::Everywhere).await?;
+    let all = rounds.each(lost_a_replica, async |round| {
         let liqo = liqo(at).await?;
         let pod = one_gateway(at, round).await?.name;
         liqo.kubectl(&["delete", "pod", &pod, "--grace-period=0", "--force"])
             .await?;
         liqo.rolled_out(GATEWAYS).await
     });
-    lost_a_replica(worst.await?)
+    all.await
 }
 
 /// A gateway's process is killed, and started again by the kubelet.
 async fn killed_gateway(peering: &'static Peering, at: &Cluster, case: &str) -> Result<()> {
-    let worst = each_round(peering, case, Ends::Everywhere, async |round| {
+    let rounds = Rounds::start(peering, case, Ends::Everywhere).await?;
+    let all = rounds.each(lost_a_replica, async |round| {
         let gateway = one_gateway(at, round).await?;
         kill(&gateway)?;
         started_again(at, &gateway).await
     });
-    lost_a_replica(worst.await?)
+    all.await
 }
 
 /// An agent's pod is deleted, on one node after the other.
 async fn deleted_agent(peering: &'static Peering, at: &Cluster, case: &str) -> Result<()> {
-    let worst = each_round(peering, case, Ends::Everywhere, async |round| {
+    let rounds = Rounds::start(peering, case, Ends::Everywhere).await?;
+    let all = rounds.each(lost_nothing, async |round| {
         let liqo = liqo(at).await?;
         let pods = liqo.pods(AGENT).await?;
         let pod = pods.get(round % pods.len().max(1)).context("no agent")?;
         liqo.kubectl(&["delete", "pod", pod]).await?;
         liqo.rolled_out(AGENTS).await
     });
-    lost_nothing(worst.await?)
+    all.await
 }
 
 /// Something is rolled out anew.
@@ -126,10 +130,9 @@ async fn planned(
     case: &str,
     what: &'static str,
 ) -> Result<()> {
-    let worst = each_round(peering, case, Ends::Everywhere, async |_| {
-        roll_out(at, what).await
-    });
-    lost_nothing(worst.await?)
+    let rounds = Rounds::start(peering, case, Ends::Everywhere).await?;
+    let all = rounds.each(lost_nothing, async |_| roll_out(at, what).await);
+    all.await
 }
 
 async fn roll_out(cluster: &Cluster, what: &str) -> Result<()> {

@@ -3,8 +3,7 @@
 
 use crate::MILAN;
 use crate::fixture::{Peering, Suite, rough};
-use crate::flow::Outcome;
-use crate::rounds::{Ends, Rounds, each_round, lost_a_replica, lost_nothing};
+use crate::rounds::{Ends, Rounds, lost_a_replica, lost_nothing};
 use crate::whole::{liqo, until_met_at, until_whole};
 use anyhow::{Context as _, Result, ensure};
 use kubernetes_lab::cluster::Cluster;
@@ -65,25 +64,24 @@ async fn streams_survive_the_loss_of_the_node_that_all_sessions_passed(
     let all = addresses(milan)?;
     let passed = *all.get(usize::from(NODE)).context("no second node")?;
     let mut rounds = Rounds::start(peering, "passed-node", Ends::FirstNodes).await?;
-    let mut worst = Outcome::default();
-    for _ in rounds.numbers() {
+    while rounds.another().is_some() {
         until_whole(peering).await?;
         call(rome, &[passed]).await?;
         until_met_at(peering, &[passed]).await?;
         call(rome, &all).await?;
         until_met_at(peering, &all).await?;
-        let outcome = rounds.during("passed-node", async |traffic| {
+        until_whole(peering).await?;
+        let outcome = rounds.promise(lost_a_replica, "passed-node", async |traffic| {
             node.kill()?;
             traffic.flows_on()
         });
         let outcome = outcome.await;
         node.restart()?;
-        worst = outcome?.worse(worst);
+        outcome?;
         ready(milan, node.name(), "True").await?;
     }
-    rounds.finish().await?;
 
-    lost_a_replica(worst)
+    rounds.finish().await
 }
 
 /// Where the nodes of a cluster are.
@@ -108,7 +106,8 @@ async fn call(client: &Cluster, addresses: &[Ipv4Addr]) -> Result<()> {
 }
 
 async fn drained(peering: &'static Peering, at: &Cluster, case: &str) -> Result<()> {
-    let worst = each_round(peering, case, Ends::FirstNodes, async |_| {
+    let rounds = Rounds::start(peering, case, Ends::FirstNodes).await?;
+    let all = rounds.each(lost_nothing, async |_| {
         let liqo = liqo(at).await?;
         let node = at.node(NODE);
         let options = [
@@ -127,17 +126,17 @@ async fn drained(peering: &'static Peering, at: &Cluster, case: &str) -> Result<
         liqo.kubectl(&["uncordon", node.name()]).await?;
         outcome
     });
-    lost_nothing(worst.await?)
+    all.await
 }
 
 async fn lost(peering: &'static Peering, at: &Cluster, case: &str) -> Result<()> {
     let mut rounds = Rounds::start(peering, case, Ends::FirstNodes).await?;
     let returned = case.replace("lost", "returned");
     let node = at.node(NODE);
-    let [mut loss, mut back] = [Outcome::default(); 2];
-    for _ in rounds.numbers() {
+    while rounds.another().is_some() {
         until_met_at(peering, &addresses(&peering.milan)?).await?;
-        let outcome = rounds.during(case, async |traffic| {
+        until_whole(peering).await?;
+        let outcome = rounds.promise(lost_a_replica, case, async |traffic| {
             node.kill()?;
             traffic.flows_on()?;
             // What Kubernetes does then must not cost anything either.
@@ -147,21 +146,19 @@ async fn lost(peering: &'static Peering, at: &Cluster, case: &str) -> Result<()>
         if outcome.is_err() {
             node.restart()?;
         }
-        loss = outcome?.worse(loss);
+        outcome?;
 
-        let outcome = rounds.measure(&returned, async |_| {
+        let back = rounds.promise(lost_nothing, &returned, async |_| {
             node.restart()?;
             ready(at, node.name(), "True").await?;
             let liqo = liqo(at).await?;
             liqo.rolled_out("daemonset/liqo-fabric").await?;
             liqo.rolled_out("deployment/liqo-gateway").await
         });
-        back = outcome.await?.worse(back);
+        back.await?;
     }
-    rounds.finish().await?;
 
-    lost_a_replica(loss)?;
-    lost_nothing(back)
+    rounds.finish().await
 }
 
 async fn ready(cluster: &Cluster, node: &str, wanted: &str) -> Result<()> {

@@ -3,11 +3,13 @@
 
 use crate::fixture::{Peering, Web};
 use crate::flow::{Outcome, Traffic};
-use crate::whole;
+use crate::whole::until_whole;
 use anyhow::{Context as _, Result, ensure};
+use std::collections::BTreeSet;
 use std::env;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+use tests::stall::Witness;
 
 /// Says how often: 1 if it is not set.
 const REPEAT: &str = "LIQO_LAB_REPEAT";
@@ -23,6 +25,12 @@ const LOST_REPLICA_TCP: Duration = Duration::from_secs(2);
 
 /// How long TCP may pause where nothing is lost: the machine is busy.
 const NOTHING_LOST_TCP: Duration = Duration::from_secs(1);
+
+/// How many rounds of a test may not count since the machine stood still.
+const EXCUSED_MAX: usize = 5;
+
+/// What is promised of an outcome.
+pub(crate) type Promise = fn(Outcome) -> Result<()>;
 
 /// What was measured, by case, in the order of the first times.
 static MEASURED: Mutex<Vec<Case>> = Mutex::new(Vec::new());
@@ -44,9 +52,16 @@ pub(crate) enum Ends {
 /// Traffic to which one thing happens, once or several times.
 pub(crate) struct Rounds {
     peering: &'static Peering,
+    name: String,
     traffic: Traffic,
-    /// How often it is to happen.
+    /// How many rounds are to count.
     count: u32,
+    /// How many have begun.
+    begun: u32,
+    /// Those that do not count.
+    excused: BTreeSet<u32>,
+    /// The first promise that was not kept.
+    broken: Option<anyhow::Error>,
 }
 
 impl Rounds {
@@ -66,29 +81,69 @@ impl Rounds {
 
         Ok(Self {
             peering,
+            name: name.to_owned(),
             traffic,
             count: count()?,
+            begun: 0,
+            excused: BTreeSet::new(),
+            broken: None,
         })
     }
 
-    /// The numbers of all rounds.
-    pub(crate) fn numbers(&self) -> impl Iterator<Item = usize> + use<> {
-        0..self.count as usize
+    /// Begins another round, if one is left, and returns its number.
+    pub(crate) fn another(&mut self) -> Option<usize> {
+        let number = self.begun as usize;
+        let wanted = self.count as usize + self.excused.len();
+        if number >= wanted {
+            return None;
+        }
+        self.begun += 1;
+
+        Some(number)
     }
 
-    /// Waits until both clusters are whole, does something, and returns what it did to the
-    /// traffic until all of it flows again.
-    pub(crate) async fn during(
+    /// Does something, and returns what it did to the traffic until all of it flows again.
+    pub(crate) async fn measure(
         &mut self,
         case: &str,
         body: impl AsyncFnOnce(&Traffic) -> Result<()>,
     ) -> Result<Outcome> {
-        whole::until_whole(self.peering).await?;
-        self.measure(case, body).await
+        let outcome = self.outcome(case, body).await?;
+        note(case, outcome);
+
+        Ok(outcome)
     }
 
-    /// As [`Rounds::during`], whatever state the clusters are in.
-    pub(crate) async fn measure(
+    /// Does something to the traffic that promises an outcome.
+    ///
+    /// If that is not kept, [`Rounds::finish`] will say so, after all other rounds: what
+    /// the worst of them is counts. But a round in which the machine stood still tells
+    /// nothing: another one takes its place.
+    pub(crate) async fn promise(
+        &mut self,
+        promise: Promise,
+        case: &str,
+        body: impl AsyncFnOnce(&Traffic) -> Result<()>,
+    ) -> Result<()> {
+        let witness = Witness::start();
+        let outcome = self.outcome(case, body).await?;
+        let stalls = witness.finish();
+        let kept = promise(outcome).with_context(|| format!("{case}, round {}", self.begun));
+        if kept.is_err() && stalls.count > 0 && self.excused.len() < EXCUSED_MAX {
+            eprintln!(
+                "{case}: round {} does not count: the machine stood still {} times, for up to {:.1?}",
+                self.begun, stalls.count, stalls.longest
+            );
+            self.excused.insert(self.begun);
+            return Ok(());
+        }
+
+        note(case, outcome);
+        self.broken = self.broken.take().or(kept.err());
+        Ok(())
+    }
+
+    async fn outcome(
         &mut self,
         case: &str,
         body: impl AsyncFnOnce(&Traffic) -> Result<()>,
@@ -97,33 +152,33 @@ impl Rounds {
         body(&self.traffic).await?;
         let outcome = self.traffic.lap()?;
         eprintln!("{case}: {outcome:?}");
-        note(case, outcome);
 
         Ok(outcome)
     }
 
-    /// Ends the traffic: no byte was changed or lost, and no connection broke.
+    /// Has whole clusters do something, as often as asked for, that promises an outcome, and
+    /// ends the traffic.
+    pub(crate) async fn each(
+        mut self,
+        promise: Promise,
+        mut body: impl AsyncFnMut(usize) -> Result<()>,
+    ) -> Result<()> {
+        let case = self.name.clone();
+        while let Some(number) = self.another() {
+            until_whole(self.peering).await?;
+            self.promise(promise, &case, async |_| body(number).await)
+                .await?;
+        }
+
+        self.finish().await
+    }
+
+    /// Ends the traffic: no byte was changed or lost, no connection broke, and every
+    /// promise was kept.
     pub(crate) async fn finish(self) -> Result<()> {
-        self.traffic.finish().await.map(drop)
+        self.traffic.finish().await?;
+        self.broken.map_or(Ok(()), Err)
     }
-}
-
-/// Does something to traffic between all nodes, as often as asked for, and returns the worst.
-pub(crate) async fn each_round(
-    peering: &'static Peering,
-    case: &str,
-    ends: Ends,
-    mut body: impl AsyncFnMut(usize) -> Result<()>,
-) -> Result<Outcome> {
-    let mut rounds = Rounds::start(peering, case, ends).await?;
-    let mut worst = Outcome::default();
-    for number in rounds.numbers() {
-        let outcome = rounds.during(case, async |_| body(number).await).await?;
-        worst = worst.worse(outcome);
-    }
-    rounds.finish().await?;
-
-    Ok(worst)
 }
 
 /// Checks what the loss of a replica has cost.

@@ -157,7 +157,13 @@ async fn are_served(rome: &Cluster, web: &Web, peers: &mut Vec<Foreign>) -> Resu
     eprintln!("with {PEERS} peers, idle: {}", meter.idle());
     peers.push(added(rome, &meter, web).await?);
     let newcomer = &peers[PEERS].tenant;
+    let wireguard = &peers[PEERS].upstream.wireguard;
+    let handshake = wireguard.latest_handshake()?;
     changed(rome, &meter, newcomer).await?;
+    ensure!(
+        wireguard.latest_handshake()? == handshake,
+        "the tunnel went down"
+    );
     removed(rome, &meter, newcomer).await?;
     requests::forget_them(rome)?;
     memory(rome).await?;

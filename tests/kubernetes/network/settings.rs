@@ -224,9 +224,29 @@ async fn the_mtu_of_a_peer_is_that_of_its_gateway_server_alone(
     let endpoint = json!({"serviceType": "NodePort"});
     let small = Foreign::client(&peering.milan, "mtu-small", &endpoint).await?;
     let large = Foreign::client(&peering.milan, "mtu-large", &endpoint).await?;
+
+    let outcome = each_has_its_mtu(&web, &small, &large, &endpoint).await;
+    // Also after a failure: other tests know one peer.
+    large.tenant.delete().await?;
+    done(small, &web).await?;
+    outcome
+}
+
+async fn each_has_its_mtu(
+    web: &Web,
+    small: &Foreign,
+    large: &Foreign,
+    endpoint: &Value,
+) -> Result<()> {
     let from = pod::netns(&web.namespace, &web.pods[0].name).await?;
     small.connected().await?;
     large.connected().await?;
+    let unchanged = large.seen().await?;
+    until(Deadline::after(SOON), "the other peer's MTU", async || {
+        ensure!(passes(&from, unchanged, 1340)?, "1340 bytes do not pass");
+        Ok(())
+    })
+    .await?;
 
     for (mtu, fits) in [(1200, 1200), (1280, 1280)] {
         let spec = json!({"endpoint": endpoint, "mtu": mtu});
@@ -241,15 +261,15 @@ async fn the_mtu_of_a_peer_is_that_of_its_gateway_server_alone(
             Ok(())
         })
         .await?;
-        small.talks(&web).await?;
+        small.talks(web).await?;
         forget(&from)?;
         ensure!(
-            passes(&from, large.seen().await?, 1340)?,
+            passes(&from, unchanged, 1340)?,
             "the other peer's MTU changed"
         );
     }
-    large.tenant.delete().await?;
-    done(small, &web).await
+
+    Ok(())
 }
 
 impl Foreign {

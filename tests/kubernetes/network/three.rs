@@ -4,6 +4,7 @@ use crate::NAPLES;
 use crate::deletion::reaches;
 use crate::fixture::{Peering, Suite, Web, network, prepare, rough, until_pair_is};
 use crate::rounds::{Ends, Rounds, lost_nothing};
+use crate::whole::until_whole;
 use anyhow::{Context as _, Result, ensure};
 use kubernetes_lab::cluster::{self, Cluster};
 use kubernetes_lab::spec::Spec;
@@ -41,7 +42,8 @@ async fn beside(peering: &'static Peering) -> Result<()> {
     let [rome, milan] = peering.clusters();
 
     let mut rounds = Rounds::start(peering, "three-clusters", Ends::Everywhere).await?;
-    let connected = rounds.during("another peer comes", async |_| {
+    until_whole(peering).await?;
+    let connected = rounds.measure("another peer comes", async |_| {
         network([rome, &naples], "connect", &CONNECT)?;
         network([&naples, milan], "connect", &CONNECT).map(drop)
     });

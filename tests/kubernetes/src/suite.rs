@@ -7,7 +7,9 @@ use crate::spec::Spec;
 use anyhow::{Context as _, Result, anyhow, ensure};
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::env;
+use std::fs::File;
 use std::future::Future;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::process::{Command, ExitCode};
@@ -23,6 +25,12 @@ const KEEP: &str = "LIQO_LAB_KEEP";
 
 /// Set to run only the essential tests.
 const ESSENTIAL: &str = "LIQO_LAB_ESSENTIAL";
+
+/// Set to run only the tests of these names, which commas divide.
+const ONLY: &str = "LIQO_LAB_ONLY";
+
+/// Set to the file that gets a line "failed NAME" for each test that fails.
+const FAILURES: &str = "LIQO_LAB_FAILURES";
 
 /// A test, given what all share.
 pub type Body<C> = fn(&'static C) -> Pin<Box<dyn Future<Output = Result<()>>>>;
@@ -109,6 +117,11 @@ impl<C: Shared> Suite<C> {
             self.tests
                 .retain(|(name, ..)| essential.contains(&name.as_str()));
         }
+        if let Ok(only) = env::var(ONLY) {
+            let only: Vec<_> = only.split(',').collect();
+            self.tests
+                .retain(|(name, ..)| only.contains(&name.as_str()));
+        }
         // The rough ones last: the calm ones are many at once.
         self.tests
             .sort_by_key(|(.., manner, _)| *manner == Manner::Rough);
@@ -154,9 +167,13 @@ impl<C: Shared> Suite<C> {
         let peace = Arc::new(RwLock::new(()));
         let trial = |(name, manner, body): (String, Manner, Body<C>)| {
             let peace = Arc::clone(&peace);
-            Trial::test(name, move || {
+            Trial::test(name.clone(), move || {
                 let shared = shared.ok_or("there are no clusters")?;
-                test(shared, manner, body, &peace)
+                let outcome = test(shared, manner, body, &peace);
+                if outcome.is_err() {
+                    log_failure(&name)?;
+                }
+                outcome
             })
         };
 
@@ -187,6 +204,21 @@ fn test<C: Shared>(
         report(C::NAMES);
         format!("{error:#}").into()
     })
+}
+
+/// Adds a test to the file of those that failed, if one is wanted.
+fn log_failure(name: &str) -> Result<()> {
+    let Some(path) = env::var_os(FAILURES) else {
+        return Ok(());
+    };
+    let context = || format!("failed to write {}", Path::new(&path).display());
+    let mut options = File::options();
+    let file = options.create(true).append(true).open(&path);
+    // One call for a line: others may write theirs at this moment.
+    let line = format!("failed {name}\n");
+
+    file.and_then(|mut file| file.write_all(line.as_bytes()))
+        .with_context(context)
 }
 
 /// Runs a future on this thread.

@@ -228,6 +228,7 @@ impl Lab {
     pub fn start_gateway(&mut self, cluster: &str, number: usize) -> Result<()> {
         let pod = self.cluster(cluster).gateway(number).pod.clone();
         let instance = self.gateway_instance(cluster, number);
+        let lanes = self.cluster(cluster).spec.lanes;
         let args: Vec<OsString> = vec![
             "run".into(),
             "--config".into(),
@@ -236,6 +237,8 @@ impl Lab {
             self.key_dir(cluster).into(),
             "--replica".into(),
             pod.name.into(),
+            "--lanes".into(),
+            lanes.to_string().into(),
             "--instance".into(),
             instance.clone().into(),
             "--run-dir".into(),

@@ -50,6 +50,8 @@ pub struct ClusterSpec {
     pub nodes: usize,
     /// How many gateway pods it has; they are spread over the nodes.
     pub replicas: usize,
+    /// How many packet loops each of them has.
+    pub lanes: u8,
     /// How its gateways are reached, where it has the server role.
     pub exposure: Exposure,
     /// Hides the cluster behind a router that translates addresses, and forgets
@@ -73,6 +75,7 @@ impl ClusterSpec {
             external_cidr: net([10, 70, 0, 0], 16),
             nodes: 1,
             replicas: 1,
+            lanes: 1,
             exposure: Exposure::NodePort,
             nat: None,
             uplink_mtu: MTU,
@@ -92,6 +95,13 @@ impl ClusterSpec {
     #[must_use]
     pub fn replicas(mut self, replicas: usize) -> Self {
         self.replicas = replicas;
+        self
+    }
+
+    /// Sets the number of packet loops of each gateway.
+    #[must_use]
+    pub fn lanes(mut self, lanes: u8) -> Self {
+        self.lanes = lanes;
         self
     }
 

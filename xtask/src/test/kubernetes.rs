@@ -1,8 +1,8 @@
 //! `cargo xtask test --kubernetes`: what real Kubernetes clusters can do.
 
 use super::Test;
-use super::stall::Witness;
-use crate::shell::{Interrupted, Shell};
+use super::repeat::{self, Choice};
+use crate::shell::Shell;
 use crate::{cluster, console, image, workspace};
 use anyhow::{Result, bail};
 use std::path::Path;
@@ -32,6 +32,10 @@ const LIQOCTL: &str = "LIQO_LAB_LIQOCTL";
 
 /// Tells the tests to run only what every change must pass.
 const ESSENTIAL: &str = "LIQO_LAB_ESSENTIAL";
+
+/// Tell the tests where to log failures, and which alone to run.
+const FAILURES: &str = "LIQO_LAB_FAILURES";
+const ONLY: &str = "LIQO_LAB_ONLY";
 
 /// Tells the tests how often to repeat what measures gaps.
 const REPEAT: &str = "LIQO_LAB_REPEAT";
@@ -65,8 +69,7 @@ fn clusters(
     let guests = cluster::guest_programs(shell, "guest/bpf")?;
 
     console::step("Kubernetes: two clusters with the same networks, and what goes wrong");
-    run_suite(shell, program, "kubernetes", |tests| {
-        tests.args(filter);
+    run_suite(shell, program, "kubernetes", filter, |tests| {
         tests.env(ARTIFACTS, artifacts).env(GUESTS, &guests);
     })
 }
@@ -83,8 +86,8 @@ fn network(shell: &mut Shell, program: &Path, artifacts: &Path, options: &Test) 
     shell.run(build)?;
 
     console::step("Network: two connected clusters, whose pods have the same addresses");
-    run_suite(shell, program, "network", |tests| {
-        tests.args(options.filter.as_deref());
+    let filter = options.filter.as_deref();
+    run_suite(shell, program, "network", filter, |tests| {
         if options.quick {
             tests.env(ESSENTIAL, "1");
         }
@@ -97,12 +100,16 @@ fn network(shell: &mut Shell, program: &Path, artifacts: &Path, options: &Test) 
     })
 }
 
-/// Runs one test program of the laboratory, and once more if it fails while the machine
-/// stands still: tests promise times.
+/// Runs one test program of the laboratory.
+///
+/// # Errors
+///
+/// As [`run`].
 fn run_suite(
     shell: &mut Shell,
     program: &Path,
     name: &str,
+    filter: Option<&str>,
     complete: impl Fn(&mut Command),
 ) -> Result<()> {
     let tests = |words: &[&str]| {
@@ -111,26 +118,18 @@ fn run_suite(
         tests
     };
     shell.run(tests(&["--no-run"]))?;
-    let run = |shell: &mut Shell| {
-        let mut tests = tests(&["--"]);
-        complete(&mut tests);
-        run_once(shell, program, tests)
-    };
 
-    let witness = Witness::start();
-    let outcome = run(shell);
-    let stalls = witness.finish();
-    match outcome {
-        Err(error) if stalls.count > 0 && !error.is::<Interrupted>() => {
-            console::failure(&error);
-            console::note(format_args!(
-                "the machine stood still {} times meanwhile, for up to {:.1?}: once more",
-                stalls.count, stalls.longest,
-            ));
-            run(shell)
-        }
-        outcome => outcome,
-    }
+    repeat::run(shell, name, filter, |shell, log, choice| {
+        let mut tests = tests(&["--"]);
+        tests.env(FAILURES, log);
+        complete(&mut tests);
+        match choice {
+            Choice::All => &mut tests,
+            Choice::Filter(part) => tests.arg(part),
+            Choice::Exactly(names) => tests.env(ONLY, names.join(",")),
+        };
+        run_once(shell, program, tests)
+    })
 }
 
 fn run_once(shell: &mut Shell, program: &Path, tests: Command) -> Result<()> {

@@ -76,7 +76,15 @@ fn sessions(peers: &Value, out: &mut impl Write) -> io::Result<()> {
         "TX",
     ];
     let mut table = table();
-    table.set_header(HEADER);
+    // Of one lane there is nothing to tell.
+    let with_lanes = list(peers).iter().any(|peer| {
+        let sessions = list(&peer["sessions"]);
+        let mut lanes = sessions
+            .iter()
+            .flat_map(|it| [&it["lane"], &it["remoteLane"]]);
+        lanes.any(|lane| lane.as_u64() > Some(0))
+    });
+    table.set_header(HEADER.into_iter().chain(with_lanes.then_some("LANES")));
     for peer in list(peers) {
         let head = [
             text(&peer["clusterId"]),
@@ -92,7 +100,12 @@ fn sessions(peers: &Value, out: &mut impl Write) -> io::Result<()> {
             );
         }
         for session in sessions {
-            table.add_row(head.iter().cloned().chain([
+            let lanes = format!(
+                "{} - {}",
+                text(&session["lane"]),
+                text(&session["remoteLane"])
+            );
+            let row = head.iter().cloned().chain([
                 text(&session["replica"]),
                 text(&session["endpoint"]),
                 text(&session["state"]),
@@ -100,7 +113,8 @@ fn sessions(peers: &Value, out: &mut impl Write) -> io::Result<()> {
                 round_trip(&session["rtt"]),
                 bytes(&session["rxBytes"]),
                 bytes(&session["txBytes"]),
-            ]));
+            ]);
+            table.add_row(row.chain(with_lanes.then_some(lanes)));
         }
     }
     writeln!(out, "\n{table}")

@@ -1,46 +1,45 @@
 //! Sessions with each replica of a peer that is one of ours.
 
+use super::met::Met;
 use super::{Client, WAYS};
 use crate::engine::Engine;
 use crate::engine::drops::Drop;
-use crate::engine::interface::SessionId;
-use crate::engine::probe;
+use crate::engine::interface::{LaneId, SessionId};
 use crate::engine::session::{Session, State};
-use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Instant;
 
+/// Sessions with one peer that this side opens: whatever replicas and lanes it claims to have.
+const OWN_PER_PEER: usize = 128;
+
 impl Client {
-    /// Returns the address for an attempt to meet a replica at one address more, if that is due:
-    /// `met` are those where each is met, `unknown` is how many sessions have not told yet whom they
-    /// lead to.
-    fn further_way(
-        &mut self,
-        met: &BTreeMap<&str, BTreeSet<SocketAddr>>,
-        unknown: usize,
-        now: Instant,
-    ) -> Option<SocketAddr> {
-        let short: Vec<_> = met.values().filter(|ways| ways.len() < WAYS).collect();
+    /// Returns address and lane for an attempt to meet a lane at one address more, if that is due.
+    fn further_way(&mut self, met: &Met<'_>, now: Instant) -> Option<(SocketAddr, LaneId)> {
+        let ways = met.ways.iter();
+        let short: Vec<_> = ways.filter(|(_, ways)| ways.len() < WAYS).collect();
         if short.is_empty() {
             self.way_attempts = 0;
             return None;
         }
-        if unknown > 0 || now < self.next_way.max(self.next_attempt) {
+        if met.unknown > 0 || now < self.next_way.max(self.next_attempt) {
             return None;
         }
-        let target = (0..self.endpoints.len())
+        let found = (0..self.endpoints.len())
             .filter_map(|_| self.endpoints.next())
-            .find(|address| short.iter().any(|ways| !ways.contains(address)))?;
+            .find_map(|address| {
+                let short = short.iter().find(|(_, ways)| !ways.contains(&address));
+                short.map(|((_, lane), _)| (address, *lane))
+            })?;
         self.handle_way_attempt(now);
 
-        Some(target)
+        Some(found)
     }
 }
 
 impl Engine {
-    /// Closes what leads to the same replica as other sessions at the same address, or
-    /// at more addresses than are of use. Those towards an address that is still the peer's
-    /// are worth most, then the older ones.
+    /// Closes what leads to the same lane of a replica as other sessions at the same address, or
+    /// at more addresses than are of use. Those towards an address that is still the peer's,
+    /// in the lane that their index names, are worth most, then the older ones.
     pub(in crate::engine) fn close_duplicates(&mut self, id: SessionId, now: Instant) {
         let Some(session) = self.sessions.get(id) else {
             return;
@@ -63,10 +62,14 @@ impl Engine {
             .iter()
             .filter_map(|id| self.sessions.get(*id))
             .filter(|other| {
-                other.is_own() && other.state == State::Live && other.replica == session.replica
+                other.is_own()
+                    && other.state == State::Live
+                    && other.replica == session.replica
+                    && other.remote_lane == session.remote_lane
             })
             .collect();
-        same.sort_by_key(|session| (!is_current(session), session.live_since, session.id));
+        let worth = |session: &Session| session.is_settled() && is_current(session);
+        same.sort_by_key(|session| (!worth(session), session.live_since, session.id));
 
         let mut kept = Vec::new();
         let mut surplus = Vec::new();
@@ -95,7 +98,7 @@ impl Engine {
         }
     }
 
-    /// Sees to sessions with each replica of one of our own peers.
+    /// Sees to sessions with each replica of one of our own peers, in the lanes that are to meet.
     pub(super) fn cover_replicas(&mut self, index: u16, now: Instant) {
         self.abandon_unanswered(index, now);
         let Some(peer) = self.peers.get_mut(index) else {
@@ -104,41 +107,39 @@ impl Engine {
         let Some(client) = &mut peer.client else {
             return;
         };
-        let mut met: BTreeMap<&str, BTreeSet<SocketAddr>> = BTreeMap::new();
-        let mut unknown = 0;
-        let mut stale = Vec::new();
-        let mut replicas = 1;
+        let own = self.local.lane;
+        let mut met = Met::new(own);
         for session in peer.sessions.iter().filter_map(|id| self.sessions.get(*id)) {
-            replicas = replicas.max(session.replicas.min(probe::REPLICAS_MAX));
-            let Some(target) = session.target.filter(|_| session.is_own()) else {
-                continue;
-            };
-            match &session.replica {
-                _ if !client.endpoints.contains(target) => stale.push(session.id),
-                Some(replica) => {
-                    met.entry(replica).or_default().insert(target);
-                }
-                None => unknown += 1,
-            }
+            met.note(session, &client.endpoints);
         }
 
-        client.handle_replicas(replicas, now);
-        let wanted = replicas as usize;
-        let target = if met.len() >= wanted {
+        let missing_lanes: Vec<_> = met.missing_lanes().map(|(_, lane)| lane).collect();
+        let missing = missing_lanes.len() + met.missing_replicas();
+        client.handle_wanted(u32_of(met.ways.len() + missing), now);
+        let is_full = met.sessions >= OWN_PER_PEER;
+        let attempt = if missing == 0 {
             client.attempts = 0;
-            let target = client.further_way(&met, unknown, now);
-            self.close(&stale, now);
-            target
-        } else if met.len() + unknown >= wanted || now < client.next_attempt {
+            client.further_way(&met, now).filter(|_| !is_full)
+        } else if missing <= met.unknown || now < client.next_attempt {
             None
         } else {
+            // In turns: one that never answers must not keep others from being met.
+            let turn = client.attempts as usize % missing_lanes.len().max(1);
             if client.handle_attempt(now) {
                 self.drops.count(Drop::ReplicaAttempts);
             }
-            client.endpoints.next()
+            let lane = missing_lanes.get(turn).copied();
+            let lane = lane.unwrap_or_else(|| met.lane_of_unmet());
+            if is_full {
+                self.drops.count(Drop::SessionLimit);
+            }
+            let target = client.endpoints.next().filter(|_| !is_full);
+            target.map(|target| (target, lane))
         };
-        if let Some(target) = target {
-            self.open(index, target, now);
+        let surplus = met.into_surplus();
+        self.close(&surplus, now);
+        if let Some((target, lane)) = attempt {
+            self.open(index, target, lane, now);
         }
     }
 
@@ -167,4 +168,8 @@ impl Engine {
             self.remove_session(id);
         }
     }
+}
+
+fn u32_of(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
 }

@@ -31,7 +31,7 @@ impl Engine {
                 && let Some(target) = client.endpoints.first()
             {
                 client.next_attempt = now + PAUSE;
-                self.open(index, target, now);
+                self.open_first(index, target, now);
             }
             return;
         };

@@ -5,11 +5,12 @@
 //! What is of any other form (strings with escapes, keys of others, another case) is left to
 //! the slower way, which has the same meaning for what both can read.
 
-use super::{Answer, Gateway, Probe, REPLICAS_MAX, is_name};
-use crate::engine::interface::Nodes;
+use super::{Answer, Gateway, Probe, REPLICAS_MAX, is_name, lane};
+use crate::engine::interface::{LaneId, Nodes};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use std::fmt::Write as _;
 
 /// What both kinds of message may hold.
 #[derive(Deserialize)]
@@ -29,6 +30,10 @@ struct Message<'a> {
     #[serde(default)]
     replica: Option<&'a str>,
     #[serde(default)]
+    lane: Option<u64>,
+    #[serde(default)]
+    lanes: Option<u64>,
+    #[serde(default)]
     replicas: Option<u64>,
     #[serde(default)]
     leaving: Option<bool>,
@@ -42,6 +47,10 @@ struct Message<'a> {
 struct Sender<'a> {
     version: &'a str,
     replica: &'a str,
+    #[serde(default)]
+    lane: Option<u64>,
+    #[serde(default)]
+    lanes: Option<u64>,
     #[serde(default)]
     leaving: bool,
 }
@@ -65,6 +74,7 @@ pub(super) fn parse(json: &[u8]) -> Option<Probe> {
                 Some(Gateway {
                     version: name(sender.version)?,
                     replica: name(sender.replica)?,
+                    lane: lane(sender.lane, sender.lanes),
                     replicas: None,
                     leaving: sender.leaving,
                     nodes: None,
@@ -91,6 +101,7 @@ impl Message<'_> {
         Some(Gateway {
             version: name(self.version?)?,
             replica: name(self.replica?)?,
+            lane: lane(self.lane, self.lanes),
             replicas: replicas.and_then(|n| u32::try_from(n).ok()),
             leaving: self.leaving.unwrap_or_default(),
             nodes: self.nodes.as_ref().map(|nodes| Nodes {
@@ -115,6 +126,7 @@ pub(super) fn ping(
     string(&mut text, &own.replica);
     text.push_str(",\"version\":");
     string(&mut text, &own.version);
+    write_lane(&mut text, own.lane);
     if own.leaving {
         text.push_str(",\"leaving\":true");
     }
@@ -131,15 +143,22 @@ pub(super) fn ping(
     text.into_bytes()
 }
 
+/// Names a lane, unless it is the only one.
+fn write_lane(text: &mut String, lane: LaneId) {
+    if lane != LaneId::ONLY {
+        let (number, of) = (lane.number(), lane.of());
+        let _ = write!(text, ",\"lane\":{number},\"lanes\":{of}");
+    }
+}
+
 /// Writes the answer to a PING of our form.
 pub(super) fn pong(cluster_id: &str, time_stamp: &str, own: &Gateway) -> Vec<u8> {
-    use std::fmt::Write as _;
-
     let mut text = begin(cluster_id, "PONG", time_stamp);
     text.push_str(",\"replica\":");
     string(&mut text, &own.replica);
     text.push_str(",\"version\":");
     string(&mut text, &own.version);
+    write_lane(&mut text, own.lane);
     let _ = write!(text, ",\"replicas\":{}", own.replicas.unwrap_or(1));
     if own.leaving {
         text.push_str(",\"leaving\":true");
@@ -202,19 +221,23 @@ mod tests {
             1..=16_u32,
             any::<bool>(),
             nodes,
+            (0..16_u8, 1..=16_u8),
         )
-            .prop_map(|(version, replica, replicas, leaving, nodes)| Gateway {
-                version,
-                replica,
-                replicas: Some(replicas),
-                leaving,
-                nodes: nodes.map(|(all, cut, resting, reflect)| Nodes {
-                    all,
-                    cut,
-                    resting,
-                    reflect,
-                }),
-            })
+            .prop_map(
+                |(version, replica, replicas, leaving, nodes, lane)| Gateway {
+                    version,
+                    replica,
+                    lane: LaneId::new(lane.0 % lane.1, lane.1).unwrap(),
+                    replicas: Some(replicas),
+                    leaving,
+                    nodes: nodes.map(|(all, cut, resting, reflect)| Nodes {
+                        all,
+                        cut,
+                        resting,
+                        reflect,
+                    }),
+                },
+            )
     }
 
     fn object(json: &[u8]) -> Map<String, Value> {

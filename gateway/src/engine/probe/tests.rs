@@ -8,6 +8,7 @@ fn own() -> Gateway {
     Gateway {
         version: "1.2.3".into(),
         replica: "gw-0".into(),
+        lane: LaneId::ONLY,
         replicas: Some(2),
         leaving: false,
         nodes: None,

@@ -309,6 +309,7 @@ fn a_flood_of_probes_is_answered_within_a_limit() {
         &probe::Gateway {
             version: "1".into(),
             replica: "client-0".into(),
+            lane: LaneId::ONLY,
             replicas: None,
             leaving: false,
             nodes: None,

@@ -263,6 +263,6 @@ fn a_peer_cannot_confirm_sessions_without_limit() {
         ask(&mut world, stranger(number), &out[..len]);
     }
 
-    assert_eq!(world.peer(0).sessions.len(), 64);
-    assert_eq!(world.drops(0, Drop::SessionLimit), 136);
+    assert_eq!(world.peer(0).sessions.len(), 128);
+    assert_eq!(world.drops(0, Drop::SessionLimit), 72);
 }

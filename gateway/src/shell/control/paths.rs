@@ -64,6 +64,9 @@ impl Control {
 
     /// Takes in what the nodes have said.
     pub(super) fn look(&mut self) {
+        if let Some(kinds) = self.joint.kinds() {
+            let _ = self.lanes.send_others(&kinds); // Again at the next look.
+        }
         let sightings = match lock(&self.datapath).sightings() {
             Ok(sightings) => sightings,
             Err(error) => {
@@ -77,7 +80,7 @@ impl Control {
 
         let mut nodes = self.paths.nodes();
         nodes.reflect &= self.served.fabric.reflector().is_some();
-        if nodes != self.nodes && self.lane.send(Command::Nodes(nodes)).is_ok() {
+        if nodes != self.nodes && self.lanes.send(Command::Nodes(nodes)).is_ok() {
             self.nodes = nodes;
         }
         let ill = self.paths.ill_nodes();

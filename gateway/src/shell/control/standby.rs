@@ -63,7 +63,7 @@ impl Control {
                 "not all nodes know this replica yet: what peers send to those may be lost"
             );
         }
-        if self.lane.send(Command::Standby(false)).is_ok() {
+        if self.lanes.send(Command::Standby(false)).is_ok() {
             self.standby = None;
         }
     }

@@ -2,7 +2,7 @@
 
 use super::stats::Stats;
 use crate::engine::snapshot::Snapshot;
-use crate::engine::{ConnectionState, Kind, Nodes, PeerConfig, Signs};
+use crate::engine::{ConnectionState, Kind, LaneId, Nodes, PeerConfig, Signs};
 use ipnet::Ipv4Net;
 use nix::errno::Errno;
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -10,17 +10,14 @@ use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-/// Commands that may wait, as the answers to all notices at once; the loop takes
-/// all of them at each wake-up.
-const COMMANDS_MAX: usize = NOTICES_MAX;
+/// Commands that may wait, as the answers to all notices of a lane at once.
+const COMMANDS_MAX: usize = 4096;
 
-/// Notices that may wait: two of each peer, and as many again.
-pub(super) const NOTICES_MAX: usize = 4096;
+/// Notices of all lanes that may wait: some of each peer.
+pub(crate) const NOTICES_MAX: usize = 8192;
 
-/// How long [`Handle::report`] waits.
-const REPORT_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// What control asks of the loop.
+/// What control asks of a loop.
+#[derive(Clone)]
 pub(crate) enum Command {
     /// Serve these peers, and no others.
     Peers {
@@ -44,6 +41,17 @@ pub(crate) enum Command {
         /// What it stands for.
         addresses: Vec<SocketAddr>,
     },
+    /// What peers run, by their indices, as the first lane has found out.
+    Kinds(Vec<(u16, Kind)>),
+    /// An initiation that another lane has got, for the first.
+    Initiation {
+        /// The public half of our key that it is for.
+        local: [u8; 32],
+        /// Who sent it.
+        from: SocketAddr,
+        /// The UDP payload.
+        datagram: Vec<u8>,
+    },
     /// Whether this cluster's nodes do not know this replica yet.
     Standby(bool),
     /// Tell peers and nodes to move their flows away.
@@ -54,7 +62,10 @@ pub(crate) enum Command {
     Stop,
 }
 
-/// What the loop tells control.
+/// A notice, and the lane that it is of.
+pub(crate) type Told = (LaneId, Notice);
+
+/// What a loop tells control.
 #[derive(Debug)]
 pub(crate) enum Notice {
     /// Look up a name.
@@ -91,6 +102,15 @@ pub(crate) enum Notice {
         /// What comes.
         signs: Signs,
     },
+    /// An initiation for the first lane: this is another.
+    Initiation {
+        /// The public half of our key that it is for.
+        local: [u8; 32],
+        /// Who sent it.
+        from: SocketAddr,
+        /// The UDP payload.
+        datagram: Vec<u8>,
+    },
     /// All peers have moved away.
     Drained,
 }
@@ -98,6 +118,8 @@ pub(crate) enum Notice {
 /// The loop at one moment.
 #[derive(Debug)]
 pub(crate) struct Report {
+    /// Which it is.
+    pub(crate) lane: LaneId,
     /// Peers, sessions, drops.
     pub(crate) engine: Snapshot,
     /// Frames and datagrams.
@@ -106,7 +128,7 @@ pub(crate) struct Report {
     pub(crate) ports: usize,
 }
 
-/// Where commands are sent.
+/// Where the commands for one loop are sent.
 #[derive(Clone, Debug)]
 pub(crate) struct Handle {
     commands: mpsc::SyncSender<Command>,
@@ -118,8 +140,19 @@ pub(crate) struct Handle {
 #[error("the packet loop does not answer")]
 pub(crate) struct Hung;
 
-/// Creates the two ends, and what wakes the loop.
-pub(super) fn channel() -> Result<(Handle, mpsc::Receiver<Command>, Arc<EventFd>), Errno> {
+/// Where a loop gets its commands.
+pub(crate) struct Inbox {
+    pub(super) commands: mpsc::Receiver<Command>,
+    /// Readable when there may be some.
+    pub(super) wake: Arc<EventFd>,
+}
+
+/// Creates the two ends.
+///
+/// # Errors
+///
+/// Returns the kernel's error if there are no descriptors left.
+pub(crate) fn channel() -> Result<(Handle, Inbox), Errno> {
     let (commands, received) = mpsc::sync_channel(COMMANDS_MAX);
     let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
     let wake = Arc::new(EventFd::from_flags(flags)?);
@@ -128,7 +161,12 @@ pub(super) fn channel() -> Result<(Handle, mpsc::Receiver<Command>, Arc<EventFd>
         wake: Arc::clone(&wake),
     };
 
-    Ok((handle, received, wake))
+    let inbox = Inbox {
+        commands: received,
+        wake,
+    };
+
+    Ok((handle, inbox))
 }
 
 impl Handle {
@@ -139,21 +177,13 @@ impl Handle {
     /// Returns [`Hung`] if the loop takes no more.
     pub(crate) fn send(&self, command: Command) -> Result<(), Hung> {
         self.commands.try_send(command).map_err(|_| Hung)?;
-        // EAGAIN: the counter is full, so the loop is being woken already.
-        match self.wake.write(1) {
-            Ok(_) | Err(Errno::EAGAIN) => Ok(()),
-            Err(_) => Err(Hung),
-        }
+        self.wake();
+        Ok(())
     }
 
-    /// Asks for a report and waits for it, a second at most.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`Hung`] if there is no answer.
-    pub(crate) fn report(&self) -> Result<Report, Hung> {
-        let (to, report) = mpsc::sync_channel(1);
-        self.send(Command::Report(to))?;
-        report.recv_timeout(REPORT_TIMEOUT).map_err(|_| Hung)
+    /// Has the loop look at everything.
+    pub(super) fn wake(&self) {
+        // EAGAIN: the counter is full, so the loop is being woken already.
+        let _ = self.wake.write(1);
     }
 }

@@ -9,6 +9,7 @@ use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::EventFd;
 use std::collections::BTreeMap;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 /// What [`EpollEvent::data`] says of the TAP and of the waker; all else are ports.
@@ -25,6 +26,8 @@ pub(super) struct Ports {
     epoll: Epoll,
     wake: Arc<EventFd>,
     ports: BTreeMap<PortId, UdpPort>,
+    /// Sees every datagram that arrives.
+    program: Option<OwnedFd>,
 }
 
 impl Ports {
@@ -36,10 +39,27 @@ impl Ports {
             epoll,
             wake,
             ports: BTreeMap::new(),
+            program: None,
         };
         ports.insert(PortId::LISTEN, listen)?;
 
         Ok(ports)
+    }
+
+    /// Has `program` see every datagram that arrives at these ports and at later ones.
+    ///
+    /// # Errors
+    ///
+    /// Returns the kernel's error.
+    pub(super) fn attach(&mut self, program: BorrowedFd<'_>) -> Result<(), Errno> {
+        for port in self.ports.values() {
+            port.attach(program)?;
+        }
+        let program = program.try_clone_to_owned();
+        self.program = Some(
+            program.map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or_default()))?,
+        );
+        Ok(())
     }
 
     pub(super) fn wait(
@@ -48,6 +68,11 @@ impl Ports {
         timeout: EpollTimeout,
     ) -> Result<usize, Errno> {
         self.epoll.wait(ready, timeout)
+    }
+
+    /// Has the next wait end at once.
+    pub(super) fn wake(&self) {
+        let _ = self.wake.write(1); // EAGAIN: the counter is full.
     }
 
     pub(super) fn clear_wake(&self) {
@@ -104,6 +129,9 @@ impl Ports {
     }
 
     fn insert(&mut self, id: PortId, port: UdpPort) -> Result<(), Errno> {
+        if let Some(program) = &self.program {
+            port.attach(program.as_fd())?;
+        }
         self.epoll
             .add(&port, EpollEvent::new(EpollFlags::EPOLLIN, id.into()))?;
         self.ports.insert(id, port);

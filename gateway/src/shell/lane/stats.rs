@@ -107,6 +107,17 @@ impl Stats {
         self.drops[reason as usize] += u64::try_from(datagrams).unwrap_or(u64::MAX);
     }
 
+    /// Adds what another loop has counted.
+    pub(crate) fn add(&mut self, other: &Self) {
+        for (drops, more) in self.drops.iter_mut().zip(other.drops) {
+            *drops += more;
+        }
+        self.read.add(&other.read);
+        self.written.add(&other.written);
+        self.sent.add(&other.sent);
+        self.received.add(&other.received);
+    }
+
     /// Returns all reasons and counts.
     pub(crate) fn drops(&self) -> impl Iterator<Item = (&'static str, u64)> {
         REASONS.iter().copied().zip(self.drops)
@@ -133,6 +144,14 @@ impl Histogram {
         self.buckets[place.min(BUCKETS - 1)] += 1;
         self.count += 1;
         self.bytes += u64::try_from(len).unwrap_or(u64::MAX);
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.count += other.count;
+        self.bytes += other.bytes;
+        for (bucket, more) in self.buckets.iter_mut().zip(other.buckets) {
+            *bucket += more;
+        }
     }
 
     /// Returns the upper bound of each bucket in bytes, and how many are in it.

@@ -125,6 +125,8 @@ mod tests {
 
     fn peer() -> PeerSnapshot {
         let session = |rx_bytes, tx_bytes| SessionSnapshot {
+            lane: 0,
+            remote_lane: None,
             slot: 1,
             remote_slot: Some(2),
             endpoint: "192.0.2.1:51840".parse().unwrap(),

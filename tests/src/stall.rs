@@ -21,7 +21,7 @@ const LATE: Duration = Duration::from_millis(250);
 
 /// Watches every processor of this process until dropped.
 #[derive(Debug)]
-pub(super) struct Witness {
+pub struct Witness {
     stalls: Arc<Mutex<Stalls>>,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
@@ -29,11 +29,11 @@ pub(super) struct Witness {
 
 /// What was seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Stalls {
+pub struct Stalls {
     /// How often a processor stood still.
-    pub(super) count: u32,
+    pub count: u32,
     /// For how long at most.
-    pub(super) longest: Duration,
+    pub longest: Duration,
 }
 
 impl Stalls {
@@ -48,7 +48,8 @@ impl Stalls {
 
 impl Witness {
     /// Starts to watch; a processor that may not be used is left out.
-    pub(super) fn start() -> Self {
+    #[must_use]
+    pub fn start() -> Self {
         let stalls = Arc::new(Mutex::new(Stalls::default()));
         let stop = Arc::new(AtomicBool::new(false));
         let here = Pid::from_raw(0);
@@ -81,7 +82,8 @@ impl Witness {
     }
 
     /// Ends, and tells what was seen.
-    pub(super) fn finish(self) -> Stalls {
+    #[must_use]
+    pub fn finish(self) -> Stalls {
         *self.stalls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

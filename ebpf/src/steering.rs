@@ -1,0 +1,66 @@
+//! Spreads packets for the peers over the lanes of the engine.
+
+use crate::error::Error;
+use crate::object::{self, STEER_PROGRAM};
+use aya::Ebpf;
+use aya::maps::{HashMap, MapData, MapError};
+use ebpf_common::maps::LANES;
+use std::fmt;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+
+/// A program that chooses among the queues of a TAP (`TUNSETSTEERINGEBPF`), and which lanes
+/// it may choose for each peer. What it is not told of goes to the first.
+pub struct Steering {
+    program: OwnedFd,
+    lanes: HashMap<MapData, [u8; 2], u32>,
+}
+
+impl Steering {
+    /// Has the verifier look at the program.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error`] if the kernel refuses.
+    pub(crate) fn take(ebpf: &mut Ebpf) -> Result<Self, Error> {
+        let program = object::socket_filter(ebpf, STEER_PROGRAM)?;
+        let lanes = ebpf.take_map(LANES);
+        let lanes = lanes.and_then(|map| HashMap::try_from(map).ok());
+
+        Ok(Self {
+            program,
+            lanes: lanes.ok_or(Error::Missing { name: LANES })?,
+        })
+    }
+
+    /// The program.
+    pub fn program(&self) -> BorrowedFd<'_> {
+        self.program.as_fd()
+    }
+
+    /// Sets which lanes may carry packets to `peer`, a bit each; none is the first.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::Map`] if the kernel refuses.
+    pub fn set(&mut self, peer: u16, lanes: u32) -> Result<(), Error> {
+        let peer = peer.to_be_bytes();
+        let set = if lanes == 0 {
+            match self.lanes.remove(&peer) {
+                Err(MapError::KeyNotFound) => Ok(()),
+                removed => removed,
+            }
+        } else {
+            self.lanes.insert(peer, lanes, 0)
+        };
+        set.map_err(|source| Error::Map {
+            map: LANES,
+            source: Box::new(source),
+        })
+    }
+}
+
+impl fmt::Debug for Steering {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Steering")
+    }
+}

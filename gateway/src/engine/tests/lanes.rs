@@ -1,0 +1,263 @@
+//! Gateways of several lanes.
+
+use super::*;
+
+impl World {
+    /// A lane of a replica.
+    pub(super) fn lane(&mut self, replica: &str, lane: LaneId, ip: Ipv4Addr) -> usize {
+        let number = self.hosts.len();
+        self.hosts.push(Host {
+            ip,
+            engine: self.engine(replica, lane),
+            alive: true,
+            ports: BTreeSet::from([PortId::LISTEN]),
+            received: Vec::new(),
+            events: Vec::new(),
+        });
+        number
+    }
+
+    /// A replica of several lanes, which share an address.
+    pub(super) fn lanes(&mut self, replica: &str, of: u8) -> Vec<usize> {
+        let number = u8::try_from(self.hosts.len()).unwrap();
+        let ip = Ipv4Addr::new(192, 0, 2, number + 1);
+        LaneId::all(of)
+            .map(|lane| self.lane(replica, lane, ip))
+            .collect()
+    }
+
+    /// Finds the lane of a host that gets what comes to the port that all share.
+    pub(super) fn listening(&self, host: usize, bytes: &[u8]) -> usize {
+        let slot = match bytes[0] {
+            2 => bytes[9],
+            _ => bytes.get(5).copied().unwrap_or_default(),
+        };
+        let lanes = self.hosts.iter().enumerate();
+        let mut lanes = lanes.filter(|(_, other)| other.ip == self.hosts[host].ip);
+        let holds = |(_, other): &(usize, &Host)| other.engine.lane().holds(slot.into());
+        lanes.find(holds).map_or(host, |(lane, _)| lane)
+    }
+
+    /// The lanes of a host, the first one first.
+    pub(super) fn siblings(&self, host: usize) -> Vec<usize> {
+        let ip = self.hosts[host].ip;
+        let lanes = (0..self.hosts.len()).filter(|other| self.hosts[*other].ip == ip);
+        lanes.collect()
+    }
+
+    /// What the shell tells other lanes of an event.
+    pub(super) fn tell_siblings(&mut self, host: usize, event: &Event) {
+        let siblings = self.siblings(host);
+        let is_first = siblings.first() == Some(&host);
+        match event {
+            Event::Remote { peer, kind, .. } if is_first => {
+                for other in siblings.into_iter().skip(1) {
+                    let now = self.now;
+                    self.hosts[other].engine.set_kind(*peer, *kind, now);
+                    self.drain(other);
+                }
+            }
+            Event::Initiation {
+                local,
+                from,
+                datagram,
+            } => {
+                assert!(!is_first, "it is for the first");
+                let first = &mut self.hosts[siblings[0]].engine;
+                first.handle_handed(*local, *from, datagram, self.now);
+                self.drain(siblings[0]);
+            }
+            Event::OpenPort(_)
+            | Event::ClosePort(_)
+            | Event::Resolve { .. }
+            | Event::Connection { .. }
+            | Event::Remote { .. }
+            | Event::Signs { .. }
+            | Event::Reachable { .. }
+            | Event::Drained => {}
+        }
+    }
+}
+
+/// Two clusters of one replica each, of so many lanes. Returns the server's and the client's.
+fn pair(servers: u8, clients: u8) -> (World, Vec<usize>, Vec<usize>) {
+    let mut world = World::new();
+    let servers = world.lanes("server-0", servers);
+    let clients = world.lanes("client-0", clients);
+    let address = world.address(servers[0]);
+    for server in &servers {
+        world.set_peers(*server, vec![serving()]);
+    }
+    for client in &clients {
+        world.set_peers(*client, vec![calling(&[address])]);
+    }
+    (world, servers, clients)
+}
+
+/// Replicas of two lanes each behind a balancer, and a client of two lanes. Returns the client's.
+fn behind_a_balancer(names: &[&str]) -> (World, Vec<usize>) {
+    let mut world = World::new();
+    let servers: Vec<_> = names.iter().map(|name| world.lanes(name, 2)).collect();
+    let firsts: Vec<_> = servers.iter().map(|lanes| lanes[0]).collect();
+    let address = world.balancer(&firsts);
+    for server in servers.concat() {
+        world.set_replicas(server, names);
+        world.set_peers(server, vec![serving()]);
+    }
+    let clients = world.lanes("client-0", 2);
+    for client in &clients {
+        world.set_peers(*client, vec![calling(&[address])]);
+    }
+    (world, clients)
+}
+
+/// The lanes of the other side with which a lane has a session that flows may use.
+fn lanes_met(world: &World, host: usize) -> Vec<u8> {
+    let sessions = world.peer(host).sessions.into_iter();
+    let live = sessions.filter(|session| session.state == "live" && !session.leaving);
+    let mut lanes: Vec<_> = live.filter_map(|session| session.remote_lane).collect();
+    lanes.sort_unstable();
+    lanes
+}
+
+fn counterparts(of: u8, lane: LaneId) -> Vec<u8> {
+    let met = LaneId::all(of).filter(|other| lane.meets(*other));
+    met.map(LaneId::number).collect()
+}
+
+#[test]
+fn lanes_meet_their_counterparts_and_no_others() {
+    for (there, here) in [(1, 2), (2, 1), (2, 2), (3, 2), (2, 3), (4, 4)] {
+        let (mut world, servers, clients) = pair(there, here);
+
+        let is_done = |world: &World| {
+            let all = servers.iter().map(|host| (host, here));
+            let mut all = all.chain(clients.iter().map(|host| (host, there)));
+            all.all(|(host, of)| {
+                let lane = world.hosts[*host].engine.lane();
+                lanes_met(world, *host) == counterparts(of, lane)
+            })
+        };
+        world.run_until(secs(20), is_done);
+        world.run(secs(130));
+
+        assert!(is_done(&world), "{there} and {here}");
+        for host in servers.iter().chain(&clients) {
+            let peer = world.peer(*host);
+            let of = if servers.contains(host) { here } else { there };
+            let lane = world.hosts[*host].engine.lane();
+            let wanted = counterparts(of, lane).len();
+            assert_eq!(
+                peer.sessions.len(),
+                wanted,
+                "{there} and {here}: no other stays"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_lane_of_every_replica_is_met_behind_a_balancer() {
+    let (mut world, clients) = behind_a_balancer(&["server-0", "server-1"]);
+
+    world.run_until(secs(30), |world| {
+        clients.iter().all(|client| {
+            let own = world.hosts[*client].engine.lane().number();
+            world.met(*client).len() == 2 && lanes_met(world, *client) == [own, own]
+        })
+    });
+}
+
+#[test]
+fn packets_go_from_lane_to_lane_in_order() {
+    let (mut world, servers, clients) = pair(2, 2);
+    world.run_until(secs(20), |world| {
+        clients.iter().all(|host| world.reachable(*host))
+            && servers.iter().all(|host| world.reachable(*host))
+            && clients
+                .iter()
+                .all(|host| lanes_met(world, *host).len() == 1)
+    });
+    world.run(secs(2));
+
+    for (client, server) in clients.iter().zip(&servers) {
+        let sent: Vec<_> = (0..20_u8).map(|number| vec![number; 8]).collect();
+        for payload in &sent {
+            world.packet(*client, &inner_packet(payload), 1);
+        }
+        world.run(ms(50));
+        assert_eq!(world.payloads(*server), sent);
+
+        world.packet(*server, &inner_packet(b"back"), 1);
+        world.run(ms(50));
+        assert_eq!(world.payloads(*client), [b"back"]);
+    }
+}
+
+#[test]
+fn a_server_that_starts_anew_with_other_lanes_is_met_again() {
+    let (mut world, servers, clients) = pair(2, 2);
+    let lanes = |world: &World| clients.iter().map(|it| lanes_met(world, *it)).collect();
+    world.run_until(secs(20), |world| {
+        let met: Vec<_> = lanes(world);
+        met == [[0], [1]]
+    });
+
+    world.hosts[servers[1]].alive = false;
+    world.hosts[servers[1]].ip = Ipv4Addr::new(203, 0, 113, 1);
+    world.restart(servers[0], "server-0", vec![serving()]);
+    world.run_until(secs(20), |world| lanes_met(world, servers[0]) == [0, 1]);
+    world.run(secs(5));
+
+    let met: Vec<_> = lanes(&world);
+    assert_eq!(met, [[0], [0]]);
+    world.packet(clients[1], &inner_packet(b"there"), 1);
+    world.run(ms(50));
+    assert_eq!(world.payloads(servers[0]), [b"there"]);
+}
+
+#[test]
+fn no_more_replicas_are_believed_than_there_may_be() {
+    let names: Vec<_> = (0..24).map(|number| format!("server-{number}")).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    let (mut world, clients) = behind_a_balancer(&names);
+
+    world.run(secs(90));
+
+    let most = probe::REPLICAS_MAX as usize;
+    for client in &clients {
+        let peer = world.peer(*client);
+        let kept = peer.sessions.iter().filter(|it| it.state == "live");
+        assert!(kept.count() <= most, "{} sessions", peer.sessions.len());
+        assert_eq!(world.met(*client).len(), most);
+    }
+}
+
+#[test]
+fn a_peer_with_one_session_is_handed_to_the_first_lane() {
+    for slot in [0, 1, 2, 3] {
+        let mut world = World::new();
+        let servers = world.lanes("server-0", 4);
+        for server in &servers {
+            world.set_peers(*server, vec![serving()]);
+        }
+        let mut buffer = [0; noise::HANDSHAKE_BUFFER];
+        let key = noise::LocalKey::new(CLIENT_KEY);
+        let remote = noise::public_key(SERVER_KEY);
+        let mut stranger = noise::Tunnel::new(&key, remote, slot);
+        let len = stranger.initiate(&mut buffer).unwrap();
+        let from = SocketAddrV4::new(Ipv4Addr::new(203, 0, 113, 9), 7).into();
+        let to = world.address(servers[0]);
+
+        world.send(from, to, buffer[..len].to_vec(), false);
+        world.run(ms(50));
+
+        let answers = std::mem::take(&mut world.strangers);
+        assert_eq!(answers.len(), 1, "slot {slot}");
+        let sessions: Vec<_> = servers
+            .iter()
+            .map(|it| world.peer(*it).sessions.len())
+            .collect();
+        assert_eq!(sessions, [1, 0, 0, 0], "slot {slot}");
+    }
+}
