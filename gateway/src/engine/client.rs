@@ -30,8 +30,9 @@ const ATTEMPT_MAX: Duration = Duration::from_secs(2);
 /// Pause between attempts at first; doubles with every failure.
 const PAUSE: Duration = Duration::from_millis(250);
 /// Quick attempts to meet a further replica, per replica and lane of it: with random choice among
-/// n, 4 n attempts miss a given one with a probability below e^-4.
-const ATTEMPTS_PER_REPLICA: u32 = 4;
+/// n, 8 n attempts miss a given one with a probability below e^-8. (With 4 n, one return of a
+/// gateway in twenty took longer than 3 s, and one in some hundreds longer than 8 s.)
+const ATTEMPTS_PER_REPLICA: u32 = 8;
 /// Pause between attempts when those are used up: a replica that comes back is met
 /// within seconds, for one small message a second.
 const PAUSE_LATER: Duration = Duration::from_secs(1);
