@@ -3,14 +3,16 @@
 use crate::filter::Filter;
 use crate::liveness::Target;
 use crate::mutant;
-use crate::settings::Settings;
+use crate::settings::{PROBES, Settings};
 use crate::state::{Device, Hop, Route, State};
 use crate::view::View;
-use control_api::fabric::{self, Fabric, MappedIp, Node, Peer, REPLICAS_MAX};
+use classes::Classes;
+use control_api::fabric::{self, Fabric, MappedIp, Node, Peer, REPLICAS_MAX, Replica};
 use ipnet::Ipv4Net;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
+mod classes;
 mod groups;
 mod slots;
 
@@ -118,18 +120,13 @@ pub(crate) fn plan(input: &Input) -> Result<Plan, Error> {
     let mut probes = BTreeMap::new();
     for replica in &fabric.replicas {
         let slot = slots[&replica.address];
-        let (id, probe) = (settings.hop_id(slot), settings.probe_address(slot));
-        let hop = Hop {
-            src: node.internal_ip,
-            dst: replica.address,
-            vni: settings.overlay_vni,
-        };
+        let (id, probe) = (settings.hop_id(slot, PROBES), settings.probe_address(slot));
         let route = Route {
             nexthop: id,
             src: node.external_ip,
             mtu_bytes: None,
         };
-        state.hops.insert(id, hop);
+        state.hops.insert(id, hop(input, node, replica));
         state.routes.insert(probe.into(), route);
         let target = Target {
             probe,
@@ -183,27 +180,46 @@ fn remote_cidrs(fabric: &Fabric) -> BTreeSet<Ipv4Net> {
     fabric.peers.iter().flat_map(Fabric::remote_cidrs).collect()
 }
 
-/// Adds the groups and the routes of all peers that a replica reaches.
+/// Adds the hops, the groups and the routes of all peers that a replica reaches.
 fn add_peers(input: &Input, node: &Node, slots: &BTreeMap<Ipv4Addr, u8>, state: &mut State) {
-    let wanted: Vec<_> = input
-        .fabric
-        .peers
+    let peers = &input.fabric.peers;
+    let mtus = peers
         .iter()
-        .map(|peer| groups::Wanted {
+        .map(|peer| mtu_bytes(peer, input.underlay_mtu_bytes));
+    let mtus: Vec<u32> = mtus.collect();
+    let classes = Classes::assign(
+        &mtus.iter().copied().collect(),
+        input.observed,
+        input.settings,
+    );
+    for class in classes.all() {
+        for replica in &input.fabric.replicas {
+            let id = input.settings.hop_id(slots[&replica.address], class);
+            state.hops.insert(id, hop(input, node, replica));
+        }
+    }
+
+    let ways: Vec<_> = mtus.iter().map(|mtu| classes.of(*mtu)).collect();
+    let wanted: Vec<_> = peers
+        .iter()
+        .zip(&ways)
+        .map(|(peer, way)| groups::Wanted {
             cidrs: Fabric::remote_cidrs(peer).collect(),
-            members: members(input, peer, slots),
+            members: way.map_or_else(BTreeSet::new, |(class, _)| {
+                members(input, peer, slots, class)
+            }),
         })
         .collect();
     let assigned = groups::assign(&wanted, input.observed, input.settings);
 
-    for ((peer, wanted), group) in input.fabric.peers.iter().zip(wanted).zip(assigned) {
-        let Some(group) = group else {
+    for ((wanted, way), group) in wanted.into_iter().zip(ways).zip(assigned) {
+        let Some(((_, mtu), group)) = way.zip(group) else {
             continue;
         };
         let route = Route {
             nexthop: group,
             src: node.external_ip,
-            mtu_bytes: Some(mtu_bytes(peer, input.underlay_mtu_bytes)),
+            mtu_bytes: Some(mtu),
         };
         state.groups.insert(group, wanted.members);
         state
@@ -212,13 +228,21 @@ fn add_peers(input: &Input, node: &Node, slots: &BTreeMap<Ipv4Addr, u8>, state: 
     }
 }
 
-/// The hops of the replicas that reach `peer`.
-fn members(input: &Input, peer: &Peer, slots: &BTreeMap<Ipv4Addr, u8>) -> BTreeSet<u32> {
+fn hop(input: &Input, node: &Node, replica: &Replica) -> Hop {
+    Hop {
+        src: node.internal_ip,
+        dst: replica.address,
+        vni: input.settings.overlay_vni,
+    }
+}
+
+/// The hops of the replicas that reach `peer`, of this class.
+fn members(input: &Input, peer: &Peer, slots: &BTreeMap<Ipv4Addr, u8>, class: u8) -> BTreeSet<u32> {
     let replicas = input.fabric.replicas.iter();
     let names = input.view.replicas_of(&peer.cluster_id);
     replicas
         .filter(|replica| names.contains(replica.name.as_str()))
-        .map(|replica| input.settings.hop_id(slots[&replica.address]))
+        .map(|replica| input.settings.hop_id(slots[&replica.address], class))
         .collect()
 }
 

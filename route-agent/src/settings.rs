@@ -76,6 +76,12 @@ impl Default for Settings {
 pub(crate) const NEXTHOP_IDS: u32 = 0x1_0000;
 /// The first group's place behind the nexthop base; hops come before.
 pub(crate) const FIRST_GROUP: u32 = 0x1000;
+/// The class of the hops that probes use.
+pub(crate) const PROBES: u8 = 0;
+/// The last class of hops; each has 256 ids below the groups'.
+pub(crate) const CLASS_MAX: u8 = 15;
+
+const _: () = assert!((CLASS_MAX as u32 + 1) << u8::BITS == FIRST_GROUP);
 
 impl Settings {
     /// Name of the overlay device.
@@ -94,9 +100,19 @@ impl Settings {
             .is_some_and(|place| place < NEXTHOP_IDS)
     }
 
-    /// Returns the id of the hop in that slot.
-    pub(crate) fn hop_id(&self, slot: u8) -> u32 {
-        self.nexthop_base.saturating_add(u32::from(slot))
+    /// Returns the id of the hop of that class, from [`PROBES`] to [`CLASS_MAX`], in that slot.
+    pub(crate) fn hop_id(&self, slot: u8, class: u8) -> u32 {
+        let place = u32::from(class) << u8::BITS | u32::from(slot);
+
+        self.nexthop_base.saturating_add(place)
+    }
+
+    /// Returns the class of the hop with that id; `None` if it is that of probes, or the id is no hop's.
+    pub(crate) fn class_of(&self, id: u32) -> Option<u8> {
+        let place = id.checked_sub(self.nexthop_base)?;
+        let class = u8::try_from(place >> u8::BITS).ok()?;
+
+        (PROBES < class && class <= CLASS_MAX).then_some(class)
     }
 
     /// Returns the probe's address of the replica in that slot.

@@ -53,6 +53,31 @@ fn a_lost_replica_leaves_the_group_by_one_change() {
 }
 
 #[test]
+fn no_peer_has_the_mtu_of_another_whichever_is_looked_up_first() {
+    in_netns(async || {
+        let mut fabric = fabric();
+        fabric.peers[1].mtu = 1200;
+        let mut node = Node::new();
+        node.converge(&fabric, &all_up()).await;
+        let probe = node.settings.probe_address(1).to_string();
+
+        let mut ways = [
+            ("10.245.1.10", "mtu 1340"),
+            ("10.246.1.10", "mtu 1200"),
+            (probe.as_str(), "172.16.0.11"),
+        ];
+        for _ in 0..ways.len() {
+            ways.rotate_left(1);
+            run("ip route flush cache");
+            for (address, expected) in ways {
+                let way = run(&format!("ip route get {address}"));
+                assert!(way.contains(expected), "{way}");
+            }
+        }
+    });
+}
+
+#[test]
 fn without_live_replicas_a_remote_address_is_unreachable() {
     in_netns(async || {
         default_route();
@@ -71,7 +96,7 @@ fn whatever_others_delete_a_remote_address_stays_unreachable_and_all_comes_back(
         "ip link delete liqo-overlay",
         "ip link set liqo-overlay down",
         "ip nexthop flush",
-        "ip nexthop delete id 1819344897; ip nexthop delete id 1819344898",
+        "ip nexthop delete id 1819345153; ip nexthop delete id 1819345154",
     ] {
         in_netns(async move || {
             default_route();
@@ -92,11 +117,11 @@ fn whatever_others_do_to_our_state_is_found_and_undone() {
         "ip rule delete priority 27761",
         "ip route delete 10.245.0.0/16 table 27761 metric 0",
         "ip route delete unreachable 10.245.0.0/16 table 27761 metric 4294967295",
-        "ip route replace 10.245.0.0/16 table 27761 nhid 1819344897 src 10.70.0.1 protocol 108",
-        "ip nexthop replace id 1819348992 group 1819344897 protocol 108",
-        "ip nexthop replace id 1819344897 encap ip id 1 src 172.16.0.1 dst 192.0.2.9 \
+        "ip route replace 10.245.0.0/16 table 27761 nhid 1819345153 src 10.70.0.1 protocol 108",
+        "ip nexthop replace id 1819348992 group 1819345153 protocol 108",
+        "ip nexthop replace id 1819345153 encap ip id 1 src 172.16.0.1 dst 192.0.2.9 \
          dev liqo-overlay protocol 108",
-        "ip nexthop delete id 1819344897; ip nexthop add id 1819344897 blackhole protocol 108",
+        "ip nexthop delete id 1819345153; ip nexthop add id 1819345153 blackhole protocol 108",
         "ip link set liqo-overlay mtu 1400",
         "ip link set liqo-overlay address 02:00:00:00:00:09",
         "ip link set liqo-overlay arp on",

@@ -1,7 +1,7 @@
 //! A number for each gateway replica, from which its hop id and its probe's address follow.
 
 use crate::plan::Error;
-use crate::settings::Settings;
+use crate::settings::{PROBES, Settings};
 use crate::state::State;
 use control_api::fabric::{REPLICAS_MAX, Replica};
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,7 +28,7 @@ pub(super) fn assign(
     }
 
     let occupied: BTreeMap<u8, Ipv4Addr> = (1..=u8::MAX - 1)
-        .filter_map(|slot| Some((slot, observed.hops.get(&settings.hop_id(slot))?.dst)))
+        .filter_map(|slot| Some((slot, observed.hops.get(&settings.hop_id(slot, PROBES))?.dst)))
         .collect();
     let mut slots: BTreeMap<Ipv4Addr, u8> = BTreeMap::new();
     for (slot, address) in &occupied {

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use tests::lab::link::ip;
 use tests::lab::netns::Netns;
-use tests::traffic::ping::{self, Ping};
+use tests::traffic::ping::{self, Ping, Report};
 
 pub(crate) fn add(suite: &mut Suite) {
     rough!(
@@ -263,10 +263,8 @@ async fn each_has_its_mtu(
         .await?;
         small.talks(web).await?;
         forget(&from)?;
-        ensure!(
-            passes(&from, unchanged, 1340)?,
-            "the other peer's MTU changed"
-        );
+        let report = whole(&from, unchanged, 1340)?;
+        ensure!(report.is_complete(), "another peer's way: {}", report.text);
     }
 
     Ok(())
@@ -287,6 +285,11 @@ impl Foreign {
 
 /// Whether a packet of so many bytes passes whole.
 fn passes(from: &Netns, to: Ipv4Addr, bytes: u32) -> Result<bool> {
+    Ok(whole(from, to, bytes)?.is_complete())
+}
+
+/// Pings with packets of so many bytes, which must not be fragmented.
+fn whole(from: &Netns, to: Ipv4Addr, bytes: u32) -> Result<Report> {
     /// Of IP and ICMP.
     const HEADERS: u32 = 28;
 
@@ -296,7 +299,7 @@ fn passes(from: &Netns, to: Ipv4Addr, bytes: u32) -> Result<bool> {
         dont_fragment: true,
         ..Ping::default()
     };
-    Ok(ping.run(from, to)?.is_complete())
+    ping.run(from, to)
 }
 
 /// Has a pod forget what it has learnt of the way's MTU.

@@ -62,7 +62,7 @@ fn observed(hops: &[(u8, &str)]) -> State {
                     dst: ip(address),
                     ..Hop::UNKNOWN
                 };
-                (settings.hop_id(*slot), hop)
+                (settings.hop_id(*slot, PROBES), hop)
             })
             .collect(),
         ..State::default()

@@ -1,0 +1,117 @@
+//! Hops of their own for each MTU.
+//!
+//! An MTU is a route's, but the kernel keeps the way that it has once looked up with the nexthop, the MTU of
+//! the route included (`nhc_rth_input` of `struct fib_nh_common`, `net/ipv4/route.c`). Of two routes
+//! through one nexthop, whichever is used first lends its MTU to the other: packets to one cluster are
+//! refused for what another one's tunnel carries. So routes of unlike MTUs share no hop.
+
+use crate::settings::{CLASS_MAX, Settings};
+use crate::state::State;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Which class of hops the routes of each MTU use.
+#[derive(Debug)]
+pub(super) struct Classes {
+    /// From 1 on, by MTU in bytes.
+    by_mtu: BTreeMap<u32, u8>,
+}
+
+impl Classes {
+    /// Gives each of `mtus`, in bytes, a class, the one that it has already where there is one. Of more than
+    /// there are classes the largest get none.
+    pub(super) fn assign(mtus: &BTreeSet<u32>, observed: &State, settings: &Settings) -> Self {
+        let mtus: BTreeSet<u32> = mtus.iter().copied().take(CLASS_MAX.into()).collect();
+        let mut by_mtu: BTreeMap<u32, u8> = BTreeMap::new();
+        let mut taken = BTreeSet::new();
+        for route in observed.routes.values() {
+            let members = observed.groups.get(&route.nexthop);
+            let class = members
+                .and_then(BTreeSet::first)
+                .and_then(|hop| settings.class_of(*hop));
+            let known = route.mtu_bytes.filter(|mtu| mtus.contains(mtu));
+            if let (Some(mtu), Some(class)) = (known, class)
+                && !by_mtu.contains_key(&mtu)
+                && taken.insert(class)
+            {
+                by_mtu.insert(mtu, class);
+            }
+        }
+        let mut free = (1..=CLASS_MAX).filter(|class| !taken.contains(class));
+        for mtu in mtus {
+            if !by_mtu.contains_key(&mtu)
+                && let Some(class) = free.next()
+            {
+                by_mtu.insert(mtu, class);
+            }
+        }
+
+        Self { by_mtu }
+    }
+
+    /// All classes in use.
+    pub(super) fn all(&self) -> impl Iterator<Item = u8> {
+        self.by_mtu.values().copied()
+    }
+
+    /// Returns the class for a route of this MTU, and the MTU that it can have: a smaller one if
+    /// there is no class for it.
+    pub(super) fn of(&self, mtu: u32) -> Option<(u8, u32)> {
+        let (mtu, class) = self.by_mtu.range(..=mtu).next_back()?;
+
+        Some((*class, *mtu))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::Route;
+    use std::net::Ipv4Addr;
+
+    #[test]
+    fn each_mtu_has_its_class_and_keeps_it() {
+        let settings = Settings::default();
+        let observed = observed(&settings, &[(1200, 3), (1340, 1), (1280, 3)]);
+
+        let classes = Classes::assign(&BTreeSet::from([1200, 1340, 1400]), &observed, &settings);
+
+        assert_eq!(classes.of(1340), Some((1, 1340)));
+        assert_eq!(classes.of(1200), Some((3, 1200)));
+        assert_eq!(classes.of(1400), Some((2, 1400)));
+    }
+
+    #[test]
+    fn too_many_mtus_share_the_largest_that_is_not_too_large() {
+        let settings = Settings::default();
+        let mtus: BTreeSet<u32> = (0..40).map(|place| 1200 + place).collect();
+
+        let classes = Classes::assign(&mtus, &State::default(), &settings);
+
+        let used: BTreeSet<u8> = classes.all().collect();
+        assert_eq!(used.len(), usize::from(CLASS_MAX));
+        for mtu in mtus {
+            let (_, granted) = classes.of(mtu).unwrap();
+            assert!(granted <= mtu);
+        }
+        let last = 1200 + u32::from(CLASS_MAX) - 1;
+        assert_eq!(classes.of(1239).unwrap().1, last);
+    }
+
+    /// A state whose routes have these MTUs, through hops of these classes.
+    fn observed(settings: &Settings, routes: &[(u32, u8)]) -> State {
+        let mut state = State::default();
+        for (place, (mtu, class)) in (0_u8..).zip(routes) {
+            let group = 100_000 + u32::from(place);
+            let hop = settings.hop_id(7, *class);
+            state.groups.insert(group, BTreeSet::from([hop]));
+            let route = Route {
+                nexthop: group,
+                src: Ipv4Addr::LOCALHOST,
+                mtu_bytes: Some(*mtu),
+            };
+            let destination = Ipv4Addr::new(10, 80 + place, 0, 0);
+            state.routes.insert(destination.into(), route);
+        }
+        state
+    }
+}
