@@ -19,6 +19,7 @@ mod tables;
 
 mod stages {
     pub(super) mod desired;
+    pub(super) mod lanes;
     pub(super) mod packets;
     pub(super) mod peers;
     pub(super) mod queue;
@@ -33,4 +34,10 @@ fn main() {
     stages::peers::all(&mut criterion);
     stages::desired::all(&mut criterion);
     criterion.final_summary();
+    if std::env::args()
+        .skip(1)
+        .all(|arg| arg.starts_with('-') || arg == "lanes")
+    {
+        stages::lanes::print();
+    }
 }

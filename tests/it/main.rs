@@ -15,6 +15,7 @@ mod network;
 
 mod failover;
 mod foreign;
+mod handshakes;
 mod health;
 mod hostile;
 mod hosts;

@@ -4,6 +4,7 @@ pub mod capture;
 pub mod checksum;
 pub mod counters;
 pub mod frame;
+pub mod handshakes;
 pub mod ping;
 pub mod rate;
 pub mod tcp;

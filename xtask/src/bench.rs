@@ -9,6 +9,7 @@ mod compare;
 mod ends;
 mod fabric;
 mod gateways;
+mod handshakes;
 mod iperf;
 mod ladder;
 mod markdown;

@@ -1,7 +1,7 @@
 //! The stages that every packet passes.
 
 use super::site::{Site, address};
-use crate::engine::PortId;
+use crate::engine::{PortId, Received};
 use crate::offload::checksum::Sum;
 use crate::offload::coalesce::Coalescer;
 use crate::offload::ipv4;
@@ -112,7 +112,10 @@ fn crypt(criterion: &mut Criterion<CpuTime>) {
                     || site.borrow_mut().datagram_from(0, &packet),
                     |mut datagram| {
                         let gateway = &mut site.borrow_mut().gateway;
-                        gateway.handle_datagram(PortId::LISTEN, from, &mut datagram, &mut out, now)
+                        let datagram = &mut datagram;
+                        let outcome =
+                            gateway.handle_datagram(PortId::LISTEN, from, datagram, &mut out, now);
+                        assert!(matches!(outcome, Received::Packet { .. }), "{outcome:?}");
                     },
                     BatchSize::SmallInput,
                 );
@@ -141,7 +144,7 @@ fn lookup(criterion: &mut Criterion<CpuTime>) {
 }
 
 /// A UDP packet of so many bytes, from a pod to one of the same address.
-fn udp(len: usize) -> Vec<u8> {
+pub(super) fn udp(len: usize) -> Vec<u8> {
     let mut packet = ip(17, len);
     packet.resize(len, 0);
 
@@ -187,7 +190,7 @@ fn sum(packet: &[u8], len: usize) -> Sum {
 fn ip(protocol: u8, len: usize) -> Vec<u8> {
     let mut header = vec![0x45, 0, 0, 0, 0, 1, 0x40, 0, 64, protocol, 0, 0];
     header[2..4].copy_from_slice(&short(len).to_be_bytes());
-    header.extend([10, 244, 1, 10, 10, 244, 1, 10]);
+    header.extend([10, 244, 0, 10, 10, 244, 0, 10]);
     let end = header.len();
     ipv4::finish_header(&mut header, end, short(len));
 

@@ -163,6 +163,11 @@ pub fn live_sessions(status: &Value) -> BTreeSet<(String, String)> {
     live
 }
 
+/// How many peers a gateway knows.
+pub fn peer_count(status: &Value) -> usize {
+    find(status, "peers").len()
+}
+
 /// The replicas that a route agent uses, as remote cluster and replica.
 pub fn serving_replicas(status: &Value) -> BTreeSet<(String, String)> {
     let mut serving = BTreeSet::new();

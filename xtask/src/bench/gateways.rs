@@ -11,7 +11,10 @@
 //! plain WireGuard. The processes are the ones that are shipped, and do all they
 //! always do.
 
+mod responder;
 mod site;
+
+pub(super) use responder::Responder;
 
 use super::cable::Cable;
 use super::ends::Ends;
@@ -26,8 +29,7 @@ use ::tests::lab::process::Process;
 use ::tests::lab::{status, wait};
 use anyhow::{Context as _, Result};
 use ebpf_common::settings::{NODE_MAC, Settings, TAP_DEVICE};
-use serde_json::Value;
-use site::{FAR, NEAR, PORT, Site, TUNNEL_MTU};
+use site::{FAR, NEAR, PORT, Peer, Site, TUNNEL_MTU};
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -56,14 +58,25 @@ impl Gateways {
         let identity = Identity::claim()?;
         let cable = Cable::lay(&identity, underlay)?;
         let program = Binaries::find().gateway;
-        let keys = [&NEAR, &FAR].map(|site| Key::open(&key_dir(&identity, site)));
-        let [near_key, far_key] = keys;
-        let (near_key, far_key) = (near_key?.public(), far_key?.public());
+        let near_key = Key::open(&key_dir(&identity, &NEAR, FAR.name))?.public();
+        let far_key = Key::open(&key_dir(&identity, &FAR, NEAR.name))?.public();
         let mut processes = [
-            start(&identity, &cable.near, &program, [&NEAR, &FAR], far_key)
-                .context("the client's gateway")?,
-            start(&identity, &cable.far, &program, [&FAR, &NEAR], near_key)
-                .context("the server's gateway")?,
+            start(
+                &identity,
+                &cable.near,
+                &program,
+                &NEAR,
+                &[FAR.as_peer(far_key)],
+            )
+            .context("the client's gateway")?,
+            start(
+                &identity,
+                &cable.far,
+                &program,
+                &FAR,
+                &[NEAR.as_peer(near_key)],
+            )
+            .context("the server's gateway")?,
         ];
         let sockets = identity.run_dir().to_owned();
         wait::until(UP_DEADLINE, "the gateways to have a session", || {
@@ -125,27 +138,24 @@ fn start(
     identity: &Arc<Identity>,
     netns: &Netns,
     program: &Path,
-    [own, peer]: [&Site; 2],
-    peer_key: [u8; 32],
+    own: &Site,
+    peers: &[Peer<'_>],
 ) -> Result<Process> {
     let fabric = identity.run_dir().join(format!("{}.yaml", own.name));
-    let documents: Vec<String> = site::objects(own, peer, peer_key)
-        .iter()
-        .map(Value::to_string)
-        .collect();
+    let objects = site::objects(own).into_iter();
+    let objects = objects.chain(peers.iter().flat_map(Peer::objects));
+    let documents: Vec<String> = objects.map(|object| object.to_string()).collect();
     fs::write(&fabric, documents.join("\n---\n"))
         .with_context(|| format!("failed to write {}", fabric.display()))?;
     run(Command::new(program).arg("plan").arg(&fabric))?;
 
     let instance = identity.qualify(own.name);
-    let keys = key_dir(identity, own);
-    let keys = keys.parent().context("a key has a folder")?;
     let arguments: Vec<OsString> = vec![
         "run".into(),
         "--config".into(),
         fabric.into(),
         "--keys".into(),
-        keys.into(),
+        key_dirs(identity, own).into(),
         "--replica".into(),
         own.name.into(),
         "--instance".into(),
@@ -162,14 +172,12 @@ fn start(
     Ok(process)
 }
 
-fn key_dir(identity: &Identity, own: &Site) -> PathBuf {
-    let peer = if own.is_client { FAR.name } else { NEAR.name };
+fn key_dirs(identity: &Identity, own: &Site) -> PathBuf {
+    identity.run_dir().join(own.name).join("keys")
+}
 
-    identity
-        .run_dir()
-        .join(own.name)
-        .join("keys")
-        .join(format!("gw-{peer}"))
+fn key_dir(identity: &Identity, own: &Site, peer: &str) -> PathBuf {
+    key_dirs(identity, own).join(format!("gw-{peer}"))
 }
 
 /// Turns the TAP of a gateway into an end of the tunnel, and returns where it is.

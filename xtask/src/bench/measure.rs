@@ -2,8 +2,9 @@
 
 use super::ends::Ends;
 use super::metric::{self, Measurement};
+use super::peers::Programs;
 use super::tcp_counters::TcpCounters;
-use super::{iperf, packets, ping, process};
+use super::{handshakes, iperf, packets, ping, process};
 use anyhow::{Context as _, Result};
 use std::collections::BTreeMap;
 use std::thread;
@@ -17,7 +18,12 @@ pub(super) type Values = BTreeMap<String, f64>;
 /// # Errors
 ///
 /// Returns an error if a tool fails or a gateway has ended.
-pub(super) fn measure(ends: &Ends, measurement: Measurement, seconds: u32) -> Result<Values> {
+pub(super) fn measure(
+    ends: &Ends,
+    programs: &Programs,
+    measurement: Measurement,
+    seconds: u32,
+) -> Result<Values> {
     match measurement {
         Measurement::TcpX1 => tcp(ends, 1, Direction::Forth, seconds),
         Measurement::TcpX1Back => tcp(ends, 1, Direction::Back, seconds),
@@ -29,6 +35,7 @@ pub(super) fn measure(ends: &Ends, measurement: Measurement, seconds: u32) -> Re
         Measurement::Udp1200 => packets::carried(ends, 1200, seconds),
         Measurement::RttIdle => rtt_idle(ends, seconds),
         Measurement::RttLoaded => rtt_loaded(ends, seconds),
+        Measurement::Handshakes => handshakes::measure(ends.tunnel, programs, seconds),
         Measurement::Idle => Ok(idle(&[ends], Duration::from_secs(seconds.into()))?.remove(0)),
         Measurement::Memory => memory(ends),
         Measurement::Start => started(ends),

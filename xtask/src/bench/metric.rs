@@ -90,6 +90,8 @@ pub(super) enum Measurement {
     Udp1200,
     /// Round trips beside four TCP streams.
     RttLoaded,
+    /// Handshakes that known peers ask for, as many as are answered.
+    Handshakes,
     /// Processor time while nothing runs at all, once per bench.
     Idle,
     /// Memory after all rounds, and the most since they began, once per bench.
@@ -120,6 +122,9 @@ impl Measurement {
     /// Whether it is taken of such a tunnel over such a network: of bystanders only what
     /// tells them apart.
     pub(super) fn is_taken_of(self, tunnel: Tunnel, underlay: Underlay) -> bool {
+        if self == Self::Handshakes {
+            return matches!(tunnel, Tunnel::Gateway | Tunnel::WireguardGo);
+        }
         if !tunnel.is_bystander() {
             return true;
         }
@@ -202,11 +207,11 @@ const fn metric(
 }
 
 /// All numbers of the table, in its order.
-pub(super) const METRICS: [Metric; 46] = {
+pub(super) const METRICS: [Metric; 49] = {
     use Better::{Higher, Lower};
     use Measurement::{
-        Idle, Memory, RttIdle, RttLoaded, Start, TcpBoth, TcpX1, TcpX1Back, TcpX4, TcpX4Back,
-        TcpX16, Udp64, Udp1200,
+        Handshakes, Idle, Memory, RttIdle, RttLoaded, Start, TcpBoth, TcpX1, TcpX1Back, TcpX4,
+        TcpX4Back, TcpX16, Udp64, Udp1200,
     };
     [
         metric(TcpX1, GBPS, "TCP x1 forth", "Gb/s", Higher),
@@ -278,6 +283,15 @@ pub(super) const METRICS: [Metric; 46] = {
         metric(RttLoaded, P99, "RTT beside TCP x4, p99", "us", Lower),
         metric(RttLoaded, LOSS, "  lost", "%", Lower),
         metric(
+            Handshakes,
+            HANDSHAKES,
+            "handshakes of known peers",
+            "/s",
+            Higher,
+        ),
+        metric(Handshakes, HANDSHAKE_CPU, "  gateway CPU", "us each", Lower),
+        metric(Handshakes, UNANSWERED, "  not answered", "%", Lower),
+        metric(
             Idle,
             CPU_NEAR,
             "idle CPU, client's gateway",
@@ -322,6 +336,12 @@ pub(super) const KPPS: &str = "carried_kpps";
 pub(super) const PACKET_SENDER: &str = "sender_cpu_us_per_packet";
 /// Processor time of the gateway at the receiver, per datagram.
 pub(super) const PACKET_RECEIVER: &str = "receiver_cpu_us_per_packet";
+/// Handshakes completed per second.
+pub(super) const HANDSHAKES: &str = "handshakes_per_second";
+/// Processor time of the gateway per handshake.
+pub(super) const HANDSHAKE_CPU: &str = "responder_cpu_us_per_handshake";
+/// Share of the handshakes that was not answered.
+pub(super) const UNANSWERED: &str = "unanswered_percent";
 /// Share of the packets that did not arrive.
 pub(super) const LOSS: &str = "loss_percent";
 /// Median round-trip time.

@@ -45,7 +45,7 @@ pub(super) fn measure_all(plan: &Plan, programs: &Programs) -> Result<Yield> {
     }
 
     let all: Vec<&Ends> = rigs.iter().map(Rig::ends).collect();
-    let mut samples = one(plan, &all, Measurement::Start, 0)?;
+    let mut samples = one(plan, programs, &all, Measurement::Start, 0)?;
     let mut super_packets: BTreeMap<String, SuperPackets> = BTreeMap::new();
     for round in 1..=plan.rounds {
         console::step(format_args!("Round {round} of {}", plan.rounds));
@@ -56,7 +56,7 @@ pub(super) fn measure_all(plan: &Plan, programs: &Programs) -> Result<Yield> {
                 .collect();
             let ends: Vec<&Ends> = of_network.iter().map(|rig| rig.ends()).collect();
             let before = counted(&of_network, measurement)?;
-            let taken = one(plan, &ends, measurement, round)?;
+            let taken = one(plan, programs, &ends, measurement, round)?;
             tell(&taken, underlay, measurement);
             samples.extend(taken);
             for (name, after) in counted(&of_network, measurement)? {
@@ -71,7 +71,7 @@ pub(super) fn measure_all(plan: &Plan, programs: &Programs) -> Result<Yield> {
         samples.extend(idle(plan, &all)?);
     }
     if plan.measurements.contains(&Measurement::Memory) {
-        samples.extend(one(plan, &all, Measurement::Memory, 0)?);
+        samples.extend(one(plan, programs, &all, Measurement::Memory, 0)?);
     }
 
     let super_packets = super_packets
@@ -132,6 +132,7 @@ impl Rig {
 /// Takes one measurement of each tunnel, right after each other.
 fn one(
     plan: &Plan,
+    programs: &Programs,
     tunnels: &[&Ends],
     measurement: Measurement,
     round: u32,
@@ -148,7 +149,7 @@ fn one(
             continue;
         }
         let busy = measure::quiet(plan.patience())?;
-        match measure::measure(ends, measurement, plan.seconds) {
+        match measure::measure(ends, programs, measurement, plan.seconds) {
             Ok(mut values) => {
                 values.insert(metric::OTHERS.to_owned(), busy);
                 samples.push(sample(round, ends, measurement, values));

@@ -7,9 +7,11 @@
 
 use super::cable::{self, Cable};
 use super::ends::{self, Ends};
+use super::handshakes;
 use super::metric::{Tunnel, Underlay};
 use super::peers::Program;
 use ::tests::lab::Identity;
+use ::tests::lab::key::{self, base64};
 use ::tests::lab::link::ip;
 use ::tests::lab::netns::Netns;
 use ::tests::lab::wait;
@@ -164,15 +166,14 @@ impl Process {
         peer_key: &Key,
         peer: &Plan,
     ) -> Result<()> {
-        let config = format!(
-            "[Interface]\nPrivateKey = {}\nListenPort = {LISTEN_PORT}\n\
-             [Peer]\nPublicKey = {}\nEndpoint = {}:{LISTEN_PORT}\nAllowedIPs = {}/32\n",
-            key.private, peer_key.public, peer.underlay, peer.tunnel,
-        );
-        let pid = self.0.id().to_string();
-        let target = ["--target", &pid, "--mount"];
-        let setconf = ["wg", "setconf", "wg0", "/dev/stdin"];
-        netns.exec("nsenter", &[target.as_slice(), &setconf].concat(), &config)?;
+        self.set_conf(
+            netns,
+            &format!(
+                "[Interface]\nPrivateKey = {}\nListenPort = {LISTEN_PORT}\n\
+                 [Peer]\nPublicKey = {}\nEndpoint = {}:{LISTEN_PORT}\nAllowedIPs = {}/32\n",
+                key.private, peer_key.public, peer.underlay, peer.tunnel,
+            ),
+        )?;
 
         ip(
             netns,
@@ -182,11 +183,71 @@ impl Process {
             ],
         )
     }
+
+    fn set_conf(&self, netns: &Netns, config: &str) -> Result<()> {
+        let pid = self.0.id().to_string();
+        let target = ["--target", &pid, "--mount"];
+        let setconf = ["wg", "setconf", "wg0", "/dev/stdin"];
+        netns.exec("nsenter", &[target.as_slice(), &setconf].concat(), config)?;
+
+        Ok(())
+    }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
         ends::end(&mut self.0);
+    }
+}
+
+/// One process with many peers, which call it; ends when dropped.
+#[derive(Debug)]
+pub(super) struct Responder {
+    process: Process,
+    key: [u8; 32],
+}
+
+impl Responder {
+    /// Starts it in `netns` with peers of these public keys.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the program does not run.
+    pub(super) fn start(netns: &Netns, program: &Program, peers: &[[u8; 32]]) -> Result<Self> {
+        let key = key::Key::generate()?;
+        let process = Process::start(netns, program)?;
+        let mut config = format!(
+            "[Interface]\nPrivateKey = {}\nListenPort = {LISTEN_PORT}\n",
+            base64(&key.private())
+        );
+        for (place, peer) in peers.iter().enumerate() {
+            let allowed = format!("10.100.{}.{}/32", place / 256, place % 256);
+            let peer = base64(peer);
+            config.push_str(&format!(
+                "[Peer]\nPublicKey = {peer}\nAllowedIPs = {allowed}\n"
+            ));
+        }
+        process.set_conf(netns, &config)?;
+        ip(netns, &["link set dev wg0 up".to_owned()])?;
+
+        Ok(Self {
+            process,
+            key: key.public(),
+        })
+    }
+}
+
+impl handshakes::Responder for Responder {
+    fn port(&self) -> u16 {
+        LISTEN_PORT
+    }
+
+    fn pid(&self) -> u32 {
+        self.process.0.id()
+    }
+
+    fn key(&self, _peer: usize) -> [u8; 32] {
+        self.key
     }
 }
 

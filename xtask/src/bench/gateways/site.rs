@@ -51,13 +51,8 @@ pub(super) const TUNNEL_MTU: u32 = 1420;
 /// Liqo's own namespace.
 const LIQO: &str = "liqo";
 
-/// What a gateway of `own` has to know to serve `peer`.
-pub(super) fn objects(own: &Site, peer: &Site, peer_key: [u8; 32]) -> Vec<Value> {
-    let metadata = json!({
-        "name": peer.name,
-        "namespace": format!("liqo-tenant-{}", peer.name),
-        "labels": {"liqo.io/remote-cluster-id": peer.name},
-    });
+/// What a gateway has to know of itself.
+pub(super) fn objects(own: &Site) -> Vec<Value> {
     let network = |kind: &str, cidr: &str| {
         json!({
             "apiVersion": "ipam.liqo.io/v1alpha1",
@@ -73,28 +68,6 @@ pub(super) fn objects(own: &Site, peer: &Site, peer_key: [u8; 32]) -> Vec<Value>
             "spec": {"cidr": cidr},
         })
     };
-    let gateway = if own.is_client {
-        json!({
-            "apiVersion": "networking.liqo.io/v1beta1",
-            "kind": "GatewayClient",
-            "metadata": metadata,
-            "spec": {
-                "endpoint": {"addresses": [peer.underlay], "port": PORT, "protocol": "UDP"},
-                "mtu": TUNNEL_MTU,
-            },
-        })
-    } else {
-        json!({
-            "apiVersion": "networking.liqo.io/v1beta1",
-            "kind": "GatewayServer",
-            "metadata": metadata,
-            "spec": {
-                "endpoint": {"port": PORT, "serviceType": "LoadBalancer"},
-                "mtu": TUNNEL_MTU,
-            },
-        })
-    };
-
     vec![
         json!({
             "apiVersion": "v1",
@@ -135,20 +108,82 @@ pub(super) fn objects(own: &Site, peer: &Site, peer_key: [u8; 32]) -> Vec<Value>
         }),
         network("pod-cidr", own.pods),
         network("external-cidr", own.external),
-        json!({
-            "apiVersion": "networking.liqo.io/v1beta1",
-            "kind": "Configuration",
-            "metadata": metadata,
-            "spec": {"remote": {"cidr": {"pod": [peer.pods], "external": [peer.external]}}},
-        }),
-        gateway,
-        json!({
-            "apiVersion": "networking.liqo.io/v1beta1",
-            "kind": "PublicKey",
-            "metadata": metadata,
-            "spec": {"publicKey": base64(&peer_key)},
-        }),
     ]
+}
+
+/// What a gateway has to know of a peer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Peer<'a> {
+    /// Its cluster id.
+    pub(super) name: &'a str,
+    /// Where it is called; `None` if it is the one that calls.
+    pub(super) endpoint: Option<Ipv4Addr>,
+    /// Its pods' addresses.
+    pub(super) pods: &'a str,
+    /// Its other addresses.
+    pub(super) external: &'a str,
+    /// Its public key.
+    pub(super) key: [u8; 32],
+}
+
+impl Site {
+    /// What another gateway has to know of this one, whose public key is `key`.
+    pub(super) fn as_peer(&self, key: [u8; 32]) -> Peer<'_> {
+        Peer {
+            name: self.name,
+            endpoint: (!self.is_client).then_some(self.underlay),
+            pods: self.pods,
+            external: self.external,
+            key,
+        }
+    }
+}
+
+impl Peer<'_> {
+    /// The objects that say so.
+    pub(super) fn objects(&self) -> Vec<Value> {
+        let metadata = json!({
+            "name": self.name,
+            "namespace": format!("liqo-tenant-{}", self.name),
+            "labels": {"liqo.io/remote-cluster-id": self.name},
+        });
+        let gateway = match self.endpoint {
+            Some(address) => json!({
+                "apiVersion": "networking.liqo.io/v1beta1",
+                "kind": "GatewayClient",
+                "metadata": metadata,
+                "spec": {
+                    "endpoint": {"addresses": [address], "port": PORT, "protocol": "UDP"},
+                    "mtu": TUNNEL_MTU,
+                },
+            }),
+            None => json!({
+                "apiVersion": "networking.liqo.io/v1beta1",
+                "kind": "GatewayServer",
+                "metadata": metadata,
+                "spec": {
+                    "endpoint": {"port": PORT, "serviceType": "LoadBalancer"},
+                    "mtu": TUNNEL_MTU,
+                },
+            }),
+        };
+
+        vec![
+            json!({
+                "apiVersion": "networking.liqo.io/v1beta1",
+                "kind": "Configuration",
+                "metadata": metadata,
+                "spec": {"remote": {"cidr": {"pod": [self.pods], "external": [self.external]}}},
+            }),
+            gateway,
+            json!({
+                "apiVersion": "networking.liqo.io/v1beta1",
+                "kind": "PublicKey",
+                "metadata": metadata,
+                "spec": {"publicKey": base64(&self.key)},
+            }),
+        ]
+    }
 }
 
 #[cfg(test)]
@@ -157,8 +192,8 @@ mod tests {
 
     #[test]
     fn each_end_knows_the_other_as_that_knows_itself() {
-        let near = objects(&NEAR, &FAR, [1; 32]);
-        let far = objects(&FAR, &NEAR, [2; 32]);
+        let near = [objects(&NEAR), FAR.as_peer([1; 32]).objects()].concat();
+        let far = [objects(&FAR), NEAR.as_peer([2; 32]).objects()].concat();
 
         let of = |objects: &[Value], kind: &str| {
             let found = objects.iter().find(|object| object["kind"] == kind);

@@ -1,0 +1,105 @@
+//! What a second lane is worth: two engines that share nothing open recorded datagrams, by one
+//! thread and by two.
+//!
+//! Not by criterion: it counts the processor time of one thread, and here the clock counts.
+
+use super::site::{Site, address};
+use crate::engine::{Engine, PortId, Received};
+use mock_instant::MockClock;
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Bytes of each packet: it fills the tunnel's MTU.
+const PACKET: usize = 1_340;
+/// Datagrams of each lane that are opened in a round: about 30 ms of work.
+const DATAGRAMS: usize = 20_000;
+/// Rounds of one thread and of two, in turns.
+const ROUNDS: usize = 15;
+
+/// Measures and prints it.
+pub(crate) fn print() {
+    let mut lanes = [Site::connected(1), Site::connected(1)];
+    let mut gains: Vec<f64> = (0..ROUNDS)
+        .map(|round| {
+            let mut took = |threads| measure(&mut lanes, threads);
+            // In turns, and each first as often: the machine's speed drifts.
+            let [one, two] = if round % 2 == 0 {
+                let one = took(1);
+                [one, took(2)]
+            } else {
+                let two = took(2);
+                [took(1), two]
+            };
+            one.as_secs_f64() / two.as_secs_f64()
+        })
+        .collect();
+    gains.sort_by(f64::total_cmp);
+
+    println!(
+        "two lanes open {DATAGRAMS} datagrams of {PACKET} B each: two threads are {:.2} times as fast as one ({:.2}-{:.2})",
+        gains[ROUNDS / 2],
+        gains[0],
+        gains[ROUNDS - 1],
+    );
+}
+
+/// Records datagrams for each lane, and has so many threads open them; returns how long that
+/// takes by the clock.
+fn measure(lanes: &mut [Site; 2], threads: usize) -> Duration {
+    let packet = super::packets::udp(PACKET);
+    let work = lanes.each_mut().map(|site| {
+        let datagrams: Vec<_> = (0..DATAGRAMS)
+            .map(|_| site.datagram_from(0, &packet))
+            .collect();
+        (&mut site.gateway, datagrams, site.now)
+    });
+    let mut work: Vec<_> = work.into();
+    let per_thread = work.len() / threads;
+    let start = Barrier::new(threads);
+    let clock = MockClock::time();
+
+    let times: Vec<_> = thread::scope(|scope| {
+        let running: Vec<_> = work
+            .chunks_mut(per_thread)
+            .map(|share| {
+                let start = &start;
+                scope.spawn(move || {
+                    MockClock::set_time(clock); // It is each thread's own.
+                    start.wait();
+                    let began = Instant::now();
+                    for (gateway, datagrams, now) in share {
+                        open(gateway, datagrams, *now);
+                    }
+                    (began, Instant::now())
+                })
+            })
+            .collect();
+        let done = running.into_iter().map(|thread| thread.join());
+        done.map(|times| times.expect("no thread panics")).collect()
+    });
+    let began = times.iter().map(|it| it.0).min();
+    let ended = times.iter().map(|it| it.1).max();
+
+    began
+        .zip(ended)
+        .map(|(began, ended)| ended - began)
+        .expect("there is a thread")
+}
+
+/// Opens all of `datagrams`, as they arrive from the only peer.
+fn open(gateway: &mut Engine, datagrams: &mut [Vec<u8>], now: Instant) {
+    let mut out = vec![0; 2_048];
+    let mut received = 0;
+    for datagram in &mut *datagrams {
+        let outcome = gateway.handle_datagram(PortId::LISTEN, address(0), datagram, &mut out, now);
+        received += usize::from(matches!(outcome, Received::Packet { .. }));
+    }
+
+    assert_eq!(
+        received,
+        datagrams.len(),
+        "{:?}",
+        gateway.snapshot(now).drops
+    );
+}

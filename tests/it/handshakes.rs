@@ -1,0 +1,90 @@
+//! What asks for handshakes in the bench counts right.
+
+use boringtun::noise::{Tunn, TunnResult};
+use boringtun::x25519::{PublicKey, StaticSecret};
+use std::fs::File;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+use tests::lab::netns::Netns;
+use tests::traffic::handshakes::{Askers, Peer};
+
+/// How often the responder looks whether it is to end.
+const TICK: Duration = Duration::from_millis(20);
+
+#[test]
+fn every_handshake_that_counts_as_answered_is_confirmed() {
+    let here = Netns::adopt("here", File::open("/proc/thread-self/ns/net").unwrap());
+    let [asking, answering] = [[1; 32], [2; 32]].map(StaticSecret::from);
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    socket.set_read_timeout(Some(TICK)).unwrap();
+    let SocketAddr::V4(target) = socket.local_addr().unwrap() else {
+        panic!("it has an IPv4 address");
+    };
+    let peer = Peer {
+        private: asking.to_bytes(),
+        responder: PublicKey::from(&answering).to_bytes(),
+        address: Ipv4Addr::LOCALHOST,
+    };
+    let mut askers = Askers::new(&here, target, &[peer]).unwrap();
+    let responder = Tunn::new(answering, PublicKey::from(&asking), None, None, 7, None);
+    let is_over = AtomicBool::new(false);
+
+    let (asked, confirmed) = thread::scope(|scope| {
+        let confirmed = scope.spawn(|| answer(&socket, responder, &is_over));
+        askers.meet(Duration::from_secs(5)).unwrap();
+        let asked = askers.ask(Duration::from_millis(500)).unwrap();
+        is_over.store(true, Ordering::Release);
+        (asked, confirmed.join().unwrap())
+    });
+
+    // One peer pauses between its handshakes.
+    assert!((2..=17).contains(&asked.answered), "{asked:?}");
+    assert_eq!((asked.unanswered, asked.cookies), (0, 0));
+    assert_eq!(confirmed, asked.answered + 1);
+}
+
+#[test]
+fn silence_is_counted() {
+    let here = Netns::adopt("here", File::open("/proc/thread-self/ns/net").unwrap());
+    let silent = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let SocketAddr::V4(target) = silent.local_addr().unwrap() else {
+        panic!("it has an IPv4 address");
+    };
+    let peer = Peer {
+        private: [1; 32],
+        responder: PublicKey::from(&StaticSecret::from([2; 32])).to_bytes(),
+        address: Ipv4Addr::LOCALHOST,
+    };
+    let mut askers = Askers::new(&here, target, &[peer]).unwrap();
+
+    let error = askers.meet(Duration::from_millis(600)).unwrap_err();
+
+    assert!(error.to_string().starts_with("1 of 1 peers"), "{error}");
+    let asked = askers.ask(Duration::from_millis(600)).unwrap();
+    assert_eq!((asked.answered, asked.unanswered), (0, 1), "{asked:?}");
+}
+
+/// Answers until it is over and nothing more comes; returns how many were confirmed.
+fn answer(socket: &UdpSocket, mut tunn: Tunn, is_over: &AtomicBool) -> u64 {
+    let mut confirmed = 0;
+    loop {
+        let (mut message, mut buffer) = ([0; 2048], [0; 2048]);
+        let Ok((len, from)) = socket.recv_from(&mut message) else {
+            if is_over.load(Ordering::Acquire) {
+                return confirmed;
+            }
+            continue;
+        };
+        match tunn.decapsulate(None, &message[..len], &mut buffer) {
+            TunnResult::WriteToNetwork(answer) => {
+                socket.send_to(answer, from).unwrap();
+            }
+            TunnResult::Done => confirmed += 1,
+            other @ (TunnResult::Err(_)
+            | TunnResult::WriteToTunnelV4(..)
+            | TunnResult::WriteToTunnelV6(..)) => panic!("{other:?}"),
+        }
+    }
+}

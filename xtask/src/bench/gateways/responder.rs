@@ -1,0 +1,93 @@
+//! One gateway with many peers, which call it.
+
+use super::site::{FAR, PORT, Peer};
+use super::{UP_DEADLINE, key_dir, start};
+use crate::bench::handshakes;
+use ::tests::lab::Identity;
+use ::tests::lab::binaries::Binaries;
+use ::tests::lab::key::Key;
+use ::tests::lab::netns::Netns;
+use ::tests::lab::process::Process;
+use ::tests::lab::{status, wait};
+use anyhow::{Context as _, Result};
+use std::sync::Arc;
+
+/// The gateway; ends when dropped.
+#[derive(Debug)]
+pub(in crate::bench) struct Responder {
+    _process: Process,
+    pid: u32,
+    /// Its public key for each peer: as Liqo, it has one for each peering.
+    keys: Vec<[u8; 32]>,
+    _identity: Arc<Identity>,
+}
+
+impl Responder {
+    /// Starts it in `netns` with peers of these public keys, and waits until it knows them.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it does not start.
+    pub(in crate::bench) fn start(
+        identity: &Arc<Identity>,
+        netns: &Netns,
+        peers: &[[u8; 32]],
+    ) -> Result<Self> {
+        let names: Vec<_> = (0..peers.len())
+            .map(|place| format!("peer-{place}"))
+            .collect();
+        let keys = names
+            .iter()
+            .map(|name| Key::open(&key_dir(identity, &FAR, name)));
+        let keys = keys
+            .map(|key| Ok(key?.public()))
+            .collect::<Result<Vec<_>>>()?;
+        let prefix =
+            |place: usize, base: usize| format!("10.{}.{}.0/24", base + place / 256, place % 256);
+        let prefixes: Vec<_> = (0..peers.len())
+            .map(|place| (prefix(place, 100), prefix(place, 110)))
+            .collect();
+        let known: Vec<_> = names
+            .iter()
+            .zip(&prefixes)
+            .zip(peers)
+            .map(|((name, (pods, external)), key)| Peer {
+                name,
+                endpoint: None,
+                pods,
+                external,
+                key: *key,
+            })
+            .collect();
+
+        let program = Binaries::find().gateway;
+        let mut process = start(identity, netns, &program, &FAR, &known)?;
+        let sockets = identity.run_dir();
+        wait::until(UP_DEADLINE, "the gateway to know its peers", || {
+            let status = status::ask(sockets, process.name());
+            Ok(status.is_ok_and(|status| status::peer_count(&status) == peers.len()))
+        })?;
+        let pid = process.pid().context("the gateway has ended")?;
+
+        Ok(Self {
+            _process: process,
+            pid,
+            keys,
+            _identity: Arc::clone(identity),
+        })
+    }
+}
+
+impl handshakes::Responder for Responder {
+    fn port(&self) -> u16 {
+        PORT
+    }
+
+    fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    fn key(&self, peer: usize) -> [u8; 32] {
+        self.keys[peer]
+    }
+}
