@@ -1,9 +1,11 @@
 //! What asks for handshakes in the bench counts right.
 
+use boringtun::noise::rate_limiter::RateLimiter;
 use boringtun::noise::{Tunn, TunnResult};
 use boringtun::x25519::{PublicKey, StaticSecret};
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -28,7 +30,9 @@ fn every_handshake_that_counts_as_answered_is_confirmed() {
         address: Ipv4Addr::LOCALHOST,
     };
     let mut askers = Askers::new(&here, target, &[peer]).unwrap();
-    let responder = Tunn::new(answering, PublicKey::from(&asking), None, None, 7, None);
+    let limiter = RateLimiter::new(&PublicKey::from(&answering), u64::MAX);
+    let (public, limiter) = (PublicKey::from(&asking), Some(Arc::new(limiter)));
+    let responder = Tunn::new(answering, public, None, None, 7, limiter);
     let is_over = AtomicBool::new(false);
 
     let (asked, confirmed) = thread::scope(|scope| {
