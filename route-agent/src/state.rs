@@ -16,9 +16,9 @@ pub(crate) struct State {
     pub(crate) addresses: BTreeSet<Ipv4Net>,
     /// Whether the policy rule leads to our table.
     pub(crate) rule: bool,
-    /// Single nexthops by id: one per gateway replica.
+    /// Single nexthops by id: for each gateway replica one of the probes, and one of each MTU.
     pub(crate) hops: BTreeMap<u32, Hop>,
-    /// Nexthop groups by id: one per distinct set of replicas.
+    /// Nexthop groups by id: one per distinct set of replicas and MTU.
     pub(crate) groups: BTreeMap<u32, BTreeSet<u32>>,
     /// The routes of our table that lead somewhere, by destination.
     pub(crate) routes: BTreeMap<Ipv4Net, Route>,

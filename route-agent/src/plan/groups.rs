@@ -1,6 +1,6 @@
-//! A nexthop group for each distinct set of replicas.
+//! A nexthop group for each distinct set of hops, which are those of the replicas for one MTU.
 //!
-//! Clusters reached through the same replicas share a group: where a replica dies,
+//! Clusters reached through the same replicas by tunnels of the same MTU share a group: where a replica dies,
 //! one replacement moves the traffic for all of them. Group ids are kept from state
 //! to state such that the fewest routes change.
 
