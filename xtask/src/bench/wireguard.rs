@@ -11,7 +11,7 @@ use super::handshakes;
 use super::metric::{Tunnel, Underlay};
 use super::peers::Program;
 use ::tests::lab::Identity;
-use ::tests::lab::key::{self, base64};
+use ::tests::lab::key::{Key, base64};
 use ::tests::lab::link::ip;
 use ::tests::lab::netns::Netns;
 use ::tests::lab::wait;
@@ -89,42 +89,6 @@ const TUNNEL_MTU: u32 = 1420;
 const LISTEN_PORT: u16 = 51820;
 const UP_DEADLINE: Duration = Duration::from_secs(10);
 
-#[derive(Debug)]
-struct Key {
-    private: String,
-    public: String,
-}
-
-impl Key {
-    fn generate() -> Result<Self> {
-        let private = wg(Command::new("wg").arg("genkey"), "")?;
-        let public = wg(Command::new("wg").arg("pubkey"), &private)?;
-
-        Ok(Self { private, public })
-    }
-}
-
-fn wg(command: &mut Command, input: &str) -> Result<String> {
-    use std::io::Write as _;
-
-    let mut child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("failed to run wg; `cargo xtask setup` installs it")?;
-    let mut stdin = child.stdin.take().context("standard input is piped")?;
-    stdin
-        .write_all(input.as_bytes())
-        .context("failed to write to wg")?;
-    drop(stdin);
-    let output = child.wait_with_output().context("failed to wait for wg")?;
-    if !output.status.success() {
-        bail!("wg failed ({})", output.status);
-    }
-
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
-}
-
 /// One end's process.
 #[derive(Debug)]
 struct Process(Child);
@@ -171,7 +135,10 @@ impl Process {
             &format!(
                 "[Interface]\nPrivateKey = {}\nListenPort = {LISTEN_PORT}\n\
                  [Peer]\nPublicKey = {}\nEndpoint = {}:{LISTEN_PORT}\nAllowedIPs = {}/32\n",
-                key.private, peer_key.public, peer.underlay, peer.tunnel,
+                base64(&key.private()),
+                base64(&peer_key.public()),
+                peer.underlay,
+                peer.tunnel,
             ),
         )?;
 
@@ -214,7 +181,7 @@ impl Responder {
     ///
     /// Returns an error if the program does not run.
     pub(super) fn start(netns: &Netns, program: &Program, peers: &[[u8; 32]]) -> Result<Self> {
-        let key = key::Key::generate()?;
+        let key = Key::generate()?;
         let process = Process::start(netns, program)?;
         let mut config = format!(
             "[Interface]\nPrivateKey = {}\nListenPort = {LISTEN_PORT}\n",
