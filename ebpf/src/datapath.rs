@@ -1,6 +1,5 @@
 //! The programs in the kernel: loaded, attached, and told what they shall know.
 
-use crate::arrivals::Arrivals;
 use crate::error::Error;
 use crate::hook::{Hook, Mechanism};
 use crate::image::Image;
@@ -10,6 +9,7 @@ use crate::pin::{self, Pins};
 use crate::steering::Steering;
 use crate::tables::Tables;
 use crate::trace::Trace;
+use crate::turns::Turns;
 use aya::Ebpf;
 use ebpf_common::probe::{Heartbeat, Sighting};
 use ebpf_common::settings::Settings;
@@ -39,8 +39,10 @@ pub struct Options {
     pub settings: Settings,
     /// Whether the programs tell of each dropped packet; see [`Datapath::take_trace`].
     pub log: bool,
-    /// Whether the TAP has several queues; see [`Datapath::take_steering`].
-    pub steer: bool,
+    /// How many lanes the engine has, from 1 on.
+    pub lanes: u32,
+    /// How many workers each lane has, from 1 on.
+    pub workers: u32,
     /// Name of the one mechanism that a test switches off.
     #[cfg(feature = "mutants")]
     pub mutant: Option<String>,
@@ -55,7 +57,8 @@ impl Options {
             pin_dir: None,
             settings: Settings::default(),
             log: false,
-            steer: false,
+            lanes: 1,
+            workers: 1,
             #[cfg(feature = "mutants")]
             mutant: None,
         }
@@ -67,8 +70,8 @@ pub struct Datapath {
     options: Options,
     maps: Maps,
     trace: Option<Trace>,
-    arrivals: Option<Arrivals>,
     steering: Option<Steering>,
+    turns: Option<Turns>,
     pins: Option<Pins>,
     /// Loaded but not yet attached: older programs run on, with maps of another
     /// layout, until the new maps are filled.
@@ -103,13 +106,9 @@ impl Datapath {
         let mut maps = Maps::take(&mut ebpf)?;
         // What an earlier process has said last is not true of this one.
         maps.beat(&Heartbeat::new(false, 0, []))?;
-        // Without it, the engine is woken later.
-        let arrivals = Arrivals::take(&mut ebpf)
-            .inspect_err(|error| tracing::debug!(%error, "nothing tells where datagrams arrive"))
-            .ok();
-        let steering = (options.steer)
-            .then(|| Steering::take(&mut ebpf))
-            .transpose()?;
+        let is_shared = options.lanes > 1 || options.workers > 1;
+        let steering = is_shared.then(|| Steering::take(&mut ebpf)).transpose()?;
+        let turns = is_shared.then(|| Turns::take(&mut ebpf)).transpose()?;
         let life = sign_of_life(options.settings.probe_port)?;
         let trace = (options.log).then(|| Trace::take(&mut ebpf)).transpose()?;
 
@@ -120,8 +119,8 @@ impl Datapath {
             options,
             maps,
             trace,
-            arrivals,
             steering,
+            turns,
             pins,
             waiting: Some(ebpf),
             hooks: Vec::new(),
@@ -198,13 +197,14 @@ impl Datapath {
         self.trace.take()
     }
 
-    /// Returns what tells on which CPU datagrams arrive, once, and if the kernel can.
-    pub fn take_arrivals(&mut self) -> Option<Arrivals> {
-        self.arrivals.take()
+    /// Returns what spreads datagrams over sockets, once, and only if there are several lanes or
+    /// workers.
+    pub fn take_turns(&mut self) -> Option<Turns> {
+        self.turns.take()
     }
 
-    /// Returns what spreads packets over the queues of the TAP, once, and only with
-    /// [`Options::steer`].
+    /// Returns what spreads packets over the queues of the TAP, once, and only if there are
+    /// several lanes or workers.
     pub fn take_steering(&mut self) -> Option<Steering> {
         self.steering.take()
     }
@@ -288,6 +288,7 @@ fn constants(options: &Options) -> Result<Constants, Error> {
     Ok(Constants {
         overlay_ifindex: ifindex(&options.overlay)?,
         tap_ifindex: ifindex(&options.tap)?,
+        lanes: options.lanes,
         settings: options.settings,
         log: options.log,
         test_outer: None,

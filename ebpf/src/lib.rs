@@ -8,7 +8,6 @@
 pub mod datapath;
 pub mod tables;
 
-mod arrivals;
 mod error;
 mod hook;
 mod image;
@@ -17,8 +16,8 @@ mod object;
 mod pin;
 mod steering;
 mod trace;
+mod turns;
 
-pub use arrivals::Arrivals;
 pub use datapath::{Datapath, Options};
 pub use ebpf_common::probe::{Heartbeat, Sighting};
 pub use ebpf_common::settings::Settings;
@@ -27,6 +26,7 @@ pub use maps::Changes;
 pub use steering::Steering;
 pub use tables::{Local, Outbound, Tables, Transit};
 pub use trace::Trace;
+pub use turns::Turns;
 
 #[cfg(test)]
 mod tests;

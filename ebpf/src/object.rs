@@ -24,8 +24,11 @@ pub(crate) const OVERLAY_PROGRAM: &str = "overlay_ingress";
 /// Attached to the ingress of the TAP.
 pub(crate) const TAP_PROGRAM: &str = "tap_ingress";
 
-/// Attached to the engine's sockets.
-pub(crate) const ARRIVAL_PROGRAM: &str = "arrival";
+/// Attached to the sockets of the listening port.
+pub(crate) const LISTEN_PROGRAM: &str = "listen";
+
+/// Attached to the sockets of each other port.
+pub(crate) const REPLY_PROGRAM: &str = "reply";
 
 /// Attached to a TAP with several queues.
 pub(crate) const STEER_PROGRAM: &str = "steer";
@@ -44,6 +47,7 @@ const LOG_DEBUG: u8 = aya_log::Level::Debug as u8;
 pub(crate) struct Constants {
     pub(crate) overlay_ifindex: u32,
     pub(crate) tap_ifindex: u32,
+    pub(crate) lanes: u32,
     pub(crate) settings: Settings,
     pub(crate) log: bool,
     /// Stands for the outer source in test runs; none elsewhere.
@@ -75,6 +79,7 @@ pub(crate) fn load(constants: &Constants, pins: Option<&Pins>) -> Result<Ebpf, E
     loader
         .override_global("OVERLAY_IFINDEX", &constants.overlay_ifindex, true)
         .override_global("TAP_IFINDEX", &constants.tap_ifindex, true)
+        .override_global("LANE_COUNT", &constants.lanes, true)
         .override_global("OVERLAY_VNI", &settings.overlay_vni, true)
         .override_global("PEER_MAC_PREFIX", &peer_mac_prefix, true)
         .override_global("NODE_MAC", &node_mac, true)

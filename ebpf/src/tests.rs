@@ -74,6 +74,7 @@ impl Programs {
         let constants = Constants {
             overlay_ifindex: 1,
             tap_ifindex: 1,
+            lanes: 1,
             settings,
             log,
             test_outer: Some(outer),

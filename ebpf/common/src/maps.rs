@@ -43,14 +43,37 @@ pub const SIGHTINGS_V4: &str = "SIGHTINGS_V4";
 /// Hash with the one [`crate::probe::Heartbeat`] under key 0.
 pub const HEARTBEAT: &str = "HEARTBEAT";
 
-/// Array of one number: the CPU on which the last datagram for the engine has arrived.
-pub const ARRIVALS: &str = "ARRIVALS";
+/// Array from lane to its [`Turn`], which user space has in its memory.
+pub const TURNS: &str = "TURNS";
+
+/// Array from CPU to the worker of each lane that serves it; [`NO_WORKER`] for none.
+pub const WORKERS: &str = "WORKERS";
+
+/// CPUs that [`WORKERS`] knows.
+pub const CPUS_MAX: u32 = 1024;
+
+/// What [`WORKERS`] has for a CPU that no worker serves.
+pub const NO_WORKER: u32 = u32::MAX;
 
 /// Hash from peer index, in network order, to the lanes that may carry packets to it, a bit each.
 pub const LANES: &str = "LANES";
 
 /// The most lanes of one engine.
 pub const LANES_MAX: u32 = 16;
+
+/// Which of a lane's workers takes what comes now.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Turn {
+    /// When something came last, on the clock of `bpf_ktime_get_ns`; written by the kernel.
+    pub last: u64,
+    /// The `last` of which the worker has taken all that came until then; written by user space.
+    pub taken: u64,
+    /// Whose turn it is; written by the kernel.
+    pub worker: u32,
+    /// Zero.
+    pub padding: u32,
+}
 
 /// Counters per CPU, indexed by [`crate::counter::Counter`].
 pub const COUNTERS: &str = "COUNTERS";
@@ -189,6 +212,7 @@ const _: () = {
     assert!(size_of::<Inbound<V6>>() == 36);
     assert!(size_of::<Unknown<V4>>() == 4);
     assert!(size_of::<TunnelKey>() == 28);
+    assert!(size_of::<Turn>() == 24);
     assert!(size_of::<Local<V4>>() == 108);
     assert!(size_of::<Local<V6>>() == 120);
 };

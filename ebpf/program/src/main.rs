@@ -8,7 +8,6 @@
 #![no_std]
 #![no_main]
 
-mod arrival;
 mod overlay;
 mod probe;
 mod steer;
@@ -23,6 +22,7 @@ mod mutants;
 mod settings;
 mod tables;
 mod trace;
+mod turn;
 
 use aya_ebpf::bindings::{TC_ACT_SHOT, TC_ACT_UNSPEC};
 use aya_ebpf::macros::{classifier, socket_filter};
@@ -47,11 +47,18 @@ pub(crate) fn tap_ingress(ctx: TcContext) -> i32 {
     }
 }
 
-/// Attached to the engine's sockets: takes every datagram whole.
+/// Attached to the sockets of the listening port: returns the one that takes a datagram.
 #[socket_filter]
-pub(crate) fn arrival(_: SkBuffContext) -> i64 {
-    arrival::note();
-    i64::from(u32::MAX)
+pub(crate) fn listen(ctx: SkBuffContext) -> i64 {
+    let lane = turn::lane(&ctx);
+
+    turn::place(turn::worker(lane), lane).into()
+}
+
+/// Attached to the sockets of a port that is one lane's: returns the one that takes a datagram.
+#[socket_filter]
+pub(crate) fn reply(ctx: SkBuffContext) -> i64 {
+    turn::worker(turn::lane(&ctx)).into()
 }
 
 /// Attached to a TAP with several queues: returns the one that takes a frame.

@@ -5,6 +5,10 @@
 
 use aya_ebpf::Global;
 
+/// Number of lanes of the engine, not 0.
+#[unsafe(no_mangle)]
+static LANE_COUNT: Global<u32> = Global::new(1);
+
 /// Index of the overlay device.
 #[unsafe(no_mangle)]
 static OVERLAY_IFINDEX: Global<u32> = Global::new(0);
@@ -46,6 +50,11 @@ static PROBE_PORT: Global<u16> = Global::new(0);
 /// Zero outside of tests; the verifier then removes every use.
 #[unsafe(no_mangle)]
 static TEST_OUTER: Global<u32> = Global::new(0);
+
+#[inline(always)]
+pub(crate) fn lane_count() -> u32 {
+    LANE_COUNT.load().max(1)
+}
 
 #[inline(always)]
 pub(crate) fn overlay_ifindex() -> u32 {

@@ -1,4 +1,4 @@
-//! Which queue of the TAP, hence which lane of the engine, takes a packet.
+//! Which queue of the TAP, hence which worker of which lane, takes a packet.
 
 use aya_ebpf::bindings::BPF_F_NO_PREALLOC;
 use aya_ebpf::macros::map;
@@ -6,7 +6,7 @@ use aya_ebpf::maps::HashMap;
 use aya_ebpf::programs::SkBuffContext;
 use ebpf_common::maps::{CAPACITY, LANES_MAX};
 
-use crate::settings;
+use crate::{settings, turn};
 
 #[map]
 static LANES: HashMap<[u8; 2], u32> = HashMap::with_max_entries(CAPACITY, BPF_F_NO_PREALLOC);
@@ -27,6 +27,13 @@ const UDP: u8 = 17;
 /// Returns the queue of a frame that was redirected to the TAP.
 #[inline(always)]
 pub(crate) fn queue(ctx: &SkBuffContext) -> u32 {
+    let lane = lane(ctx);
+
+    turn::place(turn::worker(lane), lane)
+}
+
+#[inline(always)]
+fn lane(ctx: &SkBuffContext) -> u32 {
     let Ok(mac) = ctx.load::<[u16; 3]>(0) else {
         return FIRST;
     };

@@ -32,6 +32,7 @@ impl Cleanup {
             overlay_mtu: None,
             settings: Settings::default(),
             lanes: 1,
+            workers: 1,
             log_drops: false,
         };
         let (mut removed, mut errors) = plan.remove();

@@ -93,6 +93,7 @@ impl Run {
                 .trim()
                 .to_owned(),
         };
+        let lanes = self.lanes.unwrap_or_else(lanes::fitting);
         start::run(Options {
             socket: self.instance.socket(),
             origin: self.source.origin(),
@@ -105,7 +106,8 @@ impl Run {
                 instance: self.instance.name,
                 overlay_mtu: self.overlay_mtu,
                 settings: self.numbers.settings(),
-                lanes: self.lanes.unwrap_or_else(lanes::fitting),
+                lanes,
+                workers: lanes::workers(lanes),
                 log_drops: self.log_drops,
             },
         })

@@ -1,4 +1,4 @@
-//! A thread that moves packets: one loop, from descriptor to descriptor.
+//! What moves packets, from descriptor to descriptor: a lane, at which one worker is at a time.
 //!
 //! ```text
 //!             +-----------------------------------------------+
@@ -8,23 +8,29 @@
 //!             +-----------------------------------------------+
 //! ```
 //!
-//! Nothing in it locks, logs or allocates per packet. Each wake-up serves each
+//! Nothing in it logs or allocates per packet. Each wake-up serves each
 //! descriptor up to a limit, so that no direction starves the other or the clock.
 //! The heartbeat is written here and nowhere else: if a loop hangs, the nodes see it.
 
+mod alarm;
 mod command;
 mod heart;
 mod inward;
 mod near;
 mod outward;
 mod ports;
+mod singles;
 mod stats;
+mod turn;
+mod worker;
 
 pub(crate) use command::{
     Command, Handle, Hung, Inbox, NOTICES_MAX, Notice, Report, Told, channel,
 };
 pub(crate) use heart::{Heart, Pulse};
 pub(crate) use stats::{Histogram, Stats};
+pub(crate) use turn::Turns;
+pub(crate) use worker::{Worker, cpus};
 
 use super::outbox::Outbox;
 use super::tap::Tap;
@@ -32,19 +38,18 @@ use super::udp::{RECEIVE_MAX, UdpPort};
 use crate::engine::{Engine, Event, PortId};
 use crate::offload::coalesce::Coalescer;
 use crate::offload::frame::FRAME_MAX;
-use ebpf::Arrivals;
+use alarm::Alarm;
 use ebpf_common::settings::Settings;
-use near::{Moved, Near};
+use near::Moved;
 use nix::errno::Errno;
-use nix::sys::epoll::{EpollEvent, EpollTimeout};
+use nix::sys::epoll::EpollTimeout;
 use outward::Scratch;
 use ports::Ports;
+use singles::Singles;
+use std::os::fd::OwnedFd;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc as notices;
-
-/// Descriptors served per wake-up; more wait for the next.
-const READY_MAX: usize = 32;
 
 /// Handshakes handed over by other lanes that are answered per wake-up: some milliseconds.
 const HANDSHAKES_MAX: u32 = 16;
@@ -59,20 +64,23 @@ pub(crate) enum Error {
     #[error("the TAP is gone: was the gateway's namespace removed?")]
     TapGone(#[source] Errno),
 
-    /// Waiting for descriptors failed.
+    /// Waiting for descriptors failed, or there are none left.
     #[error("failed to wait for packets")]
     Wait(#[source] Errno),
 }
 
-/// All that the loop works on.
+/// All that the workers of a lane work on.
 pub(crate) struct Lane {
     engine: Engine,
-    tap: Tap,
+    /// A queue for each worker.
+    taps: Vec<Tap>,
     ports: Ports,
+    /// Who is at work.
+    worker: usize,
+    alarm: Alarm,
     pulse: Pulse,
     /// In the first lane.
     heart: Option<Heart>,
-    arrivals: Option<Arrivals>,
     settings: Settings,
     outbox: Outbox,
     coalescer: Coalescer,
@@ -81,6 +89,9 @@ pub(crate) struct Lane {
     /// Frames from the TAP, and datagrams from the ports.
     frame: Box<[u8]>,
     datagrams: Box<[u8]>,
+    /// How frames come from the TAP, and datagrams at any port.
+    frames: Singles,
+    arriving: Singles,
     commands: mpsc::Receiver<Command>,
     notices: notices::Sender<Told>,
     now: Instant,
@@ -91,16 +102,16 @@ pub(crate) struct Lane {
 pub(crate) struct Parts {
     /// Its engine.
     pub(crate) engine: Engine,
-    /// Its queue of the TAP.
-    pub(crate) tap: Tap,
-    /// Its socket of the listening port.
-    pub(crate) listen: UdpPort,
+    /// Its queues of the TAP, one for each worker.
+    pub(crate) taps: Vec<Tap>,
+    /// As many sockets of the listening port.
+    pub(crate) listen: Vec<UdpPort>,
+    /// What chooses among the sockets of the ports that it opens; none for a single worker.
+    pub(crate) choose: Option<OwnedFd>,
     /// Its part in the heartbeat.
     pub(crate) pulse: Pulse,
     /// The heartbeat, for the first lane.
     pub(crate) heart: Option<Heart>,
-    /// Tells where datagrams arrive.
-    pub(crate) arrivals: Option<Arrivals>,
     /// Where its commands come in.
     pub(crate) inbox: Inbox,
     /// Where its notices go.
@@ -112,91 +123,58 @@ impl Lane {
     ///
     /// # Errors
     ///
-    /// Returns the kernel's error if there are no descriptors left.
-    pub(crate) fn new(parts: Parts, settings: Settings) -> Result<Self, Errno> {
+    /// Returns [`Error`] if there are no descriptors left, or the TAP is gone.
+    pub(crate) fn new(parts: Parts, settings: Settings) -> Result<Self, Error> {
         let Parts {
             engine,
-            tap,
+            taps,
             listen,
+            choose,
             pulse,
             heart,
-            arrivals,
             inbox,
             notices,
         } = parts;
 
-        Ok(Self {
-            coalescer: Coalescer::new(settings, tap.uso()),
-            ports: Ports::new(&tap, inbox.wake, listen)?,
+        let now = Instant::now();
+
+        let uso = taps.iter().all(Tap::uso);
+        let mut lane = Self {
+            coalescer: Coalescer::new(settings, uso),
+            ports: Ports::new(&taps, inbox.wake, listen, choose).map_err(Error::Wait)?,
             engine,
-            tap,
+            taps,
+            worker: 0,
+            alarm: Alarm::default(),
             pulse,
             heart,
-            arrivals,
             settings,
             outbox: Outbox::new(),
             stats: Stats::default(),
             scratch: Scratch::new(),
             frame: vec![0; OFFSET + FRAME_MAX].into_boxed_slice(),
             datagrams: vec![0; OFFSET + RECEIVE_MAX].into_boxed_slice(),
+            frames: Singles::new(now),
+            arriving: Singles::new(now),
             commands: inbox.commands,
             notices,
-            now: Instant::now(),
+            now,
             running: true,
-        })
+        };
+        lane.discard_old_frames()?;
+
+        Ok(lane)
     }
 
-    /// Moves packets until [`Command::Stop`].
-    ///
-    /// # Errors
-    ///
-    /// Returns [`Error`] if the TAP is gone.
-    pub(crate) fn run(mut self) -> Result<(), Error> {
-        self.discard_old_frames()?;
-        let mut near = self.stay_near();
-        while self.running {
-            self.now = Instant::now();
-            if self.engine.poll_timeout() <= self.now {
-                self.engine.handle_timeout(self.now); // Before any IO: a flood cannot starve it.
-            }
-            self.drain();
-            self.pulse.beat(self.now);
-            if let Some(heart) = &mut self.heart {
-                heart.beat_if_due(self.now);
-            }
-
-            let mut ready = [EpollEvent::empty(); READY_MAX];
-            let timeout = self.timeout();
-            let count = match self.ports.wait(&mut ready, timeout) {
-                Ok(count) => count,
-                Err(Errno::EINTR) => 0,
-                Err(error) => return Err(Error::Wait(error)),
-            };
-            self.now = Instant::now();
-            for event in &ready[..count] {
-                match event.data() {
-                    ports::TAP => self.read_tap()?,
-                    ports::WAKE => self.obey(),
-                    port => self.receive(ports::id(port)),
-                }
-            }
-            if let Some(near) = &mut near {
-                near.handle_wake_up(self.moved(), self.now);
-            }
+    /// Does all that is due.
+    fn advance(&mut self) {
+        if self.engine.poll_timeout() <= self.now {
+            self.engine.handle_timeout(self.now); // Before any IO: a flood cannot starve it.
         }
-
-        Ok(())
-    }
-
-    /// Has the sockets tell where datagrams arrive; on the thread that shall be there.
-    fn stay_near(&mut self) -> Option<Near> {
-        let near = Near::new(self.arrivals.take()?, self.now)?;
-        match self.ports.attach(near.program()) {
-            Ok(()) => Some(near),
-            Err(error) => {
-                tracing::debug!(%error, "the packet loop stays where the kernel puts it");
-                None
-            }
+        self.drain();
+        self.pulse.beat(self.now);
+        if let Some(heart) = &mut self.heart {
+            heart.beat_if_due(self.now);
         }
     }
 
@@ -348,12 +326,16 @@ impl Lane {
         is_told
     }
 
-    /// How long to wait: until the engine or the heart is due.
-    fn timeout(&self) -> EpollTimeout {
+    /// How long the worker may wait: until the engine or the heart is due, unless another one
+    /// waits for that.
+    fn timeout(&mut self) -> EpollTimeout {
         let heart = self.heart.as_ref().map(Heart::due);
         let due = heart
             .into_iter()
             .fold(self.engine.poll_timeout(), Instant::min);
+        if !self.alarm.set(self.worker, due) {
+            return EpollTimeout::NONE;
+        }
         let wait = due.saturating_duration_since(self.now);
         // Rounded up: waking a moment early would only mean waiting again.
         let millis = wait

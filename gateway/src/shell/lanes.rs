@@ -5,14 +5,16 @@ mod report;
 
 pub(crate) use joint::Joint;
 
-use super::lane::{self, Command, Handle, Heart, Hung, Lane, Parts, Pulse, Report, Told};
+use super::lane::{self, Command, Handle, Heart, Hung, Lane, Parts, Pulse, Report, Told, Worker};
 use super::state::lock;
 use super::tap::Tap;
 use super::udp::UdpPort;
 use crate::engine::{Engine, LANES_MAX, LaneId};
 use anyhow::{Context as _, anyhow, ensure};
-use ebpf::{Arrivals, Datapath, Steering};
+use ebpf::{Datapath, Steering, Turns};
+use ebpf_common::maps::{CPUS_MAX, NO_WORKER};
 use ebpf_common::settings::Settings;
+use std::os::fd::OwnedFd;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -32,6 +34,9 @@ const CORES_PER_LANE: usize = 2;
 /// they are.
 const FITTING_MAX: usize = 4;
 
+/// The most workers of a lane: each has a queue, and a socket of every port.
+const WORKERS_MAX: usize = 8;
+
 /// Where commands for the packet loops are sent.
 #[derive(Clone, Debug)]
 pub(crate) struct Lanes {
@@ -39,18 +44,20 @@ pub(crate) struct Lanes {
     handles: Vec<Handle>,
 }
 
-/// What the loops begin with.
+/// What the lanes begin with.
 pub(crate) struct Equipment {
-    /// A queue of the TAP for each.
+    /// How many workers each lane has.
+    pub(crate) workers: usize,
+    /// A queue of the TAP for each worker of each lane; all lanes of the first worker come first.
     pub(crate) taps: Vec<Tap>,
-    /// A socket of the listening port for each.
+    /// As many sockets of the listening port.
     pub(crate) listen: Vec<UdpPort>,
     /// The kernel programs.
     pub(crate) datapath: Arc<Mutex<Datapath>>,
     /// Spreads packets over the TAP's queues; there if there are several.
     pub(crate) steering: Option<Steering>,
-    /// Tells where datagrams arrive.
-    pub(crate) arrivals: Option<Arrivals>,
+    /// Spreads datagrams over the sockets; there if there are several.
+    pub(crate) turns: Option<Turns>,
     /// What frames look like.
     pub(crate) settings: Settings,
 }
@@ -66,7 +73,15 @@ pub(crate) fn fitting() -> u8 {
     u8::try_from(lanes).unwrap_or(1)
 }
 
-/// Starts a loop for each queue, with the engine that `engine` makes for it.
+/// Returns how many workers each of `lanes` has CPUs for.
+pub(crate) fn workers(lanes: u8) -> u8 {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let workers = (cores / usize::from(lanes.max(1))).clamp(1, WORKERS_MAX);
+
+    u8::try_from(workers).unwrap_or(1)
+}
+
+/// Starts the lanes, each with the engine that `engine` makes for it.
 ///
 /// # Errors
 ///
@@ -76,20 +91,26 @@ pub(crate) fn start(
     engine: impl Fn(LaneId) -> anyhow::Result<Engine>,
 ) -> anyhow::Result<(Lanes, notices::Receiver<Told>, Ended)> {
     let Equipment {
+        workers,
         taps,
         listen,
         datapath,
         steering,
-        mut arrivals,
+        turns,
         settings,
     } = equipment;
     ensure!(
-        taps.len() == listen.len() && !taps.is_empty(),
-        "{} queues and {} sockets",
+        taps.len() == listen.len() && workers > 0 && !taps.is_empty(),
+        "{} queues and {} sockets for {workers} workers a lane",
         taps.len(),
         listen.len()
     );
-    let of = u8::try_from(taps.len()).context("too many lanes")?;
+    let of = u8::try_from(taps.len() / workers).context("too many lanes")?;
+    let homes = lane::cpus(workers);
+    let turns = turns
+        .map(|turns| Choice::new(turns, &listen, &homes))
+        .transpose()
+        .context("failed to share the work of a lane")?;
     let (tell, notices) = notices::channel(lane::NOTICES_MAX);
     let (end, ended) = oneshot::channel();
     let end = Arc::new(Mutex::new(Some(end)));
@@ -103,27 +124,74 @@ pub(crate) fn start(
     let pulses = Pulse::all(&handles);
     let mut heart = pulses
         .first()
-        .map(|first| Heart::new(datapath, steering, first));
+        .map(|first| Heart::new(datapath, steering.filter(|_| of > 1), first));
 
-    let queues = taps.into_iter().zip(listen);
+    let queues = deal(taps, of).into_iter().zip(deal(listen, of));
     let ends = inboxes.into_iter().zip(pulses);
-    for ((id, (tap, listen)), (inbox, pulse)) in LaneId::all(of).zip(queues).zip(ends) {
+    for ((id, (taps, listen)), (inbox, pulse)) in LaneId::all(of).zip(queues).zip(ends) {
+        let choose = turns.as_ref().filter(|_| workers > 1);
+        let choose = choose.map(|turns| turns.reply.try_clone()).transpose();
         let parts = Parts {
             engine: engine(id)?,
-            tap,
+            taps,
             listen,
+            choose: choose.context("no descriptor is left")?,
             pulse,
             heart: heart.take(),
-            arrivals: arrivals.take(),
             inbox,
             notices: tell.clone(),
         };
         let lane = Lane::new(parts, settings).context("failed to prepare a packet loop")?;
-        let tell = Arc::clone(&end);
-        spawn(lane, End { tell, lane: id })?;
+        let turn = |worker| turns.as_ref().and_then(|it| it.shared.turn(id, worker));
+        let turns = (0..workers).map(|it| turn(it).filter(|_| workers > 1));
+        for worker in Worker::all(lane, homes.clone(), turns.collect()) {
+            let tell = Arc::clone(&end);
+            spawn(worker, End { tell, lane: id })?;
+        }
     }
 
     Ok((Lanes { handles }, notices, ended))
+}
+
+/// How the workers of a lane share what comes.
+struct Choice {
+    shared: Arc<lane::Turns>,
+    /// Chooses among the sockets of a port of one lane.
+    reply: OwnedFd,
+}
+
+impl Choice {
+    fn new(mut turns: Turns, listen: &[UdpPort], homes: &[Vec<usize>]) -> anyhow::Result<Self> {
+        for cpu in 0..CPUS_MAX {
+            turns.set_worker(cpu, NO_WORKER)?;
+        }
+        for (worker, home) in (0..).zip(homes) {
+            for cpu in home {
+                // Of those beyond, nothing begins a turn.
+                if let Some(cpu) = u32::try_from(*cpu).ok().filter(|cpu| *cpu < CPUS_MAX) {
+                    turns.set_worker(cpu, worker)?;
+                }
+            }
+        }
+        if let Some(first) = listen.first() {
+            first.choose(turns.listen_program())?;
+        }
+
+        Ok(Self {
+            shared: Arc::new(lane::Turns::map(turns.turns())?),
+            reply: turns.reply_program().try_clone_to_owned()?,
+        })
+    }
+}
+
+/// Deals things to `of` lanes, in turn.
+fn deal<T>(things: Vec<T>, of: u8) -> Vec<Vec<T>> {
+    let mut dealt: Vec<Vec<T>> = (0..of).map(|_| Vec::new()).collect();
+    for (place, thing) in things.into_iter().enumerate() {
+        dealt[place % usize::from(of)].push(thing);
+    }
+
+    dealt
 }
 
 /// Tells how the first loop ended that did.
@@ -149,10 +217,10 @@ impl Drop for End {
     }
 }
 
-fn spawn(lane: Lane, end: End) -> anyhow::Result<()> {
+fn spawn(worker: Worker, end: End) -> anyhow::Result<()> {
     thread::Builder::new()
         .name(format!("lane-{}", end.lane.number()))
-        .spawn(move || end.tell(lane.run().map_err(anyhow::Error::from)))
+        .spawn(move || end.tell(worker.run().map_err(anyhow::Error::from)))
         .context("failed to start a packet loop")?;
 
     Ok(())

@@ -10,7 +10,7 @@
 use super::links::{self, Device, Overlay};
 use super::netns::{self, Namespace};
 use super::tap::{self, Tap};
-use ebpf::{Arrivals, Datapath, Steering, Tables, Trace};
+use ebpf::{Datapath, Steering, Tables, Trace, Turns};
 use ebpf_common::settings::{OVERLAY_DEVICE, Settings, TAP_DEVICE};
 use nix::mount::{MsFlags, mount};
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
@@ -72,24 +72,27 @@ pub(crate) struct Plan {
     pub(crate) overlay_mtu: Option<u32>,
     /// Numbers that others might collide with.
     pub(crate) settings: Settings,
-    /// How many packet loops there are, from 1 on.
+    /// How many lanes there are, from 1 on.
     pub(crate) lanes: u8,
+    /// How many workers each of them has, from 1 on.
+    pub(crate) workers: u8,
     /// Whether the programs tell of each dropped packet.
     pub(crate) log_drops: bool,
 }
 
 /// The prepared place.
 pub(crate) struct Site {
-    /// The engine's end: the queues of the TAP, one for each lane.
+    /// The engine's end: the queues of the TAP, one for each worker of each lane; all lanes of the
+    /// first worker come first.
     pub(crate) taps: Vec<Tap>,
     /// The kernel's programs, with `tables` applied.
     pub(crate) datapath: Datapath,
     /// What the programs drop, if that shall be told.
     pub(crate) trace: Option<Trace>,
-    /// Where datagrams arrive, if the kernel tells.
-    pub(crate) arrivals: Option<Arrivals>,
     /// What spreads packets over the queues of the TAP, if there are several.
     pub(crate) steering: Option<Steering>,
+    /// What spreads datagrams over as many sockets.
+    pub(crate) turns: Option<Turns>,
 }
 
 impl Plan {
@@ -144,7 +147,7 @@ impl Plan {
         links::configure(TAP_DEVICE, &mark, TAP_MTU, TAP_QUEUE, 0)?;
         first.persist(TAP_DEVICE)?;
         let mut taps = vec![first];
-        for _ in 1..self.lanes {
+        for _ in 1..u32::from(self.lanes) * u32::from(self.workers) {
             taps.push(Tap::open(TAP_DEVICE)?);
         }
 
@@ -152,7 +155,8 @@ impl Plan {
         options.pin_dir = Some(pin_directory(&self.instance));
         options.settings = self.settings;
         options.log = self.log_drops;
-        options.steer = self.lanes > 1;
+        options.lanes = self.lanes.into();
+        options.workers = self.workers.into();
         #[cfg(feature = "mutants")]
         {
             options.mutant = mutant();
@@ -169,7 +173,7 @@ impl Plan {
             taps,
             steering,
             trace: datapath.take_trace(),
-            arrivals: datapath.take_arrivals(),
+            turns: datapath.take_turns(),
             datapath,
         })
     }

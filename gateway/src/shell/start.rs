@@ -84,13 +84,14 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
     }
     // First of all, since it tells whether another process has this place already.
     let socket = runtime.block_on(status::Server::bind(&options.socket))?;
-    let listen = UdpPort::open_lanes(options.listen_port, options.plan.lanes)?;
+    let loops = usize::from(options.plan.lanes) * usize::from(options.plan.workers);
+    let listen = UdpPort::open_all(options.listen_port, loops, None)?;
     let Site {
         taps,
         datapath,
         trace,
-        arrivals,
         steering,
+        turns,
     } = options.plan.set_up(&served.tables)?;
     privilege::drop_all_but_needed()?;
     loader
@@ -112,11 +113,12 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
         udp_super_packets: taps.iter().all(Tap::uso),
     };
     let equipment = Equipment {
+        workers: options.plan.workers.into(),
         taps,
         listen,
         datapath: Arc::clone(&datapath),
         steering,
-        arrivals,
+        turns,
         settings: options.plan.settings,
     };
     let (lanes, notices, ended) = lanes::start(equipment, |lane| engine(&identity, lane))?;

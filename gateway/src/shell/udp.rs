@@ -10,8 +10,8 @@ mod lanes;
 
 use nix::errno::Errno;
 use nix::sys::socket::{
-    AddressFamily, SockFlag, SockType, SockaddrIn, SockaddrIn6, SockaddrLike as _, bind,
-    setsockopt, socket, sockopt,
+    AddressFamily, SockFlag, SockType, SockaddrIn, SockaddrIn6, SockaddrLike as _, SockaddrStorage,
+    bind, getsockname, setsockopt, socket, sockopt,
 };
 use std::collections::BTreeMap;
 use std::io;
@@ -127,13 +127,12 @@ impl UdpPort {
         Ok(port)
     }
 
-    /// Has `program` see every datagram that arrives from now on (`SO_ATTACH_BPF`).
-    ///
-    /// # Errors
-    ///
-    /// Returns the kernel's error.
-    pub(crate) fn attach(&self, program: BorrowedFd<'_>) -> Result<(), Errno> {
-        self.set(libc::SO_ATTACH_BPF, &program.as_raw_fd())
+    /// Returns its number.
+    fn port(&self) -> Result<u16, Errno> {
+        let name: SockaddrStorage = getsockname(self.socket.as_raw_fd())?;
+        let v6 = name.as_sockaddr_in6().map(SockaddrIn6::port);
+        let v4 = name.as_sockaddr_in().map(SockaddrIn::port);
+        v6.or(v4).ok_or(Errno::EAFNOSUPPORT)
     }
 
     /// Sets an option of the socket layer that nix does not know.

@@ -1,5 +1,6 @@
 //! From the UDP ports through the engine to the TAP.
 
+use super::singles::SMALL_MAX;
 use super::stats::Drop;
 use super::{Lane, OFFSET};
 use crate::engine::{PortId, Received};
@@ -13,16 +14,21 @@ impl Lane {
     pub(super) fn receive(&mut self, id: PortId) {
         let Self {
             engine,
-            tap,
+            taps,
+            worker,
             ports,
             coalescer,
             stats,
             datagrams,
+            arriving,
             now,
             ..
         } = self;
-        let Some(port) = ports.get(id) else {
+        let Some(port) = ports.get(id, *worker) else {
             return; // Closed since the wake-up began.
+        };
+        let Some(tap) = taps.get(*worker) else {
+            return;
         };
         let datagrams = &mut datagrams[OFFSET..];
         let mut failed = 0_u64;
@@ -32,6 +38,9 @@ impl Lane {
             Err(_) => failed += 1,
         };
 
+        let is_single = arriving.begin(*now);
+        let mut receipts = 0;
+        let mut is_bulk = false;
         for _ in 0..RECEIVES_MAX {
             let receipt = match port.receive(datagrams) {
                 Ok(Some(receipt)) => receipt,
@@ -50,7 +59,13 @@ impl Lane {
                     Received::Nothing => {}
                 }
             }
+            receipts += 1;
+            is_bulk |= receipt.len > SMALL_MAX.min(receipt.segment);
+            if is_single && !is_bulk {
+                break;
+            }
         }
+        arriving.end(receipts <= 1 && !is_bulk);
         coalescer.flush(&mut write);
 
         for _ in 0..failed {

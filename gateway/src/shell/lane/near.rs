@@ -1,81 +1,71 @@
-//! On which core the loop's thread runs while there is little to do.
+//! On which CPUs a worker runs.
 //!
-//! A sleeping thread is woken on an idle core where there is one, and to wake that core takes
-//! far longer than all else that happens to a single packet here. The core on which the packet
-//! arrived is awake already. So while packets come one by one, the thread stays on the core
-//! where datagrams arrive. When there is more to do, it may run anywhere: then cores
-//! are awake, and one of its own is worth more. So it may when it has to wait for its turn
-//! on that core, since others want it.
+//! A sleeping thread is woken on an idle CPU where there is one, and to wake that CPU takes
+//! far longer than all else that happens to a single packet here. The CPU on which the packet
+//! came up is awake already. So while packets come one by one, a worker stays on the CPUs that it
+//! serves. When there is more to do, it may run anywhere: then CPUs are awake, and one of its own is
+//! worth more. So it may when it has to wait for its turn on its CPUs, since others want them.
 
 mod pace;
 
-use ebpf::Arrivals;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 use pace::{Advice, Pace};
 use std::fs;
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
-use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 pub(super) use pace::Moved;
 
 /// Keeps the calling thread near its packets.
 pub(super) struct Near {
-    arrivals: Arrivals,
     /// Where it may run by its owner's wish.
     allowed: CpuSet,
+    home: CpuSet,
     pace: Pace,
 }
 
 impl Near {
-    /// Starts with a thread that runs anywhere; none if the kernel does not tell where that is.
-    pub(super) fn new(arrivals: Arrivals, now: Instant) -> Option<Self> {
-        let allowed = sched_getaffinity(Pid::from_raw(0)).ok()?;
-
-        Some(Self {
-            arrivals,
-            allowed,
-            // Process numbers are the same in all pods.
-            pace: Pace::new(RandomState::new().build_hasher().finish(), now),
-        })
-    }
-
-    /// What sockets must be attached to for it to know.
-    pub(super) fn program(&self) -> BorrowedFd<'_> {
-        self.arrivals.program()
-    }
-
-    /// Learns from a wake-up; `moved` counts all since the loop began.
-    pub(super) fn handle_wake_up(&mut self, moved: Moved, now: Instant) {
-        match self.pace.handle_wake_up(moved, now) {
-            Advice::Stay => {}
-            Advice::Look => {
-                let advice = self.pace.handle_look(self.arrivals.cpu(), waited(), now);
-                self.follow(advice);
-            }
-            advice @ (Advice::Move(_) | Advice::Leave) => self.follow(advice),
-        }
-    }
-
-    fn follow(&self, advice: Advice) {
-        let cpus = match advice {
-            Advice::Stay | Advice::Look => return,
-            Advice::Leave => self.allowed,
-            Advice::Move(cpu) => {
-                let mut one = CpuSet::new();
-                let is_allowed = usize::try_from(cpu)
-                    .is_ok_and(|cpu| self.allowed.is_set(cpu) == Ok(true) && one.set(cpu).is_ok());
-                if is_allowed { one } else { self.allowed }
-            }
+    /// Starts at `home`; none if the kernel does not tell where the thread may run.
+    pub(super) fn new(home: &[usize], now: Instant) -> Option<Self> {
+        let mut near = Self {
+            allowed: sched_getaffinity(Pid::from_raw(0)).ok()?,
+            home: CpuSet::new(),
+            pace: Pace::new(now),
         };
-        if let Err(error) = sched_setaffinity(Pid::from_raw(0), &cpus) {
-            tracing::debug!(%error, "the packet loop stays where the kernel puts it");
+        for cpu in home {
+            near.home.set(*cpu).ok()?;
+        }
+        run_on(&near.home);
+
+        Some(near)
+    }
+
+    /// Returns whether the thread runs on its own CPUs only.
+    pub(super) fn is_home(&self) -> bool {
+        self.pace.is_home()
+    }
+
+    /// Learns what a wake-up has moved.
+    pub(super) fn handle_wake_up(&mut self, moved: Moved, now: Instant) {
+        let advice = match self.pace.handle_wake_up(moved, now) {
+            Advice::Look => self.pace.handle_look(waited(), now),
+            advice @ (Advice::Stay | Advice::Return | Advice::Leave) => advice,
+        };
+        match advice {
+            Advice::Stay | Advice::Look => {}
+            Advice::Return => run_on(&self.home),
+            Advice::Leave => run_on(&self.allowed),
         }
     }
 }
 
-/// How long this thread has waited for a core since it began, if the kernel tells
+fn run_on(cpus: &CpuSet) {
+    if let Err(error) = sched_setaffinity(Pid::from_raw(0), cpus) {
+        tracing::debug!(%error, "a worker stays where the kernel puts it");
+    }
+}
+
+/// How long this thread has waited for a CPU since it began, if the kernel tells
 /// (`CONFIG_SCHED_INFO`; Documentation/scheduler/sched-stats.rst).
 fn waited() -> Option<Duration> {
     let text = fs::read_to_string("/proc/thread-self/schedstat").ok()?;

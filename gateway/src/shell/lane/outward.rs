@@ -1,5 +1,6 @@
 //! From the TAP through the engine to the UDP ports.
 
+use super::singles::SMALL_MAX;
 use super::stats::Drop;
 use super::{Error, Lane, OFFSET};
 use crate::engine::SessionId;
@@ -13,14 +14,11 @@ use crate::offload::vnet;
 use crate::shell::outbox::{DATAGRAM_MAX, Route};
 use std::time::{Duration, Instant};
 
-/// Reads per wake-up, of up to 64 KiB each.
+/// Reads per wake-up, of super-packets of up to 64 KiB each.
 const READS_MAX: usize = 16;
 
-/// As above while the packets are small: as many as a run of datagrams takes.
+/// As above, of all packets: as many small ones as a run of datagrams takes.
 const SMALL_READS_MAX: usize = 128;
-
-/// A read longer than this counts as a super-packet against [`READS_MAX`].
-const SMALL_MAX: usize = 2048;
 
 /// WireGuard's header and tag.
 const OVERHEAD: usize = 32;
@@ -66,17 +64,21 @@ impl Scratch {
 impl Lane {
     /// Reads what waits on the TAP, up to a limit, and sends what is in it.
     pub(super) fn read_tap(&mut self) -> Result<(), Error> {
+        let is_single = self.frames.begin(self.now);
+        let mut reads = 0;
         let mut large = 0;
-        for _ in 0..SMALL_READS_MAX {
+        while reads < SMALL_READS_MAX && large < READS_MAX {
             let Some(len) = self.read_frame()? else {
                 break;
             };
             self.outward(len);
+            reads += 1;
             large += usize::from(len > SMALL_MAX);
-            if large == READS_MAX {
+            if is_single && large == 0 {
                 break;
             }
         }
+        self.frames.end(reads <= 1 && large == 0);
         self.outbox.flush(&mut self.ports.sender(&mut self.stats));
 
         Ok(())
@@ -84,19 +86,23 @@ impl Lane {
 
     /// Throws away what an earlier process left: its peers had other numbers.
     pub(super) fn discard_old_frames(&mut self) -> Result<(), Error> {
-        for _ in 0..OLD_FRAMES_MAX {
-            if self.read_frame()?.is_none() {
-                break;
+        for worker in 0..self.taps.len() {
+            self.worker = worker;
+            for _ in 0..OLD_FRAMES_MAX {
+                if self.read_frame()?.is_none() {
+                    break;
+                }
+                self.stats.count(Drop::OldFrame);
             }
-            self.stats.count(Drop::OldFrame);
         }
         Ok(())
     }
 
     fn read_frame(&mut self) -> Result<Option<usize>, Error> {
-        self.tap
-            .read(&mut self.frame[OFFSET..])
-            .map_err(Error::TapGone)
+        let Some(tap) = self.taps.get(self.worker) else {
+            return Ok(None);
+        };
+        tap.read(&mut self.frame[OFFSET..]).map_err(Error::TapGone)
     }
 
     /// Sends one frame of `len` bytes to the peer that it names.
@@ -208,7 +214,8 @@ impl Lane {
         let frame = &mut self.scratch.answer[..HEADROOM + len];
         frame[..vnet::LEN].copy_from_slice(&vnet::Header::default().encode());
         frame::write_ethernet(frame, &self.settings, peer);
-        if self.tap.write(frame).is_err() {
+        let tap = self.taps.get(self.worker);
+        if tap.is_none_or(|tap| tap.write(frame).is_err()) {
             self.stats.count(Drop::TapWrite);
         }
     }

@@ -1,4 +1,4 @@
-//! The loop's descriptors: TAP, UDP ports, and what wakes it.
+//! A lane's descriptors: the TAP's queues, UDP ports, and what wakes a worker.
 
 use super::stats::{Drop, Stats};
 use crate::engine::{PortId, Transmit};
@@ -6,11 +6,14 @@ use crate::shell::outbox::Route;
 use crate::shell::tap::Tap;
 use crate::shell::udp::{OpenError, UdpPort};
 use nix::errno::Errno;
-use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::sys::eventfd::EventFd;
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
+
+/// Descriptors served per wake-up; more wait for the next.
+pub(super) const READY_MAX: usize = 32;
 
 /// What [`EpollEvent::data`] says of the TAP and of the waker; all else are ports.
 pub(super) const TAP: u64 = u64::MAX;
@@ -21,53 +24,51 @@ pub(super) fn id(data: u64) -> PortId {
     PortId(u32::try_from(data).unwrap_or(u32::MAX))
 }
 
-/// All open ports, and the one place to wait for any descriptor.
+/// All open ports, and for each worker the one place to wait for any descriptor.
 pub(super) struct Ports {
-    epoll: Epoll,
+    epolls: Vec<Arc<Epoll>>,
     wake: Arc<EventFd>,
-    ports: BTreeMap<PortId, UdpPort>,
-    /// Sees every datagram that arrives.
-    program: Option<OwnedFd>,
+    /// A socket for each worker, of which the first sends.
+    ports: BTreeMap<PortId, Vec<UdpPort>>,
+    /// Chooses among the sockets of a port.
+    choose: Option<OwnedFd>,
 }
 
 impl Ports {
-    pub(super) fn new(tap: &Tap, wake: Arc<EventFd>, listen: UdpPort) -> Result<Self, Errno> {
-        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-        epoll.add(tap, EpollEvent::new(EpollFlags::EPOLLIN, TAP))?;
-        epoll.add(&wake, EpollEvent::new(EpollFlags::EPOLLIN, WAKE))?;
+    /// Starts with a queue and a socket of the listening port for each worker.
+    ///
+    /// # Errors
+    ///
+    /// Returns the kernel's error if there are no descriptors left.
+    pub(super) fn new(
+        taps: &[Tap],
+        wake: Arc<EventFd>,
+        listen: Vec<UdpPort>,
+        choose: Option<OwnedFd>,
+    ) -> Result<Self, Errno> {
+        let mut epolls = Vec::new();
+        for tap in taps {
+            let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+            epoll.add(tap, EpollEvent::new(EpollFlags::EPOLLIN, TAP))?;
+            // One of the workers is enough.
+            let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLEXCLUSIVE;
+            epoll.add(&wake, EpollEvent::new(flags, WAKE))?;
+            epolls.push(Arc::new(epoll));
+        }
         let mut ports = Self {
-            epoll,
+            epolls,
             wake,
             ports: BTreeMap::new(),
-            program: None,
+            choose,
         };
         ports.insert(PortId::LISTEN, listen)?;
 
         Ok(ports)
     }
 
-    /// Has `program` see every datagram that arrives at these ports and at later ones.
-    ///
-    /// # Errors
-    ///
-    /// Returns the kernel's error.
-    pub(super) fn attach(&mut self, program: BorrowedFd<'_>) -> Result<(), Errno> {
-        for port in self.ports.values() {
-            port.attach(program)?;
-        }
-        let program = program.try_clone_to_owned();
-        self.program = Some(
-            program.map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or_default()))?,
-        );
-        Ok(())
-    }
-
-    pub(super) fn wait(
-        &self,
-        ready: &mut [EpollEvent],
-        timeout: EpollTimeout,
-    ) -> Result<usize, Errno> {
-        self.epoll.wait(ready, timeout)
+    /// Where the workers wait, in their order.
+    pub(super) fn epolls(&self) -> Vec<Arc<Epoll>> {
+        self.epolls.clone()
     }
 
     /// Has the next wait end at once.
@@ -80,12 +81,13 @@ impl Ports {
     }
 
     pub(super) fn open(&mut self, id: PortId) -> Result<(), OpenError> {
-        let port = UdpPort::open(0)?;
+        let choose = self.choose.as_ref().map(|program| program.as_fd());
+        let port = UdpPort::open_all(0, self.epolls.len(), choose)?;
         self.insert(id, port)
             .map_err(|source| OpenError::Io { port: 0, source })
     }
 
-    /// Closes a port; its descriptor leaves the waiting with it.
+    /// Closes a port; its descriptors leave the waiting with it.
     pub(super) fn close(&mut self, id: PortId) {
         self.ports.remove(&id);
     }
@@ -94,13 +96,18 @@ impl Ports {
         self.ports.len()
     }
 
-    pub(super) fn get(&self, id: PortId) -> Option<&UdpPort> {
-        self.ports.get(&id)
+    /// Returns a worker's socket.
+    pub(super) fn get(&self, id: PortId, worker: usize) -> Option<&UdpPort> {
+        self.ports.get(&id)?.get(worker)
+    }
+
+    fn first(&mut self, id: PortId) -> Option<&mut UdpPort> {
+        self.ports.get_mut(&id)?.first_mut()
     }
 
     /// Sends a datagram of the engine's own.
     pub(super) fn send(&mut self, transmit: &Transmit, stats: &mut Stats) {
-        let Some(port) = self.ports.get_mut(&transmit.port) else {
+        let Some(port) = self.first(transmit.port) else {
             return stats.count(Drop::PortClosed);
         };
         match port.send(transmit.to, &transmit.datagram, transmit.dont_fragment) {
@@ -115,7 +122,7 @@ impl Ports {
         stats: &'a mut Stats,
     ) -> impl FnMut(Route, &[u8], usize) + 'a {
         |(id, to), run, segment| {
-            let Some(port) = self.ports.get_mut(&id) else {
+            let Some(port) = self.first(id) else {
                 return stats.count(Drop::PortClosed);
             };
             let Ok(segment) = u16::try_from(segment) else {
@@ -128,12 +135,10 @@ impl Ports {
         }
     }
 
-    fn insert(&mut self, id: PortId, port: UdpPort) -> Result<(), Errno> {
-        if let Some(program) = &self.program {
-            port.attach(program.as_fd())?;
+    fn insert(&mut self, id: PortId, port: Vec<UdpPort>) -> Result<(), Errno> {
+        for (epoll, socket) in self.epolls.iter().zip(&port) {
+            epoll.add(socket, EpollEvent::new(EpollFlags::EPOLLIN, id.into()))?;
         }
-        self.epoll
-            .add(&port, EpollEvent::new(EpollFlags::EPOLLIN, id.into()))?;
         self.ports.insert(id, port);
         Ok(())
     }
