@@ -112,11 +112,6 @@ impl<'a> Split<'a> {
         })
     }
 
-    /// Returns how many segments are still to come.
-    pub(crate) fn remaining(&self) -> usize {
-        (self.packet.len() - self.position).div_ceil(self.size)
-    }
-
     /// Returns the length in bytes of the longest segment still to come.
     pub(crate) fn segment_len(&self) -> usize {
         self.header_len + self.size.min(self.packet.len() - self.position)

@@ -15,7 +15,8 @@ const SEALED_MAX: usize = PACKET_MAX + 48;
 /// Where datagrams leave and go.
 pub(crate) type Route = (PortId, SocketAddr);
 
-/// Gathers datagrams until one does not continue the run.
+/// Gathers datagrams until one does not continue the run, across super-packets too: a run costs
+/// as much as many datagrams, however short it is.
 ///
 /// Datagrams are written one behind the other: a complete run needs no copy.
 pub(crate) struct Outbox {
@@ -26,8 +27,6 @@ pub(crate) struct Outbox {
     /// Length of all datagrams but the last.
     segment: usize,
     route: Option<Route>,
-    /// Datagrams after which a run is sent.
-    limit: usize,
 }
 
 impl Outbox {
@@ -39,21 +38,7 @@ impl Outbox {
             count: 0,
             segment: 0,
             route: None,
-            limit: RUN_DATAGRAMS_MAX,
         }
-    }
-
-    /// Prepares for `count` datagrams of `len` bytes: more than one run holds are
-    /// sent in equal parts, since a short run costs as much as a long one.
-    pub(crate) fn expect(&mut self, count: usize, len: usize) {
-        let most = (RUN_BYTES_MAX / len.max(1)).clamp(1, RUN_DATAGRAMS_MAX);
-        let runs = count.div_ceil(most).max(1);
-        self.limit = count.div_ceil(runs).max(1);
-    }
-
-    /// Forgets what [`Outbox::expect`] said.
-    pub(crate) fn expect_any(&mut self) {
-        self.limit = RUN_DATAGRAMS_MAX;
     }
 
     /// Returns where the next datagram is to be written, before [`Outbox::push`].
@@ -83,7 +68,9 @@ impl Outbox {
         }
         self.used += len;
         self.count += 1;
-        if len < self.segment || self.count == self.limit {
+        // Full when another one like these does not fit: it is not to be copied then.
+        let is_full = self.count == RUN_DATAGRAMS_MAX || self.used + self.segment > RUN_BYTES_MAX;
+        if len < self.segment || is_full {
             self.flush(send);
         }
     }
@@ -134,17 +121,17 @@ mod tests {
     }
 
     #[test]
-    fn a_super_packet_leaves_in_equal_parts() {
+    fn a_run_is_sent_when_no_more_fits() {
         let mut outbox = Outbox::new();
         let mut sent = Vec::new();
         let mut send = |_, run: &[u8], segment: usize| sent.push(run.len() / segment);
 
-        outbox.expect(48, 1400);
-        for _ in 0..48 {
-            outbox.push(route(1), 1400, &mut send);
+        // Two super-packets.
+        for _ in 0..2 * 50 {
+            outbox.push(route(1), 1372, &mut send);
         }
 
-        assert_eq!(sent, [24, 24]);
+        assert_eq!(sent, [47, 47], "six of the hundred wait for more");
     }
 
     #[test]

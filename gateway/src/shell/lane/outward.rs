@@ -147,22 +147,13 @@ impl Lane {
             return stats.count(Drop::TooBig);
         }
 
-        let count = split.remaining();
         let mut send = ports.sender(stats);
-        if count > 1 {
-            outbox.flush(&mut send);
-            outbox.expect(count, sealed_len);
-        }
         let mut unsealed = 0;
         while let Some(segment) = split.next() {
             match engine.seal(session, segment, outbox.room()) {
                 Some(len) => outbox.push(route, len, &mut send),
                 None => unsealed += 1,
             }
-        }
-        if count > 1 {
-            outbox.flush(&mut send);
-            outbox.expect_any();
         }
         drop(send);
         for _ in 0..unsealed {
