@@ -20,6 +20,7 @@ mod speed;
 mod tap;
 mod trace;
 mod transit;
+mod turn;
 
 use crate::image::Image;
 use crate::maps::Maps;
@@ -71,17 +72,7 @@ impl Programs {
 
     fn load_with(tables: &Tables, outer: Ipv4Addr, log: bool) -> Self {
         let settings = Settings::default();
-        let constants = Constants {
-            overlay_ifindex: 1,
-            tap_ifindex: 1,
-            lanes: 1,
-            settings,
-            log,
-            test_outer: Some(outer),
-            #[cfg(feature = "mutants")]
-            mutant: mutant(),
-        };
-        let mut ebpf = object::load(&constants, None).expect("tests need root");
+        let mut ebpf = load(1, outer, log);
         let mut maps = Maps::take(&mut ebpf).unwrap();
         maps.apply(Image::new(tables, &settings).unwrap()).unwrap();
 
@@ -140,6 +131,22 @@ impl Programs {
         assert_eq!(verdict, DROP, "{}", reason.name());
         assert_eq!(self.count(reason), before + 1, "{}", reason.name());
     }
+}
+
+/// Loads the programs for an engine of so many lanes.
+fn load(lanes: u32, outer: Ipv4Addr, log: bool) -> Ebpf {
+    let constants = Constants {
+        overlay_ifindex: 1,
+        tap_ifindex: 1,
+        lanes,
+        settings: Settings::default(),
+        log,
+        test_outer: Some(outer),
+        #[cfg(feature = "mutants")]
+        mutant: mutant(),
+    };
+
+    object::load(&constants, None).expect("tests need root")
 }
 
 /// Runs `check` for generated values; a load of the programs serves all of them.
