@@ -69,6 +69,7 @@ impl Worker {
         } = self;
         let mut near = (turn.as_ref()).and_then(|_| Near::new(&home, Instant::now()));
         let mut ready = [EpollEvent::empty(); READY_MAX];
+        let mut woken = None;
         let mut at_work = lock(&lane);
         while at_work.running {
             at_work.worker = number;
@@ -77,6 +78,10 @@ impl Worker {
             let timeout = at_work.timeout();
             drop(at_work);
 
+            // Now that others may work: it may have to wait for a CPU.
+            if let (Some(near), Some((moved, at))) = (&mut near, woken.take()) {
+                near.handle_wake_up(moved, at);
+            }
             // A burst is moved by one worker, and where there is room, not where it comes up.
             let is_home = near.as_ref().is_none_or(Near::is_home);
             let turn = turn.as_ref().filter(|_| is_home);
@@ -98,9 +103,7 @@ impl Worker {
                     port => at_work.receive(ports::id(port)),
                 }
             }
-            if let Some(near) = &mut near {
-                near.handle_wake_up(at_work.moved().since(before), at_work.now);
-            }
+            woken = Some((at_work.moved().since(before), at_work.now));
         }
         at_work.ports.wake(); // The next of them, until all have seen it.
 
