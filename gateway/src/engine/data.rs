@@ -9,17 +9,27 @@ use super::noise::{OVERHEAD, Opened};
 use std::net::SocketAddr;
 use std::time::Instant;
 
+/// A data message for one of our indices.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Data {
+    /// WireGuard's.
+    WireGuard(u32),
+    /// Of the other form between our own gateways.
+    Own(u32),
+}
+
 impl Engine {
     /// Handles a data message.
     #[inline]
     pub(super) fn handle_data(
         &mut self,
         source: Source,
-        index: u32,
+        data: Data,
         datagram: &[u8],
         out: &mut [u8],
         now: Instant,
     ) -> Received {
+        let (Data::WireGuard(index) | Data::Own(index)) = data;
         let Some(session) = self.sessions.by_index(index) else {
             self.drops.count(Drop::UnknownReceiver);
             self.handle_stray(source.from, now);
@@ -34,7 +44,11 @@ impl Engine {
             self.drops.count(Drop::ForeignPort);
             return Received::Nothing;
         }
-        let opened = match session.tunnel.open(datagram, out) {
+        let opened = match data {
+            Data::WireGuard(_) => session.tunnel.open(datagram, out),
+            Data::Own(_) => session.transport.open(datagram, out),
+        };
+        let opened = match opened {
             Ok(opened) => opened,
             Err(reason) => {
                 let is_authentic = reason == Drop::InnerNotIpv4 || reason == Drop::InnerMalformed;
@@ -49,7 +63,8 @@ impl Engine {
         session.heard = now;
         session.roam(source.port, source.from);
         let (id, peer) = (session.id, session.peer);
-        if session.unconfirmed {
+        // Our own form's keys are those of an earlier handshake, until this is.
+        if session.unconfirmed && matches!(data, Data::WireGuard(_)) {
             self.confirm(id, now);
         }
         let Opened::Packet(len) = opened else {
@@ -108,7 +123,11 @@ impl Engine {
             self.drops.count(Drop::SessionGone);
             return None;
         };
-        match session.tunnel.seal(packet, out) {
+        let sealed = match session.transport.seal(packet, out) {
+            Some(len) => Ok(len),
+            None => session.tunnel.seal(packet, out),
+        };
+        match sealed {
             Ok(len) => {
                 session.traffic.tx_packets += 1;
                 session.traffic.tx_bytes += packet.len() as u64;

@@ -68,11 +68,20 @@ impl Engine {
         let len = size.map(|size| usize::from(size).saturating_sub(headers));
         let leaving = self.standby || self.leaving.is_some() || session.is_closing();
         session.liveness.handle_sent(sent, size, now);
+        let tells_key = self.local.aes && peer.kind == Kind::Ours && size.is_none();
+        let key = tells_key.then(|| {
+            let number = u64::try_from(sent).unwrap_or(u64::MAX);
+            (session.transport).poll_key(session.slot, number, &mut self.ratchet, now)
+        });
+        let own = Gateway {
+            key: key.flatten(),
+            ..self.gateway(leaving)
+        };
 
         let cluster_id = &peer.config.cluster_id;
-        let (own, remote) = peer.probe_addresses();
-        let json = probe::ping(cluster_id, sent, &self.gateway(leaving), len);
-        let packet = inner::probe_packet(own, (remote, inner::PROBE_PORT), &json);
+        let (from, remote) = peer.probe_addresses();
+        let json = probe::ping(cluster_id, sent, &own, len);
+        let packet = inner::probe_packet(from, (remote, inner::PROBE_PORT), &json);
         self.send_probe(id, &packet, size.is_some());
     }
 
@@ -87,6 +96,7 @@ impl Engine {
         if let Some(size) = answer.size {
             return session.path_mtu.handle_arrival(size, now);
         }
+        session.transport.handle_answer(answer.asked);
         session.replicas = gateway.as_ref().and_then(|g| g.replicas).unwrap_or(1);
         session.nodes = gateway.as_ref().and_then(|g| g.nodes);
         session.leave_known |= self.leaving.is_some_and(|since| answer.asked >= since);
@@ -120,6 +130,10 @@ impl Engine {
             Some(_) => Kind::Ours,
             None => Kind::Upstream,
         };
+        let key = gateway.as_ref().and_then(|gateway| gateway.key.as_ref());
+        if let Some(key) = key.filter(|_| self.local.aes) {
+            session.transport.handle_key(key, now);
+        }
         let leaving = gateway.as_ref().is_some_and(|gateway| gateway.leaving);
         let replica = gateway.as_ref().map(|gateway| gateway.replica.clone());
         let lane = gateway
@@ -171,6 +185,7 @@ impl Engine {
             replicas: Some(replicas.max(1)),
             leaving,
             nodes: self.nodes,
+            key: None,
         }
     }
 

@@ -11,6 +11,7 @@ mod reload;
 mod replicas;
 mod roaming;
 mod sessions;
+mod transport;
 mod upstream;
 
 use super::*;
@@ -135,6 +136,7 @@ impl World {
             replica: replica.to_owned(),
             lane,
             version: "1.0.0".into(),
+            aes: true,
         };
         let clock = Clock {
             instant: self.now,

@@ -54,12 +54,17 @@ impl Gateways {
     /// # Errors
     ///
     /// Returns an error if a gateway does not start or the tunnel does not come up.
-    pub(super) fn start(underlay: Underlay) -> Result<Self> {
+    pub(super) fn start(tunnel: Tunnel, underlay: Underlay) -> Result<Self> {
         let identity = Identity::claim()?;
         let cable = Cable::lay(&identity, underlay)?;
         let program = Binaries::find().gateway;
         let near_key = Key::open(&key_dir(&identity, &NEAR, FAR.name))?.public();
         let far_key = Key::open(&key_dir(&identity, &FAR, NEAR.name))?.public();
+        let cipher = if tunnel == Tunnel::GatewayWireguard {
+            "wireguard"
+        } else {
+            "auto"
+        };
         let mut processes = [
             start(
                 &identity,
@@ -67,6 +72,7 @@ impl Gateways {
                 &program,
                 &NEAR,
                 &[FAR.as_peer(far_key)],
+                cipher,
             )
             .context("the client's gateway")?,
             start(
@@ -75,6 +81,7 @@ impl Gateways {
                 &program,
                 &FAR,
                 &[NEAR.as_peer(near_key)],
+                cipher,
             )
             .context("the server's gateway")?,
         ];
@@ -93,7 +100,7 @@ impl Gateways {
         };
         let gateways = [pid(0, &NEAR)?, pid(1, &FAR)?];
         let ends = Ends {
-            tunnel: Tunnel::Gateway,
+            tunnel,
             underlay,
             near: open_tap(processes[0].name(), &NEAR, &FAR)?,
             far: open_tap(processes[1].name(), &FAR, &NEAR)?,
@@ -140,6 +147,7 @@ fn start(
     program: &Path,
     own: &Site,
     peers: &[Peer<'_>],
+    cipher: &str,
 ) -> Result<Process> {
     let fabric = identity.run_dir().join(format!("{}.yaml", own.name));
     let objects = site::objects(own).into_iter();
@@ -164,6 +172,8 @@ fn start(
         identity.run_dir().into(),
         "--listen-port".into(),
         PORT.to_string().into(),
+        "--cipher".into(),
+        cipher.into(),
     ];
     let log = identity.run_dir().join(format!("{}.log", own.name));
     let mut process = Process::new(instance, netns, program, arguments, log);

@@ -12,6 +12,7 @@ fn own() -> Gateway {
         replicas: Some(2),
         leaving: false,
         nodes: None,
+        key: None,
     }
 }
 
@@ -218,5 +219,49 @@ proptest! {
             panic!("a PONG");
         };
         prop_assert_eq!(answered, sent);
+    }
+}
+
+#[test]
+fn a_key_is_read_as_it_was_written_in_either_way() {
+    let key = DataKey {
+        number: u64::MAX,
+        index: 0xfedc_ba98,
+        bytes: std::array::from_fn(|at| 0xf0 + at as u8 / 2),
+    };
+    let own = Gateway {
+        replicas: None,
+        key: Some(key),
+        ..own()
+    };
+    let ping = ping("milan", SENT, &own, None);
+
+    for read in [plain::parse(&ping), parse_any(&ping)] {
+        let Some(Probe::Ping { gateway, .. }) = read else {
+            panic!("a PING");
+        };
+        assert_eq!(gateway.as_ref(), Some(&own));
+    }
+    assert!(ping.len() < UPSTREAM_BYTES_MAX);
+}
+
+#[test]
+fn what_is_no_key_is_none() {
+    let digits = "ab".repeat(32);
+    assert!(data_key(CIPHER, 1, &digits, 1).is_some());
+
+    for (cipher, index, digits) in [
+        ("aes-128-gcm", 1, digits.as_str()),
+        (CIPHER, 1 << 32, &digits),
+        (CIPHER, 1, &digits[1..]),
+        (CIPHER, 1, &digits.replace("ba", "+a")),
+        (CIPHER, 1, &digits.replace('b', "g")),
+        (CIPHER, 1, &"\u{e9}".repeat(32)),
+    ] {
+        assert_eq!(
+            data_key(cipher, index, digits, 1),
+            None,
+            "{cipher} {digits}"
+        );
     }
 }
