@@ -128,6 +128,15 @@ impl Liveness {
         self.next_ping = now;
     }
 
+    /// Asks with all other sessions, at a moment when each is looked at anyway: each wake-up costs
+    /// more than a question. Once so, its questions stay there, [`OURS_INTERVAL`] apart.
+    pub(super) fn handle_tick(&mut self, kind: Kind, now: Instant) {
+        let is_due_before_next = self.next_ping <= now + OURS_INTERVAL;
+        if kind == Kind::Ours && self.unanswered == 0 && is_due_before_next {
+            self.next_ping = self.next_ping.min(now);
+        }
+    }
+
     /// Returns whether a question is due, and plans the next one.
     pub(super) fn poll_ping(&mut self, kind: Kind, now: Instant) -> bool {
         if now < self.next_ping {

@@ -93,6 +93,11 @@ impl Sessions {
         !self.slots.contains_key(&slot)
     }
 
+    /// Returns how many there are.
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
     /// Returns all sessions, in the order of their places.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Session> {
         self.places

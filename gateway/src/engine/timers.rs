@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 const TICK: Duration = Duration::from_millis(250);
 /// Deadlines closer than this are handled together.
 const GRAIN: Duration = Duration::from_millis(5);
+/// So many sessions at most ask at the same moment, in less than a millisecond: packets wait meanwhile.
+const GATHERED_MAX: usize = 64;
 /// How late a call may be before the peers' silence is taken for our own absence:
 /// their answers wait in our sockets then.
 const LATE: Duration = Duration::from_millis(200);
@@ -133,6 +135,7 @@ impl Engine {
             if self.end_of(id, now) {
                 return self.remove_session(id);
             }
+            self.gather_questions(id, now);
         }
         self.tick_liveness(id, now);
         self.wake_session(id);
@@ -191,6 +194,17 @@ impl Engine {
         }
 
         over
+    }
+
+    /// Asks now rather than soon, so that few sessions do not take a wake-up each.
+    fn gather_questions(&mut self, id: SessionId, now: Instant) {
+        let are_few = self.sessions.len() <= GATHERED_MAX;
+        let Some(session) = self.sessions.get_mut(id).filter(|_| are_few) else {
+            return;
+        };
+        let peer = self.peers.get(session.peer);
+        let kind = peer.map_or(Kind::Unknown, |peer| peer.kind);
+        session.liveness.handle_tick(kind, now);
     }
 
     /// Asks, and notices missing answers.

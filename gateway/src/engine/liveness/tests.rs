@@ -162,3 +162,48 @@ fn questions_are_remembered_within_a_limit() {
 
     assert_eq!(liveness.outstanding.len(), OUTSTANDING_MAX);
 }
+
+#[test]
+fn questions_are_gathered_at_ticks_and_come_no_more_often() {
+    let start = Instant::now();
+    let mut liveness = Liveness::new(start + 77 * MS);
+    let mut asked = Vec::new();
+
+    for ms in 0..10_000_u32 {
+        let now = start + ms * MS;
+        if ms % 250 == 0 {
+            liveness.handle_tick(Kind::Ours, now);
+        }
+        if liveness.poll_ping(Kind::Ours, now) {
+            liveness.handle_sent(i128::from(ms), None, now);
+            liveness.handle_answer(i128::from(ms), now + MS);
+            asked.push(ms);
+        }
+    }
+
+    assert_eq!(asked[0], 0);
+    assert!(asked.iter().all(|ms| ms % 250 == 0), "{asked:?}");
+    assert_eq!(asked.len(), 40);
+}
+
+#[test]
+fn a_tick_hurries_no_question_that_is_put_again() {
+    let start = Instant::now();
+    let mut liveness = Liveness::new(start);
+    assert!(liveness.poll_ping(Kind::Ours, start));
+    liveness.handle_sent(1, None, start);
+
+    liveness.handle_tick(Kind::Ours, start + 50 * MS);
+    assert!(
+        !liveness.poll_ping(Kind::Ours, start + 50 * MS),
+        "an answer is awaited"
+    );
+
+    let mut upstream = Liveness::new(start);
+    assert!(upstream.poll_ping(Kind::Upstream, start));
+    upstream.handle_tick(Kind::Upstream, start + 1_900 * MS);
+    assert!(
+        !upstream.poll_ping(Kind::Upstream, start + 1_900 * MS),
+        "it asks by its own measure"
+    );
+}

@@ -38,10 +38,11 @@ impl Pair {
 
     fn open(&mut self, datagram: &[u8]) -> Result<Vec<u8>, Drop> {
         let mut out = vec![0; datagram.len()];
-        match self.receiver.open(datagram, &mut out)? {
-            Opened::Packet(len) => Ok(out[..len].to_vec()),
-            other => panic!("a packet, not {other:?}"),
-        }
+        let opened = self.receiver.open(datagram, &mut out)?;
+        let Opened::Packet(len) = opened else {
+            panic!("a packet, not {opened:?}");
+        };
+        Ok(out[..len].to_vec())
     }
 }
 
