@@ -3,7 +3,8 @@
 //! The pods are on other nodes than the gateways, so that each overlay crosses
 //! the underlay, as it mostly does in a cluster of some size.
 
-use super::cable;
+mod cables;
+
 use super::ends::Ends;
 use super::metric::{Tunnel, Underlay};
 use super::superpackets::Histogram;
@@ -11,7 +12,6 @@ use anyhow::{Context as _, Result};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 use tests::lab::Lab;
-use tests::lab::link::End;
 use tests::lab::pod::Pod;
 use tests::lab::spec::{ClusterSpec, Spec};
 
@@ -38,9 +38,11 @@ impl Fabric {
             .peering(THIRD, NEAR)
             .peering(THIRD, FAR);
         let mut lab = Lab::up(spec)?;
-        if underlay == Underlay::Nouso {
-            without_segmentation(&lab)?;
-        }
+        let places: Vec<_> = [NEAR, FAR]
+            .into_iter()
+            .flat_map(|name| lab.cluster(name).nodes.iter().map(move |node| (name, node)))
+            .collect();
+        cables::lay(&places, underlay)?;
         let near = add_pod(&mut lab, NEAR)?;
         let far = add_pod(&mut lab, FAR)?;
 
@@ -84,27 +86,6 @@ const GATEWAY: usize = 1;
 const POD_INDEX: u32 = 10;
 
 const UP_DEADLINE: Duration = Duration::from_secs(10);
-
-/// Takes the segmentation of UDP off all links but those of pods, which have no cards.
-fn without_segmentation(lab: &Lab) -> Result<()> {
-    for cluster in lab.clusters() {
-        let to_core = format!("to-{}", cluster.name());
-        let mut links = vec![
-            (&cluster.edge, "up".to_owned()),
-            (lab.underlay().core(), to_core),
-        ];
-        for (number, node) in (1..).zip(&cluster.nodes) {
-            links.push((&node.netns, "eth0".to_owned()));
-            links.push((&cluster.edge, format!("node-{number}")));
-        }
-        for (netns, device) in &links {
-            let device = device.as_str();
-            cable::without_segmentation(End { netns, device })?;
-        }
-    }
-
-    Ok(())
-}
 
 fn add_pod(lab: &mut Lab, cluster: &str) -> Result<Pod> {
     let cidr = lab.cluster(cluster).node(POD_NODE).pod_cidrs[0];

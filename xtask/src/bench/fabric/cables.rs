@@ -1,0 +1,75 @@
+//! Cables between the nodes of the path, past the laboratory's routers.
+//!
+//! The laboratory's routers stand for what is between nodes: switches and routers, which take nothing
+//! of a node's processor. Namespaces do, of the very cores that are measured. The tunnels that the
+//! path is compared with have one cable between their gateways, so each two nodes have one here:
+//!
+//! ```text
+//! rome-2 --- rome-1 --- milan-1 --- milan-2       and rome-1 --- milan-2, and so on
+//! ```
+//!
+//! A cable has no addresses of its own: its ends have those of their nodes.
+
+use super::super::cable::without_segmentation;
+use super::super::metric::Underlay;
+use anyhow::Result;
+use tests::lab::link::{End, connect, ip};
+use tests::lab::node::Node;
+
+/// A node, and the name of its cluster.
+pub(super) type Place<'a> = (&'a str, &'a Node);
+
+/// Connects each two of these nodes, and leads what they send each other over their cable, and what the
+/// pods of one cluster do.
+///
+/// # Errors
+///
+/// Returns an error if the kernel refuses a part of it.
+pub(super) fn lay(places: &[Place<'_>], underlay: Underlay) -> Result<()> {
+    for (number, one) in places.iter().enumerate() {
+        for other in &places[number + 1..] {
+            connect_two(*one, *other, underlay)?;
+        }
+    }
+
+    Ok(())
+}
+
+const MTU: u32 = 1500;
+
+fn connect_two(one: Place<'_>, other: Place<'_>, underlay: Underlay) -> Result<()> {
+    let [to_one, to_other] = [one, other].map(|(_, node)| format!("to-{}", node.name));
+    let near = End {
+        netns: &one.1.netns,
+        device: &to_other,
+    };
+    let far = End {
+        netns: &other.1.netns,
+        device: &to_one,
+    };
+    connect(near, far, MTU)?;
+
+    for (end, own, peer) in [(near, one, other), (far, other, one)] {
+        if underlay == Underlay::Nouso {
+            without_segmentation(end)?;
+        }
+        let device = end.device;
+        let (own_address, peer_address) = (own.1.internal_ip, peer.1.internal_ip);
+        let mut commands = vec![
+            format!("addr add {own_address}/32 dev {device}"),
+            format!("link set dev {device} up"),
+            format!("route add {peer_address}/32 dev {device} src {own_address}"),
+        ];
+        // The clusters' pods have the same addresses.
+        if own.0 == peer.0 {
+            let cidrs = peer.1.pod_cidrs.iter();
+            commands
+                .extend(cidrs.map(|cidr| {
+                    format!("route add {cidr} via {peer_address} dev {device} onlink")
+                }));
+        }
+        ip(end.netns, &commands)?;
+    }
+
+    Ok(())
+}
