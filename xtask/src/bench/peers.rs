@@ -19,16 +19,20 @@ const WIREGUARD_GO: Module = Module {
 const BORINGTUN: Crate = Crate {
     name: "boringtun-cli",
     version: "0.7.1",
+    program: "boringtun-cli",
 };
 
 const GOTATUN: Crate = Crate {
     name: "gotatun-cli",
     version: "0.10.2",
+    program: "gotatun",
 };
 
+/// The newest that can be built from the module proxy alone: 1.11.2 and 1.12.0 need modules
+/// (`github.com/DefinedNet/netlink`) that it refuses to hand out.
 const NEBULA: Module = Module {
     path: "github.com/slackhq/nebula/cmd/nebula",
-    version: "v1.12.0",
+    version: "v1.11.1",
 };
 
 /// What makes nebula's certificates.

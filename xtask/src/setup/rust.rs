@@ -6,13 +6,15 @@ use anyhow::{Context as _, Result};
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// A crate's program to build; both have the same name.
+/// A crate's program to build.
 #[derive(Debug)]
 pub(crate) struct Crate {
     /// The crate's name.
     pub(crate) name: &'static str,
     /// The crate's version.
     pub(crate) version: &'static str,
+    /// The program's name.
+    pub(crate) program: &'static str,
 }
 
 /// Builds a crate's program as its authors ship it, unless that was done before, and
@@ -22,11 +24,15 @@ pub(crate) struct Crate {
 ///
 /// Returns an error that names the crate if it does not build.
 pub(crate) fn program(shell: &mut Shell, of: &Crate) -> Result<PathBuf> {
-    let Crate { name, version } = of;
+    let Crate {
+        name,
+        version,
+        program,
+    } = of;
     let folder = workspace::target()
         .join("tools")
         .join(format!("{name}-{version}"));
-    let program = folder.join("bin").join(name);
+    let program = folder.join("bin").join(program);
     if program.is_file() {
         return Ok(program);
     }
