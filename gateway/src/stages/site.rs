@@ -87,6 +87,14 @@ impl Site {
         self.now - from
     }
 
+    /// Lets `duration` pass, little by little.
+    pub(crate) fn pass(&mut self, duration: Duration) {
+        let end = self.now + duration;
+        while self.now < end {
+            self.run(LATENCY);
+        }
+    }
+
     /// Starts the gateway anew, as after a crash: its peers know nothing of it.
     pub(crate) fn restart(&mut self) {
         let peers = u16::try_from(self.clients.len()).expect("peers have 16 bits");

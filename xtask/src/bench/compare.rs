@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 /// Which results to compare.
 #[derive(Args, Debug)]
 pub(crate) struct Compare {
-    /// The earlier result, such as `bench/results/2026-11-21-dbba5fa3b4.json`.
+    /// The earlier result, such as `bench/results/2026-11-23-9024d38c02.json`.
     #[arg(value_name = "A")]
     before: PathBuf,
 
