@@ -135,13 +135,15 @@ pub(crate) struct Engine {
 impl Engine {
     /// Creates an engine without peers. `seed` is 32 bytes of the system's randomness.
     pub(crate) fn new(local: Local, seed: [u8; 32], clock: Clock) -> Self {
-        let mut rng = Rng::new(seed);
+        // What the indices come from is kept, so it must not lead back to the keys.
+        let mut ratchet = Ratchet::new(seed);
+        let mut rng = Rng::new(ratchet.next_key());
 
         Self {
             local,
             keys: Keys::new(rng.next_u64(), clock.instant),
             rng,
-            ratchet: Ratchet::new(seed),
+            ratchet,
             peers: Peers::default(),
             sessions: Sessions::default(),
             tentative: VecDeque::new(),

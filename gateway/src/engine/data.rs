@@ -63,9 +63,12 @@ impl Engine {
         session.heard = now;
         session.roam(source.port, source.from);
         let (id, peer) = (session.id, session.peer);
-        // Our own form's keys are those of an earlier handshake, until this is.
-        if session.unconfirmed && matches!(data, Data::WireGuard(_)) {
-            self.confirm(id, now);
+        // Our own form's keys are those of an earlier handshake, until this is confirmed.
+        if let Data::WireGuard(index) = data {
+            session.heard_index = Some(index);
+            if session.unconfirmed && session.index_before != Some(index) {
+                self.confirm(id, now);
+            }
         }
         let Opened::Packet(len) = opened else {
             return Received::Nothing;

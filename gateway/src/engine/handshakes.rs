@@ -244,6 +244,7 @@ impl Engine {
         };
         session.remote_slot = Some(slot);
         session.unconfirmed = true;
+        session.index_before = session.heard_index;
 
         Ok(len)
     }

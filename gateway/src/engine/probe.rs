@@ -106,7 +106,7 @@ fn parse_any(json: &[u8]) -> Option<Probe> {
         let sent = string(&object, "timeStamp")?.parse::<Timestamp>().ok()?;
         return Some(Probe::Pong {
             sent: sent.as_nanosecond(),
-            gateway: gateway(&object),
+            gateway: gateway(&object).map(|it| Gateway { key: None, ..it }),
         });
     }
     if !kind.eq_ignore_ascii_case("PING") {

@@ -93,8 +93,12 @@ pub(super) struct Session {
     pub(super) replicas: u32,
     /// What the remote replica says of its nodes.
     pub(super) nodes: Option<Nodes>,
-    /// An initiation was answered since the last data message.
+    /// An initiation was answered, and nothing has come since under the keys of its handshake.
     pub(super) unconfirmed: bool,
+    /// Our index of the handshake whose keys WireGuard's last data message had.
+    pub(super) heard_index: Option<u32>,
+    /// The same when the last initiation was answered: such messages do not confirm that.
+    pub(super) index_before: Option<u32>,
     /// The remote side wants no more flows on this session.
     pub(super) leaving: bool,
     /// Our own leaving was answered, so is known.
@@ -160,6 +164,8 @@ impl Session {
             replicas: 1,
             nodes: None,
             unconfirmed: opening.state == State::Tentative,
+            heard_index: None,
+            index_before: None,
             leaving: false,
             leave_known: false,
             cookie_used: false,

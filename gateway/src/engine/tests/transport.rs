@@ -169,6 +169,30 @@ fn keys_change_with_each_handshake_and_nothing_is_lost() {
 }
 
 #[test]
+fn what_was_sealed_by_the_keys_of_before_confirms_no_handshake() {
+    let mut world = ready();
+    world.latency = ms(100);
+    let is_unconfirmed =
+        |world: &World| (world.hosts[0].engine.sessions.iter()).any(|session| session.unconfirmed);
+    world.run_until(secs(200), is_unconfirmed);
+
+    // The response is on its way, and so is a question of before.
+    let now = world.now;
+    world.hosts[1].engine.ping_all(now);
+    let heard = |world: &World| {
+        let mut sessions = world.hosts[0].engine.sessions.iter();
+        sessions.next().map(|session| session.heard)
+    };
+    let before = heard(&world);
+    world.run(ms(150));
+
+    assert!(heard(&world) > before, "it has come");
+    assert!(is_unconfirmed(&world));
+    world.run(ms(100));
+    assert!(!is_unconfirmed(&world));
+}
+
+#[test]
 fn a_key_that_is_lost_on_its_way_is_told_again() {
     let mut world = World::pair();
     // All that could carry keys, for a while; sessions hold out for three questions.

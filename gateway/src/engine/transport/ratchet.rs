@@ -7,13 +7,13 @@ use ring::hmac::{HMAC_SHA256, Key, sign};
 pub(in crate::engine) struct Ratchet([u8; 32]);
 
 impl Ratchet {
-    /// Starts with 32 bytes of the system's randomness, which may serve others, too.
+    /// Starts with 32 bytes of the system's randomness, which nobody else may keep.
     pub(in crate::engine) fn new(seed: [u8; 32]) -> Self {
         Self(derive(&seed, b"liqo data keys"))
     }
 
     /// Returns the next key.
-    pub(super) fn next_key(&mut self) -> [u8; 32] {
+    pub(in crate::engine) fn next_key(&mut self) -> [u8; 32] {
         let key = derive(&self.0, b"key");
         self.0 = derive(&self.0, b"next");
 
