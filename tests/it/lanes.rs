@@ -11,7 +11,7 @@ use tests::traffic::capture::{Capture, Frame};
 use tests::traffic::{ping, tcp, udp};
 
 /// Transfers at once, from as many ports: enough that each lane takes some.
-const TRANSFERS: usize = 24;
+const TRANSFERS: usize = 48;
 
 /// Datagrams of one flow, as fast as a socket takes them.
 const DATAGRAMS: u32 = 3_000;
