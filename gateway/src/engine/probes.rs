@@ -7,6 +7,7 @@ use super::interface::{ConnectionState, Event, Kind, LaneId, Nodes, SessionId, T
 use super::noise::OVERHEAD;
 use super::probe::{self, Gateway, Probe};
 use super::session::State;
+use super::transport::DataKey;
 use std::collections::VecDeque;
 use std::time::Instant;
 
@@ -54,41 +55,85 @@ impl Engine {
     /// Sends a PING; `size` pads it to an inner packet of that many bytes, which
     /// must not be fragmented.
     pub(super) fn send_ping(&mut self, id: SessionId, size: Option<u16>, now: Instant) {
+        let sent = self.next_sent(now);
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
         let Some(peer) = self.peers.get(session.peer) else {
             return;
         };
-        let sent = self.clock.unix + now.saturating_duration_since(self.clock.instant);
-        // Two questions of one moment must differ: the answer names its question by this.
-        self.last_sent = (self.last_sent + 1).max(i128::try_from(sent.as_nanos()).unwrap_or(0));
-        let sent = self.last_sent;
         let headers = inner::IPV4_HEADER + inner::UDP_HEADER;
         let len = size.map(|size| usize::from(size).saturating_sub(headers));
-        let leaving = self.standby || self.leaving.is_some() || session.is_closing();
         session.liveness.handle_sent(sent, size, now);
         let tells_key = self.local.aes && peer.kind == Kind::Ours && size.is_none();
         let key = tells_key.then(|| {
             let number = u64::try_from(sent).unwrap_or(u64::MAX);
             (session.transport).poll_key(session.slot, number, &mut self.ratchet, now)
         });
+        if let Some(packet) = self.question(id, sent, key.flatten(), len) {
+            self.send_probe(id, &packet, size.is_some());
+        }
+        if size.is_none() {
+            self.prove_key(id);
+        }
+    }
+
+    /// Asks once more whether messages under the peer's key arrive, until that is known.
+    fn prove_key(&mut self, id: SessionId) {
+        let session = self.sessions.get_mut(id);
+        let Some(sent) = session.and_then(|session| session.transport.poll_proof()) else {
+            return;
+        };
+        let Some(packet) = self.question(id, sent, None, None) else {
+            return;
+        };
+        let mut datagram = vec![0; packet.len() + OVERHEAD];
+        let session = self.sessions.get_mut(id);
+        let sealed = session.and_then(|it| it.transport.seal_proof(&packet, &mut datagram));
+        self.transmit_probe(id, datagram, sealed.ok_or(Drop::NoKeys), false);
+    }
+
+    /// Returns the time stamp of a question that is asked now. Two of one moment differ, since the answer
+    /// names its question by this.
+    fn next_sent(&mut self, now: Instant) -> i128 {
+        let sent = self.clock.unix + now.saturating_duration_since(self.clock.instant);
+        self.last_sent = (self.last_sent + 1).max(i128::try_from(sent.as_nanos()).unwrap_or(0));
+
+        self.last_sent
+    }
+
+    /// Returns the inner packet of a PING, of `len` bytes of JSON if that is given.
+    fn question(
+        &self,
+        id: SessionId,
+        sent: i128,
+        key: Option<DataKey>,
+        len: Option<usize>,
+    ) -> Option<Vec<u8>> {
+        let session = self.sessions.get(id)?;
+        let peer = self.peers.get(session.peer)?;
+        let leaving = self.standby || self.leaving.is_some() || session.is_closing();
         let own = Gateway {
-            key: key.flatten(),
+            key,
             ..self.gateway(leaving)
         };
-
-        let cluster_id = &peer.config.cluster_id;
         let (from, remote) = peer.probe_addresses();
-        let json = probe::ping(cluster_id, sent, &own, len);
-        let packet = inner::probe_packet(from, (remote, inner::PROBE_PORT), &json);
-        self.send_probe(id, &packet, size.is_some());
+        let json = probe::ping(&peer.config.cluster_id, sent, &own, len);
+
+        Some(inner::probe_packet(
+            from,
+            (remote, inner::PROBE_PORT),
+            &json,
+        ))
     }
 
     fn handle_pong(&mut self, id: SessionId, sent: i128, gateway: Option<Gateway>, now: Instant) {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
+        if session.transport.handle_proof(sent) {
+            return;
+        }
         let index = session.peer;
         let Some(answer) = session.liveness.handle_answer(sent, now) else {
             return self.drops.count(Drop::ProbeUnexpected);
@@ -119,6 +164,14 @@ impl Engine {
     /// Takes in what the sender of a probe says of itself; one that says nothing is
     /// upstream's.
     fn learn(&mut self, id: SessionId, gateway: Option<Gateway>, now: Instant) {
+        let key = gateway.as_ref().and_then(|gateway| gateway.key.as_ref());
+        if let Some(key) = key.filter(|_| self.local.aes) {
+            let sent = self.next_sent(now);
+            if let Some(session) = self.sessions.get_mut(id) {
+                session.transport.handle_key(key, sent, now);
+            }
+            self.prove_key(id);
+        }
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
@@ -130,10 +183,6 @@ impl Engine {
             Some(_) => Kind::Ours,
             None => Kind::Upstream,
         };
-        let key = gateway.as_ref().and_then(|gateway| gateway.key.as_ref());
-        if let Some(key) = key.filter(|_| self.local.aes) {
-            session.transport.handle_key(key, now);
-        }
         let leaving = gateway.as_ref().is_some_and(|gateway| gateway.leaving);
         let replica = gateway.as_ref().map(|gateway| gateway.replica.clone());
         let lane = gateway
@@ -194,7 +243,22 @@ impl Engine {
             return;
         };
         let mut datagram = vec![0; packet.len() + OVERHEAD];
-        match session.tunnel.seal(packet, &mut datagram) {
+        let sealed = session.tunnel.seal(packet, &mut datagram);
+        self.transmit_probe(id, datagram, sealed, dont_fragment);
+    }
+
+    /// Sends what a probe was `sealed` to, unless that failed: so many bytes of `datagram`.
+    fn transmit_probe(
+        &mut self,
+        id: SessionId,
+        mut datagram: Vec<u8>,
+        sealed: Result<usize, Drop>,
+        dont_fragment: bool,
+    ) {
+        let Some(session) = self.sessions.get(id) else {
+            return;
+        };
+        match sealed {
             Ok(len) => {
                 datagram.truncate(len);
                 let transmit = Transmit {

@@ -85,6 +85,8 @@ struct World {
     lose_every: Option<usize>,
     /// What goes there vanishes.
     deaf: Option<Ipv4Addr>,
+    /// What is not WireGuard's vanishes.
+    is_strict: bool,
     sent: usize,
     /// What arrived for addresses without a host.
     strangers: Vec<Datagram>,
@@ -104,6 +106,7 @@ impl World {
             mtu: None,
             lose_every: None,
             deaf: None,
+            is_strict: false,
             sent: 0,
             strangers: Vec::new(),
         }
@@ -369,7 +372,9 @@ impl World {
             .balancers
             .iter()
             .any(|b| !b.alive && [from, to].contains(&b.address));
+        let is_foreign = super::transport::classify(&datagram.bytes).is_some();
         let is_lost = passes_dead
+            || self.is_strict && is_foreign
             || self.deaf.is_some_and(|deaf| to.ip() == deaf)
             || self.mtu.is_some_and(too_long)
             || self.lose_every.is_some_and(unlucky);

@@ -8,6 +8,8 @@
 //! receiver                                            sender
 //!    | --- PING, sealed by WireGuard: number, index, key --> |
 //!    | <-- PONG, sealed by WireGuard ----------------------- |   told no more
+//!    | <-- PING, sealed by the key ------------------------- |   proof that such messages arrive
+//!    | --- PONG, sealed by WireGuard ----------------------> |
 //!    | <================ data under the key ================ |
 //!
 //!  0              4              8              16
@@ -27,6 +29,8 @@
 //!   afterwards, too: it is derived from nothing that is kept ([`Ratchet`]).
 //! - No nonce twice: a sender takes only keys with a larger number than all before, so that
 //!   a late PING cannot make it begin with the same key anew.
+//! - A key is used once a question that it sealed was answered: a firewall that knows WireGuard may drop
+//!   what has that byte, and all other questions would pass.
 //! - A message that was taken once is not taken again ([`Window`]).
 
 mod ratchet;
@@ -61,6 +65,9 @@ const TAKE_FOR: Duration = Duration::from_secs(240);
 /// Messages under one key, far beyond what [`SEND_FOR`] allows: 2^40 of the longest are 2^47 blocks,
 /// for which an attacker's chances stay below 2^-34.
 const MESSAGES_MAX: u64 = 1 << 40;
+
+/// How often the question that proves a key is asked: a firewall that drops it will not change its mind.
+const PROOFS_MAX: u8 = 20;
 
 /// A key, as its receiver tells it.
 #[derive(Clone, PartialEq, Eq)]
@@ -100,6 +107,15 @@ struct Sender {
     index: u32,
     counter: u64,
     since: Instant,
+    proof: Proof,
+}
+
+/// Whether messages under a key arrive.
+enum Proof {
+    /// Not known: the question of this time stamp is to be asked so many times more.
+    Asking { sent: i128, left: u8 },
+    /// It was answered.
+    Given,
 }
 
 struct Receiver {
@@ -170,8 +186,9 @@ impl Transport {
         }
     }
 
-    /// Takes the key under which the peer wants data, unless it is an old one.
-    pub(super) fn handle_key(&mut self, key: &DataKey, now: Instant) {
+    /// Takes the key under which the peer wants data, unless it is an old one; the question of the time
+    /// stamp `sent`, which no other has, is to prove it.
+    pub(super) fn handle_key(&mut self, key: &DataKey, sent: i128, now: Instant) {
         if key.number > self.newest {
             self.newest = key.number;
             self.sender = Some(Box::new(Sender {
@@ -179,8 +196,36 @@ impl Transport {
                 index: key.index,
                 counter: 0,
                 since: now,
+                proof: Proof::Asking {
+                    sent,
+                    left: PROOFS_MAX,
+                },
             }));
         }
+    }
+
+    /// Returns the time stamp of the question to ask by [`Transport::seal_proof`], if one is due.
+    pub(super) fn poll_proof(&mut self) -> Option<i128> {
+        match &mut self.sender.as_mut()?.proof {
+            Proof::Asking { sent, left } if *left > 0 => {
+                *left -= 1;
+                Some(*sent)
+            }
+            Proof::Asking { .. } | Proof::Given => None,
+        }
+    }
+
+    /// Handles the answer to the question of the time stamp `sent`; returns whether that was a proof.
+    pub(super) fn handle_proof(&mut self, sent: i128) -> bool {
+        let sender = self.sender.as_mut();
+        let Some(sender) = sender.filter(
+            |sender| matches!(sender.proof, Proof::Asking { sent: asked, .. } if asked == sent),
+        ) else {
+            return false;
+        };
+        sender.proof = Proof::Given;
+
+        true
     }
 
     /// Ends what is too old.
@@ -199,33 +244,24 @@ impl Transport {
 
     /// Returns whether packets are sealed here.
     pub(super) fn is_sending(&self) -> bool {
-        self.sender.is_some()
+        let sender = self.sender.as_ref();
+
+        sender.is_some_and(|sender| matches!(sender.proof, Proof::Given))
     }
 
     /// Encrypts `packet` into `out`, which must be [`OVERHEAD`] longer; `None` if WireGuard is to.
     #[inline]
     pub(super) fn seal(&mut self, packet: &[u8], out: &mut [u8]) -> Option<usize> {
         let sender = self.sender.as_mut()?;
-        let len = packet.len() + OVERHEAD;
-        let out = out.get_mut(..len)?;
-        let counter = sender.counter;
-        if counter >= MESSAGES_MAX {
-            return None;
+        match sender.proof {
+            Proof::Given => sender.seal(packet, out),
+            Proof::Asking { .. } => None,
         }
-        sender.counter += 1;
+    }
 
-        let (header, rest) = out.split_at_mut(HEADER);
-        let (text, tag) = rest.split_at_mut(packet.len());
-        header[..4].copy_from_slice(&TYPE);
-        header[4..8].copy_from_slice(&sender.index.to_le_bytes());
-        header[8..].copy_from_slice(&counter.to_le_bytes());
-        text.copy_from_slice(packet);
-        let sealed = (sender.key)
-            .seal_in_place_separate_tag(nonce(counter), Aad::empty(), text)
-            .ok()?;
-        tag.copy_from_slice(sealed.as_ref());
-
-        Some(len)
+    /// The same for the question that proves the key.
+    pub(super) fn seal_proof(&mut self, packet: &[u8], out: &mut [u8]) -> Option<usize> {
+        self.sender.as_mut()?.seal(packet, out)
     }
 
     /// Decrypts a message that [`classify`] knew, into `out`, which must be as long.
@@ -255,6 +291,33 @@ impl Transport {
         receiver.window.take(counter);
 
         Ok(Opened::Packet(packet.len()))
+    }
+}
+
+impl Sender {
+    #[inline]
+    fn seal(&mut self, packet: &[u8], out: &mut [u8]) -> Option<usize> {
+        let len = packet.len() + OVERHEAD;
+        let out = out.get_mut(..len)?;
+        let counter = self.counter;
+        if counter >= MESSAGES_MAX {
+            return None;
+        }
+        self.counter += 1;
+
+        let (header, rest) = out.split_at_mut(HEADER);
+        let (text, tag) = rest.split_at_mut(packet.len());
+        header[..4].copy_from_slice(&TYPE);
+        header[4..8].copy_from_slice(&self.index.to_le_bytes());
+        header[8..].copy_from_slice(&counter.to_le_bytes());
+        text.copy_from_slice(packet);
+        let sealed = self
+            .key
+            .seal_in_place_separate_tag(nonce(counter), Aad::empty(), text)
+            .ok()?;
+        tag.copy_from_slice(sealed.as_ref());
+
+        Some(len)
     }
 }
 

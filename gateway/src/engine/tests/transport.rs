@@ -193,6 +193,25 @@ fn what_was_sealed_by_the_keys_of_before_confirms_no_handshake() {
 }
 
 #[test]
+fn a_network_that_passes_wireguard_only_gets_wireguard() {
+    let mut world = World::pair();
+    world.is_strict = true;
+    world.capture = Some(Vec::new());
+    world.run(secs(20));
+
+    for host in 0..2 {
+        world.packet(host, &inner_packet(b"hello"), 0);
+        world.run(ms(20));
+        assert_eq!(world.payloads(1 - host), [b"hello"]);
+        assert_eq!(world.peer(host).sessions[0].cipher, "chacha20-poly1305");
+        assert_eq!(world.drops(host, Drop::ProbeUnexpected), 0);
+    }
+    let asked = world.capture.take().unwrap();
+    let asked = asked.iter().filter(|it| is_own(it)).count();
+    assert!((2..=40).contains(&asked), "{asked} in vain");
+}
+
+#[test]
 fn a_key_that_is_lost_on_its_way_is_told_again() {
     let mut world = World::pair();
     // All that could carry keys, for a while; sessions hold out for three questions.

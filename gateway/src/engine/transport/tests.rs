@@ -2,6 +2,8 @@ use super::*;
 use proptest::prelude::*;
 
 const SLOT: u32 = 0x00ab_cdef;
+/// The time stamp of the question that proves a key.
+const SENT: i128 = 77;
 
 /// Two ends; the first has told the second a key.
 struct Pair {
@@ -20,8 +22,14 @@ impl Pair {
             now: Instant::now(),
         };
         let key = pair.poll(1).expect("the first key");
-        pair.sender.handle_key(&key, pair.now);
+        pair.use_key(&key);
         pair
+    }
+
+    /// Takes a key, and has the peer answer the question that proves it.
+    fn use_key(&mut self, key: &DataKey) {
+        self.sender.handle_key(key, SENT, self.now);
+        self.sender.handle_proof(SENT);
     }
 
     fn poll(&mut self, number: u64) -> Option<DataKey> {
@@ -120,6 +128,32 @@ fn a_key_is_told_until_a_later_question_is_answered() {
 }
 
 #[test]
+fn a_key_is_used_once_its_question_was_answered() {
+    let mut pair = Pair::new();
+    pair.receiver.handle_handshake();
+    let second = pair.poll(2).unwrap();
+    pair.sender.handle_key(&second, SENT, pair.now);
+    let mut out = [0; 100];
+
+    assert_eq!(pair.sender.seal(b"data", &mut out), None);
+    for _ in 0..PROOFS_MAX {
+        assert_eq!(pair.sender.poll_proof(), Some(SENT), "the same question");
+    }
+    assert_eq!(pair.sender.poll_proof(), None, "it is given up");
+    assert!(
+        !pair.sender.handle_proof(SENT - 1),
+        "another question's answer"
+    );
+    assert_eq!(pair.sender.seal(b"data", &mut out), None);
+
+    assert!(pair.sender.handle_proof(SENT));
+    assert!(!pair.sender.handle_proof(SENT), "once");
+    assert_eq!(pair.sender.poll_proof(), None);
+    assert!(pair.sender.is_sending());
+    assert_eq!(pair.sender.seal(b"data", &mut out), Some(4 + OVERHEAD));
+}
+
+#[test]
 fn a_handshake_ends_the_senders_key_and_brings_another() {
     let mut pair = Pair::new();
     let late = pair.seal(b"late");
@@ -129,7 +163,7 @@ fn a_handshake_ends_the_senders_key_and_brings_another() {
     pair.receiver.handle_handshake();
     assert!(!pair.sender.is_sending());
     let second = pair.poll(2).unwrap();
-    pair.sender.handle_key(&second, pair.now);
+    pair.use_key(&second);
     let early = pair.seal(b"early");
 
     assert_ne!(first.bytes, second.bytes);
@@ -144,21 +178,21 @@ fn a_key_of_before_does_not_begin_anew() {
     let first = pair.poll(1).unwrap();
     pair.seal(b"a nonce of the first key");
 
-    pair.sender.handle_key(&first, pair.now);
+    pair.use_key(&first);
     let again = pair.seal(b"told twice");
     assert_eq!(again[8..16], 1_u64.to_le_bytes(), "the next nonce");
 
     pair.receiver.handle_handshake();
     let second = pair.poll(2).unwrap();
-    pair.sender.handle_key(&second, pair.now);
-    pair.sender.handle_key(&first, pair.now);
+    pair.use_key(&second);
+    pair.use_key(&first);
     assert_eq!(pair.seal(b"x")[4..8], second.index.to_le_bytes());
 
     pair.sender.handle_handshake();
-    pair.sender.handle_key(&first, pair.now);
+    pair.use_key(&first);
     assert!(!pair.sender.is_sending(), "a late PING after a handshake");
     pair.sender.handle_lost_keys();
-    pair.sender.handle_key(&second, pair.now);
+    pair.use_key(&second);
     assert!(!pair.sender.is_sending());
 }
 
