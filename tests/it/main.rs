@@ -13,6 +13,7 @@ mod fixture;
 mod laboratory;
 mod network;
 
+mod cipher;
 mod failover;
 mod foreign;
 mod handshakes;

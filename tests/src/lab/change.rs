@@ -228,7 +228,7 @@ impl Lab {
     pub fn start_gateway(&mut self, cluster: &str, number: usize) -> Result<()> {
         let pod = self.cluster(cluster).gateway(number).pod.clone();
         let instance = self.gateway_instance(cluster, number);
-        let lanes = self.cluster(cluster).spec.lanes;
+        let spec = &self.cluster(cluster).spec;
         let args: Vec<OsString> = vec![
             "run".into(),
             "--config".into(),
@@ -238,7 +238,9 @@ impl Lab {
             "--replica".into(),
             pod.name.into(),
             "--lanes".into(),
-            lanes.to_string().into(),
+            spec.lanes.to_string().into(),
+            "--cipher".into(),
+            spec.cipher.into(),
             "--instance".into(),
             instance.clone().into(),
             "--run-dir".into(),
