@@ -96,15 +96,19 @@ fn pair(servers: u8, clients: u8) -> (World, Vec<usize>, Vec<usize>) {
 
 /// Replicas of two lanes each behind a balancer, and a client of two lanes. Returns the client's.
 fn behind_a_balancer(names: &[&str]) -> (World, Vec<usize>) {
+    behind_a_balancer_with_lanes(names, 2, 2)
+}
+
+fn behind_a_balancer_with_lanes(names: &[&str], there: u8, here: u8) -> (World, Vec<usize>) {
     let mut world = World::new();
-    let servers: Vec<_> = names.iter().map(|name| world.lanes(name, 2)).collect();
+    let servers: Vec<_> = names.iter().map(|name| world.lanes(name, there)).collect();
     let firsts: Vec<_> = servers.iter().map(|lanes| lanes[0]).collect();
     let address = world.balancer(&firsts);
     for server in servers.concat() {
         world.set_replicas(server, names);
         world.set_peers(server, vec![serving()]);
     }
-    let clients = world.lanes("client-0", 2);
+    let clients = world.lanes("client-0", here);
     for client in &clients {
         world.set_peers(*client, vec![calling(&[address])]);
     }
@@ -231,6 +235,20 @@ fn no_more_replicas_are_believed_than_there_may_be() {
         assert!(kept.count() <= most, "{} sessions", peer.sessions.len());
         assert_eq!(world.met(*client).len(), most);
     }
+}
+
+#[test]
+fn no_more_sessions_are_opened_than_a_peer_may_have() {
+    let names: Vec<_> = (0..9).map(|number| format!("server-{number}")).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    let (mut world, clients) = behind_a_balancer_with_lanes(&names, 16, 1);
+    let sessions = |world: &World| world.peer(clients[0]).sessions.len();
+
+    world.run_until(secs(300), |world| {
+        world.drops(clients[0], Drop::SessionLimit) > 10
+    });
+
+    assert_eq!(sessions(&world), 128, "of 9 by 16");
 }
 
 #[test]

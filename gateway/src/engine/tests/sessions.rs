@@ -254,3 +254,34 @@ fn a_process_that_slept_does_not_take_its_peers_for_dead() {
             .any(|e| matches!(e, Event::OpenPort(_)))
     );
 }
+
+/// At how many moments a server's sessions with so many clients ask.
+fn moments_of_questions(clients: usize) -> usize {
+    let mut world = World::new();
+    let server = world.host("server-0");
+    let address = world.address(server);
+    world.set_peers(server, vec![serving()]);
+    for number in 0..clients {
+        let client = world.host(&format!("client-{number}"));
+        world.set_peers(client, vec![calling(&[address])]);
+        world.run(ms(13));
+    }
+    world.run(secs(3));
+    let sessions = world.hosts[server].engine.sessions.iter();
+    let moments: Vec<_> = sessions
+        .map(|session| session.liveness.poll_timeout(Kind::Ours, world.now))
+        .collect();
+    assert_eq!(moments.len(), clients);
+
+    BTreeSet::from_iter(moments).len()
+}
+
+#[test]
+fn few_sessions_ask_together() {
+    assert_eq!(moments_of_questions(5), 1);
+}
+
+#[test]
+fn many_sessions_ask_at_moments_of_their_own() {
+    assert!(moments_of_questions(70) > 10);
+}

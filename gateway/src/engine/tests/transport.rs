@@ -264,3 +264,22 @@ fn a_key_of_an_unknown_cipher_is_not_used() {
     assert_eq!(world.drops(0, Drop::ProbeMalformed), 0);
     assert!(!is_own(&sealed(&mut world, 0, b"x")));
 }
+
+#[test]
+fn what_travels_in_the_clear_is_not_made_of_the_keys_seed() {
+    let local = World::pair().hosts[0].engine.local.clone();
+    let clock = Clock {
+        instant: Instant::now(),
+        unix: secs(1_790_000_000),
+    };
+    let seed = [7; 32];
+
+    let mut engine = Engine::new(local, seed, clock);
+
+    assert_ne!(engine.rng.next_u64(), rng::Rng::new(seed).next_u64());
+    assert_ne!(
+        engine.ratchet.next_key(),
+        transport::Ratchet::new(seed).next_key(),
+        "the first one is the seed of what travels"
+    );
+}

@@ -216,6 +216,22 @@ fn no_key_lives_longer_than_wireguards() {
 }
 
 #[test]
+fn neither_does_the_one_of_before() {
+    let mut pair = Pair::new();
+    let late = pair.seal(b"late");
+    pair.now += TAKE_FOR - Duration::from_secs(1);
+    pair.receiver.handle_handshake();
+    let current = pair.poll(2).unwrap();
+    pair.use_key(&current);
+    let early = pair.seal(b"early");
+
+    pair.receiver.handle_tick(pair.now + Duration::from_secs(1));
+
+    assert_eq!(pair.open(&late), Err(Drop::NoKeys));
+    assert_eq!(pair.open(&early).unwrap(), b"early");
+}
+
+#[test]
 fn the_last_counter_of_a_key_is_left_to_wireguard() {
     let mut pair = Pair::new();
     pair.sender.sender.as_mut().unwrap().counter = MESSAGES_MAX - 1;
