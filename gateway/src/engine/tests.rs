@@ -194,11 +194,11 @@ impl World {
             let next = deadlines
                 .map(|host| host.engine.poll_timeout())
                 .chain(self.flying.iter().map(|datagram| datagram.due))
-                .min()
-                .unwrap_or(end);
-            if next > end {
+                .min();
+            // Nothing at all is due where every host is dead.
+            let Some(next) = next.filter(|next| *next <= end) else {
                 break;
-            }
+            };
             self.advance_to(next);
             self.deliver();
             for host in 0..self.hosts.len() {

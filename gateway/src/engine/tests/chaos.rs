@@ -177,3 +177,17 @@ proptest! {
         prop_assert_eq!(arrived.sum::<usize>(), 4);
     }
 }
+
+#[test]
+fn time_passes_where_every_host_is_dead() {
+    let mut chaos = Chaos::new();
+    chaos.world.run(secs(5));
+    let before = chaos.world.now;
+
+    for host in 0..4 {
+        chaos.befall(Fault::Kill(host));
+    }
+    chaos.world.run(secs(1));
+
+    assert_eq!(chaos.world.now, before + secs(1));
+}
