@@ -9,7 +9,7 @@
 //!
 //! ```text
 //! datagram -> classify -+-> data        -> session by index -> inner check -> packet | probe
-//!                       +-> our data    -> session by index -> inner check -> packet
+//!                       +-> our data    -> session by index -> inner check -> packet | probe
 //!                       +-> initiation  -> keys -> peer -> session by slot | tentative one
 //!                       +-> response    -> session by index -> keys -> live
 //!                       +-> cookie      -> session by index
@@ -23,7 +23,7 @@
 //! (`engine/transport.rs`). Only `engine/noise.rs` names boringtun, which reads clock and
 //! randomness itself.
 //!
-//! Refinements of the agreed interface: `new` takes a [`Clock`] (monotonic and wall
+//! Of the interface: `new` takes a [`Clock`] (monotonic and wall
 //! reading of the same moment) instead of an instant; a port is used only after
 //! [`Engine::handle_port_opened`]; resolution answers name the host; packets that
 //! waited for a session come out sealed from [`Engine::poll_queued`];

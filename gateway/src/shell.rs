@@ -1,6 +1,6 @@
 //! Everything that touches the machine.
 //!
-//! Two threads: `control` on the main one may wait, `lane` moves packets and does
+//! `control` on the main thread may wait; the threads of the `lanes` move packets and do
 //! nothing else. `start` prepares both, with `site` and then without privileges.
 
 mod condition;

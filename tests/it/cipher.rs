@@ -2,14 +2,17 @@
 
 use crate::fixture::{MILAN, Pair, ROME, SAME, SOON, eventually, two};
 use std::collections::BTreeSet;
+use std::time::Duration;
 use tests::lab::spec::Spec;
 use tests::lab::{Lab, status};
 use tests::traffic::capture::Capture;
-use tests::traffic::tcp;
+use tests::traffic::{tcp, udp};
 
 /// WireGuard's data, and such of our own form: type, and three bytes that WireGuard reserves.
 const WIREGUARD: [u8; 4] = [4, 0, 0, 0];
 const OWN: [u8; 4] = [4, 1, 0, 0];
+
+const PORT: u16 = 7000;
 
 /// Far more than the messages beside the data.
 const BYTES: u64 = 4 << 20;
@@ -40,15 +43,7 @@ fn one_side_that_is_told_to_use_wireguard_suffices() {
 #[test]
 fn a_firewall_that_passes_wireguard_only_is_passed() {
     let mut lab = Lab::build(two(1, 1)).unwrap();
-    let ruleset = "table inet strict {
-            chain forward {
-                type filter hook forward priority 0; policy accept;
-                meta l4proto udp @th,64,32 0x04010000 counter drop
-            }
-        }
-        ";
-    let core = lab.underlay().core();
-    core.exec("nft", &["-f", "-"], ruleset).unwrap();
+    pass_wireguard_only(&lab);
     lab.start().unwrap();
     lab.wait_until_connected(SOON * 4).unwrap();
     let pair = Pair::of(lab);
@@ -64,6 +59,45 @@ fn a_firewall_that_passes_wireguard_only_is_passed() {
 
     assert_eq!(forms_of_a_transfer(&pair), BTreeSet::from([WIREGUARD]));
     until_both_use(&pair, "chacha20-poly1305");
+}
+
+#[test]
+fn a_firewall_that_is_switched_on_costs_little() {
+    let pair = Pair::up(two(1, 1));
+    if is_fast_at_aes() {
+        until_both_use(&pair, "aes-256-gcm");
+    }
+    let _echo = udp::Echo::start(&pair.milan.netns, SAME, PORT).unwrap();
+    let interval = Duration::from_millis(10);
+    let flow = udp::Flow::start(&pair.rome.netns, pair.to_milan(PORT), interval).unwrap();
+
+    pass_wireguard_only(&pair.lab);
+    until_both_use(&pair, "chacha20-poly1305");
+
+    // Both have changed, so what is asked from now on is answered.
+    assert!(udp::is_echoed(
+        &pair.rome.netns,
+        pair.to_milan(PORT),
+        b"ave"
+    ));
+    let outcome = flow.finish();
+    let longest = outcome.missing.iter().map(|it| it.end - it.start).max();
+    let longest = interval * u32::try_from(longest.unwrap_or_default()).unwrap();
+    assert!(longest <= Duration::from_secs(2), "{longest:?}");
+    assert_eq!(longest > Duration::ZERO, is_fast_at_aes(), "{longest:?}");
+}
+
+/// Drops at the core what WireGuard does not know.
+fn pass_wireguard_only(lab: &Lab) {
+    let ruleset = "table inet strict {
+            chain forward {
+                type filter hook forward priority 0; policy accept;
+                meta l4proto udp @th,64,32 0x04010000 counter drop
+            }
+        }
+        ";
+    let core = lab.underlay().core();
+    core.exec("nft", &["-f", "-"], ruleset).unwrap();
 }
 
 fn with_wireguard_at(mut spec: Spec, cluster: &str) -> Spec {

@@ -45,7 +45,7 @@ enum Command {
     Demo(demo::Demo),
     /// Runs all tests, those with real traffic between clusters too.
     Test(test::Test),
-    /// Measures the complete path, side by side with wireguard-go.
+    /// Measures the tunnel and the complete path, side by side with others' tunnels.
     Bench(bench::Bench),
     /// Makes real Kubernetes clusters on this machine.
     Cluster(cluster::Cluster),

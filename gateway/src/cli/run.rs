@@ -49,7 +49,7 @@ pub(super) struct Run {
     #[arg(long, value_name = "PORT", default_value_t = 51840, value_parser = clap::value_parser!(u16).range(1..))]
     listen_port: u16,
 
-    /// Packet loops, each on a core of its own [default: one for two cores, up to 4].
+    /// Packet loops that share nothing [default: one for two cores, up to 4].
     #[arg(long, value_name = "N", env = "LIQO_LANES", value_parser = clap::value_parser!(u8).range(1..=i64::from(LANES_MAX)))]
     lanes: Option<u8>,
 
@@ -87,7 +87,8 @@ pub(super) struct Run {
 /// What seals data between our own gateways.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum Cipher {
-    /// AES-256-GCM where both gateways' CPUs have instructions for it, else WireGuard's.
+    /// AES-256-GCM where both gateways' CPUs have instructions for it and its messages
+    /// pass between them, else WireGuard's.
     #[default]
     Auto,
     /// WireGuard's ChaCha20-Poly1305 always: nothing but WireGuard is on the wire.

@@ -20,7 +20,7 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// see [`Tries`].
 const TRIES_MAX: u32 = 100_000;
 /// Handshakes per period and source while a key is under load. A site of four
-/// replicas has 16 sessions behind one address.
+/// replicas has 32 sessions of one lane with another, at two addresses each, behind one of its own.
 const SOURCE_MAX: u16 = 32;
 /// Counters of sources; they share by hash.
 const SOURCES: usize = 1_024;

@@ -74,14 +74,18 @@ impl Engine {
             self.send_probe(id, &packet, size.is_some());
         }
         if size.is_none() {
-            self.prove_key(id);
+            self.prove_key(id, now);
         }
     }
 
-    /// Asks once more whether messages under the peer's key arrive, until that is known.
-    fn prove_key(&mut self, id: SessionId) {
-        let session = self.sessions.get_mut(id);
-        let Some(sent) = session.and_then(|session| session.transport.poll_proof()) else {
+    /// Asks whether messages under the peer's key arrive, if that is due.
+    fn prove_key(&mut self, id: SessionId, now: Instant) {
+        let fresh = self.next_sent(now);
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
+        let rtt = session.liveness.rtt().unwrap_or_default();
+        let Some(sent) = session.transport.poll_proof(fresh, rtt, now) else {
             return;
         };
         let Some(packet) = self.question(id, sent, None, None) else {
@@ -131,7 +135,7 @@ impl Engine {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
-        if session.transport.handle_proof(sent) {
+        if session.transport.handle_proof(sent, now) {
             return;
         }
         let index = session.peer;
@@ -164,17 +168,14 @@ impl Engine {
     /// Takes in what the sender of a probe says of itself; one that says nothing is
     /// upstream's.
     fn learn(&mut self, id: SessionId, gateway: Option<Gateway>, now: Instant) {
-        let key = gateway.as_ref().and_then(|gateway| gateway.key.as_ref());
-        if let Some(key) = key.filter(|_| self.local.aes) {
-            let sent = self.next_sent(now);
-            if let Some(session) = self.sessions.get_mut(id) {
-                session.transport.handle_key(key, sent, now);
-            }
-            self.prove_key(id);
-        }
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
+        let key = gateway.as_ref().and_then(|gateway| gateway.key.as_ref());
+        if let Some(key) = key.filter(|_| self.local.aes) {
+            // It is proved with the next question: two datagrams for one would amplify.
+            session.transport.handle_key(key, now);
+        }
         let index = session.peer;
         let Some(peer) = self.peers.get_mut(index) else {
             return;

@@ -29,15 +29,17 @@
 //!   afterwards, too: it is derived from nothing that is kept ([`Ratchet`]).
 //! - No nonce twice: a sender takes only keys with a larger number than all before, so that
 //!   a late PING cannot make it begin with the same key anew.
-//! - A key is used once a question that it sealed was answered: a firewall that knows WireGuard may drop
-//!   what has that byte, and all other questions would pass.
+//! - A key is used once a question that it sealed was answered, and while such questions are: a firewall
+//!   that knows WireGuard may drop what has that byte, and all others would pass ([`Proof`]).
 //! - A message that was taken once is not taken again ([`Window`]).
 
+mod proof;
 mod ratchet;
 mod window;
 
 use super::drops::Drop;
 use super::noise::{OVERHEAD, Opened};
+use proof::Proof;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -62,12 +64,9 @@ const SEND_FOR: Duration = Duration::from_secs(180);
 /// How long a receiver takes data under one that was replaced: longer than it can be in use.
 const TAKE_FOR: Duration = Duration::from_secs(240);
 
-/// Messages under one key, far beyond what [`SEND_FOR`] allows: 2^40 of the longest are 2^47 blocks,
-/// for which an attacker's chances stay below 2^-34.
-const MESSAGES_MAX: u64 = 1 << 40;
-
-/// How often the question that proves a key is asked: a firewall that drops it will not change its mind.
-const PROOFS_MAX: u8 = 20;
+/// Messages under one key, far beyond what [`SEND_FOR`] allows: so many of the longest (9,000 bytes, less
+/// than 2^10 blocks) are 2^46 blocks, for which an attacker's chances stay below 2^-36 (2^(2 * 46) / 2^128).
+const MESSAGES_MAX: u64 = 1 << 36;
 
 /// A key, as its receiver tells it.
 #[derive(Clone, PartialEq, Eq)]
@@ -108,14 +107,6 @@ struct Sender {
     counter: u64,
     since: Instant,
     proof: Proof,
-}
-
-/// Whether messages under a key arrive.
-enum Proof {
-    /// Not known: the question of this time stamp is to be asked so many times more.
-    Asking { sent: i128, left: u8 },
-    /// It was answered.
-    Given,
 }
 
 struct Receiver {
@@ -186,9 +177,8 @@ impl Transport {
         }
     }
 
-    /// Takes the key under which the peer wants data, unless it is an old one; the question of the time
-    /// stamp `sent`, which no other has, is to prove it.
-    pub(super) fn handle_key(&mut self, key: &DataKey, sent: i128, now: Instant) {
+    /// Takes the key under which the peer wants data, unless it is an old one. It is used when it is proved.
+    pub(super) fn handle_key(&mut self, key: &DataKey, now: Instant) {
         if key.number > self.newest {
             self.newest = key.number;
             self.sender = Some(Box::new(Sender {
@@ -196,36 +186,24 @@ impl Transport {
                 index: key.index,
                 counter: 0,
                 since: now,
-                proof: Proof::Asking {
-                    sent,
-                    left: PROOFS_MAX,
-                },
+                proof: Proof::default(),
             }));
         }
     }
 
-    /// Returns the time stamp of the question to ask by [`Transport::seal_proof`], if one is due.
-    pub(super) fn poll_proof(&mut self) -> Option<i128> {
-        match &mut self.sender.as_mut()?.proof {
-            Proof::Asking { sent, left } if *left > 0 => {
-                *left -= 1;
-                Some(*sent)
-            }
-            Proof::Asking { .. } | Proof::Given => None,
-        }
+    /// Returns the time stamp of the question to put by [`Transport::seal_proof`], if one is due: `fresh`,
+    /// which no other has, if it is a new one. A round trip takes about `rtt`.
+    pub(super) fn poll_proof(&mut self, fresh: i128, rtt: Duration, now: Instant) -> Option<i128> {
+        let sender = self.sender.as_mut()?;
+
+        sender.proof.poll(sender.counter, fresh, rtt, now)
     }
 
-    /// Handles the answer to the question of the time stamp `sent`; returns whether that was a proof.
-    pub(super) fn handle_proof(&mut self, sent: i128) -> bool {
+    /// Handles the answer to the question of the time stamp `sent`; returns whether that was such a one.
+    pub(super) fn handle_proof(&mut self, sent: i128, now: Instant) -> bool {
         let sender = self.sender.as_mut();
-        let Some(sender) = sender.filter(
-            |sender| matches!(sender.proof, Proof::Asking { sent: asked, .. } if asked == sent),
-        ) else {
-            return false;
-        };
-        sender.proof = Proof::Given;
 
-        true
+        sender.is_some_and(|sender| sender.proof.handle_answer(sent, sender.counter, now))
     }
 
     /// Ends what is too old.
@@ -246,17 +224,15 @@ impl Transport {
     pub(super) fn is_sending(&self) -> bool {
         let sender = self.sender.as_ref();
 
-        sender.is_some_and(|sender| matches!(sender.proof, Proof::Given))
+        sender.is_some_and(|sender| sender.proof.is_given())
     }
 
     /// Encrypts `packet` into `out`, which must be [`OVERHEAD`] longer; `None` if WireGuard is to.
     #[inline]
     pub(super) fn seal(&mut self, packet: &[u8], out: &mut [u8]) -> Option<usize> {
-        let sender = self.sender.as_mut()?;
-        match sender.proof {
-            Proof::Given => sender.seal(packet, out),
-            Proof::Asking { .. } => None,
-        }
+        let sender = self.sender.as_mut().filter(|it| it.proof.is_given())?;
+
+        sender.seal(packet, out)
     }
 
     /// The same for the question that proves the key.

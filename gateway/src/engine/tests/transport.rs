@@ -212,6 +212,66 @@ fn a_network_that_passes_wireguard_only_gets_wireguard() {
 }
 
 #[test]
+fn a_network_that_begins_to_pass_wireguard_only_takes_little() {
+    let mut world = ready();
+    let slots = [0, 1].map(|host| world.peer(host).sessions[0].slot);
+
+    world.is_strict = true;
+    for number in 0..200_u8 {
+        for host in 0..2 {
+            world.packet(host, &inner_packet(&[number]), 0);
+        }
+        world.run(ms(50));
+    }
+
+    for (host, slot) in slots.into_iter().enumerate() {
+        let arrived: BTreeSet<_> = world.payloads(1 - host).concat().into_iter().collect();
+        let lost: Vec<_> = (0..200).filter(|it| !arrived.contains(it)).collect();
+        assert!(lost.len() > 2, "{lost:?}: it was in use");
+        assert!(lost.iter().all(|it| *it < 30), "1.5 s: {lost:?}");
+        assert_eq!(world.peer(host).sessions[0].slot, slot, "the same");
+        assert_eq!(world.peer(host).sessions[0].cipher, "chacha20-poly1305");
+    }
+
+    world.is_strict = false;
+    world.run(secs(130));
+    for host in 0..2 {
+        assert!(is_own(&sealed(&mut world, host, b"with the next key")));
+    }
+}
+
+#[test]
+fn an_idle_session_is_not_asked_again() {
+    let mut world = ready();
+    world.capture = Some(Vec::new());
+
+    world.run(secs(60));
+
+    let all = world.capture.take().unwrap();
+    assert!(all.len() > 400, "it is alive");
+    assert_eq!(all.iter().filter(|it| is_own(it)).count(), 0);
+}
+
+#[test]
+fn over_a_long_way_no_answer_is_unexpected() {
+    let mut world = World::pair();
+    world.latency = ms(300);
+
+    // A new handshake, after two minutes, forgets questions.
+    for _ in 0..200 {
+        for host in 0..2 {
+            world.packet(host, &inner_packet(b"x"), 0);
+            assert_eq!(world.drops(host, Drop::ProbeUnexpected), 0);
+        }
+        world.run(ms(500));
+    }
+
+    for host in 0..2 {
+        assert_eq!(world.peer(host).sessions[0].cipher, "aes-256-gcm");
+    }
+}
+
+#[test]
 fn a_key_that_is_lost_on_its_way_is_told_again() {
     let mut world = World::pair();
     // All that could carry keys, for a while; sessions hold out for three questions.
@@ -243,26 +303,48 @@ fn a_gateway_that_starts_anew_is_told_a_new_key() {
     assert_eq!(address, world.address(0));
 }
 
+/// The packet with which the client asks, and tells a key of `cipher`.
+fn telling(cipher: &str) -> Vec<u8> {
+    let key = "ab".repeat(32);
+    let json = format!(
+        r#"{{"clusterID":"server","msgType":"PING","timeStamp":"2026-11-21T10:00:00Z","gateway":{{"version":"9","replica":"client-0","data":{{"cipher":"{cipher}","index":1,"key":"{key}","number":99}}}}}}"#,
+    );
+    let to = (inner::SERVER, inner::PROBE_PORT);
+
+    inner::probe_packet(inner::CLIENT, to, json.as_bytes())
+}
+
 #[test]
 fn a_key_of_an_unknown_cipher_is_not_used() {
     let mut world = World::pair();
     world.run(ms(200));
-    let ping = format!(
-        r#"{{"clusterID":"server","msgType":"PING","timeStamp":"2026-11-21T10:00:00Z","gateway":{{"version":"9","replica":"client-0","data":{{"cipher":"rot13","index":1,"key":"{}","number":99}}}}}}"#,
-        "ab".repeat(32),
-    );
     world.hosts[1].engine.local.aes = false; // It tells no other.
-    let to = (inner::SERVER, inner::PROBE_PORT);
-    world.packet(
-        1,
-        &inner::probe_packet(inner::CLIENT, to, ping.as_bytes()),
-        0,
-    );
+    world.packet(1, &telling("rot13"), 0);
     world.run(secs(1));
 
     assert_eq!(world.peer(0).version.as_deref(), Some("1.0.0"));
     assert_eq!(world.drops(0, Drop::ProbeMalformed), 0);
     assert!(!is_own(&sealed(&mut world, 0, b"x")));
+}
+
+#[test]
+fn a_question_that_tells_a_key_draws_an_answer_only() {
+    let mut world = World::pair();
+    world.hosts[1].engine.local.aes = false;
+    world.run(ms(120));
+    world.flying.clear();
+
+    world.packet(1, &telling("aes-256-gcm"), 0);
+    world.run(world.latency);
+
+    let [answer] = world.flying.make_contiguous() else {
+        panic!("{} datagrams", world.flying.len());
+    };
+    assert!(!is_own(answer));
+    world.capture = Some(Vec::new());
+    world.run(ms(300));
+    let later = world.capture.take().unwrap();
+    assert!(later.iter().any(is_own), "the key is tried later");
 }
 
 #[test]

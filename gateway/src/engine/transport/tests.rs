@@ -2,8 +2,8 @@ use super::*;
 use proptest::prelude::*;
 
 const SLOT: u32 = 0x00ab_cdef;
-/// The time stamp of the question that proves a key.
-const SENT: i128 = 77;
+/// What a round trip takes.
+const RTT: Duration = Duration::from_millis(10);
 
 /// Two ends; the first has told the second a key.
 struct Pair {
@@ -28,8 +28,11 @@ impl Pair {
 
     /// Takes a key, and has the peer answer the question that proves it.
     fn use_key(&mut self, key: &DataKey) {
-        self.sender.handle_key(key, SENT, self.now);
-        self.sender.handle_proof(SENT);
+        self.sender.handle_key(key, self.now);
+        let fresh = i128::from(key.number);
+        if let Some(sent) = self.sender.poll_proof(fresh, RTT, self.now) {
+            self.sender.handle_proof(sent, self.now);
+        }
     }
 
     fn poll(&mut self, number: u64) -> Option<DataKey> {
@@ -128,29 +131,26 @@ fn a_key_is_told_until_a_later_question_is_answered() {
 }
 
 #[test]
-fn a_key_is_used_once_its_question_was_answered() {
+fn a_key_is_used_once_its_own_question_was_answered() {
     let mut pair = Pair::new();
     pair.receiver.handle_handshake();
     let second = pair.poll(2).unwrap();
-    pair.sender.handle_key(&second, SENT, pair.now);
+    pair.sender.handle_key(&second, pair.now);
     let mut out = [0; 100];
 
+    assert_eq!(pair.sender.poll_proof(2, RTT, pair.now), Some(2));
+    let asked = pair.sender.seal_proof(b"question", &mut out).unwrap();
+    assert_eq!(pair.open(&out[..asked]).unwrap(), b"question");
     assert_eq!(pair.sender.seal(b"data", &mut out), None);
-    for _ in 0..PROOFS_MAX {
-        assert_eq!(pair.sender.poll_proof(), Some(SENT), "the same question");
-    }
-    assert_eq!(pair.sender.poll_proof(), None, "it is given up");
-    assert!(
-        !pair.sender.handle_proof(SENT - 1),
-        "another question's answer"
-    );
+    assert!(!pair.sender.handle_proof(1, pair.now), "of the key before");
+    assert!(!pair.sender.is_sending());
     assert_eq!(pair.sender.seal(b"data", &mut out), None);
 
-    assert!(pair.sender.handle_proof(SENT));
-    assert!(!pair.sender.handle_proof(SENT), "once");
-    assert_eq!(pair.sender.poll_proof(), None);
+    assert!(pair.sender.handle_proof(2, pair.now));
     assert!(pair.sender.is_sending());
-    assert_eq!(pair.sender.seal(b"data", &mut out), Some(4 + OVERHEAD));
+    let data = pair.seal(b"data");
+    assert_eq!(data[8..16], 1_u64.to_le_bytes(), "after the question's");
+    assert_eq!(pair.open(&data).unwrap(), b"data");
 }
 
 #[test]
