@@ -246,6 +246,27 @@ fn a_key_is_read_as_it_was_written_in_either_way() {
 }
 
 #[test]
+fn only_a_question_tells_a_key() {
+    let told = format!(
+        r#""timeStamp":"2026-11-21T09:00:00Z","version":"1","replica":"r","data":{{"cipher":"{CIPHER}","index":1,"key":"{}","number":1}}"#,
+        "ab".repeat(32),
+    );
+    let answer = format!(r#"{{"msgType":"PONG",{told}}}"#);
+    let question = format!(
+        r#"{{"msgType":"PING","clusterID":"c","gateway":{{{told}}},"timeStamp":"2026-11-21T09:00:00Z"}}"#
+    );
+
+    let Some(Probe::Pong { gateway, .. }) = parse(answer.as_bytes(), true) else {
+        panic!("a PONG");
+    };
+    assert_eq!(gateway.unwrap().key, None);
+    let Some(Probe::Ping { gateway, .. }) = parse(question.as_bytes(), true) else {
+        panic!("a PING");
+    };
+    assert!(gateway.unwrap().key.is_some(), "the same text");
+}
+
+#[test]
 fn what_is_no_key_is_none() {
     let digits = "ab".repeat(32);
     assert!(data_key(CIPHER, 1, &digits, 1).is_some());

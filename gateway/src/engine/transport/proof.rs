@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_millis(200);
 const DOUBTED: u8 = 2;
 
 /// How often it is put at most: a firewall that drops it will not change its mind.
-pub(super) const QUESTIONS_MAX: u8 = 20;
+const QUESTIONS_MAX: u8 = 20;
 
 /// What is known of one key.
 #[derive(Debug, Default)]
