@@ -49,7 +49,7 @@ struct Instance {
     /// Name of this gateway on the machine.
     ///
     /// Part of the names of its namespace (`liqo-NAME`), status socket and pins.
-    #[arg(long = "instance", value_name = "NAME", default_value = "gateway", env = "LIQO_INSTANCE", value_parser = process::instance::parse)]
+    #[arg(long = "instance", value_name = "NAME", default_value = "gateway", env = "LIQO_INSTANCE", value_parser = telemetry::instance::parse)]
     name: String,
 
     /// Directory of the status socket.

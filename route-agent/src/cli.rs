@@ -126,7 +126,7 @@ struct Cleanup {
 #[derive(Debug, Args)]
 struct Instance {
     /// Name of the agent's status socket.
-    #[arg(long, env = "LIQO_INSTANCE", default_value = "route-agent", value_parser = process::instance::parse)]
+    #[arg(long, env = "LIQO_INSTANCE", default_value = "route-agent", value_parser = telemetry::instance::parse)]
     instance: String,
 
     /// The directory of status sockets.
@@ -165,7 +165,7 @@ impl Cli {
 }
 
 fn block_on(future: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
-    process::logging::init();
+    telemetry::logging::init();
     // Before any thread starts: capabilities belong to threads.
     privileges::give_up()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -177,8 +177,8 @@ fn block_on(future: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<
 }
 
 async fn run(args: Run) -> anyhow::Result<()> {
-    let stop = process::stop::requested();
-    let socket = process::status::Server::bind(&args.instance.socket()).await?;
+    let stop = telemetry::stop::requested();
+    let socket = telemetry::status::Server::bind(&args.instance.socket()).await?;
     let shared = Shared::default();
     let options = Options {
         origin: args.source.origin(),
@@ -250,14 +250,14 @@ async fn serve(address: Option<SocketAddr>, shared: Shared) -> anyhow::Result<()
         return std::future::pending().await;
     };
     let registry = metrics::registry(shared.clone());
-    process::http::serve(address, registry, Arc::new(Health(shared))).await?;
+    telemetry::http::serve(address, registry, Arc::new(Health(shared))).await?;
 
     Ok(())
 }
 
 struct Health(Shared);
 
-impl process::http::Observed for Health {
+impl telemetry::http::Observed for Health {
     fn healthy(&self) -> Result<(), String> {
         Ok(())
     }
@@ -294,7 +294,7 @@ fn check(args: &Check, out: &mut impl Write) -> anyhow::Result<()> {
 }
 
 fn show(args: &Ask, out: &mut impl Write) -> anyhow::Result<()> {
-    let document = process::status::query(&args.instance.socket())?;
+    let document = telemetry::status::query(&args.instance.socket())?;
     match args.output {
         Output::Json => writeln!(out, "{document:#}")?,
         Output::Table => {
@@ -309,7 +309,7 @@ fn show(args: &Ask, out: &mut impl Write) -> anyhow::Result<()> {
 
 async fn clean_up(args: Cleanup, out: &mut impl Write) -> anyhow::Result<()> {
     // Refuses while an agent runs, and removes the socket of one that was killed.
-    let socket = process::status::Server::bind(&args.instance.socket()).await;
+    let socket = telemetry::status::Server::bind(&args.instance.socket()).await;
     let socket = socket.context("an agent that runs would put everything back: stop it first")?;
     let cleaned = cleanup::run(args.settings).await;
     drop(socket);

@@ -84,13 +84,13 @@ impl Cli {
             .context("failed to find the API server: run in a pod, or set KUBECONFIG")?;
         let (metrics, registry) = Metrics::new();
         let state = Arc::new(State::new());
-        let served = process::http::serve(self.http, Arc::new(registry), Arc::clone(&state));
+        let served = telemetry::http::serve(self.http, Arc::new(registry), Arc::clone(&state));
         let election = self.leader_elect.then(Timing::default);
         let manager = Manager::new(planner, client, self.identity(), election, metrics, state);
 
         tokio::select! {
             served = served => served.context("the HTTP server has ended"),
-            managed = manager.run(process::stop::requested()) => managed,
+            managed = manager.run(telemetry::stop::requested()) => managed,
         }
     }
 

@@ -38,7 +38,7 @@ use std::process::ExitCode;
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let cli = cli::Cli::parse();
-    process::logging::init();
+    telemetry::logging::init();
     match cli.run().await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

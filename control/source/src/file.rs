@@ -1,9 +1,9 @@
 //! The desired state as a file holds it.
 
 use control_api::fabric::{self, Errors, Fabric};
-use process::watch::FileWatch;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
+use telemetry::watch::FileWatch;
 
 /// The longest file that is read, in bytes: a thousand peers fill a tenth of it.
 const FILE_MAX: u64 = 64 << 20;
@@ -54,7 +54,7 @@ impl File {
     /// # Errors
     ///
     /// Returns an error if its directory does not exist or inotify is exhausted.
-    pub fn follow(&mut self) -> Result<(), process::watch::Error> {
+    pub fn follow(&mut self) -> Result<(), telemetry::watch::Error> {
         self.watch = Some(FileWatch::new(&self.path)?);
 
         Ok(())

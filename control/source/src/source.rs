@@ -25,7 +25,7 @@ pub enum Error {
 
     /// The file cannot be watched.
     #[error(transparent)]
-    FileWatch(#[from] process::watch::Error),
+    FileWatch(#[from] telemetry::watch::Error),
 
     /// The API server cannot be asked.
     #[error(transparent)]

@@ -107,7 +107,7 @@ Examples:
 
 impl Run {
     pub(super) fn run(self) -> anyhow::Result<()> {
-        process::logging::init();
+        telemetry::logging::init();
         let replica = match self.replica {
             Some(name) => name,
             None => std::fs::read_to_string("/proc/sys/kernel/hostname")

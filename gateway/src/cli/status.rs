@@ -33,7 +33,7 @@ enum Output {
 
 impl Status {
     pub(super) fn run(self, out: &mut impl Write) -> anyhow::Result<()> {
-        let document = process::status::query(&self.instance.socket())?;
+        let document = telemetry::status::query(&self.instance.socket())?;
         match self.output {
             Output::Json => writeln!(out, "{document:#}")?,
             Output::Table => table::print(&document, out)?,

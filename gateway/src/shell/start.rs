@@ -15,13 +15,13 @@ use ebpf::Trace;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use process::{http, status, stop};
 use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use telemetry::{http, status, stop};
 use tokio::sync::oneshot;
 
 /// What a person or a pod says.

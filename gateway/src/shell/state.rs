@@ -6,12 +6,12 @@ use super::lanes::Lanes;
 use crate::engine::Nodes;
 use crate::path::Verdict;
 use ebpf::Datapath;
-use process::http::Observed;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use telemetry::http::Observed;
 
 /// Shared by control, which writes it, and by whoever asks.
 pub(crate) struct State {

@@ -1,10 +1,10 @@
 //! What the loop tells of itself.
 
 use crate::kind::Kind;
-use process::http::Observed;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use telemetry::http::Observed;
 
 /// How long the loop may be busy with one task: several writes, each with its own limit.
 const SILENCE_MAX: Duration = Duration::from_secs(120);

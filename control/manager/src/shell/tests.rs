@@ -6,8 +6,8 @@ use crate::election::Timing;
 use crate::plan::{Planner, Settings};
 use ipam::DEFAULT_POOLS;
 use memory_api::ApiServer;
-use process::http::Observed as _;
 use serde_json::{Value, json};
+use telemetry::http::Observed as _;
 use tokio::task::JoinHandle;
 
 /// How long anything may take here.
