@@ -10,30 +10,29 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 
-/// What the endpoints ask of the process.
+/// The state behind the endpoints.
 pub trait Observed: Send + Sync + 'static {
-    /// Returns why the process should be restarted, or `Ok` (`/healthz`).
+    /// The liveness probe (`/healthz`); a failure means that the process should be restarted.
     ///
     /// # Errors
     ///
-    /// Returns the reason, for the answer's body.
+    /// Returns the reason, which becomes the response body.
     fn healthy(&self) -> Result<(), String>;
 
-    /// Returns why the process should get no traffic yet, or `Ok` (`/readyz`).
+    /// The readiness probe (`/readyz`); a failure means that the process should get no traffic yet.
     ///
     /// # Errors
     ///
-    /// Returns the reason, for the answer's body.
+    /// Returns the reason, which becomes the response body.
     fn ready(&self) -> Result<(), String>;
 
-    /// Gathers what the metrics tell and what takes a while to read, before each
-    /// `/metrics`; most processes have nothing of the kind.
+    /// Reads metrics that are too slow to keep current; runs before each `/metrics` response.
     fn refresh(&self) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }
 }
 
-/// The address cannot be served.
+/// The listener failed.
 #[derive(Debug, thiserror::Error)]
 #[error("failed to serve metrics and health on {address}: choose another --http address")]
 pub struct Error {
@@ -63,8 +62,8 @@ pub async fn serve(
     };
     let routes = Router::new()
         .route("/metrics", get(metrics))
-        .route("/healthz", get(async move || answer(observed.healthy())))
-        .route("/readyz", get(async move || answer(ready.ready())));
+        .route("/healthz", get(async move || probe(observed.healthy())))
+        .route("/readyz", get(async move || probe(ready.ready())));
 
     axum::serve(listener, routes).await.map_err(error)
 }
@@ -78,7 +77,7 @@ fn metrics(registry: &Registry) -> Response {
     }
 }
 
-fn answer(state: Result<(), String>) -> Response {
+fn probe(state: Result<(), String>) -> Response {
     match state {
         Ok(()) => "ok\n".into_response(),
         Err(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")).into_response(),
@@ -115,10 +114,10 @@ mod tests {
         let address = free_address();
         let mut registry = Registry::default();
         let restarts = Counter::<u64>::default();
-        registry.register("restarts", "How often", restarts.clone());
+        registry.register("restarts", "Restarts", restarts.clone());
         restarts.inc_by(7);
         let refreshes = Counter::default();
-        registry.register("refreshes", "How often", refreshes.clone());
+        registry.register("refreshes", "Refreshes", refreshes.clone());
         let observed = Arc::new(Starting(refreshes));
         let server = tokio::spawn(serve(address, Arc::new(registry), observed));
 
@@ -134,9 +133,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_address_in_use_is_named() {
-        let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = taken.local_addr().unwrap();
+    async fn the_error_names_an_address_in_use() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
 
         let error = serve(address, Arc::default(), Arc::new(Starting::default()))
             .await
@@ -164,8 +163,8 @@ mod tests {
             .unwrap();
         let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.unwrap();
-        answer
+        let mut response = String::new();
+        stream.read_to_string(&mut response).await.unwrap();
+        response
     }
 }

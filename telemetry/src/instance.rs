@@ -1,19 +1,19 @@
-//! Names by which several processes of one machine are told apart.
+//! Instance names, which distinguish the processes of one machine.
 
-/// Longest name, in bytes.
+/// In bytes.
 const LEN_MAX: usize = 64;
 
-/// Accepts a name that can be part of file names: for `--instance`.
+/// Parses the value of `--instance`, which becomes part of file names.
 ///
 /// # Errors
 ///
-/// Returns what such a name looks like.
+/// Returns the permitted form.
 pub fn parse(name: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if name.is_empty() || name.len() > LEN_MAX || !name.chars().all(plain) || name.starts_with('.')
     {
         return Err(format!(
-            "use 1 to {LEN_MAX} letters, digits and `-_.`, not beginning with a dot"
+            "use 1 to {LEN_MAX} letters, digits and `-_.`, and no dot at the start"
         ));
     }
 
@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_instance_is_no_path() {
+    fn an_instance_name_cannot_leave_its_directory() {
         assert!(parse("rome-1").is_ok());
         assert!(parse(&"a".repeat(LEN_MAX)).is_ok());
         for name in ["", "..", "a/b", ".hidden", "a b", &"a".repeat(LEN_MAX + 1)] {

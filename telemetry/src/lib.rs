@@ -1,8 +1,6 @@
-//! What every process of this project has around its work.
-//!
-//! Logs, metrics and health over HTTP, a name on its machine, a read-only status
-//! socket, a watched configuration file and a graceful stop. Nothing here knows what the process
-//! does.
+//! The parts that every process of this project shares, independent of its work:
+//! logs, metrics and health over HTTP, an instance name, a read-only status
+//! socket, a watch on the configuration file and the stop signals.
 
 #![forbid(unsafe_code)]
 

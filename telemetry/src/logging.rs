@@ -1,25 +1,26 @@
-//! Logs: for people on a terminal, JSON for machines otherwise.
+//! Logs to standard error: text on a terminal, else JSON.
 
 use std::io::{self, IsTerminal as _};
 use tracing_subscriber::EnvFilter;
 
-/// What is logged unless `RUST_LOG` says otherwise: not what libraries call errors although it is
-/// none, or is told by us in better words (a peer that does not answer; each try to reach an
-/// API server that is away).
+/// Directives that precede those of `RUST_LOG`.
+///
+/// The two libraries log expected conditions as errors: a peer without reply, each attempt to
+/// connect to an unreachable API server. Our own logs and metrics report both.
 const DEFAULT: &str = "info,boringtun=off,kube_client::client::builder=off";
 
-/// Starts logging to standard error, at `INFO` unless `RUST_LOG` says otherwise.
+/// Starts logging, at `INFO` unless `RUST_LOG` sets another level.
 ///
-/// Directives that `RUST_LOG` holds but nobody understands are ignored, so that
-/// a typing error there never keeps a gateway from starting.
+/// Invalid directives in `RUST_LOG` are ignored, so that a typing error there never
+/// keeps a gateway from starting.
 ///
 /// # Panics
 ///
 /// Panics if called twice in one process.
 pub fn init() {
-    let wishes = std::env::var(EnvFilter::DEFAULT_ENV).unwrap_or_default();
+    let directives = std::env::var(EnvFilter::DEFAULT_ENV).unwrap_or_default();
     let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter(&wishes))
+        .with_env_filter(filter(&directives))
         .with_writer(io::stderr);
 
     if io::stderr().is_terminal() {
@@ -29,9 +30,9 @@ pub fn init() {
     }
 }
 
-/// What is logged if `RUST_LOG` is `wishes`: later directives go before earlier ones.
-fn filter(wishes: &str) -> EnvFilter {
-    EnvFilter::builder().parse_lossy(format!("{DEFAULT},{wishes}"))
+/// Appends `directives` to [`DEFAULT`]: later directives override earlier ones.
+fn filter(directives: &str) -> EnvFilter {
+    EnvFilter::builder().parse_lossy(format!("{DEFAULT},{directives}"))
 }
 
 #[cfg(test)]
@@ -39,9 +40,9 @@ mod tests {
     use super::*;
     use tracing_subscriber::layer::SubscriberExt as _;
 
-    /// Tells which of an error of boringtun's and a debugging message of ours are logged.
-    fn logged(wishes: &str) -> (bool, bool) {
-        let subscriber = tracing_subscriber::registry().with(filter(wishes));
+    /// Returns whether an error of boringtun and a `DEBUG` message of the gateway are logged.
+    fn logged(directives: &str) -> (bool, bool) {
+        let subscriber = tracing_subscriber::registry().with(filter(directives));
         tracing::subscriber::with_default(subscriber, || {
             (
                 tracing::enabled!(target: "boringtun::noise", tracing::Level::ERROR),
@@ -51,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn libraries_are_quiet_unless_they_are_named() {
+    fn libraries_log_only_if_a_directive_names_them() {
         assert_eq!(logged(""), (false, false));
         assert_eq!(logged("debug"), (false, true));
         assert_eq!(logged("boringtun=error"), (true, false));

@@ -1,7 +1,7 @@
 //! A read-only status document over a local socket.
 //!
-//! A client connects, reads one JSON document and sees the end of the stream;
-//! whatever it sends is ignored.
+//! A client connects and reads one JSON document up to the end of the stream; its
+//! own bytes are ignored.
 
 use serde_json::Value;
 use std::io;
@@ -12,51 +12,51 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
-/// Clients served at once; more wait in the socket's backlog.
+/// Clients served concurrently; further ones wait in the socket's backlog.
 const CLIENTS_MAX: usize = 16;
 
-/// How long a client may take to read its document.
+/// Until a client must have read its document.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long [`query`] waits for the whole document.
+/// Until [`query`] must have received the whole document.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The socket cannot be used.
+/// The status socket failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A process answers at this path already.
+    /// Another process listens on this path.
     #[error("{0} is served by another process: choose another --instance, or stop that process")]
     InUse(PathBuf),
 
-    /// No process answers at this path.
-    #[error("no process answers at {path}: is it running, with this --instance and --run-dir?")]
+    /// No process listens on this path.
+    #[error("no process listens on {path}: is it running, with this --instance and --run-dir?")]
     NotRunning {
-        /// The socket's path.
+        /// Path of the socket.
         path: PathBuf,
-        /// Why connecting failed.
+        /// The error of `connect`.
         source: io::Error,
     },
 
     /// Any other failure of the socket or its directory.
     #[error("failed to use the status socket {path}")]
     Io {
-        /// The socket's path.
+        /// Path of the socket.
         path: PathBuf,
-        /// What failed.
+        /// The error of the system call.
         source: io::Error,
     },
 
-    /// The process sent something that is not JSON.
+    /// The received document is not JSON.
     #[error("{path} sent a status that is not JSON")]
     Json {
-        /// The socket's path.
+        /// Path of the socket.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The parser's error.
         source: serde_json::Error,
     },
 }
 
-/// The serving end, which removes its socket when dropped.
+/// The listening end; dropping it removes the socket.
 pub struct Server {
     listener: UnixListener,
     path: PathBuf,
@@ -67,7 +67,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::InUse`] if a live process answers there, else
+    /// Returns [`Error::InUse`] if a live process listens on `path`, else
     /// [`Error::Io`].
     pub async fn bind(path: &Path) -> Result<Self, Error> {
         let io = |source| Error::Io {
@@ -91,16 +91,13 @@ impl Server {
         })
     }
 
-    /// Answers every client with what `document` returns at that moment.
-    ///
-    /// Runs until dropped.
+    /// Serves every client the current value of `document`; runs until dropped.
     pub async fn serve(self, document: impl Fn() -> Value) {
         self.serve_async(|| std::future::ready(document())).await;
     }
 
-    /// Answers every client with what `document` becomes; other clients wait meanwhile.
-    ///
-    /// Runs until dropped.
+    /// Like [`Server::serve`] for a document that is computed asynchronously; meanwhile other
+    /// clients wait.
     pub async fn serve_async<F: Future<Output = Value>>(self, document: impl Fn() -> F) {
         let permits = Arc::new(Semaphore::new(CLIENTS_MAX));
         loop {
@@ -123,7 +120,7 @@ impl Server {
                     client.shutdown().await
                 };
                 if !matches!(tokio::time::timeout(WRITE_TIMEOUT, write).await, Ok(Ok(()))) {
-                    tracing::debug!("a status client went away before it had read its document");
+                    tracing::debug!("a status client disconnected before it had read its document");
                 }
                 drop(permit);
             });
@@ -143,7 +140,7 @@ impl Drop for Server {
 ///
 /// # Errors
 ///
-/// Returns [`Error::NotRunning`] if nobody answers, else [`Error::Io`] or [`Error::Json`].
+/// Returns [`Error::NotRunning`] if no process listens, else [`Error::Io`] or [`Error::Json`].
 pub fn query(path: &Path) -> Result<Value, Error> {
     use std::io::Read as _;
     let io = |source| Error::Io {
@@ -175,7 +172,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_reads_the_document_and_the_socket_goes_with_the_server() {
+    async fn a_client_reads_the_document_and_the_server_removes_its_socket() {
         let path = path("read");
         let server = Server::bind(&path).await.unwrap();
         let served = tokio::spawn(server.serve(|| json!({"peers": 3})));
@@ -192,7 +189,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_dead_socket_is_replaced_and_a_live_one_is_not() {
+    async fn the_socket_of_a_dead_process_is_replaced_and_that_of_a_live_one_is_not() {
         let path = path("replace");
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
 
@@ -204,9 +201,9 @@ mod tests {
     }
 
     #[test]
-    fn nobody_there_is_said_plainly() {
-        let error = query(&path("nobody")).unwrap_err();
+    fn the_error_says_that_no_process_listens() {
+        let error = query(&path("missing")).unwrap_err();
 
-        assert!(error.to_string().contains("no process answers"));
+        assert!(error.to_string().contains("no process listens"));
     }
 }

@@ -1,4 +1,4 @@
-//! The signals that ask a process to stop.
+//! The signals that stop a process.
 
 use std::io;
 use tokio::signal::unix::{SignalKind, signal};

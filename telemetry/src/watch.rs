@@ -1,9 +1,9 @@
-//! Tells when a configuration file has changed.
+//! Reports changes of a configuration file.
 //!
-//! The directory is watched, not the file: editors and Kubernetes replace a file
-//! by renaming another over it (a mounted ConfigMap changes the symbolic link
-//! `..data`), which ends a watch on the file itself. A directory that is itself
-//! removed or moved is watched again as soon as another takes its place.
+//! The watch is on the directory: editors and Kubernetes replace a file by renaming
+//! another over it (a mounted ConfigMap changes the symbolic link `..data`), which ends
+//! a watch on the file itself. If the directory is removed or moved, its path is
+//! watched again as soon as it exists.
 
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use std::ffi::{OsStr, OsString};
@@ -14,40 +14,40 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-/// How long a file must be quiet before it is read again.
+/// Time without a change after which a change is reported.
 ///
-/// Long enough for a writer that truncates and then writes, short beside the
-/// second within which people expect an edit to show.
+/// Long enough for a writer that truncates and then writes, short compared with the
+/// second within which users expect an edit to take effect.
 const QUIET: Duration = Duration::from_millis(50);
 
-/// How long a file that is never quiet goes unread: that second.
-const UNREST_MAX: Duration = Duration::from_secs(1);
+/// Until a change is reported although further ones follow without a pause.
+const DEBOUNCE_MAX: Duration = Duration::from_secs(1);
 
-/// How often to look for a directory that is gone.
+/// Between attempts to watch a directory that does not exist.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// The symbolic link by which Kubernetes changes all files of a mounted ConfigMap at once.
+/// The symbolic link through which Kubernetes replaces all files of a mounted ConfigMap atomically.
 const CONFIG_MAP_LINK: &str = "..data";
 
-/// A watch on one file, alive as long as this value.
+/// A watch on one file; dropping it ends the watch.
 pub struct FileWatch {
     path: PathBuf,
-    /// Absolute, as the watcher's events name it.
+    /// Absolute, as in the watcher's events.
     directory: PathBuf,
-    /// Capacity 1: the message is only "something happened".
+    /// Capacity 1: a message says only that something changed.
     changes: mpsc::Receiver<()>,
-    /// A change that was noticed and is yet to rest; outlives a dropped wait.
-    unrest: Option<Unrest>,
-    /// The directory was removed or moved since it was last looked for.
+    /// A change that is not reported yet; survives a dropped call of [`FileWatch::changed`].
+    pending: Option<Debounce>,
+    /// The directory was removed or moved since the last attempt to watch it.
     is_gone: Arc<AtomicBool>,
-    /// When to look for the directory; `None` while it is watched.
+    /// The next attempt to watch the directory; `None` while it is watched.
     retry_at: Option<Instant>,
     watcher: RecommendedWatcher,
 }
 
 /// The file's directory cannot be watched.
 #[derive(Debug, thiserror::Error)]
-#[error("failed to watch {path} for change")]
+#[error("failed to watch {path} for changes")]
 pub struct Error {
     path: PathBuf,
     source: notify::Error,
@@ -58,7 +58,7 @@ impl FileWatch {
     ///
     /// # Errors
     ///
-    /// Returns [`Error`] if its directory does not exist or inotify is exhausted.
+    /// Returns [`Error`] if its directory does not exist or the limit of inotify watches is reached.
     pub fn new(path: &Path) -> Result<Self, Error> {
         let error = |source| Error {
             path: path.to_owned(),
@@ -87,23 +87,23 @@ impl FileWatch {
             path: path.to_owned(),
             directory,
             changes,
-            unrest: None,
+            pending: None,
             is_gone,
             retry_at: None,
             watcher,
         })
     }
 
-    /// Completes when the file may have changed and has come to rest.
+    /// Completes when the file may have changed and then stayed unchanged for 50 ms.
     ///
-    /// One that finds no rest is told of once a second. It may wake for nothing:
-    /// compare what you read. It can be dropped and called again without losing a change.
+    /// A file that changes all the time is reported once a second. Spurious reports are
+    /// possible, so compare the content. Cancel safe: a dropped call loses no change.
     pub async fn changed(&mut self) {
         loop {
-            self.find_directory();
-            let rest_at = self.unrest.map(|it| it.ends_at);
+            self.rewatch_directory();
+            let report_at = self.pending.map(|it| it.ends_at);
             let changes = self.changes.recv();
-            let change = match rest_at.into_iter().chain(self.retry_at).min() {
+            let change = match report_at.into_iter().chain(self.retry_at).min() {
                 None => changes.await,
                 Some(at) => tokio::time::timeout_at(at, changes)
                     .await
@@ -112,24 +112,24 @@ impl FileWatch {
             if change.is_some() {
                 self.note_change();
             }
-            // Not only where the wait has timed out: a flood of changes never lets it.
-            if self.unrest.is_some_and(|it| it.ends_at <= Instant::now()) {
-                self.unrest = None;
+            // Also after a change: under a flood of changes the wait never times out.
+            if self.pending.is_some_and(|it| it.ends_at <= Instant::now()) {
+                self.pending = None;
                 return;
             }
         }
     }
 
-    /// Returns the path that is watched.
+    /// The watched file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Watches the directory again if it is gone, until another takes its place.
-    fn find_directory(&mut self) {
+    /// Watches the directory's path again if the watched directory is gone.
+    fn rewatch_directory(&mut self) {
         let now = Instant::now();
         if self.is_gone.swap(false, Ordering::Relaxed) {
-            // Fails where the watch has ended together with the directory.
+            // Fails if the watch ended together with the directory.
             let _ = self.watcher.unwatch(&self.directory);
             self.retry_at = Some(now);
         }
@@ -141,41 +141,41 @@ impl FileWatch {
             .watch(&self.directory, RecursiveMode::NonRecursive);
         self.retry_at = match watched {
             Ok(()) => {
-                // It holds another file, which may have been there before the watch.
+                // The new directory's file may have been written before the watch began.
                 self.note_change();
                 None
             }
             Err(error) => {
-                tracing::debug!(%error, "the watched directory is gone");
+                tracing::debug!(%error, "the watched directory does not exist");
                 Some(now + RETRY)
             }
         };
     }
 
     fn note_change(&mut self) {
-        self.unrest = Some(Unrest::new(self.unrest, Instant::now()));
+        self.pending = Some(Debounce::extend(self.pending, Instant::now()));
     }
 }
 
-/// The time from the first of several changes until they are told of.
+/// The time from the first of several changes until all of them are reported as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Unrest {
+struct Debounce {
     began_at: Instant,
     ends_at: Instant,
 }
 
-impl Unrest {
-    /// What `unrest` becomes by a change at `now`.
-    fn new(unrest: Option<Self>, now: Instant) -> Self {
-        let began_at = unrest.map_or(now, |it| it.began_at);
+impl Debounce {
+    /// Starts one, or extends `pending`, for a change at `now`.
+    fn extend(pending: Option<Self>, now: Instant) -> Self {
+        let began_at = pending.map_or(now, |it| it.began_at);
         Self {
             began_at,
-            ends_at: (now + QUIET).min(began_at + UNREST_MAX),
+            ends_at: (now + QUIET).min(began_at + DEBOUNCE_MAX),
         }
     }
 }
 
-/// Runs on the watcher's thread: passes on what concerns the file.
+/// Selects the events that affect the file; runs on the watcher's thread.
 struct Filter {
     directory: PathBuf,
     name: OsString,
@@ -186,36 +186,36 @@ struct Filter {
 impl Filter {
     fn handle(&self, event: &notify::Result<Event>) {
         if let Ok(event) = event {
-            if self.takes_the_directory(event) {
+            if self.removes_directory(event) {
                 self.is_gone.store(true, Ordering::Relaxed);
-            } else if !self.concerns_the_file(event) {
+            } else if !self.affects_file(event) {
                 return;
             }
         }
-        // After an error, nobody knows what was missed. Full means that a change is
-        // already waiting to be noticed.
+        // An error may stand for a lost change. The channel is full if a change is
+        // already queued.
         let _ = self.sender.try_send(());
     }
 
-    fn concerns_the_file(&self, event: &Event) -> bool {
+    fn affects_file(&self, event: &Event) -> bool {
         let names = [self.name.as_os_str(), OsStr::new(CONFIG_MAP_LINK)];
         let mut paths = event.paths.iter().filter_map(|path| path.file_name());
 
         event.need_rescan() || changes_content(event.kind) && paths.any(|it| names.contains(&it))
     }
 
-    fn takes_the_directory(&self, event: &Event) -> bool {
+    fn removes_directory(&self, event: &Event) -> bool {
         use notify::event::ModifyKind::Name;
-        let takes = matches!(
+        let removes = matches!(
             event.kind,
             EventKind::Remove(_) | EventKind::Modify(Name(_))
         );
 
-        takes && event.paths.contains(&self.directory)
+        removes && event.paths.contains(&self.directory)
     }
 }
 
-/// Reading a file makes events of its own, which must not wake its reader.
+/// Excludes access events, which the reader of the file causes itself.
 fn changes_content(kind: EventKind) -> bool {
     matches!(
         kind,

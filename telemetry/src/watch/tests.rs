@@ -4,7 +4,7 @@ use std::fs;
 const DEADLINE: Duration = Duration::from_secs(60);
 
 #[tokio::test]
-async fn a_write_and_a_rename_over_the_file_are_both_seen() {
+async fn a_write_and_a_rename_over_the_file_are_both_reported() {
     let (directory, path, mut watch) = watched();
 
     fs::write(&path, "two").unwrap();
@@ -18,29 +18,29 @@ async fn a_write_and_a_rename_over_the_file_are_both_seen() {
 }
 
 #[tokio::test]
-async fn a_wait_that_is_dropped_again_and_again_loses_no_change() {
+async fn repeatedly_dropped_waits_lose_no_change() {
     let (_directory, path, mut watch) = watched();
 
     fs::write(&path, "two").unwrap();
-    let impatient = async {
+    let waits = async {
         while tokio::time::timeout(QUIET / 10, watch.changed())
             .await
             .is_err()
         {}
     };
-    let noticed = tokio::time::timeout(DEADLINE, impatient).await;
+    let reported = tokio::time::timeout(DEADLINE, waits).await;
 
-    assert!(noticed.is_ok());
+    assert!(reported.is_ok());
 }
 
 #[tokio::test]
-async fn reading_the_file_wakes_nobody() {
+async fn reading_the_file_is_no_change() {
     let (_directory, path, mut watch) = watched();
 
     fs::read_to_string(&path).unwrap();
-    let woken = tokio::time::timeout(QUIET * 4, watch.changed()).await;
+    let reported = tokio::time::timeout(QUIET * 4, watch.changed()).await;
 
-    assert!(woken.is_err());
+    assert!(reported.is_err());
 }
 
 #[test]
@@ -53,18 +53,18 @@ fn a_missing_directory_is_an_error_that_names_the_file() {
 }
 
 #[tokio::test]
-async fn a_neighbour_of_the_file_wakes_nobody() {
+async fn a_change_of_another_file_in_the_directory_is_ignored() {
     let (directory, _, mut watch) = watched();
 
     fs::write(directory.0.join("fabric.yaml.swp"), "two").unwrap();
     fs::remove_file(directory.0.join("fabric.yaml.swp")).unwrap();
-    let woken = tokio::time::timeout(QUIET * 4, watch.changed()).await;
+    let reported = tokio::time::timeout(QUIET * 4, watch.changed()).await;
 
-    assert!(woken.is_err());
+    assert!(reported.is_err());
 }
 
 #[tokio::test]
-async fn a_changed_config_map_is_seen() {
+async fn a_changed_config_map_is_reported() {
     let directory = Directory::new();
     let link = |target: &str| {
         fs::create_dir(directory.0.join(target)).unwrap();
@@ -78,14 +78,14 @@ async fn a_changed_config_map_is_seen() {
     let mut watch = FileWatch::new(&path).unwrap();
 
     link("..two");
-    let noticed = tokio::time::timeout(DEADLINE, watch.changed()).await;
+    let reported = tokio::time::timeout(DEADLINE, watch.changed()).await;
 
-    assert!(noticed.is_ok());
+    assert!(reported.is_ok());
     assert_eq!(fs::read_to_string(&path).unwrap(), "..two");
 }
 
 #[tokio::test]
-async fn a_directory_that_is_replaced_is_watched_again() {
+async fn a_replaced_directory_is_watched_again() {
     let directory = Directory::new();
     let [here, old] = ["here", "old"].map(|it| directory.0.join(it));
     fs::create_dir(&here).unwrap();
@@ -113,41 +113,41 @@ async fn a_directory_that_is_replaced_is_watched_again() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_never_quiet_is_told_of() {
+async fn a_file_that_changes_without_a_pause_is_reported() {
     let directory = Directory::new();
     let path = directory.0.join("fabric.yaml");
     let mut watch = FileWatch::new(&path).unwrap();
 
-    let mut often = tokio::time::interval(QUIET / 10);
-    let restless = async {
+    let mut interval = tokio::time::interval(QUIET / 10);
+    let writer = async {
         for _ in 0.. {
-            often.tick().await;
+            interval.tick().await;
             fs::write(&path, "more").unwrap();
         }
     };
-    let noticed = tokio::select! {
-        noticed = tokio::time::timeout(DEADLINE, watch.changed()) => noticed,
-        () = restless => panic!("it came to rest"),
+    let reported = tokio::select! {
+        reported = tokio::time::timeout(DEADLINE, watch.changed()) => reported,
+        () = writer => panic!("the writer ended"),
     };
 
-    assert!(noticed.is_ok());
+    assert!(reported.is_ok());
 }
 
 #[test]
-fn changes_are_told_of_after_a_rest_or_a_second() {
+fn changes_are_reported_after_a_pause_or_a_second() {
     let start = Instant::now();
 
-    let mut unrest = Unrest::new(None, start);
-    assert_eq!(unrest.ends_at, start + QUIET);
+    let mut pending = Debounce::extend(None, start);
+    assert_eq!(pending.ends_at, start + QUIET);
     for n in 1..=100 {
-        unrest = Unrest::new(Some(unrest), start + n * QUIET / 2);
+        pending = Debounce::extend(Some(pending), start + n * QUIET / 2);
     }
 
-    assert_eq!(unrest.ends_at, start + UNREST_MAX);
+    assert_eq!(pending.ends_at, start + DEBOUNCE_MAX);
 }
 
 #[test]
-fn what_may_have_been_missed_counts_as_a_change() {
+fn a_lost_event_counts_as_a_change() {
     let (sender, mut changes) = mpsc::channel(1);
     let filter = Filter {
         directory: "/etc/liqo".into(),
@@ -165,7 +165,7 @@ fn what_may_have_been_missed_counts_as_a_change() {
     assert!(changes.try_recv().is_err());
 }
 
-/// A watched file in a directory of its own, and its path.
+/// A new directory with a file, and a watch on that file.
 fn watched() -> (Directory, PathBuf, FileWatch) {
     let directory = Directory::new();
     let path = directory.0.join("fabric.yaml");
