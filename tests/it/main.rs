@@ -14,6 +14,7 @@ mod laboratory;
 mod network;
 
 mod cipher;
+mod documentation;
 mod failover;
 mod foreign;
 mod handshakes;
@@ -27,7 +28,6 @@ mod near;
 mod overlap;
 mod peers;
 mod prefixes;
-mod readme;
 mod restart;
 mod sizes;
 mod transit;

@@ -1,7 +1,7 @@
 //! What runs of this project may leave on the machine, and whether they did.
 //!
-//! Everything the project creates carries its mark (see the settings in the
-//! README), so a look at names and numbers is enough. What a *living* or a kept
+//! Everything the project creates carries its mark (see `docs/settings.md`), so names and
+//! numbers are enough to find it. What a *living* or a kept
 //! laboratory owns is not left over.
 
 use crate::shell::Shell;

@@ -74,9 +74,9 @@ pub(crate) fn check() -> Result<String> {
     for (path, text) in &files {
         problems.extend(problems_of(path, text));
     }
-    let readme = fs::read_to_string(workspace::root().join("README.md"))
-        .context("failed to read README.md")?;
-    problems.extend(documented::missing(&readme));
+    let settings = fs::read_to_string(workspace::root().join(documented::PAGE))
+        .with_context(|| format!("failed to read {}", documented::PAGE))?;
+    problems.extend(documented::missing(&settings));
     if !problems.is_empty() {
         bail!("not tidy:\n    {}", problems.join("\n    "));
     }

@@ -1,14 +1,17 @@
-//! Checks that the README's table of settings tells the numbers of the code.
+//! Checks that the table in `docs/settings.md` has the numbers of the code.
 
 use ebpf_common::settings as code;
 use std::net::Ipv4Addr;
 
-/// Returns the rows that the README lacks, or has with other numbers.
-pub(super) fn missing(readme: &str) -> Vec<String> {
+/// The page with the table.
+pub(super) const PAGE: &str = "docs/settings.md";
+
+/// Returns the rows that the page lacks, or has with other numbers.
+pub(super) fn missing(page: &str) -> Vec<String> {
     rows()
         .into_iter()
-        .filter(|row| !readme.lines().any(|line| line == row))
-        .map(|row| format!("README.md lacks the line `{row}`"))
+        .filter(|row| !page.lines().any(|line| line == row))
+        .map(|row| format!("{PAGE} lacks the line `{row}`"))
         .collect()
 }
 
@@ -81,10 +84,10 @@ mod tests {
     use crate::workspace;
 
     #[test]
-    fn the_readme_tells_every_number_of_the_code() {
-        let readme = std::fs::read_to_string(workspace::root().join("README.md")).unwrap();
+    fn the_page_has_every_number_of_the_code() {
+        let page = std::fs::read_to_string(workspace::root().join(PAGE)).unwrap();
 
-        assert_eq!(missing(&readme), Vec::<String>::new());
+        assert_eq!(missing(&page), Vec::<String>::new());
     }
 
     #[test]
@@ -95,7 +98,7 @@ mod tests {
 
         assert_eq!(
             missing,
-            ["README.md lacks the line `| UDP port of the overlay (VXLAN) | 6091 |`"]
+            ["docs/settings.md lacks the line `| UDP port of the overlay (VXLAN) | 6091 |`"]
         );
     }
 }

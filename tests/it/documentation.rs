@@ -1,4 +1,4 @@
-//! What the README shows is true.
+//! The examples of the documentation work.
 
 use crate::fixture::ROME;
 use serde_json::Value;
@@ -8,11 +8,11 @@ use std::process::{Command, Output};
 use tests::lab::Lab;
 use tests::lab::spec::Spec;
 
-/// The prefix that the README says rome chooses for milan.
+/// The prefix that the page says rome chooses for milan.
 const CHOSEN: &str = "10.0.0.0/16";
 
 #[test]
-fn the_fabric_file_of_the_readme_can_be_planned_and_checked() {
+fn the_fabric_file_of_the_documentation_can_be_planned_and_checked() {
     let lab = Lab::build(Spec::new()).unwrap();
     let gateway = &lab.binaries().gateway;
     let file = lab.identity().run_dir().join("fabric.yaml");
@@ -36,21 +36,21 @@ fn the_fabric_file_of_the_readme_can_be_planned_and_checked() {
         .find(|document| document["kind"] == "Configuration")
         .map(|document| &document["status"]["remote"]["cidr"]["pod"][0]);
     assert_eq!(seen.and_then(Value::as_str), Some(CHOSEN), "{planned}");
-    let readme = fs::read_to_string(readme()).unwrap();
-    assert!(readme.contains(&format!("here `pod: [{CHOSEN}]`")));
+    let page = fs::read_to_string(page()).unwrap();
+    assert!(page.contains(&format!("here `pod: [{CHOSEN}]`")));
 }
 
-/// The only example in YAML.
+/// The only example in YAML on the page.
 fn example() -> String {
-    let readme = fs::read_to_string(readme()).unwrap();
-    let (_, after) = readme.split_once("```yaml\n").unwrap();
+    let page = fs::read_to_string(page()).unwrap();
+    let (_, after) = page.split_once("```yaml\n").unwrap();
     let (example, _) = after.split_once("```").unwrap();
 
     example.to_owned()
 }
 
-fn readme() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md")
+fn page() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/file-mode.md")
 }
 
 fn succeed(command: &mut Command) -> Output {
