@@ -118,7 +118,7 @@ fn is_empty(value: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use memory_api::merged;
+    use fake_apiserver::merged;
     use proptest::prelude::*;
 
     #[test]

@@ -1,7 +1,7 @@
 //! The watch against an API server that goes away and comes back.
 
 use super::*;
-use memory_api::ApiServer;
+use fake_apiserver::ApiServer;
 use serde_json::json;
 
 /// How long anything may take here: the watches wait longer and longer before they ask again.

@@ -1,6 +1,6 @@
 use super::*;
 use control_source::{Scope, Watch};
-use memory_api::ApiServer;
+use fake_apiserver::ApiServer;
 
 const PATH: &str =
     "/apis/networking.liqo.io/v1beta1/namespaces/liqo-tenant-milan/connections/gw-milan";

@@ -123,7 +123,7 @@ fn the_state_that_the_gateway_wrote_stays() {
 fn fields_that_no_gateway_can_use_are_named() {
     let endpoint = |fields: Value| {
         let usual = json!({"addresses": ["192.0.2.1"], "port": 51840, "protocol": "UDP"});
-        json!({"spec": {"endpoint": memory_api::merged(usual, fields)}})
+        json!({"spec": {"endpoint": fake_apiserver::merged(usual, fields)}})
     };
     for (fields, told) in [
         (json!({"spec": {"mtu": 20000}}), "spec.mtu: 20000 is not"),
@@ -141,7 +141,7 @@ fn fields_that_no_gateway_can_use_are_named() {
         with_milan(&mut rome);
         rome.make(
             Kind::GatewayClient,
-            memory_api::merged(client("milan"), fields),
+            fake_apiserver::merged(client("milan"), fields),
         );
         rome.make(Kind::PublicKey, public_key("milan", 9));
         rome.settle();

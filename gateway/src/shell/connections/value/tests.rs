@@ -169,7 +169,7 @@ impl Lab {
             return false;
         };
         let status = serde_json::to_value(&self.connection.status).unwrap();
-        let status = memory_api::merged(status, written);
+        let status = fake_apiserver::merged(status, written);
         self.connection.status = serde_json::from_value(status).unwrap();
         true
     }
