@@ -1,17 +1,17 @@
 //! Ways into pods and to nodes: `exec`, `attach`, `logs`, `cp`, `port-forward`, the
 //! nodes' own API and the cluster's API from a pod.
 
-use crate::fixture::{Clusters, Suite, calm, machine};
+use crate::fixture::{Clusters, Suite, machine, parallel, scratch};
 use crate::workloads::web;
 use anyhow::{Context as _, Result, ensure};
 use kubernetes_lab::namespace::Namespace;
 use kubernetes_lab::wait::{Deadline, until};
 use serde_json::Value;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 pub(crate) fn add(suite: &mut Suite) {
-    calm!(
+    parallel!(
         suite,
         exec_passes_on_input_output_and_exit_code,
         attach_shows_what_a_running_container_says,
@@ -48,7 +48,7 @@ async fn exec_passes_on_input_output_and_exit_code(clusters: &'static Clusters) 
     ensure!(failed.status.code() == Some(42), "{failed:?}");
     ensure!(failed.stdout == b"out\n", "{failed:?}");
     ensure!(failed.stderr.starts_with(b"err\n"), "{failed:?}");
-    namespace.delete().await
+    Ok(())
 }
 
 async fn attach_shows_what_a_running_container_says(clusters: &'static Clusters) -> Result<()> {
@@ -65,7 +65,7 @@ async fn attach_shows_what_a_running_container_says(clusters: &'static Clusters)
             .line_with(&format!("number {number}."), SOON)
             .await?;
     }
-    namespace.delete().await
+    Ok(())
 }
 
 async fn attach_hands_input_to_a_running_container(clusters: &'static Clusters) -> Result<()> {
@@ -81,7 +81,7 @@ async fn attach_hands_input_to_a_running_container(clusters: &'static Clusters) 
         .await?;
     let said = namespace.kubectl(&["logs", "listener"]).await?;
     ensure!(said == "heard ave\n", "{said}");
-    namespace.delete().await
+    Ok(())
 }
 
 const LISTENER: &str = "
@@ -113,7 +113,7 @@ async fn logs_are_followed_while_they_are_written(clusters: &'static Clusters) -
     for number in 2..=said + 3 {
         logs.line_with(&format!("number {number}."), SOON).await?;
     }
-    namespace.delete().await
+    Ok(())
 }
 
 async fn logs_of_a_crashed_container_are_kept(clusters: &'static Clusters) -> Result<()> {
@@ -131,7 +131,7 @@ async fn logs_of_a_crashed_container_are_kept(clusters: &'static Clusters) -> Re
     let code = "{.status.containerStatuses[0].lastState.terminated.exitCode}";
     let code = namespace.get("pod/crasher", code).await?;
     ensure!(code == "3", "{code}");
-    namespace.delete().await
+    Ok(())
 }
 
 /// Crashes in its first life, and is ready only in its second.
@@ -169,7 +169,7 @@ async fn a_file_is_copied_to_a_pod_and_back(clusters: &'static Clusters) -> Resu
     let namespace = clusters.namespace("cp").await?;
     namespace.apply(COUNTER).await?;
     namespace.wait("pod/counter", "Ready").await?;
-    let folder = folder("cp")?;
+    let folder = scratch("cp")?;
     let (there, back) = (folder.join("there"), folder.join("back"));
     let content: Vec<u8> = (0..1_000_000_u32).map(|it| (it % 251) as u8).collect();
     std::fs::write(&there, &content).context("failed to write a file")?;
@@ -182,8 +182,7 @@ async fn a_file_is_copied_to_a_pod_and_back(clusters: &'static Clusters) -> Resu
     ensure!(inside.trim() == "1000000", "{inside}");
     let content_back = std::fs::read(&back).context("nothing came back")?;
     ensure!(content_back == content, "{} bytes", content_back.len());
-    std::fs::remove_dir_all(&folder).context("failed to remove the files")?;
-    namespace.delete().await
+    Ok(())
 }
 
 async fn a_pods_port_is_forwarded(clusters: &'static Clusters) -> Result<()> {
@@ -197,7 +196,7 @@ async fn a_pods_port_is_forwarded(clusters: &'static Clusters) -> Result<()> {
         }
     }
 
-    namespace.delete().await
+    Ok(())
 }
 
 async fn a_services_port_is_forwarded(clusters: &'static Clusters) -> Result<()> {
@@ -210,7 +209,7 @@ async fn a_services_port_is_forwarded(clusters: &'static Clusters) -> Result<()>
     let pod = |answer: &str| answer.split(' ').nth(1).map(str::to_owned);
     ensure!(first.contains("pod=web-"), "{first}");
     ensure!(pod(&first) == pod(&second), "{first}{second}");
-    namespace.delete().await
+    Ok(())
 }
 
 /// Asks twice through a forwarded port; where it begins is the kernel's choice.
@@ -253,7 +252,7 @@ async fn the_api_server_reaches_the_nodes_own_api(clusters: &'static Clusters) -
         .await?;
     }
 
-    namespace.delete().await
+    Ok(())
 }
 
 async fn a_pod_may_do_what_its_service_account_may(clusters: &'static Clusters) -> Result<()> {
@@ -284,7 +283,7 @@ curl -sS -m 5 --cacert $account/ca.crt -H "Authorization: Bearer $(cat $account/
     ensure!(message.contains(user), "{message}");
     let name = &granted["items"][0]["metadata"]["name"];
     ensure!(name == "counter", "{granted}");
-    namespace.delete().await
+    Ok(())
 }
 
 /// Says `number 1.`, `number 2.` and so on, five in a second.
@@ -315,14 +314,6 @@ async fn last_number(namespace: &Namespace) -> Result<u32> {
             .with_context(|| line.clone())
     })
     .await
-}
-
-/// A new folder for files of the test `name`.
-fn folder(name: &str) -> Result<PathBuf> {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    std::fs::create_dir_all(&folder)
-        .with_context(|| format!("failed to create {}", folder.display()))?;
-    Ok(folder)
 }
 
 fn text(path: &Path) -> Result<&str> {

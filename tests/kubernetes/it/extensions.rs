@@ -6,14 +6,15 @@ mod certificate;
 mod server;
 mod webhook;
 
-use crate::fixture::{Clusters, Suite, calm};
+use crate::fixture::{Clusters, Suite, parallel};
 use anyhow::{Context as _, Result, ensure};
+use kubernetes_lab::cleanup;
 use kubernetes_lab::namespace::Namespace;
 use kubernetes_lab::wait::{Deadline, until};
 use std::time::Duration;
 
 pub(crate) fn add(suite: &mut Suite) {
-    calm!(
+    parallel!(
         suite,
         a_kind_of_ones_own_takes_only_what_its_schema_allows,
         a_restricted_namespace_refuses_a_privileged_pod_and_runs_a_modest_one,
@@ -31,6 +32,16 @@ async fn a_kind_of_ones_own_takes_only_what_its_schema_allows(
     clusters: &'static Clusters,
 ) -> Result<()> {
     let namespace = clusters.namespace("custom-resource").await?;
+    let cluster = namespace.clone();
+    cleanup::defer("CRD letters.test.liqo.io", async move || {
+        let delete = [
+            "delete",
+            "crd",
+            "letters.test.liqo.io",
+            "--ignore-not-found",
+        ];
+        cluster.kubectl(&delete).await.map(drop)
+    });
     namespace.apply(LETTERS).await?;
     namespace
         .wait("crd/letters.test.liqo.io", "Established")
@@ -65,9 +76,7 @@ spec: {{words: {words}}}
     let both = "{.spec.words} {.status.read}";
     let both = namespace.get("letter/short", both).await?;
     ensure!(both == "3 true", "{both}");
-    let delete = ["delete", "crd", "letters.test.liqo.io"];
-    namespace.kubectl(&delete).await?;
-    namespace.delete().await
+    Ok(())
 }
 
 const LETTERS: &str = "
@@ -128,7 +137,7 @@ async fn a_restricted_namespace_refuses_a_privileged_pod_and_runs_a_modest_one(
         .sh("modest", "grep Seccomp: /proc/self/status")
         .await?;
     ensure!(seccomp == "Seccomp:\t2\n", "no filter: {seccomp}");
-    namespace.delete().await
+    Ok(())
 }
 
 const PRIVILEGED: &str = "
@@ -198,7 +207,7 @@ async fn a_quota_refuses_what_exceeds_it(clusters: &'static Clusters) -> Result<
         async || configmap("second").await.map(drop),
     )
     .await?;
-    namespace.delete().await
+    Ok(())
 }
 
 /// Makes an object, as `kubectl create` does: without a second try.

@@ -1,8 +1,9 @@
 //! What goes wrong on purpose: components, pods' networks, the way between clusters.
 
-use crate::fixture::{Clusters, Suite, rough};
+use crate::fixture::{Clusters, Suite, scratch, serial};
 use crate::workloads::web;
 use anyhow::{Context as _, Result, bail, ensure};
+use kubernetes_lab::cleanup;
 use kubernetes_lab::cluster::Cluster;
 use kubernetes_lab::fault::{self, Faults, Uplink};
 use kubernetes_lab::node::{Node, control};
@@ -13,7 +14,7 @@ use std::process::Command;
 use std::time::Duration;
 
 pub(crate) fn add(suite: &mut Suite) {
-    rough!(
+    serial!(
         suite,
         a_killed_api_server_comes_back,
         pods_outlive_their_kubelet_and_containerd,
@@ -76,7 +77,7 @@ async fn pods_outlive_their_kubelet_and_containerd(clusters: &'static Clusters) 
         let restarts = namespace.get(&format!("pod/{pod}"), path).await?;
         ensure!(restarts == "0", "{pod} was started again {restarts} times");
     }
-    namespace.delete().await
+    Ok(())
 }
 
 async fn a_stopped_component_stays_so_until_it_is_started(
@@ -85,6 +86,11 @@ async fn a_stopped_component_stays_so_until_it_is_started(
     let node = clusters.milan.node(1);
     let ask = |request| control::ask(node.name(), &request);
 
+    let started = node.clone();
+    cleanup::defer("a stopped kube-proxy", async move || {
+        let request = control::Request::Start("kube-proxy".into());
+        control::ask(started.name(), &request).map(drop)
+    });
     ask(control::Request::Stop("kube-proxy".into()))?;
     wait::until(Deadline::after(SOON), "it to end", async || {
         ensure!(pid(&node, "kube-proxy")?.is_none(), "it runs");
@@ -125,7 +131,7 @@ async fn a_pod_without_a_network_is_alone_and_the_others_are_not(
     ask(&from).context("another pod has lost its network, too")?;
     fault::set_pod_network(&clusters.rome, namespace.name(), &b, true).await?;
     ask(&to).context("its network did not come back")?;
-    namespace.delete().await
+    Ok(())
 }
 
 async fn a_slow_way_is_slow_for_one_cluster_only(clusters: &'static Clusters) -> Result<()> {
@@ -219,7 +225,7 @@ async fn a_cluster_behind_nat_reaches_others_and_is_not_reached(
         Ok(())
     })
     .await?;
-    namespace.delete().await
+    Ok(())
 }
 
 async fn a_cluster_that_is_cut_off_comes_back(clusters: &'static Clusters) -> Result<()> {
@@ -240,7 +246,7 @@ async fn a_cluster_that_is_cut_off_comes_back(clusters: &'static Clusters) -> Re
 
 async fn a_certificate_expires(clusters: &'static Clusters) -> Result<()> {
     const LIFETIME: Duration = Duration::from_secs(4);
-    let folder = std::env::temp_dir().join(format!("it-expiry-{}", std::process::id()));
+    let folder = scratch("expiry")?.join("pki");
     run(
         "cp",
         &[
@@ -281,21 +287,22 @@ async fn a_certificate_expires(clusters: &'static Clusters) -> Result<()> {
         },
     )
     .await?;
-    fs::remove_dir_all(&folder)?;
     kubectl(&clusters.rome, &["get", "namespaces"]).map(drop)
 }
 
-/// Does something while a cluster has another uplink, which it loses in any case.
+/// Runs `body` while a cluster has another uplink.
 async fn with_uplink(
     cluster: &Cluster,
     uplink: &Uplink,
     body: impl AsyncFnOnce() -> Result<()>,
 ) -> Result<()> {
+    let shared = cluster.clone();
+    let plain = cleanup::defer(format!("uplink of {}", cluster.name()), async move || {
+        fault::set_uplink(&shared, &Uplink::Plain)
+    });
     fault::set_uplink(cluster, uplink)?;
-    let outcome = body().await;
-    fault::set_uplink(cluster, &Uplink::Plain)?;
-
-    outcome
+    body().await?;
+    plain.run().await
 }
 
 /// The fastest of several round trips: the first finds neighbours, others may be late.

@@ -2,13 +2,17 @@
 
 use crate::{MILAN, ROME};
 use anyhow::{Context as _, Result};
+use kubernetes_lab::cleanup;
 use kubernetes_lab::cluster::Cluster;
 use kubernetes_lab::namespace::Namespace;
 use kubernetes_lab::spec::Spec;
 use kubernetes_lab::suite::{self, Shared};
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use std::{env, fs, process};
 
 pub(crate) use kubernetes_lab::suite::{artifacts, machine};
-pub(crate) use kubernetes_lab::{calm, rough};
+pub(crate) use kubernetes_lab::{parallel, serial};
 
 /// All tests of this program.
 pub(crate) type Suite = suite::Suite<Clusters>;
@@ -31,8 +35,7 @@ impl Shared for Clusters {
     const NAMES: &'static [&'static str] = &[ROME, MILAN];
 
     fn make() -> Result<Self> {
-        let specs = Self::NAMES.iter().map(|name| Spec::new(*name)).collect();
-        let mut clusters = suite::up(specs)?.into_iter();
+        let mut clusters = up()?.into_iter();
         let mut next = || clusters.next().context("a cluster is missing");
 
         Ok(Self {
@@ -40,6 +43,36 @@ impl Shared for Clusters {
             milan: next()?,
         })
     }
+
+    fn restore(&self) -> Result<()> {
+        up().map(drop)
+    }
+}
+
+fn up() -> Result<Vec<Cluster>> {
+    suite::up(
+        Clusters::NAMES
+            .iter()
+            .map(|name| Spec::new(*name))
+            .collect(),
+    )
+}
+
+/// Creates an empty folder for a test, which is removed after it.
+pub(crate) fn scratch(name: &str) -> Result<PathBuf> {
+    let folder = env::temp_dir().join(format!("liqo-lab-it-{name}-{}", process::id()));
+    let created = folder.clone();
+    cleanup::defer(
+        format!("folder {}", folder.display()),
+        async move || match fs::remove_dir_all(&created) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),
+            _ => Ok(()),
+        },
+    );
+    fs::create_dir_all(&folder)
+        .with_context(|| format!("failed to create {}", folder.display()))?;
+
+    Ok(folder)
 }
 
 /// A call of the laboratory's command.

@@ -1,8 +1,9 @@
 //! Clusters that are not as the laboratory makes them by itself.
 
-use crate::fixture::{Clusters, Suite, artifacts, rough};
+use crate::fixture::{Clusters, Suite, artifacts, serial};
 use crate::workloads::web;
 use anyhow::{Context as _, Result, ensure};
+use kubernetes_lab::cleanup;
 use kubernetes_lab::cluster::{self, Cluster, Options};
 use kubernetes_lab::namespace::Namespace;
 use kubernetes_lab::spec::{KubeProxy, Spec};
@@ -10,7 +11,7 @@ use kubernetes_lab::wait::{self, Deadline};
 use std::time::Duration;
 
 pub(crate) fn add(suite: &mut Suite) {
-    rough!(
+    serial!(
         suite,
         a_cluster_with_ipv6_iptables_and_other_networks,
         a_cluster_with_a_hundred_hollow_nodes_and_no_kube_proxy,
@@ -27,39 +28,38 @@ async fn a_cluster_with_ipv6_iptables_and_other_networks(_: &'static Clusters) -
     spec.kube_proxy = KubeProxy::Iptables;
     spec.ipv6 = true;
 
-    with(spec, async |cluster| {
-        let namespace = Namespace::create(cluster, "flavour").await?;
-        let [a, b] = web(&namespace).await?;
-        let path = "{range .status.podIPs[*]}{.ip} {end}";
-        let ips = namespace.get(&format!("pod/{b}"), path).await?;
-        let [v4, v6] = ips.split_whitespace().collect::<Vec<_>>()[..] else {
-            anyhow::bail!("not one address of each kind: {ips}");
-        };
-        ensure!(v4.starts_with("10.32."), "{v4}");
-        let curl = |url: &str| format!("curl -sS -m 5 '{url}'");
-        let answer = namespace
-            .sh(&a, &curl(&format!("http://[{v6}]:8080/")))
-            .await?;
-        ensure!(answer.contains(&format!("pod={b}")), "{answer}");
+    let cluster = up(spec).await?;
+    let namespace = Namespace::create(&cluster, "flavour").await?;
+    let [a, b] = web(&namespace).await?;
+    let path = "{range .status.podIPs[*]}{.ip} {end}";
+    let ips = namespace.get(&format!("pod/{b}"), path).await?;
+    let [v4, v6] = ips.split_whitespace().collect::<Vec<_>>()[..] else {
+        anyhow::bail!("not one address of each kind: {ips}");
+    };
+    ensure!(v4.starts_with("10.32."), "{v4}");
+    let curl = |url: &str| format!("curl -sS -m 5 '{url}'");
+    let answer = namespace
+        .sh(&a, &curl(&format!("http://[{v6}]:8080/")))
+        .await?;
+    ensure!(answer.contains(&format!("pod={b}")), "{answer}");
 
-        let patch = "{\"spec\":{\"ipFamilyPolicy\":\"PreferDualStack\"}}";
-        namespace
-            .kubectl(&["patch", "service", "web", "-p", patch])
-            .await?;
-        let addresses = namespace.get("service/web", "{.spec.clusterIPs}").await?;
-        ensure!(
-            addresses.contains("10.33.") && addresses.contains("fd00:10:96::"),
-            "{addresses}"
-        );
-        namespace.sh(&a, &curl("http://web/")).await?;
-        let rules = cluster.node(0).exec("iptables-save", &["-t", "nat"])?;
-        ensure!(
-            rules.contains("KUBE-SERVICES"),
-            "kube-proxy has made no rules"
-        );
-        Ok(())
-    })
-    .await
+    let patch = "{\"spec\":{\"ipFamilyPolicy\":\"PreferDualStack\"}}";
+    namespace
+        .kubectl(&["patch", "service", "web", "-p", patch])
+        .await?;
+    let addresses = namespace.get("service/web", "{.spec.clusterIPs}").await?;
+    ensure!(
+        addresses.contains("10.33.") && addresses.contains("fd00:10:96::"),
+        "{addresses}"
+    );
+    namespace.sh(&a, &curl("http://web/")).await?;
+    let rules = cluster.node(0).exec("iptables-save", &["-t", "nat"])?;
+    ensure!(
+        rules.contains("KUBE-SERVICES"),
+        "kube-proxy has made no rules"
+    );
+
+    Ok(())
 }
 
 async fn a_cluster_with_a_hundred_hollow_nodes_and_no_kube_proxy(
@@ -70,40 +70,39 @@ async fn a_cluster_with_a_hundred_hollow_nodes_and_no_kube_proxy(
     spec.hollow = 100;
     spec.kube_proxy = KubeProxy::None;
 
-    with(spec, async |cluster| {
-        let namespace = Namespace::create(cluster, "hollow").await?;
-        wait::until(
-            Deadline::after(PATIENCE),
-            "all nodes to be ready",
-            async || {
-                let nodes = namespace.kubectl(&["get", "nodes", "--no-headers"]).await?;
-                let ready = nodes.matches(" Ready ").count();
-                ensure!(ready == 101, "{ready} are");
-                Ok(())
-            },
-        )
-        .await?;
-        namespace.apply(CROWD).await?;
-        namespace.rolled_out("deployment/crowd").await?;
+    let cluster = up(spec).await?;
+    let namespace = Namespace::create(&cluster, "hollow").await?;
+    wait::until(
+        Deadline::after(PATIENCE),
+        "all nodes to be ready",
+        async || {
+            let nodes = namespace.kubectl(&["get", "nodes", "--no-headers"]).await?;
+            let ready = nodes.matches(" Ready ").count();
+            ensure!(ready == 101, "{ready} are");
+            Ok(())
+        },
+    )
+    .await?;
+    namespace.apply(CROWD).await?;
+    namespace.rolled_out("deployment/crowd").await?;
 
-        let path = "{range .items[*]}{.spec.nodeName} {end}";
-        let nodes = namespace.get("pods", path).await?;
-        ensure!(nodes.split_whitespace().count() == 200, "{nodes}");
-        ensure!(
-            nodes
-                .split_whitespace()
-                .all(|node| node.contains("-hollow")),
-            "{nodes}"
-        );
-        let components = cluster.components()?;
-        let (_, states) = components.first().context("there is a node")?;
-        ensure!(
-            !states.iter().any(|state| state.name == "kube-proxy"),
-            "there is a kube-proxy"
-        );
-        Ok(())
-    })
-    .await
+    let path = "{range .items[*]}{.spec.nodeName} {end}";
+    let nodes = namespace.get("pods", path).await?;
+    ensure!(nodes.split_whitespace().count() == 200, "{nodes}");
+    ensure!(
+        nodes
+            .split_whitespace()
+            .all(|node| node.contains("-hollow")),
+        "{nodes}"
+    );
+    let components = cluster.components()?;
+    let (_, states) = components.first().context("there is a node")?;
+    ensure!(
+        !states.iter().any(|state| state.name == "kube-proxy"),
+        "there is a kube-proxy"
+    );
+
+    Ok(())
 }
 
 /// Pods that ask for hollow nodes.
@@ -132,14 +131,16 @@ spec:
           image: localhost/nothing:1
 ";
 
-/// Does something with a cluster of its own, which is removed in any case.
-async fn with(spec: Spec, body: impl AsyncFnOnce(&Cluster) -> Result<()>) -> Result<()> {
+/// Makes a cluster that is removed after the test.
+async fn up(spec: Spec) -> Result<Cluster> {
     let name = spec.name.clone();
-    let outcome = match cluster::up(spec, &artifacts()?, &Options::default()).await {
-        Ok(cluster) => body(&cluster).await,
-        Err(error) => Err(error),
-    };
-    Cluster::find(&name)?.down()?;
+    cleanup::defer(
+        format!("cluster {name}"),
+        async move || match cluster::names()?.contains(&name) {
+            true => cluster::remove(&name),
+            false => Ok(()),
+        },
+    );
 
-    outcome
+    cluster::up(spec, &artifacts()?, &Options::default()).await
 }

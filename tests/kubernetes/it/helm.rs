@@ -1,6 +1,6 @@
 //! Helm, by which clusters get what they are extended with.
 
-use crate::fixture::{Clusters, Suite, calm};
+use crate::fixture::{Clusters, Suite, parallel};
 use anyhow::{Context as _, Result, ensure};
 use kubernetes_lab::namespace::Namespace;
 use kubernetes_lab::wait::{Deadline, until};
@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::time::Duration;
 
 pub(crate) fn add(suite: &mut Suite) {
-    calm!(
+    parallel!(
         suite,
         a_release_is_installed_upgraded_rolled_back_and_removed,
         a_release_that_does_not_become_ready_fails,
@@ -57,7 +57,7 @@ async fn a_release_is_installed_upgraded_rolled_back_and_removed(
     .await?;
     let releases = list(&namespace)?;
     ensure!(releases.as_array().is_some_and(Vec::is_empty), "{releases}");
-    namespace.delete().await
+    Ok(())
 }
 
 async fn a_release_that_does_not_become_ready_fails(clusters: &'static Clusters) -> Result<()> {
@@ -72,7 +72,7 @@ async fn a_release_that_does_not_become_ready_fails(clusters: &'static Clusters)
     ensure!(said.contains("context deadline exceeded"), "{said}");
     let release = list(&namespace)?;
     ensure!(release[0]["status"] == "failed", "{release}");
-    namespace.delete().await
+    Ok(())
 }
 
 /// Runs `helm` with these words, where `CHART` stands for the chart.

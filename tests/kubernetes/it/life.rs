@@ -1,18 +1,19 @@
 //! Clusters come and go, also when that is interrupted, and bad input is told.
 
-use crate::fixture::{Clusters, Suite, calm, command, rough};
+use crate::fixture::{Clusters, Suite, command, parallel, scratch, serial};
 use anyhow::{Context as _, Result, ensure};
+use kubernetes_lab::cleanup;
 use kubernetes_lab::cluster;
 use kubernetes_lab::wait::{self, Deadline};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 pub(crate) fn add(suite: &mut Suite) {
-    calm!(
+    parallel!(
         suite,
         up_leaves_what_is_up_as_it_is,
         other_settings_of_a_cluster_that_is_up_are_refused,
@@ -24,7 +25,7 @@ pub(crate) fn add(suite: &mut Suite) {
         exec_passes_on_output_and_exit_code,
         logs_and_usage_are_those_of_the_node,
     );
-    rough!(
+    serial!(
         suite,
         an_interrupted_up_leaves_nothing,
         up_completes_what_a_crash_has_left,
@@ -127,7 +128,7 @@ async fn without_root_the_reason_is_told(_: &'static Clusters) -> Result<()> {
         "{}",
         said(&output)
     );
-    fs::remove_dir_all(&folder).context("failed to clean up")
+    Ok(())
 }
 
 async fn a_taken_underlay_is_told_with_the_device(_: &'static Clusters) -> Result<()> {
@@ -201,6 +202,7 @@ async fn logs_and_usage_are_those_of_the_node(_: &'static Clusters) -> Result<()
 }
 
 async fn an_interrupted_up_leaves_nothing(_: &'static Clusters) -> Result<()> {
+    remove_after_test();
     // At different moments, some of them while a node's files are being made.
     for delay_ms in [0, 20, 40, 60, 80, 120, 160, 250] {
         let mut up = begin(&["up", TORN])?;
@@ -220,6 +222,7 @@ async fn an_interrupted_up_leaves_nothing(_: &'static Clusters) -> Result<()> {
 }
 
 async fn up_completes_what_a_crash_has_left(_: &'static Clusters) -> Result<()> {
+    remove_after_test();
     let mut up = begin(&["up", TORN])?;
     first_node().await?;
     up.kill()?;
@@ -273,8 +276,17 @@ async fn a_full_disk_is_told_and_leaves_nothing(_: &'static Clusters) -> Result<
         "left: {}",
         String::from_utf8_lossy(&output.stdout)
     );
-    fs::remove_dir_all(&folder).context("failed to clean up")?;
     nothing_left(TORN)
+}
+
+/// Has [`TORN`] removed after the test, if it is left.
+fn remove_after_test() {
+    cleanup::defer(TORN, async || {
+        match cluster::names()?.iter().any(|name| name == TORN) {
+            true => cluster::remove(TORN),
+            false => Ok(()),
+        }
+    });
 }
 
 /// Waits until the first node of [`TORN`] runs.
@@ -348,13 +360,6 @@ fn run_program(program: &str, args: &[&str]) -> Result<String> {
     ensure!(output.status.success(), "{program}: {}", said(&output));
 
     Ok(String::from_utf8(output.stdout)?)
-}
-
-fn scratch(name: &str) -> Result<PathBuf> {
-    let folder = std::env::temp_dir().join(format!("liqo-lab-it-{name}-{}", std::process::id()));
-    fs::create_dir_all(&folder).context("failed to make a folder")?;
-
-    Ok(folder)
 }
 
 fn text(path: &Path) -> Result<String> {

@@ -1,14 +1,16 @@
 //! Nodes that are drained, die and come back.
 
-use crate::fixture::{Clusters, Suite, rough};
+use crate::fixture::{Clusters, Suite, serial};
 use anyhow::{Result, ensure};
+use kubernetes_lab::cleanup::{self, Deferred};
 use kubernetes_lab::cluster::Cluster;
 use kubernetes_lab::namespace::Namespace;
+use kubernetes_lab::node::Node;
 use kubernetes_lab::wait::{self, Deadline};
 use std::time::Duration;
 
 pub(crate) fn add(suite: &mut Suite) {
-    rough!(
+    serial!(
         suite,
         a_drained_node_is_left_by_its_pods,
         a_killed_node_is_missed_and_comes_back_with_its_data,
@@ -51,6 +53,11 @@ async fn a_drained_node_is_left_by_its_pods(clusters: &'static Clusters) -> Resu
         "none was there"
     );
 
+    let cluster = namespace.clone();
+    cleanup::defer("cordon of it-rome-worker", async move || {
+        let words = ["uncordon", "it-rome-worker"];
+        cluster.kubectl(&words).await.map(drop)
+    });
     let options = [
         "--ignore-daemonsets",
         "--delete-emptydir-data",
@@ -60,17 +67,13 @@ async fn a_drained_node_is_left_by_its_pods(clusters: &'static Clusters) -> Resu
     namespace
         .kubectl(&[&["drain", "it-rome-worker"][..], &options].concat())
         .await?;
-    let outcome = wait::until(Deadline::after(MISSED), "all to be elsewhere", async || {
+    wait::until(Deadline::after(MISSED), "all to be elsewhere", async || {
         namespace.rolled_out("deployment/sleepers").await?;
         let nodes = nodes_of(&namespace).await?;
         ensure!(!nodes.contains("it-rome-worker"), "{nodes}");
         Ok(())
     })
-    .await;
-
-    namespace.kubectl(&["uncordon", "it-rome-worker"]).await?;
-    outcome?;
-    namespace.delete().await
+    .await
 }
 
 async fn a_killed_node_is_missed_and_comes_back_with_its_data(
@@ -82,10 +85,11 @@ async fn a_killed_node_is_missed_and_comes_back_with_its_data(
     let node = clusters.milan.node(1);
     node.exec("sh", &["-c", "echo kept >/var/lib/lab/kept"])?;
 
+    let power = power(&node);
     node.kill()?;
     ensure!(node.pid().is_none(), "it runs");
     ready(&clusters.milan, node.name(), "Unknown").await?;
-    node.restart()?;
+    power.run().await?;
 
     ready(&clusters.milan, node.name(), "True").await?;
     ensure!(
@@ -93,13 +97,14 @@ async fn a_killed_node_is_missed_and_comes_back_with_its_data(
         "its data is gone"
     );
     namespace.rolled_out("deployment/sleepers").await?;
-    namespace.delete().await
+    Ok(())
 }
 
 async fn a_node_that_is_shut_down_comes_back(clusters: &'static Clusters) -> Result<()> {
     let namespace = Namespace::create(&clusters.milan, "shut-down").await?;
     let node = clusters.milan.node(1);
 
+    let power = power(&node);
     node.stop()?;
     ensure!(node.pid().is_none(), "it runs");
     let log = std::fs::read_to_string(node.folder().join("init.log"))?;
@@ -107,7 +112,7 @@ async fn a_node_that_is_shut_down_comes_back(clusters: &'static Clusters) -> Res
         log.contains("kubelet ended"),
         "its components were not asked: {log}"
     );
-    node.restart()?;
+    power.run().await?;
 
     ready(&clusters.milan, node.name(), "True").await?;
     namespace.apply(SLEEPERS).await?;
@@ -116,7 +121,15 @@ async fn a_node_that_is_shut_down_comes_back(clusters: &'static Clusters) -> Res
         nodes_of(&namespace).await?.contains(node.name()),
         "no pod is there"
     );
-    namespace.delete().await
+    Ok(())
+}
+
+/// Starts a node that is stopped later: when the result runs, at the latest after the test.
+fn power(node: &Node) -> Deferred {
+    let node = node.clone();
+    cleanup::defer(format!("power of {}", node.name()), async move || {
+        node.restart()
+    })
 }
 
 async fn nodes_of(namespace: &Namespace) -> Result<String> {

@@ -2,15 +2,16 @@
 
 mod kernel_programs;
 
-use crate::fixture::{Clusters, Suite, calm};
+use crate::fixture::{Clusters, Suite, parallel};
 use anyhow::{Context as _, Result, ensure};
+use kubernetes_lab::cleanup;
 use kubernetes_lab::namespace::Namespace;
 use kubernetes_lab::node::Node;
 use kubernetes_lab::wait::{Deadline, until};
 use std::time::Duration;
 
 pub(crate) fn add(suite: &mut Suite) {
-    calm!(
+    parallel!(
         suite,
         a_pod_on_the_hosts_network_makes_a_device_of_its_node,
         a_pod_on_the_hosts_network_filters_packets_of_its_node,
@@ -26,8 +27,7 @@ async fn a_pod_on_the_hosts_network_makes_a_device_of_its_node(
 ) -> Result<()> {
     let (namespace, node) = on_host(clusters, "host-device").await?;
     let ip = namespace.get("pod/host", "{.status.hostIP}").await?;
-    // That of an earlier run, which had no chance to remove it.
-    let _ = node.exec("ip", &["link", "delete", "it-vxlan"]);
+    remove_link_after_test(&node, "it-vxlan");
 
     let own = namespace
         .sh("host", "hostname; ip -br -4 address show eth0")
@@ -41,9 +41,7 @@ async fn a_pod_on_the_hosts_network_makes_a_device_of_its_node(
     ensure!(seen.contains("vxlan id 4711 dev eth0"), "{seen}");
     // It is the node's: it stays when the pod goes.
     namespace.kubectl(&["delete", "pod", "host"]).await?;
-    node.exec("ip", &["link", "show", "it-vxlan"])?;
-    node.exec("ip", &["link", "delete", "it-vxlan"])?;
-    namespace.delete().await
+    node.exec("ip", &["link", "show", "it-vxlan"]).map(drop)
 }
 
 async fn a_pod_on_the_hosts_network_filters_packets_of_its_node(
@@ -51,7 +49,11 @@ async fn a_pod_on_the_hosts_network_filters_packets_of_its_node(
 ) -> Result<()> {
     let (namespace, node) = on_host(clusters, "host-filter").await?;
     let ping = || node.exec("busybox", &["ping", "-c", "1", "-W", "1", "127.47.11.1"]);
-    let _ = node.exec("nft", &["delete", "table", "inet", "it-filter"]);
+    let filtered = node.clone();
+    cleanup::defer("table it-filter", async move || {
+        let commands = "add table inet it-filter; delete table inet it-filter";
+        filtered.exec("nft", &[commands]).map(drop)
+    });
     ping()?;
 
     let rules = "table inet it-filter { chain out { type filter hook output priority 0; ip daddr 127.47.11.1 counter drop; }; }";
@@ -70,7 +72,7 @@ async fn a_pod_on_the_hosts_network_filters_packets_of_its_node(
         .sh("host", "nft delete table inet it-filter")
         .await?;
     ping()?;
-    namespace.delete().await
+    Ok(())
 }
 
 async fn a_privileged_pod_mounts_a_bpf_file_system_of_its_own(
@@ -86,7 +88,19 @@ async fn a_privileged_pod_mounts_a_bpf_file_system_of_its_own(
     // Not the node's: what is pinned in one is not in the other.
     let nodes = node.exec("ls", &["/sys/fs/bpf"])?;
     ensure!(!nodes.contains("mine"), "{nodes}");
-    namespace.delete().await
+    Ok(())
+}
+
+/// Has a link of a node removed after the test, if it is left.
+fn remove_link_after_test(node: &Node, link: &'static str) {
+    let node = node.clone();
+    cleanup::defer(
+        format!("link {link} of {}", node.name()),
+        async move || match node.exec("ip", &["link", "show", link]) {
+            Ok(_) => node.exec("ip", &["link", "delete", link]).map(drop),
+            Err(_) => Ok(()),
+        },
+    );
 }
 
 /// A privileged pod on the network of its node, and that node.
@@ -157,7 +171,7 @@ async fn devices_in_a_pods_own_network_need_their_privileges(
         format!("{vxlan:#}").contains("Operation not permitted"),
         "{vxlan:#}"
     );
-    namespace.delete().await
+    Ok(())
 }
 
 /// As a gateway does it, without the cipher.
@@ -183,7 +197,7 @@ async fn a_tunnel_of_two_pods_carries_packets(clusters: &'static Clusters) -> Re
         Ok(())
     })
     .await?;
-    namespace.delete().await
+    Ok(())
 }
 
 /// How long a tunnel may take to carry something.

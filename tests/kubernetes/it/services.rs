@@ -4,7 +4,7 @@
 mod ask;
 mod load_balancer;
 
-use crate::fixture::{Clusters, Suite, calm};
+use crate::fixture::{Clusters, Suite, parallel};
 use crate::workloads::web;
 use anyhow::{Context as _, Result, ensure};
 use ask::Source;
@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 pub(crate) fn add(suite: &mut Suite) {
-    calm!(
+    parallel!(
         suite,
         a_service_is_known_by_its_full_and_its_short_name,
         a_cluster_ip_leads_from_pods_and_nodes_to_all_pods,
@@ -52,7 +52,7 @@ async fn a_service_is_known_by_its_full_and_its_short_name(
     let unknown = from.curl(&["http://other.service-names/"]).await;
     let unknown = format!("{:#}", unknown.err().context("there is no such name")?);
     ensure!(unknown.contains("Could not resolve host"), "{unknown}");
-    namespace.delete().await
+    Ok(())
 }
 
 async fn a_cluster_ip_leads_from_pods_and_nodes_to_all_pods(
@@ -68,7 +68,7 @@ async fn a_cluster_ip_leads_from_pods_and_nodes_to_all_pods(
         source.reaches(&ip, &pods.clone().into()).await?;
     }
 
-    namespace.delete().await
+    Ok(())
 }
 
 async fn a_pod_reaches_itself_through_its_service(clusters: &'static Clusters) -> Result<()> {
@@ -83,7 +83,7 @@ async fn a_pod_reaches_itself_through_its_service(clusters: &'static Clusters) -
         ensure!(answers.iter().any(|it| it.pod == *pod), "{answers:?}");
     }
 
-    namespace.delete().await
+    Ok(())
 }
 
 async fn a_node_port_leads_from_everywhere_to_all_pods(clusters: &'static Clusters) -> Result<()> {
@@ -102,8 +102,7 @@ async fn a_node_port_leads_from_everywhere_to_all_pods(clusters: &'static Cluste
         }
     }
 
-    namespace.delete().await?;
-    abroad.delete().await
+    Ok(())
 }
 
 /// Outside its cluster a pod has the address of its node, as in every cluster to whose
@@ -134,8 +133,7 @@ async fn a_local_node_port_shows_the_pod_its_true_client(
         .await?;
     }
 
-    namespace.delete().await?;
-    abroad.delete().await
+    Ok(())
 }
 
 async fn a_host_port_answers_on_the_node_of_its_pod_alone(
@@ -157,7 +155,7 @@ async fn a_host_port_answers_on_the_node_of_its_pod_alone(
         }
     }
 
-    namespace.delete().await
+    Ok(())
 }
 
 const HOST_PORT: &str = "
@@ -212,7 +210,7 @@ async fn a_headless_service_names_its_pods(clusters: &'static Clusters) -> Resul
     let slices = namespace.kubectl(&slices).await?;
     let endpoints: BTreeSet<_> = slices.split_whitespace().collect();
     ensure!(endpoints == expected, "{slices}, not {expected:?}");
-    namespace.delete().await
+    Ok(())
 }
 
 async fn a_service_with_affinity_stays_with_one_pod(clusters: &'static Clusters) -> Result<()> {
@@ -230,7 +228,7 @@ async fn a_service_with_affinity_stays_with_one_pod(clusters: &'static Clusters)
         Ok(())
     })
     .await?;
-    namespace.delete().await
+    Ok(())
 }
 
 async fn a_service_without_pods_refuses_until_there_is_one(
@@ -253,7 +251,7 @@ async fn a_service_without_pods_refuses_until_there_is_one(
     namespace.rolled_out("deployment/web").await?;
     let pod = namespace.pods("app=web").await?;
     source.reaches(&ip, &pod.into_iter().collect()).await?;
-    namespace.delete().await
+    Ok(())
 }
 
 async fn a_pod_on_the_hosts_network_reaches_services_by_name(
@@ -276,7 +274,7 @@ async fn a_pod_on_the_hosts_network_reaches_services_by_name(
         source.reaches(&format!("{ip}:8080"), &[pod].into()).await?;
     }
 
-    namespace.delete().await
+    Ok(())
 }
 
 const ON_HOST: &str = "

@@ -1,6 +1,6 @@
 //! Volumes: of the default class, of the API's objects, and shared between containers.
 
-use crate::fixture::{Clusters, Suite, calm};
+use crate::fixture::{Clusters, Suite, parallel};
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus};
 use kube::Api;
@@ -11,7 +11,7 @@ use kubernetes_lab::wait::{Deadline, until};
 use std::time::Duration;
 
 pub(crate) fn add(suite: &mut Suite) {
-    calm!(
+    parallel!(
         suite,
         a_volume_outlives_its_pod,
         a_deleted_claim_takes_its_directory_along,
@@ -64,7 +64,7 @@ async fn a_volume_outlives_its_pod(clusters: &'static Clusters) -> Result<()> {
         let state = namespace.get(&claim, state).await?;
         ensure!(state == "Bound standard 10Mi", "{state}");
     }
-    namespace.delete().await
+    Ok(())
 }
 
 async fn a_deleted_claim_takes_its_directory_along(clusters: &'static Clusters) -> Result<()> {
@@ -102,7 +102,7 @@ async fn a_deleted_claim_takes_its_directory_along(clusters: &'static Clusters) 
     // The other's stays.
     let other = namespace.get("pvc/data-disk-1", "{.status.phase}").await?;
     ensure!(other == "Bound", "{other}");
-    namespace.delete().await
+    Ok(())
 }
 
 async fn a_mount_of_one_container_shows_in_another_that_wants_it(
@@ -135,7 +135,7 @@ async fn a_mount_of_one_container_shows_in_another_that_wants_it(
     run("maker", "umount /shared/m").await?;
     let seen = run("seer", "ls /shared/m").await?;
     ensure!(seen.is_empty(), "{seen}");
-    namespace.delete().await
+    Ok(())
 }
 
 async fn a_projected_volume_holds_what_the_api_has(clusters: &'static Clusters) -> Result<()> {
@@ -152,7 +152,7 @@ async fn a_projected_volume_holds_what_the_api_has(clusters: &'static Clusters) 
     ensure!(held == expected, "{held}");
     let written = namespace.sh("reader", "echo blue >/all/colour").await;
     ensure!(written.is_err(), "it can be written to");
-    namespace.delete().await
+    Ok(())
 }
 
 async fn a_projected_token_is_good_for_its_audience_alone(
@@ -170,7 +170,7 @@ async fn a_projected_token_is_good_for_its_audience_alone(
     let expected = "system:serviceaccount:token:default";
     ensure!(user.as_deref() == Some(expected), "{user:?}");
     ensure!(other.authenticated != Some(true), "{other:?}");
-    namespace.delete().await
+    Ok(())
 }
 
 /// Has the API server tell whose token this is.
@@ -211,7 +211,7 @@ async fn a_changed_configmap_reaches_a_running_pod(clusters: &'static Clusters) 
         Ok(())
     })
     .await?;
-    namespace.delete().await
+    Ok(())
 }
 
 /// The pod `reader`, in a namespace of its own.

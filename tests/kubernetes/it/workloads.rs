@@ -1,13 +1,13 @@
 //! Deployments and Jobs, and pods that talk to each other.
 
-use crate::fixture::{Clusters, Suite, calm};
+use crate::fixture::{Clusters, Suite, parallel};
 use anyhow::{Context as _, Result, ensure};
 use kubernetes_lab::namespace::Namespace;
 use kubernetes_lab::wait::{self, Deadline};
 use std::time::Duration;
 
 pub(crate) fn add(suite: &mut Suite) {
-    calm!(
+    parallel!(
         suite,
         a_deployment_spreads_over_both_nodes,
         pods_of_two_nodes_see_each_others_own_addresses,
@@ -50,7 +50,7 @@ async fn a_deployment_spreads_over_both_nodes(clusters: &'static Clusters) -> Re
         nodes == ["it-rome-control-plane", "it-rome-worker"],
         "{nodes:?}"
     );
-    namespace.delete().await
+    Ok(())
 }
 
 async fn pods_of_two_nodes_see_each_others_own_addresses(
@@ -71,7 +71,7 @@ async fn pods_of_two_nodes_see_each_others_own_addresses(
 
     ensure!(answer.contains(&format!("client={from}:")), "{answer}");
     ensure!(answer.contains(&format!("pod={b}")), "{answer}");
-    namespace.delete().await
+    Ok(())
 }
 
 async fn pods_of_both_clusters_have_the_same_addresses(clusters: &'static Clusters) -> Result<()> {
@@ -87,7 +87,6 @@ async fn pods_of_both_clusters_have_the_same_addresses(clusters: &'static Cluste
             .collect();
         seen.sort();
         networks.push(seen);
-        namespace.delete().await?;
     }
 
     ensure!(networks[0] == ["10.244.0", "10.244.1"], "{networks:?}");
@@ -109,8 +108,7 @@ async fn pods_of_two_namespaces_talk_without_a_policy(clusters: &'static Cluster
     .await?;
 
     ensure!(answer.contains("\"pod\":\"web-"), "{answer}");
-    server.delete().await?;
-    client.delete().await
+    Ok(())
 }
 
 async fn a_job_completes(clusters: &'static Clusters) -> Result<()> {
@@ -141,7 +139,7 @@ spec:
 
     let logs = namespace.kubectl(&["logs", "-l", "job-name=count"]).await?;
     ensure!(logs == "counted\ncounted\n", "{logs:?}");
-    namespace.delete().await
+    Ok(())
 }
 
 async fn a_pod_that_takes_too_much_memory_is_ended(clusters: &'static Clusters) -> Result<()> {
@@ -173,5 +171,5 @@ spec:
     let path = "{.status.containerStatuses[0].state.terminated.reason}";
     let reason = namespace.get("pod/greedy", path).await?;
     ensure!(reason == "OOMKilled", "{reason}");
-    namespace.delete().await
+    Ok(())
 }

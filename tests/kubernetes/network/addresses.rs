@@ -1,13 +1,13 @@
 //! Single addresses that a cluster makes reachable: IP objects.
 
 use crate::MILAN;
-use crate::fixture::{Peering, SOON, Suite, Web, calm, seen};
+use crate::fixture::{Peering, SOON, Suite, Web, parallel, seen};
 use anyhow::{Context as _, Result, ensure};
 use kubernetes_lab::wait::{Deadline, until};
 use std::net::Ipv4Addr;
 
 pub(crate) fn add(suite: &mut Suite) {
-    calm!(
+    parallel!(
         suite,
         a_pod_is_reached_by_its_mapped_address,
         an_ip_object_that_is_deleted_is_reached_no_more,
@@ -24,7 +24,7 @@ async fn a_pod_is_reached_by_its_mapped_address(peering: &'static Peering) -> Re
     for from in &rome.pods {
         reaches(&rome, &from.name, &format!("{address}:8080"), &to.name).await?;
     }
-    delete(&rome, &milan).await
+    Ok(())
 }
 
 async fn an_ip_object_that_is_deleted_is_reached_no_more(peering: &'static Peering) -> Result<()> {
@@ -42,8 +42,7 @@ async fn an_ip_object_that_is_deleted_is_reached_no_more(peering: &'static Peeri
         ensure!(answer.is_err(), "{answer:?}");
         Ok(())
     })
-    .await?;
-    delete(&rome, &milan).await
+    .await
 }
 
 /// Makes an IP object in the namespace of `web`, and returns the address it is given.
@@ -77,9 +76,4 @@ async fn reaches(web: &Web, from: &str, to: &str, expected: &str) -> Result<()> 
         Ok(())
     })
     .await
-}
-
-async fn delete(rome: &Web, milan: &Web) -> Result<()> {
-    rome.namespace.delete().await?;
-    milan.namespace.delete().await
 }

@@ -1,12 +1,13 @@
 //! Traffic needs no API server, and what changes afterwards takes effect.
 
 use crate::failover::kill;
-use crate::fixture::{Peering, SOON, Suite, Web, connection, rough, seen, until_connections_are};
+use crate::fixture::{Peering, SOON, Suite, Web, connection, seen, serial, until_connections_are};
 use crate::rounds::{self, Ends, Rounds, lost_a_replica, lost_nothing};
 use crate::whole::{gateways, liqo, until_whole};
 use crate::{MILAN, ROME};
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::jiff::Timestamp;
+use kubernetes_lab::cleanup;
 use kubernetes_lab::cluster::Cluster;
 use kubernetes_lab::node::control::{self, Request};
 use kubernetes_lab::wait::{Deadline, until};
@@ -14,7 +15,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub(crate) fn add(suite: &mut Suite) {
-    rough!(
+    serial!(
         suite,
         streams_need_no_api_server_and_changes_take_effect_afterwards
     );
@@ -47,24 +48,23 @@ async fn streams_need_no_api_server_and_changes_take_effect_afterwards(
     let killed = killed.into_iter().next().context("no gateway")?;
     let before = restarts(peering).await?;
 
+    let mut stopped = Vec::new();
     for cluster in peering.clusters() {
-        tell(cluster, Request::Stop(API_SERVER.to_owned()))?;
+        stopped.push(cleanup::defer("a stopped API server", async move || {
+            control(cluster, Request::Start(API_SERVER.to_owned()))
+        }));
+        control(cluster, Request::Stop(API_SERVER.to_owned()))?;
     }
-    let outcomes = async {
-        let alone = rounds.measure("no API server", async |traffic| traffic.flows_for(away / 2));
-        let alone = alone.await?;
-        let lost = rounds.measure("and a killed gateway", async |traffic| {
-            kill(&killed)?;
-            traffic.flows_for(away / 2)
-        });
-        anyhow::Ok([alone, lost.await?])
-    };
-    let outcomes = outcomes.await;
-    // Also after a failure: other tests need them.
-    for cluster in peering.clusters() {
-        tell(cluster, Request::Start(API_SERVER.to_owned()))?;
+    let alone = rounds.measure("no API server", async |traffic| traffic.flows_for(away / 2));
+    let alone = alone.await?;
+    let lost = rounds.measure("and a killed gateway", async |traffic| {
+        kill(&killed)?;
+        traffic.flows_for(away / 2)
+    });
+    let lost = lost.await?;
+    for api_server in stopped {
+        api_server.run().await?;
     }
-    let [alone, lost] = outcomes?;
     let since = Timestamp::now();
     let back = rounds.measure("API server back", async |_| {
         recovered(peering, since).await?;
@@ -152,8 +152,7 @@ spec:
         })
         .await?;
     }
-    rome.namespace.delete().await?;
-    milan.namespace.delete().await
+    Ok(())
 }
 
 /// How often each pod of Liqo was started again, by name.
@@ -170,7 +169,7 @@ async fn restarts(peering: &Peering) -> Result<BTreeMap<String, String>> {
     Ok(restarts)
 }
 
-/// Has the control plane do something with a component.
-fn tell(cluster: &Cluster, request: Request) -> Result<()> {
+/// Sends a request to the control plane's process 1.
+fn control(cluster: &Cluster, request: Request) -> Result<()> {
     control::ask(cluster.node(0).name(), &request).map(drop)
 }

@@ -1,7 +1,7 @@
 //! The chart by itself, as GitOps tools use it: rendering and applying it again changes nothing; an upgrade
 //! and its roll-back keep the peering.
 
-use crate::fixture::{LIQO, Peering, Suite, chart, rough, until_connections_are};
+use crate::fixture::{LIQO, Peering, Suite, chart, serial, until_connections_are};
 use crate::{MILAN, ROME};
 use anyhow::{Context as _, Result, ensure};
 use kubernetes_lab::cluster::Cluster;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 pub(crate) fn add(suite: &mut Suite) {
-    rough!(
+    serial!(
         suite,
         an_upgrade_takes_effect_and_a_roll_back_undoes_it,
         what_the_chart_renders_can_be_applied_again_and_again,

@@ -1,7 +1,8 @@
 //! Pods of both clusters reach each other, though both use the same addresses.
 
 use crate::fixture::{
-    LIQO, Peering, SOON, Suite, calm, connection, liqoctl, remaps, seen, until_connections_are,
+    LIQO, Peering, SOON, Suite, Web, connection, liqoctl, parallel, remaps, seen,
+    until_connections_are,
 };
 use crate::{MILAN, ROME};
 use anyhow::{Context as _, Result, ensure};
@@ -10,7 +11,7 @@ use kubernetes_lab::wait::{Deadline, until};
 use std::net::Ipv4Addr;
 
 pub(crate) fn add(suite: &mut Suite) {
-    calm!(
+    parallel!(
         suite,
         every_pod_reaches_every_remote_pod,
         a_node_reaches_remote_pods,
@@ -42,12 +43,11 @@ async fn every_pod_reaches_every_remote_pod(peering: &'static Peering) -> Result
         }
     }
 
-    rome.namespace.delete().await?;
-    milan.namespace.delete().await
+    Ok(())
 }
 
 async fn a_node_reaches_remote_pods(peering: &'static Peering) -> Result<()> {
-    let [rome, milan] = peering.web("node-to-pod").await?;
+    let milan = Web::up(&peering.milan, "node-to-pod").await?;
 
     for node in peering.rome.nodes() {
         for to in &milan.pods {
@@ -58,15 +58,14 @@ async fn a_node_reaches_remote_pods(peering: &'static Peering) -> Result<()> {
         }
     }
 
-    rome.namespace.delete().await?;
-    milan.namespace.delete().await
+    Ok(())
 }
 
 /// A node's own address is under no pod CIDR: its peer knows it by an IP object.
 async fn a_pod_reaches_remote_nodes_by_their_mapped_addresses(
     peering: &'static Peering,
 ) -> Result<()> {
-    let [rome, milan] = peering.web("pod-to-node").await?;
+    let rome = Web::up(&peering.rome, "pod-to-node").await?;
     let liqo = Namespace::existing(&peering.milan, LIQO).await?;
 
     for node in peering.milan.node_specs()? {
@@ -84,8 +83,7 @@ async fn a_pod_reaches_remote_nodes_by_their_mapped_addresses(
         ensure!(answer == "401", "{}: {answer}", node.name);
     }
 
-    rome.namespace.delete().await?;
-    milan.namespace.delete().await
+    Ok(())
 }
 
 async fn both_connections_are_connected_and_tell_how_long_an_answer_takes(

@@ -2,7 +2,7 @@
 //! from being connected again.
 
 use crate::fixture::{
-    LIQO, Peering, SOON, Suite, Web, install, remaps, rough, seen, until_connections_are,
+    LIQO, Peering, SOON, Suite, Web, install, remaps, seen, serial, until_connections_are,
 };
 use crate::removal::{kubectl, nothing_of};
 use crate::whole::until_whole;
@@ -12,7 +12,7 @@ use kubernetes_lab::cluster::Cluster;
 use kubernetes_lab::wait::{Deadline, until};
 
 pub(crate) fn add(suite: &mut Suite) {
-    rough!(
+    serial!(
         suite,
         a_peering_deleted_in_any_order_at_the_client_is_made_again,
         a_peering_deleted_in_any_order_at_the_server_is_made_again,
@@ -67,24 +67,16 @@ async fn deleted_and_made_again(
     let webs = peering.web("deleted-by-hand").await?;
 
     for order in ORDERS {
-        let deleted = async {
-            for kind in order {
-                delete(at, there, kind).with_context(|| format!("in the order {order:?}"))?;
-            }
-            nothing_of(at, there).await
-        };
-        let deleted = deleted.await;
-        // Also after a failure: other tests need the peering.
+        for kind in order {
+            delete(at, there, kind).with_context(|| format!("in the order {order:?}"))?;
+        }
+        nothing_of(at, there).await?;
         peering.connect()?;
-        deleted?;
         reach_each_other(peering, &webs)
             .await
             .with_context(|| format!("after the order {order:?}"))?;
     }
 
-    for web in &webs {
-        web.namespace.delete().await?;
-    }
     Ok(())
 }
 
@@ -149,9 +141,6 @@ async fn what_the_manager_made_is_made_again_as_it_was(peering: &'static Peering
     ];
     ensure!(after == before, "other addresses: {after:?}");
     reach_each_other(peering, &webs).await?;
-    for web in &webs {
-        web.namespace.delete().await?;
-    }
     Ok(())
 }
 
@@ -201,9 +190,6 @@ async fn what_helm_made_is_made_again_by_an_install(peering: &'static Peering) -
     until_whole(peering).await?;
     reach_each_other(peering, &webs).await?;
 
-    for web in &webs {
-        web.namespace.delete().await?;
-    }
     Ok(())
 }
 

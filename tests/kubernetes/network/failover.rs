@@ -1,6 +1,6 @@
 //! Gateways and route agents go and come while traffic flows.
 
-use crate::fixture::{Peering, Suite, rough, until_connections_are};
+use crate::fixture::{Peering, Suite, serial, until_connections_are};
 use crate::rounds::{Ends, Rounds, lost_a_replica, lost_nothing};
 use crate::whole::{AGENT, Gateway, gateways, liqo};
 use anyhow::{Context as _, Result};
@@ -8,7 +8,7 @@ use kubernetes_lab::cluster::Cluster;
 use kubernetes_lab::suite;
 
 pub(crate) fn add(suite: &mut Suite) {
-    rough!(
+    serial!(
         suite,
         streams_survive_a_deleted_gateway_of_the_server,
         streams_survive_a_deleted_gateway_of_the_client,

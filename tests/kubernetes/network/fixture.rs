@@ -1,6 +1,6 @@
 //! Two clusters that are connected, and what tests do with them.
 
-use crate::{MILAN, NAPLES, ROME};
+use crate::{MILAN, NAPLES, ROME, rounds};
 use anyhow::{Context as _, Result, ensure};
 use control_api::{Configuration, Connection};
 use ipam::Remap;
@@ -16,7 +16,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-pub(crate) use kubernetes_lab::{calm, rough};
+pub(crate) use kubernetes_lab::wait::SOON;
+pub(crate) use kubernetes_lab::{parallel, serial};
 
 /// All tests of this program.
 pub(crate) type Suite = suite::Suite<Peering>;
@@ -29,9 +30,6 @@ const CHART: &str = "LIQO_LAB_CHART";
 /// Liqo's namespace.
 pub(crate) const LIQO: &str = "liqo";
 
-/// How long a change may take to reach every node.
-pub(crate) const SOON: Duration = Duration::from_secs(30);
-
 /// Pods on both nodes that tell who asks, and a Service of them.
 const WEB: &str = include_str!("../it/manifests/web.yaml");
 
@@ -40,6 +38,9 @@ const WEB_ON_NODE: &str = include_str!("manifests/on-node.yaml");
 
 /// How many those are: as many as there are streams, so that some take each gateway.
 const ON_NODE: usize = 4;
+
+/// The limit of a test for each of its rounds: the longest takes five minutes on an idle machine.
+const LIMIT: Duration = Duration::from_secs(20 * 60);
 
 /// Two clusters with the same networks, with Liqo, connected.
 #[derive(Debug)]
@@ -59,12 +60,18 @@ impl Shared for Peering {
             rome: next()?,
             milan: next()?,
         };
-        for cluster in peering.clusters() {
-            prepare(cluster)?;
-        }
-        peering.connect()?;
+        peering.prepare()?;
 
         Ok(peering)
+    }
+
+    fn restore(&self) -> Result<()> {
+        suite::up(self.clusters().map(|it| it.spec.clone()).into())?;
+        self.prepare()
+    }
+
+    fn limit() -> Duration {
+        LIMIT * rounds::count().unwrap_or(1)
     }
 }
 
@@ -72,6 +79,14 @@ impl Peering {
     /// Both clusters.
     pub(crate) fn clusters(&self) -> [&Cluster; 2] {
         [&self.rome, &self.milan]
+    }
+
+    /// Installs what is missing, and connects the clusters.
+    fn prepare(&self) -> Result<()> {
+        for cluster in self.clusters() {
+            prepare(cluster)?;
+        }
+        self.connect()
     }
 
     /// Connects them, and waits until they are.

@@ -1,6 +1,6 @@
 //! Traffic between pods, sent and received by the test itself in their namespaces.
 
-use crate::fixture::{Peering, Web, seen};
+use crate::fixture::{Peering, SOON, Web, seen};
 use crate::{MILAN, ROME};
 use anyhow::{Context as _, Result, ensure};
 use kubernetes_lab::pod;
@@ -18,9 +18,6 @@ const RATE: u64 = 256 << 10;
 
 const TCP_PORT: u16 = 7000;
 const UDP_PORT: u16 = 7001;
-
-/// How long a stream may take to make progress again.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// TCP streams and a steady flow of datagrams from rome's pods to milan's.
 pub(crate) struct Traffic {
@@ -134,7 +131,7 @@ impl Traffic {
     pub(crate) fn flows_on(&self) -> Result<()> {
         self.streams
             .iter()
-            .try_for_each(|stream| stream.wait_for_progress(PATIENCE))
+            .try_for_each(|stream| stream.wait_for_progress(SOON))
             .context("a stream does not go on")
     }
 
@@ -211,9 +208,6 @@ impl Traffic {
         }
         let clients: usize = self.servers.iter().map(|it| it.clients().len()).sum();
         ensure!(clients == STREAMS, "{clients} connections: some are new");
-        for web in &self.webs {
-            web.namespace.delete().await?;
-        }
         eprintln!("{ROME} to {MILAN}: {outcome:?}");
 
         Ok(outcome)

@@ -14,7 +14,6 @@ use kubernetes_lab::pod;
 use kubernetes_lab::wait::{Deadline, until};
 use serde_json::{Value, json};
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
-use std::time::Duration;
 use tests::lab::netns::Netns;
 use tests::lab::underlay::Host;
 use tests::traffic::ping::Ping;
@@ -33,10 +32,6 @@ pub(crate) const EXTERNAL_CIDR: &str = "10.70.0.0/16";
 
 /// The port that it serves at, if it is called.
 const PORT: u16 = 51840;
-
-/// Of upstream's probe, the first of which comes after 2 s, and of WireGuard's handshake, whose
-/// second try comes after 5 s.
-pub(crate) const CONNECTED: Duration = SOON;
 
 /// Bytes that are sent each way.
 const TRANSFER: u64 = 256 << 10;
@@ -151,15 +146,16 @@ impl Foreign {
         self.upstream.wireguard.set_peer(key, Some(endpoint))
     }
 
-    /// Waits until the cluster's Connection says so, and its own probe is answered.
+    /// Waits until the cluster's Connection is `Connected`, and both sides reply to probes.
     pub(crate) async fn connected(&self) -> Result<()> {
         let (cluster, id) = (self.tenant.cluster(), self.tenant.id());
         let what = format!("{id} to be connected");
-        until(Deadline::after(CONNECTED), &what, async || {
+        until(Deadline::after(SOON), &what, async || {
             let status = connection(cluster, id).await?.status.unwrap_or_default();
             let value = status.value.unwrap_or_default();
-            ensure!(value == "Connected", "the Connection says {value:?}");
-            ensure!(self.upstream.pongs() > 0, "its own probe has no answer");
+            ensure!(value == "Connected", "the Connection is {value:?}");
+            ensure!(self.upstream.pongs() > 0, "the cluster sent no PONG");
+            ensure!(self.upstream.pings() > 0, "the cluster sent no PING");
             Ok(())
         })
         .await
@@ -171,16 +167,23 @@ impl Foreign {
         let seen = self.seen().await?;
         for pod in &web.pods {
             let netns = pod::netns(&web.namespace, &pod.name).await?;
+            // The gateway is connected before every node has routes. A SYN that a node sends
+            // without them is masqueraded, and connection tracking keeps its connection so.
+            for (netns, to) in [(&netns, seen), (self.netns(), pod.address)] {
+                let what = format!("a path from {} to {to}", netns.name());
+                until(Deadline::after(SOON), &what, async || {
+                    let report = Ping::default().run(netns, to)?;
+                    ensure!(report.is_complete(), "{}: {}", pod.name, report.text);
+                    Ok(())
+                })
+                .await?;
+            }
             let inside = tcp::Server::start(&netns, pod.address, 0)?;
             let outside = tcp::Server::start(self.netns(), POD, 0)?;
             let to_outside = SocketAddrV4::new(seen, outside.address().port());
 
             tcp::transfer(self.netns(), inside.address(), TRANSFER)?;
             tcp::transfer(&netns, to_outside, TRANSFER)?;
-            for (netns, to) in [(&netns, seen), (self.netns(), pod.address)] {
-                let report = Ping::default().run(netns, to)?;
-                ensure!(report.is_complete(), "{}: {}", pod.name, report.text);
-            }
 
             let clients = inside.client_addresses();
             ensure!(clients == [IpAddr::from(seen)], "{clients:?} are not it");

@@ -1,17 +1,18 @@
 //! What is broken shows: on the Connection, the ForeignCluster and in `liqoctl info`.
 
-use crate::fixture::{Peering, SOON, Suite, connection, liqoctl, rough};
+use crate::fixture::{Peering, SOON, Suite, connection, liqoctl, serial};
 use crate::{MILAN, ROME};
 use anyhow::{Context as _, Result, ensure};
 use control_api::ForeignCluster;
 use control_api::connection::PATH_HEALTHY;
 use kube::Api;
+use kubernetes_lab::cleanup;
 use kubernetes_lab::cluster::Cluster;
 use kubernetes_lab::wait::{Deadline, until};
 use std::time::{Duration, Instant};
 
 pub(crate) fn add(suite: &mut Suite) {
-    rough!(
+    serial!(
         suite,
         a_blocked_overlay_shows_everywhere_within_five_seconds
     );
@@ -35,10 +36,14 @@ async fn a_blocked_overlay_shows_everywhere_within_five_seconds(
         .find(|node| node.name() == NODE)
         .context("no such node")?;
 
+    let blocked = node.clone();
+    let overlay = cleanup::defer(format!("table fault of {NODE}"), async move || {
+        let commands = "add table inet fault; delete table inet fault";
+        blocked.exec("nft", &[commands]).map(drop)
+    });
     node.exec("nft", &[ruleset])?;
-    let seen = broken(peering, Instant::now()).await;
-    node.exec("nft", &["delete table inet fault"])?;
-    seen?;
+    broken(peering, Instant::now()).await?;
+    overlay.run().await?;
 
     whole(peering, SOON).await
 }

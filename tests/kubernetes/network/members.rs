@@ -1,10 +1,11 @@
 //! Nodes join a cluster that is connected, and leave it.
 
 use crate::deletion::reaches;
-use crate::fixture::{Peering, SOON, Suite, Web, load_images, rough, seen};
+use crate::fixture::{Peering, SOON, Suite, Web, load_images, seen, serial};
 use crate::removal::kubectl;
 use crate::whole::{AGENT, gateways, liqo};
 use anyhow::{Context as _, Result, bail, ensure};
+use kubernetes_lab::cleanup;
 use kubernetes_lab::cluster::Cluster;
 use kubernetes_lab::namespace::Namespace;
 use kubernetes_lab::pod;
@@ -22,7 +23,7 @@ use tests::traffic::capture::{Capture, Frame};
 use tests::traffic::udp;
 
 pub(crate) fn add(suite: &mut Suite) {
-    rough!(
+    serial!(
         suite,
         a_node_that_joins_the_server_is_reached_and_forgotten_when_it_leaves,
         a_node_that_joins_the_client_is_reached_and_forgotten_when_it_leaves,
@@ -57,30 +58,30 @@ async fn joins_and_leaves(at: &Cluster, other: &Cluster, name: &str) -> Result<(
     let abroad = Web::up(other, name).await?;
     let before = restarts(at).await?;
 
-    let outcome = async {
-        let grown = at.add_node().await?;
-        let joined = grown.node_specs()?.pop().context("no node")?;
-        let pod = reached(&grown, &joined, other, &abroad, name).await?;
-        let target = seen(other, at.name(), pod).await?;
-        let source = abroad.pods.first().context("no pod")?;
-        let source = pod::netns(&abroad.namespace, &source.name).await?;
-        // What is looked for in vain later is seen now.
-        let frames = frames_to(at, joined.ip, &source, target)?;
-        ensure!(frames > 0, "no packet takes the way to the node");
-        anyhow::Ok((joined, source, target))
-    };
-    let outcome = outcome.await;
-    // Also after a failure: other tests know two nodes.
-    let now = Cluster::find(at.name())?;
-    if now.spec.nodes > at.spec.nodes {
-        now.remove_node().await?;
-    }
-    let (left, source, target) = outcome?;
-    forgotten(at, &left, &source, target).await?;
+    let shared = at.clone();
+    let third = cleanup::defer(format!("third node of {}", at.name()), async move || {
+        let now = Cluster::find(shared.name())?;
+        if now.spec.nodes > shared.spec.nodes {
+            now.remove_node().await?;
+        }
+        Ok(())
+    });
+    let grown = at.add_node().await?;
+    let joined = grown.node_specs()?.pop().context("no node")?;
+    let pod = reached(&grown, &joined, other, &abroad, name).await?;
+    let target = seen(other, at.name(), pod).await?;
+    let source = abroad.pods.first().context("no pod")?;
+    let source = pod::netns(&abroad.namespace, &source.name).await?;
+    // Positive control: after the node has left, the same capture must see nothing.
+    let frames = frames_to(at, joined.ip, &source, target)?;
+    ensure!(frames > 0, "no packet is forwarded to the node");
+
+    third.run().await?;
+    forgotten(at, &joined, &source, target).await?;
     let after = restarts(at).await?;
     ensure!(after == before, "{after:?}, and before {before:?}");
 
-    abroad.namespace.delete().await
+    Ok(())
 }
 
 /// Measures when pods of the new node reach those of the other cluster and are reached by

@@ -2,19 +2,21 @@
 //! other nodes.
 
 use crate::MILAN;
-use crate::fixture::{Peering, Suite, rough};
+use crate::fixture::{Peering, Suite, serial};
 use crate::rounds::{Ends, Rounds, lost_a_replica, lost_nothing};
 use crate::whole::{liqo, until_met_at, until_whole};
 use anyhow::{Context as _, Result, ensure};
+use kubernetes_lab::cleanup::{self, Deferred};
 use kubernetes_lab::cluster::Cluster;
 use kubernetes_lab::namespace::Namespace;
+use kubernetes_lab::node::Node;
 use kubernetes_lab::wait::{Deadline, until};
 use serde_json::json;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
 pub(crate) fn add(suite: &mut Suite) {
-    rough!(
+    serial!(
         suite,
         draining_a_gateways_node_of_the_server_loses_nothing,
         draining_a_gateways_node_of_the_client_loses_nothing,
@@ -71,13 +73,13 @@ async fn streams_survive_the_loss_of_the_node_that_all_sessions_passed(
         call(rome, &all).await?;
         until_met_at(peering, &all).await?;
         until_whole(peering).await?;
+        let power = power(&node);
         let outcome = rounds.promise(lost_a_replica, "passed-node", async |traffic| {
             node.kill()?;
             traffic.flows_on()
         });
-        let outcome = outcome.await;
-        node.restart()?;
-        outcome?;
+        outcome.await?;
+        power.run().await?;
         ready(milan, node.name(), "True").await?;
     }
 
@@ -117,14 +119,13 @@ async fn drained(peering: &'static Peering, at: &Cluster, case: &str) -> Result<
             "--timeout=60s",
         ];
         let words = [["drain", node.name()].as_slice(), &options].concat();
-        let outcome = async {
-            liqo.kubectl(&words).await?;
-            liqo.rolled_out("deployment/liqo-gateway").await
-        };
-        let outcome = outcome.await;
-        // Also after a failure: other tests need the node.
-        liqo.kubectl(&["uncordon", node.name()]).await?;
-        outcome
+        let (namespace, name) = (liqo.clone(), node.name().to_owned());
+        let cordon = cleanup::defer(format!("cordon of {name}"), async move || {
+            namespace.kubectl(&["uncordon", &name]).await.map(drop)
+        });
+        liqo.kubectl(&words).await?;
+        liqo.rolled_out("deployment/liqo-gateway").await?;
+        cordon.run().await
     });
     all.await
 }
@@ -136,20 +137,17 @@ async fn lost(peering: &'static Peering, at: &Cluster, case: &str) -> Result<()>
     while rounds.another().is_some() {
         until_met_at(peering, &addresses(&peering.milan)?).await?;
         until_whole(peering).await?;
+        let power = power(&node);
         let outcome = rounds.promise(lost_a_replica, case, async |traffic| {
             node.kill()?;
             traffic.flows_on()?;
             // What Kubernetes does then must not cost anything either.
             ready(at, node.name(), "Unknown").await
         });
-        let outcome = outcome.await;
-        if outcome.is_err() {
-            node.restart()?;
-        }
-        outcome?;
+        outcome.await?;
 
         let back = rounds.promise(lost_nothing, &returned, async |_| {
-            node.restart()?;
+            power.run().await?;
             ready(at, node.name(), "True").await?;
             let liqo = liqo(at).await?;
             liqo.rolled_out("daemonset/liqo-fabric").await?;
@@ -159,6 +157,14 @@ async fn lost(peering: &'static Peering, at: &Cluster, case: &str) -> Result<()>
     }
 
     rounds.finish().await
+}
+
+/// Starts a node that is killed later: when the result runs, at the latest after the test.
+fn power(node: &Node) -> Deferred {
+    let node = node.clone();
+    cleanup::defer(format!("power of {}", node.name()), async move || {
+        node.restart()
+    })
 }
 
 async fn ready(cluster: &Cluster, node: &str, wanted: &str) -> Result<()> {

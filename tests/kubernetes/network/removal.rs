@@ -1,6 +1,6 @@
 //! Disconnecting and uninstalling leave nothing, neither objects nor anything on the nodes.
 
-use crate::fixture::{LIQO, Peering, SOON, Suite, install, liqoctl, rough};
+use crate::fixture::{LIQO, Peering, SOON, Suite, install, liqoctl, serial};
 use crate::{MILAN, ROME};
 use anyhow::{Result, ensure};
 use kubernetes_lab::cluster::Cluster;
@@ -9,7 +9,7 @@ use kubernetes_lab::wait::{Deadline, until};
 use std::time::{Duration, Instant};
 
 pub(crate) fn add(suite: &mut Suite) {
-    rough!(
+    serial!(
         suite,
         a_reset_takes_the_peering_away_and_a_connect_brings_it_back,
         an_uninstall_leaves_nothing_and_an_install_brings_it_back,
@@ -25,14 +25,9 @@ async fn a_reset_takes_the_peering_away_and_a_connect_brings_it_back(
 ) -> Result<()> {
     peering.network("reset", &["--wait"])?;
 
-    let gone = nothing_of_the_peering(peering).await;
-    peering.connect()?;
-    gone
-}
-
-async fn nothing_of_the_peering(peering: &Peering) -> Result<()> {
     nothing_of(&peering.rome, MILAN).await?;
-    nothing_of(&peering.milan, ROME).await
+    nothing_of(&peering.milan, ROME).await?;
+    peering.connect()
 }
 
 /// Waits until a cluster has nothing more of its peering with `there`, its only one.

@@ -4,12 +4,11 @@ mod cost;
 mod requests;
 mod usage;
 
-use crate::fixture::{Peering, SOON, Suite, Web, rough, seen};
+use crate::fixture::{Peering, SOON, Suite, Web, seen, serial};
 use crate::foreign::{Blank, Foreign, POD, POD_CIDR, Tenant};
 use anyhow::{Context as _, Result, ensure};
 use control_api::Configuration;
 use cost::{Cost, Meter};
-use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use kube::api::DeleteParams;
 use kubernetes_lab::cluster::Cluster;
@@ -20,7 +19,7 @@ use std::time::{Duration, Instant};
 use usage::{Part, megabytes};
 
 pub(crate) fn add(suite: &mut Suite) {
-    rough!(
+    serial!(
         suite,
         one_idle_peering_takes_little_memory_and_asks_little,
         fifty_peers_are_served_and_a_change_costs_little,
@@ -79,7 +78,6 @@ async fn one_idle_peering_takes_little_memory_and_asks_little(
     let seconds = start.elapsed().as_secs();
 
     for (cluster, (before, after)) in peering.clusters().into_iter().zip(before.iter().zip(after)) {
-        requests::forget_them(cluster)?;
         let per_minute = (after - before) * 60 / seconds;
         eprintln!("{}: {per_minute} requests a minute, idle", cluster.name());
         let all = memory(cluster).await?;
@@ -95,29 +93,6 @@ async fn fifty_peers_are_served_and_a_change_costs_little(peering: &'static Peer
     let rome = &peering.rome;
     let web = Web::up(rome, "fifty-peers").await?;
     let mut peers = Vec::new();
-
-    let outcome = are_served(rome, &web, &mut peers).await;
-
-    // Also after a failure: other tests know one peer.
-    for peer in &peers {
-        peer.tenant.delete().await?;
-    }
-    web.namespace.delete().await?;
-    let namespaces: Api<Namespace> = Api::all(rome.client().await?);
-    for peer in &peers {
-        let name = peer.tenant.namespace().name();
-        let what = format!("namespace {name} to be gone");
-        until(Deadline::after(ALL_CONNECTED), &what, async || {
-            ensure!(namespaces.get_opt(name).await?.is_none(), "it is there");
-            Ok(())
-        })
-        .await?;
-    }
-    outcome
-}
-
-/// Makes fifty peers of a cluster and then one more, which is changed and removed.
-async fn are_served(rome: &Cluster, web: &Web, peers: &mut Vec<Foreign>) -> Result<()> {
     let start = Instant::now();
     for number in 0..PEERS {
         let id = format!("scale-{number}");
@@ -132,7 +107,7 @@ async fn are_served(rome: &Cluster, web: &Web, peers: &mut Vec<Foreign>) -> Resu
         Deadline::after(ALL_CONNECTED),
         "all handshakes",
         async || {
-            for peer in &*peers {
+            for peer in &peers {
                 let id = peer.tenant.id();
                 ensure!(peer.upstream.wireguard.latest_handshake()? > 0, "{id}");
             }
@@ -140,7 +115,7 @@ async fn are_served(rome: &Cluster, web: &Web, peers: &mut Vec<Foreign>) -> Resu
         },
     )
     .await?;
-    for peer in &*peers {
+    for peer in &peers {
         peer.connected().await?;
     }
     eprintln!(
@@ -149,13 +124,13 @@ async fn are_served(rome: &Cluster, web: &Web, peers: &mut Vec<Foreign>) -> Resu
         start.elapsed().as_secs_f64()
     );
     for number in TALKERS {
-        peers[number].talks(web).await?;
+        peers[number].talks(&web).await?;
     }
 
     requests::count_them(rome).await?;
     let meter = Meter::start(rome).await?;
     eprintln!("with {PEERS} peers, idle: {}", meter.idle());
-    peers.push(added(rome, &meter, web).await?);
+    peers.push(added(rome, &meter, &web).await?);
     let newcomer = &peers[PEERS].tenant;
     let wireguard = &peers[PEERS].upstream.wireguard;
     let handshake = wireguard.latest_handshake()?;
@@ -165,11 +140,10 @@ async fn are_served(rome: &Cluster, web: &Web, peers: &mut Vec<Foreign>) -> Resu
         "the tunnel went down"
     );
     removed(rome, &meter, newcomer).await?;
-    requests::forget_them(rome)?;
     memory(rome).await?;
-    // Nobody was disturbed.
+    // The other peers were not disturbed.
     for number in TALKERS {
-        peers[number].talks(web).await?;
+        peers[number].talks(&web).await?;
     }
 
     Ok(())

@@ -1,6 +1,6 @@
 //! What each GatewayServer asks for is honoured, though one gateway serves all peers.
 
-use crate::fixture::{LIQO, Peering, SOON, Suite, Web, rough};
+use crate::fixture::{LIQO, Peering, SOON, Suite, Web, serial};
 use crate::foreign::{Foreign, Tenant};
 use anyhow::{Context as _, Result, ensure};
 use control_api::GatewayServer;
@@ -14,10 +14,10 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use tests::lab::link::ip;
 use tests::lab::netns::Netns;
-use tests::traffic::ping::{self, Ping, Report};
+use tests::traffic::ping::{Ping, Report};
 
 pub(crate) fn add(suite: &mut Suite) {
-    rough!(
+    serial!(
         suite,
         a_fixed_node_port_is_served_at_every_node,
         a_load_balancer_is_served_at_its_address,
@@ -50,7 +50,7 @@ async fn a_fixed_node_port_is_served_at_every_node(peering: &'static Peering) ->
         peer.connected().await?;
         peer.talks(&web).await?;
     }
-    done(peer, &web).await
+    Ok(())
 }
 
 async fn a_load_balancer_is_served_at_its_address(peering: &'static Peering) -> Result<()> {
@@ -93,8 +93,7 @@ async fn a_load_balancer_is_served_at_its_address(peering: &'static Peering) -> 
     peer.call(SocketAddrV4::new(addresses[0].parse()?, port))
         .await?;
     peer.connected().await?;
-    peer.talks(&web).await?;
-    done(peer, &web).await
+    peer.talks(&web).await
 }
 
 async fn a_cluster_ip_is_served_within_the_cluster(peering: &'static Peering) -> Result<()> {
@@ -116,8 +115,7 @@ async fn a_cluster_ip_is_served_within_the_cluster(peering: &'static Peering) ->
     let route = format!("route replace {}/32 via {node}", addresses[0]);
     ip(peer.netns(), &[route])?;
     peer.connected().await?;
-    peer.talks(&web).await?;
-    done(peer, &web).await
+    peer.talks(&web).await
 }
 
 async fn equal_wishes_share_a_service_and_others_have_their_own(
@@ -198,7 +196,7 @@ async fn a_changed_setting_takes_effect_and_the_neighbour_notices_nothing(
         .await?;
         peer.call(SocketAddrV4::new(addresses[0].parse()?, port))
             .await?;
-        peer.talks_soon(&web).await?;
+        peer.talks(&web).await?;
     }
 
     ensure!(
@@ -213,8 +211,7 @@ async fn a_changed_setting_takes_effect_and_the_neighbour_notices_nothing(
     let now = neighbour.upstream.wireguard.latest_handshake()?;
     // WireGuard itself makes a new one after two minutes.
     ensure!(now < handshake + 115 || now == handshake, "a new handshake");
-    neighbour.tenant.delete().await?;
-    done(peer, &web).await
+    Ok(())
 }
 
 async fn the_mtu_of_a_peer_is_that_of_its_gateway_server_alone(
@@ -225,19 +222,6 @@ async fn the_mtu_of_a_peer_is_that_of_its_gateway_server_alone(
     let small = Foreign::client(&peering.milan, "mtu-small", &endpoint).await?;
     let large = Foreign::client(&peering.milan, "mtu-large", &endpoint).await?;
 
-    let outcome = each_has_its_mtu(&web, &small, &large, &endpoint).await;
-    // Also after a failure: other tests know one peer.
-    large.tenant.delete().await?;
-    done(small, &web).await?;
-    outcome
-}
-
-async fn each_has_its_mtu(
-    web: &Web,
-    small: &Foreign,
-    large: &Foreign,
-    endpoint: &Value,
-) -> Result<()> {
     let from = pod::netns(&web.namespace, &web.pods[0].name).await?;
     small.connected().await?;
     large.connected().await?;
@@ -261,26 +245,13 @@ async fn each_has_its_mtu(
             Ok(())
         })
         .await?;
-        small.talks(web).await?;
+        small.talks(&web).await?;
         forget(&from)?;
         let report = whole(&from, unchanged, 1340)?;
         ensure!(report.is_complete(), "another peer's way: {}", report.text);
     }
 
     Ok(())
-}
-
-impl Foreign {
-    /// Waits until its new endpoint leads to the gateway.
-    async fn talks_soon(&self, web: &Web) -> Result<()> {
-        let to = web.pods[0].address;
-        until(Deadline::after(SOON), "the new endpoint", async || {
-            ensure!(ping::reaches(self.netns(), to)?, "{to} does not answer");
-            Ok(())
-        })
-        .await?;
-        self.talks(web).await
-    }
 }
 
 /// Whether a packet of so many bytes passes whole.
@@ -361,9 +332,4 @@ async fn gone(cluster: &Cluster, tenant: &Tenant) -> Result<()> {
         Ok(())
     })
     .await
-}
-
-async fn done(peer: Foreign, web: &Web) -> Result<()> {
-    peer.tenant.delete().await?;
-    web.namespace.delete().await
 }

@@ -2,16 +2,18 @@
 
 use crate::NAPLES;
 use crate::deletion::reaches;
-use crate::fixture::{Peering, Suite, Web, network, prepare, rough, until_pair_is};
+use crate::fixture::{Peering, Suite, Web, network, prepare, serial, until_pair_is};
 use crate::rounds::{Ends, Rounds, lost_nothing};
 use crate::whole::until_whole;
-use anyhow::{Context as _, Result, ensure};
-use kubernetes_lab::cluster::{self, Cluster};
+use anyhow::{Context as _, Result};
+use kubernetes_lab::cleanup;
+use kubernetes_lab::cluster;
+use kubernetes_lab::namespace::Namespace;
 use kubernetes_lab::spec::Spec;
 use kubernetes_lab::suite;
 
 pub(crate) fn add(suite: &mut Suite) {
-    rough!(
+    serial!(
         suite,
         three_clusters_with_the_same_networks_reach_each_other
     );
@@ -22,20 +24,17 @@ const CONNECT: [&str; 2] = ["--gw-server-service-type=NodePort", "--wait"];
 async fn three_clusters_with_the_same_networks_reach_each_other(
     peering: &'static Peering,
 ) -> Result<()> {
-    let outcome = beside(peering).await;
-    // Also after a failure: the tests after this one know two clusters.
-    let mut left = Ok(());
     for cluster in peering.clusters() {
-        left = left.and(forget(cluster));
+        let tenant = format!("liqo-tenant-{NAPLES}");
+        let tenant = Namespace::existing(cluster, &tenant).await?;
+        cleanup::defer(format!("{tenant:?}"), async move || tenant.delete().await);
     }
-    if cluster::names()?.iter().any(|name| name == NAPLES) {
-        cluster::remove(NAPLES)?;
-    }
-
-    outcome.and(left)
-}
-
-async fn beside(peering: &'static Peering) -> Result<()> {
+    cleanup::defer(NAPLES, async || {
+        match cluster::names()?.iter().any(|name| name == NAPLES) {
+            true => cluster::remove(NAPLES),
+            false => Ok(()),
+        }
+    });
     let clusters = suite::up(vec![Spec::new(NAPLES)])?;
     let naples = clusters.into_iter().next().context("no cluster")?;
     prepare(&naples)?;
@@ -76,25 +75,7 @@ async fn beside(peering: &'static Peering) -> Result<()> {
     reaches(&naples, of_naples, milan.name(), of_milan).await?;
     network([&naples, milan], "reset", &["--wait"])?;
     until_pair_is([rome, milan], "Connected").await?;
-    for web in &webs {
-        web.namespace.delete().await?;
-    }
 
     lost_nothing(connected)?;
     lost_nothing(disconnected)
-}
-
-/// Removes what is left of naples in one of the others.
-fn forget(cluster: &Cluster) -> Result<()> {
-    let mut command = cluster.kubectl();
-    let tenant = format!("liqo-tenant-{NAPLES}");
-    command.args(["delete", "namespace", &tenant, "--ignore-not-found"]);
-    let output = command.output()?;
-    ensure!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-
-    Ok(())
 }

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod cleanup;
 pub mod cli;
 pub mod cluster;
 pub mod diagnosis;

@@ -1,5 +1,6 @@
-//! A Kubernetes namespace that a test has for itself.
+//! A Kubernetes namespace of a test.
 
+use crate::cleanup;
 use crate::cluster::Cluster;
 use crate::wait::{self, Deadline};
 use crate::{host, manifest};
@@ -15,13 +16,10 @@ use std::thread;
 use std::time::Duration;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
-/// How long what was applied may take to be ready.
-const PATIENCE: &str = "--timeout=90s";
+/// [`wait::SOON`] for `kubectl`.
+const TIMEOUT: &str = "--timeout=120s";
 
-/// How long a namespace of an earlier test may take to be gone.
-const CLEARANCE: Duration = Duration::from_secs(90);
-
-/// A namespace of a cluster, and shorthands for what one does in it.
+/// A namespace of a cluster, and shorthands for `kubectl` in it.
 #[derive(Clone)]
 pub struct Namespace {
     cluster: Cluster,
@@ -36,30 +34,34 @@ impl fmt::Debug for Namespace {
 }
 
 impl Namespace {
-    /// Makes the namespace `name`, in which privileged pods may run. One of that name,
-    /// as a test that failed leaves it, is removed first.
+    /// Creates the namespace `name`, in which privileged pods may run; it is deleted after the
+    /// test. If it exists, for example because an earlier test has just deleted it, it is removed
+    /// first.
     ///
     /// # Errors
     ///
     /// Returns an error if the API server refuses it.
+    ///
+    /// # Panics
+    ///
+    /// As [`cleanup::defer`].
     pub async fn create(cluster: &Cluster, name: &str) -> Result<Self> {
-        let client = cluster.client().await?;
-        clear(&client, name).await?;
+        let namespace = Self::existing(cluster, name).await?;
+        clear(&namespace.client, name).await?;
+        let created = namespace.clone();
+        let what = format!("namespace {name} of {}", cluster.name());
+        cleanup::defer(what, async move || created.delete().await);
         let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-        manifest::apply(&client, &[object], None).await?;
+        manifest::apply(&namespace.client, &[object], None).await?;
 
-        Ok(Self {
-            cluster: cluster.clone(),
-            client,
-            name: name.to_owned(),
-        })
+        Ok(namespace)
     }
 
-    /// Takes the namespace `name`, which something else has made.
+    /// Returns the namespace `name`, which the test did not create.
     ///
     /// # Errors
     ///
-    /// Returns an error if the cluster's kubeconfig is no use.
+    /// Returns an error if the cluster's kubeconfig is unusable.
     pub async fn existing(cluster: &Cluster, name: &str) -> Result<Self> {
         Ok(Self {
             cluster: cluster.clone(),
@@ -68,7 +70,7 @@ impl Namespace {
         })
     }
 
-    /// Its name.
+    /// The name without the cluster's.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -78,37 +80,37 @@ impl Namespace {
         &self.cluster
     }
 
-    /// A client of the cluster.
+    /// A client with all rights in the cluster.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// Applies the objects of a YAML text in it.
+    /// Applies the objects of a YAML text in this namespace.
     ///
     /// # Errors
     ///
-    /// Returns an error that names the object that was refused.
+    /// Returns an error that names the object that the API server refused.
     pub async fn apply(&self, yaml: &str) -> Result<()> {
         manifest::apply(&self.client, &manifest::parse(yaml)?, Some(&self.name)).await
     }
 
-    /// A call of `kubectl` in it, to be run or spawned.
+    /// A `kubectl` command in this namespace.
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = self.cluster.kubectl();
         command.args(["--namespace", &self.name]).args(args);
         command
     }
 
-    /// Runs `kubectl` in it, and returns what it printed.
+    /// Runs `kubectl` in this namespace, and returns its standard output.
     ///
     /// # Errors
     ///
-    /// Returns an error with what `kubectl` said if it fails.
+    /// Returns an error with the standard error of `kubectl` if it fails.
     pub async fn kubectl(&self, args: &[&str]) -> Result<String> {
         self.kubectl_with(args, "").await
     }
 
-    /// Runs `kubectl` with an input.
+    /// Runs `kubectl` with `input` on its standard input.
     ///
     /// # Errors
     ///
@@ -121,16 +123,16 @@ impl Namespace {
             .context("kubectl's thread has panicked")?
     }
 
-    /// Runs a shell command in a pod, and returns what it printed.
+    /// Runs a shell command in a pod, and returns its standard output.
     ///
     /// # Errors
     ///
-    /// Returns an error with what the command said if it fails.
+    /// Returns an error with the standard error of the command if it fails.
     pub async fn sh(&self, pod: &str, script: &str) -> Result<String> {
         self.kubectl(&["exec", pod, "--", "sh", "-c", script]).await
     }
 
-    /// Starts `kubectl` and goes on; it ends when the result is dropped.
+    /// Starts `kubectl` in the background, until the result is dropped.
     ///
     /// # Errors
     ///
@@ -139,30 +141,30 @@ impl Namespace {
         Running::start(&mut self.command(args))
     }
 
-    /// Waits until a Deployment, StatefulSet or DaemonSet is rolled out; `what` is as in
-    /// `deployment/web`.
+    /// Waits until a Deployment, StatefulSet or DaemonSet such as `deployment/web` is rolled
+    /// out.
     ///
     /// # Errors
     ///
-    /// Returns an error if that takes longer than a minute and a half.
+    /// Returns an error if that takes longer than [`wait::SOON`].
     pub async fn rolled_out(&self, what: &str) -> Result<()> {
-        self.kubectl(&["rollout", "status", what, PATIENCE])
+        self.kubectl(&["rollout", "status", what, TIMEOUT])
             .await
             .map(drop)
     }
 
-    /// Waits for a condition of an object, as in `Ready` of `pod/host`, or for anything
-    /// else that `kubectl wait --for` knows, as in `jsonpath={.status.phase}=Failed`.
+    /// Waits for a condition of an object, such as `Ready` of `pod/host`, or for anything
+    /// else that `kubectl wait --for` takes, such as `jsonpath={.status.phase}=Failed`.
     ///
     /// # Errors
     ///
-    /// Returns an error if that takes longer than a minute and a half.
+    /// Returns an error if that takes longer than [`wait::SOON`].
     pub async fn wait(&self, what: &str, condition: &str) -> Result<()> {
         let condition = match condition.contains('=') {
             true => format!("--for={condition}"),
             false => format!("--for=condition={condition}"),
         };
-        self.kubectl(&["wait", what, &condition, PATIENCE])
+        self.kubectl(&["wait", what, &condition, TIMEOUT])
             .await
             .map(drop)
     }
@@ -171,17 +173,17 @@ impl Namespace {
     ///
     /// # Errors
     ///
-    /// Returns an error if there is no such object.
+    /// Returns an error if the object does not exist.
     pub async fn get(&self, what: &str, path: &str) -> Result<String> {
         let path = format!("jsonpath={path}");
         self.kubectl(&["get", what, "-o", &path]).await
     }
 
-    /// The names of the pods with a label such as `app=web`, in order.
+    /// The sorted names of the pods with a label such as `app=web`.
     ///
     /// # Errors
     ///
-    /// Returns an error if the API server does not answer.
+    /// As [`Namespace::kubectl`].
     pub async fn pods(&self, label: &str) -> Result<Vec<String>> {
         let path = "jsonpath={.items[*].metadata.name}";
         let names = self
@@ -191,19 +193,19 @@ impl Namespace {
         Ok(names.split_whitespace().map(str::to_owned).collect())
     }
 
-    /// Removes the namespace, without waiting until it is gone.
+    /// Deletes the namespace if it exists, without waiting until it is gone.
     ///
     /// # Errors
     ///
     /// Returns an error if the API server refuses.
     pub async fn delete(&self) -> Result<()> {
-        self.kubectl(&["delete", "namespace", &self.name, "--wait=false"])
-            .await
-            .map(drop)
+        let options = ["--wait=false", "--ignore-not-found"];
+        let words = [["delete", "namespace", &self.name].as_slice(), &options].concat();
+        self.kubectl(&words).await.map(drop)
     }
 }
 
-/// Removes a namespace, and waits until it is gone.
+/// Removes a namespace if it exists, and waits until it is gone.
 async fn clear(client: &Client, name: &str) -> Result<()> {
     let api: Api<v1::Namespace> = Api::all(client.clone());
     let Some(namespace) = api.get_opt(name).await? else {
@@ -213,19 +215,19 @@ async fn clear(client: &Client, name: &str) -> Result<()> {
         api.delete(name, &DeleteParams::default()).await?;
     }
     let what = format!("the old namespace {name} to be gone");
-    wait::until(Deadline::after(CLEARANCE), &what, async || {
+    wait::until(Deadline::after(wait::SOON), &what, async || {
         let namespace = api.get_opt(name).await?;
-        ensure!(namespace.is_none(), "it is there");
+        ensure!(namespace.is_none(), "it exists");
         Ok(())
     })
     .await
 }
 
-/// A `kubectl` that runs; it ends when this is dropped.
+/// A running `kubectl`, which is killed when this is dropped.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
-    /// What it says, line by line.
+    /// Lines of its standard output and its standard error.
     lines: UnboundedReceiver<String>,
 }
 
@@ -237,26 +239,26 @@ impl Running {
             .stderr(Stdio::piped())
             .spawn()
             .context("failed to start kubectl")?;
-        let (said, lines) = mpsc::unbounded_channel();
+        let (sender, lines) = mpsc::unbounded_channel();
         let out = child.stdout.take().context("standard output is piped")?;
         let err = child.stderr.take().context("standard error is piped")?;
-        // To the end, whoever listens: a pipe that nobody reads ends who writes to it.
-        let other = said.clone();
-        thread::spawn(move || pass_on(out, &said));
+        // Both pipes are read to their end, since a full pipe would block kubectl.
+        let other = sender.clone();
+        thread::spawn(move || pass_on(out, &sender));
         thread::spawn(move || pass_on(err, &other));
 
         Ok(Self { child, lines })
     }
 
-    /// Waits until it says a line that contains `text`, on its standard output or its
-    /// standard error, and returns the line. Lines that were looked at are gone.
+    /// Waits for a line that contains `text`, on its standard output or its standard error, and
+    /// returns the line. Lines before it are discarded.
     ///
     /// # Errors
     ///
-    /// Returns an error with all that it said if it ends before, or after `limit`.
+    /// Returns an error with the discarded lines if it ends before, or after `limit`.
     pub async fn line_with(&mut self, text: &str, limit: Duration) -> Result<String> {
         let mut seen = String::new();
-        let look = async {
+        let found = async {
             while let Some(line) = self.lines.recv().await {
                 if line.contains(text) {
                     return Some(line);
@@ -265,12 +267,12 @@ impl Running {
             }
             None
         };
-        match tokio::time::timeout(limit, look).await {
+        match tokio::time::timeout(limit, found).await {
             Ok(Some(line)) => Ok(line),
-            Ok(None) => bail!("kubectl ended without {text:?}; it said: {seen}"),
+            Ok(None) => bail!("kubectl ended without printing {text:?}; it printed: {seen}"),
             Err(_) => {
                 let seconds = limit.as_secs();
-                bail!("kubectl did not say {text:?} within {seconds} s; it said: {seen}")
+                bail!("kubectl did not print {text:?} within {seconds} s; it printed: {seen}")
             }
         }
     }
@@ -286,7 +288,7 @@ impl Drop for Running {
 
 fn pass_on(from: impl Read, to: &UnboundedSender<String>) {
     for line in BufReader::new(from).split(b'\n').map_while(Result::ok) {
-        // Nobody may listen any more.
+        // The receiver may be dropped already.
         let _ = to.send(String::from_utf8_lossy(&line).into_owned());
     }
 }

@@ -1,10 +1,18 @@
-//! Tests that share clusters: the calm ones run beside each other, the rough ones alone.
+//! Runs tests that share clusters: parallel ones beside each other, serial ones alone.
+//!
+//! After each test the runner runs its [cleanups](crate::cleanup), and waits until the clusters
+//! are as they were before it. After a serial test that failed it also restores what all tests
+//! share, so that one failure stays one failure.
 
+mod leftovers;
+
+use crate::cleanup;
 use crate::cluster::{self, Cluster, Options};
 use crate::diagnosis;
 use crate::place::{self, Artifacts};
 use crate::spec::Spec;
 use anyhow::{Context as _, Result, anyhow, ensure};
+use leftovers::Leftovers;
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::env;
 use std::fs::File;
@@ -13,69 +21,95 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::process::{Command, ExitCode};
-use std::sync::{Arc, Once, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, Once, PoisonError, RwLock};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-/// How many tests run at once: most of the time they wait.
+/// Threads for parallel tests, which wait most of the time.
 const THREADS: usize = 4;
 
-/// Set to keep the clusters after the tests, and to find them before the next.
+/// If set, the clusters are kept after the tests, and used again by the next run.
 const KEEP: &str = "LIQO_LAB_KEEP";
 
-/// Set to run only the essential tests.
+/// If set, only the essential tests run.
 const ESSENTIAL: &str = "LIQO_LAB_ESSENTIAL";
 
-/// Set to run only the tests of these names, which commas divide.
+/// If set, only the tests of these names run; separated by commas.
 const ONLY: &str = "LIQO_LAB_ONLY";
 
-/// Set to the file that gets a line "failed NAME" for each test that fails.
+/// The file that gets a line "failed NAME" for each test that fails.
 const FAILURES: &str = "LIQO_LAB_FAILURES";
 
-/// A test, given what all share.
+/// The body of a test.
 pub type Body<C> = fn(&'static C) -> Pin<Box<dyn Future<Output = Result<()>>>>;
 
-/// How a test gets on with others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Manner {
-    /// It changes only what is its own.
-    Calm,
-    /// It breaks what others use.
-    Rough,
+enum Mode {
+    /// Changes only objects of its own.
+    Parallel,
+    /// Breaks what other tests use.
+    Serial,
 }
 
-/// What the tests of a program share.
+/// The clusters that all tests of a program share.
 pub trait Shared: Sized + Send + Sync + 'static {
-    /// The names of the clusters, which begin with `it-`: people's do not.
+    /// The names of the clusters. They begin with `it-`, unlike those that people choose.
     const NAMES: &'static [&'static str];
 
-    /// Makes it; what is there already is used.
+    /// Makes the clusters, or completes those that exist.
     ///
     /// # Errors
     ///
-    /// Returns an error if something does not come up.
+    /// Returns an error if a cluster does not come up.
     fn make() -> Result<Self>;
+
+    /// Restores the clusters after a serial test that failed.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a cluster cannot be restored.
+    fn restore(&self) -> Result<()>;
+
+    /// The limit of each test; it bounds a test that hangs.
+    fn limit() -> Duration {
+        Duration::from_secs(20 * 60)
+    }
 }
 
 /// All tests of a program.
 pub struct Suite<C: Shared> {
-    tests: Vec<(String, Manner, Body<C>)>,
+    tests: Vec<Test<C>>,
     essential: &'static [&'static str],
 }
 
-/// Adds tests, by the names of their functions.
+struct Test<C: Shared> {
+    name: String,
+    mode: Mode,
+    body: Body<C>,
+}
+
+/// What the trials of one run have in common.
+struct Run<C: Shared> {
+    shared: &'static C,
+    clusters: Vec<Cluster>,
+    /// Held for writing by a serial test, for reading by a parallel one.
+    turn: RwLock<()>,
+    leftovers: Mutex<Leftovers>,
+}
+
+/// Adds tests that run in parallel, by the names of their functions.
 #[macro_export]
-macro_rules! calm {
+macro_rules! parallel {
     ($suite:expr, $($test:ident),+ $(,)?) => {
-        $( $suite.calm(module_path!(), stringify!($test), |shared| Box::pin($test(shared))); )+
+        $( $suite.parallel(module_path!(), stringify!($test), |shared| Box::pin($test(shared))); )+
     };
 }
 
-/// Adds tests that break what others use.
+/// Adds tests that run alone, by the names of their functions.
 #[macro_export]
-macro_rules! rough {
+macro_rules! serial {
     ($suite:expr, $($test:ident),+ $(,)?) => {
-        $( $suite.rough(module_path!(), stringify!($test), |shared| Box::pin($test(shared))); )+
+        $( $suite.serial(module_path!(), stringify!($test), |shared| Box::pin($test(shared))); )+
     };
 }
 
@@ -89,17 +123,17 @@ impl<C: Shared> Default for Suite<C> {
 }
 
 impl<C: Shared> Suite<C> {
-    /// Adds a test that runs beside others.
-    pub fn calm(&mut self, module: &str, name: &str, body: Body<C>) {
-        self.tests.push((title(module, name), Manner::Calm, body));
+    /// Adds a test that changes only objects of its own, and runs beside others.
+    pub fn parallel(&mut self, module: &str, name: &str, body: Body<C>) {
+        self.add(module, name, Mode::Parallel, body);
     }
 
-    /// Adds a test that runs alone.
-    pub fn rough(&mut self, module: &str, name: &str, body: Body<C>) {
-        self.tests.push((title(module, name), Manner::Rough, body));
+    /// Adds a test that breaks what other tests use, and runs alone.
+    pub fn serial(&mut self, module: &str, name: &str, body: Body<C>) {
+        self.add(module, name, Mode::Serial, body);
     }
 
-    /// Names the tests that every change must pass; `LIQO_LAB_ESSENTIAL` runs no others.
+    /// Sets the tests that every change must pass; `LIQO_LAB_ESSENTIAL` runs no others.
     pub fn essential(&mut self, names: &'static [&'static str]) {
         self.essential = names;
     }
@@ -108,35 +142,21 @@ impl<C: Shared> Suite<C> {
     /// the clusters.
     pub fn run(mut self, program: &str, mut arguments: Arguments) -> ExitCode {
         place::use_program(program);
-        if let Some(unknown) = self.unknown() {
-            eprintln!("error: there is no essential test {unknown}");
+        if let Err(error) = self.select() {
+            eprintln!("error: {error:#}");
             return ExitCode::FAILURE;
         }
-        if env::var_os(ESSENTIAL).is_some() {
-            let essential = self.essential;
-            self.tests
-                .retain(|(name, ..)| essential.contains(&name.as_str()));
-        }
-        if let Ok(only) = env::var(ONLY) {
-            let only: Vec<_> = only.split(',').collect();
-            self.tests
-                .retain(|(name, ..)| only.contains(&name.as_str()));
-        }
-        // The rough ones last: the calm ones are many at once.
-        self.tests
-            .sort_by_key(|(.., manner, _)| *manner == Manner::Rough);
+        // Parallel tests first, so that the threads are all in use.
+        self.tests.sort_by_key(|test| test.mode == Mode::Serial);
         arguments.test_threads.get_or_insert(THREADS);
         if arguments.list {
             return libtest_mimic::run(&arguments, self.trials(None)).exit_code();
         }
 
-        let code = match C::make() {
-            Ok(shared) => {
-                let shared: &'static C = Box::leak(Box::new(shared));
-                libtest_mimic::run(&arguments, self.trials(Some(shared))).exit_code()
-            }
+        let code = match Run::start() {
+            Ok(run) => libtest_mimic::run(&arguments, self.trials(Some(Arc::new(run)))).exit_code(),
             Err(error) => {
-                eprintln!("error: the clusters do not come up: {error:#}");
+                eprintln!("error: the clusters did not come up: {error:#}");
                 report(C::NAMES);
                 ExitCode::FAILURE
             }
@@ -149,31 +169,51 @@ impl<C: Shared> Suite<C> {
         match remove(C::NAMES) {
             Ok(()) => code,
             Err(error) => {
-                eprintln!("error: the clusters do not go: {error:#}");
+                eprintln!("error: failed to remove the clusters: {error:#}");
                 ExitCode::FAILURE
             }
         }
     }
 
-    /// An essential test that does not exist.
-    fn unknown(&self) -> Option<&'static str> {
-        let exists = |wanted: &str| self.tests.iter().any(|(name, ..)| name == wanted);
-
-        self.essential.iter().copied().find(|name| !exists(name))
+    fn add(&mut self, module: &str, name: &str, mode: Mode, body: Body<C>) {
+        let name = title(module, name);
+        self.tests.push(Test { name, mode, body });
     }
 
-    fn trials(self, shared: Option<&'static C>) -> Vec<Trial> {
-        // Held alone by a rough test.
-        let peace = Arc::new(RwLock::new(()));
-        let trial = |(name, manner, body): (String, Manner, Body<C>)| {
-            let peace = Arc::clone(&peace);
-            Trial::test(name.clone(), move || {
-                let shared = shared.ok_or("there are no clusters")?;
-                let outcome = test(shared, manner, body, &peace);
-                if outcome.is_err() {
-                    log_failure(&name)?;
-                }
-                outcome
+    /// Drops the tests that the environment does not select.
+    fn select(&mut self) -> Result<()> {
+        let mut names = self.essential.iter();
+        let unknown = names.find(|name| !self.tests.iter().any(|test| test.name == **name));
+        ensure!(
+            unknown.is_none(),
+            "essential test {unknown:?} does not exist"
+        );
+
+        if env::var_os(ESSENTIAL).is_some() {
+            let essential = self.essential;
+            self.tests
+                .retain(|test| essential.contains(&test.name.as_str()));
+        }
+        if let Ok(only) = env::var(ONLY) {
+            let only: Vec<_> = only.split(',').collect();
+            self.tests.retain(|test| only.contains(&test.name.as_str()));
+        }
+
+        Ok(())
+    }
+
+    fn trials(self, run: Option<Arc<Run<C>>>) -> Vec<Trial> {
+        let trial = |test: Test<C>| {
+            let run = run.clone();
+            Trial::test(test.name.clone(), move || {
+                let run = run.ok_or("the clusters are missing")?;
+                run.test(&test).map_err(|error| {
+                    let error = match log_failure(&test.name) {
+                        Ok(()) => error,
+                        Err(other) => error.context(other),
+                    };
+                    Failed::from(format!("{error:#}"))
+                })
             })
         };
 
@@ -181,32 +221,66 @@ impl<C: Shared> Suite<C> {
     }
 }
 
-fn test<C: Shared>(
-    shared: &'static C,
-    manner: Manner,
-    body: Body<C>,
-    peace: &RwLock<()>,
-) -> Result<(), Failed> {
-    let outcome = match manner {
-        Manner::Calm => {
-            let _peace = peace.read().unwrap_or_else(PoisonError::into_inner);
-            block_on(body(shared))
-        }
-        Manner::Rough => {
-            let _peace = peace.write().unwrap_or_else(PoisonError::into_inner);
-            block_on(body(shared))
-        }
-    };
+impl<C: Shared> Run<C> {
+    fn start() -> Result<Self> {
+        let shared = Box::leak(Box::new(C::make()?));
+        let clusters = C::NAMES.iter().filter_map(|name| Cluster::find(name).ok());
 
-    outcome.map_err(|error| {
-        // All failures are printed again at the end, which may be half an hour away.
-        eprintln!("failed: {error:#}");
-        report(C::NAMES);
-        format!("{error:#}").into()
-    })
+        Ok(Self {
+            shared,
+            clusters: clusters.collect(),
+            turn: RwLock::default(),
+            leftovers: Mutex::default(),
+        })
+    }
+
+    fn test(&self, test: &Test<C>) -> Result<()> {
+        match test.mode {
+            Mode::Parallel => {
+                let _turn = self.turn.read().unwrap_or_else(PoisonError::into_inner);
+                self.test_in_turn(test)
+            }
+            Mode::Serial => {
+                let _turn = self.turn.write().unwrap_or_else(PoisonError::into_inner);
+                self.test_in_turn(test)
+            }
+        }
+    }
+
+    fn test_in_turn(&self, test: &Test<C>) -> Result<()> {
+        let mut leftovers = self.leftovers();
+        block_on(leftovers.begin(&test.name, &self.clusters))?;
+        drop(leftovers);
+
+        let body = (test.body)(self.shared);
+        let mut outcome = block_on(cleanup::run(body, C::limit(), |error| {
+            // libtest prints all failures at the end, which may be half an hour away.
+            eprintln!("failed: {error:#}");
+            report(C::NAMES);
+        }));
+        if outcome.is_err() && test.mode == Mode::Serial {
+            outcome = also(outcome, self.shared.restore().context("failed to restore"));
+        }
+        let mut leftovers = self.leftovers();
+        also(outcome, block_on(leftovers.end(&self.clusters)))
+    }
+
+    fn leftovers(&self) -> std::sync::MutexGuard<'_, Leftovers> {
+        self.leftovers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
-/// Adds a test to the file of those that failed, if one is wanted.
+/// Joins the errors of both outcomes.
+fn also(first: Result<()>, second: Result<()>) -> Result<()> {
+    match (first, second) {
+        (Err(first), Err(second)) => Err(anyhow!("{first:#}; {second:#}")),
+        (first, second) => first.and(second),
+    }
+}
+
+/// Adds a test to the file of those that failed, if one is set.
 fn log_failure(name: &str) -> Result<()> {
     let Some(path) = env::var_os(FAILURES) else {
         return Ok(());
@@ -214,7 +288,7 @@ fn log_failure(name: &str) -> Result<()> {
     let context = || format!("failed to write {}", Path::new(&path).display());
     let mut options = File::options();
     let file = options.create(true).append(true).open(&path);
-    // One call for a line: others may write theirs at this moment.
+    // One call for a line: parallel tests append to the same file.
     let line = format!("failed {name}\n");
 
     file.and_then(|mut file| file.write_all(line.as_bytes()))
@@ -234,7 +308,7 @@ pub fn block_on<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
         .block_on(future)
 }
 
-/// Makes clusters at once, or completes those that are there.
+/// Makes clusters in parallel, or completes those that exist.
 ///
 /// # Errors
 ///
@@ -250,7 +324,7 @@ pub fn up(specs: Vec<Spec>) -> Result<Vec<Cluster>> {
             thread::spawn(move || block_on(cluster::up(spec, &artifacts, &Options::default())))
         })
         .collect();
-    // All are waited for: one that is being made while others are removed would be left.
+    // Wait for all: a cluster that still comes up while others are removed would be left.
     let clusters: Vec<_> = threads
         .into_iter()
         .map(|thread| {
@@ -268,11 +342,11 @@ pub fn up(specs: Vec<Spec>) -> Result<Vec<Cluster>> {
     Ok(clusters)
 }
 
-/// What `cargo xtask test --kubernetes` has built for clusters.
+/// The programs that `cargo xtask test --kubernetes` has built for clusters.
 ///
 /// # Errors
 ///
-/// Returns an error if it was not run.
+/// Returns an error if that command does not run this test.
 pub fn artifacts() -> Result<Artifacts> {
     env::var_os(place::ARTIFACTS_VARIABLE)
         .map(Artifacts::new)
@@ -284,11 +358,11 @@ pub fn artifacts() -> Result<Artifacts> {
         })
 }
 
-/// Runs a program of the machine, and returns what it printed.
+/// Runs a program of the machine, and returns its standard output.
 ///
 /// # Errors
 ///
-/// Returns an error with what it said if it fails.
+/// Returns an error with its standard error if it fails.
 pub fn machine(program: &str, args: &[&str]) -> Result<String> {
     let output = Command::new(program)
         .args(args)
@@ -314,7 +388,7 @@ fn remove(names: &[&str]) -> Result<()> {
     cluster::clear_machine()
 }
 
-/// Writes what is to be known of the clusters, once, and says where.
+/// Writes the state of the clusters to files, once, and prints where they are.
 fn report(names: &[&str]) {
     static REPORTED: Once = Once::new();
     REPORTED.call_once(|| {

@@ -1,15 +1,21 @@
 //! Waits for conditions, with deadlines.
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use std::time::{Duration, Instant};
 
-/// How often a condition is looked at.
-const LOOK: Duration = Duration::from_millis(100);
+/// The limit for a condition that a test only waits for.
+///
+/// It bounds a test that hangs, and promises nothing. The slowest condition takes 30 s on an idle
+/// machine (kube-proxy's longest sync period, six attempts of a WireGuard handshake); a loaded
+/// machine takes four times as long.
+pub const SOON: Duration = Duration::from_secs(120);
 
-/// How long one look may take.
-const LOOK_MAX: Duration = Duration::from_secs(10);
+const INTERVAL: Duration = Duration::from_millis(100);
 
-/// When to give up.
+/// The limit of one check.
+const CHECK_MAX: Duration = Duration::from_secs(10);
+
+/// When a wait times out.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline(Instant);
 
@@ -20,25 +26,25 @@ impl Deadline {
     }
 }
 
-/// Calls `look` until it succeeds, and returns what it returned.
+/// Calls `check` until it succeeds, and returns its value.
 ///
 /// # Errors
 ///
-/// At the deadline returns the last error, and `what` was waited for.
+/// Returns the last error of `check` and the name of the condition, `what`, at the deadline.
 pub async fn until<T>(
     deadline: Deadline,
     what: &str,
-    mut look: impl AsyncFnMut() -> Result<T>,
+    mut check: impl AsyncFnMut() -> Result<T>,
 ) -> Result<T> {
     loop {
-        let error = match tokio::time::timeout(LOOK_MAX, look()).await {
+        let error = match tokio::time::timeout(CHECK_MAX, check()).await {
             Ok(Ok(value)) => return Ok(value),
             Ok(Err(error)) => error,
-            Err(_) => anyhow::anyhow!("no answer within {} s", LOOK_MAX.as_secs()),
+            Err(_) => anyhow!("a check timed out after {} s", CHECK_MAX.as_secs()),
         };
         if Instant::now() >= deadline.0 {
-            bail!("waited in vain for {what}: {error:#}");
+            bail!("timed out waiting for {what}: {error:#}");
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(INTERVAL).await;
     }
 }

@@ -1,18 +1,18 @@
 //! An API that is not the API server's own: it passes requests on.
 
 use super::{SOON, refusal, server};
-use crate::fixture::{Clusters, Suite, calm};
+use crate::fixture::{Clusters, Suite, parallel};
 use anyhow::{Context as _, Result, ensure};
+use kubernetes_lab::cleanup;
 use kubernetes_lab::namespace::Namespace;
 use kubernetes_lab::wait::{Deadline, until};
 use serde_json::{Value, json};
 
 pub(super) fn add(suite: &mut Suite) {
-    calm!(suite, an_aggregated_api_is_told_who_asks);
+    parallel!(suite, an_aggregated_api_is_told_who_asks);
 }
 
 async fn an_aggregated_api_is_told_who_asks(clusters: &'static Clusters) -> Result<()> {
-    forget(clusters)?;
     let namespace = clusters.namespace("aggregation").await?;
     let front_proxy = "{.data.requestheader-client-ca-file}";
     let front_proxy = [
@@ -35,6 +35,13 @@ async fn an_aggregated_api_is_told_who_asks(clusters: &'static Clusters) -> Resu
             "service": {"name": "server", "namespace": "aggregation"},
             "caBundle": authority,
         },
+    });
+    // Registered after the namespace, and so removed before it: no namespace can be removed while
+    // an API service does not reply.
+    let cluster = namespace.clone();
+    cleanup::defer(format!("APIService {NAME}"), async move || {
+        let delete = ["delete", "apiservice", NAME, "--ignore-not-found"];
+        cluster.kubectl(&delete).await.map(drop)
     });
     namespace.apply(&api.to_string()).await?;
     namespace
@@ -65,11 +72,7 @@ async fn an_aggregated_api_is_told_who_asks(clusters: &'static Clusters) -> Resu
     )
     .await?;
     ensure!(greeting["metadata"]["name"] == "you", "{greeting}");
-    refuses_others(&namespace).await?;
-
-    // First: while an API is away, no namespace can be removed.
-    forget(clusters)?;
-    namespace.delete().await
+    refuses_others(&namespace).await
 }
 
 const NAME: &str = "v1alpha1.it.liqo.io";
@@ -112,13 +115,4 @@ async fn refuses_others(namespace: &Namespace) -> Result<()> {
         Ok(())
     })
     .await
-}
-
-/// Removes what an earlier run may have left: it has no namespace.
-fn forget(clusters: &Clusters) -> Result<()> {
-    let delete = ["delete", "apiservice", NAME, "--ignore-not-found"];
-    let status = clusters.rome.kubectl().args(delete).output();
-    let status = status.context("failed to start kubectl")?;
-    ensure!(status.status.success(), "{status:?}");
-    Ok(())
 }

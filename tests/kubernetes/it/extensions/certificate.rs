@@ -1,11 +1,12 @@
 //! Certificates that the cluster signs on request.
 
 use super::{SOON, refusal};
-use crate::fixture::{Clusters, Suite, calm};
+use crate::fixture::{Clusters, Suite, parallel, scratch};
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use kube::Api;
+use kubernetes_lab::cleanup;
 use kubernetes_lab::pki;
 use kubernetes_lab::wait::{Deadline, until};
 use rcgen::{CertificateParams, DnType, KeyPair};
@@ -14,14 +15,17 @@ use std::path::Path;
 use std::process::Command;
 
 pub(super) fn add(suite: &mut Suite) {
-    calm!(suite, a_signed_request_makes_a_user_of_the_api);
+    parallel!(suite, a_signed_request_makes_a_user_of_the_api);
 }
 
 async fn a_signed_request_makes_a_user_of_the_api(clusters: &'static Clusters) -> Result<()> {
     let namespace = clusters.namespace("certificate").await?;
     let requests: Api<CertificateSigningRequest> = Api::all(namespace.client().clone());
-    let delete = ["delete", "csr", NAME, "--ignore-not-found"];
-    namespace.kubectl(&delete).await?;
+    let cluster = namespace.clone();
+    cleanup::defer(format!("CSR {NAME}"), async move || {
+        let delete = ["delete", "csr", NAME, "--ignore-not-found"];
+        cluster.kubectl(&delete).await.map(drop)
+    });
     let (key, request) = request()?;
 
     let object = json!({
@@ -49,8 +53,7 @@ async fn a_signed_request_makes_a_user_of_the_api(clusters: &'static Clusters) -
     })
     .await?;
 
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(NAME);
-    std::fs::create_dir_all(&folder).context("failed to create a folder")?;
+    let folder = scratch(NAME)?;
     std::fs::write(folder.join("user.crt"), &certificate.0).context("failed to write")?;
     std::fs::write(folder.join("user.key"), key).context("failed to write")?;
     let user = as_user(
@@ -63,9 +66,7 @@ async fn a_signed_request_makes_a_user_of_the_api(clusters: &'static Clusters) -
     let refused = refusal(as_user(clusters, &folder, &["get", "pods"]))?;
     let said = "User \"caesar\" cannot list resource \"pods\"";
     ensure!(refused.contains(said), "{refused}");
-    namespace.kubectl(&delete).await?;
-    std::fs::remove_dir_all(&folder).context("failed to remove a folder")?;
-    namespace.delete().await
+    Ok(())
 }
 
 const NAME: &str = "it-caesar";

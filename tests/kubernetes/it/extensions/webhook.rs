@@ -1,14 +1,15 @@
 //! A webhook that is asked about objects before they are stored.
 
 use super::{SOON, create, server};
-use crate::fixture::{Clusters, Suite, calm};
+use crate::fixture::{Clusters, Suite, parallel};
 use anyhow::{Context as _, Result, ensure};
+use kubernetes_lab::cleanup::{self, Deferred};
 use kubernetes_lab::namespace::Namespace;
 use kubernetes_lab::wait::{Deadline, until};
 use serde_json::{Value, json};
 
 pub(super) fn add(suite: &mut Suite) {
-    calm!(
+    parallel!(
         suite,
         a_webhook_decides_what_is_stored_in_its_namespace,
         nothing_is_stored_while_a_webhook_that_must_agree_is_down,
@@ -30,9 +31,7 @@ async fn a_webhook_decides_what_is_stored_in_its_namespace(
 
     let seen = namespace.kubectl(&["logs", "server"]).await?;
     ensure!(seen.contains("CREATE good by admin"), "{seen}");
-    unregister(&namespace).await?;
-    other.delete().await?;
-    namespace.delete().await
+    Ok(())
 }
 
 async fn nothing_is_stored_while_a_webhook_that_must_agree_is_down(
@@ -42,18 +41,18 @@ async fn nothing_is_stored_while_a_webhook_that_must_agree_is_down(
     let authority = server::start(&namespace, REVIEW, None).await?;
     namespace.kubectl(&["delete", "pod", "server"]).await?;
 
-    register(&namespace, &authority).await?;
+    let webhook = register(&namespace, &authority).await?;
     let said = "failed calling webhook \"review.test.liqo.io\"";
     refused(&namespace, "good", said).await?;
 
-    unregister(&namespace).await?;
+    webhook.run().await?;
     until(
         Deadline::after(SOON),
         "a ConfigMap to be stored",
         async || store(&namespace, "late", "good").await,
     )
     .await?;
-    namespace.delete().await
+    Ok(())
 }
 
 /// Denies what is labelled as bad.
@@ -74,7 +73,7 @@ answer+=',"response":{"uid":"'$(field uid)'",'$verdict'}}'
 
 /// Has the API server ask about the labelled ConfigMaps of the namespace, and of no
 /// other: other tests are not to wait for this one's server.
-async fn register(namespace: &Namespace, authority: &Value) -> Result<()> {
+async fn register(namespace: &Namespace, authority: &Value) -> Result<Deferred> {
     let name = namespace.name();
     let configuration = json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
@@ -98,13 +97,15 @@ async fn register(namespace: &Namespace, authority: &Value) -> Result<()> {
             "timeoutSeconds": 5,
         }],
     });
-    namespace.apply(&configuration.to_string()).await
-}
+    let cluster = namespace.clone();
+    let webhook = cleanup::defer(format!("webhook {name}"), async move || {
+        let kind = "validatingwebhookconfiguration";
+        let delete = ["delete", kind, cluster.name(), "--ignore-not-found"];
+        cluster.kubectl(&delete).await.map(drop)
+    });
+    namespace.apply(&configuration.to_string()).await?;
 
-async fn unregister(namespace: &Namespace) -> Result<()> {
-    let kind = "validatingwebhookconfiguration";
-    let delete = ["delete", kind, namespace.name()];
-    namespace.kubectl(&delete).await.map(drop)
+    Ok(webhook)
 }
 
 /// Stores a ConfigMap with a label.

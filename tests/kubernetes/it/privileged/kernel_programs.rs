@@ -1,7 +1,9 @@
 //! The gateway's kernel programs, loaded by a pod from an image of this test.
 
-use crate::fixture::{Clusters, Suite, calm};
+use super::remove_link_after_test;
+use crate::fixture::{Clusters, Suite, parallel};
 use anyhow::{Context as _, Result, bail, ensure};
+use kubernetes_lab::cleanup;
 use kubernetes_lab::image::{self, Image, Platform, Tree};
 use kubernetes_lab::namespace::Namespace;
 use kubernetes_lab::node::Node;
@@ -12,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub(super) fn add(suite: &mut Suite) {
-    calm!(suite, kernel_programs_outlive_the_pod_that_attached_them);
+    parallel!(suite, kernel_programs_outlive_the_pod_that_attached_them);
 }
 
 /// How long a pod may take to start and to end.
@@ -34,7 +36,7 @@ async fn kernel_programs_outlive_the_pod_that_attached_them(
 ) -> Result<()> {
     let namespace = clusters.namespace("kernel-programs").await?;
     let [far, near] = [clusters.rome.node(0), clusters.rome.node(1)];
-    clear(&near, &far);
+    clear_after_test(&near, &far);
     load(clusters)?;
     connect(clusters, &near, &far)?;
     until(
@@ -60,8 +62,7 @@ async fn kernel_programs_outlive_the_pod_that_attached_them(
     run(&namespace, "third", &near, &["/bpf", "detach", PINS]).await?;
     ping(&far).context("still dropped")?;
     ensure!(near.exec("ls", &[PINS]).is_err(), "something is pinned");
-    clear(&near, &far);
-    namespace.delete().await
+    Ok(())
 }
 
 /// Makes an image of the guest program `bpf`, and has all nodes take it.
@@ -115,14 +116,21 @@ fn ping(from: &Node) -> Result<()> {
     from.exec("busybox", &words).map(drop)
 }
 
-/// Removes what the test has made on the nodes, where it is there.
-fn clear(near: &Node, far: &Node) {
+/// Has links, images and pins of the nodes removed after the test, if they are left.
+fn clear_after_test(near: &Node, far: &Node) {
     for node in [near, far] {
-        let _ = node.exec("ip", &["link", "delete", "it-overlay"]);
-        let _ = node.exec("ctr", &["images", "remove", IMAGE]);
+        remove_link_after_test(node, "it-overlay");
+        let node = node.clone();
+        cleanup::defer(
+            format!("image {IMAGE} of {}", node.name()),
+            async move || node.exec("ctr", &["images", "remove", IMAGE]).map(drop),
+        );
     }
-    let _ = near.exec("ip", &["link", "delete", "it-tap"]);
-    let _ = near.exec("rm", &["-rf", PINS]);
+    remove_link_after_test(near, "it-tap");
+    let near = near.clone();
+    cleanup::defer(format!("pins of {}", near.name()), async move || {
+        near.exec("rm", &["-rf", PINS]).map(drop)
+    });
 }
 
 /// Runs a command of the image in a pod of `node`, to the end of both, and returns what

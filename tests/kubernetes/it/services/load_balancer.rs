@@ -2,7 +2,7 @@
 
 use super::ask::Source;
 use super::{SOON, patch};
-use crate::fixture::{Clusters, Suite, calm};
+use crate::fixture::{Clusters, Suite, parallel};
 use crate::workloads::web;
 use anyhow::{Context as _, Result, ensure};
 use kubernetes_lab::namespace::Namespace;
@@ -11,7 +11,7 @@ use kubernetes_lab::wait::{Deadline, until};
 use std::net::Ipv4Addr;
 
 pub(super) fn add(suite: &mut Suite) {
-    calm!(
+    parallel!(
         suite,
         a_load_balancer_has_an_address_that_others_reach,
         a_load_balancer_keeps_its_address_when_it_changes,
@@ -42,7 +42,7 @@ async fn a_load_balancer_has_an_address_that_others_reach(
         source.reaches(&to, &pods.clone().into()).await?;
     }
 
-    namespace.delete().await
+    Ok(())
 }
 
 async fn a_load_balancer_keeps_its_address_when_it_changes(
@@ -60,7 +60,7 @@ async fn a_load_balancer_keeps_its_address_when_it_changes(
     Source::Machine.reaches(&to, &pods.into()).await?;
     let after = address(&namespace, "shop").await?;
     ensure!(after == before, "{before} became {after}");
-    namespace.delete().await
+    Ok(())
 }
 
 async fn each_load_balancer_has_an_address_of_its_own(clusters: &'static Clusters) -> Result<()> {
@@ -77,7 +77,7 @@ async fn each_load_balancer_has_an_address_of_its_own(clusters: &'static Cluster
         let to = to.to_string();
         Source::Machine.reaches(&to, &pods.clone().into()).await?;
     }
-    namespace.delete().await
+    Ok(())
 }
 
 async fn a_deleted_load_balancer_gives_its_address_back(clusters: &'static Clusters) -> Result<()> {
@@ -93,7 +93,7 @@ async fn a_deleted_load_balancer_gives_its_address_back(clusters: &'static Clust
     namespace.kubectl(&["delete", "service", "shop"]).await?;
 
     is_given_back(clusters, address, &namespace).await?;
-    namespace.delete().await
+    Ok(())
 }
 
 async fn a_load_balancer_that_becomes_a_cluster_ip_loses_its_address(
@@ -123,7 +123,7 @@ async fn a_load_balancer_that_becomes_a_cluster_ip_loses_its_address(
     let ip = namespace.get("service/shop", "{.spec.clusterIP}").await?;
     let node = Source::Node(clusters.rome.node(1));
     node.reaches(&ip, &pods.into()).await?;
-    namespace.delete().await
+    Ok(())
 }
 
 async fn expose(namespace: &Namespace, name: &str) -> Result<()> {

@@ -1,9 +1,10 @@
 //! `liqoctl` with flags, kubeconfigs and clusters that do not fit.
 
-use crate::fixture::{LIQO, Peering, Suite, calm, install, liqoctl, rough};
+use crate::fixture::{LIQO, Peering, Suite, install, liqoctl, parallel, serial};
 use crate::{MILAN, ROME};
 use anyhow::{Context as _, Result, ensure};
 use kube::config::Kubeconfig;
+use kubernetes_lab::cleanup;
 use kubernetes_lab::cluster::Cluster;
 use kubernetes_lab::namespace::Namespace;
 use serde_json::{Value, json};
@@ -13,7 +14,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 pub(super) fn add(suite: &mut Suite) {
-    calm!(
+    parallel!(
         suite,
         an_api_server_that_does_not_answer_is_named,
         a_missing_right_is_named,
@@ -21,7 +22,7 @@ pub(super) fn add(suite: &mut Suite) {
         a_wrong_pod_cidr_is_refused,
         the_id_of_a_cluster_does_not_change,
     );
-    rough!(
+    serial!(
         suite,
         two_clusters_with_one_id_are_refused,
         missing_crds_of_the_remote_cluster_are_told,
@@ -84,7 +85,7 @@ async fn a_missing_right_is_named(peering: &'static Peering) -> Result<()> {
         error.contains("cluster-admin") || error.contains("ask for that right"),
         "{error}"
     );
-    namespace.delete().await
+    Ok(())
 }
 
 async fn credentials_that_are_not_accepted_are_told(peering: &'static Peering) -> Result<()> {
@@ -125,6 +126,11 @@ async fn the_id_of_a_cluster_does_not_change(peering: &'static Peering) -> Resul
 /// Milan says that it is rome, by a second ConfigMap.
 async fn two_clusters_with_one_id_are_refused(peering: &'static Peering) -> Result<()> {
     let namespace = Namespace::create(&peering.milan, "same-id").await?;
+    let second = namespace.clone();
+    cleanup::defer("second cluster id", async move || {
+        let words = ["delete", "configmap", "--all"];
+        second.kubectl(&words).await.map(drop)
+    });
     namespace
         .apply(&format!(
             "apiVersion: v1
@@ -147,19 +153,14 @@ data: {{CLUSTER_ID: {ROME}}}
         &milan,
         "--remote-liqo-namespace=same-id",
     ];
-    let refused = refusal(&peering.rome, &words);
-    // With two, one has to be named.
-    let ambiguous = refusal(&peering.rome, &words[..3]);
-    namespace.kubectl(&["delete", "configmap", "--all"]).await?;
-    namespace.delete().await?;
-
-    let error = refused?;
+    let error = refusal(&peering.rome, &words)?;
     ensure!(
         error.contains(&format!("both clusters have the id {ROME}")),
         "{error}"
     );
     ensure!(error.contains("--cluster-id"), "{error}");
-    let error = ambiguous?;
+    // With two ids, liqoctl needs the namespace.
+    let error = refusal(&peering.rome, &words[..3])?;
     ensure!(error.contains("same-id") && error.contains(LIQO), "{error}");
     Ok(())
 }
@@ -174,15 +175,13 @@ async fn missing_crds_of_the_remote_cluster_are_told(peering: &'static Peering) 
         "--remote-kubeconfig={}",
         peering.milan.kubeconfig().display()
     );
-    let refused = refusal(&peering.rome, &["network", "connect", &milan]);
-
-    // An installation brings it back, and a connect its object.
-    install(&peering.milan)?;
-    peering.connect()?;
-    let error = refused?;
+    let error = refusal(&peering.rome, &["network", "connect", &milan])?;
     ensure!(error.contains("the remote cluster"), "{error}");
     ensure!(error.contains("CRDs are missing"), "{error}");
     ensure!(error.contains("liqoctl install"), "{error}");
+    // An installation restores the CRD, and connecting its object.
+    install(&peering.milan)?;
+    peering.connect()?;
     let after = super::restarts(peering).await?;
     ensure!(before == after, "{before:?} became {after:?}");
     Ok(())

@@ -4,7 +4,7 @@ mod edit;
 
 use super::Witness;
 use super::ways::told_by as told_of;
-use crate::fixture::{LIQO, Peering, SOON, Suite, Web, connection, rough};
+use crate::fixture::{LIQO, Peering, SOON, Suite, Web, connection, serial};
 use crate::foreign::{Foreign, Tenant};
 use anyhow::{Context as _, Result, ensure};
 use control_api::connection::reason;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tests::traffic::ping;
 
 pub(super) fn add(suite: &mut Suite) {
-    rough!(
+    serial!(
         suite,
         nonsense_in_a_server_is_told_and_mended,
         nonsense_in_a_client_is_told,
@@ -239,7 +239,6 @@ async fn nonsense_in_keys_is_told_and_mended(peering: &'static Peering) -> Resul
     reaches(&peer, &web, true).await?;
 
     peer.tenant.delete().await?;
-    web.namespace.delete().await?;
     witness.finish(peering).await
 }
 

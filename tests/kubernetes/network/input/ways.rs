@@ -2,24 +2,25 @@
 
 use super::Witness;
 use super::commands::refusal;
-use crate::fixture::{Peering, SOON, Suite, Web, connection, rough, until_connections_are};
+use crate::fixture::{Peering, SOON, Suite, Web, connection, serial, until_connections_are};
 use crate::foreign::{Foreign, Tenant};
 use crate::{MILAN, ROME};
 use anyhow::{Context as _, Result, ensure};
 use control_api::connection::{PATH_HEALTHY, reason};
+use kubernetes_lab::cleanup::{self, Deferred};
 use kubernetes_lab::cluster::Cluster;
 use kubernetes_lab::namespace::Namespace;
 use kubernetes_lab::wait::{Deadline, until};
 use serde_json::json;
 
 pub(super) fn add(suite: &mut Suite) {
-    rough!(
+    serial!(
         suite,
         a_name_that_does_not_resolve_is_told,
         two_servers_and_no_client_wait_and_harm_nobody,
         an_mtu_that_no_link_carries_is_no_end_of_the_connection,
     );
-    rough!(
+    serial!(
         suite,
         blocked_udp_is_told_with_what_to_open,
         a_second_gateway_for_a_peer_is_told_and_the_first_serves_on,
@@ -100,9 +101,7 @@ async fn an_mtu_that_no_link_carries_is_no_end_of_the_connection(
         .await?;
 
     peer.connected().await?;
-    peer.talks(&web).await?;
-    peer.tenant.delete().await?;
-    web.namespace.delete().await
+    peer.talks(&web).await
 }
 
 /// Datagrams are dropped as by a firewall of the nodes, in one direction and in the other.
@@ -121,14 +120,12 @@ async fn blocked_udp_is_told_with_what_to_open(peering: &'static Peering) -> Res
             "remote -> local is blocked",
         ),
     ] {
-        block(at, from)?;
-        let told = told_of_block(peering, cause).await;
-        unblock(at)?;
-        let connected = until_connections_are(peering, "Connected").await;
-        let error = told?;
+        let blocked = block(at, from)?;
+        let error = told_of_block(peering, cause).await?;
         ensure!(error.contains(direction), "{error}");
         eprintln!("{} drops what {} sends: {error}", at.name(), from.name());
-        connected?;
+        blocked.run().await?;
+        until_connections_are(peering, "Connected").await?;
 
         let tenant = Namespace::existing(&peering.milan, &format!("liqo-tenant-{ROME}")).await?;
         let server = format!("gatewayserver/{ROME}");
@@ -186,8 +183,18 @@ pub(super) async fn told_by(cluster: &Cluster, peer: &str, reason: &str) -> Resu
     .await
 }
 
-/// Drops datagrams of another cluster's nodes at this one's.
-fn block(at: &Cluster, from: &Cluster) -> Result<()> {
+/// Drops datagrams of another cluster's nodes at this one's, until the result runs.
+fn block(at: &Cluster, from: &Cluster) -> Result<Deferred> {
+    let nodes = at.nodes();
+    let what = format!("tables {BLOCK} of {}", at.name());
+    let blocked = cleanup::defer(what, async move || {
+        for node in nodes {
+            for verb in ["add", "delete"] {
+                node.exec("nft", &[verb, "table", "inet", BLOCK])?;
+            }
+        }
+        Ok(())
+    });
     let sources: Vec<_> = from
         .node_specs()?
         .iter()
@@ -206,14 +213,7 @@ fn block(at: &Cluster, from: &Cluster) -> Result<()> {
             node.exec("nft", &[&command])?;
         }
     }
-    Ok(())
-}
-
-fn unblock(at: &Cluster) -> Result<()> {
-    for node in at.nodes() {
-        node.exec("nft", &["delete", "table", "inet", BLOCK])?;
-    }
-    Ok(())
+    Ok(blocked)
 }
 
 /// The table of the nodes that drops.
@@ -239,8 +239,13 @@ async fn a_second_gateway_for_a_peer_is_told_and_the_first_serves_on(
             "metadata": {"name": "second", "labels": labels},
             "spec": spec,
         });
-        tenant.apply(&object.to_string()).await?;
         let what = format!("{}/second", kind.to_lowercase());
+        let (namespace, object_name) = (tenant.clone(), what.clone());
+        let second = cleanup::defer(what.clone(), async move || {
+            let words = ["delete", &object_name, "--ignore-not-found"];
+            namespace.kubectl(&words).await.map(drop)
+        });
+        tenant.apply(&object.to_string()).await?;
         let path = "{.status.conditions[?(@.type==\"Ready\")]}";
         let told = until(
             Deadline::after(SOON),
@@ -251,9 +256,8 @@ async fn a_second_gateway_for_a_peer_is_told_and_the_first_serves_on(
                 Ok(ready)
             },
         )
-        .await;
-        tenant.kubectl(&["delete", &what]).await?;
-        let told = told?;
+        .await?;
+        second.run().await?;
         ensure!(
             told.contains(&format!("liqo-tenant-{ROME}/{ROME}")),
             "{told}"

@@ -2,7 +2,9 @@
 //! them by who asks, whatever else asks at the same time.
 
 use crate::fixture::LIQO;
+use crate::removal::kubectl;
 use anyhow::{Context as _, Result, ensure};
+use kubernetes_lab::cleanup;
 use kubernetes_lab::cluster::Cluster;
 use kubernetes_lab::manifest;
 use kubernetes_lab::wait::{Deadline, until};
@@ -39,6 +41,14 @@ pub(crate) async fn count_them(cluster: &Cluster) -> Result<()> {
             }],
         },
     });
+    let shared = cluster.clone();
+    cleanup::defer(
+        format!("flow schema of {}", cluster.name()),
+        async move || {
+            let words = ["delete", "flowschema", SCHEMA, "--ignore-not-found"];
+            kubectl(&shared, &words).map(drop)
+        },
+    );
     manifest::apply(&cluster.client().await?, &[object], None).await?;
 
     // The leader renews its Lease every 5 s: some are counted soon, if any are.
@@ -50,30 +60,11 @@ pub(crate) async fn count_them(cluster: &Cluster) -> Result<()> {
     .await
 }
 
-/// Counts them no more.
-pub(crate) fn forget_them(cluster: &Cluster) -> Result<()> {
-    let mut command = cluster.kubectl();
-    let output = command.args(["delete", "flowschema", SCHEMA]).output()?;
-    ensure!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    Ok(())
-}
-
 /// How many there were.
 pub(crate) fn count(cluster: &Cluster) -> Result<u64> {
     const METRIC: &str = "apiserver_flowcontrol_dispatched_requests_total{";
 
-    let mut command = cluster.kubectl();
-    let output = command.args(["get", "--raw", "/metrics"]).output()?;
-    ensure!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let text = String::from_utf8_lossy(&output.stdout);
+    let text = kubectl(cluster, &["get", "--raw", "/metrics"])?;
     let ours = format!("flow_schema=\"{SCHEMA}\"");
     let mut sum = 0;
     for line in text.lines() {

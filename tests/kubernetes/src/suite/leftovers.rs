@@ -1,0 +1,217 @@
+//! Objects that tests leave in the shared clusters, or remove and do not restore.
+
+use crate::cluster::{self, Cluster};
+use crate::wait::{self, Deadline};
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{DynamicObject, ListParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::{Api, Client, ResourceExt as _};
+use std::collections::BTreeSet;
+
+/// Kinds whose objects other tests observe: group, version, kind and plural. Objects of pods,
+/// Services and the like are in namespaces, and go with them. Kinds that the API server does not
+/// serve have no objects.
+const KINDS: [(&str, &str, &str, &str); 16] = [
+    ("", "v1", "Node", "nodes"),
+    (RBAC, "v1", "ClusterRole", "clusterroles"),
+    (RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings"),
+    (
+        "apiextensions.k8s.io",
+        "v1",
+        "CustomResourceDefinition",
+        "customresourcedefinitions",
+    ),
+    ("apiregistration.k8s.io", "v1", "APIService", "apiservices"),
+    (
+        "flowcontrol.apiserver.k8s.io",
+        "v1",
+        "FlowSchema",
+        "flowschemas",
+    ),
+    (
+        ADMISSION,
+        "v1",
+        "ValidatingWebhookConfiguration",
+        "validatingwebhookconfigurations",
+    ),
+    (
+        ADMISSION,
+        "v1",
+        "MutatingWebhookConfiguration",
+        "mutatingwebhookconfigurations",
+    ),
+    (
+        ADMISSION,
+        "v1",
+        "ValidatingAdmissionPolicy",
+        "validatingadmissionpolicies",
+    ),
+    (
+        ADMISSION,
+        "v1",
+        "ValidatingAdmissionPolicyBinding",
+        "validatingadmissionpolicybindings",
+    ),
+    (
+        "core.liqo.io",
+        "v1beta1",
+        "ForeignCluster",
+        "foreignclusters",
+    ),
+    (NETWORKING, "v1beta1", "Configuration", "configurations"),
+    (NETWORKING, "v1beta1", "Connection", "connections"),
+    (NETWORKING, "v1beta1", "GatewayClient", "gatewayclients"),
+    (NETWORKING, "v1beta1", "GatewayServer", "gatewayservers"),
+    (NETWORKING, "v1beta1", "PublicKey", "publickeies"),
+];
+
+const ADMISSION: &str = "admissionregistration.k8s.io";
+const NETWORKING: &str = "networking.liqo.io";
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// Compares the clusters before and after tests. Tests that run in parallel are compared
+/// together, since their objects cannot be told apart.
+#[derive(Debug, Default)]
+pub(super) struct Leftovers {
+    running: usize,
+    /// All tests that have run since `before`.
+    tests: Vec<String>,
+    before: State,
+}
+
+impl Leftovers {
+    /// Notes that a test begins.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if an API server cannot be read.
+    pub(super) async fn begin(&mut self, test: &str, clusters: &[Cluster]) -> Result<()> {
+        if self.running == 0 {
+            self.before = State::observe(clusters).await?;
+            self.tests.clear();
+        }
+        self.running += 1;
+        self.tests.push(test.to_owned());
+
+        Ok(())
+    }
+
+    /// Notes that a test has ended, and after the last that runs waits until the clusters are as
+    /// they were.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error that names the tests, what they left, and what they did not restore.
+    pub(super) async fn end(&mut self, clusters: &[Cluster]) -> Result<()> {
+        self.running -= 1;
+        if self.running > 0 {
+            return Ok(());
+        }
+
+        let what = format!(
+            "{} to leave the clusters as they were",
+            self.tests.join(" or ")
+        );
+        wait::until(Deadline::after(wait::SOON), &what, async || {
+            self.before.ensure_equal(&State::observe(clusters).await?)
+        })
+        .await
+    }
+}
+
+/// The clusters of this machine and the objects in those of the suite, as lines for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct State(BTreeSet<String>);
+
+impl State {
+    async fn observe(clusters: &[Cluster]) -> Result<Self> {
+        let mut lines: BTreeSet<_> = cluster::names()?
+            .into_iter()
+            .map(|name| format!("cluster {name}"))
+            .collect();
+        for cluster in clusters {
+            let objects = objects(&cluster.client().await?).await;
+            let objects =
+                objects.with_context(|| format!("failed to list objects of {}", cluster.name()))?;
+            lines.extend(
+                objects
+                    .into_iter()
+                    .map(|it| format!("{it} of {}", cluster.name())),
+            );
+        }
+
+        Ok(Self(lines))
+    }
+
+    fn ensure_equal(&self, after: &Self) -> Result<()> {
+        let left: Vec<_> = after.0.difference(&self.0).collect();
+        let missing: Vec<_> = self.0.difference(&after.0).collect();
+        ensure!(left.is_empty(), "left: {left:?}; not restored: {missing:?}");
+        ensure!(missing.is_empty(), "not restored: {missing:?}");
+
+        Ok(())
+    }
+}
+
+async fn objects(client: &Client) -> Result<Vec<String>> {
+    // A namespace that is being deleted takes seconds, in which its objects go; those that other
+    // tests observe are listed below.
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let namespaces = namespaces.list_metadata(&ListParams::default()).await?;
+    let mut lines: Vec<_> = namespaces
+        .iter()
+        .filter(|it| it.metadata.deletion_timestamp.is_none())
+        .map(|it| format!("Namespace {}", it.name_any()))
+        .collect();
+
+    for (group, version, kind, plural) in KINDS {
+        let gvk = GroupVersionKind::gvk(group, version, kind);
+        let resource = ApiResource::from_gvk_with_plural(&gvk, plural);
+        let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+        let list = match api.list_metadata(&ListParams::default()).await {
+            Ok(list) => list,
+            Err(kube::Error::Api(status)) if status.code == 404 => continue,
+            Err(error) => return Err(error).with_context(|| plural.to_owned()),
+        };
+        lines.extend(list.iter().map(|it| match it.namespace() {
+            Some(namespace) => format!("{kind} {namespace}/{}", it.name_any()),
+            None => format!("{kind} {}", it.name_any()),
+        }));
+    }
+
+    Ok(lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(lines: &[&str]) -> State {
+        State(lines.iter().map(|it| (*it).to_owned()).collect())
+    }
+
+    #[test]
+    fn equal_states_pass_and_differences_are_named() {
+        let before = state(&[
+            "Namespace default of it-rome",
+            "Node it-rome-worker of it-rome",
+        ]);
+        let after = state(&[
+            "Namespace default of it-rome",
+            "Namespace liqo-tenant-upstream-server of it-rome",
+        ]);
+
+        before.ensure_equal(&before).unwrap();
+        let error = before.ensure_equal(&after).unwrap_err().to_string();
+
+        assert!(
+            error.contains("left: [\"Namespace liqo-tenant-upstream-server"),
+            "{error}"
+        );
+        assert!(
+            error.contains("not restored: [\"Node it-rome-worker"),
+            "{error}"
+        );
+    }
+}
