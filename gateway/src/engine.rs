@@ -9,7 +9,6 @@
 //!
 //! ```text
 //! datagram -> classify -+-> data        -> session by index -> inner check -> packet | probe
-//!                       +-> our data    -> session by index -> inner check -> packet | probe
 //!                       +-> initiation  -> keys -> peer -> session by slot | tentative one
 //!                       +-> response    -> session by index -> keys -> live
 //!                       +-> cookie      -> session by index
@@ -19,9 +18,7 @@
 //!
 //! A session is (peer, slot): the slot is the upper 24 bits of the initiator's
 //! index, so that all replicas of a cluster, and all lanes of a replica, can share one static key. On the wire
-//! it is plain WireGuard, but for data between two of our own gateways whose CPUs are fast at another cipher
-//! (`engine/transport.rs`). Only `engine/noise.rs` names boringtun, which reads clock and
-//! randomness itself.
+//! it is plain WireGuard. Only `engine/noise.rs` names boringtun, which reads clock and randomness itself.
 //!
 //! Of the interface: `new` takes a [`Clock`] (monotonic and wall
 //! reading of the same moment) instead of an instant; a port is used only after
@@ -36,7 +33,6 @@ pub(crate) mod interface;
 mod handshakes;
 mod keys;
 mod noise;
-mod transport;
 
 mod data;
 mod inner;
@@ -71,7 +67,6 @@ pub(crate) use interface::{
 };
 pub(crate) use lanes::LANES_MAX;
 
-use data::Data;
 use drops::{Drop, Drops};
 use handshakes::Source;
 use keys::Keys;
@@ -85,7 +80,6 @@ use snapshot::{PeerSnapshot, Snapshot};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::Instant;
-use transport::Ratchet;
 use tunnelled::Tunnelled;
 
 /// Returns the public key of a private one.
@@ -98,8 +92,6 @@ pub(crate) struct Engine {
     local: Local,
     clock: Clock,
     rng: Rng,
-    /// Where the keys of `engine/transport.rs` come from.
-    ratchet: Ratchet,
     keys: Keys,
     peers: Peers,
     sessions: Sessions,
@@ -135,15 +127,12 @@ pub(crate) struct Engine {
 impl Engine {
     /// Creates an engine without peers. `seed` is 32 bytes of the system's randomness.
     pub(crate) fn new(local: Local, seed: [u8; 32], clock: Clock) -> Self {
-        // What the indices come from is kept, so it must not lead back to the keys.
-        let mut ratchet = Ratchet::new(seed);
-        let mut rng = Rng::new(ratchet.next_key());
+        let mut rng = Rng::new(seed);
 
         Self {
             local,
             keys: Keys::new(rng.next_u64(), clock.instant),
             rng,
-            ratchet,
             peers: Peers::default(),
             sessions: Sessions::default(),
             tentative: VecDeque::new(),
@@ -288,12 +277,9 @@ impl Engine {
         now: Instant,
     ) -> Received {
         let source = Source { port, from };
-        if let Some(index) = transport::classify(datagram) {
-            return self.handle_data(source, Data::Own(index), datagram, out, now);
-        }
         match noise::classify(datagram) {
             Some(Message::Data(index)) => {
-                return self.handle_data(source, Data::WireGuard(index), datagram, out, now);
+                return self.handle_data(source, index, datagram, out, now);
             }
             Some(Message::Initiation | Message::Response(_) | Message::Cookie(_))
                 if self.tunnelled.contains(from) =>

@@ -6,7 +6,6 @@
 mod condition;
 mod connections;
 mod control;
-pub(crate) mod cpu;
 pub(crate) mod desired;
 pub(crate) mod keys;
 mod lane;

@@ -13,7 +13,6 @@ mod fixture;
 mod laboratory;
 mod network;
 
-mod cipher;
 mod documentation;
 mod failover;
 mod foreign;

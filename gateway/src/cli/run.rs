@@ -5,9 +5,9 @@ use super::numbers::Numbers;
 use crate::engine::LANES_MAX;
 use crate::shell::desired::KeyStore;
 use crate::shell::start::{self, Options};
-use crate::shell::{cpu, lanes, site};
+use crate::shell::{lanes, site};
 use anyhow::Context as _;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -53,16 +53,6 @@ pub(super) struct Run {
     #[arg(long, value_name = "N", env = "LIQO_LANES", value_parser = clap::value_parser!(u8).range(1..=i64::from(LANES_MAX)))]
     lanes: Option<u8>,
 
-    /// What seals data between gateways of ours. All others get WireGuard's cipher.
-    #[arg(
-        long,
-        value_name = "CIPHER",
-        env = "LIQO_CIPHER",
-        value_enum,
-        default_value_t
-    )]
-    cipher: Cipher,
-
     /// Where to serve /metrics, /healthz and /readyz.
     #[arg(long, value_name = "ADDRESS:PORT")]
     http: Option<SocketAddr>,
@@ -84,23 +74,11 @@ pub(super) struct Run {
     numbers: Numbers,
 }
 
-/// What seals data between our own gateways.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Cipher {
-    /// AES-256-GCM where both gateways' CPUs have instructions for it and its messages
-    /// pass between them, else WireGuard's.
-    #[default]
-    Auto,
-    /// WireGuard's ChaCha20-Poly1305 always: nothing but WireGuard is on the wire.
-    Wireguard,
-}
-
 const EXAMPLES: &str = "\
 Examples:
   gateway run --config fabric.yaml --keys keys
   gateway run --config fabric.yaml --keys keys --replica gateway-1 --http 0.0.0.0:9090
   gateway run --config fabric.yaml --keys keys --lanes 4
-  gateway run --config fabric.yaml --keys keys --cipher wireguard
   gateway run --config fabric.yaml --keys keys --log-drops
   gateway run --kubernetes --namespace liqo --http 0.0.0.0:8082      in a pod
   RUST_LOG=debug gateway run --config fabric.yaml --keys keys";
@@ -124,7 +102,6 @@ impl Run {
             listen_port: self.listen_port,
             http: self.http,
             leave_timeout: self.leave_timeout,
-            aes: self.cipher == Cipher::Auto && cpu::is_fast_at_aes(),
             plan: site::Plan {
                 instance: self.instance.name,
                 overlay_mtu: self.overlay_mtu,

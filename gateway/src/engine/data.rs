@@ -9,27 +9,17 @@ use super::noise::{OVERHEAD, Opened};
 use std::net::SocketAddr;
 use std::time::Instant;
 
-/// A data message for one of our indices.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Data {
-    /// WireGuard's.
-    WireGuard(u32),
-    /// Of the other form between our own gateways.
-    Own(u32),
-}
-
 impl Engine {
-    /// Handles a data message.
+    /// Handles a data message for the receiver index `index`.
     #[inline]
     pub(super) fn handle_data(
         &mut self,
         source: Source,
-        data: Data,
+        index: u32,
         datagram: &[u8],
         out: &mut [u8],
         now: Instant,
     ) -> Received {
-        let (Data::WireGuard(index) | Data::Own(index)) = data;
         let Some(session) = self.sessions.by_index(index) else {
             self.drops.count(Drop::UnknownReceiver);
             self.handle_stray(source.from, now);
@@ -44,11 +34,7 @@ impl Engine {
             self.drops.count(Drop::ForeignPort);
             return Received::Nothing;
         }
-        let opened = match data {
-            Data::WireGuard(_) => session.tunnel.open(datagram, out),
-            Data::Own(_) => session.transport.open(datagram, out),
-        };
-        let opened = match opened {
+        let opened = match session.tunnel.open(datagram, out) {
             Ok(opened) => opened,
             Err(reason) => {
                 let is_authentic = reason == Drop::InnerNotIpv4 || reason == Drop::InnerMalformed;
@@ -63,12 +49,9 @@ impl Engine {
         session.heard = now;
         session.roam(source.port, source.from);
         let (id, peer) = (session.id, session.peer);
-        // Our own form's keys are those of an earlier handshake, until this is confirmed.
-        if let Data::WireGuard(index) = data {
-            session.heard_index = Some(index);
-            if session.unconfirmed && session.index_before != Some(index) {
-                self.confirm(id, now);
-            }
+        session.heard_index = Some(index);
+        if session.unconfirmed && session.index_before != Some(index) {
+            self.confirm(id, now);
         }
         let Opened::Packet(len) = opened else {
             return Received::Nothing;
@@ -126,11 +109,7 @@ impl Engine {
             self.drops.count(Drop::SessionGone);
             return None;
         };
-        let sealed = match session.transport.seal(packet, out) {
-            Some(len) => Ok(len),
-            None => session.tunnel.seal(packet, out),
-        };
-        match sealed {
+        match session.tunnel.seal(packet, out) {
             Ok(len) => {
                 session.traffic.tx_packets += 1;
                 session.traffic.tx_bytes += packet.len() as u64;

@@ -98,7 +98,6 @@ impl Engine {
         match session.tunnel.open(datagram, &mut buffer) {
             Ok(Opened::Established(len)) => {
                 session.heard = now;
-                session.handle_keys();
                 if session.state != State::Live && !session.is_closing() {
                     session.revive(now);
                 }
@@ -139,7 +138,6 @@ impl Engine {
             return;
         };
         session.unconfirmed = false;
-        session.handle_keys();
         let from = session.endpoint.ip();
         if let Some(peer) = self.peers.get(session.peer) {
             self.keys.remember(from, peer.local_key);

@@ -47,8 +47,6 @@ pub(crate) struct Local {
     pub(crate) lane: LaneId,
     /// This program's version.
     pub(crate) version: String,
-    /// Data between our own gateways may be sealed by AES-256-GCM: this machine is fast at it.
-    pub(crate) aes: bool,
 }
 
 /// Who opens the sessions of a peering.

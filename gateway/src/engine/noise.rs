@@ -28,9 +28,6 @@ use std::time::Duration;
 /// Bytes that a data message adds to its packet: header of 16, tag of 16.
 pub(super) const OVERHEAD: usize = 32;
 
-/// The name of WireGuard's cipher.
-pub(super) const CIPHER: &str = "chacha20-poly1305";
-
 /// Fits every message but data: the longest, an initiation, has 148 bytes.
 pub(super) const HANDSHAKE_BUFFER: usize = 256;
 

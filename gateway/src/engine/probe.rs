@@ -2,8 +2,7 @@
 //!
 //! ```text
 //! PING {"clusterID":"<the receiver's>","msgType":"PING","timeStamp":"<RFC 3339>"
-//!       ,"gateway":{"version":"..","replica":"..","lane":1,"lanes":2,"leaving":true
-//!         ,"data":{"cipher":"aes-256-gcm","index":1,"key":"<64 hexadecimal digits>","number":1}}
+//!       ,"gateway":{"version":"..","replica":"..","lane":1,"lanes":2,"leaving":true}
 //!       ,"pad":".."}
 //! PONG {the same object, "msgType":"PONG", without gateway and pad
 //!       ,"version":"..","replica":"..","lane":1,"lanes":2,"replicas":2,"leaving":true
@@ -13,11 +12,13 @@
 //! A replica with one lane does not name it. Upstream ignores keys that it does not know. What the sender of a PING says of itself
 //! stands under a key of its own: one that merely reflects the object must not be
 //! taken for one of ours.
+//!
+//! The first release offered a cipher of its own in `gateway.data` of a PING. The offer is ignored
+//! like any unknown key, and its sender keeps to WireGuard's cipher.
 
 mod plain;
 
 use super::interface::{LaneId, Nodes};
-use super::transport::{CIPHER, DataKey};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -44,8 +45,6 @@ pub(super) struct Gateway {
     pub(super) leaving: bool,
     /// How its nodes fare; only in a PONG.
     pub(super) nodes: Option<Nodes>,
-    /// Under which key it takes data; only in a PING, and only until that is answered.
-    pub(super) key: Option<DataKey>,
 }
 
 /// A received message.
@@ -106,7 +105,7 @@ fn parse_any(json: &[u8]) -> Option<Probe> {
         let sent = string(&object, "timeStamp")?.parse::<Timestamp>().ok()?;
         return Some(Probe::Pong {
             sent: sent.as_nanosecond(),
-            gateway: gateway(&object).map(|it| Gateway { key: None, ..it }),
+            gateway: gateway(&object),
         });
     }
     if !kind.eq_ignore_ascii_case("PING") {
@@ -192,7 +191,6 @@ fn gateway(object: &Map<String, Value>) -> Option<Gateway> {
         replicas: replicas.map(|n| n.clamp(1, u64::from(REPLICAS_MAX)) as u32),
         leaving: find(object, "leaving").is_some_and(|leaving| leaving == &Value::Bool(true)),
         nodes: nodes(object),
-        key: key(object),
     })
 }
 
@@ -216,39 +214,6 @@ fn nodes(object: &Map<String, Value>) -> Option<Nodes> {
         cut: number("cut")?,
         resting: number("resting")?,
         reflect: find(nodes, "reflect") == Some(&Value::Bool(true)),
-    })
-}
-
-/// Reads the key under which a gateway of ours takes data, if it is of a cipher that we know.
-fn key(object: &Map<String, Value>) -> Option<DataKey> {
-    let data = find(object, "data")?.as_object()?;
-    let number = |key| find(data, key)?.as_u64();
-
-    data_key(
-        string(data, "cipher")?,
-        number("index")?,
-        string(data, "key")?,
-        number("number")?,
-    )
-}
-
-/// Returns the key of those parts, if they can be one.
-fn data_key(cipher: &str, index: u64, digits: &str, number: u64) -> Option<DataKey> {
-    if cipher != CIPHER || digits.len() != 64 {
-        return None;
-    }
-    let mut bytes = [0; 32];
-    for (byte, pair) in bytes.iter_mut().zip(digits.as_bytes().chunks(2)) {
-        let pair = std::str::from_utf8(pair).ok()?;
-        // It would take a sign for a digit.
-        let is_hex = pair.bytes().all(|digit| digit.is_ascii_hexdigit());
-        *byte = u8::from_str_radix(pair, 16).ok().filter(|_| is_hex)?;
-    }
-
-    Some(DataKey {
-        number,
-        index: u32::try_from(index).ok()?,
-        bytes,
     })
 }
 

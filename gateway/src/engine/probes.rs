@@ -7,7 +7,6 @@ use super::interface::{ConnectionState, Event, Kind, LaneId, Nodes, SessionId, T
 use super::noise::OVERHEAD;
 use super::probe::{self, Gateway, Probe};
 use super::session::State;
-use super::transport::DataKey;
 use std::collections::VecDeque;
 use std::time::Instant;
 
@@ -65,40 +64,16 @@ impl Engine {
         let headers = inner::IPV4_HEADER + inner::UDP_HEADER;
         let len = size.map(|size| usize::from(size).saturating_sub(headers));
         session.liveness.handle_sent(sent, size, now);
-        let tells_key = self.local.aes && peer.kind == Kind::Ours && size.is_none();
-        let key = tells_key.then(|| {
-            let number = u64::try_from(sent).unwrap_or(u64::MAX);
-            (session.transport).poll_key(session.slot, number, &mut self.ratchet, now)
-        });
-        if let Some(packet) = self.question(id, sent, key.flatten(), len) {
-            self.send_probe(id, &packet, size.is_some());
-        }
-        if size.is_none() {
-            self.prove_key(id, now);
-        }
+        let leaving = self.standby || self.leaving.is_some() || session.is_closing();
+        let own = self.gateway(leaving);
+        let (from, remote) = peer.probe_addresses();
+        let json = probe::ping(&peer.config.cluster_id, sent, &own, len);
+        let packet = inner::probe_packet(from, (remote, inner::PROBE_PORT), &json);
+        self.send_probe(id, &packet, size.is_some());
     }
 
-    /// Asks whether messages under the peer's key arrive, if that is due.
-    fn prove_key(&mut self, id: SessionId, now: Instant) {
-        let fresh = self.next_sent(now);
-        let Some(session) = self.sessions.get_mut(id) else {
-            return;
-        };
-        let rtt = session.liveness.rtt().unwrap_or_default();
-        let Some(sent) = session.transport.poll_proof(fresh, rtt, now) else {
-            return;
-        };
-        let Some(packet) = self.question(id, sent, None, None) else {
-            return;
-        };
-        let mut datagram = vec![0; packet.len() + OVERHEAD];
-        let session = self.sessions.get_mut(id);
-        let sealed = session.and_then(|it| it.transport.seal_proof(&packet, &mut datagram));
-        self.transmit_probe(id, datagram, sealed.ok_or(Drop::NoKeys), false);
-    }
-
-    /// Returns the time stamp of a question that is asked now. Two of one moment differ, since the answer
-    /// names its question by this.
+    /// Returns the time stamp of a PING that is sent now. Two of one moment differ, since a PONG
+    /// names its PING by this.
     fn next_sent(&mut self, now: Instant) -> i128 {
         let sent = self.clock.unix + now.saturating_duration_since(self.clock.instant);
         self.last_sent = (self.last_sent + 1).max(i128::try_from(sent.as_nanos()).unwrap_or(0));
@@ -106,38 +81,10 @@ impl Engine {
         self.last_sent
     }
 
-    /// Returns the inner packet of a PING, of `len` bytes of JSON if that is given.
-    fn question(
-        &self,
-        id: SessionId,
-        sent: i128,
-        key: Option<DataKey>,
-        len: Option<usize>,
-    ) -> Option<Vec<u8>> {
-        let session = self.sessions.get(id)?;
-        let peer = self.peers.get(session.peer)?;
-        let leaving = self.standby || self.leaving.is_some() || session.is_closing();
-        let own = Gateway {
-            key,
-            ..self.gateway(leaving)
-        };
-        let (from, remote) = peer.probe_addresses();
-        let json = probe::ping(&peer.config.cluster_id, sent, &own, len);
-
-        Some(inner::probe_packet(
-            from,
-            (remote, inner::PROBE_PORT),
-            &json,
-        ))
-    }
-
     fn handle_pong(&mut self, id: SessionId, sent: i128, gateway: Option<Gateway>, now: Instant) {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
-        if session.transport.handle_proof(sent, now) {
-            return;
-        }
         let index = session.peer;
         let Some(answer) = session.liveness.handle_answer(sent, now) else {
             return self.drops.count(Drop::ProbeUnexpected);
@@ -145,7 +92,6 @@ impl Engine {
         if let Some(size) = answer.size {
             return session.path_mtu.handle_arrival(size, now);
         }
-        session.transport.handle_answer(answer.asked);
         session.replicas = gateway.as_ref().and_then(|g| g.replicas).unwrap_or(1);
         session.nodes = gateway.as_ref().and_then(|g| g.nodes);
         session.leave_known |= self.leaving.is_some_and(|since| answer.asked >= since);
@@ -171,11 +117,6 @@ impl Engine {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
-        let key = gateway.as_ref().and_then(|gateway| gateway.key.as_ref());
-        if let Some(key) = key.filter(|_| self.local.aes) {
-            // It is proved with the next question: two datagrams for one would amplify.
-            session.transport.handle_key(key, now);
-        }
         let index = session.peer;
         let Some(peer) = self.peers.get_mut(index) else {
             return;
@@ -235,7 +176,6 @@ impl Engine {
             replicas: Some(replicas.max(1)),
             leaving,
             nodes: self.nodes,
-            key: None,
         }
     }
 
@@ -244,22 +184,7 @@ impl Engine {
             return;
         };
         let mut datagram = vec![0; packet.len() + OVERHEAD];
-        let sealed = session.tunnel.seal(packet, &mut datagram);
-        self.transmit_probe(id, datagram, sealed, dont_fragment);
-    }
-
-    /// Sends what a probe was `sealed` to, unless that failed: so many bytes of `datagram`.
-    fn transmit_probe(
-        &mut self,
-        id: SessionId,
-        mut datagram: Vec<u8>,
-        sealed: Result<usize, Drop>,
-        dont_fragment: bool,
-    ) {
-        let Some(session) = self.sessions.get(id) else {
-            return;
-        };
-        match sealed {
+        match session.tunnel.seal(packet, &mut datagram) {
             Ok(len) => {
                 datagram.truncate(len);
                 let transmit = Transmit {

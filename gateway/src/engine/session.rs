@@ -2,10 +2,9 @@
 
 use super::interface::{Kind, LaneId, Nodes, PortId, SessionId};
 use super::liveness::Liveness;
-use super::noise::{self, Tunnel};
+use super::noise::Tunnel;
 use super::path_mtu::PathMtu;
 use super::snapshot::SessionSnapshot;
-use super::transport::{self, Transport};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -73,7 +72,6 @@ pub(super) struct Session {
     /// The upper 24 bits of the index that an initiator chose.
     pub(super) remote_slot: Option<u32>,
     pub(super) tunnel: Tunnel,
-    pub(super) transport: Transport,
     pub(super) state: State,
     pub(super) port: PortId,
     pub(super) endpoint: SocketAddr,
@@ -150,7 +148,6 @@ impl Session {
             slot: opening.slot,
             remote_slot: opening.remote_slot,
             tunnel,
-            transport: Transport::default(),
             state: opening.state,
             port: opening.port,
             endpoint: opening.endpoint,
@@ -211,11 +208,6 @@ impl Session {
             };
             self.liveness.ping_now(now);
         }
-    }
-
-    /// Handles new keys of a handshake: those of our own data messages are to be new, too.
-    pub(super) fn handle_keys(&mut self) {
-        self.transport.handle_handshake();
     }
 
     /// Makes the session live: there are confirmed keys.
@@ -285,11 +277,6 @@ impl Session {
             remote_lane: self.replica.as_ref().map(|_| self.remote_lane.number()),
             leaving: self.leaving,
             rtt: self.liveness.rtt(),
-            cipher: if self.transport.is_sending() {
-                transport::CIPHER
-            } else {
-                noise::CIPHER
-            },
             last_handshake_age: self.tunnel.age(),
             last_heard_age: Some(now.saturating_duration_since(self.heard)),
             rx_bytes: self.traffic.rx_bytes,

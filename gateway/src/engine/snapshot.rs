@@ -74,8 +74,6 @@ pub(crate) struct SessionSnapshot {
     /// Round-trip time of the last answered probe.
     #[serde(serialize_with = "seconds")]
     pub(crate) rtt: Option<Duration>,
-    /// What seals packets to the peer.
-    pub(crate) cipher: &'static str,
     /// Age of the keys in use.
     #[serde(serialize_with = "seconds")]
     pub(crate) last_handshake_age: Option<Duration>,

@@ -3,6 +3,7 @@
 mod adversary;
 mod budgets;
 mod chaos;
+mod first_release;
 mod lanes;
 mod leave;
 mod load;
@@ -11,7 +12,6 @@ mod reload;
 mod replicas;
 mod roaming;
 mod sessions;
-mod transport;
 mod upstream;
 
 use super::*;
@@ -85,8 +85,6 @@ struct World {
     lose_every: Option<usize>,
     /// What goes there vanishes.
     deaf: Option<Ipv4Addr>,
-    /// What is not WireGuard's vanishes.
-    is_strict: bool,
     sent: usize,
     /// What arrived for addresses without a host.
     strangers: Vec<Datagram>,
@@ -106,7 +104,6 @@ impl World {
             mtu: None,
             lose_every: None,
             deaf: None,
-            is_strict: false,
             sent: 0,
             strangers: Vec::new(),
         }
@@ -139,7 +136,6 @@ impl World {
             replica: replica.to_owned(),
             lane,
             version: "1.0.0".into(),
-            aes: true,
         };
         let clock = Clock {
             instant: self.now,
@@ -372,9 +368,7 @@ impl World {
             .balancers
             .iter()
             .any(|b| !b.alive && [from, to].contains(&b.address));
-        let is_foreign = super::transport::classify(&datagram.bytes).is_some();
         let is_lost = passes_dead
-            || self.is_strict && is_foreign
             || self.deaf.is_some_and(|deaf| to.ip() == deaf)
             || self.mtu.is_some_and(too_long)
             || self.lose_every.is_some_and(unlucky);

@@ -153,7 +153,6 @@ impl Engine {
         let was_keyed = session.tunnel.is_keyed();
         let mut buffer = [0; HANDSHAKE_BUFFER];
         let tick = session.tunnel.tick(&mut buffer);
-        session.transport.handle_tick(now);
         let (peer, port, to) = (session.peer, session.port, session.endpoint);
         // Between our own gateways the client alone opens sessions, from new ports.
         let may_initiate = session.state != State::Opening
@@ -167,9 +166,6 @@ impl Engine {
             Tick::Initiation(_) | Tick::Nothing | Tick::Expired => {}
         }
         if has_lost_keys {
-            if let Some(session) = self.sessions.get_mut(id) {
-                session.transport.handle_lost_keys();
-            }
             self.refresh(peer);
             self.maintain_client(peer, now);
         }

@@ -41,8 +41,6 @@ pub(crate) struct Options {
     pub(crate) http: Option<SocketAddr>,
     /// How long leaving may take.
     pub(crate) leave_timeout: Duration,
-    /// Data between our own gateways may be sealed by AES-256-GCM.
-    pub(crate) aes: bool,
     /// Namespace, devices, settings.
     pub(crate) plan: Plan,
 }
@@ -123,8 +121,7 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
         turns,
         settings: options.plan.settings,
     };
-    let aes = options.aes;
-    let (lanes, notices, ended) = lanes::start(equipment, |lane| engine(&identity, lane, aes))?;
+    let (lanes, notices, ended) = lanes::start(equipment, |lane| engine(&identity, lane))?;
 
     let config = Config::applied(loader.source().to_string(), &served);
     let state = Arc::new(State::new(
@@ -252,13 +249,12 @@ fn tell_drops(mut trace: Trace) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn engine(identity: &Identity, lane: LaneId, aes: bool) -> anyhow::Result<Engine> {
+fn engine(identity: &Identity, lane: LaneId) -> anyhow::Result<Engine> {
     let local = Local {
         cluster_id: identity.cluster_id.clone(),
         replica: identity.replica.clone(),
         lane,
         version: identity.version.to_owned(),
-        aes,
     };
     let seed = keys::random().context("failed to read /dev/urandom")?;
     let clock = Clock {

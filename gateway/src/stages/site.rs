@@ -87,14 +87,6 @@ impl Site {
         self.now - from
     }
 
-    /// Lets `duration` pass, little by little.
-    pub(crate) fn pass(&mut self, duration: Duration) {
-        let end = self.now + duration;
-        while self.now < end {
-            self.run(LATENCY);
-        }
-    }
-
     /// Starts the gateway anew, as after a crash: its peers know nothing of it.
     pub(crate) fn restart(&mut self) {
         let peers = u16::try_from(self.clients.len()).expect("peers have 16 bits");
@@ -246,7 +238,6 @@ fn engine(cluster_id: &str, now: Instant, start: Instant) -> Engine {
         replica: format!("{cluster_id}-0"),
         lane: LaneId::ONLY,
         version: "1.0.0".to_owned(),
-        aes: true,
     };
     let mut seed = [0x5a; 32];
     seed[..cluster_id.len()].copy_from_slice(cluster_id.as_bytes());

@@ -239,8 +239,6 @@ impl Lab {
             pod.name.into(),
             "--lanes".into(),
             spec.lanes.to_string().into(),
-            "--cipher".into(),
-            spec.cipher.into(),
             "--instance".into(),
             instance.clone().into(),
             "--run-dir".into(),

@@ -52,8 +52,6 @@ pub struct ClusterSpec {
     pub replicas: usize,
     /// How many packet loops each of them has.
     pub lanes: u8,
-    /// What their `--cipher` says.
-    pub cipher: &'static str,
     /// How its gateways are reached, where it has the server role.
     pub exposure: Exposure,
     /// Hides the cluster behind a router that translates addresses, and forgets
@@ -78,7 +76,6 @@ impl ClusterSpec {
             nodes: 1,
             replicas: 1,
             lanes: 1,
-            cipher: "auto",
             exposure: Exposure::NodePort,
             nat: None,
             uplink_mtu: MTU,

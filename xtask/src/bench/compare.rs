@@ -7,7 +7,9 @@ use super::table::number;
 use crate::console::{BAD, FAINT, GOOD, TITLE};
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum as _};
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
@@ -43,7 +45,20 @@ pub(super) fn run(options: &Compare) -> Result<String> {
 struct Kept {
     date: String,
     commit: String,
+    #[serde(deserialize_with = "of_known_tunnels")]
     samples: Vec<Sample>,
+}
+
+/// Reads the samples without those of tunnels that are no longer measured.
+fn of_known_tunnels<'de, D: Deserializer<'de>>(results: D) -> Result<Vec<Sample>, D::Error> {
+    let samples = Vec::<Value>::deserialize(results)?.into_iter();
+    let known = samples.filter(|sample| {
+        let tunnel = sample["tunnel"].as_str();
+        tunnel.is_none_or(|name| Tunnel::from_str(name, false).is_ok())
+    });
+    let read = known.map(|sample| Sample::deserialize(sample).map_err(D::Error::custom));
+
+    read.collect()
 }
 
 impl Kept {
@@ -267,6 +282,24 @@ mod tests {
         let kept: Kept = serde_json::from_str(json).unwrap();
 
         assert_eq!(kept.samples[0].underlay, Underlay::Uso);
+    }
+
+    #[test]
+    fn a_result_with_a_tunnel_that_is_no_longer_measured_can_be_read() {
+        let result = |tunnel| {
+            format!(
+                r#"{{"date": "2026-11-23", "commit": "abc", "samples": [
+                    {{"round": 1, "tunnel": "{tunnel}", "measurement": "tcp-x1", "values": {{}}}},
+                    {{"round": 1, "tunnel": "gateway", "measurement": "tcp-x1", "values": {{}}}}]}}"#
+            )
+        };
+
+        let kept: Kept = serde_json::from_str(&result("gateway-wireguard")).unwrap();
+        let broken = result("gateway").replace("tcp-x1", "tcp-x5");
+
+        assert_eq!(kept.samples.len(), 1);
+        assert_eq!(kept.samples[0].tunnel, Tunnel::Gateway);
+        assert!(serde_json::from_str::<Kept>(&broken).is_err());
     }
 
     #[test]

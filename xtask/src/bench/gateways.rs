@@ -60,11 +60,6 @@ impl Gateways {
         let program = Binaries::find().gateway;
         let near_key = Key::open(&key_dir(&identity, &NEAR, FAR.name))?.public();
         let far_key = Key::open(&key_dir(&identity, &FAR, NEAR.name))?.public();
-        let cipher = if tunnel == Tunnel::GatewayWireguard {
-            "wireguard"
-        } else {
-            "auto"
-        };
         let mut processes = [
             start(
                 &identity,
@@ -72,7 +67,6 @@ impl Gateways {
                 &program,
                 &NEAR,
                 &[FAR.as_peer(far_key)],
-                cipher,
             )
             .context("the client's gateway")?,
             start(
@@ -81,7 +75,6 @@ impl Gateways {
                 &program,
                 &FAR,
                 &[NEAR.as_peer(near_key)],
-                cipher,
             )
             .context("the server's gateway")?,
         ];
@@ -147,7 +140,6 @@ fn start(
     program: &Path,
     own: &Site,
     peers: &[Peer<'_>],
-    cipher: &str,
 ) -> Result<Process> {
     let fabric = identity.run_dir().join(format!("{}.yaml", own.name));
     let objects = site::objects(own).into_iter();
@@ -172,8 +164,6 @@ fn start(
         identity.run_dir().into(),
         "--listen-port".into(),
         PORT.to_string().into(),
-        "--cipher".into(),
-        cipher.into(),
     ];
     let log = identity.run_dir().join(format!("{}.log", own.name));
     let mut process = Process::new(instance, netns, program, arguments, log);

@@ -12,9 +12,6 @@ pub(super) enum Tunnel {
     Gateway,
     /// Ours, complete: pod, node, gateway, gateway, node, pod.
     Fabric,
-    /// The same as the first with WireGuard's own cipher (`gateway run --cipher wireguard`), which all
-    /// peers have that are not ours, or lack instructions for AES.
-    GatewayWireguard,
     /// Two processes of the newest wireguard-go, and nothing else: what all others are
     /// compared with.
     WireguardGo,
@@ -37,7 +34,7 @@ impl Tunnel {
 
     /// Whether it is made of what this checkout builds.
     pub(super) fn is_ours(self) -> bool {
-        matches!(self, Self::Gateway | Self::Fabric | Self::GatewayWireguard)
+        matches!(self, Self::Gateway | Self::Fabric)
     }
 
     /// Whether it only shows where others stand: no target depends on it.

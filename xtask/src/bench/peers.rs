@@ -70,7 +70,7 @@ pub(super) fn find(
     let mut programs = Programs::new();
     for &tunnel in tunnels {
         let program = match (tunnel, wireguard_go) {
-            (Tunnel::Gateway | Tunnel::GatewayWireguard | Tunnel::Fabric, _) => continue,
+            (Tunnel::Gateway | Tunnel::Fabric, _) => continue,
             (Tunnel::WireguardGo, Some(chosen)) => installed(chosen)?,
             (Tunnel::WireguardGo, None) => module(shell, &WIREGUARD_GO)?,
             // `cargo xtask setup` installs the package.

@@ -128,7 +128,6 @@ fn colour(tunnel: Tunnel) -> &'static str {
         Tunnel::Gateway => "#d9480f",
         Tunnel::Fabric => "#f59f00",
         Tunnel::WireguardGo => "#1971c2",
-        Tunnel::GatewayWireguard => "#ffa94d",
         Tunnel::WireguardGoDebian | Tunnel::Boringtun | Tunnel::Gotatun | Tunnel::Nebula => {
             "#adb5bd"
         }

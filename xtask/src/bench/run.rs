@@ -98,9 +98,7 @@ impl Rig {
         let program = || programs.get(&tunnel).context("its program was not built");
 
         match tunnel {
-            Tunnel::Gateway | Tunnel::GatewayWireguard => {
-                Gateways::start(tunnel, underlay).map(Self::Gateways)
-            }
+            Tunnel::Gateway => Gateways::start(tunnel, underlay).map(Self::Gateways),
             Tunnel::Fabric => Fabric::start(underlay).map(Self::Fabric),
             Tunnel::WireguardGo
             | Tunnel::WireguardGoDebian

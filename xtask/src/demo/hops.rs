@@ -13,8 +13,8 @@ use anyhow::Result;
 pub(super) fn show(stage: &Stage) -> Result<()> {
     let core = stage.lab.underlay().core().name();
     let request = "icmp[icmptype] == icmp-echo";
-    // A data message has type 4, then its cipher; probes are smaller than the ping.
-    let encrypted = "greater 1000 and udp[8] == 4 and udp[10:2] == 0";
+    // A data message begins with type 4 and three zero bytes; probes are smaller than the ping.
+    let encrypted = "greater 1000 and udp[8:4] == 0x04000000";
     let one = Capture::first;
 
     let mut hops = vec![(

@@ -63,14 +63,13 @@ fn broken_paths(clusters: &Value, out: &mut impl Write) -> io::Result<()> {
 }
 
 fn sessions(peers: &Value, out: &mut impl Write) -> io::Result<()> {
-    const HEADER: [&str; 11] = [
+    const HEADER: [&str; 10] = [
         "PEER",
         "ROLE",
         "CONNECTION",
         "REPLICA",
         "ENDPOINT",
         "STATE",
-        "CIPHER",
         "HANDSHAKE",
         "RTT",
         "RX",
@@ -97,7 +96,7 @@ fn sessions(peers: &Value, out: &mut impl Write) -> io::Result<()> {
             table.add_row(
                 head.iter()
                     .cloned()
-                    .chain(std::iter::repeat_n("-".to_owned(), 8)),
+                    .chain(std::iter::repeat_n("-".to_owned(), 7)),
             );
         }
         for session in sessions {
@@ -110,7 +109,6 @@ fn sessions(peers: &Value, out: &mut impl Write) -> io::Result<()> {
                 text(&session["replica"]),
                 text(&session["endpoint"]),
                 text(&session["state"]),
-                text(&session["cipher"]),
                 age(&session["lastHandshakeAge"]),
                 round_trip(&session["rtt"]),
                 bytes(&session["rxBytes"]),
@@ -234,7 +232,7 @@ mod tests {
             "answers": true,
             "engine": {"leaving": false, "drops": {"replayed": 4}, "peers": [{
                 "clusterId": "milan", "role": "server", "connection": "Connected",
-                "sessions": [{"replica": "gw-2", "endpoint": "192.0.2.1:7", "state": "up", "cipher": "aes-256-gcm",
+                "sessions": [{"replica": "gw-2", "endpoint": "192.0.2.1:7", "state": "up",
                               "lastHandshakeAge": 12.4, "rtt": 0.0015,
                               "rxBytes": 123_456_789, "txBytes": 5}]}]},
             "shell": {"drops": {}, "read": {"count": 3, "bytes": 9, "buckets": [0, 1, 2]},
@@ -251,7 +249,6 @@ mod tests {
             "milan",
             "Connected",
             "192.0.2.1:7",
-            "aes-256-gcm",
             "12 s ago",
             "1.5ms",
             "123 MB",

@@ -5,7 +5,7 @@
 //! What is of any other form (strings with escapes, keys of others, another case) is left to
 //! the slower way, which has the same meaning for what both can read.
 
-use super::{Answer, CIPHER, DataKey, Gateway, Probe, REPLICAS_MAX, data_key, is_name, lane};
+use super::{Answer, Gateway, Probe, REPLICAS_MAX, is_name, lane};
 use crate::engine::interface::{LaneId, Nodes};
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -53,18 +53,6 @@ struct Sender<'a> {
     lanes: Option<u64>,
     #[serde(default)]
     leaving: bool,
-    #[serde(borrow, default)]
-    data: Option<DataText<'a>>,
-}
-
-/// The key under which it takes data.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct DataText<'a> {
-    cipher: &'a str,
-    index: u64,
-    key: &'a str,
-    number: u64,
 }
 
 #[derive(Deserialize)]
@@ -90,9 +78,6 @@ pub(super) fn parse(json: &[u8]) -> Option<Probe> {
                     replicas: None,
                     leaving: sender.leaving,
                     nodes: None,
-                    key: sender
-                        .data
-                        .and_then(|it| data_key(it.cipher, it.index, it.key, it.number)),
                 })
             }),
             answer: Answer::Plain {
@@ -125,7 +110,6 @@ impl Message<'_> {
                 resting: nodes.resting,
                 reflect: nodes.reflect,
             }),
-            key: None,
         })
     }
 }
@@ -146,9 +130,6 @@ pub(super) fn ping(
     if own.leaving {
         text.push_str(",\"leaving\":true");
     }
-    if let Some(key) = &own.key {
-        write_key(&mut text, key);
-    }
     text.push('}');
     if let Some(len) = pad_to {
         const AROUND: usize = ",\"pad\":\"\"}".len();
@@ -168,18 +149,6 @@ fn write_lane(text: &mut String, lane: LaneId) {
         let (number, of) = (lane.number(), lane.of());
         let _ = write!(text, ",\"lane\":{number},\"lanes\":{of}");
     }
-}
-
-fn write_key(text: &mut String, key: &DataKey) {
-    let _ = write!(
-        text,
-        ",\"data\":{{\"cipher\":\"{CIPHER}\",\"index\":{},\"key\":\"",
-        key.index
-    );
-    for byte in key.bytes {
-        let _ = write!(text, "{byte:02x}");
-    }
-    let _ = write!(text, "\",\"number\":{}}}", key.number);
 }
 
 /// Writes the answer to a PING of our form.
@@ -253,15 +222,9 @@ mod tests {
             any::<bool>(),
             nodes,
             (0..16_u8, 1..=16_u8),
-            prop::option::of((any::<u64>(), any::<u32>(), any::<[u8; 32]>())),
         )
             .prop_map(
-                |(version, replica, replicas, leaving, nodes, lane, key)| Gateway {
-                    key: key.map(|(number, index, bytes)| DataKey {
-                        number,
-                        index,
-                        bytes,
-                    }),
+                |(version, replica, replicas, leaving, nodes, lane)| Gateway {
                     version,
                     replica,
                     lane: LaneId::new(lane.0 % lane.1, lane.1).unwrap(),

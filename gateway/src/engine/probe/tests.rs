@@ -12,7 +12,6 @@ fn own() -> Gateway {
         replicas: Some(2),
         leaving: false,
         nodes: None,
-        key: None,
     }
 }
 
@@ -219,70 +218,5 @@ proptest! {
             panic!("a PONG");
         };
         prop_assert_eq!(answered, sent);
-    }
-}
-
-#[test]
-fn a_key_is_read_as_it_was_written_in_either_way() {
-    let key = DataKey {
-        number: u64::MAX,
-        index: 0xfedc_ba98,
-        bytes: std::array::from_fn(|at| 0xf0 + at as u8 / 2),
-    };
-    let own = Gateway {
-        replicas: None,
-        key: Some(key),
-        ..own()
-    };
-    let ping = ping("milan", SENT, &own, None);
-
-    for read in [plain::parse(&ping), parse_any(&ping)] {
-        let Some(Probe::Ping { gateway, .. }) = read else {
-            panic!("a PING");
-        };
-        assert_eq!(gateway.as_ref(), Some(&own));
-    }
-    assert!(ping.len() < UPSTREAM_BYTES_MAX);
-}
-
-#[test]
-fn only_a_question_tells_a_key() {
-    let told = format!(
-        r#""timeStamp":"2026-11-21T09:00:00Z","version":"1","replica":"r","data":{{"cipher":"{CIPHER}","index":1,"key":"{}","number":1}}"#,
-        "ab".repeat(32),
-    );
-    let answer = format!(r#"{{"msgType":"PONG",{told}}}"#);
-    let question = format!(
-        r#"{{"msgType":"PING","clusterID":"c","gateway":{{{told}}},"timeStamp":"2026-11-21T09:00:00Z"}}"#
-    );
-
-    let Some(Probe::Pong { gateway, .. }) = parse(answer.as_bytes(), true) else {
-        panic!("a PONG");
-    };
-    assert_eq!(gateway.unwrap().key, None);
-    let Some(Probe::Ping { gateway, .. }) = parse(question.as_bytes(), true) else {
-        panic!("a PING");
-    };
-    assert!(gateway.unwrap().key.is_some(), "the same text");
-}
-
-#[test]
-fn what_is_no_key_is_none() {
-    let digits = "ab".repeat(32);
-    assert!(data_key(CIPHER, 1, &digits, 1).is_some());
-
-    for (cipher, index, digits) in [
-        ("aes-128-gcm", 1, digits.as_str()),
-        (CIPHER, 1 << 32, &digits),
-        (CIPHER, 1, &digits[1..]),
-        (CIPHER, 1, &digits.replace("ba", "+a")),
-        (CIPHER, 1, &digits.replace('b', "g")),
-        (CIPHER, 1, &"\u{e9}".repeat(32)),
-    ] {
-        assert_eq!(
-            data_key(cipher, index, digits, 1),
-            None,
-            "{cipher} {digits}"
-        );
     }
 }

@@ -313,7 +313,6 @@ fn a_flood_of_probes_is_answered_within_a_limit() {
             replicas: None,
             leaving: false,
             nodes: None,
-            key: None,
         },
         None,
     );

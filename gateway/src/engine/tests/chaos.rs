@@ -12,7 +12,6 @@ enum Fault {
     Lose(Option<usize>),
     Latency(u64),
     Narrow(bool),
-    Strict(bool),
     Leave(usize),
     Reload(usize),
     Forget,
@@ -26,7 +25,6 @@ fn fault() -> impl Strategy<Value = Fault> {
         prop::option::of(2..20_usize).prop_map(Fault::Lose),
         (1..400_u64).prop_map(Fault::Latency),
         any::<bool>().prop_map(Fault::Narrow),
-        any::<bool>().prop_map(Fault::Strict),
         (0..4_usize).prop_map(Fault::Leave),
         (0..4_usize).prop_map(Fault::Reload),
         Just(Fault::Forget),
@@ -84,7 +82,6 @@ impl Chaos {
             Fault::Lose(every) => self.world.lose_every = every,
             Fault::Latency(latency) => self.world.latency = ms(latency),
             Fault::Narrow(is_narrow) => self.world.mtu = is_narrow.then_some(1_280),
-            Fault::Strict(is_strict) => self.world.is_strict = is_strict,
             Fault::Leave(host) => {
                 let now = self.world.now;
                 self.world.hosts[host].engine.leave(now);
@@ -133,7 +130,6 @@ proptest! {
             chaos.check_limits();
         }
         chaos.world.lose_every = None;
-        chaos.world.is_strict = false;
         chaos.world.latency = ms(5);
         chaos.world.mtu = None;
         for host in 0..4 {
@@ -165,7 +161,6 @@ proptest! {
             chaos.world.run(ms(pause));
         }
         chaos.world.lose_every = None;
-        chaos.world.is_strict = false;
         chaos.world.latency = ms(5);
         chaos.world.run(secs(60));
 

@@ -76,6 +76,31 @@ fn keys_are_renewed_before_they_end_and_nothing_is_lost() {
 }
 
 #[test]
+fn a_message_under_the_previous_keys_confirms_no_handshake() {
+    let mut world = World::pair();
+    world.latency = ms(100);
+    let is_unconfirmed =
+        |world: &World| (world.hosts[0].engine.sessions.iter()).any(|session| session.unconfirmed);
+    world.run(secs(1));
+    world.run_until(secs(200), is_unconfirmed);
+
+    // The response is in flight, and so is a PING under the previous keys.
+    let now = world.now;
+    world.hosts[1].engine.ping_all(now);
+    let heard = |world: &World| {
+        let mut sessions = world.hosts[0].engine.sessions.iter();
+        sessions.next().map(|session| session.heard)
+    };
+    let before = heard(&world);
+    world.run(ms(150));
+
+    assert!(heard(&world) > before, "the PING has arrived");
+    assert!(is_unconfirmed(&world));
+    world.run(ms(100));
+    assert!(!is_unconfirmed(&world));
+}
+
+#[test]
 fn a_session_without_any_traffic_of_its_own_stays() {
     let mut world = World::pair();
     world.run(secs(1));

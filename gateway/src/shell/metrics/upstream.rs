@@ -135,7 +135,6 @@ mod tests {
             replica: None,
             leaving: false,
             rtt: None,
-            cipher: "aes-256-gcm",
             last_handshake_age: Some(Duration::from_secs(7)),
             last_heard_age: None,
             rx_bytes,

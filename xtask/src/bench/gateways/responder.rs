@@ -61,7 +61,7 @@ impl Responder {
             .collect();
 
         let program = Binaries::find().gateway;
-        let mut process = start(identity, netns, &program, &FAR, &known, "auto")?;
+        let mut process = start(identity, netns, &program, &FAR, &known)?;
         let sockets = identity.run_dir();
         wait::until(UP_DEADLINE, "the gateway to know its peers", || {
             let status = status::ask(sockets, process.name());

@@ -57,12 +57,12 @@ fn reveals(frame: &Frame) -> bool {
     frame.bytes.windows(TEXT.len()).any(|window| window == TEXT)
 }
 
-/// Whether a frame is a data message: type 4, its cipher (0 is WireGuard's, 1 that of our own gateways), two zero bytes.
+/// Whether a frame is a WireGuard data message: type 4, three zero bytes.
 fn is_data(frame: &Frame) -> bool {
     frame
         .ipv4()
         .and_then(|packet| packet.udp())
-        .is_some_and(|datagram| matches!(datagram.payload, [4, 0 | 1, 0, 0, ..]))
+        .is_some_and(|datagram| matches!(datagram.payload, [4, 0, 0, 0, ..]))
 }
 
 pub(super) fn narrow(stage: &mut Stage) -> Result<Verdict> {

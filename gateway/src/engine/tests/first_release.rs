@@ -1,0 +1,217 @@
+//! Peers of the first release (commit ea9b234), which offer a key for AES-256-GCM in their PINGs:
+//! the offer is ignored, and both sides keep to WireGuard's cipher.
+
+use super::*;
+use crate::engine::inner::{Inner, Sources};
+use crate::engine::noise::{HANDSHAKE_BUFFER, LocalKey, OVERHEAD, Opened, Tick, Tunnel};
+use serde_json::Value;
+
+/// Longer than three rekeys of WireGuard (every 120 s).
+const MIXED_FOR: Duration = Duration::from_secs(400);
+const STEP: Duration = Duration::from_millis(50);
+const PING_INTERVAL: Duration = Duration::from_millis(250);
+/// The second byte of data under that cipher, which WireGuard reserves as zero.
+const FIRST_RELEASE_DATA: [u8; 4] = [4, 1, 0, 0];
+
+/// A gateway of the first release: its messages as that commit wrote them.
+struct FirstRelease {
+    is_client: bool,
+    tunnel: Tunnel,
+    own: SocketAddr,
+    /// The address of the gateway under test, once known.
+    remote: Option<SocketAddr>,
+    /// The number of the key that it offers until a PONG arrives.
+    offer: Option<u64>,
+    offers: u64,
+    next_ping: Instant,
+    received: Vec<Vec<u8>>,
+}
+
+impl FirstRelease {
+    /// A client that calls `remote`, or a server that waits.
+    fn new(remote: Option<SocketAddr>, now: Instant) -> Self {
+        let is_client = remote.is_some();
+        let (own_key, peer_key) = match is_client {
+            true => (CLIENT_KEY, SERVER_KEY),
+            false => (SERVER_KEY, CLIENT_KEY),
+        };
+
+        Self {
+            is_client,
+            tunnel: Tunnel::new(&LocalKey::new(own_key), noise::public_key(peer_key), 0x77),
+            own: server_of_first_release(),
+            remote,
+            offer: None,
+            offers: 0,
+            next_ping: now,
+            received: Vec::new(),
+        }
+    }
+
+    fn initiate(&mut self, world: &mut World) {
+        let mut buffer = [0; HANDSHAKE_BUFFER];
+        let len = self.tunnel.initiate(&mut buffer).unwrap();
+        self.send(world, &buffer[..len]);
+    }
+
+    /// Lets time pass, and does what is due.
+    fn step(&mut self, world: &mut World) {
+        world.run(STEP);
+        for datagram in std::mem::take(&mut world.strangers) {
+            assert_eq!(datagram.bytes[1..4], [0, 0, 0], "plain WireGuard");
+            self.handle(world, &datagram);
+        }
+        let mut buffer = [0; HANDSHAKE_BUFFER];
+        match self.tunnel.tick(&mut buffer) {
+            Tick::Initiation(len) if self.is_client => self.send(world, &buffer[..len]),
+            Tick::Keepalive(len) => self.send(world, &buffer[..len]),
+            Tick::Initiation(_) | Tick::Nothing | Tick::Expired => {}
+        }
+        if self.tunnel.is_keyed() && world.now >= self.next_ping {
+            self.next_ping = world.now + PING_INTERVAL;
+            self.probe(world, &self.ping());
+        }
+    }
+
+    fn handle(&mut self, world: &mut World, datagram: &Datagram) {
+        let mut out = vec![0; datagram.bytes.len().max(HANDSHAKE_BUFFER)];
+        self.remote = Some(datagram.from);
+        match self.tunnel.open(&datagram.bytes, &mut out).unwrap() {
+            Opened::Packet(len) => self.handle_packet(world, &out[..len]),
+            Opened::Response(len) | Opened::Established(len) => {
+                self.send(world, &out[..len]);
+                self.offers += 1;
+                self.offer = Some(1_795_252_800_000_000_000 + self.offers);
+            }
+            Opened::Keepalive | Opened::Cookie => {}
+        }
+    }
+
+    fn handle_packet(&mut self, world: &mut World, packet: &[u8]) {
+        let sources = Sources::new(&["10.244.0.0/16".parse().unwrap()]);
+        match inner::check(packet, &sources).unwrap() {
+            Inner::Forward => self.received.push(packet[20..].to_vec()),
+            Inner::Probe(json) => {
+                let probe: Value = serde_json::from_slice(&packet[json]).unwrap();
+                assert_eq!(probe["gateway"]["data"], Value::Null, "no key: {probe}");
+                assert_eq!(probe["data"], Value::Null, "no answer to a key: {probe}");
+                if probe["msgType"] == "PONG" {
+                    self.offer = None;
+                } else {
+                    self.probe(world, &pong(&probe));
+                }
+            }
+        }
+    }
+
+    fn ping(&self) -> String {
+        let name = if self.is_client { "client" } else { "server" };
+        let remote = if self.is_client { "server" } else { "client" };
+        let offer = self.offer.map_or_else(String::new, |number| {
+            let key = "5a".repeat(32);
+            format!(
+                r#","data":{{"cipher":"aes-256-gcm","index":30465,"key":"{key}","number":{number}}}"#
+            )
+        });
+
+        format!(
+            r#"{{"clusterID":"{remote}","msgType":"PING","timeStamp":"2026-11-23T09:00:00.000000001Z","gateway":{{"replica":"{name}-9","version":"0.9.0"{offer}}}}}"#
+        )
+    }
+
+    fn probe(&mut self, world: &mut World, json: &str) {
+        let (from, to) = match self.is_client {
+            true => (inner::CLIENT, inner::SERVER),
+            false => (inner::SERVER, inner::CLIENT),
+        };
+        let packet = inner::probe_packet(from, (to, inner::PROBE_PORT), json.as_bytes());
+        self.packet(world, &packet);
+    }
+
+    fn packet(&mut self, world: &mut World, packet: &[u8]) {
+        let mut out = vec![0; packet.len() + OVERHEAD];
+        let len = self.tunnel.seal(packet, &mut out).unwrap();
+        self.send(world, &out[..len]);
+    }
+
+    fn send(&self, world: &mut World, bytes: &[u8]) {
+        let remote = self.remote.expect("it was called, or calls");
+        world.send(self.own, remote, bytes.to_vec(), false);
+    }
+}
+
+/// What the first release replies to a PING of ours.
+fn pong(ping: &Value) -> String {
+    let (cluster, sent) = (&ping["clusterID"], &ping["timeStamp"]);
+
+    format!(
+        r#"{{"clusterID":{cluster},"msgType":"PONG","timeStamp":{sent},"replica":"{}-9","version":"0.9.0","replicas":1}}"#,
+        cluster.as_str().unwrap()
+    )
+}
+
+fn server_of_first_release() -> SocketAddr {
+    SocketAddrV4::new(Ipv4Addr::new(203, 0, 113, 1), PORT).into()
+}
+
+/// Exchanges packets in both directions over several rekeys.
+fn exchange(world: &mut World, old: &mut FirstRelease) {
+    let from = world.now;
+    while !(world.reachable(0) && world.peer(0).kind == Kind::Ours) {
+        assert!(world.now - from < secs(5), "no session");
+        old.step(world);
+    }
+
+    let mut sent = Vec::new();
+    while world.now - from < MIXED_FOR {
+        let payload = u32::try_from(sent.len()).unwrap().to_be_bytes().to_vec();
+        world.packet(0, &inner_packet(&payload), 0);
+        old.packet(world, &inner_packet(&payload));
+        sent.push(payload);
+        old.step(world);
+    }
+    old.step(world);
+
+    assert_eq!(world.payloads(0), sent, "all, once, in order");
+    assert_eq!(old.received, sent, "all, once, in order");
+    assert!(old.offers >= 4, "a key per handshake: {}", old.offers);
+    assert_eq!(old.offer, None, "a PONG ends each offer");
+    assert_eq!(world.peer(0).version.as_deref(), Some("0.9.0"));
+    assert_eq!(world.peer(0).sessions.len(), 1);
+    assert_eq!(world.hosts[0].engine.snapshot(world.now).drops.len(), 0);
+}
+
+#[test]
+fn a_client_of_the_first_release_is_served_without_loss() {
+    let mut world = World::new();
+    let server = world.host("server-0");
+    world.set_peers(server, vec![serving()]);
+    let mut old = FirstRelease::new(Some(world.address(server)), world.now);
+
+    old.initiate(&mut world);
+    exchange(&mut world, &mut old);
+}
+
+#[test]
+fn a_server_of_the_first_release_is_used_without_loss() {
+    let mut world = World::new();
+    let client = world.host("client-0");
+    world.set_peers(client, vec![calling(&[server_of_first_release()])]);
+    let mut old = FirstRelease::new(None, world.now);
+
+    exchange(&mut world, &mut old);
+}
+
+#[test]
+fn data_under_the_first_releases_cipher_is_dropped_as_malformed() {
+    let mut world = World::pair();
+    world.run(ms(120));
+    world.packet(1, &inner_packet(b"x"), 0);
+    let mut datagram = world.flying.pop_back().unwrap();
+
+    datagram.bytes[..4].copy_from_slice(&FIRST_RELEASE_DATA);
+    world.receive(0, PortId::LISTEN, datagram.from, &mut datagram.bytes);
+
+    assert_eq!(world.drops(0, Drop::Malformed), 1);
+    assert_eq!(world.payloads(0), Vec::<Vec<u8>>::new());
+}
