@@ -71,8 +71,6 @@ pub(crate) fn load(constants: &Constants, pins: Option<&Pins>) -> Result<Ebpf, E
     let test_outer = constants.test_outer.map_or(0, Ipv4Addr::to_bits);
     // As bytes on the wire, read as one word.
     let (net, mask, port) = (net.to_be(), mask.to_be(), settings.probe_port.to_be());
-    let [a, b, c, d] = settings.peer_mac_prefix;
-    let peer_mac_prefix = [u16::from_ne_bytes([a, b]), u16::from_ne_bytes([c, d])];
     let (node_mac, gateway_mac) = (word(settings.node_mac), word(settings.gateway_mac));
 
     let mut loader = loader();
@@ -81,7 +79,7 @@ pub(crate) fn load(constants: &Constants, pins: Option<&Pins>) -> Result<Ebpf, E
         .override_global("TAP_IFINDEX", &constants.tap_ifindex, true)
         .override_global("LANE_COUNT", &constants.lanes, true)
         .override_global("OVERLAY_VNI", &settings.overlay_vni, true)
-        .override_global("PEER_MAC_PREFIX", &peer_mac_prefix, true)
+        .override_global("PEER_MAC_PREFIX", &settings.peer_mac_prefix, true)
         .override_global("NODE_MAC", &node_mac, true)
         .override_global("GATEWAY_MAC", &gateway_mac, true)
         .override_global("PROBE_NET", &net, true)

@@ -40,8 +40,7 @@ use std::time::Duration;
 /// The outer source that test runs pretend, unless told another.
 const OUTER: Ipv4Addr = Ipv4Addr::new(172, 18, 0, 2);
 
-/// What a program returns.
-const NEXT: i32 = -1;
+/// Verdicts of a program.
 const DROP: i32 = 2;
 const REDIRECT: i32 = 7;
 

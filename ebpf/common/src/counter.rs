@@ -1,54 +1,64 @@
-//! What the programs count.
+//! Packet counters of the kernel programs.
 
-/// A counter; its number is the index in the map.
+/// Counts packets by outcome; the number is the index in [`crate::maps::COUNTERS`].
+///
+/// `Overlay*` counts what nodes send, `Tap*` what peers send.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Counter {
-    /// Overlay: sent to a peer.
+    /// Sent to a peer.
     OverlayForwarded,
-    /// Overlay: probes answered.
+    /// Overlay probes replied to.
     OverlayProbeAnswered,
-    /// Overlay: not IPv4, left to others.
+    /// Dropped: not IPv4.
     OverlayNotIpv4,
-    /// Overlay: dropped, headers truncated or contradictory.
+    /// Dropped: headers are truncated, contradict each other or are split over fragments.
     OverlayMalformed,
-    /// Overlay: dropped, came without a tunnel key.
+    /// Dropped: a source route option (RFC 791) would bypass the destination check.
+    OverlaySourceRouted,
+    /// Dropped: the frame did not come through a tunnel.
     OverlayNoTunnelKey,
-    /// Overlay: dropped, another VXLAN network identifier.
+    /// Dropped: another VXLAN network identifier.
     OverlayWrongVni,
-    /// Overlay: dropped, the outer source is no node.
+    /// Dropped: the outer source is no node.
     OverlayUnknownNode,
-    /// Overlay: dropped, the inner source is none of ours.
+    /// Dropped: the inner source is not an address of this cluster.
     OverlayUnknownSource,
-    /// Overlay: dropped, the destination belongs to no peer.
+    /// Dropped: the destination belongs to no peer.
     OverlayUnknownDestination,
-    /// Overlay: dropped, a probe while the engine's process is dead or its heartbeat too old.
+    /// Dropped: an ICMP error that quotes a packet which its destination did not send here.
+    OverlayQuoteRefused,
+    /// Dropped: a probe while the engine's process is dead or its heartbeat too old.
     OverlayProbeStale,
-    /// Overlay: dropped, no probe on the probe's address and port.
+    /// Dropped: sent to the probe's address, but no probe request.
     OverlayProbeMalformed,
-    /// Overlay: dropped, the kernel refused a rewrite.
+    /// Dropped: the kernel refused a rewrite.
     OverlayRewriteFailed,
-    /// TAP: sent to a node.
+    /// Sent to a node.
     TapForwarded,
-    /// TAP: sent on to another peer.
+    /// Sent on to another peer.
     TapTransited,
-    /// TAP: ICMP errors of a peer's unknown sources that were let through.
+    /// ICMP errors forwarded from the peer's unknown-source address.
     TapUnknownSourceMapped,
-    /// TAP: not IPv4, left to others.
+    /// Dropped: not IPv4.
     TapNotIpv4,
-    /// TAP: dropped, headers truncated or contradictory.
+    /// Dropped: headers are truncated, contradict each other or are split over fragments.
     TapMalformed,
-    /// TAP: dropped, the frame names no peer.
+    /// Dropped: a source route option (RFC 791) would bypass the destination check.
+    TapSourceRouted,
+    /// Dropped: the frame names no peer.
     TapUnknownPeer,
-    /// TAP: dropped, the inner source is none of the peer's.
+    /// Dropped: the inner source is not an address of the peer.
     TapUnknownSource,
-    /// TAP: dropped, the destination is none of ours.
+    /// Dropped: the destination is not an address of this cluster.
     TapUnknownDestination,
-    /// TAP: dropped, from one peer to another without an IP object for both.
+    /// Dropped: an ICMP error that quotes a packet which its destination did not send to the peer.
+    TapQuoteRefused,
+    /// Dropped: from one peer to another, without an IP object for both ends.
     TapTransitRefused,
-    /// TAP: dropped, too many hops between peers.
+    /// Dropped: the time to live expired between peers.
     TapTtlExceeded,
-    /// TAP: dropped, the kernel refused a rewrite.
+    /// Dropped: the kernel refused a rewrite.
     TapRewriteFailed,
     /// Segment sizes lowered in TCP handshakes.
     MssClamped,
@@ -56,16 +66,18 @@ pub enum Counter {
 
 impl Counter {
     /// Every counter, in the order of the map.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 28] = [
         Self::OverlayForwarded,
         Self::OverlayProbeAnswered,
         Self::OverlayNotIpv4,
         Self::OverlayMalformed,
+        Self::OverlaySourceRouted,
         Self::OverlayNoTunnelKey,
         Self::OverlayWrongVni,
         Self::OverlayUnknownNode,
         Self::OverlayUnknownSource,
         Self::OverlayUnknownDestination,
+        Self::OverlayQuoteRefused,
         Self::OverlayProbeStale,
         Self::OverlayProbeMalformed,
         Self::OverlayRewriteFailed,
@@ -74,9 +86,11 @@ impl Counter {
         Self::TapUnknownSourceMapped,
         Self::TapNotIpv4,
         Self::TapMalformed,
+        Self::TapSourceRouted,
         Self::TapUnknownPeer,
         Self::TapUnknownSource,
         Self::TapUnknownDestination,
+        Self::TapQuoteRefused,
         Self::TapTransitRefused,
         Self::TapTtlExceeded,
         Self::TapRewriteFailed,
@@ -90,11 +104,13 @@ impl Counter {
             Self::OverlayProbeAnswered => "overlay_probe_answered",
             Self::OverlayNotIpv4 => "overlay_not_ipv4",
             Self::OverlayMalformed => "overlay_malformed",
+            Self::OverlaySourceRouted => "overlay_source_routed",
             Self::OverlayNoTunnelKey => "overlay_no_tunnel_key",
             Self::OverlayWrongVni => "overlay_wrong_vni",
             Self::OverlayUnknownNode => "overlay_unknown_node",
             Self::OverlayUnknownSource => "overlay_unknown_source",
             Self::OverlayUnknownDestination => "overlay_unknown_destination",
+            Self::OverlayQuoteRefused => "overlay_quote_refused",
             Self::OverlayProbeStale => "overlay_probe_stale",
             Self::OverlayProbeMalformed => "overlay_probe_malformed",
             Self::OverlayRewriteFailed => "overlay_rewrite_failed",
@@ -103,29 +119,16 @@ impl Counter {
             Self::TapUnknownSourceMapped => "tap_unknown_source_mapped",
             Self::TapNotIpv4 => "tap_not_ipv4",
             Self::TapMalformed => "tap_malformed",
+            Self::TapSourceRouted => "tap_source_routed",
             Self::TapUnknownPeer => "tap_unknown_peer",
             Self::TapUnknownSource => "tap_unknown_source",
             Self::TapUnknownDestination => "tap_unknown_destination",
+            Self::TapQuoteRefused => "tap_quote_refused",
             Self::TapTransitRefused => "tap_transit_refused",
             Self::TapTtlExceeded => "tap_ttl_exceeded",
             Self::TapRewriteFailed => "tap_rewrite_failed",
             Self::MssClamped => "mss_clamped",
         }
-    }
-
-    /// Tells whether it counts dropped packets.
-    pub const fn is_drop(self) -> bool {
-        !matches!(
-            self,
-            Self::OverlayForwarded
-                | Self::OverlayProbeAnswered
-                | Self::OverlayNotIpv4
-                | Self::TapForwarded
-                | Self::TapTransited
-                | Self::TapUnknownSourceMapped
-                | Self::TapNotIpv4
-                | Self::MssClamped
-        )
     }
 }
 

@@ -5,7 +5,7 @@
 //! IPv6 yet, so no such map is made.
 
 /// A revision of names, keys and values; pinned maps of another one are not adopted.
-pub const LAYOUT: u32 = 2;
+pub const LAYOUT: u32 = 3;
 
 /// Most entries of each table; what user space enforces.
 pub const ENTRIES_MAX: u32 = 65_536;

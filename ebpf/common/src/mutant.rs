@@ -1,8 +1,8 @@
-//! Mechanisms that tests switch off, one at a time, to see a named test fail.
+//! Mechanisms that mutation tests switch off one at a time; a named test must then fail.
 //!
 //! Only compiled with the feature `mutants`, never in a release.
 
-/// A mechanism of the kernel programs; its number is what the loader tells them.
+/// A mechanism of the kernel programs; the loader passes its number to them.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mechanism {
@@ -12,35 +12,38 @@ pub enum Mechanism {
     OuterCheck,
     /// The limit of TCP segments in handshakes.
     MssClamp,
-    /// The repair of TCP's and UDP's checksums.
+    /// The update of TCP and UDP checksums.
     ChecksumFix,
     /// The rewrite of headers quoted in ICMP errors.
     IcmpQuote,
-    /// The rule that an address is swapped only inside the prefix.
+    /// The check of headers quoted in ICMP errors.
+    QuoteCheck,
+    /// The rule that an address is remapped only inside its prefix.
     PrefixOnly,
-    /// The refusal of traffic between peers.
+    /// The drop of traffic between peers.
     TransitDrop,
-    /// The silence once the heartbeat is too old.
+    /// The rule that probes get no reply once the heartbeat is too old.
     HeartbeatAge,
-    /// The silence once the process is dead.
+    /// The rule that probes get no reply once the process is dead.
     LifeSocket,
 }
 
 impl Mechanism {
     /// Every mechanism.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::SourceCheck,
         Self::OuterCheck,
         Self::MssClamp,
         Self::ChecksumFix,
         Self::IcmpQuote,
+        Self::QuoteCheck,
         Self::PrefixOnly,
         Self::TransitDrop,
         Self::HeartbeatAge,
         Self::LifeSocket,
     ];
 
-    /// Returns the name by which tests switch it off.
+    /// Returns the name that mutation tests use.
     pub const fn name(self) -> &'static str {
         match self {
             Self::SourceCheck => "source-check",
@@ -48,6 +51,7 @@ impl Mechanism {
             Self::MssClamp => "mss-clamp",
             Self::ChecksumFix => "checksum-fix",
             Self::IcmpQuote => "icmp-quote",
+            Self::QuoteCheck => "quote-check",
             Self::PrefixOnly => "prefix-only",
             Self::TransitDrop => "transit-drop",
             Self::HeartbeatAge => "heartbeat-age",

@@ -1,7 +1,12 @@
-//! ICMP errors: the header they quote must be one that the receiver sent.
+//! ICMP errors: the packet that they quote, checked and rewritten.
+//!
+//! A receiver applies an error to the flow of the quoted packet, so an error passes only if
+//! its receiver sent that packet, through this gateway, to the network that reports the error.
 
 use aya_ebpf::programs::TcContext;
+use ebpf_common::counter::Counter;
 
+use crate::mutants::is_on;
 use crate::packet::{Frame, ICMP, IPV4, UDP, checksum_replace};
 use crate::rewrite::{Change, Rewrite, checksum_offset};
 
@@ -22,26 +27,17 @@ const FRAGMENT_OFFSET: u16 = 0x1fff_u16.to_be();
 
 const UNREACHABLE: u8 = 3;
 const SOURCE_QUENCH: u8 = 4;
+const REDIRECT: u8 = 5;
 const TIME_EXCEEDED: u8 = 11;
 const PARAMETER_PROBLEM: u8 = 12;
 
-/// The addresses of a quoted header.
+/// The addresses of a quoted header, which the receiver of the error sent.
 pub(crate) struct Quote {
     pub(crate) source: u32,
     pub(crate) destination: u32,
 }
 
-impl Quote {
-    /// Tells whether the error goes back to where the quoted packet came from.
-    #[inline(always)]
-    pub(crate) fn is_ours(&self, frame: &Frame) -> bool {
-        self.source == frame.destination
-    }
-}
-
-/// Tells whether a packet is an ICMP error, which quotes a header.
-///
-/// Redirects are none: they speak of routers of a network that is not ours.
+/// Returns whether a packet is an ICMP error, which quotes a header (RFC 1122, section 3.2.2).
 #[inline(always)]
 pub(crate) fn is_error(ctx: &TcContext, frame: &Frame) -> bool {
     if frame.protocol != ICMP || frame.is_later_fragment() {
@@ -50,30 +46,44 @@ pub(crate) fn is_error(ctx: &TcContext, frame: &Frame) -> bool {
 
     matches!(
         ctx.load::<u8>(frame.payload as usize),
-        Ok(UNREACHABLE | SOURCE_QUENCH | TIME_EXCEEDED | PARAMETER_PROBLEM)
+        Ok(UNREACHABLE | SOURCE_QUENCH | REDIRECT | TIME_EXCEEDED | PARAMETER_PROBLEM)
     )
 }
 
-/// Reads the quoted header; `None` if it is truncated or not IPv4.
+/// Reads the header that an ICMP error quotes.
+///
+/// Returns `malformed` if it is truncated or not IPv4, and `refused` if the error's receiver
+/// did not send the quoted packet, or if this is a redirect: only a router on the receiver's
+/// own link may send one.
 #[inline(always)]
-pub(crate) fn quote(ctx: &TcContext, frame: &Frame) -> Option<Quote> {
+pub(crate) fn quote(
+    ctx: &TcContext,
+    frame: &Frame,
+    malformed: Counter,
+    refused: Counter,
+) -> Result<Quote, Counter> {
     let at = frame.payload + HEADER;
     if at + IPV4 as u32 > frame.packet_end {
-        return None;
+        return Err(malformed);
     }
-    let version_ihl: u8 = ctx.load(at as usize).ok()?;
+    let version_ihl: u8 = ctx.load(at as usize).map_err(|_| malformed)?;
     if version_ihl >> 4 != 4 || version_ihl & 0xf < 5 {
-        return None;
+        return Err(malformed);
     }
-    let [source, destination]: [u32; 2] = ctx.load((at + QUOTED_SOURCE) as usize).ok()?;
+    let kind: u8 = ctx.load(frame.payload as usize).map_err(|_| malformed)?;
+    let addresses = ctx.load((at + QUOTED_SOURCE) as usize);
+    let [source, destination]: [u32; 2] = addresses.map_err(|_| malformed)?;
+    if is_on!(QuoteCheck) && (kind == REDIRECT || source != frame.destination) {
+        return Err(refused);
+    }
 
-    Some(Quote {
+    Ok(Quote {
         source,
         destination,
     })
 }
 
-/// Swaps the quoted addresses, with the quoted checksums and that of the error.
+/// Remaps the quoted addresses; updates the quoted checksums and that of the error.
 #[inline(always)]
 pub(crate) fn rewrite_quote(ctx: &TcContext, rewrite: &Rewrite) -> Option<()> {
     let quote = rewrite.payload + HEADER;
@@ -109,13 +119,13 @@ pub(crate) fn rewrite_quote(ctx: &TcContext, rewrite: &Rewrite) -> Option<()> {
     store(ctx, rewrite, at, old, new)
 }
 
-/// Writes a quoted address, the quoted header's checksum and the error's.
+/// Writes a quoted address; updates the quoted header's checksum and the error's.
 #[inline(always)]
 fn address(ctx: &TcContext, rewrite: &Rewrite, offset: u32, change: Change) -> Option<()> {
     let quote = rewrite.payload + HEADER;
-    let checksum: u16 = ctx.load((quote + QUOTED_CHECKSUM) as usize).ok()?;
-    let mended = checksum_replace(checksum, change.old, change.new);
-    store(ctx, rewrite, quote + QUOTED_CHECKSUM, checksum, mended)?;
+    let old: u16 = ctx.load((quote + QUOTED_CHECKSUM) as usize).ok()?;
+    let new = checksum_replace(old, change.old, change.new);
+    store(ctx, rewrite, quote + QUOTED_CHECKSUM, old, new)?;
 
     let (old, new) = (u64::from(change.old), u64::from(change.new));
     ctx.l4_csum_replace((rewrite.payload + CHECKSUM) as usize, old, new, 4)
@@ -123,7 +133,7 @@ fn address(ctx: &TcContext, rewrite: &Rewrite, offset: u32, change: Change) -> O
     ctx.store((quote + offset) as usize, &change.new, 0).ok()
 }
 
-/// Writes two quoted bytes and mends the error's checksum.
+/// Writes two quoted bytes and updates the error's checksum.
 #[inline(always)]
 fn store(ctx: &TcContext, rewrite: &Rewrite, at: u32, old: u16, new: u16) -> Option<()> {
     ctx.l4_csum_replace(

@@ -1,11 +1,11 @@
-//! Lowers the segment size that a TCP handshake announces.
+//! Lowers the maximum segment size that a TCP handshake announces.
 
 use aya_ebpf::bindings::__sk_buff;
 use aya_ebpf::programs::TcContext;
-use core::hint::black_box;
 use ebpf_common::counter::Counter;
 
 use crate::tables;
+use crate::verifier::opaque;
 
 /// Length of the TCP header without options.
 const HEADER: u32 = 20;
@@ -26,7 +26,7 @@ const MSS_LEN: u32 = 4;
 
 /// Lowers the announced segment size of a SYN to `limit`, if it is higher.
 ///
-/// Malformed options stay as they are: the receiver judges them.
+/// Malformed options stay unchanged: rejecting them is up to the receiver.
 #[inline(never)]
 pub(crate) fn clamp(skb: *mut __sk_buff, tcp: u32, packet_end: u32, limit: u16) -> u64 {
     let ctx = TcContext::new(skb);
@@ -62,16 +62,6 @@ fn find(ctx: &TcContext, tcp: u32, packet_end: u32) -> Option<u32> {
     None
 }
 
-/// Returns `value`, of which the verifier then knows nothing.
-///
-/// Where it knows a range, it follows every value that a comparison leaves, which
-/// in a loop over options is one per way through all of them.
-#[inline(always)]
-fn opaque(ctx: &TcContext, value: u32) -> u32 {
-    let unknown = ctx.len();
-    black_box(value ^ unknown) ^ unknown
-}
-
 #[inline(always)]
 fn lower(ctx: &TcContext, tcp: u32, at: u32, limit: u16) -> Option<()> {
     let announced: [u8; 2] = ctx.load((tcp + at) as usize).ok()?;
@@ -83,7 +73,7 @@ fn lower(ctx: &TcContext, tcp: u32, at: u32, limit: u16) -> Option<()> {
     let mut old = u16::from_ne_bytes(announced);
     let mut new = u16::from_ne_bytes(limit);
     if at & 1 == 1 {
-        // The bytes then belong to two words of the sum.
+        // At an odd offset the two bytes lie in different words of the sum.
         (old, new) = (old.swap_bytes(), new.swap_bytes());
     }
     let checksum = (tcp + CHECKSUM) as usize;

@@ -1,11 +1,11 @@
-//! The switch by which tests turn one mechanism off; nothing in a release.
+//! Lets mutation tests switch off one mechanism; compiled away in a release.
 
 #[cfg(feature = "mutants")]
 mod switch {
     use aya_ebpf::Global;
     pub(crate) use ebpf_common::mutant::Mechanism;
 
-    /// The [`Mechanism`] that is off; zero for none.
+    /// The [`Mechanism`] that is off; zero means none.
     #[unsafe(no_mangle)]
     static MUTANT: Global<u32> = Global::new(0);
 
@@ -22,7 +22,7 @@ macro_rules! is_on {
     };
 }
 
-/// Tells whether a mechanism is on: always, outside of mutation tests.
+/// Evaluates to whether a mechanism is on: always, outside of mutation tests.
 #[cfg(not(feature = "mutants"))]
 macro_rules! is_on {
     ($mechanism:ident) => {

@@ -1,23 +1,29 @@
-//! From a node to a peer: checks the sender, finds the peer, swaps the destination.
+//! From a node to a peer: checks the sender, finds the peer, remaps the destination.
 
 use aya_ebpf::bindings::bpf_tunnel_key;
 use aya_ebpf::helpers::{bpf_redirect, bpf_skb_get_tunnel_key};
 use aya_ebpf::programs::TcContext;
 use ebpf_common::counter::Counter;
-use ebpf_common::maps::Outbound;
+use ebpf_common::maps::{LOCAL_TRANSIT, Outbound};
 
 use crate::mutants::is_on;
-use crate::packet::{Frame, skb};
-use crate::rewrite::{Change, Rewrite, swap};
+use crate::packet::{Frame, Refusals, skb};
+use crate::rewrite::{Change, Rewrite, remap};
 use crate::{icmp, probe, rewrite, settings, tables};
+
+const REFUSALS: Refusals = Refusals {
+    not_ipv4: Counter::OverlayNotIpv4,
+    malformed: Counter::OverlayMalformed,
+    source_routed: Counter::OverlaySourceRouted,
+};
 
 /// Decides on a frame from the overlay.
 #[inline(always)]
 pub(crate) fn handle(ctx: &TcContext) -> Result<i32, Counter> {
-    let frame = Frame::read(ctx, Counter::OverlayNotIpv4, Counter::OverlayMalformed)?;
+    let frame = Frame::read(ctx, &REFUSALS)?;
     let outer = outer_source(ctx)?;
     if settings::is_probe_address(frame.destination) {
-        return probe::answer(ctx, &frame, outer);
+        return probe::reply(ctx, &frame, outer);
     }
     if is_on!(SourceCheck) && !tables::is_source(frame.source) {
         return Err(Counter::OverlayUnknownSource);
@@ -26,7 +32,7 @@ pub(crate) fn handle(ctx: &TcContext) -> Result<i32, Counter> {
         return Err(Counter::OverlayUnknownDestination);
     };
 
-    let destination = swap(route.to, route.host_mask, frame.destination);
+    let destination = remap(route.to, route.host_mask, frame.destination);
     frame.set_destination_mac(&route.mac);
     if frame.is_plain() {
         frame.set_destination(destination);
@@ -54,15 +60,17 @@ fn rewrite_all(
     rewrite.mss = route.mss;
 
     if icmp::is_error(ctx, frame) {
-        // The quoted packet is one that came from the peer, with its source swapped.
-        let quote = icmp::quote(ctx, frame).ok_or(Counter::OverlayMalformed)?;
-        rewrite.quoted_source = Change::none(quote.source);
-        rewrite.quoted_destination = Change::none(quote.destination);
-        if let Some(back) = tables::outbound(quote.source)
-            && back.mac == route.mac
-        {
-            rewrite.quoted_source.new = swap(back.to, back.host_mask, quote.source);
+        let malformed = Counter::OverlayMalformed;
+        let quote = icmp::quote(ctx, frame, malformed, Counter::OverlayQuoteRefused)?;
+        if is_on!(QuoteCheck) && !may_receive(quote.destination) {
+            return Err(Counter::OverlayQuoteRefused);
         }
+        // The peer sent the quoted packet, and its source was remapped here.
+        rewrite.quoted_source = Change::none(quote.source);
+        if quote.source == frame.destination {
+            rewrite.quoted_source.new = destination;
+        }
+        rewrite.quoted_destination = Change::none(quote.destination);
         rewrite.quote = true;
     }
 
@@ -74,7 +82,13 @@ fn rewrite_all(
     )
 }
 
-/// Returns the outer source, in host order, of a frame that came from one of our nodes.
+/// Returns whether peers may send to this address at a node of ours.
+#[inline(always)]
+fn may_receive(address: u32) -> bool {
+    tables::local(address).is_some_and(|local| local.kind != LOCAL_TRANSIT)
+}
+
+/// Returns the outer source, in host order, which must be one of our nodes.
 #[inline(always)]
 fn outer_source(ctx: &TcContext) -> Result<u32, Counter> {
     let outer = match settings::test_outer() {
@@ -88,10 +102,10 @@ fn outer_source(ctx: &TcContext) -> Result<u32, Counter> {
     Ok(outer)
 }
 
-/// Returns the remote end of the tunnel through which the frame came.
+/// Returns the remote end of the tunnel, in host order.
 #[inline(always)]
 fn tunnel_key(ctx: &TcContext) -> Result<u32, Counter> {
-    // The kernel's key up to the IPv4 address, a size it accepts: id, remote.
+    // The kernel's `struct bpf_tunnel_key` up to the IPv4 address, a size that it accepts.
     let mut key = [0u32; 2];
     let key_len = size_of_val(&key) as u32;
     let key_ptr: *mut bpf_tunnel_key = (&raw mut key).cast();

@@ -1,8 +1,8 @@
-//! Answers the overlay probe from the engine's heartbeat, without waking the engine.
+//! Replies to overlay probes from the engine's heartbeat, without waking the engine.
 //!
-//! Two signs of life are needed. The process holds a socket on the probe's port, in the
-//! namespace of the overlay: the kernel closes it in the moment in which the process
-//! dies, however that happens. The heartbeat tells that the process does not hang.
+//! A reply needs two proofs. The process holds a socket on the probe's port, in the
+//! namespace of the overlay: the kernel closes it at the moment in which the process
+//! dies, for whatever reason. A fresh heartbeat proves that the process does not hang.
 
 use aya_ebpf::bindings::{
     __sk_buff, BPF_F_MARK_MANGLED_0, bpf_sock_tuple, bpf_sock_tuple__bindgen_ty_1,
@@ -11,6 +11,7 @@ use aya_ebpf::bindings::{
 use aya_ebpf::helpers::generated::{bpf_sk_lookup_udp, bpf_sk_release};
 use aya_ebpf::helpers::{bpf_csum_diff, bpf_ktime_get_ns, bpf_skb_load_bytes};
 use aya_ebpf::programs::TcContext;
+use core::mem::MaybeUninit;
 use ebpf_common::counter::Counter;
 use ebpf_common::maps::TunnelKey;
 use ebpf_common::probe::{Answer, HEARTBEAT_AGE_MAX_NS, Heartbeat, LEN, MAGIC};
@@ -26,9 +27,9 @@ const PAYLOAD: usize = UDP_HEADER + 8;
 const ANSWER: usize = PAYLOAD + LEN - size_of::<Answer>();
 const END: usize = PAYLOAD + LEN;
 
-/// Turns a probe into its answer and sends it back to the node at `outer`.
+/// Turns a probe request into its reply and sends it back to the node at `outer`.
 #[inline(always)]
-pub(crate) fn answer(ctx: &TcContext, frame: &Frame, outer: u32) -> Result<i32, Counter> {
+pub(crate) fn reply(ctx: &TcContext, frame: &Frame, outer: u32) -> Result<i32, Counter> {
     check(ctx, frame).ok_or(Counter::OverlayProbeMalformed)?;
     note(ctx, outer);
     let Some(heartbeat) = tables::heartbeat() else {
@@ -53,7 +54,7 @@ pub(crate) fn answer(ctx: &TcContext, frame: &Frame, outer: u32) -> Result<i32, 
     Ok(redirect(settings::overlay_ifindex()))
 }
 
-/// Tells whether this is a request in one piece.
+/// Returns `None` unless this is an unfragmented request.
 #[inline(always)]
 fn check(ctx: &TcContext, frame: &Frame) -> Option<()> {
     let is_datagram = frame.is_plain() && frame.protocol == UDP;
@@ -65,19 +66,20 @@ fn check(ctx: &TcContext, frame: &Frame) -> Option<()> {
     let port: u16 = ctx.load(UDP_HEADER + 2).ok()?;
     let magic: [u8; 4] = ctx.load(PAYLOAD).ok()?;
     let flags: [u8; 2] = ctx.load(ANSWER).ok()?;
-    // An answer is not answered: two gateways would never stop.
+    // Replies get no reply, or two gateways would exchange them forever.
     (port == settings::probe_port() && magic == MAGIC && flags == [0; 2]).then_some(())
 }
 
-/// Keeps what the node at `outer` says, and when it said so, for the gateway to read.
+/// Stores the report of the node at `outer` and its time of arrival, for the gateway to read.
 ///
-/// A reader may meet half of the old and half of the new bits: both were true 150 ms apart.
+/// A reader may see half of the old and half of the new bits: one probe interval apart, both
+/// were true.
 #[inline(always)]
 fn note(ctx: &TcContext, outer: u32) {
     let Some(sighting) = tables::sighting(outer) else {
         return;
     };
-    // SAFETY: The value lives until the program ends, and has room for the answer's bytes.
+    // SAFETY: The value lives until the program ends, and `request` has `len` bytes.
     unsafe {
         let request = (&raw mut (*sighting).request).cast();
         let len = size_of::<Answer>() as u32;
@@ -86,7 +88,7 @@ fn note(ctx: &TcContext, outer: u32) {
     }
 }
 
-/// Tells whether a socket of this namespace listens on the probe's port.
+/// Returns whether a socket of this namespace listens on the probe's port.
 #[inline(always)]
 fn has_socket(ctx: &TcContext, frame: &Frame) -> bool {
     let mut tuple = bpf_sock_tuple {
@@ -106,18 +108,18 @@ fn has_socket(ctx: &TcContext, frame: &Frame) -> bool {
     if socket.is_null() {
         return false;
     }
-    // SAFETY: The look-up gave it to be released once.
+    // SAFETY: The lookup returned a reference that must be released once.
     unsafe { bpf_sk_release(socket.cast()) };
 
     true
 }
 
-/// That of the device where the packet came in (`BPF_F_CURRENT_NETNS`).
+/// The namespace of the packet's device (`BPF_F_CURRENT_NETNS`).
 const OWN_NAMESPACE: u64 = u64::MAX;
 
 const DONE: u64 = 0;
 
-/// Writes the answer in place. A function of its own for the stack it takes.
+/// Writes the reply in place. A function of its own, because of the stack that it needs.
 #[inline(never)]
 fn write(skb: *mut __sk_buff, heartbeat: &Heartbeat, source: u32, destination: u32) -> u64 {
     let ctx = TcContext::new(skb);
@@ -127,19 +129,25 @@ fn write(skb: *mut __sk_buff, heartbeat: &Heartbeat, source: u32, destination: u
     }
 }
 
-/// Swapping addresses and ports leaves the checksums as they are.
+/// Exchanging the addresses, and the ports, leaves the checksums valid.
 #[inline(always)]
 fn steps(ctx: &TcContext, heartbeat: &Heartbeat, addresses: [u32; 2]) -> Option<()> {
-    let mut old: [u32; size_of::<Answer>() / 4] = ctx.load(ANSWER).ok()?;
+    // Not `ctx.load`, which takes twice the stack.
+    let mut old = MaybeUninit::<[u32; size_of::<Answer>() / 4]>::uninit();
+    let old = old.as_mut_ptr();
     let new = &raw const heartbeat.answer;
     let len = size_of::<Answer>() as u32;
+    // SAFETY: The kernel writes `len` bytes, all of `old`.
+    let loaded = unsafe { bpf_skb_load_bytes(skb(ctx).cast(), ANSWER as u32, old.cast(), len) };
+    if loaded != 0 {
+        return None;
+    }
     // SAFETY: Both sides hold `len` bytes, and the kernel only reads them.
-    let change =
-        unsafe { bpf_csum_diff((&raw mut old).cast(), len, new.cast_mut().cast(), len, 0) };
+    let change = unsafe { bpf_csum_diff(old.cast(), len, new.cast_mut().cast(), len, 0) };
     let change = u64::try_from(change).ok()?;
     let [source, destination]: [u16; 2] = ctx.load(UDP_HEADER).ok()?;
 
-    // A change of the payload: the kernel leaves alone a checksum that is still to be made.
+    // Without BPF_F_PSEUDO_HDR: a checksum that the device is still to complete does not change.
     ctx.l4_csum_replace(UDP_CHECKSUM, 0, change, u64::from(BPF_F_MARK_MANGLED_0))
         .ok()?;
     ctx.store(ANSWER, &heartbeat.answer, 0).ok()?;

@@ -1,8 +1,8 @@
-//! Swaps addresses and mends every checksum that covers them.
+//! Rewrites addresses and updates every checksum that covers them.
 //!
-//! A plain packet is written directly, with one call of the kernel as the last
-//! step. Everything else goes through [`apply`], where each step is a call, made
-//! also where nothing changes: every branch doubles what the verifier looks at.
+//! A plain packet is written directly, with one helper call as the last step.
+//! Everything else goes through [`apply`]. It calls a helper for each field, also
+//! for one that does not change: every branch doubles what the verifier looks at.
 
 use aya_ebpf::bindings::{__sk_buff, BPF_F_MARK_MANGLED_0, BPF_F_PSEUDO_HDR};
 use aya_ebpf::programs::TcContext;
@@ -17,7 +17,7 @@ const ADDRESS: u64 = 4;
 
 /// Returns `address` with all but its host bits replaced by `to`.
 #[inline(always)]
-pub(crate) fn swap(to: [u8; 4], host_mask: [u8; 4], address: u32) -> u32 {
+pub(crate) fn remap(to: [u8; 4], host_mask: [u8; 4], address: u32) -> u32 {
     u32::from_ne_bytes(to) | (address & u32::from_ne_bytes(host_mask))
 }
 
@@ -40,7 +40,7 @@ impl Change {
     }
 }
 
-/// All that shall change in a packet.
+/// The changes to one packet.
 pub(crate) struct Rewrite {
     pub(crate) source: Change,
     pub(crate) destination: Change,
@@ -51,9 +51,9 @@ pub(crate) struct Rewrite {
     pub(crate) mss: u16,
     /// Whether this is an ICMP error with a quoted header.
     pub(crate) quote: bool,
-    /// Whether the time to live goes down by one.
+    /// Whether to decrement the time to live.
     pub(crate) hop: bool,
-    /// Whether the header of the protocol is there: not in later fragments.
+    /// Whether the packet has the header of its protocol; later fragments lack it.
     has_protocol: bool,
     protocol: u8,
     pub(crate) payload: u32,
@@ -61,7 +61,7 @@ pub(crate) struct Rewrite {
 }
 
 impl Rewrite {
-    /// Creates a rewrite that changes nothing yet.
+    /// Creates a rewrite without changes.
     #[inline(always)]
     pub(crate) fn new(frame: &Frame) -> Self {
         Self {
@@ -80,10 +80,10 @@ impl Rewrite {
     }
 }
 
-/// Mends the checksum of a plain packet's protocol; no packet pointer is valid after it.
+/// Updates the TCP or UDP checksum of a plain packet; no packet pointer is valid after it.
 ///
-/// Whether the packet's checksum is complete is hidden from us and decides the
-/// sign of the change, so this must be the kernel's doing.
+/// The sign of the change depends on whether the checksum is complete, which only
+/// the kernel knows, so this takes a helper.
 #[inline(always)]
 pub(crate) fn finish_plain(ctx: &TcContext, frame: &Frame, old: u32, new: u32) -> Option<()> {
     let (offset, flags) = if frame.protocol == UDP {
@@ -98,15 +98,15 @@ pub(crate) fn finish_plain(ctx: &TcContext, frame: &Frame, old: u32, new: u32) -
     replace(ctx, frame.payload + offset, old, new, flags)
 }
 
-/// Offsets of the checksum from the start of the protocol's header.
+/// Offsets of the checksum in the header of the protocol.
 const TCP_CHECKSUM: u32 = 16;
 const UDP_CHECKSUM: u32 = 6;
 
 const TCP_FLAGS: u64 = BPF_F_PSEUDO_HDR as u64 | ADDRESS;
-/// A checksum of zero means none, and one that becomes zero is sent as all ones.
+/// Zero means that there is no checksum; a sum of zero is sent as all ones (RFC 768).
 const UDP_FLAGS: u64 = TCP_FLAGS | BPF_F_MARK_MANGLED_0 as u64;
 
-/// Where a protocol that covers the addresses has its checksum.
+/// Returns the offset of the checksum for protocols whose checksum covers the addresses.
 #[inline(always)]
 pub(crate) fn checksum_offset(protocol: u8) -> Option<u32> {
     match protocol {
@@ -116,7 +116,7 @@ pub(crate) fn checksum_offset(protocol: u8) -> Option<u32> {
     }
 }
 
-/// Carries a rewrite out.
+/// Makes the changes.
 #[inline(always)]
 pub(crate) fn apply(
     skb: *mut __sk_buff,
@@ -131,7 +131,7 @@ pub(crate) fn apply(
     }
 }
 
-/// How a rewrite ended, as a number: what a function of the kernel can return.
+/// The result of a rewrite, as a number: what a function of the kernel can return.
 struct Outcome;
 
 impl Outcome {
@@ -140,7 +140,7 @@ impl Outcome {
     const FAILED: u64 = 2;
 }
 
-/// A function of its own to the verifier, which so looks at it once per caller.
+/// A function of its own, so that the verifier looks at it once per caller.
 #[inline(never)]
 fn run(skb: *mut __sk_buff, rewrite: &Rewrite) -> u64 {
     let ctx = TcContext::new(skb);
@@ -208,7 +208,7 @@ fn protocol(ctx: &TcContext, rewrite: &Rewrite) -> Option<()> {
     Some(())
 }
 
-/// Writes an address of the IPv4 header and mends the header's checksum.
+/// Writes an address of the IPv4 header and updates the header's checksum.
 #[inline(always)]
 fn header(ctx: &TcContext, at: usize, change: Change) -> Option<()> {
     ctx.l3_csum_replace(
@@ -218,11 +218,12 @@ fn header(ctx: &TcContext, at: usize, change: Change) -> Option<()> {
         ADDRESS,
     )
     .ok()?;
-    // No flag to recompute: what the header's sum gains, its checksum loses.
+    // Without BPF_F_RECOMPUTE_CSUM: address and header checksum change the packet's sum by
+    // opposite amounts.
     ctx.store(at, &change.new, 0).ok()
 }
 
-/// Takes one hop from the time to live, which the caller knows to be above one.
+/// Decrements the time to live, which the caller has checked to be above one.
 #[inline(always)]
 fn hop(ctx: &TcContext) -> Option<()> {
     let old: [u8; 2] = ctx.load(TTL).ok()?;
@@ -235,7 +236,7 @@ fn hop(ctx: &TcContext) -> Option<()> {
     ctx.store(TTL, &new, 0).ok()
 }
 
-/// Tells a protocol's checksum that an address has changed.
+/// Updates a protocol's checksum after an address changed.
 #[inline(always)]
 fn replace(ctx: &TcContext, at: u32, old: u32, new: u32, flags: u64) -> Option<()> {
     ctx.l4_csum_replace(at as usize, u64::from(old), u64::from(new), flags)

@@ -1,11 +1,10 @@
-//! What the loader writes before the verifier reads it: constants to the kernel.
+//! Constants: the loader sets them before the verifier sees the programs.
 //!
-//! Numbers of the wire are in network order, as bytes; reading them as one
-//! word converts nothing.
+//! Numbers that appear on the wire are in network order, read as a native word.
 
 use aya_ebpf::Global;
 
-/// Number of lanes of the engine, not 0.
+/// Number of lanes of the engine, from 1 on.
 #[unsafe(no_mangle)]
 static LANE_COUNT: Global<u32> = Global::new(1);
 
@@ -23,13 +22,13 @@ static OVERLAY_VNI: Global<u32> = Global::new(0);
 
 /// First four bytes of a peer's MAC address.
 #[unsafe(no_mangle)]
-static PEER_MAC_PREFIX: Global<[u16; 2]> = Global::new([0; 2]);
+static PEER_MAC_PREFIX: Global<[u8; 4]> = Global::new([0; 4]);
 
-/// MAC address of the nodes' overlay devices; two bytes of zero follow.
+/// MAC address of the nodes' overlay devices, then two zero bytes.
 #[unsafe(no_mangle)]
 static NODE_MAC: Global<u64> = Global::new(0);
 
-/// MAC address of the gateways' overlay devices; two bytes of zero follow.
+/// MAC address of the gateways' overlay devices, then two zero bytes.
 #[unsafe(no_mangle)]
 static GATEWAY_MAC: Global<u64> = Global::new(0);
 
@@ -37,7 +36,7 @@ static GATEWAY_MAC: Global<u64> = Global::new(0);
 #[unsafe(no_mangle)]
 static PROBE_NET: Global<u32> = Global::new(u32::MAX);
 
-/// One bits where addresses must agree with `PROBE_NET`.
+/// Network mask of `PROBE_NET`.
 #[unsafe(no_mangle)]
 static PROBE_MASK: Global<u32> = Global::new(u32::MAX);
 
@@ -45,7 +44,7 @@ static PROBE_MASK: Global<u32> = Global::new(u32::MAX);
 #[unsafe(no_mangle)]
 static PROBE_PORT: Global<u16> = Global::new(0);
 
-/// Stands for the outer source where there is no tunnel: in `BPF_PROG_TEST_RUN`.
+/// Replaces the outer source in `BPF_PROG_TEST_RUN`, where there is no tunnel.
 ///
 /// Zero outside of tests; the verifier then removes every use.
 #[unsafe(no_mangle)]
@@ -72,7 +71,7 @@ pub(crate) fn overlay_vni() -> u32 {
 }
 
 #[inline(always)]
-pub(crate) fn peer_mac_prefix() -> [u16; 2] {
+pub(crate) fn peer_mac_prefix() -> [u8; 4] {
     PEER_MAC_PREFIX.load()
 }
 

@@ -1,4 +1,4 @@
-//! Which queue of the TAP, hence which worker of which lane, takes a packet.
+//! Chooses the queue of the TAP, hence lane and worker, for a packet.
 
 use aya_ebpf::bindings::BPF_F_NO_PREALLOC;
 use aya_ebpf::macros::map;
@@ -11,7 +11,7 @@ use crate::{settings, turn};
 #[map]
 static LANES: HashMap<[u8; 2], u32> = HashMap::with_max_entries(CAPACITY, BPF_F_NO_PREALLOC);
 
-/// The lane of peers that are not in the map, and of what is for no peer.
+/// The lane of peers that are not in the map, and of frames that name no peer.
 const FIRST: u32 = 0;
 
 const ETHERNET: usize = 14;
@@ -24,7 +24,7 @@ const MORE_FRAGMENTS_OR_OFFSET: u16 = 0x3fff;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// Returns the queue of a frame that was redirected to the TAP.
+/// Returns the queue for a frame that was redirected to the TAP.
 #[inline(always)]
 pub(crate) fn queue(ctx: &SkBuffContext) -> u32 {
     let lane = lane(ctx);
@@ -34,30 +34,29 @@ pub(crate) fn queue(ctx: &SkBuffContext) -> u32 {
 
 #[inline(always)]
 fn lane(ctx: &SkBuffContext) -> u32 {
-    let Ok(mac) = ctx.load::<[u16; 3]>(0) else {
+    let Ok([a, b, c, d, high, low]) = ctx.load::<[u8; 6]>(0) else {
         return FIRST;
     };
-    if [mac[0], mac[1]] != settings::peer_mac_prefix() {
+    if u32::from_ne_bytes([a, b, c, d]) != u32::from_ne_bytes(settings::peer_mac_prefix()) {
         return FIRST;
     }
-    let Some(lanes) = LANES.get_ptr(mac[2].to_ne_bytes()) else {
+    let Some(lanes) = LANES.get_ptr([high, low]) else {
         return FIRST;
     };
-    // SAFETY: a value of four aligned bytes, which lives until the program ends.
+    // SAFETY: A value of four aligned bytes, which lives until the program ends.
     let lanes = unsafe { lanes.read_volatile() };
 
     choose(lanes, hash(ctx))
 }
 
-/// Returns one of the lanes whose bit is set; the same one for the same hash as long as they
-/// are the same lanes.
+/// Returns one of the lanes whose bit is set: the same one for the same hash and lanes.
 #[inline(always)]
 fn choose(lanes: u32, hash: u32) -> u32 {
     let mut count = 0;
     for lane in 0..LANES_MAX {
         count += lanes >> lane & 1;
     }
-    // The hash as a fraction of 1, times the number of lanes.
+    // The hash, scaled from 0..2^32 to 0..count.
     let mut left = ((u64::from(hash) * u64::from(count)) >> 32) as u32;
     for lane in 0..LANES_MAX {
         if lanes >> lane & 1 == 1 {

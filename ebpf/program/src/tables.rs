@@ -1,4 +1,4 @@
-//! The maps, and nothing but lookups: user space alone makes and removes entries.
+//! The maps. Programs only look entries up; user space inserts and removes them.
 
 use aya_ebpf::bindings::BPF_F_NO_PREALLOC;
 use aya_ebpf::macros::map;
@@ -35,38 +35,38 @@ static NODES_V4: HashMap<V4, u8> = HashMap::with_max_entries(CAPACITY, BPF_F_NO_
 #[map]
 static SIGHTINGS_V4: HashMap<V4, Sighting> = HashMap::with_max_entries(CAPACITY, BPF_F_NO_PREALLOC);
 
-/// A hash of one entry, because its update replaces the value as a whole.
+/// A hash with one entry: its update replaces the whole value at once, that of an array does not.
 #[map]
 static HEARTBEAT: HashMap<u32, Heartbeat> = HashMap::with_max_entries(1, BPF_F_NO_PREALLOC);
 
 #[map]
 static COUNTERS: PerCpuArray<u64> = PerCpuArray::with_max_entries(Counter::ALL.len() as u32, 0);
 
-/// Returns where a destination as seen here leads.
+/// Returns the peer to which a remapped destination belongs.
 #[inline(always)]
 pub(crate) fn outbound(destination: u32) -> Option<&'static Outbound> {
     OUTBOUND_V4.get(Key::new(32, destination.to_ne_bytes()))
 }
 
-/// Returns how a peer's source is seen here.
+/// Returns the remapping of a peer's source.
 #[inline(always)]
 pub(crate) fn inbound(peer: [u8; 2], source: u32) -> Option<&'static Inbound> {
     INBOUND_V4.get(Key::new(PEER_BITS + 32, peer_address(peer, source)))
 }
 
-/// Returns where an inner destination leads.
+/// Returns the node or pod to which an inner destination belongs.
 #[inline(always)]
 pub(crate) fn local(destination: u32) -> Option<&'static Local> {
     LOCAL_V4.get(Key::new(32, destination.to_ne_bytes()))
 }
 
-/// Tells whether nodes may send from this inner source.
+/// Returns whether nodes may send from this inner source.
 #[inline(always)]
 pub(crate) fn is_source(source: u32) -> bool {
     SOURCES_V4.get(Key::new(32, source.to_ne_bytes())).is_some()
 }
 
-/// Returns the address that stands for a peer's pod towards other peers.
+/// Returns the address of the IP object that stands for a peer's pod.
 #[inline(always)]
 pub(crate) fn transit_source(peer: [u8; 2], source: u32) -> Option<u32> {
     let address = TRANSIT_SOURCES_V4.get_ptr(peer_address(peer, source))?;
@@ -74,7 +74,7 @@ pub(crate) fn transit_source(peer: [u8; 2], source: u32) -> Option<u32> {
     Some(u32::from_ne_bytes(unsafe { *address }))
 }
 
-/// Returns the address under which a peer's unknown sources are seen here.
+/// Returns the address to which a peer's unknown sources are mapped.
 #[inline(always)]
 pub(crate) fn unknown_source(peer: [u8; 2]) -> Option<u32> {
     let unknown = UNKNOWN_SOURCES_V4.get_ptr(peer)?;
@@ -82,13 +82,13 @@ pub(crate) fn unknown_source(peer: [u8; 2]) -> Option<u32> {
     Some(u32::from_ne_bytes(unsafe { (*unknown).address }))
 }
 
-/// Tells whether an outer source, in host order, is a node.
+/// Returns whether an outer source, in host order, is a node.
 #[inline(always)]
 pub(crate) fn is_node(outer: u32) -> bool {
     NODES_V4.get_ptr(outer.to_be_bytes()).is_some()
 }
 
-/// Returns where to note the requests of the node at `outer`, in host order.
+/// Returns the place for the last request of the node at `outer`, in host order.
 #[inline(always)]
 pub(crate) fn sighting(outer: u32) -> Option<*mut Sighting> {
     SIGHTINGS_V4.get_ptr_mut(outer.to_be_bytes())
@@ -106,7 +106,7 @@ pub(crate) fn heartbeat() -> Option<&'static Heartbeat> {
 #[inline(always)]
 pub(crate) fn count(counter: Counter) {
     if let Some(count) = COUNTERS.get_ptr_mut(counter as u32) {
-        // SAFETY: The value is this processor's own, and the program is not preempted by itself.
+        // SAFETY: The value belongs to this CPU, and a program cannot preempt itself.
         unsafe { *count += 1 };
     }
 }

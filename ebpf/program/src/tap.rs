@@ -1,4 +1,4 @@
-//! From a peer to a node, or to another peer: checks and swaps the source, finds the way.
+//! From a peer to a node, or to another peer: checks and remaps the source, finds the next hop.
 
 use aya_ebpf::bindings::BPF_F_ZERO_CSUM_TX;
 use aya_ebpf::helpers::{bpf_redirect, bpf_skb_set_tunnel_key};
@@ -10,19 +10,29 @@ use ebpf_common::maps::{
 
 use crate::icmp::Quote;
 use crate::mutants::is_on;
-use crate::packet::{Frame, skb};
-use crate::rewrite::{Change, Rewrite, swap};
+use crate::packet::{Frame, Refusals, skb};
+use crate::rewrite::{Change, Rewrite, remap};
 use crate::{icmp, rewrite, settings, tables};
+
+const REFUSALS: Refusals = Refusals {
+    not_ipv4: Counter::TapNotIpv4,
+    malformed: Counter::TapMalformed,
+    source_routed: Counter::TapSourceRouted,
+};
 
 /// Decides on a frame from the engine.
 #[inline(always)]
 pub(crate) fn handle(ctx: &TcContext) -> Result<i32, Counter> {
-    let frame = Frame::read(ctx, Counter::TapNotIpv4, Counter::TapMalformed)?;
+    let frame = Frame::read(ctx, &REFUSALS)?;
     let Some(peer) = frame.peer(settings::peer_mac_prefix()) else {
         return Err(Counter::TapUnknownPeer);
     };
-    let seen = tables::inbound(peer, frame.source);
-    if seen.is_none() && is_on!(SourceCheck) && is_on!(PrefixOnly) && !icmp::is_error(ctx, &frame) {
+    let inbound = tables::inbound(peer, frame.source);
+    if inbound.is_none()
+        && is_on!(SourceCheck)
+        && is_on!(PrefixOnly)
+        && !icmp::is_error(ctx, &frame)
+    {
         return Err(Counter::TapUnknownSource);
     }
     let Some(local) = tables::local(frame.destination) else {
@@ -30,24 +40,24 @@ pub(crate) fn handle(ctx: &TcContext) -> Result<i32, Counter> {
     };
 
     if local.kind == LOCAL_TRANSIT {
-        return transit(ctx, &frame, peer, seen, local);
+        return transit(ctx, &frame, peer, inbound, local);
     }
-    let source = match seen {
-        Some(seen) if frame.is_plain() => {
-            let source = swap(seen.to, seen.host_mask, frame.source);
+    let source = match inbound {
+        Some(inbound) if frame.is_plain() => {
+            let source = remap(inbound.to, inbound.host_mask, frame.source);
             frame.set_source(source);
             rewrite::finish_plain(ctx, &frame, frame.source, source)
                 .ok_or(Counter::TapRewriteFailed)?;
             source
         }
-        seen => deliver(ctx, &frame, peer, seen)?,
+        inbound => deliver(ctx, &frame, peer, inbound)?,
     };
 
     tables::count(Counter::TapForwarded);
     send_to_node(ctx, local, source)
 }
 
-/// Rewrites what is not plain, or comes from a source that the peer did not announce.
+/// Rewrites what is not plain, or comes from a source outside the peer's prefixes.
 ///
 /// Returns the new source.
 #[inline(always)]
@@ -55,40 +65,30 @@ fn deliver(
     ctx: &TcContext,
     frame: &Frame,
     peer: [u8; 2],
-    seen: Option<&Inbound>,
+    inbound: Option<&Inbound>,
 ) -> Result<u32, Counter> {
     let mut rewrite = Rewrite::new(frame);
 
     if icmp::is_error(ctx, frame) {
-        // The quoted packet is one that went to the peer, with its destination swapped.
-        let quote = icmp::quote(ctx, frame).ok_or(Counter::TapMalformed)?;
-        rewrite.quoted_source = Change::none(quote.source);
-        rewrite.quoted_destination = Change::none(quote.destination);
-        let back = tables::inbound(peer, quote.destination);
-        if let Some(back) = back {
-            rewrite.quoted_destination.new = swap(back.to, back.host_mask, quote.destination);
-        }
-        rewrite.quote = true;
-        if seen.is_none() && is_on!(SourceCheck) && is_on!(PrefixOnly) {
-            if back.is_none() || !quote.is_ours(frame) {
-                return Err(Counter::TapUnknownSource);
-            }
+        quote_delivered(ctx, &mut rewrite, frame, peer)?;
+        if inbound.is_none() && is_on!(SourceCheck) && is_on!(PrefixOnly) {
+            // A router or node of the peer: path MTU discovery needs its errors.
             let unknown = tables::unknown_source(peer).ok_or(Counter::TapUnknownSource)?;
             rewrite.source.new = unknown;
             tables::count(Counter::TapUnknownSourceMapped);
         }
     }
-    if let Some(seen) = seen {
-        rewrite.source.new = swap(seen.to, seen.host_mask, frame.source);
-        rewrite.mss = seen.mss;
+    if let Some(inbound) = inbound {
+        rewrite.source.new = remap(inbound.to, inbound.host_mask, frame.source);
+        rewrite.mss = inbound.mss;
     } else if !is_on!(PrefixOnly)
         && let Some(unknown) = tables::unknown_source(peer)
     {
-        // What a swap that trusts every source would do: overwrite the upper half.
+        // The bug that `PrefixOnly` prevents: remapping a source outside every prefix.
         let upper = [0xff, 0xff, 0, 0];
         let lower = [0, 0, 0xff, 0xff];
         let net = unknown & u32::from_ne_bytes(upper);
-        rewrite.source.new = swap(net.to_ne_bytes(), lower, frame.source);
+        rewrite.source.new = remap(net.to_ne_bytes(), lower, frame.source);
     }
 
     rewrite::apply(
@@ -100,19 +100,43 @@ fn deliver(
     Ok(rewrite.source.new)
 }
 
-/// Passes a packet on to another peer, if IP objects stand for both of its ends.
+/// Remaps the quoted destination, which must belong to the peer: the quoted packet went there.
+#[inline(always)]
+fn quote_delivered(
+    ctx: &TcContext,
+    rewrite: &mut Rewrite,
+    frame: &Frame,
+    peer: [u8; 2],
+) -> Result<(), Counter> {
+    let quote = icmp::quote(ctx, frame, Counter::TapMalformed, Counter::TapQuoteRefused)?;
+    let inbound = tables::inbound(peer, quote.destination);
+    if is_on!(QuoteCheck) && inbound.is_none() {
+        return Err(Counter::TapQuoteRefused);
+    }
+
+    rewrite.quoted_source = Change::none(quote.source);
+    rewrite.quoted_destination = Change::none(quote.destination);
+    if let Some(inbound) = inbound {
+        rewrite.quoted_destination.new = remap(inbound.to, inbound.host_mask, quote.destination);
+    }
+    rewrite.quote = true;
+
+    Ok(())
+}
+
+/// Forwards a packet to another peer, if IP objects stand for both of its ends.
 #[inline(always)]
 fn transit(
     ctx: &TcContext,
     frame: &Frame,
     peer: [u8; 2],
-    seen: Option<&Inbound>,
+    inbound: Option<&Inbound>,
     local: &Local,
 ) -> Result<i32, Counter> {
     let mut rewrite = Rewrite::new(frame);
     rewrite.destination.new = u32::from_ne_bytes(local.to);
-    rewrite.mss = lower_mss(seen.map_or(0, |seen| seen.mss), local.mss);
-    // A packet may meet several hubs, and no node in between: it must not live for ever.
+    rewrite.mss = lower_mss(inbound.map_or(0, |inbound| inbound.mss), local.mss);
+    // The packet may pass several hubs and no node in between: only its time to live ends a loop.
     rewrite.hop = true;
     if frame.ttl() <= 1 {
         return Err(Counter::TapTtlExceeded);
@@ -123,14 +147,14 @@ fn transit(
         rewrite.source.new = source;
     }
     if icmp::is_error(ctx, frame) {
-        let quote = icmp::quote(ctx, frame).ok_or(Counter::TapMalformed)?;
-        let quoted = quote_transit(&mut rewrite, frame, peer, &quote);
+        let quote = icmp::quote(ctx, frame, Counter::TapMalformed, Counter::TapQuoteRefused)?;
+        let reported = quote_transited(&mut rewrite, frame, peer, &quote);
+        if is_on!(QuoteCheck) && reported.is_none() {
+            return Err(Counter::TapQuoteRefused);
+        }
         if known.is_none() {
-            // A router on the way: the address it reports on speaks for it.
-            rewrite.source.new = match quoted {
-                Some(source) if quote.is_ours(frame) => source,
-                _ => return Err(Counter::TapTransitRefused),
-            };
+            // A router on the path has no IP object: the pod that it reports on stands for it.
+            rewrite.source.new = reported.ok_or(Counter::TapTransitRefused)?;
         }
     } else if known.is_none() && is_on!(TransitDrop) {
         return Err(Counter::TapTransitRefused);
@@ -147,9 +171,11 @@ fn transit(
     Ok(redirect(settings::tap_ifindex()))
 }
 
-/// Swaps the quoted header back; returns what stands for its destination.
+/// Remaps the quoted addresses to those with which the packet came from the other peer.
+///
+/// Returns the address that stands for the quoted destination, a pod of `peer`.
 #[inline(always)]
-fn quote_transit(
+fn quote_transited(
     rewrite: &mut Rewrite,
     frame: &Frame,
     peer: [u8; 2],
@@ -157,7 +183,7 @@ fn quote_transit(
 ) -> Option<u32> {
     rewrite.quote = true;
     rewrite.quoted_source = Change::none(quote.source);
-    if quote.is_ours(frame) {
+    if quote.source == frame.destination {
         rewrite.quoted_source.new = rewrite.destination.new;
     }
     rewrite.quoted_destination = Change::none(quote.destination);
@@ -169,7 +195,7 @@ fn quote_transit(
     stands_for
 }
 
-/// Tells apart what belongs to another peer from what belongs to nobody.
+/// Distinguishes a destination that belongs to another peer from an unknown one.
 #[inline(always)]
 fn refuse_destination(ctx: &TcContext, frame: &Frame) -> Result<i32, Counter> {
     let Some(route) = tables::outbound(frame.destination) else {
@@ -180,7 +206,7 @@ fn refuse_destination(ctx: &TcContext, frame: &Frame) -> Result<i32, Counter> {
     }
 
     let mut rewrite = Rewrite::new(frame);
-    rewrite.destination.new = swap(route.to, route.host_mask, frame.destination);
+    rewrite.destination.new = remap(route.to, route.host_mask, frame.destination);
     frame.set_destination_mac(&route.mac);
     rewrite::apply(
         skb(ctx),
@@ -191,7 +217,7 @@ fn refuse_destination(ctx: &TcContext, frame: &Frame) -> Result<i32, Counter> {
     Ok(redirect(settings::tap_ifindex()))
 }
 
-/// Tells the overlay device which node to send to.
+/// Sends the packet through the overlay to the node that `local` names.
 #[inline(always)]
 fn send_to_node(ctx: &TcContext, local: &Local, source: u32) -> Result<i32, Counter> {
     let sent = if local.kind == LOCAL_SPREAD {
@@ -208,7 +234,7 @@ fn send_to_node(ctx: &TcContext, local: &Local, source: u32) -> Result<i32, Coun
     Ok(redirect(settings::overlay_ifindex()))
 }
 
-/// Sets where VXLAN sends the frame.
+/// Sets the outer destination and the network identifier for VXLAN.
 #[inline(always)]
 pub(crate) fn set_tunnel_key(ctx: &TcContext, key: &TunnelKey) -> Option<()> {
     if settings::test_outer() != 0 {
@@ -230,7 +256,7 @@ pub(crate) fn redirect(ifindex: u32) -> i32 {
     unsafe { bpf_redirect(ifindex, 0) as i32 }
 }
 
-/// Returns the lower limit; zero is none.
+/// Returns the lower limit; zero means no limit.
 #[inline(always)]
 fn lower_mss(a: u16, b: u16) -> u16 {
     match (a, b) {

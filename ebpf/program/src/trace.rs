@@ -1,6 +1,6 @@
-//! Tells of single packets through aya-log, when the loader has switched that on.
+//! Logs single packets through aya-log, if the loader has switched that on.
 //!
-//! The level is a constant to the verifier, so switched off it costs nothing.
+//! The level is a constant, so the verifier removes all logging that is off.
 
 use aya_ebpf::bindings::__sk_buff;
 use aya_ebpf::programs::TcContext;
@@ -12,7 +12,7 @@ use crate::packet::SOURCE;
 
 /// Logs a dropped packet: the number of the reason, and the addresses.
 ///
-/// The loader puts the reason's name for its number.
+/// User space replaces the number by the reason's name.
 #[inline(always)]
 pub(crate) fn dropped(ctx: &TcContext, reason: Counter) {
     if level_enabled(Level::Debug) {
@@ -20,7 +20,7 @@ pub(crate) fn dropped(ctx: &TcContext, reason: Counter) {
     }
 }
 
-/// A function of its own for the stack it takes.
+/// A function of its own, because of the stack that it needs.
 #[inline(never)]
 fn log(skb: *mut __sk_buff, reason: u32) -> u64 {
     let ctx = &TcContext::new(skb);

@@ -1,9 +1,9 @@
-//! Which worker of a lane takes what comes.
+//! Chooses the active worker of a lane, which receives the lane's packets.
 //!
-//! A sleeping thread is woken soonest on the CPU that wakes it, which is awake already. So a lane
-//! has a worker for each group of CPUs, and whoever serves the CPU on which something comes after
-//! a pause is given that, and all that comes until the next pause: what belongs together is neither
-//! taken apart nor put out of order.
+//! A sleeping thread wakes fastest on the CPU that wakes it, because that CPU is awake already. So
+//! a lane has a worker for each group of CPUs. After a pause the worker of the CPU on which the
+//! first packet arrives becomes active and stays so until the next pause: a burst is neither split
+//! nor reordered.
 
 use aya_ebpf::bindings::BPF_F_MMAPABLE;
 use aya_ebpf::helpers::{bpf_get_smp_processor_id, bpf_ktime_get_ns};
@@ -20,32 +20,31 @@ static TURNS: Array<Turn> = Array::with_max_entries(LANES_MAX, BPF_F_MMAPABLE);
 #[map]
 static WORKERS: Array<u32> = Array::with_max_entries(CPUS_MAX, 0);
 
-/// The worker of a lane that has no turn.
+/// The worker of a lane without an entry.
 const FIRST: u32 = 0;
 
-/// How long nothing must have come for another worker's turn to begin.
+/// How long no packet must have arrived before another worker may become active.
 const PAUSE_NS: i64 = 500_000;
 
-/// The first byte of a response, whose sender's index comes before the receiver's.
+/// The first byte of a handshake response, whose sender's index precedes the receiver's.
 const RESPONSE: u8 = 2;
 
-/// Where the lowest byte of the slot is in a response, and in all else: the second byte of an
-/// index, which is little-endian.
+/// Offsets of the slot's lowest byte in a response and in all other messages: the second byte of
+/// an index, which is little-endian.
 const SLOT_OF_RESPONSE: usize = 9;
 const SLOT: usize = 5;
 
-/// Returns who takes what comes now.
+/// Returns the worker for a packet that arrives now.
 ///
-/// Another worker than before only after a pause, and if the one before has taken all: else its
-/// CPU may be busy, and what comes now would be served first.
+/// It changes only after a pause, and only if the active worker has read everything: else its CPU
+/// may be busy, and this packet would overtake earlier ones.
 #[inline(always)]
 pub(crate) fn worker(lane: u32) -> u32 {
     let Some(turn) = TURNS.get_ptr_mut(lane) else {
         return FIRST;
     };
-    // SAFETY: the array's value, which lives as long as the program and is as aligned as its
-    // type. Other CPUs and user space write it too, field by field: the worst that comes of it
-    // is a turn that begins elsewhere.
+    // SAFETY: A value of the array lives as long as the program and is aligned. Other CPUs and
+    // user space write it too, field by field; at worst another worker becomes active.
     unsafe {
         let now = bpf_ktime_get_ns();
         let last = (&raw const (*turn).last).read_volatile();
@@ -64,15 +63,15 @@ pub(crate) fn worker(lane: u32) -> u32 {
     }
 }
 
-/// Returns the number of a queue or socket: all lanes of the first worker come first.
+/// Returns the index of a queue or socket; the indices of the first worker's lanes come first.
 #[inline(always)]
 pub(crate) fn place(worker: u32, lane: u32) -> u32 {
     worker * settings::lane_count() + lane
 }
 
-/// Returns the lane of a WireGuard message: its index names it, by the lowest byte of the slot:
-/// the sender's index in an initiation, the receiver's in all others (WireGuard's protocol,
-/// section 5.4). A message that is too short for one is the first lane's.
+/// Returns the lane of a WireGuard message, by the lowest byte of the slot in its index: the
+/// sender's index in an initiation, the receiver's in all others (WireGuard whitepaper, section
+/// 5.4). A message that is too short for an index belongs to the first lane.
 #[inline(always)]
 pub(crate) fn lane(ctx: &SkBuffContext) -> u32 {
     let slot = match ctx.load::<u8>(0) {

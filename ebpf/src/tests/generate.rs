@@ -5,7 +5,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use std::net::Ipv4Addr;
 
-/// Protocols whose headers hold nothing of the addresses: IGMP, IP in IP, GRE, ESP, SCTP.
+/// Protocols whose checksums do not cover the addresses: IGMP, IP in IP, GRE, ESP, SCTP.
 const OTHERS: [u8; 5] = [2, 4, 47, 50, 132];
 
 /// ICMP errors that quote a packet: unreachable, quench, time exceeded, parameter problem.
@@ -14,7 +14,7 @@ const ERRORS: [u8; 4] = [3, 4, 11, 12];
 /// ICMP messages that quote nothing: echo reply and request, timestamp and reply.
 const MESSAGES: [u8; 4] = [0, 8, 13, 14];
 
-/// A packet that is no ICMP error, between addresses of two networks.
+/// A packet between addresses of two networks that is no ICMP error.
 pub(super) fn packets(
     source: impl Strategy<Value = Ipv4Addr>,
     destination: impl Strategy<Value = Ipv4Addr>,
@@ -35,10 +35,9 @@ pub(super) fn packets(
 /// Bytes of a TCP header up to the middle of its checksum.
 const HALF_CHECKSUM: usize = 17;
 
-/// An ICMP error and how much of the quoted packet it keeps.
+/// An ICMP error that quotes at least eight bytes of the quoted payload, as RFC 792 says.
 ///
-/// At least eight bytes of the quoted payload, as RFC 792 has it, but not such that end
-/// within TCP's checksum: half of it cannot be mended and stays as it is.
+/// No quote ends within TCP's checksum: half a checksum cannot be updated and stays as it is.
 pub(super) fn errors(
     source: impl Strategy<Value = Ipv4Addr>,
     destination: impl Strategy<Value = Ipv4Addr>,
@@ -72,19 +71,46 @@ pub(super) fn address(net: &str) -> impl Strategy<Value = Ipv4Addr> + use<> {
     })
 }
 
-/// How long a fragment is, a multiple of eight.
+/// Length of a fragment's payload in bytes: a multiple of eight, and no less than an ICMP error
+/// needs to quote a header.
 pub(super) fn fragment_len() -> impl Strategy<Value = usize> {
-    (3..20usize).prop_map(|eights| eights * 8)
+    (4..20usize).prop_map(|eights| eights * 8)
 }
 
 fn header() -> impl Strategy<Value = (u8, u16, Vec<u8>)> {
-    let options = prop_oneof![3 => Just(Vec::new()), 1 => words(10)];
+    let options = prop_oneof![3 => Just(Vec::new()), 1 => options()];
     (2..=255u8, any::<u16>(), options)
+}
+
+/// Well-formed IPv4 options, padded to words; none of them routes the packet.
+fn options() -> impl Strategy<Value = Vec<u8>> {
+    let option = prop_oneof![
+        Just(vec![1]), // no operation
+        // Record route, timestamp, stream id, router alert, one that is not assigned.
+        (
+            prop::sample::select(&[7u8, 0x44, 0x88, 0x94, 0x5e]),
+            vec(any::<u8>(), 0..12)
+        )
+            .prop_map(|(kind, data)| {
+                let len = u8::try_from(data.len() + 2).unwrap();
+                [vec![kind, len], data].concat()
+            }),
+    ];
+    vec(option, 0..4).prop_map(|options| {
+        let mut list = Vec::new();
+        for option in options {
+            if list.len() + option.len() <= 40 {
+                list.extend(option);
+            }
+        }
+        list.resize(list.len().next_multiple_of(4), 0);
+        list
+    })
 }
 
 fn body() -> impl Strategy<Value = Body> {
     let bytes = || vec(any::<u8>(), 0..200);
-    // No SYN: what becomes of its options is another test's matter.
+    // No SYN: its options may change, which `mss` tests.
     let flags = any::<u8>().prop_map(|flags| flags & !SYN);
     prop_oneof![
         4 => (any::<[u16; 2]>(), flags, words(10), bytes()).prop_map(

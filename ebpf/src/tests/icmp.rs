@@ -1,18 +1,13 @@
-//! ICMP errors: what they quote must be what the receiver sent.
+//! ICMP errors: the quoted packet must be one of the receiver's, and is shown as it was sent.
 
 use super::generate::{address, errors, packets};
 use super::overlay::{for_peer, from_node};
 use super::packet::{Body, Packet};
 use super::tap::from_peer;
-use super::world::{NODE_1, UNKNOWN_1, ip, original, seen, tables};
-use super::{DROP, Programs, REDIRECT, for_all};
+use super::world::{NODE_1, STANDS_FOR_2, UNKNOWN_1, ip, original, seen, tables};
+use super::{Programs, REDIRECT, for_all};
 use ebpf_common::counter::Counter;
 use proptest::prelude::*;
-
-/// Packets that crossed from peer 1 to a pod here, as the pod got them, and back.
-fn from_here_to_peer() -> impl Strategy<Value = Packet> {
-    packets(address("10.244.1.0/24"), address("10.244.0.0/16"))
-}
 
 fn datagram(source: &str, destination: &str) -> Packet {
     let body = Body::Udp {
@@ -34,36 +29,35 @@ fn error(source: &str, destination: &str, kind: u8, quoted: Packet, keep: usize)
 }
 
 #[test]
-fn an_error_to_a_peer_quotes_what_the_peer_sent() {
+fn an_error_to_a_peer_quotes_the_packet_as_the_peer_sent_it() {
     let programs = Programs::load(&tables());
-    let quoted = packets(address("10.245.0.0/16"), address("10.244.1.0/24"));
-    // From the pod, or from a node's external address on the way to it.
-    let reporter = prop_oneof![address("10.244.1.0/24"), address("10.70.0.0/16")];
+    let errors = address("10.245.0.0/16").prop_flat_map(|sender| {
+        // From the pod, or from the external address of a node on the path to it.
+        let reporter = prop_oneof![address("10.244.1.0/24"), address("10.70.0.0/16")];
+        let quoted = packets(Just(sender), address("10.244.1.0/24"));
+        errors(reporter, Just(sender), quoted)
+    });
 
-    for_all(
-        errors(reporter, address("10.245.0.0/16"), quoted),
-        |packet| {
-            let run = programs.overlay(&from_node(&packet.encode()));
+    for_all(errors, |packet| {
+        let run = programs.overlay(&from_node(&packet.encode()));
 
-            let mut expected = packet.clone();
-            expected.destination = original(1, packet.destination).unwrap();
-            if let Body::Error { quoted, .. } = &mut expected.body {
-                quoted.source = original(1, quoted.source).unwrap();
-            }
-            assert_eq!(run.verdict, REDIRECT);
-            assert_eq!(run.frame, for_peer(1, &expected.encode()));
-        },
-    );
+        let mut expected = packet.clone();
+        expected.destination = original(1, packet.destination).unwrap();
+        if let Body::Error { quoted, .. } = &mut expected.body {
+            quoted.source = original(1, quoted.source).unwrap();
+        }
+        assert_eq!(run.verdict, REDIRECT);
+        assert_eq!(run.frame, for_peer(1, &expected.encode()));
+    });
 }
 
 #[test]
-fn an_error_from_a_peer_quotes_what_was_sent_here() {
+fn an_error_from_a_peer_quotes_the_packet_as_it_was_sent() {
     let programs = Programs::load(&tables());
-    let errors = errors(
-        address("10.244.0.0/16"),
-        address("10.244.1.0/24"),
-        from_here_to_peer(),
-    );
+    let errors = address("10.244.1.0/24").prop_flat_map(|sender| {
+        let quoted = packets(Just(sender), address("10.244.0.0/16"));
+        errors(address("10.244.0.0/16"), Just(sender), quoted)
+    });
 
     for_all(errors, |packet| {
         let run = programs.tap(&from_peer(1, &packet.encode()));
@@ -102,47 +96,104 @@ fn an_error_from_an_unknown_router_comes_from_the_peers_unknown_source_address()
     assert_eq!(programs.count(Counter::TapUnknownSourceMapped), 512);
 }
 
+/// Peer 1 forges errors about flows that are not its own: from one of its pods, from the pod with
+/// an IP object, from an unknown router.
 #[test]
-fn an_error_from_an_unknown_router_about_what_was_never_sent_is_refused() {
+fn an_error_from_a_peer_about_a_packet_that_it_did_not_get_is_refused() {
     let programs = Programs::load(&tables());
-    let never_sent = [
-        // Not from the one who gets the error.
+    let foreign = [
+        // Sent by another pod than the one that gets the error.
         datagram("10.244.1.11", "10.244.3.3"),
-        // Not to this peer.
+        // Sent to peer 2, to the internet, to a node.
         datagram("10.244.1.10", "192.168.7.1"),
+        datagram("10.244.1.10", "10.246.3.3"),
         datagram("10.244.1.10", "8.8.8.8"),
+        datagram("10.244.1.10", "172.18.0.2"),
+        // Sent to the peer, but as this cluster sees it.
+        datagram("10.244.1.10", "10.245.3.3"),
     ];
 
-    for quoted in never_sent {
-        let packet = error("172.16.0.1", "10.244.1.10", 3, quoted, 28).encode();
+    for source in ["10.244.3.3", "10.244.5.5", "172.16.0.1", "169.254.18.2"] {
+        for kind in [3, 4, 11, 12] {
+            for quoted in &foreign {
+                let packet = error(source, "10.244.1.10", kind, quoted.clone(), 28).encode();
+                programs.assert_refused(
+                    |programs| programs.tap(&from_peer(1, &packet)),
+                    Counter::TapQuoteRefused,
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn an_error_to_a_peer_about_a_packet_that_did_not_come_from_it_is_refused() {
+    let programs = Programs::load(&tables());
+    let foreign = [
+        // Sent by another pod of the peer, or by one of peer 2.
+        datagram("10.245.3.4", "10.244.1.10"),
+        datagram("10.246.3.3", "10.244.1.10"),
+        // Sent to an address outside this cluster, or to a pod of peer 2.
+        datagram("10.245.3.3", "8.8.8.8"),
+        datagram("10.245.3.3", STANDS_FOR_2),
+    ];
+
+    for quoted in foreign {
+        let packet = error("10.244.1.10", "10.245.3.3", 3, quoted, 28).encode();
         programs.assert_refused(
-            |programs| programs.tap(&from_peer(1, &packet)),
-            Counter::TapUnknownSource,
+            |programs| programs.overlay(&from_node(&packet)),
+            Counter::OverlayQuoteRefused,
         );
     }
 }
 
 #[test]
-fn an_unknown_source_gets_nothing_but_errors_through() {
+fn a_redirect_never_crosses_clusters() {
+    let programs = Programs::load(&tables());
+    let quoted = datagram("10.244.1.10", "10.244.3.3");
+    let packet = error("10.244.3.3", "10.244.1.10", 5, quoted, 28).encode();
+    programs.assert_refused(
+        |programs| programs.tap(&from_peer(1, &packet)),
+        Counter::TapQuoteRefused,
+    );
+
+    let quoted = datagram("10.245.3.3", "10.244.1.10");
+    let packet = error("10.244.1.10", "10.245.3.3", 5, quoted, 28).encode();
+    programs.assert_refused(
+        |programs| programs.overlay(&from_node(&packet)),
+        Counter::OverlayQuoteRefused,
+    );
+}
+
+/// A receiver that lets fragments overlap would take the quoted addresses from the later one.
+#[test]
+fn a_later_fragment_within_the_quoted_addresses_is_refused() {
+    let programs = Programs::load(&tables());
+    let quoted = datagram("10.244.1.10", "10.244.3.3");
+    let fragments = error("10.244.3.3", "10.244.1.10", 3, quoted, 48).fragments(8);
+
+    for fragment in &fragments[1..4] {
+        programs.assert_refused(
+            |programs| programs.tap(&from_peer(1, fragment)),
+            Counter::TapMalformed,
+        );
+    }
+    let behind = &fragments[4];
+    assert_eq!(programs.tap(&from_peer(1, behind)).verdict, REDIRECT);
+}
+
+#[test]
+fn only_errors_pass_from_an_unknown_source() {
     let programs = Programs::load(&tables());
     let quoted = datagram("10.244.1.10", "10.244.3.3");
     let echo = Body::Echo {
         kind: 8,
         payload: quoted.encode(),
     };
-    let redirect = error("172.16.0.1", "10.244.1.10", 5, quoted, 28);
-    let later_fragment = &error(
-        "172.16.0.1",
-        "10.244.1.10",
-        3,
-        datagram("10.244.1.10", "10.244.3.3"),
-        48,
-    )
-    .fragments(8)[1];
+    let fragments = error("172.16.0.1", "10.244.1.10", 3, quoted, 48).fragments(32);
     let refused = [
         Packet::new("172.16.0.1", "10.244.1.10", echo).encode(),
-        redirect.encode(),
-        later_fragment.clone(),
+        fragments[1].clone(),
     ];
 
     for packet in refused {
@@ -174,21 +225,7 @@ fn an_error_that_quotes_no_header_is_refused() {
 }
 
 #[test]
-fn a_quoted_address_outside_the_prefix_stays() {
-    let programs = Programs::load(&tables());
-    let quoted = datagram("10.246.3.3", "8.8.8.8");
-    let packet = error("10.244.1.10", "10.245.3.3", 3, quoted, 48);
-
-    let run = programs.overlay(&from_node(&packet.encode()));
-
-    let mut expected = packet;
-    expected.destination = ip("10.244.3.3");
-    assert_ne!(run.verdict, DROP);
-    assert_eq!(run.frame, for_peer(1, &expected.encode()));
-}
-
-#[test]
-fn an_error_in_fragments_quotes_what_the_peer_sent() {
+fn an_error_in_fragments_quotes_the_packet_as_the_peer_sent_it() {
     let programs = Programs::load(&tables());
     let mut quoted = datagram("10.245.3.3", "10.244.1.10");
     quoted.body = Body::Udp {

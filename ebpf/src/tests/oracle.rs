@@ -1,4 +1,4 @@
-//! Any packet in any direction: the kernel decides as `ipam` does.
+//! Any packet in either direction: the programs decide as the oracle in `ipam` does.
 
 use super::generate::{address, errors, packets};
 use super::overlay::from_node;
@@ -7,11 +7,11 @@ use super::tap::from_peer;
 use super::world::{STANDS_FOR_1, STANDS_FOR_2, gateway, ip, node_mac, peer_mac, tables};
 use super::{Programs, REDIRECT, for_all};
 use ebpf_common::counter::Counter;
-use ipam::rewrite::{self, Header, Refusal, Verdict};
+use ipam::rewrite::{self, Refusal, Verdict};
 use proptest::prelude::*;
 use std::net::Ipv4Addr;
 
-/// Addresses that mean something somewhere, and some that do not.
+/// Addresses from every prefix of every cluster, and some from none.
 fn addresses() -> impl Strategy<Value = Ipv4Addr> {
     prop_oneof![
         3 => address("10.244.0.0/16"),
@@ -33,39 +33,40 @@ fn addresses() -> impl Strategy<Value = Ipv4Addr> {
 fn any_packet() -> impl Strategy<Value = Packet> {
     let to = addresses;
     prop_oneof![
-        packets(addresses(), to()),
-        errors(addresses(), to(), packets(addresses(), to())),
-        // An error about a packet of the one who gets it.
-        addresses().prop_flat_map(move |sender| {
-            errors(addresses(), Just(sender), packets(Just(sender), to()))
-        }),
+        packets(addresses(), to()).boxed(),
+        errors(addresses(), to(), packets(addresses(), to())).boxed(),
+        // An error that quotes a packet of its receiver.
+        addresses()
+            .prop_flat_map(move |sender| {
+                errors(addresses(), Just(sender), packets(Just(sender), to()))
+            })
+            .boxed(),
+        routed(packets(addresses(), to())).boxed(),
     ]
 }
 
-/// The addresses of a packet, as the oracle takes them.
-fn addresses_of(packet: &Packet) -> rewrite::Packet {
-    let header = |packet: &Packet| Header {
-        source: packet.source,
-        destination: packet.destination,
-    };
-    let quote = if let Body::Error { quoted, .. } = &packet.body {
-        Some(header(quoted))
-    } else {
-        None
-    };
-
-    rewrite::Packet {
-        header: header(packet),
-        quote,
-    }
+/// Packets with one source route option, where other options leave room for it.
+fn routed(packets: impl Strategy<Value = Packet>) -> impl Strategy<Value = Packet> {
+    (packets, prop::sample::select(&[0x83_u8, 0x89])).prop_map(|(mut packet, kind)| {
+        packet.options.truncate(32);
+        packet.options.extend([kind, 7, 4, 192, 0, 2, 1, 0]);
+        packet
+    })
 }
 
-/// The packet with the addresses that the oracle wants.
-fn with_addresses(packet: &Packet, addresses: &rewrite::Packet) -> Packet {
+/// Returns the packet as the oracle reads it.
+fn parsed(packet: &Packet) -> rewrite::Packet {
+    rewrite::Packet::parse(&packet.encode()).unwrap()
+}
+
+/// Returns the packet with what the oracle changed.
+fn rewritten(packet: &Packet, by_oracle: &rewrite::Packet) -> Packet {
     let mut packet = packet.clone();
-    packet.source = addresses.header.source;
-    packet.destination = addresses.header.destination;
-    if let (Body::Error { quoted, .. }, Some(quote)) = (&mut packet.body, addresses.quote) {
+    packet.source = by_oracle.header.source;
+    packet.destination = by_oracle.header.destination;
+    packet.ttl = by_oracle.ttl;
+    let quote = by_oracle.error.and_then(|error| error.quote);
+    if let (Body::Error { quoted, .. }, Some(quote)) = (&mut packet.body, quote) {
         quoted.source = quote.source;
         quoted.destination = quote.destination;
     }
@@ -80,19 +81,21 @@ fn the_overlay_program_decides_as_the_oracle_does() {
 
     for_all(any_packet(), |packet| {
         let frame_in = from_node(&packet.encode());
-        match oracle.from_node(&addresses_of(&packet)) {
-            Verdict::ToPeer(peer, addresses) => {
+        match oracle.from_node(&parsed(&packet)) {
+            Verdict::ToPeer(peer, forwarded) => {
                 let run = programs.overlay(&frame_in);
-                let expected = with_addresses(&packet, &addresses).encode();
+                let expected = rewritten(&packet, &forwarded).encode();
                 assert_eq!(run.verdict, REDIRECT);
                 assert_eq!(run.frame, frame(peer_mac(peer), node_mac(), &expected));
             }
             Verdict::Drop(refusal) => {
                 let reason = match refusal {
+                    Refusal::Malformed => Counter::OverlayMalformed,
+                    Refusal::SourceRouted => Counter::OverlaySourceRouted,
                     Refusal::UnknownSource => Counter::OverlayUnknownSource,
-                    Refusal::UnknownDestination | Refusal::Transit => {
-                        Counter::OverlayUnknownDestination
-                    }
+                    Refusal::UnknownDestination => Counter::OverlayUnknownDestination,
+                    Refusal::Quote => Counter::OverlayQuoteRefused,
+                    Refusal::Transit | Refusal::TtlExceeded => panic!("{refusal:?} of a node"),
                 };
                 programs.assert_refused(|programs| programs.overlay(&frame_in), reason);
             }
@@ -108,26 +111,29 @@ fn the_tap_program_decides_as_the_oracle_does() {
 
     for_all((1..3u16, any_packet()), |(from, packet)| {
         let frame_in = from_peer(from, &packet.encode());
-        match oracle.from_peer(from, &addresses_of(&packet)) {
-            Verdict::ToNode(addresses) => {
+        match oracle.from_peer(from, &parsed(&packet)) {
+            Verdict::ToNode(forwarded) => {
                 let run = programs.tap(&frame_in);
-                let expected = with_addresses(&packet, &addresses).encode();
+                let expected = rewritten(&packet, &forwarded).encode();
                 assert_eq!(run.verdict, REDIRECT);
                 assert_eq!(run.frame, from_peer(from, &expected));
             }
-            Verdict::ToPeer(peer, addresses) => {
+            Verdict::ToPeer(peer, forwarded) => {
                 let run = programs.tap(&frame_in);
-                let mut expected = with_addresses(&packet, &addresses);
-                expected.ttl -= 1;
                 assert_eq!(run.verdict, REDIRECT);
-                let expected = frame(peer_mac(peer), peer_mac(from), &expected.encode());
+                let expected = rewritten(&packet, &forwarded).encode();
+                let expected = frame(peer_mac(peer), peer_mac(from), &expected);
                 assert_eq!(run.frame, expected);
             }
             Verdict::Drop(refusal) => {
                 let reason = match refusal {
+                    Refusal::Malformed => Counter::TapMalformed,
+                    Refusal::SourceRouted => Counter::TapSourceRouted,
                     Refusal::UnknownSource => Counter::TapUnknownSource,
                     Refusal::UnknownDestination => Counter::TapUnknownDestination,
                     Refusal::Transit => Counter::TapTransitRefused,
+                    Refusal::TtlExceeded => Counter::TapTtlExceeded,
+                    Refusal::Quote => Counter::TapQuoteRefused,
                 };
                 programs.assert_refused(|programs| programs.tap(&frame_in), reason);
             }

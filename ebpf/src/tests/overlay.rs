@@ -3,7 +3,7 @@
 use super::generate::{address, fragment_len, packets};
 use super::packet::{Body, Packet, frame};
 use super::world::{gateway_mac, ip, node_mac, original, peer_mac, tables};
-use super::{NEXT, Programs, REDIRECT, for_all};
+use super::{Programs, REDIRECT, for_all};
 use ebpf_common::counter::Counter;
 use proptest::prelude::*;
 use std::net::Ipv4Addr;
@@ -157,19 +157,52 @@ fn a_destination_of_no_peer_goes_nowhere() {
     }
 }
 
+/// Else ARP and IPv6 from a pod that spoofs a node would reach the gateway's IP stack.
 #[test]
-fn what_is_not_ipv4_is_left_to_others() {
+fn a_frame_that_is_not_ipv4_is_dropped() {
     let programs = Programs::load(&tables());
 
     for ethertype in [[0x86, 0xdd], [0x08, 0x06], [0x81, 0x00]] {
         for len in [54, 60, 200] {
             let mut frame = from_node(&vec![0x45; len - 14]);
             frame[12..14].copy_from_slice(&ethertype);
-            let before = programs.count(Counter::OverlayNotIpv4);
-
-            assert_eq!(programs.overlay(&frame).verdict, NEXT);
-            assert_eq!(programs.count(Counter::OverlayNotIpv4), before + 1);
+            programs.assert_refused(|programs| programs.overlay(&frame), Counter::OverlayNotIpv4);
         }
+    }
+}
+
+#[test]
+fn a_source_route_is_refused_wherever_it_stands_and_malformed_options_are_too() {
+    let programs = Programs::load(&tables());
+    let with_options = |options: Vec<u8>| {
+        let mut packet = datagram("10.244.1.10", "10.245.1.10");
+        packet.options = options;
+        packet.encode()
+    };
+
+    for kind in [0x83, 0x89] {
+        for before in 0..37 {
+            let mut options = vec![1; before];
+            options.extend([kind, 3, 4]);
+            options.resize(options.len().next_multiple_of(4), 0);
+            let packet = with_options(options);
+            programs.assert_refused(
+                |programs| programs.overlay(&from_node(&packet)),
+                Counter::OverlaySourceRouted,
+            );
+        }
+    }
+    for malformed in [[7, 0, 4, 0], [7, 1, 4, 0], [7, 5, 4, 0], [1, 1, 1, 7]] {
+        let packet = with_options(malformed.to_vec());
+        programs.assert_refused(
+            |programs| programs.overlay(&from_node(&packet)),
+            Counter::OverlayMalformed,
+        );
+    }
+    // The type is data of another option, or follows the end of the list.
+    for sound in [[7, 4, 0x83, 0x89], [0, 0x83, 3, 4]] {
+        let run = programs.overlay(&from_node(&with_options(sound.to_vec())));
+        assert_eq!(run.verdict, REDIRECT);
     }
 }
 

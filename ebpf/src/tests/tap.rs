@@ -3,7 +3,7 @@
 use super::generate::{address, fragment_len, packets};
 use super::packet::{Body, Packet, frame};
 use super::world::{NODE_1, NODE_2, gateway_mac, net, node_mac, peer_mac, seen, tables};
-use super::{NEXT, Programs, REDIRECT, for_all};
+use super::{Programs, REDIRECT, for_all};
 use crate::tables::Local;
 use ebpf_common::counter::Counter;
 use proptest::prelude::*;
@@ -119,19 +119,32 @@ fn a_frame_that_names_no_peer_is_refused() {
 }
 
 #[test]
-fn what_is_not_ipv4_is_left_to_others_and_malformed_headers_are_refused() {
+fn a_frame_that_is_not_ipv4_or_malformed_is_dropped() {
     let programs = Programs::load(&tables());
     let whole = datagram("10.244.1.10", "10.244.1.11").encode();
     let mut ipv6 = from_peer(1, &whole);
     ipv6.resize(80, 0);
     ipv6[12..14].copy_from_slice(&[0x86, 0xdd]);
 
-    assert_eq!(programs.tap(&ipv6).verdict, NEXT);
-    assert_eq!(programs.count(Counter::TapNotIpv4), 1);
+    programs.assert_refused(|programs| programs.tap(&ipv6), Counter::TapNotIpv4);
     programs.assert_refused(
         |programs| programs.tap(&from_peer(1, &whole[..24])),
         Counter::TapMalformed,
     );
+}
+
+#[test]
+fn a_source_route_is_refused() {
+    let programs = Programs::load(&tables());
+
+    for (kind, destination) in [(0x83, "10.244.1.11"), (0x89, "10.70.0.22")] {
+        let mut packet = datagram("10.244.5.5", destination);
+        packet.options = vec![1, kind, 7, 4, 192, 0, 2, 1];
+        programs.assert_refused(
+            |programs| programs.tap(&from_peer(1, &packet.encode())),
+            Counter::TapSourceRouted,
+        );
+    }
 }
 
 #[test]

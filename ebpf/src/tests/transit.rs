@@ -112,33 +112,41 @@ fn the_network_of_one_peer_is_closed_to_another() {
 }
 
 #[test]
-fn a_stray_error_cannot_pass_through() {
+fn an_error_about_a_packet_that_was_not_forwarded_cannot_pass_through() {
     let programs = Programs::load(&tables());
-    let error = |quoted: Packet| {
+    let error = |source, quoted: &Packet| {
         let body = Body::Error {
             kind: 3,
             code: 1,
-            quoted: Box::new(quoted),
+            quoted: Box::new(quoted.clone()),
             keep: 28,
         };
-        Packet::new("172.16.0.1", STANDS_FOR_1, body).encode()
+        Packet::new(source, STANDS_FOR_1, body).encode()
     };
-    let never_sent = [
+    let foreign = [
+        // Sent by another pod than the one that gets the error.
         datagram("10.244.5.6", "10.244.5.5"),
+        datagram(STANDS_FOR_2, "10.244.5.5"),
+        // Sent to a pod of peer 2 without an IP object, or to the pod as another peer sees it.
         datagram(STANDS_FOR_1, "10.244.5.6"),
+        datagram(STANDS_FOR_1, STANDS_FOR_2),
     ];
 
-    for quoted in never_sent {
-        let packet = error(quoted);
+    // From the pod with an IP object, from another pod, from a router.
+    for (source, quoted) in ["10.244.5.5", "10.244.5.6", "172.16.0.1"]
+        .into_iter()
+        .flat_map(|source| foreign.iter().map(move |quoted| (source, quoted)))
+    {
+        let packet = error(source, quoted);
         programs.assert_refused(
             |programs| programs.tap(&from_peer(2, &packet)),
-            Counter::TapTransitRefused,
+            Counter::TapQuoteRefused,
         );
     }
 }
 
 #[test]
-fn a_packet_cannot_go_round_for_ever() {
+fn the_time_to_live_ends_a_loop() {
     let programs = Programs::load(&tables());
 
     for ttl in [0, 1] {

@@ -60,6 +60,8 @@ reasons! {
     InnerNotIpv4 = "inner-not-ipv4",
     /// The inner source address is not the peer's.
     SourceNotAllowed = "source-not-allowed",
+    /// An ICMP error that quotes a packet which its receiver did not send to the peer.
+    QuoteNotAllowed = "quote-not-allowed",
     /// A liveness probe that cannot be read, or whose answer would be much longer.
     ProbeMalformed = "probe-malformed",
     /// A liveness probe beyond the rate that is handled.

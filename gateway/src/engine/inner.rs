@@ -26,10 +26,13 @@ const ICMP: u8 = 1;
 const UDP: u8 = 17;
 /// Flag "more fragments" and the fragment offset.
 const FRAGMENT: u16 = 0x3fff;
+const FRAGMENT_OFFSET: u16 = 0x1fff;
 const TTL: u8 = 64;
-/// ICMP types that quote the packet they complain about: destination
-/// unreachable, time exceeded, parameter problem.
-const ICMP_ERRORS: [u8; 3] = [3, 11, 12];
+/// ICMP types that quote a packet (RFC 1122, section 3.2.2): destination unreachable, source
+/// quench, redirect, time exceeded, parameter problem.
+const ICMP_ERRORS: [u8; 5] = [3, 4, REDIRECT, 11, 12];
+/// Only a router on the receiver's own link may send this one.
+const REDIRECT: u8 = 5;
 const ICMP_HEADER: usize = 8;
 
 /// The addresses that a peer may send from, as disjoint ranges in ascending
@@ -86,10 +89,14 @@ pub(super) fn check(packet: &[u8], sources: &Sources) -> Result<Inner, Drop> {
     {
         return Ok(Inner::Probe(json));
     }
-    if sources.contains(header.source)
-        || header.is_error_about(packet, sources)
-        || mutant::disables("allowed-source")
-    {
+    if header.is_error(packet) {
+        return if header.quotes_receiver(packet, sources) {
+            Ok(Inner::Forward)
+        } else {
+            Err(Drop::QuoteNotAllowed)
+        };
+    }
+    if sources.contains(header.source) || mutant::disables("allowed-source") {
         return Ok(Inner::Forward);
     }
 
@@ -164,15 +171,21 @@ impl Header {
         Some(self.len + UDP_HEADER..end)
     }
 
-    /// Returns whether this is an ICMP error about a packet that the peer's
-    /// network may well have received from us: it quotes a packet sent by the
-    /// receiver of the error to an address of the peer's. Routers and nodes there send
-    /// those from addresses outside the peer's prefixes, and path MTU discovery
-    /// needs them. That the receiver is ours is checked by the kernel's programs.
-    fn is_error_about(&self, packet: &[u8], sources: &Sources) -> bool {
-        if self.protocol != ICMP || self.fragment != 0 {
-            return false;
-        }
+    /// Returns whether this is an ICMP error.
+    fn is_error(&self, packet: &[u8]) -> bool {
+        self.protocol == ICMP
+            && self.fragment & FRAGMENT_OFFSET == 0
+            && packet
+                .get(self.len)
+                .is_some_and(|kind| ICMP_ERRORS.contains(kind))
+    }
+
+    /// Returns whether an ICMP error quotes a packet that its receiver sent to the peer.
+    ///
+    /// Such an error may come from any source: routers and nodes of the peer send theirs from
+    /// outside the peer's prefixes, and path MTU discovery needs them. The kernel programs check
+    /// that the receiver is an address of ours.
+    fn quotes_receiver(&self, packet: &[u8], sources: &Sources) -> bool {
         let Some(icmp) = packet[self.len..].first_chunk::<{ ICMP_HEADER + IPV4_HEADER }>() else {
             return false;
         };
@@ -180,7 +193,7 @@ impl Header {
         let source = u32::from_be_bytes([quoted[12], quoted[13], quoted[14], quoted[15]]);
         let destination = u32::from_be_bytes([quoted[16], quoted[17], quoted[18], quoted[19]]);
 
-        ICMP_ERRORS.contains(&icmp[0])
+        icmp[0] != REDIRECT
             && quoted[0] >> 4 == 4
             && source == self.destination
             && sources.contains(destination)

@@ -7,8 +7,10 @@ use proptest::prelude::*;
 const NEXT: u16 = 1;
 const AFTER_NEXT: u16 = 2;
 
+const UNREACHABLE: u8 = 3;
+
 #[test]
-fn a_packet_is_swapped_once_at_each_end() {
+fn a_packet_is_remapped_once_at_each_end() {
     let sent = packet("10.244.1.10", "10.50.1.10");
 
     let tunnel = gateway().from_node(&sent);
@@ -25,7 +27,7 @@ fn a_packet_is_swapped_once_at_each_end() {
 }
 
 #[test]
-fn a_sender_must_be_where_its_source_belongs() {
+fn a_source_must_belong_to_its_sender() {
     let refused = Verdict::Drop(Refusal::UnknownSource);
 
     assert_eq!(
@@ -36,7 +38,7 @@ fn a_sender_must_be_where_its_source_belongs() {
         gateway().from_peer(NEXT, &packet("192.0.2.1", "10.244.1.10")),
         refused
     );
-    // What a peer's pod looks like here is no address that the peer itself may use.
+    // Remapped addresses are not the peer's own.
     assert_eq!(
         gateway().from_peer(NEXT, &packet("10.50.1.10", "10.244.1.10")),
         refused
@@ -48,7 +50,7 @@ fn a_sender_must_be_where_its_source_belongs() {
 }
 
 #[test]
-fn a_destination_must_lead_somewhere() {
+fn an_unknown_destination_is_refused() {
     let refused = Verdict::Drop(Refusal::UnknownDestination);
 
     assert_eq!(
@@ -69,7 +71,7 @@ fn a_peer_does_not_reach_another_through_here() {
         gateway().from_peer(NEXT, &packet("10.244.1.10", "10.60.1.10")),
         refused
     );
-    // Neither does it by the address of a mapped pod, as long as its own pod has none.
+    // A pod without an IP object cannot use the IP object of another pod.
     assert_eq!(
         gateway().from_peer(NEXT, &packet("10.244.9.9", "10.70.0.6")),
         refused
@@ -77,120 +79,252 @@ fn a_peer_does_not_reach_another_through_here() {
 }
 
 #[test]
-fn mapped_pods_of_two_peers_talk_through_here() {
-    let there = gateway().from_peer(NEXT, &packet("10.244.1.10", "10.70.0.6"));
+fn mapped_pods_of_two_peers_exchange_packets_through_here() {
+    let request = gateway().from_peer(NEXT, &packet("10.244.1.10", "10.70.0.6"));
     assert_eq!(
-        there,
-        Verdict::ToPeer(AFTER_NEXT, packet("10.70.0.5", "10.244.1.10"))
+        request,
+        Verdict::ToPeer(AFTER_NEXT, transited("10.70.0.5", "10.244.1.10"))
     );
 
-    let back = gateway().from_peer(AFTER_NEXT, &packet("10.244.1.10", "10.70.0.5"));
+    let reply = gateway().from_peer(AFTER_NEXT, &packet("10.244.1.10", "10.70.0.5"));
     assert_eq!(
-        back,
-        Verdict::ToPeer(NEXT, packet("10.70.0.6", "10.244.1.10"))
+        reply,
+        Verdict::ToPeer(NEXT, transited("10.70.0.6", "10.244.1.10"))
     );
 }
 
 #[test]
-fn an_error_between_mapped_pods_names_them_as_the_sender_does() {
-    let error = quoting(
-        packet("10.244.1.10", "10.70.0.5"),
-        "10.70.0.5",
-        "10.244.1.10",
-    );
-    let router = quoting(
-        packet("169.254.18.2", "10.70.0.5"),
-        "10.70.0.5",
-        "10.244.1.10",
-    );
-    let expected = quoting(
-        packet("10.70.0.6", "10.244.1.10"),
-        "10.244.1.10",
-        "10.70.0.6",
-    );
-
-    assert_eq!(
-        gateway().from_peer(AFTER_NEXT, &error),
-        Verdict::ToPeer(NEXT, expected)
-    );
-    assert_eq!(
-        gateway().from_peer(AFTER_NEXT, &router),
-        Verdict::ToPeer(NEXT, expected)
-    );
+fn a_packet_between_peers_loses_a_hop_and_needs_one_more() {
+    for (ttl, verdict) in [
+        (0, Verdict::Drop(Refusal::TtlExceeded)),
+        (1, Verdict::Drop(Refusal::TtlExceeded)),
+        (
+            2,
+            Verdict::ToPeer(
+                AFTER_NEXT,
+                Packet {
+                    ttl: 1,
+                    ..packet("10.70.0.5", "10.244.1.10")
+                },
+            ),
+        ),
+    ] {
+        let sent = Packet {
+            ttl,
+            ..packet("10.244.1.10", "10.70.0.6")
+        };
+        assert_eq!(gateway().from_peer(NEXT, &sent), verdict, "{ttl}");
+    }
 }
 
 #[test]
-fn an_error_of_a_router_passes_if_it_is_about_a_packet_of_ours() {
-    let error = |source, quoted_source, quoted_destination| {
-        let packet = quoting(
-            packet(source, "10.244.1.10"),
-            quoted_source,
-            quoted_destination,
-        );
-        gateway().from_peer(NEXT, &packet)
+fn an_error_between_mapped_pods_quotes_the_packet_as_it_was_sent() {
+    let error = |source| {
+        quoting(
+            packet(source, "10.70.0.5"),
+            header("10.70.0.5", "10.244.1.10"),
+        )
     };
+    let expected = quoting(
+        transited("10.70.0.6", "10.244.1.10"),
+        header("10.244.1.10", "10.70.0.6"),
+    );
+
+    for source in ["10.244.1.10", "169.254.18.2"] {
+        assert_eq!(
+            gateway().from_peer(AFTER_NEXT, &error(source)),
+            Verdict::ToPeer(NEXT, expected.clone())
+        );
+    }
+}
+
+#[test]
+fn an_error_of_a_router_passes_if_it_quotes_a_packet_of_its_receiver() {
+    let error = quoting(
+        packet("169.254.18.1", "10.244.1.10"),
+        header("10.244.1.10", "10.244.7.7"),
+    );
 
     assert_eq!(
-        error("169.254.18.1", "10.244.1.10", "10.244.7.7"),
+        gateway().from_peer(NEXT, &error),
         Verdict::ToNode(quoting(
             packet("10.51.0.0", "10.244.1.10"),
-            "10.244.1.10",
-            "10.50.7.7"
+            header("10.244.1.10", "10.50.7.7")
         ))
     );
-    let refused = Verdict::Drop(Refusal::UnknownSource);
-    assert_eq!(error("169.254.18.1", "10.244.1.11", "10.244.7.7"), refused);
-    assert_eq!(error("169.254.18.1", "10.244.1.10", "192.0.2.1"), refused);
+}
+
+#[test]
+fn an_error_of_a_peer_about_a_packet_that_it_did_not_get_is_refused() {
+    // From a pod of the peer, from a pod with an IP object, from a router.
+    for source in ["10.244.7.7", "10.244.1.10", "169.254.18.1"] {
+        for (receiver, quote) in [
+            // Sent by another pod than the one that gets the error.
+            ("10.244.1.10", header("10.244.1.11", "10.244.7.7")),
+            // Sent to the internet, to another peer, to a node.
+            ("10.244.1.10", header("10.244.1.10", "192.0.2.1")),
+            ("10.244.1.10", header("10.244.1.10", "10.60.7.7")),
+            ("10.244.1.10", header("10.244.1.10", "172.18.0.2")),
+            // Sent to the peer, but as this cluster sees it.
+            ("10.244.1.10", header("10.244.1.10", "10.50.7.7")),
+            // Between the peers: by another pod, to a pod without an IP object.
+            ("10.70.0.6", header("10.70.0.7", "10.244.1.10")),
+            ("10.70.0.6", header("10.70.0.6", "10.244.7.7")),
+        ] {
+            let error = quoting(packet(source, receiver), quote);
+            assert_eq!(
+                gateway().from_peer(NEXT, &error),
+                Verdict::Drop(Refusal::Quote),
+                "{error:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn an_error_of_a_node_about_a_packet_that_it_did_not_get_is_refused() {
+    for quote in [
+        // Sent by another pod of the peer, or of another peer.
+        header("10.50.1.11", "10.244.1.10"),
+        header("10.60.1.10", "10.244.1.10"),
+        // Sent to an address outside this cluster, or to a pod of another peer.
+        header("10.50.1.10", "192.0.2.1"),
+        header("10.50.1.10", "10.70.0.6"),
+    ] {
+        let error = quoting(packet("10.244.1.10", "10.50.1.10"), quote);
+        assert_eq!(
+            gateway().from_node(&error),
+            Verdict::Drop(Refusal::Quote),
+            "{error:?}"
+        );
+    }
+}
+
+#[test]
+fn a_redirect_and_an_error_without_a_quote_are_refused() {
+    let error = |kind, quote| {
+        let mut error = packet("10.244.1.10", "10.244.1.10");
+        error.error = Some(IcmpError { kind, quote });
+        gateway().from_peer(NEXT, &error)
+    };
+
+    let quote = header("10.244.1.10", "10.244.1.10");
+    assert_eq!(error(REDIRECT, Some(quote)), Verdict::Drop(Refusal::Quote));
+    assert_eq!(error(UNREACHABLE, None), Verdict::Drop(Refusal::Malformed));
+}
+
+#[test]
+fn options_must_be_sound_and_must_not_route_the_packet() {
+    let verdict = |options: &[u8]| {
+        let mut sent = packet("10.244.1.10", "10.50.1.10");
+        sent.options = options.to_vec();
+        match gateway().from_node(&sent) {
+            Verdict::Drop(refusal) => Some(refusal),
+            Verdict::ToPeer(..) | Verdict::ToNode(_) => None,
+        }
+    };
+
+    // Timestamp, no operation, end of the list, and what follows it.
+    assert_eq!(verdict(&[0x44, 4, 5, 0, 1, 1, 0, 0x83]), None);
+    for kind in [0x83, 0x89] {
+        let routed = Some(Refusal::SourceRouted);
+        assert_eq!(verdict(&[kind, 7, 4, 192, 0, 2, 1, 0]), routed);
+        assert_eq!(verdict(&[1, 7, 3, 4, 1, 1, 1, kind]), routed);
+    }
+    for malformed in [&[7, 0, 4, 0], &[7, 1, 4, 0], &[7, 5, 4, 0], &[1, 1, 1, 7]] {
+        assert_eq!(verdict(malformed), Some(Refusal::Malformed));
+    }
 }
 
 proptest! {
-    /// From cluster to cluster and back: the answer comes from where the question went.
+    /// From cluster to cluster and back.
     #[test]
-    fn an_answer_retraces_the_question(a: u16, b: u16) {
+    fn a_reply_comes_from_where_the_request_went(a: u16, b: u16) {
         let (here, there) = (in_pods(a), seen_next(b));
-        let question = Packet { header: Header { source: here, destination: there }, quote: None };
+        let request = Packet::plain(Header { source: here, destination: there });
 
-        let asked = pass(NEXT, &question);
-        let answer = Packet { header: asked.header.turned(), quote: None };
-        let answered = pass(AFTER_NEXT, &answer);
+        let received = pass(NEXT, &request);
+        let reply = pass(AFTER_NEXT, &Packet::plain(received.header.reversed()));
 
-        prop_assert_eq!(asked.header.destination, in_pods(b));
-        prop_assert_eq!(answered.header, question.header.turned());
+        prop_assert_eq!(received.header.destination, in_pods(b));
+        prop_assert_eq!(reply.header, request.header.reversed());
     }
 
-    /// What an error quotes is what was sent.
     #[test]
-    fn an_error_quotes_the_question(a: u16, b: u16) {
-        let question = Packet {
-            header: Header { source: in_pods(a), destination: seen_next(b) },
-            quote: None,
-        };
+    fn an_error_quotes_the_packet_as_it_was_sent(a: u16, b: u16) {
+        let request = Packet::plain(Header { source: in_pods(a), destination: seen_next(b) });
 
-        let asked = pass(NEXT, &question);
-        let error = Packet { header: asked.header.turned(), quote: Some(asked.header) };
-        let told = pass(AFTER_NEXT, &error);
+        let received = pass(NEXT, &request);
+        let error = quoting(Packet::plain(received.header.reversed()), received.header);
+        let error = pass(AFTER_NEXT, &error);
 
-        prop_assert_eq!(told.header, question.header.turned());
-        prop_assert_eq!(told.quote, Some(question.header));
+        prop_assert_eq!(error.header, request.header.reversed());
+        prop_assert_eq!(error.error.unwrap().quote, Some(request.header));
     }
 
-    /// A packet to an address outside of every prefix goes nowhere, whatever its source.
     #[test]
-    fn nothing_is_swapped_outside_of_the_prefixes(source: u32, destination: u32, peer in 0..4u16) {
+    fn no_address_outside_the_prefixes_is_remapped(source: u32, destination: u32, peer in 0..4u16) {
         let (source, destination) = (Ipv4Addr::from_bits(source), Ipv4Addr::from_bits(destination));
-        let packet = Packet { header: Header { source, destination }, quote: None };
+        let packet = Packet::plain(Header { source, destination });
         let gateway = gateway();
 
-        if let Verdict::ToPeer(_, swapped) = gateway.from_node(&packet) {
-            prop_assert_eq!(swapped.header.source, source);
+        if let Verdict::ToPeer(_, remapped) = gateway.from_node(&packet) {
+            prop_assert_eq!(remapped.header.source, source);
             prop_assert!(gateway.peers.values().any(|peer| peer.original(destination).is_some()));
         }
-        if let Verdict::ToNode(swapped) = gateway.from_peer(peer, &packet) {
-            prop_assert_eq!(swapped.header.destination, destination);
+        if let Verdict::ToNode(remapped) = gateway.from_peer(peer, &packet) {
+            prop_assert_eq!(remapped.header.destination, destination);
             prop_assert!(gateway.peers[&peer].seen(source).is_some());
         }
     }
+
+    #[test]
+    fn parsing_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..100), is_plausible: bool) {
+        let mut bytes = bytes;
+        if is_plausible && bytes.len() >= 20 {
+            let len = u8::try_from(bytes.len()).unwrap();
+            let version_ihl = 0x45 + (bytes[0] & 3);
+            bytes[..4].copy_from_slice(&[version_ihl, 0, 0, len]);
+        }
+
+        let _ = Packet::parse(&bytes);
+    }
 }
+
+#[test]
+fn a_parsed_packet_has_addresses_options_and_the_quote() {
+    let mut bytes = vec![0x46, 0, 0, 52, 0, 0, 0, 0, 7, ICMP, 0, 0];
+    bytes.extend([10, 0, 0, 1, 10, 0, 0, 2, 1, 1, 1, 0]);
+    bytes.extend([UNREACHABLE, 1, 0, 0, 0, 0, 0, 0]);
+    bytes.extend([0x45, 0, 0, 28, 0, 0, 0, 0, 9, 17, 0, 0]);
+    bytes.extend([10, 0, 0, 2, 10, 0, 0, 3]);
+    let expected = Packet {
+        ttl: 7,
+        options: vec![1, 1, 1, 0],
+        ..quoting(
+            packet("10.0.0.1", "10.0.0.2"),
+            header("10.0.0.2", "10.0.0.3"),
+        )
+    };
+    assert_eq!(Packet::parse(&bytes), Ok(expected.clone()));
+
+    // As a later fragment it has no ICMP header, and must not start within the quoted addresses.
+    for (offset, parsed) in [
+        (3, Err(Malformed)),
+        (
+            4,
+            Ok(Packet {
+                error: None,
+                ..expected
+            }),
+        ),
+    ] {
+        bytes[7] = offset;
+        assert_eq!(Packet::parse(&bytes), parsed);
+    }
+}
+
+const ICMP: u8 = 1;
 
 /// Sends a packet through the tunnel to a peer, which has the same tables; the sender is the peer's other
 /// neighbour.
@@ -235,7 +369,7 @@ fn gateway() -> Gateway {
 }
 
 impl Header {
-    fn turned(self) -> Self {
+    fn reversed(self) -> Self {
         Self {
             source: self.destination,
             destination: self.source,
@@ -244,19 +378,30 @@ impl Header {
 }
 
 fn packet(source: &str, destination: &str) -> Packet {
+    Packet::plain(header(source, destination))
+}
+
+/// A packet that has passed a gateway between two peers.
+fn transited(source: &str, destination: &str) -> Packet {
+    let mut packet = packet(source, destination);
+    packet.ttl -= 1;
+    packet
+}
+
+fn quoting(packet: Packet, quote: Header) -> Packet {
     Packet {
-        header: Header {
-            source: addr(source),
-            destination: addr(destination),
-        },
-        quote: None,
+        error: Some(IcmpError {
+            kind: UNREACHABLE,
+            quote: Some(quote),
+        }),
+        ..packet
     }
 }
 
-fn quoting(packet: Packet, source: &str, destination: &str) -> Packet {
-    Packet {
-        quote: Some(self::packet(source, destination).header),
-        ..packet
+fn header(source: &str, destination: &str) -> Header {
+    Header {
+        source: addr(source),
+        destination: addr(destination),
     }
 }
 

@@ -52,6 +52,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "sizes::a_closed_port_is_told_to_the_right_socket",
     ),
     mutant(
+        "quote-check",
+        Kernel,
+        "tests::icmp::an_error_from_a_peer_about_a_packet_that_it_did_not_get_is_refused",
+    ),
+    mutant(
         "prefix-only",
         Kernel,
         "tests::tap::a_peer_sends_only_from_its_own_prefixes",

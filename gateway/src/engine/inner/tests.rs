@@ -20,10 +20,15 @@ fn packet(source: [u8; 4], destination: [u8; 4], protocol: u8, payload: &[u8]) -
     packet
 }
 
+/// An ICMP error from a router outside the peer's prefixes.
 fn icmp_error(kind: u8, to: [u8; 4], quoted: &[u8]) -> Vec<u8> {
+    icmp_error_from([192, 168, 7, 1], kind, to, quoted)
+}
+
+fn icmp_error_from(source: [u8; 4], kind: u8, to: [u8; 4], quoted: &[u8]) -> Vec<u8> {
     let mut icmp = vec![kind, 0, 0, 0, 0, 0, 0, 0];
     icmp.extend(quoted);
-    packet([192, 168, 7, 1], to, ICMP, &icmp)
+    packet(source, to, ICMP, &icmp)
 }
 
 #[test]
@@ -41,29 +46,40 @@ fn a_source_outside_the_prefixes_is_refused() {
 }
 
 #[test]
-fn an_error_about_our_packet_passes_from_anywhere() {
+fn an_error_that_quotes_a_packet_of_its_receiver_passes_from_any_source() {
     let ours = packet([10, 244, 1, 10], [10, 244, 9, 9], UDP, &[0; 8]);
 
-    for kind in ICMP_ERRORS {
+    for kind in [3, 4, 11, 12] {
         let error = icmp_error(kind, [10, 244, 1, 10], &ours);
         assert_eq!(check(&error, &sources()), Ok(Inner::Forward));
     }
 }
 
 #[test]
-fn an_error_about_someone_elses_packet_is_refused() {
+fn an_error_about_a_packet_that_the_peer_did_not_get_is_refused_from_any_source() {
     let to_elsewhere = packet([10, 244, 1, 10], [8, 8, 8, 8], UDP, &[0; 8]);
     let of_another = packet([10, 244, 1, 11], [10, 244, 9, 9], UDP, &[0; 8]);
     let ours = packet([10, 244, 1, 10], [10, 244, 9, 9], UDP, &[0; 8]);
 
-    for error in [
-        icmp_error(3, [10, 244, 1, 10], &to_elsewhere),
-        icmp_error(3, [10, 244, 1, 10], &of_another),
-        icmp_error(3, [10, 244, 1, 10], &ours[..12]),
-        icmp_error(8, [10, 244, 1, 10], &ours),
-    ] {
-        assert_eq!(check(&error, &sources()), Err(Drop::SourceNotAllowed));
+    for source in [[192, 168, 7, 1], [10, 244, 9, 9]] {
+        for (kind, quoted) in [
+            (3, &to_elsewhere[..]),
+            (11, &of_another),
+            (3, &ours[..12]),
+            (REDIRECT, &ours),
+        ] {
+            let error = icmp_error_from(source, kind, [10, 244, 1, 10], quoted);
+            assert_eq!(check(&error, &sources()), Err(Drop::QuoteNotAllowed));
+            let mut first_fragment = error;
+            first_fragment[6] = 0x20;
+            assert_eq!(
+                check(&first_fragment, &sources()),
+                Err(Drop::QuoteNotAllowed)
+            );
+        }
     }
+    let echo = icmp_error(8, [10, 244, 1, 10], &ours);
+    assert_eq!(check(&echo, &sources()), Err(Drop::SourceNotAllowed));
 }
 
 #[test]
