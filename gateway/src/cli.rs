@@ -8,6 +8,7 @@ mod plan;
 mod run;
 mod status;
 
+use crate::shell::privilege;
 use clap::{Args, Parser, Subcommand};
 use std::io::Write;
 use std::path::PathBuf;
@@ -75,6 +76,7 @@ impl Cli {
     ///
     /// Returns what went wrong, with object, field and cure where there are such.
     pub(crate) fn run(self, out: &mut impl Write) -> anyhow::Result<()> {
+        privilege::protect_memory()?;
         match self.command {
             Command::Run(command) => command.run(),
             Command::Plan(command) => command.run(out),

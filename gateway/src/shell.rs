@@ -14,7 +14,7 @@ mod links;
 mod metrics;
 mod netns;
 mod outbox;
-mod privilege;
+pub(crate) mod privilege;
 pub(crate) mod site;
 pub(crate) mod start;
 mod state;

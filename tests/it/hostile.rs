@@ -3,6 +3,7 @@
 use crate::fixture::{MILAN, Pair, ROME, SAME, SOON, eventually, gateway_drops, without_offloads};
 use ebpf_common::settings::{GATEWAY_MAC, NODE_MAC, OVERLAY_PORT, OVERLAY_VNI};
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::process::Command;
 use tests::lab::link::{self, End};
 use tests::lab::underlay::Host;
 use tests::packet::{Direction, PacketSocket};
@@ -49,6 +50,29 @@ fn tampered_datagrams_are_dropped_and_counted() {
         Ok(gateway_drops(&wire.pair.lab, MILAN, "invalid-tag") >= frames.len() as u64)
     });
     wire.assert_alive();
+}
+
+#[test]
+fn a_gateways_memory_is_closed_to_processes_that_may_not_trace() {
+    let mut pair = Pair::small();
+    let pid = pair.lab.gateway(ROME, 1).pid().unwrap();
+    let reads = |program: &str, arguments: &[&str]| {
+        let file = format!("/proc/{pid}/environ");
+        let output = Command::new(program).args(arguments).arg(file).output();
+        output.unwrap().status.success()
+    };
+    let untraceable = [
+        "--bounding-set=-sys_ptrace",
+        "--inh-caps=-sys_ptrace",
+        "cat",
+    ];
+    let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+    let core = limits.lines().find(|line| line.contains("core file"));
+
+    assert!(reads("cat", &[]), "a process that may trace");
+    assert!(!reads("setpriv", &untraceable), "of the same user");
+    let core: Vec<_> = core.unwrap().split_whitespace().collect();
+    assert_eq!(core[4..6], ["0", "0"]);
 }
 
 #[test]

@@ -1,6 +1,8 @@
-//! Rights: what set-up needs, and what is left of it afterwards.
+//! Privileges: what set-up needs, what a running gateway keeps, and who may read its memory.
 
 use caps::{CapSet, Capability, CapsHashSet};
+use nix::sys::prctl;
+use nix::sys::resource::{Resource, setrlimit};
 
 /// What a running gateway keeps: sockets' buffers and netlink, maps, and the
 /// verifier's trust in our programs.
@@ -29,6 +31,22 @@ pub(crate) enum Error {
     /// New ones could not be ruled out.
     #[error("failed to set no_new_privs")]
     NoNewPrivs(#[source] nix::errno::Errno),
+
+    /// Keys in memory could not be protected.
+    #[error("failed to make the process not dumpable")]
+    Dumpable(#[source] nix::errno::Errno),
+}
+
+/// Keeps private keys in this process: no core dump holds them, and only a process with CAP_SYS_PTRACE
+/// reads its memory.
+///
+/// # Errors
+///
+/// Returns [`Error::Dumpable`] if the kernel refuses.
+pub(crate) fn protect_memory() -> Result<(), Error> {
+    prctl::set_dumpable(false).map_err(Error::Dumpable)?;
+    // Also if a debugger makes the process dumpable.
+    setrlimit(Resource::RLIMIT_CORE, 0, 0).map_err(Error::Dumpable)
 }
 
 /// Checks that everything set-up needs is there, and names all that is not.
@@ -71,5 +89,19 @@ pub(crate) fn drop_all_but_needed() -> Result<(), Error> {
     caps::set(None, CapSet::Effective, &kept).map_err(Error::Drop)?;
     caps::set(None, CapSet::Permitted, &kept).map_err(Error::Drop)?;
 
-    nix::sys::prctl::set_no_new_privs().map_err(Error::NoNewPrivs)
+    prctl::set_no_new_privs().map_err(Error::NoNewPrivs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sys::resource::getrlimit;
+
+    #[test]
+    fn a_process_with_protected_memory_dumps_no_core() {
+        protect_memory().unwrap();
+
+        assert_eq!(prctl::get_dumpable(), Ok(false));
+        assert_eq!(getrlimit(Resource::RLIMIT_CORE), Ok((0, 0)));
+    }
 }
