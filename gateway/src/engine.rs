@@ -31,8 +31,11 @@
 pub(crate) mod interface;
 
 mod handshakes;
+mod index;
+mod key;
 mod keys;
 mod noise;
+mod timestamps;
 
 mod data;
 mod inner;
@@ -62,8 +65,8 @@ mod signs;
 pub(crate) mod snapshot;
 
 pub(crate) use interface::{
-    Clock, ConnectionState, Event, Kind, LaneId, Local, Nodes, PeerConfig, PortId, Received, Role,
-    SessionId, Signs, Transmit,
+    Clock, ConnectionState, Event, Kind, LaneId, Local, Nodes, PeerConfig, PortId, PrivateKey,
+    Received, Role, SessionId, Signs, Transmit,
 };
 pub(crate) use lanes::LANES_MAX;
 
@@ -83,7 +86,7 @@ use std::time::Instant;
 use tunnelled::Tunnelled;
 
 /// Returns the public key of a private one.
-pub(crate) fn public_key(private: [u8; 32]) -> [u8; 32] {
+pub(crate) fn public_key(private: &PrivateKey) -> [u8; 32] {
     noise::public_key(private)
 }
 
@@ -195,7 +198,7 @@ impl Engine {
 
         let before = self.peers.get(index).map(|peer| peer.connection.state);
         self.remove_peer(index);
-        let local_key = self.keys.add(config.local_private_key);
+        let local_key = self.keys.add(&config.local_private_key);
         let mut peer = Peer::new(config, local_key, now);
         if before.is_some_and(|before| peer.connection.replace(before)) {
             self.events.push_back(peer.connection.event(index));
@@ -401,20 +404,29 @@ impl Engine {
         self.next_timeout = self.next_timeout.min(now);
     }
 
-    /// Returns a slot that no session of this lane has, and whose messages come to `lane`: this
-    /// one, or the one of the peer that is to answer.
-    fn new_slot(&mut self, lane: LaneId) -> u32 {
-        self.slot(|slot| lane.holds(slot))
-    }
-
-    /// Returns a slot that no session of this lane has, of the kind that is wanted.
-    fn slot(&mut self, is_wanted: impl Fn(u32) -> bool) -> u32 {
+    /// Returns a slot that no session of this lane has and that `is_suitable` accepts: at least one slot in
+    /// [`LANES_MAX`].
+    fn slot(&mut self, is_suitable: impl Fn(u32) -> bool) -> u32 {
         loop {
             let slot = self.rng.next_index();
-            if is_wanted(slot) && self.sessions.is_slot_free(slot) {
+            if is_suitable(slot) && self.sessions.is_slot_free(slot) {
                 return slot;
             }
         }
+    }
+
+    /// Returns such a slot for an initiation to the key `remote`, with the key's hint while slots with it are free.
+    fn hinted_slot(&mut self, remote: &[u8; 32], is_suitable: impl Fn(u32) -> bool) -> u32 {
+        let hint = index::hint(remote);
+        for _ in 0..index::SLOT_TRIES {
+            let drawn = self.slot(&is_suitable);
+            let slot = index::with_hint(drawn, hint);
+            if self.sessions.is_slot_free(slot) {
+                return slot;
+            }
+        }
+
+        self.slot(is_suitable)
     }
 }
 

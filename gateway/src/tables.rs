@@ -4,7 +4,7 @@
 //! does, and a number given up is the last to be given out again, so that a
 //! packet on its way never changes its peer.
 
-use crate::engine::{PeerConfig, Role};
+use crate::engine::{PeerConfig, PrivateKey, Role};
 use control_api::fabric::{self, Fabric, MappedIp, Node, Peer, Target};
 use ebpf::{Local, Outbound, Tables, Transit};
 use ebpf_common::probe::PEERS_MAX;
@@ -94,7 +94,7 @@ pub(crate) fn tables(fabric: &Fabric, indices: &Indices) -> Tables {
 pub(crate) fn peers(
     fabric: &Fabric,
     indices: &Indices,
-    keys: &BTreeMap<String, [u8; 32]>,
+    keys: &BTreeMap<String, PrivateKey>,
 ) -> Vec<PeerConfig> {
     fabric
         .peers
@@ -103,7 +103,7 @@ pub(crate) fn peers(
             Some(PeerConfig {
                 index: indices.of(&peer.cluster_id)?,
                 cluster_id: peer.cluster_id.clone(),
-                local_private_key: *keys.get(&peer.cluster_id)?,
+                local_private_key: keys.get(&peer.cluster_id)?.clone(),
                 public_key: peer.public_key,
                 role: match &peer.role {
                     fabric::Role::Server { .. } => Role::Server,

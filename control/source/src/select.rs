@@ -18,6 +18,7 @@ use kube::runtime::watcher::{self, Config, Event};
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
+use zeroize::Zeroizing;
 
 /// The Secret that holds the private keys of all peerings.
 const KEYS_SECRET: &str = "liqo-gateway-keys";
@@ -64,7 +65,8 @@ pub(crate) fn gateway(client: &Client, namespace: &str) -> Vec<Updates> {
 
 fn keys(secret: Secret) -> Keys {
     let data = secret.data.unwrap_or_default();
-    data.into_iter().map(|(id, key)| (id, key.0)).collect()
+    let keys = data.into_iter();
+    keys.map(|(id, key)| (id, Zeroizing::new(key.0))).collect()
 }
 
 fn of_all<K>(client: &Client, selector: &str) -> Updates

@@ -4,9 +4,10 @@ use crate::blocks::{self, Blocks};
 use control_api::Connection;
 use control_api::fabric::{Object, Objects};
 use std::collections::{BTreeMap, BTreeSet};
+use zeroize::Zeroizing;
 
 /// The private keys of this cluster's gateways, raw, by the peer's cluster id.
-pub type Keys = BTreeMap<String, Vec<u8>>;
+pub type Keys = BTreeMap<String, Zeroizing<Vec<u8>>>;
 
 /// One thing that is watched.
 #[derive(Clone, Debug, PartialEq)]
@@ -160,7 +161,7 @@ mod tests {
         assert!(!store.apply(0, apply("b", 2)), "it says what it said");
         assert!(store.apply(0, Update::End));
 
-        assert_eq!(store.keys(), Keys::from([("b".to_owned(), vec![2])]));
+        assert_eq!(store.keys(), Keys::from([("b".to_owned(), vec![2].into())]));
     }
 
     #[test]
@@ -205,7 +206,7 @@ mod tests {
     }
 
     fn apply(name: &str, key: u8) -> Update {
-        let keys = Keys::from([(name.to_owned(), vec![key])]);
+        let keys = Keys::from([(name.to_owned(), vec![key].into())]);
         Update::Apply(id(name), Item::Keys(keys))
     }
 }

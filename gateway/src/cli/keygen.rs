@@ -32,7 +32,7 @@ Examples:
 impl Keygen {
     pub(super) fn run(self, out: &mut impl Write) -> anyhow::Result<()> {
         let private = keys::generate(&self.directory)?;
-        let public = base64(&engine::public_key(private))?;
+        let public = base64(&engine::public_key(&private))?;
         let id = self.cluster_id;
         writeln!(
             out,
@@ -64,6 +64,7 @@ fn base64(bytes: &[u8]) -> anyhow::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::PrivateKey;
     use control_api::fabric;
 
     #[test]
@@ -82,7 +83,8 @@ mod tests {
         result.unwrap();
         let text = String::from_utf8(out).unwrap();
         assert_eq!(fabric::parse(&text).unwrap().iter().count(), 1, "{text}");
-        let public = engine::public_key(private.unwrap().try_into().unwrap());
+        let private = PrivateKey::from_slice(&private.unwrap()).unwrap();
+        let public = engine::public_key(&private);
         assert!(text.contains(&base64(&public).unwrap()));
     }
 }

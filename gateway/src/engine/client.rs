@@ -308,18 +308,26 @@ impl Engine {
 
     /// Opens a session towards `target` from a new port, to be answered by `lane`.
     fn open(&mut self, index: u16, target: SocketAddr, lane: LaneId, now: Instant) {
-        let slot = self.new_slot(lane);
-        self.open_with(index, target, slot, now);
+        self.open_with(index, target, |slot| lane.holds(slot), now);
     }
 
     /// As [`Engine::open`], of a peer whose kind is not known: the first lane of one of ours is
     /// to answer, however many there are.
     fn open_first(&mut self, index: u16, target: SocketAddr, now: Instant) {
-        let slot = self.slot(LaneId::is_held_by_first);
-        self.open_with(index, target, slot, now);
+        self.open_with(index, target, LaneId::is_held_by_first, now);
     }
 
-    fn open_with(&mut self, index: u16, target: SocketAddr, slot: u32, now: Instant) {
+    fn open_with(
+        &mut self,
+        index: u16,
+        target: SocketAddr,
+        is_suitable: impl Fn(u32) -> bool,
+        now: Instant,
+    ) {
+        let Some(remote) = self.peers.get(index).map(|peer| peer.config.public_key) else {
+            return;
+        };
+        let slot = self.hinted_slot(&remote, is_suitable);
         let port = self.new_port();
         let Some(peer) = self.peers.get(index) else {
             return;

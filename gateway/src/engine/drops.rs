@@ -33,8 +33,10 @@ reasons! {
     UnknownReceiver = "unknown-receiver",
     /// A handshake whose mac1 belongs to none of our keys.
     InvalidMac = "invalid-mac",
-    /// A handshake beyond the budget for work on strangers' messages.
+    /// A handshake message beyond the limit of work on messages that are not authenticated yet.
     HandshakeBudget = "handshake-budget",
+    /// The same beyond what one source may cause of it.
+    HandshakeSourceBudget = "handshake-source-budget",
     /// A handshake from a source that sends too many, while under load; or too many
     /// responses for one session.
     HandshakeRate = "handshake-rate",
@@ -42,7 +44,7 @@ reasons! {
     CookieSent = "cookie-sent",
     /// A handshake from a key that is no peer's.
     UnknownPeer = "unknown-peer",
-    /// A handshake that does not authenticate, or repeats an old one.
+    /// A handshake that does not authenticate, or is not newer than the last one of its slot.
     InvalidHandshake = "invalid-handshake",
     /// A handshake response or cookie that answers nothing of ours.
     Unexpected = "unexpected",

@@ -2,9 +2,10 @@
 
 use super::Engine;
 use super::drops::Drop;
+use super::index;
 use super::interface::{Event, Kind, PortId, SessionId};
 use super::keys::Refusal;
-use super::noise::{HANDSHAKE_BUFFER, Opened, Tunnel};
+use super::noise::{HANDSHAKE_BUFFER, Initiator, Opened, Tunnel};
 use super::session::{Opening, Session, State};
 use crate::mutant;
 use std::net::SocketAddr;
@@ -49,10 +50,14 @@ impl Engine {
         let Some(initiator) = initiator else {
             return self.drops.count(Drop::InvalidHandshake);
         };
+        let slot = index::slot(initiator.index);
         let Some(peer) = self.peers.by_keys(local, initiator.public_key) else {
             self.peers.note_stranger(local, source.from.ip(), now);
             return self.drops.count(Drop::UnknownPeer);
         };
+        if !self.is_newest(peer, slot, initiator) {
+            return self.drops.count(Drop::InvalidHandshake);
+        }
 
         // Which lane an initiation comes to its sender chooses, if it is one of ours.
         let is_ours = self.peers.get(peer).is_some_and(|p| p.kind == Kind::Ours);
@@ -63,8 +68,7 @@ impl Engine {
                 datagram: datagram.to_vec(),
             });
         }
-        let slot = initiator.index >> 8;
-        let responder = self.responder(peer, slot, source);
+        let responder = self.responder(peer, slot, source, now);
         // A client port is for the one session that it was opened for.
         if source.port != PortId::LISTEN && responder != self.ports.get(&source.port).copied() {
             return self.drops.count(Drop::ForeignPort);
@@ -84,8 +88,22 @@ impl Engine {
         }
     }
 
-    /// Handles the response to an initiation of ours. No load makes us ask for a
-    /// proof of address: its sender knew an index of ours that is only for this.
+    /// Checks that an initiation is the peer's own and newer than all before it for its slot. Every lane remembers
+    /// those that it hands to the first, too: it would handle a copy itself once the peer is known as one of ours.
+    fn is_newest(&mut self, peer: u16, slot: u32, initiator: Initiator) -> bool {
+        let Some(peer) = self.peers.get_mut(peer) else {
+            return false;
+        };
+        let Some(key) = self.keys.get(&peer.local_key) else {
+            return false;
+        };
+        let timestamp = initiator.timestamp(peer.static_shared(key));
+
+        timestamp.is_some_and(|timestamp| peer.timestamps.take(slot, timestamp))
+    }
+
+    /// Handles the response to an initiation of ours. It never draws a cookie, whatever the load: its
+    /// sender knows an index of ours.
     pub(super) fn handle_response(&mut self, index: u32, datagram: &[u8], now: Instant) {
         let mut buffer = [0; HANDSHAKE_BUFFER];
         let Some(session) = self.sessions.by_index(index) else {
@@ -94,8 +112,13 @@ impl Engine {
         if session.responses_left == 0 {
             return self.drops.count(Drop::HandshakeRate);
         }
-        session.responses_left -= 1;
-        match session.tunnel.open(datagram, &mut buffer) {
+        let opened = session.tunnel.open(datagram, &mut buffer);
+        // Only the Diffie-Hellman after these two checks is expensive. Whoever fails them must not
+        // use up the budget of true responses.
+        if !matches!(opened, Err(Drop::InvalidMac | Drop::Unexpected)) {
+            session.responses_left -= 1;
+        }
+        match opened {
             Ok(Opened::Established(len)) => {
                 session.heard = now;
                 if session.state != State::Live && !session.is_closing() {
@@ -202,7 +225,7 @@ impl Engine {
     }
 
     /// Finds the session that an initiation with this slot belongs to.
-    fn responder(&self, index: u16, slot: u32, source: Source) -> Option<SessionId> {
+    fn responder(&self, index: u16, slot: u32, source: Source, now: Instant) -> Option<SessionId> {
         let peer = self.peers.get(index)?;
         let sessions = || {
             let all = peer.sessions.iter().filter_map(|id| self.sessions.get(*id));
@@ -212,7 +235,12 @@ impl Engine {
             return sessions().next().map(|session| session.id);
         }
 
-        let by_slot = sessions().find(|session| session.remote_slot == Some(slot));
+        let by_slot = sessions().filter(|session| session.remote_slot == Some(slot));
+        // Two replicas of a peer may draw the same slot: a session that is in use from elsewhere is the other's.
+        let is_ours = peer.kind == Kind::Ours;
+        let by_slot = by_slot
+            .filter(|s| !is_ours || s.endpoint == source.from || s.is_silent(now))
+            .max_by_key(|s| s.endpoint == source.from);
         let by_path = || {
             sessions()
                 // A client port alone says which session it is.
@@ -223,7 +251,7 @@ impl Engine {
         };
 
         by_slot
-            .or_else(|| (peer.kind != Kind::Ours).then(by_path).flatten())
+            .or_else(|| (!is_ours).then(by_path).flatten())
             .map(|session| session.id)
     }
 
@@ -257,7 +285,8 @@ impl Engine {
         buffer: &mut [u8; HANDSHAKE_BUFFER],
         now: Instant,
     ) -> Result<usize, Drop> {
-        let own_slot = self.new_slot(self.local.lane);
+        let own_lane = self.local.lane;
+        let own_slot = self.slot(|slot| own_lane.holds(slot));
         let peer = self.peers.get(index).ok_or(Drop::UnknownPeer)?;
         let key = self.keys.get(&peer.local_key).ok_or(Drop::UnknownPeer)?;
         let mut tunnel = Tunnel::new(key, peer.config.public_key, own_slot);

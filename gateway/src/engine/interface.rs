@@ -1,5 +1,6 @@
 //! The values that cross the border between engine and shell.
 
+pub(crate) use super::key::PrivateKey;
 pub(crate) use super::lanes::LaneId;
 pub(crate) use super::signs::Signs;
 use ipnet::Ipv4Net;
@@ -71,7 +72,7 @@ pub(crate) struct PeerConfig {
     /// The remote cluster's id.
     pub(crate) cluster_id: String,
     /// Our static key for this peering; several peerings may share one.
-    pub(crate) local_private_key: [u8; 32],
+    pub(crate) local_private_key: PrivateKey,
     /// The remote cluster's static key.
     pub(crate) public_key: [u8; 32],
     /// Who opens the sessions.

@@ -12,11 +12,17 @@
 //!   [`LocalKey::verify`] does, once per initiation; the tunnels' own limiter, which
 //!   checks mac1 again, never limits.
 //! - Its cookie binds an address without the port: [`cookie_address`] adds it.
+//! - It keeps an initiation's timestamp to itself: `noise/initiation.rs` reads it.
+
+mod initiation;
+
+pub(super) use boringtun::x25519::SharedSecret;
+pub(super) use initiation::{Initiator, Timestamp};
 
 use super::drops::Drop;
+use super::key::PrivateKey;
 use crate::mutant;
 use boringtun::noise::errors::WireGuardError;
-use boringtun::noise::handshake::parse_handshake_anon;
 use boringtun::noise::rate_limiter::RateLimiter;
 use boringtun::noise::{Packet, Tunn, TunnResult};
 use boringtun::x25519::{PublicKey, StaticSecret};
@@ -63,8 +69,8 @@ pub(super) fn classify(datagram: &[u8]) -> Option<Message> {
 }
 
 /// Returns the public half of a static key.
-pub(super) fn public_key(private: [u8; 32]) -> [u8; 32] {
-    PublicKey::from(&StaticSecret::from(private)).to_bytes()
+pub(super) fn public_key(private: &PrivateKey) -> [u8; 32] {
+    PublicKey::from(&StaticSecret::from(*private.as_bytes())).to_bytes()
 }
 
 /// One of our static keys, with the load that strangers put on it.
@@ -92,18 +98,9 @@ pub(super) enum Verdict {
     Cookie(usize),
 }
 
-/// Who sent an initiation, by its own word (a replay says the same).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Initiator {
-    /// Its static public key.
-    pub(super) public_key: [u8; 32],
-    /// Its index.
-    pub(super) index: u32,
-}
-
 impl LocalKey {
-    pub(super) fn new(private: [u8; 32]) -> Self {
-        let secret = StaticSecret::from(private);
+    pub(super) fn new(private: &PrivateKey) -> Self {
+        let secret = StaticSecret::from(*private.as_bytes());
         let public = PublicKey::from(&secret);
         let limit = if mutant::disables("cookie") {
             u64::MAX
@@ -141,17 +138,14 @@ impl LocalKey {
         verdict
     }
 
-    /// Reads who sent an initiation; costs one Diffie-Hellman.
+    /// Reads the sender of an initiation; costs one Diffie-Hellman.
     pub(super) fn identify(&self, datagram: &[u8]) -> Option<Initiator> {
-        let Ok(Packet::HandshakeInit(initiation)) = Tunn::parse_incoming_packet(datagram) else {
-            return None;
-        };
-        let half = parse_handshake_anon(&self.secret, &self.public, &initiation).ok()?;
+        Initiator::read(self, datagram)
+    }
 
-        Some(Initiator {
-            public_key: half.peer_static_public,
-            index: half.peer_index,
-        })
+    /// Returns the shared secret of this key and the peer's; costs one Diffie-Hellman.
+    pub(super) fn shared_with(&self, remote: [u8; 32]) -> SharedSecret {
+        self.secret.diffie_hellman(&PublicKey::from(remote))
     }
 
     /// Starts the count of handshakes anew; to be called every second.
@@ -403,8 +397,9 @@ fn reason(error: &WireGuardError, message: Message) -> Drop {
         (WireGuardError::InvalidPacket, Message::Data(_)) => Drop::InnerMalformed,
         (_, Message::Data(_)) => Drop::InvalidTag,
         (WireGuardError::InvalidMac, _) => Drop::InvalidMac,
-        (_, Message::Initiation) => Drop::InvalidHandshake,
-        (_, Message::Response(_) | Message::Cookie(_)) => Drop::Unexpected,
+        (WireGuardError::UnexpectedPacket, Message::Response(_)) => Drop::Unexpected,
+        (_, Message::Initiation | Message::Response(_)) => Drop::InvalidHandshake,
+        (_, Message::Cookie(_)) => Drop::Unexpected,
     }
 }
 

@@ -3,7 +3,9 @@
 use super::client::Client;
 use super::inner::{self, Sources};
 use super::interface::{ConnectionState, Event, Kind, Nodes, PeerConfig, Role, SessionId};
+use super::noise::{LocalKey, SharedSecret};
 use super::signs;
+use super::timestamps::Timestamps;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
@@ -25,6 +27,9 @@ pub(super) struct Peer {
     pub(super) config: PeerConfig,
     /// The public half of our key for it.
     pub(super) local_key: [u8; 32],
+    /// The shared secret of both static keys, once it was needed.
+    static_shared: Option<SharedSecret>,
+    pub(super) timestamps: Timestamps,
     pub(super) sources: Sources,
     pub(super) kind: Kind,
     pub(super) version: Option<String>,
@@ -61,6 +66,8 @@ impl Peer {
         Self {
             sources: Sources::new(&config.allowed),
             local_key,
+            static_shared: None,
+            timestamps: Timestamps::default(),
             kind: Kind::Unknown,
             version: None,
             told: None,
@@ -100,6 +107,14 @@ impl Peer {
     pub(super) fn handle_tick(&mut self, next: Instant) {
         self.next_tick = next;
         self.probes_left = (self.probes_left + PROBES_PER_TICK).min(PROBES_BURST);
+    }
+
+    /// Returns the shared secret of `local`, our key for the peer, and the peer's own.
+    pub(super) fn static_shared(&mut self, local: &LocalKey) -> &SharedSecret {
+        let remote = self.config.public_key;
+
+        self.static_shared
+            .get_or_insert_with(|| local.shared_with(remote))
     }
 
     /// Takes one probe off what may be handled; returns whether there was any left.

@@ -16,9 +16,13 @@ const OVERHEAD_V6: u16 = 40 + 8 + 32;
 /// learns of it and nothing on its way is lost.
 const CLOSING: Duration = Duration::from_secs(1);
 
-/// Handshake responses of one session looked into per tick. One is right; all others
-/// are those of whoever saw the index on the wire, and cost 0.1 ms each: 1 % of a core.
+/// Handshake responses of one session that may cost a Diffie-Hellman (0.1 ms) per tick: 1 % of a core.
+/// They name the index of a handshake in progress and have a correct mac1, so a forger has seen the
+/// initiation and knows our public key.
 const RESPONSES_PER_TICK: u32 = 16;
+
+/// How long nothing comes from a peer of ours that is gone or has moved: it sends four PINGs a second.
+const SILENCE: Duration = Duration::from_secs(1);
 
 /// Where a session is in its life.
 ///
@@ -106,8 +110,7 @@ pub(super) struct Session {
     pub(super) liveness: Liveness,
     pub(super) path_mtu: PathMtu,
     pub(super) next_tick: Instant,
-    /// Handshake responses that may be looked into until the next tick. Anybody can use
-    /// them up, so nothing else may depend on it.
+    /// Handshake responses that may cost a Diffie-Hellman until the next tick.
     pub(super) responses_left: u32,
     pub(super) traffic: Traffic,
 }
@@ -193,6 +196,11 @@ impl Session {
     /// Returns whether the session is on its way to be usable.
     pub(super) fn is_pending(&self) -> bool {
         matches!(self.state, State::Opening | State::Handshaking)
+    }
+
+    /// Returns whether nothing came from the peer for longer than the probes of a peer of ours leave between each other.
+    pub(super) fn is_silent(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.heard) >= SILENCE
     }
 
     /// Returns whether the session was given up.

@@ -1,5 +1,6 @@
 //! All sessions, found by id and by our index in constant time.
 
+use super::index;
 use super::interface::SessionId;
 use super::session::Session;
 use std::collections::HashMap;
@@ -84,7 +85,7 @@ impl Sessions {
     /// Returns the session to which a message with this receiver index belongs.
     #[inline]
     pub(super) fn by_index(&mut self, index: u32) -> Option<&mut Session> {
-        let place = *self.slots.get(&(index >> 8))?;
+        let place = *self.slots.get(&index::slot(index))?;
 
         self.places[place as usize].session.as_deref_mut()
     }

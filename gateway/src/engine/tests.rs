@@ -454,8 +454,8 @@ fn serving() -> PeerConfig {
     PeerConfig {
         index: PEER,
         cluster_id: "client".into(),
-        local_private_key: SERVER_KEY,
-        public_key: noise::public_key(CLIENT_KEY),
+        local_private_key: SERVER_KEY.into(),
+        public_key: noise::public_key(&CLIENT_KEY.into()),
         role: Role::Server,
         mtu: MTU,
         allowed: vec!["10.244.0.0/16".parse().unwrap()],
@@ -467,8 +467,8 @@ fn calling(addresses: &[SocketAddr]) -> PeerConfig {
     PeerConfig {
         index: PEER,
         cluster_id: "server".into(),
-        local_private_key: CLIENT_KEY,
-        public_key: noise::public_key(SERVER_KEY),
+        local_private_key: CLIENT_KEY.into(),
+        public_key: noise::public_key(&SERVER_KEY.into()),
         role: Role::Client {
             addresses: addresses.iter().map(|a| a.ip().to_string()).collect(),
             port: PORT,
@@ -476,6 +476,22 @@ fn calling(addresses: &[SocketAddr]) -> PeerConfig {
         mtu: MTU,
         allowed: vec!["10.244.0.0/16".parse().unwrap()],
     }
+}
+
+/// Writes the mac1 of a message for the key `receiver`: whoever knows the public key can.
+fn add_mac1(message: &mut [u8], receiver: [u8; 32]) {
+    use blake2::digest::Mac;
+    use blake2::digest::consts::U16;
+    use blake2::{Blake2s256, Blake2sMac, Digest as _};
+
+    let public = noise::public_key(&receiver.into());
+    let key = Blake2s256::new()
+        .chain_update(b"mac1----")
+        .chain_update(public)
+        .finalize();
+    let (signed, macs) = message.split_at_mut(message.len() - 32);
+    let mac = <Blake2sMac<U16> as Mac>::new_from_slice(&key).unwrap();
+    macs[..16].copy_from_slice(&mac.chain_update(signed).finalize().into_bytes());
 }
 
 /// An inner packet from a pod to one of the same address, with `payload`.

@@ -1,7 +1,7 @@
 //! The desired state: what the source tells, and the keys.
 
 use super::keys;
-use crate::engine::PeerConfig;
+use crate::engine::{PeerConfig, PrivateKey};
 use crate::tables::{self, Indices};
 use control_api::Connection;
 use control_api::fabric::Fabric;
@@ -210,19 +210,19 @@ impl Loader {
 
     /// Returns this side's private key for each peer, by cluster id, and for the others what is
     /// wrong. A file's peers must all have one; in a cluster somebody may be about to write it.
-    fn read_keys(&self, fabric: &Fabric) -> Result<(ByPeer<keys::Key>, ByPeer<String>), Error> {
+    fn read_keys(&self, fabric: &Fabric) -> Result<(ByPeer<PrivateKey>, ByPeer<String>), Error> {
         let mut found = BTreeMap::new();
         let mut missing = BTreeMap::new();
         match (&self.keys, &self.source) {
             (KeyStore::Source, Source::Cluster(watch)) => {
                 let keys = watch.store().keys();
                 for peer in &fabric.peers {
-                    let key = keys.get(&peer.cluster_id).map(Vec::as_slice);
-                    match keys::Key::try_from(key.unwrap_or_default()) {
-                        Ok(key) => {
+                    let key = keys.get(&peer.cluster_id).map(|key| key.as_slice());
+                    match PrivateKey::from_slice(key.unwrap_or_default()) {
+                        Some(key) => {
                             found.insert(peer.cluster_id.clone(), key);
                         }
-                        Err(_) => {
+                        None => {
                             let why = missing_key(&peer.cluster_id, key);
                             missing.insert(peer.cluster_id.clone(), why);
                         }
@@ -234,7 +234,7 @@ impl Loader {
                 let keys = keys::read(directory, wanted_keys(fabric))?;
                 for peer in &fabric.peers {
                     if let Some(key) = keys.get(&peer.key_secret) {
-                        found.insert(peer.cluster_id.clone(), *key);
+                        found.insert(peer.cluster_id.clone(), key.clone());
                     }
                 }
             }
@@ -252,7 +252,7 @@ fn missing_key(cluster_id: &str, found: Option<&[u8]>) -> String {
         Some(key) => format!(
             "peer {cluster_id}: its private key has {} bytes, but a WireGuard key has {}: correct the Secret that its GatewayServer or GatewayClient names",
             key.len(),
-            keys::LEN
+            PrivateKey::LEN
         ),
     }
 }

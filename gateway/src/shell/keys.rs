@@ -1,16 +1,12 @@
 //! Private keys in files, as a mounted Secret has them: `DIR/SECRET/privateKey`.
 
+use crate::engine::PrivateKey;
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-
-/// Length of a key in bytes.
-pub(crate) const LEN: usize = 32;
-
-/// A raw private key.
-pub(crate) type Key = [u8; LEN];
+use zeroize::Zeroizing;
 
 /// A key cannot be read or made.
 #[derive(Debug, thiserror::Error)]
@@ -28,7 +24,8 @@ pub(crate) enum Error {
 
     /// The file holds something else.
     #[error(
-        "{path} of {gateway} has {found} bytes, but a WireGuard key has {LEN}: it must be the raw key, not base64"
+        "{path} of {gateway} has {found} bytes, but a WireGuard key has {}: it must be the raw key, not base64",
+        PrivateKey::LEN
     )]
     Len {
         /// The object that wants the key.
@@ -61,7 +58,7 @@ pub(crate) enum Error {
 pub(crate) fn read<'a>(
     directory: &Path,
     secrets: impl IntoIterator<Item = (&'a str, &'a str)>,
-) -> Result<BTreeMap<String, Key>, Error> {
+) -> Result<BTreeMap<String, PrivateKey>, Error> {
     let mut keys = BTreeMap::new();
     for (secret, gateway) in secrets {
         if !keys.contains_key(secret) {
@@ -80,16 +77,20 @@ pub(crate) fn read<'a>(
 /// # Errors
 ///
 /// Returns [`Error::Exists`] if there is one already, else [`Error::Write`].
-pub(crate) fn generate(directory: &Path) -> Result<Key, Error> {
+pub(crate) fn generate(directory: &Path) -> Result<PrivateKey, Error> {
     let path = file(directory);
     let write = |source| Error::Write {
         path: path.clone(),
         source,
     };
-    let mut key = random().map_err(write)?;
-    // As the Curve25519 functions use it, so that every tool shows the same key.
-    key[0] &= 248;
-    key[31] = (key[31] & 127) | 64;
+    let key = PrivateKey::try_fill(|key| {
+        fill_random(key)?;
+        // As the Curve25519 functions use it, so that every tool shows the same key.
+        key[0] &= 248;
+        key[31] = (key[31] & 127) | 64;
+        Ok(())
+    })
+    .map_err(write)?;
 
     fs::DirBuilder::new()
         .recursive(true)
@@ -108,37 +109,36 @@ pub(crate) fn generate(directory: &Path) -> Result<Key, Error> {
                 write(error)
             }
         })?;
-    file.write_all(&key).map_err(write)?;
+    file.write_all(key.as_bytes()).map_err(write)?;
 
     Ok(key)
 }
 
-/// Returns 32 bytes of the system's randomness.
+/// Fills `bytes` with the system's randomness.
 ///
 /// # Errors
 ///
 /// Returns an error if there is no `/dev/urandom`.
-pub(crate) fn random() -> io::Result<Key> {
-    let mut bytes = [0; LEN];
-    fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(bytes)
+pub(crate) fn fill_random(bytes: &mut [u8]) -> io::Result<()> {
+    fs::File::open("/dev/urandom")?.read_exact(bytes)
 }
 
-fn read_one(path: &Path, gateway: &str) -> Result<Key, Error> {
+fn read_one(path: &Path, gateway: &str) -> Result<PrivateKey, Error> {
     let failed = |source| Error::Read {
         gateway: gateway.to_owned(),
         path: path.to_owned(),
         source,
     };
-    let mut bytes = Vec::new();
-    // One more than a key, so that a wrong file is not read whole.
+    // One byte more than a key, so that a longer file is noticed. The vector must not grow, which would leave a copy.
+    const LIMIT: usize = PrivateKey::LEN + 1;
+    let mut bytes = Zeroizing::new(Vec::with_capacity(LIMIT * 2));
     let mut file = fs::File::open(path).map_err(failed)?;
     (&mut file)
-        .take(LEN as u64 + 1)
+        .take(LIMIT as u64)
         .read_to_end(&mut bytes)
         .map_err(failed)?;
 
-    Key::try_from(bytes.as_slice()).map_err(|_| Error::Len {
+    PrivateKey::from_slice(&bytes).ok_or_else(|| Error::Len {
         gateway: gateway.to_owned(),
         path: path.to_owned(),
         found: file
@@ -178,7 +178,10 @@ mod tests {
         let key = generate(&directory.0).unwrap();
 
         assert!(matches!(generate(&directory.0), Err(Error::Exists(_))));
-        assert_eq!(fs::read(directory.0.join("privateKey")).unwrap(), key);
+        assert_eq!(
+            fs::read(directory.0.join("privateKey")).unwrap(),
+            key.as_bytes()
+        );
     }
 
     #[test]

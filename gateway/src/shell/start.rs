@@ -256,7 +256,8 @@ fn engine(identity: &Identity, lane: LaneId) -> anyhow::Result<Engine> {
         lane,
         version: identity.version.to_owned(),
     };
-    let seed = keys::random().context("failed to read /dev/urandom")?;
+    let mut seed = [0; 32];
+    keys::fill_random(&mut seed).context("failed to read /dev/urandom")?;
     let clock = Clock {
         instant: Instant::now(),
         unix: SystemTime::now()

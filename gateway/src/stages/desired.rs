@@ -24,7 +24,7 @@ pub(crate) fn all(criterion: &mut Criterion<CpuTime>) {
         let mut indices = Indices::default();
         indices.assign(&fabric);
         let keys: BTreeMap<_, _> = (fabric.peers.iter())
-            .map(|peer| (peer.cluster_id.clone(), [0x51; 32]))
+            .map(|peer| (peer.cluster_id.clone(), super::site::key_of(0x51, 0)))
             .collect();
 
         group.bench_function(BenchmarkId::new("number the peers", &size), |bencher| {

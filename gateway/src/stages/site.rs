@@ -1,7 +1,8 @@
 //! Gateways in memory: one with any number of peers, each of which is a gateway of its own.
 
 use crate::engine::{
-    Clock, Engine, Event, LaneId, Local, PeerConfig, PortId, Received, Role, Transmit, public_key,
+    Clock, Engine, Event, LaneId, Local, PeerConfig, PortId, PrivateKey, Received, Role, Transmit,
+    public_key,
 };
 use mock_instant::MockClock;
 use std::collections::VecDeque;
@@ -209,7 +210,7 @@ pub(crate) fn serving(number: u16, prefixes: u8) -> PeerConfig {
         index: number,
         cluster_id: format!("cluster-{number:05}"),
         local_private_key: own_key(number),
-        public_key: public_key(key(number)),
+        public_key: public_key(&key(number)),
         role: Role::Server,
         mtu: 1_340,
         allowed: (0..prefixes).map(prefix).collect(),
@@ -222,7 +223,7 @@ fn calling(number: u16) -> PeerConfig {
         index: 0,
         cluster_id: "home".to_owned(),
         local_private_key: key(number),
-        public_key: public_key(own_key(number)),
+        public_key: public_key(&own_key(number)),
         role: Role::Client {
             addresses: vec!["192.0.2.1".to_owned()],
             port: PORT,
@@ -251,17 +252,20 @@ fn engine(cluster_id: &str, now: Instant, start: Instant) -> Engine {
 }
 
 /// The gateway's key for a peer: Liqo makes one for each peering.
-fn own_key(number: u16) -> [u8; 32] {
-    let mut key = [0x51; 32];
-    key[..2].copy_from_slice(&number.to_be_bytes());
-    key
+fn own_key(number: u16) -> PrivateKey {
+    key_of(0x51, number)
 }
 
 /// A peer's own key.
-fn key(number: u16) -> [u8; 32] {
-    let mut key = [0x63; 32];
+fn key(number: u16) -> PrivateKey {
+    key_of(0x63, number)
+}
+
+pub(super) fn key_of(owner: u8, number: u16) -> PrivateKey {
+    let mut key = [owner; PrivateKey::LEN];
     key[..2].copy_from_slice(&number.to_be_bytes());
-    key
+
+    PrivateKey::from_slice(&key).expect("it has the length of a key")
 }
 
 /// Where a client is: each has an address of its own.

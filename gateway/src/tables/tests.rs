@@ -159,12 +159,12 @@ fn the_engine_gets_key_role_and_original_prefixes() {
     let fabric = fabric(&["milan"]);
     let mut indices = Indices::default();
     indices.assign(&fabric);
-    let keys = BTreeMap::from([("milan".to_owned(), [9; 32])]);
+    let keys = BTreeMap::from([("milan".to_owned(), [9; 32].into())]);
 
     let peers = peers(&fabric, &indices, &keys);
 
     assert_eq!(peers.len(), 1);
-    assert_eq!(peers[0].local_private_key, [9; 32]);
+    assert_eq!(peers[0].local_private_key, [9; 32].into());
     assert_eq!(peers[0].role, Role::Server);
     assert_eq!(peers[0].allowed, [net("10.244.0.0/16")]);
 }

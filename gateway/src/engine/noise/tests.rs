@@ -1,9 +1,12 @@
 use super::*;
 
 fn handshake() -> (Tunnel, Tunnel) {
-    let (a, b) = (LocalKey::new([1; 32]), LocalKey::new([2; 32]));
-    let mut initiator = Tunnel::new(&a, public_key([2; 32]), 7);
-    let mut responder = Tunnel::new(&b, public_key([1; 32]), 8);
+    let (a, b) = (
+        LocalKey::new(&[1; 32].into()),
+        LocalKey::new(&[2; 32].into()),
+    );
+    let mut initiator = Tunnel::new(&a, public_key(&[2; 32].into()), 7);
+    let mut responder = Tunnel::new(&b, public_key(&[1; 32].into()), 8);
     let mut buffer = [0; HANDSHAKE_BUFFER];
     let mut out = [0; HANDSHAKE_BUFFER];
 
@@ -44,7 +47,11 @@ fn a_handshake_gives_both_sides_keys() {
 
 #[test]
 fn without_keys_nothing_is_sealed_and_nothing_queued() {
-    let mut tunnel = Tunnel::new(&LocalKey::new([1; 32]), public_key([2; 32]), 7);
+    let mut tunnel = Tunnel::new(
+        &LocalKey::new(&[1; 32].into()),
+        public_key(&[2; 32].into()),
+        7,
+    );
 
     assert_eq!(tunnel.seal(b"packet", &mut [0; 256]), Err(Drop::NoKeys));
     assert!(tunnel.age().is_none());

@@ -226,7 +226,40 @@ fn a_replayed_initiation_takes_no_session_away() {
 }
 
 #[test]
-fn a_replayed_initiation_of_a_forgotten_slot_stays_unconfirmed() {
+fn a_replayed_initiation_of_a_forgotten_slot_is_refused() {
+    let mut world = World::pair();
+    world.capture = Some(Vec::new());
+    world.run(secs(1));
+    let capture = world.capture.take().unwrap();
+    let first = capture.iter().find(|d| d.bytes[0] == 1).unwrap().clone();
+    let slot = world.peer(0).sessions[0].remote_slot;
+    let address = world.address(0);
+    world.restart(1, "client-0", vec![calling(&[address])]);
+    world.run(secs(30));
+    let slots: Vec<_> = world
+        .peer(0)
+        .sessions
+        .iter()
+        .map(|s| s.remote_slot)
+        .collect();
+    assert!(
+        slots.len() == 1 && slots[0] != slot,
+        "the slot is forgotten"
+    );
+
+    inject(
+        &mut world,
+        "203.0.113.66:666".parse().unwrap(),
+        &first.bytes,
+    );
+
+    assert_eq!(world.drops(0, Drop::InvalidHandshake), 1);
+    assert_eq!(world.peer(0).sessions.len(), 1);
+    assert!(!world.flying.iter().any(|d| d.to.port() == 666), "no reply");
+}
+
+#[test]
+fn after_a_restart_a_replayed_initiation_stays_unconfirmed() {
     let mut world = World::pair();
     world.capture = Some(Vec::new());
     world.run(secs(1));

@@ -38,7 +38,11 @@ impl FirstRelease {
 
         Self {
             is_client,
-            tunnel: Tunnel::new(&LocalKey::new(own_key), noise::public_key(peer_key), 0x77),
+            tunnel: Tunnel::new(
+                &LocalKey::new(&own_key.into()),
+                noise::public_key(&peer_key.into()),
+                0x77,
+            ),
             own: server_of_first_release(),
             remote,
             offer: None,

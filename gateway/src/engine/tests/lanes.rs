@@ -260,8 +260,8 @@ fn a_peer_with_one_session_is_handed_to_the_first_lane() {
             world.set_peers(*server, vec![serving()]);
         }
         let mut buffer = [0; noise::HANDSHAKE_BUFFER];
-        let key = noise::LocalKey::new(CLIENT_KEY);
-        let remote = noise::public_key(SERVER_KEY);
+        let key = noise::LocalKey::new(&CLIENT_KEY.into());
+        let remote = noise::public_key(&SERVER_KEY.into());
         let mut stranger = noise::Tunnel::new(&key, remote, slot);
         let len = stranger.initiate(&mut buffer).unwrap();
         let from = SocketAddrV4::new(Ipv4Addr::new(203, 0, 113, 9), 7).into();

@@ -10,8 +10,8 @@ fn stranger(number: u32) -> SocketAddr {
 
 fn tunnel(private: [u8; 32], index: u32) -> Tunnel {
     Tunnel::new(
-        &LocalKey::new(private),
-        noise::public_key(SERVER_KEY),
+        &LocalKey::new(&private.into()),
+        noise::public_key(&SERVER_KEY.into()),
         index,
     )
 }
@@ -173,8 +173,8 @@ fn each_handshake_counts_once() {
 #[test]
 fn a_handshake_for_another_key_is_refused_before_it_costs_anything() {
     let mut world = server();
-    let other = noise::public_key([77; 32]);
-    let mut stray = Tunnel::new(&LocalKey::new(CLIENT_KEY), other, 5);
+    let other = noise::public_key(&[77; 32].into());
+    let mut stray = Tunnel::new(&LocalKey::new(&CLIENT_KEY.into()), other, 5);
 
     for number in 0..1_000 {
         assert_eq!(
@@ -194,15 +194,15 @@ fn several_local_keys_are_told_apart() {
     let peers = (1..=20_u8).map(|n| PeerConfig {
         index: u16::from(n),
         cluster_id: format!("client-{n}"),
-        local_private_key: [n; 32],
-        public_key: noise::public_key([100 + n; 32]),
+        local_private_key: [n; 32].into(),
+        public_key: noise::public_key(&[100 + n; 32].into()),
         ..serving()
     });
     world.set_peers(server, peers.collect());
 
     for n in 1..=20_u8 {
-        let key = LocalKey::new([100 + n; 32]);
-        let mut client = Tunnel::new(&key, noise::public_key([n; 32]), u32::from(n));
+        let key = LocalKey::new(&[100 + n; 32].into());
+        let mut client = Tunnel::new(&key, noise::public_key(&[n; 32].into()), u32::from(n));
         let from = stranger(u32::from(n));
         let response = ask(&mut world, from, &initiation(&mut client)).unwrap();
         let mut out = [0; HANDSHAKE_BUFFER];
@@ -214,8 +214,8 @@ fn several_local_keys_are_told_apart() {
         assert!(world.hosts[server].engine.select(u16::from(n), 0).is_some());
     }
     // The right key of a peer, but for another peering.
-    let key = LocalKey::new([101; 32]);
-    let mut confused = Tunnel::new(&key, noise::public_key([2; 32]), 99);
+    let key = LocalKey::new(&[101; 32].into());
+    let mut confused = Tunnel::new(&key, noise::public_key(&[2; 32].into()), 99);
     assert_eq!(
         ask(&mut world, stranger(99), &initiation(&mut confused)),
         None

@@ -26,7 +26,7 @@ fn peers_come_and_go_beside_a_session_that_stays() {
     let other = |index: u16| PeerConfig {
         index,
         cluster_id: format!("other-{index}"),
-        public_key: noise::public_key([u8::try_from(index).unwrap(); 32]),
+        public_key: noise::public_key(&[u8::try_from(index).unwrap(); 32].into()),
         ..serving()
     };
     let slot = world.peer(0).sessions[0].slot;
@@ -51,7 +51,7 @@ fn a_changed_key_ends_the_sessions_of_the_old_one() {
     world.run(secs(1));
 
     let mut config = serving();
-    config.public_key = noise::public_key([0x77; 32]);
+    config.public_key = noise::public_key(&[0x77; 32].into());
     world.set_peers(0, vec![config]);
     assert_eq!(world.peer(0).sessions.len(), 0);
     let lost = Event::Connection {
@@ -79,7 +79,7 @@ fn a_new_key_of_a_peer_that_was_never_connected_is_no_loss() {
     world.run(secs(1));
 
     let mut config = serving();
-    config.public_key = noise::public_key([0x77; 32]);
+    config.public_key = noise::public_key(&[0x77; 32].into());
     world.set_peers(server, vec![config]);
     world.run(secs(1));
 

@@ -117,7 +117,7 @@ fn with_a_port() -> (World, PortId) {
     world.set_peers(
         other,
         vec![PeerConfig {
-            local_private_key: OTHER,
+            local_private_key: OTHER.into(),
             ..serving_other()
         }],
     );
@@ -125,8 +125,8 @@ fn with_a_port() -> (World, PortId) {
     let calling = PeerConfig {
         index: 2,
         cluster_id: "other".into(),
-        local_private_key: SERVER_KEY,
-        public_key: noise::public_key(OTHER),
+        local_private_key: SERVER_KEY.into(),
+        public_key: noise::public_key(&OTHER.into()),
         ..calling(&[address])
     };
     world.set_peers(0, vec![serving(), calling]);
@@ -139,7 +139,7 @@ fn with_a_port() -> (World, PortId) {
 fn serving_other() -> PeerConfig {
     PeerConfig {
         cluster_id: "server".into(),
-        public_key: noise::public_key(SERVER_KEY),
+        public_key: noise::public_key(&SERVER_KEY.into()),
         ..serving()
     }
 }
@@ -190,8 +190,8 @@ fn a_server_that_renews_its_keys_from_elsewhere_is_answered_in_the_ports_session
     world.set_peers(client, vec![calling(&["192.0.2.99:0".parse().unwrap()])]);
     world.run(ms(20));
     let initiation = world.strangers.pop().unwrap();
-    let key = LocalKey::new(SERVER_KEY);
-    let mut server = Tunnel::new(&key, noise::public_key(CLIENT_KEY), 9);
+    let key = LocalKey::new(&SERVER_KEY.into());
+    let mut server = Tunnel::new(&key, noise::public_key(&CLIENT_KEY.into()), 9);
     let mut buffer = [0; HANDSHAKE_BUFFER];
     let Ok(Opened::Response(len)) = server.open(&initiation.bytes, &mut buffer) else {
         panic!("an initiation");
@@ -213,4 +213,86 @@ fn a_server_that_renews_its_keys_from_elsewhere_is_answered_in_the_ports_session
     );
     assert_eq!(world.peer(client).sessions.len(), 1);
     assert_eq!(world.drops(client, Drop::ForeignPort), 0);
+}
+
+/// A replica of the client's cluster whose session has the slot 5, and that says that it is one of ours.
+fn replica_with_slot_5(world: &mut World, from: SocketAddr) -> Tunnel {
+    let key = LocalKey::new(&CLIENT_KEY.into());
+    let mut tunnel = Tunnel::new(&key, noise::public_key(&SERVER_KEY.into()), 5);
+    handshake(world, &mut tunnel, from);
+    let json = br#"{"clusterID":"server","msgType":"PING","timeStamp":"2026-01-01T00:00:00Z","gateway":{"version":"1","replica":"x"}}"#;
+    let to = (inner::SERVER, inner::PROBE_PORT);
+    send(
+        world,
+        &mut tunnel,
+        from,
+        &inner::probe_packet(inner::CLIENT, to, json),
+    );
+    tunnel
+}
+
+fn handshake(world: &mut World, tunnel: &mut Tunnel, from: SocketAddr) {
+    let mut buffer = [0; HANDSHAKE_BUFFER];
+    let len = tunnel.initiate(&mut buffer).unwrap();
+    world.flying.clear();
+    world.receive(0, PortId::LISTEN, from, &mut buffer[..len]);
+    let response = world.flying.pop_back().unwrap().bytes;
+    let Ok(Opened::Established(len)) = tunnel.open(&response, &mut buffer) else {
+        panic!("a response");
+    };
+    world.receive(0, PortId::LISTEN, from, &mut buffer[..len]);
+}
+
+fn send(world: &mut World, tunnel: &mut Tunnel, from: SocketAddr, packet: &[u8]) {
+    let mut out = vec![0; packet.len() + 32];
+    tunnel.seal(packet, &mut out).unwrap();
+    world.receive(0, PortId::LISTEN, from, &mut out);
+}
+
+fn endpoints(world: &World) -> BTreeSet<SocketAddr> {
+    let sessions = world.peer(0).sessions.into_iter();
+    sessions.map(|session| session.endpoint).collect()
+}
+
+#[test]
+fn two_replicas_with_the_same_slot_have_a_session_each() {
+    let mut world = World::new();
+    let server = world.host("server-0");
+    world.set_peers(server, vec![serving()]);
+    let (here, there) = (
+        "203.0.113.1:1".parse().unwrap(),
+        "203.0.113.2:2".parse().unwrap(),
+    );
+
+    let mut one = replica_with_slot_5(&mut world, here);
+    let mut other = replica_with_slot_5(&mut world, there);
+
+    assert_eq!(endpoints(&world), BTreeSet::from([here, there]));
+    send(&mut world, &mut one, here, &inner_packet(b"one"));
+    send(&mut world, &mut other, there, &inner_packet(b"other"));
+    assert_eq!(world.payloads(server), [&b"one"[..], b"other"]);
+    world.run(ms(900)); // Timestamps follow the virtual clock.
+    handshake(&mut world, &mut one, here);
+    assert_eq!(
+        endpoints(&world),
+        BTreeSet::from([here, there]),
+        "after a rekey"
+    );
+}
+
+#[test]
+fn a_replica_that_moved_while_silent_keeps_its_session() {
+    let mut world = World::new();
+    let server = world.host("server-0");
+    world.set_peers(server, vec![serving()]);
+    let (here, there) = (
+        "203.0.113.1:1".parse().unwrap(),
+        "203.0.113.2:2".parse().unwrap(),
+    );
+    let mut replica = replica_with_slot_5(&mut world, here);
+
+    world.run(ms(1_200));
+    handshake(&mut world, &mut replica, there);
+
+    assert_eq!(endpoints(&world), BTreeSet::from([there]));
 }

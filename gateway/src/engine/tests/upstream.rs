@@ -23,8 +23,8 @@ struct Upstream {
 
 impl Upstream {
     fn new(private: [u8; 32], peer: [u8; 32], address: SocketAddr) -> Self {
-        let key = LocalKey::new(private);
-        let remote = noise::public_key(peer);
+        let key = LocalKey::new(&private.into());
+        let remote = noise::public_key(&peer.into());
         Self {
             tunnel: Tunnel::new(&key, remote, 0x00de_adbe),
             key,
@@ -288,8 +288,8 @@ fn a_session_that_another_replica_took_heals_by_itself() {
 
     // Another replica's handshake: upstream now has keys that ours has not.
     let mut intruder = Tunnel::new(
-        &LocalKey::new(CLIENT_KEY),
-        noise::public_key(SERVER_KEY),
+        &LocalKey::new(&CLIENT_KEY.into()),
+        noise::public_key(&SERVER_KEY.into()),
         77,
     );
     let mut buffer = [0; HANDSHAKE_BUFFER];

@@ -49,7 +49,7 @@ fn a_new_key_is_seen_when_the_file_is_touched() {
     let new = loader.load().unwrap().unwrap();
 
     assert_eq!(new.fabric, old.fabric);
-    assert_eq!(new.peers[0].local_private_key, [7; 32]);
+    assert_eq!(new.peers[0].local_private_key, [7; 32].into());
 }
 
 #[test]
