@@ -194,8 +194,12 @@ fn output(options: &Options) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// The processors in a fixed order, each once.
-fn processors(asked: &[Processor]) -> Result<Vec<Processor>> {
+/// Returns the processors in a fixed order, each once; without any, the machine's own.
+///
+/// # Errors
+///
+/// Returns an error on a machine that nothing can be built for.
+pub(crate) fn processors(asked: &[Processor]) -> Result<Vec<Processor>> {
     let mut processors = asked.to_vec();
     if processors.is_empty() {
         processors.push(Processor::machine()?);

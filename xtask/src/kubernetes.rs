@@ -28,12 +28,14 @@ mod scratch;
 mod superseded;
 mod unfinished;
 
+use crate::image::Processor;
 use crate::shell::Shell;
 use crate::{console, setup, workspace};
 use anyhow::Result;
 use cache::Cache;
 use clap::Args;
 use std::path::PathBuf;
+use std::slice;
 use std::time::Instant;
 
 /// What to build.
@@ -91,4 +93,31 @@ pub(crate) fn folder(shell: &mut Shell, version: &str) -> Result<PathBuf> {
 
     console::done("everything is built", start.elapsed());
     Ok(place.folder)
+}
+
+/// Returns helm for a processor, from the same sources as that of the clusters; builds it
+/// if it was not built before, which needs none of their other programs.
+///
+/// # Errors
+///
+/// As [`folder`].
+pub(crate) fn helm(shell: &mut Shell, processor: Processor) -> Result<PathBuf> {
+    let start = Instant::now();
+    let modules = workspace::root().join("tests/kubernetes/go");
+    let part = part::helm(processor, &modules)?;
+    let cache = Cache::from_environment();
+    let place = cache.part(&part);
+    console::step(format_args!("helm for {}", processor.as_str()));
+    if !place.is_complete() {
+        let _locked = cache.lock(shell)?;
+        // Another process may have built it while this one waited for the lock.
+        if !place.is_complete() {
+            cache.remove_unfinished()?;
+            build::missing(shell, &cache, slice::from_ref(&part))?;
+            place.remove_superseded()?;
+        }
+    }
+
+    console::done(part.folder(), start.elapsed());
+    Ok(place.folder.join("bin/helm"))
 }

@@ -17,6 +17,7 @@ mod image;
 mod kubernetes;
 mod leftovers;
 mod licences;
+mod liqoctl;
 mod mutants;
 mod setup;
 mod shell;
@@ -57,6 +58,8 @@ enum Command {
     Chart(chart::Options),
     /// Builds this project's container images, without Docker, and prints where they are.
     Image(image::Options),
+    /// Builds `liqoctl` as it is released, with helm inside, and prints where it is.
+    Liqoctl(liqoctl::Options),
     /// Builds the programs of Kubernetes for the laboratory and prints their folder.
     #[command(hide = true)]
     KubernetesBinaries(kubernetes::Binaries),
@@ -93,6 +96,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Crds(options) => crds::run(&mut shell, &options)?,
         Command::Chart(options) => chart::run(&mut shell, &options)?,
         Command::Image(options) => image::run(&mut shell, &options)?,
+        Command::Liqoctl(options) => liqoctl::run(&mut shell, &options)?,
         Command::GuestPrograms => cluster::guests(&mut shell)?,
         Command::KubernetesBinaries(options) => kubernetes::run(&mut shell, &options)?,
     }

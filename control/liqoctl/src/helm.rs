@@ -1,6 +1,7 @@
 //! The program `helm`, which installs and removes the chart.
 
 mod chart;
+mod program;
 mod release;
 
 pub(crate) use chart::Chart;
@@ -8,20 +9,18 @@ pub(crate) use release::{Pending, Release};
 
 use crate::cli::Global;
 use anyhow::{Context as _, Result, bail};
+use program::Program;
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::process::Stdio;
+use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
 /// Name of Liqo's release.
 pub(crate) const RELEASE: &str = "liqo";
 
-/// Names the program if it is not the `helm` of PATH.
-const ENVIRONMENT: &str = "LIQOCTL_HELM";
-
-/// `helm`, pointed at a cluster and a namespace.
+/// `helm` with the flags that select the cluster and the namespace.
 pub(crate) struct Helm {
-    program: PathBuf,
+    program: Program,
     arguments: Vec<OsString>,
 }
 
@@ -30,51 +29,70 @@ impl Helm {
     ///
     /// # Errors
     ///
-    /// Returns an error with its cure if there is none, or if flags were given that it
-    /// cannot be told.
+    /// Returns an error with the remedy if there is none, or if flags are given that helm
+    /// does not have.
     pub(crate) fn find(global: &Global, namespace: &str) -> Result<Self> {
-        let program = match std::env::var_os(ENVIRONMENT) {
-            Some(path) => PathBuf::from(path),
-            None => in_path("helm", std::env::var_os("PATH").as_deref()).with_context(|| {
-                format!("the program helm is not in PATH: install it (https://helm.sh/docs/intro/install) or name it in the environment variable {ENVIRONMENT}")
-            })?,
-        };
         Ok(Self {
-            program,
+            program: Program::find()?,
             arguments: global_arguments(global, namespace)?,
         })
     }
 
-    /// Runs it and returns what it printed.
+    /// Runs helm and returns its output.
     ///
     /// # Errors
     ///
-    /// Returns an error with what it said if it fails.
+    /// Returns an error with helm's message if it fails.
     pub(crate) async fn run(&self, arguments: &[OsString]) -> Result<String> {
-        let output = Command::new(&self.program)
+        self.run_with_input(arguments, "").await
+    }
+
+    /// Runs helm with this standard input and returns its output.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error with helm's message if it fails.
+    pub(crate) async fn run_with_input(
+        &self,
+        arguments: &[OsString],
+        input: &str,
+    ) -> Result<String> {
+        let path = self.program.path();
+        let context = || format!("failed to run helm ({})", path.display());
+        let mut child = Command::new(&path)
             .args(arguments)
             .args(&self.arguments)
-            .stdin(Stdio::null())
-            .output()
-            .await
-            .with_context(|| format!("failed to run {}", self.program.display()))?;
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .with_context(context)?;
+        let stdin = child.stdin.take();
+        let write = async {
+            if let Some(mut stdin) = stdin {
+                // A helm that fails early does not read its input; its own message counts.
+                let _ = stdin.write_all(input.as_bytes()).await;
+            }
+        };
+        let ((), output) = tokio::join!(write, child.wait_with_output());
+        let output = output.with_context(context)?;
         if !output.status.success() {
             let command = arguments.first().map(|word| word.to_string_lossy());
             bail!(
                 "helm {} failed: {}",
                 command.unwrap_or_default(),
-                said(&String::from_utf8_lossy(&output.stderr))
+                message(&String::from_utf8_lossy(&output.stderr))
             );
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 }
 
-/// Returns the flags that point helm at the same cluster as the client.
+/// Returns the flags with which helm uses the same cluster as the client.
 fn global_arguments(global: &Global, namespace: &str) -> Result<Vec<OsString>> {
     if global.cluster.is_some() || global.user.is_some() {
         bail!(
-            "helm can be told a context but no --cluster or --user: make a context with both in the kubeconfig and use --context"
+            "helm has no flags --cluster and --user: add a context with both to the kubeconfig and use --context"
         );
     }
     let mut arguments: Vec<OsString> = vec!["--namespace".into(), namespace.into()];
@@ -87,8 +105,8 @@ fn global_arguments(global: &Global, namespace: &str) -> Result<Vec<OsString>> {
     Ok(arguments)
 }
 
-/// Returns what helm said, without its warnings and on one line.
-fn said(text: &str) -> String {
+/// Returns helm's error message on one line, without its warnings.
+fn message(text: &str) -> String {
     let lines: Vec<&str> = text
         .lines()
         .map(str::trim)
@@ -96,12 +114,6 @@ fn said(text: &str) -> String {
         .collect();
     let joined = lines.join(" ");
     joined.trim_start_matches("Error: ").to_owned()
-}
-
-fn in_path(program: &str, path: Option<&std::ffi::OsStr>) -> Option<PathBuf> {
-    std::env::split_paths(path?)
-        .map(|folder| folder.join(program))
-        .find(|file| file.is_file())
 }
 
 #[cfg(test)]
@@ -112,11 +124,11 @@ mod tests {
     fn a_failure_is_one_line() {
         let text = "WARNING: Kubernetes configuration file is group-readable\nError: INSTALLATION FAILED:\n  timed out\n";
 
-        assert_eq!(said(text), "INSTALLATION FAILED: timed out");
+        assert_eq!(message(text), "INSTALLATION FAILED: timed out");
     }
 
     #[test]
-    fn helm_works_on_the_same_cluster() {
+    fn helm_uses_the_same_cluster() {
         let global = Global {
             kubeconfig: Some("rome.yaml".into()),
             context: Some("rome".into()),
@@ -137,22 +149,12 @@ mod tests {
     }
 
     #[test]
-    fn what_helm_cannot_be_told_is_refused() {
+    fn flags_that_helm_lacks_are_refused() {
         let global = Global {
             user: Some("admin".into()),
             ..Global::default()
         };
 
         assert!(global_arguments(&global, "liqo").is_err());
-    }
-
-    #[test]
-    fn a_program_is_looked_for_in_path() {
-        assert_eq!(in_path("no-such-program", Some("/bin".as_ref())), None);
-        assert_eq!(
-            in_path("sh", Some("/none:/bin".as_ref())),
-            Some("/bin/sh".into())
-        );
-        assert_eq!(in_path("sh", None), None);
     }
 }

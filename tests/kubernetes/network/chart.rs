@@ -1,7 +1,7 @@
 //! The chart by itself, as GitOps tools use it: rendering and applying it again changes nothing; an upgrade
 //! and its roll-back keep the peering.
 
-use crate::fixture::{LIQO, Peering, Suite, chart, serial, until_connections_are};
+use crate::fixture::{INSTALL, LIQO, Peering, Suite, chart, liqoctl, serial, until_connections_are};
 use crate::{MILAN, ROME};
 use anyhow::{Context as _, Result, ensure};
 use kubernetes_lab::cluster::Cluster;
@@ -11,6 +11,7 @@ use std::process::Command;
 pub(crate) fn add(suite: &mut Suite) {
     serial!(
         suite,
+        liqoctl_without_path_makes_a_release_that_helm_upgrades,
         an_upgrade_takes_effect_and_a_roll_back_undoes_it,
         what_the_chart_renders_can_be_applied_again_and_again,
     );
@@ -18,6 +19,27 @@ pub(crate) fn add(suite: &mut Suite) {
 
 /// How long Helm may wait for pods.
 const TIMEOUT: &str = "--timeout=2m";
+
+/// The chart is the embedded one and helm the bundled one; the fixture clears the environment.
+async fn liqoctl_without_path_makes_a_release_that_helm_upgrades(
+    peering: &'static Peering,
+) -> Result<()> {
+    let release = Release::of(&peering.rome)?;
+    let number = |revision: String| revision.parse::<u32>().context("a revision");
+    let before = number(release.revision()?)?;
+
+    liqoctl(&peering.rome, &[&["install"], INSTALL].concat())?;
+
+    let listed = release.helm(&["list", "--output", "json"])?;
+    let listed: serde_json::Value = serde_json::from_str(&listed)?;
+    ensure!(listed[0]["name"] == LIQO, "{listed:#}");
+    ensure!(listed[0]["status"] == "deployed", "{listed:#}");
+    ensure!(number(release.revision()?)? == before + 1, "{listed:#}");
+    let upgrade = ["upgrade", LIQO, &chart()?, "--reuse-values", "--wait"];
+    release.helm(&[upgrade.as_slice(), &[TIMEOUT]].concat())?;
+    ensure!(number(release.revision()?)? == before + 2, "not upgraded");
+    until_connections_are(peering, "Connected").await
+}
 
 async fn an_upgrade_takes_effect_and_a_roll_back_undoes_it(
     peering: &'static Peering,

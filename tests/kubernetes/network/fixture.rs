@@ -227,13 +227,20 @@ pub(crate) async fn until_pair_is(pair: [&Cluster; 2], value: &str) -> Result<()
     .await
 }
 
+/// Returns a call of `liqoctl` as the cluster's administrator.
+///
+/// It is the released program, and has nothing but a kubeconfig: no PATH, no home.
+pub(crate) fn liqoctl_command(cluster: &Cluster) -> Result<Command> {
+    let mut command = Command::new(variable(LIQOCTL)?);
+    command.env_clear().env("KUBECONFIG", cluster.kubeconfig());
+
+    Ok(command)
+}
+
 /// Runs `liqoctl` as the cluster's administrator, and returns what it printed.
 pub(crate) fn liqoctl(cluster: &Cluster, words: &[&str]) -> Result<String> {
-    let mut command = Command::new(variable(LIQOCTL)?);
-    command
-        .args(words)
-        .env("KUBECONFIG", cluster.kubeconfig())
-        .env("LIQOCTL_HELM", cluster.artifacts().program("helm"));
+    let mut command = liqoctl_command(cluster)?;
+    command.args(words);
     let output = command.output().context("failed to start liqoctl")?;
     let out = String::from_utf8_lossy(&output.stdout).into_owned();
     ensure!(
@@ -247,14 +254,19 @@ pub(crate) fn liqoctl(cluster: &Cluster, words: &[&str]) -> Result<String> {
     Ok(out)
 }
 
+/// Flags of `liqoctl install` on the laboratory's clusters.
+pub(crate) const INSTALL: &[&str] = &[
+    "--pod-cidr=10.244.0.0/16",
+    "--set=tag=dev",
+    "--set=pullPolicy=IfNotPresent",
+];
+
 /// Installs Liqo, or upgrades it.
 pub(crate) fn install(cluster: &Cluster) -> Result<()> {
     let start = Instant::now();
     let chart = format!("--local-chart-path={}", variable(CHART)?.display());
     let id = format!("--cluster-id={}", cluster.name());
-    let words = ["install", &id, &chart, "--pod-cidr=10.244.0.0/16"];
-    let flags = ["--set=tag=dev", "--set=pullPolicy=IfNotPresent"];
-    liqoctl(cluster, &[words.as_slice(), &flags].concat())?;
+    liqoctl(cluster, &[&["install", &id, &chart], INSTALL].concat())?;
     eprintln!(
         "{}: installed ({:.1} s)",
         cluster.name(),

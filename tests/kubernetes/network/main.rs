@@ -49,6 +49,7 @@ const ESSENTIAL: &[&str] = &[
     "addresses::a_pod_is_reached_by_its_mapped_address",
     "failover::streams_survive_a_deleted_gateway_of_the_server",
     "failover::a_route_agents_restart_loses_nothing",
+    "chart::liqoctl_without_path_makes_a_release_that_helm_upgrades",
     "removal::an_uninstall_leaves_nothing_and_an_install_brings_it_back",
 ];
 

@@ -25,6 +25,21 @@ pub(crate) fn binaries(
     packages: &[&str],
     features: &str,
 ) -> Result<PathBuf> {
+    binaries_with(shell, processor, packages, features, &[])
+}
+
+/// As [`binaries`], with environment variables for build scripts.
+///
+/// # Errors
+///
+/// As [`binaries`].
+pub(crate) fn binaries_with(
+    shell: &mut Shell,
+    processor: Processor,
+    packages: &[&str],
+    features: &str,
+    environment: &[(&str, &Path)],
+) -> Result<PathBuf> {
     let start = Instant::now();
     let target = processor.target();
     console::step(format_args!(
@@ -50,7 +65,8 @@ pub(crate) fn binaries(
         )
         .env("CARGO_ENCODED_RUSTFLAGS", flags(&toolchain)?)
         .env("CARGO_PROFILE_RELEASE_DEBUG", "false")
-        .env("CARGO_PROFILE_RELEASE_STRIP", "symbols");
+        .env("CARGO_PROFILE_RELEASE_STRIP", "symbols")
+        .envs(environment.iter().copied());
     shell.run(build)?;
     console::done("built", start.elapsed());
 

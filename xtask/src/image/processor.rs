@@ -39,7 +39,7 @@ impl Processor {
     }
 
     /// Its name in images and in Debian.
-    pub(super) fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Amd64 => "amd64",
             Self::Arm64 => "arm64",
@@ -72,7 +72,8 @@ impl Processor {
         }
     }
 
-    fn architecture(self) -> &'static str {
+    /// Its name in Rust's targets.
+    pub(crate) fn architecture(self) -> &'static str {
         match self {
             Self::Amd64 => "x86_64",
             Self::Arm64 => "aarch64",

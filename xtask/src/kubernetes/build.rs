@@ -70,6 +70,9 @@ fn build(shell: &mut Shell, go: &Go, cache: &Cache, part: &Part) -> Result<()> {
         .args(&part.arguments)
         .current_dir(&part.module)
         .env("GOTMPDIR", &temporary);
+    if let Some(processor) = part.processor {
+        command.env("GOARCH", processor.as_str());
+    }
     let output = with_signs_of_life(&part.name, || shell.output(command))?;
     if !output.status.success() {
         bail!(failure(part, &output));

@@ -160,7 +160,12 @@ impl Place {
             .all(|program| fs::metadata(self.folder.join(program)).is_ok_and(|file| file.len() > 0))
     }
 
-    fn remove_superseded(&self) -> Result<()> {
+    /// Removes what was built from other inputs, unless a process runs a program of it.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error that names the folder that cannot be removed.
+    pub(super) fn remove_superseded(&self) -> Result<()> {
         let (Some(parent), Some(name)) = (self.folder.parent(), self.folder.file_name()) else {
             return Ok(());
         };

@@ -6,6 +6,7 @@ mod stamp;
 use super::digest::Inputs;
 use super::gomod;
 use super::release::Release;
+use crate::image::Processor;
 use crate::setup::go::RELEASE;
 use anyhow::{Context as _, Result};
 pub(super) use recipe::ENVIRONMENT;
@@ -24,6 +25,8 @@ pub(super) struct Part {
     digest: String,
     /// The folder of the Go module.
     pub(super) module: PathBuf,
+    /// The processor that it is built for; without one, the machine's own.
+    pub(super) processor: Option<Processor>,
     /// Arguments of `go build`, but for the place of the result.
     pub(super) arguments: Vec<String>,
     /// What comes out.
@@ -63,12 +66,25 @@ pub(super) fn all(release: &Release, modules: &Path) -> Result<Vec<Part>> {
         .into_iter()
         .map(|recipe| {
             let folder = modules.join(recipe.folder);
-            Part::new(recipe, folder, |file| {
-                fs::read_to_string(file)
-                    .with_context(|| format!("failed to read {}", file.display()))
-            })
+            Part::new(recipe, folder, None, read)
         })
         .collect()
+}
+
+/// Returns the part that has only helm, for this processor.
+///
+/// # Errors
+///
+/// As [`all`].
+pub(super) fn helm(processor: Processor, modules: &Path) -> Result<Part> {
+    let recipe = recipe::helm(format!("helm-{}", processor.as_str()));
+    let folder = modules.join(recipe.folder);
+
+    Part::new(recipe, folder, Some(processor), read)
+}
+
+fn read(file: &Path) -> Result<String> {
+    fs::read_to_string(file).with_context(|| format!("failed to read {}", file.display()))
 }
 
 impl Part {
@@ -76,6 +92,7 @@ impl Part {
     fn new(
         recipe: Recipe,
         module: PathBuf,
+        processor: Option<Processor>,
         read: impl Fn(&Path) -> Result<String>,
     ) -> Result<Self> {
         let Recipe {
@@ -89,7 +106,8 @@ impl Part {
 
         let mut inputs = Inputs::default();
         inputs.add("go", RELEASE);
-        inputs.add("architecture", ARCH);
+        let architecture = processor.map_or(ARCH, Processor::architecture);
+        inputs.add("architecture", architecture);
         for (name, value) in ENVIRONMENT {
             inputs.add(name, value);
         }
@@ -114,6 +132,7 @@ impl Part {
         Ok(Self {
             digest: inputs.digest(),
             module,
+            processor,
             arguments,
             programs,
             versions,

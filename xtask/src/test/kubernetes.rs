@@ -3,7 +3,7 @@
 use super::Test;
 use super::repeat::{self, Choice};
 use crate::shell::Shell;
-use crate::{cluster, console, image, workspace};
+use crate::{cluster, console, image, liqoctl, workspace};
 use anyhow::{Result, bail};
 use std::path::Path;
 use std::process::Command;
@@ -81,9 +81,7 @@ fn clusters(
 /// As [`run`].
 fn network(shell: &mut Shell, program: &Path, artifacts: &Path, options: &Test) -> Result<()> {
     let images = image::build_all(shell)?;
-    let mut build = workspace::cargo(&["build", "--locked", "--package", "liqoctl"]);
-    build.arg("--quiet");
-    shell.run(build)?;
+    let liqoctl = liqoctl::released(shell)?;
 
     console::step("Network: two connected clusters, whose pods have the same addresses");
     let filter = options.filter.as_deref();
@@ -95,7 +93,7 @@ fn network(shell: &mut Shell, program: &Path, artifacts: &Path, options: &Test) 
             .env(REPEAT, options.repeat.to_string())
             .env(ARTIFACTS, artifacts)
             .env(IMAGES, &images)
-            .env(LIQOCTL, workspace::target().join("debug/liqoctl"))
+            .env(LIQOCTL, &liqoctl)
             .env(CHART, workspace::root().join("charts/liqo"));
     })
 }

@@ -1,17 +1,17 @@
-//! The chart: the one that this program carries, or a folder or archive of somebody's.
+//! The chart: the embedded one, or a folder or archive that the user names.
 
 use anyhow::{Context as _, Result, bail};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Paths within the chart and what the files hold, as they were when this was built.
+/// Paths within the chart, and the contents of the files.
 static EMBEDDED: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/chart.rs"));
 
-/// Folder of a chart that Helm installs from but never upgrades.
+/// Folder of a chart whose objects helm installs but never upgrades.
 const CRDS: &str = "crds/";
 
-/// A chart on the disk; the embedded one is there as long as this is.
+/// A chart on the disk; the copy of the embedded one is removed on drop.
 pub(crate) struct Chart {
     path: PathBuf,
     is_ours: bool,
@@ -22,7 +22,7 @@ impl Chart {
     ///
     /// # Errors
     ///
-    /// Returns an error with its cure if there is none.
+    /// Returns an error with the remedy if there is none.
     pub(crate) fn open(path: Option<&Path>) -> Result<Self> {
         if let Some(path) = path {
             if !path.exists() {
@@ -42,12 +42,11 @@ impl Chart {
         unpack(EMBEDDED)
     }
 
-    /// Returns where it is.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns the CRDs that it brings; those of an archive are not looked for.
+    /// Returns the CRDs of a chart that is a folder; nothing for an archive.
     ///
     /// # Errors
     ///
@@ -74,7 +73,7 @@ impl Chart {
 impl Drop for Chart {
     fn drop(&mut self) {
         if self.is_ours {
-            // A copy that stays is a nuisance in the temporary folder, no more.
+            // A copy that stays does no harm in the temporary folder.
             let _ = fs::remove_dir_all(&self.path);
         }
     }
@@ -82,7 +81,7 @@ impl Drop for Chart {
 
 fn unpack(files: &[(&str, &[u8])]) -> Result<Chart> {
     let path = std::env::temp_dir().join(format!("liqoctl-chart-{}", std::process::id()));
-    // Left by a former process of this number, or somebody else's, which fails below.
+    // Left by a former process of this number. If another user owns it, `create_dir` fails.
     let _ = fs::remove_dir_all(&path);
     fs::create_dir(&path).with_context(|| format!("failed to make {}", path.display()))?;
     let chart = Chart {
@@ -117,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unpacked_chart_is_gone_with_its_value() {
+    fn an_unpacked_chart_is_removed_on_drop() {
         let crd = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata:\n  name: a.b\nspec:\n  group: b\n  names: {kind: A, plural: a}\n  scope: Namespaced\n  versions: []\n";
         let files: &[(&str, &[u8])] = &[
             ("Chart.yaml", b"name: liqo\n"),
@@ -136,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_is_wrong_is_named() {
+    fn a_missing_chart_names_the_flag() {
         let error = Chart::open(Some(Path::new("/none"))).err().unwrap();
 
         assert!(error.to_string().contains("--local-chart-path"));

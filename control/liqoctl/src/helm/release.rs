@@ -1,4 +1,4 @@
-//! What Helm left in the cluster about the release.
+//! The release as helm stores it: one Secret per revision.
 
 use super::RELEASE;
 use crate::cluster::Cluster;
@@ -9,21 +9,21 @@ use kube::{Api, ResourceExt as _};
 /// The newest revision of the release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Release {
-    /// The Secret that holds it.
+    /// Name of the Secret that stores it.
     pub(crate) secret: String,
-    /// Helm's word, as `deployed` or `pending-upgrade`.
+    /// Helm's status, as `deployed` or `pending-upgrade`.
     pub(crate) status: String,
     version: u32,
 }
 
-/// What to do about a release that an interrupted helm left behind.
+/// How to recover a release that an interrupted helm left pending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pending {
-    /// Nothing is under way.
+    /// The release is not pending.
     No,
-    /// The first installation, or the removal, did not end: remove it.
+    /// The first installation, or the removal, did not end: uninstall it.
     Uninstall,
-    /// An upgrade or roll-back did not end: forget that revision.
+    /// An upgrade or roll-back did not end: delete that revision.
     Forget,
 }
 
@@ -40,7 +40,7 @@ impl Release {
         Ok(newest(&secrets))
     }
 
-    /// Returns what to do before anything else can be done with it.
+    /// Returns the recovery that must come before any other change.
     pub(crate) fn pending(&self) -> Pending {
         match self.status.as_str() {
             "pending-install" | "uninstalling" => Pending::Uninstall,
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_interrupted_is_taken_up() {
+    fn an_interrupted_release_is_recovered() {
         let pending = |status| newest(&[secret("1", status)]).unwrap().pending();
 
         assert_eq!(pending("pending-install"), Pending::Uninstall);

@@ -1,4 +1,4 @@
-//! Hands chart and values to Helm, and waits until all runs.
+//! Passes chart and values to helm, and waits until all pods run.
 
 use super::args::Options;
 use super::{crds, rollout};
@@ -15,8 +15,8 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long another helm, which may be at work, is waited for before its release is
-/// taken for one that was left behind.
+/// How long a pending release may still belong to a helm that runs. After that, it is
+/// recovered as one that an interrupted helm left.
 const OTHER_HELM: Duration = Duration::from_secs(10);
 
 /// Installs or upgrades the release.
@@ -33,18 +33,11 @@ pub(crate) async fn install(
     forged: &Value,
     deadline: Deadline,
 ) -> Result<()> {
-    let values = ValuesFile::write(forged)?;
+    let values = output::text(Format::Yaml, forged)?;
     if options.dry_run {
         let rendering = step("", "Rendering the chart");
-        let manifest = helm
-            .run(&helm_arguments(
-                "template",
-                chart,
-                options,
-                &values.path,
-                deadline,
-            ))
-            .await?;
+        let arguments = helm_arguments("template", chart, options, deadline);
+        let manifest = helm.run_with_input(&arguments, &values).await?;
         rendering.done(format_args!(
             "Nothing was written (--dry-run): {} objects would be applied in namespace {namespace}",
             manifest
@@ -60,11 +53,11 @@ pub(crate) async fn install(
     );
     recover(cluster, helm, namespace).await?;
     let known = crds::apply(cluster, &chart.crds()?, deadline).await?;
-    let mut arguments = helm_arguments("upgrade", chart, options, &values.path, deadline);
+    let mut arguments = helm_arguments("upgrade", chart, options, deadline);
     if known {
         arguments.push("--skip-crds".into());
     }
-    helm.run(&arguments).await?;
+    helm.run_with_input(&arguments, &values).await?;
     rollout::wait(cluster, namespace, deadline).await?;
     installing.done(
         "All Set! You can now proceed establishing a peering (liqoctl network connect --help for more information)",
@@ -73,7 +66,7 @@ pub(crate) async fn install(
     Ok(())
 }
 
-/// Takes up what an interrupted helm left behind: it would refuse to go on by itself.
+/// Recovers a release that an interrupted helm left pending, which helm refuses to change.
 async fn recover(cluster: &Cluster, helm: &Helm, namespace: &str) -> Result<()> {
     let patience = Deadline::after(OTHER_HELM);
     loop {
@@ -89,7 +82,7 @@ async fn recover(cluster: &Cluster, helm: &Helm, namespace: &str) -> Result<()> 
             continue;
         }
         progress::warn(format_args!(
-            "an interrupted helm left the release {RELEASE} {}; it is taken up again",
+            "an interrupted helm left the release {RELEASE} in state {}: recovering it",
             release.status
         ));
         match pending {
@@ -109,11 +102,12 @@ async fn recover(cluster: &Cluster, helm: &Helm, namespace: &str) -> Result<()> 
     }
 }
 
+/// Returns the arguments of a helm that reads our values from its standard input, so that
+/// no file of ours stays behind.
 fn helm_arguments(
     command: &str,
     chart: &Chart,
     options: &Options,
-    values: &Path,
     deadline: Deadline,
 ) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = vec![command.into(), RELEASE.into(), chart.path().into()];
@@ -122,8 +116,8 @@ fn helm_arguments(
         arguments.extend(["--install", "--create-namespace", "--timeout"].map(Into::into));
         arguments.push(timeout.into());
     }
-    arguments.extend(["--values".into(), values.into()]);
-    // What a person gives comes later and hence wins.
+    arguments.extend(["--values".into(), "-".into()]);
+    // The user's values come later and hence override ours.
     for file in &options.values {
         arguments.extend(["--values".into(), file.into()]);
     }
@@ -136,26 +130,6 @@ fn helm_arguments(
         }
     }
     arguments
-}
-
-/// The values, in a file that only its owner reads, as long as this is there.
-struct ValuesFile {
-    path: std::path::PathBuf,
-}
-
-impl ValuesFile {
-    fn write(values: &Value) -> Result<Self> {
-        let path = std::env::temp_dir().join(format!("liqoctl-values-{}.yaml", std::process::id()));
-        write_values(&path, values)?;
-        Ok(Self { path })
-    }
-}
-
-impl Drop for ValuesFile {
-    fn drop(&mut self) {
-        // One that stays is a nuisance in the temporary folder, no more.
-        let _ = std::fs::remove_file(&self.path);
-    }
 }
 
 /// Writes values as YAML.

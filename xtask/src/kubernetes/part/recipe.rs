@@ -121,6 +121,17 @@ fn tools() -> Recipe {
     }
 }
 
+/// helm alone, with the versions of [`tools`], for the released `liqoctl`.
+pub(super) fn helm(name: String) -> Recipe {
+    Recipe {
+        name,
+        packages: &["helm.sh/helm/v3/cmd/helm"],
+        ..plain("tools", HELM, stamp::TOOLS)
+    }
+}
+
+const HELM: &[Program] = &[program("helm", "bin/helm", "helm.sh/helm/v3")];
+
 const LOCALPATH: &[Program] = &[program(
     "local-path-provisioner",
     "bin/local-path-provisioner",

@@ -82,6 +82,21 @@ fn other_parts_make_another_whole() {
     assert_ne!(before, after);
 }
 
+#[test]
+fn helm_is_a_part_of_its_own_for_each_processor() {
+    let modules = workspace::root().join("tests/kubernetes/go");
+    let [amd64, arm64] =
+        [Processor::Amd64, Processor::Arm64].map(|processor| helm(processor, &modules).unwrap());
+
+    // Neither supersedes the other, nor the tools.
+    assert!(amd64.folder().starts_with("helm-amd64-"));
+    assert!(arm64.folder().starts_with("helm-arm64-"));
+    assert_ne!(amd64.digest, arm64.digest);
+    let tools = &of_this_checkout()[1];
+    assert_eq!(amd64.versions["helm"], tools.versions["helm"]);
+    assert!(amd64.arguments.iter().any(|it| it.ends_with("/cmd/helm")));
+}
+
 fn digests(change: impl Fn(&str, String) -> String) -> Vec<String> {
     parts(change).into_iter().map(|part| part.digest).collect()
 }
@@ -100,7 +115,7 @@ fn parts(change: impl Fn(&str, String) -> String) -> Vec<Part> {
         .into_iter()
         .map(|recipe| {
             let folder = modules.join(recipe.folder);
-            let part = Part::new(recipe, folder, |file| {
+            let part = Part::new(recipe, folder, None, |file| {
                 let name = file.strip_prefix(&modules)?.to_string_lossy();
                 Ok(change(&name, fs::read_to_string(file)?))
             });

@@ -1,0 +1,116 @@
+//! `cargo xtask liqoctl`: `liqoctl` as it is released, one static file that contains helm.
+//!
+//! A user needs nothing beside it but a kubeconfig. `cargo build --package liqoctl` makes
+//! one without helm, which needs no Go.
+
+use crate::image::{self, Processor};
+use crate::shell::Shell;
+use crate::{console, kubernetes, setup, workspace};
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+/// What to build, and where to put it.
+#[derive(Args, Debug)]
+pub(crate) struct Options {
+    /// The processors to build for: amd64, arm64 or amd64,arm64. Without this, the
+    /// machine's own.
+    #[arg(long, value_name = "ARCH", value_delimiter = ',')]
+    arch: Vec<Processor>,
+
+    /// Where to put the files. Without this, target/liqoctl.
+    #[arg(long, value_name = "DIR")]
+    output: Option<PathBuf>,
+}
+
+/// Tells the build script of `liqoctl` which helm to embed.
+const BUNDLED_HELM: &str = "LIQOCTL_BUNDLED_HELM";
+
+/// Builds `liqoctl` and prints where it is.
+///
+/// # Errors
+///
+/// Returns an error with the remedy if something to build with is missing, or if a build
+/// fails.
+pub(crate) fn run(shell: &mut Shell, options: &Options) -> Result<()> {
+    setup::run(shell)?;
+    let output = match &options.output {
+        Some(folder) => env::current_dir()?.join(folder),
+        None => workspace::target().join("liqoctl"),
+    };
+    for processor in image::processors(&options.arch)? {
+        let file = build(shell, processor, &output)?;
+        anstream::println!("{}", file.display());
+    }
+
+    Ok(())
+}
+
+/// Builds `liqoctl` for this machine as it is released, and returns the file.
+///
+/// # Errors
+///
+/// As [`run`].
+pub(crate) fn released(shell: &mut Shell) -> Result<PathBuf> {
+    build(
+        shell,
+        Processor::machine()?,
+        &workspace::target().join("liqoctl"),
+    )
+}
+
+fn build(shell: &mut Shell, processor: Processor, output: &Path) -> Result<PathBuf> {
+    let helm = kubernetes::helm(shell, processor)?;
+    let compressed = compress(shell, &helm)?;
+    let environment = [(BUNDLED_HELM, compressed.as_path())];
+    let binaries = image::build::binaries_with(shell, processor, &["liqoctl"], "", &environment)?;
+
+    create(output)?;
+    let file = output.join(format!("liqoctl-linux-{}", processor.as_str()));
+    fs::copy(binaries.join("liqoctl"), &file)
+        .with_context(|| format!("failed to write {}", file.display()))?;
+    let bytes = fs::metadata(&file)?.len();
+    console::note(format_args!(
+        "{}: {} MB",
+        file.display(),
+        bytes.div_ceil(1_000_000)
+    ));
+
+    Ok(file)
+}
+
+/// Compresses helm, unless that was done before, and returns the archive.
+fn compress(shell: &mut Shell, helm: &Path) -> Result<PathBuf> {
+    let folder = workspace::target().join("helm");
+    // bin/helm in the folder of a part, whose name has the digest of all inputs.
+    let part = helm.ancestors().nth(2).and_then(Path::file_name);
+    let part = part.context("helm is in no part of the cache")?;
+    let archive = folder.join(part).with_extension("gz");
+    if archive.is_file() {
+        return Ok(archive);
+    }
+
+    create(&folder)?;
+    let mut gzip = Command::new("gzip");
+    gzip.args(["--best", "--no-name", "--stdout"]).arg(helm);
+    let output = shell.output(gzip)?;
+    if !output.status.success() {
+        bail!(
+            "gzip failed: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+    }
+    // Under another name until it is complete, so that an interrupted write is not taken for it.
+    let partial = archive.with_extension("partial");
+    fs::write(&partial, &output.stdout)
+        .and_then(|()| fs::rename(&partial, &archive))
+        .with_context(|| format!("failed to write {}", archive.display()))?;
+
+    Ok(archive)
+}
+
+fn create(folder: &Path) -> Result<()> {
+    fs::create_dir_all(folder).with_context(|| format!("failed to create {}", folder.display()))
+}
