@@ -13,6 +13,7 @@ mod rollout;
 mod values;
 
 pub(crate) use args::Options;
+pub(crate) use observe::facts;
 
 use crate::cli::Global;
 use crate::cluster::{Cluster, Installation};

@@ -4,6 +4,7 @@ mod args;
 mod connect;
 mod diagnose;
 mod gateways;
+mod grant;
 mod pair;
 mod reset;
 mod wanted;

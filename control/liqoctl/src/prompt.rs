@@ -1,17 +1,16 @@
-//! Asking a person.
+//! Asks the user for confirmation.
 
 use anyhow::{Context as _, Result, bail};
 use std::io::{self, BufRead, Write};
 
-/// How often an answer that is neither yes nor no is asked for again.
+/// Prompts before an answer that is neither yes nor no counts as no.
 const TRIES: usize = 3;
 
-/// Asks whether to go on.
+/// Asks the user whether to go on.
 ///
 /// # Errors
 ///
-/// Returns an error if the answer is no, or if none comes: standard input at its end
-/// says no.
+/// Returns an error if the answer is no; the end of standard input counts as no.
 pub(crate) async fn confirm(question: &str) -> Result<()> {
     let question = question.to_owned();
     let yes = tokio::task::spawn_blocking(move || {
@@ -67,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_not_asked_for_ever() {
+    fn prompts_are_limited() {
         assert!(!answer("a\nb\nc\ny\n"));
     }
 }

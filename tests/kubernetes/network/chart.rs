@@ -1,7 +1,9 @@
 //! The chart by itself, as GitOps tools use it: rendering and applying it again changes nothing; an upgrade
 //! and its roll-back keep the peering.
 
-use crate::fixture::{INSTALL, LIQO, Peering, Suite, chart, liqoctl, serial, until_connections_are};
+use crate::fixture::{
+    INSTALL, LIQO, Peering, Suite, chart, liqoctl, serial, until_connections_are,
+};
 use crate::{MILAN, ROME};
 use anyhow::{Context as _, Result, ensure};
 use kubernetes_lab::cluster::Cluster;

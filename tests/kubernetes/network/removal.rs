@@ -1,11 +1,12 @@
 //! Disconnecting and uninstalling leave nothing, neither objects nor anything on the nodes.
 
-use crate::fixture::{LIQO, Peering, SOON, Suite, install, liqoctl, serial};
+use crate::fixture::{LIQO, Peering, SOON, Suite, install, liqoctl, liqoctl_command, serial};
 use crate::{MILAN, ROME};
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use kubernetes_lab::cluster::Cluster;
 use kubernetes_lab::suite;
 use kubernetes_lab::wait::{Deadline, until};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 pub(crate) fn add(suite: &mut Suite) {
@@ -27,7 +28,41 @@ async fn a_reset_takes_the_peering_away_and_a_connect_brings_it_back(
 
     nothing_of(&peering.rome, MILAN).await?;
     nothing_of(&peering.milan, ROME).await?;
+    let (code, shown) = connect_on_a_terminal_without_input(peering)?;
+    ensure!(code == Some(1), "exit code {code:?}:\n{shown}");
+    for expected in [
+        "it-milan claims the pod CIDR 10.244.0.0/16",
+        "it-rome claims the pod CIDR 10.244.0.0/16",
+        "overlaps the pod CIDR 10.244.0.0/16 of the local cluster",
+        "[y/N]",
+        "nothing was changed",
+    ] {
+        ensure!(shown.contains(expected), "no {expected:?} in\n{shown}");
+    }
+    nothing_of(&peering.rome, MILAN).await?;
+    nothing_of(&peering.milan, ROME).await?;
     peering.connect()
+}
+
+/// Runs `liqoctl network connect` on a terminal whose input has ended, and returns its exit
+/// code and what it showed.
+fn connect_on_a_terminal_without_input(peering: &Peering) -> Result<(Option<i32>, String)> {
+    let command = liqoctl_command(&peering.rome)?;
+    let line = format!(
+        "{} network connect --remote-kubeconfig={}",
+        command.get_program().display(),
+        peering.milan.kubeconfig().display(),
+    );
+    // `script` runs a command on a terminal of its own.
+    let output = Command::new("script")
+        .args(["--quiet", "--return", "--command", &line, "/dev/null"])
+        .env("KUBECONFIG", peering.rome.kubeconfig())
+        .stdin(Stdio::null())
+        .output()
+        .context("failed to start script")?;
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+
+    Ok((output.status.code(), shown))
 }
 
 /// Waits until a cluster has nothing more of its peering with `there`, its only one.

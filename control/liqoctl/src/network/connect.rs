@@ -4,6 +4,7 @@
 use super::args::{Connect, TIMEOUT};
 use super::diagnose;
 use super::gateways::{self, Gateway};
+use super::grant::{self, Grant};
 use super::pair::{Pair, Side};
 use super::wanted::{self, Cidrs};
 use crate::cli::Global;
@@ -48,11 +49,17 @@ pub(crate) async fn run(global: &Global, options: &Connect) -> Result<()> {
         ));
     }
 
+    let (mine, theirs) = tokio::try_join!(
+        network_cidrs(&local, deadline),
+        network_cidrs(&remote, deadline)
+    )?;
+    let (here, there) =
+        tokio::try_join!(Grant::read(&local, &theirs), Grant::read(&remote, &mine))?;
+    grant::confirm(global, &[here, there]).await?;
     let (client_ns, server_ns) = tokio::try_join!(
         tenant::ensure(&local.cluster, &local.peer, deadline),
         tenant::ensure(&remote.cluster, &remote.peer, deadline),
     )?;
-    let (mine, theirs) = tokio::try_join!(told(&local, deadline), told(&remote, deadline))?;
     tokio::try_join!(
         configure(&local, &client_ns, &theirs, deadline),
         configure(&remote, &server_ns, &mine, deadline),
@@ -129,14 +136,14 @@ impl Templates {
     }
 }
 
-async fn told(side: &Side, deadline: Deadline) -> Result<Cidrs> {
+async fn network_cidrs(side: &Side, deadline: Deadline) -> Result<Cidrs> {
     let step = step(side.cluster.side, "Retrieving network configuration");
     let cidrs = wanted::cidrs(side, deadline).await?;
     step.done("Network configuration correctly retrieved");
     Ok(cidrs)
 }
 
-/// Tells one side the CIDRs of its peer, and waits until it has dealt with them.
+/// Applies a Configuration with the peer's CIDRs, and waits until the manager confirms it.
 async fn configure(side: &Side, namespace: &str, peer: &Cidrs, deadline: Deadline) -> Result<()> {
     let cluster = &side.cluster;
     let api = Api::<Configuration>::namespaced(cluster.client.clone(), namespace);
