@@ -1,6 +1,6 @@
 {{/*
-The cluster's ID. It never changes: a release that would change it is refused, and nothing is
-random, so that rendering twice is the same.
+The cluster's ID. It never changes: a release that would change it fails. It is not random, so that
+rendering twice gives the same result.
 */}}
 {{- define "liqo.clusterID" -}}
 {{- $given := .Values.discovery.config.clusterID -}}
@@ -8,7 +8,7 @@ random, so that rendering twice is the same.
 {{- $present := dig "data" "CLUSTER_ID" "" ($existing | default dict) -}}
 {{- $system := lookup "v1" "Namespace" "" "kube-system" -}}
 {{- if and $given $present (ne $given $present) -}}
-  {{- fail (printf "discovery.config.clusterID: this cluster is %q since it was installed, and cannot become %q: leave the value empty, or uninstall first" $present $given) -}}
+  {{- fail (printf "discovery.config.clusterID: the ID of this cluster is %q and cannot become %q: leave the value empty, or uninstall first" $present $given) -}}
 {{- else if $present -}}
   {{- $present -}}
 {{- else if $given -}}
@@ -16,6 +16,6 @@ random, so that rendering twice is the same.
 {{- else if $system -}}
   {{- $system.metadata.uid -}}
 {{- else -}}
-  {{- fail "discovery.config.clusterID: give the cluster a name, such as rome. It is empty, and this rendering cannot ask the cluster which one it has (helm template, Argo CD, --dry-run=client)" -}}
+  {{- fail "discovery.config.clusterID: give the cluster an ID, such as rome. The value is empty, and this rendering cannot read the ID from the cluster (helm template, Argo CD, --dry-run=client)" -}}
 {{- end -}}
 {{- end }}

@@ -1,44 +1,44 @@
 {{/*
-What gateways and route agents both read, of the whole cluster.
+Rules that gateways and route agents share, for the whole cluster.
 */}}
 {{- define "liqo.fabricClusterRules" -}}
-# Which nodes there are, their addresses and the pods' prefixes on them.
+# The nodes, their addresses and pod CIDRs.
 - apiGroups: [""]
   resources: [nodes]
   verbs: [get, list, watch]
-# Which prefixes a CNI has given to which node, where it does so itself: Calico, Cilium.
+# The pod prefixes per node of CNIs that allocate them themselves: Calico, Cilium.
 - apiGroups: [crd.projectcalico.org]
   resources: [ipamblocks]
   verbs: [get, list, watch]
 - apiGroups: [cilium.io]
   resources: [ciliumnodes]
   verbs: [get, list, watch]
-# The prefixes of this cluster and the single addresses that remote clusters may reach.
+# The CIDRs of this cluster, and the addresses that remote clusters may reach.
 - apiGroups: [ipam.liqo.io]
   resources: [networks, ips]
   verbs: [get, list, watch]
-# The peers, in tenant namespaces, which come and go.
+# The peers, in tenant namespaces, whose names are not known in advance.
 - apiGroups: [networking.liqo.io]
   resources: [configurations, gatewayservers, gatewayclients, publickeies]
   verbs: [get, list, watch]
 {{- end }}
 
 {{/*
-What both read in Liqo's namespace.
+Rules that both share in Liqo's namespace.
 */}}
 {{- define "liqo.fabricNamespaceRules" -}}
-# This cluster's ID, found by label as upstream's.
+# This cluster's ID. Its ConfigMap is found by label, as upstream does.
 - apiGroups: [""]
   resources: [configmaps]
   verbs: [get, list, watch]
-# Which gateway replicas there are. The names of slices are not known beforehand.
+# The gateway replicas. The names of EndpointSlices are not known in advance.
 - apiGroups: [discovery.k8s.io]
   resources: [endpointslices]
   verbs: [get, list, watch]
 {{- end }}
 
 {{/*
-Binds both roles of a name to the ServiceAccount of that name. Takes a dict: root, account, labels.
+Binds the ClusterRole and the Role of a name to the ServiceAccount of that name. Takes a dict: root, account, labels.
 */}}
 {{- define "liqo.bindings" -}}
 apiVersion: rbac.authorization.k8s.io/v1

@@ -1,5 +1,5 @@
 {{/*
-Labels by which objects select pods; they can never change.
+Labels of the pods of a component, for selectors. They never change: selectors are immutable.
 Takes a dict: name, component.
 */}}
 {{- define "liqo.selectorLabels" -}}
@@ -10,8 +10,8 @@ app.kubernetes.io/part-of: liqo
 {{- end }}
 
 {{/*
-Labels of each object. Pods have all but the versions, so that a release which changes nothing
-of a pod does not restart it.
+Labels of each object. Pods omit the version labels, so that a release that does not change a pod does
+not restart it.
 Takes a dict: root, name, component.
 */}}
 {{- define "liqo.labels" -}}
@@ -22,24 +22,24 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- end }}
 
 {{/*
-An image's full name. Takes a dict: root, image.
+Full reference of an image. Takes a dict: root, image.
 */}}
 {{- define "liqo.image" -}}
 {{- if hasPrefix "ghcr.io/liqotech/" .image.name }}
-  {{- fail (printf "%s: an image of upstream's programs, which take other arguments than this project's: leave the name out, or give that of a copy of this project's image" .image.name) }}
+  {{- fail (printf "%s: an image of upstream's programs, whose arguments differ from this project's: omit the name, or give a copy of this project's image" .image.name) }}
 {{- end -}}
 {{ .image.name }}:{{ .image.version | default .root.Values.tag | default .root.Chart.AppVersion }}
 {{- end }}
 
 {{/*
-A CIDR as part of a name: 10.0.0.0/16 is 10-0-0-0-16.
+A CIDR as part of an object's name: 10.0.0.0/16 becomes 10-0-0-0-16.
 */}}
 {{- define "liqo.escapedCIDR" -}}
 {{ . | replace "." "-" | replace ":" "-" | replace "/" "-" }}
 {{- end }}
 
 {{/*
-Annotations for a Prometheus that goes by them. Takes a dict: root, port.
+Annotations for a Prometheus that discovers targets by annotation. Takes a dict: root, port.
 */}}
 {{- define "liqo.scrapeAnnotations" -}}
 {{- if and .root.Values.metrics.enabled (not .root.Values.metrics.prometheusOperator.enabled) }}
@@ -50,7 +50,7 @@ prometheus.io/path: /metrics
 {{- end }}
 
 {{/*
-What gateways and route agents must agree on, as environment.
+Settings that gateways and route agents must share, as environment variables.
 */}}
 {{- define "liqo.overlayEnvironment" -}}
 - name: LIQO_OVERLAY_PORT
@@ -75,28 +75,31 @@ A field of the pod as an environment variable. Takes a dict: name, path.
 {{- end }}
 
 {{/*
-Probes of a process: /healthz starts it anew, /readyz takes it out of use. Takes the port's name.
+Probes of a process: a failing /healthz restarts it, a failing /readyz takes it out of service.
+Takes a dict: port, host (the pod's address if empty).
 */}}
 {{- define "liqo.probes" -}}
+{{- $host := empty .host | ternary "" (printf ", host: %s" .host) -}}
 startupProbe:
-  httpGet: {path: /healthz, port: {{ . }}}
+  httpGet: {path: /healthz, port: {{ .port }}{{ $host }}}
   periodSeconds: 1
-  # For an hour: it may wait for an API server that is away, which a restart does not bring back.
+  # One hour: the process may wait for an unreachable API server, which a restart does not bring back.
   failureThreshold: 3600
 livenessProbe:
-  httpGet: {path: /healthz, port: {{ . }}}
+  httpGet: {path: /healthz, port: {{ .port }}{{ $host }}}
   periodSeconds: 10
   timeoutSeconds: 5
   failureThreshold: 6
 readinessProbe:
-  httpGet: {path: /readyz, port: {{ . }}}
+  httpGet: {path: /readyz, port: {{ .port }}{{ $host }}}
   periodSeconds: 2
   timeoutSeconds: 2
   failureThreshold: 3
 {{- end }}
 
 {{/*
-Resources of a container, without empty maps: the API server drops these, so each `kubectl apply` would tell of a change.
+Resources of a container without empty maps: the API server drops these, so that each `kubectl apply` would
+report a change.
 */}}
 {{- define "liqo.resources" -}}
 {{- $given := dict }}
