@@ -170,7 +170,7 @@ fn a_planned_stop_waits_for_agents_that_restart_meanwhile() {
         pair.lab.agent(ROME, node).kill().unwrap();
     }
 
-    pair.lab.gateway(ROME, 1).ask_to_stop().unwrap();
+    pair.lab.gateway(ROME, 1).terminate().unwrap();
     // Three seconds of traffic: more than a gateway that nobody uses needs to leave.
     let enough = flows[0].answers() + 1500;
     let passed = || Ok(flows[0].answers() > enough);

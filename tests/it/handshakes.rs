@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 use tests::lab::netns::Netns;
-use tests::traffic::handshakes::{Askers, Peer};
+use tests::traffic::handshakes::{Initiators, Peer};
 
 /// How often the responder looks whether it is to end.
 const TICK: Duration = Duration::from_millis(20);
@@ -29,24 +29,24 @@ fn every_handshake_that_counts_as_answered_is_confirmed() {
         responder: PublicKey::from(&answering).to_bytes(),
         address: Ipv4Addr::LOCALHOST,
     };
-    let mut askers = Askers::new(&here, target, &[peer]).unwrap();
+    let mut initiators = Initiators::new(&here, target, &[peer]).unwrap();
     let limiter = RateLimiter::new(&PublicKey::from(&answering), u64::MAX);
     let (public, limiter) = (PublicKey::from(&asking), Some(Arc::new(limiter)));
     let responder = Tunn::new(answering, public, None, None, 7, limiter);
     let is_over = AtomicBool::new(false);
 
-    let (asked, confirmed) = thread::scope(|scope| {
+    let (counts, confirmed) = thread::scope(|scope| {
         let confirmed = scope.spawn(|| answer(&socket, responder, &is_over));
-        askers.meet(Duration::from_secs(5)).unwrap();
-        let asked = askers.ask(Duration::from_millis(500)).unwrap();
+        initiators.complete_all(Duration::from_secs(5)).unwrap();
+        let counts = initiators.run(Duration::from_millis(500)).unwrap();
         is_over.store(true, Ordering::Release);
-        (asked, confirmed.join().unwrap())
+        (counts, confirmed.join().unwrap())
     });
 
     // One peer pauses between its handshakes.
-    assert!((2..=17).contains(&asked.answered), "{asked:?}");
-    assert_eq!((asked.unanswered, asked.cookies), (0, 0));
-    assert_eq!(confirmed, asked.answered + 1);
+    assert!((2..=17).contains(&counts.answered), "{counts:?}");
+    assert_eq!((counts.unanswered, counts.cookies), (0, 0));
+    assert_eq!(confirmed, counts.answered + 1);
 }
 
 #[test]
@@ -61,13 +61,15 @@ fn silence_is_counted() {
         responder: PublicKey::from(&StaticSecret::from([2; 32])).to_bytes(),
         address: Ipv4Addr::LOCALHOST,
     };
-    let mut askers = Askers::new(&here, target, &[peer]).unwrap();
+    let mut initiators = Initiators::new(&here, target, &[peer]).unwrap();
 
-    let error = askers.meet(Duration::from_millis(600)).unwrap_err();
+    let error = initiators
+        .complete_all(Duration::from_millis(600))
+        .unwrap_err();
 
     assert!(error.to_string().starts_with("1 of 1 peers"), "{error}");
-    let asked = askers.ask(Duration::from_millis(600)).unwrap();
-    assert_eq!((asked.answered, asked.unanswered), (0, 1), "{asked:?}");
+    let counts = initiators.run(Duration::from_millis(600)).unwrap();
+    assert_eq!((counts.answered, counts.unanswered), (0, 1), "{counts:?}");
 }
 
 /// Answers until it is over and nothing more comes; returns how many were confirmed.

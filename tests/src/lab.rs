@@ -5,14 +5,14 @@
 //! ```
 //!
 //! A node routes between its pods and its cluster's edge, and masquerades pods
-//! as CNIs do; the edge knows the way to every pod of its cluster; the core
-//! knows only the nodes of all clusters, since pods' addresses overlap. The
-//! `gateway` binary runs in pods, `route-agent` on nodes.
+//! as CNIs do. The edge has a route to every pod of its cluster; the core has
+//! routes to nodes only, because pod addresses overlap. The `gateway` binary
+//! runs in pods, `route-agent` on nodes.
 //!
 //! Everything a laboratory creates carries its id: namespaces
 //! `lq-<id>-<name>`, instances of our processes `lq-<id>-<name>`, and the run
-//! directory `/run/liqo-lab/<id>`. So laboratories do not meet each other, and
-//! what a crashed one left behind is found by name: see [`clean()`].
+//! directory `/run/liqo-lab/<id>`. Laboratories therefore never collide, and
+//! [`clean()`] finds the remains of a crashed one by name.
 
 mod address;
 pub mod binaries;
@@ -53,7 +53,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use underlay::{Host, Underlay};
 
-/// A running laboratory; everything goes when it is dropped.
+/// A running laboratory, removed when it is dropped.
 #[derive(Debug)]
 pub struct Lab {
     // Processes first: the fields are dropped in this order.
@@ -67,11 +67,11 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Builds the network, and starts none of our processes.
+    /// Builds the network without starting gateways and route agents.
     ///
     /// # Errors
     ///
-    /// Returns an error if the specification is not sound or the kernel refuses
+    /// Returns an error if the specification is invalid or the kernel refuses
     /// a part of it.
     pub fn build(spec: Spec) -> Result<Self> {
         let identity = Identity::claim()?;
@@ -102,7 +102,8 @@ impl Lab {
     ///
     /// # Errors
     ///
-    /// Returns an error that names what is missing, and where the diagnosis lies.
+    /// Returns an error that names the missing sessions and the directory of the
+    /// diagnosis.
     pub fn up(spec: Spec) -> Result<Self> {
         let mut lab = Self::build(spec)?;
         lab.start()
@@ -133,7 +134,7 @@ impl Lab {
         Ok(())
     }
 
-    /// Its id.
+    /// Its id and run directory.
     pub fn identity(&self) -> &Arc<Identity> {
         &self.identity
     }
@@ -143,36 +144,36 @@ impl Lab {
         &self.underlay
     }
 
-    /// The clusters by name.
+    /// The clusters, ordered by name.
     pub fn clusters(&self) -> impl Iterator<Item = &Cluster> {
         self.clusters.values()
     }
 
-    /// The peerings.
+    /// The peerings between clusters of this laboratory.
     pub fn peerings(&self) -> &[PeeringSpec] {
         &self.peerings
     }
 
-    /// The programs that it runs.
+    /// The programs under test.
     pub fn binaries(&self) -> &Binaries {
         &self.binaries
     }
 
-    /// A cluster.
+    /// The cluster with this ID.
     ///
     /// # Panics
     ///
-    /// Panics if there is none of this name.
+    /// Panics if there is no such cluster.
     pub fn cluster(&self, name: &str) -> &Cluster {
         let cluster = self.clusters.get(name);
         cluster.unwrap_or_else(|| panic!("there is no cluster {name}"))
     }
 
-    /// A cluster, to be changed.
+    /// The cluster with this ID, for changes.
     ///
     /// # Panics
     ///
-    /// Panics if there is none of this name.
+    /// Panics if there is no such cluster.
     pub fn cluster_mut(&mut self, name: &str) -> &mut Cluster {
         let cluster = self.clusters.get_mut(name);
         cluster.unwrap_or_else(|| panic!("there is no cluster {name}"))
@@ -196,7 +197,7 @@ impl Lab {
         self.cluster_mut(cluster).add_pod(node, address.into())
     }
 
-    /// Adds a machine to the underlay that belongs to no cluster.
+    /// Adds a machine outside of all clusters to the underlay.
     ///
     /// # Errors
     ///
@@ -205,28 +206,29 @@ impl Lab {
         self.underlay.add_host(&self.identity)
     }
 
-    /// How `viewer` sees an address of `remote` that is, to `remote`, `address`.
+    /// Returns the remapped address under which `viewer` reaches `address`, the
+    /// original address of a pod in `remote`.
     ///
     /// # Errors
     ///
-    /// Returns an error if the two do not peer or planning gave it no address.
+    /// Returns an error if the two do not peer or the plan remaps no such address.
     pub fn seen_from(&self, viewer: &str, remote: &str, address: Ipv4Addr) -> Result<Ipv4Addr> {
         fabric::seen(&self.objects(viewer)?, remote, address)
-            .with_context(|| format!("{viewer} does not see {address} of {remote}"))
+            .with_context(|| format!("{viewer} has no remapped address for {address} of {remote}"))
     }
 
-    /// The address in the external CIDR that an IP object got; a node's object
-    /// is `node-<name>`.
+    /// Returns the address in the external CIDR that the plan allocated to an IP
+    /// object; a node's object is called `node-<name>`.
     ///
     /// # Errors
     ///
-    /// Returns an error if there is no such object or planning gave it no address.
+    /// Returns an error if there is no such object or it has no address.
     pub fn mapped(&self, cluster: &str, name: &str) -> Result<Ipv4Addr> {
         fabric::mapped(&self.objects(cluster)?, name)
-            .with_context(|| format!("{cluster} gave {name} no address"))
+            .with_context(|| format!("IP object {name} of {cluster} has no address"))
     }
 
-    /// The objects of a cluster's fabric file, as planned.
+    /// The objects of a cluster's fabric file, with their planned statuses.
     ///
     /// # Errors
     ///
@@ -238,12 +240,12 @@ impl Lab {
         fabric::parse(&text)
     }
 
-    /// Where a cluster's fabric file lies.
+    /// The path of a cluster's fabric file.
     pub fn fabric_path(&self, cluster: &str) -> PathBuf {
         self.cluster_dir(cluster).join("fabric.yaml")
     }
 
-    /// Where a cluster's keys lie.
+    /// The directory of a cluster's keys.
     pub fn key_dir(&self, cluster: &str) -> PathBuf {
         self.cluster_dir(cluster).join("keys")
     }
@@ -259,7 +261,7 @@ impl Lab {
         Ok(Key::open(&directory)?.public())
     }
 
-    /// Leaves all up when this process ends, until [`clean()`] is called.
+    /// Keeps the laboratory when this process ends, until [`clean()`] is called.
     ///
     /// # Errors
     ///
@@ -279,7 +281,7 @@ impl Lab {
         self.identity.run_dir().join("logs")
     }
 
-    /// Where our processes have their status sockets.
+    /// The directory of the status sockets of gateways and route agents.
     fn socket_dir(&self) -> PathBuf {
         self.identity.run_dir().join("run")
     }
@@ -292,7 +294,7 @@ impl Lab {
         );
         ensure!(
             !self.clusters.contains_key(&name),
-            "there is a cluster {name} already"
+            "cluster {name} already exists"
         );
 
         let number = u8::try_from(self.desired.len() + 1).context("too many clusters")?;
@@ -305,8 +307,8 @@ impl Lab {
     }
 }
 
-/// For the first handshakes and probes of all pairs, on a busy machine.
+/// Long enough for the first handshakes and probes of all pairs on a busy machine.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A device `to-<name>` must be a legal name.
+/// The device name `to-<name>` has at most 15 characters (`IFNAMSIZ`).
 const CLUSTER_NAME_MAX: usize = 12;

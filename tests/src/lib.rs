@@ -3,7 +3,8 @@
 //! A laboratory is a set of network namespaces on one machine: clusters with
 //! nodes and pods, a routed underlay between them, and the project's own
 //! binaries running where Kubernetes would run them. [`lab`] builds it,
-//! [`traffic`] uses it, [`fault`] breaks it; [`stall`] tells whether the machine let it run.
+//! [`traffic`] uses it, [`fault`] breaks it, and [`stall`] detects that the machine was
+//! suspended while a test measured time.
 
 #![forbid(unsafe_code)]
 

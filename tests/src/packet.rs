@@ -11,14 +11,14 @@ use nix::sys::socket::{
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::time::Duration;
 
-/// All frames of one device, both ways.
+/// Receives and sends all frames of one device, in both directions.
 #[derive(Debug)]
 pub struct PacketSocket {
     socket: OwnedFd,
     address: LinkAddr,
 }
 
-/// The way of a frame, seen from the device's namespace.
+/// The direction of a frame, as seen from the device's namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// The device received it.
@@ -28,24 +28,27 @@ pub enum Direction {
 }
 
 impl PacketSocket {
-    /// Opens the frames of `device`.
+    /// Opens a socket on `device`.
     ///
     /// # Errors
     ///
     /// Returns an error if there is no such device.
     pub fn open(netns: &Netns, device: &str) -> Result<Self> {
-        netns
-            .run(|| Self::open_here(device))
-            .with_context(|| format!("failed to open the frames of {device} in {}", netns.name()))
+        netns.run(|| Self::open_here(device)).with_context(|| {
+            format!(
+                "failed to open a packet socket on {device} in {}",
+                netns.name()
+            )
+        })
     }
 
-    /// Opens the frames of `device` in the namespace of this thread.
+    /// Opens a socket on `device` in the namespace of this thread.
     ///
     /// # Errors
     ///
     /// Returns an error if there is no such device.
     pub fn open_here(device: &str) -> Result<Self> {
-        // The only safe way to an address of the packet family.
+        // nix offers no other safe constructor of a link-layer address.
         let address = nix::ifaddrs::getifaddrs()?
             .filter(|entry| entry.interface_name == device)
             .find_map(|entry| entry.address?.as_link_addr().copied())
@@ -63,12 +66,12 @@ impl PacketSocket {
         Ok(Self { socket, address })
     }
 
-    /// The hardware address of the device.
+    /// The MAC address of the device.
     pub fn mac(&self) -> [u8; 6] {
         self.address.addr().unwrap_or_default()
     }
 
-    /// Waits up to `timeout` for a frame to be there.
+    /// Waits up to `timeout` until a frame can be received.
     ///
     /// # Errors
     ///
@@ -85,17 +88,17 @@ impl PacketSocket {
         }
     }
 
-    /// Takes the next frame into `buffer`, or `None` if there is none now.
+    /// Copies the next frame into `buffer`; returns `None` if no frame is queued.
     ///
     /// # Errors
     ///
-    /// Returns an error if the socket fails; a device that is down is no failure.
+    /// Returns an error if the socket fails; a device that is down is not an error.
     pub fn receive(&self, buffer: &mut [u8]) -> Result<Option<(usize, Direction)>> {
         loop {
             match recvfrom::<LinkAddr>(self.socket.as_raw_fd(), buffer) {
                 Ok((length, from)) => {
                     let from = from.context("a frame has an address")?;
-                    // Frames of all devices come before the socket is bound.
+                    // Until it is bound, the socket receives frames of all devices.
                     if from.ifindex() != self.address.ifindex() {
                         continue;
                     }
@@ -114,12 +117,12 @@ impl PacketSocket {
         }
     }
 
-    /// Sends a frame; returns false if the device did not take it.
+    /// Sends a frame; returns false if the device did not accept it.
     ///
     /// # Errors
     ///
     /// Returns an error if the socket fails; a full queue, a frame larger than
-    /// the MTU or a device that is down is no failure.
+    /// the MTU or a device that is down is not an error.
     pub fn send(&self, frame: &[u8]) -> Result<bool> {
         let flags = MsgFlags::empty();
         match sendto(self.socket.as_raw_fd(), frame, &self.address, flags) {
@@ -132,11 +135,11 @@ impl PacketSocket {
     }
 }
 
-/// Room for bursts while the reader does not run.
+/// Buffers bursts while the reader is not scheduled.
 const BUFFER_BYTES: usize = 16 << 20;
 
 /// `PACKET_OUTGOING` of `linux/if_packet.h`.
 const PACKET_OUTGOING: i32 = 4;
 
-/// Longer than any frame, also one that is still to be segmented.
+/// Longer than any frame, including a GSO frame before segmentation.
 pub const FRAME_MAX: usize = 128 << 10;

@@ -1,9 +1,9 @@
-//! Whether the machine stood still while something was measured on it.
+//! Detects that the machine was suspended while a test measured time.
 //!
-//! Machines are shared: a host may take a processor away for a second or more. No
-//! program on it can keep a promise about time then, and a test that says so tells
-//! nothing of ours. One thread per processor sleeps for moments and notes when it
-//! is woken late. A busy machine wakes it within milliseconds.
+//! Machines are shared: a hypervisor may take a processor away for a second or more.
+//! No program can meet a time limit then, and a failed test says nothing about this
+//! project. One thread per processor sleeps for short intervals and records late
+//! wake-ups. A busy machine wakes it within milliseconds.
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
@@ -12,14 +12,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// How long the witnesses sleep.
+/// The interval for which each thread sleeps.
 const TICK: Duration = Duration::from_millis(25);
 
-/// How much later they may wake: gateways and route agents take silence of this
-/// length for a death.
+/// Delay of a wake-up that counts as a stall: one interval of the liveness probes.
 const LATE: Duration = Duration::from_millis(250);
 
-/// Watches every processor of this process until dropped.
+/// Watches every processor that this process may use, until dropped.
 #[derive(Debug)]
 pub struct Witness {
     stalls: Arc<Mutex<Stalls>>,
@@ -27,12 +26,12 @@ pub struct Witness {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// What was seen.
+/// The stalls that a [`Witness`] recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stalls {
-    /// How often a processor stood still.
+    /// Number of late wake-ups, over all processors.
     pub count: u32,
-    /// For how long at most.
+    /// The longest delay of a wake-up.
     pub longest: Duration,
 }
 
@@ -47,7 +46,7 @@ impl Stalls {
 }
 
 impl Witness {
-    /// Starts to watch; a processor that may not be used is left out.
+    /// Starts one thread on each processor that this process may use.
     #[must_use]
     pub fn start() -> Self {
         let stalls = Arc::new(Mutex::new(Stalls::default()));
@@ -81,7 +80,7 @@ impl Witness {
         }
     }
 
-    /// Ends, and tells what was seen.
+    /// Stops watching, and returns the recorded stalls.
     #[must_use]
     pub fn finish(self) -> Stalls {
         *self.stalls.lock().unwrap_or_else(PoisonError::into_inner)
@@ -102,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_late_wake_is_a_stall_and_a_busy_machine_is_none() {
+    fn only_a_late_wake_up_is_a_stall() {
         let mut stalls = Stalls::default();
 
         stalls.note(TICK + LATE);

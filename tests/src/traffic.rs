@@ -1,4 +1,4 @@
-//! Traffic between namespaces, and what can be measured of it.
+//! Generates traffic between namespaces, and measures it.
 
 pub mod capture;
 pub mod checksum;

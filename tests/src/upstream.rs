@@ -1,5 +1,5 @@
-//! A gateway as upstream Liqo's: one key, one session, and a liveness probe whose
-//! answers carry nothing of ours.
+//! A gateway that behaves like upstream Liqo's: one key, one session, and liveness probes
+//! without this project's extensions.
 
 use crate::lab::Lab;
 use crate::lab::netns::Netns;
@@ -16,27 +16,27 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// What an upstream-like gateway is told.
+/// The configuration of an upstream-like gateway.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// The cluster id of the side under test.
+    /// The cluster ID of the side under test.
     pub remote_id: String,
     /// The public key of the side under test.
     pub remote_key: [u8; 32],
-    /// Where the side under test listens; `None` makes this side the server.
+    /// The endpoint of the side under test; `None` makes this side the server.
     pub endpoint: Option<SocketAddrV4>,
-    /// The pod that lives on the gateway itself.
+    /// The address of a pod in the gateway's namespace.
     pub pod: Ipv4Addr,
-    /// The original prefixes of the side under test.
+    /// The original CIDRs of the side under test.
     pub remote_prefixes: Vec<Ipv4Net>,
 }
 
 /// A running upstream-like gateway, with a pod in the same namespace.
 #[derive(Debug)]
 pub struct Upstream {
-    /// Its WireGuard.
+    /// Its WireGuard interface.
     pub wireguard: WireguardGo,
-    /// Where it lives.
+    /// The namespace of the gateway and its pod.
     pub netns: Netns,
     pings: Arc<AtomicU64>,
     pongs: Arc<AtomicU64>,
@@ -45,7 +45,7 @@ pub struct Upstream {
 }
 
 impl Upstream {
-    /// Starts it on a host of the underlay; `wireguard` runs there already.
+    /// Starts it on a host of the underlay where `wireguard` runs.
     ///
     /// # Errors
     ///
@@ -86,12 +86,12 @@ impl Upstream {
         })
     }
 
-    /// Probes that it has answered.
+    /// Number of PINGs to which it replied.
     pub fn pings(&self) -> u64 {
         self.pings.load(Ordering::Relaxed)
     }
 
-    /// Answers that its own probes got.
+    /// Number of PONGs that it received.
     pub fn pongs(&self) -> u64 {
         self.pongs.load(Ordering::Relaxed)
     }
@@ -107,7 +107,7 @@ impl Drop for Upstream {
 }
 
 impl Lab {
-    /// Adds a host with `wireguard-go`, which listens on Liqo's usual port.
+    /// Adds a host with `wireguard-go`, which listens on Liqo's default port.
     ///
     /// # Errors
     ///
@@ -121,7 +121,7 @@ impl Lab {
     }
 }
 
-/// Both halves of upstream's liveness probe.
+/// Sender and responder of upstream's liveness probe.
 struct Probe {
     socket: UdpSocket,
     remote: SocketAddrV4,
@@ -152,14 +152,14 @@ impl Probe {
             "msgType": "PING",
             "timeStamp": "2026-01-02T03:04:05.678901234Z",
         });
-        // Nobody may be there yet.
+        // The peer may not be reachable yet.
         let _ = self
             .socket
             .send_to(ping.to_string().as_bytes(), self.remote);
     }
 
-    /// Answers a PING by the same object as PONG, without keys upstream does not
-    /// know, as its decoder drops them.
+    /// Replies to a PING with the same object as PONG, without unknown keys, which
+    /// upstream's decoder drops.
     fn handle(&self, message: &[u8], from: SocketAddr) {
         let Ok(message) = serde_json::from_slice::<Value>(message) else {
             return;
@@ -179,13 +179,13 @@ impl Probe {
     }
 }
 
-/// Upstream's MTU of the tunnel.
+/// MTU of upstream's tunnel interface.
 const MTU: u16 = 1340;
 
 /// Upstream's interval between probes.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// The most that upstream reads of a message.
+/// The largest message that upstream reads.
 const MESSAGE_MAX: usize = 1024;
 
 const TICK: Duration = Duration::from_millis(20);

@@ -1,4 +1,4 @@
-//! `wireguard-go`, configured by `wg`: plain WireGuard of another make.
+//! `wireguard-go`, configured by `wg`: an independent implementation of WireGuard.
 
 use crate::lab::Identity;
 use crate::lab::key::{Key, base64};
@@ -25,12 +25,12 @@ pub struct WireguardGo {
 }
 
 impl WireguardGo {
-    /// Starts it in a namespace, without a peer, listening on `port`; its files are the
-    /// laboratory's that has this identity.
+    /// Starts it in a namespace, without a peer, listening on `port`. Its files are in the
+    /// run directory of `identity`.
     ///
     /// # Errors
     ///
-    /// Returns an error if the program is missing or does not get ready.
+    /// Returns an error if the program is missing or not ready in time.
     pub fn start(identity: &Identity, netns: &Netns, number: u8, port: u16) -> Result<Self> {
         let device = format!("{}{number}", device_prefix(identity.id()));
         let directory = identity.run_dir().join(&device);
@@ -50,7 +50,8 @@ impl WireguardGo {
         );
         process.start()?;
         let socket = Path::new(SOCKET_DIR).join(format!("{device}.sock"));
-        // The file alone is too early: `wg` removes a socket that does not answer yet.
+        // The socket file appears before the program listens, and `wg` removes a socket that
+        // refuses connections.
         wait::until(START_TIMEOUT, "wireguard-go to be ready", || {
             Ok(UnixStream::connect(&socket).is_ok())
         })?;
@@ -68,7 +69,7 @@ impl WireguardGo {
         Ok(this)
     }
 
-    /// Its key.
+    /// The key pair of the interface.
     pub fn key(&self) -> &Key {
         &self.key
     }
@@ -78,12 +79,12 @@ impl WireguardGo {
         &self.device
     }
 
-    /// Its process.
+    /// The process `wireguard-go`.
     pub fn process(&mut self) -> &mut Process {
         &mut self.process
     }
 
-    /// Sets its only peer, which may use any address inside.
+    /// Sets its only peer, with 0.0.0.0/0 as allowed IPs.
     ///
     /// # Errors
     ///
@@ -99,7 +100,7 @@ impl WireguardGo {
         self.set(&args)
     }
 
-    /// Forgets its peer, with all sessions.
+    /// Removes its peer and all sessions with it.
     ///
     /// # Errors
     ///
@@ -117,7 +118,7 @@ impl WireguardGo {
         self.set(&["listen-port", &port.to_string()])
     }
 
-    /// Gives the device addresses and routes, and sets it up.
+    /// Configures addresses and routes of the device, and sets it up.
     ///
     /// # Errors
     ///
@@ -131,7 +132,7 @@ impl WireguardGo {
                 .map(|address| format!("addr add {address} dev {device}")),
         );
         commands.extend(routes.iter().map(|route| {
-            // The first address that is no tunnel address is the pod's.
+            // The first address that is not link-local is the pod's.
             let source = addresses
                 .iter()
                 .map(Ipv4Net::addr)
@@ -143,23 +144,23 @@ impl WireguardGo {
         ip(&self.netns, &commands)
     }
 
-    /// Seconds since the epoch of the last handshake; 0 before the first.
+    /// The Unix time of the last handshake, in seconds; 0 before the first.
     ///
     /// # Errors
     ///
-    /// Returns an error if it does not answer.
+    /// Returns an error if `wg` fails.
     pub fn latest_handshake(&self) -> Result<u64> {
         let text = self.show("latest-handshakes")?;
         let last = text.split_whitespace().last().unwrap_or("0");
 
-        last.parse().context("no time of a handshake")
+        last.parse().context("wg printed no handshake time")
     }
 
-    /// Bytes received and sent.
+    /// Bytes received and sent, as `wg show transfer` prints them.
     ///
     /// # Errors
     ///
-    /// Returns an error if it does not answer.
+    /// Returns an error if `wg` fails.
     pub fn transferred(&self) -> Result<(u64, u64)> {
         let text = self.show("transfer")?;
         let numbers: Vec<u64> = text
@@ -187,18 +188,18 @@ impl WireguardGo {
 
 impl Drop for WireguardGo {
     fn drop(&mut self) {
-        // It removes its socket itself only when it is asked to end.
+        // It removes its socket only on SIGTERM.
         if let Err(error) = self.process.stop(STOP_TIMEOUT) {
-            tracing::debug!(%error, "wireguard-go did not end by itself");
+            tracing::debug!(%error, "wireguard-go ignored SIGTERM");
         }
     }
 }
 
-/// Where `wireguard-go` and `wg` meet.
+/// The directory of the sockets by which `wg` configures `wireguard-go`.
 pub(crate) const SOCKET_DIR: &str = "/var/run/wireguard";
 
-/// What the names of a laboratory's WireGuard devices begin with: their sockets
-/// share one directory, whatever their namespaces.
+/// Prefix of the names of a laboratory's WireGuard devices. It contains the id, because
+/// the sockets of all namespaces share one directory.
 pub(crate) fn device_prefix(id: &str) -> String {
     format!("lqwg-{id}-")
 }

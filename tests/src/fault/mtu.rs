@@ -1,11 +1,11 @@
-//! Paths that carry less than their ends believe.
+//! Links with a smaller MTU than their ends assume.
 
 use crate::lab::link::{End, ip};
 use crate::lab::netns::Netns;
 use anyhow::Result;
 
-/// Sets the MTU of both ends of a link; the routers at its ends tell senders of
-/// larger packets so.
+/// Sets the MTU of both ends of a link. The routers at its ends report it to senders
+/// of larger packets (ICMP fragmentation needed).
 ///
 /// # Errors
 ///
@@ -21,8 +21,8 @@ pub fn set(ends: [End<'_>; 2], mtu: u32) -> Result<()> {
     Ok(())
 }
 
-/// Makes a router keep silent about packets that are too large: a black hole
-/// for path MTU discovery.
+/// Makes a router drop its ICMP "fragmentation needed" errors: a black hole for
+/// path MTU discovery.
 ///
 /// # Errors
 ///

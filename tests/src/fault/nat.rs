@@ -1,16 +1,16 @@
-//! A router that translates addresses and forgets quickly.
+//! A NAT router with short timeouts.
 
 use crate::lab::netns::Netns;
 use anyhow::Result;
 use std::time::Duration;
 
-/// Hides what is behind the router `netns` from what is beyond its device
-/// `outside`, with a new port for every flow, and forgets a UDP flow after
-/// `timeout` of silence (whole seconds).
+/// Masquerades packets that leave the router `netns` through its device `outside`,
+/// with a random port for every flow. A UDP flow expires after `timeout` without
+/// packets (whole seconds).
 ///
 /// # Errors
 ///
-/// Returns an error if the kernel refuses rule or setting.
+/// Returns an error if the kernel refuses the rule or the setting.
 pub fn hide(netns: &Netns, outside: &str, timeout: Duration) -> Result<()> {
     let ruleset = format!(
         "table inet nat {{

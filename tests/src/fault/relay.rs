@@ -1,4 +1,4 @@
-//! A link with a mind of its own: loss, delay, reordering, duplicates, silence.
+//! A faulty link: loss, delay, reordering, duplicates, silence.
 //!
 //! The kernel here has no `netem`, so two devices are joined by a process that
 //! reads every frame of one and writes it to the other.
@@ -15,46 +15,46 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What a relay does to frames; the default is nothing.
+/// The faults of a relay; none by default.
 ///
-/// Probabilities are between 0 and 1, for each frame on its own.
+/// Probabilities are between 0 and 1 and apply to each frame independently.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Faults {
     /// Probability that a frame is lost.
     pub loss: f64,
-    /// Probability that a frame comes twice.
+    /// Probability that a frame is duplicated.
     pub duplicate: f64,
-    /// Probability that a frame is held back for [`REORDER_DELAY`], so that
-    /// later ones overtake it.
+    /// Probability that a frame is delayed by [`REORDER_DELAY`], so that later
+    /// frames overtake it.
     pub reorder: f64,
-    /// How long each frame takes.
+    /// Delay of each frame.
     pub delay: Duration,
-    /// Whether no frame passes at all, while the link stays up.
+    /// Whether all frames are dropped while the link stays up.
     pub blocked: bool,
 }
 
-/// A pair of devices joined by a relay; it ends when this is dropped.
+/// A relay between two devices; it stops when it is dropped.
 #[derive(Debug)]
 pub struct Relay {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<Result<()>>>,
-    /// Where the devices are, if they are this relay's own.
+    /// The devices, if this relay created them.
     netns: Option<Netns>,
 }
 
-/// Whether a frame is one that faults happen to.
+/// Returns whether faults apply to a frame.
 type Concerns = dyn Fn(&[u8]) -> bool + Send + Sync;
 
-/// How many frames a relay has seen.
+/// Counters of a relay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Frames handed on, duplicates not counted.
+    /// Frames forwarded, without duplicates.
     pub passed: u64,
-    /// Frames lost on purpose.
+    /// Frames dropped as a fault.
     pub dropped: u64,
-    /// Frames that came a second time.
+    /// Frames forwarded a second time.
     pub duplicated: u64,
-    /// Frames held back.
+    /// Frames delayed for reordering.
     pub reordered: u64,
 }
 
@@ -104,7 +104,7 @@ impl Relay {
     }
 
     /// Joins two devices: each lane has a socket to read from and one to write to.
-    /// Frames that are of no concern pass untouched.
+    /// Faults apply only to frames that the filter selects.
     pub fn join(
         lanes: [[PacketSocket; 2]; 2],
         concerns: impl Fn(&[u8]) -> bool + Send + Sync + 'static,
@@ -132,12 +132,12 @@ impl Relay {
         }
     }
 
-    /// Sets what is done to frames from now on.
+    /// Sets the faults of all frames from now on.
     pub fn set(&self, faults: Faults) {
         *lock(&self.shared.faults) = faults;
     }
 
-    /// What was done so far.
+    /// The counters so far, of both directions.
     pub fn tally(&self) -> Tally {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Tally {
@@ -169,7 +169,7 @@ struct Lane {
     shared: Arc<Shared>,
     concerns: Arc<Concerns>,
     random: Random,
-    /// Frames by when they are due, and in order of arrival.
+    /// Frames by due time and order of arrival.
     waiting: BinaryHeap<Reverse<(Instant, u64, Vec<u8>)>>,
     count: u64,
 }
@@ -252,7 +252,7 @@ impl Lane {
     }
 }
 
-/// The `xorshift64*` generator: the same faults in every run.
+/// The `xorshift64*` generator, with a fixed seed: each run has the same faults.
 struct Random(u64);
 
 impl Random {
@@ -277,11 +277,11 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How long a frame is held back to be overtaken.
+/// Delay of a reordered frame.
 pub const REORDER_DELAY: Duration = Duration::from_millis(5);
 
-/// How often an idle relay looks whether it should end.
+/// Interval at which an idle relay checks whether it should stop.
 const IDLE: Duration = Duration::from_millis(20);
 
-/// A second of full-sized frames at about 1 Gb/s.
+/// One second of full-sized frames at about 1 Gb/s.
 const WAITING_MAX: usize = 100_000;

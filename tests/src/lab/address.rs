@@ -1,4 +1,4 @@
-//! The addresses of a laboratory, computed: PURE.
+//! The address plan of a laboratory. PURE.
 //!
 //! ```text
 //! 100.64.C.0/24     cluster C: node N's link is the N-th /30 (edge .+1, node .+2)
@@ -13,7 +13,7 @@
 use ipnet::Ipv4Net;
 use std::net::Ipv4Addr;
 
-/// A link between two, as a /30.
+/// The two addresses of a link, a /30.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Link {
     /// The end nearer to the core.
@@ -22,7 +22,7 @@ pub(super) struct Link {
     pub(super) lower: Ipv4Addr,
 }
 
-/// The link between node `node`, counted from 1, and the edge of its cluster.
+/// The link between a node, counted from 1, and the edge of its cluster.
 pub(super) fn node_link(cluster: u8, node: usize) -> Link {
     let base = u8::try_from(4 * (node - 1)).expect("a cluster has at most `NODES_MAX` nodes");
     Link {
@@ -57,9 +57,8 @@ pub(super) fn load_balancer(cluster: u8) -> Ipv4Addr {
     Ipv4Addr::new(100, 64, cluster, 248)
 }
 
-/// Node `node`'s part, counted from 1, of one of the cluster's pod CIDRs.
-///
-/// A /24 where there is room, as Kubernetes does; else a quarter.
+/// The part of a pod CIDR that belongs to a node, counted from 1: a /24 as in
+/// Kubernetes, or a quarter of a CIDR that is too small for that.
 pub(super) fn node_pod_cidr(cidr: Ipv4Net, node: usize) -> Option<Ipv4Net> {
     let prefix_len = if cidr.prefix_len() <= 22 {
         24
@@ -80,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_node_of_a_usual_cluster_holds_10_244_1() {
+    fn the_first_node_of_a_default_cluster_has_10_244_1() {
         let cidr = "10.244.0.0/16".parse().unwrap();
 
         assert_eq!(
@@ -101,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn no_node_link_meets_the_load_balancer() {
+    fn no_node_link_contains_the_load_balancer() {
         let last = node_link(1, crate::lab::spec::NODES_MAX);
 
         assert!(last.lower < load_balancer(1));

@@ -1,8 +1,8 @@
-//! Where the programs under test are.
+//! The paths of the programs under test.
 
 use std::path::{Path, PathBuf};
 
-/// Where `cargo xtask test` builds them.
+/// The directory in which `cargo xtask test` builds them.
 #[cfg(target_arch = "x86_64")]
 const SHIPPED: &str = "x86_64-unknown-linux-musl/release";
 #[cfg(target_arch = "aarch64")]
@@ -18,8 +18,8 @@ pub struct Binaries {
 }
 
 impl Binaries {
-    /// Those in the directory `LIQO_BIN_DIR`, else those of this workspace that images
-    /// are made of.
+    /// The programs in the directory `LIQO_BIN_DIR`, else those that this workspace
+    /// builds for images.
     pub fn find() -> Self {
         let directory = std::env::var_os("LIQO_BIN_DIR")
             .map_or_else(|| target_dir().join(SHIPPED), PathBuf::from);

@@ -1,4 +1,4 @@
-//! Changes of a laboratory while it runs.
+//! Changes of a running laboratory.
 
 use super::Lab;
 use super::fabric::{self, MappedAddress, Remote, Role};
@@ -28,7 +28,7 @@ impl Lab {
         self.agree(peering)
     }
 
-    /// Takes a peering out of the desired state of both sides.
+    /// Removes a peering from the desired state of both sides.
     ///
     /// # Errors
     ///
@@ -42,7 +42,7 @@ impl Lab {
         self.remove_remote(b, a)
     }
 
-    /// Makes `cluster` peer with something that is no cluster of the laboratory.
+    /// Makes `cluster` peer with a gateway outside of the laboratory's clusters.
     ///
     /// # Errors
     ///
@@ -55,7 +55,7 @@ impl Lab {
         Ok(())
     }
 
-    /// Takes a remote cluster out of the desired state of one side.
+    /// Removes a remote cluster from the desired state of one side.
     ///
     /// # Errors
     ///
@@ -66,7 +66,7 @@ impl Lab {
         Ok(())
     }
 
-    /// Gives an address a place in the external CIDR, by an IP object.
+    /// Maps an address into the external CIDR by an IP object.
     ///
     /// # Errors
     ///
@@ -86,7 +86,7 @@ impl Lab {
         Ok(())
     }
 
-    /// The desired state of a cluster beyond its nodes and gateways.
+    /// The desired state of a cluster besides its nodes and gateways.
     ///
     /// # Errors
     ///
@@ -126,8 +126,8 @@ impl Lab {
         Ok(number)
     }
 
-    /// Says whether a gateway replica is ready, to the cluster's processes and
-    /// to the exposed port.
+    /// Sets the readiness of a gateway replica in the EndpointSlice, and adds it to or
+    /// removes it from the backends of the exposed port.
     ///
     /// # Errors
     ///
@@ -142,12 +142,12 @@ impl Lab {
         self.write_fabric(cluster)
     }
 
-    /// Kills a node like a power cut: its processes, its pods and its links.
-    /// Nobody is told.
+    /// Kills a node like a power failure: its processes, its pods and its links. The
+    /// desired state does not change.
     ///
     /// # Errors
     ///
-    /// Returns an error if something of it survives.
+    /// Returns an error if a part of the node survives.
     pub fn kill_node(&mut self, cluster: &str, node: usize) -> Result<()> {
         let node = self
             .cluster_mut(cluster)
@@ -156,7 +156,7 @@ impl Lab {
             .with_context(|| format!("there is no node {node}"))?;
         node.alive = false;
         let name = node.name.clone();
-        // The cable first, as seen from outside; then what it carried.
+        // The link first, as other machines would observe it; then the pods and the node.
         node.netns.destroy()?;
         let lost: Vec<_> = self
             .cluster(cluster)
@@ -179,8 +179,8 @@ impl Lab {
         names.iter().try_for_each(|name| self.write_fabric(name))
     }
 
-    /// Writes the desired state of one cluster, as planned by `ipam`; its
-    /// processes notice.
+    /// Writes the desired state of one cluster, as planned by `ipam`. Its running
+    /// processes reload it.
     ///
     /// # Errors
     ///
@@ -196,7 +196,7 @@ impl Lab {
             objects = fabric::keep_plan(objects, &self.objects(cluster)?);
         }
 
-        // Planned beside, then moved into place at once: nobody reads half a file.
+        // Planned in a draft, then renamed, so that no process reads a partial file.
         let draft = path.with_extension("yaml.draft");
         fs::write(&draft, fabric::print(&objects)?)
             .with_context(|| format!("failed to write {draft:?}"))?;
@@ -288,7 +288,7 @@ impl Lab {
         process.start()
     }
 
-    /// A gateway's process.
+    /// The process of a gateway, counted from 1.
     ///
     /// # Panics
     ///
@@ -298,7 +298,7 @@ impl Lab {
         self.process(&instance)
     }
 
-    /// A route agent's process.
+    /// The process of a route agent, by its node, counted from 1.
     ///
     /// # Panics
     ///
@@ -325,7 +325,7 @@ impl Lab {
             .qualify(&format!("{cluster}-{node}-route-agent"))
     }
 
-    /// Enters a peering into the desired state of both sides.
+    /// Adds a peering to the desired state of both sides.
     pub(super) fn agree(&mut self, peering: PeeringSpec) -> Result<()> {
         let (addresses, port) = self.cluster(&peering.server).endpoint();
         let addresses = addresses.iter().map(Ipv4Addr::to_string).collect();
@@ -336,7 +336,7 @@ impl Lab {
         for (own, role) in sides {
             let other = peering
                 .remote_of(own)
-                .context("a peering has two different sides")?;
+                .context("the two sides of a peering are the same cluster")?;
             let spec = &self.cluster(other).spec;
             let remote = Remote {
                 pod_cidrs: spec.pod_cidrs.clone(),

@@ -16,10 +16,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Removes every laboratory whose owner does not live, also those left up on
-/// purpose, and returns their ids.
+/// Removes every laboratory whose owner has ended, including kept ones, and returns
+/// their ids.
 ///
-/// Touches nothing that does not bear the id of such a laboratory.
+/// Changes nothing whose name lacks the id of such a laboratory.
 ///
 /// # Errors
 ///
@@ -37,8 +37,8 @@ pub fn clean_crashed() -> Result<Vec<String>> {
     clean_where(|run_dir| !run_dir.join(KEPT_FILE).exists())
 }
 
-/// Makes the first SIGINT, SIGTERM or SIGHUP remove the laboratories of this
-/// process, and then end it with the exit code of a shell, 128 + signal.
+/// Installs handlers: the first SIGINT, SIGTERM or SIGHUP removes the laboratories of
+/// this process and ends it with the exit code of a shell, 128 + signal.
 ///
 /// # Errors
 ///
@@ -68,7 +68,7 @@ pub fn clean_on_signal() -> Result<()> {
     };
     std::thread::spawn(move || {
         let kind = runtime.block_on(wait);
-        // Held to the end: the other threads make nothing any more.
+        // Held to the end, so that other threads create no namespace or process any more.
         let _gate = netns::close_gate();
         if let Err(error) = remove_own() {
             eprintln!("failed to clean up: {error:#}");
@@ -79,16 +79,16 @@ pub fn clean_on_signal() -> Result<()> {
     Ok(())
 }
 
-/// Removes all that bears the id: processes, namespaces, pins, files.
+/// Removes everything whose name has the id: processes, namespaces, pins, files.
 ///
-/// Goes on after an error, so that as little as possible is left.
+/// Continues after an error and returns all errors.
 pub(super) fn remove(id: &str) -> Result<()> {
     let mut errors = Vec::new();
 
     if let Err(error) = kill_in(&namespaces_of(id)?) {
         errors.push(error);
     }
-    // Listed again: a gateway may have made its own until it was killed.
+    // Listed again: a gateway may have created its own namespace before it was killed.
     for name in &namespaces_of(id)? {
         if let Err(error) = netns::delete(name) {
             errors.push(error);
@@ -104,7 +104,7 @@ pub(super) fn remove(id: &str) -> Result<()> {
             errors.push(anyhow::Error::new(error).context(format!("failed to remove {path:?}")));
         }
     }
-    // The run directory goes last and only then: it is what a later clean-up finds.
+    // Last, and only without errors: a later clean-up finds the laboratory by its run directory.
     if errors.is_empty() {
         let run_dir = Path::new(RUN_DIR).join(id);
         return match fs::remove_dir_all(&run_dir) {
@@ -138,8 +138,8 @@ pub(super) fn kill_in(namespaces: &[String]) -> Result<()> {
     })
 }
 
-/// Processes that live in one of the namespaces, except this one; a zombie
-/// holds no namespace, so it does not count.
+/// Processes in one of the namespaces, except this one. Zombies hold no namespace and
+/// are not included.
 fn processes_in(inodes: &BTreeSet<u64>) -> Vec<Pid> {
     let own = std::process::id();
     fs::read_dir("/proc")
@@ -161,7 +161,7 @@ fn clean_where(wanted: impl Fn(&Path) -> bool) -> Result<Vec<String>> {
 
     for (id, run_dir) in run_dirs().into_iter().filter(|(_, dir)| wanted(dir)) {
         let Ok(lock) = File::create(run_dir.join(LOCK_FILE)) else {
-            continue; // Its owner has just removed it.
+            continue; // Its owner removed it in the meantime.
         };
         if lock.try_lock().is_err() {
             continue;
@@ -184,7 +184,7 @@ fn clean_where(wanted: impl Fn(&Path) -> bool) -> Result<Vec<String>> {
     Ok(removed)
 }
 
-/// Removes the laboratories whose lock this very process holds.
+/// Removes the laboratories whose lock this process holds.
 fn remove_own() -> Result<()> {
     let own: BTreeSet<(u64, u64)> = fs::read_dir("/proc/self/fd")
         .into_iter()
@@ -215,8 +215,8 @@ fn run_dirs() -> Vec<(String, PathBuf)> {
         .collect()
 }
 
-/// The ids of laboratories of which nothing is left but a gateway's namespace: the
-/// gateway had outlived its laboratory's removal.
+/// The ids of laboratories of which only a gateway's namespace is left, because the
+/// gateway survived the removal of its laboratory.
 fn orphans() -> Result<BTreeSet<String>> {
     let run_dirs: BTreeSet<String> = run_dirs().into_iter().map(|(id, _)| id).collect();
 
@@ -228,7 +228,7 @@ fn orphans() -> Result<BTreeSet<String>> {
         .collect())
 }
 
-/// The laboratory's own namespaces, and those that its gateways made.
+/// The namespaces of a laboratory, and those that its gateways created.
 fn namespaces_of(id: &str) -> Result<Vec<String>> {
     let own = prefix(id);
     let of_gateways = format!("liqo-{own}");
@@ -243,7 +243,7 @@ fn pins_of(id: &str) -> Vec<PathBuf> {
     entries(PIN_DIR, &prefix(id))
 }
 
-/// The sockets that a killed `wireguard-go` leaves.
+/// The sockets that killed processes of `wireguard-go` left.
 fn sockets_of(id: &str) -> Vec<PathBuf> {
     entries(wireguard::SOCKET_DIR, &wireguard::device_prefix(id))
 }
@@ -260,8 +260,8 @@ fn entries(directory: &str, prefix: &str) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Where gateways pin their programs and maps, one directory per instance.
+/// The directory in which gateways pin programs and maps, one subdirectory per instance.
 const PIN_DIR: &str = "/sys/fs/bpf/liqo";
 
-/// A killed process ends as soon as the kernel runs it; this is for a busy machine.
+/// A killed process ends as soon as it is scheduled; a busy machine may take longer.
 const KILL_DEADLINE: Duration = Duration::from_secs(10);

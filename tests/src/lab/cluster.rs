@@ -13,10 +13,10 @@ use anyhow::{Context as _, Result, ensure};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-/// A cluster.
+/// A cluster of the laboratory.
 #[derive(Debug)]
 pub struct Cluster {
-    /// What it was asked to be.
+    /// The specification that it was built from.
     pub spec: ClusterSpec,
     /// The router between its nodes and the core of the underlay: a device
     /// `node-<n>` to each node, and `up` to the core.
@@ -27,7 +27,7 @@ pub struct Cluster {
     pub gateways: Vec<Gateway>,
     /// Its other pods, in the order in which they were added.
     pub pods: Vec<Pod>,
-    /// The relay in its uplink, if it was asked for.
+    /// The relay in its uplink, if the specification has one.
     pub relay: Option<Relay>,
     number: u8,
     identity: Arc<Identity>,
@@ -36,9 +36,9 @@ pub struct Cluster {
 /// A gateway replica's pod.
 #[derive(Clone, Debug)]
 pub struct Gateway {
-    /// The pod.
+    /// The pod in which the gateway runs.
     pub pod: Pod,
-    /// Whether it is listed as ready, for nodes and behind the exposed address.
+    /// Its readiness in the EndpointSlice, and whether the exposed port forwards to it.
     pub ready: bool,
 }
 
@@ -79,7 +79,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Its cluster id.
+    /// The cluster ID.
     pub fn name(&self) -> &str {
         &self.spec.name
     }
@@ -102,7 +102,7 @@ impl Cluster {
         &self.gateways[number - 1]
     }
 
-    /// Where a client finds the gateways: addresses and port.
+    /// The endpoint of the gateways for clients: addresses and port.
     pub fn endpoint(&self) -> (Vec<Ipv4Addr>, u16) {
         match self.spec.exposure {
             Exposure::NodePort => {
@@ -149,8 +149,8 @@ impl Cluster {
         Ok(number)
     }
 
-    /// Leads the exposed port to the gateways that are ready, as the control
-    /// plane does some time after readiness changed.
+    /// Forwards the exposed port to the ready gateways, as kube-proxy or a load balancer
+    /// does some time after readiness changes.
     ///
     /// # Errors
     ///
@@ -180,7 +180,7 @@ impl Cluster {
     }
 }
 
-/// Connects the edge with the core, through a relay if the cluster wants one.
+/// Connects the edge to the core, through a relay if the specification has one.
 fn connect_uplink(
     identity: &Arc<Identity>,
     spec: &ClusterSpec,
@@ -235,5 +235,6 @@ fn connect_uplink(
     Ok(relay)
 }
 
-/// Gateways' addresses begin here in their node's part; other pods come after.
+/// Index of the first gateway's address in the pod CIDR of a node; other pods have
+/// higher ones.
 const FIRST_GATEWAY: u32 = 2;

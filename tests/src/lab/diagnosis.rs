@@ -1,4 +1,4 @@
-//! What a person needs to see when a laboratory did not do what it should.
+//! The state of a laboratory, written to files after a failure.
 
 use super::Lab;
 use super::binaries::target_dir;
@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 impl Lab {
-    /// Adds to an error where the diagnosis lies.
+    /// Writes a diagnosis, and adds its directory to an error.
     pub(super) fn diagnosed(&self, error: anyhow::Error) -> anyhow::Error {
         match self.diagnose() {
             Ok(directory) => error.context(format!("diagnosis in {}", directory.display())),
@@ -17,8 +17,8 @@ impl Lab {
         }
     }
 
-    /// Writes all there is to know about the laboratory to `target/lab/<id>`,
-    /// and returns that directory.
+    /// Writes statuses, kernel state and logs to `target/lab/<id>`, and returns that
+    /// directory.
     ///
     /// # Errors
     ///
@@ -57,7 +57,7 @@ impl Lab {
         Ok(directory)
     }
 
-    /// Describes the namespace that a gateway made for itself.
+    /// Describes the inner namespace of a gateway.
     fn describe_inner(&self, instance: &str) -> String {
         let path = format!("/run/netns/liqo-{instance}");
         let mut report = format!("\n##### {path}\n");
@@ -84,7 +84,7 @@ impl Drop for Lab {
         }
         match self.diagnose() {
             Ok(directory) => eprintln!("diagnosis in {}", directory.display()),
-            Err(error) => eprintln!("no diagnosis: {error:#}"),
+            Err(error) => eprintln!("failed to write a diagnosis: {error:#}"),
         }
     }
 }
@@ -129,7 +129,7 @@ fn copy_tree(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What is worth knowing of a namespace.
+/// The commands whose output describes a namespace.
 const COMMANDS: [&str; 9] = [
     "ip -s link show",
     "ip addr show",

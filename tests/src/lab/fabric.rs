@@ -1,4 +1,4 @@
-//! The desired state of a cluster, as the objects of `fabric.yaml`: PURE.
+//! The desired state of a cluster, as the objects of `fabric.yaml`. PURE.
 
 use super::cluster::Cluster;
 use super::spec::{Exposure, GATEWAY_PORT, NODE_PORT};
@@ -8,56 +8,56 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-/// The rest of a cluster's desired state, besides its nodes and gateways.
+/// The desired state of a cluster besides its nodes and gateways.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Desired {
-    /// The clusters it peers with, by cluster id.
+    /// The peers, by cluster ID.
     pub remotes: BTreeMap<String, Remote>,
-    /// Single addresses that peers may reach, by the name of their IP object.
+    /// Addresses that peers may reach, by the name of their IP object.
     pub ips: BTreeMap<String, MappedAddress>,
-    /// Networks that remapping must leave alone, by name.
+    /// Networks that remapped prefixes must not overlap, by name.
     pub reserved: BTreeMap<String, Ipv4Net>,
 }
 
-/// A remote cluster, as one side of a peering knows it.
+/// A remote cluster, as one side of a peering describes it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Remote {
-    /// Its pods' original addresses.
+    /// Its original pod CIDRs.
     pub pod_cidrs: Vec<Ipv4Net>,
     /// Its original external CIDR.
     pub external_cidr: Ipv4Net,
-    /// What this side does.
+    /// The role of this side's gateways.
     pub role: Role,
     /// The upper bound of the tunnel's MTU.
     pub mtu: u16,
-    /// Its WireGuard key.
+    /// Its WireGuard public key.
     pub public_key: [u8; 32],
 }
 
-/// What one side of a peering does.
+/// The role of one side's gateways.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Role {
-    /// It waits for the other side.
+    /// Waits for handshake initiations of the peer.
     Server,
-    /// It goes to the other side's exposed addresses.
+    /// Initiates handshakes with the exposed endpoints of the peer.
     Client {
         /// Addresses or host names.
         addresses: Vec<String>,
-        /// The port of all of them.
+        /// The UDP port, the same at all addresses.
         port: u16,
     },
 }
 
-/// An address that gets a place in the external CIDR.
+/// An address to be mapped into the external CIDR.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MappedAddress {
-    /// The address as the cluster knows it.
+    /// The original address.
     pub ip: Ipv4Addr,
-    /// Whether what reaches it comes from a node's own address.
+    /// Whether packets to it get a node's address as source.
     pub masquerade: bool,
 }
 
-/// Where the gateways' private key for a peering lies below the key directory.
+/// Name of the subdirectory of the key directory with the private key for a peer.
 pub(super) fn secret_name(remote: &str) -> String {
     format!("gw-{remote}")
 }
@@ -114,8 +114,8 @@ pub(super) fn objects(cluster: &Cluster, desired: &Desired) -> Vec<Value> {
     objects
 }
 
-/// Takes over from the planned objects `old` what still holds for `new`: the
-/// status of objects with the same spec, and the objects that planning added.
+/// Returns `new` with the parts of the plan `old` that are still valid: the status of
+/// objects with the same spec, and the objects that planning added.
 pub(super) fn keep_plan(new: Vec<Value>, old: &[Value]) -> Vec<Value> {
     let known: BTreeMap<[String; 3], &Value> =
         old.iter().map(|object| (key(object), object)).collect();
@@ -144,8 +144,8 @@ pub(super) fn keep_plan(new: Vec<Value>, old: &[Value]) -> Vec<Value> {
     merged
 }
 
-/// Whether planning added `object` for one of `objects`: the address of a node,
-/// or a network of a configuration.
+/// Returns whether planning added `object` for one of `objects`: the IP object of a
+/// node, or a Network of a Configuration.
 fn is_planned_for(object: &Value, objects: &[Value]) -> bool {
     let has = |kind: &str, name: &str| {
         objects
@@ -165,12 +165,12 @@ fn is_planned_for(object: &Value, objects: &[Value]) -> bool {
     }
 }
 
-/// Reads the objects of a file.
+/// Parses the objects of a fabric file.
 pub(super) fn parse(text: &str) -> Result<Vec<Value>> {
     serde_saphyr::from_multiple(text).context("failed to parse a fabric file")
 }
 
-/// Writes the objects of a file.
+/// Formats the objects as a fabric file.
 pub(super) fn print(objects: &[Value]) -> Result<String> {
     let documents = objects
         .iter()
@@ -181,7 +181,7 @@ pub(super) fn print(objects: &[Value]) -> Result<String> {
     Ok(documents.join("---\n"))
 }
 
-/// How the cluster sees an original address of `remote`, after planning.
+/// Returns the remapped address for an original address of `remote`.
 pub(super) fn seen(objects: &[Value], remote: &str, address: Ipv4Addr) -> Option<Ipv4Addr> {
     let configuration = objects.iter().find(|object| {
         object["kind"] == "Configuration"
@@ -205,7 +205,7 @@ pub(super) fn seen(objects: &[Value], remote: &str, address: Ipv4Addr) -> Option
     })
 }
 
-/// The address that planning gave to an IP object.
+/// Returns the address that the plan allocated to an IP object.
 pub(super) fn mapped(objects: &[Value], name: &str) -> Option<Ipv4Addr> {
     objects
         .iter()
@@ -344,5 +344,5 @@ fn key(object: &Value) -> [String; 3] {
     ]
 }
 
-/// Liqo's own namespace.
+/// Liqo's namespace.
 const LIQO: &str = "liqo";

@@ -1,4 +1,4 @@
-//! The id of a laboratory, and the lock that says that its owner lives.
+//! The id of a laboratory, and the lock that its owner holds while it runs.
 
 use super::clean;
 use anyhow::{Context as _, Result};
@@ -9,20 +9,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Where laboratories keep their files, one directory each.
+/// Directory with one subdirectory for each laboratory's files.
 pub(super) const RUN_DIR: &str = "/run/liqo-lab";
 
 /// The name of the file that the owner of a laboratory holds locked.
 pub(super) const LOCK_FILE: &str = "lock";
 
-/// The name of the file that marks a laboratory as left up on purpose.
+/// The name of the file that marks a laboratory to be kept.
 pub(super) const KEPT_FILE: &str = "kept";
 
-/// The id of a laboratory; removes all that bears it when dropped.
+/// The id of a laboratory. When it is dropped, everything whose name has the id is removed.
 ///
-/// The owner holds a lock on a file of the run directory, which the kernel
-/// releases with the process, however it ends. So whoever cleans up can tell a
-/// crashed laboratory from a running one.
+/// The owner holds a lock on a file of the run directory, which the kernel releases when
+/// the process ends, even by a crash. The lock distinguishes running laboratories from
+/// crashed ones.
 #[derive(Debug)]
 pub struct Identity {
     id: String,
@@ -32,7 +32,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Claims a new id.
+    /// Creates a laboratory's run directory under a new, random id, and locks it.
     ///
     /// # Errors
     ///
@@ -46,7 +46,7 @@ impl Identity {
             match fs::create_dir(&run_dir) {
                 Ok(()) => {
                     let identity = Self::lock(id, run_dir)?;
-                    // A clean-up may have met the directory before it was locked.
+                    // A clean-up may have removed the directory before it was locked.
                     if identity.run_dir.join(LOCK_FILE).exists() {
                         return Ok(identity);
                     }
@@ -69,7 +69,7 @@ impl Identity {
         }))
     }
 
-    /// The id: a few lower-case letters and digits.
+    /// The id: lower-case letters and digits.
     pub fn id(&self) -> &str {
         &self.id
     }
@@ -79,12 +79,12 @@ impl Identity {
         &self.run_dir
     }
 
-    /// The machine-wide name of something that the laboratory calls `name`.
+    /// The machine-wide name of an object that is called `name` in the laboratory.
     pub fn qualify(&self, name: &str) -> String {
         format!("{}{name}", prefix(&self.id))
     }
 
-    /// Leaves the laboratory up when its owner ends, until [`clean()`](clean::clean).
+    /// Keeps the laboratory when its owner ends, until [`clean()`](clean::clean).
     ///
     /// # Errors
     ///
@@ -113,7 +113,7 @@ impl Drop for Identity {
     }
 }
 
-/// What the names of the laboratory `id` begin with.
+/// The prefix of all names of the laboratory `id`.
 pub(super) fn prefix(id: &str) -> String {
     format!("lq-{id}-")
 }

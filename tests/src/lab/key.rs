@@ -7,29 +7,29 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use x25519_dalek::{X25519_BASEPOINT_BYTES, x25519};
 
-/// A private key and its public half.
+/// A WireGuard key pair (Curve25519).
 #[derive(Clone)]
 pub struct Key {
     private: [u8; 32],
 }
 
 impl Key {
-    /// A new key.
+    /// Generates a random key pair.
     ///
     /// # Errors
     ///
-    /// Returns an error if the system has no randomness.
+    /// Returns an error if `/dev/urandom` cannot be read.
     pub fn generate() -> Result<Self> {
         let mut private = [0; 32];
         File::open("/dev/urandom")
             .and_then(|mut random| random.read_exact(&mut private))
-            .context("failed to read randomness")?;
+            .context("failed to read /dev/urandom")?;
 
         Ok(Self { private })
     }
 
-    /// The key that `directory` holds, or a new one that it then holds, laid out
-    /// like the mounted Secret of a gateway.
+    /// Reads the key pair of `directory`, or stores a new one there; the files are those
+    /// of a gateway's mounted Secret.
     ///
     /// # Errors
     ///
@@ -55,12 +55,12 @@ impl Key {
         Ok(key)
     }
 
-    /// The private key.
+    /// The private key, as `wg genkey` would print it before base64.
     pub fn private(&self) -> [u8; 32] {
         self.private
     }
 
-    /// The public key.
+    /// The public key that belongs to [`Key::private`].
     pub fn public(&self) -> [u8; 32] {
         x25519(self.private, X25519_BASEPOINT_BYTES)
     }
@@ -72,7 +72,7 @@ impl std::fmt::Debug for Key {
     }
 }
 
-/// The text form of a key, which `wg` and Kubernetes share (RFC 4648, with padding).
+/// Encodes a key as `wg` and Kubernetes do (base64 of RFC 4648, with padding).
 pub fn base64(bytes: &[u8]) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn base64_is_that_of_the_rfc() {
+    fn base64_matches_the_rfcs_test_vectors() {
         let cases = [
             ("", ""),
             ("f", "Zg=="),
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_differ() {
+    fn two_generated_keys_differ() {
         let [a, b] = [Key::generate().unwrap(), Key::generate().unwrap()];
 
         assert_ne!(a.public(), b.public());

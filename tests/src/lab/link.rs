@@ -1,4 +1,4 @@
-//! Links, addresses and routes, set in batches of `ip` commands.
+//! Configures links, addresses and routes in batches of `ip` commands.
 
 use super::netns::Netns;
 use anyhow::Result;
@@ -7,8 +7,8 @@ use anyhow::Result;
 ///
 /// # Errors
 ///
-/// Returns an error with what `ip` said if one of them fails; those after it
-/// are not run.
+/// Returns an error with the message of `ip` at the first command that fails; later
+/// commands are not run.
 pub fn ip<S: AsRef<str>>(netns: &Netns, commands: &[S]) -> Result<()> {
     if commands.is_empty() {
         return Ok(());
@@ -23,7 +23,7 @@ pub fn ip<S: AsRef<str>>(netns: &Netns, commands: &[S]) -> Result<()> {
     Ok(())
 }
 
-/// One end of a pair of virtual Ethernet devices.
+/// One end of a veth pair.
 #[derive(Clone, Copy, Debug)]
 pub struct End<'a> {
     /// The namespace of this end.
@@ -32,8 +32,8 @@ pub struct End<'a> {
     pub device: &'a str,
 }
 
-/// The `ip` command, to be run in the namespace of `near`, that makes a pair of
-/// devices.
+/// Returns the `ip` command that creates a veth pair when it runs in the namespace of
+/// `near`.
 pub fn veth(near: End<'_>, far: End<'_>, mtu: u32) -> String {
     format!(
         "link add name {} mtu {mtu} type veth peer name {} mtu {mtu} netns {}",
@@ -43,7 +43,7 @@ pub fn veth(near: End<'_>, far: End<'_>, mtu: u32) -> String {
     )
 }
 
-/// Connects two namespaces by a pair of devices, which are left down.
+/// Connects two namespaces by a veth pair, whose devices are down.
 ///
 /// # Errors
 ///
@@ -62,10 +62,9 @@ pub fn set_up(end: End<'_>, up: bool) -> Result<()> {
     ip(end.netns, &[format!("link set dev {} {state}", end.device)])
 }
 
-/// Turns off what lets the kernel send unfinished packets over a device:
-/// segmentation and checksums left to the hardware.
+/// Turns off segmentation and checksum offloads of a device.
 ///
-/// What a capture or a relay behind it sees is then what a wire would carry.
+/// A capture or a relay then sees packets as they would be on a wire.
 ///
 /// # Errors
 ///

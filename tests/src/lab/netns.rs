@@ -1,8 +1,8 @@
 //! Named network namespaces.
 //!
-//! A namespace belongs to a thread, so whatever happens in one happens on a
-//! thread of its own: [`Netns::run`] and [`Netns::spawn`]. A child process
-//! inherits the namespace of the thread that starts it: [`Netns::start`].
+//! A namespace belongs to a thread, so code in a namespace runs on a thread of its
+//! own: [`Netns::run`] and [`Netns::spawn`]. A child process inherits the namespace of
+//! the thread that starts it: [`Netns::start`].
 
 use super::Identity;
 use anyhow::{Context as _, Result, bail};
@@ -17,8 +17,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::{self, JoinHandle};
 
-/// A network namespace under a name that `ip netns` knows; removed with its
-/// laboratory, which every handle keeps.
+/// A network namespace that `ip netns` knows by name. It is removed with its
+/// laboratory, which lives as long as any handle.
 #[derive(Clone, Debug)]
 pub struct Netns(Arc<Inner>);
 
@@ -26,13 +26,13 @@ pub struct Netns(Arc<Inner>);
 struct Inner {
     name: String,
     file: File,
-    /// None of one that something else made.
+    /// `None` for an adopted namespace.
     _identity: Option<Arc<Identity>>,
 }
 
 impl Netns {
     /// Creates the namespace `lq-<id>-<name>`, with `lo` up, without IPv6, and
-    /// with the kernel's defaults whatever the machine's settings are.
+    /// with the kernel's defaults instead of the machine's settings.
     ///
     /// # Errors
     ///
@@ -49,8 +49,8 @@ impl Netns {
         })))
     }
 
-    /// Takes an open namespace that something else made and removes, such as a pod's; the
-    /// name is for messages.
+    /// Wraps an open namespace that another program created and removes, such as a pod's;
+    /// the name is for messages.
     pub fn adopt(name: &str, file: File) -> Self {
         Self(Arc::new(Inner {
             name: name.to_owned(),
@@ -64,7 +64,7 @@ impl Netns {
         &self.0.name
     }
 
-    /// Runs `work` inside, and returns its result.
+    /// Runs `work` in the namespace, and returns its result.
     ///
     /// # Panics
     ///
@@ -81,7 +81,7 @@ impl Netns {
         })
     }
 
-    /// Runs `work` inside, beside the caller.
+    /// Runs `work` in the namespace concurrently with the caller.
     pub fn spawn<T, F>(&self, work: F) -> JoinHandle<T>
     where
         T: Send + 'static,
@@ -94,8 +94,8 @@ impl Netns {
         })
     }
 
-    /// Starts a process inside, in a process group of its own, so that a
-    /// terminal's Ctrl-C reaches only the laboratory, which then cleans up.
+    /// Starts a process in the namespace. It has a process group of its own, so that
+    /// Ctrl-C on a terminal signals only the laboratory, which then cleans up.
     ///
     /// # Errors
     ///
@@ -107,7 +107,8 @@ impl Netns {
             .with_context(|| format!("failed to start {:?}", command.get_program()))
     }
 
-    /// Runs a program inside to its end, with `input`, and returns its output.
+    /// Runs a program in the namespace with `input` on standard input, and returns its
+    /// output.
     ///
     /// # Errors
     ///
@@ -127,8 +128,8 @@ impl Netns {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Runs a program inside to its end, with `input`; a failure of the
-    /// program itself is part of the result.
+    /// Runs a program in the namespace with `input` on standard input; the result
+    /// includes a failure of the program itself.
     ///
     /// # Errors
     ///
@@ -148,7 +149,7 @@ impl Netns {
             let output = child.wait_with_output();
             (feed.join(), output)
         });
-        // A program may end without having read all of its input.
+        // A program may end before it has read all of its input.
         if let Ok(Err(error)) = fed
             && error.kind() != io::ErrorKind::BrokenPipe
         {
@@ -158,11 +159,11 @@ impl Netns {
         output.with_context(|| format!("failed to wait for {program}"))
     }
 
-    /// Writes a setting below `/proc/sys/net`, named as `sysctl` names it.
+    /// Sets a sysctl, such as `net.ipv4.ip_forward`, in the namespace.
     ///
     /// # Errors
     ///
-    /// Returns an error if there is no such setting or it refuses the value.
+    /// Returns an error if there is no such sysctl or the kernel refuses the value.
     pub fn sysctl(&self, key: &str, value: impl ToString) -> Result<()> {
         let path = Path::new("/proc/sys").join(key.replace('.', "/"));
         let value = value.to_string();
@@ -170,14 +171,14 @@ impl Netns {
             .with_context(|| format!("failed to set {key} in {}", self.name()))
     }
 
-    /// Removes the namespace now, with the processes and devices inside.
+    /// Removes the namespace now, with the processes and devices in it.
     ///
     /// # Errors
     ///
     /// Returns an error if a process does not end or the name cannot be removed.
     pub fn destroy(&self) -> Result<()> {
         super::clean::kill_in(std::slice::from_ref(&self.0.name))?;
-        // Open handles keep the namespace alive, so its devices go explicitly.
+        // Open handles keep the namespace alive, so its devices are removed explicitly.
         self.run(remove_links)?;
         delete(&self.0.name)
     }
@@ -188,14 +189,14 @@ impl Netns {
     }
 }
 
-/// Held, shared, by whoever makes something that has to be removed.
+/// Held shared while a thread creates an object that a clean-up must remove.
 static GATE: RwLock<()> = RwLock::new(());
 
 fn pass_gate() -> RwLockReadGuard<'static, ()> {
     GATE.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Stops all threads of this process at their next namespace or process.
+/// Blocks all other threads before they create their next namespace or process.
 pub(super) fn close_gate() -> RwLockWriteGuard<'static, ()> {
     GATE.write().unwrap_or_else(PoisonError::into_inner)
 }
@@ -211,7 +212,7 @@ pub(super) fn list() -> Result<Vec<String>> {
     }
 }
 
-/// Where a namespace is mounted.
+/// The mount point of a namespace.
 pub(super) fn path(name: &str) -> PathBuf {
     Path::new(NETNS_DIR).join(name)
 }
@@ -272,7 +273,7 @@ fn create(name: &str) -> Result<File> {
 fn prepare_directory() -> Result<()> {
     fs::create_dir_all(NETNS_DIR).with_context(|| format!("failed to create {NETNS_DIR}"))?;
     let directory = File::open(NETNS_DIR).with_context(|| format!("failed to open {NETNS_DIR}"))?;
-    // Two first users at once would mount it twice; `ip netns` takes the same lock.
+    // Prevents that two processes mount it at the same time; `ip netns` takes this lock too.
     directory
         .lock()
         .with_context(|| format!("failed to lock {NETNS_DIR}"))?;
@@ -312,7 +313,7 @@ fn remove_links() -> Result<()> {
         let name = line.split(": ").nth(1)?;
         Some(name.split('@').next().unwrap_or(name))
     }) {
-        // `lo` refuses, and a veth may have gone with its peer.
+        // `lo` cannot be deleted, and a veth may be gone together with its peer.
         Command::new("ip")
             .args(["link", "delete", name])
             .output()
@@ -326,14 +327,14 @@ const NETNS_DIR: &str = "/run/netns";
 
 /// Settings of every namespace, below `/proc/sys/net`.
 ///
-/// The first namespace of the machine hands down its own values otherwise.
+/// Without them, a new namespace would inherit the values of the machine's.
 const DEFAULTS: [(&str, &str); 6] = [
-    // Keeps neighbour discovery and duplicate address detection out of captures.
+    // Otherwise captures would contain neighbour discovery.
     ("ipv6/conf/all/disable_ipv6", "1"),
     ("ipv6/conf/default/disable_ipv6", "1"),
     ("ipv4/conf/all/rp_filter", "0"),
     ("ipv4/conf/default/rp_filter", "0"),
     ("ipv4/ip_forward", "0"),
-    // Otherwise fragmentation tests and traceroutes starve.
+    // Otherwise the kernel would suppress ICMP errors that MTU tests and traceroutes expect.
     ("ipv4/icmp_ratelimit", "0"),
 ];

@@ -1,5 +1,5 @@
-//! Nodes: routers between their pods and the underlay, with the nft tables that
-//! a CNI and kube-proxy would keep there.
+//! Nodes: routers between pods and underlay, with the nft tables that a CNI and
+//! kube-proxy would maintain.
 
 use super::Identity;
 use super::address;
@@ -12,18 +12,18 @@ use ipnet::Ipv4Net;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-/// A node; its device is `eth0`, towards the edge of its cluster.
+/// A node. Its device `eth0` leads to the edge of its cluster.
 #[derive(Debug)]
 pub struct Node {
-    /// Its name: that of the cluster and its number, counted from 1.
+    /// The cluster's name and the node's number, counted from 1.
     pub name: String,
     /// Its address on the underlay.
     pub internal_ip: Ipv4Addr,
     /// Its part of each of the cluster's pod CIDRs.
     pub pod_cidrs: Vec<Ipv4Net>,
-    /// Where it lives.
+    /// The namespace of the node.
     pub netns: Netns,
-    /// False once it was killed.
+    /// False after [`Lab::kill_node`](super::Lab::kill_node).
     pub alive: bool,
     cluster: String,
     pods: usize,
@@ -68,7 +68,7 @@ impl Node {
             "link set dev eth0 up".to_owned(),
             format!("route add default via {}", link.upper),
         ];
-        // As CNIs do: what no pod has is not to be sent back to the underlay.
+        // As CNIs do: packets for unused pod addresses must not return to the underlay.
         commands.extend(
             pod_cidrs
                 .iter()
@@ -99,7 +99,7 @@ impl Node {
         })
     }
 
-    /// Adds a pod.
+    /// Adds a pod with this address.
     pub(super) fn add_pod(
         &mut self,
         identity: &Arc<Identity>,
@@ -124,7 +124,7 @@ impl Node {
         Pod::build(identity, name, address, place)
     }
 
-    /// Leads [`NODE_PORT`] to the gateways at `backends`, as kube-proxy does.
+    /// Forwards [`NODE_PORT`] to the gateways at `backends`, as kube-proxy does.
     pub(super) fn expose(&self, backends: &[Ipv4Addr]) -> Result<()> {
         let destination = format!("ip daddr {} udp dport {NODE_PORT}", self.internal_ip);
         let ruleset = dnat_ruleset("kube", &destination, backends);
@@ -134,8 +134,8 @@ impl Node {
     }
 }
 
-/// What any CNI without an overlay does: pods keep their addresses among
-/// themselves, and leave the cluster with their node's.
+/// The rules of a CNI without an overlay: traffic between pods keeps its addresses,
+/// traffic that leaves the cluster is masqueraded.
 fn cni_ruleset(pod_cidrs: &[Ipv4Net]) -> String {
     let pods = set(pod_cidrs);
     format!(
@@ -149,8 +149,8 @@ fn cni_ruleset(pod_cidrs: &[Ipv4Net]) -> String {
     )
 }
 
-/// Spreads new flows to `destination` over `backends`, and makes the answers
-/// come back; without backends they are refused.
+/// Spreads new flows to `destination` over `backends`, and masquerades them so that
+/// replies return; without backends, they are rejected.
 pub(super) fn dnat_ruleset(table: &str, destination: &str, backends: &[Ipv4Addr]) -> String {
     let verdict = match backends {
         [] => String::new(),
@@ -169,7 +169,7 @@ pub(super) fn dnat_ruleset(table: &str, destination: &str, backends: &[Ipv4Addr]
         }
     };
 
-    // Declared first, so that the deletion finds something the first time, too.
+    // Declared first, so that the deletion does not fail the first time.
     format!(
         "table inet {table} {{}}
         delete table inet {table}
@@ -191,7 +191,7 @@ pub(super) fn dnat_ruleset(table: &str, destination: &str, backends: &[Ipv4Addr]
     )
 }
 
-/// Marks a flow to be masqueraded, as kube-proxy does: others may translate, too.
+/// Marks a flow to be masqueraded with kube-proxy's mark bit, and keeps the other bits.
 const MARK: &str = "meta mark set meta mark | 0x4000";
 
 fn set(nets: &[Ipv4Net]) -> String {

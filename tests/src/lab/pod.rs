@@ -1,4 +1,4 @@
-//! Pods: a namespace, and a pair of devices to the node.
+//! Pods: a namespace, and a veth pair to the node.
 
 use super::Identity;
 use super::link::{End, ip, veth};
@@ -7,7 +7,7 @@ use anyhow::Result;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-/// A pod; its device is `eth0`.
+/// A pod. Its device `eth0` leads to its node.
 #[derive(Clone, Debug)]
 pub struct Pod {
     /// Its name, unique in its cluster.
@@ -16,28 +16,28 @@ pub struct Pod {
     pub cluster: String,
     /// Its node's name.
     pub node: String,
-    /// Its own address, as its cluster knows it.
+    /// Its original address, in its own cluster.
     pub address: Ipv4Addr,
-    /// Where it lives.
+    /// The namespace of the pod.
     pub netns: Netns,
-    /// The node's end of its link.
+    /// The device of the node that leads to it.
     pub node_device: String,
 }
 
-/// What a node gives to a new pod.
+/// The parameters of a new pod that its node decides.
 pub(super) struct Place<'a> {
     pub(super) cluster: &'a str,
     pub(super) node: &'a str,
     pub(super) netns: &'a Netns,
-    /// The node's address on every pod's link: the pods' gateway.
+    /// The node's address on the links of all pods: their default gateway.
     pub(super) gateway: Ipv4Addr,
     pub(super) device: String,
     pub(super) mtu: u32,
 }
 
 impl Pod {
-    /// Sets up a pod like the `ptp` plugin of CNI does: a /32 route on the node,
-    /// a default route in the pod.
+    /// Sets up a pod as the CNI plugin `ptp` does: a /32 route on the node, a default
+    /// route in the pod.
     pub(super) fn build(
         identity: &Arc<Identity>,
         name: &str,

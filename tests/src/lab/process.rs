@@ -1,4 +1,4 @@
-//! Processes of ours inside a laboratory.
+//! Processes in the namespaces of a laboratory.
 
 use super::netns::Netns;
 use super::wait;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-/// A process that can be killed and started again; it ends when this is dropped,
+/// A process that can be killed and restarted. It is killed when this is dropped,
 /// unless it was [released](Process::release).
 #[derive(Debug)]
 pub struct Process {
@@ -23,19 +23,19 @@ pub struct Process {
     child: Option<Child>,
 }
 
-/// What a process has used.
+/// Resources that a process has used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
-    /// Memory that is resident now.
+    /// Resident memory now, in bytes.
     pub resident_bytes: u64,
-    /// The most memory that was resident at any time.
+    /// The peak of resident memory, in bytes.
     pub peak_bytes: u64,
-    /// Processor time, user and system together.
+    /// CPU time, user and system.
     pub processor: Duration,
 }
 
 impl Process {
-    /// A process that is still to be started; its output goes to the file `log`.
+    /// Describes a process without starting it; its output goes to the file `log`.
     pub fn new<A: Into<OsString>>(
         name: impl Into<String>,
         netns: &Netns,
@@ -53,7 +53,7 @@ impl Process {
         }
     }
 
-    /// Its name, which for our processes is the instance.
+    /// Its name; that of a gateway or route agent is its instance name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -63,7 +63,7 @@ impl Process {
         self.args.push(arg.into());
     }
 
-    /// Starts it, if it does not run.
+    /// Starts it unless it runs.
     ///
     /// # Errors
     ///
@@ -90,7 +90,7 @@ impl Process {
         Ok(())
     }
 
-    /// Whether it runs.
+    /// Returns whether it runs.
     pub fn is_running(&mut self) -> bool {
         self.child
             .as_mut()
@@ -104,7 +104,7 @@ impl Process {
             .flatten()
     }
 
-    /// Kills it without warning (SIGKILL), and waits for its end.
+    /// Kills it (SIGKILL), and waits for its end.
     ///
     /// # Errors
     ///
@@ -119,7 +119,7 @@ impl Process {
         Ok(())
     }
 
-    /// Asks it to end (SIGTERM), and waits for that.
+    /// Sends SIGTERM, and waits for its end.
     ///
     /// # Errors
     ///
@@ -127,7 +127,7 @@ impl Process {
     pub fn stop(&mut self, timeout: Duration) -> Result<ExitStatus> {
         let what = format!("{} to end", self.name);
         let Some(child) = self.child.as_mut() else {
-            bail!("{} does not run", self.name);
+            bail!("{} is not running", self.name);
         };
         let pid = Pid::from_raw(child.id().cast_signed());
         kill(pid, Signal::SIGTERM).with_context(|| format!("failed to stop {}", self.name))?;
@@ -135,16 +135,16 @@ impl Process {
         wait::value(timeout, &what, || Ok(child.try_wait()?))
     }
 
-    /// Asks it to end (SIGTERM).
+    /// Sends SIGTERM, and returns at once.
     ///
     /// # Errors
     ///
     /// Returns an error if it does not run.
-    pub fn ask_to_stop(&mut self) -> Result<()> {
+    pub fn terminate(&mut self) -> Result<()> {
         self.signal(Signal::SIGTERM)
     }
 
-    /// Makes it hang (SIGSTOP) until [`Process::resume`].
+    /// Suspends it (SIGSTOP) until [`Process::resume`].
     ///
     /// # Errors
     ///
@@ -153,7 +153,7 @@ impl Process {
         self.signal(Signal::SIGSTOP)
     }
 
-    /// Lets it go on (SIGCONT).
+    /// Resumes it (SIGCONT).
     ///
     /// # Errors
     ///
@@ -163,7 +163,7 @@ impl Process {
     }
 
     fn signal(&mut self, signal: Signal) -> Result<()> {
-        let pid = self.pid().context("the process does not run")?;
+        let pid = self.pid().context("the process is not running")?;
         kill(Pid::from_raw(pid.cast_signed()), signal)
             .with_context(|| format!("failed to send {signal} to {}", self.name))
     }
@@ -178,30 +178,30 @@ impl Process {
         self.start()
     }
 
-    /// Leaves it running for good.
+    /// Leaves it running after this value is dropped.
     pub fn release(&mut self) {
         self.child = None;
     }
 
-    /// All it has written so far.
+    /// Its output so far.
     pub fn log(&self) -> String {
         fs::read(&self.log)
             .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
             .unwrap_or_default()
     }
 
-    /// Where its output goes.
+    /// The file with its output.
     pub fn log_path(&self) -> &Path {
         &self.log
     }
 
-    /// What it has used so far.
+    /// The resources that it has used so far.
     ///
     /// # Errors
     ///
     /// Returns an error if it does not run.
     pub fn usage(&mut self) -> Result<Usage> {
-        let pid = self.pid().context("the process does not run")?;
+        let pid = self.pid().context("the process is not running")?;
         usage(pid).with_context(|| format!("failed to read the usage of {}", self.name))
     }
 }
@@ -226,7 +226,7 @@ fn usage(pid: u32) -> Result<Usage> {
     };
 
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The name, in parentheses, may hold anything; fields are counted after it.
+    // The name, in parentheses, may contain spaces; fields are counted after it.
     let (_, fields) = stat.rsplit_once(')').context("no name")?;
     let ticks: u64 = fields
         .split_whitespace()

@@ -1,13 +1,13 @@
-//! What a laboratory is to consist of.
+//! The specification of a laboratory.
 
 use ipnet::Ipv4Net;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-/// Clusters, and who peers with whom.
+/// The clusters of a laboratory and their peerings.
 #[derive(Clone, Debug, Default)]
 pub struct Spec {
-    /// The clusters, by unique names.
+    /// The clusters, with unique names.
     pub clusters: Vec<ClusterSpec>,
     /// The peerings, at most one for each pair of clusters.
     pub peerings: Vec<PeeringSpec>,
@@ -26,7 +26,7 @@ impl Spec {
         self
     }
 
-    /// Adds a peering with the usual MTU.
+    /// Adds a peering with the default MTU.
     #[must_use]
     pub fn peering(mut self, client: &str, server: &str) -> Self {
         self.peerings.push(PeeringSpec::new(client, server));
@@ -34,34 +34,35 @@ impl Spec {
     }
 }
 
-/// One cluster. The defaults are those of a fresh Kubernetes and Liqo, so that
-/// any two clusters have the same addresses.
+/// The specification of a cluster. The defaults are those of Kubernetes and Liqo, so
+/// that all clusters have the same addresses.
 #[derive(Clone, Debug)]
 pub struct ClusterSpec {
-    /// Its cluster id; also the prefix of the names of its nodes.
+    /// The cluster ID; also the prefix of node names.
     pub name: String,
-    /// Its pods' addresses; every node gets its own part of each.
+    /// The pod CIDRs; each node has its own part of each.
     pub pod_cidrs: Vec<Ipv4Net>,
-    /// Its services' addresses.
+    /// The service CIDR.
     pub service_cidr: Ipv4Net,
-    /// The addresses under which its nodes and mapped addresses are reached.
+    /// The external CIDR: addresses of nodes and IP objects for peers.
     pub external_cidr: Ipv4Net,
-    /// How many nodes it has, at most [`NODES_MAX`].
+    /// Number of nodes, at most [`NODES_MAX`].
     pub nodes: usize,
-    /// How many gateway pods it has; they are spread over the nodes.
+    /// Number of gateway pods, which are spread over the nodes.
     pub replicas: usize,
-    /// How many packet loops each of them has.
+    /// Number of lanes (packet loops) of each gateway.
     pub lanes: u8,
-    /// How its gateways are reached, where it has the server role.
+    /// How its gateways are exposed where they have the server role.
     pub exposure: Exposure,
-    /// Hides the cluster behind a router that translates addresses, and forgets
-    /// a UDP flow after this silence.
+    /// Puts the cluster behind a NAT router whose UDP flows expire after this time
+    /// without packets.
     pub nat: Option<Duration>,
     /// The MTU of the link between the cluster and the core of the underlay.
     pub uplink_mtu: u32,
     /// Puts a [relay](crate::fault::relay) into that link.
     pub relayed: bool,
-    /// Whether nodes spread routes' flows by ports, too, and not only by addresses.
+    /// Whether nodes hash ports, too, when they spread flows over nexthops
+    /// (`fib_multipath_hash_policy`).
     pub spread_by_port: bool,
 }
 
@@ -98,28 +99,28 @@ impl ClusterSpec {
         self
     }
 
-    /// Sets the number of packet loops of each gateway.
+    /// Sets the number of lanes of each gateway.
     #[must_use]
     pub fn lanes(mut self, lanes: u8) -> Self {
         self.lanes = lanes;
         self
     }
 
-    /// Sets the pods' addresses.
+    /// Sets the pod CIDRs.
     #[must_use]
     pub fn pod_cidrs(mut self, cidrs: impl IntoIterator<Item = Ipv4Net>) -> Self {
         self.pod_cidrs = cidrs.into_iter().collect();
         self
     }
 
-    /// Sets how the gateways are reached.
+    /// Sets how the gateways are exposed.
     #[must_use]
     pub fn exposure(mut self, exposure: Exposure) -> Self {
         self.exposure = exposure;
         self
     }
 
-    /// Hides the cluster behind a translating router.
+    /// Puts the cluster behind a NAT router.
     #[must_use]
     pub fn behind_nat(mut self, timeout: Duration) -> Self {
         self.nat = Some(timeout);
@@ -141,19 +142,19 @@ impl ClusterSpec {
     }
 }
 
-/// How a cluster's gateways are reached from outside.
+/// How a cluster's gateways are exposed to peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exposure {
-    /// A port of every node, spread over the gateways that are ready.
+    /// A port of every node, forwarded to the ready gateways.
     NodePort,
-    /// An address in front of the cluster, spread likewise.
+    /// A load balancer's address, forwarded to the ready gateways.
     LoadBalancer,
 }
 
 /// A peering between two clusters.
 #[derive(Clone, Debug)]
 pub struct PeeringSpec {
-    /// The cluster whose gateways begin.
+    /// The cluster whose gateways initiate handshakes.
     pub client: String,
     /// The cluster whose gateways are exposed.
     pub server: String,
@@ -162,7 +163,7 @@ pub struct PeeringSpec {
 }
 
 impl PeeringSpec {
-    /// A peering with Liqo's default MTU.
+    /// Creates a peering with Liqo's default MTU.
     pub fn new(client: &str, server: &str) -> Self {
         Self {
             client: client.to_owned(),
@@ -171,7 +172,7 @@ impl PeeringSpec {
         }
     }
 
-    /// The other side of the peering, if `cluster` is one of the two.
+    /// Returns the peer of `cluster`, or `None` if `cluster` is not part of the peering.
     pub fn remote_of(&self, cluster: &str) -> Option<&str> {
         match cluster {
             _ if cluster == self.client => Some(&self.server),
@@ -181,16 +182,16 @@ impl PeeringSpec {
     }
 }
 
-/// How many nodes a cluster has room for on the underlay.
+/// Number of node links that the address plan of a cluster has room for.
 pub const NODES_MAX: usize = 60;
 
-/// The port of the gateways inside their pods, as Liqo's.
+/// The UDP port of gateways in their pods, Liqo's default.
 pub const GATEWAY_PORT: u16 = 51840;
 
-/// The port of every node that leads to a gateway.
+/// The port of every node that forwards to the gateways.
 pub const NODE_PORT: u16 = 30840;
 
-/// The usual MTU of Ethernet.
+/// The MTU of Ethernet without jumbo frames.
 pub const MTU: u32 = 1500;
 
 /// Liqo's default MTU of the tunnel.

@@ -1,4 +1,4 @@
-//! What our processes say of themselves.
+//! The status that gateways and route agents report on their sockets.
 
 use super::wait;
 use super::{Lab, cluster::Cluster};
@@ -15,7 +15,7 @@ impl Lab {
     ///
     /// # Errors
     ///
-    /// Returns an error if it does not answer.
+    /// Returns an error if it does not reply in time.
     pub fn gateway_status(&self, cluster: &str, number: usize) -> Result<Value> {
         self.status(&self.gateway_instance(cluster, number))
     }
@@ -24,21 +24,21 @@ impl Lab {
     ///
     /// # Errors
     ///
-    /// Returns an error if it does not answer.
+    /// Returns an error if it does not reply in time.
     pub fn agent_status(&self, cluster: &str, node: usize) -> Result<Value> {
         self.status(&self.agent_instance(cluster, node))
     }
 
     fn status(&self, instance: &str) -> Result<Value> {
-        ask(&self.socket_dir(), instance)
+        read(&self.socket_dir(), instance)
     }
 
-    /// Waits until every gateway has a session with every gateway of every peer,
-    /// and every route agent uses all of them.
+    /// Waits until every gateway has a session with every replica of every peer, and every
+    /// route agent uses all of its cluster's gateways.
     ///
     /// # Errors
     ///
-    /// Returns an error that names what is missing at the deadline.
+    /// Returns an error that names the missing sessions and nexthops at the deadline.
     pub fn wait_until_connected(&self, timeout: Duration) -> Result<()> {
         let mut missing = Vec::new();
         let outcome = wait::until(timeout, "all clusters to be connected", || {
@@ -49,7 +49,7 @@ impl Lab {
         outcome.with_context(|| format!("missing: {}", missing.join("; ")))
     }
 
-    /// What keeps the laboratory from being connected.
+    /// The missing sessions and nexthops, one line each.
     fn missing(&self) -> Vec<String> {
         let mut missing = Vec::new();
         for cluster in self.clusters.values() {
@@ -71,7 +71,7 @@ impl Lab {
                     Ok(status) => missing.extend(
                         self.missing_hops(cluster, &status)
                             .into_iter()
-                            .map(|hop| format!("{label}: {hop} does not serve")),
+                            .map(|hop| format!("{label}: no nexthop {hop}")),
                     ),
                     Err(error) => missing.push(format!("{label}: {error:#}")),
                 }
@@ -101,7 +101,7 @@ impl Lab {
             .collect()
     }
 
-    /// Own replicas that a route agent does not use for some peer, as
+    /// Replicas of the own cluster that a route agent does not use for a peer, as
     /// `replica for cluster`.
     fn missing_hops(&self, cluster: &Cluster, status: &Value) -> Vec<String> {
         let serving = serving_replicas(status);
@@ -127,15 +127,15 @@ fn ready_gateways(cluster: &Cluster) -> Vec<usize> {
         .collect()
 }
 
-/// The status of the process `instance`, whose socket lies in `directory`.
+/// Reads the status of the process `instance`, whose socket is in `directory`.
 ///
-/// Asks the socket itself: a process for each question would load the machine while
-/// failovers are measured.
+/// Reads the socket directly: a process per read would load the machine while tests
+/// measure failovers.
 ///
 /// # Errors
 ///
-/// Returns an error if it does not answer.
-pub fn ask(directory: &Path, instance: &str) -> Result<Value> {
+/// Returns an error if it does not reply in time.
+pub fn read(directory: &Path, instance: &str) -> Result<Value> {
     let path = directory.join(format!("{instance}.sock"));
     let mut document = String::new();
     UnixStream::connect(&path)
@@ -143,12 +143,12 @@ pub fn ask(directory: &Path, instance: &str) -> Result<Value> {
             socket.set_read_timeout(Some(STATUS_TIMEOUT))?;
             socket.read_to_string(&mut document)
         })
-        .with_context(|| format!("{instance} has no status"))?;
+        .with_context(|| format!("failed to read the status of {instance}"))?;
 
     serde_json::from_str(&document).with_context(|| format!("the status of {instance} is not JSON"))
 }
 
-/// The live sessions of a gateway, as remote cluster and replica.
+/// The live sessions of a gateway, as (remote cluster, replica).
 pub fn live_sessions(status: &Value) -> BTreeSet<(String, String)> {
     let mut live = BTreeSet::new();
     for peer in find(status, "peers") {
@@ -163,12 +163,12 @@ pub fn live_sessions(status: &Value) -> BTreeSet<(String, String)> {
     live
 }
 
-/// How many peers a gateway knows.
+/// The number of peers of a gateway.
 pub fn peer_count(status: &Value) -> usize {
     find(status, "peers").len()
 }
 
-/// The replicas that a route agent uses, as remote cluster and replica.
+/// The replicas that a route agent uses, as (remote cluster, replica).
 pub fn serving_replicas(status: &Value) -> BTreeSet<(String, String)> {
     let mut serving = BTreeSet::new();
     for peer in find(status, "peers") {
@@ -190,7 +190,7 @@ pub fn sessions(status: &Value) -> Vec<&Value> {
         .collect()
 }
 
-/// The sum of a process's own `drops`.
+/// The sum of the drop counters of a process.
 pub fn all_drops(status: &Value) -> u64 {
     let drops = status["drops"].as_object();
     drops
@@ -200,7 +200,7 @@ pub fn all_drops(status: &Value) -> u64 {
         .sum()
 }
 
-/// A counter of drops, by its reason; 0 if it was never counted.
+/// The drop counter for a reason; 0 if the process does not report it.
 pub fn drops(status: &Value, reason: &str) -> u64 {
     fn search(value: &Value, reason: &str) -> u64 {
         match value {
@@ -219,7 +219,7 @@ pub fn drops(status: &Value, reason: &str) -> u64 {
     search(status, reason)
 }
 
-/// The elements of the first list of this name, at any depth.
+/// The elements of the first list with this key, at any depth.
 fn find<'a>(value: &'a Value, name: &str) -> &'a [Value] {
     match value {
         Value::Object(fields) => match fields.get(name) {
@@ -238,5 +238,5 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// A process answers at once; this is for a busy machine.
+/// A process replies within milliseconds; a busy machine may take longer.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(5);

@@ -16,12 +16,12 @@ pub struct Underlay {
     hosts: u8,
 }
 
-/// A machine on the underlay that belongs to no cluster.
+/// A machine on the underlay outside of all clusters.
 #[derive(Clone, Debug)]
 pub struct Host {
-    /// Where it lives; its device is `eth0`.
+    /// The namespace of the host; its device is `eth0`.
     pub netns: Netns,
-    /// Its address.
+    /// Its address on the underlay.
     pub address: Ipv4Addr,
 }
 
@@ -40,7 +40,7 @@ impl Underlay {
         &self.core
     }
 
-    /// Adds a machine that belongs to no cluster.
+    /// Adds a machine outside of all clusters.
     ///
     /// # Errors
     ///

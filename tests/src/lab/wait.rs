@@ -1,4 +1,4 @@
-//! Waiting for a condition, with a deadline.
+//! Waits for a condition, with a deadline.
 
 use anyhow::{Result, bail};
 use std::thread;
@@ -37,7 +37,7 @@ pub fn value<T>(
             return Ok(value);
         }
         if Instant::now() >= deadline {
-            bail!("waited {timeout:?} in vain for {what}");
+            bail!("timed out after {timeout:?} waiting for {what}");
         }
         thread::sleep(pause);
         pause = (pause * 2).min(PAUSE_MAX);
@@ -46,5 +46,5 @@ pub fn value<T>(
 
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 
-/// Short enough not to slow a test, long enough not to load the machine.
+/// Interval of polls: short enough not to slow a test, long enough not to load the machine.
 const PAUSE_MAX: Duration = Duration::from_millis(50);

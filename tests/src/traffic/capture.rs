@@ -1,4 +1,4 @@
-//! Captures: the frames of a device that a filter picks.
+//! Captures the frames of a device that match a filter.
 
 use super::frame::Ipv4;
 use crate::lab::netns::Netns;
@@ -10,25 +10,25 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// A frame that was captured.
+/// A captured frame.
 #[derive(Clone, Debug)]
 pub struct Frame {
-    /// When it was read.
+    /// When the capture read it.
     pub at: Instant,
     /// Whether the device received or sent it.
     pub direction: Direction,
-    /// The frame, from its Ethernet header on.
+    /// The frame, with its Ethernet header.
     pub bytes: Vec<u8>,
 }
 
 impl Frame {
-    /// The IPv4 packet in it.
+    /// The IPv4 packet in the frame.
     pub fn ipv4(&self) -> Option<Ipv4<'_>> {
         Ipv4::in_frame(&self.bytes)
     }
 }
 
-/// A running capture; it ends when this is dropped.
+/// A running capture; it stops when it is dropped.
 #[derive(Debug)]
 pub struct Capture {
     shared: Arc<Shared>,
@@ -43,7 +43,7 @@ struct Shared {
 }
 
 impl Capture {
-    /// Starts to capture the frames of a device that `filter` picks.
+    /// Starts to capture the frames of a device that match `filter`.
     ///
     /// # Errors
     ///
@@ -66,7 +66,7 @@ impl Capture {
         })
     }
 
-    /// Starts to capture the IPv4 packets of a device that `filter` picks.
+    /// Starts to capture the IPv4 packets of a device that match `filter`.
     ///
     /// # Errors
     ///
@@ -81,18 +81,18 @@ impl Capture {
         })
     }
 
-    /// The frames that the filter has picked so far.
+    /// The frames captured so far.
     pub fn frames(&self) -> Vec<Frame> {
         let frames = self.shared.frames.lock();
         frames.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How many frames the filter has picked so far.
+    /// The number of frames that have matched so far.
     pub fn seen(&self) -> u64 {
         self.shared.seen.load(Ordering::Relaxed)
     }
 
-    /// Waits until the filter has picked `count` frames.
+    /// Waits until `count` frames have matched.
     ///
     /// # Errors
     ///
@@ -102,12 +102,11 @@ impl Capture {
         wait::until(timeout, &what, || Ok(self.seen() >= count))
     }
 
-    /// Ends the capture, and returns all frames that the filter picked; at most
-    /// [`FRAMES_MAX`].
+    /// Stops the capture, and returns the captured frames, at most [`FRAMES_MAX`].
     ///
     /// # Errors
     ///
-    /// Returns an error if the capture failed on the way.
+    /// Returns an error if the socket failed during the capture.
     pub fn finish(mut self) -> Result<Vec<Frame>> {
         self.end()?;
         let mut frames = self
@@ -142,7 +141,7 @@ impl Drop for Capture {
 fn capture(socket: &PacketSocket, shared: &Shared, filter: impl Fn(&Frame) -> bool) -> Result<()> {
     let mut buffer = vec![0; FRAME_MAX];
     loop {
-        // Read before the socket is drained, so that nothing sent before is missed.
+        // Loaded before the socket is drained, so that frames sent before the stop are captured.
         let last = shared.stop.load(Ordering::Relaxed);
         while let Some((length, direction)) = socket.receive(&mut buffer)? {
             let frame = Frame {
@@ -165,8 +164,8 @@ fn capture(socket: &PacketSocket, shared: &Shared, filter: impl Fn(&Frame) -> bo
     }
 }
 
-/// How many frames a capture holds; those beyond are only counted.
+/// Number of frames that a capture stores; further ones are only counted.
 pub const FRAMES_MAX: usize = 100_000;
 
-/// How often an idle capture looks whether it should end.
+/// Interval at which an idle capture checks whether it should stop.
 const IDLE: Duration = Duration::from_millis(20);

@@ -1,12 +1,12 @@
-//! The Internet checksum (RFC 1071), for captures. PURE.
+//! Checks and computes the Internet checksum (RFC 1071) of packets. PURE.
 
 use super::frame::{ICMP, Ipv4, TCP, UDP, u16_at};
 
-/// What is wrong with the checksums of a packet, and of the packet that an ICMP
-/// error in it quotes; empty if all are right.
+/// Returns the headers with wrong checksums in a packet, and in the packet that an ICMP
+/// error quotes; empty if all are correct.
 ///
-/// Of fragments only the IP header can be checked, and of quoted packets, since
-/// they are cut, too.
+/// Of fragments and of quoted packets, which are truncated, only the IP header can be
+/// checked.
 pub fn faults(packet: &Ipv4<'_>) -> Vec<&'static str> {
     let mut faults = Vec::new();
     if sum(packet.header, 0) != 0xffff {
@@ -37,7 +37,7 @@ pub fn faults(packet: &Ipv4<'_>) -> Vec<&'static str> {
     faults
 }
 
-/// Whether the packet is an ICMP error, which quotes the packet that caused it.
+/// Returns whether the packet is an ICMP error, which quotes the packet that caused it.
 fn quotes(packet: &Ipv4<'_>) -> bool {
     packet
         .icmp()
@@ -57,7 +57,7 @@ fn quoted_header_is_right(packet: &Ipv4<'_>) -> bool {
         .is_some_and(|header| length >= 20 && sum(header, 0) == 0xffff)
 }
 
-/// Fills in the checksums of an unfragmented packet with a UDP datagram.
+/// Sets the checksums of an unfragmented packet with a UDP datagram.
 pub(super) fn fill(packet: &mut [u8]) {
     let header = !sum(&packet[..20], 0);
     packet[10..12].copy_from_slice(&header.to_be_bytes());
@@ -103,12 +103,12 @@ mod tests {
     }
 
     #[test]
-    fn a_sound_packet_has_no_faults() {
+    fn a_correct_packet_has_no_faults() {
         assert!(faults(&Ipv4::parse(&packet()).unwrap()).is_empty());
     }
 
     #[test]
-    fn every_changed_byte_is_found() {
+    fn every_changed_byte_is_detected() {
         for index in 12..packet().len() {
             let mut packet = packet();
             packet[index] ^= 0x10;
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_datagram_without_checksum_is_sound() {
+    fn a_datagram_without_checksum_has_no_faults() {
         let mut packet = packet();
         packet[26..28].copy_from_slice(&[0, 0]);
 

@@ -1,4 +1,4 @@
-//! The kernel's own counters of a namespace, as `nstat` shows them.
+//! The kernel's network counters of a namespace, as `nstat` prints them.
 
 use crate::lab::netns::Netns;
 use anyhow::{Context as _, Result};
@@ -9,7 +9,7 @@ use std::fs;
 ///
 /// # Errors
 ///
-/// Returns an error if the kernel does not show them.
+/// Returns an error if `/proc/net` cannot be read.
 pub fn read(netns: &Netns) -> Result<BTreeMap<String, u64>> {
     let text = netns.run(|| -> std::io::Result<String> {
         let mut text = fs::read_to_string("/proc/thread-self/net/snmp")?;
@@ -21,14 +21,14 @@ pub fn read(netns: &Netns) -> Result<BTreeMap<String, u64>> {
         .with_context(|| format!("failed to read the counters of {}", netns.name()))
 }
 
-/// The counters of packets that arrived broken, if they are not 0.
+/// The nonzero counters of packets that arrived with a wrong checksum or form.
 ///
 /// # Errors
 ///
-/// Returns an error if the kernel does not show them.
+/// Returns an error if `/proc/net` cannot be read.
 pub fn broken(netns: &Netns) -> Result<BTreeMap<String, u64>> {
     let mut counters = read(netns)?;
-    // The kernel counts a SYN that was repeated needlessly as an error, too.
+    // The kernel also counts a retransmitted SYN of an open connection as an error.
     let repeated = counters.get("TcpExtTCPSYNChallenge").copied();
     if let Some(errors) = counters.get_mut("TcpInErrs") {
         *errors = errors.saturating_sub(repeated.unwrap_or_default());
@@ -55,7 +55,7 @@ fn parse(text: &str) -> BTreeMap<String, u64> {
         .collect()
 }
 
-/// What counts a packet whose checksum or form is wrong.
+/// The counters of packets with a wrong checksum or form.
 const BROKEN: [&str; 9] = [
     "IpExtInCsumErrors",
     "IpInHdrErrors",
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_counter_has_its_group_in_its_name() {
+    fn the_name_of_a_counter_begins_with_its_group() {
         let counters = parse("Tcp: ActiveOpens InErrs\nTcp: 7 3\nUdp: InErrors\nUdp: 1\n");
 
         assert_eq!(counters["TcpActiveOpens"], 7);

@@ -1,15 +1,15 @@
-//! Frames taken apart: Ethernet, IPv4, UDP, TCP, ICMP, VXLAN. PURE.
+//! Parses and builds frames: Ethernet, IPv4, UDP, TCP, ICMP, VXLAN. PURE.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 /// An IPv4 packet inside a frame or datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ipv4<'a> {
-    /// All of it, header included, as long as its length field says.
+    /// The packet with its header, of the length in its header.
     pub bytes: &'a [u8],
-    /// Its header.
+    /// The header with its options.
     pub header: &'a [u8],
-    /// What follows the header.
+    /// The payload after the header.
     pub payload: &'a [u8],
 }
 
@@ -20,7 +20,7 @@ pub struct Udp<'a> {
     pub source: u16,
     /// Destination port.
     pub destination: u16,
-    /// What it carries.
+    /// The payload.
     pub payload: &'a [u8],
 }
 
@@ -33,27 +33,27 @@ pub struct Tcp<'a> {
     pub destination: u16,
     /// The flags byte: FIN is 1, SYN 2, RST 4, PSH 8, ACK 16.
     pub flags: u8,
-    /// Options, undecoded.
+    /// The options as raw bytes.
     pub options: &'a [u8],
-    /// What it carries.
+    /// The payload.
     pub payload: &'a [u8],
 }
 
 /// An ICMP message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Icmp<'a> {
-    /// Its type.
+    /// The type field.
     pub kind: u8,
-    /// Its code.
+    /// The code field.
     pub code: u8,
     /// The four bytes after the checksum: identifier, or MTU of the next hop.
     pub rest: [u8; 4],
-    /// What follows: the data of an echo, the quoted packet of an error.
+    /// The rest: the data of an echo, or the quoted packet of an error.
     pub body: &'a [u8],
 }
 
 impl<'a> Ipv4<'a> {
-    /// Takes the IPv4 packet out of an Ethernet frame.
+    /// Parses the IPv4 packet in an Ethernet frame.
     pub fn in_frame(frame: &'a [u8]) -> Option<Self> {
         if frame.get(12..14)? != ETHERTYPE_IPV4 {
             return None;
@@ -62,7 +62,7 @@ impl<'a> Ipv4<'a> {
         Self::parse(frame.get(14..)?)
     }
 
-    /// Reads a packet; what follows its end is padding.
+    /// Parses a packet; bytes after its end are padding.
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         let first = *bytes.first()?;
         let header_len = usize::from(first & 15) * 4;
@@ -94,27 +94,27 @@ impl<'a> Ipv4<'a> {
         self.header[9]
     }
 
-    /// Remaining hops.
+    /// The time to live.
     pub fn ttl(&self) -> u8 {
         self.header[8]
     }
 
-    /// Whether it must not be fragmented.
+    /// Whether the flag DF is set.
     pub fn dont_fragment(&self) -> bool {
         self.header[6] & 0x40 != 0
     }
 
-    /// Whether it is a part of a larger packet.
+    /// Whether it is a fragment.
     pub fn is_fragment(&self) -> bool {
         self.header[6] & 0x3f != 0 || self.header[7] != 0
     }
 
-    /// Whether it is a part other than the first.
+    /// Whether it is a fragment other than the first.
     pub fn is_later_fragment(&self) -> bool {
         self.header[6] & 0x1f != 0 || self.header[7] != 0
     }
 
-    /// The UDP datagram in it, if it holds the beginning of one.
+    /// The UDP datagram in it; `None` in fragments other than the first.
     pub fn udp(&self) -> Option<Udp<'a>> {
         self.transport(UDP)?;
         Some(Udp {
@@ -124,7 +124,7 @@ impl<'a> Ipv4<'a> {
         })
     }
 
-    /// The TCP segment in it, if it holds the beginning of one.
+    /// The TCP segment in it; `None` in fragments other than the first.
     pub fn tcp(&self) -> Option<Tcp<'a>> {
         self.transport(TCP)?;
         let header_len = usize::from(*self.payload.get(12)? >> 4) * 4;
@@ -137,7 +137,7 @@ impl<'a> Ipv4<'a> {
         })
     }
 
-    /// The ICMP message in it, if it holds the beginning of one.
+    /// The ICMP message in it; `None` in fragments other than the first.
     pub fn icmp(&self) -> Option<Icmp<'a>> {
         self.transport(ICMP)?;
         Some(Icmp {
@@ -148,7 +148,7 @@ impl<'a> Ipv4<'a> {
         })
     }
 
-    /// The packet inside, if this is VXLAN to `port`, and its network identifier.
+    /// The inner packet and the VNI, if this is VXLAN to `port`.
     pub fn vxlan(&self, port: u16) -> Option<(u32, Ipv4<'a>)> {
         let udp = self.udp().filter(|udp| udp.destination == port)?;
         let vni = u32::from_be_bytes(udp.payload.get(4..8)?.try_into().ok()?) >> 8;
@@ -167,7 +167,7 @@ impl<'a> Ipv4<'a> {
 }
 
 impl Tcp<'_> {
-    /// The maximum segment size that a SYN announces.
+    /// The maximum segment size in the options of a SYN.
     pub fn mss(&self) -> Option<u16> {
         let mut options = self.options;
         loop {
@@ -182,7 +182,7 @@ impl Tcp<'_> {
     }
 }
 
-/// An Ethernet frame with a UDP datagram, checksums included.
+/// Builds an Ethernet frame with a UDP datagram and correct checksums.
 pub fn udp_frame(
     macs: [[u8; 6]; 2],
     source: SocketAddrV4,
@@ -196,7 +196,7 @@ pub fn udp_frame(
     frame
 }
 
-/// An IPv4 packet with a UDP datagram, checksums included.
+/// Builds an IPv4 packet with a UDP datagram and correct checksums.
 pub fn udp_packet(source: SocketAddrV4, destination: SocketAddrV4, payload: &[u8]) -> Vec<u8> {
     let length = |bytes: usize| u16::try_from(bytes).unwrap_or(u16::MAX).to_be_bytes();
     let mut packet = vec![0x45, 0];
@@ -214,7 +214,7 @@ pub fn udp_packet(source: SocketAddrV4, destination: SocketAddrV4, payload: &[u8
     packet
 }
 
-/// A VXLAN header.
+/// Builds a VXLAN header (RFC 7348).
 pub fn vxlan_header(vni: u32) -> [u8; 8] {
     let [_, high, middle, low] = vni.to_be_bytes();
     [0x08, 0, 0, 0, high, middle, low, 0]
@@ -240,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_datagram_is_read_as_it_was_written() {
+    fn parsing_undoes_building() {
         let source = "10.244.1.10:4000".parse().unwrap();
         let destination = "10.245.1.10:53".parse().unwrap();
 
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_no_packet() {
+    fn malformed_packets_are_rejected() {
         for bytes in [&[][..], &[0x45], &[0x45; 19], &[0x41; 40], &[0xff; 40]] {
             assert_eq!(Ipv4::parse(bytes), None);
         }

@@ -1,4 +1,4 @@
-//! WireGuard handshakes, one after the other from many peers, and how many are answered.
+//! Initiates WireGuard handshakes from many peers, and counts the completed ones.
 
 use crate::lab::netns::Netns;
 use anyhow::{Context as _, Result, bail};
@@ -14,37 +14,37 @@ use std::os::fd::AsRawFd as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// One that asks.
+/// A peer that initiates handshakes.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer {
-    /// Its private key.
+    /// The static private key of the initiator.
     pub private: [u8; 32],
-    /// The public key of the one that answers, as this peer knows it.
+    /// The static public key of the responder.
     pub responder: [u8; 32],
-    /// Its own address.
+    /// The source address of its messages.
     pub address: Ipv4Addr,
 }
 
-/// What became of the handshakes.
+/// Counters of the initiated handshakes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Asked {
-    /// How many were answered, and confirmed.
+pub struct Counts {
+    /// Handshakes with a response, which the initiator confirmed.
     pub answered: u64,
-    /// How many were not, within half a second.
+    /// Handshakes without a response within [`RESPONSE_TIMEOUT`].
     pub unanswered: u64,
-    /// How many were answered by a demand for a proof of address.
+    /// Cookie replies, which demand a proof of address.
     pub cookies: u64,
-    /// How long that took.
+    /// Time in which the handshakes were initiated.
     pub duration: Duration,
 }
 
-impl Asked {
+impl Counts {
     /// Handshakes completed per second.
     pub fn per_second(&self) -> f64 {
         self.answered as f64 / self.duration.as_secs_f64()
     }
 
-    /// Share of the handshakes that was not answered, 0 to 100.
+    /// Percentage of handshakes without a response, 0 to 100.
     pub fn unanswered_percent(&self) -> f64 {
         let all = self.answered + self.unanswered;
 
@@ -52,50 +52,50 @@ impl Asked {
     }
 }
 
-/// Peers that ask in turns.
-pub struct Askers {
+/// Many peers that initiate handshakes in turn.
+pub struct Initiators {
     socket: UdpSocket,
     target: SocketAddrV4,
     tunnels: Vec<Tunnel>,
-    /// Those whose turn comes, by their place.
+    /// Peers without a handshake in flight, in order of their next turn, by position.
     idle: VecDeque<usize>,
-    /// Those that wait for an answer, and since when.
+    /// Peers that wait for a response, with the time of their initiation.
     waiting: VecDeque<(usize, Instant)>,
     in_flight: usize,
-    asked: Asked,
+    counts: Counts,
 }
 
-/// One peer's side.
+/// The state of one peer.
 struct Tunnel {
     tunn: Tunn,
     address: Ipv4Addr,
-    asked: Option<Instant>,
+    initiated_at: Option<Instant>,
     is_waiting: bool,
-    is_met: bool,
+    is_complete: bool,
 }
 
-/// How many handshakes are under way at a time: enough that neither side waits for the other, too few
-/// to be taken for an attack (wireguard-go: 128).
+/// Handshakes in flight at a time: enough to keep both sides busy, and below the limit at which a
+/// responder is under load and sends cookies (wireguard-go: 128).
 const IN_FLIGHT: usize = 8;
 
-/// How long one peer waits before its next handshake: wireguard-go answers one in 20 ms.
-const PAUSE: Duration = Duration::from_millis(30);
+/// Interval between the handshakes of one peer: wireguard-go accepts one per 20 ms.
+const INITIATION_INTERVAL: Duration = Duration::from_millis(30);
 
-/// How long an answer may take.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// Time after which a handshake counts as unanswered.
+const RESPONSE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How long to listen at a time.
+/// Longest wait of a single receive call.
 const TICK: Duration = Duration::from_millis(1);
 
-/// The longest message that is looked at.
+/// Longer than every handshake message.
 const MESSAGE_MAX: usize = 2048;
 
-impl Askers {
-    /// Creates peers in `near`, whose addresses must be local there; `target` answers.
+impl Initiators {
+    /// Creates peers in `near`, where their addresses must be local; `target` is the responder.
     ///
     /// # Errors
     ///
-    /// Returns an error if a socket cannot be had, or there are too many peers.
+    /// Returns an error if the socket cannot be opened.
     pub fn new(near: &Netns, target: SocketAddrV4, peers: &[Peer]) -> Result<Self> {
         let socket = near
             .run(|| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)))
@@ -115,48 +115,48 @@ impl Askers {
             tunnels,
             waiting: VecDeque::new(),
             in_flight: 0,
-            asked: NOTHING,
+            counts: ZERO,
         })
     }
 
-    /// Completes a handshake of each peer.
+    /// Completes one handshake of each peer.
     ///
     /// # Errors
     ///
-    /// Returns an error if one is not answered within `patience`.
-    pub fn meet(&mut self, patience: Duration) -> Result<()> {
+    /// Returns an error if one has no response within `timeout`.
+    pub fn complete_all(&mut self, timeout: Duration) -> Result<()> {
         let started = Instant::now();
         loop {
-            let missing = self.tunnels.iter().filter(|it| !it.is_met).count();
+            let missing = self.tunnels.iter().filter(|it| !it.is_complete).count();
             if missing == 0 {
                 return Ok(());
             }
-            if started.elapsed() >= patience {
+            if started.elapsed() >= timeout {
                 let all = self.tunnels.len();
-                bail!("{missing} of {all} peers were not answered within {patience:?}");
+                bail!("{missing} of {all} peers got no response within {timeout:?}");
             }
-            // As many turns as there are peers: to count them costs, too.
+            // One turn per peer, so that counting the missing ones costs little.
             for _ in 0..self.tunnels.len() {
                 self.turn()?;
             }
         }
     }
 
-    /// Asks for so long.
+    /// Initiates handshakes for `duration`.
     ///
     /// # Errors
     ///
     /// Returns an error if the socket fails.
-    pub fn ask(&mut self, duration: Duration) -> Result<Asked> {
-        self.asked = NOTHING;
+    pub fn run(&mut self, duration: Duration) -> Result<Counts> {
+        self.counts = ZERO;
         let started = Instant::now();
         while started.elapsed() < duration {
             self.turn()?;
         }
 
-        Ok(Asked {
+        Ok(Counts {
             duration: started.elapsed(),
-            ..self.asked
+            ..self.counts
         })
     }
 
@@ -164,21 +164,21 @@ impl Askers {
         let now = Instant::now();
         while let Some((place, since)) = self.waiting.front().copied() {
             let tunnel = &mut self.tunnels[place];
-            let is_waiting = tunnel.is_waiting && tunnel.asked == Some(since);
-            if is_waiting && now.duration_since(since) < PATIENCE {
+            let is_waiting = tunnel.is_waiting && tunnel.initiated_at == Some(since);
+            if is_waiting && now.duration_since(since) < RESPONSE_TIMEOUT {
                 break;
             }
             self.waiting.pop_front();
             if is_waiting {
                 tunnel.is_waiting = false;
-                self.asked.unanswered += 1;
+                self.counts.unanswered += 1;
                 self.in_flight -= 1;
                 self.idle.push_back(place);
             }
         }
         while self.in_flight < IN_FLIGHT
             && let Some(place) = self.idle.front().copied()
-            && self.tunnels[place].may_ask(now)
+            && self.tunnels[place].may_initiate(now)
         {
             self.idle.pop_front();
             self.initiate(place, now)?;
@@ -186,7 +186,7 @@ impl Askers {
 
         let mut message = [0; MESSAGE_MAX];
         match self.socket.recv(&mut message) {
-            Ok(len) => self.hear(&message[..len]),
+            Ok(len) => self.handle_message(&message[..len]),
             Err(error)
                 if matches!(
                     error.kind(),
@@ -195,7 +195,7 @@ impl Askers {
             {
                 Ok(())
             }
-            Err(error) => Err(error).context("failed to receive an answer"),
+            Err(error) => Err(error).context("failed to receive a response"),
         }
     }
 
@@ -205,10 +205,10 @@ impl Askers {
         let TunnResult::WriteToNetwork(initiation) =
             tunnel.tunn.format_handshake_initiation(&mut buffer, true)
         else {
-            bail!("boringtun makes no initiation");
+            bail!("boringtun created no initiation");
         };
         send(&self.socket, tunnel.address, self.target, initiation)?;
-        tunnel.asked = Some(now);
+        tunnel.initiated_at = Some(now);
         tunnel.is_waiting = true;
         self.waiting.push_back((place, now));
         self.in_flight += 1;
@@ -216,26 +216,26 @@ impl Askers {
         Ok(())
     }
 
-    /// Takes what arrives; all but answers is not for us.
-    fn hear(&mut self, message: &[u8]) -> Result<()> {
-        let Some((is_cookie, place)) = addressee(message) else {
+    /// Handles a response or a cookie; ignores every other message.
+    fn handle_message(&mut self, message: &[u8]) -> Result<()> {
+        let Some((is_cookie, place)) = receiver(message) else {
             return Ok(());
         };
         let Some(tunnel) = self.tunnels.get_mut(place).filter(|it| it.is_waiting) else {
-            return Ok(()); // Too late.
+            return Ok(()); // Its handshake counts as unanswered already.
         };
         let mut buffer = [0; MESSAGE_MAX];
         match tunnel.tunn.decapsulate(None, message, &mut buffer) {
-            _ if is_cookie => self.asked.cookies += 1, // The next attempt will have the proof.
+            _ if is_cookie => self.counts.cookies += 1, // The next initiation has mac2.
             TunnResult::WriteToNetwork(confirmation) => {
                 send(&self.socket, tunnel.address, self.target, confirmation)?;
                 tunnel.is_waiting = false;
-                tunnel.is_met = true;
-                self.asked.answered += 1;
+                tunnel.is_complete = true;
+                self.counts.answered += 1;
                 self.in_flight -= 1;
                 self.idle.push_back(place);
             }
-            // An answer to an earlier attempt.
+            // A response to an earlier initiation.
             TunnResult::Done
             | TunnResult::Err(_)
             | TunnResult::WriteToTunnelV4(..)
@@ -262,31 +262,31 @@ impl Tunnel {
                 Some(Arc::new(limiter)),
             ),
             address: peer.address,
-            asked: None,
+            initiated_at: None,
             is_waiting: false,
-            is_met: false,
+            is_complete: false,
         }
     }
 
-    fn may_ask(&self, now: Instant) -> bool {
-        self.asked
-            .is_none_or(|asked| now.duration_since(asked) >= PAUSE)
+    fn may_initiate(&self, now: Instant) -> bool {
+        self.initiated_at
+            .is_none_or(|at| now.duration_since(at) >= INITIATION_INTERVAL)
     }
 }
 
-const NOTHING: Asked = Asked {
+const ZERO: Counts = Counts {
     answered: 0,
     unanswered: 0,
     cookies: 0,
     duration: Duration::ZERO,
 };
 
-/// What is behind must be looked at, not lost.
+/// Large enough that the socket drops no response while this process is not scheduled.
 const RECEIVE_BUFFER: usize = 4 << 20;
 
-/// Whether a message is a cookie, not a response, and the place of the peer whose index it names
-/// (WireGuard paper, 5.4.3 and 5.4.7).
-fn addressee(message: &[u8]) -> Option<(bool, usize)> {
+/// Parses a response or a cookie: returns whether it is a cookie, and the position of the peer whose
+/// index it names (WireGuard whitepaper, 5.4.3 and 5.4.7).
+fn receiver(message: &[u8]) -> Option<(bool, usize)> {
     const RESPONSE: [u8; 4] = [2, 0, 0, 0];
     const COOKIE: [u8; 4] = [3, 0, 0, 0];
 
@@ -298,7 +298,7 @@ fn addressee(message: &[u8]) -> Option<(bool, usize)> {
     };
     let index = u32::from_le_bytes(index.try_into().ok()?);
 
-    // The lowest byte counts a peer's handshakes.
+    // boringtun uses the lowest byte to count the handshakes of a peer.
     Some((kind == COOKIE, usize::try_from(index >> 8).ok()?))
 }
 

@@ -1,24 +1,24 @@
-//! ICMP echoes, by the program `ping`.
+//! ICMP echo requests, sent by the program `ping`.
 
 use crate::lab::netns::Netns;
 use anyhow::{Context as _, Result};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-/// How to ping.
+/// The options of a ping.
 #[derive(Clone, Copy, Debug)]
 pub struct Ping {
-    /// How many echoes.
+    /// Number of echo requests.
     pub count: u32,
     /// Bytes of data in each.
     pub size: u32,
-    /// Whether they must not be fragmented.
+    /// Whether to set the flag DF.
     pub dont_fragment: bool,
-    /// How long between two; none sends all at once. After the last one `ping` waits no longer
-    /// than this, or two round trips, if it has had any answer.
+    /// Interval between requests; zero sends all at once. After the last request, and if any
+    /// reply has arrived, `ping` waits at most this long or two round trips.
     pub interval: Option<Duration>,
-    /// How long to wait for the answers to what was sent at once, or for the first of
-    /// all (whole seconds).
+    /// Time to wait for replies to requests that were sent at once, or for the first
+    /// reply (whole seconds).
     pub timeout: Duration,
 }
 
@@ -34,36 +34,36 @@ impl Default for Ping {
     }
 }
 
-/// What came of it.
+/// The result of a ping.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
-    /// Echoes sent.
+    /// Requests sent.
     pub sent: u32,
-    /// Answers received.
+    /// Replies received.
     pub received: u32,
     /// The mean round-trip time.
     pub rtt: Option<Duration>,
-    /// All that `ping` printed, errors it received included.
+    /// The output of `ping`, including ICMP errors that it received.
     pub text: String,
 }
 
 impl Report {
-    /// Whether every echo was answered.
+    /// Whether every request got a reply.
     pub fn is_complete(&self) -> bool {
         self.sent > 0 && self.received == self.sent
     }
 }
 
 impl Ping {
-    /// Pings `to` from inside a namespace.
+    /// Pings `to` from a namespace.
     ///
     /// # Errors
     ///
-    /// Returns an error if `ping` cannot be run or says something unknown.
+    /// Returns an error if `ping` cannot be run or its output cannot be parsed.
     pub fn run(&self, netns: &Netns, to: Ipv4Addr) -> Result<Report> {
         let timeout = self.timeout.as_secs().max(1).to_string();
         let count = self.count.to_string();
-        // To wait for an interval is the only long wait that an answer does not cut short.
+        // A reply ends every other wait early, so only the interval can take long.
         let (at_once, interval) = match self.interval {
             Some(interval) => ("1", interval.as_secs_f64().to_string()),
             None => (count.as_str(), timeout.clone()),
@@ -92,7 +92,7 @@ impl Ping {
     }
 }
 
-/// Pings `to` three times, and returns whether every echo was answered.
+/// Pings `to` three times, and returns whether every request got a reply.
 ///
 /// # Errors
 ///
@@ -102,7 +102,7 @@ pub fn reaches(netns: &Netns, to: Ipv4Addr) -> Result<bool> {
 }
 
 fn parse(text: String) -> Result<Report> {
-    let unknown = || format!("ping said: {text}");
+    let unknown = || format!("failed to parse the output of ping: {text}");
     let summary = text
         .lines()
         .find(|line| line.contains("packets transmitted"))
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_summary_is_read() {
+    fn the_summary_is_parsed() {
         let text = "--- 10.0.0.1 ping statistics ---\n\
             3 packets transmitted, 2 received, +1 errors, 33% packet loss, time 40ms\n\
             rtt min/avg/max/mdev = 0.040/0.052/0.064/0.012 ms\n";

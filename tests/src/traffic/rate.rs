@@ -1,4 +1,4 @@
-//! Datagrams at a given rate, and how many of them arrive.
+//! Sends datagrams at a given rate, and counts those that arrive.
 
 use crate::lab::netns::Netns;
 use anyhow::{Context as _, Result};
@@ -13,30 +13,30 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What is to be sent.
+/// The load to send.
 #[derive(Clone, Copy, Debug)]
 pub struct Offer {
     /// Datagrams per second.
     pub per_second: f64,
-    /// The payload of each, in bytes.
+    /// Size of the payload, in bytes.
     pub payload_bytes: usize,
-    /// For how long.
+    /// How long to send.
     pub duration: Duration,
 }
 
-/// What became of it.
+/// The result of sending an [`Offer`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Carried {
     /// Datagrams sent.
     pub sent: u64,
     /// Datagrams that arrived.
     pub received: u64,
-    /// How long the sender took; longer than was asked for if it could not keep up.
+    /// Time that the sender took; longer than offered if it could not keep up.
     pub duration: Duration,
 }
 
 impl Carried {
-    /// Datagrams that arrived per second of sending.
+    /// Datagrams that arrived, per second of sending.
     pub fn per_second(&self) -> f64 {
         self.received as f64 / self.duration.as_secs_f64()
     }
@@ -50,11 +50,11 @@ impl Carried {
     }
 }
 
-/// Sends from `near` to `address`, which is in `far`, in one flow, and counts there.
+/// Sends one flow from `near` to `address` in `far`, and counts the datagrams there.
 ///
 /// # Errors
 ///
-/// Returns an error if a socket cannot be had.
+/// Returns an error if a socket cannot be opened.
 pub fn offer(near: &Netns, far: &Netns, address: Ipv4Addr, offer: Offer) -> Result<Carried> {
     let receiver = far.run(|| socket(Ipv4Addr::UNSPECIFIED))?;
     setsockopt(&receiver, sockopt::RcvBufForce, &RECEIVE_BUFFER)
@@ -64,7 +64,7 @@ pub fn offer(near: &Netns, far: &Netns, address: Ipv4Addr, offer: Offer) -> Resu
     let sender = near.run(|| socket(Ipv4Addr::UNSPECIFIED))?;
     sender
         .connect((address, port))
-        .context("failed to address a socket")?;
+        .context("failed to connect a socket")?;
 
     let is_sending = AtomicBool::new(true);
     thread::scope(|scope| {
@@ -87,24 +87,24 @@ pub fn offer(near: &Netns, far: &Netns, address: Ipv4Addr, offer: Offer) -> Resu
 /// Datagrams per system call, at most.
 const BATCH: usize = 64;
 
-/// How long nothing may arrive after the last datagram was sent.
+/// The receiver stops after this time without datagrams once the sender has ended.
 const SILENCE: Duration = Duration::from_millis(200);
 
-/// How long what was sent may take to arrive.
+/// The receiver stops at this time after the sender has ended.
 const ARRIVAL_MAX: Duration = Duration::from_secs(2);
 
-/// The receiver must not be what loses.
+/// Large enough that the receiving socket never drops a datagram.
 const RECEIVE_BUFFER: usize = 16 << 20;
 
-/// How long the sender sleeps when nothing is due: it must leave the processor to what
-/// it measures.
+/// Time that the sender sleeps when no datagram is due, so that the measured processes
+/// get the CPU.
 const PAUSE: Duration = Duration::from_micros(100);
 
 fn socket(address: Ipv4Addr) -> Result<UdpSocket> {
     UdpSocket::bind(SocketAddr::from((address, 0))).context("failed to open a UDP socket")
 }
 
-/// Sends what is due, and returns how much that was and how long it took.
+/// Sends datagrams when they are due; returns their number and the time taken.
 fn send(socket: &UdpSocket, offer: Offer) -> Result<(u64, Duration)> {
     let payload = vec![0_u8; offer.payload_bytes];
     let slices = [[IoSlice::new(&payload)]; BATCH];
@@ -132,7 +132,7 @@ fn send(socket: &UdpSocket, offer: Offer) -> Result<(u64, Duration)> {
         );
         match done {
             Ok(done) => sent += done.count() as u64,
-            // A full queue loses what it is given, and so does this.
+            // A full queue drops the datagram, which counts as sent and lost.
             Err(Errno::ENOBUFS | Errno::ECONNREFUSED) => sent += batch as u64,
             Err(error) => return Err(error).context("failed to send datagrams"),
         }
@@ -141,7 +141,7 @@ fn send(socket: &UdpSocket, offer: Offer) -> Result<(u64, Duration)> {
     Ok((sent, start.elapsed().max(offer.duration)))
 }
 
-/// Counts what arrives until nothing does and nothing is sent any more.
+/// Counts datagrams until the sender has ended and none arrive any more.
 fn count(socket: &UdpSocket, payload_bytes: usize, is_sending: &AtomicBool) -> Result<u64> {
     let mut buffers = vec![0_u8; BATCH * payload_bytes.max(1)];
     let mut headers = MultiHeaders::<SockaddrIn>::preallocate(BATCH, None);
@@ -179,7 +179,7 @@ mod tests {
     use std::fs::File;
 
     #[test]
-    fn what_is_sent_to_itself_arrives_at_the_rate_asked_for() {
+    fn the_loopback_carries_the_offered_rate() {
         let here = Netns::adopt("here", File::open("/proc/thread-self/ns/net").unwrap());
         let wanted = Offer {
             per_second: 2000.0,
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_did_not_arrive_is_lost() {
+    fn loss_is_the_share_that_did_not_arrive() {
         let carried = Carried {
             sent: 1000,
             received: 990,

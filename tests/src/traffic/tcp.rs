@@ -1,9 +1,9 @@
-//! TCP: a sink that compares every byte, single transfers, and long streams
-//! whose progress is sampled.
+//! TCP: a sink that checks every byte, single transfers, and long streams whose
+//! progress is sampled.
 //!
 //! The sender writes the numbers 0, 1, 2, .. as eight bytes each, and the server
-//! knows which byte must come next, so that a lost, repeated, exchanged or
-//! changed byte shows at once.
+//! computes the expected bytes, so that it detects a lost, repeated, reordered or
+//! changed byte at once.
 
 use crate::lab::netns::Netns;
 use crate::lab::wait;
@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Takes connections, notes who asks, and compares what comes with what must
-/// come; answers each connection with its verdict when the client has finished.
+/// Accepts connections, records the clients, and compares received with expected
+/// bytes. When a client has finished, the server sends its verdict.
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddrV4,
@@ -32,11 +32,11 @@ struct Shared {
 }
 
 impl Server {
-    /// Starts to listen at `address`; port 0 is any free one.
+    /// Starts to listen at `address`; port 0 selects a free one.
     ///
     /// # Errors
     ///
-    /// Returns an error if the address is not there or the port is taken.
+    /// Returns an error if the address is not local or the port is taken.
     pub fn start(netns: &Netns, address: impl Into<Ipv4Addr>, port: u16) -> Result<Self> {
         let address = address.into();
         let listener = netns
@@ -47,7 +47,7 @@ impl Server {
             })
             .with_context(|| format!("failed to listen at {address}:{port}"))?;
         let SocketAddr::V4(address) = listener.local_addr().context("a listener's address")? else {
-            bail!("{address} is no IPv4 address");
+            bail!("{address} is not an IPv4 address");
         };
 
         let shared = Arc::new(Shared::default());
@@ -63,17 +63,17 @@ impl Server {
         })
     }
 
-    /// Where it listens, as its own namespace knows it.
+    /// Its address in its own namespace.
     pub fn address(&self) -> SocketAddrV4 {
         self.address
     }
 
-    /// Who connected, in order.
+    /// The clients that connected, in order.
     pub fn clients(&self) -> Vec<SocketAddr> {
         lock(&self.shared.clients).clone()
     }
 
-    /// The addresses, without ports, of those who connected.
+    /// The addresses of the clients, without ports.
     pub fn client_addresses(&self) -> Vec<IpAddr> {
         self.clients().iter().map(SocketAddr::ip).collect()
     }
@@ -93,15 +93,15 @@ impl Drop for Server {
     }
 }
 
-/// What came of a transfer or a stream.
+/// The result of a transfer or a stream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// Bytes that arrived, each compared with what was sent.
+    /// Bytes that arrived unchanged.
     pub bytes: u64,
-    /// From the connection to the server's verdict.
+    /// Time from the connection to the server's verdict.
     pub elapsed: Duration,
-    /// The longest time in which the client learned of no progress, in samples
-    /// of [`SAMPLE`].
+    /// The longest time without progress that the server reported, in steps of
+    /// [`SAMPLE`].
     pub longest_gap: Duration,
 }
 
@@ -140,7 +140,7 @@ pub fn transfer(netns: &Netns, to: impl Into<SocketAddrV4>, bytes: u64) -> Resul
     })
 }
 
-/// A connection to a [`Server`] that runs until it is told to end.
+/// A connection to a [`Server`] that sends until [`Stream::finish`] or drop.
 #[derive(Debug)]
 pub struct Stream {
     shared: Arc<StreamState>,
@@ -175,13 +175,13 @@ impl Stream {
         })
     }
 
-    /// Bytes of which the server has said that they arrived.
+    /// Bytes that the server has acknowledged as unchanged.
     pub fn progress(&self) -> u64 {
         self.shared.acknowledged.load(Ordering::Relaxed)
     }
 
-    /// The longest time without progress since this was last asked; the time
-    /// since the last progress is not yet part of it.
+    /// The longest time without progress since the last call, without the time since
+    /// the last progress.
     pub fn take_longest_gap(&self) -> Duration {
         Duration::from_micros(self.shared.longest_gap.swap(0, Ordering::Relaxed))
     }
@@ -190,7 +190,7 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// Returns an error if it does not in time.
+    /// Returns an error if the deadline passes first.
     pub fn wait_for_progress(&self, timeout: Duration) -> Result<()> {
         let before = self.progress();
         wait::until(timeout, "a stream to make progress", || {
@@ -198,11 +198,11 @@ impl Stream {
         })
     }
 
-    /// Ends the stream, and waits for the server's verdict.
+    /// Ends the stream, and returns the server's verdict.
     ///
     /// # Errors
     ///
-    /// Returns an error if the connection broke or a byte arrived changed.
+    /// Returns an error if the connection failed or a byte arrived changed.
     pub fn finish(mut self) -> Result<Outcome> {
         self.shared.stop.store(true, Ordering::Relaxed);
         let Some(worker) = self.worker.take() else {
@@ -221,11 +221,11 @@ impl Drop for Stream {
     }
 }
 
-/// Connects from inside a namespace.
+/// Connects from a namespace.
 ///
 /// # Errors
 ///
-/// Returns an error if nobody answers within [`CONNECT_TIMEOUT`].
+/// Returns an error if the connection is refused or not open within [`CONNECT_TIMEOUT`].
 pub fn connect(netns: &Netns, to: SocketAddrV4) -> Result<TcpStream> {
     netns
         .run(|| {
@@ -253,8 +253,8 @@ fn stream(mut connection: TcpStream, rate: u64, shared: &Arc<StreamState>) -> Re
         let length = usize::try_from(due.saturating_sub(sent))
             .unwrap_or(CHUNK_BYTES)
             .min(CHUNK_BYTES);
-        // Twice per sample: a stream that sends whatever is due, a byte at a time,
-        // keeps the processor from the gateways that it measures.
+        // Writes twice per sample: many small writes would take CPU time from the
+        // gateways that the stream measures.
         if length < CHUNK_BYTES {
             thread::sleep(SAMPLE / 2);
         }
@@ -277,7 +277,7 @@ fn stream(mut connection: TcpStream, rate: u64, shared: &Arc<StreamState>) -> Re
     };
     ensure!(
         verdict == sent,
-        "{sent} bytes were sent, but the server found byte {verdict} changed or missing"
+        "of {sent} bytes sent, byte {verdict} arrived changed or not at all"
     );
 
     Ok(Outcome {
@@ -298,11 +298,11 @@ fn acknowledgements(mut connection: TcpStream, shared: &StreamState) -> Result<(
         match connection.read_exact(&mut total) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
-            Err(error) => return Err(error).context("the server fell silent"),
+            Err(error) => return Err(error).context("the server sent no verdict"),
         }
         let now = u64::from_be_bytes(total);
         if now > last {
-            // The end of a stream is no gap.
+            // The time after the last byte is not a gap.
             if !shared.stop.load(Ordering::Relaxed) {
                 let gap = progress_at.elapsed();
                 let micros = u64::try_from(gap.as_micros()).unwrap_or(u64::MAX);
@@ -318,7 +318,7 @@ fn acknowledgements(mut connection: TcpStream, shared: &StreamState) -> Result<(
     Ok((last, longest))
 }
 
-/// Ends the sending side, and reads the server's last total.
+/// Shuts down the sending side, and reads the server's last total.
 fn judge(connection: TcpStream, sent: u64) -> Result<()> {
     connection
         .shutdown(Shutdown::Write)
@@ -326,7 +326,7 @@ fn judge(connection: TcpStream, sent: u64) -> Result<()> {
     let (verdict, _) = acknowledgements(connection, &StreamState::default())?;
     ensure!(
         verdict == sent,
-        "{sent} bytes were sent, but the server found byte {verdict} changed or missing"
+        "of {sent} bytes sent, byte {verdict} arrived changed or not at all"
     );
 
     Ok(())
@@ -338,7 +338,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
             Ok((connection, from)) => {
                 lock(&shared.clients).push(from);
                 let shared = Arc::clone(shared);
-                // A broken connection shows at the client, which is what tests look at.
+                // The client reports a failed connection to the test.
                 thread::spawn(move || serve(connection, &shared));
             }
             Err(_) => thread::sleep(SAMPLE),
@@ -346,7 +346,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     }
 }
 
-/// Compares what comes, and tells every [`SAMPLE`] how much was right so far.
+/// Compares received with expected bytes, and sends the total so far every [`SAMPLE`].
 fn serve(mut connection: TcpStream, shared: &Shared) -> io::Result<()> {
     connection.set_nonblocking(false)?;
     connection.set_nodelay(true)?;
@@ -393,7 +393,7 @@ fn fill(buffer: &mut [u8], offset: u64) {
     }
 }
 
-/// How many bytes of `buffer` are those of the stream from `offset` on.
+/// Number of leading bytes of `buffer` that equal the stream from `offset` on.
 fn matching(buffer: &[u8], offset: u64) -> usize {
     let mut at = 0;
     while at < buffer.len() {
@@ -416,13 +416,13 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How often progress is sampled.
+/// Interval at which the server reports progress.
 pub const SAMPLE: Duration = Duration::from_millis(10);
 
-/// How long a connection may take; TCP repeats a lost SYN after 1 and 3 s.
+/// Long enough for two retransmissions of a SYN, after 1 and 3 s.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// When a connection counts as broken.
+/// Time without data after which a connection counts as failed.
 const STALL_TIMEOUT: Duration = Duration::from_secs(20);
 
 const CHUNK_BYTES: usize = 128 << 10;
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_changed_byte_is_found() {
+    fn the_first_changed_byte_is_detected() {
         let mut buffer = [0; 100];
         fill(&mut buffer, 3);
         buffer[57] ^= 1;
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn a_skipped_number_is_found() {
+    fn a_skipped_number_is_detected() {
         let mut buffer = [0; 64];
         fill(&mut buffer, 8);
 

@@ -1,22 +1,22 @@
-//! The routers on a way, by the program `traceroute`.
+//! The routers on a path, found by the program `traceroute`.
 
 use crate::lab::netns::Netns;
 use anyhow::Result;
 use std::net::Ipv4Addr;
 
-/// What probes are made of.
+/// The packets that `traceroute` sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Probe {
-    /// UDP datagrams to ports that nobody uses.
+    /// UDP datagrams to unused ports.
     Udp,
     /// TCP connections to this port.
     Tcp(u16),
-    /// ICMP echoes.
+    /// ICMP echo requests.
     Icmp,
 }
 
-/// The routers on the way to `to`, the last of them `to` itself if it answered;
-/// `None` where a router kept silent.
+/// Returns the routers on the path to `to`, the last of them `to` itself if it replied;
+/// `None` for a router that did not reply.
 ///
 /// # Errors
 ///

@@ -1,5 +1,5 @@
-//! UDP: an echo that notes who asks, single exchanges, and a steady flow whose
-//! losses are counted.
+//! UDP: an echo server that records its clients, single exchanges, and a steady flow
+//! whose losses are counted.
 
 use crate::lab::netns::Netns;
 use anyhow::{Context as _, Result};
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Sends every datagram back, and notes where from it came.
+/// An echo server that records the source of each datagram.
 #[derive(Debug)]
 pub struct Echo {
     address: SocketAddrV4,
@@ -22,11 +22,11 @@ pub struct Echo {
 }
 
 impl Echo {
-    /// Starts to answer at `address`; port 0 is any free one.
+    /// Starts to listen at `address`; port 0 selects a free one.
     ///
     /// # Errors
     ///
-    /// Returns an error if the address is not there or the port is taken.
+    /// Returns an error if the address is not local or the port is taken.
     pub fn start(netns: &Netns, address: impl Into<Ipv4Addr>, port: u16) -> Result<Self> {
         let socket = bind(netns, address.into(), port)?;
         let address = local_address(&socket)?;
@@ -40,7 +40,7 @@ impl Echo {
                 while !stop.load(Ordering::Relaxed) {
                     if let Ok((length, from)) = socket.recv_from(&mut buffer) {
                         lock(&clients).push(from);
-                        // A client that is gone is no concern of the server.
+                        // The client may be gone, which is no fault of the server.
                         let _ = socket.send_to(&buffer[..length], from);
                     }
                 }
@@ -55,12 +55,12 @@ impl Echo {
         })
     }
 
-    /// Where it answers, as its own namespace knows it.
+    /// Its address in its own namespace.
     pub fn address(&self) -> SocketAddrV4 {
         self.address
     }
 
-    /// Who asked, in order.
+    /// The source of each datagram, in order of arrival.
     pub fn clients(&self) -> Vec<SocketAddr> {
         lock(&self.clients).clone()
     }
@@ -75,13 +75,13 @@ impl Drop for Echo {
     }
 }
 
-/// Sends a datagram to an [`Echo`], and returns what came back.
+/// Sends a datagram to an [`Echo`], and returns the reply.
 ///
 /// # Errors
 ///
-/// Returns the socket's error: [`io::ErrorKind::WouldBlock`] if nothing came
-/// within `timeout`, [`io::ErrorKind::ConnectionRefused`] if nobody listens, and
-/// also the ICMP errors that UDP sockets do not hear of unless they ask.
+/// Returns the socket's error: [`io::ErrorKind::WouldBlock`] without a reply within
+/// `timeout`, [`io::ErrorKind::ConnectionRefused`] without a listener, and every other
+/// ICMP error too (`IP_RECVERR`).
 pub fn exchange(
     netns: &Netns,
     to: impl Into<SocketAddrV4>,
@@ -103,7 +103,7 @@ pub fn exchange(
     })
 }
 
-/// Whether a datagram to an [`Echo`] comes back unchanged within a second.
+/// Returns whether an [`Echo`] returns a datagram unchanged within a second.
 pub fn is_echoed(netns: &Netns, to: impl Into<SocketAddrV4>, payload: &[u8]) -> bool {
     exchange(netns, to, payload, Duration::from_secs(1)).is_ok_and(|answer| answer == payload)
 }
@@ -116,26 +116,26 @@ pub struct Flow {
     workers: Option<(JoinHandle<u64>, JoinHandle<Vec<Answer>>)>,
 }
 
-/// The number of an answered datagram, and when the answer came.
+/// The number of a reply, and when it arrived.
 type Answer = (u64, Instant);
 
-/// What came of a flow.
+/// The result of a flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// Datagrams sent.
     pub sent: u64,
-    /// Different answers received.
+    /// Distinct replies received.
     pub received: u64,
-    /// Answers received again.
+    /// Duplicate replies received.
     pub repeated: u64,
-    /// The longest time without an answer.
+    /// The longest time without a reply.
     pub longest_gap: Duration,
-    /// The numbers of datagrams without an answer.
+    /// The numbers of datagrams without a reply.
     pub missing: Vec<Range<u64>>,
 }
 
 impl Outcome {
-    /// Datagrams without an answer.
+    /// Number of datagrams without a reply.
     pub fn lost(&self) -> u64 {
         self.sent - self.received
     }
@@ -146,7 +146,7 @@ impl Flow {
     ///
     /// # Errors
     ///
-    /// Returns an error if no socket can be opened.
+    /// Returns an error if the socket cannot be opened.
     pub fn start(netns: &Netns, to: impl Into<SocketAddrV4>, interval: Duration) -> Result<Self> {
         let to = to.into();
         let socket = netns
@@ -178,12 +178,12 @@ impl Flow {
         })
     }
 
-    /// How many answers have come so far.
+    /// Number of replies so far.
     pub fn answers(&self) -> u64 {
         self.answers.load(Ordering::Relaxed)
     }
 
-    /// Ends the flow, and waits a moment for the last answers.
+    /// Ends the flow, and waits [`LAST_REPLIES`] for late replies.
     ///
     /// # Panics
     ///
@@ -219,7 +219,7 @@ impl Drop for Flow {
     }
 }
 
-/// The numbers below `sent` that have no answer; `answers` are in order.
+/// The numbers below `sent` without a reply; `answers` are in order.
 fn missing(answers: &[Answer], sent: u64) -> Vec<Range<u64>> {
     let mut missing = Vec::new();
     let mut expected = 0;
@@ -237,10 +237,10 @@ fn send(socket: &UdpSocket, stop: &AtomicBool, interval: Duration) -> u64 {
     let mut next = Instant::now();
     let mut sent = 0_u64;
     while !stop.load(Ordering::Relaxed) {
-        // An error that an earlier datagram caused is reported here; it counts as lost.
+        // The kernel reports the ICMP error of an earlier datagram here; that one counts as lost.
         let _ = socket.send(&sent.to_be_bytes());
         sent += 1;
-        // No burst after a pause of the machine's: it would overflow sockets.
+        // No burst after the machine was suspended: it would overflow the sockets.
         next = (next + interval).max(Instant::now());
         thread::sleep(next.saturating_duration_since(Instant::now()));
     }
@@ -260,7 +260,7 @@ fn receive(socket: &UdpSocket, stop: &AtomicBool, answers: &AtomicU64) -> Vec<An
             answers.fetch_add(1, Ordering::Relaxed);
         }
         if ends_at.is_none() && stop.load(Ordering::Relaxed) {
-            ends_at = Some(Instant::now() + LAST_ANSWERS);
+            ends_at = Some(Instant::now() + LAST_REPLIES);
         }
     }
 
@@ -284,7 +284,7 @@ fn local_address(socket: &UdpSocket) -> Result<SocketAddrV4> {
         .context("a bound socket has an address")?
     {
         SocketAddr::V4(address) => Ok(address),
-        SocketAddr::V6(address) => anyhow::bail!("{address} is no IPv4 address"),
+        SocketAddr::V6(address) => anyhow::bail!("{address} is not an IPv4 address"),
     }
 }
 
@@ -292,14 +292,14 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What may wait in a socket: seconds of small datagrams, for a reader that is not run.
+/// Buffers seconds of small datagrams while the reader is not scheduled.
 const QUEUE_BYTES: usize = 4 << 20;
 
-/// How often a blocked worker looks whether it should end.
+/// Interval at which a blocked worker checks whether it should stop.
 const TICK: Duration = Duration::from_millis(20);
 
-/// How long after the end of a flow an answer still counts.
-const LAST_ANSWERS: Duration = Duration::from_millis(500);
+/// Time after the end of a flow in which replies still count.
+const LAST_REPLIES: Duration = Duration::from_millis(500);
 
 /// The largest UDP payload over IPv4.
 pub const DATAGRAM_MAX: usize = 65_507;

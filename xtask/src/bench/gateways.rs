@@ -81,7 +81,7 @@ impl Gateways {
         let sockets = identity.run_dir().to_owned();
         wait::until(UP_DEADLINE, "the gateways to have a session", || {
             Ok(processes.iter().all(|process| {
-                status::ask(&sockets, process.name())
+                status::read(&sockets, process.name())
                     .is_ok_and(|status| !status::live_sessions(&status).is_empty())
             }))
         })?;
@@ -118,8 +118,8 @@ impl Gateways {
     /// Returns an error if a gateway does not tell.
     pub(super) fn super_packets(&self) -> Result<[Histogram; 2]> {
         let [near, far] = &self.processes;
-        let near = status::ask(&self.sockets, near.name())?;
-        let far = status::ask(&self.sockets, far.name())?;
+        let near = status::read(&self.sockets, near.name())?;
+        let far = status::read(&self.sockets, far.name())?;
 
         Ok([Histogram::read(&near)?, Histogram::written(&far)?])
     }

@@ -20,7 +20,7 @@ use super::wireguard;
 use ::tests::lab::Identity;
 use ::tests::lab::key::Key;
 use ::tests::lab::link::ip;
-use ::tests::traffic::handshakes::{Askers, Peer};
+use ::tests::traffic::handshakes::{Initiators, Peer};
 use anyhow::{Context as _, Result};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
@@ -80,11 +80,11 @@ pub(super) fn measure(tunnel: Tunnel, programs: &Programs, seconds: u32) -> Resu
         })
         .collect();
     let target = SocketAddrV4::new(cable::FAR, responder.port());
-    let mut askers = Askers::new(&cable.near, target, &peers)?;
-    askers.meet(MEETING)?;
+    let mut initiators = Initiators::new(&cable.near, target, &peers)?;
+    initiators.complete_all(MEETING)?;
 
     let before = process::cpu_seconds(responder.pid())?;
-    let asked = askers.ask(Duration::from_secs(seconds.into()))?;
+    let asked = initiators.run(Duration::from_secs(seconds.into()))?;
     let used = process::cpu_seconds(responder.pid())? - before;
 
     Ok(named([

@@ -64,7 +64,7 @@ impl Responder {
         let mut process = start(identity, netns, &program, &FAR, &known)?;
         let sockets = identity.run_dir();
         wait::until(UP_DEADLINE, "the gateway to know its peers", || {
-            let status = status::ask(sockets, process.name());
+            let status = status::read(sockets, process.name());
             Ok(status.is_ok_and(|status| status::peer_count(&status) == peers.len()))
         })?;
         let pid = process.pid().context("the gateway has ended")?;
