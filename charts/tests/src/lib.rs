@@ -1,8 +1,10 @@
-//! The chart's dashboard and alerts, checked against what the processes export. All is in the tests.
+//! Tests of the chart: dashboard and alerts against the exported metrics, and who may scrape those.
 
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
 mod promql;
+#[cfg(test)]
+mod scraping;
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,4 @@
-//! Reads PromQL, as far as expressions here use it: what it does not know is an error.
+//! Parses the subset of PromQL that the chart's expressions use; anything else is an error.
 //!
 //! ```text
 //! expression  operand (operator [bool] [(on | ignoring) labels] [(group_left | group_right) [labels]] operand)*
@@ -6,7 +6,7 @@
 //! aggregation name [(by | without) labels] arguments [(by | without) labels]
 //! ```
 //!
-//! Prometheus' own grammar in Rust brings a parser generator and twenty more crates, one of them abandoned.
+//! A complete parser in Rust exists, but depends on a parser generator and twenty crates, one of them abandoned.
 
 use std::collections::BTreeSet;
 
@@ -54,7 +54,7 @@ const OPERATORS: [&str; 15] = [
 ///
 /// # Errors
 ///
-/// Returns where the expression is wrong.
+/// Returns the first token that is wrong.
 pub(crate) fn metrics(text: &str) -> Result<BTreeSet<String>, String> {
     let mut reader = Reader {
         tokens: tokens(text)?,

@@ -1,4 +1,4 @@
-//! What the dashboard and the alerts ask for is there, and they ask in a language that Prometheus understands.
+//! Dashboard and alerts contain valid PromQL and use only exported metrics.
 
 use super::promql::metrics;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 const DASHBOARD: &str = include_str!("../../liqo/files/dashboard.json");
 const ALERTS: &str = include_str!("../../liqo/files/alerts.yaml");
 
-/// What the names of a process's metrics begin with, and the source that registers them.
+/// The prefix of a process's metrics, and the source file that registers them.
 const SOURCES: [(&str, &str); 4] = [
     (
         "liqo_controller_manager_",
@@ -27,7 +27,7 @@ const SOURCES: [(&str, &str); 4] = [
     ),
 ];
 
-/// What the encoder appends to the name that is registered.
+/// Suffixes that the encoder appends to the registered name.
 const SUFFIXES: [&str; 6] = [
     "",
     "_total",
@@ -47,13 +47,13 @@ fn every_expression_is_promql_and_every_metric_in_it_is_exported() {
             metrics(&expression).unwrap_or_else(|error| panic!("{place}: {expression}: {error}"));
         assert!(!names.is_empty(), "{place}: no metric in {expression}");
         for name in names {
-            assert!(is_exported(&name), "{place}: nobody exports {name}");
+            assert!(is_exported(&name), "{place}: no process exports {name}");
         }
     }
 }
 
 #[test]
-fn what_upstreams_dashboard_asks_for_is_exported() {
+fn the_metrics_of_upstreams_dashboard_are_exported() {
     for name in [
         "liqo_peer_is_connected",
         "liqo_peer_latency_us",
@@ -65,7 +65,7 @@ fn what_upstreams_dashboard_asks_for_is_exported() {
 }
 
 #[test]
-fn a_wrong_name_and_a_wrong_expression_are_noticed() {
+fn a_wrong_name_and_a_wrong_expression_are_detected() {
     assert!(!is_exported("liqo_gateway_peer_upp"));
     assert!(!is_exported("node_load1"));
     assert!(metrics("sum by (x (liqo_gateway_up)").is_err());
@@ -78,14 +78,14 @@ fn a_wrong_name_and_a_wrong_expression_are_noticed() {
 }
 
 #[test]
-fn panels_have_titles_units_and_numbers_of_their_own() {
+fn panels_have_titles_units_and_unique_ids() {
     let mut numbers = BTreeSet::new();
     for panel in panels() {
         let title = panel["title"].as_str().unwrap_or_default();
         assert!(!title.is_empty(), "{panel}");
         assert!(
             numbers.insert(panel["id"].as_u64().unwrap()),
-            "{title}: its id is another's"
+            "{title}: another panel has its id"
         );
         if panel["type"] == "row" {
             continue;
@@ -100,7 +100,7 @@ fn panels_have_titles_units_and_numbers_of_their_own() {
 }
 
 #[test]
-fn alerts_say_how_bad_it_is_what_it_means_and_what_to_do() {
+fn alerts_have_a_severity_a_summary_and_a_description() {
     let mut names = BTreeSet::new();
     for alert in alerts() {
         let name = alert["alert"].as_str().unwrap().to_owned();
@@ -113,7 +113,7 @@ fn alerts_say_how_bad_it_is_what_it_means_and_what_to_do() {
             assert!(alert["annotations"][text].is_string(), "{name}: {text}");
         }
         assert!(alert["for"].is_string(), "{name}");
-        assert!(names.insert(name.clone()), "{name} is there twice");
+        assert!(names.insert(name.clone()), "{name} is defined twice");
     }
 }
 
@@ -133,7 +133,7 @@ fn panels_expressions() -> Vec<(String, String)> {
         targets.map(move |target| (text(&panel["title"]), text(&target["expr"])))
     });
 
-    // Grafana puts its own variables in.
+    // Grafana replaces its variables before it sends an expression.
     let variable = "$__rate_interval";
     targets
         .map(|(title, expression)| (title, expression.replace(variable, "5m")))
@@ -156,7 +156,7 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// Returns whether a process registers a metric from which this name comes.
+/// Returns whether a process registers a metric that is exported under this name.
 fn is_exported(name: &str) -> bool {
     SOURCES.iter().any(|(prefix, source)| {
         let Some(rest) = name.strip_prefix(prefix) else {

@@ -1,0 +1,148 @@
+//! Who may scrape `/metrics` of the rendered chart: NetworkPolicies evaluated as Kubernetes defines them.
+
+use serde_json::{Value, json};
+
+const MINIMAL: &str = include_str!("../golden/minimal.yaml");
+const EVERYTHING: &str = include_str!("../golden/everything.yaml");
+const NO_NETWORKING: &str = include_str!("../golden/no-networking.yaml");
+
+/// The senders that may reach a port.
+#[derive(Debug, PartialEq, Eq)]
+enum Sources {
+    Any,
+    /// Entries of `spec.ingress.from`.
+    Peers(Vec<Value>),
+}
+
+#[test]
+fn only_the_configured_peers_may_scrape() {
+    let monitoring = json!([{
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}},
+    }]);
+    let configured = json!([
+        {
+            "namespaceSelector": {"matchLabels": {"team": "observability"}},
+            "podSelector": {"matchLabels": {"app.kubernetes.io/name": "prometheus"}},
+        },
+        {"ipBlock": {"cidr": "10.9.0.0/24"}},
+    ]);
+
+    for (golden, workloads, peers) in [
+        (MINIMAL, 2, monitoring),
+        (EVERYTHING, 2, configured),
+        (NO_NETWORKING, 1, json!([])),
+    ] {
+        let objects = objects(golden);
+        let pods = pods(&objects, false);
+        assert_eq!(pods.len(), workloads);
+        let expected = Sources::Peers(peers.as_array().unwrap().clone());
+        for pod in pods {
+            let ports = ports(pod, "TCP");
+            assert!(!ports.is_empty(), "{pod:#}");
+            for port in ports {
+                assert_eq!(sources(&objects, pod, port), expected, "{port}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_sender_reaches_the_data_plane() {
+    for golden in [MINIMAL, EVERYTHING] {
+        let objects = objects(golden);
+        let pods = pods(&objects, false);
+        let udp: Vec<_> = pods
+            .iter()
+            .flat_map(|pod| ports(pod, "UDP").into_iter().map(move |port| (*pod, port)))
+            .collect();
+        assert_eq!(udp.len(), 2, "WireGuard and the overlay");
+        for (pod, port) in udp {
+            assert_eq!(sources(&objects, pod, port), Sources::Any, "{port}");
+        }
+    }
+}
+
+/// NetworkPolicies do not select pods in the node's network.
+#[test]
+fn the_route_agent_listens_on_the_nodes_address_only_with_metrics() {
+    for (golden, address, probed) in [
+        (MINIMAL, "--http=127.0.0.1:8083", json!("127.0.0.1")),
+        (EVERYTHING, "--http=$(HOST_IP):9000", Value::Null),
+    ] {
+        let objects = objects(golden);
+        let pods = pods(&objects, true);
+        assert_eq!(pods.len(), 1);
+        let container = &pods[0]["spec"]["containers"][0];
+
+        let arguments = container["args"].as_array().unwrap();
+        assert!(arguments.iter().any(|it| it == address), "{container:#}");
+        for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
+            assert_eq!(container[probe]["httpGet"]["host"], probed, "{probe}");
+        }
+    }
+}
+
+fn objects(golden: &str) -> Vec<Value> {
+    serde_saphyr::from_multiple(golden).unwrap()
+}
+
+/// The pod templates of all workloads in the node's network, or of all others.
+fn pods(objects: &[Value], host_network: bool) -> Vec<&Value> {
+    let templates = objects.iter().map(|object| &object["spec"]["template"]);
+    templates
+        .filter(|template| template["spec"]["containers"].is_array())
+        .filter(|template| (template["spec"]["hostNetwork"] == true) == host_network)
+        .collect()
+}
+
+fn ports<'a>(pod: &'a Value, protocol: &str) -> Vec<&'a Value> {
+    let containers = pod["spec"]["containers"].as_array().unwrap();
+    containers
+        .iter()
+        .flat_map(|container| container["ports"].as_array().into_iter().flatten())
+        .filter(|port| port["protocol"] == protocol)
+        .collect()
+}
+
+fn sources(objects: &[Value], pod: &Value, port: &Value) -> Sources {
+    let mut policies = objects
+        .iter()
+        .filter(|object| object["kind"] == "NetworkPolicy" && selects(&object["spec"], pod))
+        .peekable();
+    if policies.peek().is_none() {
+        return Sources::Any;
+    }
+    let mut peers = Vec::new();
+    let rules =
+        policies.flat_map(|policy| policy["spec"]["ingress"].as_array().into_iter().flatten());
+    for rule in rules.filter(|rule| applies(rule, port)) {
+        match rule["from"].as_array() {
+            Some(from) if !from.is_empty() => peers.extend(from.iter().cloned()),
+            _ => return Sources::Any,
+        }
+    }
+
+    Sources::Peers(peers)
+}
+
+fn selects(policy: &Value, pod: &Value) -> bool {
+    let labels = &pod["metadata"]["labels"];
+    let mut wanted = policy["podSelector"]["matchLabels"]
+        .as_object()
+        .unwrap()
+        .iter();
+
+    policy["policyTypes"] == json!(["Ingress"]) && wanted.all(|(key, value)| labels[key] == *value)
+}
+
+/// Returns whether a rule is about a container's port: without a port it is about all of the protocol.
+fn applies(rule: &Value, port: &Value) -> bool {
+    let Some(ports) = rule["ports"].as_array() else {
+        return true;
+    };
+    ports.iter().any(|it| {
+        let named = &it["port"];
+        it["protocol"] == port["protocol"]
+            && (named.is_null() || *named == port["name"] || *named == port["containerPort"])
+    })
+}
