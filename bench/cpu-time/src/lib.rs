@@ -1,7 +1,6 @@
-//! Benchmarks that count a thread's processor time.
+//! Measures the CPU time of a benchmark's thread.
 //!
-//! What others do on the machine meanwhile lengthens the time on the clock many times over, but
-//! hardly the time that a thread has the processor.
+//! Other work on the machine increases wall-clock time by several times, and CPU time hardly.
 
 #![forbid(unsafe_code)]
 
@@ -10,7 +9,7 @@ use criterion::measurement::{Measurement, ValueFormatter, WallTime};
 use nix::time::{ClockId, clock_gettime};
 use std::time::Duration;
 
-/// Returns the settings of all benchmarks, with what the command line says.
+/// Returns the settings of all benchmarks; command-line arguments override them.
 pub fn criterion() -> Criterion<CpuTime> {
     Criterion::default()
         .with_measurement(CpuTime)
@@ -20,18 +19,18 @@ pub fn criterion() -> Criterion<CpuTime> {
         .configure_from_args()
 }
 
-/// Returns how long this thread has had the processor.
+/// Returns the CPU time of this thread so far.
 ///
 /// # Panics
 ///
-/// Panics if the kernel has no such clock, which Linux has.
+/// Panics if the kernel lacks `CLOCK_THREAD_CPUTIME_ID`; Linux has it since 2.6.12.
 pub fn now() -> Duration {
     let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID);
 
-    time.expect("Linux has that clock").into()
+    time.expect("Linux has this clock").into()
 }
 
-/// Processor time of the thread that runs the benchmark.
+/// CPU time of the thread that runs the benchmark, as Criterion's measurement.
 pub struct CpuTime;
 
 impl Measurement for CpuTime {
