@@ -172,8 +172,8 @@ fn a_planned_stop_waits_for_agents_that_restart_meanwhile() {
 
     pair.lab.gateway(ROME, 1).terminate().unwrap();
     // Three seconds of traffic: more than a gateway that nobody uses needs to leave.
-    let enough = flows[0].answers() + 1500;
-    let passed = || Ok(flows[0].answers() > enough);
+    let enough = flows[0].replies() + 1500;
+    let passed = || Ok(flows[0].replies() > enough);
     wait::until(RECOVERY, "traffic while it leaves", passed).unwrap();
     for node in [1, 2] {
         pair.lab.agent(ROME, node).start().unwrap();

@@ -179,7 +179,7 @@ fn a_relay_reorders_but_loses_nothing() {
     .unwrap();
 
     let flow = udp::Flow::start(&a, echo.address(), Duration::from_millis(1)).unwrap();
-    wait::until(SOON, "200 answers", || Ok(flow.answers() >= 200)).unwrap();
+    wait::until(SOON, "200 replies", || Ok(flow.replies() >= 200)).unwrap();
     let outcome = flow.finish();
 
     assert_eq!(outcome.lost(), 0, "{outcome:?}");

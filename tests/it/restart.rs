@@ -47,7 +47,7 @@ fn the_restart_of_a_route_agent_loses_no_packet() {
     let _echo = udp::Echo::start(&pair.milan.netns, SAME, 7000).unwrap();
     let interval = Duration::from_millis(2);
     let flow = udp::Flow::start(&pair.rome.netns, pair.to_milan(7000), interval).unwrap();
-    eventually("the flow to run", || Ok(flow.answers() > 50));
+    eventually("the flow to run", || Ok(flow.replies() > 50));
 
     for cluster in [ROME, MILAN] {
         pair.lab.agent(cluster, 1).restart().unwrap();
@@ -134,7 +134,7 @@ fn a_changed_file_costs_no_session() {
     let _echo = udp::Echo::start(&pair.milan.netns, SAME, 7000).unwrap();
     let interval = Duration::from_millis(2);
     let flow = udp::Flow::start(&pair.rome.netns, pair.to_milan(7000), interval).unwrap();
-    eventually("the flow to run", || Ok(flow.answers() > 50));
+    eventually("the flow to run", || Ok(flow.replies() > 50));
 
     for (index, cluster) in [ROME, MILAN, ROME].into_iter().enumerate() {
         let name = format!("extra-{index}");

@@ -1,4 +1,4 @@
-//! What goes wrong on networks, at will.
+//! Injects network faults.
 
 pub mod mtu;
 pub mod nat;

@@ -277,7 +277,7 @@ fn stream(mut connection: TcpStream, rate: u64, shared: &Arc<StreamState>) -> Re
     };
     ensure!(
         verdict == sent,
-        "of {sent} bytes sent, byte {verdict} arrived changed or not at all"
+        "of {sent} bytes sent, byte {verdict} arrived changed or is missing"
     );
 
     Ok(Outcome {
@@ -326,7 +326,7 @@ fn judge(connection: TcpStream, sent: u64) -> Result<()> {
     let (verdict, _) = acknowledgements(connection, &StreamState::default())?;
     ensure!(
         verdict == sent,
-        "of {sent} bytes sent, byte {verdict} arrived changed or not at all"
+        "of {sent} bytes sent, byte {verdict} arrived changed or is missing"
     );
 
     Ok(())
@@ -353,7 +353,7 @@ fn serve(mut connection: TcpStream, shared: &Shared) -> io::Result<()> {
     connection.set_read_timeout(Some(SAMPLE))?;
     let mut buffer = vec![0; CHUNK_BYTES];
     let mut total = 0_u64;
-    let mut told = (0, Instant::now());
+    let mut reported = (0, Instant::now());
 
     while !shared.stop.load(Ordering::Relaxed) {
         match connection.read(&mut buffer) {
@@ -369,9 +369,9 @@ fn serve(mut connection: TcpStream, shared: &Shared) -> io::Result<()> {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(error),
         }
-        if total > told.0 && told.1.elapsed() >= SAMPLE {
+        if total > reported.0 && reported.1.elapsed() >= SAMPLE {
             connection.write_all(&total.to_be_bytes())?;
-            told = (total, Instant::now());
+            reported = (total, Instant::now());
         }
     }
 

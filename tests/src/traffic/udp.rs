@@ -105,19 +105,19 @@ pub fn exchange(
 
 /// Returns whether an [`Echo`] returns a datagram unchanged within a second.
 pub fn is_echoed(netns: &Netns, to: impl Into<SocketAddrV4>, payload: &[u8]) -> bool {
-    exchange(netns, to, payload, Duration::from_secs(1)).is_ok_and(|answer| answer == payload)
+    exchange(netns, to, payload, Duration::from_secs(1)).is_ok_and(|reply| reply == payload)
 }
 
 /// A steady flow of numbered datagrams to an [`Echo`].
 #[derive(Debug)]
 pub struct Flow {
     stop: Arc<AtomicBool>,
-    answers: Arc<AtomicU64>,
-    workers: Option<(JoinHandle<u64>, JoinHandle<Vec<Answer>>)>,
+    replies: Arc<AtomicU64>,
+    workers: Option<(JoinHandle<u64>, JoinHandle<Vec<Reply>>)>,
 }
 
 /// The number of a reply, and when it arrived.
-type Answer = (u64, Instant);
+type Reply = (u64, Instant);
 
 /// The result of a flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -160,27 +160,27 @@ impl Flow {
             .with_context(|| format!("failed to reach {to}"))?;
         let socket = Arc::new(socket);
         let stop = Arc::new(AtomicBool::new(false));
-        let answers = Arc::new(AtomicU64::new(0));
+        let replies = Arc::new(AtomicU64::new(0));
 
         let sender = {
             let (socket, stop) = (Arc::clone(&socket), Arc::clone(&stop));
             thread::spawn(move || send(&socket, &stop, interval))
         };
         let receiver = {
-            let (stop, answers) = (Arc::clone(&stop), Arc::clone(&answers));
-            thread::spawn(move || receive(&socket, &stop, &answers))
+            let (stop, replies) = (Arc::clone(&stop), Arc::clone(&replies));
+            thread::spawn(move || receive(&socket, &stop, &replies))
         };
 
         Ok(Self {
             stop,
-            answers,
+            replies,
             workers: Some((sender, receiver)),
         })
     }
 
     /// Number of replies so far.
-    pub fn answers(&self) -> u64 {
-        self.answers.load(Ordering::Relaxed)
+    pub fn replies(&self) -> u64 {
+        self.replies.load(Ordering::Relaxed)
     }
 
     /// Ends the flow, and waits [`LAST_REPLIES`] for late replies.
@@ -192,23 +192,23 @@ impl Flow {
         self.stop.store(true, Ordering::Relaxed);
         let (sender, receiver) = self.workers.take().expect("only this takes them");
         let sent = sender.join().expect("the sender does not panic");
-        let mut answers = receiver.join().expect("the receiver does not panic");
+        let mut replies = receiver.join().expect("the receiver does not panic");
 
-        let longest_gap = answers
+        let longest_gap = replies
             .windows(2)
             .map(|pair| pair[1].1 - pair[0].1)
             .max()
             .unwrap_or_default();
-        let total = answers.len();
-        answers.sort_unstable();
-        answers.dedup_by_key(|(number, _)| *number);
+        let total = replies.len();
+        replies.sort_unstable();
+        replies.dedup_by_key(|(number, _)| *number);
 
         Outcome {
             sent,
-            received: answers.len() as u64,
-            repeated: (total - answers.len()) as u64,
+            received: replies.len() as u64,
+            repeated: (total - replies.len()) as u64,
             longest_gap,
-            missing: missing(&answers, sent),
+            missing: missing(&replies, sent),
         }
     }
 }
@@ -219,11 +219,11 @@ impl Drop for Flow {
     }
 }
 
-/// The numbers below `sent` without a reply; `answers` are in order.
-fn missing(answers: &[Answer], sent: u64) -> Vec<Range<u64>> {
+/// The numbers below `sent` without a reply; `replies` are in order.
+fn missing(replies: &[Reply], sent: u64) -> Vec<Range<u64>> {
     let mut missing = Vec::new();
     let mut expected = 0;
-    for number in answers.iter().map(|(number, _)| *number).chain([sent]) {
+    for number in replies.iter().map(|(number, _)| *number).chain([sent]) {
         if number > expected {
             missing.push(expected..number);
         }
@@ -248,7 +248,7 @@ fn send(socket: &UdpSocket, stop: &AtomicBool, interval: Duration) -> u64 {
     sent
 }
 
-fn receive(socket: &UdpSocket, stop: &AtomicBool, answers: &AtomicU64) -> Vec<Answer> {
+fn receive(socket: &UdpSocket, stop: &AtomicBool, replies: &AtomicU64) -> Vec<Reply> {
     let mut received = Vec::new();
     let mut buffer = [0; 64];
     let mut ends_at = None;
@@ -257,7 +257,7 @@ fn receive(socket: &UdpSocket, stop: &AtomicBool, answers: &AtomicU64) -> Vec<An
             && let Ok(number) = buffer[..length].try_into()
         {
             received.push((u64::from_be_bytes(number), Instant::now()));
-            answers.fetch_add(1, Ordering::Relaxed);
+            replies.fetch_add(1, Ordering::Relaxed);
         }
         if ends_at.is_none() && stop.load(Ordering::Relaxed) {
             ends_at = Some(Instant::now() + LAST_REPLIES);
