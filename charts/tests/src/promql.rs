@@ -111,7 +111,7 @@ impl Reader {
             self.metrics.insert(token);
             self.matchers()?;
         } else if token.parse::<f64>().is_err() {
-            return Err(format!("`{token}` is no operand"));
+            return Err(format!("`{token}` is not an operand"));
         }
         if self.take("[") {
             self.duration()?;
@@ -154,7 +154,7 @@ impl Reader {
         while !self.take(")") {
             let label = self.next();
             if !is_name(&label) {
-                return Err(format!("`{label}` is no label"));
+                return Err(format!("`{label}` is not a label"));
             }
             if self.peek() != ")" {
                 self.expect(",")?;
@@ -172,7 +172,7 @@ impl Reader {
             let (label, operator, value) = (self.next(), self.next(), self.next());
             let is_operator = ["=", "!=", "=~", "!~"].contains(&&*operator);
             if !is_name(&label) || !is_operator || !value.starts_with('"') {
-                return Err(format!("`{label} {operator} {value}` is no matcher"));
+                return Err(format!("`{label} {operator} {value}` is not a matcher"));
             }
             if self.peek() != "}" {
                 self.expect(",")?;
@@ -190,7 +190,7 @@ impl Reader {
 
         is_right
             .then_some(())
-            .ok_or(format!("`{token}` is no duration"))
+            .ok_or(format!("`{token}` is not a duration"))
     }
 
     /// Returns the next token, or nothing at the end.
