@@ -57,7 +57,7 @@ pub(crate) struct Global {
     #[arg(long, global = true, value_delimiter = ',', value_parser = parse::pair, value_name = "KEY=VALUE")]
     pub(crate) global_labels: Vec<(String, String)>,
 
-    /// Do not ask for confirmation.
+    /// Skip confirmations.
     #[arg(long, global = true)]
     pub(crate) skip_confirm: bool,
 
