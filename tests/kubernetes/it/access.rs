@@ -1,39 +1,35 @@
-//! Ways into pods and to nodes: `exec`, `attach`, `logs`, `cp`, `port-forward`, the
-//! nodes' own API and the cluster's API from a pod.
+//! Access to pods and nodes: `exec`, `attach`, `logs`, `cp`, `port-forward`, the kubelet's API, and
+//! the API server from a pod.
 
 use crate::fixture::{Clusters, Suite, machine, parallel, scratch};
 use crate::workloads::web;
 use anyhow::{Context as _, Result, ensure};
 use kubernetes_lab::namespace::Namespace;
-use kubernetes_lab::wait::{Deadline, until};
+use kubernetes_lab::wait::{Deadline, SOON, until};
 use serde_json::Value;
 use std::path::Path;
-use std::time::Duration;
 
 pub(crate) fn add(suite: &mut Suite) {
     parallel!(
         suite,
         exec_passes_on_input_output_and_exit_code,
-        attach_shows_what_a_running_container_says,
-        attach_hands_input_to_a_running_container,
+        attach_shows_the_output_of_a_running_container,
+        attach_passes_input_to_a_running_container,
         logs_are_followed_while_they_are_written,
         logs_of_a_crashed_container_are_kept,
         a_file_is_copied_to_a_pod_and_back,
         a_pods_port_is_forwarded,
         a_services_port_is_forwarded,
-        the_api_server_reaches_the_nodes_own_api,
-        a_pod_may_do_what_its_service_account_may,
+        the_api_server_proxies_to_kubelets,
+        a_pod_has_the_rights_of_its_service_account,
     );
 }
-
-/// How long `kubectl` may take to show something.
-const SOON: Duration = Duration::from_secs(30);
 
 async fn exec_passes_on_input_output_and_exit_code(clusters: &'static Clusters) -> Result<()> {
     let namespace = clusters.namespace("exec").await?;
     namespace.apply(COUNTER).await?;
     namespace.wait("pod/counter", "Ready").await?;
-    // More than fits in any buffer on the way.
+    // Larger than all buffers on the path.
     let input: String = (0..200_000).map(|number| format!("{number}\n")).collect();
 
     let cat = ["exec", "-i", "counter", "--", "cat"];
@@ -51,7 +47,7 @@ async fn exec_passes_on_input_output_and_exit_code(clusters: &'static Clusters) 
     Ok(())
 }
 
-async fn attach_shows_what_a_running_container_says(clusters: &'static Clusters) -> Result<()> {
+async fn attach_shows_the_output_of_a_running_container(clusters: &'static Clusters) -> Result<()> {
     let namespace = clusters.namespace("attach").await?;
     namespace.apply(COUNTER).await?;
     namespace.wait("pod/counter", "Ready").await?;
@@ -59,8 +55,8 @@ async fn attach_shows_what_a_running_container_says(clusters: &'static Clusters)
     let mut attached = namespace.spawn(&["attach", "counter"])?;
     attached.line_with("number ", SOON).await?;
 
-    let said = last_number(&namespace).await?;
-    for number in said + 1..=said + 3 {
+    let last = last_number(&namespace).await?;
+    for number in last + 1..=last + 3 {
         attached
             .line_with(&format!("number {number}."), SOON)
             .await?;
@@ -68,7 +64,7 @@ async fn attach_shows_what_a_running_container_says(clusters: &'static Clusters)
     Ok(())
 }
 
-async fn attach_hands_input_to_a_running_container(clusters: &'static Clusters) -> Result<()> {
+async fn attach_passes_input_to_a_running_container(clusters: &'static Clusters) -> Result<()> {
     let namespace = clusters.namespace("attach-input").await?;
     namespace.apply(LISTENER).await?;
     namespace.wait("pod/listener", "Ready").await?;
@@ -79,8 +75,8 @@ async fn attach_hands_input_to_a_running_container(clusters: &'static Clusters) 
     namespace
         .wait("pod/listener", "jsonpath={.status.phase}=Succeeded")
         .await?;
-    let said = namespace.kubectl(&["logs", "listener"]).await?;
-    ensure!(said == "heard ave\n", "{said}");
+    let log = namespace.kubectl(&["logs", "listener"]).await?;
+    ensure!(log == "heard ave\n", "{log}");
     Ok(())
 }
 
@@ -108,9 +104,9 @@ async fn logs_are_followed_while_they_are_written(clusters: &'static Clusters) -
     let mut logs = namespace.spawn(&["logs", "-f", "counter"])?;
     logs.line_with("number 1.", SOON).await?;
 
-    // All of them, up to some that were not yet written.
-    let said = last_number(&namespace).await?;
-    for number in 2..=said + 3 {
+    // Without a gap, from past lines to future ones.
+    let last = last_number(&namespace).await?;
+    for number in 2..=last + 3 {
         logs.line_with(&format!("number {number}."), SOON).await?;
     }
     Ok(())
@@ -134,7 +130,7 @@ async fn logs_of_a_crashed_container_are_kept(clusters: &'static Clusters) -> Re
     Ok(())
 }
 
-/// Crashes in its first life, and is ready only in its second.
+/// A container that crashes once, and is ready after its restart.
 const CRASHER: &str = "
 apiVersion: v1
 kind: Pod
@@ -180,7 +176,7 @@ async fn a_file_is_copied_to_a_pod_and_back(clusters: &'static Clusters) -> Resu
 
     let inside = namespace.sh("counter", "wc -c </tmp/copied").await?;
     ensure!(inside.trim() == "1000000", "{inside}");
-    let content_back = std::fs::read(&back).context("nothing came back")?;
+    let content_back = std::fs::read(&back).context("no file was copied back")?;
     ensure!(content_back == content, "{} bytes", content_back.len());
     Ok(())
 }
@@ -190,9 +186,9 @@ async fn a_pods_port_is_forwarded(clusters: &'static Clusters) -> Result<()> {
     let pods = web(&namespace).await?;
 
     for pod in &pods {
-        let answers = forwarded(&namespace, &format!("pod/{pod}"), ":8080").await?;
-        for answer in answers {
-            ensure!(answer.contains(&format!("pod={pod} ")), "{answer}");
+        let responses = forwarded(&namespace, &format!("pod/{pod}"), ":8080").await?;
+        for response in responses {
+            ensure!(response.contains(&format!("pod={pod} ")), "{response}");
         }
     }
 
@@ -205,27 +201,29 @@ async fn a_services_port_is_forwarded(clusters: &'static Clusters) -> Result<()>
 
     let [first, second] = forwarded(&namespace, "service/web", ":80").await?;
 
-    // To one pod of it, which is chosen when the forwarding begins.
-    let pod = |answer: &str| answer.split(' ').nth(1).map(str::to_owned);
+    // kubectl selects one pod when it starts.
+    let pod = |response: &str| response.split(' ').nth(1).map(str::to_owned);
     ensure!(first.contains("pod=web-"), "{first}");
     ensure!(pod(&first) == pod(&second), "{first}{second}");
     Ok(())
 }
 
-/// Asks twice through a forwarded port; where it begins is the kernel's choice.
+/// Sends two requests through a forwarded port; the kernel chooses the local port.
 async fn forwarded(namespace: &Namespace, to: &str, port: &str) -> Result<[String; 2]> {
     let mut forwarding = namespace.spawn(&["port-forward", to, port])?;
     let line = forwarding.line_with("127.0.0.1:", SOON).await?;
     // Forwarding from 127.0.0.1:40123 -> 8080
-    let (_, rest) = line.split_once("127.0.0.1:").context("it was found")?;
+    let (_, rest) = line
+        .split_once("127.0.0.1:")
+        .context("the line has an address")?;
     let port = rest.split(' ').next().unwrap_or_default();
     let url = format!("http://127.0.0.1:{port}/");
-    let ask = || machine("curl", &["-sS", "-m", "10", &url]);
+    let get = || machine("curl", &["-sS", "-m", "10", &url]);
 
-    Ok([ask()?, ask()?])
+    Ok([get()?, get()?])
 }
 
-async fn the_api_server_reaches_the_nodes_own_api(clusters: &'static Clusters) -> Result<()> {
+async fn the_api_server_proxies_to_kubelets(clusters: &'static Clusters) -> Result<()> {
     let namespace = clusters.namespace("node-api").await?;
     let pods = web(&namespace).await?;
 
@@ -255,26 +253,30 @@ async fn the_api_server_reaches_the_nodes_own_api(clusters: &'static Clusters) -
     Ok(())
 }
 
-async fn a_pod_may_do_what_its_service_account_may(clusters: &'static Clusters) -> Result<()> {
+async fn a_pod_has_the_rights_of_its_service_account(clusters: &'static Clusters) -> Result<()> {
     let namespace = clusters.namespace("service-account").await?;
     namespace.apply(COUNTER).await?;
     namespace.wait("pod/counter", "Ready").await?;
-    let ask = r#"
+    let list = r#"
 account=/var/run/secrets/kubernetes.io/serviceaccount
 url=https://kubernetes.default.svc/api/v1/namespaces/$(cat $account/namespace)/pods
 curl -sS -m 5 --cacert $account/ca.crt -H "Authorization: Bearer $(cat $account/token)" $url
 "#;
 
-    let refused: Value = serde_json::from_str(&namespace.sh("counter", ask).await?)?;
+    let refused: Value = serde_json::from_str(&namespace.sh("counter", list).await?)?;
     let words =
         "create rolebinding view --clusterrole=view --serviceaccount=service-account:default";
     let words: Vec<_> = words.split(' ').collect();
     namespace.kubectl(&words).await?;
-    let granted = until(Deadline::after(SOON), "the right to look", async || {
-        let answer: Value = serde_json::from_str(&namespace.sh("counter", ask).await?)?;
-        ensure!(answer["kind"] == "PodList", "{answer}");
-        Ok(answer)
-    })
+    let granted = until(
+        Deadline::after(SOON),
+        "the right to list pods",
+        async || {
+            let response: Value = serde_json::from_str(&namespace.sh("counter", list).await?)?;
+            ensure!(response["kind"] == "PodList", "{response}");
+            Ok(response)
+        },
+    )
     .await?;
 
     let user = "system:serviceaccount:service-account:default";
@@ -286,7 +288,7 @@ curl -sS -m 5 --cacert $account/ca.crt -H "Authorization: Bearer $(cat $account/
     Ok(())
 }
 
-/// Says `number 1.`, `number 2.` and so on, five in a second.
+/// A container that prints `number 1.`, `number 2.` and so on, five per second.
 const COUNTER: &str = "
 apiVersion: v1
 kind: Pod
@@ -301,7 +303,7 @@ spec:
       command: [sh, -c, 'while :; do i=$((i + 1)); echo number $i.; sleep 0.2; done']
 ";
 
-/// The last number that the counter has said.
+/// The last number that the counter has printed.
 async fn last_number(namespace: &Namespace) -> Result<u32> {
     until(Deadline::after(SOON), "the first number", async || {
         let line = namespace.kubectl(&["logs", "--tail=1", "counter"]).await?;
@@ -317,5 +319,5 @@ async fn last_number(namespace: &Namespace) -> Result<u32> {
 }
 
 fn text(path: &Path) -> Result<&str> {
-    path.to_str().context("the path is no text")
+    path.to_str().context("the path is no UTF-8")
 }

@@ -1,5 +1,5 @@
-//! What extends or limits the API: own kinds, webhooks, whole APIs of others,
-//! certificates, quotas and the security of pods.
+//! Extensions and limits of the API: custom resources, webhooks, aggregated APIs, certificates,
+//! quotas and pod security.
 
 mod aggregation;
 mod certificate;
@@ -10,14 +10,13 @@ use crate::fixture::{Clusters, Suite, parallel};
 use anyhow::{Context as _, Result, ensure};
 use kubernetes_lab::cleanup;
 use kubernetes_lab::namespace::Namespace;
-use kubernetes_lab::wait::{Deadline, until};
-use std::time::Duration;
+use kubernetes_lab::wait::{Deadline, SOON, until};
 
 pub(crate) fn add(suite: &mut Suite) {
     parallel!(
         suite,
-        a_kind_of_ones_own_takes_only_what_its_schema_allows,
-        a_restricted_namespace_refuses_a_privileged_pod_and_runs_a_modest_one,
+        a_custom_resource_is_validated_by_its_schema,
+        a_restricted_namespace_refuses_a_privileged_pod_and_runs_an_unprivileged_one,
         a_quota_refuses_what_exceeds_it,
     );
     aggregation::add(suite);
@@ -25,12 +24,7 @@ pub(crate) fn add(suite: &mut Suite) {
     webhook::add(suite);
 }
 
-/// How long the control plane may take to notice something.
-const SOON: Duration = Duration::from_secs(30);
-
-async fn a_kind_of_ones_own_takes_only_what_its_schema_allows(
-    clusters: &'static Clusters,
-) -> Result<()> {
+async fn a_custom_resource_is_validated_by_its_schema(clusters: &'static Clusters) -> Result<()> {
     let namespace = clusters.namespace("custom-resource").await?;
     let cluster = namespace.clone();
     cleanup::defer("CRD letters.test.liqo.io", async move || {
@@ -65,7 +59,7 @@ spec: {{words: {words}}}
     let stored = namespace.get("letter/short", "{.spec}").await?;
     ensure!(stored == r#"{"language":"latin","words":3}"#, "{stored}");
     ensure!(
-        negative.contains("spec.words: Invalid value") && negative.contains("nobody writes less"),
+        negative.contains("spec.words: Invalid value") && negative.contains("the minimum is 0"),
         "{negative}"
     );
     ensure!(wordy.contains("must be of type integer"), "{wordy}");
@@ -104,7 +98,7 @@ spec:
                 words:
                   type: integer
                   x-kubernetes-validations:
-                    - {rule: self >= 0, message: nobody writes less than nothing}
+                    - {rule: self >= 0, message: the minimum is 0 than nothing}
                 language: {type: string, default: latin}
             status:
               type: object
@@ -112,7 +106,7 @@ spec:
                 read: {type: boolean}
 ";
 
-async fn a_restricted_namespace_refuses_a_privileged_pod_and_runs_a_modest_one(
+async fn a_restricted_namespace_refuses_a_privileged_pod_and_runs_an_unprivileged_one(
     clusters: &'static Clusters,
 ) -> Result<()> {
     let namespace = clusters.namespace("pod-security").await?;
@@ -122,7 +116,7 @@ async fn a_restricted_namespace_refuses_a_privileged_pod_and_runs_a_modest_one(
         .await?;
 
     let privileged = refusal(create(&namespace, PRIVILEGED).await)?;
-    create(&namespace, MODEST).await?;
+    create(&namespace, UNPRIVILEGED).await?;
 
     for words in [
         "violates PodSecurity \"restricted:latest\"",
@@ -130,11 +124,11 @@ async fn a_restricted_namespace_refuses_a_privileged_pod_and_runs_a_modest_one(
     ] {
         ensure!(privileged.contains(words), "{privileged}");
     }
-    namespace.wait("pod/modest", "Ready").await?;
-    let user = namespace.sh("modest", "id -u").await?;
+    namespace.wait("pod/unprivileged", "Ready").await?;
+    let user = namespace.sh("unprivileged", "id -u").await?;
     ensure!(user == "1000\n", "{user}");
     let seccomp = namespace
-        .sh("modest", "grep Seccomp: /proc/self/status")
+        .sh("unprivileged", "grep Seccomp: /proc/self/status")
         .await?;
     ensure!(seccomp == "Seccomp:\t2\n", "no filter: {seccomp}");
     Ok(())
@@ -153,15 +147,15 @@ spec:
         privileged: true
 ";
 
-const MODEST: &str = "
+const UNPRIVILEGED: &str = "
 apiVersion: v1
 kind: Pod
 metadata:
-  name: modest
+  name: unprivileged
 spec:
   terminationGracePeriodSeconds: 0
   containers:
-    - name: modest
+    - name: unprivileged
       image: localhost/tools:latest
       imagePullPolicy: IfNotPresent
       command: [sleep, infinity]
@@ -181,12 +175,12 @@ async fn a_quota_refuses_what_exceeds_it(clusters: &'static Clusters) -> Result<
         .await?;
     until(
         Deadline::after(SOON),
-        "the quota to be counted",
+        "the usage of the quota",
         async || {
             let used = namespace
                 .get("quota/few", "{.status.used.configmaps}")
                 .await?;
-            // That with the cluster's authority, which every namespace has.
+            // The ConfigMap kube-root-ca.crt, which every namespace has.
             ensure!(used == "1", "{used:?}");
             Ok(())
         },
@@ -197,27 +191,25 @@ async fn a_quota_refuses_what_exceeds_it(clusters: &'static Clusters) -> Result<
     configmap("first").await?;
     let second = refusal(configmap("second").await)?;
 
-    let said =
+    let expected =
         "exceeded quota: few, requested: configmaps=1, used: configmaps=2, limited: configmaps=2";
-    ensure!(second.contains(said), "{second}");
+    ensure!(second.contains(expected), "{second}");
     namespace.kubectl(&["delete", "configmap", "first"]).await?;
-    until(
-        Deadline::after(SOON),
-        "there to be room again",
-        async || configmap("second").await.map(drop),
-    )
+    until(Deadline::after(SOON), "room in the quota", async || {
+        configmap("second").await.map(drop)
+    })
     .await?;
     Ok(())
 }
 
-/// Makes an object, as `kubectl create` does: without a second try.
+/// Creates an object by `kubectl create`, without a retry.
 async fn create(namespace: &Namespace, yaml: &str) -> Result<String> {
     let words = ["create", "-f", "-"];
     namespace.kubectl_with(&words, yaml).await
 }
 
-/// What was said to something that is to be refused.
+/// The error of a request that must be refused.
 fn refusal(outcome: Result<String>) -> Result<String> {
-    let error = outcome.err().context("it was taken")?;
+    let error = outcome.err().context("the request was accepted")?;
     Ok(format!("{error:#}"))
 }

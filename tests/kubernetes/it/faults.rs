@@ -1,4 +1,4 @@
-//! What goes wrong on purpose: components, pods' networks, the way between clusters.
+//! Faults of components, pods' networks and uplinks.
 
 use crate::fixture::{Clusters, Suite, scratch, serial};
 use crate::workloads::web;
@@ -8,7 +8,7 @@ use kubernetes_lab::cluster::Cluster;
 use kubernetes_lab::fault::{self, Faults, Uplink};
 use kubernetes_lab::node::{Node, control};
 use kubernetes_lab::pki::{Pki, Subject};
-use kubernetes_lab::wait::{self, Deadline};
+use kubernetes_lab::wait::{self, Deadline, SOON};
 use std::fs;
 use std::process::Command;
 use std::time::Duration;
@@ -16,30 +16,27 @@ use std::time::Duration;
 pub(crate) fn add(suite: &mut Suite) {
     serial!(
         suite,
-        a_killed_api_server_comes_back,
+        a_killed_api_server_is_restarted,
         pods_outlive_their_kubelet_and_containerd,
-        a_stopped_component_stays_so_until_it_is_started,
-        a_pod_without_a_network_is_alone_and_the_others_are_not,
-        a_slow_way_is_slow_for_one_cluster_only,
-        a_lossy_way_loses_what_it_should,
-        a_cluster_behind_nat_reaches_others_and_is_not_reached,
-        a_cluster_that_is_cut_off_comes_back,
+        a_stopped_component_is_not_restarted_until_a_request,
+        a_disconnected_pod_is_unreachable_and_others_are_not,
+        a_delay_affects_only_the_selected_cluster,
+        an_uplink_drops_the_configured_fraction_of_frames,
+        a_cluster_behind_nat_reaches_others_and_is_unreachable,
+        a_disconnected_cluster_can_be_reconnected,
         a_certificate_expires,
     );
 }
 
-/// Things come back within this time.
-const SOON: Duration = Duration::from_secs(30);
-
-async fn a_killed_api_server_comes_back(clusters: &'static Clusters) -> Result<()> {
+async fn a_killed_api_server_is_restarted(clusters: &'static Clusters) -> Result<()> {
     let node = clusters.rome.node(0);
-    let before = pid(&node, "kube-apiserver")?.context("it runs")?;
+    let before = pid(&node, "kube-apiserver")?.context("it does not run")?;
 
     kill(&node, "kube-apiserver")?;
 
     wait::until(Deadline::after(SOON), "another API server", async || {
-        let after = pid(&node, "kube-apiserver")?.context("it does not run yet")?;
-        ensure!(after != before, "it is the old one");
+        let after = pid(&node, "kube-apiserver")?.context("it is not restarted")?;
+        ensure!(after != before, "the process is the same");
         kubectl(&clusters.rome, &["get", "nodes"])?;
         Ok(())
     })
@@ -56,12 +53,12 @@ async fn pods_outlive_their_kubelet_and_containerd(clusters: &'static Clusters) 
         before.push(pid(&node, name)?);
         kill(&node, name)?;
     }
-    wait::until(Deadline::after(SOON), "both to be back", async || {
+    wait::until(Deadline::after(SOON), "both to be restarted", async || {
         for (name, before) in names.iter().zip(&before) {
             let after = pid(&node, name)?;
             ensure!(
                 after.is_some() && after != *before,
-                "{name} does not run yet"
+                "{name} is not restarted"
             );
         }
         Ok(())
@@ -69,37 +66,37 @@ async fn pods_outlive_their_kubelet_and_containerd(clusters: &'static Clusters) 
     .await?;
 
     for pod in &pods {
-        wait::until(Deadline::after(SOON), "exec to work again", async || {
+        wait::until(Deadline::after(SOON), "exec to work", async || {
             namespace.sh(pod, "true").await.map(drop)
         })
         .await?;
         let path = "{.status.containerStatuses[0].restartCount}";
         let restarts = namespace.get(&format!("pod/{pod}"), path).await?;
-        ensure!(restarts == "0", "{pod} was started again {restarts} times");
+        ensure!(restarts == "0", "{pod} was restarted {restarts} times");
     }
     Ok(())
 }
 
-async fn a_stopped_component_stays_so_until_it_is_started(
+async fn a_stopped_component_is_not_restarted_until_a_request(
     clusters: &'static Clusters,
 ) -> Result<()> {
     let node = clusters.milan.node(1);
-    let ask = |request| control::ask(node.name(), &request);
+    let send = |request| control::send(node.name(), &request);
 
     let started = node.clone();
     cleanup::defer("a stopped kube-proxy", async move || {
         let request = control::Request::Start("kube-proxy".into());
-        control::ask(started.name(), &request).map(drop)
+        control::send(started.name(), &request).map(drop)
     });
-    ask(control::Request::Stop("kube-proxy".into()))?;
-    wait::until(Deadline::after(SOON), "it to end", async || {
+    send(control::Request::Stop("kube-proxy".into()))?;
+    wait::until(Deadline::after(SOON), "kube-proxy to end", async || {
         ensure!(pid(&node, "kube-proxy")?.is_none(), "it runs");
         Ok(())
     })
     .await?;
-    ask(control::Request::Start("kube-proxy".into()))?;
+    send(control::Request::Start("kube-proxy".into()))?;
 
-    wait::until(Deadline::after(SOON), "it to run", async || {
+    wait::until(Deadline::after(SOON), "kube-proxy to run", async || {
         pid(&node, "kube-proxy")?
             .context("it does not run")
             .map(drop)
@@ -107,7 +104,7 @@ async fn a_stopped_component_stays_so_until_it_is_started(
     .await
 }
 
-async fn a_pod_without_a_network_is_alone_and_the_others_are_not(
+async fn a_disconnected_pod_is_unreachable_and_others_are_not(
     clusters: &'static Clusters,
 ) -> Result<()> {
     let namespace = clusters.namespace("pod-cut").await?;
@@ -119,22 +116,22 @@ async fn a_pod_without_a_network_is_alone_and_the_others_are_not(
     };
     let (from, to) = (ip(&a).await?, ip(&b).await?);
     let node = clusters.rome.node(0);
-    let ask = |address: &str| {
+    let get = |address: &str| {
         let url = format!("http://{address}:8080/healthz");
         node.exec("curl", &["-sS", "-m", "2", &url])
     };
-    ask(&to)?;
+    get(&to)?;
 
     fault::set_pod_network(&clusters.rome, namespace.name(), &b, false).await?;
 
-    ensure!(ask(&to).is_err(), "a pod without a network answers");
-    ask(&from).context("another pod has lost its network, too")?;
+    ensure!(get(&to).is_err(), "the disconnected pod responds");
+    get(&from).context("another pod is disconnected, too")?;
     fault::set_pod_network(&clusters.rome, namespace.name(), &b, true).await?;
-    ask(&to).context("its network did not come back")?;
+    get(&to).context("the pod is not reconnected")?;
     Ok(())
 }
 
-async fn a_slow_way_is_slow_for_one_cluster_only(clusters: &'static Clusters) -> Result<()> {
+async fn a_delay_affects_only_the_selected_cluster(clusters: &'static Clusters) -> Result<()> {
     const DELAY: Duration = Duration::from_millis(60);
     let faults = Faults {
         delay: DELAY,
@@ -148,15 +145,23 @@ async fn a_slow_way_is_slow_for_one_cluster_only(clusters: &'static Clusters) ->
         async || {
             let node = clusters.milan.node(1);
             let [to_rome, to_machine] = [address(&clusters.rome, 1)?, machine()?];
-            ensure!(round_trip(&node, &to_rome)? >= DELAY * 2, "it is not slow");
-            ensure!(round_trip(&node, &to_machine)? < DELAY, "all is slow");
+            ensure!(
+                round_trip(&node, &to_rome)? >= DELAY * 2,
+                "rome is not delayed"
+            );
+            ensure!(
+                round_trip(&node, &to_machine)? < DELAY,
+                "the machine is delayed, too"
+            );
             Ok(())
         },
     )
     .await
 }
 
-async fn a_lossy_way_loses_what_it_should(clusters: &'static Clusters) -> Result<()> {
+async fn an_uplink_drops_the_configured_fraction_of_frames(
+    clusters: &'static Clusters,
+) -> Result<()> {
     let faults = Faults {
         loss: 0.3,
         ..Faults::default()
@@ -178,15 +183,19 @@ async fn a_lossy_way_loses_what_it_should(clusters: &'static Clusters) -> Result
                 .next()
                 .and_then(|text| text.rsplit([' ', ',']).next()?.parse().ok())
                 .with_context(|| format!("no count in {text}"))?;
-            // Both ways at 30 %: 29 of 60 come back on average, more than 50 in one of 10^8 runs.
-            ensure!((8..=50).contains(&received), "{received} of 60 came back");
+            // 30 % in each direction: 29 of 60 are received on average, more than 50 in one of 10^8
+            // runs.
+            ensure!(
+                (8..=50).contains(&received),
+                "{received} of 60 were received"
+            );
             Ok(())
         },
     )
     .await
 }
 
-async fn a_cluster_behind_nat_reaches_others_and_is_not_reached(
+async fn a_cluster_behind_nat_reaches_others_and_is_unreachable(
     clusters: &'static Clusters,
 ) -> Result<()> {
     let namespace = clusters.namespace("nat").await?;
@@ -198,7 +207,7 @@ async fn a_cluster_behind_nat_reaches_others_and_is_not_reached(
     let udp_timeout = Duration::from_secs(5);
     wait::until(
         Deadline::after(SOON),
-        "the node port to answer",
+        "a response of the node port",
         async || run("curl", &["-sS", "-m", "2", &outside]).map(drop),
     )
     .await?;
@@ -206,7 +215,7 @@ async fn a_cluster_behind_nat_reaches_others_and_is_not_reached(
     with_uplink(&clusters.milan, &Uplink::Nat { udp_timeout }, async || {
         let node = clusters.milan.node(1);
         node.exec("curl", &["-sS", "-m", "5", &outside])?;
-        // A node port's own translation hides who asked, so the kernel is asked.
+        // The node port masquerades the source, so conntrack has to show it.
         let router = format!("liqo-lab-nat-{}", clusters.milan.number);
         let flows = run(
             "ip",
@@ -220,27 +229,29 @@ async fn a_cluster_behind_nat_reaches_others_and_is_not_reached(
             .rome
             .node(1)
             .exec("curl", &["-k", "-sS", "-m", "2", &inside]);
-        ensure!(back.is_err(), "it is reached from outside");
-        kubectl(&clusters.milan, &["get", "nodes"]).context("the machine does not reach it")?;
+        ensure!(back.is_err(), "milan is reachable from rome");
+        kubectl(&clusters.milan, &["get", "nodes"]).context("the machine does not reach milan")?;
         Ok(())
     })
     .await?;
     Ok(())
 }
 
-async fn a_cluster_that_is_cut_off_comes_back(clusters: &'static Clusters) -> Result<()> {
+async fn a_disconnected_cluster_can_be_reconnected(clusters: &'static Clusters) -> Result<()> {
     let to = address(&clusters.rome, 0)?;
     let node = clusters.milan.node(0);
 
     with_uplink(&clusters.milan, &Uplink::Down, async || {
-        ensure!(round_trip(&node, &to).is_err(), "it is not cut off");
+        ensure!(round_trip(&node, &to).is_err(), "milan is not disconnected");
         Ok(())
     })
     .await?;
 
-    wait::until(Deadline::after(SOON), "the way to be there", async || {
-        round_trip(&node, &to).map(drop)
-    })
+    wait::until(
+        Deadline::after(SOON),
+        "milan to be reconnected",
+        async || round_trip(&node, &to).map(drop),
+    )
     .await
 }
 
@@ -276,13 +287,13 @@ async fn a_certificate_expires(clusters: &'static Clusters) -> Result<()> {
         bail!("{}", String::from_utf8_lossy(&output.stderr))
     };
 
-    get().context("it is refused at once")?;
+    get().context("the new certificate is refused")?;
 
     wait::until(
         Deadline::after(SOON),
-        "it to be refused",
+        "the certificate to expire",
         async || match get() {
-            Ok(()) => bail!("it is still good"),
+            Ok(()) => bail!("the certificate is accepted"),
             Err(_) => Ok(()),
         },
     )
@@ -305,7 +316,7 @@ async fn with_uplink(
     plain.run().await
 }
 
-/// The fastest of several round trips: the first finds neighbours, others may be late.
+/// The shortest of several round trips, since the first waits for ARP.
 fn round_trip(node: &Node, to: &str) -> Result<Duration> {
     let text = node.exec("ping", &["-c", "5", "-i", "0.2", "-W", "1", "-q", to])?;
     let fastest = text
@@ -318,7 +329,7 @@ fn round_trip(node: &Node, to: &str) -> Result<Duration> {
 }
 
 fn pid(node: &Node, component: &str) -> Result<Option<i32>> {
-    let states = control::ask(node.name(), &control::Request::Status)?;
+    let states = control::send(node.name(), &control::Request::Status)?;
     let state = states.into_iter().find(|state| state.name == component);
 
     Ok(state.with_context(|| format!("no {component}"))?.pid)
@@ -326,7 +337,7 @@ fn pid(node: &Node, component: &str) -> Result<Option<i32>> {
 
 fn kill(node: &Node, component: &str) -> Result<()> {
     let request = control::Request::Signal(component.to_owned(), nix::libc::SIGKILL);
-    control::ask(node.name(), &request).map(drop)
+    control::send(node.name(), &request).map(drop)
 }
 
 fn address(cluster: &Cluster, node: usize) -> Result<String> {
@@ -337,12 +348,14 @@ fn address(cluster: &Cluster, node: usize) -> Result<String> {
 }
 
 fn machine() -> Result<String> {
-    let underlay = kubernetes_lab::underlay::Underlay::existing()?.context("it is there")?;
+    let underlay =
+        kubernetes_lab::underlay::Underlay::existing()?.context("the underlay is missing")?;
     Ok(underlay.machine().to_string())
 }
 
 fn nat_address(cluster: &Cluster) -> Result<String> {
-    let underlay = kubernetes_lab::underlay::Underlay::existing()?.context("it is there")?;
+    let underlay =
+        kubernetes_lab::underlay::Underlay::existing()?.context("the underlay is missing")?;
     let [a, b, ..] = underlay.net().addr().octets();
 
     Ok(format!("{a}.{b}.254.{}", cluster.number))

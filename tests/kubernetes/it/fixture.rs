@@ -17,7 +17,7 @@ pub(crate) use kubernetes_lab::{parallel, serial};
 /// All tests of this program.
 pub(crate) type Suite = suite::Suite<Clusters>;
 
-/// Two clusters with the same networks.
+/// Two clusters with the same CIDRs.
 #[derive(Debug)]
 pub(crate) struct Clusters {
     pub(crate) rome: Cluster,
@@ -25,7 +25,7 @@ pub(crate) struct Clusters {
 }
 
 impl Clusters {
-    /// A namespace in the first of them.
+    /// Creates a namespace in rome.
     pub(crate) async fn namespace(&self, name: &str) -> Result<Namespace> {
         Namespace::create(&self.rome, name).await
     }
@@ -75,7 +75,7 @@ pub(crate) fn scratch(name: &str) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// A call of the laboratory's command.
+/// A command of the laboratory's program.
 pub(crate) fn command() -> std::process::Command {
     std::process::Command::new(env!("CARGO_BIN_EXE_cluster"))
 }

@@ -1,4 +1,4 @@
-//! Clusters that are not as the laboratory makes them by itself.
+//! Clusters with other than the default settings.
 
 use crate::fixture::{Clusters, Suite, artifacts, serial};
 use crate::workloads::web;
@@ -7,8 +7,7 @@ use kubernetes_lab::cleanup;
 use kubernetes_lab::cluster::{self, Cluster, Options};
 use kubernetes_lab::namespace::Namespace;
 use kubernetes_lab::spec::{KubeProxy, Spec};
-use kubernetes_lab::wait::{self, Deadline};
-use std::time::Duration;
+use kubernetes_lab::wait::{self, Deadline, SOON};
 
 pub(crate) fn add(suite: &mut Suite) {
     serial!(
@@ -17,9 +16,6 @@ pub(crate) fn add(suite: &mut Suite) {
         a_cluster_with_a_hundred_hollow_nodes_and_no_kube_proxy,
     );
 }
-
-/// Hollow nodes are made ready a few dozen a second.
-const PATIENCE: Duration = Duration::from_secs(90);
 
 async fn a_cluster_with_ipv6_iptables_and_other_networks(_: &'static Clusters) -> Result<()> {
     let mut spec = Spec::new("it-oslo");
@@ -34,7 +30,7 @@ async fn a_cluster_with_ipv6_iptables_and_other_networks(_: &'static Clusters) -
     let path = "{range .status.podIPs[*]}{.ip} {end}";
     let ips = namespace.get(&format!("pod/{b}"), path).await?;
     let [v4, v6] = ips.split_whitespace().collect::<Vec<_>>()[..] else {
-        anyhow::bail!("not one address of each kind: {ips}");
+        anyhow::bail!("not one address of each family: {ips}");
     };
     ensure!(v4.starts_with("10.32."), "{v4}");
     let curl = |url: &str| format!("curl -sS -m 5 '{url}'");
@@ -56,7 +52,7 @@ async fn a_cluster_with_ipv6_iptables_and_other_networks(_: &'static Clusters) -
     let rules = cluster.node(0).exec("iptables-save", &["-t", "nat"])?;
     ensure!(
         rules.contains("KUBE-SERVICES"),
-        "kube-proxy has made no rules"
+        "kube-proxy has created no rules"
     );
 
     Ok(())
@@ -72,16 +68,12 @@ async fn a_cluster_with_a_hundred_hollow_nodes_and_no_kube_proxy(
 
     let cluster = up(spec).await?;
     let namespace = Namespace::create(&cluster, "hollow").await?;
-    wait::until(
-        Deadline::after(PATIENCE),
-        "all nodes to be ready",
-        async || {
-            let nodes = namespace.kubectl(&["get", "nodes", "--no-headers"]).await?;
-            let ready = nodes.matches(" Ready ").count();
-            ensure!(ready == 101, "{ready} are");
-            Ok(())
-        },
-    )
+    wait::until(Deadline::after(SOON), "all nodes to be ready", async || {
+        let nodes = namespace.kubectl(&["get", "nodes", "--no-headers"]).await?;
+        let ready = nodes.matches(" Ready ").count();
+        ensure!(ready == 101, "{ready} are");
+        Ok(())
+    })
     .await?;
     namespace.apply(CROWD).await?;
     namespace.rolled_out("deployment/crowd").await?;
@@ -96,16 +88,16 @@ async fn a_cluster_with_a_hundred_hollow_nodes_and_no_kube_proxy(
         "{nodes}"
     );
     let components = cluster.components()?;
-    let (_, states) = components.first().context("there is a node")?;
+    let (_, states) = components.first().context("the cluster has no node")?;
     ensure!(
         !states.iter().any(|state| state.name == "kube-proxy"),
-        "there is a kube-proxy"
+        "kube-proxy runs"
     );
 
     Ok(())
 }
 
-/// Pods that ask for hollow nodes.
+/// Pods that tolerate and select hollow nodes.
 const CROWD: &str = "
 apiVersion: apps/v1
 kind: Deployment
@@ -131,7 +123,7 @@ spec:
           image: localhost/nothing:1
 ";
 
-/// Makes a cluster that is removed after the test.
+/// Creates a cluster that is removed after the test.
 async fn up(spec: Spec) -> Result<Cluster> {
     let name = spec.name.clone();
     cleanup::defer(

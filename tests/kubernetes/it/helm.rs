@@ -1,11 +1,10 @@
-//! Helm, by which clusters get what they are extended with.
+//! Helm releases.
 
 use crate::fixture::{Clusters, Suite, parallel};
 use anyhow::{Context as _, Result, ensure};
 use kubernetes_lab::namespace::Namespace;
-use kubernetes_lab::wait::{Deadline, until};
+use kubernetes_lab::wait::{Deadline, SOON, until};
 use serde_json::Value;
-use std::time::Duration;
 
 pub(crate) fn add(suite: &mut Suite) {
     parallel!(
@@ -15,11 +14,8 @@ pub(crate) fn add(suite: &mut Suite) {
     );
 }
 
-/// A Deployment that has a colour.
+/// A chart of a Deployment with the value `colour`.
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/it/manifests/trivial");
-
-/// How long something may take that was not waited for.
-const SOON: Duration = Duration::from_secs(30);
 
 async fn a_release_is_installed_upgraded_rolled_back_and_removed(
     clusters: &'static Clusters,
@@ -50,7 +46,7 @@ async fn a_release_is_installed_upgraded_rolled_back_and_removed(
     until(Deadline::after(SOON), "nothing to be left", async || {
         let kinds = "all,configmaps,secrets";
         let left = namespace.kubectl(&["get", kinds, "-o", "name"]).await?;
-        // Which every namespace has.
+        // The only object of an empty namespace.
         ensure!(left == "configmap/kube-root-ca.crt\n", "{left}");
         Ok(())
     })
@@ -66,16 +62,16 @@ async fn a_release_that_does_not_become_ready_fails(clusters: &'static Clusters)
     let install = "install trivial CHART --wait --timeout=3s --set=image=localhost/none:none";
     let error = helm(&namespace, install)
         .err()
-        .context("it was installed")?;
+        .context("the release was installed")?;
 
-    let said = format!("{error:#}");
-    ensure!(said.contains("context deadline exceeded"), "{said}");
+    let error = format!("{error:#}");
+    ensure!(error.contains("context deadline exceeded"), "{error}");
     let release = list(&namespace)?;
     ensure!(release[0]["status"] == "failed", "{release}");
     Ok(())
 }
 
-/// Runs `helm` with these words, where `CHART` stands for the chart.
+/// Runs `helm` with these arguments, in which `CHART` is replaced by the path of the chart.
 fn helm(namespace: &Namespace, words: &str) -> Result<String> {
     let words = words
         .split(' ')
@@ -87,19 +83,19 @@ fn helm(namespace: &Namespace, words: &str) -> Result<String> {
         .args(words)
         .output()
         .context("failed to start helm")?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{stderr}");
 
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// All releases, also those that failed.
+/// All releases, including those that failed.
 fn list(namespace: &Namespace) -> Result<Value> {
     let releases = helm(namespace, "list --all --output=json")?;
     serde_json::from_str(&releases).with_context(|| format!("no JSON: {releases}"))
 }
 
-/// The Deployment's colour, and how many pods with it are available.
+/// The colour and the number of available pods of the Deployment.
 async fn deployed(namespace: &Namespace) -> Result<String> {
     let path = "{.spec.template.spec.containers[0].env[0].value} {.status.availableReplicas}";
     namespace.get("deployment/trivial", path).await

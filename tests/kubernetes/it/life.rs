@@ -1,10 +1,10 @@
-//! Clusters come and go, also when that is interrupted, and bad input is told.
+//! Creation and removal of clusters, also when interrupted, and errors for invalid input.
 
 use crate::fixture::{Clusters, Suite, command, parallel, scratch, serial};
 use anyhow::{Context as _, Result, ensure};
 use kubernetes_lab::cleanup;
 use kubernetes_lab::cluster;
-use kubernetes_lab::wait::{self, Deadline};
+use kubernetes_lab::wait::{self, Deadline, SOON};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
@@ -15,31 +15,28 @@ use std::time::Duration;
 pub(crate) fn add(suite: &mut Suite) {
     parallel!(
         suite,
-        up_leaves_what_is_up_as_it_is,
+        up_does_not_change_a_cluster_that_is_up,
         other_settings_of_a_cluster_that_is_up_are_refused,
-        what_does_not_exist_is_told_what_does,
-        wrong_networks_are_refused_by_the_name_of_their_flag,
-        without_root_the_reason_is_told,
-        a_taken_underlay_is_told_with_the_device,
-        a_kubeconfig_is_a_path_and_nothing_else,
+        errors_for_unknown_names_list_the_known_ones,
+        invalid_networks_are_refused_with_the_name_of_the_flag,
+        up_without_root_reports_the_reason,
+        an_underlay_in_use_is_reported_with_the_device,
+        kubeconfig_prints_only_a_path,
         exec_passes_on_output_and_exit_code,
-        logs_and_usage_are_those_of_the_node,
+        logs_and_usage_of_a_node_are_printed,
     );
     serial!(
         suite,
         an_interrupted_up_leaves_nothing,
-        up_completes_what_a_crash_has_left,
-        a_full_disk_is_told_and_leaves_nothing,
+        up_completes_a_cluster_after_a_crash,
+        a_full_disk_is_reported_and_leaves_nothing,
     );
 }
 
 /// A cluster that only these tests make.
 const TORN: &str = "it-torn";
 
-/// How long something may take to begin.
-const SOON: Duration = Duration::from_secs(30);
-
-async fn up_leaves_what_is_up_as_it_is(clusters: &'static Clusters) -> Result<()> {
+async fn up_does_not_change_a_cluster_that_is_up(clusters: &'static Clusters) -> Result<()> {
     let before: Vec<_> = clusters
         .rome
         .nodes()
@@ -49,7 +46,7 @@ async fn up_leaves_what_is_up_as_it_is(clusters: &'static Clusters) -> Result<()
 
     let output = run(&["up", "it-rome"])?;
 
-    ensure!(output.status.success(), "{}", said(&output));
+    ensure!(output.status.success(), "{}", stderr(&output));
     let after: Vec<_> = clusters
         .rome
         .nodes()
@@ -67,11 +64,11 @@ async fn other_settings_of_a_cluster_that_is_up_are_refused(_: &'static Clusters
     let error = refused(&["up", "it-rome", "--nodes", "3"])?;
 
     ensure!(error.contains("nodes is 2, not 3"), "{error}");
-    ensure!(error.contains("down it-rome"), "no cure: {error}");
+    ensure!(error.contains("down it-rome"), "no remedy: {error}");
     Ok(())
 }
 
-async fn what_does_not_exist_is_told_what_does(_: &'static Clusters) -> Result<()> {
+async fn errors_for_unknown_names_list_the_known_ones(_: &'static Clusters) -> Result<()> {
     for (words, hint) in [
         (&["kubeconfig", "it-paris"][..], "it-milan, it-rome"),
         (&["down", "it-paris"], "it-milan, it-rome"),
@@ -89,7 +86,9 @@ async fn what_does_not_exist_is_told_what_does(_: &'static Clusters) -> Result<(
     Ok(())
 }
 
-async fn wrong_networks_are_refused_by_the_name_of_their_flag(_: &'static Clusters) -> Result<()> {
+async fn invalid_networks_are_refused_with_the_name_of_the_flag(
+    _: &'static Clusters,
+) -> Result<()> {
     for (words, hint) in [
         (["--pod-cidr", "10.244.1.0/16"], "use 10.244.0.0/16"),
         (["--pod-cidr", "10.244.0.0"], "--pod-cidr"),
@@ -104,13 +103,13 @@ async fn wrong_networks_are_refused_by_the_name_of_their_flag(_: &'static Cluste
     }
     ensure!(
         !cluster::names()?.iter().any(|name| name == TORN),
-        "it was begun"
+        "its creation was begun"
     );
     Ok(())
 }
 
-async fn without_root_the_reason_is_told(_: &'static Clusters) -> Result<()> {
-    // Where the checkout is, another user may not look.
+async fn up_without_root_reports_the_reason(_: &'static Clusters) -> Result<()> {
+    // Another user may not read the checkout.
     let folder = scratch("no-root")?;
     let program = folder.join("cluster");
     fs::copy(command().get_program(), &program)?;
@@ -122,16 +121,16 @@ async fn without_root_the_reason_is_told(_: &'static Clusters) -> Result<()> {
         .args(["up", TORN])
         .output()?;
 
-    ensure!(!output.status.success(), "it went well");
+    ensure!(!output.status.success(), "it succeeded");
     ensure!(
-        said(&output).contains("run this as root"),
+        stderr(&output).contains("run this as root"),
         "{}",
-        said(&output)
+        stderr(&output)
     );
     Ok(())
 }
 
-async fn a_taken_underlay_is_told_with_the_device(_: &'static Clusters) -> Result<()> {
+async fn an_underlay_in_use_is_reported_with_the_device(_: &'static Clusters) -> Result<()> {
     let folder = scratch("taken")?;
     let script = format!(
         "ip link add docker9 type veth peer name other && ip address add 172.18.7.1/24 dev docker9 \
@@ -144,21 +143,17 @@ async fn a_taken_underlay_is_told_with_the_device(_: &'static Clusters) -> Resul
         .env("LIQO_LAB_STATE", &folder)
         .output()?;
 
-    ensure!(!output.status.success(), "it went well");
-    let error = said(&output);
+    ensure!(!output.status.success(), "it succeeded");
+    let error = stderr(&output);
     ensure!(
         error.contains("docker9") && error.contains("--underlay"),
         "{error}"
     );
-    ensure!(
-        !folder.exists(),
-        "something is left in {}",
-        folder.display()
-    );
+    ensure!(!folder.exists(), "files are left in {}", folder.display());
     Ok(())
 }
 
-async fn a_kubeconfig_is_a_path_and_nothing_else(clusters: &'static Clusters) -> Result<()> {
+async fn kubeconfig_prints_only_a_path(clusters: &'static Clusters) -> Result<()> {
     let output = run(&["kubeconfig", "it-rome"])?;
 
     let printed = String::from_utf8(output.stdout)?;
@@ -166,20 +161,23 @@ async fn a_kubeconfig_is_a_path_and_nothing_else(clusters: &'static Clusters) ->
         printed == format!("{}\n", clusters.rome.kubeconfig().display()),
         "{printed:?}"
     );
-    ensure!(output.stderr.is_empty(), "it says more than the path");
-    ensure!(Path::new(printed.trim()).is_file(), "there is no such file");
+    ensure!(output.stderr.is_empty(), "it prints more than the path");
+    ensure!(
+        Path::new(printed.trim()).is_file(),
+        "the file does not exist"
+    );
     Ok(())
 }
 
 async fn exec_passes_on_output_and_exit_code(_: &'static Clusters) -> Result<()> {
     let output = run(&["exec", "it-rome-worker", "sh", "-c", "hostname; exit 7"])?;
 
-    ensure!(output.stdout == b"it-rome-worker\n", "{}", said(&output));
+    ensure!(output.stdout == b"it-rome-worker\n", "{}", stderr(&output));
     ensure!(output.status.code() == Some(7), "{:?}", output.status);
     Ok(())
 }
 
-async fn logs_and_usage_are_those_of_the_node(_: &'static Clusters) -> Result<()> {
+async fn logs_and_usage_of_a_node_are_printed(_: &'static Clusters) -> Result<()> {
     let logs = run(&["logs", "it-rome-worker", "kubelet", "--tail", "1000"])?;
     let usage = String::from_utf8(run(&["usage"])?.stdout)?;
 
@@ -196,14 +194,14 @@ async fn logs_and_usage_are_those_of_the_node(_: &'static Clusters) -> Result<()
     let memory: u64 = memory.parse()?;
     ensure!(
         (100..4_000).contains(&memory),
-        "a control plane takes {memory} MiB"
+        "the control plane uses {memory} MiB"
     );
     Ok(())
 }
 
 async fn an_interrupted_up_leaves_nothing(_: &'static Clusters) -> Result<()> {
     remove_after_test();
-    // At different moments, some of them while a node's files are being made.
+    // At different times, some of them while the files of a node are created.
     for delay_ms in [0, 20, 40, 60, 80, 120, 160, 250] {
         let mut up = begin(&["up", TORN])?;
         tokio::time::sleep(Duration::from_millis(100 + delay_ms)).await;
@@ -221,7 +219,7 @@ async fn an_interrupted_up_leaves_nothing(_: &'static Clusters) -> Result<()> {
     Ok(())
 }
 
-async fn up_completes_what_a_crash_has_left(_: &'static Clusters) -> Result<()> {
+async fn up_completes_a_cluster_after_a_crash(_: &'static Clusters) -> Result<()> {
     remove_after_test();
     let mut up = begin(&["up", TORN])?;
     first_node().await?;
@@ -236,14 +234,14 @@ async fn up_completes_what_a_crash_has_left(_: &'static Clusters) -> Result<()> 
     let nodes = run(&["kubectl", TORN, "get", "nodes", "--no-headers"])?;
     let down = run(&["down", TORN])?;
 
-    ensure!(again.status.success(), "{}", said(&again));
+    ensure!(again.status.success(), "{}", stderr(&again));
     let nodes = String::from_utf8(nodes.stdout)?;
     ensure!(nodes.matches(" Ready ").count() == 2, "{nodes}");
-    ensure!(down.status.success(), "{}", said(&down));
+    ensure!(down.status.success(), "{}", stderr(&down));
     nothing_left(TORN)
 }
 
-async fn a_full_disk_is_told_and_leaves_nothing(_: &'static Clusters) -> Result<()> {
+async fn a_full_disk_is_reported_and_leaves_nothing(_: &'static Clusters) -> Result<()> {
     let folder = scratch("full")?;
     let script = format!(
         "mount -t tmpfs tmpfs /run && mount -t tmpfs -o size=200k tmpfs {0} && {1} up --underlay 172.29.0.0/16 {TORN}; \
@@ -265,11 +263,11 @@ async fn a_full_disk_is_told_and_leaves_nothing(_: &'static Clusters) -> Result<
         .env("LIQO_LAB_STATE", &folder)
         .output()?;
 
-    ensure!(!output.status.success(), "it went well");
+    ensure!(!output.status.success(), "it succeeded");
     ensure!(
-        said(&output).contains("No space left on device"),
+        stderr(&output).contains("No space left on device"),
         "{}",
-        said(&output)
+        stderr(&output)
     );
     ensure!(
         output.stdout.is_empty(),
@@ -293,7 +291,7 @@ fn remove_after_test() {
 async fn first_node() -> Result<()> {
     let node = kubernetes_lab::node::Node::of(TORN, &format!("{TORN}-control-plane"));
     wait::until(Deadline::after(SOON), "the first node to run", async || {
-        node.pid().context("it does not").map(drop)
+        node.pid().context("it does not run").map(drop)
     })
     .await
 }
@@ -301,7 +299,7 @@ async fn first_node() -> Result<()> {
 fn nothing_left(name: &str) -> Result<()> {
     ensure!(
         !cluster::names()?.iter().any(|known| known == name),
-        "its folder is left"
+        "the folder is left"
     );
     let namespaces = run_program("ip", &["netns"])?;
     ensure!(!namespaces.contains(name), "{namespaces}");
@@ -346,18 +344,18 @@ fn run(words: &[&str]) -> Result<Output> {
 
 fn refused(words: &[&str]) -> Result<String> {
     let output = run(words)?;
-    ensure!(!output.status.success(), "{words:?} went well");
+    ensure!(!output.status.success(), "{words:?} succeeded");
 
-    Ok(said(&output))
+    Ok(stderr(&output))
 }
 
-fn said(output: &Output) -> String {
+fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 fn run_program(program: &str, args: &[&str]) -> Result<String> {
     let output = Command::new(program).args(args).output()?;
-    ensure!(output.status.success(), "{program}: {}", said(&output));
+    ensure!(output.status.success(), "{program}: {}", stderr(&output));
 
     Ok(String::from_utf8(output.stdout)?)
 }

@@ -1,8 +1,7 @@
-//! What the laboratory's clusters can do, and what goes wrong in them on purpose.
+//! Tests of the laboratory's clusters, and of its faults.
 //!
-//! All tests share two clusters with the same networks, [`ROME`] and [`MILAN`], that
-//! this program makes first and removes last; run it with `cargo xtask test
-//! --kubernetes`. Each test has a namespace of its own, of the test's name.
+//! All tests share two clusters with the same CIDRs, [`ROME`] and [`MILAN`]. Each test has its own
+//! namespace. `cargo xtask test --kubernetes` runs them.
 
 mod fixture;
 
@@ -22,10 +21,10 @@ use fixture::Suite;
 use libtest_mimic::Arguments;
 use std::process::ExitCode;
 
-/// One of the two clusters; not the name of one that people have.
+/// The cluster of most tests.
 const ROME: &str = "it-rome";
 
-/// The other.
+/// The remote cluster.
 const MILAN: &str = "it-milan";
 
 fn main() -> ExitCode {

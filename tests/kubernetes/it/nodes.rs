@@ -1,4 +1,4 @@
-//! Nodes that are drained, die and come back.
+//! Nodes that are drained, killed, shut down and restarted.
 
 use crate::fixture::{Clusters, Suite, serial};
 use anyhow::{Result, ensure};
@@ -6,20 +6,21 @@ use kubernetes_lab::cleanup::{self, Deferred};
 use kubernetes_lab::cluster::Cluster;
 use kubernetes_lab::namespace::Namespace;
 use kubernetes_lab::node::Node;
-use kubernetes_lab::wait::{self, Deadline};
+use kubernetes_lab::wait::{self, Deadline, SOON};
 use std::time::Duration;
 
 pub(crate) fn add(suite: &mut Suite) {
     serial!(
         suite,
-        a_drained_node_is_left_by_its_pods,
-        a_killed_node_is_missed_and_comes_back_with_its_data,
-        a_node_that_is_shut_down_comes_back,
+        pods_leave_a_drained_node,
+        a_killed_node_becomes_unknown_and_returns_with_its_data,
+        a_node_that_is_shut_down_can_be_restarted,
     );
 }
 
-/// The controller manager misses a kubelet after 50 s (`--node-monitor-grace-period`).
-const MISSED: Duration = Duration::from_secs(90);
+/// The limit for the Ready condition of a node: the controller manager misses a kubelet after 50 s
+/// (`--node-monitor-grace-period`).
+const MISSED: Duration = Duration::from_secs(50 + SOON.as_secs());
 
 const SLEEPERS: &str = "
 apiVersion: apps/v1
@@ -44,13 +45,13 @@ spec:
           command: [sleep, infinity]
 ";
 
-async fn a_drained_node_is_left_by_its_pods(clusters: &'static Clusters) -> Result<()> {
+async fn pods_leave_a_drained_node(clusters: &'static Clusters) -> Result<()> {
     let namespace = clusters.namespace("drain").await?;
     namespace.apply(SLEEPERS).await?;
     namespace.rolled_out("deployment/sleepers").await?;
     ensure!(
         nodes_of(&namespace).await?.contains("it-rome-worker"),
-        "none was there"
+        "no pod is on the worker"
     );
 
     let cluster = namespace.clone();
@@ -67,16 +68,20 @@ async fn a_drained_node_is_left_by_its_pods(clusters: &'static Clusters) -> Resu
     namespace
         .kubectl(&[&["drain", "it-rome-worker"][..], &options].concat())
         .await?;
-    wait::until(Deadline::after(MISSED), "all to be elsewhere", async || {
-        namespace.rolled_out("deployment/sleepers").await?;
-        let nodes = nodes_of(&namespace).await?;
-        ensure!(!nodes.contains("it-rome-worker"), "{nodes}");
-        Ok(())
-    })
+    wait::until(
+        Deadline::after(MISSED),
+        "all pods to be on another node",
+        async || {
+            namespace.rolled_out("deployment/sleepers").await?;
+            let nodes = nodes_of(&namespace).await?;
+            ensure!(!nodes.contains("it-rome-worker"), "{nodes}");
+            Ok(())
+        },
+    )
     .await
 }
 
-async fn a_killed_node_is_missed_and_comes_back_with_its_data(
+async fn a_killed_node_becomes_unknown_and_returns_with_its_data(
     clusters: &'static Clusters,
 ) -> Result<()> {
     let namespace = Namespace::create(&clusters.milan, "killed").await?;
@@ -87,30 +92,30 @@ async fn a_killed_node_is_missed_and_comes_back_with_its_data(
 
     let power = power(&node);
     node.kill()?;
-    ensure!(node.pid().is_none(), "it runs");
+    ensure!(node.pid().is_none(), "the node runs");
     ready(&clusters.milan, node.name(), "Unknown").await?;
     power.run().await?;
 
     ready(&clusters.milan, node.name(), "True").await?;
     ensure!(
         node.exec("cat", &["/var/lib/lab/kept"])? == "kept\n",
-        "its data is gone"
+        "the data is lost"
     );
     namespace.rolled_out("deployment/sleepers").await?;
     Ok(())
 }
 
-async fn a_node_that_is_shut_down_comes_back(clusters: &'static Clusters) -> Result<()> {
+async fn a_node_that_is_shut_down_can_be_restarted(clusters: &'static Clusters) -> Result<()> {
     let namespace = Namespace::create(&clusters.milan, "shut-down").await?;
     let node = clusters.milan.node(1);
 
     let power = power(&node);
     node.stop()?;
-    ensure!(node.pid().is_none(), "it runs");
+    ensure!(node.pid().is_none(), "the node runs");
     let log = std::fs::read_to_string(node.folder().join("init.log"))?;
     ensure!(
         log.contains("kubelet ended"),
-        "its components were not asked: {log}"
+        "its components were not stopped: {log}"
     );
     power.run().await?;
 
@@ -119,12 +124,12 @@ async fn a_node_that_is_shut_down_comes_back(clusters: &'static Clusters) -> Res
     namespace.rolled_out("deployment/sleepers").await?;
     ensure!(
         nodes_of(&namespace).await?.contains(node.name()),
-        "no pod is there"
+        "no pod is on the node"
     );
     Ok(())
 }
 
-/// Starts a node that is stopped later: when the result runs, at the latest after the test.
+/// Registers the restart of a node that the test is about to stop.
 fn power(node: &Node) -> Deferred {
     let node = node.clone();
     cleanup::defer(format!("power of {}", node.name()), async move || {
@@ -137,18 +142,18 @@ async fn nodes_of(namespace: &Namespace) -> Result<String> {
     namespace.get("pods", path).await
 }
 
-async fn ready(cluster: &Cluster, node: &str, wanted: &str) -> Result<()> {
+async fn ready(cluster: &Cluster, node: &str, expected: &str) -> Result<()> {
     let path = "jsonpath={.status.conditions[?(@.type==\"Ready\")].status}";
     wait::until(
         Deadline::after(MISSED),
-        &format!("{node} to be {wanted}"),
+        &format!("condition Ready of {node} to be {expected}"),
         async || {
             let output = cluster
                 .kubectl()
                 .args(["get", "node", node, "-o", path])
                 .output()?;
             let is = String::from_utf8(output.stdout)?;
-            ensure!(is == wanted, "it is {is}");
+            ensure!(is == expected, "it is {is}");
             Ok(())
         },
     )

@@ -1,4 +1,4 @@
-//! What pods do to the network of their nodes, or to their own, as far as they may.
+//! Privileges of pods on the networks of their nodes and on their own.
 
 mod kernel_programs;
 
@@ -7,24 +7,21 @@ use anyhow::{Context as _, Result, ensure};
 use kubernetes_lab::cleanup;
 use kubernetes_lab::namespace::Namespace;
 use kubernetes_lab::node::Node;
-use kubernetes_lab::wait::{Deadline, until};
-use std::time::Duration;
+use kubernetes_lab::wait::{Deadline, SOON, until};
 
 pub(crate) fn add(suite: &mut Suite) {
     parallel!(
         suite,
-        a_pod_on_the_hosts_network_makes_a_device_of_its_node,
-        a_pod_on_the_hosts_network_filters_packets_of_its_node,
-        a_privileged_pod_mounts_a_bpf_file_system_of_its_own,
-        devices_in_a_pods_own_network_need_their_privileges,
-        a_tunnel_of_two_pods_carries_packets,
+        a_host_network_pod_creates_a_link_on_its_node,
+        a_host_network_pod_filters_packets_of_its_node,
+        a_privileged_pod_mounts_its_own_bpf_file_system,
+        links_in_a_pods_network_need_privileges,
+        a_tunnel_between_two_pods_carries_packets,
     );
     kernel_programs::add(suite);
 }
 
-async fn a_pod_on_the_hosts_network_makes_a_device_of_its_node(
-    clusters: &'static Clusters,
-) -> Result<()> {
+async fn a_host_network_pod_creates_a_link_on_its_node(clusters: &'static Clusters) -> Result<()> {
     let (namespace, node) = on_host(clusters, "host-device").await?;
     let ip = namespace.get("pod/host", "{.status.hostIP}").await?;
     remove_link_after_test(&node, "it-vxlan");
@@ -39,14 +36,12 @@ async fn a_pod_on_the_hosts_network_makes_a_device_of_its_node(
     ensure!(own.contains(&format!(" {ip}/16 ")), "{own}");
     let seen = node.exec("ip", &["-d", "link", "show", "it-vxlan"])?;
     ensure!(seen.contains("vxlan id 4711 dev eth0"), "{seen}");
-    // It is the node's: it stays when the pod goes.
+    // The link belongs to the node, and outlives the pod.
     namespace.kubectl(&["delete", "pod", "host"]).await?;
     node.exec("ip", &["link", "show", "it-vxlan"]).map(drop)
 }
 
-async fn a_pod_on_the_hosts_network_filters_packets_of_its_node(
-    clusters: &'static Clusters,
-) -> Result<()> {
+async fn a_host_network_pod_filters_packets_of_its_node(clusters: &'static Clusters) -> Result<()> {
     let (namespace, node) = on_host(clusters, "host-filter").await?;
     let ping = || node.exec("busybox", &["ping", "-c", "1", "-W", "1", "127.47.11.1"]);
     let filtered = node.clone();
@@ -61,7 +56,7 @@ async fn a_pod_on_the_hosts_network_filters_packets_of_its_node(
         .sh("host", &format!("nft -f - <<<'{rules}'"))
         .await?;
 
-    let lost = ping().err().context("it was let through")?;
+    let lost = ping().err().context("the packet was not dropped")?;
     ensure!(format!("{lost:#}").contains("exit status: 1"), "{lost:#}");
     let listed = node.exec("nft", &["list", "table", "inet", "it-filter"])?;
     ensure!(
@@ -75,7 +70,7 @@ async fn a_pod_on_the_hosts_network_filters_packets_of_its_node(
     Ok(())
 }
 
-async fn a_privileged_pod_mounts_a_bpf_file_system_of_its_own(
+async fn a_privileged_pod_mounts_its_own_bpf_file_system(
     clusters: &'static Clusters,
 ) -> Result<()> {
     let (namespace, node) = on_host(clusters, "bpf-mount").await?;
@@ -85,13 +80,13 @@ async fn a_privileged_pod_mounts_a_bpf_file_system_of_its_own(
     let mounted = namespace.sh("host", mount).await?;
 
     ensure!(mounted.starts_with("bpf /bpf bpf rw"), "{mounted}");
-    // Not the node's: what is pinned in one is not in the other.
+    // It is another instance than that of the node.
     let nodes = node.exec("ls", &["/sys/fs/bpf"])?;
     ensure!(!nodes.contains("mine"), "{nodes}");
     Ok(())
 }
 
-/// Has a link of a node removed after the test, if it is left.
+/// Registers the removal of a link of a node.
 fn remove_link_after_test(node: &Node, link: &'static str) {
     let node = node.clone();
     cleanup::defer(
@@ -131,9 +126,7 @@ spec:
         privileged: true
 ";
 
-async fn devices_in_a_pods_own_network_need_their_privileges(
-    clusters: &'static Clusters,
-) -> Result<()> {
+async fn links_in_a_pods_network_need_privileges(clusters: &'static Clusters) -> Result<()> {
     let namespace = tun(clusters, "devices").await?;
     let make = async |pod: &str, mode: &str| {
         let add = format!("ip tuntap add it-{mode} mode {mode} && ip -br link show it-{mode}");
@@ -147,7 +140,10 @@ async fn devices_in_a_pods_own_network_need_their_privileges(
         }
     }
     let refused = async |pod: &str| -> Result<String> {
-        let error = make(pod, "tun").await.err().context("it was made")?;
+        let error = make(pod, "tun")
+            .await
+            .err()
+            .context("the link was created")?;
         Ok(format!("{error:#}"))
     };
     let without_capability = refused("device-only").await?;
@@ -157,7 +153,7 @@ async fn devices_in_a_pods_own_network_need_their_privileges(
         .sh("plain", vxlan)
         .await
         .err()
-        .context("it was made")?;
+        .context("the link was created")?;
 
     ensure!(
         without_capability.contains("Operation not permitted"),
@@ -174,8 +170,8 @@ async fn devices_in_a_pods_own_network_need_their_privileges(
     Ok(())
 }
 
-/// As a gateway does it, without the cipher.
-async fn a_tunnel_of_two_pods_carries_packets(clusters: &'static Clusters) -> Result<()> {
+/// A TUN device over UDP, like that of a gateway but without encryption.
+async fn a_tunnel_between_two_pods_carries_packets(clusters: &'static Clusters) -> Result<()> {
     let namespace = tun(clusters, "tunnel").await?;
     let ip = async |pod: &str| {
         let pod = format!("pod/{pod}");
@@ -190,20 +186,21 @@ async fn a_tunnel_of_two_pods_carries_packets(clusters: &'static Clusters) -> Re
     let _near = end("net-admin", "192.0.2.1", "privileged").await?;
     let _far = end("privileged", "192.0.2.2", "net-admin").await?;
 
-    until(Deadline::after(SOON), "an answer through it", async || {
-        let ask = "curl -sS -m 2 http://192.0.2.2:8080/";
-        let answer = namespace.sh("net-admin", ask).await?;
-        ensure!(answer.starts_with("client=192.0.2.1:"), "{answer}");
-        Ok(())
-    })
+    until(
+        Deadline::after(SOON),
+        "a response through the tunnel",
+        async || {
+            let get = "curl -sS -m 2 http://192.0.2.2:8080/";
+            let answer = namespace.sh("net-admin", get).await?;
+            ensure!(answer.starts_with("client=192.0.2.1:"), "{answer}");
+            Ok(())
+        },
+    )
     .await?;
     Ok(())
 }
 
-/// How long a tunnel may take to carry something.
-const SOON: Duration = Duration::from_secs(30);
-
-/// Four pods that may do more and less.
+/// Four pods with different privileges.
 async fn tun(clusters: &Clusters, name: &str) -> Result<Namespace> {
     let namespace = clusters.namespace(name).await?;
     namespace.apply(include_str!("manifests/tun.yaml")).await?;

@@ -1,39 +1,34 @@
-//! Services of all types: from pods, from nodes, from the other cluster and from the
-//! machine.
+//! Services of all types, reached from pods, nodes, the other cluster and the machine.
 
-mod ask;
 mod load_balancer;
+mod source;
 
 use crate::fixture::{Clusters, Suite, parallel};
 use crate::workloads::web;
 use anyhow::{Context as _, Result, ensure};
-use ask::Source;
 use kubernetes_lab::namespace::Namespace;
-use kubernetes_lab::wait::{Deadline, until};
+use kubernetes_lab::wait::{Deadline, SOON, until};
+use source::Source;
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 pub(crate) fn add(suite: &mut Suite) {
     parallel!(
         suite,
-        a_service_is_known_by_its_full_and_its_short_name,
-        a_cluster_ip_leads_from_pods_and_nodes_to_all_pods,
+        a_service_resolves_by_its_full_and_its_short_name,
+        a_cluster_ip_reaches_all_pods_from_pods_and_nodes,
         a_pod_reaches_itself_through_its_service,
-        a_node_port_leads_from_everywhere_to_all_pods,
-        a_local_node_port_shows_the_pod_its_true_client,
-        a_host_port_answers_on_the_node_of_its_pod_alone,
-        a_headless_service_names_its_pods,
-        a_service_with_affinity_stays_with_one_pod,
-        a_service_without_pods_refuses_until_there_is_one,
-        a_pod_on_the_hosts_network_reaches_services_by_name,
+        a_node_port_reaches_all_pods_from_everywhere,
+        a_local_node_port_keeps_the_source_address,
+        a_host_port_is_served_only_on_the_node_of_its_pod,
+        a_headless_service_resolves_to_its_pods,
+        a_service_with_affinity_uses_one_pod,
+        a_service_without_pods_refuses_connections,
+        a_host_network_pod_reaches_services_by_name,
     );
     load_balancer::add(suite);
 }
 
-/// How long a change may take to reach every node.
-const SOON: Duration = Duration::from_secs(30);
-
-async fn a_service_is_known_by_its_full_and_its_short_name(
+async fn a_service_resolves_by_its_full_and_its_short_name(
     clusters: &'static Clusters,
 ) -> Result<()> {
     let namespace = clusters.namespace("service-names").await?;
@@ -50,12 +45,12 @@ async fn a_service_is_known_by_its_full_and_its_short_name(
     }
 
     let unknown = from.curl(&["http://other.service-names/"]).await;
-    let unknown = format!("{:#}", unknown.err().context("there is no such name")?);
+    let unknown = format!("{:#}", unknown.err().context("the name resolves")?);
     ensure!(unknown.contains("Could not resolve host"), "{unknown}");
     Ok(())
 }
 
-async fn a_cluster_ip_leads_from_pods_and_nodes_to_all_pods(
+async fn a_cluster_ip_reaches_all_pods_from_pods_and_nodes(
     clusters: &'static Clusters,
 ) -> Result<()> {
     let namespace = clusters.namespace("cluster-ip").await?;
@@ -78,15 +73,15 @@ async fn a_pod_reaches_itself_through_its_service(clusters: &'static Clusters) -
     for pod in &pods {
         let source = Source::Pod(&namespace, pod);
         source.reaches("web", &pods.clone().into()).await?;
-        // Of so many connections some have come back to where they began.
-        let answers = source.ask("web").await?;
-        ensure!(answers.iter().any(|it| it.pod == *pod), "{answers:?}");
+        // One of these connections at least is to the pod itself.
+        let responses = source.requests("web").await?;
+        ensure!(responses.iter().any(|it| it.pod == *pod), "{responses:?}");
     }
 
     Ok(())
 }
 
-async fn a_node_port_leads_from_everywhere_to_all_pods(clusters: &'static Clusters) -> Result<()> {
+async fn a_node_port_reaches_all_pods_from_everywhere(clusters: &'static Clusters) -> Result<()> {
     let namespace = clusters.namespace("node-port").await?;
     let pods = web(&namespace).await?;
     let port = node_port(&namespace).await?;
@@ -105,11 +100,9 @@ async fn a_node_port_leads_from_everywhere_to_all_pods(clusters: &'static Cluste
     Ok(())
 }
 
-/// Outside its cluster a pod has the address of its node, as in every cluster to whose
-/// pods no routes lead; that address reaches the other pod unchanged.
-async fn a_local_node_port_shows_the_pod_its_true_client(
-    clusters: &'static Clusters,
-) -> Result<()> {
+/// The node of the client masquerades traffic to other clusters, so the source is the node's
+/// address, which the node port must not change.
+async fn a_local_node_port_keeps_the_source_address(clusters: &'static Clusters) -> Result<()> {
     let namespace = clusters.namespace("local-node-port").await?;
     web(&namespace).await?;
     let local = r#"{"spec": {"externalTrafficPolicy": "Local"}}"#;
@@ -124,19 +117,26 @@ async fn a_local_node_port_shows_the_pod_its_true_client(
 
     for node in clusters.rome.node_specs()? {
         let to = format!("{}:{port}", node.ip);
-        until(Deadline::after(SOON), "the policy to hold", async || {
-            let answers = source.ask(&to).await?;
-            let is_true = |it: &ask::Answer| it.node == node.name && it.client == client;
-            ensure!(answers.iter().all(is_true), "{answers:?}, from {client}");
-            Ok(())
-        })
+        until(
+            Deadline::after(SOON),
+            "the policy to take effect",
+            async || {
+                let responses = source.requests(&to).await?;
+                let is_true = |it: &source::Response| it.node == node.name && it.client == client;
+                ensure!(
+                    responses.iter().all(is_true),
+                    "{responses:?}, from {client}"
+                );
+                Ok(())
+            },
+        )
         .await?;
     }
 
     Ok(())
 }
 
-async fn a_host_port_answers_on_the_node_of_its_pod_alone(
+async fn a_host_port_is_served_only_on_the_node_of_its_pod(
     clusters: &'static Clusters,
 ) -> Result<()> {
     let namespace = clusters.namespace("host-port").await?;
@@ -179,7 +179,7 @@ spec:
         periodSeconds: 1
 ";
 
-async fn a_headless_service_names_its_pods(clusters: &'static Clusters) -> Result<()> {
+async fn a_headless_service_resolves_to_its_pods(clusters: &'static Clusters) -> Result<()> {
     let namespace = clusters.namespace("headless").await?;
     let [pod, _] = web(&namespace).await?;
     let expose = "expose deployment web --name=each --cluster-ip=None --port=8080";
@@ -191,11 +191,11 @@ async fn a_headless_service_names_its_pods(clusters: &'static Clusters) -> Resul
 
     until(
         Deadline::after(SOON),
-        "the name to have both addresses",
+        "the name to resolve to both addresses",
         async || {
             let name = "each.headless.svc.cluster.local";
             let hosts = namespace.sh(&pod, &format!("nslookup {name}")).await?;
-            // That of the name server is followed by its port.
+            // The line of the name server has a tab instead of the space.
             let addresses = hosts.lines().filter_map(|it| it.strip_prefix("Address: "));
             let found: BTreeSet<_> = addresses.collect();
             ensure!(found == expected, "{hosts}, not {expected:?}");
@@ -213,7 +213,7 @@ async fn a_headless_service_names_its_pods(clusters: &'static Clusters) -> Resul
     Ok(())
 }
 
-async fn a_service_with_affinity_stays_with_one_pod(clusters: &'static Clusters) -> Result<()> {
+async fn a_service_with_affinity_uses_one_pod(clusters: &'static Clusters) -> Result<()> {
     let namespace = clusters.namespace("affinity").await?;
     let pods = web(&namespace).await?;
     let source = Source::Pod(&namespace, &pods[0]);
@@ -222,18 +222,20 @@ async fn a_service_with_affinity_stays_with_one_pod(clusters: &'static Clusters)
     let affinity = r#"{"spec": {"sessionAffinity": "ClientIP"}}"#;
     patch(&namespace, "web", affinity).await?;
 
-    until(Deadline::after(SOON), "the affinity to hold", async || {
-        let answers = source.ask("web").await?;
-        ensure!(answers.len() == 1, "{answers:?}");
-        Ok(())
-    })
+    until(
+        Deadline::after(SOON),
+        "the affinity to take effect",
+        async || {
+            let responses = source.requests("web").await?;
+            ensure!(responses.len() == 1, "{responses:?}");
+            Ok(())
+        },
+    )
     .await?;
     Ok(())
 }
 
-async fn a_service_without_pods_refuses_until_there_is_one(
-    clusters: &'static Clusters,
-) -> Result<()> {
+async fn a_service_without_pods_refuses_connections(clusters: &'static Clusters) -> Result<()> {
     let namespace = clusters.namespace("no-endpoints").await?;
     let pods = web(&namespace).await?;
     let ip = namespace.get("service/web", "{.spec.clusterIP}").await?;
@@ -254,9 +256,7 @@ async fn a_service_without_pods_refuses_until_there_is_one(
     Ok(())
 }
 
-async fn a_pod_on_the_hosts_network_reaches_services_by_name(
-    clusters: &'static Clusters,
-) -> Result<()> {
+async fn a_host_network_pod_reaches_services_by_name(clusters: &'static Clusters) -> Result<()> {
     let namespace = clusters.namespace("host-network").await?;
     let pods = web(&namespace).await?;
     namespace.apply(ON_HOST).await?;

@@ -1,4 +1,4 @@
-//! Volumes: of the default class, of the API's objects, and shared between containers.
+//! Volumes of the default class, projected volumes, and mount propagation.
 
 use crate::fixture::{Clusters, Suite, parallel};
 use anyhow::{Context as _, Result, ensure};
@@ -7,31 +7,27 @@ use kube::Api;
 use kube::api::PostParams;
 use kubernetes_lab::namespace::Namespace;
 use kubernetes_lab::node::Node;
-use kubernetes_lab::wait::{Deadline, until};
-use std::time::Duration;
+use kubernetes_lab::wait::{Deadline, SOON, until};
 
 pub(crate) fn add(suite: &mut Suite) {
     parallel!(
         suite,
         a_volume_outlives_its_pod,
-        a_deleted_claim_takes_its_directory_along,
-        a_mount_of_one_container_shows_in_another_that_wants_it,
-        a_projected_volume_holds_what_the_api_has,
-        a_projected_token_is_good_for_its_audience_alone,
+        a_deleted_claim_removes_its_directory,
+        a_mount_is_propagated_to_another_container,
+        a_projected_volume_contains_api_data,
+        a_projected_token_is_valid_only_for_its_audience,
         a_changed_configmap_reaches_a_running_pod,
     );
 }
 
-/// How long the cluster may take to notice something.
-const SOON: Duration = Duration::from_secs(60);
-
 /// A StatefulSet with a volume for each of its two pods.
 const DISK: &str = include_str!("manifests/disk.yaml");
 
-/// A pod with volumes of what the API has.
+/// A pod with a projected volume.
 const VOLUMES: &str = include_str!("manifests/volumes.yaml");
 
-/// A pod whose containers see each other's mounts, or do not.
+/// A pod with containers of each mount propagation.
 const PROPAGATION: &str = include_str!("manifests/propagation.yaml");
 
 async fn a_volume_outlives_its_pod(clusters: &'static Clusters) -> Result<()> {
@@ -40,7 +36,7 @@ async fn a_volume_outlives_its_pod(clusters: &'static Clusters) -> Result<()> {
     namespace.rolled_out("statefulset/disk").await?;
     let pods = ["disk-0", "disk-1"];
     for pod in pods {
-        // Each would find the other's line, were there one volume.
+        // With a shared volume, each pod would read the other's line.
         namespace
             .sh(pod, &format!("echo {pod} >>/data/owners"))
             .await?;
@@ -50,7 +46,7 @@ async fn a_volume_outlives_its_pod(clusters: &'static Clusters) -> Result<()> {
     namespace.kubectl(&["delete", "pod", "disk-0"]).await?;
     until(Deadline::after(SOON), "another disk-0", async || {
         let new = namespace.get("pod/disk-0", "{.metadata.uid}").await?;
-        ensure!(new != uid, "it is the same");
+        ensure!(new != uid, "it is the same pod");
         Ok(())
     })
     .await?;
@@ -67,7 +63,7 @@ async fn a_volume_outlives_its_pod(clusters: &'static Clusters) -> Result<()> {
     Ok(())
 }
 
-async fn a_deleted_claim_takes_its_directory_along(clusters: &'static Clusters) -> Result<()> {
+async fn a_deleted_claim_removes_its_directory(clusters: &'static Clusters) -> Result<()> {
     let namespace = clusters.namespace("claim").await?;
     namespace.apply(DISK).await?;
     namespace.rolled_out("statefulset/disk").await?;
@@ -93,21 +89,19 @@ async fn a_deleted_claim_takes_its_directory_along(clusters: &'static Clusters) 
             let volumes = namespace.kubectl(&["get", "pv", "-o", "name"]).await?;
             ensure!(!volumes.contains(&volume), "{volumes}");
             let listed = node.exec("ls", &[&directory]);
-            let error = format!("{:#}", listed.err().context("it is there")?);
+            let error = format!("{:#}", listed.err().context("the directory exists")?);
             ensure!(error.contains("No such file or directory"), "{error}");
             Ok(())
         },
     )
     .await?;
-    // The other's stays.
+    // The other claim is unchanged.
     let other = namespace.get("pvc/data-disk-1", "{.status.phase}").await?;
     ensure!(other == "Bound", "{other}");
     Ok(())
 }
 
-async fn a_mount_of_one_container_shows_in_another_that_wants_it(
-    clusters: &'static Clusters,
-) -> Result<()> {
+async fn a_mount_is_propagated_to_another_container(clusters: &'static Clusters) -> Result<()> {
     let namespace = clusters.namespace("propagation").await?;
     namespace.apply(PROPAGATION).await?;
     namespace.wait("pod/propagation", "Ready").await?;
@@ -138,7 +132,7 @@ async fn a_mount_of_one_container_shows_in_another_that_wants_it(
     Ok(())
 }
 
-async fn a_projected_volume_holds_what_the_api_has(clusters: &'static Clusters) -> Result<()> {
+async fn a_projected_volume_contains_api_data(clusters: &'static Clusters) -> Result<()> {
     let namespace = reader(clusters, "projected").await?;
 
     let held = namespace
@@ -151,11 +145,11 @@ async fn a_projected_volume_holds_what_the_api_has(clusters: &'static Clusters) 
     let expected = "==> colour <==\nred\n==> word <==\nsesame\n==> role <==\nreader\nsesame\n";
     ensure!(held == expected, "{held}");
     let written = namespace.sh("reader", "echo blue >/all/colour").await;
-    ensure!(written.is_err(), "it can be written to");
+    ensure!(written.is_err(), "the volume is writable");
     Ok(())
 }
 
-async fn a_projected_token_is_good_for_its_audience_alone(
+async fn a_projected_token_is_valid_only_for_its_audience(
     clusters: &'static Clusters,
 ) -> Result<()> {
     let namespace = reader(clusters, "token").await?;
@@ -173,7 +167,7 @@ async fn a_projected_token_is_good_for_its_audience_alone(
     Ok(())
 }
 
-/// Has the API server tell whose token this is.
+/// Authenticates a token by a TokenReview.
 async fn review(namespace: &Namespace, token: &str, audience: &str) -> Result<TokenReviewStatus> {
     let reviews: Api<TokenReview> = Api::all(namespace.client().clone());
     let review = TokenReview {
@@ -184,7 +178,7 @@ async fn review(namespace: &Namespace, token: &str, audience: &str) -> Result<To
         ..TokenReview::default()
     };
     let review = reviews.create(&PostParams::default(), &review).await?;
-    review.status.context("no answer")
+    review.status.context("no status")
 }
 
 async fn a_changed_configmap_reaches_a_running_pod(clusters: &'static Clusters) -> Result<()> {
@@ -200,9 +194,9 @@ async fn a_changed_configmap_reaches_a_running_pod(clusters: &'static Clusters) 
     change("secret/keys", word).await?;
 
     let mut looks = 0;
-    until(Deadline::after(SOON), "the new words", async || {
-        // The kubelet looks after its pods once a minute, and at once after one that
-        // has changed; perhaps before it knows of the rest.
+    until(Deadline::after(SOON), "the new values", async || {
+        // The kubelet syncs a pod once a minute, or when it changes, possibly before it has the new
+        // objects.
         looks += 1;
         let nudge = format!(r#"{{"metadata": {{"annotations": {{"looks": "{looks}"}}}}}}"#);
         change("pod/reader", &nudge).await?;
@@ -214,7 +208,7 @@ async fn a_changed_configmap_reaches_a_running_pod(clusters: &'static Clusters) 
     Ok(())
 }
 
-/// The pod `reader`, in a namespace of its own.
+/// Starts the pod `reader` in a new namespace.
 async fn reader(clusters: &Clusters, name: &str) -> Result<Namespace> {
     let namespace = clusters.namespace(name).await?;
     namespace.apply(VOLUMES).await?;

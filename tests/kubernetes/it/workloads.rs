@@ -1,27 +1,23 @@
-//! Deployments and Jobs, and pods that talk to each other.
+//! Deployments, Jobs, and traffic between pods.
 
 use crate::fixture::{Clusters, Suite, parallel};
 use anyhow::{Context as _, Result, ensure};
 use kubernetes_lab::namespace::Namespace;
-use kubernetes_lab::wait::{self, Deadline};
-use std::time::Duration;
+use kubernetes_lab::wait::{self, Deadline, SOON};
 
 pub(crate) fn add(suite: &mut Suite) {
     parallel!(
         suite,
         a_deployment_spreads_over_both_nodes,
-        pods_of_two_nodes_see_each_others_own_addresses,
+        pods_of_two_nodes_communicate_without_nat,
         pods_of_both_clusters_have_the_same_addresses,
-        pods_of_two_namespaces_talk_without_a_policy,
+        pods_of_two_namespaces_communicate_without_a_policy,
         a_job_completes,
-        a_pod_that_takes_too_much_memory_is_ended,
+        a_pod_that_exceeds_its_memory_limit_is_killed,
     );
 }
 
-/// Rules of Services follow their pods within this time.
-const SOON: Duration = Duration::from_secs(20);
-
-/// Two replicas, one on each node, that tell who asked them; and a Service of them.
+/// Two pods, one on each node, that return client, pod and node, and a Service of them.
 pub(crate) const WEB: &str = include_str!("manifests/web.yaml");
 
 /// Applies [`WEB`], and returns the names of both pods.
@@ -31,7 +27,7 @@ pub(crate) async fn web(namespace: &Namespace) -> Result<[String; 2]> {
     let pods = namespace.pods("app=web").await?;
     ensure!(pods.len() == 2, "{pods:?}");
 
-    pods.try_into().ok().context("there are two")
+    pods.try_into().ok().context("not two pods")
 }
 
 async fn a_deployment_spreads_over_both_nodes(clusters: &'static Clusters) -> Result<()> {
@@ -53,9 +49,7 @@ async fn a_deployment_spreads_over_both_nodes(clusters: &'static Clusters) -> Re
     Ok(())
 }
 
-async fn pods_of_two_nodes_see_each_others_own_addresses(
-    clusters: &'static Clusters,
-) -> Result<()> {
+async fn pods_of_two_nodes_communicate_without_nat(clusters: &'static Clusters) -> Result<()> {
     let namespace = clusters.namespace("pod-to-pod").await?;
     let [a, b] = web(&namespace).await?;
     let ip = async |pod: &str| {
@@ -65,12 +59,12 @@ async fn pods_of_two_nodes_see_each_others_own_addresses(
     };
     let [from, to] = [ip(&a).await?, ip(&b).await?];
 
-    let answer = namespace
+    let response = namespace
         .sh(&a, &format!("curl -sS -m 5 http://{to}:8080/"))
         .await?;
 
-    ensure!(answer.contains(&format!("client={from}:")), "{answer}");
-    ensure!(answer.contains(&format!("pod={b}")), "{answer}");
+    ensure!(response.contains(&format!("client={from}:")), "{response}");
+    ensure!(response.contains(&format!("pod={b}")), "{response}");
     Ok(())
 }
 
@@ -94,20 +88,24 @@ async fn pods_of_both_clusters_have_the_same_addresses(clusters: &'static Cluste
     Ok(())
 }
 
-async fn pods_of_two_namespaces_talk_without_a_policy(clusters: &'static Clusters) -> Result<()> {
+async fn pods_of_two_namespaces_communicate_without_a_policy(
+    clusters: &'static Clusters,
+) -> Result<()> {
     let server = clusters.namespace("policy-server").await?;
     let client = clusters.namespace("policy-client").await?;
     web(&server).await?;
     let [pod, _] = web(&client).await?;
 
     let url = "http://web.policy-server.svc.cluster.local/json";
-    // kube-proxy may be a moment later than the roll-out.
-    let answer = wait::until(Deadline::after(SOON), "the Service to answer", async || {
-        client.sh(&pod, &format!("curl -sS -m 5 {url}")).await
-    })
+    // kube-proxy may program the Service after the rollout.
+    let response = wait::until(
+        Deadline::after(SOON),
+        "a response of the Service",
+        async || client.sh(&pod, &format!("curl -sS -m 5 {url}")).await,
+    )
     .await?;
 
-    ensure!(answer.contains("\"pod\":\"web-"), "{answer}");
+    ensure!(response.contains("\"pod\":\"web-"), "{response}");
     Ok(())
 }
 
@@ -142,7 +140,7 @@ spec:
     Ok(())
 }
 
-async fn a_pod_that_takes_too_much_memory_is_ended(clusters: &'static Clusters) -> Result<()> {
+async fn a_pod_that_exceeds_its_memory_limit_is_killed(clusters: &'static Clusters) -> Result<()> {
     let namespace = clusters.namespace("memory").await?;
     namespace
         .apply(

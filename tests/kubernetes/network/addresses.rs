@@ -1,7 +1,7 @@
-//! Single addresses that a cluster makes reachable: IP objects.
+//! IP objects, each of which maps one address into the external CIDR.
 
 use crate::MILAN;
-use crate::fixture::{Peering, SOON, Suite, Web, parallel, seen};
+use crate::fixture::{Peering, SOON, Suite, Web, parallel, remapped};
 use anyhow::{Context as _, Result, ensure};
 use kubernetes_lab::wait::{Deadline, until};
 use std::net::Ipv4Addr;
@@ -10,7 +10,7 @@ pub(crate) fn add(suite: &mut Suite) {
     parallel!(
         suite,
         a_pod_is_reached_by_its_mapped_address,
-        an_ip_object_that_is_deleted_is_reached_no_more,
+        a_deleted_ip_object_is_unreachable,
     );
 }
 
@@ -20,32 +20,32 @@ async fn a_pod_is_reached_by_its_mapped_address(peering: &'static Peering) -> Re
 
     let mapped = map(&milan, "pod", &to.address.to_string()).await?;
 
-    let address = seen(&peering.rome, MILAN, mapped).await?;
+    let address = remapped(&peering.rome, MILAN, mapped).await?;
     for from in &rome.pods {
         reaches(&rome, &from.name, &format!("{address}:8080"), &to.name).await?;
     }
     Ok(())
 }
 
-async fn an_ip_object_that_is_deleted_is_reached_no_more(peering: &'static Peering) -> Result<()> {
+async fn a_deleted_ip_object_is_unreachable(peering: &'static Peering) -> Result<()> {
     let [rome, milan] = peering.web("unmapped-pod").await?;
     let to = &milan.pods[0];
     let mapped = map(&milan, "pod", &to.address.to_string()).await?;
-    let address = seen(&peering.rome, MILAN, mapped).await?;
+    let address = remapped(&peering.rome, MILAN, mapped).await?;
     let target = format!("{address}:8080");
     reaches(&rome, &rome.pods[0].name, &target, &to.name).await?;
 
     milan.namespace.kubectl(&["delete", "ip", "pod"]).await?;
 
-    until(Deadline::after(SOON), "no answer", async || {
-        let answer = rome.ask(&rome.pods[0], &target).await;
-        ensure!(answer.is_err(), "{answer:?}");
+    until(Deadline::after(SOON), "no response", async || {
+        let response = rome.get(&rome.pods[0], &target).await;
+        ensure!(response.is_err(), "{response:?}");
         Ok(())
     })
     .await
 }
 
-/// Makes an IP object in the namespace of `web`, and returns the address it is given.
+/// Creates an IP object in the namespace of `web`, and returns the address that it is mapped to.
 async fn map(web: &Web, name: &str, address: &str) -> Result<Ipv4Addr> {
     let object = format!(
         "apiVersion: ipam.liqo.io/v1alpha1
@@ -61,18 +61,18 @@ spec:
     web.namespace
         .wait(&what, "jsonpath={.status.ip}")
         .await
-        .context("no address for the IP object")?;
+        .context("the IP object has no address")?;
 
     Ok(web.namespace.get(&what, "{.status.ip}").await?.parse()?)
 }
 
 async fn reaches(web: &Web, from: &str, to: &str, expected: &str) -> Result<()> {
     let pod = web.pods.iter().find(|it| it.name == from);
-    let pod = pod.context("one of its pods")?;
-    let what = format!("{to} to be answered by {expected}");
+    let pod = pod.context("no such pod")?;
+    let what = format!("a response of {expected} from {to}");
     until(Deadline::after(SOON), &what, async || {
-        let answer = web.ask(pod, to).await?;
-        ensure!(answer.contains(expected), "{answer}");
+        let response = web.get(pod, to).await?;
+        ensure!(response.contains(expected), "{response}");
         Ok(())
     })
     .await

@@ -1,9 +1,11 @@
-//! Traffic needs no API server, and what changes afterwards takes effect.
+//! Traffic does not depend on API servers, and changes take effect once they are back.
 
+use crate::converged::{gateways, liqo, until_converged};
 use crate::failover::kill;
-use crate::fixture::{Peering, SOON, Suite, Web, connection, seen, serial, until_connections_are};
+use crate::fixture::{
+    Peering, SOON, Suite, Web, connection, remapped, serial, until_connections_are,
+};
 use crate::rounds::{self, Ends, Rounds, lost_a_replica, lost_nothing};
-use crate::whole::{gateways, liqo, until_whole};
 use crate::{MILAN, ROME};
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::jiff::Timestamp;
@@ -21,15 +23,15 @@ pub(crate) fn add(suite: &mut Suite) {
     );
 }
 
-/// How long both API servers are away.
+/// The time for which both API servers are stopped.
 const AWAY: Duration = Duration::from_secs(60);
 
-/// The same in runs that repeat things: such have time.
+/// The same in runs with several rounds.
 const AWAY_LONG: Duration = Duration::from_secs(300);
 
-/// How long it may take after that until all is as it should be: the kubelet lets a
-/// container that has ended wait before its next start, and kube-proxy, which API servers
-/// refuse while they start, waits for up to 100 s until it leads anybody to them again.
+/// The limit for Liqo to recover. The kubelet restarts containers with backoff, and kube-proxy,
+/// whose requests a starting API server refuses, may wait for 100 s before it programs the API
+/// server's endpoint again.
 const RECOVERED: Duration = Duration::from_secs(180);
 
 const API_SERVER: &str = "kube-apiserver";
@@ -43,7 +45,7 @@ async fn streams_need_no_api_server_and_changes_take_effect_afterwards(
         AWAY
     };
     let mut rounds = Rounds::start(peering, "api-server", Ends::Everywhere).await?;
-    until_whole(peering).await?;
+    until_converged(peering).await?;
     let killed = gateways(&peering.milan).await?;
     let killed = killed.into_iter().next().context("no gateway")?;
     let before = restarts(peering).await?;
@@ -79,11 +81,11 @@ async fn streams_need_no_api_server_and_changes_take_effect_afterwards(
     let mut again = restarts(peering).await?;
     again.retain(|pod, count| before.get(pod) != Some(count));
     let others: Vec<_> = again.keys().filter(|pod| **pod != killed.name).collect();
-    ensure!(others.is_empty(), "started again or replaced: {again:?}");
-    until_whole(peering).await
+    ensure!(others.is_empty(), "restarted or replaced: {again:?}");
+    until_converged(peering).await
 }
 
-/// Waits until both API servers answer, and what is told of the connections is new.
+/// Waits until both API servers are ready, and Connections have a latency newer than `since`.
 async fn recovered(peering: &Peering, since: Timestamp) -> Result<()> {
     for cluster in peering.clusters() {
         let liqo = liqo(cluster).await?;
@@ -94,12 +96,12 @@ async fn recovered(peering: &Peering, since: Timestamp) -> Result<()> {
     }
     until_connections_are(peering, "Connected").await?;
     for (here, there) in [(&peering.rome, MILAN), (&peering.milan, ROME)] {
-        // Gateways, too, reach the API server only where kube-proxy leads them to it.
+        // Gateways, too, reach the API server through kube-proxy.
         until(Deadline::after(RECOVERED), "a new latency", async || {
             let status = connection(here, there).await?.status.unwrap_or_default();
-            let told = status.latency.and_then(|it| it.timestamp);
-            let told = told.context("no time")?.0;
-            ensure!(told > since, "it is of {told}");
+            let measured = status.latency.and_then(|it| it.timestamp);
+            let measured = measured.context("no timestamp")?.0;
+            ensure!(measured > since, "it is of {measured}");
             Ok(())
         })
         .await?;
@@ -122,7 +124,7 @@ async fn recovered(peering: &Peering, since: Timestamp) -> Result<()> {
     Ok(())
 }
 
-/// A pod of milan that is new is reached by a mapped address that is new.
+/// Asserts that a new pod of milan is reachable by a new mapped address.
 async fn a_change_takes_effect(peering: &Peering) -> Result<()> {
     let rome = Web::up(&peering.rome, "api-server-after").await?;
     let milan = Web::up(&peering.milan, "api-server-after").await?;
@@ -141,13 +143,13 @@ spec:
     let path = "jsonpath={.status.ip}";
     milan.namespace.wait("ip/pod", path).await?;
     let mapped = milan.namespace.get("ip/pod", "{.status.ip}").await?;
-    let address = seen(&peering.rome, MILAN, mapped.parse()?).await?;
+    let address = remapped(&peering.rome, MILAN, mapped.parse()?).await?;
 
     for from in &rome.pods {
-        let what = format!("{address} to be answered by {}", to.name);
+        let what = format!("a response of {} from {address}", to.name);
         until(Deadline::after(SOON), &what, async || {
-            let answer = rome.ask(from, &format!("{address}:8080")).await?;
-            ensure!(answer.contains(&to.name), "{answer}");
+            let response = rome.get(from, &format!("{address}:8080")).await?;
+            ensure!(response.contains(&to.name), "{response}");
             Ok(())
         })
         .await?;
@@ -155,7 +157,7 @@ spec:
     Ok(())
 }
 
-/// How often each pod of Liqo was started again, by name.
+/// The restart count of each pod of Liqo, by name.
 async fn restarts(peering: &Peering) -> Result<BTreeMap<String, String>> {
     let mut restarts = BTreeMap::new();
     for cluster in peering.clusters() {
@@ -171,5 +173,5 @@ async fn restarts(peering: &Peering) -> Result<BTreeMap<String, String>> {
 
 /// Sends a request to the control plane's process 1.
 fn control(cluster: &Cluster, request: Request) -> Result<()> {
-    control::ask(cluster.node(0).name(), &request).map(drop)
+    control::send(cluster.node(0).name(), &request).map(drop)
 }

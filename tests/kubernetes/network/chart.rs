@@ -1,5 +1,5 @@
-//! The chart by itself, as GitOps tools use it: rendering and applying it again changes nothing; an upgrade
-//! and its roll-back keep the peering.
+//! The chart as GitOps tools use it: rendering and applying it again changes nothing; an upgrade
+//! and its rollback keep the peering.
 
 use crate::fixture::{
     INSTALL, LIQO, Peering, Suite, chart, liqoctl, serial, until_connections_are,
@@ -7,7 +7,7 @@ use crate::fixture::{
 use crate::{MILAN, ROME};
 use anyhow::{Context as _, Result, ensure};
 use kubernetes_lab::cluster::Cluster;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 pub(crate) fn add(suite: &mut Suite) {
@@ -15,11 +15,11 @@ pub(crate) fn add(suite: &mut Suite) {
         suite,
         liqoctl_without_path_makes_a_release_that_helm_upgrades,
         an_upgrade_takes_effect_and_a_roll_back_undoes_it,
-        what_the_chart_renders_can_be_applied_again_and_again,
+        rendered_manifests_can_be_applied_repeatedly,
     );
 }
 
-/// How long Helm may wait for pods.
+/// The limit of Helm for pods to become ready.
 const TIMEOUT: &str = "--timeout=2m";
 
 /// The chart is the embedded one and helm the bundled one; the fixture clears the environment.
@@ -64,14 +64,15 @@ async fn an_upgrade_takes_effect_and_a_roll_back_undoes_it(
     until_connections_are(peering, "Connected").await
 }
 
-async fn what_the_chart_renders_can_be_applied_again_and_again(
-    peering: &'static Peering,
-) -> Result<()> {
+async fn rendered_manifests_can_be_applied_repeatedly(peering: &'static Peering) -> Result<()> {
     let release = Release::of(&peering.rome)?;
     let before = Identity::of(&peering.rome)?;
     let objects = release.file("objects.yaml");
     let rendered = release.render()?;
-    ensure!(rendered == release.render()?, "rendered twice, it differs");
+    ensure!(
+        rendered == release.render()?,
+        "the second rendering differs"
+    );
     std::fs::write(&objects, rendered)?;
     let apply = ["apply", "-n", LIQO, "-f", &objects.to_string_lossy()];
 
@@ -79,7 +80,7 @@ async fn what_the_chart_renders_can_be_applied_again_and_again(
     let generations = release.generations()?;
     let again = kubectl(&peering.rome, &apply)?;
 
-    // kubectl sends the selector of such a budget each time, since it is only ever replaced.
+    // kubectl replaces the selector of a PodDisruptionBudget as a whole, even if it is unchanged.
     let changed = again.lines().filter(|it| !it.ends_with("unchanged"));
     let changed: Vec<_> = changed
         .filter(|it| !it.starts_with("poddisruptionbudget"))
@@ -88,12 +89,15 @@ async fn what_the_chart_renders_can_be_applied_again_and_again(
         again.lines().count() > 10 && changed.is_empty(),
         "{changed:#?}"
     );
-    ensure!(release.generations()? == generations, "pods were replaced");
-    ensure!(Identity::of(&peering.rome)? == before, "another cluster");
+    ensure!(release.generations()? == generations, "workloads changed");
+    ensure!(
+        Identity::of(&peering.rome)? == before,
+        "the identity changed"
+    );
     until_connections_are(peering, "Connected").await
 }
 
-/// The release of a cluster, with the values that it was installed with.
+/// The release of a cluster, with the values of its installation.
 struct Release<'a> {
     cluster: &'a Cluster,
     folder: PathBuf,
@@ -138,14 +142,14 @@ impl<'a> Release<'a> {
         line.map(str::to_owned).context("no revision")
     }
 
-    /// The value of the label that the upgrade gives to gateway pods.
+    /// The value of the label that the upgrade adds to gateway pods.
     fn gateways_labelled(&self) -> Result<String> {
         let path = "jsonpath={.spec.template.metadata.labels.chart-test}";
         let words = ["get", "deployment/liqo-gateway", "-n", LIQO, "-o", path];
         kubectl(self.cluster, &words)
     }
 
-    /// How often what runs pods has changed.
+    /// The generations of all Deployments and DaemonSets.
     fn generations(&self) -> Result<String> {
         let path =
             "jsonpath={range .items[*]}{.kind}/{.metadata.name} {.metadata.generation}\n{end}";
@@ -165,23 +169,18 @@ impl<'a> Release<'a> {
 
 impl Drop for Release<'_> {
     fn drop(&mut self) {
-        remove(&self.folder);
+        if let Err(error) = std::fs::remove_dir_all(&self.folder) {
+            eprintln!("failed to remove {}: {error}", self.folder.display());
+        }
     }
 }
 
-/// Left behind, it would be a few kilobytes in a folder for such things.
-fn remove(folder: &Path) {
-    if let Err(error) = std::fs::remove_dir_all(folder) {
-        eprintln!("{}: {error}", folder.display());
-    }
-}
-
-/// What peers know a cluster by.
+/// The data by which peers identify a cluster.
 #[derive(Debug, PartialEq, Eq)]
 struct Identity {
     id: String,
     keys: String,
-    seen: String,
+    remapped: String,
 }
 
 impl Identity {
@@ -190,7 +189,7 @@ impl Identity {
         let tenant = format!("liqo-tenant-{there}");
         let id = "jsonpath={.data.CLUSTER_ID}";
         let key = "jsonpath={.items[*].data.publicKey}";
-        let seen = "jsonpath={.items[*].status.remote.cidr}";
+        let remapped = "jsonpath={.items[*].status.remote.cidr}";
 
         Ok(Self {
             id: kubectl(
@@ -205,9 +204,9 @@ impl Identity {
                 ],
             )?,
             keys: kubectl(cluster, &["get", "secrets", "-n", &tenant, "-o", key])?,
-            seen: kubectl(
+            remapped: kubectl(
                 cluster,
-                &["get", "configurations", "-n", &tenant, "-o", seen],
+                &["get", "configurations", "-n", &tenant, "-o", remapped],
             )?,
         })
     }

@@ -1,7 +1,7 @@
-//! Pods of both clusters reach each other, though both use the same addresses.
+//! Pods of two clusters with the same CIDRs reach each other.
 
 use crate::fixture::{
-    LIQO, Peering, SOON, Suite, Web, connection, liqoctl, parallel, remaps, seen,
+    LIQO, Peering, SOON, Suite, Web, connection, liqoctl, parallel, remapped, remaps,
     until_connections_are,
 };
 use crate::{MILAN, ROME};
@@ -16,9 +16,9 @@ pub(crate) fn add(suite: &mut Suite) {
         every_pod_reaches_every_remote_pod,
         a_node_reaches_remote_pods,
         a_pod_reaches_remote_nodes_by_their_mapped_addresses,
-        both_connections_are_connected_and_tell_how_long_an_answer_takes,
+        both_connections_are_connected_and_report_their_latency,
         connecting_again_changes_nothing,
-        liqoctl_finds_the_network_in_order,
+        liqoctl_reports_a_healthy_network,
     );
 }
 
@@ -31,13 +31,13 @@ async fn every_pod_reaches_every_remote_pod(peering: &'static Peering) -> Result
     ] {
         for from in &here.pods {
             for to in &there.pods {
-                let address = seen(home, abroad_name, to.address).await?;
-                let answer = here.ask(from, &format!("{address}:8080")).await?;
-                ensure!(answer.contains(&to.name), "not {}: {answer}", to.name);
-                let client = seen(abroad, home_name, from.address).await?;
+                let address = remapped(home, abroad_name, to.address).await?;
+                let response = here.get(from, &format!("{address}:8080")).await?;
+                ensure!(response.contains(&to.name), "not {}: {response}", to.name);
+                let client = remapped(abroad, home_name, from.address).await?;
                 ensure!(
-                    answer.contains(&client.to_string()),
-                    "the client is not {client}: {answer}"
+                    response.contains(&client.to_string()),
+                    "the client is not {client}: {response}"
                 );
             }
         }
@@ -51,17 +51,17 @@ async fn a_node_reaches_remote_pods(peering: &'static Peering) -> Result<()> {
 
     for node in peering.rome.nodes() {
         for to in &milan.pods {
-            let address = seen(&peering.rome, MILAN, to.address).await?;
+            let address = remapped(&peering.rome, MILAN, to.address).await?;
             let url = format!("http://{address}:8080/");
-            let answer = node.exec("curl", &["--silent", "--max-time", "5", &url])?;
-            ensure!(answer.contains(&to.name), "not {}: {answer}", to.name);
+            let response = node.exec("curl", &["--silent", "--max-time", "5", &url])?;
+            ensure!(response.contains(&to.name), "not {}: {response}", to.name);
         }
     }
 
     Ok(())
 }
 
-/// A node's own address is under no pod CIDR: its peer knows it by an IP object.
+/// The address of a node is outside of the pod CIDR, so an IP object maps it.
 async fn a_pod_reaches_remote_nodes_by_their_mapped_addresses(
     peering: &'static Peering,
 ) -> Result<()> {
@@ -71,22 +71,22 @@ async fn a_pod_reaches_remote_nodes_by_their_mapped_addresses(
     for node in peering.milan.node_specs()? {
         let ip = format!("ip/node-{}", node.name);
         let mapped = liqo.get(&ip, "{.status.ip}").await?;
-        let mapped: Ipv4Addr = mapped.parse().context("the node's mapped address")?;
-        let address = seen(&peering.rome, MILAN, mapped).await?;
-        // The kubelet's health is served to the node alone; its API asks who one is.
+        let mapped: Ipv4Addr = mapped.parse().context("the node has no mapped address")?;
+        let address = remapped(&peering.rome, MILAN, mapped).await?;
+        // The kubelet serves its health on loopback only; its API demands authentication.
         let words = ["exec", &rome.pods[0].name, "--", "curl", "--silent"];
         let url = format!("https://{address}:10250/healthz");
         let code = ["--insecure", "--output", "/dev/null", "--max-time", "5"];
         let write = ["--write-out", "%{http_code}", &url];
         let words = [words.as_slice(), &code, &write].concat();
-        let answer = rome.namespace.kubectl(&words).await?;
-        ensure!(answer == "401", "{}: {answer}", node.name);
+        let response = rome.namespace.kubectl(&words).await?;
+        ensure!(response == "401", "{}: {response}", node.name);
     }
 
     Ok(())
 }
 
-async fn both_connections_are_connected_and_tell_how_long_an_answer_takes(
+async fn both_connections_are_connected_and_report_their_latency(
     peering: &'static Peering,
 ) -> Result<()> {
     until_connections_are(peering, "Connected").await?;
@@ -95,7 +95,7 @@ async fn both_connections_are_connected_and_tell_how_long_an_answer_takes(
         until(Deadline::after(SOON), "a latency", async || {
             let status = connection(here, there).await?.status.unwrap_or_default();
             let latency = status.latency.context("no latency")?;
-            ensure!(latency.timestamp.is_some(), "no time");
+            ensure!(latency.timestamp.is_some(), "no timestamp");
             let value = latency.value.context("no value")?;
             ensure!(
                 value.ends_with("ms") || value.ends_with("\u{3bc}s"),
@@ -115,12 +115,12 @@ async fn connecting_again_changes_nothing(peering: &'static Peering) -> Result<(
 
     ensure!(
         remaps(&peering.rome, MILAN).await? == before,
-        "other addresses"
+        "the remapped CIDRs changed"
     );
     until_connections_are(peering, "Connected").await
 }
 
-async fn liqoctl_finds_the_network_in_order(peering: &'static Peering) -> Result<()> {
+async fn liqoctl_reports_a_healthy_network(peering: &'static Peering) -> Result<()> {
     let info = liqoctl(&peering.rome, &["info"])?;
     ensure!(info.contains("Liqo is healthy"), "{info}");
     ensure!(info.contains(MILAN), "{info}");

@@ -1,11 +1,10 @@
-//! What is deleted by hand, in any order, neither blocks anything nor keeps the clusters
-//! from being connected again.
+//! Objects deleted by hand, in any order, neither block anything nor prevent a new connection.
 
+use crate::converged::until_converged;
 use crate::fixture::{
-    LIQO, Peering, SOON, Suite, Web, install, remaps, seen, serial, until_connections_are,
+    LIQO, Peering, SOON, Suite, Web, install, remapped, remaps, serial, until_connections_are,
 };
 use crate::removal::{kubectl, nothing_of};
-use crate::whole::until_whole;
 use crate::{MILAN, ROME};
 use anyhow::{Context as _, Result, ensure};
 use kubernetes_lab::cluster::Cluster;
@@ -14,15 +13,15 @@ use kubernetes_lab::wait::{Deadline, until};
 pub(crate) fn add(suite: &mut Suite) {
     serial!(
         suite,
-        a_peering_deleted_in_any_order_at_the_client_is_made_again,
-        a_peering_deleted_in_any_order_at_the_server_is_made_again,
-        what_the_manager_made_is_made_again_as_it_was,
-        what_helm_made_is_made_again_by_an_install,
+        a_peering_deleted_in_any_order_at_the_client_can_be_recreated,
+        a_peering_deleted_in_any_order_at_the_server_can_be_recreated,
+        deleted_objects_of_the_manager_are_recreated_unchanged,
+        deleted_objects_of_the_chart_are_recreated_by_an_install,
     );
 }
 
-/// Everything of a peering that people write, and the summary; the last is not of the
-/// tenant's namespace.
+/// Orders in which the objects of a peering are deleted. `foreigncluster` and `namespace` are
+/// cluster-scoped, all others are in the tenant namespace.
 const ORDERS: [&[&str]; 5] = [
     &[
         "gatewayserver",
@@ -47,23 +46,19 @@ const ORDERS: [&[&str]; 5] = [
     &["foreigncluster", "connection", "network", "namespace"],
 ];
 
-async fn a_peering_deleted_in_any_order_at_the_client_is_made_again(
+async fn a_peering_deleted_in_any_order_at_the_client_can_be_recreated(
     peering: &'static Peering,
 ) -> Result<()> {
-    deleted_and_made_again(peering, &peering.rome, MILAN).await
+    deleted_and_recreated(peering, &peering.rome, MILAN).await
 }
 
-async fn a_peering_deleted_in_any_order_at_the_server_is_made_again(
+async fn a_peering_deleted_in_any_order_at_the_server_can_be_recreated(
     peering: &'static Peering,
 ) -> Result<()> {
-    deleted_and_made_again(peering, &peering.milan, ROME).await
+    deleted_and_recreated(peering, &peering.milan, ROME).await
 }
 
-async fn deleted_and_made_again(
-    peering: &'static Peering,
-    at: &Cluster,
-    there: &str,
-) -> Result<()> {
+async fn deleted_and_recreated(peering: &'static Peering, at: &Cluster, there: &str) -> Result<()> {
     let webs = peering.web("deleted-by-hand").await?;
 
     for order in ORDERS {
@@ -80,15 +75,16 @@ async fn deleted_and_made_again(
     Ok(())
 }
 
-/// Deletes all of a kind that there is of a peer, and waits until it is gone.
+/// Deletes all objects of a kind that belong to a peer, and waits until they are gone, unless the
+/// manager recreates them.
 fn delete(at: &Cluster, there: &str, kind: &str) -> Result<()> {
     let tenant = format!("liqo-tenant-{there}");
     let limit = "--timeout=30s";
     let deleted = match kind {
         "namespace" => kubectl(at, &["delete", kind, &tenant, limit]),
-        // The manager makes it again while there is something to sum up.
+        // The manager recreates it while other objects of the peering exist.
         "foreigncluster" => kubectl(at, &["delete", kind, there, limit]),
-        // The gateways are told by it, and it is made again.
+        // The manager recreates them.
         "connection" | "network" => kubectl(
             at,
             &["delete", kind, "--all", "-n", &tenant, "--wait=false"],
@@ -99,17 +95,19 @@ fn delete(at: &Cluster, there: &str, kind: &str) -> Result<()> {
     deleted.map(drop)
 }
 
-async fn what_the_manager_made_is_made_again_as_it_was(peering: &'static Peering) -> Result<()> {
-    let webs = peering.web("made-again").await?;
+async fn deleted_objects_of_the_manager_are_recreated_unchanged(
+    peering: &'static Peering,
+) -> Result<()> {
+    let webs = peering.web("recreated").await?;
     let before = [
         remaps(&peering.rome, MILAN).await?,
         remaps(&peering.milan, ROME).await?,
     ];
     let mut expected = Vec::new();
     for (cluster, there) in [(&peering.rome, MILAN), (&peering.milan, ROME)] {
-        let made = made(cluster, there)?;
-        ensure!(made.lines().count() >= 6, "{made}");
-        expected.push(made);
+        let managed = managed(cluster, there)?;
+        ensure!(managed.lines().count() >= 6, "{managed}");
+        expected.push(managed);
     }
 
     for (cluster, there) in [(&peering.rome, MILAN), (&peering.milan, ROME)] {
@@ -125,27 +123,31 @@ async fn what_the_manager_made_is_made_again_as_it_was(peering: &'static Peering
         }
     }
 
-    until(Deadline::after(SOON), "all to be back", async || {
-        let clusters = [(&peering.rome, MILAN), (&peering.milan, ROME)];
-        for ((cluster, there), expected) in clusters.into_iter().zip(&expected) {
-            let made = made(cluster, there)?;
-            ensure!(made == *expected, "{}: {made}", cluster.name());
-        }
-        Ok(())
-    })
+    until(
+        Deadline::after(SOON),
+        "all objects to be recreated",
+        async || {
+            let clusters = [(&peering.rome, MILAN), (&peering.milan, ROME)];
+            for ((cluster, there), expected) in clusters.into_iter().zip(&expected) {
+                let managed = managed(cluster, there)?;
+                ensure!(managed == *expected, "{}: {managed}", cluster.name());
+            }
+            Ok(())
+        },
+    )
     .await?;
     until_connections_are(peering, "Connected").await?;
     let after = [
         remaps(&peering.rome, MILAN).await?,
         remaps(&peering.milan, ROME).await?,
     ];
-    ensure!(after == before, "other addresses: {after:?}");
+    ensure!(after == before, "the remapped CIDRs changed: {after:?}");
     reach_each_other(peering, &webs).await?;
     Ok(())
 }
 
-/// What the manager makes of a peering and of the nodes, with the addresses.
-fn made(cluster: &Cluster, there: &str) -> Result<String> {
+/// The objects, with their addresses, that the manager creates for a peering and for nodes.
+fn managed(cluster: &Cluster, there: &str) -> Result<String> {
     let tenant = format!("liqo-tenant-{there}");
     let path = "jsonpath={range .items[*]}{.kind} {.metadata.name} {.status.cidr} {.status.ip}{\"\\n\"}{end}";
     let list = |words: &[&str]| kubectl(cluster, &[&["get", "-o", path], words].concat());
@@ -159,8 +161,10 @@ fn made(cluster: &Cluster, there: &str) -> Result<String> {
     Ok(format!("{peering}{nodes}{summary}{keys}"))
 }
 
-/// The chart's objects are Helm's: nobody but Helm makes them again.
-async fn what_helm_made_is_made_again_by_an_install(peering: &'static Peering) -> Result<()> {
+/// Only Helm recreates objects of the chart.
+async fn deleted_objects_of_the_chart_are_recreated_by_an_install(
+    peering: &'static Peering,
+) -> Result<()> {
     let webs = peering.web("installed-again").await?;
     let objects = [
         "deployment/liqo-gateway",
@@ -176,24 +180,24 @@ async fn what_helm_made_is_made_again_by_an_install(peering: &'static Peering) -
         install(cluster)?;
     }
     until_connections_are(peering, "Connected").await?;
-    until_whole(peering).await?;
+    until_converged(peering).await?;
     reach_each_other(peering, &webs).await?;
 
-    // With this one goes what the manager has made for all peers, the Service that peers
-    // call included: a new one has another port, of which the client has to be told.
+    // The manager's Deployment owns objects for all peers, among them the Service of the gateways.
+    // The new Service has another port, which `connect` writes to the client's cluster.
     for cluster in peering.clusters() {
         let manager = "deployment/liqo-controller-manager";
         kubectl(cluster, &["delete", "-n", LIQO, manager, "--timeout=60s"])?;
         install(cluster)?;
     }
     peering.connect()?;
-    until_whole(peering).await?;
+    until_converged(peering).await?;
     reach_each_other(peering, &webs).await?;
 
     Ok(())
 }
 
-/// Every pod of each is answered by every pod of the other, soon.
+/// Waits until every pod of each cluster reaches every pod of the other.
 async fn reach_each_other(peering: &Peering, webs: &[Web; 2]) -> Result<()> {
     let [rome, milan] = webs;
     for (here, there, home, abroad) in [
@@ -206,15 +210,15 @@ async fn reach_each_other(peering: &Peering, webs: &[Web; 2]) -> Result<()> {
     Ok(())
 }
 
-/// Every pod of `here` is answered by every pod of `there`, a cluster called `abroad`, soon.
+/// Waits until every pod of `here` reaches every pod of `there`, a cluster called `abroad`.
 pub(crate) async fn reaches(home: &Cluster, here: &Web, abroad: &str, there: &Web) -> Result<()> {
     for from in &here.pods {
         for to in &there.pods {
-            let what = format!("{} to be answered by {}", from.name, to.name);
+            let what = format!("{} to reach {}", from.name, to.name);
             until(Deadline::after(SOON), &what, async || {
-                let address = seen(home, abroad, to.address).await?;
-                let answer = here.ask(from, &format!("{address}:8080")).await?;
-                ensure!(answer.contains(&to.name), "{answer}");
+                let address = remapped(home, abroad, to.address).await?;
+                let response = here.get(from, &format!("{address}:8080")).await?;
+                ensure!(response.contains(&to.name), "{response}");
                 Ok(())
             })
             .await?;

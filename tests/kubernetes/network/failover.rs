@@ -1,8 +1,8 @@
-//! Gateways and route agents go and come while traffic flows.
+//! Gateways and route agents are deleted, killed and rolled out under traffic.
 
+use crate::converged::{AGENT, Gateway, gateways, liqo};
 use crate::fixture::{Peering, Suite, serial, until_connections_are};
 use crate::rounds::{Ends, Rounds, lost_a_replica, lost_nothing};
-use crate::whole::{AGENT, Gateway, gateways, liqo};
 use anyhow::{Context as _, Result};
 use kubernetes_lab::cluster::Cluster;
 use kubernetes_lab::suite;
@@ -86,7 +86,7 @@ const GATEWAYS: &str = "deployment/liqo-gateway";
 
 const AGENTS: &str = "daemonset/liqo-fabric";
 
-/// A gateway's pod is deleted at once, without time to say so.
+/// Deletes the pod of a gateway without a grace period.
 async fn deleted_gateway(peering: &'static Peering, at: &Cluster, case: &str) -> Result<()> {
     let rounds = Rounds::start(peering, case, Ends::Everywhere).await?;
     let all = rounds.each(lost_a_replica, async |round| {
@@ -99,18 +99,18 @@ async fn deleted_gateway(peering: &'static Peering, at: &Cluster, case: &str) ->
     all.await
 }
 
-/// A gateway's process is killed, and started again by the kubelet.
+/// Kills the process of a gateway, which the kubelet restarts.
 async fn killed_gateway(peering: &'static Peering, at: &Cluster, case: &str) -> Result<()> {
     let rounds = Rounds::start(peering, case, Ends::Everywhere).await?;
     let all = rounds.each(lost_a_replica, async |round| {
         let gateway = one_gateway(at, round).await?;
         kill(&gateway)?;
-        started_again(at, &gateway).await
+        restarted(at, &gateway).await
     });
     all.await
 }
 
-/// An agent's pod is deleted, on one node after the other.
+/// Deletes the pod of a route agent, in each round on another node.
 async fn deleted_agent(peering: &'static Peering, at: &Cluster, case: &str) -> Result<()> {
     let rounds = Rounds::start(peering, case, Ends::Everywhere).await?;
     let all = rounds.each(lost_nothing, async |round| {
@@ -123,7 +123,7 @@ async fn deleted_agent(peering: &'static Peering, at: &Cluster, case: &str) -> R
     all.await
 }
 
-/// Something is rolled out anew.
+/// Restarts a workload by a rollout.
 async fn planned(
     peering: &'static Peering,
     at: &Cluster,
@@ -141,7 +141,7 @@ async fn roll_out(cluster: &Cluster, what: &str) -> Result<()> {
     liqo.rolled_out(what).await
 }
 
-/// Another one in each round.
+/// Selects another gateway in each round.
 async fn one_gateway(cluster: &Cluster, round: usize) -> Result<Gateway> {
     let gateways = gateways(cluster).await?;
     let place = round % gateways.len().max(1);
@@ -149,7 +149,7 @@ async fn one_gateway(cluster: &Cluster, round: usize) -> Result<Gateway> {
     gateways.into_iter().nth(place).context("no gateway")
 }
 
-/// Kills a gateway, by the machine: process 1 of a pod hears no signal from within.
+/// Kills a gateway from the machine, since process 1 of a pod ignores signals from within.
 pub(crate) fn kill(gateway: &Gateway) -> Result<()> {
     let is_of_pod = |pid: &str| {
         let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
@@ -163,8 +163,8 @@ pub(crate) fn kill(gateway: &Gateway) -> Result<()> {
     suite::machine("kill", &["-9", &pid]).map(drop)
 }
 
-/// Waits until the kubelet has started a gateway again, and it is ready.
-async fn started_again(cluster: &Cluster, gateway: &Gateway) -> Result<()> {
+/// Waits until the kubelet has restarted a gateway, and it is ready.
+async fn restarted(cluster: &Cluster, gateway: &Gateway) -> Result<()> {
     let liqo = liqo(cluster).await?;
     let pod = format!("pod/{}", gateway.name);
     let restarts = gateway.restarts + 1;

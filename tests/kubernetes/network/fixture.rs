@@ -1,4 +1,4 @@
-//! Two clusters that are connected, and what tests do with them.
+//! Two connected clusters, and helpers of several tests.
 
 use crate::{MILAN, NAPLES, ROME, rounds};
 use anyhow::{Context as _, Result, ensure};
@@ -22,27 +22,27 @@ pub(crate) use kubernetes_lab::{parallel, serial};
 /// All tests of this program.
 pub(crate) type Suite = suite::Suite<Peering>;
 
-/// Tells where `cargo xtask test --kubernetes` has put what is tested.
+/// Variables that `cargo xtask test --kubernetes` sets to the paths of its artifacts.
 const LIQOCTL: &str = "LIQO_LAB_LIQOCTL";
 const IMAGES: &str = "LIQO_LAB_IMAGES";
 const CHART: &str = "LIQO_LAB_CHART";
 
-/// Liqo's namespace.
+/// The namespace that Liqo is installed in.
 pub(crate) const LIQO: &str = "liqo";
 
-/// Pods on both nodes that tell who asks, and a Service of them.
+/// Pods on both nodes that reply with client, pod and node, and a Service of them.
 const WEB: &str = include_str!("../it/manifests/web.yaml");
 
-/// More of them, all on the node NODE.
+/// The same pods, [`ON_NODE`] of them on the node NODE.
 const WEB_ON_NODE: &str = include_str!("manifests/on-node.yaml");
 
-/// How many those are: as many as there are streams, so that some take each gateway.
+/// As many pods as there are streams, so that each gateway forwards some.
 const ON_NODE: usize = 4;
 
 /// The limit of a test for each of its rounds: the longest takes five minutes on an idle machine.
 const LIMIT: Duration = Duration::from_secs(20 * 60);
 
-/// Two clusters with the same networks, with Liqo, connected.
+/// Two clusters with the same CIDRs, with Liqo, connected.
 #[derive(Debug)]
 pub(crate) struct Peering {
     pub(crate) rome: Cluster,
@@ -76,12 +76,12 @@ impl Shared for Peering {
 }
 
 impl Peering {
-    /// Both clusters.
+    /// Both clusters, the client first.
     pub(crate) fn clusters(&self) -> [&Cluster; 2] {
         [&self.rome, &self.milan]
     }
 
-    /// Installs what is missing, and connects the clusters.
+    /// Installs Liqo, and connects the clusters; idempotent.
     fn prepare(&self) -> Result<()> {
         for cluster in self.clusters() {
             prepare(cluster)?;
@@ -89,7 +89,7 @@ impl Peering {
         self.connect()
     }
 
-    /// Connects them, and waits until they are.
+    /// Connects the clusters, and waits until both Connections are `Connected`.
     pub(crate) fn connect(&self) -> Result<()> {
         let start = Instant::now();
         self.network("connect", &["--gw-server-service-type=NodePort", "--wait"])?;
@@ -98,12 +98,12 @@ impl Peering {
         Ok(())
     }
 
-    /// Runs `liqoctl network` on both.
+    /// Runs `liqoctl network` for both clusters.
     pub(crate) fn network(&self, verb: &str, flags: &[&str]) -> Result<String> {
         network([&self.rome, &self.milan], verb, flags)
     }
 
-    /// A namespace in each, with pods of [`WEB`] on both nodes.
+    /// Creates a namespace with pods of [`WEB`] in each cluster.
     pub(crate) async fn web(&self, name: &str) -> Result<[Web; 2]> {
         let rome = Web::up(&self.rome, name).await?;
         let milan = Web::up(&self.milan, name).await?;
@@ -120,14 +120,14 @@ pub(crate) fn network(pair: [&Cluster; 2], verb: &str, flags: &[&str]) -> Result
     liqoctl(local, &words)
 }
 
-/// Pods on both nodes of a cluster that tell who asks.
+/// Pods of a cluster that reply with client, pod and node.
 #[derive(Clone, Debug)]
 pub(crate) struct Web {
     pub(crate) namespace: Namespace,
     pub(crate) pods: Vec<WebPod>,
 }
 
-/// One of them.
+/// A pod of [`Web`].
 #[derive(Clone, Debug)]
 pub(crate) struct WebPod {
     pub(crate) name: String,
@@ -135,12 +135,12 @@ pub(crate) struct WebPod {
 }
 
 impl Web {
-    /// One on each node, in a new namespace of this name.
+    /// Starts a pod on each node, in a new namespace.
     pub(crate) async fn up(cluster: &Cluster, name: &str) -> Result<Self> {
         Self::of(cluster, name, WEB, 2).await
     }
 
-    /// Several on one node, in a new namespace of this name.
+    /// Starts [`ON_NODE`] pods on one node, in a new namespace.
     pub(crate) async fn on_node(cluster: &Cluster, name: &str, node: &str) -> Result<Self> {
         let manifest = WEB_ON_NODE.replace("NODE", node);
         Self::of(cluster, name, &manifest, ON_NODE).await
@@ -155,7 +155,7 @@ impl Web {
             let address = namespace
                 .get(&format!("pod/{name}"), "{.status.podIP}")
                 .await?;
-            let address = address.parse().context("a pod's address")?;
+            let address = address.parse().context("the pod has no address")?;
             pods.push(WebPod { name, address });
         }
         ensure!(pods.len() == count, "{pods:?}");
@@ -163,8 +163,8 @@ impl Web {
         Ok(Self { namespace, pods })
     }
 
-    /// Asks from a pod, and returns the answer: client, pod and node.
-    pub(crate) async fn ask(&self, pod: &WebPod, to: &str) -> Result<String> {
+    /// Sends an HTTP request from a pod, and returns the response: client, pod and node.
+    pub(crate) async fn get(&self, pod: &WebPod, to: &str) -> Result<String> {
         let url = format!("http://{to}/");
         let words = ["exec", &pod.name, "--", "curl", "--silent", "--show-error"];
         let words = [&words, ["--max-time", "5", &url].as_slice()].concat();
@@ -172,7 +172,7 @@ impl Web {
     }
 }
 
-/// How `here` sees the addresses of `there`.
+/// The remaps of `here` for the CIDRs of `there`.
 pub(crate) async fn remaps(here: &Cluster, there: &str) -> Result<Vec<Remap>> {
     let tenant = format!("liqo-tenant-{there}");
     let api: Api<Configuration> = Api::namespaced(here.client().await?, &tenant);
@@ -184,21 +184,26 @@ pub(crate) async fn remaps(here: &Cluster, there: &str) -> Result<Vec<Remap>> {
     let mut remaps = Vec::new();
     for (from, to) in pairs {
         for (from, to) in from.iter().zip(&to) {
-            remaps.push(Remap::new(from.parse()?, to.parse()?).context("unlike lengths")?);
+            remaps.push(
+                Remap::new(from.parse()?, to.parse()?)
+                    .context("a CIDR has another prefix length than its remap")?,
+            );
         }
     }
 
     Ok(remaps)
 }
 
-/// How `here` sees an address of `there`.
-pub(crate) async fn seen(here: &Cluster, there: &str, address: Ipv4Addr) -> Result<Ipv4Addr> {
+/// The address under which `here` reaches an address of `there`.
+pub(crate) async fn remapped(here: &Cluster, there: &str, address: Ipv4Addr) -> Result<Ipv4Addr> {
     let remaps = remaps(here, there).await?;
-    let mut seen = remaps.iter().filter_map(|remap| remap.apply(address));
-    seen.next().context("in no CIDR of the peer")
+    let mut remapped = remaps.iter().filter_map(|remap| remap.apply(address));
+    remapped
+        .next()
+        .context("the address is in no CIDR of the peer")
 }
 
-/// The state that the Connection of `here` shows.
+/// The Connection of `here` to `there`.
 pub(crate) async fn connection(here: &Cluster, there: &str) -> Result<Connection> {
     let tenant = format!("liqo-tenant-{there}");
     let api: Api<Connection> = Api::namespaced(here.client().await?, &tenant);
@@ -206,12 +211,12 @@ pub(crate) async fn connection(here: &Cluster, there: &str) -> Result<Connection
     list.items.into_iter().next().context("no Connection")
 }
 
-/// Waits until both Connections show this value.
+/// Waits until both Connections have this `status.value`.
 pub(crate) async fn until_connections_are(peering: &Peering, value: &str) -> Result<()> {
     until_pair_is(peering.clusters(), value).await
 }
 
-/// Waits until the Connections of two clusters with each other show this value.
+/// Waits until the Connections of two clusters with each other have this `status.value`.
 pub(crate) async fn until_pair_is(pair: [&Cluster; 2], value: &str) -> Result<()> {
     let what = format!("both Connections to be {value}");
     let [one, other] = pair;
@@ -227,9 +232,8 @@ pub(crate) async fn until_pair_is(pair: [&Cluster; 2], value: &str) -> Result<()
     .await
 }
 
-/// Returns a call of `liqoctl` as the cluster's administrator.
-///
-/// It is the released program, and has nothing but a kubeconfig: no PATH, no home.
+/// A `liqoctl` command of a cluster's administrator. It is the released program, and its environment
+/// is a kubeconfig only, without PATH and HOME.
 pub(crate) fn liqoctl_command(cluster: &Cluster) -> Result<Command> {
     let mut command = Command::new(variable(LIQOCTL)?);
     command.env_clear().env("KUBECONFIG", cluster.kubeconfig());
@@ -237,7 +241,7 @@ pub(crate) fn liqoctl_command(cluster: &Cluster) -> Result<Command> {
     Ok(command)
 }
 
-/// Runs `liqoctl` as the cluster's administrator, and returns what it printed.
+/// Runs `liqoctl` as the administrator of a cluster, and returns its standard output.
 pub(crate) fn liqoctl(cluster: &Cluster, words: &[&str]) -> Result<String> {
     let mut command = liqoctl_command(cluster)?;
     command.args(words);
@@ -276,18 +280,18 @@ pub(crate) fn install(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Where the chart is.
+/// The path of the chart.
 pub(crate) fn chart() -> Result<String> {
     Ok(variable(CHART)?.display().to_string())
 }
 
-/// Puts what is tested on a new cluster.
+/// Loads the images into a new cluster, and installs Liqo.
 pub(crate) fn prepare(cluster: &Cluster) -> Result<()> {
     load_images(cluster)?;
     install(cluster)
 }
 
-/// Puts Liqo's images on all nodes.
+/// Loads Liqo's images into all nodes.
 pub(crate) fn load_images(cluster: &Cluster) -> Result<()> {
     let folder = variable(IMAGES)?;
     let entries = std::fs::read_dir(&folder)

@@ -1,6 +1,6 @@
-//! Traffic between pods, sent and received by the test itself in their namespaces.
+//! Traffic between pods, which the test itself sends and receives in their namespaces.
 
-use crate::fixture::{Peering, SOON, Web, seen};
+use crate::fixture::{Peering, SOON, Web, remapped};
 use crate::{MILAN, ROME};
 use anyhow::{Context as _, Result, ensure};
 use kubernetes_lab::pod;
@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use tests::lab::netns::Netns;
 use tests::traffic::{tcp, udp};
 
-/// Streams at once; as many flows of datagrams at most, one for each pair of pods.
+/// The number of TCP streams; also the most flows of datagrams, of which each pair of pods has one.
 const STREAMS: usize = 8;
 
-/// Bytes per second of each of them.
+/// Bytes per second of each stream.
 const RATE: u64 = 256 << 10;
 
 const TCP_PORT: u16 = 7000;
@@ -25,28 +25,28 @@ pub(crate) struct Traffic {
     servers: Vec<tcp::Server>,
     streams: Vec<tcp::Stream>,
     _echoes: Vec<udp::Echo>,
-    /// Between which pods datagrams flow.
+    /// Source and destination of each flow of datagrams.
     pairs: Vec<(Netns, SocketAddrV4)>,
     flows: Vec<udp::Flow>,
-    /// When these flows began.
+    /// The start of the current flows of datagrams.
     since: jiff::Timestamp,
     interval: Duration,
 }
 
-/// What came of it.
+/// The measurements of one lap.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Outcome {
-    /// The longest time in which a stream made no progress.
+    /// The longest time without progress of a stream.
     pub(crate) tcp_gap: Duration,
-    /// The longest time in which all datagrams of a flow were lost; those that a busy
-    /// machine delays are not.
+    /// The longest time in which all datagrams of a flow were lost. Delayed datagrams are not
+    /// lost.
     pub(crate) udp_outage: Duration,
-    /// Datagrams without an answer.
+    /// Datagrams that were not echoed.
     pub(crate) udp_lost: u64,
 }
 
 impl Outcome {
-    /// The worse of both, figure by figure.
+    /// The greater of each figure.
     pub(crate) fn worse(self, other: Self) -> Self {
         Self {
             tcp_gap: self.tcp_gap.max(other.tcp_gap),
@@ -57,14 +57,14 @@ impl Outcome {
 }
 
 impl Traffic {
-    /// Starts it between new pods on all nodes, in namespaces of this name, a datagram
-    /// every `interval`; returns once all of it flows.
+    /// Starts traffic between new pods on all nodes, in namespaces of this name, with a datagram
+    /// every `interval`; returns once all streams make progress.
     pub(crate) async fn start(peering: &Peering, name: &str, interval: Duration) -> Result<Self> {
         let webs = peering.web(name).await?;
         Self::between(peering, webs, interval).await
     }
 
-    /// Starts it between these pods of rome and of milan.
+    /// Starts traffic between these pods of rome and of milan.
     pub(crate) async fn between(
         peering: &Peering,
         webs: [Web; 2],
@@ -96,8 +96,8 @@ impl Traffic {
         Ok(traffic)
     }
 
-    /// Starts servers in milan's pods, and returns each of rome's with each of these, as
-    /// rome sees them.
+    /// Starts servers in milan's pods, and returns all pairs of a pod of rome and an address of a
+    /// pod of milan.
     async fn pairs(&mut self, peering: &Peering) -> Result<Vec<(Netns, Ipv4Addr)>> {
         let [rome, milan] = self.webs.clone();
         let mut targets = Vec::new();
@@ -107,7 +107,7 @@ impl Traffic {
             self.servers.push(server);
             let echo = udp::Echo::start(&netns, to.address, UDP_PORT)?;
             self._echoes.push(echo);
-            targets.push(seen(&peering.rome, MILAN, to.address).await?);
+            targets.push(remapped(&peering.rome, MILAN, to.address).await?);
         }
         let mut pairs = Vec::new();
         for from in &rome.pods {
@@ -132,10 +132,10 @@ impl Traffic {
         self.streams
             .iter()
             .try_for_each(|stream| stream.wait_for_progress(SOON))
-            .context("a stream does not go on")
+            .context("a stream stalled")
     }
 
-    /// Lets it flow for a while, in which every stream makes progress again and again.
+    /// Waits for this time, in which every stream must keep making progress.
     pub(crate) fn flows_for(&self, time: Duration) -> Result<()> {
         let end = Instant::now() + time;
         while Instant::now() < end {
@@ -145,8 +145,7 @@ impl Traffic {
         Ok(())
     }
 
-    /// Returns what came of it since the last lap, and begins another; the connections
-    /// stay.
+    /// Returns the measurements since the last lap, and begins another; the connections stay.
     pub(crate) fn lap(&mut self) -> Result<Outcome> {
         self.flows_on()?;
         let gaps = self.streams.iter().map(tcp::Stream::take_longest_gap);
@@ -156,7 +155,7 @@ impl Traffic {
         };
         self.start_datagrams()?;
         self.flows_on()?;
-        // What happened while the last answers were waited for belongs to this lap, too.
+        // The wait for the last echoes belongs to this lap, too.
         let gaps = self.streams.iter().map(tcp::Stream::take_longest_gap);
         outcome.tcp_gap = outcome.tcp_gap.max(gaps.max().unwrap_or_default());
 
@@ -169,7 +168,7 @@ impl Traffic {
         }
     }
 
-    /// Ends the flows of datagrams, all at once: each waits for its last answers.
+    /// Ends the flows of datagrams in parallel, since each waits for its last echoes.
     fn end_datagrams(&mut self) -> Result<Outcome> {
         let ends: Vec<_> = self
             .flows
@@ -180,7 +179,7 @@ impl Traffic {
         for end in ends {
             let flow = end.join().ok().context("a flow has panicked")?;
             for missing in &flow.missing {
-                // To be found in the logs of what was happening then.
+                // A timestamp, to compare with the logs.
                 let start = self.since + self.interval * u32::try_from(missing.start)?;
                 let count = missing.end - missing.start;
                 eprintln!("{count} datagrams of a flow were lost from {start:.3} on");
@@ -194,8 +193,8 @@ impl Traffic {
         Ok(outcome)
     }
 
-    /// Ends it: every byte has arrived unchanged, over the connections it began with.
-    /// Returns what came of it since the last lap.
+    /// Ends the traffic, and returns the measurements since the last lap. Asserts that every byte
+    /// arrived unchanged, over the first connections.
     pub(crate) async fn finish(mut self) -> Result<Outcome> {
         self.flows_on()?;
         let gaps = self.streams.iter().map(tcp::Stream::take_longest_gap);
@@ -207,7 +206,10 @@ impl Traffic {
             stream.finish()?;
         }
         let clients: usize = self.servers.iter().map(|it| it.clients().len()).sum();
-        ensure!(clients == STREAMS, "{clients} connections: some are new");
+        ensure!(
+            clients == STREAMS,
+            "{clients} connections instead of {STREAMS}"
+        );
         eprintln!("{ROME} to {MILAN}: {outcome:?}");
 
         Ok(outcome)

@@ -1,5 +1,5 @@
-//! Clusters of another make, of which there is only a gateway with a pod: upstream's side
-//! of the wire, on the segment that the nodes hang on.
+//! Peers with upstream's gateway. Each consists of a gateway with a pod in a network namespace on
+//! the Ethernet segment of the nodes.
 
 mod segment;
 mod tenant;
@@ -7,7 +7,7 @@ mod tenant;
 pub(crate) use segment::Segment;
 pub(crate) use tenant::Tenant;
 
-use crate::fixture::{SOON, Web, connection, seen};
+use crate::fixture::{SOON, Web, connection, remapped};
 use anyhow::{Context as _, Result, ensure};
 use kubernetes_lab::cluster::Cluster;
 use kubernetes_lab::pod;
@@ -21,39 +21,38 @@ use tests::traffic::tcp;
 use tests::upstream::{Setting, Upstream};
 use tests::wireguard::WireguardGo;
 
-/// The pod CIDR of all of them, and of the clusters, too.
+/// The pod CIDR of all foreign peers, and of the clusters.
 pub(crate) const POD_CIDR: &str = "10.244.0.0/16";
 
-/// The pod of each of them, as it knows itself.
+/// The address of the pod of each foreign peer.
 pub(crate) const POD: Ipv4Addr = Ipv4Addr::new(10, 244, 9, 9);
 
-/// What each of them calls its external CIDR.
+/// The external CIDR of each foreign peer.
 pub(crate) const EXTERNAL_CIDR: &str = "10.70.0.0/16";
 
-/// The port that it serves at, if it is called.
+/// The WireGuard port of a foreign server.
 const PORT: u16 = 51840;
 
-/// Bytes that are sent each way.
+/// Bytes of each transfer.
 const TRANSFER: u64 = 256 << 10;
 
-/// A gateway of upstream's kind that peers with a cluster.
+/// A gateway like upstream's that peers with a cluster.
 pub(crate) struct Foreign {
-    // Before the segment, so that its process ends by itself.
+    // Dropped before the segment, which would kill its process.
     pub(crate) upstream: Upstream,
-    /// What the cluster knows about it.
+    /// The objects of the cluster about this peer.
     pub(crate) tenant: Tenant,
     _segment: Segment,
 }
 
-/// A machine with WireGuard that is told nothing yet.
-pub(crate) struct Blank {
+/// A host with a WireGuard device that has no peer yet.
+pub(crate) struct Unconfigured {
     wireguard: WireguardGo,
     host: Host,
     segment: Segment,
 }
 
-impl Blank {
-    /// Makes it.
+impl Unconfigured {
     pub(crate) fn start() -> Result<Self> {
         let segment = Segment::claim()?;
         let host = segment.host()?;
@@ -67,17 +66,17 @@ impl Blank {
         })
     }
 
-    /// Its public key.
+    /// The public key of its device.
     pub(crate) fn key(&self) -> [u8; 32] {
         self.wireguard.key().public()
     }
 
-    /// Where it is called.
+    /// The endpoint of its device.
     pub(crate) fn address(&self) -> SocketAddrV4 {
         SocketAddrV4::new(self.host.address, PORT)
     }
 
-    /// Makes it the gateway that `tenant` is about; it calls `endpoint`, or waits for calls.
+    /// Makes the host the gateway of `tenant`: a client of `endpoint`, or a server without one.
     pub(crate) async fn become_peer(
         self,
         tenant: Tenant,
@@ -101,47 +100,48 @@ impl Blank {
 }
 
 impl Foreign {
-    /// Makes one that `cluster` knows as `id`, and that calls it; `endpoint` is that of the
-    /// GatewayServer.
+    /// Starts a client with the cluster id `id` of a GatewayServer with this `spec.endpoint`.
     pub(crate) async fn client(cluster: &Cluster, id: &str, endpoint: &Value) -> Result<Self> {
-        let blank = Blank::start()?;
+        let unconfigured = Unconfigured::start()?;
         let tenant = Tenant::create(cluster, id).await?;
         tenant.configure(&[POD_CIDR], &[EXTERNAL_CIDR]).await?;
         tenant
             .serve(&json!({"endpoint": endpoint, "mtu": 1340}))
             .await?;
-        tenant.publish(&blank.key()).await?;
+        tenant.publish(&unconfigured.key()).await?;
         let (addresses, port) = tenant.endpoint().await?;
-        let address = addresses[0].parse().context("the first address")?;
+        let address = addresses[0]
+            .parse()
+            .context("the first address of the endpoint")?;
 
-        blank
+        unconfigured
             .become_peer(tenant, Some(SocketAddrV4::new(address, port)))
             .await
     }
 
-    /// Makes one that `cluster` knows as `id`, and calls.
+    /// Starts a server with the cluster id `id`, of which the cluster is a client.
     pub(crate) async fn server(cluster: &Cluster, id: &str) -> Result<Self> {
-        let blank = Blank::start()?;
+        let unconfigured = Unconfigured::start()?;
         let tenant = Tenant::create(cluster, id).await?;
         tenant.configure(&[POD_CIDR], &[EXTERNAL_CIDR]).await?;
-        tenant.call(&blank.address()).await?;
-        tenant.publish(&blank.key()).await?;
+        tenant.connect_to(&unconfigured.address()).await?;
+        tenant.publish(&unconfigured.key()).await?;
 
-        blank.become_peer(tenant, None).await
+        unconfigured.become_peer(tenant, None).await
     }
 
-    /// Where it lives, with its pod.
+    /// The network namespace of the gateway and its pod.
     pub(crate) fn netns(&self) -> &Netns {
         &self.upstream.netns
     }
 
-    /// How its cluster sees its pod.
-    pub(crate) async fn seen(&self) -> Result<Ipv4Addr> {
-        seen(self.tenant.cluster(), self.tenant.id(), POD).await
+    /// The address under which the cluster reaches its pod.
+    pub(crate) async fn remapped(&self) -> Result<Ipv4Addr> {
+        remapped(self.tenant.cluster(), self.tenant.id(), POD).await
     }
 
-    /// Calls another endpoint from now on.
-    pub(crate) async fn call(&self, endpoint: SocketAddrV4) -> Result<()> {
+    /// Changes the endpoint of the cluster's gateway.
+    pub(crate) async fn set_endpoint(&self, endpoint: SocketAddrV4) -> Result<()> {
         let key = self.tenant.own_key().await?;
         self.upstream.wireguard.set_peer(key, Some(endpoint))
     }
@@ -163,13 +163,13 @@ impl Foreign {
 
     /// Asserts traffic in both directions with every pod of `web`; the foreign side remaps
     /// nothing, so it uses the cluster's original addresses.
-    pub(crate) async fn talks(&self, web: &Web) -> Result<()> {
-        let seen = self.seen().await?;
+    pub(crate) async fn exchanges_traffic(&self, web: &Web) -> Result<()> {
+        let remapped = self.remapped().await?;
         for pod in &web.pods {
             let netns = pod::netns(&web.namespace, &pod.name).await?;
-            // The gateway is connected before every node has routes. A SYN that a node sends
-            // without them is masqueraded, and connection tracking keeps its connection so.
-            for (netns, to) in [(&netns, seen), (self.netns(), pod.address)] {
+            // The gateway is connected before every node has routes. A node without routes
+            // masquerades a SYN, and connection tracking keeps doing so for its connection.
+            for (netns, to) in [(&netns, remapped), (self.netns(), pod.address)] {
                 let what = format!("a path from {} to {to}", netns.name());
                 until(Deadline::after(SOON), &what, async || {
                     let report = Ping::default().run(netns, to)?;
@@ -180,13 +180,16 @@ impl Foreign {
             }
             let inside = tcp::Server::start(&netns, pod.address, 0)?;
             let outside = tcp::Server::start(self.netns(), POD, 0)?;
-            let to_outside = SocketAddrV4::new(seen, outside.address().port());
+            let to_outside = SocketAddrV4::new(remapped, outside.address().port());
 
             tcp::transfer(self.netns(), inside.address(), TRANSFER)?;
             tcp::transfer(&netns, to_outside, TRANSFER)?;
 
             let clients = inside.client_addresses();
-            ensure!(clients == [IpAddr::from(seen)], "{clients:?} are not it");
+            ensure!(
+                clients == [IpAddr::from(remapped)],
+                "clients are {clients:?}"
+            );
             let clients = outside.client_addresses();
             ensure!(clients == [IpAddr::from(pod.address)], "{clients:?}");
         }

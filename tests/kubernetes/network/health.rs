@@ -1,4 +1,4 @@
-//! What is broken shows: on the Connection, the ForeignCluster and in `liqoctl info`.
+//! A fault is reported by the Connection, the ForeignCluster and `liqoctl info`.
 
 use crate::fixture::{Peering, SOON, Suite, connection, liqoctl, serial};
 use crate::{MILAN, ROME};
@@ -14,20 +14,20 @@ use std::time::{Duration, Instant};
 pub(crate) fn add(suite: &mut Suite) {
     serial!(
         suite,
-        a_blocked_overlay_shows_everywhere_within_five_seconds
+        a_blocked_overlay_is_reported_everywhere_within_five_seconds
     );
 }
 
-/// The promise: a fault shows within this.
+/// The limit within which a fault must be reported.
 const PROMPT: Duration = Duration::from_secs(5);
 
 /// The node whose overlay is blocked.
 const NODE: &str = "it-rome-worker";
 
-async fn a_blocked_overlay_shows_everywhere_within_five_seconds(
+async fn a_blocked_overlay_is_reported_everywhere_within_five_seconds(
     peering: &'static Peering,
 ) -> Result<()> {
-    whole(peering, SOON).await?;
+    healthy(peering, SOON).await?;
     let ruleset = "add table inet fault; \
         add chain inet fault out { type filter hook output priority -350; }; \
         add rule inet fault out udp dport 6091 drop";
@@ -42,14 +42,14 @@ async fn a_blocked_overlay_shows_everywhere_within_five_seconds(
         blocked.exec("nft", &[commands]).map(drop)
     });
     node.exec("nft", &[ruleset])?;
-    broken(peering, Instant::now()).await?;
+    reported(peering, Instant::now()).await?;
     overlay.run().await?;
 
-    whole(peering, SOON).await
+    healthy(peering, SOON).await
 }
 
-/// Waits until everything that a person looks at names the node, in both clusters.
-async fn broken(peering: &Peering, start: Instant) -> Result<()> {
+/// Waits until all reports name the node, in both clusters.
+async fn reported(peering: &Peering, start: Instant) -> Result<()> {
     let deadline = Deadline::after(PROMPT);
     until(deadline, "the Connection to name the node", async || {
         let (status, reason, message) = condition(&peering.rome, MILAN).await?;
@@ -61,7 +61,7 @@ async fn broken(peering: &Peering, start: Instant) -> Result<()> {
         Ok(())
     })
     .await?;
-    until(deadline, "the other side to tell of it", async || {
+    until(deadline, "the remote Connection to report it", async || {
         let (status, reason, message) = condition(&peering.milan, ROME).await?;
         ensure!(
             status == "False" && reason == "RemoteOverlay",
@@ -88,7 +88,7 @@ async fn broken(peering: &Peering, start: Instant) -> Result<()> {
     ensure!(info.contains("Unhealthy") && info.contains(NODE), "{info}");
     let took = start.elapsed();
     eprintln!(
-        "a blocked overlay showed everywhere ({:.1} s)",
+        "a blocked overlay was reported everywhere ({:.1} s)",
         took.as_secs_f64()
     );
     ensure!(took <= PROMPT, "it took {took:?}");
@@ -96,16 +96,16 @@ async fn broken(peering: &Peering, start: Instant) -> Result<()> {
     Ok(())
 }
 
-/// Waits until both clusters know the way from node to node to be whole.
-async fn whole(peering: &Peering, limit: Duration) -> Result<()> {
+/// Waits until both clusters report that the path from node to node is healthy.
+async fn healthy(peering: &Peering, limit: Duration) -> Result<()> {
     until(
         Deadline::after(limit),
-        "a whole way from node to node",
+        "a healthy path from node to node",
         async || {
             for (here, there) in [(&peering.rome, MILAN), (&peering.milan, ROME)] {
                 let (status, reason, message) = condition(here, there).await?;
-                let is_whole = status == "True" && reason == "EndToEnd";
-                ensure!(is_whole, "{}: {status} {reason} {message}", here.name());
+                let is_healthy = status == "True" && reason == "EndToEnd";
+                ensure!(is_healthy, "{}: {status} {reason} {message}", here.name());
             }
             Ok(())
         },
@@ -113,7 +113,7 @@ async fn whole(peering: &Peering, limit: Duration) -> Result<()> {
     .await
 }
 
-/// Status, reason and message of the condition.
+/// Status, reason and message of the condition [`PATH_HEALTHY`].
 async fn condition(here: &Cluster, there: &str) -> Result<(String, String, String)> {
     let status = connection(here, there).await?.status.unwrap_or_default();
     let mut conditions = status.conditions.into_iter();

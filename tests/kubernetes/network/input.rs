@@ -1,9 +1,9 @@
-//! What people and programs get wrong: it is told with its cure, nothing crashes, and other
-//! peers do not notice.
+//! Invalid input of people and programs: it is reported with its remedy, nothing crashes, and
+//! other peers are not disturbed.
 
 mod commands;
 mod kinds;
-mod ways;
+mod paths;
 
 use crate::fixture::{LIQO, Peering, Suite};
 use crate::flow::Traffic;
@@ -15,16 +15,16 @@ use std::time::Duration;
 pub(crate) fn add(suite: &mut Suite) {
     commands::add(suite);
     kinds::add(suite);
-    ways::add(suite);
+    paths::add(suite);
 }
 
-/// Between datagrams.
+/// The time between datagrams.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// A shorter outage is one of the busy machine.
+/// The longest outage that a loaded machine causes.
 const OUTAGE: Duration = Duration::from_millis(250);
 
-/// Traffic between the clusters beside something that is wrong, and their pods.
+/// Traffic and restart counts of the clusters, which invalid input must not affect.
 struct Witness {
     traffic: Traffic,
     restarts: BTreeMap<String, String>,
@@ -38,7 +38,7 @@ impl Witness {
         })
     }
 
-    /// Asserts that all flowed on, and that no process ended.
+    /// Asserts that traffic was not interrupted, and that no process was restarted.
     async fn finish(self, peering: &Peering) -> Result<()> {
         let outcome = self.traffic.finish().await?;
         let restarts = restarts(peering).await?;
@@ -53,7 +53,7 @@ impl Witness {
     }
 }
 
-/// How often each of Liqo's pods was started again.
+/// The restart count of each of Liqo's pods.
 async fn restarts(peering: &Peering) -> Result<BTreeMap<String, String>> {
     let mut restarts = BTreeMap::new();
     for cluster in peering.clusters() {

@@ -1,14 +1,13 @@
-//! The networking module on real clusters: two clusters with the same networks, connected by
-//! `liqoctl`, whose pods reach each other.
+//! Tests of the networking module on two real clusters with the same CIDRs, which `liqoctl`
+//! connects.
 //!
-//! All tests share the two clusters and their connection; run it with `cargo xtask test
-//! --kubernetes`.
+//! All tests share the clusters and their connection. `cargo xtask test --kubernetes` runs them.
 
+mod converged;
 mod fixture;
 mod flow;
 mod foreign;
 mod rounds;
-mod whole;
 
 mod addresses;
 mod api_server;
@@ -30,27 +29,27 @@ mod upstream;
 use libtest_mimic::Arguments;
 use std::process::ExitCode;
 
-/// The cluster on which `liqoctl network connect` runs: the client.
+/// The local cluster of `liqoctl network connect`: the client.
 const ROME: &str = "it-rome";
 
-/// Its remote cluster: the server.
+/// The remote cluster of `liqoctl network connect`: the server.
 const MILAN: &str = "it-milan";
 
-/// A third one, which only some tests make.
+/// A third cluster, which only some tests make.
 const NAPLES: &str = "it-naples";
 
-/// What every change must pass, in two minutes: `cargo xtask test --kubernetes --quick`.
+/// The tests of `cargo xtask test --kubernetes --quick`, which take two minutes.
 const ESSENTIAL: &[&str] = &[
     "connect::every_pod_reaches_every_remote_pod",
     "connect::a_node_reaches_remote_pods",
     "connect::a_pod_reaches_remote_nodes_by_their_mapped_addresses",
-    "connect::both_connections_are_connected_and_tell_how_long_an_answer_takes",
-    "connect::liqoctl_finds_the_network_in_order",
+    "connect::both_connections_are_connected_and_report_their_latency",
+    "connect::liqoctl_reports_a_healthy_network",
     "addresses::a_pod_is_reached_by_its_mapped_address",
     "failover::streams_survive_a_deleted_gateway_of_the_server",
     "failover::a_route_agents_restart_loses_nothing",
     "chart::liqoctl_without_path_makes_a_release_that_helm_upgrades",
-    "removal::an_uninstall_leaves_nothing_and_an_install_brings_it_back",
+    "removal::an_uninstall_leaves_nothing_and_an_install_restores_the_peering",
 ];
 
 fn main() -> ExitCode {

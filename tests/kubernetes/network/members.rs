@@ -1,9 +1,9 @@
-//! Nodes join a cluster that is connected, and leave it.
+//! Nodes join and leave a connected cluster.
 
+use crate::converged::{AGENT, gateways, liqo};
 use crate::deletion::reaches;
-use crate::fixture::{Peering, SOON, Suite, Web, load_images, seen, serial};
+use crate::fixture::{Peering, SOON, Suite, Web, load_images, remapped, serial};
 use crate::removal::kubectl;
-use crate::whole::{AGENT, gateways, liqo};
 use anyhow::{Context as _, Result, bail, ensure};
 use kubernetes_lab::cleanup;
 use kubernetes_lab::cluster::Cluster;
@@ -25,30 +25,27 @@ use tests::traffic::udp;
 pub(crate) fn add(suite: &mut Suite) {
     serial!(
         suite,
-        a_node_that_joins_the_server_is_reached_and_forgotten_when_it_leaves,
-        a_node_that_joins_the_client_is_reached_and_forgotten_when_it_leaves,
+        a_node_that_joins_the_server_is_reached_and_forgotten_after_it_leaves,
+        a_node_that_joins_the_client_is_reached_and_forgotten_after_it_leaves,
     );
 }
 
-/// How long pods of a new node may wait for the other cluster, once the node has its pod
-/// network and its agent is ready.
+/// The limit within which pods of a new node reach the other cluster, once the node has a pod
+/// network and its route agent is ready.
 const REACHED: Duration = Duration::from_secs(2);
-
-/// How long something is tried before it counts as failed.
-const PATIENCE: Duration = Duration::from_secs(90);
 
 const UDP_PORT: u16 = 7002;
 
-/// How long one datagram may take.
-const ANSWER: Duration = Duration::from_millis(200);
+/// The limit of one echo.
+const ECHO_TIMEOUT: Duration = Duration::from_millis(200);
 
-async fn a_node_that_joins_the_server_is_reached_and_forgotten_when_it_leaves(
+async fn a_node_that_joins_the_server_is_reached_and_forgotten_after_it_leaves(
     peering: &'static Peering,
 ) -> Result<()> {
     joins_and_leaves(&peering.milan, &peering.rome, "joins-server").await
 }
 
-async fn a_node_that_joins_the_client_is_reached_and_forgotten_when_it_leaves(
+async fn a_node_that_joins_the_client_is_reached_and_forgotten_after_it_leaves(
     peering: &'static Peering,
 ) -> Result<()> {
     joins_and_leaves(&peering.rome, &peering.milan, "joins-client").await
@@ -69,7 +66,7 @@ async fn joins_and_leaves(at: &Cluster, other: &Cluster, name: &str) -> Result<(
     let grown = at.add_node().await?;
     let joined = grown.node_specs()?.pop().context("no node")?;
     let pod = reached(&grown, &joined, other, &abroad, name).await?;
-    let target = seen(other, at.name(), pod).await?;
+    let target = remapped(other, at.name(), pod).await?;
     let source = abroad.pods.first().context("no pod")?;
     let source = pod::netns(&abroad.namespace, &source.name).await?;
     // Positive control: after the node has left, the same capture must see nothing.
@@ -84,8 +81,8 @@ async fn joins_and_leaves(at: &Cluster, other: &Cluster, name: &str) -> Result<(
     Ok(())
 }
 
-/// Measures when pods of the new node reach those of the other cluster and are reached by
-/// them; returns the address of one.
+/// Asserts that pods of the new node reach those of the other cluster, and are reached by them,
+/// within [`REACHED`]; returns the address of one.
 async fn reached(
     at: &Cluster,
     node: &NodeSpec,
@@ -93,20 +90,20 @@ async fn reached(
     abroad: &Web,
     name: &str,
 ) -> Result<Ipv4Addr> {
-    // Its pods run before its agent does: there is no image of it yet.
+    // The pods start before the route agent, whose image is not loaded yet.
     let home = Web::on_node(at, name, &node.name).await?;
     let pod = home.pods.first().context("no pod")?.clone();
     let netns = pod::netns(&home.namespace, &pod.name).await?;
     let _echo = udp::Echo::start(&netns, pod.address, UDP_PORT)?;
-    let mut ways = Vec::new();
+    let mut first_echoes = Vec::new();
     let mut echoes = Vec::new();
     for peer in &abroad.pods {
         let peer_netns = pod::netns(&abroad.namespace, &peer.name).await?;
         echoes.push(udp::Echo::start(&peer_netns, peer.address, UDP_PORT)?);
-        let there = seen(at, other.name(), peer.address).await?;
-        let here = seen(other, at.name(), pod.address).await?;
-        ways.push(("to it", first_answer(peer_netns, here)));
-        ways.push(("from it", first_answer(netns.clone(), there)));
+        let there = remapped(at, other.name(), peer.address).await?;
+        let here = remapped(other, at.name(), pod.address).await?;
+        first_echoes.push(("to it", first_echo(peer_netns, here)));
+        first_echoes.push(("from it", first_echo(netns.clone(), there)));
     }
 
     load_images(at)?;
@@ -114,16 +111,16 @@ async fn reached(
     let liqo = liqo(at).await?;
     liqo.wait(&format!("pod/{agent}"), "Ready").await?;
     let ready = Instant::now();
-    for (way, answered) in ways {
-        let answered = answered.join().ok().context("a thread has panicked")??;
-        let late = answered.saturating_duration_since(ready);
-        let early = ready.saturating_duration_since(answered);
+    for (direction, echo) in first_echoes {
+        let echo = echo.join().ok().context("a thread has panicked")??;
+        let late = echo.saturating_duration_since(ready);
+        let early = ready.saturating_duration_since(echo);
         eprintln!(
-            "{}: {way}: {:.2} s after its agent was ready",
+            "{}: {direction}: {:.2} s after its agent was ready",
             node.name,
             late.as_secs_f64() - early.as_secs_f64()
         );
-        ensure!(late <= REACHED, "{way}: {late:?}");
+        ensure!(late <= REACHED, "{direction}: {late:?}");
     }
     reaches(at, &home, other.name(), abroad).await?;
     reaches(other, abroad, at.name(), &home).await?;
@@ -132,24 +129,24 @@ async fn reached(
     Ok(pod.address)
 }
 
-/// Sends datagrams until one is answered, and tells when that was.
-fn first_answer(from: Netns, to: Ipv4Addr) -> JoinHandle<Result<Instant>> {
+/// Sends datagrams until one is echoed, and returns the time of the echo.
+fn first_echo(from: Netns, to: Ipv4Addr) -> JoinHandle<Result<Instant>> {
     let to = SocketAddrV4::new(to, UDP_PORT);
     thread::spawn(move || {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + SOON;
         while Instant::now() < end {
-            match udp::exchange(&from, to, b"first", ANSWER) {
+            match udp::exchange(&from, to, b"first", ECHO_TIMEOUT) {
                 Ok(_) => return Ok(Instant::now()),
-                // Refused at once: not again at once.
+                // An error that returns at once is not retried at once.
                 Err(_) => thread::sleep(Duration::from_millis(20)),
             }
         }
-        bail!("{} was never answered by {to}", from.name())
+        bail!("{} received no echo of {to}", from.name())
     })
 }
 
-/// The agent of a node whose image has come: a new one, since the kubelet lets one that
-/// had no image wait.
+/// Replaces the route agent of a node after its image was loaded, since the kubelet would retry
+/// the missing image with backoff.
 async fn restarted_agent(at: &Cluster, node: &NodeSpec) -> Result<String> {
     let liqo = liqo(at).await?;
     let old = agent(&liqo, node).await?;
@@ -175,10 +172,10 @@ async fn agent(liqo: &Namespace, node: &NodeSpec) -> Result<String> {
     Ok(name)
 }
 
-/// Nothing of a node that has left is there: neither objects, nor packets on the way to it.
+/// Waits until neither objects of a node that has left exist nor packets are forwarded to it.
 async fn forgotten(at: &Cluster, left: &NodeSpec, from: &Netns, to: Ipv4Addr) -> Result<()> {
     let liqo = liqo(at).await?;
-    // Kubernetes would take a minute for that.
+    // Kubernetes would delete these pods after a minute.
     let field = format!("spec.nodeName={}", left.name);
     let words = [
         "delete",
@@ -189,37 +186,45 @@ async fn forgotten(at: &Cluster, left: &NodeSpec, from: &Netns, to: Ipv4Addr) ->
         &field,
     ];
     kubectl(at, &words)?;
-    until(Deadline::after(SOON), "its objects to go", async || {
-        let ips = liqo.kubectl(&["get", "ips.ipam.liqo.io", "-o", "name"]);
-        let ips = ips.await?;
-        ensure!(!ips.contains(&left.name), "{ips}");
-        let pods = ["get", "pods", "-o", "jsonpath={.items[*].spec.nodeName}"];
-        let pods = liqo.kubectl(&pods).await?;
-        ensure!(!pods.contains(&left.name), "{pods}");
-        Ok(())
-    })
+    until(
+        Deadline::after(SOON),
+        "the objects of the node to be deleted",
+        async || {
+            let ips = liqo.kubectl(&["get", "ips.ipam.liqo.io", "-o", "name"]);
+            let ips = ips.await?;
+            ensure!(!ips.contains(&left.name), "{ips}");
+            let pods = ["get", "pods", "-o", "jsonpath={.items[*].spec.nodeName}"];
+            let pods = liqo.kubectl(&pods).await?;
+            ensure!(!pods.contains(&left.name), "{pods}");
+            Ok(())
+        },
+    )
     .await?;
-    until(Deadline::after(SOON), "gateways to forget it", async || {
-        let frames = frames_to(at, left.ip, from, to)?;
-        ensure!(frames == 0, "{frames} frames were for it");
-        Ok(())
-    })
+    until(
+        Deadline::after(SOON),
+        "gateways to stop forwarding to the node",
+        async || {
+            let frames = frames_to(at, left.ip, from, to)?;
+            ensure!(frames == 0, "{frames} frames were sent to it");
+            Ok(())
+        },
+    )
     .await
 }
 
-/// How often each gateway was started again.
+/// The restart count of each gateway.
 async fn restarts(at: &Cluster) -> Result<BTreeMap<String, u32>> {
     let gateways = gateways(at).await?.into_iter();
     Ok(gateways.map(|it| (it.name, it.restarts)).collect())
 }
 
-/// Sends datagrams, and counts what the other nodes send to the node with an address, or
-/// ask for it.
+/// Sends datagrams, and counts the frames that the other nodes send to the address of a node, and
+/// their ARP requests for it.
 fn frames_to(at: &Cluster, node: Ipv4Addr, from: &Netns, to: Ipv4Addr) -> Result<usize> {
     const DATAGRAMS: usize = 5;
     const ARP: [u8; 2] = [0x08, 0x06];
 
-    let is_for_it = move |frame: &Frame| match frame.ipv4() {
+    let is_to_node = move |frame: &Frame| match frame.ipv4() {
         Some(packet) => packet.destination() == node && packet.udp().is_some(),
         None => {
             frame.bytes.get(12..14) == Some(&ARP) && frame.bytes.get(38..42) == Some(&node.octets())
@@ -231,12 +236,12 @@ fn frames_to(at: &Cluster, node: Ipv4Addr, from: &Netns, to: Ipv4Addr) -> Result
         let file = File::open(Path::new("/run/netns").join(&name))
             .with_context(|| format!("no namespace {name}"))?;
         let netns = Netns::adopt(&name, file);
-        captures.push(Capture::start(&netns, "eth0", is_for_it)?);
+        captures.push(Capture::start(&netns, "eth0", is_to_node)?);
     }
     for _ in 0..DATAGRAMS {
         let to = SocketAddrV4::new(to, UDP_PORT);
-        // Whether it is answered is no matter here.
-        let _ = udp::exchange(from, to, b"way", ANSWER);
+        // The captures count, not the echo.
+        let _ = udp::exchange(from, to, b"path", ECHO_TIMEOUT);
     }
     let mut frames = 0;
     for capture in captures {

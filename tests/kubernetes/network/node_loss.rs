@@ -1,10 +1,10 @@
-//! Nodes with a gateway are drained, die and come back while traffic flows between pods on
-//! other nodes.
+//! Nodes with a gateway are drained, killed and restarted under traffic between pods on other
+//! nodes.
 
 use crate::MILAN;
-use crate::fixture::{Peering, Suite, serial};
+use crate::converged::{liqo, until_converged, until_discovered_at};
+use crate::fixture::{Peering, SOON, Suite, serial};
 use crate::rounds::{Ends, Rounds, lost_a_replica, lost_nothing};
-use crate::whole::{liqo, until_met_at, until_whole};
 use anyhow::{Context as _, Result, ensure};
 use kubernetes_lab::cleanup::{self, Deferred};
 use kubernetes_lab::cluster::Cluster;
@@ -22,14 +22,14 @@ pub(crate) fn add(suite: &mut Suite) {
         draining_a_gateways_node_of_the_client_loses_nothing,
         streams_survive_the_loss_and_the_return_of_a_gateways_node_of_the_server,
         streams_survive_the_loss_and_the_return_of_a_gateways_node_of_the_client,
-        streams_survive_the_loss_of_the_node_that_all_sessions_passed,
+        streams_survive_the_loss_of_the_node_that_forwards_all_sessions,
     );
 }
 
-/// Kubernetes misses a kubelet after 50 s.
-const MISSED: Duration = Duration::from_secs(90);
+/// The limit for the Ready condition of a node: the controller manager misses a kubelet after 50 s.
+const MISSED: Duration = Duration::from_secs(50 + SOON.as_secs());
 
-/// The node that is drained or lost: not that of the API server.
+/// The index of the node that is drained or killed; node 0 has the API server.
 const NODE: u8 = 1;
 
 async fn draining_a_gateways_node_of_the_server_loses_nothing(
@@ -56,23 +56,23 @@ async fn streams_survive_the_loss_and_the_return_of_a_gateways_node_of_the_clien
     lost(peering, &peering.rome, "lost-node-client").await
 }
 
-/// A node port leads to any gateway, so the sessions with both may all pass the node of one. They
-/// do not stay so once the client may call another node.
-async fn streams_survive_the_loss_of_the_node_that_all_sessions_passed(
+/// A node port reaches any gateway, so one node may forward all sessions. Once the client knows
+/// another node, it spreads them.
+async fn streams_survive_the_loss_of_the_node_that_forwards_all_sessions(
     peering: &'static Peering,
 ) -> Result<()> {
     let [rome, milan] = peering.clusters();
     let node = milan.node(NODE);
     let all = addresses(milan)?;
-    let passed = *all.get(usize::from(NODE)).context("no second node")?;
+    let forwarding = *all.get(usize::from(NODE)).context("no second node")?;
     let mut rounds = Rounds::start(peering, "passed-node", Ends::FirstNodes).await?;
     while rounds.another().is_some() {
-        until_whole(peering).await?;
-        call(rome, &[passed]).await?;
-        until_met_at(peering, &[passed]).await?;
-        call(rome, &all).await?;
-        until_met_at(peering, &all).await?;
-        until_whole(peering).await?;
+        until_converged(peering).await?;
+        set_endpoint(rome, &[forwarding]).await?;
+        until_discovered_at(peering, &[forwarding]).await?;
+        set_endpoint(rome, &all).await?;
+        until_discovered_at(peering, &all).await?;
+        until_converged(peering).await?;
         let power = power(&node);
         let outcome = rounds.promise(lost_a_replica, "passed-node", async |traffic| {
             node.kill()?;
@@ -86,13 +86,13 @@ async fn streams_survive_the_loss_of_the_node_that_all_sessions_passed(
     rounds.finish().await
 }
 
-/// Where the nodes of a cluster are.
+/// The addresses of the nodes of a cluster.
 fn addresses(cluster: &Cluster) -> Result<Vec<Ipv4Addr>> {
     Ok(cluster.node_specs()?.iter().map(|node| node.ip).collect())
 }
 
-/// Has a client call a server at these addresses.
-async fn call(client: &Cluster, addresses: &[Ipv4Addr]) -> Result<()> {
+/// Sets the addresses of the client's endpoint.
+async fn set_endpoint(client: &Cluster, addresses: &[Ipv4Addr]) -> Result<()> {
     let tenant = Namespace::existing(client, &format!("liqo-tenant-{MILAN}")).await?;
     let patch = json!({"spec": {"endpoint": {"addresses": addresses}}}).to_string();
     let words = [
@@ -135,13 +135,13 @@ async fn lost(peering: &'static Peering, at: &Cluster, case: &str) -> Result<()>
     let returned = case.replace("lost", "returned");
     let node = at.node(NODE);
     while rounds.another().is_some() {
-        until_met_at(peering, &addresses(&peering.milan)?).await?;
-        until_whole(peering).await?;
+        until_discovered_at(peering, &addresses(&peering.milan)?).await?;
+        until_converged(peering).await?;
         let power = power(&node);
         let outcome = rounds.promise(lost_a_replica, case, async |traffic| {
             node.kill()?;
             traffic.flows_on()?;
-            // What Kubernetes does then must not cost anything either.
+            // The reaction of Kubernetes must not cost anything either.
             ready(at, node.name(), "Unknown").await
         });
         outcome.await?;
@@ -159,7 +159,7 @@ async fn lost(peering: &'static Peering, at: &Cluster, case: &str) -> Result<()>
     rounds.finish().await
 }
 
-/// Starts a node that is killed later: when the result runs, at the latest after the test.
+/// Registers the restart of a node that the test is about to kill.
 fn power(node: &Node) -> Deferred {
     let node = node.clone();
     cleanup::defer(format!("power of {}", node.name()), async move || {
@@ -167,13 +167,13 @@ fn power(node: &Node) -> Deferred {
     })
 }
 
-async fn ready(cluster: &Cluster, node: &str, wanted: &str) -> Result<()> {
+async fn ready(cluster: &Cluster, node: &str, expected: &str) -> Result<()> {
     let path = "{.status.conditions[?(@.type==\"Ready\")].status}";
     let liqo = liqo(cluster).await?;
-    let what = format!("{node}'s readiness to be {wanted}");
+    let what = format!("{node}'s condition Ready to be {expected}");
     until(Deadline::after(MISSED), &what, async || {
         let is = liqo.get(&format!("node/{node}"), path).await?;
-        ensure!(is == wanted, "it is {is}");
+        ensure!(is == expected, "it is {is}");
         Ok(())
     })
     .await

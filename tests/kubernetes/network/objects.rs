@@ -1,4 +1,4 @@
-//! The objects: what is deleted by hand comes back, and what is nonsense harms nobody.
+//! Deleted objects are restored, and invalid objects of one peer do not affect others.
 
 use crate::fixture::{LIQO, Peering, SOON, Suite, connection, liqoctl, parallel, serial};
 use crate::{MILAN, ROME};
@@ -7,20 +7,16 @@ use control_api::GatewayServer;
 use kube::Api;
 use kubernetes_lab::namespace::Namespace;
 use kubernetes_lab::wait::{Deadline, until};
-use std::time::Duration;
 
 pub(crate) fn add(suite: &mut Suite) {
     parallel!(
         suite,
         a_node_port_endpoint_lists_all_nodes,
-        nonsense_about_another_peer_harms_nobody,
+        invalid_objects_of_one_peer_do_not_affect_others,
         a_cluster_does_not_connect_to_itself,
     );
-    serial!(suite, what_was_deleted_by_hand_is_restored);
+    serial!(suite, manually_deleted_objects_are_restored);
 }
-
-/// How long traffic is watched while something else is wrong.
-const WATCHED: Duration = Duration::from_secs(5);
 
 async fn a_node_port_endpoint_lists_all_nodes(peering: &'static Peering) -> Result<()> {
     let tenant = format!("liqo-tenant-{ROME}");
@@ -44,11 +40,11 @@ async fn a_node_port_endpoint_lists_all_nodes(peering: &'static Peering) -> Resu
     Ok(())
 }
 
-async fn nonsense_about_another_peer_harms_nobody(peering: &'static Peering) -> Result<()> {
+async fn invalid_objects_of_one_peer_do_not_affect_others(peering: &'static Peering) -> Result<()> {
     let before = connection(&peering.milan, ROME).await?;
-    let nonsense = Namespace::create(&peering.milan, "liqo-tenant-nowhere").await?;
+    let invalid = Namespace::create(&peering.milan, "liqo-tenant-nowhere").await?;
 
-    nonsense
+    invalid
         .apply(
             "apiVersion: networking.liqo.io/v1beta1
 kind: Configuration
@@ -81,27 +77,23 @@ spec:
         )
         .await?;
 
-    // A replica that was disturbed would not refresh what it tells every 10 s.
-    let fresh = |it: &control_api::Connection| {
+    // An undisturbed replica publishes a latency every 10 s.
+    let measured = |it: &control_api::Connection| {
         let latency = it.status.as_ref()?.latency.as_ref()?;
         latency.timestamp.as_ref().map(|at| at.0)
     };
-    let since = fresh(&before);
-    until(
-        Deadline::after(SOON + WATCHED),
-        "a new latency",
-        async || {
-            let now = connection(&peering.milan, ROME).await?;
-            let value = now.status.as_ref().and_then(|it| it.value.clone());
-            ensure!(value.as_deref() == Some("Connected"), "{value:?}");
-            ensure!(fresh(&now) > since, "{:?}", fresh(&now));
-            Ok(())
-        },
-    )
+    let since = measured(&before);
+    until(Deadline::after(SOON), "a new latency", async || {
+        let now = connection(&peering.milan, ROME).await?;
+        let value = now.status.as_ref().and_then(|it| it.value.clone());
+        ensure!(value.as_deref() == Some("Connected"), "{value:?}");
+        ensure!(measured(&now) > since, "{:?}", measured(&now));
+        Ok(())
+    })
     .await?;
-    let [rome, milan] = peering.web("beside-nonsense").await?;
-    let address = crate::fixture::seen(&peering.rome, MILAN, milan.pods[0].address).await?;
-    rome.ask(&rome.pods[0], &format!("{address}:8080")).await?;
+    let [rome, milan] = peering.web("beside-invalid").await?;
+    let address = crate::fixture::remapped(&peering.rome, MILAN, milan.pods[0].address).await?;
+    rome.get(&rome.pods[0], &format!("{address}:8080")).await?;
 
     Ok(())
 }
@@ -119,7 +111,7 @@ async fn a_cluster_does_not_connect_to_itself(peering: &'static Peering) -> Resu
     Ok(())
 }
 
-async fn what_was_deleted_by_hand_is_restored(peering: &'static Peering) -> Result<()> {
+async fn manually_deleted_objects_are_restored(peering: &'static Peering) -> Result<()> {
     let liqo = Namespace::existing(&peering.milan, LIQO).await?;
     let tenant = format!("liqo-tenant-{ROME}");
     let secret = format!("secret/gw-{ROME}");
@@ -131,7 +123,7 @@ async fn what_was_deleted_by_hand_is_restored(peering: &'static Peering) -> Resu
         .await?;
     liqo.kubectl(&["delete", "service", "liqo-gateway"]).await?;
 
-    until(Deadline::after(SOON), "both to be back", async || {
+    until(Deadline::after(SOON), "both to be restored", async || {
         let now = liqo.kubectl(&node_ports).await?;
         ensure!(now == before, "{now}");
         let key = ["get", "--namespace", &tenant, &secret, "-o"];
@@ -140,6 +132,6 @@ async fn what_was_deleted_by_hand_is_restored(peering: &'static Peering) -> Resu
         Ok(())
     })
     .await?;
-    // A new key and a new port are of no use to the peer until it is told.
+    // `connect` writes the new key and the new node port to the client's cluster.
     peering.connect()
 }

@@ -1,4 +1,4 @@
-//! Disconnecting and uninstalling leave nothing, neither objects nor anything on the nodes.
+//! Reset and uninstallation leave neither objects nor state of the nodes.
 
 use crate::fixture::{LIQO, Peering, SOON, Suite, install, liqoctl, liqoctl_command, serial};
 use crate::{MILAN, ROME};
@@ -12,16 +12,16 @@ use std::time::{Duration, Instant};
 pub(crate) fn add(suite: &mut Suite) {
     serial!(
         suite,
-        a_reset_takes_the_peering_away_and_a_connect_brings_it_back,
-        an_uninstall_leaves_nothing_and_an_install_brings_it_back,
-        a_reset_and_an_uninstall_end_though_the_other_cluster_is_dead,
+        a_reset_removes_the_peering_and_a_connect_restores_it,
+        an_uninstall_leaves_nothing_and_an_install_restores_the_peering,
+        a_reset_and_an_uninstall_complete_while_the_other_cluster_is_down,
     );
 }
 
-/// How long a reset or an uninstallation may take.
-const ENDED: Duration = Duration::from_secs(60);
+/// The limit of a reset and of an uninstallation.
+const COMPLETED: Duration = Duration::from_secs(60);
 
-async fn a_reset_takes_the_peering_away_and_a_connect_brings_it_back(
+async fn a_reset_removes_the_peering_and_a_connect_restores_it(
     peering: &'static Peering,
 ) -> Result<()> {
     peering.network("reset", &["--wait"])?;
@@ -44,8 +44,8 @@ async fn a_reset_takes_the_peering_away_and_a_connect_brings_it_back(
     peering.connect()
 }
 
-/// Runs `liqoctl network connect` on a terminal whose input has ended, and returns its exit
-/// code and what it showed.
+/// Runs `liqoctl network connect` on a terminal at the end of its input, and returns its exit code
+/// and its output.
 fn connect_on_a_terminal_without_input(peering: &Peering) -> Result<(Option<i32>, String)> {
     let command = liqoctl_command(&peering.rome)?;
     let line = format!(
@@ -53,7 +53,7 @@ fn connect_on_a_terminal_without_input(peering: &Peering) -> Result<(Option<i32>
         command.get_program().display(),
         peering.milan.kubeconfig().display(),
     );
-    // `script` runs a command on a terminal of its own.
+    // `script` runs a command on a new terminal.
     let output = Command::new("script")
         .args(["--quiet", "--return", "--command", &line, "/dev/null"])
         .env("KUBECONFIG", peering.rome.kubeconfig())
@@ -65,10 +65,10 @@ fn connect_on_a_terminal_without_input(peering: &Peering) -> Result<(Option<i32>
     Ok((output.status.code(), shown))
 }
 
-/// Waits until a cluster has nothing more of its peering with `there`, its only one.
+/// Waits until neither objects nor routes of a cluster's only peering, with `there`, are left.
 pub(crate) async fn nothing_of(cluster: &Cluster, there: &str) -> Result<()> {
     let tenant = format!("liqo-tenant-{there}");
-    let what = format!("nothing of the peering in {}", cluster.name());
+    let what = format!("nothing to be left of the peering in {}", cluster.name());
     until(Deadline::after(SOON), &what, async || {
         let kinds = "configurations,gatewayservers,gatewayclients,publickeies,connections";
         let left = kubectl(cluster, &["get", kinds, "-A", "-o", "name"])?;
@@ -78,7 +78,7 @@ pub(crate) async fn nothing_of(cluster: &Cluster, there: &str) -> Result<()> {
         ensure!(networks.trim().is_empty(), "{networks}");
         for node in cluster.nodes() {
             let routes = node.exec("ip", &["route", "show", "table", "27761"])?;
-            // Those to the gateways themselves stay.
+            // Routes to the gateways themselves stay.
             let mut others = routes.lines().filter(|it| !it.contains("169.254.19."));
             ensure!(others.next().is_none(), "{routes}");
         }
@@ -87,14 +87,14 @@ pub(crate) async fn nothing_of(cluster: &Cluster, there: &str) -> Result<()> {
     .await
 }
 
-async fn an_uninstall_leaves_nothing_and_an_install_brings_it_back(
+async fn an_uninstall_leaves_nothing_and_an_install_restores_the_peering(
     peering: &'static Peering,
 ) -> Result<()> {
     peering.network("reset", &["--wait"])?;
     for cluster in peering.clusters() {
         let start = Instant::now();
         liqoctl(cluster, &["uninstall", "--purge", "--skip-confirm"])?;
-        ensure!(start.elapsed() < ENDED, "{:?}", start.elapsed());
+        ensure!(start.elapsed() < COMPLETED, "{:?}", start.elapsed());
         nothing_is_left(cluster)?;
     }
 
@@ -104,7 +104,7 @@ async fn an_uninstall_leaves_nothing_and_an_install_brings_it_back(
     peering.connect()
 }
 
-async fn a_reset_and_an_uninstall_end_though_the_other_cluster_is_dead(
+async fn a_reset_and_an_uninstall_complete_while_the_other_cluster_is_down(
     peering: &'static Peering,
 ) -> Result<()> {
     for node in peering.milan.nodes() {
@@ -112,21 +112,20 @@ async fn a_reset_and_an_uninstall_end_though_the_other_cluster_is_dead(
     }
 
     let start = Instant::now();
-    // Upstream refuses while there is a peering, and says what to remove.
+    // Like upstream's, `uninstall` refuses while a peering exists.
     let refused = liqoctl(&peering.rome, &["uninstall", "--purge", "--skip-confirm"]);
-    ensure!(refused.is_err(), "uninstalled beneath a peering");
+    ensure!(refused.is_err(), "uninstalled in spite of a peering");
     let alone = format!("--remote-cluster-id={MILAN}");
     peering.network("reset", &["--wait", &alone])?;
-    ensure!(start.elapsed() < ENDED, "{:?}", start.elapsed());
+    ensure!(start.elapsed() < COMPLETED, "{:?}", start.elapsed());
     eprintln!("reset alone ({:.1} s)", start.elapsed().as_secs_f64());
     nothing_of(&peering.rome, MILAN).await?;
 
     let start = Instant::now();
     liqoctl(&peering.rome, &["uninstall", "--purge", "--skip-confirm"])?;
-    ensure!(start.elapsed() < ENDED, "{:?}", start.elapsed());
+    ensure!(start.elapsed() < COMPLETED, "{:?}", start.elapsed());
     nothing_is_left(&peering.rome)?;
 
-    // The others come after this one, or before.
     suite::up(vec![peering.milan.spec.clone()])?;
     install(&peering.rome)?;
     peering.connect()
@@ -164,7 +163,7 @@ fn nothing_is_left(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Runs `kubectl` as the cluster's administrator, and returns what it printed.
+/// Runs `kubectl` as the administrator of a cluster, and returns its standard output.
 pub(crate) fn kubectl(cluster: &Cluster, words: &[&str]) -> Result<String> {
     let mut command = cluster.kubectl();
     let output = command.args(words).output()?;

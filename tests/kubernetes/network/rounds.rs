@@ -1,9 +1,9 @@
-//! What happens to traffic is measured several times if one asks for it; the worst of all
-//! times is told at the end.
+//! Faults under traffic, repeated in rounds if `LIQO_LAB_REPEAT` is set. The worst outcome of each
+//! case is printed at the end.
 
+use crate::converged::until_converged;
 use crate::fixture::{Peering, Web};
 use crate::flow::{Outcome, Traffic};
-use crate::whole::until_whole;
 use anyhow::{Context as _, Result, ensure};
 use std::collections::BTreeSet;
 use std::env;
@@ -11,28 +11,28 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tests::stall::Witness;
 
-/// Says how often: 1 if it is not set.
+/// The number of rounds; 1 if it is not set.
 const REPEAT: &str = "LIQO_LAB_REPEAT";
 
-/// Between datagrams.
+/// The time between datagrams.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// What losing a replica may cost the fabric.
+/// The longest outage that the loss of a replica may cause.
 const LOST_REPLICA: Duration = Duration::from_secs(1);
 
-/// The same as TCP shows it: its retransmissions back off.
+/// The same for TCP, whose retransmissions back off.
 const LOST_REPLICA_TCP: Duration = Duration::from_secs(2);
 
-/// How long TCP may pause where nothing is lost: the machine is busy.
+/// The longest pause of TCP without loss, on a loaded machine.
 const NOTHING_LOST_TCP: Duration = Duration::from_secs(1);
 
-/// How many rounds of a test may not count since the machine stood still.
+/// The most rounds of a test that are repeated because the machine stalled.
 const EXCUSED_MAX: usize = 5;
 
-/// What is promised of an outcome.
+/// A check of an outcome.
 pub(crate) type Promise = fn(Outcome) -> Result<()>;
 
-/// What was measured, by case, in the order of the first times.
+/// The cases in the order of their first measurement.
 static MEASURED: Mutex<Vec<Case>> = Mutex::new(Vec::new());
 
 struct Case {
@@ -41,26 +41,26 @@ struct Case {
     worst: Outcome,
 }
 
-/// Between which pods traffic is to flow.
+/// The pods between which traffic flows.
 pub(crate) enum Ends {
-    /// On all nodes.
+    /// Pods on all nodes.
     Everywhere,
-    /// On the first node of each cluster: others may die.
+    /// Pods on the first node of each cluster, since other nodes are killed.
     FirstNodes,
 }
 
-/// Traffic to which one thing happens, once or several times.
+/// Traffic under repeated faults.
 pub(crate) struct Rounds {
     peering: &'static Peering,
     name: String,
     traffic: Traffic,
-    /// How many rounds are to count.
+    /// The number of rounds that count.
     count: u32,
-    /// How many have begun.
+    /// The number of rounds that have begun.
     begun: u32,
-    /// Those that do not count.
+    /// Rounds that do not count, because the machine stalled.
     excused: BTreeSet<u32>,
-    /// The first promise that was not kept.
+    /// The error of the first broken promise.
     broken: Option<anyhow::Error>,
 }
 
@@ -102,7 +102,7 @@ impl Rounds {
         Some(number)
     }
 
-    /// Does something, and returns what it did to the traffic until all of it flows again.
+    /// Runs `body`, and returns its effect on the traffic until all streams make progress again.
     pub(crate) async fn measure(
         &mut self,
         case: &str,
@@ -114,11 +114,10 @@ impl Rounds {
         Ok(outcome)
     }
 
-    /// Does something to the traffic that promises an outcome.
+    /// Runs `body`, which promises an outcome of the traffic.
     ///
-    /// If that is not kept, [`Rounds::finish`] will say so, after all other rounds: what
-    /// the worst of them is counts. But a round in which the machine stood still tells
-    /// nothing: another one takes its place.
+    /// [`Rounds::finish`] returns the error of a broken promise, so that all rounds are measured.
+    /// A round in which the machine stalled is repeated, since its outcome proves nothing.
     pub(crate) async fn promise(
         &mut self,
         promise: Promise,
@@ -131,7 +130,7 @@ impl Rounds {
         let kept = promise(outcome).with_context(|| format!("{case}, round {}", self.begun));
         if kept.is_err() && stalls.count > 0 && self.excused.len() < EXCUSED_MAX {
             eprintln!(
-                "{case}: round {} does not count: the machine stood still {} times, for up to {:.1?}",
+                "{case}: round {} does not count: the machine stalled {} times, for up to {:.1?}",
                 self.begun, stalls.count, stalls.longest
             );
             self.excused.insert(self.begun);
@@ -156,8 +155,8 @@ impl Rounds {
         Ok(outcome)
     }
 
-    /// Has whole clusters do something, as often as asked for, that promises an outcome, and
-    /// ends the traffic.
+    /// Runs `body`, which promises an outcome, once in each round, each time on converged clusters,
+    /// and ends the traffic.
     pub(crate) async fn each(
         mut self,
         promise: Promise,
@@ -165,7 +164,7 @@ impl Rounds {
     ) -> Result<()> {
         let case = self.name.clone();
         while let Some(number) = self.another() {
-            until_whole(self.peering).await?;
+            until_converged(self.peering).await?;
             self.promise(promise, &case, async |_| body(number).await)
                 .await?;
         }
@@ -173,15 +172,15 @@ impl Rounds {
         self.finish().await
     }
 
-    /// Ends the traffic: no byte was changed or lost, no connection broke, and every
-    /// promise was kept.
+    /// Ends the traffic. Asserts that no byte was changed or lost, that no connection broke, and
+    /// that every promise was kept.
     pub(crate) async fn finish(self) -> Result<()> {
         self.traffic.finish().await?;
         self.broken.map_or(Ok(()), Err)
     }
 }
 
-/// Checks what the loss of a replica has cost.
+/// Checks that an outcome is within the limits of a lost replica.
 pub(crate) fn lost_a_replica(outcome: Outcome) -> Result<()> {
     ensure!(outcome.udp_outage <= LOST_REPLICA, "{outcome:?}");
     ensure!(outcome.tcp_gap <= LOST_REPLICA_TCP, "{outcome:?}");
@@ -189,7 +188,7 @@ pub(crate) fn lost_a_replica(outcome: Outcome) -> Result<()> {
     Ok(())
 }
 
-/// Checks that nothing was lost.
+/// Checks that no datagram was lost.
 pub(crate) fn lost_nothing(outcome: Outcome) -> Result<()> {
     ensure!(outcome.udp_lost == 0, "{outcome:?}");
     ensure!(outcome.tcp_gap <= NOTHING_LOST_TCP, "{outcome:?}");
@@ -197,7 +196,7 @@ pub(crate) fn lost_nothing(outcome: Outcome) -> Result<()> {
     Ok(())
 }
 
-/// How often what is measured is to be repeated.
+/// The number of rounds that [`REPEAT`] sets.
 pub(crate) fn count() -> Result<u32> {
     let Ok(text) = env::var(REPEAT) else {
         return Ok(1);
@@ -206,7 +205,7 @@ pub(crate) fn count() -> Result<u32> {
     count.with_context(|| format!("{REPEAT} is {text:?}: use a number from 1 on"))
 }
 
-/// Prints the worst of each case.
+/// Prints the worst outcome of each case.
 pub(crate) fn print() {
     let cases = MEASURED.lock().unwrap_or_else(PoisonError::into_inner);
     if cases.is_empty() {

@@ -1,16 +1,15 @@
-//! What one peering, and fifty, cost: memory, processor time, requests, seconds.
+//! The cost of one peering and of fifty: memory, processor time, requests, seconds.
 
 mod cost;
 mod requests;
 mod usage;
 
-use crate::fixture::{Peering, SOON, Suite, Web, seen, serial};
-use crate::foreign::{Blank, Foreign, POD, POD_CIDR, Tenant};
+use crate::fixture::{Peering, SOON, Suite, Web, remapped, serial};
+use crate::foreign::{Foreign, POD, POD_CIDR, Tenant, Unconfigured};
 use anyhow::{Context as _, Result, ensure};
 use control_api::Configuration;
 use cost::{Cost, Meter};
 use kube::Api;
-use kube::api::DeleteParams;
 use kubernetes_lab::cluster::Cluster;
 use kubernetes_lab::wait::{Deadline, until};
 use serde_json::json;
@@ -21,51 +20,51 @@ use usage::{Part, megabytes};
 pub(crate) fn add(suite: &mut Suite) {
     serial!(
         suite,
-        one_idle_peering_takes_little_memory_and_asks_little,
+        an_idle_peering_uses_little_memory_and_few_requests,
         fifty_peers_are_served_and_a_change_costs_little,
     );
 }
 
-/// Bytes that a process may take.
+/// The most resident memory of a process, in bytes.
 const MANAGER_BYTES: u64 = 50_000_000;
 const GATEWAY_BYTES: u64 = 20_000_000;
 const AGENT_BYTES: u64 = 20_000_000;
 
-/// Bytes that all of a cluster's may take with one peering.
+/// The most resident memory of all processes of a cluster with one peering, in bytes.
 const ALL_BYTES: u64 = 120_000_000;
 
-/// Requests that all of a cluster's may send in a minute in which nothing changes.
+/// The most requests that all processes of an idle cluster send in a minute.
 const IDLE_REQUESTS: u64 = 60;
 
-/// How long idle processes are looked at.
+/// The time for which the requests of idle processes are counted.
 const IDLE_WINDOW: Duration = Duration::from_secs(60);
 
-/// How many peers there are, besides the other cluster.
+/// The number of peers besides the other cluster.
 const PEERS: usize = 50;
 
-/// Every so many of them is called, the others call.
+/// One of this many peers is a server, the others are clients.
 const SERVER_EVERY: usize = 10;
 
-/// How many of them pass traffic: the first, and the first that is called.
-const TALKERS: [usize; 3] = [0, 1, SERVER_EVERY - 1];
+/// The peers that exchange traffic: the first two clients, and the first server.
+const WITH_TRAFFIC: [usize; 3] = [0, 1, SERVER_EVERY - 1];
 
-/// How long all of them may take to be connected on a busy machine.
+/// The limit for all peers to be connected on a loaded machine.
 const ALL_CONNECTED: Duration = Duration::from_secs(180);
 
-/// What a change may cost the processes of the control loop together, and all requests.
+/// The most processor time and requests that a change may cost all processes together.
 const CHANGE_PROCESSOR: Duration = Duration::from_secs(1);
 const CHANGE_REQUESTS: u64 = 60;
 
-/// How long a change may take to be effective; a new peer's first probe comes after 2 s,
-/// a second handshake after 5.
+/// The limits for a change to take effect, and for a new peer to be connected, whose first probe
+/// is sent after 2 s, and whose handshake is retried after 5 s.
 const EFFECTIVE: Duration = Duration::from_secs(3);
 const CONNECTED: Duration = Duration::from_secs(10);
 
-async fn one_idle_peering_takes_little_memory_and_asks_little(
+async fn an_idle_peering_uses_little_memory_and_few_requests(
     peering: &'static Peering,
 ) -> Result<()> {
     for cluster in peering.clusters() {
-        requests::count_them(cluster).await?;
+        requests::start_counting(cluster).await?;
     }
     let counts = || -> Result<Vec<u64>> {
         let clusters = peering.clusters();
@@ -102,7 +101,7 @@ async fn fifty_peers_are_served_and_a_change_costs_little(peering: &'static Peer
         };
         peers.push(peer.with_context(|| format!("peer {id}"))?);
     }
-    let told = start.elapsed();
+    let created = start.elapsed();
     until(
         Deadline::after(ALL_CONNECTED),
         "all handshakes",
@@ -119,15 +118,15 @@ async fn fifty_peers_are_served_and_a_change_costs_little(peering: &'static Peer
         peer.connected().await?;
     }
     eprintln!(
-        "{PEERS} peers: told after {:.1} s, all connected after {:.1} s",
-        told.as_secs_f64(),
+        "{PEERS} peers: created after {:.1} s, all connected after {:.1} s",
+        created.as_secs_f64(),
         start.elapsed().as_secs_f64()
     );
-    for number in TALKERS {
-        peers[number].talks(&web).await?;
+    for number in WITH_TRAFFIC {
+        peers[number].exchanges_traffic(&web).await?;
     }
 
-    requests::count_them(rome).await?;
+    requests::start_counting(rome).await?;
     let meter = Meter::start(rome).await?;
     eprintln!("with {PEERS} peers, idle: {}", meter.idle());
     peers.push(added(rome, &meter, &web).await?);
@@ -137,23 +136,23 @@ async fn fifty_peers_are_served_and_a_change_costs_little(peering: &'static Peer
     changed(rome, &meter, newcomer).await?;
     ensure!(
         wireguard.latest_handshake()? == handshake,
-        "the tunnel went down"
+        "the session was replaced"
     );
     removed(rome, &meter, newcomer).await?;
     memory(rome).await?;
     // The other peers were not disturbed.
-    for number in TALKERS {
-        peers[number].talks(&web).await?;
+    for number in WITH_TRAFFIC {
+        peers[number].exchanges_traffic(&web).await?;
     }
 
     Ok(())
 }
 
-/// One peer more.
+/// Adds one more peer.
 async fn added(cluster: &Cluster, meter: &Meter<'_>, web: &Web) -> Result<Foreign> {
-    let blank = Blank::start()?;
-    let key = blank.key();
-    // Its namespace is no part of it: it is there before.
+    let unconfigured = Unconfigured::start()?;
+    let key = unconfigured.key();
+    // The cost of the namespace is not measured.
     let tenant = Tenant::create(cluster, "newcomer").await?;
 
     let (cost, newcomer) = meter
@@ -164,27 +163,26 @@ async fn added(cluster: &Cluster, meter: &Meter<'_>, web: &Web) -> Result<Foreig
             tenant.publish(&key).await?;
             let (addresses, port) = tenant.endpoint().await?;
             let to = SocketAddrV4::new(addresses[0].parse()?, port);
-            let newcomer = blank.become_peer(tenant, Some(to)).await?;
+            let newcomer = unconfigured.become_peer(tenant, Some(to)).await?;
             newcomer.connected().await?;
             newcomer_is_routed(cluster, newcomer.tenant.id()).await?;
             Ok(newcomer)
         })
         .await?;
 
-    eprintln!("a peer more: {cost}");
-    newcomer.talks(web).await?;
-    judge(&cost, CONNECTED)?;
+    eprintln!("a peer added: {cost}");
+    newcomer.exchanges_traffic(web).await?;
+    check(&cost, CONNECTED)?;
     Ok(newcomer)
 }
 
-/// Waits until all nodes know the way to its pod.
+/// Waits until all nodes have a route to the newcomer's pod.
 async fn newcomer_is_routed(cluster: &Cluster, id: &str) -> Result<()> {
-    let seen = seen(cluster, id, POD).await?;
-    let [a, b, ..] = seen.octets();
+    let [a, b, ..] = remapped(cluster, id, POD).await?.octets();
     routes(cluster, &format!("{a}.{b}.0.0/16"), true).await
 }
 
-/// A peer's external CIDR becomes another one.
+/// Changes the external CIDR of a peer.
 async fn changed(cluster: &Cluster, meter: &Meter<'_>, tenant: &Tenant) -> Result<()> {
     let before = external(&tenant.configured().await?)?;
 
@@ -200,10 +198,10 @@ async fn changed(cluster: &Cluster, meter: &Meter<'_>, tenant: &Tenant) -> Resul
         .await?;
 
     eprintln!("a peer changed ({before} became {after}): {cost}");
-    judge(&cost, EFFECTIVE)
+    check(&cost, EFFECTIVE)
 }
 
-/// One peer less.
+/// Removes a peer.
 async fn removed(cluster: &Cluster, meter: &Meter<'_>, tenant: &Tenant) -> Result<()> {
     let configuration = tenant.configured().await?;
     let external = external(&configuration)?;
@@ -217,60 +215,67 @@ async fn removed(cluster: &Cluster, meter: &Meter<'_>, tenant: &Tenant) -> Resul
         })
         .await?;
 
-    eprintln!("a peer less: {cost}");
-    judge(&cost, EFFECTIVE)?;
+    eprintln!("a peer removed: {cost}");
+    check(&cost, EFFECTIVE)?;
     let api: Api<Configuration> = tenant.api();
-    // It may be there: what is measured is when it has no effect any more.
-    let _ = api.delete(tenant.id(), &DeleteParams::default()).await;
-    Ok(())
+    until(
+        Deadline::after(SOON),
+        "the Configuration to be deleted",
+        async || {
+            let configuration = api.get_opt(tenant.id()).await?;
+            ensure!(configuration.is_none(), "it exists");
+            Ok(())
+        },
+    )
+    .await
 }
 
-fn judge(cost: &Cost, limit: Duration) -> Result<()> {
-    ensure!(cost.effective <= limit, "effective late: {cost}");
+fn check(cost: &Cost, limit: Duration) -> Result<()> {
+    ensure!(cost.effective <= limit, "too late: {cost}");
     ensure!(cost.processor() <= CHANGE_PROCESSOR, "{cost}");
     ensure!(cost.requests <= CHANGE_REQUESTS, "{cost}");
     Ok(())
 }
 
-/// How an external CIDR is seen.
+/// The remapped external CIDR of a peer.
 fn external(configuration: &Configuration) -> Result<String> {
     let status = configuration.status.clone().unwrap_or_default();
     let cidrs = status.remote.context("no status.remote")?.cidr.external;
     cidrs.into_iter().next().context("no external CIDR")
 }
 
-/// Waits until all nodes have routes to a prefix, or none.
-async fn routes(cluster: &Cluster, prefix: &str, wanted: bool) -> Result<()> {
-    let what = format!("routes to {prefix} on all nodes: {wanted}");
+/// Waits until all nodes have a route to a prefix, or until none has.
+async fn routes(cluster: &Cluster, prefix: &str, expected: bool) -> Result<()> {
+    let what = format!("routes to {prefix} on all nodes: {expected}");
     until(Deadline::after(SOON), &what, async || {
         for node in cluster.nodes() {
             let routes = node.exec("ip", &["route", "show", "table", "27761"])?;
             let found = routes.lines().any(|line| line.starts_with(prefix));
-            ensure!(found == wanted, "{}: {routes}", node.name());
+            ensure!(found == expected, "{}: {routes}", node.name());
         }
         Ok(())
     })
     .await
 }
 
-/// Asserts that no process takes more than it may; returns what all take.
+/// Asserts that no process exceeds its limit; returns the resident memory of all.
 async fn memory(cluster: &Cluster) -> Result<u64> {
     let mut all = 0;
-    let mut refused = Vec::new();
+    let mut exceeding = Vec::new();
     for process in usage::processes(cluster).await? {
         let memory = process.memory()?;
-        eprintln!("{}: {} takes {memory}", cluster.name(), process.pod);
+        eprintln!("{}: {} uses {memory}", cluster.name(), process.pod);
         let limit = match process.part {
             Part::Manager => MANAGER_BYTES,
             Part::Gateway => GATEWAY_BYTES,
             Part::Agent => AGENT_BYTES,
         };
         if memory.resident > limit {
-            refused.push(format!("{} takes {memory}", process.pod));
+            exceeding.push(format!("{} uses {memory}", process.pod));
         }
         all += memory.resident;
     }
-    ensure!(refused.is_empty(), "{refused:?}");
+    ensure!(exceeding.is_empty(), "{exceeding:?}");
 
     Ok(all)
 }

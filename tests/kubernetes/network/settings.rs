@@ -1,4 +1,4 @@
-//! What each GatewayServer asks for is honoured, though one gateway serves all peers.
+//! The settings of each GatewayServer are honoured, though the same gateways serve all peers.
 
 use crate::fixture::{LIQO, Peering, SOON, Suite, Web, serial};
 use crate::foreign::{Foreign, Tenant};
@@ -22,13 +22,13 @@ pub(crate) fn add(suite: &mut Suite) {
         a_fixed_node_port_is_served_at_every_node,
         a_load_balancer_is_served_at_its_address,
         a_cluster_ip_is_served_within_the_cluster,
-        equal_wishes_share_a_service_and_others_have_their_own,
-        a_changed_setting_takes_effect_and_the_neighbour_notices_nothing,
-        the_mtu_of_a_peer_is_that_of_its_gateway_server_alone,
+        equal_specs_share_a_service_and_different_specs_do_not,
+        a_changed_endpoint_takes_effect_without_disturbing_another_peer,
+        each_peer_has_the_mtu_of_its_own_gateway_server,
     );
 }
 
-/// Within the range of an API server's default, at its end: given ones come from anywhere.
+/// In the default range of node ports, near its end.
 const NODE_PORT: u16 = 32_740;
 
 async fn a_fixed_node_port_is_served_at_every_node(peering: &'static Peering) -> Result<()> {
@@ -40,25 +40,26 @@ async fn a_fixed_node_port_is_served_at_every_node(peering: &'static Peering) ->
 
     ensure!(port == NODE_PORT, "{port}");
     let nodes = nodes(&peering.milan)?;
-    let told: BTreeSet<_> = addresses.iter().cloned().collect();
-    ensure!(told == nodes, "{addresses:?} are not {nodes:?}");
+    let published: BTreeSet<_> = addresses.iter().cloned().collect();
+    ensure!(published == nodes, "{addresses:?} are not {nodes:?}");
     let service = spec(&peer.tenant).await?;
     ensure!(service.type_.as_deref() == Some("NodePort"), "{service:?}");
     ensure!(first_port(&service)?.port == 51999, "{service:?}");
     for address in addresses {
-        peer.call(SocketAddrV4::new(address.parse()?, port)).await?;
+        peer.set_endpoint(SocketAddrV4::new(address.parse()?, port))
+            .await?;
         peer.connected().await?;
-        peer.talks(&web).await?;
+        peer.exchanges_traffic(&web).await?;
     }
     Ok(())
 }
 
 async fn a_load_balancer_is_served_at_its_address(peering: &'static Peering) -> Result<()> {
     let web = Web::up(&peering.milan, "balanced").await?;
-    // The laboratory's load balancer gives the addresses that it likes, as many do.
-    let wish = "172.18.2.199";
+    // The laboratory's load balancer ignores this address, as many do.
+    let requested = "172.18.2.199";
     let spec_of_server = json!({
-        "endpoint": {"serviceType": "LoadBalancer", "port": 51841, "loadBalancerIP": wish},
+        "endpoint": {"serviceType": "LoadBalancer", "port": 51841, "loadBalancerIP": requested},
         "serviceAnnotations": {"example.org/pool": "edge"},
         "serviceLabels": {"example.org/owner": "ops"},
     });
@@ -83,17 +84,20 @@ async fn a_load_balancer_is_served_at_its_address(peering: &'static Peering) -> 
 
     let spec = service.spec.clone().context("a Service has a spec")?;
     ensure!(spec.type_.as_deref() == Some("LoadBalancer"), "{spec:?}");
-    ensure!(spec.load_balancer_ip.as_deref() == Some(wish), "{spec:?}");
+    ensure!(
+        spec.load_balancer_ip.as_deref() == Some(requested),
+        "{spec:?}"
+    );
     let ingress = service.status.and_then(|it| it.load_balancer?.ingress);
     let ingress = ingress.unwrap_or_default();
-    let given: Vec<_> = ingress.iter().filter_map(|it| it.ip.clone()).collect();
+    let assigned: Vec<_> = ingress.iter().filter_map(|it| it.ip.clone()).collect();
     let (addresses, port) = peer.tenant.endpoint().await?;
-    ensure!(addresses == given, "{addresses:?} are not {given:?}");
+    ensure!(addresses == assigned, "{addresses:?} are not {assigned:?}");
     ensure!(port == 51841, "{port}");
-    peer.call(SocketAddrV4::new(addresses[0].parse()?, port))
+    peer.set_endpoint(SocketAddrV4::new(addresses[0].parse()?, port))
         .await?;
     peer.connected().await?;
-    peer.talks(&web).await
+    peer.exchanges_traffic(&web).await
 }
 
 async fn a_cluster_ip_is_served_within_the_cluster(peering: &'static Peering) -> Result<()> {
@@ -110,15 +114,15 @@ async fn a_cluster_ip_is_served_within_the_cluster(peering: &'static Peering) ->
         "{addresses:?}"
     );
     ensure!(port == 51842, "{port}");
-    // As a VPN into the cluster would: a node leads to it.
+    // A route via a node, like that of a VPN into the cluster.
     let node = peering.milan.node_specs()?[1].ip;
     let route = format!("route replace {}/32 via {node}", addresses[0]);
     ip(peer.netns(), &[route])?;
     peer.connected().await?;
-    peer.talks(&web).await
+    peer.exchanges_traffic(&web).await
 }
 
-async fn equal_wishes_share_a_service_and_others_have_their_own(
+async fn equal_specs_share_a_service_and_different_specs_do_not(
     peering: &'static Peering,
 ) -> Result<()> {
     let endpoint = json!({"serviceType": "NodePort", "port": 51900});
@@ -138,20 +142,28 @@ async fn equal_wishes_share_a_service_and_others_have_their_own(
     let of_other = service_and_port(&other).await?;
 
     ensure!(of_first == of_second, "{of_first:?}, {of_second:?}");
-    ensure!(of_first.0 != of_other.0, "all have {}", of_first.0);
-    ensure!(of_first.1 != of_other.1, "all have port {}", of_first.1);
+    ensure!(
+        of_first.0 != of_other.0,
+        "the Services of all are {}",
+        of_first.0
+    );
+    ensure!(
+        of_first.1 != of_other.1,
+        "the ports of all are {}",
+        of_first.1
+    );
     first.delete().await?;
     gone(&peering.milan, &first).await?;
     ensure!(
         service_name(&second).await? == of_second.0,
-        "it took its Service along"
+        "the shared Service is gone"
     );
     for (tenant, name) in [(second, of_second.0), (other, of_other.0)] {
         tenant.delete().await?;
         let api: Api<Service> = Api::namespaced(peering.milan.client().await?, LIQO);
-        let what = format!("Service {name} to go with the last that wants it");
+        let what = format!("Service {name} to be deleted with its last GatewayServer");
         until(Deadline::after(SOON), &what, async || {
-            ensure!(api.get_opt(&name).await?.is_none(), "it is there");
+            ensure!(api.get_opt(&name).await?.is_none(), "it exists");
             Ok(())
         })
         .await?;
@@ -160,7 +172,7 @@ async fn equal_wishes_share_a_service_and_others_have_their_own(
     Ok(())
 }
 
-async fn a_changed_setting_takes_effect_and_the_neighbour_notices_nothing(
+async fn a_changed_endpoint_takes_effect_without_disturbing_another_peer(
     peering: &'static Peering,
 ) -> Result<()> {
     let web = Web::up(&peering.milan, "changed").await?;
@@ -169,7 +181,7 @@ async fn a_changed_setting_takes_effect_and_the_neighbour_notices_nothing(
     let neighbour = Foreign::client(&peering.milan, "neighbour", &before).await?;
     for it in [&peer, &neighbour] {
         it.connected().await?;
-        it.talks(&web).await?;
+        it.exchanges_traffic(&web).await?;
     }
     let shared = service_name(&neighbour.tenant).await?;
     let handshake = neighbour.upstream.wireguard.latest_handshake()?;
@@ -189,34 +201,32 @@ async fn a_changed_setting_takes_effect_and_the_neighbour_notices_nothing(
         let (addresses, port) = until(Deadline::after(SOON), &what, async || {
             let now = peer.tenant.endpoint().await?;
             ensure!(now != old, "{now:?}");
-            let wanted = after["nodePort"].as_u64().or(after["port"].as_u64());
-            ensure!(wanted == Some(u64::from(now.1)), "{now:?}");
+            let expected = after["nodePort"].as_u64().or(after["port"].as_u64());
+            ensure!(expected == Some(u64::from(now.1)), "{now:?}");
             Ok(now)
         })
         .await?;
-        peer.call(SocketAddrV4::new(addresses[0].parse()?, port))
+        peer.set_endpoint(SocketAddrV4::new(addresses[0].parse()?, port))
             .await?;
-        peer.talks(&web).await?;
+        peer.exchanges_traffic(&web).await?;
     }
 
     ensure!(
         service_name(&neighbour.tenant).await? == shared,
-        "its Service changed"
+        "the neighbour's Service changed"
     );
     ensure!(
         neighbour.tenant.endpoint().await? == endpoint,
-        "its endpoint changed"
+        "the neighbour's endpoint changed"
     );
-    neighbour.talks(&web).await?;
+    neighbour.exchanges_traffic(&web).await?;
     let now = neighbour.upstream.wireguard.latest_handshake()?;
-    // WireGuard itself makes a new one after two minutes.
+    // WireGuard renews a session after two minutes.
     ensure!(now < handshake + 115 || now == handshake, "a new handshake");
     Ok(())
 }
 
-async fn the_mtu_of_a_peer_is_that_of_its_gateway_server_alone(
-    peering: &'static Peering,
-) -> Result<()> {
+async fn each_peer_has_the_mtu_of_its_own_gateway_server(peering: &'static Peering) -> Result<()> {
     let web = Web::up(&peering.milan, "mtu").await?;
     let endpoint = json!({"serviceType": "NodePort"});
     let small = Foreign::client(&peering.milan, "mtu-small", &endpoint).await?;
@@ -225,7 +235,7 @@ async fn the_mtu_of_a_peer_is_that_of_its_gateway_server_alone(
     let from = pod::netns(&web.namespace, &web.pods[0].name).await?;
     small.connected().await?;
     large.connected().await?;
-    let unchanged = large.seen().await?;
+    let unchanged = large.remapped().await?;
     until(Deadline::after(SOON), "the other peer's MTU", async || {
         ensure!(passes(&from, unchanged, 1340)?, "1340 bytes do not pass");
         Ok(())
@@ -235,33 +245,37 @@ async fn the_mtu_of_a_peer_is_that_of_its_gateway_server_alone(
     for (mtu, fits) in [(1200, 1200), (1280, 1280)] {
         let spec = json!({"endpoint": endpoint, "mtu": mtu});
         small.tenant.serve(&spec).await?;
-        let seen = small.seen().await?;
+        let remapped = small.remapped().await?;
         let what = format!("packets of {mtu} bytes, and no larger ones");
         until(Deadline::after(SOON), &what, async || {
-            forget(&from)?;
-            ensure!(passes(&from, seen, fits)?, "{fits} bytes do not pass");
-            forget(&from)?;
-            ensure!(!passes(&from, seen, fits + 1)?, "{} bytes pass", fits + 1);
+            clear_path_mtus(&from)?;
+            ensure!(passes(&from, remapped, fits)?, "{fits} bytes do not pass");
+            clear_path_mtus(&from)?;
+            ensure!(
+                !passes(&from, remapped, fits + 1)?,
+                "{} bytes pass",
+                fits + 1
+            );
             Ok(())
         })
         .await?;
-        small.talks(&web).await?;
-        forget(&from)?;
-        let report = whole(&from, unchanged, 1340)?;
-        ensure!(report.is_complete(), "another peer's way: {}", report.text);
+        small.exchanges_traffic(&web).await?;
+        clear_path_mtus(&from)?;
+        let report = ping(&from, unchanged, 1340)?;
+        ensure!(report.is_complete(), "the other peer: {}", report.text);
     }
 
     Ok(())
 }
 
-/// Whether a packet of so many bytes passes whole.
+/// Whether the path delivers packets of this size unfragmented.
 fn passes(from: &Netns, to: Ipv4Addr, bytes: u32) -> Result<bool> {
-    Ok(whole(from, to, bytes)?.is_complete())
+    Ok(ping(from, to, bytes)?.is_complete())
 }
 
-/// Pings with packets of so many bytes, which must not be fragmented.
-fn whole(from: &Netns, to: Ipv4Addr, bytes: u32) -> Result<Report> {
-    /// Of IP and ICMP.
+/// Pings with packets of this size and the flag Don't Fragment.
+fn ping(from: &Netns, to: Ipv4Addr, bytes: u32) -> Result<Report> {
+    /// Bytes of the IP and ICMP headers.
     const HEADERS: u32 = 28;
 
     let ping = Ping {
@@ -273,8 +287,8 @@ fn whole(from: &Netns, to: Ipv4Addr, bytes: u32) -> Result<Report> {
     ping.run(from, to)
 }
 
-/// Has a pod forget what it has learnt of the way's MTU.
-fn forget(netns: &Netns) -> Result<()> {
+/// Clears the path MTUs that a pod has learnt.
+fn clear_path_mtus(netns: &Netns) -> Result<()> {
     ip(netns, &["route flush cache"])
 }
 
@@ -323,13 +337,17 @@ fn first_port(spec: &k8s_openapi::api::core::v1::ServiceSpec) -> Result<&Service
     ports.next().context("a Service has a port")
 }
 
-/// Waits until a tenant's GatewayServer is gone.
+/// Waits until the GatewayServer of a tenant is gone.
 async fn gone(cluster: &Cluster, tenant: &Tenant) -> Result<()> {
     let api: Api<GatewayServer> =
         Api::namespaced(cluster.client().await?, tenant.namespace().name());
-    until(Deadline::after(SOON), "it to be gone", async || {
-        ensure!(api.get_opt(tenant.id()).await?.is_none(), "it is there");
-        Ok(())
-    })
+    until(
+        Deadline::after(SOON),
+        "the GatewayServer to be gone",
+        async || {
+            ensure!(api.get_opt(tenant.id()).await?.is_none(), "it exists");
+            Ok(())
+        },
+    )
     .await
 }

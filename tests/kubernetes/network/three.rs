@@ -1,10 +1,10 @@
-//! Three clusters with the same networks, each connected to both others.
+//! Three clusters with the same CIDRs, each connected to both others.
 
 use crate::NAPLES;
+use crate::converged::until_converged;
 use crate::deletion::reaches;
 use crate::fixture::{Peering, Suite, Web, network, prepare, serial, until_pair_is};
 use crate::rounds::{Ends, Rounds, lost_nothing};
-use crate::whole::until_whole;
 use anyhow::{Context as _, Result};
 use kubernetes_lab::cleanup;
 use kubernetes_lab::cluster;
@@ -41,8 +41,8 @@ async fn three_clusters_with_the_same_networks_reach_each_other(
     let [rome, milan] = peering.clusters();
 
     let mut rounds = Rounds::start(peering, "three-clusters", Ends::Everywhere).await?;
-    until_whole(peering).await?;
-    let connected = rounds.measure("another peer comes", async |_| {
+    until_converged(peering).await?;
+    let connected = rounds.measure("a peer connected", async |_| {
         network([rome, &naples], "connect", &CONNECT)?;
         network([&naples, milan], "connect", &CONNECT).map(drop)
     });
@@ -60,10 +60,10 @@ async fn three_clusters_with_the_same_networks_reach_each_other(
         }
     }
     let [of_rome, of_milan, of_naples] = &webs[..] else {
-        anyhow::bail!("there are three");
+        anyhow::bail!("{} clusters instead of three", webs.len());
     };
 
-    let disconnected = rounds.measure("a peer goes", async |_| {
+    let disconnected = rounds.measure("a peer reset", async |_| {
         network([rome, &naples], "reset", &["--wait"]).map(drop)
     });
     let disconnected = disconnected.await?;

@@ -1,8 +1,8 @@
-//! Peers with upstream's gateway, and upstream's `liqoctl`, on real clusters.
+//! Peers with upstream's gateway, and the requests of upstream's `liqoctl`.
 
 mod sequence;
 
-use crate::fixture::{Peering, Suite, Web, liqoctl, seen, serial};
+use crate::fixture::{Peering, Suite, Web, liqoctl, remapped, serial};
 use crate::foreign::{Foreign, POD};
 use crate::{MILAN, ROME};
 use anyhow::{Context as _, Result, ensure};
@@ -18,12 +18,9 @@ pub(crate) fn add(suite: &mut Suite) {
         suite,
         an_upstream_client_is_connected_and_passes_traffic,
         an_upstream_server_is_connected_and_passes_traffic,
-        two_upstream_peers_with_equal_addresses_are_told_apart,
+        two_upstream_peers_with_equal_addresses_are_distinguished,
     );
-    serial!(
-        suite,
-        what_upstreams_liqoctl_writes_leads_to_what_it_waits_for,
-    );
+    serial!(suite, the_sequence_of_upstreams_liqoctl_completes,);
 }
 
 async fn an_upstream_client_is_connected_and_passes_traffic(
@@ -35,7 +32,7 @@ async fn an_upstream_client_is_connected_and_passes_traffic(
     let peer = Foreign::client(&peering.rome, "upstream-client", &endpoint).await?;
 
     peer.connected().await?;
-    peer.talks(&web).await
+    peer.exchanges_traffic(&web).await
 }
 
 async fn an_upstream_server_is_connected_and_passes_traffic(
@@ -46,14 +43,14 @@ async fn an_upstream_server_is_connected_and_passes_traffic(
     let peer = Foreign::server(&peering.rome, "upstream-server").await?;
 
     peer.connected().await?;
-    peer.talks(&web).await
+    peer.exchanges_traffic(&web).await
 }
 
-/// The clusters' own pods have addresses of the same CIDR, too.
-async fn two_upstream_peers_with_equal_addresses_are_told_apart(
+/// Both peers have the cluster's own pod CIDR.
+async fn two_upstream_peers_with_equal_addresses_are_distinguished(
     peering: &'static Peering,
 ) -> Result<()> {
-    /// Where both serve.
+    /// The TCP port of a server in the pod of each peer.
     const PORT: u16 = 7400;
 
     let web = Web::up(&peering.rome, "equal-peers").await?;
@@ -64,7 +61,7 @@ async fn two_upstream_peers_with_equal_addresses_are_told_apart(
     ];
     for peer in &peers {
         peer.connected().await?;
-        peer.talks(&web).await?;
+        peer.exchanges_traffic(&web).await?;
     }
 
     let servers = peers
@@ -73,20 +70,21 @@ async fn two_upstream_peers_with_equal_addresses_are_told_apart(
         .collect::<Result<Vec<_>>>()?;
     let from = pod::netns(&web.namespace, &web.pods[0].name).await?;
     for (index, peer) in peers.iter().enumerate() {
-        let to = SocketAddrV4::new(peer.seen().await?, PORT);
+        let to = SocketAddrV4::new(peer.remapped().await?, PORT);
         tcp::transfer(&from, to, 1 << 16)?;
         let clients: Vec<_> = servers.iter().map(|it| it.clients().len()).collect();
         let expected: Vec<_> = (0..servers.len())
             .map(|it| usize::from(it <= index))
             .collect();
-        ensure!(clients == expected, "connections arrived at {clients:?}");
+        ensure!(
+            clients == expected,
+            "the peers received {clients:?} connections"
+        );
     }
     Ok(())
 }
 
-async fn what_upstreams_liqoctl_writes_leads_to_what_it_waits_for(
-    peering: &'static Peering,
-) -> Result<()> {
+async fn the_sequence_of_upstreams_liqoctl_completes(peering: &'static Peering) -> Result<()> {
     const OPTION: &str = "--set=networking.gatewayTemplates.upstreamDeployments.enabled";
 
     cleanup::defer(
@@ -106,20 +104,20 @@ async fn what_upstreams_liqoctl_writes_leads_to_what_it_waits_for(
 
     sequence::play(&peering.rome, &peering.milan).await?;
 
-    sequence::tenant_is_as_upstreams_tests_want_it(&peering.rome, MILAN).await?;
-    sequence::tenant_is_as_upstreams_tests_want_it(&peering.milan, ROME).await?;
+    sequence::tenant_passes_upstreams_tests(&peering.rome, MILAN).await?;
+    sequence::tenant_passes_upstreams_tests(&peering.milan, ROME).await?;
     let [rome, milan] = peering.web("upstreams-liqoctl").await?;
     for from in &rome.pods {
         for to in &milan.pods {
-            let address = seen(&peering.rome, MILAN, to.address).await?;
-            let answer = rome.ask(from, &format!("{address}:8080")).await?;
-            ensure!(answer.contains(&to.name), "not {}: {answer}", to.name);
+            let address = remapped(&peering.rome, MILAN, to.address).await?;
+            let response = rome.get(from, &format!("{address}:8080")).await?;
+            ensure!(response.contains(&to.name), "not {}: {response}", to.name);
         }
     }
     Ok(())
 }
 
-/// Installs Liqo again, with more flags.
+/// Upgrades Liqo with more flags.
 fn install_with(cluster: &Cluster, flags: &[&str]) -> Result<()> {
     let chart = std::env::var("LIQO_LAB_CHART").context("LIQO_LAB_CHART is not set")?;
     let chart = format!("--local-chart-path={chart}");

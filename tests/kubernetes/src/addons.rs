@@ -1,4 +1,4 @@
-//! What every cluster has beside Kubernetes: DNS, storage, and kube-proxy's rights.
+//! Addons of every cluster: DNS, storage, and kube-proxy's RBAC.
 
 use crate::manifest;
 use crate::spec::Spec;
@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// What has to be available before a cluster is up: namespace and name.
+/// Deployments that must be available before a cluster is up: namespace and name.
 pub(crate) const DEPLOYMENTS: [(&str, &str); 2] = [
     ("kube-system", "coredns"),
     ("local-path-storage", "local-path-provisioner"),
@@ -16,12 +16,12 @@ pub(crate) const DEPLOYMENTS: [(&str, &str); 2] = [
 ///
 /// # Errors
 ///
-/// Returns an error if the version of a program is not known.
+/// Returns an error if `versions.json` lacks the version of a program.
 pub(crate) fn all(spec: &Spec, versions: &BTreeMap<String, String>) -> Result<Vec<Value>> {
     let version = |program: &str| {
         versions
             .get(program)
-            .with_context(|| format!("versions.json does not tell that of {program}"))
+            .with_context(|| format!("versions.json has no version of {program}"))
     };
     let text = include_str!("../manifests/addons.yaml")
         .replace("${DNS}", &spec.dns_service().to_string())

@@ -1,7 +1,7 @@
-//! Control groups: each node is the root of a tree of its own.
+//! Control groups. Each node is the root of its own hierarchy.
 //!
-//! A node joins `/liqo-lab/NODE` before it gets its cgroup namespace, so that inside
-//! it looks like the top, and neither the kubelet nor runc needs a special setting.
+//! A node joins `/liqo-lab/NODE` before its cgroup namespace is created. Inside, this group is the
+//! root, so that neither the kubelet nor runc needs a special setting.
 
 use anyhow::{Context as _, Result};
 use nix::mount::{MsFlags, mount};
@@ -11,51 +11,52 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Where the machine, and each node, has its control groups.
-const TOP: &str = "/sys/fs/cgroup";
+/// The mount point of control groups, on the machine and in each node.
+const MOUNT_POINT: &str = "/sys/fs/cgroup";
 
-/// The parent of all nodes' groups.
+/// The parent of the groups of all nodes.
 const OURS: &str = "liqo-lab";
 
-/// What the processes of a node that are in no pod are in, with version 2: there, a
-/// group with processes cannot have groups with limits below it.
+/// The group of a node's processes outside of pods, with version 2, where a group with processes
+/// cannot have children with limits.
 const LEAF: &str = "init";
 
-/// What a node uses.
+/// The resource usage of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
-    /// Memory of its processes, without caches.
+    /// Memory of its processes without the page cache, in bytes.
     pub(crate) resident_bytes: u64,
-    /// Processor time since it was started.
+    /// Processor time since its start.
     pub(crate) processor: Duration,
 }
 
-/// How this machine organises control groups.
+/// The version of control groups of this machine, and their hierarchies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
-    /// Version 1: one tree per set of controllers.
+    /// Version 1: one hierarchy per set of controllers.
     V1(Vec<Tree>),
-    /// Version 2: one tree.
+    /// Version 2: one hierarchy.
     V2,
 }
 
-/// A tree of version 1.
+/// A hierarchy of version 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Tree {
-    /// Where the machine has it.
+    /// The mount point on the machine.
     pub(crate) path: PathBuf,
-    /// The options to mount it again: its controllers, or `none,name=NAME`.
+    /// The mount options: its controllers, or `none,name=NAME`.
     pub(crate) options: String,
 }
 
 impl Layout {
-    /// Looks how this machine does it.
+    /// Detects the version and the hierarchies of this machine.
     ///
     /// # Errors
     ///
-    /// Returns an error if there are no control groups.
+    /// Returns an error if no control groups are mounted.
     pub(crate) fn detect() -> Result<Self> {
-        let top = statfs(TOP).with_context(|| format!("failed to look at {TOP}"))?;
+        let top = statfs(MOUNT_POINT)
+            .with_context(|| format!("failed to read the type of {MOUNT_POINT}"))?;
         if top.filesystem_type() == CGROUP2_SUPER_MAGIC {
             return Ok(Self::V2);
         }
@@ -63,17 +64,17 @@ impl Layout {
         let trees = parse(&mounts);
         anyhow::ensure!(
             !trees.is_empty(),
-            "this machine has no control groups below {TOP}: mount them, as systemd does"
+            "this machine has no control groups below {MOUNT_POINT}: mount them, as systemd does"
         );
 
         Ok(Self::V1(trees))
     }
 
-    /// Moves this process into the group of `node`, which is made.
+    /// Creates the group of `node`, and moves this process into it.
     ///
     /// # Errors
     ///
-    /// Returns an error if the kernel refuses, as it does without root.
+    /// Returns an error if the kernel refuses, for example without root.
     pub(crate) fn join(&self, node: &str) -> Result<()> {
         let me = std::process::id().to_string();
         for folder in self.folders() {
@@ -102,18 +103,18 @@ impl Layout {
         Ok(())
     }
 
-    /// Mounts the trees below `root`, as a node sees them.
+    /// Mounts the hierarchies below `root`, the root directory of a node.
     ///
     /// # Errors
     ///
-    /// Returns an error that names the tree that cannot be mounted.
+    /// Returns an error that names the hierarchy that cannot be mounted.
     pub(crate) fn mount(&self, root: &Path) -> Result<()> {
         let top = root.join("sys/fs/cgroup");
         match self {
             Self::V1(trees) => {
                 attach("tmpfs", &top, "tmpfs", Some("mode=755"))?;
                 for tree in trees {
-                    let name = tree.path.file_name().context("a tree has a name")?;
+                    let name = tree.path.file_name().context("a hierarchy has a name")?;
                     let path = top.join(name);
                     fs::create_dir_all(&path).context("failed to make a mount point")?;
                     attach("cgroup", &path, "cgroup", Some(&tree.options))?;
@@ -124,39 +125,43 @@ impl Layout {
         }
     }
 
-    /// Inside a node: leaves the top of the tree, so that pods' groups can have limits.
+    /// Moves process 1 of a node out of the root group, so that the groups of pods can have limits.
     ///
     /// # Errors
     ///
     /// Returns an error if the kernel refuses.
     pub(crate) fn settle(&self) -> Result<()> {
         if *self == Self::V2 {
-            let leaf = Path::new(TOP).join(LEAF);
+            let leaf = Path::new(MOUNT_POINT).join(LEAF);
             fs::create_dir_all(&leaf).context("failed to make the group of process 1")?;
-            fs::write(leaf.join("cgroup.procs"), "0").context("failed to leave the top group")?;
-            delegate(Path::new(TOP))?;
+            fs::write(leaf.join("cgroup.procs"), "0").context("failed to leave the root group")?;
+            delegate(Path::new(MOUNT_POINT))?;
         }
 
         Ok(())
     }
 
-    /// Removes the groups of `node`; its processes have ended.
+    /// Removes the groups of `node`, whose processes have ended.
     pub(crate) fn remove(&self, node: &str) {
         for folder in self.folders() {
             remove_tree(&folder.join(OURS).join(node));
-            // Gone with the last node.
+            // Fails while other nodes have groups.
             let _ = fs::remove_dir(folder.join(OURS));
         }
     }
 
-    /// What `node` uses now.
+    /// The current usage of `node`.
     ///
     /// # Errors
     ///
     /// Returns an error if it has no groups.
     pub(crate) fn usage(&self, node: &str) -> Result<Usage> {
         let read = |tree: &str, file: &str| {
-            let path = Path::new(TOP).join(tree).join(OURS).join(node).join(file);
+            let path = Path::new(MOUNT_POINT)
+                .join(tree)
+                .join(OURS)
+                .join(node)
+                .join(file);
             fs::read_to_string(&path).with_context(|| format!("failed to read {}", path.display()))
         };
         match self {
@@ -179,14 +184,13 @@ impl Layout {
     fn folders(&self) -> Vec<PathBuf> {
         match self {
             Self::V1(trees) => trees.iter().map(|tree| tree.path.clone()).collect(),
-            Self::V2 => vec![TOP.into()],
+            Self::V2 => vec![MOUNT_POINT.into()],
         }
     }
 }
 
-/// Reads the trees of version 1 below [`TOP`] from `/proc/self/mountinfo`
-/// (`man 5 proc`): the path is the fifth field; behind the ` - ` are type, source and
-/// options.
+/// Reads the hierarchies of version 1 below [`MOUNT_POINT`] from `/proc/self/mountinfo` (`man 5 proc`): the
+/// path is the fifth field; type, source and options follow ` - `.
 fn parse(mountinfo: &str) -> Vec<Tree> {
     let mut seen = BTreeSet::new();
 
@@ -198,7 +202,7 @@ fn parse(mountinfo: &str) -> Vec<Tree> {
             let mut rest = rest.split(' ');
             let kind = rest.next()?;
             let options = rest.nth(1)?;
-            if kind != "cgroup" || !path.starts_with(TOP) || !seen.insert(path) {
+            if kind != "cgroup" || !path.starts_with(MOUNT_POINT) || !seen.insert(path) {
                 return None;
             }
             let options: Vec<_> = options
@@ -223,7 +227,7 @@ fn parse(mountinfo: &str) -> Vec<Tree> {
         .collect()
 }
 
-/// A new group of the cpuset controller has no processors, and takes no process.
+/// Sets the processors and memory nodes of a new cpuset group, which accepts no process without.
 fn inherit_cpuset(top: &Path, group: &Path) -> Result<()> {
     for file in ["cpuset.cpus", "cpuset.mems"] {
         let Ok(value) = fs::read_to_string(top.join(file)) else {
@@ -236,12 +240,12 @@ fn inherit_cpuset(top: &Path, group: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Lets the groups below `group` have limits, of all kinds that there are.
+/// Enables all available controllers for the children of `group`.
 fn delegate(group: &Path) -> Result<()> {
     let controllers = fs::read_to_string(group.join("cgroup.controllers"))
         .context("failed to read the controllers")?;
     for controller in controllers.split_whitespace() {
-        // One by one: a controller that cannot be had here does not take the others away.
+        // One by one: a controller that cannot be enabled here must not disable the others.
         let _ = fs::write(
             group.join("cgroup.subtree_control"),
             format!("+{controller}"),
@@ -261,8 +265,7 @@ fn remove_tree(group: &Path) {
     for entry in entries.filter(|entry| entry.path().is_dir()) {
         remove_tree(&entry.path());
     }
-    // The kernel removes what is inside; a group in use stays, and is seen by whoever
-    // looks for leftovers.
+    // Removing the directory of a group removes its files; a group in use stays.
     let _ = fs::remove_dir(group);
 }
 

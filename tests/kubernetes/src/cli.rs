@@ -1,4 +1,4 @@
-//! `cargo xtask cluster`: what people type.
+//! The command line of `cargo xtask cluster`.
 
 mod build;
 mod fault;
@@ -14,7 +14,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// What a shell returns for a program that Ctrl-C has ended: 128 and the number of SIGINT.
+/// The exit code of a program that Ctrl-C ended: 128 plus the number of SIGINT.
 const INTERRUPTED: u8 = 130;
 
 const EXAMPLES: &str = "Examples:
@@ -29,7 +29,7 @@ const EXAMPLES: &str = "Examples:
 #[derive(Parser, Debug)]
 #[command(bin_name = "cargo xtask cluster", after_help = EXAMPLES)]
 pub struct Cli {
-    /// Makes the clusters with kind, where Docker and kind are: `--kind up rome`.
+    /// Uses kind, which needs Docker: `--kind up rome`.
     #[arg(long)]
     kind: bool,
 
@@ -41,7 +41,7 @@ pub struct Cli {
 enum Command {
     /// Builds Kubernetes and all that a cluster needs, once per machine.
     Build(build::Build),
-    /// Makes clusters, or completes those that are not whole.
+    /// Creates clusters, or completes those of which parts are missing.
     Up(life::Up),
     /// Removes clusters.
     Down(life::Down),
@@ -49,11 +49,11 @@ enum Command {
     List(inspect::List),
     /// Prints the path of a cluster's kubeconfig.
     Kubeconfig(inspect::Kubeconfig),
-    /// Puts an image on all nodes of a cluster.
+    /// Loads an image into all nodes of a cluster.
     Load(run::Load),
     /// Runs a command inside a node.
     Exec(run::Exec),
-    /// Shows what a component of a node has logged.
+    /// Shows the log of a component of a node.
     Logs(run::Logs),
     /// Shows memory and processor time of each node.
     Usage(inspect::Usage),
@@ -61,33 +61,33 @@ enum Command {
     Kubectl(run::Tool),
     /// Runs helm against a cluster.
     Helm(run::Tool),
-    /// Breaks the way between a cluster and the rest, or mends it.
+    /// Impairs or restores the network between a cluster and the others.
     Uplink(fault::SetUplink),
-    /// Kills, stops, starts, cuts off or reconnects a node.
+    /// Kills, stops, starts, disconnects or reconnects a node.
     Node(fault::SetNode),
     /// Kills, stops or starts a component of a node.
     Component(fault::SetComponent),
-    /// Takes a pod's network away, or gives it back.
+    /// Disconnects or reconnects a pod.
     Pod(fault::SetPod),
-    /// Makes a node from its folder, and prints its process id.
+    /// Starts a node from its folder, and prints its process id.
     #[command(hide = true)]
     NodeStart {
         /// The node's folder.
         folder: PathBuf,
     },
-    /// Is process 1 of a node.
+    /// Runs as process 1 of a node.
     #[command(hide = true)]
     NodeInit {
         /// The node's folder.
         folder: PathBuf,
     },
-    /// Is what sits in a broken uplink.
+    /// Relays and impairs the frames of an uplink.
     #[command(hide = true)]
     Relay(fault::Relay),
-    /// Gives Services addresses, inside a node.
+    /// Assigns addresses to Services, inside a node.
     #[command(hide = true)]
     LoadBalancer {
-        /// The kubeconfig to use.
+        /// The path of the kubeconfig.
         #[arg(long)]
         kubeconfig: PathBuf,
         /// The first three octets of the addresses.
@@ -96,7 +96,7 @@ enum Command {
     },
 }
 
-/// A person, or the system, asked to stop.
+/// Resolves when Ctrl-C or SIGTERM arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Interrupted;
 
@@ -108,7 +108,7 @@ impl std::fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
-/// Runs a command, and tells what went wrong.
+/// Runs a command, and prints its error.
 pub fn run(cli: Cli) -> ExitCode {
     match execute(cli) {
         Ok(code) => code,
@@ -170,7 +170,7 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
         .context("failed to start a runtime")
 }
 
-/// Becomes `command`; returns only if that fails.
+/// Replaces this process by `command`; returns only if that fails.
 fn become_program(mut command: std::process::Command) -> anyhow::Error {
     use std::os::unix::process::CommandExt as _;
 
@@ -178,10 +178,9 @@ fn become_program(mut command: std::process::Command) -> anyhow::Error {
     anyhow::Error::new(command.exec()).context(format!("failed to start {name}"))
 }
 
-/// The rest of a command line, for another program.
+/// The arguments of another program.
 #[derive(clap::Args, Debug)]
 struct Rest {
-    /// Its arguments.
     #[arg(
         trailing_var_arg = true,
         allow_hyphen_values = true,

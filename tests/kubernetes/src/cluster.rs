@@ -1,4 +1,4 @@
-//! Clusters: made, found again, removed.
+//! Creates, finds and removes clusters.
 
 mod member;
 mod ready;
@@ -21,35 +21,35 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Made in a cluster's folder when it has come up.
+/// The file in a cluster's folder that exists once the cluster has come up.
 const COMPLETE: &str = "complete";
 
 /// A cluster of this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cluster {
-    /// What it is to be.
+    /// The desired state.
     pub spec: Spec,
     /// Its number on the underlay, from 1 to 250.
     pub number: u8,
-    /// Where its programs are.
+    /// The folder of its programs.
     pub artifacts: PathBuf,
 }
 
 impl Cluster {
-    /// The cluster called `name`.
+    /// Finds the cluster `name`.
     ///
     /// # Errors
     ///
-    /// Returns an error that lists the clusters there are.
+    /// Returns an error that lists the existing clusters.
     pub fn find(name: &str) -> Result<Self> {
         registry::find(name)
     }
 
-    /// All clusters, by name; those without a record, which `down` removes, are left out.
+    /// All clusters, sorted by name, except those without a record, which only `down` can remove.
     ///
     /// # Errors
     ///
-    /// Returns an error if one's record is damaged.
+    /// Returns an error if a record is damaged.
     pub fn all() -> Result<Vec<Self>> {
         names()?
             .iter()
@@ -57,17 +57,17 @@ impl Cluster {
             .collect()
     }
 
-    /// Its name.
+    /// The name from its spec.
     pub fn name(&self) -> &str {
         &self.spec.name
     }
 
-    /// Its folder.
+    /// The folder of its state.
     pub fn folder(&self) -> PathBuf {
         place::clusters().join(self.name())
     }
 
-    /// The kubeconfig of its administrator.
+    /// The path of its administrator's kubeconfig.
     pub fn kubeconfig(&self) -> PathBuf {
         self.folder().join("kubeconfig")
     }
@@ -77,12 +77,12 @@ impl Cluster {
         self.folder().join(COMPLETE).exists()
     }
 
-    /// Its programs.
+    /// The programs of its version of Kubernetes.
     pub fn artifacts(&self) -> Artifacts {
         Artifacts::new(&self.artifacts)
     }
 
-    /// Its nodes, the control plane first.
+    /// The specs of its nodes, the control plane first.
     ///
     /// # Errors
     ///
@@ -92,19 +92,19 @@ impl Cluster {
         Ok(NodeSpec::all(&self.spec, self.number, underlay.net()))
     }
 
-    /// Its nodes on this machine, the control plane first.
+    /// Handles of its nodes, the control plane first.
     pub fn nodes(&self) -> Vec<Node> {
         (0..self.spec.nodes)
             .map(|index| Node::of(self.name(), &self.spec.node_name(index)))
             .collect()
     }
 
-    /// Its `index`th node, 0 being the control plane.
+    /// The handle of a node; index 0 is the control plane.
     pub fn node(&self, index: u8) -> Node {
         Node::of(self.name(), &self.spec.node_name(index))
     }
 
-    /// A client that may do everything.
+    /// A client with the rights of its administrator.
     ///
     /// # Errors
     ///
@@ -115,17 +115,17 @@ impl Cluster {
             .with_context(|| format!("failed to read {}", path.display()))?;
         let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default())
             .await
-            .context("the kubeconfig is no use")?;
+            .context("the kubeconfig is invalid")?;
 
-        Client::try_from(config).context("failed to make a client")
+        Client::try_from(config).context("failed to create a client")
     }
 
-    /// A call of its `kubectl`, as its administrator.
+    /// A `kubectl` command of its administrator.
     pub fn kubectl(&self) -> Command {
         self.program("kubectl")
     }
 
-    /// A call of `helm`, as its administrator.
+    /// A `helm` command of its administrator.
     pub fn helm(&self) -> Command {
         self.program("helm")
     }
@@ -136,7 +136,7 @@ impl Cluster {
         command
     }
 
-    /// Removes it.
+    /// Removes the cluster.
     ///
     /// # Errors
     ///
@@ -145,34 +145,34 @@ impl Cluster {
         remove(self.name())
     }
 
-    /// The components of its nodes, by node.
+    /// The states of the components of each node.
     ///
     /// # Errors
     ///
-    /// Returns an error if a node does not answer.
+    /// Returns an error if process 1 of a node does not reply.
     pub fn components(&self) -> Result<Vec<(String, Vec<control::State>)>> {
         self.nodes()
             .iter()
             .map(|node| {
-                let states = control::ask(node.name(), &control::Request::Status)?;
+                let states = control::send(node.name(), &control::Request::Status)?;
                 Ok((node.name().to_owned(), states))
             })
             .collect()
     }
 }
 
-/// Removes the cluster called `name`, also one of which little is left.
+/// Removes the cluster `name`, also one of which only parts are left.
 ///
 /// # Errors
 ///
-/// Returns all that could not be removed; the rest is removed all the same.
+/// Returns the errors of all parts that could not be removed; all other parts are removed.
 pub fn remove(name: &str) -> Result<()> {
     let mut failures = Vec::new();
     let cluster = registry::read(name).unwrap_or_else(|error| {
         failures.push(format!("{error:#}"));
         None
     });
-    // Also nodes that it should not have, and those that have only a namespace yet.
+    // Also nodes that are not in its spec, and those of which only the network namespace exists.
     let mut nodes = Node::all(name)?;
     let begun = underlay::node_namespaces(name)?;
     nodes.extend(begun.iter().map(|node| Node::of(name, node)));
@@ -191,12 +191,12 @@ pub fn remove(name: &str) -> Result<()> {
     fs::remove_dir_all(&folder).with_context(|| format!("failed to remove {}", folder.display()))
 }
 
-/// Removes what belongs to no cluster: underlay, settings, folders. Does nothing while
-/// there is a cluster.
+/// Removes the underlay, kernel settings and folders that clusters share; does nothing while a
+/// cluster exists.
 ///
 /// # Errors
 ///
-/// Returns an error that names what could not be removed.
+/// Returns an error that names the part that could not be removed.
 pub fn clear_machine() -> Result<()> {
     let _lock = registry::lock()?;
     if !names()?.is_empty() {
@@ -208,9 +208,9 @@ pub fn clear_machine() -> Result<()> {
     kernel_settings::restore()?;
     cgroup::Layout::detect()?.remove("");
     let state = place::state();
-    for entry in fs::read_dir(&state).context("failed to read the laboratory's folder")? {
+    for entry in fs::read_dir(&state).context("failed to read the folder of the laboratory")? {
         let path = entry
-            .context("failed to read the laboratory's folder")?
+            .context("failed to read the folder of the laboratory")?
             .path();
         let removed = match path.is_dir() {
             true => fs::remove_dir_all(&path),
@@ -219,7 +219,7 @@ pub fn clear_machine() -> Result<()> {
         removed.with_context(|| format!("failed to remove {}", path.display()))?;
     }
     match fs::remove_dir(&state) {
-        // A disk of its own may be mounted there.
+        // The folder may be a mount point.
         Err(error) if error.kind() != std::io::ErrorKind::ResourceBusy => {
             Err(error).with_context(|| format!("failed to remove {}", state.display()))
         }

@@ -1,4 +1,4 @@
-//! What is worth knowing of clusters when something went wrong, as files.
+//! Writes the state of clusters to files, to diagnose failed tests.
 
 use crate::cluster::Cluster;
 use crate::host;
@@ -8,8 +8,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// What is asked of a cluster: the file, and the arguments of `kubectl`.
-const QUESTIONS: [(&str, &str); 6] = [
+/// Files about a cluster, and the arguments of `kubectl` for each.
+const CLUSTER_FILES: [(&str, &str); 6] = [
     ("nodes.yaml", "get nodes -o yaml"),
     ("pods.txt", "get pods -A -o wide"),
     (
@@ -24,8 +24,8 @@ const QUESTIONS: [(&str, &str); 6] = [
     ("described-pods.txt", "describe pods -A"),
 ];
 
-/// What is asked of a node: the file, and the commands.
-const LOOKS: [(&str, &[&str]); 7] = [
+/// Files about a node, and the commands for each.
+const NODE_FILES: [(&str, &[&str]); 7] = [
     ("links.txt", &["ip -d -s link show"]),
     ("addresses.txt", &["ip address show", "ip neighbour show"]),
     (
@@ -52,7 +52,7 @@ const LOOKS: [(&str, &[&str]); 7] = [
     ),
 ];
 
-/// Writes all of it below `folder`; what cannot be had is a line in its file.
+/// Writes all files below `folder`. The error of a command is written to its file.
 ///
 /// # Errors
 ///
@@ -62,13 +62,13 @@ pub fn gather(clusters: &[Cluster], folder: &Path) -> Result<()> {
         let folder = folder.join(cluster.name());
         fs::create_dir_all(&folder)
             .with_context(|| format!("failed to create {}", folder.display()))?;
-        for (file, question) in QUESTIONS {
+        for (file, arguments) in CLUSTER_FILES {
             let mut command = cluster.kubectl();
-            // An API server that is gone must not hold up the rest.
+            // An API server that does not respond must not delay the other files.
             command
                 .arg("--request-timeout=10s")
-                .args(question.split(' '));
-            write(&folder.join(file), &told(&mut command))?;
+                .args(arguments.split(' '));
+            write(&folder.join(file), &output(&mut command))?;
         }
         pod_logs(cluster, &folder)?;
         for node in cluster.nodes() {
@@ -79,14 +79,14 @@ pub fn gather(clusters: &[Cluster], folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The logs of all pods, of the containers before a restart, too.
+/// Copies the logs of all pods, including containers before a restart.
 fn pod_logs(cluster: &Cluster, folder: &Path) -> Result<()> {
     for node in cluster.nodes() {
         let from = node.root().join("var/log/pods");
         let to = folder.join(node.name()).join("pods");
-        fs::create_dir_all(&to).context("failed to make a folder for logs")?;
+        fs::create_dir_all(&to).context("failed to create a folder for logs")?;
         let all = from.join(".");
-        // There are none before the first pod.
+        // The folder does not exist before the first pod.
         let _ = host::run("cp", &["-rL".as_ref(), all.as_os_str(), to.as_os_str()]);
     }
 
@@ -94,17 +94,17 @@ fn pod_logs(cluster: &Cluster, folder: &Path) -> Result<()> {
 }
 
 fn node_state(node: &Node, folder: &Path) -> Result<()> {
-    fs::create_dir_all(folder).context("failed to make a folder for a node")?;
+    fs::create_dir_all(folder).context("failed to create a folder for a node")?;
     let logs = node.logs().join(".");
-    // There are none before the first component.
+    // The folder does not exist before the first component.
     let _ = host::run("cp", &["-r".as_ref(), logs.as_os_str(), folder.as_os_str()]);
     let _ = fs::copy(node.folder().join("init.log"), folder.join("init.log"));
-    for (file, commands) in LOOKS {
+    for (file, commands) in NODE_FILES {
         let mut text = String::new();
         for line in commands {
             text += &format!("$ {line}\n");
             text += &match node.command("sh") {
-                Ok(mut command) => told(command.args(["-c", line])),
+                Ok(mut command) => output(command.args(["-c", line])),
                 Err(error) => format!("{error:#}\n"),
             };
         }
@@ -114,7 +114,7 @@ fn node_state(node: &Node, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-fn told(command: &mut Command) -> String {
+fn output(command: &mut Command) -> String {
     match host::output(command, "") {
         Ok(output) => {
             let [out, err] = [output.stdout, output.stderr];

@@ -1,7 +1,7 @@
-//! What goes wrong in real life, on purpose.
+//! Faults of networks.
 //!
-//! Nodes and their components are killed and stopped by [`Node`](crate::node::Node) and
-//! [`control`](crate::node::control); here is what happens to networks.
+//! [`Node`](crate::node::Node) and [`control`](crate::node::control) kill and stop nodes and their
+//! components.
 
 mod nat;
 mod pod;
@@ -17,29 +17,29 @@ use crate::underlay::{DEVICE, NETNS, Underlay, bridge, node_netns};
 use anyhow::{Context as _, Result};
 use std::time::Duration;
 
-/// What the way between a cluster and everything else does.
+/// The network between a cluster and the underlay.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Uplink {
-    /// Nothing.
+    /// No fault.
     Plain,
-    /// There is none.
+    /// The cluster is disconnected.
     Down,
-    /// Frames are lost, late, doubled.
+    /// Frames are lost, delayed or duplicated.
     Relay {
-        /// What happens to them.
+        /// The faults of frames in each direction.
         faults: Faults,
-        /// The numbers of the clusters that this concerns; all of the world if empty.
+        /// The numbers of the remote clusters that are affected; all traffic if empty.
         towards: Vec<u8>,
     },
-    /// The cluster is behind a router that translates addresses: the others cannot reach
-    /// it, and see one address when it reaches them. The machine reaches it as before.
+    /// The cluster is behind a router with source NAT: other clusters cannot reach it, and see the
+    /// address of the router as source. The machine reaches it without NAT.
     Nat {
-        /// After how long a silence a UDP flow is forgotten, in whole seconds.
+        /// The time-out of an idle UDP flow, in whole seconds.
         udp_timeout: Duration,
     },
 }
 
-/// Gives a cluster another uplink, instead of the one that it has.
+/// Replaces the uplink of a cluster.
 ///
 /// # Errors
 ///
@@ -57,13 +57,13 @@ pub fn set_uplink(cluster: &Cluster, uplink: &Uplink) -> Result<()> {
     forget_neighbours()
 }
 
-/// Gives the `number`th cluster its plain uplink, if it has another or none, and tells
-/// whether it did.
+/// Restores the plain uplink of the cluster with this number, and returns whether it was
+/// missing.
 ///
 /// # Errors
 ///
 /// Returns an error if the kernel refuses.
-pub(crate) fn mend(underlay: Underlay, number: u8) -> Result<bool> {
+pub(crate) fn restore(underlay: Underlay, number: u8) -> Result<bool> {
     if underlay.is_connected(number) {
         return Ok(false);
     }
@@ -73,17 +73,17 @@ pub(crate) fn mend(underlay: Underlay, number: u8) -> Result<bool> {
     Ok(true)
 }
 
-/// Removes the uplink of the `number`th cluster, of whatever kind.
+/// Removes the uplink, of any kind, of the cluster with this number.
 pub fn clear(underlay: Underlay, number: u8) {
     relay::stop(number);
     nat::stop(number);
-    // There may be none.
+    // The links of another kind do not exist.
     let _ = underlay.disconnect(number);
     let _ = ip(Some(NETNS), &[format!("link delete dn{number}")]);
 }
 
-/// The `ip` commands for two pairs of devices instead of the one of a plain uplink, and
-/// the ends of both that something is to sit between.
+/// The `ip` commands for two pairs of devices instead of the one pair of a plain uplink, and the
+/// two ends between which a relay or router is inserted.
 fn split(number: u8, netns: &str) -> ([String; 4], [String; 2]) {
     let [near, far] = ["ru", "rd"].map(|end| format!("{end}{number}"));
     let commands = [
@@ -95,7 +95,7 @@ fn split(number: u8, netns: &str) -> ([String; 4], [String; 2]) {
     (commands, [near, far])
 }
 
-/// Nobody may go on with an Ethernet address that now belongs to another.
+/// Flushes neighbour caches, since MAC addresses have moved to other ports.
 fn forget_neighbours() -> Result<()> {
     ip(None, &[format!("neighbour flush dev {DEVICE}")])?;
     for cluster in Cluster::all()? {

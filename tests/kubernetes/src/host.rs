@@ -1,25 +1,24 @@
-//! Programs of this machine that the laboratory runs.
+//! Runs programs of this machine.
 
 use anyhow::{Context as _, Result, bail};
 use std::ffi::OsStr;
 use std::io::{ErrorKind, Write as _};
 use std::process::{Command, Output, Stdio};
 
-/// Runs a program to its end and returns its standard output.
+/// Runs a program, and returns its standard output.
 ///
 /// # Errors
 ///
-/// Returns an error with what the program said if it fails, or that it is missing.
+/// Returns an error with its standard error if it fails, or if it is missing.
 pub(crate) fn run<S: AsRef<OsStr>>(program: &str, args: &[S]) -> Result<String> {
     checked(Command::new(program).args(args), "")
 }
 
-/// Runs `ip` commands, without the word `ip`, one by one in one process.
+/// Runs `ip` commands, written without the word `ip`, as one batch.
 ///
 /// # Errors
 ///
-/// Returns an error with what `ip` said of the first that fails; those after it are
-/// not run.
+/// Returns the error of `ip` for the first command that fails; later commands are not run.
 pub(crate) fn ip<S: AsRef<str>>(netns: Option<&str>, commands: &[S]) -> Result<()> {
     let batch: String = commands
         .iter()
@@ -32,7 +31,7 @@ pub(crate) fn ip<S: AsRef<str>>(netns: Option<&str>, commands: &[S]) -> Result<(
     checked(command.args(["-batch", "-"]), &batch).map(drop)
 }
 
-/// Gives a program its input, and returns its standard output.
+/// Runs a program with this standard input, and returns its standard output.
 ///
 /// # Errors
 ///
@@ -51,7 +50,7 @@ pub(crate) fn checked(command: &mut Command, input: &str) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Gives a program its input, and returns what came of it.
+/// Runs a program with this standard input, and returns its output and status.
 ///
 /// # Errors
 ///
@@ -70,7 +69,7 @@ pub(crate) fn output(command: &mut Command, input: &str) -> Result<Output> {
     let output = child
         .wait_with_output()
         .with_context(|| format!("failed to wait for {name}"))?;
-    // A program may end without having read all of its input.
+    // A program may exit before it has read all of its input.
     if let Ok(Err(error)) = feed.join()
         && error.kind() != ErrorKind::BrokenPipe
     {

@@ -1,7 +1,7 @@
-//! OCI images, made without Docker and from the same files the same, byte for byte.
+//! Builds OCI images without Docker, reproducibly.
 //!
-//! An archive is what `ctr images import` and `skopeo` read: blobs, named by what
-//! is in them, and the documents that tell what they are.
+//! `ctr images import` and `skopeo` read these archives. They hold content-addressed blobs, and
+//! the documents that describe them.
 //!
 //! ```text
 //! index.json ──name──> manifest ──────> config, layers       one platform
@@ -9,8 +9,8 @@
 //!                             └─arm64─> manifest ─> ...
 //! ```
 //!
-//! Layers of the laboratory's own images are plain tars: they travel within one
-//! machine, where compressing takes longer than reading. What is shipped is compressed.
+//! Layers of the laboratory's own images are not compressed, since compression takes longer than
+//! copying within one machine. Layers of released images are.
 
 pub mod laboratory;
 pub mod programs;
@@ -38,30 +38,30 @@ use layer::Layer;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Where programs in an image are looked up, as in every common image.
+/// The `PATH` of common images.
 const PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// An image for one platform.
 #[derive(Clone, Debug)]
 pub struct Image {
-    /// What it runs on.
+    /// Architecture and operating system.
     pub platform: Platform,
-    /// What is in it, the lowest layer first.
+    /// The layers, the lowest first.
     pub layers: Vec<Tree>,
-    /// The program to start, with its first arguments.
+    /// The program, with its first arguments.
     pub entrypoint: Vec<String>,
-    /// Further arguments, or what to start without an entrypoint.
+    /// Further arguments; without an entrypoint, the program.
     pub command: Vec<String>,
-    /// What is known about it: keys such as `org.opencontainers.image.title`.
+    /// Labels such as `org.opencontainers.image.title`.
     pub labels: BTreeMap<String, String>,
-    /// When it was made, as it claims.
+    /// The time of creation that the image declares.
     pub created: Created,
-    /// How its layers are kept in the archive.
+    /// The compression of its layers.
     pub compression: Compression,
 }
 
 impl Image {
-    /// An image with one layer that starts `entrypoint`, without labels, not compressed.
+    /// Creates an image with one uncompressed layer and no labels.
     pub fn new(platform: Platform, tree: Tree, entrypoint: &[&str]) -> Self {
         Self {
             platform,
@@ -106,13 +106,13 @@ impl Image {
 
 /// Writes an archive with one image under one or more names.
 ///
-/// `images` are the same image for different platforms. The file appears only when
-/// it is complete.
+/// `images` are the same image for different platforms. The archive is renamed to `to` when it is
+/// complete.
 ///
 /// # Errors
 ///
-/// Returns an error if a name is not complete (`localhost/tools:latest`), a
-/// platform comes twice, or a file cannot be read or written.
+/// Returns an error if a name is not fully qualified, such as `localhost/tools:latest`, if a
+/// platform is repeated, or if a file cannot be read or written.
 pub fn write(to: &Path, names: &[String], images: &[Image]) -> Result<()> {
     check(names, images)?;
     let write = || {
@@ -143,7 +143,7 @@ fn check(names: &[String], images: &[Image]) -> Result<()> {
             .split_once('/')
             .and_then(|(_registry, rest)| rest.rsplit_once(':'));
         if tag.is_none_or(|(repository, tag)| repository.is_empty() || tag.is_empty()) {
-            bail!("{name:?} is no complete name of an image, as localhost/tools:latest is");
+            bail!("{name:?} is no fully qualified image name such as localhost/tools:latest");
         }
     }
     for (index, image) in images.iter().enumerate() {

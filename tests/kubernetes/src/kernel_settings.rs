@@ -1,4 +1,4 @@
-//! Settings of the machine that clusters change, and their values from before.
+//! Kernel settings that clusters change, and their restoration.
 
 use crate::place;
 use anyhow::{Context as _, Result};
@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-/// What is changed below `/proc/sys`, and to what; `None` if kubelets change it.
+/// Keys below `/proc/sys` and their values; `None` if kubelets set the value.
 const CHANGED: [(&str, Option<&str>); 5] = [
-    // Many containerds and kubelets: the default of 128 is too low.
+    // The default of 128 is too low for several containerds and kubelets.
     ("fs/inotify/max_user_instances", Some("8192")),
     ("fs/inotify/max_user_watches", Some("1048576")),
     ("vm/overcommit_memory", None),
@@ -16,20 +16,20 @@ const CHANGED: [(&str, Option<&str>); 5] = [
     ("kernel/panic_on_oops", None),
 ];
 
-/// Notes the machine's values, once, and sets what clusters need.
+/// Saves the values of the machine, once, and sets those that clusters need.
 ///
 /// # Errors
 ///
 /// Returns an error if a setting cannot be read or written.
 pub(crate) fn prepare() -> Result<()> {
-    let noted = noted();
-    if !noted.exists() {
+    let saved = saved();
+    if !saved.exists() {
         let values: BTreeMap<&str, String> = CHANGED
             .iter()
             .map(|(key, _)| Ok((*key, read(key)?)))
             .collect::<Result<_>>()?;
         let text = serde_json::to_string_pretty(&values).context("values are JSON")?;
-        fs::write(&noted, text).context("failed to note the machine's settings")?;
+        fs::write(&saved, text).context("failed to save the machine's settings")?;
     }
     for (key, value) in CHANGED {
         if let Some(value) = value
@@ -42,7 +42,7 @@ pub(crate) fn prepare() -> Result<()> {
     Ok(())
 }
 
-/// Kubelets have the whole machine stop at a kernel oops: takes that back.
+/// Resets `panic_on_oops`, which kubelets set: a kernel oops would stop the whole machine.
 ///
 /// # Errors
 ///
@@ -51,30 +51,30 @@ pub(crate) fn survive_oops() -> Result<()> {
     write("kernel/panic_on_oops", "0")
 }
 
-/// Restores the machine's values.
+/// Restores the saved values.
 ///
 /// # Errors
 ///
-/// Returns an error if one cannot be written.
+/// Returns an error if a value cannot be written.
 pub(crate) fn restore() -> Result<()> {
-    let path = noted();
+    let path = saved();
     let text = match fs::read_to_string(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error).context("failed to read the machine's settings"),
     };
     let values: BTreeMap<String, String> =
-        serde_json::from_str(&text).context("the noted settings are damaged")?;
+        serde_json::from_str(&text).context("the saved settings are damaged")?;
     for (key, value) in values {
         if CHANGED.iter().any(|(changed, _)| *changed == key) {
             write(&key, &value)?;
         }
     }
 
-    fs::remove_file(&path).context("failed to forget the machine's settings")
+    fs::remove_file(&path).context("failed to remove the saved settings")
 }
 
-fn noted() -> PathBuf {
+fn saved() -> PathBuf {
     place::state().join("settings.json")
 }
 

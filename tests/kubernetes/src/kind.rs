@@ -1,18 +1,17 @@
-//! The same clusters by [kind](https://kind.sigs.k8s.io), for machines with Docker.
+//! Clusters of [kind](https://kind.sigs.k8s.io), for machines with Docker.
 //!
-//! Nodes are containers there: names, networks and kubeconfigs are the same, faults are
-//! not to be had.
+//! Nodes are containers. Names, networks and kubeconfigs are the same; faults are not available.
 
 use crate::spec::{KubeProxy, Spec};
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
 use std::process::{Command, Stdio};
 
-/// Refuses where there is no kind or no Docker.
+/// Checks that kind and Docker work.
 ///
 /// # Errors
 ///
-/// Returns an error that tells what is missing and where it comes from.
+/// Returns an error with the missing program and the address of its installation guide.
 pub(crate) fn check() -> Result<()> {
     for (program, args, from) in [
         (
@@ -44,7 +43,7 @@ pub(crate) fn check() -> Result<()> {
 ///
 /// # Errors
 ///
-/// Returns an error that names the flag that kind has nothing for.
+/// Returns an error that names a flag that kind does not support.
 pub(crate) fn config(spec: &Spec) -> Result<Value> {
     ensure!(
         spec.hollow == 0,
@@ -102,7 +101,7 @@ pub(crate) fn config(spec: &Spec) -> Result<Value> {
 ///
 /// # Errors
 ///
-/// Returns an error with what kind said.
+/// Returns an error with the standard error of kind.
 pub(crate) fn names() -> Result<Vec<String>> {
     let output = Command::new("kind")
         .args(["get", "clusters", "--quiet"])

@@ -1,7 +1,7 @@
-//! Gives Services of type LoadBalancer addresses of the underlay.
+//! Assigns addresses of the underlay to Services of type LoadBalancer.
 //!
-//! The control plane's node answers for them; kube-proxy, which sees them in the
-//! Services' status, does the rest.
+//! The control plane's node owns the addresses; kube-proxy, which reads them from the status of
+//! Services, forwards their traffic.
 
 use crate::host;
 use anyhow::{Context as _, Result};
@@ -19,21 +19,21 @@ use std::path::Path;
 /// The host part of the first and the last address.
 const RANGE: std::ops::RangeInclusive<u8> = 100..=249;
 
-/// The device that answers.
+/// The device of the addresses.
 const DEVICE: &str = "eth0";
 
-/// A Service: namespace and name.
+/// Namespace and name of a Service.
 type Key = (String, String);
 
-/// Which Service has which address: a value, changed by what is seen.
+/// The assigned addresses.
 #[derive(Debug, Default)]
 struct Addresses {
     assigned: BTreeMap<Key, Ipv4Addr>,
 }
 
 impl Addresses {
-    /// Returns the address of a Service, which has `known` in its status or none yet;
-    /// nothing if all are taken.
+    /// Returns the address of a Service: `known`, the one in its status, if it is free, else the
+    /// first free one; `None` if all are assigned.
     fn assign(&mut self, key: &Key, known: Option<Ipv4Addr>, prefix: [u8; 3]) -> Option<Ipv4Addr> {
         if let Some(address) = self.assigned.get(key) {
             return Some(*address);
@@ -49,23 +49,23 @@ impl Addresses {
         Some(address)
     }
 
-    /// A Service is gone, or wants none.
+    /// Releases the address of a Service.
     fn release(&mut self, key: &Key) -> Option<Ipv4Addr> {
         self.assigned.remove(key)
     }
 }
 
-/// Serves until the process is ended; `prefix` is that of the addresses.
+/// Runs until the process is killed; `prefix` is the first three octets of the addresses.
 ///
 /// # Errors
 ///
-/// Returns an error if the API server cannot be watched; then it is started again.
+/// Returns an error if the watch fails; process 1 then restarts this program.
 pub(crate) async fn run(kubeconfig: &Path, prefix: [u8; 3]) -> Result<()> {
     let config = Kubeconfig::read_from(kubeconfig).context("failed to read the kubeconfig")?;
     let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default())
         .await
-        .context("the kubeconfig is no use")?;
-    let client = Client::try_from(config).context("failed to make a client")?;
+        .context("the kubeconfig is invalid")?;
+    let client = Client::try_from(config).context("failed to create a client")?;
     let services: Api<Service> = Api::all(client.clone());
 
     clear(prefix)?;
@@ -81,7 +81,7 @@ pub(crate) async fn run(kubeconfig: &Path, prefix: [u8; 3]) -> Result<()> {
             Event::Init => first.clear(),
             Event::InitApply(service) => first.push(service),
             Event::InitDone => {
-                // Those that have an address keep it, so they come first.
+                // Services that have an address keep it, so they are first.
                 first.sort_by_key(|service| known(service).is_none());
                 for service in first.drain(..) {
                     apply(&client, &mut addresses, &service, prefix).await?;
@@ -101,19 +101,19 @@ async fn apply(
 ) -> Result<()> {
     let key = key(service);
     let spec = service.spec.as_ref();
-    let wanted = spec.is_some_and(|spec| {
+    let needs_address = spec.is_some_and(|spec| {
         spec.type_.as_deref() == Some("LoadBalancer") && spec.load_balancer_class.is_none()
     });
     let api: Api<Service> = Api::namespaced(client.clone(), &key.0);
-    let wanted = wanted && service.metadata.deletion_timestamp.is_none();
-    let address = if wanted {
+    let needs_address = needs_address && service.metadata.deletion_timestamp.is_none();
+    let address = if needs_address {
         addresses.assign(&key, known(service), prefix)
     } else {
         release(addresses, &key)?;
         None
     };
-    if wanted && address.is_none() {
-        println!("{}/{} gets no address: all are taken", key.0, key.1);
+    if needs_address && address.is_none() {
+        println!("{}/{} gets no address: all are assigned", key.0, key.1);
     }
     if let Some(address) = address {
         host::ip(
@@ -129,7 +129,7 @@ async fn apply(
             .await;
         match patched {
             Ok(_) => println!("{}/{} has {address:?}", key.0, key.1),
-            // It was deleted since, which the watch tells next.
+            // The Service was deleted, which the watch reports next.
             Err(kube::Error::Api(status)) if status.code == 404 => {}
             Err(error) => return Err(error).context("failed to write a Service's status"),
         }
@@ -145,7 +145,7 @@ fn release(addresses: &mut Addresses, key: &Key) -> Result<()> {
     }
 }
 
-/// Removes addresses of an earlier life of this process: those still wanted come back.
+/// Removes the addresses of an earlier run of this program; Services get theirs back.
 fn clear(prefix: [u8; 3]) -> Result<()> {
     let [a, b, c] = prefix;
     let shown = host::run("ip", &["-4", "-oneline", "address", "show", "dev", DEVICE])?;

@@ -1,4 +1,4 @@
-//! The laboratory's command: `cargo xtask cluster`, and what its nodes run.
+//! The program behind `cargo xtask cluster`, which is also process 1 of nodes.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Applies manifests: any objects, as `kubectl apply --server-side` does.
+//! Applies manifests like `kubectl apply --server-side`.
 
 use anyhow::{Context as _, Result, bail};
 use kube::api::{DynamicObject, Patch, PatchParams};
@@ -12,29 +12,29 @@ use std::time::Duration;
 
 use crate::wait::{self, Deadline};
 
-/// Who writes them.
+/// The field manager.
 const MANAGER: &str = "liqo-lab";
 
-/// How long what an object needs, its kind or its namespace, may take to be there.
+/// The limit for prerequisites of an object, such as its CRD or its namespace.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Reads the objects of a multi-document YAML text.
 ///
 /// # Errors
 ///
-/// Returns an error that names the place.
+/// Returns an error that names the line.
 pub fn parse(yaml: &str) -> Result<Vec<Value>> {
     let objects: Vec<Value> =
-        serde_saphyr::from_multiple(yaml).context("the manifest is no YAML")?;
+        serde_saphyr::from_multiple(yaml).context("the manifest is invalid YAML")?;
 
     Ok(objects.into_iter().filter(|it| !it.is_null()).collect())
 }
 
-/// Applies objects in their order, in `namespace` where they name none.
+/// Applies objects in order; objects without a namespace go to `namespace`.
 ///
 /// # Errors
 ///
-/// Returns an error that names the object that was refused.
+/// Returns an error that names the object that the API server refused.
 pub async fn apply(client: &Client, objects: &[Value], namespace: Option<&str>) -> Result<()> {
     let mut kinds = HashMap::new();
     for object in objects {
@@ -43,7 +43,7 @@ pub async fn apply(client: &Client, objects: &[Value], namespace: Option<&str>) 
             .types
             .clone()
             .context("an object has no apiVersion or kind")?;
-        let gvk = GroupVersionKind::try_from(&types).context("an apiVersion is none")?;
+        let gvk = GroupVersionKind::try_from(&types).context("an apiVersion is invalid")?;
         let name = object
             .metadata
             .name
@@ -68,19 +68,24 @@ pub async fn apply(client: &Client, objects: &[Value], namespace: Option<&str>) 
     Ok(())
 }
 
-/// Waits for what an object needs: its namespace's ServiceAccount, a webhook's server.
+/// Retries while prerequisites are missing, such as the ServiceAccount of a namespace or the
+/// server of a webhook.
 async fn apply_one(api: &Api<DynamicObject>, name: &str, object: &DynamicObject) -> Result<()> {
     let params = PatchParams::apply(MANAGER).force();
-    let refused = wait::until(Deadline::after(PATIENCE), "it to be taken", async || {
-        match api.patch(name, &params, &Patch::Apply(object)).await {
-            Ok(_) => Ok(None),
-            // Waiting does not help against what is wrong.
-            Err(kube::Error::Api(status)) if [400, 409, 422].contains(&status.code) => {
-                Ok(Some(status.message))
+    let refused = wait::until(
+        Deadline::after(PATIENCE),
+        "the object to be accepted",
+        async || {
+            match api.patch(name, &params, &Patch::Apply(object)).await {
+                Ok(_) => Ok(None),
+                // An invalid object is not retried.
+                Err(kube::Error::Api(status)) if [400, 409, 422].contains(&status.code) => {
+                    Ok(Some(status.message))
+                }
+                Err(error) => Err(error.into()),
             }
-            Err(error) => Err(error.into()),
-        }
-    })
+        },
+    )
     .await?;
 
     match refused {

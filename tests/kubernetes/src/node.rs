@@ -1,4 +1,4 @@
-//! One node: a set of namespaces with a small root directory of its own.
+//! A node: a set of Linux namespaces with a small root directory.
 //!
 //! ```text
 //! up -> start -> `node-start`: joins the cgroups and the network namespace,
@@ -31,26 +31,26 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// How long the kernel may take to end all processes of a node.
+/// The limit for the kernel to end all processes of a node.
 const END: Duration = Duration::from_secs(20);
 
-/// How long process 1 may take to set a node up.
+/// The limit for process 1 to set up a node.
 const SET_UP: Duration = Duration::from_secs(20);
 
-/// Everything that process 1 of a node has to know.
+/// The input of process 1 of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
-    /// The cluster.
+    /// The desired cluster.
     pub spec: Spec,
-    /// The node.
+    /// The desired node.
     pub node: NodeSpec,
     /// All nodes of the cluster, the control plane first.
     pub nodes: Vec<NodeSpec>,
-    /// Where the programs are, on the machine.
+    /// The folder of the programs, on the machine.
     pub artifacts: PathBuf,
     /// The folder of the node, on the machine.
     pub folder: PathBuf,
-    /// Where its process 1 is asked, on the machine.
+    /// The control socket of its process 1, on the machine.
     pub socket: PathBuf,
     /// The first three octets of the addresses for load balancers.
     pub load_balancers: [u8; 3],
@@ -63,7 +63,7 @@ impl Plan {
     }
 }
 
-/// A node on this machine, whether or not it runs.
+/// A handle of a node, which may run or not.
 #[derive(Clone, Debug)]
 pub struct Node {
     name: String,
@@ -79,11 +79,11 @@ impl Node {
         }
     }
 
-    /// The node called `name`, of whichever cluster.
+    /// Finds the node `name` of any cluster.
     ///
     /// # Errors
     ///
-    /// Returns an error that lists the nodes there are.
+    /// Returns an error that lists the existing nodes.
     pub fn find(name: &str) -> Result<Self> {
         let mut known = Vec::new();
         for cluster in crate::cluster::names()? {
@@ -100,7 +100,7 @@ impl Node {
         bail!("no node {name:?}: there are {}", known.join(", "))
     }
 
-    /// All nodes of `cluster`, by name.
+    /// All nodes of `cluster` that have a folder, sorted by name.
     ///
     /// # Errors
     ///
@@ -122,12 +122,12 @@ impl Node {
         Ok(nodes)
     }
 
-    /// Its name.
+    /// The name, which is also the host name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its folder on the machine.
+    /// The folder of its state, on the machine.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -142,7 +142,7 @@ impl Node {
         self.root().join("var/log/lab")
     }
 
-    /// What its process 1 was told.
+    /// The last input of its process 1.
     ///
     /// # Errors
     ///
@@ -154,23 +154,23 @@ impl Node {
         serde_json::from_str(&text).with_context(|| format!("{} is damaged", path.display()))
     }
 
-    /// The process id of its process 1, as the machine sees it, while it runs.
+    /// The process id, on the machine, of its process 1; `None` if the node does not run.
     pub fn pid(&self) -> Option<Pid> {
         let text = fs::read_to_string(self.folder.join("pid")).ok()?;
         let (pid, started) = text.trim().split_once(' ')?;
         let pid: i32 = pid.parse().ok()?;
-        // Another process may have got the number since.
+        // The id may have been reused.
         (started_at(pid)? == started).then_some(Pid::from_raw(pid))
     }
 
-    /// Starts it, and tells whether it did: not if it runs.
+    /// Starts the node unless it runs, and returns whether it was started.
     ///
     /// # Errors
     ///
-    /// Returns an error with what its first process said.
+    /// Returns an error with the log of its first process.
     pub fn start(&self, plan: &Plan) -> Result<bool> {
         if self.pid().is_some() {
-            // Its device may have been another before, and the cluster's nodes fewer.
+            // The device may be new, and nodes may have joined.
             host::ip(
                 Some(&underlay::node_netns(&self.name)),
                 &config::routes(plan),
@@ -178,7 +178,7 @@ impl Node {
             self.note(plan)?;
             return Ok(false);
         }
-        // Those of an earlier life hold nothing, and would confuse the kubelet.
+        // Empty groups of an earlier run would confuse the kubelet.
         Layout::detect()?.remove(&self.name);
         root::prepare(plan)?;
         self.note(plan)?;
@@ -202,11 +202,11 @@ impl Node {
         Ok(true)
     }
 
-    /// Has it forget a node that has left the cluster, now and at its next start.
+    /// Removes the routes to a node that has left the cluster, now and for the next start.
     ///
     /// # Errors
     ///
-    /// Returns an error if it does not run, or never did.
+    /// Returns an error if the node does not run.
     pub fn forget(&self, left: &NodeSpec) -> Result<()> {
         let mut plan = self.plan()?;
         plan.nodes.retain(|node| node.name != left.name);
@@ -218,13 +218,13 @@ impl Node {
         host::ip(Some(&underlay::node_netns(&self.name)), &routes)
     }
 
-    /// Writes down what its process 1 is to know at the next start.
+    /// Writes the input of process 1 for the next start.
     fn note(&self, plan: &Plan) -> Result<()> {
         let text = serde_json::to_string_pretty(plan).context("a plan is JSON")?;
         fs::write(self.folder.join("plan.json"), text).context("failed to write a node's plan")
     }
 
-    /// Starts it again after [`Node::kill`] or [`Node::stop`], with its data.
+    /// Starts the node again, with its data, after [`Node::kill`] or [`Node::stop`].
     ///
     /// # Errors
     ///
@@ -239,15 +239,15 @@ impl Node {
         self.wait_until_set_up()
     }
 
-    /// Waits until its process 1 has set it up and starts its components.
+    /// Waits until process 1 has set up the node and starts components.
     ///
     /// # Errors
     ///
-    /// Returns an error with what process 1 said if it ended, or takes too long.
+    /// Returns an error with the log of process 1 if it ends or times out.
     pub fn wait_until_set_up(&self) -> Result<()> {
         let deadline = Instant::now() + SET_UP;
         loop {
-            let Err(error) = control::ask(&self.name, &control::Request::Status) else {
+            let Err(error) = control::send(&self.name, &control::Request::Status) else {
                 return Ok(());
             };
             if self.pid().is_none() || Instant::now() > deadline {
@@ -258,7 +258,7 @@ impl Node {
         }
     }
 
-    /// Ends it at once, as a power failure would, and waits until it is gone.
+    /// Kills the node, like a power failure, and waits until its processes are gone.
     ///
     /// # Errors
     ///
@@ -267,7 +267,8 @@ impl Node {
         self.signal(Signal::SIGKILL)
     }
 
-    /// Has it stop its components, as a shutdown would, and waits until it is gone.
+    /// Shuts the node down, which stops its components in order, and waits until its processes are
+    /// gone.
     ///
     /// # Errors
     ///
@@ -276,7 +277,7 @@ impl Node {
         self.signal(Signal::SIGTERM)
     }
 
-    /// Process 1 takes all others of its namespace with it.
+    /// Signals process 1, at whose end the kernel kills all others of its PID namespace.
     fn signal(&self, signal: Signal) -> Result<()> {
         let Some(pid) = self.pid() else {
             return Ok(());
@@ -289,23 +290,23 @@ impl Node {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        // What is left is a name; the devices went with the processes or go now.
+        // The devices are removed with the namespace.
         underlay::remove_netns(&underlay::node_netns(&self.name))
     }
 
-    /// Ends it and removes all of it.
+    /// Kills the node, and removes its state.
     ///
     /// # Errors
     ///
-    /// Returns an error that names what could not be removed.
+    /// Returns an error that names the part that could not be removed.
     pub fn remove(&self) -> Result<()> {
         self.kill()?;
         underlay::remove_netns(&underlay::node_netns(&self.name))?;
         Layout::detect()?.remove(&self.name);
-        // It may be there or not.
+        // The control socket may be missing.
         let _ = fs::remove_file(control::socket(&self.name));
         if self.folder.exists() {
-            // A mount that should not be there is not followed.
+            // Mounts are not followed.
             let folder = self.folder.as_os_str();
             let options = ["-rf", "--one-file-system", "--"].map(std::ffi::OsStr::new);
             host::run("rm", &[options.as_slice(), &[folder]].concat())?;
@@ -314,7 +315,7 @@ impl Node {
         Ok(())
     }
 
-    /// A call of `program` inside the running node.
+    /// A command inside the running node.
     ///
     /// # Errors
     ///
@@ -342,21 +343,21 @@ impl Node {
         Ok(command)
     }
 
-    /// Runs a program inside to its end, and returns what it printed.
+    /// Runs a program inside the node, and returns its standard output.
     ///
     /// # Errors
     ///
-    /// Returns an error with what the program said if it fails.
+    /// Returns an error with its standard error if it fails.
     pub fn exec(&self, program: &str, args: &[&str]) -> Result<String> {
         host::checked(self.command(program)?.args(args), "")
     }
 }
 
-/// When a process was started, in the kernel's ticks since boot: field 22 of
-/// `/proc/PID/stat` (`man 5 proc`). `None` if it is gone, or waits only for its parent.
+/// The start time of a process in clock ticks since boot: field 22 of `/proc/PID/stat`
+/// (`man 5 proc`). `None` if it is gone or a zombie.
 fn started_at(pid: i32) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field, the name, may hold spaces and parentheses.
+    // The second field, the name, may contain spaces and parentheses.
     let mut fields = stat.rsplit_once(") ")?.1.split(' ');
     let state = fields.next()?;
     if state == "Z" || state == "X" {

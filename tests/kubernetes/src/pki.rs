@@ -1,6 +1,6 @@
-//! A cluster's certificates, keys and kubeconfigs, as kubeadm would make them.
+//! Certificates, keys and kubeconfigs of a cluster, like those of kubeadm.
 //!
-//! All keys are ECDSA P-256: a cluster's whole set takes a few milliseconds.
+//! All keys are ECDSA P-256, of which a cluster's set takes a few milliseconds.
 
 use crate::spec::{NodeSpec, Spec};
 use anyhow::{Context as _, Result};
@@ -15,10 +15,10 @@ use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use time::{Duration, OffsetDateTime};
 
-/// Certificates are valid a little before they are made: clocks differ.
+/// The time for which certificates are valid before their creation, since clocks differ.
 const BACKDATED: Duration = Duration::minutes(5);
 
-/// The group that may do everything.
+/// The group with all rights.
 const MASTERS: &str = "system:masters";
 
 /// A folder of certificates and keys: `NAME.crt` and `NAME.key`.
@@ -28,17 +28,17 @@ pub struct Pki {
     lifetime: Duration,
 }
 
-/// Whom a client certificate stands for.
+/// The subject of a client certificate.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
-    /// The user.
+    /// Becomes the common name.
     pub user: &'a str,
-    /// The user's group.
+    /// Becomes the organization.
     pub group: Option<&'a str>,
 }
 
 impl Pki {
-    /// The certificates in `folder`, where new ones are valid for `lifetime`.
+    /// Uses the certificates in `folder`; new ones are valid for `lifetime`.
     pub fn new(folder: impl Into<PathBuf>, lifetime: std::time::Duration) -> Self {
         Self {
             folder: folder.into(),
@@ -46,12 +46,12 @@ impl Pki {
         }
     }
 
-    /// The folder.
+    /// The folder of certificates and keys.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Makes what every part of the cluster needs, and the kubeconfigs.
+    /// Creates the certificates of all components, and the kubeconfigs.
     ///
     /// # Errors
     ///
@@ -60,7 +60,7 @@ impl Pki {
         fs::create_dir_all(&self.folder)
             .with_context(|| format!("failed to create {}", self.folder.display()))?;
         fs::set_permissions(&self.folder, fs::Permissions::from_mode(0o700))
-            .context("failed to close the folder of keys")?;
+            .context("failed to restrict the folder of keys")?;
 
         self.authority("ca", &spec.name)?;
         self.authority("front-proxy-ca", &format!("{}-front-proxy", spec.name))?;
@@ -93,7 +93,7 @@ impl Pki {
         self.complete(spec, nodes)
     }
 
-    /// Makes what the kubelets of nodes need that have joined since.
+    /// Creates the certificates of kubelets that have joined since.
     ///
     /// # Errors
     ///
@@ -124,7 +124,7 @@ impl Pki {
         self.write(&format!("{user}.conf"), &text)
     }
 
-    /// Makes a client certificate that is signed by the authority `ca`.
+    /// Creates a client certificate, signed by the authority `ca`.
     ///
     /// # Errors
     ///
@@ -135,13 +135,14 @@ impl Pki {
         self.signed(ca, name, subject, params)
     }
 
-    /// Makes a server certificate for `names`, host names or addresses.
+    /// Creates a server certificate for `names`: host names or addresses.
     ///
     /// # Errors
     ///
-    /// As [`Pki::client`], and if a name is none.
+    /// As [`Pki::client`], and if a name is invalid.
     pub fn server(&self, name: &str, user: &str, names: Vec<String>) -> Result<()> {
-        let mut params = CertificateParams::new(names).context("a name of a server is none")?;
+        let mut params =
+            CertificateParams::new(names).context("the name of a server is invalid")?;
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         let group = user.starts_with("system:node:").then_some("system:nodes");
         self.signed("ca", name, Subject { user, group }, params)
@@ -154,7 +155,7 @@ impl Pki {
     /// Returns an error if its certificate or key is missing.
     pub fn kubeconfig(&self, cluster: &str, server: &str, user: &str) -> Result<String> {
         let data = |file: &str| -> Result<ByteString> { Ok(ByteString(self.read(file)?.into())) };
-        let person = format!("{cluster}-{user}");
+        let entry = format!("{cluster}-{user}");
         let config = json!({
             "apiVersion": "v1",
             "kind": "Config",
@@ -163,8 +164,8 @@ impl Pki {
                 "server": server,
                 "certificate-authority-data": data("ca.crt")?,
             }}],
-            "contexts": [{"name": cluster, "context": {"cluster": cluster, "user": person}}],
-            "users": [{"name": person, "user": {
+            "contexts": [{"name": cluster, "context": {"cluster": cluster, "user": entry}}],
+            "users": [{"name": entry, "user": {
                 "client-certificate-data": data(&format!("{user}.crt"))?,
                 "client-key-data": data(&format!("{user}.key"))?,
             }}],
@@ -186,7 +187,7 @@ impl Pki {
             KeyUsagePurpose::KeyEncipherment,
             KeyUsagePurpose::KeyCertSign,
         ];
-        // An authority outlives what it signs, also where that lives for minutes.
+        // An authority outlives short-lived certificates that it signs.
         params.not_before = OffsetDateTime::now_utc() - BACKDATED;
         params.not_after = params.not_before + Duration::days(3650);
         let certificate = params
@@ -248,13 +249,13 @@ impl Pki {
     }
 }
 
-/// Where the API server of a cluster with these nodes is.
+/// The URL of the API server of a cluster with these nodes.
 pub fn server(nodes: &[NodeSpec]) -> String {
     let ip = nodes.first().map(|node| node.ip.to_string());
     format!("https://{}:6443", ip.unwrap_or_default())
 }
 
-/// All that the API server is called, inside the cluster and outside.
+/// All names and addresses of the API server, inside the cluster and outside.
 fn api_names(spec: &Spec, nodes: &[NodeSpec]) -> Vec<String> {
     let inside = [
         "kubernetes",
@@ -284,7 +285,7 @@ fn distinguished(subject: Subject<'_>) -> DistinguishedName {
 }
 
 fn key() -> Result<KeyPair> {
-    KeyPair::generate().context("failed to make a key")
+    KeyPair::generate().context("failed to generate a key")
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Where the laboratory keeps things.
+//! Folders of the laboratory.
 
 use anyhow::{Context as _, Result};
 use std::collections::BTreeMap;
@@ -7,24 +7,24 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// Built once, used by every checkout and every cluster of the machine.
+/// The default of [`cache`]: programs and images, shared by all checkouts and clusters.
 const CACHE: &str = "/var/cache/liqo-lab";
 
-/// All that `down` removes.
+/// The default of [`state`].
 const STATE: &str = "/var/lib/liqo-lab";
 
-/// Where the programs and images of one Kubernetes version are.
+/// The variable with the folder of programs and images of one Kubernetes version.
 pub const ARTIFACTS_VARIABLE: &str = "LIQO_LAB_ARTIFACTS";
 
-/// The program whose hidden commands run nodes, if it is not this one.
+/// The program that runs nodes, if it is not this one.
 static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 
-/// The folder of what is built; `LIQO_LAB_CACHE` changes it.
+/// The folder of programs and images; `LIQO_LAB_CACHE` overrides it.
 pub fn cache() -> PathBuf {
     from_environment("LIQO_LAB_CACHE", CACHE)
 }
 
-/// The folder of everything that belongs to clusters; `LIQO_LAB_STATE` changes it.
+/// The folder of all state of clusters, which `down` removes; `LIQO_LAB_STATE` overrides it.
 pub fn state() -> PathBuf {
     from_environment("LIQO_LAB_STATE", STATE)
 }
@@ -34,17 +34,17 @@ pub fn clusters() -> PathBuf {
     state().join("clusters")
 }
 
-/// Has `program` run the nodes that this process starts: a test is no such program
-/// itself. Only the first call counts.
+/// Sets the program that runs nodes, for tests, which have no commands for it. Only the first call
+/// has an effect.
 pub fn use_program(program: impl Into<PathBuf>) {
     let _ = PROGRAM.set(program.into());
 }
 
-/// The program whose hidden commands run a node: that of [`use_program`], or this one.
+/// The program that runs nodes: that of [`use_program`], or this one.
 ///
 /// # Errors
 ///
-/// Returns an error if the process cannot tell its own program.
+/// Returns an error if the path of this program is unknown.
 pub fn program() -> Result<PathBuf> {
     match PROGRAM.get() {
         Some(program) => Ok(program.clone()),
@@ -61,41 +61,41 @@ fn from_environment(variable: &str, default: &str) -> PathBuf {
 pub struct Artifacts(PathBuf);
 
 impl Artifacts {
-    /// Those in `folder`.
+    /// Uses the programs and images in `folder`.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self(folder.into())
     }
 
-    /// The folder itself.
+    /// The folder of this version.
     pub fn folder(&self) -> &Path {
         &self.0
     }
 
-    /// Kubernetes, containerd, etcd, helm and so on.
+    /// The folder of programs: Kubernetes, containerd, etcd, helm and others.
     pub fn programs(&self) -> PathBuf {
         self.0.join("bin")
     }
 
-    /// One of those programs.
+    /// The path of a program.
     pub fn program(&self, name: &str) -> PathBuf {
         self.programs().join(name)
     }
 
-    /// The CNI plugins.
+    /// The folder of CNI plugins.
     pub fn plugins(&self) -> PathBuf {
         self.0.join("cni")
     }
 
-    /// The images of every node, as archives.
+    /// The folder of image archives for nodes.
     pub fn images(&self) -> PathBuf {
         self.0.join("images")
     }
 
-    /// The version of each program, as in `v1.35.4`.
+    /// The version of each program, such as `v1.35.4`.
     ///
     /// # Errors
     ///
-    /// Returns an error if the folder is not complete.
+    /// Returns an error if the folder is incomplete.
     pub fn versions(&self) -> Result<BTreeMap<String, String>> {
         let path = self.0.join("versions.json");
         let text = fs::read_to_string(&path)
@@ -103,7 +103,7 @@ impl Artifacts {
         serde_json::from_str(&text).with_context(|| format!("{} is damaged", path.display()))
     }
 
-    /// A containerd's folder that holds these images already, to be copied.
+    /// A folder of containerd that contains these images, to be linked into nodes.
     pub fn seed(&self) -> PathBuf {
         self.0.join("seed")
     }

@@ -1,5 +1,4 @@
-//! A pod as the machine sees it: its network namespace, in which tests send and receive
-//! themselves.
+//! Network namespaces of pods, in which tests send and receive.
 
 use crate::namespace::Namespace;
 use anyhow::{Context as _, Result};
@@ -11,16 +10,16 @@ use tests::lab::netns::Netns;
 ///
 /// # Errors
 ///
-/// Returns an error if there is no such pod, or no process in it.
+/// Returns an error if the pod does not exist, or has no process.
 pub async fn netns(namespace: &Namespace, pod: &str) -> Result<Netns> {
     let link = namespace.sh(pod, "readlink /proc/self/ns/net").await?;
     let link = PathBuf::from(link.trim());
-    let file = open(&link).with_context(|| format!("no process is in {}", link.display()))?;
+    let file = open(&link).with_context(|| format!("no process has {}", link.display()))?;
 
     Ok(Netns::adopt(pod, file))
 }
 
-/// Opens the network namespace that `/proc` calls `link`, as a process in it holds it.
+/// Opens the network namespace with the name `link` in `/proc`, by a process in it.
 fn open(link: &PathBuf) -> Option<File> {
     let processes = fs::read_dir("/proc").ok()?;
     processes

@@ -1,7 +1,7 @@
-//! A containerd's folder with the images of every node in it, unpacked.
+//! The seed: a folder of containerd with the unpacked images of all nodes.
 //!
-//! Made once, when the laboratory is built, by a containerd of its own. A node gets it
-//! by links: starting one unpacks nothing and stores nothing twice.
+//! A temporary containerd creates it once, when the laboratory is built. Nodes get hard links to
+//! it, so that starting a node neither unpacks nor stores images.
 
 use crate::host;
 use crate::place::Artifacts;
@@ -14,25 +14,25 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What containerd writes to all the time, below its folder; the rest never changes.
+/// The files below containerd's folder that it modifies; all others are immutable.
 pub(crate) const DATABASES: [&str; 2] = [
     "io.containerd.metadata.v1.bolt/meta.db",
     "io.containerd.snapshotter.v1.overlayfs/metadata.db",
 ];
 
-/// How long containerd may take to answer.
+/// The limit for containerd to respond.
 const START: Duration = Duration::from_secs(20);
 
-/// Makes the seed of `artifacts` from the archives in its folder of images.
+/// Creates the seed of `artifacts` from its image archives.
 ///
 /// # Errors
 ///
-/// Returns an error with what containerd said.
+/// Returns an error with the log of containerd.
 pub(crate) fn make(artifacts: &Artifacts) -> Result<()> {
     let seed = artifacts.seed();
     let partial = seed.with_extension("partial");
     let state = seed.with_extension("state");
-    // What an interrupted run has left; whoever builds holds a lock.
+    // Left by an interrupted run; the caller holds the lock of the build.
     for folder in [&partial, &state] {
         host::run("rm", &[OsStr::new("-rf"), folder.as_os_str()])?;
     }
@@ -43,7 +43,7 @@ pub(crate) fn make(artifacts: &Artifacts) -> Result<()> {
 
     let made = Containerd::start(artifacts, &partial, &state).and_then(|containerd| {
         let mut archives: Vec<PathBuf> = fs::read_dir(artifacts.images())
-            .context("there are no images")?
+            .context("the folder of images is missing")?
             .filter_map(|entry| Some(entry.ok()?.path()))
             .collect();
         archives.sort();
@@ -52,7 +52,7 @@ pub(crate) fn make(artifacts: &Artifacts) -> Result<()> {
         }
         containerd.stop()
     });
-    // Also after a failure; what containerd mounted went with its mount namespace.
+    // Also after a failure. The mounts of containerd are gone with its mount namespace.
     host::run("rm", &[OsStr::new("-rf"), state.as_os_str()])?;
     if let Err(error) = made {
         host::run("rm", &[OsStr::new("-rf"), partial.as_os_str()])?;
@@ -60,10 +60,10 @@ pub(crate) fn make(artifacts: &Artifacts) -> Result<()> {
     }
     host::run("rm", &[OsStr::new("-rf"), seed.as_os_str()])?;
 
-    fs::rename(&partial, &seed).context("failed to name the unpacked images")
+    fs::rename(&partial, &seed).context("failed to rename the folder of unpacked images")
 }
 
-/// A containerd with mounts of its own; it ends when this is dropped.
+/// A containerd in its own mount namespace, which ends when this is dropped.
 struct Containerd {
     child: Child,
     socket: PathBuf,
@@ -73,7 +73,7 @@ impl Containerd {
     fn start(artifacts: &Artifacts, root: &Path, state: &Path) -> Result<Self> {
         let socket = state.join("containerd.sock");
         let config = state.join("config.toml");
-        // No shim, no network, no CRI: this one only unpacks.
+        // No shim, no network, no CRI: this containerd only unpacks images.
         let text = "version = 3\ndisabled_plugins = [\"io.containerd.grpc.v1.cri\", \"io.containerd.cri.v1.images\", \"io.containerd.cri.v1.runtime\"]\n";
         fs::write(&config, text).context("failed to write containerd's configuration")?;
         let log = File::create(state.join("log")).context("failed to create containerd's log")?;
@@ -103,7 +103,7 @@ impl Containerd {
             let ended = containerd
                 .child
                 .try_wait()
-                .context("failed to look at containerd")?;
+                .context("failed to get the status of containerd")?;
             if ended.is_some() || Instant::now() > deadline {
                 let log = fs::read_to_string(state.join("log")).unwrap_or_default();
                 bail!("containerd does not start: {}", log.trim());
@@ -139,7 +139,7 @@ impl Containerd {
 
 impl Drop for Containerd {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! What a cluster is to be: pure values, checked once.
+//! The spec of a cluster: pure values, checked once.
 
 use anyhow::{Result, bail, ensure};
 use clap::ValueEnum;
@@ -6,35 +6,35 @@ use ipnet::{Ipv4Net, Ipv6Net};
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The most nodes of a cluster: their addresses end below those of load balancers.
+/// The most nodes of a cluster, whose addresses are below those of load balancers.
 pub const NODES_MAX: u8 = 90;
 
-/// The most hollow nodes; each has a pod network, too.
+/// The most hollow nodes; each has a pod CIDR, too.
 pub const HOLLOW_MAX: u16 = 5_000;
 
-/// The longest name of a cluster, so that its nodes' names fit in a host name.
+/// The longest name of a cluster, so that the names of its nodes are valid host names.
 const NAME_MAX: usize = 40;
 
 /// The host part of the first node's address in its cluster's /24.
 const FIRST_NODE: u8 = 2;
 
-/// How kube-proxy makes Services work.
+/// The mode of kube-proxy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum KubeProxy {
-    /// By nftables rules.
+    /// nftables rules.
     #[default]
     Nftables,
-    /// By iptables rules.
+    /// iptables rules.
     Iptables,
-    /// By the kernel's virtual server; needs the module `ip_vs`.
+    /// The IP virtual server of the kernel, module `ip_vs`.
     Ipvs,
-    /// Not at all: there is no kube-proxy.
+    /// No kube-proxy.
     None,
 }
 
 impl KubeProxy {
-    /// The value of `mode` in its configuration, or nothing.
+    /// The value of `mode` in its configuration; `None` without kube-proxy.
     pub fn mode(self) -> Option<&'static str> {
         match self {
             Self::Nftables => Some("nftables"),
@@ -45,32 +45,31 @@ impl KubeProxy {
     }
 }
 
-/// A cluster as it was asked for.
+/// The desired state of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spec {
-    /// Its name, a DNS label.
+    /// A DNS label.
     pub name: String,
-    /// How many nodes it has, the control plane included.
+    /// The number of nodes, including the control plane.
     pub nodes: u8,
-    /// How many nodes without a kubelet it has beside them.
+    /// The number of further nodes without a kubelet.
     pub hollow: u16,
-    /// The network of its pods.
+    /// The CIDR of its pods.
     pub pod_cidr: Ipv4Net,
-    /// The network of its Services.
+    /// The CIDR of its Services.
     pub service_cidr: Ipv4Net,
-    /// How Services work.
+    /// The mode of kube-proxy.
     pub kube_proxy: KubeProxy,
-    /// Whether pods, Services and nodes have IPv6 addresses, too.
+    /// Whether pods, Services and nodes have IPv6 addresses in addition.
     pub ipv6: bool,
-    /// The Kubernetes version, as asked for.
+    /// The requested Kubernetes version.
     pub version: Option<String>,
     /// The lifetime of its certificates, in seconds.
     pub certificate_seconds: u64,
 }
 
 impl Spec {
-    /// A cluster as the laboratory makes it if nothing else is said: every one has
-    /// the same networks, on purpose.
+    /// A cluster with default settings: all clusters have the same CIDRs, on purpose.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -85,11 +84,11 @@ impl Spec {
         }
     }
 
-    /// Checks what flags cannot check one by one.
+    /// Checks the settings in combination.
     ///
     /// # Errors
     ///
-    /// Returns an error that names the flag and what it may be.
+    /// Returns an error that names the flag and its valid values.
     pub fn check(&self) -> Result<()> {
         check_name(&self.name)?;
         ensure!(
@@ -108,7 +107,7 @@ impl Spec {
         ] {
             ensure!(
                 cidr == cidr.trunc(),
-                "{flag} {cidr} has bits set behind its prefix: use {}",
+                "{flag} {cidr} has host bits set: use {}",
                 cidr.trunc()
             );
             ensure!(
@@ -126,29 +125,29 @@ impl Spec {
         self.check_room()
     }
 
-    /// Each node needs a pod network of its own.
+    /// Checks that each node has a pod CIDR.
     fn check_room(&self) -> Result<()> {
-        let wanted = u32::from(self.nodes) + u32::from(self.hollow);
+        let count = u32::from(self.nodes) + u32::from(self.hollow);
         let bits = u32::from(self.node_prefix_len() - self.pod_cidr.prefix_len());
         ensure!(
-            self.node_prefix_len() <= 28 && wanted <= 1 << bits,
-            "--pod-cidr {} has no room for {wanted} nodes: use a shorter prefix",
+            self.node_prefix_len() <= 28 && count <= 1 << bits,
+            "--pod-cidr {} has no room for {count} nodes: use a shorter prefix",
             self.pod_cidr
         );
 
         Ok(())
     }
 
-    /// The prefix length of one node's pod network: 24, or longer if the cluster's is
-    /// small or its nodes are many.
+    /// The prefix length of a node's pod CIDR: 24, or longer if the cluster's CIDR is small or if
+    /// it has many nodes.
     pub fn node_prefix_len(&self) -> u8 {
-        let wanted = u32::from(self.nodes) + u32::from(self.hollow);
-        let bits = wanted.next_power_of_two().trailing_zeros() as u8;
+        let count = u32::from(self.nodes) + u32::from(self.hollow);
+        let bits = count.next_power_of_two().trailing_zeros() as u8;
 
         (self.pod_cidr.prefix_len() + bits).max(24)
     }
 
-    /// The name of node `index`, as kind names them.
+    /// The name of node `index`, like that of kind.
     pub fn node_name(&self, index: u8) -> String {
         match index {
             0 => format!("{}-control-plane", self.name),
@@ -162,7 +161,7 @@ impl Spec {
         format!("{}-hollow{index}", self.name)
     }
 
-    /// The pod network of the `index`th node, hollow ones counted after the others.
+    /// The pod CIDR of node `index`; hollow nodes follow the others.
     pub fn node_pod_cidr(&self, index: u16) -> Ipv4Net {
         let prefix_len = self.node_prefix_len();
         let offset = u32::from(index) << (32 - prefix_len);
@@ -171,51 +170,51 @@ impl Spec {
         Ipv4Net::new(addr, prefix_len).unwrap_or(self.pod_cidr)
     }
 
-    /// The IPv6 network of all pods.
+    /// The IPv6 CIDR of all pods.
     pub fn pod_cidr_v6(&self) -> Ipv6Net {
         v6([0xfd00, 0x0010, 0x0244, 0, 0, 0, 0, 0], 48)
     }
 
-    /// The IPv6 pod network of the `index`th node.
+    /// The IPv6 pod CIDR of node `index`.
     pub fn node_pod_cidr_v6(&self, index: u16) -> Ipv6Net {
         v6([0xfd00, 0x0010, 0x0244, index, 0, 0, 0, 0], 64)
     }
 
-    /// The IPv6 network of the Services.
+    /// The IPv6 CIDR of Services.
     pub fn service_cidr_v6(&self) -> Ipv6Net {
         v6([0xfd00, 0x0010, 0x0096, 0, 0, 0, 0, 0], 112)
     }
 
-    /// The address of the Service `kubernetes`: the first.
+    /// The address of the Service `kubernetes`: the first of the CIDR.
     pub fn api_service(&self) -> Ipv4Addr {
         Ipv4Addr::from_bits(self.service_cidr.addr().to_bits() + 1)
     }
 
-    /// The address of the cluster's DNS: the tenth.
+    /// The address of the cluster's DNS: the tenth of the CIDR.
     pub fn dns_service(&self) -> Ipv4Addr {
         Ipv4Addr::from_bits(self.service_cidr.addr().to_bits() + 10)
     }
 }
 
-/// One node: what follows from the cluster, its number and the underlay.
+/// A node, derived from the cluster's spec, its number and the underlay.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeSpec {
-    /// Its name, which is its host name, too.
+    /// The name of the Node object, which is also the host name.
     pub name: String,
     /// Whether it runs the control plane.
     pub control_plane: bool,
-    /// Its address on the underlay.
+    /// The address on the underlay.
     pub ip: Ipv4Addr,
-    /// Its IPv6 address there, in clusters with IPv6.
+    /// The IPv6 address on the underlay, in clusters with IPv6.
     pub ip_v6: Option<Ipv6Addr>,
-    /// The network of its pods.
+    /// The CIDR of its pods.
     pub pod_cidr: Ipv4Net,
-    /// Their IPv6 network.
+    /// The IPv6 CIDR of its pods.
     pub pod_cidr_v6: Option<Ipv6Net>,
 }
 
 impl NodeSpec {
-    /// All nodes of the cluster that is the `number`th on `underlay`.
+    /// All nodes of the cluster with this number on `underlay`.
     pub fn all(spec: &Spec, number: u8, underlay: Ipv4Net) -> Vec<Self> {
         (0..spec.nodes)
             .map(|index| Self {
@@ -231,26 +230,26 @@ impl NodeSpec {
             .collect()
     }
 
-    /// Its addresses, IPv4 first.
+    /// The addresses on the underlay, IPv4 first.
     pub fn ips(&self) -> Vec<IpAddr> {
         let v6 = self.ip_v6.map(IpAddr::from);
         [IpAddr::from(self.ip)].into_iter().chain(v6).collect()
     }
 
-    /// The networks of its pods, IPv4 first.
+    /// The CIDRs of its pods, IPv4 first.
     pub fn pod_cidrs(&self) -> Vec<String> {
         let v6 = self.pod_cidr_v6.map(|cidr| cidr.to_string());
         [self.pod_cidr.to_string()].into_iter().chain(v6).collect()
     }
 }
 
-/// The address of host `host` in the /24 of the `number`th cluster.
+/// The address of host `host` in the /24 of the cluster with this number.
 pub fn underlay_address(underlay: Ipv4Net, number: u8, host: u8) -> Ipv4Addr {
     let [a, b, ..] = underlay.addr().octets();
     Ipv4Addr::new(a, b, number, host)
 }
 
-/// The same for IPv6, in a unique local network (RFC 4193).
+/// The same for IPv6, in a unique local prefix (RFC 4193).
 pub fn underlay_address_v6(number: u8, host: u8) -> Ipv6Addr {
     Ipv6Addr::new(0xfd00, 0x0172, 0x0018, 0, 0, 0, number.into(), host.into())
 }
@@ -260,7 +259,7 @@ fn check_name(name: &str) -> Result<()> {
     let starts = name.starts_with(|c: char| c.is_ascii_lowercase());
     if !starts || !name.chars().all(plain) || name.ends_with('-') || name.len() > NAME_MAX {
         bail!(
-            "{name:?} is no name of a cluster: use up to {NAME_MAX} lower-case letters, digits and `-`, beginning with a letter"
+            "{name:?} is no valid name of a cluster: use up to {NAME_MAX} lower-case letters, digits and `-`, beginning with a letter"
         );
     }
 

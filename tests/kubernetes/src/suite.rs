@@ -88,7 +88,7 @@ struct Test<C: Shared> {
     body: Body<C>,
 }
 
-/// What the trials of one run have in common.
+/// The state that all trials of a run share.
 struct Run<C: Shared> {
     shared: &'static C,
     clusters: Vec<Cluster>,

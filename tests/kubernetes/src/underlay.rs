@@ -1,4 +1,4 @@
-//! The Ethernet segment that all nodes of all clusters hang on.
+//! The underlay: the Ethernet segment of the nodes of all clusters.
 //!
 //! ```text
 //!   machine (.255.254)         rome: .1.2 .1.3        milan: .2.2 .2.3
@@ -8,9 +8,9 @@
 //!        +-------------------- bridge br0 (.0.1) ----------+
 //! ```
 //!
-//! A cluster's bridge hangs on the segment by its uplink, a pair of devices that
-//! faults replace by something worse. The bridges are in a namespace of their own
-//! that routes nowhere: nothing of a cluster leaves the machine.
+//! The uplink of a cluster connects its bridge to the segment: a pair of devices, which faults
+//! replace. The bridges are in a network namespace without routes, so that no packet of a cluster
+//! leaves the machine.
 
 use crate::host::{self, ip};
 use crate::place;
@@ -22,30 +22,30 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::path::Path;
 
-/// The network unless `--underlay` gives another.
+/// The default of `--underlay`.
 pub const DEFAULT: &str = "172.18.0.0/16";
 
-/// The namespace of the bridges.
+/// The network namespace of the bridges.
 pub const NETNS: &str = "liqo-lab-underlay";
 
-/// Tells whose the segment is: the folder of the laboratory's state.
+/// The file with the owner of the segment: the folder of a laboratory's state.
 const OWNER: &str = "/run/liqo-lab-owner";
 
-/// The machine's own device on the segment.
+/// The device of the machine on the segment.
 pub const DEVICE: &str = "liqo-lab0";
 
-/// The segment, once it is there.
+/// The existing segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Underlay {
     net: Ipv4Net,
 }
 
 impl Underlay {
-    /// The segment that is there, if there is one.
+    /// Returns the segment, if it exists.
     ///
     /// # Errors
     ///
-    /// Returns an error if what is noted of it cannot be read.
+    /// Returns an error if its saved network cannot be read.
     pub fn existing() -> Result<Option<Self>> {
         let path = place::state().join("underlay");
         let text = match fs::read_to_string(&path) {
@@ -56,32 +56,32 @@ impl Underlay {
         let net = text
             .trim()
             .parse()
-            .with_context(|| format!("{} holds no network", path.display()))?;
+            .with_context(|| format!("{} contains no network", path.display()))?;
 
         Ok(Some(Self { net }))
     }
 
-    /// Makes the segment, or what is missing of it.
+    /// Creates the segment, or its missing parts.
     ///
     /// # Errors
     ///
-    /// Returns an error if its addresses are taken, or if there is another already.
-    pub fn ensure(wanted: Option<Ipv4Net>) -> Result<Self> {
+    /// Returns an error if its addresses are in use, or if another segment exists.
+    pub fn ensure(requested: Option<Ipv4Net>) -> Result<Self> {
         let existing = Self::existing()?;
         if let Some(existing) = existing {
-            if let Some(wanted) = wanted.filter(|wanted| *wanted != existing.net) {
+            if let Some(requested) = requested.filter(|requested| *requested != existing.net) {
                 bail!(
-                    "--underlay {wanted}: the clusters that are up are on {}: take them down first",
+                    "--underlay {requested}: existing clusters are on {}: take them down first",
                     existing.net
                 );
             }
-            // Not by /sys, which may show the devices of another namespace.
+            // /sys may show the devices of another network namespace.
             if netns_exists(NETNS) && host::run("ip", &["link", "show", DEVICE]).is_ok() {
                 return Ok(existing);
             }
         }
-        // One of which something is missing is made again as it was.
-        let net = match wanted.or(existing.map(Self::net)) {
+        // An incomplete segment is created again with its saved network.
+        let net = match requested.or(existing.map(Self::net)) {
             Some(net) => net,
             None => DEFAULT.parse().context("the default is a network")?,
         };
@@ -93,31 +93,31 @@ impl Underlay {
         underlay.check_free()?;
         check_owner()?;
         remove_devices();
-        underlay.create().context("failed to make the underlay")?;
+        underlay.create().context("failed to create the underlay")?;
         fs::write(place::state().join("underlay"), format!("{net}\n"))
-            .context("failed to note the underlay's network")?;
+            .context("failed to save the underlay's network")?;
         fs::write(OWNER, place::state().as_os_str().as_encoded_bytes())
-            .context("failed to note whose the underlay is")?;
+            .context("failed to save the owner of the underlay")?;
 
         Ok(underlay)
     }
 
-    /// Its network.
+    /// The network of its addresses.
     pub fn net(self) -> Ipv4Net {
         self.net
     }
 
-    /// The address of the machine on it.
+    /// The address of the machine.
     pub fn machine(self) -> Ipv4Addr {
         underlay_address(self.net, 255, 254)
     }
 
-    /// The address that nodes have as their way out, which leads nowhere.
+    /// The default gateway of nodes, which forwards nothing.
     pub fn gateway(self) -> Ipv4Addr {
         underlay_address(self.net, 0, 1)
     }
 
-    /// The machine may have this network elsewhere, as Docker's for example.
+    /// Checks that the machine has no route to this network, for example of Docker.
     fn check_free(self) -> Result<()> {
         #[derive(Deserialize)]
         struct Route {
@@ -138,7 +138,7 @@ impl Underlay {
         });
         if let Some((net, device)) = taken {
             bail!(
-                "the underlay's network {} is taken: this machine has {net} on {device}; choose another with --underlay, such as 172.30.0.0/16",
+                "the underlay's network {} is in use: this machine has {net} on {device}; choose another with --underlay, such as 172.30.0.0/16",
                 self.net
             );
         }
@@ -157,7 +157,7 @@ impl Underlay {
             "link set br0 up".to_owned(),
         ];
         ip(Some(NETNS), &inside)?;
-        // Present only where the bridge's netfilter is; frames are no business of it.
+        // Present only with br_netfilter, which must not filter bridged frames.
         let _ = host::run(
             "ip",
             &[
@@ -179,7 +179,7 @@ impl Underlay {
         ip(Some(NETNS), &["link set machine master br0 up"])
     }
 
-    /// Gives the `number`th cluster its bridge and uplink, unless it has them.
+    /// Creates the bridge and the uplink of the cluster with this number, unless they exist.
     ///
     /// # Errors
     ///
@@ -199,11 +199,11 @@ impl Underlay {
         self.connect(number)
     }
 
-    /// Gives the `number`th cluster a plain uplink.
+    /// Creates the plain uplink of the cluster with this number.
     ///
     /// # Errors
     ///
-    /// Returns an error if it has one.
+    /// Returns an error if it exists.
     pub fn connect(self, number: u8) -> Result<()> {
         ip(
             Some(NETNS),
@@ -215,9 +215,9 @@ impl Underlay {
         )
     }
 
-    /// Whether the `number`th cluster has its plain uplink.
+    /// Whether the cluster with this number has its plain uplink.
     pub fn is_connected(self, number: u8) -> bool {
-        // The peer of a device shows with its own name only if it is in this namespace.
+        // `ip` shows the name of a device's peer only if both are in one namespace.
         host::run(
             "ip",
             &[
@@ -232,19 +232,20 @@ impl Underlay {
         .is_ok_and(|link| link.contains(&format!(" up{number}@dn{number}:")))
     }
 
-    /// Takes the `number`th cluster's plain uplink away.
+    /// Removes the plain uplink of the cluster with this number.
     ///
     /// # Errors
     ///
-    /// Returns an error if it has none.
+    /// Returns an error if it does not exist.
     pub fn disconnect(self, number: u8) -> Result<()> {
         ip(Some(NETNS), &[format!("link delete up{number}")])
     }
 
-    /// Makes the namespace of `node` and hangs it on its cluster's bridge, unless it does.
+    /// Creates the network namespace of `node`, and connects it to its cluster's bridge, unless it
+    /// is connected.
     ///
-    /// The Ethernet address follows from the IP address: the machine does not meet a
-    /// cluster that is made again with stale neighbour entries.
+    /// The MAC address is derived from the IP address, so that neighbour entries stay valid when a
+    /// cluster is created again.
     ///
     /// # Errors
     ///
@@ -254,7 +255,7 @@ impl Underlay {
         let [a, b, c, d] = node.ip.octets();
         let port = port(node.ip);
         if !netns_exists(&netns) {
-            // The kernel removes an earlier one's devices when it finds the time.
+            // The kernel removes the devices of a former namespace asynchronously.
             let _ = ip(Some(NETNS), &[format!("link delete {port}")]);
             add_netns(&netns)?;
         }
@@ -274,7 +275,7 @@ impl Underlay {
             "link set lo up".to_owned(),
             format!("address add {}/16 dev eth0", node.ip),
             "link set eth0 up".to_owned(),
-            // A way out that leads nowhere; without one a host has no route to ClusterIPs.
+            // The gateway forwards nothing, but without the route a host cannot reach ClusterIPs.
             format!("route add default via {}", self.gateway()),
         ];
         if let Some(ip) = node.ip_v6 {
@@ -284,7 +285,7 @@ impl Underlay {
         ip_in(&netns, &inside)
     }
 
-    /// Takes a node off the segment, or puts it back.
+    /// Disconnects a node from the segment, or reconnects it.
     ///
     /// # Errors
     ///
@@ -294,10 +295,10 @@ impl Underlay {
         ip(Some(NETNS), &[format!("link set {} {state}", port(node))])
     }
 
-    /// Removes the `number`th cluster's bridge; its nodes have been removed.
+    /// Removes the bridge of the cluster with this number, after its nodes.
     pub fn detach_cluster(self, number: u8) {
         for device in [format!("up{number}"), bridge(number)] {
-            // A device that is not there is what is wanted.
+            // A missing device is no error.
             let _ = ip(Some(NETNS), &[format!("link delete {device}")]);
         }
     }
@@ -306,18 +307,18 @@ impl Underlay {
     ///
     /// # Errors
     ///
-    /// Returns an error if the namespace's name cannot be removed.
+    /// Returns an error if the network namespace cannot be removed.
     pub fn remove(self) -> Result<()> {
         remove_devices();
-        // It goes with the machine's next start in any case.
+        // At the latest, the next boot of the machine removes it.
         let _ = fs::remove_file(OWNER);
         let path = place::state().join("underlay");
         fs::remove_file(&path).with_context(|| format!("failed to remove {}", path.display()))
     }
 }
 
-/// Names of devices are the machine's, so only one laboratory can be up on it: refuses
-/// where another has clusters.
+/// Checks that no other laboratory has clusters: names of devices are global, so that only one
+/// laboratory can exist on a machine.
 fn check_owner() -> Result<()> {
     let Ok(owner) = fs::read_to_string(OWNER) else {
         return Ok(());
@@ -333,27 +334,27 @@ fn check_owner() -> Result<()> {
     Ok(())
 }
 
-/// Removes devices and namespace of a segment, whole or half-made.
+/// Removes the devices and the namespace of a segment, as far as they exist.
 fn remove_devices() {
-    // What is not there is what is wanted.
+    // A missing device is no error.
     let _ = host::run("ip", &["link", "delete", DEVICE]);
     if netns_exists(NETNS) {
         let _ = host::run("ip", &["netns", "delete", NETNS]);
     }
 }
 
-/// The bridge of the `number`th cluster.
+/// The bridge of the cluster with this number.
 pub fn bridge(number: u8) -> String {
     format!("br{number}")
 }
 
-/// The segment's end of a node's link.
+/// The end of a node's link at the bridge.
 fn port(node: Ipv4Addr) -> String {
     let [.., number, host] = node.octets();
     format!("n{number}-{host}")
 }
 
-/// The namespace of a node.
+/// The network namespace of a node.
 pub fn node_netns(node: &str) -> String {
     format!("liqo-lab-{node}")
 }
@@ -375,7 +376,7 @@ pub fn node_namespaces(cluster: &str) -> Result<Vec<String>> {
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
         .filter_map(|name| {
             let role = name.strip_prefix(&prefix)?;
-            // Of this cluster, not of one whose name begins with this one's.
+            // The name of another cluster may begin with that of this one.
             let number = role.strip_prefix("worker").unwrap_or("none");
             let ours = role == "control-plane" || number.bytes().all(|it| it.is_ascii_digit());
             ours.then(|| format!("{cluster}-{role}"))
@@ -383,21 +384,21 @@ pub fn node_namespaces(cluster: &str) -> Result<Vec<String>> {
         .collect())
 }
 
-/// Whether there is a namespace of this name.
+/// Whether the network namespace exists.
 pub fn netns_exists(name: &str) -> bool {
     Path::new("/run/netns").join(name).exists()
 }
 
-/// Makes a namespace.
+/// Creates a network namespace.
 ///
 /// # Errors
 ///
-/// Returns an error if there is one of that name.
+/// Returns an error if it exists.
 pub fn add_netns(name: &str) -> Result<()> {
     host::run("ip", &["netns", "add", name]).map(drop)
 }
 
-/// Removes a namespace, if there is one of that name.
+/// Removes a network namespace, if it exists.
 ///
 /// # Errors
 ///

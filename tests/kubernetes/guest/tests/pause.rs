@@ -1,4 +1,4 @@
-//! The process as it is started: in its place after a shell.
+//! Tests of `pause`, started by `exec` from a shell.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
@@ -6,11 +6,11 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Far more than it takes on a loaded machine.
+/// The limit of waits, also on a loaded machine.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 #[test]
-fn it_ends_well_when_asked_to() {
+fn it_exits_successfully_at_sigterm() {
     for signal in ["TERM", "INT"] {
         let mut pause = Owned(Command::new(PAUSE).spawn().unwrap());
         until("it waits", || waits(&pause));
@@ -23,19 +23,19 @@ fn it_ends_well_when_asked_to() {
 }
 
 #[test]
-fn a_child_that_it_did_not_start_is_buried() {
+fn an_adopted_child_is_reaped() {
     let (pause, stdin) = with_child();
     until("it waits", || waits(&pause));
     assert_eq!(
         children(&pause).len(),
         1,
-        "the shell's child is its own now"
+        "the child of the shell is adopted"
     );
 
-    // `cat` ends with its input.
+    // `cat` ends at the end of its input.
     drop(stdin);
 
-    until("no child is left, not even a dead one", || {
+    until("no child is left, not even a zombie", || {
         children(&pause).is_empty()
     });
 }
@@ -47,12 +47,12 @@ fn other_signals_do_not_end_it() {
 
     pause.signal("CHLD");
 
-    until("it has taken the signal and waits again", || waits(&pause));
+    until("the signal is handled and it waits again", || waits(&pause));
 }
 
 const PAUSE: &str = env!("CARGO_BIN_EXE_pause");
 
-/// Starts a shell that starts `cat` and becomes `pause`.
+/// Starts a shell that starts `cat` and replaces itself by `pause`.
 fn with_child() -> (Owned, ChildStdin) {
     let mut child = Command::new("sh")
         .args(["-c", "exec 3<&0; cat <&3 & exec 3<&-; exec \"$0\"", PAUSE])
@@ -83,11 +83,11 @@ impl Drop for Owned {
     }
 }
 
-/// Is itself, not the shell any more, has no signal left to take, and sleeps.
+/// Whether the process is `pause`, has no pending signal, and sleeps.
 fn waits(pause: &Owned) -> bool {
-    let has_taken_all = status(pause, "ShdPnd:").bytes().all(|digit| digit == b'0');
+    let no_pending = status(pause, "ShdPnd:").bytes().all(|digit| digit == b'0');
 
-    status(pause, "Name:") == "pause" && has_taken_all && status(pause, "State:").starts_with('S')
+    status(pause, "Name:") == "pause" && no_pending && status(pause, "State:").starts_with('S')
 }
 
 /// A field of `/proc/<pid>/status`.
@@ -110,7 +110,7 @@ fn children(pause: &Owned) -> Vec<String> {
 fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + DEADLINE;
     while !condition() {
-        assert!(Instant::now() < deadline, "in vain: {what}");
+        assert!(Instant::now() < deadline, "timed out: {what}");
         thread::yield_now();
     }
 }

@@ -1,4 +1,4 @@
-//! The server as it is started, asked over a real socket.
+//! Tests of `whoami` over a socket.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -6,15 +6,15 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 
 #[test]
-fn a_client_learns_its_address_and_who_has_answered() {
+fn a_client_gets_its_address_and_the_identity_of_the_pod() {
     let server = Server::start();
     let stream = TcpStream::connect(server.address).unwrap();
     let client = stream.local_addr().unwrap();
 
-    let answer = ask(stream, "GET / HTTP/1.1\r\nHost: web\r\n\r\n");
+    let response = get(stream, "GET / HTTP/1.1\r\nHost: web\r\n\r\n");
 
     assert_eq!(
-        body(&answer),
+        body(&response),
         format!("client={client} pod=web-1 node=a1 ip=10.1.0.7\n")
     );
 }
@@ -23,65 +23,65 @@ fn a_client_learns_its_address_and_who_has_answered() {
 fn json_has_the_path_and_the_host() {
     let server = Server::start();
 
-    let answer = server.ask("GET /json?x=1 HTTP/1.1\r\nHost: web.test\r\n\r\n");
+    let response = server.get("GET /json?x=1 HTTP/1.1\r\nHost: web.test\r\n\r\n");
 
-    assert!(body(&answer).contains(r#""path":"/json","host":"web.test"}"#));
+    assert!(body(&response).contains(r#""path":"/json","host":"web.test"}"#));
 }
 
 #[test]
 fn it_is_healthy_as_soon_as_it_listens() {
     let server = Server::start();
 
-    assert_eq!(body(&server.ask("GET /healthz HTTP/1.1\r\n\r\n")), "ok\n");
+    assert_eq!(body(&server.get("GET /healthz HTTP/1.1\r\n\r\n")), "ok\n");
 }
 
 #[test]
-fn clients_that_say_nothing_do_not_keep_others_from_an_answer() {
+fn idle_clients_do_not_block_others() {
     let server = Server::start();
-    // One thread less than there are.
+    // One less than there are threads.
     let _silent: Vec<_> = (0..15)
         .map(|_| TcpStream::connect(server.address).unwrap())
         .collect();
 
-    let callers: Vec<_> = (0..64)
+    let clients: Vec<_> = (0..64)
         .map(|_| {
             let address = server.address;
             thread::spawn(move || {
                 let stream = TcpStream::connect(address).unwrap();
-                ask(stream, "GET /healthz HTTP/1.1\r\n\r\n")
+                get(stream, "GET /healthz HTTP/1.1\r\n\r\n")
             })
         })
         .collect();
 
-    for caller in callers {
-        assert!(caller.join().unwrap().starts_with("HTTP/1.1 200 OK\r\n"));
+    for client in clients {
+        assert!(client.join().unwrap().starts_with("HTTP/1.1 200 OK\r\n"));
     }
 }
 
 #[test]
-fn a_body_that_nobody_asked_for_does_not_cost_the_answer() {
+fn an_unexpected_body_does_not_cost_the_response() {
     let server = Server::start();
     let request = format!(
         "POST / HTTP/1.1\r\nContent-Length: 30000\r\n\r\n{}",
         "x".repeat(30_000)
     );
 
-    let answer = server.ask(&request);
+    let response = server.get(&request);
 
-    assert!(answer.starts_with("HTTP/1.1 405 "), "{answer}");
+    assert!(response.starts_with("HTTP/1.1 405 "), "{response}");
 }
 
 #[test]
 fn an_endless_head_is_refused() {
     let server = Server::start();
 
-    let answer = server.ask(&format!("GET / HTTP/1.1\r\nX: {}", "x".repeat(9_000)));
+    let response = server.get(&format!("GET / HTTP/1.1\r\nX: {}", "x".repeat(9_000)));
 
-    assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
+    assert!(response.starts_with("HTTP/1.1 431 "), "{response}");
 }
 
 #[test]
-fn it_ends_well_when_asked_to() {
+fn it_exits_successfully_at_sigterm() {
     let mut server = Server::start();
 
     let kill = Command::new("kill")
@@ -111,9 +111,7 @@ impl Server {
         let mut line = String::new();
         let output = process.stdout.take().expect("it is piped");
         let mut output = BufReader::new(output);
-        output
-            .read_line(&mut line)
-            .expect("it says where it listens");
+        output.read_line(&mut line).expect("it prints its address");
         let address = line.trim().strip_prefix("listening on ");
         let address = address.and_then(|address| address.parse().ok());
 
@@ -123,8 +121,8 @@ impl Server {
         }
     }
 
-    fn ask(&self, request: &str) -> String {
-        ask(
+    fn get(&self, request: &str) -> String {
+        get(
             TcpStream::connect(self.address).expect("it listens"),
             request,
         )
@@ -138,14 +136,14 @@ impl Drop for Server {
     }
 }
 
-fn ask(mut stream: TcpStream, request: &str) -> String {
+fn get(mut stream: TcpStream, request: &str) -> String {
     stream.write_all(request.as_bytes()).expect("it reads");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("it answers");
+    let mut response = String::new();
+    stream.read_to_string(&mut response).expect("it answers");
 
-    answer
+    response
 }
 
-fn body(answer: &str) -> &str {
-    answer.split_once("\r\n\r\n").expect("a head").1
+fn body(response: &str) -> &str {
+    response.split_once("\r\n\r\n").expect("a head").1
 }

@@ -1,18 +1,20 @@
-//! An API that is not the API server's own: it passes requests on.
+//! An aggregated API, to which the API server proxies requests.
 
-use super::{SOON, refusal, server};
+use super::{refusal, server};
 use crate::fixture::{Clusters, Suite, parallel};
 use anyhow::{Context as _, Result, ensure};
 use kubernetes_lab::cleanup;
 use kubernetes_lab::namespace::Namespace;
-use kubernetes_lab::wait::{Deadline, until};
+use kubernetes_lab::wait::{Deadline, SOON, until};
 use serde_json::{Value, json};
 
 pub(super) fn add(suite: &mut Suite) {
-    parallel!(suite, an_aggregated_api_is_told_who_asks);
+    parallel!(suite, an_aggregated_api_receives_the_user_of_a_request);
 }
 
-async fn an_aggregated_api_is_told_who_asks(clusters: &'static Clusters) -> Result<()> {
+async fn an_aggregated_api_receives_the_user_of_a_request(
+    clusters: &'static Clusters,
+) -> Result<()> {
     let namespace = clusters.namespace("aggregation").await?;
     let front_proxy = "{.data.requestheader-client-ca-file}";
     let front_proxy = [
@@ -59,13 +61,9 @@ async fn an_aggregated_api_is_told_who_asks(clusters: &'static Clusters) -> Resu
         "{greeting}"
     );
     ensure!(greeting["path"] == path, "{greeting}");
-    let other = [
-        "--as=somebody",
-        "--as-group=liqo",
-        "--as-group=system:masters",
-    ];
+    let other = ["--as=guest", "--as-group=liqo", "--as-group=system:masters"];
     let greeting = greet(&namespace, &[&["--raw", path], &other[..]].concat()).await?;
-    ensure!(greeting["user"] == "somebody", "{greeting}");
+    ensure!(greeting["user"] == "guest", "{greeting}");
     let greeting = greet(
         &namespace,
         &["greetings.v1alpha1.it.liqo.io", "you", "-o", "json"],
@@ -77,8 +75,8 @@ async fn an_aggregated_api_is_told_who_asks(clusters: &'static Clusters) -> Resu
 
 const NAME: &str = "v1alpha1.it.liqo.io";
 
-/// Tells who asks for which path. What is offered can only be read by name, hence is
-/// nothing that anybody tries to remove.
+/// Returns user and path of a request. The only verb is `get`, so that the namespace controller does
+/// not list the resource when it removes namespaces.
 const GREET: &str = r#"
 header() { while read -r line; do
   [ "${line%%:*}" = "$1" ] && all+="${all:+,}$(echo ${line#*:})"
@@ -98,21 +96,26 @@ case ${path%%\?*} in
 esac
 "#;
 
-/// Asks for a greeting by `kubectl get`.
+/// Reads a greeting by `kubectl get`.
 async fn greet(namespace: &Namespace, words: &[&str]) -> Result<Value> {
     let answer = namespace.kubectl(&[&["get"], words].concat()).await?;
     serde_json::from_str(&answer).with_context(|| format!("no JSON: {answer}"))
 }
 
-/// Whoever is not the API server's proxy could claim to be anybody.
+/// Asserts that the server refuses other clients than the API server, which could impersonate
+/// users.
 async fn refuses_others(namespace: &Namespace) -> Result<()> {
-    let ask = "curl -ksS -m 5 -H 'X-Remote-User: admin' https://server.aggregation.svc/apis";
-    refusal(namespace.sh("server", ask).await)?;
-    until(Deadline::after(SOON), "the server's reason", async || {
-        let logs = namespace.kubectl(&["logs", "server"]).await?;
-        let reason = "peer did not return a certificate";
-        ensure!(logs.contains(reason), "{logs}");
-        Ok(())
-    })
+    let get = "curl -ksS -m 5 -H 'X-Remote-User: admin' https://server.aggregation.svc/apis";
+    refusal(namespace.sh("server", get).await)?;
+    until(
+        Deadline::after(SOON),
+        "the error of the server",
+        async || {
+            let logs = namespace.kubectl(&["logs", "server"]).await?;
+            let reason = "peer did not return a certificate";
+            ensure!(logs.contains(reason), "{logs}");
+            Ok(())
+        },
+    )
     .await
 }

@@ -1,6 +1,6 @@
-//! Certificates that the cluster signs on request.
+//! Certificate signing requests.
 
-use super::{SOON, refusal};
+use super::refusal;
 use crate::fixture::{Clusters, Suite, parallel, scratch};
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::ByteString;
@@ -8,17 +8,17 @@ use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use kube::Api;
 use kubernetes_lab::cleanup;
 use kubernetes_lab::pki;
-use kubernetes_lab::wait::{Deadline, until};
+use kubernetes_lab::wait::{Deadline, SOON, until};
 use rcgen::{CertificateParams, DnType, KeyPair};
 use serde_json::json;
 use std::path::Path;
 use std::process::Command;
 
 pub(super) fn add(suite: &mut Suite) {
-    parallel!(suite, a_signed_request_makes_a_user_of_the_api);
+    parallel!(suite, a_signed_certificate_authenticates_a_user);
 }
 
-async fn a_signed_request_makes_a_user_of_the_api(clusters: &'static Clusters) -> Result<()> {
+async fn a_signed_certificate_authenticates_a_user(clusters: &'static Clusters) -> Result<()> {
     let namespace = clusters.namespace("certificate").await?;
     let requests: Api<CertificateSigningRequest> = Api::all(namespace.client().clone());
     let cluster = namespace.clone();
@@ -49,7 +49,7 @@ async fn a_signed_request_makes_a_user_of_the_api(clusters: &'static Clusters) -
     namespace.kubectl(&["certificate", "approve", NAME]).await?;
     let certificate = until(Deadline::after(SOON), "a certificate", async || {
         let status = requests.get(NAME).await?.status.unwrap_or_default();
-        status.certificate.context("there is none yet")
+        status.certificate.context("no certificate")
     })
     .await?;
 
@@ -64,16 +64,16 @@ async fn a_signed_request_makes_a_user_of_the_api(clusters: &'static Clusters) -
     ensure!(user.contains("\"username\":\"caesar\""), "{user}");
     ensure!(user.contains("\"gauls\""), "{user}");
     let refused = refusal(as_user(clusters, &folder, &["get", "pods"]))?;
-    let said = "User \"caesar\" cannot list resource \"pods\"";
-    ensure!(refused.contains(said), "{refused}");
+    let expected = "User \"caesar\" cannot list resource \"pods\"";
+    ensure!(refused.contains(expected), "{refused}");
     Ok(())
 }
 
 const NAME: &str = "it-caesar";
 
-/// A key, and the request of its certificate.
+/// A key and its certificate signing request.
 fn request() -> Result<(String, String)> {
-    let key = KeyPair::generate().context("failed to make a key")?;
+    let key = KeyPair::generate().context("failed to generate a key")?;
     let mut params = CertificateParams::default();
     params
         .distinguished_name
@@ -82,12 +82,12 @@ fn request() -> Result<(String, String)> {
     let request = params
         .serialize_request(&key)
         .and_then(|request| request.pem())
-        .context("failed to make a request")?;
+        .context("failed to sign a request")?;
 
     Ok((key.serialize_pem(), request))
 }
 
-/// Runs `kubectl` with nothing but the certificate and the key in `folder`.
+/// Runs `kubectl` with the certificate and the key in `folder`, and without a kubeconfig.
 fn as_user(clusters: &Clusters, folder: &Path, words: &[&str]) -> Result<String> {
     let cluster = &clusters.rome;
     let output = Command::new(cluster.artifacts().program("kubectl"))
@@ -102,8 +102,8 @@ fn as_user(clusters: &Clusters, folder: &Path, words: &[&str]) -> Result<String>
         .args(words)
         .output()
         .context("failed to start kubectl")?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{stderr}");
 
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

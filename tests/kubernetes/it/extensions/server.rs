@@ -1,4 +1,4 @@
-//! A pod that answers over TLS by a script: the server of a webhook or an API.
+//! A pod that serves HTTPS by a script, as server of a webhook or an aggregated API.
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::ByteString;
@@ -6,14 +6,14 @@ use kubernetes_lab::namespace::Namespace;
 use rcgen::CertifiedKey;
 use serde_json::{Value, json};
 
-/// Its name, that of its Service and of all that belongs to it.
+/// The name of the pod, its Service and its Secret.
 const NAME: &str = "server";
 
-/// Runs `script` for each request, and returns the server's certificate as a
-/// `caBundle`, for which it is its own authority.
+/// Runs `script` for each request, and returns the self-signed certificate of the server as a
+/// `caBundle`.
 ///
-/// With `clients`, the certificate of an authority, the server turns away whoever has
-/// no certificate of it.
+/// `clients` is the certificate of an authority. With it, the server refuses clients without a
+/// certificate of that authority.
 pub(super) async fn start(
     namespace: &Namespace,
     script: &str,
@@ -21,7 +21,7 @@ pub(super) async fn start(
 ) -> Result<Value> {
     let name = format!("{NAME}.{}.svc", namespace.name());
     let CertifiedKey { cert, signing_key } =
-        rcgen::generate_simple_self_signed([name]).context("failed to make a certificate")?;
+        rcgen::generate_simple_self_signed([name]).context("failed to sign a certificate")?;
     let verify = match clients {
         Some(_) => "verify=1,cafile=/files/clients.crt",
         None => "verify=0",
@@ -63,8 +63,8 @@ pub(super) async fn start(
     Ok(json!(ByteString(cert.pem().into())))
 }
 
-/// Reads a request into `path`, `headers` (small letters, a line each) and `body`, and
-/// answers with the `status` and the `answer` that the script sets.
+/// Reads a request into `path`, `headers` (lower case, a line each) and `body`, and responds with the
+/// `status` and the `answer` that the script sets.
 const REQUEST: &str = r#"
 read -r method path version
 headers=

@@ -1,22 +1,22 @@
-//! A webhook that is asked about objects before they are stored.
+//! A validating admission webhook.
 
-use super::{SOON, create, server};
+use super::{create, server};
 use crate::fixture::{Clusters, Suite, parallel};
 use anyhow::{Context as _, Result, ensure};
 use kubernetes_lab::cleanup::{self, Deferred};
 use kubernetes_lab::namespace::Namespace;
-use kubernetes_lab::wait::{Deadline, until};
+use kubernetes_lab::wait::{Deadline, SOON, until};
 use serde_json::{Value, json};
 
 pub(super) fn add(suite: &mut Suite) {
     parallel!(
         suite,
-        a_webhook_decides_what_is_stored_in_its_namespace,
-        nothing_is_stored_while_a_webhook_that_must_agree_is_down,
+        a_webhook_decides_about_objects_of_its_namespace,
+        no_object_is_stored_while_a_required_webhook_is_down,
     );
 }
 
-async fn a_webhook_decides_what_is_stored_in_its_namespace(
+async fn a_webhook_decides_about_objects_of_its_namespace(
     clusters: &'static Clusters,
 ) -> Result<()> {
     let namespace = clusters.namespace("webhook").await?;
@@ -24,8 +24,8 @@ async fn a_webhook_decides_what_is_stored_in_its_namespace(
     let authority = server::start(&namespace, REVIEW, None).await?;
 
     register(&namespace, &authority).await?;
-    let said = "admission webhook \"review.test.liqo.io\" denied the request: it is bad";
-    refused(&namespace, "bad", said).await?;
+    let expected = "admission webhook \"review.test.liqo.io\" denied the request: it is bad";
+    refused(&namespace, "bad", expected).await?;
     store(&namespace, "good", "good").await?;
     store(&other, "bad", "bad").await?;
 
@@ -34,7 +34,7 @@ async fn a_webhook_decides_what_is_stored_in_its_namespace(
     Ok(())
 }
 
-async fn nothing_is_stored_while_a_webhook_that_must_agree_is_down(
+async fn no_object_is_stored_while_a_required_webhook_is_down(
     clusters: &'static Clusters,
 ) -> Result<()> {
     let namespace = clusters.namespace("webhook-down").await?;
@@ -42,8 +42,8 @@ async fn nothing_is_stored_while_a_webhook_that_must_agree_is_down(
     namespace.kubectl(&["delete", "pod", "server"]).await?;
 
     let webhook = register(&namespace, &authority).await?;
-    let said = "failed calling webhook \"review.test.liqo.io\"";
-    refused(&namespace, "good", said).await?;
+    let expected = "failed calling webhook \"review.test.liqo.io\"";
+    refused(&namespace, "good", expected).await?;
 
     webhook.run().await?;
     until(
@@ -55,7 +55,7 @@ async fn nothing_is_stored_while_a_webhook_that_must_agree_is_down(
     Ok(())
 }
 
-/// Denies what is labelled as bad.
+/// Denies objects whose label is not `good`.
 const REVIEW: &str = r#"
 field() { [[ $body =~ \"$1\":\"([^\"]*)\" ]] && echo "${BASH_REMATCH[1]}"; }
 user=${body#*\"userInfo\":}
@@ -71,8 +71,8 @@ answer='{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"'
 answer+=',"response":{"uid":"'$(field uid)'",'$verdict'}}'
 "#;
 
-/// Has the API server ask about the labelled ConfigMaps of the namespace, and of no
-/// other: other tests are not to wait for this one's server.
+/// Registers the webhook for labelled ConfigMaps of this namespace only, so that other tests do not
+/// depend on its server. The result unregisters it.
 async fn register(namespace: &Namespace, authority: &Value) -> Result<Deferred> {
     let name = namespace.name();
     let configuration = json!({
@@ -108,7 +108,7 @@ async fn register(namespace: &Namespace, authority: &Value) -> Result<Deferred> 
     Ok(webhook)
 }
 
-/// Stores a ConfigMap with a label.
+/// Creates a ConfigMap with a label.
 async fn store(namespace: &Namespace, name: &str, label: &str) -> Result<()> {
     let object = json!({
         "apiVersion": "v1", "kind": "ConfigMap",
@@ -117,15 +117,15 @@ async fn store(namespace: &Namespace, name: &str, label: &str) -> Result<()> {
     create(namespace, &object.to_string()).await.map(drop)
 }
 
-/// Stores ConfigMaps until one is refused with `said`: the API server does not know a
-/// new webhook at once, nor its node the way to the server.
-async fn refused(namespace: &Namespace, label: &str, said: &str) -> Result<()> {
+/// Creates ConfigMaps until one is refused with this error. The API server uses a new webhook, and
+/// its node programs the Service, with a delay.
+async fn refused(namespace: &Namespace, label: &str, expected: &str) -> Result<()> {
     let mut tries = 0;
-    until(Deadline::after(SOON), said, async || {
+    until(Deadline::after(SOON), expected, async || {
         tries += 1;
         let outcome = store(namespace, &format!("try-{tries}"), label).await;
         let error = format!("{:#}", outcome.err().context("it was stored")?);
-        ensure!(error.contains(said), "{error}");
+        ensure!(error.contains(expected), "{error}");
         Ok(())
     })
     .await

@@ -1,4 +1,4 @@
-//! The gateway's kernel programs, loaded by a pod from an image of this test.
+//! The gateway's eBPF programs, attached by a pod from an image of this test.
 
 use super::remove_link_after_test;
 use crate::fixture::{Clusters, Suite, parallel};
@@ -7,31 +7,27 @@ use kubernetes_lab::cleanup;
 use kubernetes_lab::image::{self, Image, Platform, Tree};
 use kubernetes_lab::namespace::Namespace;
 use kubernetes_lab::node::Node;
-use kubernetes_lab::wait::{Deadline, until};
+use kubernetes_lab::wait::{Deadline, SOON, until};
 use serde_json::json;
 use std::env;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 pub(super) fn add(suite: &mut Suite) {
-    parallel!(suite, kernel_programs_outlive_the_pod_that_attached_them);
+    parallel!(suite, ebpf_programs_outlive_the_pod_that_attached_them);
 }
 
-/// How long a pod may take to start and to end.
-const SOON: Duration = Duration::from_secs(60);
-
-/// Set by `cargo xtask test --kubernetes`: the folder of programs for pods.
+/// The folder of guest programs, which `cargo xtask test --kubernetes` sets.
 const GUESTS: &str = "LIQO_LAB_GUESTS";
 
-/// Made and removed by this test alone.
+/// The image of this test.
 const IMAGE: &str = "localhost/it-bpf:1";
 
-/// Where the programs are pinned, in a node's BPF file system.
+/// The folder of pins in a node's BPF file system.
 const PINS: &str = "/sys/fs/bpf/it-lab";
 
-/// The programs drop what comes from the VXLAN device but from no overlay, which shows
-/// whether they are there.
-async fn kernel_programs_outlive_the_pod_that_attached_them(
+/// The programs drop packets of the VXLAN device without a tunnel key, which shows whether they are
+/// attached.
+async fn ebpf_programs_outlive_the_pod_that_attached_them(
     clusters: &'static Clusters,
 ) -> Result<()> {
     let namespace = clusters.namespace("kernel-programs").await?;
@@ -41,7 +37,7 @@ async fn kernel_programs_outlive_the_pod_that_attached_them(
     connect(clusters, &near, &far)?;
     until(
         Deadline::after(SOON),
-        "a way through the VXLAN",
+        "a path through the VXLAN",
         async || ping(&far),
     )
     .await?;
@@ -49,23 +45,23 @@ async fn kernel_programs_outlive_the_pod_that_attached_them(
     let attach = ["/bpf", "attach", "it-overlay", "it-tap", PINS];
     let first = run(&namespace, "first", &near, &attach).await?;
     ensure!(first == "attached to it-overlay and it-tap\n", "{first}");
-    ensure!(ping(&far).is_err(), "nothing is dropped");
+    ensure!(ping(&far).is_err(), "packets are not dropped");
     let pins = near.exec("find", &[PINS, "-type", "f", "-printf", "%f "])?;
     for pin in ["overlay", "tap", "COUNTERS"] {
         ensure!(pins.split(' ').any(|it| it == pin), "{pins}");
     }
 
-    // Another pod takes over, and finds what was counted while there was none.
+    // Another pod replaces the programs, and reads the counters of the time without a pod.
     let second = run(&namespace, "second", &near, &attach).await?;
     ensure!(second.contains("\noverlay_no_tunnel_key 1\n"), "{second}");
 
     run(&namespace, "third", &near, &["/bpf", "detach", PINS]).await?;
-    ping(&far).context("still dropped")?;
-    ensure!(near.exec("ls", &[PINS]).is_err(), "something is pinned");
+    ping(&far).context("packets are dropped after detaching")?;
+    ensure!(near.exec("ls", &[PINS]).is_err(), "pins are left");
     Ok(())
 }
 
-/// Makes an image of the guest program `bpf`, and has all nodes take it.
+/// Builds an image of the guest program `bpf`, and loads it into all nodes.
 fn load(clusters: &Clusters) -> Result<()> {
     let guests = env::var_os(GUESTS)
         .with_context(|| format!("{GUESTS} is not set: run `cargo xtask test --kubernetes`"))?;
@@ -84,7 +80,7 @@ fn load(clusters: &Clusters) -> Result<()> {
     std::fs::remove_file(&archive).context("failed to remove the archive")
 }
 
-/// Gives both nodes a device of one VXLAN, and the near one a TAP.
+/// Connects both nodes by a VXLAN, and adds a TAP device to the near one.
 fn connect(clusters: &Clusters, near: &Node, far: &Node) -> Result<()> {
     let specs = clusters.rome.node_specs()?;
     let ip = |node: &Node| {
@@ -110,13 +106,13 @@ fn connect(clusters: &Clusters, near: &Node, far: &Node) -> Result<()> {
 const NEAR: &str = "192.0.2.1";
 const FAR: &str = "192.0.2.2";
 
-/// Sends one packet through the VXLAN to the near node, and waits for the answer.
+/// Sends one ICMP echo request through the VXLAN to the near node, and waits for the reply.
 fn ping(from: &Node) -> Result<()> {
     let words = ["ping", "-c", "1", "-W", "1", NEAR];
     from.exec("busybox", &words).map(drop)
 }
 
-/// Has links, images and pins of the nodes removed after the test, if they are left.
+/// Registers the removal of links, images and pins of the nodes.
 fn clear_after_test(near: &Node, far: &Node) {
     for node in [near, far] {
         remove_link_after_test(node, "it-overlay");
@@ -133,8 +129,7 @@ fn clear_after_test(near: &Node, far: &Node) {
     });
 }
 
-/// Runs a command of the image in a pod of `node`, to the end of both, and returns what
-/// was said.
+/// Runs a command of the image in a pod on `node`, and returns its output.
 async fn run(namespace: &Namespace, name: &str, node: &Node, command: &[&str]) -> Result<String> {
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
         "nodeName": node.name(),
@@ -156,13 +151,13 @@ async fn run(namespace: &Namespace, name: &str, node: &Node, command: &[&str]) -
         let phase = namespace.get(&what, "{.status.phase}").await?;
         match phase.as_str() {
             "Succeeded" | "Failed" => Ok(phase),
-            other => bail!("it is {other}"),
+            other => bail!("its phase is {other}"),
         }
     })
     .await?;
-    let said = namespace.kubectl(&["logs", name]).await?;
-    ensure!(phase == "Succeeded", "{name} has failed: {said}");
+    let output = namespace.kubectl(&["logs", name]).await?;
+    ensure!(phase == "Succeeded", "{name} has failed: {output}");
     namespace.kubectl(&["delete", "pod", name]).await?;
 
-    Ok(said)
+    Ok(output)
 }

@@ -1,36 +1,36 @@
-//! Services of type LoadBalancer: addresses of the underlay, given and taken back.
+//! Services of type LoadBalancer.
 
-use super::ask::Source;
-use super::{SOON, patch};
+use super::patch;
+use super::source::Source;
 use crate::fixture::{Clusters, Suite, parallel};
 use crate::workloads::web;
 use anyhow::{Context as _, Result, ensure};
 use kubernetes_lab::namespace::Namespace;
 use kubernetes_lab::underlay::Underlay;
-use kubernetes_lab::wait::{Deadline, until};
+use kubernetes_lab::wait::{Deadline, SOON, until};
 use std::net::Ipv4Addr;
 
 pub(super) fn add(suite: &mut Suite) {
     parallel!(
         suite,
-        a_load_balancer_has_an_address_that_others_reach,
+        a_load_balancer_is_reachable_from_outside,
         a_load_balancer_keeps_its_address_when_it_changes,
-        each_load_balancer_has_an_address_of_its_own,
-        a_deleted_load_balancer_gives_its_address_back,
-        a_load_balancer_that_becomes_a_cluster_ip_loses_its_address,
+        each_load_balancer_has_its_own_address,
+        a_deleted_load_balancer_releases_its_address,
+        a_load_balancer_that_becomes_a_cluster_ip_releases_its_address,
     );
 }
 
-async fn a_load_balancer_has_an_address_that_others_reach(
-    clusters: &'static Clusters,
-) -> Result<()> {
+async fn a_load_balancer_is_reachable_from_outside(clusters: &'static Clusters) -> Result<()> {
     let namespace = clusters.namespace("load-balancer").await?;
     let pods = web(&namespace).await?;
 
     expose(&namespace, "shop").await?;
     let address = address(&namespace, "shop").await?;
 
-    let underlay = Underlay::existing()?.context("there are clusters")?.net();
+    let underlay = Underlay::existing()?
+        .context("the underlay is missing")?
+        .net();
     let [a, b, ..] = underlay.addr().octets();
     let [.., host] = address.octets();
     let own = Ipv4Addr::new(a, b, clusters.rome.number, host);
@@ -63,7 +63,7 @@ async fn a_load_balancer_keeps_its_address_when_it_changes(
     Ok(())
 }
 
-async fn each_load_balancer_has_an_address_of_its_own(clusters: &'static Clusters) -> Result<()> {
+async fn each_load_balancer_has_its_own_address(clusters: &'static Clusters) -> Result<()> {
     let namespace = clusters.namespace("two-balancers").await?;
     let pods = web(&namespace).await?;
 
@@ -80,7 +80,7 @@ async fn each_load_balancer_has_an_address_of_its_own(clusters: &'static Cluster
     Ok(())
 }
 
-async fn a_deleted_load_balancer_gives_its_address_back(clusters: &'static Clusters) -> Result<()> {
+async fn a_deleted_load_balancer_releases_its_address(clusters: &'static Clusters) -> Result<()> {
     let namespace = clusters.namespace("deleted-balancer").await?;
     let pods = web(&namespace).await?;
     expose(&namespace, "shop").await?;
@@ -92,11 +92,11 @@ async fn a_deleted_load_balancer_gives_its_address_back(clusters: &'static Clust
 
     namespace.kubectl(&["delete", "service", "shop"]).await?;
 
-    is_given_back(clusters, address, &namespace).await?;
+    is_released(clusters, address, &namespace).await?;
     Ok(())
 }
 
-async fn a_load_balancer_that_becomes_a_cluster_ip_loses_its_address(
+async fn a_load_balancer_that_becomes_a_cluster_ip_releases_its_address(
     clusters: &'static Clusters,
 ) -> Result<()> {
     let namespace = clusters.namespace("former-balancer").await?;
@@ -108,7 +108,7 @@ async fn a_load_balancer_that_becomes_a_cluster_ip_loses_its_address(
 
     patch(&namespace, "shop", r#"{"spec": {"type": "ClusterIP"}}"#).await?;
 
-    is_given_back(clusters, address, &namespace).await?;
+    is_released(clusters, address, &namespace).await?;
     until(
         Deadline::after(SOON),
         "the status to be empty",
@@ -133,7 +133,7 @@ async fn expose(namespace: &Namespace, name: &str) -> Result<()> {
     namespace.kubectl(&words).await.map(drop)
 }
 
-/// The address of a Service, once it has one.
+/// Waits for the address of a Service.
 async fn address(namespace: &Namespace, service: &str) -> Result<Ipv4Addr> {
     until(Deadline::after(SOON), "an address", async || {
         let path = "{.status.loadBalancer.ingress[*].ip}";
@@ -143,14 +143,10 @@ async fn address(namespace: &Namespace, service: &str) -> Result<Ipv4Addr> {
     .await
 }
 
-/// Waits until `address` is not the namespace's any more: nobody has it, or another
-/// test's Service.
-async fn is_given_back(
-    clusters: &Clusters,
-    address: Ipv4Addr,
-    namespace: &Namespace,
-) -> Result<()> {
-    until(Deadline::after(SOON), "the address to be given back", async || {
+/// Waits until no Service of the namespace has `address`, and the node has it only for a Service of
+/// another test.
+async fn is_released(clusters: &Clusters, address: Ipv4Addr, namespace: &Namespace) -> Result<()> {
+    until(Deadline::after(SOON), "the address to be released", async || {
         let holders = [
             "get",
             "services",
@@ -161,15 +157,15 @@ async fn is_given_back(
         let holders = namespace.kubectl(&holders).await?;
         let holder = holders.split(' ').find_map(|it| it.strip_suffix(&format!("={address}")));
         match holder {
-            Some(other) => ensure!(other != namespace.name(), "the Service has it"),
-            None => ensure!(!is_on_node(clusters, address)?, "the node has it"),
+            Some(other) => ensure!(other != namespace.name(), "the Service has the address"),
+            None => ensure!(!is_on_node(clusters, address)?, "the node has the address"),
         }
         Ok(())
     })
     .await
 }
 
-/// Whether the control plane's node, which answers for all addresses, has this one.
+/// Whether the control plane's node, which owns the addresses of load balancers, has this one.
 fn is_on_node(clusters: &Clusters, address: Ipv4Addr) -> Result<bool> {
     let show = ["-4", "-oneline", "address", "show", "dev", "eth0"];
     let shown = clusters.rome.node(0).exec("ip", &show)?;

@@ -1,4 +1,4 @@
-//! Machines on the segment of the nodes that belong to no cluster.
+//! Hosts on the Ethernet segment of the nodes that belong to no cluster.
 
 use anyhow::{Context as _, Result};
 use kubernetes_lab::suite;
@@ -11,28 +11,26 @@ use tests::lab::link::ip;
 use tests::lab::netns::Netns;
 use tests::lab::underlay::Host;
 
-/// The third octet of their addresses: clusters have theirs from 1 to 250, NAT has 254.
+/// The third octet of their addresses: clusters have 1 to 250, NAT has 254.
 const NET: u8 = 253;
 
-/// The last octet of the next one's address. None is given twice: a neighbour might still
-/// have the Ethernet address of the first.
+/// The last octet of the next host's address. None is used twice, since neighbour caches may hold
+/// its MAC address.
 static NEXT: AtomicU8 = AtomicU8::new(1);
 
-/// Some machines, gone when it is dropped.
+/// Hosts that are removed when this is dropped.
 pub(crate) struct Segment(Arc<Identity>);
 
 impl Segment {
-    /// Claims room for machines.
     pub(crate) fn claim() -> Result<Self> {
         Ok(Self(Identity::claim()?))
     }
 
-    /// Whose they are.
+    /// The owner of files and namespaces of these hosts.
     pub(crate) fn identity(&self) -> &Identity {
         &self.0
     }
 
-    /// Adds a machine.
     pub(crate) fn host(&self) -> Result<Host> {
         let underlay = Underlay::existing()?.context("there is no underlay")?;
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -42,7 +40,7 @@ impl Segment {
         let port = format!("x{number}");
         let netns = Netns::create(&self.0, &format!("host-{number}"))?;
 
-        // One that a test left, which the kernel has not removed yet.
+        // An earlier run may have used the name, and the kernel removes veth devices late.
         let _ = suite::machine("ip", &["-n", NETNS, "link", "delete", &port]);
         let words = ["-n", NETNS, "link", "add", &port, "type", "veth", "peer"];
         let peer = ["name", "eth0", "address", &mac, "netns", netns.name()];

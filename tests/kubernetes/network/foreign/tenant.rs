@@ -1,5 +1,4 @@
-//! What a cluster is told about a peer: the objects of its tenant namespace, written as
-//! `liqoctl` writes them.
+//! The objects of a tenant namespace, written as `liqoctl` writes them.
 
 use crate::fixture::SOON;
 use anyhow::{Context as _, Result, ensure};
@@ -25,7 +24,7 @@ pub(crate) struct Tenant {
 }
 
 impl Tenant {
-    /// Makes it; one that a test left is removed first.
+    /// Creates the namespace with the labels of a tenant.
     pub(crate) async fn create(cluster: &Cluster, id: &str) -> Result<Self> {
         let name = format!("liqo-tenant-{id}");
         let namespace = Namespace::create(cluster, &name).await?;
@@ -43,27 +42,26 @@ impl Tenant {
         })
     }
 
-    /// The peer's id.
+    /// The cluster id of the peer.
     pub(crate) fn id(&self) -> &str {
         &self.id
     }
 
-    /// The cluster that it is in.
+    /// The cluster of the namespace, whose peer this is.
     pub(crate) fn cluster(&self) -> &Cluster {
         self.namespace.cluster()
     }
 
-    /// The Kubernetes namespace.
     pub(crate) fn namespace(&self) -> &Namespace {
         &self.namespace
     }
 
-    /// Writes an object of this kind, called like the peer, and about it.
+    /// Applies an object of this kind about the peer, with its cluster id as name.
     pub(crate) async fn write(&self, kind: &str, spec: &Value) -> Result<()> {
         self.write_as(&self.id, kind, spec).await
     }
 
-    /// Writes an object with a name of its own.
+    /// Applies an object of this kind about the peer.
     pub(crate) async fn write_as(&self, name: &str, kind: &str, spec: &Value) -> Result<()> {
         let object = json!({
             "apiVersion": NETWORKING,
@@ -75,14 +73,14 @@ impl Tenant {
         manifest::apply(client, &[object], Some(self.namespace.name())).await
     }
 
-    /// Tells the peer's CIDRs.
+    /// Applies a Configuration with the CIDRs of the peer.
     pub(crate) async fn configure(&self, pod: &[&str], external: &[&str]) -> Result<()> {
         let remote = json!({"cidr": {"pod": pod, "external": external}});
         self.write("Configuration", &json!({"remote": remote}))
             .await
     }
 
-    /// Waits until the Configuration is dealt with as it is now.
+    /// Waits until the manager has resolved the current generation of the Configuration.
     pub(crate) async fn configured(&self) -> Result<Configuration> {
         let api: Api<Configuration> = self.api();
         let what = format!("the CIDRs of {}", self.id);
@@ -104,13 +102,13 @@ impl Tenant {
         .await
     }
 
-    /// Has the cluster serve the peer.
+    /// Applies a GatewayServer for the peer.
     pub(crate) async fn serve(&self, spec: &Value) -> Result<()> {
         self.write("GatewayServer", spec).await
     }
 
-    /// Has the cluster call the peer.
-    pub(crate) async fn call(&self, to: &SocketAddrV4) -> Result<()> {
+    /// Applies a GatewayClient for the peer at this endpoint.
+    pub(crate) async fn connect_to(&self, to: &SocketAddrV4) -> Result<()> {
         let endpoint = json!({
             "addresses": [to.ip().to_string()],
             "port": to.port(),
@@ -120,13 +118,13 @@ impl Tenant {
         self.write("GatewayClient", &spec).await
     }
 
-    /// Tells the peer's key.
+    /// Applies a PublicKey with the key of the peer.
     pub(crate) async fn publish(&self, key: &[u8]) -> Result<()> {
         let key = ByteString(key.to_vec());
         self.write("PublicKey", &json!({"publicKey": key})).await
     }
 
-    /// Waits until the GatewayServer says where it is reached.
+    /// Waits for `status.endpoint` of the GatewayServer.
     pub(crate) async fn endpoint(&self) -> Result<(Vec<String>, u16)> {
         let api: Api<GatewayServer> = self.api();
         let what = format!("an endpoint for {}", self.id);
@@ -141,7 +139,7 @@ impl Tenant {
         .await
     }
 
-    /// Waits for the public key that the cluster has for the peer.
+    /// Waits for the public key that the cluster uses for this peer.
     pub(crate) async fn own_key(&self) -> Result<[u8; 32]> {
         let secrets: Api<Secret> = self.api();
         let what = format!("keys for {}", self.id);
@@ -154,7 +152,7 @@ impl Tenant {
         .await
     }
 
-    /// A client for the objects in it.
+    /// A client for the objects of the namespace.
     pub(crate) fn api<K>(&self) -> Api<K>
     where
         K: kube::Resource<Scope = NamespaceResourceScope>,
@@ -163,7 +161,7 @@ impl Tenant {
         Api::namespaced(self.client(), self.namespace.name())
     }
 
-    /// Removes it, with all that it holds.
+    /// Deletes the namespace with all its objects.
     pub(crate) async fn delete(&self) -> Result<()> {
         self.namespace.delete().await
     }

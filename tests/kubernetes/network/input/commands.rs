@@ -1,4 +1,4 @@
-//! `liqoctl` with flags, kubeconfigs and clusters that do not fit.
+//! `liqoctl` with invalid flags, kubeconfigs and clusters.
 
 use crate::fixture::{LIQO, Peering, Suite, install, liqoctl, parallel, serial};
 use crate::{MILAN, ROME};
@@ -16,23 +16,23 @@ use std::time::{Duration, Instant};
 pub(super) fn add(suite: &mut Suite) {
     parallel!(
         suite,
-        an_api_server_that_does_not_answer_is_named,
-        a_missing_right_is_named,
-        credentials_that_are_not_accepted_are_told,
+        an_unreachable_api_server_is_named,
+        a_missing_permission_is_named,
+        rejected_credentials_are_reported,
         a_wrong_pod_cidr_is_refused,
         the_id_of_a_cluster_does_not_change,
     );
     serial!(
         suite,
         two_clusters_with_one_id_are_refused,
-        missing_crds_of_the_remote_cluster_are_told,
+        missing_crds_of_the_remote_cluster_are_reported,
     );
 }
 
-/// How long a command may take to tell that nobody answers.
-const TOLD: Duration = Duration::from_secs(25);
+/// The limit for a command to report that an API server is unreachable.
+const REPORTED: Duration = Duration::from_secs(25);
 
-async fn an_api_server_that_does_not_answer_is_named(peering: &'static Peering) -> Result<()> {
+async fn an_unreachable_api_server_is_named(peering: &'static Peering) -> Result<()> {
     // No node has this address.
     let nowhere = "https://172.18.252.1:6443";
     let dead = File::kubeconfig("dead", &peering.milan, |kubeconfig| {
@@ -54,17 +54,17 @@ async fn an_api_server_that_does_not_answer_is_named(peering: &'static Peering) 
         let error = refusal(&peering.rome, &words)?;
         ensure!(error.contains(nowhere), "{error}");
         ensure!(error.contains("cannot be reached"), "{error}");
-        ensure!(start.elapsed() < TOLD, "{:?}", start.elapsed());
+        ensure!(start.elapsed() < REPORTED, "{:?}", start.elapsed());
     }
     Ok(())
 }
 
-async fn a_missing_right_is_named(peering: &'static Peering) -> Result<()> {
+async fn a_missing_permission_is_named(peering: &'static Peering) -> Result<()> {
     let namespace = Namespace::create(&peering.milan, "powerless").await?;
     namespace
-        .kubectl(&["create", "serviceaccount", "nobody"])
+        .kubectl(&["create", "serviceaccount", "guest"])
         .await?;
-    let token = namespace.kubectl(&["create", "token", "nobody"]).await?;
+    let token = namespace.kubectl(&["create", "token", "guest"]).await?;
     let powerless = File::kubeconfig("powerless", &peering.milan, |kubeconfig| {
         kubeconfig["users"][0]["user"] = json!({"token": token.trim()});
     })?;
@@ -73,7 +73,7 @@ async fn a_missing_right_is_named(peering: &'static Peering) -> Result<()> {
     let error = refusal(&peering.rome, &["network", "connect", &flag])?;
     ensure!(error.contains("the remote cluster"), "{error}");
     ensure!(
-        error.contains("system:serviceaccount:powerless:nobody"),
+        error.contains("system:serviceaccount:powerless:guest"),
         "{error}"
     );
     ensure!(error.contains("ask for that right"), "{error}");
@@ -88,7 +88,7 @@ async fn a_missing_right_is_named(peering: &'static Peering) -> Result<()> {
     Ok(())
 }
 
-async fn credentials_that_are_not_accepted_are_told(peering: &'static Peering) -> Result<()> {
+async fn rejected_credentials_are_reported(peering: &'static Peering) -> Result<()> {
     let expired = File::kubeconfig("expired", &peering.milan, |kubeconfig| {
         kubeconfig["users"][0]["user"] = json!({"token": "nonsense"});
     })?;
@@ -102,12 +102,12 @@ async fn credentials_that_are_not_accepted_are_told(peering: &'static Peering) -
 }
 
 async fn a_wrong_pod_cidr_is_refused(peering: &'static Peering) -> Result<()> {
-    for (flag, told) in [
+    for (flag, cause) in [
         ("--pod-cidr=10.9.0.0/16", "is not in 10.9.0.0/16"),
         ("--pod-cidr=10.244.0.0/33", "10.244.0.0/33"),
     ] {
         let error = refusal(&peering.rome, &["install", flag, "--dry-run"])?;
-        ensure!(error.contains(told), "{error}");
+        ensure!(error.contains(cause), "{error}");
         ensure!(error.contains("--pod-cidr"), "{error}");
     }
     Ok(())
@@ -123,7 +123,7 @@ async fn the_id_of_a_cluster_does_not_change(peering: &'static Peering) -> Resul
     Ok(())
 }
 
-/// Milan says that it is rome, by a second ConfigMap.
+/// A second ConfigMap of milan has the id of rome.
 async fn two_clusters_with_one_id_are_refused(peering: &'static Peering) -> Result<()> {
     let namespace = Namespace::create(&peering.milan, "same-id").await?;
     let second = namespace.clone();
@@ -165,7 +165,7 @@ data: {{CLUSTER_ID: {ROME}}}
     Ok(())
 }
 
-async fn missing_crds_of_the_remote_cluster_are_told(peering: &'static Peering) -> Result<()> {
+async fn missing_crds_of_the_remote_cluster_are_reported(peering: &'static Peering) -> Result<()> {
     let before = super::restarts(peering).await?;
     let crd = "gatewayservers.networking.liqo.io";
     let cluster = Namespace::existing(&peering.milan, LIQO).await?;
@@ -187,7 +187,7 @@ async fn missing_crds_of_the_remote_cluster_are_told(peering: &'static Peering) 
     Ok(())
 }
 
-/// Runs `liqoctl`, which has to fail, and returns what it said.
+/// Runs `liqoctl`, which must fail, and returns its error.
 pub(super) fn refusal(cluster: &Cluster, words: &[&str]) -> Result<String> {
     let refused = liqoctl(cluster, words).err();
     let error = refused.with_context(|| format!("`liqoctl {}` succeeded", words.join(" ")))?;
@@ -197,13 +197,13 @@ pub(super) fn refusal(cluster: &Cluster, words: &[&str]) -> Result<String> {
     Ok(error)
 }
 
-/// A file, gone when it is dropped.
+/// A file that is removed when this is dropped.
 struct File {
     path: PathBuf,
 }
 
 impl File {
-    /// A cluster's kubeconfig with something else in it.
+    /// Writes an edited copy of a cluster's kubeconfig.
     fn kubeconfig(name: &str, cluster: &Cluster, edit: impl FnOnce(&mut Value)) -> Result<Self> {
         let file = Kubeconfig::read_from(cluster.kubeconfig())?;
         let mut value = serde_json::to_value(&file)?;

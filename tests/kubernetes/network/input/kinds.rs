@@ -1,15 +1,15 @@
-//! Objects of each kind, edited by hand to nonsense.
+//! Invalid edits of objects of each kind.
 
 mod edit;
 
 use super::Witness;
-use super::ways::told_by as told_of;
+use super::paths::path_unhealthy;
 use crate::fixture::{LIQO, Peering, SOON, Suite, Web, connection, serial};
 use crate::foreign::{Foreign, Tenant};
 use anyhow::{Context as _, Result, ensure};
 use control_api::connection::reason;
-use edit::Fate::{Refused, Told};
-use edit::{edit, ready, replace, told, told_by};
+use edit::Expected::{Refused, Reported};
+use edit::{edit, ready, replace, reported, reported_by};
 use kubernetes_lab::namespace::Namespace;
 use kubernetes_lab::wait::{Deadline, until};
 use serde_json::{Value, json};
@@ -18,16 +18,18 @@ use tests::traffic::ping;
 pub(super) fn add(suite: &mut Suite) {
     serial!(
         suite,
-        nonsense_in_a_server_is_told_and_mended,
-        nonsense_in_a_client_is_told,
-        nonsense_in_a_configuration_is_told,
-        nonsense_in_keys_is_told_and_mended,
-        what_nobody_may_change_is_refused_or_put_back,
-        a_name_that_is_too_long_is_told,
+        an_invalid_gateway_server_is_reported_until_it_is_fixed,
+        an_invalid_gateway_client_is_reported,
+        an_invalid_configuration_is_reported,
+        invalid_keys_are_reported_until_they_are_fixed,
+        edits_of_managed_fields_are_refused_or_reverted,
+        a_name_that_is_too_long_is_reported,
     );
 }
 
-async fn nonsense_in_a_server_is_told_and_mended(peering: &'static Peering) -> Result<()> {
+async fn an_invalid_gateway_server_is_reported_until_it_is_fixed(
+    peering: &'static Peering,
+) -> Result<()> {
     let witness = Witness::start(peering, "wrong-server").await?;
     let right = json!({"endpoint": {"serviceType": "NodePort", "port": 51950}, "mtu": 1340});
     let peer = Foreign::client(&peering.milan, "wrong-server", &right["endpoint"]).await?;
@@ -35,49 +37,51 @@ async fn nonsense_in_a_server_is_told_and_mended(peering: &'static Peering) -> R
 
     let endpoint = |field: &str, value: Value| json!({"spec": {"endpoint": {field: value}}});
     let spec = |field: &str, value: Value| json!({"spec": {field: value}});
-    for (patch, fate) in [
+    for (patch, expected) in [
         (
             endpoint("port", json!(70_000)),
-            Told("InvalidEndpoint", "from 1 to 65535"),
+            Reported("InvalidEndpoint", "from 1 to 65535"),
         ),
         (
             endpoint("port", json!(-1)),
-            Told("InvalidEndpoint", "from 1 to 65535"),
+            Reported("InvalidEndpoint", "from 1 to 65535"),
         ),
         (endpoint("port", json!("51840")), Refused("integer")),
         (
             endpoint("serviceType", json!("ExternalName")),
-            Told("InvalidEndpoint", "use LoadBalancer, NodePort"),
+            Reported("InvalidEndpoint", "use LoadBalancer, NodePort"),
         ),
         (
-            endpoint("serviceType", json!("Nonsense")),
+            endpoint("serviceType", json!("Invalid")),
             Refused("Unsupported value"),
         ),
-        // Only the API server knows its range.
+        // The range of node ports is a setting of the API server.
         (
             endpoint("nodePort", json!(80)),
-            Told("ServiceRefused", "valid ports"),
+            Reported("ServiceRefused", "valid ports"),
         ),
         (
             spec("serviceAnnotations", json!({"not a key!": "x"})),
-            Told("ServiceRefused", "not a key!"),
+            Reported("ServiceRefused", "not a key!"),
         ),
         (
             spec("secretRef", json!({"name": "no-such-secret"})),
-            Told("KeysMissing", "no-such-secret"),
+            Reported("KeysMissing", "no-such-secret"),
         ),
         (spec("mtu", json!("large")), Refused("integer")),
-        (spec("mtu", json!(20_000)), Told("InvalidField", "spec.mtu")),
-        (spec("mtu", json!(-5)), Told("InvalidField", "spec.mtu")),
+        (
+            spec("mtu", json!(20_000)),
+            Reported("InvalidField", "spec.mtu"),
+        ),
+        (spec("mtu", json!(-5)), Reported("InvalidField", "spec.mtu")),
     ] {
-        edit(&peer.tenant, "gatewayserver", &patch, &fate).await?;
-        // All of it is as it was: what an edit added is gone.
+        edit(&peer.tenant, "gatewayserver", &patch, &expected).await?;
         replace(&peer.tenant, "GatewayServer", &right).await?;
         ready(&peer.tenant, "gatewayserver").await?;
     }
-    // What it is called at may be another port now.
+    // The edits may have changed the node port.
     let (addresses, port) = peer.tenant.endpoint().await?;
-    peer.call(std::net::SocketAddrV4::new(addresses[0].parse()?, port))
+    peer.set_endpoint(std::net::SocketAddrV4::new(addresses[0].parse()?, port))
         .await?;
     peer.connected().await?;
 
@@ -85,7 +89,7 @@ async fn nonsense_in_a_server_is_told_and_mended(peering: &'static Peering) -> R
     witness.finish(peering).await
 }
 
-async fn nonsense_in_a_client_is_told(peering: &'static Peering) -> Result<()> {
+async fn an_invalid_gateway_client_is_reported(peering: &'static Peering) -> Result<()> {
     let witness = Witness::start(peering, "wrong-client").await?;
     let tenant = Tenant::create(&peering.rome, "wrong-client").await?;
     let right = json!({
@@ -100,18 +104,18 @@ async fn nonsense_in_a_client_is_told(peering: &'static Peering) -> Result<()> {
     ready(&tenant, "gatewayclient").await?;
 
     let endpoint = |field: &str, value: Value| json!({"spec": {"endpoint": {field: value}}});
-    for (patch, fate) in [
+    for (patch, expected) in [
         (
             endpoint("addresses", json!([])),
-            Told("InvalidEndpoint", "status.endpoint"),
+            Reported("InvalidEndpoint", "status.endpoint"),
         ),
         (
             endpoint("addresses", json!([""])),
-            Told("InvalidEndpoint", "status.endpoint"),
+            Reported("InvalidEndpoint", "status.endpoint"),
         ),
         (
             endpoint("port", json!(0)),
-            Told("InvalidEndpoint", "status.endpoint"),
+            Reported("InvalidEndpoint", "status.endpoint"),
         ),
         (
             endpoint("protocol", json!("SCTP")),
@@ -119,18 +123,18 @@ async fn nonsense_in_a_client_is_told(peering: &'static Peering) -> Result<()> {
         ),
         (
             endpoint("protocol", json!("TCP")),
-            Told("InvalidField", "UDP only"),
+            Reported("InvalidField", "UDP only"),
         ),
         (
             endpoint("addresses", json!(["not a host!"])),
-            Told("InvalidField", "not a host!"),
+            Reported("InvalidField", "not a host!"),
         ),
         (
             json!({"spec": {"mtu": 100}}),
-            Told("InvalidField", "spec.mtu"),
+            Reported("InvalidField", "spec.mtu"),
         ),
     ] {
-        edit(&tenant, "gatewayclient", &patch, &fate).await?;
+        edit(&tenant, "gatewayclient", &patch, &expected).await?;
         replace(&tenant, "GatewayClient", &right).await?;
         ready(&tenant, "gatewayclient").await?;
     }
@@ -139,7 +143,7 @@ async fn nonsense_in_a_client_is_told(peering: &'static Peering) -> Result<()> {
     witness.finish(peering).await
 }
 
-async fn nonsense_in_a_configuration_is_told(peering: &'static Peering) -> Result<()> {
+async fn an_invalid_configuration_is_reported(peering: &'static Peering) -> Result<()> {
     let witness = Witness::start(peering, "wrong-cidrs").await?;
     let tenant = Tenant::create(&peering.rome, "wrong-cidrs").await?;
     let (pods, external) = (["10.244.0.0/16"], ["10.70.0.0/16"]);
@@ -147,31 +151,37 @@ async fn nonsense_in_a_configuration_is_told(peering: &'static Peering) -> Resul
     tenant.configured().await?;
 
     let pod = |cidrs: Value| json!({"spec": {"remote": {"cidr": {"pod": cidrs}}}});
-    for (patch, fate) in [
-        (pod(json!(["nonsense"])), Refused("pod")),
+    for (patch, expected) in [
+        (pod(json!(["invalid"])), Refused("pod")),
         (pod(json!(["10.244.0.0/33"])), Refused("pod")),
-        (pod(json!([])), Told("InvalidCIDR", "list the pod CIDRs")),
+        (
+            pod(json!([])),
+            Reported("InvalidCIDR", "list the pod CIDRs"),
+        ),
         (
             pod(json!(["10.244.0.0/16", "10.244.1.0/24"])),
-            Told("InvalidCIDR", "overlaps"),
+            Reported("InvalidCIDR", "overlaps"),
         ),
-        (pod(json!(["127.0.0.0/8"])), Told("InvalidCIDR", "pod[0]")),
-        (pod(json!(["0.0.0.0/0"])), Told("InvalidCIDR", "pod[0]")),
-        (pod(json!(["fd00::/64"])), Told("InvalidCIDR", "IPv6")),
+        (
+            pod(json!(["127.0.0.0/8"])),
+            Reported("InvalidCIDR", "pod[0]"),
+        ),
+        (pod(json!(["0.0.0.0/0"])), Reported("InvalidCIDR", "pod[0]")),
+        (pod(json!(["fd00::/64"])), Reported("InvalidCIDR", "IPv6")),
         (
             json!({"metadata": {"labels": {"liqo.io/remote-cluster-id": "it-rome"}}}),
-            Told("OwnClusterID", "own id"),
+            Reported("OwnClusterID", "own id"),
         ),
         (
             json!({"metadata": {"labels": {"liqo.io/remote-cluster-id": "it-milan"}}}),
-            Told("Duplicate", "liqo-tenant-it-milan/it-milan"),
+            Reported("Duplicate", "liqo-tenant-it-milan/it-milan"),
         ),
         (
             json!({"metadata": {"labels": {"liqo.io/remote-cluster-id": "Not_An_Id"}}}),
-            Told("InvalidClusterID", "Not_An_Id"),
+            Reported("InvalidClusterID", "Not_An_Id"),
         ),
     ] {
-        edit(&tenant, "configuration", &patch, &fate).await?;
+        edit(&tenant, "configuration", &patch, &expected).await?;
         tenant.configure(&pods, &external).await?;
         tenant.configured().await?;
     }
@@ -180,7 +190,7 @@ async fn nonsense_in_a_configuration_is_told(peering: &'static Peering) -> Resul
     witness.finish(peering).await
 }
 
-async fn nonsense_in_keys_is_told_and_mended(peering: &'static Peering) -> Result<()> {
+async fn invalid_keys_are_reported_until_they_are_fixed(peering: &'static Peering) -> Result<()> {
     let witness = Witness::start(peering, "wrong-keys").await?;
     let endpoint = json!({"serviceType": "NodePort"});
     let peer = Foreign::client(&peering.milan, "wrong-keys", &endpoint).await?;
@@ -189,34 +199,34 @@ async fn nonsense_in_keys_is_told_and_mended(peering: &'static Peering) -> Resul
     let own = peer.tenant.own_key().await?;
 
     for (key, reason) in [
-        (b"nonsense".as_slice(), "InvalidPublicKey"),
+        (b"invalid".as_slice(), "InvalidPublicKey"),
         (&own, "KeyConflict"),
     ] {
         peer.tenant.publish(key).await?;
-        told(&peer.tenant, "gatewayserver", reason, "PublicKey").await?;
+        reported(&peer.tenant, "gatewayserver", reason, "PublicKey").await?;
         peer.tenant.publish(&right).await?;
         ready(&peer.tenant, "gatewayserver").await?;
     }
-    // What is no key is not served, and so is not connected.
+    // A peer with an invalid key is not served, and so not connected.
     peer.connected().await?;
-    peer.tenant.publish(b"nonsense").await?;
-    shows(&peer, "Error").await?;
-    told_of(&peering.milan, "wrong-keys", reason::NOT_SERVED).await?;
+    peer.tenant.publish(b"invalid").await?;
+    connection_is(&peer, "Error").await?;
+    path_unhealthy(&peering.milan, "wrong-keys", reason::NOT_SERVED).await?;
     peer.tenant.publish(&right).await?;
     peer.connected().await?;
-    // A key of somebody else's is like any other key: nobody can know. It only does not fit.
+    // The key of another device is valid; only the handshake shows that the keys differ.
     let web = Web::up(&peering.milan, "wrong-keys-web").await?;
     peer.tenant.publish(&[9; 32]).await?;
     ready(&peer.tenant, "gatewayserver").await?;
     reaches(&peer, &web, false).await?;
-    shows(&peer, "Error").await?;
-    let words = told_of(&peering.milan, "wrong-keys", reason::KEYS_DIFFER).await?;
-    ensure!(words.contains("PublicKey"), "{words}");
+    connection_is(&peer, "Error").await?;
+    let message = path_unhealthy(&peering.milan, "wrong-keys", reason::KEYS_DIFFER).await?;
+    ensure!(message.contains("PublicKey"), "{message}");
     peer.tenant.publish(&right).await?;
     reaches(&peer, &web, true).await?;
-    shows(&peer, "Connected").await?;
+    connection_is(&peer, "Connected").await?;
 
-    // Its own key, too.
+    // The cluster's own key is checked, too.
     let secret = "secret/gw-wrong-keys";
     let read = "{.data.privateKey}";
     let before = peer.tenant.namespace().get(secret, read).await?;
@@ -231,7 +241,7 @@ async fn nonsense_in_keys_is_told_and_mended(peering: &'static Peering) -> Resul
             &patch("bm9uc2Vuc2U="),
         ])
         .await?;
-    told(&peer.tenant, "gatewayserver", "InvalidKeys", "32 bytes").await?;
+    reported(&peer.tenant, "gatewayserver", "InvalidKeys", "32 bytes").await?;
     namespace
         .kubectl(&["patch", secret, "--type=merge", "-p", &patch(&before)])
         .await?;
@@ -242,7 +252,7 @@ async fn nonsense_in_keys_is_told_and_mended(peering: &'static Peering) -> Resul
     witness.finish(peering).await
 }
 
-async fn what_nobody_may_change_is_refused_or_put_back(peering: &'static Peering) -> Result<()> {
+async fn edits_of_managed_fields_are_refused_or_reverted(peering: &'static Peering) -> Result<()> {
     let witness = Witness::start(peering, "put-back").await?;
     let endpoint = json!({"serviceType": "NodePort", "port": 51960});
     let peer = Foreign::client(&peering.milan, "put-back", &endpoint).await?;
@@ -255,14 +265,14 @@ async fn what_nobody_may_change_is_refused_or_put_back(peering: &'static Peering
         .await?;
     let network = network.lines().next().context("a Network")?.to_owned();
 
-    for (namespace, what, patch, words) in [
+    for (namespace, what, patch, text) in [
         (
             &liqo,
             &node,
             json!({"spec": {"ip": "192.0.2.1"}}),
             "immutable",
         ),
-        (&liqo, &node, json!({"spec": {"ip": "nonsense"}}), "spec.ip"),
+        (&liqo, &node, json!({"spec": {"ip": "invalid"}}), "spec.ip"),
         (
             tenant,
             &network,
@@ -270,13 +280,13 @@ async fn what_nobody_may_change_is_refused_or_put_back(peering: &'static Peering
             "immutable",
         ),
     ] {
-        let text = patch.to_string();
+        let patched = patch.to_string();
         let refused = namespace
-            .kubectl(&["patch", what, "--type=merge", "-p", &text])
+            .kubectl(&["patch", what, "--type=merge", "-p", &patched])
             .await
             .err();
-        let error = refused.with_context(|| format!("{what} took {patch}"))?;
-        ensure!(format!("{error:#}").contains(words), "{error:#}");
+        let error = refused.with_context(|| format!("{what} accepted {patch}"))?;
+        ensure!(format!("{error:#}").contains(text), "{error:#}");
     }
 
     let service = service(&peer.tenant).await?;
@@ -291,21 +301,21 @@ async fn what_nobody_may_change_is_refused_or_put_back(peering: &'static Peering
             &liqo,
             &service,
             [].as_slice(),
-            json!({"spec": {"selector": {"networking.liqo.io/component": "nonsense"}}}),
+            json!({"spec": {"selector": {"networking.liqo.io/component": "invalid"}}}),
             "{.spec.selector}",
         ),
         (
             tenant,
             &connection,
             status,
-            json!({"status": {"value": "Nonsense"}}),
+            json!({"status": {"value": "Invalid"}}),
             "{.status.value}",
         ),
         (
             tenant,
             &connection,
             &[],
-            json!({"spec": {"gatewayRef": {"name": "nonsense"}}}),
+            json!({"spec": {"gatewayRef": {"name": "invalid"}}}),
             "{.spec.gatewayRef}",
         ),
         (
@@ -358,7 +368,7 @@ async fn what_nobody_may_change_is_refused_or_put_back(peering: &'static Peering
             .kubectl(&[words.as_slice(), flags].concat())
             .await
             .with_context(|| format!("{what}: {patch}"))?;
-        let wait = format!("{what} to be as it was, without {patch}");
+        let wait = format!("{what} to be restored after {patch}");
         until(Deadline::after(SOON), &wait, async || {
             let now = namespace.get(what, path).await?;
             ensure!(now == before, "{now} is not {before}");
@@ -372,7 +382,7 @@ async fn what_nobody_may_change_is_refused_or_put_back(peering: &'static Peering
     witness.finish(peering).await
 }
 
-async fn a_name_that_is_too_long_is_told(peering: &'static Peering) -> Result<()> {
+async fn a_name_that_is_too_long_is_reported(peering: &'static Peering) -> Result<()> {
     let witness = Witness::start(peering, "long-name").await?;
     let name = "x".repeat(70);
     let tenant = Tenant::create(&peering.milan, "long-name").await?;
@@ -382,16 +392,16 @@ async fn a_name_that_is_too_long_is_told(peering: &'static Peering) -> Result<()
     let spec = json!({"endpoint": {"serviceType": "NodePort"}});
     tenant.write_as(&name, "GatewayServer", &spec).await?;
     let what = format!("gatewayserver/{name}");
-    told_by(tenant.namespace(), &what, "NameTooLong", "60 characters").await?;
+    reported_by(tenant.namespace(), &what, "NameTooLong", "60 characters").await?;
 
     let longest = "y".repeat(253);
     let remote = json!({"remote": {"cidr": {"pod": ["10.244.0.0/16"]}}});
     let other = Tenant::create(&peering.milan, "longest-name").await?;
     other.write_as(&longest, "Configuration", &remote).await?;
     let what = format!("configuration/{longest}");
-    told_by(other.namespace(), &what, "NameTooLong", "cluster id").await?;
+    reported_by(other.namespace(), &what, "NameTooLong", "cluster id").await?;
 
-    // An id that makes no namespace of 63 characters.
+    // A cluster id that exceeds a label value.
     let long = "z".repeat(64);
     let spec = json!({
         "apiVersion": "networking.liqo.io/v1beta1",
@@ -400,7 +410,7 @@ async fn a_name_that_is_too_long_is_told(peering: &'static Peering) -> Result<()
         "spec": {},
     });
     let refused = other.namespace().apply(&spec.to_string()).await.err();
-    let error = refused.context("a label of 64 characters was taken")?;
+    let error = refused.context("a label of 64 characters was accepted")?;
     ensure!(
         format!("{error:#}").contains("no more than 63"),
         "{error:#}"
@@ -411,31 +421,31 @@ async fn a_name_that_is_too_long_is_told(peering: &'static Peering) -> Result<()
     witness.finish(peering).await
 }
 
-/// Waits until the Connection shows this value.
-async fn shows(peer: &Foreign, wanted: &str) -> Result<()> {
+/// Waits until the Connection has this `status.value`.
+async fn connection_is(peer: &Foreign, expected: &str) -> Result<()> {
     let (cluster, id) = (peer.tenant.cluster(), peer.tenant.id());
-    until(Deadline::after(SOON), wanted, async || {
+    until(Deadline::after(SOON), expected, async || {
         let status = connection(cluster, id).await?.status.unwrap_or_default();
         let value = status.value.unwrap_or_default();
-        ensure!(value == wanted, "{value}");
+        ensure!(value == expected, "{value}");
         Ok(())
     })
     .await
 }
 
-/// Waits until the peer's pod reaches the cluster's, or does not.
-async fn reaches(peer: &Foreign, web: &Web, wanted: bool) -> Result<()> {
+/// Waits until the peer's pod reaches the cluster's, or until it does not.
+async fn reaches(peer: &Foreign, web: &Web, expected: bool) -> Result<()> {
     let to = web.pods[0].address;
-    let what = format!("answers of {to}: {wanted}");
+    let what = format!("{to} to be reachable: {expected}");
     until(Deadline::after(SOON), &what, async || {
         let found = ping::reaches(peer.netns(), to)?;
-        ensure!(found == wanted, "{found}");
+        ensure!(found == expected, "{found}");
         Ok(())
     })
     .await
 }
 
-/// The Service that a GatewayServer has, as `kubectl` names it.
+/// The Service of a GatewayServer, such as `service/NAME`.
 async fn service(tenant: &Tenant) -> Result<String> {
     let what = format!("gatewayserver/{}", tenant.id());
     let name = tenant

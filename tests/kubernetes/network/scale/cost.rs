@@ -1,4 +1,4 @@
-//! What a change costs: the difference to a time in which nothing changes.
+//! The cost of a change: the difference to an idle time.
 
 use super::requests;
 use super::usage::{self, Part, Process};
@@ -8,29 +8,29 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// How long is looked, at idle processes and at a change: its consequences may come late.
+/// The time for which idle processes and each change are measured, since effects may come late.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// What was used in a time.
+/// Resources used in a time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cost {
-    /// When the change was effective, after its first request.
+    /// The time from the first request of the change to its effect.
     pub(super) effective: Duration,
-    /// In all.
+    /// The time of the measurement.
     time: Duration,
-    /// By kind of process.
+    /// Processor time by kind of process.
     parts: BTreeMap<Part, Duration>,
-    /// Requests of all of them.
+    /// Requests of all processes.
     pub(super) requests: u64,
 }
 
 impl Cost {
-    /// Processor time of all of them.
+    /// Processor time of all processes.
     pub(super) fn processor(&self) -> Duration {
         self.parts.values().sum()
     }
 
-    /// What of it is more than `idle` for the same time.
+    /// The cost beyond that of `idle` in the same time.
     fn beyond(mut self, idle: &Self) -> Self {
         let share = self.time.as_secs_f64() / idle.time.as_secs_f64();
         for (part, time) in &mut self.parts {
@@ -64,7 +64,7 @@ impl fmt::Display for Cost {
     }
 }
 
-/// Measures what changes cost in a cluster.
+/// Measures the cost of changes in a cluster.
 pub(super) struct Meter<'a> {
     cluster: &'a Cluster,
     processes: Vec<Process>,
@@ -72,7 +72,7 @@ pub(super) struct Meter<'a> {
 }
 
 impl<'a> Meter<'a> {
-    /// Measures first what nothing costs.
+    /// Measures the idle cluster first.
     pub(super) async fn start(cluster: &'a Cluster) -> Result<Self> {
         let mut meter = Self {
             cluster,
@@ -88,12 +88,12 @@ impl<'a> Meter<'a> {
         Ok(meter)
     }
 
-    /// What nothing costs.
+    /// The cost of the idle cluster.
     pub(super) fn idle(&self) -> &Cost {
         &self.idle
     }
 
-    /// Measures what comes of `change`, which returns once it is effective.
+    /// Measures the cost of `change`, which returns once it is effective.
     pub(super) async fn measure<T>(
         &self,
         change: impl AsyncFnOnce() -> Result<T>,

@@ -1,7 +1,7 @@
-//! How many requests Liqo's processes send to an API server: a flow schema of its own counts
-//! them by who asks, whatever else asks at the same time.
+//! Counts the requests of Liqo's processes to an API server, by a FlowSchema for Liqo's
+//! ServiceAccounts.
 
-use crate::fixture::LIQO;
+use crate::fixture::{LIQO, SOON};
 use crate::removal::kubectl;
 use anyhow::{Context as _, Result, ensure};
 use kubernetes_lab::cleanup;
@@ -9,15 +9,13 @@ use kubernetes_lab::cluster::Cluster;
 use kubernetes_lab::manifest;
 use kubernetes_lab::wait::{Deadline, until};
 use serde_json::json;
-use std::time::Duration;
 
-/// The flow schema; it changes nothing but the count, since the level is what such
-/// requests have anyway.
+/// The FlowSchema. Its priority level is the one that these requests have without it.
 const SCHEMA: &str = "liqo-lab";
 const LEVEL: &str = "workload-low";
 
-/// Counts them from now on.
-pub(crate) async fn count_them(cluster: &Cluster) -> Result<()> {
+/// Starts to count, until the end of the test.
+pub(crate) async fn start_counting(cluster: &Cluster) -> Result<()> {
     let group = format!("system:serviceaccounts:{LIQO}");
     let all = ["*"];
     let object = json!({
@@ -51,16 +49,19 @@ pub(crate) async fn count_them(cluster: &Cluster) -> Result<()> {
     );
     manifest::apply(&cluster.client().await?, &[object], None).await?;
 
-    // The leader renews its Lease every 5 s: some are counted soon, if any are.
-    let soon = Deadline::after(Duration::from_secs(20));
-    until(soon, "requests to be counted", async || {
-        ensure!(count(cluster)? > 0, "none yet");
-        Ok(())
-    })
+    // The leader renews its Lease every 5 s.
+    until(
+        Deadline::after(SOON),
+        "requests to be counted",
+        async || {
+            ensure!(count(cluster)? > 0, "none yet");
+            Ok(())
+        },
+    )
     .await
 }
 
-/// How many there were.
+/// The number of requests since [`start_counting`].
 pub(crate) fn count(cluster: &Cluster) -> Result<u64> {
     const METRIC: &str = "apiserver_flowcontrol_dispatched_requests_total{";
 
@@ -72,7 +73,7 @@ pub(crate) fn count(cluster: &Cluster) -> Result<u64> {
             continue;
         };
         let (_, value) = rest.rsplit_once(' ').context("a sample has a value")?;
-        // As all values, it is written as a floating point number; this one counts.
+        // Prometheus writes all values as floating point numbers.
         let value: f64 = value.parse()?;
         #[expect(
             clippy::cast_possible_truncation,

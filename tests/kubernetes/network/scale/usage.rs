@@ -1,4 +1,4 @@
-//! What Liqo's processes use: processor time of their control groups, memory.
+//! Memory of Liqo's processes, and processor time of their control groups.
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
@@ -13,25 +13,21 @@ use std::time::Duration;
 
 use crate::fixture::LIQO;
 
-/// Where control groups are.
 const GROUPS: &str = "/sys/fs/cgroup";
 
-/// What the path of every group of the laboratory begins with.
+/// Part of the path of every control group of the laboratory.
 const LABORATORY: &str = "/liqo-lab/";
 
-/// A kind of process of Liqo's.
+/// A kind of process of Liqo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Part {
-    /// The controller manager.
     Manager,
-    /// A gateway.
     Gateway,
-    /// A route agent.
     Agent,
 }
 
 impl Part {
-    /// Its program's name, as the kernel cuts it to 15 letters.
+    /// Matches `/proc/PID/comm`, which the kernel truncates to 15 characters.
     fn of(program: &str) -> Option<Self> {
         match program {
             "controller-mana" => Some(Self::Manager),
@@ -42,40 +38,37 @@ impl Part {
     }
 }
 
-/// A process of Liqo's in a cluster.
+/// A process of Liqo in a cluster.
 #[derive(Clone, Debug)]
 pub(crate) struct Process {
     pub(crate) part: Part,
-    /// The pod that it runs in.
+    /// The name of its pod.
     pub(crate) pod: String,
     pid: String,
-    /// Its control group, for processor time.
+    /// The path of its control group.
     group: PathBuf,
 }
 
-/// Bytes of memory of a process.
+/// Memory of a process, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Memory {
-    /// Now.
     pub(crate) resident: u64,
-    /// At most, ever.
     pub(crate) peak: u64,
 }
 
 impl fmt::Display for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [now, most] = [self.resident, self.peak].map(megabytes);
-        write!(f, "{now:.1} MB (at most {most:.1})")
+        write!(f, "{now:.1} MB (peak {most:.1})")
     }
 }
 
-/// Bytes in millions.
 #[expect(clippy::cast_precision_loss, reason = "for people")]
 pub(crate) fn megabytes(bytes: u64) -> f64 {
     bytes as f64 / 1e6
 }
 
-/// Finds Liqo's processes in a cluster: one in each of its pods.
+/// Finds the processes of Liqo in a cluster, one in each of its pods.
 pub(crate) async fn processes(cluster: &Cluster) -> Result<Vec<Process>> {
     let pods: Api<Pod> = Api::namespaced(cluster.client().await?, LIQO);
     let pods = pods.list(&ListParams::default()).await?.items;
@@ -110,14 +103,14 @@ pub(crate) async fn processes(cluster: &Cluster) -> Result<Vec<Process>> {
     found.sort_by(|a, b| (a.part, &a.pod).cmp(&(b.part, &b.pod)));
     ensure!(
         found.len() == uids.len(),
-        "{found:?} are not one of each of {uids:?}"
+        "{found:?} are not one process for each of {uids:?}"
     );
 
     Ok(found)
 }
 
 impl Process {
-    /// Processor time that its control group has used.
+    /// Processor time of its control group.
     pub(crate) fn processor(&self) -> Result<Duration> {
         let read = |file: &str| fs::read_to_string(self.group.join(file));
         if let Ok(nanoseconds) = read("cpuacct.usage") {
@@ -127,12 +120,11 @@ impl Process {
         let microseconds = text
             .lines()
             .find_map(|line| line.strip_prefix("usage_usec "))
-            .context("cpu.stat tells no usage")?;
+            .context("cpu.stat has no usage")?;
 
         Ok(Duration::from_micros(microseconds.trim().parse()?))
     }
 
-    /// Memory that it has.
     pub(crate) fn memory(&self) -> Result<Memory> {
         let text = fs::read_to_string(format!("/proc/{}/status", self.pid))
             .context("the process has ended")?;
@@ -150,21 +142,21 @@ impl Process {
     }
 }
 
-/// The folder of the group that counts processor time: `/proc/PID/cgroup` has a line
-/// `NUMBER:CONTROLLERS:PATH` for each tree of version 1, and one without controllers for
+/// The path of the control group with processor time. `/proc/PID/cgroup` has a line
+/// `NUMBER:CONTROLLERS:PATH` for each hierarchy of version 1, and one without controllers for
 /// version 2 (`man 7 cgroups`).
 fn group(text: &str) -> Option<PathBuf> {
     let lines = text.lines().filter_map(|line| {
         let (_, rest) = line.split_once(':')?;
         let (controllers, path) = rest.split_once(':')?;
-        // What is before it is where this machine itself is in another's tree.
+        // The prefix is the place of this machine in the hierarchy of its host.
         let at = path.find(LABORATORY)?;
         Some((controllers, path[at + 1..].to_owned()))
     });
     let lines: Vec<_> = lines.collect();
-    let first = |wanted: &str| {
+    let first = |controller: &str| {
         let mut lines = lines.iter();
-        let of_controller = |controllers: &str| controllers.split(',').any(|it| it == wanted);
+        let of_controller = |controllers: &str| controllers.split(',').any(|it| it == controller);
         let found = lines.find(|(controllers, _)| of_controller(controllers));
         found.map(|(controllers, path)| Path::new(GROUPS).join(controllers).join(path))
     };

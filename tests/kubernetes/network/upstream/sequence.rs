@@ -1,5 +1,5 @@
-//! What upstream's `liqoctl network connect` of v1.2 does, request by request: it reads,
-//! creates and waits in this order, and gives up where a wait is in vain.
+//! The requests of upstream's `liqoctl network connect` v1.2: it reads, creates and waits in this
+//! order, and fails when a wait times out.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use control_api::configuration::NETWORK_CIDRS_CONFIGURED;
@@ -20,15 +20,15 @@ use serde_json::{Value, json};
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
-/// How long upstream's command goes on if nobody says otherwise.
+/// The default of upstream's flag `--timeout`.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 const NETWORKING: &str = "networking.liqo.io/v1beta1";
 
-/// Liqo's namespace, where upstream looks for templates.
+/// The namespace of Liqo, in which upstream reads templates.
 const LIQO: &str = "liqo";
 
-/// One side, and its tenant namespace for the other one.
+/// A cluster with its tenant namespace for the other one.
 struct Side {
     client: Client,
     id: String,
@@ -55,7 +55,7 @@ pub(super) async fn play(client: &Cluster, server: &Cluster) -> Result<()> {
     for side in [&client, &server] {
         side.make_tenant_namespace().await?;
     }
-    let (of_client, of_server) = (client.told().await?, server.told().await?);
+    let (of_client, of_server) = (client.published().await?, server.published().await?);
     client.configure(&of_server).await?;
     server.configure(&of_client).await?;
     for side in [&client, &server] {
@@ -70,10 +70,10 @@ pub(super) async fn play(client: &Cluster, server: &Cluster) -> Result<()> {
     client.has_no::<GatewayServer>().await?;
     server.has_no::<GatewayClient>().await?;
 
-    server.serve().await?;
+    server.create_server().await?;
     server.wait_for_deployment().await?;
     let endpoint = server.wait_for_endpoint().await?;
-    client.call(&endpoint).await?;
+    client.create_client(&endpoint).await?;
     client.wait_for_deployment().await?;
     let key = server.wait_for_key::<GatewayServer>().await?;
     client.learn_key::<GatewayClient>(key).await?;
@@ -90,12 +90,9 @@ pub(super) async fn play(client: &Cluster, server: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Asserts what upstream's end-to-end tests look at: one Deployment of the gateway, and all
-/// pods of the tenant namespace ready.
-pub(super) async fn tenant_is_as_upstreams_tests_want_it(
-    cluster: &Cluster,
-    peer: &str,
-) -> Result<()> {
+/// Asserts what upstream's end-to-end tests check: one Deployment of the gateway, and all pods of
+/// the tenant namespace ready.
+pub(super) async fn tenant_passes_upstreams_tests(cluster: &Cluster, peer: &str) -> Result<()> {
     let namespace = format!("liqo-tenant-{peer}");
     let client = cluster.client().await?;
     let gateways = ListParams::default().labels("networking.liqo.io/component=gateway");
@@ -103,7 +100,10 @@ pub(super) async fn tenant_is_as_upstreams_tests_want_it(
     let deployments = deployments.list(&gateways).await?.items;
     ensure!(deployments.len() == 1, "{} Deployments", deployments.len());
     let name = format!("gw-{peer}");
-    ensure!(deployments[0].name_any() == name, "it is not called {name}");
+    ensure!(
+        deployments[0].name_any() == name,
+        "the Deployment is not called {name}"
+    );
 
     let pods: Api<Pod> = Api::namespaced(client, &namespace);
     let all = pods.list(&ListParams::default()).await?.items;
@@ -147,8 +147,8 @@ impl Side {
         Ok(())
     }
 
-    /// Reads the CIDRs of this cluster, as they are told to the peer.
-    async fn told(&self) -> Result<Value> {
+    /// Reads the CIDRs of this cluster that are published to the peer.
+    async fn published(&self) -> Result<Value> {
         let of = async |api: Api<Network>, type_: &str| {
             let selector = format!("{}={type_}", labels::NETWORK_TYPE);
             let found = api.list(&ListParams::default().labels(&selector)).await?;
@@ -197,7 +197,7 @@ impl Side {
         .await
     }
 
-    /// Upstream refuses to go on without the template.
+    /// Reads a template, without which upstream fails.
     async fn check_template(&self, kind: &str, name: &str) -> Result<()> {
         let gvk = GroupVersionKind::gvk("networking.liqo.io", "v1beta1", kind);
         let plural = format!("{}s", kind.to_lowercase());
@@ -221,7 +221,7 @@ impl Side {
         Ok(())
     }
 
-    async fn serve(&self) -> Result<()> {
+    async fn create_server(&self) -> Result<()> {
         let spec = json!({
             "endpoint": {"port": 51840, "serviceType": "NodePort"},
             "mtu": 1340,
@@ -257,7 +257,7 @@ impl Side {
         .await
     }
 
-    async fn call(&self, endpoint: &Value) -> Result<()> {
+    async fn create_client(&self, endpoint: &Value) -> Result<()> {
         let spec = json!({
             "endpoint": endpoint,
             "mtu": 1340,
@@ -349,11 +349,11 @@ impl Side {
     }
 }
 
-/// A gateway, of either role.
+/// A gateway of either role.
 trait Gateway:
     Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned
 {
-    /// The Secret that its status names.
+    /// Returns `status.secretRef`.
     fn secret(self) -> Option<ObjectReference>;
 }
 
@@ -387,5 +387,5 @@ fn template(kind: &str, name: &str) -> Value {
 }
 
 fn from<K: DeserializeOwned>(object: Value) -> Result<K> {
-    serde_json::from_value(object).context("an object of this test is none")
+    serde_json::from_value(object).context("an object of this test is invalid")
 }

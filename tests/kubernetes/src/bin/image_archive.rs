@@ -1,4 +1,4 @@
-//! Writes the image that its one argument describes, for `cargo xtask image`.
+//! Writes the image that its only argument describes, for `cargo xtask image`.
 //!
 //! ```json
 //! {
@@ -15,8 +15,8 @@
 //! }
 //! ```
 //!
-//! `programs` are names with Debian's package of each; they are taken from `system`,
-//! this machine or a folder into which packages were unpacked.
+//! `programs` maps names to Debian packages. The programs are copied from `system`, this machine or a
+//! folder of unpacked packages.
 
 #![forbid(unsafe_code)]
 
@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 use std::env;
 use std::path::{Path, PathBuf};
 
-/// What to write.
+/// The argument.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Plan {
@@ -39,12 +39,12 @@ struct Plan {
     platforms: Vec<Content>,
 }
 
-/// What differs by platform.
+/// The content for one platform.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Content {
     platform: String,
-    /// By path in the image.
+    /// Paths in the image, and their sources.
     files: BTreeMap<String, PathBuf>,
     programs: BTreeMap<String, String>,
     system: PathBuf,
@@ -53,10 +53,10 @@ struct Content {
 fn main() -> Result<()> {
     let mut arguments = env::args().skip(1);
     let (Some(plan), None) = (arguments.next(), arguments.next()) else {
-        bail!("usage: image-archive JSON; `cargo xtask image` is for people");
+        bail!("usage: image-archive JSON; use `cargo xtask image` instead");
     };
 
-    let plan: Plan = serde_json::from_str(&plan).context("failed to understand the plan")?;
+    let plan: Plan = serde_json::from_str(&plan).context("failed to parse the plan")?;
     let images = plan
         .platforms
         .iter()

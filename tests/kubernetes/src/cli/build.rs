@@ -1,4 +1,4 @@
-//! `build`: programs, images, and a containerd's folder with the images in it.
+//! `build`: programs, image archives, and the seed of unpacked images.
 
 use crate::image::laboratory::laboratory_images;
 use crate::place::{self, Artifacts};
@@ -16,20 +16,20 @@ use std::time::Instant;
 /// images of every node from Go modules and Debian packages.
 #[derive(Args, Debug, Default)]
 pub(super) struct Build {
-    /// The Kubernetes version, such as 1.35; those with a committed `.mod` file can be had.
+    /// The Kubernetes version, such as 1.35, of which a `.mod` file is committed.
     #[arg(long, value_name = "VERSION")]
     pub(super) k8s_version: Option<String>,
 }
 
 impl Build {
-    /// Builds what is missing, and returns where it is.
+    /// Builds missing artifacts, and returns their folder.
     pub(super) fn run(&self) -> Result<Artifacts> {
         let start = Instant::now();
         let artifacts = match env::var_os(place::ARTIFACTS_VARIABLE) {
             Some(folder) => Artifacts::new(folder),
             None => Artifacts::new(self.programs()?),
         };
-        // Others may build the same at the same time.
+        // Another process may build the same artifacts.
         let path = artifacts.folder().join("images.lock");
         let lock =
             File::create(&path).with_context(|| format!("failed to open {}", path.display()))?;
@@ -37,20 +37,21 @@ impl Build {
             .with_context(|| format!("failed to lock {}", path.display()))?;
         let inputs = inputs()?;
         let marker = artifacts.folder().join("images.digest");
-        // What an interrupted or an older build left has another digest, or none.
+        // Artifacts of an interrupted or older build have no digest, or another.
         let known = fs::read_to_string(&marker).unwrap_or_default();
         if known != inputs || !artifacts.seed().exists() {
             images(&artifacts)?;
-            eprintln!("==> Unpacking the images of every node");
+            eprintln!("==> Unpacking the images of all nodes");
             seed::make(&artifacts)?;
-            fs::write(&marker, inputs).context("failed to note what the images were made of")?;
+            fs::write(&marker, inputs)
+                .context("failed to save the digest of the images' inputs")?;
             eprintln!("    done ({:.1} s)", start.elapsed().as_secs_f64());
         }
 
         Ok(artifacts)
     }
 
-    /// Has the project's command build the programs: it brings the compiler, too.
+    /// Builds the programs by `cargo xtask`, which also provides the compiler.
     fn programs(&self) -> Result<String> {
         let mut words = vec!["kubernetes-binaries"];
         if let Some(version) = &self.k8s_version {
@@ -60,8 +61,7 @@ impl Build {
     }
 }
 
-/// Runs another of the project's commands, from this checkout, and returns the one line
-/// that it prints; its progress is seen.
+/// Runs a command of `cargo xtask`, and returns its standard output, which is one line.
 fn xtask(words: &[&str]) -> Result<String> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
@@ -82,8 +82,8 @@ fn xtask(words: &[&str]) -> Result<String> {
     Ok(text.trim().to_owned())
 }
 
-/// What the images are made of, beside programs whose versions are pinned: the sources
-/// of this checkout that make them, and of what is in them.
+/// The inputs of images, except programs with pinned versions: the sources that build images, and
+/// those of guest programs.
 fn inputs() -> Result<String> {
     let top = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut digest = Sha256::new();
@@ -115,9 +115,9 @@ fn hash(digest: &mut Sha256, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Writes the images of every node.
+/// Writes the image archives of nodes.
 fn images(artifacts: &Artifacts) -> Result<()> {
-    eprintln!("==> Making the images of every node");
+    eprintln!("==> Building the images of all nodes");
     let guests = PathBuf::from(xtask(&["guest-programs"])?);
     let folder = artifacts.images();
     fs::create_dir_all(&folder)

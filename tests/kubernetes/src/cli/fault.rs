@@ -1,4 +1,4 @@
-//! `uplink`, `node`, `component` and `pod`: what goes wrong, on purpose.
+//! `uplink`, `node`, `component` and `pod`: faults.
 
 use super::runtime;
 use crate::cluster::Cluster;
@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use clap::{Args, Subcommand, ValueEnum};
 use std::time::Duration;
 
-/// Breaks the way between a cluster and the rest, or mends it.
+/// Impairs or restores the network between a cluster and the others.
 #[derive(Args, Debug)]
 pub(super) struct SetUplink {
     /// The cluster.
@@ -22,15 +22,15 @@ pub(super) struct SetUplink {
 
 #[derive(Subcommand, Debug)]
 enum Kind {
-    /// As it was at first.
+    /// No fault.
     Plain,
-    /// Nothing passes.
+    /// The cluster is disconnected.
     Down,
-    /// Frames are lost, late or doubled.
+    /// Frames are lost, delayed or duplicated.
     Bad(Bad),
-    /// The cluster is behind a router that translates its addresses.
+    /// The cluster is behind a router with source NAT.
     Nat {
-        /// After how many seconds of silence a UDP flow is forgotten.
+        /// Time-out of an idle UDP flow, in seconds.
         #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = clap::value_parser!(u64).range(1..))]
         udp_timeout: u64,
     },
@@ -38,19 +38,19 @@ enum Kind {
 
 #[derive(Args, Debug)]
 struct Bad {
-    /// Share of frames that are lost, from 0 to 1.
+    /// Fraction of frames that are lost, from 0 to 1.
     #[arg(long, default_value = "0", value_parser = share)]
     loss: f64,
-    /// Share of frames that come twice, from 0 to 1.
+    /// Fraction of frames that are duplicated, from 0 to 1.
     #[arg(long, default_value = "0", value_parser = share)]
     duplicate: f64,
-    /// Share of frames that later ones overtake, from 0 to 1.
+    /// Fraction of frames that are reordered, from 0 to 1.
     #[arg(long, default_value = "0", value_parser = share)]
     reorder: f64,
-    /// How many milliseconds each frame takes.
+    /// Delay of each frame, in milliseconds.
     #[arg(long, value_name = "MS", default_value = "0")]
     delay_ms: u64,
-    /// Only what goes to and comes from these clusters.
+    /// Impair only the traffic with these clusters.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     towards: Vec<String>,
 }
@@ -77,7 +77,7 @@ impl SetUplink {
     }
 }
 
-/// Is what sits in a broken uplink.
+/// Relays and impairs the frames of an uplink.
 #[derive(Args, Debug)]
 pub(super) struct Relay {
     #[arg(long)]
@@ -103,7 +103,7 @@ impl Relay {
             .towards
             .split(',')
             .filter(|number| !number.is_empty())
-            .map(|number| number.parse().context("--towards holds no number"))
+            .map(|number| number.parse().context("--towards contains no number"))
             .collect::<Result<_>>()?;
         let faults = faults(self.loss, self.duplicate, self.reorder, self.delay_ms);
         fault::run_relay(&self.near, &self.far, faults, &towards)
@@ -122,34 +122,34 @@ fn faults(loss: f64, duplicate: f64, reorder: f64, delay_ms: u64) -> Faults {
 
 fn share(text: &str) -> Result<f64> {
     let share: f64 = text.parse().context("not a number")?;
-    ensure!((0.0..=1.0).contains(&share), "use a share from 0 to 1");
+    ensure!((0.0..=1.0).contains(&share), "use a fraction from 0 to 1");
 
     Ok(share)
 }
 
-/// What happens to a node.
+/// An action on a node.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum NodeVerb {
-    /// As by a power failure.
+    /// Like a power failure.
     Kill,
-    /// As by a shutdown.
+    /// Like a shutdown.
     Stop,
-    /// After `kill` or `stop`, with its data.
+    /// Starts it after `kill` or `stop`, with its data.
     Start,
-    /// Takes it off the underlay.
+    /// Disconnects it from the underlay.
     Cut,
-    /// Puts it back on the underlay.
+    /// Reconnects it to the underlay.
     Heal,
 }
 
-/// Kills, stops, starts, cuts off or reconnects a node.
+/// Kills, stops, starts, disconnects or reconnects a node.
 #[derive(Args, Debug)]
 pub(super) struct SetNode {
     /// The node, such as rome-worker.
     #[arg(value_name = "NODE")]
     node: String,
 
-    /// What happens to it.
+    /// The action.
     verb: NodeVerb,
 }
 
@@ -171,18 +171,18 @@ fn port(node: &Node, up: bool) -> Result<()> {
     underlay.set_port(node.plan()?.node.ip, up)
 }
 
-/// What happens to a component.
+/// An action on a component.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum ComponentVerb {
-    /// It is started again after a second.
+    /// Kills it; it is restarted after a second.
     Kill,
-    /// It is not started again.
+    /// Stops it; it is not restarted.
     Stop,
-    /// After `stop`.
+    /// Starts it after `stop`.
     Start,
 }
 
-/// Kills, stops or starts a component of a node; without a component, shows them.
+/// Kills, stops or starts a component of a node; without a component, lists them.
 #[derive(Args, Debug)]
 pub(super) struct SetComponent {
     /// The node, such as rome-worker.
@@ -193,7 +193,7 @@ pub(super) struct SetComponent {
     #[arg(value_name = "COMPONENT", requires = "verb")]
     component: Option<String>,
 
-    /// What happens to it.
+    /// The action.
     verb: Option<ComponentVerb>,
 }
 
@@ -208,7 +208,7 @@ impl SetComponent {
             (Some(name), Some(ComponentVerb::Start)) => control::Request::Start(name.clone()),
             _ => control::Request::Status,
         };
-        let states = control::ask(node.name(), &request)?;
+        let states = control::send(node.name(), &request)?;
         if request == control::Request::Status {
             println!("{:<26} {:>8} {:>7}", "COMPONENT", "PID", "STARTS");
             for state in states {
@@ -225,16 +225,16 @@ impl SetComponent {
     }
 }
 
-/// What happens to a pod's network.
+/// An action on the network of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum PodVerb {
-    /// Takes it away.
+    /// Disconnects the pod.
     Cut,
-    /// Gives it back.
+    /// Reconnects the pod.
     Heal,
 }
 
-/// Takes a pod's network away, or gives it back.
+/// Disconnects or reconnects a pod.
 #[derive(Args, Debug)]
 pub(super) struct SetPod {
     /// The cluster.
@@ -245,7 +245,7 @@ pub(super) struct SetPod {
     #[arg(value_name = "POD")]
     pod: String,
 
-    /// What happens to its network.
+    /// The action.
     verb: PodVerb,
 }
 

@@ -13,7 +13,7 @@ impl List {
     pub(super) fn run(&self) -> Result<()> {
         let clusters = Cluster::all()?;
         if clusters.is_empty() {
-            eprintln!("no cluster is up; `cargo xtask cluster up rome` makes one");
+            eprintln!("no cluster is up; `cargo xtask cluster up rome` creates one");
             return Ok(());
         }
         println!(
@@ -67,7 +67,7 @@ impl Kubeconfig {
     }
 }
 
-/// Shows memory and processor time of each node since it was started.
+/// Shows memory and processor time of each node since its start.
 #[derive(Args, Debug)]
 pub(super) struct Usage {}
 

@@ -14,36 +14,36 @@ use std::time::Instant;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::{JoinSet, LocalSet};
 
-/// Makes clusters, all at once; builds first what is missing.
+/// Creates clusters in parallel; builds missing artifacts first.
 ///
-/// A cluster that is up is left as it is, one that is not whole is completed.
+/// A cluster that is up is not changed; missing parts of a cluster are created.
 #[derive(Args, Debug)]
 pub(super) struct Up {
-    /// The clusters' names.
+    /// Names of clusters.
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
 
-    /// How many nodes each has, the control plane included [default: 2].
+    /// Number of nodes of each cluster, including the control plane [default: 2].
     #[arg(long, value_name = "N")]
     nodes: Option<u8>,
 
-    /// How many hollow nodes each has beside them: they look ready, and run nothing.
+    /// Number of further hollow nodes of each cluster: they look ready, and run nothing.
     #[arg(long, value_name = "N")]
     hollow: Option<u16>,
 
-    /// The network of the pods [default: 10.244.0.0/16].
+    /// CIDR of pods [default: 10.244.0.0/16].
     #[arg(long, value_name = "CIDR")]
     pod_cidr: Option<Ipv4Net>,
 
-    /// The network of the Services [default: 10.96.0.0/16].
+    /// CIDR of Services [default: 10.96.0.0/16].
     #[arg(long, value_name = "CIDR")]
     service_cidr: Option<Ipv4Net>,
 
-    /// How Services work [default: nftables].
+    /// Mode of kube-proxy [default: nftables].
     #[arg(long, value_name = "MODE")]
     kube_proxy: Option<KubeProxy>,
 
-    /// Gives nodes, pods and Services IPv6 addresses, too.
+    /// Give nodes, pods and Services IPv6 addresses in addition.
     #[arg(long)]
     ipv6: bool,
 
@@ -51,11 +51,11 @@ pub(super) struct Up {
     #[arg(long, value_name = "VERSION")]
     k8s_version: Option<String>,
 
-    /// How long the certificates are valid, in seconds [default: ten years].
+    /// Lifetime of certificates, in seconds [default: ten years].
     #[arg(long, value_name = "SECONDS")]
     certificate_lifetime: Option<u64>,
 
-    /// The network that all nodes of all clusters hang on [default: 172.18.0.0/16].
+    /// Network of the nodes of all clusters [default: 172.18.0.0/16].
     #[arg(long, value_name = "CIDR")]
     underlay: Option<Ipv4Net>,
 }
@@ -74,7 +74,7 @@ impl Up {
         .run()?;
 
         let start = Instant::now();
-        eprintln!("==> Making {}", self.names.join(", "));
+        eprintln!("==> Creating {}", self.names.join(", "));
         let options = Options {
             underlay: self.underlay,
         };
@@ -85,11 +85,11 @@ impl Up {
         Ok(())
     }
 
-    /// What each cluster is to be.
+    /// The spec of each cluster.
     ///
     /// # Errors
     ///
-    /// Returns an error that names the flag that cannot be.
+    /// Returns an error that names the invalid flag.
     pub(super) fn specs(&self) -> Result<Vec<Spec>> {
         let specs: Vec<Spec> = self
             .names
@@ -100,7 +100,7 @@ impl Up {
             spec.check()?;
             ensure!(
                 !specs[..index].iter().any(|other| other.name == spec.name),
-                "{} is named twice",
+                "{} is repeated",
                 spec.name
             );
         }
@@ -108,7 +108,7 @@ impl Up {
         Ok(specs)
     }
 
-    /// What is there already, changed by the flags.
+    /// The spec of the existing cluster, or the default one, changed by the flags.
     fn spec(&self, name: &str) -> Result<Spec> {
         let mut spec = match cluster::names()?.iter().any(|known| known == name) {
             true => Cluster::find(name)?.spec,
@@ -129,7 +129,7 @@ impl Up {
     }
 }
 
-/// Not every kernel has the virtual server.
+/// Checks that the kernel has the IP virtual server if a cluster uses it.
 fn check_modes(specs: &[Spec]) -> Result<()> {
     if !specs.iter().any(|spec| spec.kube_proxy == KubeProxy::Ipvs) {
         return Ok(());
@@ -144,7 +144,7 @@ fn check_modes(specs: &[Spec]) -> Result<()> {
     Ok(())
 }
 
-/// Makes all clusters; an interrupt removes those that were not there before.
+/// Creates all clusters; an interrupt removes those that did not exist before.
 async fn all(specs: Vec<Spec>, artifacts: Artifacts, options: Options) -> Result<()> {
     let before = cluster::names()?;
     let new: Vec<String> = specs
@@ -182,11 +182,13 @@ async fn all(specs: Vec<Spec>, artifacts: Artifacts, options: Options) -> Result
     cluster::settle();
     match clean_up(&new, !error.is::<Interrupted>()) {
         Ok(()) => Err(error),
-        Err(left) => Err(error.context(format!("not all was removed ({left:#}) after a failure"))),
+        Err(left) => {
+            Err(error.context(format!("cleanup after a failure is incomplete ({left:#})")))
+        }
     }
 }
 
-/// Removes new clusters that are not complete, and says what was the matter with them.
+/// Removes new clusters that are incomplete, and writes their diagnosis.
 fn clean_up(new: &[String], failed: bool) -> Result<()> {
     for name in new {
         let cluster = Cluster::find(name);
@@ -199,12 +201,12 @@ fn clean_up(new: &[String], failed: bool) -> Result<()> {
             let folder = place::cache().join("failed");
             diagnosis::gather(&[cluster], &folder)?;
             eprintln!(
-                "    what is known of {name} is in {}",
+                "    the state of {name} is in {}",
                 folder.join(name).display()
             );
         }
         if cluster::names()?.contains(name) {
-            eprintln!("    removing {name}, which is not complete");
+            eprintln!("    removing {name}, which is incomplete");
             cluster::remove(name)?;
         }
     }
@@ -212,10 +214,10 @@ fn clean_up(new: &[String], failed: bool) -> Result<()> {
     cluster::clear_machine()
 }
 
-/// Removes clusters, and with the last one everything of the laboratory but what was built.
+/// Removes clusters, and with the last one all state of the laboratory except built artifacts.
 #[derive(Args, Debug)]
 pub(super) struct Down {
-    /// The clusters' names.
+    /// Names of clusters.
     #[arg(required_unless_present = "all", value_name = "NAME")]
     pub(super) names: Vec<String>,
 
@@ -234,7 +236,7 @@ impl Down {
         };
         let known = cluster::names()?;
         for name in names.iter().filter(|name| !known.contains(name)) {
-            // Tells which there are.
+            // Its error lists the existing clusters.
             Cluster::find(name)?;
         }
         let failures: Vec<_> = std::thread::scope(|scope| {
@@ -254,7 +256,7 @@ impl Down {
         cluster::clear_machine()?;
         ensure!(
             failures.is_empty(),
-            "not all was removed: {}",
+            "some parts were not removed: {}",
             failures.join("; ")
         );
         let names = if names.is_empty() {

@@ -1,4 +1,4 @@
-//! `--kind`: the same commands, by kind.
+//! `--kind`: the commands that kind supports.
 
 use super::{Command as Words, become_program};
 use crate::{host, kind, place};
@@ -7,16 +7,16 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
-/// Carries out a command with kind.
+/// Runs a command with kind.
 ///
 /// # Errors
 ///
-/// Returns an error if kind or Docker is missing, if they fail, or if the command is one
-/// that only the laboratory's own clusters know.
+/// Returns an error if kind or Docker is missing or fails, or if kind does not support the
+/// command.
 pub(super) fn execute(words: Words) -> Result<ExitCode> {
     kind::check()?;
     match words {
-        Words::Build(_) => eprintln!("    nothing is to be built: kind's images hold everything"),
+        Words::Build(_) => eprintln!("    nothing to build: kind's images contain all programs"),
         Words::Up(up) => {
             for spec in up.specs()? {
                 if kind::names()?.contains(&spec.name) {
@@ -67,7 +67,7 @@ pub(super) fn execute(words: Words) -> Result<ExitCode> {
         | Words::NodeInit { .. }
         | Words::Relay(_)
         | Words::LoadBalancer { .. } => {
-            bail!("--kind: only the laboratory's own clusters can do that: leave out --kind")
+            bail!("--kind: kind does not support this command: leave out --kind")
         }
     }
 
@@ -97,10 +97,10 @@ fn known(name: &str) -> Result<PathBuf> {
     kubeconfig(name)
 }
 
-/// kind's clusters outlive the laboratory's folder, hence the cache.
+/// kind's clusters outlive the laboratory's state, so the cache has their kubeconfigs.
 fn kubeconfig(name: &str) -> Result<PathBuf> {
     let folder = place::cache().join("kind");
-    fs::create_dir_all(&folder).context("failed to make a folder for kubeconfigs")?;
+    fs::create_dir_all(&folder).context("failed to create a folder for kubeconfigs")?;
 
     Ok(folder.join(name))
 }

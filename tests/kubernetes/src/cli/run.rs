@@ -38,7 +38,7 @@ impl Exec {
     }
 }
 
-/// Shows what a component of a node has logged; without a component, which there are.
+/// Shows the log of a component of a node; without a component, lists them.
 #[derive(Args, Debug)]
 pub(super) struct Logs {
     /// The node, such as rome-worker.
@@ -49,11 +49,11 @@ pub(super) struct Logs {
     #[arg(value_name = "COMPONENT")]
     component: Option<String>,
 
-    /// Goes on with what is logged from now on.
+    /// Follow the log.
     #[arg(long, short)]
     follow: bool,
 
-    /// How many lines to begin with.
+    /// Number of last lines to show first.
     #[arg(long, value_name = "LINES", default_value = "200")]
     tail: u32,
 }
@@ -69,7 +69,7 @@ impl Logs {
     fn command(&self) -> Result<Command> {
         let node = Node::find(&self.node)?;
         let mut known: Vec<_> = fs::read_dir(node.logs())
-            .context("the node has logged nothing")?
+            .context("the node has no logs")?
             .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
             .filter_map(|name| name.strip_suffix(".log").map(str::to_owned))
             .collect();
@@ -80,8 +80,9 @@ impl Logs {
                 node.logs().join(format!("{name}.log"))
             }
             other => {
-                let said = other.map_or("name a component".to_owned(), |it| format!("no {it:?}"));
-                return Err(anyhow!("{said}: there are init, {}", known.join(", ")));
+                let problem =
+                    other.map_or("name a component".to_owned(), |it| format!("no {it:?}"));
+                return Err(anyhow!("{problem}: there are init, {}", known.join(", ")));
             }
         };
         let mut command = Command::new("tail");
@@ -95,14 +96,14 @@ impl Logs {
     }
 }
 
-/// Puts an image on all nodes of a cluster.
+/// Loads an image into all nodes of a cluster.
 #[derive(Args, Debug)]
 pub(super) struct Load {
     /// The cluster.
     #[arg(value_name = "NAME")]
     pub(super) name: String,
 
-    /// The image: an OCI or Docker archive, as `cargo xtask image` makes them.
+    /// The image: an OCI or Docker archive, such as one of `cargo xtask image`.
     #[arg(value_name = "IMAGE")]
     pub(super) archive: PathBuf,
 }
@@ -112,7 +113,7 @@ impl Load {
         let cluster = Cluster::find(&self.name)?;
         cluster.load(&self.archive)?;
         eprintln!(
-            "    {} is on all nodes of {}",
+            "    {} is loaded into all nodes of {}",
             self.archive.display(),
             self.name
         );
@@ -122,11 +123,11 @@ impl Load {
 }
 
 impl Cluster {
-    /// Puts the image of an OCI or Docker archive on all nodes.
+    /// Loads the image of an OCI or Docker archive into all nodes.
     ///
     /// # Errors
     ///
-    /// Returns an error if the file is no archive, or a node does not take it.
+    /// Returns an error if the file is no archive, or if a node refuses it.
     pub fn load(&self, archive: &std::path::Path) -> Result<()> {
         let nodes = self.nodes();
         let results: Vec<Result<()>> = thread::scope(|scope| {
@@ -161,7 +162,7 @@ fn load(node: &Node, archive: &std::path::Path) -> Result<()> {
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         return Err(anyhow!(
-            "{} does not take {}: {}",
+            "{} refused {}: {}",
             node.name(),
             archive.display(),
             said.trim()

@@ -1,4 +1,4 @@
-//! Nodes that join a cluster that is up, and leave it.
+//! Nodes that join and leave an existing cluster.
 
 use super::{Cluster, Options, registry, up};
 use anyhow::{Context as _, Result, ensure};
@@ -7,11 +7,11 @@ use kube::Api;
 use kube::api::DeleteParams;
 
 impl Cluster {
-    /// Adds a node, waits until it is ready, and returns the cluster as it is then.
+    /// Adds a node, waits until it is ready, and returns the new state of the cluster.
     ///
     /// # Errors
     ///
-    /// Returns an error if there is no room for it, or if it does not become ready.
+    /// Returns an error if the CIDRs have no room for it, or if it does not become ready.
     pub async fn add_node(&self) -> Result<Self> {
         let grown = self.with_nodes(self.spec.nodes.saturating_add(1))?;
         registry::write(&grown)?;
@@ -19,18 +19,18 @@ impl Cluster {
         up(grown.spec.clone(), &grown.artifacts(), &Options::default()).await
     }
 
-    /// Ends the node that joined last as a power failure would, removes all of it, its Node
-    /// object too, and returns the cluster as it is then.
+    /// Kills the node that joined last, removes its state and its Node object, and returns the new
+    /// state of the cluster.
     ///
     /// # Errors
     ///
-    /// Returns an error if it is the only one, or if something of it cannot be removed.
+    /// Returns an error if it is the only node, or if a part of it cannot be removed.
     pub async fn remove_node(&self) -> Result<Self> {
         let shrunk = self.with_nodes(self.spec.nodes.saturating_sub(1))?;
         let specs = self.node_specs()?;
         let left = specs.last().context("a cluster has nodes")?;
         self.node(shrunk.spec.nodes).remove()?;
-        // A kubelet that runs would make it again.
+        // After the kubelet has ended, which would create it again.
         let api: Api<Node> = Api::all(self.client().await?);
         api.delete(&left.name, &DeleteParams::default())
             .await
@@ -49,7 +49,7 @@ impl Cluster {
         cluster.spec.check()?;
         ensure!(
             cluster.spec.node_prefix_len() == self.spec.node_prefix_len(),
-            "{} nodes have other pod networks than {}: begin with more",
+            "{} nodes need smaller pod CIDRs than {}: create the cluster with more nodes",
             nodes,
             self.spec.nodes
         );

@@ -1,4 +1,4 @@
-//! Waits until a cluster is what it should be.
+//! Waits until a cluster is ready.
 
 use crate::wait::{self, Deadline};
 use anyhow::{Context as _, Result, bail};
@@ -10,10 +10,11 @@ use kube::api::ListParams;
 use kube::{Api, Client};
 use std::time::{Duration, Instant};
 
-/// How long a cluster may take to come up: many at once share two processors.
+/// The limit for each step of a cluster that comes up, possibly beside many others on two
+/// processors.
 const PATIENCE: Duration = Duration::from_secs(150);
 
-/// Tells a person how far a cluster is.
+/// Prints the steps of a cluster that comes up, with the time since the first.
 #[derive(Debug)]
 pub(super) struct Progress {
     name: String,
@@ -21,7 +22,6 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// From now on.
     pub(super) fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -29,14 +29,13 @@ impl Progress {
         }
     }
 
-    /// Tells something that is done.
-    pub(super) fn tell(&self, what: &str) {
+    pub(super) fn print(&self, what: &str) {
         let seconds = self.start.elapsed().as_secs_f64();
         eprintln!("    {}: {what} ({seconds:.1} s)", self.name);
     }
 }
 
-/// Waits until the API server says that it is ready.
+/// Waits until the API server is ready.
 pub(super) async fn api(client: &Client) -> Result<()> {
     wait::until(
         Deadline::after(PATIENCE),
@@ -44,7 +43,7 @@ pub(super) async fn api(client: &Client) -> Result<()> {
         async || {
             let request = kube::api::Request::new("/readyz").list(&ListParams::default());
             client
-                .request_text(request.context("a path makes a request")?)
+                .request_text(request.context("a list request is valid")?)
                 .await?;
             Ok(())
         },
@@ -52,9 +51,8 @@ pub(super) async fn api(client: &Client) -> Result<()> {
     .await
 }
 
-/// Waits until `count` nodes with a kubelet are ready; the kubelets of those that were
-/// `started` must have renewed their leases since then, for an API server believes the
-/// dead for a while.
+/// Waits until `count` nodes with a kubelet are ready. The kubelets of `started` nodes must have
+/// renewed their leases since then, since a node that was killed stays Ready for a while.
 pub(super) async fn nodes(
     client: &Client,
     count: usize,
@@ -69,9 +67,9 @@ pub(super) async fn nodes(
         async || {
             for name in started {
                 let spec = leases.get(name).await?.spec.context("a lease has a spec")?;
-                let renewed = spec.renew_time.context("a lease tells when")?;
+                let renewed = spec.renew_time.context("a lease has a renewTime")?;
                 if renewed.0 < since {
-                    bail!("the kubelet of {name} has not said anything yet");
+                    bail!("the kubelet of {name} has not renewed its lease");
                 }
             }
             let nodes = nodes
@@ -79,7 +77,7 @@ pub(super) async fn nodes(
                 .await?;
             let ready = nodes.items.iter().filter(|node| is_ready(node)).count();
             if ready < count {
-                bail!("{ready} of {count} are");
+                bail!("{ready} of {count} are ready");
             }
             Ok(())
         },
@@ -87,7 +85,7 @@ pub(super) async fn nodes(
     .await
 }
 
-/// Waits until DNS and storage run.
+/// Waits until DNS and storage are available.
 pub(super) async fn addons(client: &Client) -> Result<()> {
     for (namespace, name) in crate::addons::DEPLOYMENTS {
         let api: Api<Deployment> = Api::namespaced(client.clone(), namespace);
@@ -96,7 +94,7 @@ pub(super) async fn addons(client: &Client) -> Result<()> {
             &format!("{name} to be available"),
             async || {
                 let deployment = api.get(name).await?;
-                let status = deployment.status.context("it has no status yet")?;
+                let status = deployment.status.context("no status")?;
                 if status.available_replicas.unwrap_or(0) < 1 {
                     bail!("no replica is available");
                 }

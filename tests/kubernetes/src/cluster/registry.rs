@@ -1,4 +1,4 @@
-//! Which clusters there are: a folder each, with a record in it.
+//! The registry of clusters: a folder for each, with a record.
 
 use super::Cluster;
 use crate::place;
@@ -7,14 +7,14 @@ use anyhow::{Context as _, Result, bail};
 use std::fs::{self, File};
 use std::path::Path;
 
-/// The largest number of a cluster: those above are the machine's and NAT boxes'.
+/// The largest number of a cluster; the octets above belong to hosts, NAT routers and the machine.
 const NUMBER_MAX: u8 = 250;
 
-/// The names of all clusters, in order.
+/// The sorted names of all clusters.
 ///
 /// # Errors
 ///
-/// Returns an error if the laboratory's folder cannot be read.
+/// Returns an error if the folder of clusters cannot be read.
 pub fn names() -> Result<Vec<String>> {
     let folder = place::clusters();
     let mut names: Vec<_> = match fs::read_dir(&folder) {
@@ -37,10 +37,10 @@ pub(super) fn find(name: &str) -> Result<Cluster> {
     }
     let names = names()?;
     if names.iter().any(|known| known == name) {
-        bail!("little is left of {name}: `cargo xtask cluster down {name}` removes it");
+        bail!("{name} is incomplete: `cargo xtask cluster down {name}` removes it");
     }
     if names.is_empty() {
-        bail!("no cluster {name:?}: none is up; `cargo xtask cluster up {name}` makes it");
+        bail!("no cluster {name:?}: none is up; `cargo xtask cluster up {name}` creates it");
     }
     bail!("no cluster {name:?}: there are {}", names.join(", "))
 }
@@ -58,7 +58,7 @@ pub(super) fn read(name: &str) -> Result<Option<Cluster>> {
         .with_context(|| format!("{} is damaged: run `down {name}`", path.display()))
 }
 
-/// Held while clusters get or lose their place on the machine.
+/// Locks the registry until the result is dropped.
 pub(super) fn lock() -> Result<File> {
     let folder = place::state();
     fs::create_dir_all(place::clusters())
@@ -71,7 +71,7 @@ pub(super) fn lock() -> Result<File> {
     Ok(file)
 }
 
-/// Enters a cluster with the lowest number that is free.
+/// Adds a cluster with the lowest free number.
 pub(super) fn enter(spec: Spec, artifacts: &Path) -> Result<Cluster> {
     let taken: Vec<u8> = Cluster::all()?
         .iter()
@@ -79,7 +79,7 @@ pub(super) fn enter(spec: Spec, artifacts: &Path) -> Result<Cluster> {
         .collect();
     let number = (1..=NUMBER_MAX)
         .find(|number| !taken.contains(number))
-        .context("there are as many clusters as fit on the underlay: take one down")?;
+        .context("the underlay has no room for another cluster: take one down")?;
     let cluster = Cluster {
         spec,
         number,
@@ -90,7 +90,7 @@ pub(super) fn enter(spec: Spec, artifacts: &Path) -> Result<Cluster> {
     Ok(cluster)
 }
 
-/// Writes a cluster's record.
+/// Writes the record of a cluster.
 pub(super) fn write(cluster: &Cluster) -> Result<()> {
     let folder = cluster.folder();
     fs::create_dir_all(&folder)

@@ -1,4 +1,4 @@
-//! Makes a cluster, or what is missing of it.
+//! Creates a cluster, or its missing parts.
 
 use super::ready::{self, Progress};
 use super::{Cluster, registry};
@@ -20,24 +20,24 @@ use std::fs;
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
-/// Who writes what the laboratory writes to a cluster.
+/// The field manager of the laboratory.
 const MANAGER: &str = "liqo-lab";
 
-/// What is not part of a cluster itself.
+/// Settings that are not part of a cluster's spec.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The network of the segment, if it is to be another than the default.
+    /// The network of the underlay; `None` is the default.
     pub underlay: Option<Ipv4Net>,
 }
 
-/// Makes the cluster and waits until it is ready to be used.
+/// Creates the cluster, and waits until it is ready.
 ///
-/// One that is up is left as it is; one that is not whole is completed.
+/// A cluster that is up is not changed; missing parts of a cluster are created.
 ///
 /// # Errors
 ///
-/// Returns an error if there is one of that name with another specification, or if
-/// something does not become ready in time.
+/// Returns an error if the cluster exists with another spec, or if a part does not become ready in
+/// time.
 pub async fn up(spec: Spec, artifacts: &Artifacts, options: &Options) -> Result<Cluster> {
     let progress = Progress::new(&spec.name);
     spec.check()?;
@@ -53,7 +53,7 @@ pub async fn up(spec: Spec, artifacts: &Artifacts, options: &Options) -> Result<
 
     let client = cluster.client().await?;
     ready::api(&client).await?;
-    progress.tell("the API server answers");
+    progress.print("the API server is ready");
     register(&client, &cluster, &nodes).await?;
     let versions = cluster.artifacts().versions()?;
     manifest::apply(
@@ -64,30 +64,30 @@ pub async fn up(spec: Spec, artifacts: &Artifacts, options: &Options) -> Result<
     .await?;
     ready::nodes(&client, usize::from(cluster.spec.nodes), &started, since).await?;
     kernel_settings::survive_oops()?;
-    progress.tell(&format!("{} nodes are ready", cluster.spec.nodes));
+    progress.print(&format!("{} nodes are ready", cluster.spec.nodes));
     if cluster.spec.kube_proxy.mode().is_some() {
         ready::addons(&client).await?;
     } else {
-        progress.tell("DNS and storage wait for something that makes Services work");
+        progress.print("DNS and storage wait for a replacement of kube-proxy");
     }
     fs::write(cluster.folder().join(super::COMPLETE), "")
-        .context("failed to note that a cluster is complete")?;
+        .context("failed to mark the cluster as complete")?;
     let kubeconfig = cluster.kubeconfig();
-    progress.tell(&format!("up; export KUBECONFIG={}", kubeconfig.display()));
+    progress.print(&format!("up; export KUBECONFIG={}", kubeconfig.display()));
 
     Ok(cluster)
 }
 
-/// Held while nodes are being started, which goes on when [`up`] is dropped.
+/// Held while nodes are started, which continues when [`up`] is dropped.
 static BEGINNING: RwLock<()> = RwLock::new(());
 
-/// Waits, for a second or two, until no node is being started any more: what is removed
-/// before that would come back.
+/// Waits, for a second or two, until no node is being started. Nodes removed before that would be
+/// created again.
 pub fn settle() {
     drop(BEGINNING.write().unwrap_or_else(PoisonError::into_inner));
 }
 
-/// Gives the cluster its place on the machine.
+/// Registers the cluster, and connects it to the underlay.
 fn place(
     spec: Spec,
     artifacts: &Artifacts,
@@ -102,7 +102,7 @@ fn place(
     ] {
         ensure!(
             !cidr.contains(&underlay.net()) && !underlay.net().contains(&cidr),
-            "{flag} {cidr} and the underlay's network {} overlap: nodes need addresses of their own",
+            "{flag} {cidr} and the underlay's network {} overlap: choose another {flag}",
             underlay.net()
         );
     }
@@ -120,9 +120,9 @@ fn place(
         None => registry::enter(spec, artifacts.folder())?,
     };
     underlay.attach_cluster(cluster.number)?;
-    if crate::fault::mend(underlay, cluster.number)? {
+    if crate::fault::restore(underlay, cluster.number)? {
         eprintln!(
-            "    {}: its uplink was broken, and is mended",
+            "    {}: the uplink was missing, and is restored",
             cluster.spec.name
         );
     }
@@ -131,22 +131,22 @@ fn place(
     Ok((cluster, nodes, underlay))
 }
 
-fn difference(is: &Spec, wanted: &Spec) -> String {
+fn difference(is: &Spec, desired: &Spec) -> String {
     let fields = |spec: &Spec| match serde_json::to_value(spec) {
         Ok(Value::Object(fields)) => fields,
         _ => serde_json::Map::new(),
     };
-    let wanted = fields(wanted);
+    let desired = fields(desired);
 
     fields(is)
         .into_iter()
-        .filter(|(name, value)| wanted.get(name) != Some(value))
-        .map(|(name, value)| format!("{name} is {value}, not {}", wanted[&name]))
+        .filter(|(name, value)| desired.get(name) != Some(value))
+        .map(|(name, value)| format!("{name} is {value}, not {}", desired[&name]))
         .collect::<Vec<_>>()
         .join(", ")
 }
 
-/// Starts the nodes that do not run, and returns their names; components wait for each
+/// Starts the nodes that do not run, and returns their names. Their components wait for each
 /// other.
 fn start(cluster: &Cluster, specs: &[NodeSpec], underlay: Underlay) -> Result<Vec<String>> {
     let pki = issue(cluster, specs)?;
@@ -166,13 +166,13 @@ fn start(cluster: &Cluster, specs: &[NodeSpec], underlay: Underlay) -> Result<Ve
         let to = node.root().join("etc/kubernetes/pki");
         if !to.exists() {
             let partial = to.with_extension("partial");
-            fs::create_dir_all(&partial).context("failed to make a folder for keys")?;
+            fs::create_dir_all(&partial).context("failed to create a folder for keys")?;
             for file in fs::read_dir(pki.folder()).context("failed to read the keys")? {
                 let file = file.context("failed to read the keys")?;
                 fs::copy(file.path(), partial.join(file.file_name()))
                     .context("failed to copy a key")?;
             }
-            fs::rename(&partial, &to).context("failed to name the folder of keys")?;
+            fs::rename(&partial, &to).context("failed to rename the folder of keys")?;
         }
         if node.start(&plan)? {
             started.push(spec.name.clone());
@@ -185,14 +185,14 @@ fn start(cluster: &Cluster, specs: &[NodeSpec], underlay: Underlay) -> Result<Ve
     Ok(started)
 }
 
-/// Makes keys and certificates, unless they were made.
+/// Creates keys and certificates, unless they exist.
 fn issue(cluster: &Cluster, specs: &[NodeSpec]) -> Result<Pki> {
     let lifetime = Duration::from_secs(cluster.spec.certificate_seconds);
     let folder = cluster.folder().join("pki");
     if !folder.exists() {
         let partial = cluster.folder().join("pki.partial");
         Pki::new(&partial, lifetime).create(&cluster.spec, specs)?;
-        fs::rename(&partial, &folder).context("failed to name the folder of keys")?;
+        fs::rename(&partial, &folder).context("failed to rename the folder of keys")?;
     }
     let pki = Pki::new(folder, lifetime);
     pki.complete(&cluster.spec, specs)?;
@@ -202,8 +202,8 @@ fn issue(cluster: &Cluster, specs: &[NodeSpec]) -> Result<Pki> {
     Ok(pki)
 }
 
-/// Makes the Node objects before the kubelets come: each has the pod network that the
-/// other nodes' routes know.
+/// Creates the Node objects before the kubelets register, with the pod CIDRs of the other nodes'
+/// routes.
 async fn register(client: &Client, cluster: &Cluster, specs: &[NodeSpec]) -> Result<()> {
     let api: Api<Node> = Api::all(client.clone());
     let spec = &cluster.spec;
@@ -228,7 +228,7 @@ async fn register(client: &Client, cluster: &Cluster, specs: &[NodeSpec]) -> Res
         let flag = node
             .root()
             .join(components::REGISTERED.trim_start_matches('/'));
-        fs::write(&flag, "").context("failed to tell a node that it is registered")?;
+        fs::write(&flag, "").context("failed to mark a node as registered")?;
     }
 
     Ok(())
@@ -241,12 +241,12 @@ async fn apply_node(api: &Api<Node>, name: &str, object: &Value) -> Result<()> {
         &Patch::Apply(object),
     )
     .await
-    .with_context(|| format!("failed to make the Node {name}"))?;
+    .with_context(|| format!("failed to create the Node {name}"))?;
 
     Ok(())
 }
 
-/// A node that kwok plays: it takes no pod that does not ask for such a node.
+/// A node that kwok simulates; its taint repels pods without a toleration.
 fn hollow(spec: &Spec, index: u16, name: &str) -> Value {
     let cidr = spec.node_pod_cidr(u16::from(spec.nodes) + index);
 

@@ -1,7 +1,7 @@
-//! An uplink with a router in it that translates addresses.
+//! An uplink with a router that does source NAT.
 //!
-//! The nodes notice nothing: the router answers for every address of the segment that
-//! is not on their side (proxy ARP), and routes.
+//! The nodes need no other routes: by proxy ARP the router replies for all addresses of the segment
+//! that are not in their cluster.
 
 use super::split;
 use crate::cluster::Cluster;
@@ -12,7 +12,7 @@ use anyhow::Result;
 use std::process::Command;
 use std::time::Duration;
 
-/// Puts a router into a cluster's uplink.
+/// Inserts a router into the uplink of a cluster.
 pub(super) fn start(underlay: Underlay, cluster: &Cluster, udp_timeout: Duration) -> Result<()> {
     let number = cluster.number;
     let netns = netns(number);
@@ -40,7 +40,7 @@ pub(super) fn start(underlay: Underlay, cluster: &Cluster, udp_timeout: Duration
     for device in [&outside, &inside] {
         settings.extend([
             format!("net.ipv4.conf.{device}.proxy_arp=1"),
-            // An answer without the random delay of up to a second.
+            // Disables the random delay of replies, up to a second.
             format!("net.ipv4.neigh.{device}.proxy_delay=0"),
         ]);
     }
@@ -60,7 +60,7 @@ pub(super) fn start(underlay: Underlay, cluster: &Cluster, udp_timeout: Duration
 }}
 "
     );
-    // Rules first: they bring the connection tracking that two of the settings are of.
+    // Rules first: two of the settings exist once they have enabled connection tracking.
     let inside = ["netns", "exec", &netns];
     host::checked(
         Command::new("ip").args(inside).args(["nft", "-f", "-"]),
@@ -71,9 +71,9 @@ pub(super) fn start(underlay: Underlay, cluster: &Cluster, udp_timeout: Duration
     host::checked(&mut command, "").map(drop)
 }
 
-/// Removes the router of the `number`th cluster, if there is one.
+/// Removes the router of the cluster with this number, if it exists.
 pub(super) fn stop(number: u8) {
-    // It may have none.
+    // The cluster may have no router.
     let _ = remove_netns(&netns(number));
 }
 

@@ -1,4 +1,4 @@
-//! A pod without a network.
+//! Disconnects pods.
 
 use crate::cluster::Cluster;
 use crate::host;
@@ -7,14 +7,14 @@ use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 
-/// The table of a node that holds what is cut off.
+/// The nft table of a node with the addresses of disconnected pods.
 const TABLE: &str = "lab-fault";
 
-/// Cuts a pod off everything, its own node included, or puts it back.
+/// Disconnects a pod from everything, including its node, or reconnects it.
 ///
 /// # Errors
 ///
-/// Returns an error if there is no such pod, or it has no network of its own.
+/// Returns an error if the pod does not exist, or uses the network of its node.
 pub async fn set_pod_network(
     cluster: &Cluster,
     namespace: &str,
@@ -29,13 +29,13 @@ pub async fn set_pod_network(
     let spec = pod.spec.context("a pod has a spec")?;
     ensure!(
         spec.host_network != Some(true),
-        "pod {namespace}/{name} is in its node's network: cut the node off instead"
+        "pod {namespace}/{name} uses the network of its node: disconnect the node instead"
     );
-    let status = pod.status.context("the pod has no status yet")?;
-    let address = status.pod_ip.context("the pod has no address yet")?;
-    let node = Node::find(&spec.node_name.context("the pod is on no node yet")?)?;
+    let status = pod.status.context("the pod has no status")?;
+    let address = status.pod_ip.context("the pod has no address")?;
+    let node = Node::find(&spec.node_name.context("the pod is not scheduled")?)?;
 
-    // Sets, so that cutting twice is no fault and one pod does not connect another.
+    // A set, so that the change is idempotent and does not affect other pods.
     let verb = if connected { "delete" } else { "add" };
     let rules = format!(
         "table inet {TABLE} {{

@@ -1,4 +1,4 @@
-//! An uplink with a process in it, that loses, delays and doubles frames.
+//! An uplink with a process that drops, delays and duplicates frames.
 
 use super::{Faults, split};
 use crate::cluster::Cluster;
@@ -14,10 +14,10 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// Without these a device hands over packets that are still to be cut in pieces.
+/// Offloads that are disabled, so that devices deliver no packets that are still to be segmented.
 const OFFLOADS: [&str; 6] = ["tx", "rx", "sg", "tso", "gso", "gro"];
 
-/// Puts a relay into a cluster's uplink.
+/// Inserts a relay into the uplink of a cluster.
 pub(super) fn start(cluster: &Cluster, faults: Faults, towards: &[u8]) -> Result<()> {
     let number = cluster.number;
     let (commands, [near, far]) = split(number, NETNS);
@@ -49,16 +49,17 @@ pub(super) fn start(cluster: &Cluster, faults: Faults, towards: &[u8]) -> Result
         .stderr(Stdio::null())
         .spawn()
         .context("failed to start a relay")?;
-    fs::write(pid_file(number), child.id().to_string()).context("failed to note a relay")
+    fs::write(pid_file(number), child.id().to_string())
+        .context("failed to save the process id of a relay")
 }
 
-/// Ends the relay of the `number`th cluster, if there is one.
+/// Ends the relay of the cluster with this number, if it exists.
 pub(super) fn stop(number: u8) {
     let path = pid_file(number);
     let Ok(text) = fs::read_to_string(&path) else {
         return;
     };
-    // It may have ended by itself, and its number may be another's.
+    // The relay may have ended, and its process id may have been reused.
     if let Ok(pid) = text.parse::<i32>()
         && fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|it| it.contains("relay"))
     {
@@ -67,11 +68,11 @@ pub(super) fn stop(number: u8) {
     let _ = fs::remove_file(path);
 }
 
-/// Is the relay: runs in the namespace of the bridges until it is killed.
+/// Runs the relay, in the network namespace of the bridges, until it is killed.
 ///
 /// # Errors
 ///
-/// Returns an error if there is no such device.
+/// Returns an error if a device does not exist.
 pub fn run(near: &str, far: &str, faults: Faults, towards: &[u8]) -> Result<()> {
     let open = PacketSocket::open_here;
     let lanes = [[open(near)?, open(far)?], [open(far)?, open(near)?]];
@@ -85,8 +86,8 @@ pub fn run(near: &str, far: &str, faults: Faults, towards: &[u8]) -> Result<()> 
     }
 }
 
-/// Whether a frame goes to or comes from a node of the `number`th cluster: their
-/// Ethernet addresses are 02:42 and the IP address, whose third octet is the number.
+/// Whether source or destination of a frame is a node of the cluster with this number. MAC addresses
+/// are 02:42 and the IP address, whose third octet is the number.
 fn is_of(frame: &[u8], number: u8) -> bool {
     [0, 6].iter().any(|at| {
         frame

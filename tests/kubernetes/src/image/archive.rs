@@ -1,8 +1,7 @@
-//! An archive being written: blobs first, and at last what names them.
+//! Writes archives: blobs first, and last the index that names them.
 //!
-//! The name of a blob is its digest, which is known after its last byte, but comes
-//! before its first. So the place of its header is left free and filled in later,
-//! and no file is read twice, however large.
+//! The name of a blob is its digest, which its tar header contains, but which is known after its last
+//! byte. The header is therefore written last, so that no file is read twice.
 
 use super::document::{Blob, Index, MediaType};
 use super::hashing::{ALGORITHM, Hashing};
@@ -15,31 +14,30 @@ use std::io::{BufWriter, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use tar::{EntryType, Header};
 
-/// A tar consists of blocks of this many bytes, and ends with two that are empty.
+/// The size in bytes of a tar block; a tar ends with two empty ones.
 const BLOCK: u64 = 512;
 const EMPTY: [u8; BLOCK as usize] = [0; BLOCK as usize];
 
-/// What a blob is written to.
+/// The writer of a blob.
 pub(super) type Out<'a> = Hashing<&'a mut BufWriter<File>>;
 
-/// Large enough that a program of 100 MB is written in some hundred calls.
+/// The buffer in bytes; a program of 100 MB takes a few hundred writes.
 const BUFFER: usize = 256 * 1024;
 
-/// An archive being written; what was written is removed with it if it is not
-/// finished.
+/// An unfinished archive, whose file is removed when it is dropped.
 #[derive(Debug)]
 pub(super) struct Archive {
     out: BufWriter<File>,
-    /// Where the next entry begins.
+    /// The offset of the next entry.
     end: u64,
-    /// The digests of the blobs in it.
+    /// The digests of its blobs.
     blobs: BTreeSet<String>,
     draft: Draft,
     to: PathBuf,
 }
 
 impl Archive {
-    /// Begins an archive that will be at `to`.
+    /// Begins an archive that is renamed to `to` when it is finished.
     pub(super) fn create(to: &Path) -> Result<Self> {
         let mut draft = OsString::from(to);
         draft.push(".partial");
@@ -56,7 +54,7 @@ impl Archive {
         })
     }
 
-    /// Adds what `write` writes; the same bytes are kept once.
+    /// Adds the bytes that `write` writes as a blob; equal blobs are stored once.
     pub(super) fn blob(
         &mut self,
         media_type: MediaType,
@@ -93,7 +91,7 @@ impl Archive {
         self.blob(media_type, |out| Ok(out.write_all(&text)?))
     }
 
-    /// Adds the index and puts the archive in its place.
+    /// Adds the index, and renames the archive.
     pub(super) fn finish(mut self, index: &Index) -> Result<()> {
         self.file("index.json", &serde_json::to_vec(index)?)?;
         self.file("oci-layout", br#"{"imageLayoutVersion":"1.0.0"}"#)?;
@@ -101,7 +99,7 @@ impl Archive {
         self.out.write_all(&EMPTY)?;
         let length = self.out.stream_position()?;
         self.out.flush()?;
-        // A blob that came twice may have reached further.
+        // The last blob may have been a duplicate, which is overwritten.
         self.out.get_ref().set_len(length)?;
 
         fs::rename(&self.draft.0, &self.to)
@@ -120,13 +118,13 @@ impl Archive {
     }
 }
 
-/// A file that is removed unless it was given its final name.
+/// A file that is removed unless it was renamed.
 #[derive(Debug)]
 struct Draft(PathBuf);
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        // Fails after the renaming, when there is nothing to remove.
+        // Fails after the rename.
         let _ = fs::remove_file(&self.0);
     }
 }
@@ -145,7 +143,7 @@ fn header(path: &str, size: u64) -> Result<Header> {
     Ok(header)
 }
 
-/// What follows `size` bytes, up to the next block.
+/// The number of padding bytes after `size` bytes.
 fn padding(size: u64) -> &'static [u8] {
     let missing = size.next_multiple_of(BLOCK) - size;
 

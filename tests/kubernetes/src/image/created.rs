@@ -1,25 +1,24 @@
-//! When an image was made, as it claims.
+//! The time of creation that an image declares.
 
 use anyhow::{Context as _, Result};
 use std::env;
 use std::fmt::{self, Display};
 use time::UtcDateTime;
 
-/// What reproducible builds take instead of the clock, in seconds since 1970:
+/// The time of reproducible builds, in seconds since 1970:
 /// <https://reproducible-builds.org/specs/source-date-epoch/>.
 const VARIABLE: &str = "SOURCE_DATE_EPOCH";
 
-/// When an image was made; by default in 1970, so that images of the same files
-/// are the same image.
+/// The time of creation; by default in 1970, so that the same files make the same image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Created(UtcDateTime);
 
 impl Created {
-    /// What `SOURCE_DATE_EPOCH` says, else the default.
+    /// The value of `SOURCE_DATE_EPOCH`, or the default.
     ///
     /// # Errors
     ///
-    /// Returns an error if the variable does not hold a number of seconds.
+    /// Returns an error if the variable is no number of seconds.
     pub fn from_environment() -> Result<Self> {
         let Some(seconds) = env::var_os(VARIABLE) else {
             return Ok(Self::default());
@@ -43,7 +42,7 @@ impl Default for Created {
     }
 }
 
-/// As in RFC 3339, which the documents of an image ask for.
+/// Formats as RFC 3339, as the image specification demands.
 impl Display for Created {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (date, time) = (self.0.date(), self.0.time());
@@ -70,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_date_in_words_is_refused_by_name() {
+    fn an_invalid_epoch_is_refused_with_the_name_of_the_variable() {
         let error = Created::parse("yesterday").unwrap_err();
 
         assert!(error.to_string().starts_with("SOURCE_DATE_EPOCH="));

@@ -1,40 +1,40 @@
-//! The documents of an image, as of the OCI image specification 1.1.
+//! The documents of the OCI image specification 1.1.
 //!
-//! Structures with fields in a fixed order and ordered maps: the same image is the
-//! same text.
+//! Structures have a fixed order of fields, and maps are ordered, so that the same image has the same
+//! bytes.
 
 use super::Platform;
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 
-/// The system that images are for.
+/// The operating system of images.
 pub(super) const OS: &str = "linux";
 
-/// The key under which `containerd` looks for a complete name, then the common one.
+/// The annotations for a name: the fully qualified one of containerd, then the common one.
 const NAMES: [&str; 2] = [
     "io.containerd.image.name",
     "org.opencontainers.image.ref.name",
 ];
 
-/// The version of the documents' form.
+/// The `schemaVersion` of the documents.
 const SCHEMA: u8 = 2;
 
-/// What a blob is.
+/// The media type of a blob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) enum MediaType {
-    /// Images for several platforms, or the top of an archive.
+    /// An index of images for several platforms, or of an archive.
     #[serde(rename = "application/vnd.oci.image.index.v1+json")]
     Index,
-    /// One image's parts.
+    /// The manifest of one image.
     #[serde(rename = "application/vnd.oci.image.manifest.v1+json")]
     Manifest,
-    /// How to run an image.
+    /// The configuration of an image.
     #[serde(rename = "application/vnd.oci.image.config.v1+json")]
     Config,
-    /// Files, as a tar.
+    /// An uncompressed tar.
     #[serde(rename = "application/vnd.oci.image.layer.v1.tar")]
     Layer,
-    /// The same, compressed.
+    /// A compressed tar.
     #[serde(rename = "application/vnd.oci.image.layer.v1.tar+gzip")]
     LayerGzip,
 }
@@ -43,15 +43,14 @@ pub(super) enum MediaType {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Blob {
-    /// What it is.
     pub(super) media_type: MediaType,
-    /// `sha256:` and the sum in hexadecimal.
+    /// `sha256:` and the hash in hexadecimal.
     pub(super) digest: String,
-    /// Its length in bytes.
+    /// The length in bytes.
     pub(super) size: u64,
 }
 
-/// A blob, and what an index tells about it.
+/// A blob with its attributes in an index.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Descriptor {
     #[serde(flatten)]
@@ -77,7 +76,7 @@ impl Descriptor {
         }
     }
 
-    /// Tells what the image runs on.
+    /// Sets the platform of the image.
     pub(super) fn on(mut self, architecture: Platform) -> Self {
         self.platform = Some(On {
             architecture,
@@ -86,14 +85,14 @@ impl Descriptor {
         self
     }
 
-    /// Gives the image a name.
+    /// Sets the name of the image.
     pub(super) fn named(mut self, name: &str) -> Self {
         self.annotations = NAMES.map(|key| (key, name.to_owned())).into();
         self
     }
 }
 
-/// Images, each for another platform or under another name.
+/// An index of images with different platforms or names.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Index {
@@ -112,7 +111,7 @@ impl Index {
     }
 }
 
-/// The parts of one image.
+/// The manifest of one image.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Manifest {
@@ -140,7 +139,7 @@ impl Manifest {
     }
 }
 
-/// How to run an image.
+/// The configuration of an image.
 #[derive(Debug, Serialize)]
 pub(super) struct Config {
     pub(super) created: String,
@@ -150,7 +149,7 @@ pub(super) struct Config {
     pub(super) rootfs: RootFs,
 }
 
-/// What is started in it.
+/// The entrypoint and the environment.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct Process {
@@ -163,7 +162,7 @@ pub(super) struct Process {
     pub(super) labels: BTreeMap<String, String>,
 }
 
-/// The digests of what is in the layers.
+/// The digests of the uncompressed layers.
 #[derive(Debug, Serialize)]
 pub(super) struct RootFs {
     r#type: &'static str,
@@ -171,7 +170,7 @@ pub(super) struct RootFs {
 }
 
 impl RootFs {
-    /// Of the digests of the layers' tars, before any compression.
+    /// Creates it from the digests of uncompressed tars.
     pub(super) fn new(digests: impl IntoIterator<Item = String>) -> Self {
         Self {
             r#type: "layers",

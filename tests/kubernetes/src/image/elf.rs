@@ -1,8 +1,7 @@
-//! Reads what a program asks its loader for.
+//! Reads the loader and the libraries that a program needs.
 //!
-//! The form is that of `elf(5)`, 64 bits, little endian, which is what both
-//! platforms use. Reading it, unlike asking `ldd`, runs nothing and works for the
-//! programs of another platform too.
+//! The format is `elf(5)`, 64-bit little-endian, on both platforms. Unlike `ldd`, this runs nothing and
+//! reads programs of other platforms.
 //!
 //! ```text
 //! header -> program headers -> PT_INTERP  -> path of the loader
@@ -32,19 +31,19 @@ const DT_STRTAB: u64 = 5;
 const DT_RPATH: u64 = 15;
 const DT_RUNPATH: u64 = 29;
 
-/// Sizes in bytes of an entry of the dynamic section.
+/// The size in bytes of an entry of the dynamic section.
 const DYNAMIC_SIZE: usize = 16;
 
-/// A program or library, as its loader sees it.
+/// The data of a program or library for its loader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Elf {
-    /// What it runs on.
+    /// The platform from the header.
     pub(super) platform: Platform,
-    /// The path of its loader; libraries and static programs have none.
+    /// The path of the loader; `None` for libraries and static programs.
     pub(super) loader: Option<String>,
-    /// The libraries it needs, by name.
+    /// The names of needed libraries (`DT_NEEDED`).
     pub(super) needed: Vec<String>,
-    /// Where it wants them to be looked for first, `$ORIGIN` being its own folder.
+    /// The first folders to search for libraries (`DT_RUNPATH`); `$ORIGIN` is the program's folder.
     pub(super) folders: Vec<String>,
 }
 
@@ -53,7 +52,7 @@ impl Elf {
     ///
     /// # Errors
     ///
-    /// Returns an error if it cannot be read or is no program of a known platform.
+    /// Returns an error if it cannot be read, or is no program of a known platform.
     pub(super) fn read(path: &Path) -> Result<Self> {
         let bytes = fs::read(path).with_context(|| format!("failed to read {}", path.display()))?;
 
@@ -68,7 +67,7 @@ impl Elf {
         let platform = match image.u16(18)? {
             MACHINE_X86_64 => Platform::Amd64,
             MACHINE_AARCH64 => Platform::Arm64,
-            other => bail!("it is for machine {other}, which no image is made for"),
+            other => bail!("its machine {other} is not supported"),
         };
 
         let segments = Segment::all(image)?;
@@ -109,7 +108,7 @@ impl Elf {
         let strings = segments
             .iter()
             .find_map(|segment| segment.offset_of(*strings))
-            .context("its strings are outside of it")?;
+            .context("its string table is out of bounds")?;
 
         for (tag, value) in entries {
             let text = || image.text(strings.saturating_add(usize::try_from(*value)?));
@@ -125,15 +124,15 @@ impl Elf {
     }
 }
 
-/// A part of the file that the loader cares for.
+/// A segment that the loader maps or reads.
 #[derive(Debug)]
 struct Segment {
     kind: u32,
-    /// Where it begins in the file.
+    /// The offset in the file.
     offset: usize,
-    /// Where it begins in memory.
+    /// The virtual address.
     address: u64,
-    /// Its length in the file.
+    /// The length in the file.
     size: usize,
 }
 
@@ -154,7 +153,7 @@ impl Segment {
             .collect()
     }
 
-    /// Where in the file an address in memory is, if it is in this segment.
+    /// The offset in the file of a virtual address, if it is in this segment.
     fn offset_of(&self, address: u64) -> Option<usize> {
         let inside = usize::try_from(address.checked_sub(self.address)?).ok()?;
 
@@ -162,7 +161,7 @@ impl Segment {
     }
 }
 
-/// A file in memory, of which no claim is believed.
+/// The bytes of a file, of which no offset is trusted.
 #[derive(Clone, Copy, Debug)]
 struct Bytes<'a>(&'a [u8]);
 
@@ -172,7 +171,7 @@ impl Bytes<'_> {
             .get(at..)
             .and_then(|rest| rest.first_chunk())
             .copied()
-            .context("it is cut off")
+            .context("it is truncated")
     }
 
     fn u16(self, at: usize) -> Result<u16> {
@@ -187,16 +186,16 @@ impl Bytes<'_> {
         self.array(at).map(u64::from_le_bytes)
     }
 
-    /// A number that is an offset or a length.
+    /// Reads an offset or a length.
     fn offset(self, at: usize) -> Result<usize> {
         Ok(usize::try_from(self.u64(at)?)?)
     }
 
-    /// Text that ends with a zero.
+    /// Reads a string that ends with a zero byte.
     fn text(self, at: usize) -> Result<String> {
-        let rest = self.0.get(at..).context("it is cut off")?;
+        let rest = self.0.get(at..).context("it is truncated")?;
         let end = rest.iter().position(|byte| *byte == 0);
-        let text = &rest[..end.context("it is cut off")?];
+        let text = &rest[..end.context("it is truncated")?];
 
         Ok(String::from_utf8(text.to_vec())?)
     }
@@ -216,17 +215,17 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_cut_off_anywhere_is_refused_or_read() {
+    fn a_truncated_file_does_not_panic() {
         let whole = std::fs::read(std::env::current_exe().unwrap()).unwrap();
         let head = &whole[..4096.min(whole.len())];
 
         for end in 0..head.len() {
-            // Whatever it says, it must not panic.
+            // Any result is valid, but no panic.
             let _ = Elf::parse(&head[..end]);
         }
         let error = Elf::parse(&head[..60]).unwrap_err();
 
-        assert_eq!(error.to_string(), "it is cut off");
+        assert_eq!(error.to_string(), "it is truncated");
     }
 
     #[test]

@@ -1,13 +1,13 @@
-//! A writer that knows the digest of what went through it.
+//! A writer that computes the digest of its bytes.
 
 use sha2::{Digest as _, Sha256};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-/// What every digest begins with.
+/// The prefix of digests.
 pub(super) const ALGORITHM: &str = "sha256:";
 
-/// Passes bytes on, counts them and computes their sum.
+/// Forwards bytes, counts them and computes their hash.
 #[derive(Debug)]
 pub(super) struct Hashing<W> {
     out: W,
@@ -24,12 +24,12 @@ impl<W> Hashing<W> {
         }
     }
 
-    /// How many bytes went through.
+    /// The number of forwarded bytes.
     pub(super) fn written(&self) -> u64 {
         self.written
     }
 
-    /// `sha256:` and the sum of what went through, in hexadecimal.
+    /// `sha256:` and the hash of the forwarded bytes in hexadecimal.
     pub(super) fn digest(&self) -> String {
         let sum = self.hash.clone().finalize();
 
@@ -40,7 +40,7 @@ impl<W> Hashing<W> {
         })
     }
 
-    /// Returns what it wrote to.
+    /// Returns the inner writer.
     pub(super) fn into_inner(self) -> W {
         self.out
     }

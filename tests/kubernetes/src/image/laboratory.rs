@@ -1,4 +1,4 @@
-//! The images that every cluster of the laboratory has, without a registry.
+//! The images on all nodes of the laboratory, which needs no registry.
 
 mod tools;
 
@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What containerd starts for a pod's namespaces; its configuration names it.
+/// The sandbox image of pods; containerd's configuration names it.
 pub const PAUSE: &str = "registry.k8s.io/pause:3.10";
 
-/// The image of programs to look around with.
+/// The image of network tools.
 pub const TOOLS_NAMES: [&str; 3] = [
     "docker.io/library/busybox:1.36",
     "docker.io/library/busybox:latest",
@@ -23,27 +23,27 @@ pub const TOOLS_NAMES: [&str; 3] = [
 const COREDNS: &str = "registry.k8s.io/coredns/coredns";
 const LOCAL_PATH_PROVISIONER: &str = "docker.io/rancher/local-path-provisioner";
 
-/// Tells the versions of the programs in the same folder.
+/// The file with the versions of the programs.
 const VERSIONS: &str = "versions.json";
 
-/// An image, written.
+/// A written image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// The complete names under which pods ask for it.
+    /// The fully qualified names.
     pub names: Vec<String>,
-    /// The archive to import.
+    /// The path of its archive.
     pub archive: PathBuf,
 }
 
 /// Writes the laboratory's images into the folder `to`.
 ///
-/// `artifacts` has the programs of a cluster in `bin` and their versions in
-/// `versions.json`, as `cargo xtask kubernetes-binaries` leaves them; `guest` has
-/// `pause` and `whoami`, linked statically.
+/// `artifacts` is the folder of `cargo xtask kubernetes-binaries`, with the programs of a cluster in
+/// `bin` and their versions in `versions.json`. `guest` contains `pause` and `whoami`, linked
+/// statically.
 ///
 /// # Errors
 ///
-/// Returns an error that names the program that is missing, and what has it.
+/// Returns an error that names the missing program, and its package.
 pub fn laboratory_images(artifacts: &Path, guest: &Path, to: &Path) -> Result<Vec<Written>> {
     fs::create_dir_all(to).with_context(|| format!("failed to create {}", to.display()))?;
     let versions = Versions::read(artifacts)?;
@@ -69,7 +69,7 @@ pub fn laboratory_images(artifacts: &Path, guest: &Path, to: &Path) -> Result<Ve
     ])
 }
 
-/// How and where images are written.
+/// Settings of all images.
 struct Laboratory<'a> {
     platform: Platform,
     created: Created,
@@ -77,10 +77,10 @@ struct Laboratory<'a> {
 }
 
 impl Laboratory<'_> {
-    /// Writes an image of the program `name` of a folder.
+    /// Writes an image of one program.
     fn program(&self, name: &str, image: &str, folder: &Path, path: &str) -> Result<Written> {
         let mut tree = Tree::new();
-        // A static program, but one that may write a temporary file or look up a name.
+        // A static program that may write temporary files and resolve names.
         tree.directory("/tmp", 0o1777)?;
         tree.file(path, &folder.join(name))?;
 
@@ -106,7 +106,7 @@ impl Laboratory<'_> {
     }
 }
 
-/// The versions of a cluster's programs, by the program's name.
+/// The versions of programs by name.
 struct Versions {
     path: PathBuf,
     versions: BTreeMap<String, String>,

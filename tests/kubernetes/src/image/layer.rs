@@ -1,5 +1,4 @@
-//! A tree of files as a tar in which nothing tells when, where and by whom it was
-//! made.
+//! Writes a tree of files as a reproducible tar, without times and owners.
 
 use super::archive::Archive;
 use super::document::{Blob, MediaType};
@@ -12,20 +11,20 @@ use std::io::{self, Read as _, Write};
 use std::path::Path;
 use tar::{Builder, EntryType, Header};
 
-/// How a layer is kept in its archive.
+/// The compression of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
-    /// As a plain tar.
+    /// An uncompressed tar.
     None,
-    /// As every registry and runtime takes it; the same bytes on every machine.
+    /// gzip, with the same bytes on every machine.
     Gzip,
 }
 
-/// A layer in its archive.
+/// A layer in an archive.
 #[derive(Debug)]
 pub(super) struct Layer {
     pub(super) blob: Blob,
-    /// The digest of its tar, which is the blob's own without compression.
+    /// The digest of the uncompressed tar.
     pub(super) content: String,
 }
 
@@ -34,8 +33,7 @@ impl Layer {
     ///
     /// # Errors
     ///
-    /// Returns an error that names the file that cannot be read, or that became
-    /// shorter while it was.
+    /// Returns an error that names the file that cannot be read, or that shrank while it was read.
     pub(super) fn write(
         tree: &Tree,
         compression: Compression,
@@ -50,7 +48,7 @@ impl Layer {
             Compression::Gzip => {
                 let mut content = String::new();
                 let blob = archive.blob(MediaType::LayerGzip, |out| {
-                    // Without a time and a name, which would differ.
+                    // Without time and name, which would differ.
                     let packed = GzEncoder::new(out, flate2::Compression::best());
                     let mut tar = Hashing::new(packed);
                     write(tree, &mut tar)?;
@@ -64,7 +62,7 @@ impl Layer {
     }
 }
 
-/// Writes `tree`, parents before what is in them.
+/// Writes `tree`, parents before children.
 fn write(tree: &Tree, out: &mut impl Write) -> Result<()> {
     let mut tar = Builder::new(out);
     for (path, entry) in tree.entries() {
@@ -101,14 +99,14 @@ fn append(tar: &mut Builder<impl Write>, path: &str, entry: &Entry) -> Result<()
 fn copy(tar: &mut Builder<impl Write>, path: &str, source: &Path, mode: u32) -> Result<()> {
     let file = File::open(source)?;
     let size = file.metadata()?.len();
-    // The header promises a size; of a file that grows, the rest is left out.
+    // The header has the size, so the rest of a file that grows is omitted.
     let mut content = file.take(size);
     let mut header = header(EntryType::Regular, mode, size);
     tar.append_data(&mut header, path, &mut content)?;
 
     match content.limit() {
         0 => Ok(()),
-        missing => bail!("it became {missing} bytes shorter while it was read"),
+        missing => bail!("it shrank by {missing} bytes while it was read"),
     }
 }
 

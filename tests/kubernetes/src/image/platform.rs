@@ -1,34 +1,34 @@
-//! What an image runs on.
+//! The platform of an image.
 
 use anyhow::{Context as _, Result, bail};
 use std::env;
 use std::fmt::{self, Display};
 use std::str::FromStr;
 
-/// A processor that Linux runs on, by Go's name of it.
+/// An architecture with the name that Go uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Platform {
-    /// 64-bit x86.
+    /// x86-64.
     Amd64,
-    /// 64-bit ARM.
+    /// AArch64.
     Arm64,
 }
 
 impl Platform {
-    /// This machine's.
+    /// The platform of this machine.
     ///
     /// # Errors
     ///
-    /// Returns an error on a processor that no image is made for.
+    /// Returns an error on an unsupported architecture.
     pub fn machine() -> Result<Self> {
         match env::consts::ARCH {
             "x86_64" => Ok(Self::Amd64),
             "aarch64" => Ok(Self::Arm64),
-            other => bail!("images are made for amd64 and arm64, but this machine is {other}"),
+            other => bail!("images support amd64 and arm64, but this machine is {other}"),
         }
     }
 
-    /// Its name, as in `linux/amd64`.
+    /// The name, as in `linux/amd64`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Amd64 => "amd64",
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_platform_is_called_as_go_calls_it() {
+    fn platforms_have_the_names_that_go_uses() {
         for platform in [Platform::Amd64, Platform::Arm64] {
             assert_eq!(platform.to_string().parse::<Platform>().unwrap(), platform);
         }

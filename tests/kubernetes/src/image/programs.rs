@@ -1,4 +1,4 @@
-//! Programs for an image, with the loader and the libraries that they need.
+//! Collects programs for an image, with their loader and libraries.
 
 use super::elf::Elf;
 use super::{Platform, Tree};
@@ -9,21 +9,19 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Component, Path, PathBuf};
 
-/// The kernel gives up after as many symlinks in one path (path_resolution(7)).
+/// The most symlinks in one path, like that of the kernel (path_resolution(7)).
 const SYMLINKS_MAX: usize = 40;
 
-/// A system whose programs are taken: this machine, or packages unpacked into a
-/// folder.
+/// A source of programs: this machine, or a folder of unpacked packages.
 #[derive(Clone, Debug)]
 pub struct System {
     root: PathBuf,
-    /// Where programs are, best first.
+    /// The folders of programs, in order of preference.
     programs: Vec<PathBuf>,
 }
 
 impl System {
-    /// This machine. Its own programs come before those that a person put into
-    /// PATH: images should not differ by who makes them.
+    /// This machine. Its system folders precede `PATH`, so that images do not depend on the user.
     pub fn machine() -> Self {
         let path = env::var_os("PATH").unwrap_or_default();
         let mut system = Self::at("/");
@@ -32,7 +30,7 @@ impl System {
         system
     }
 
-    /// What was unpacked into `root`.
+    /// The packages unpacked into `root`.
     pub fn at(root: impl Into<PathBuf>) -> Self {
         let programs = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
@@ -42,18 +40,17 @@ impl System {
         }
     }
 
-    /// Adds the program `name` to `tree`, and all that it needs to be started.
-    /// `package` is Debian's package that has it.
+    /// Adds the program `name`, its loader and its libraries to `tree`. `package` is the Debian
+    /// package of the program.
     ///
-    /// Everything keeps its path; symlinks on the way to a file are not kept.
+    /// All files keep their paths; symlinks to them are resolved.
     ///
     /// # Errors
     ///
-    /// Returns an error that names the package if the program is missing, or the
-    /// library that is.
+    /// Returns an error that names the missing program and its package, or the missing library.
     pub fn add(&self, tree: &mut Tree, name: &str, package: &str) -> Result<()> {
         let path = self.program(name).with_context(|| {
-            format!("{name} is missing: install Debian's package {package}, or what has {name}")
+            format!("{name} is missing: install the package that contains it ({package} in Debian)")
         })?;
         let mut added = BTreeSet::new();
         let mut waiting = VecDeque::from([path]);
@@ -61,14 +58,14 @@ impl System {
             if !added.insert(path.clone()) {
                 continue;
             }
-            let file = self.resolve(&path).context("a symlink leads nowhere")?;
+            let file = self.resolve(&path).context("a symlink is dangling")?;
             let elf = Elf::read(&file)?;
             tree.file(&path.to_string_lossy(), &file)?;
 
             waiting.extend(elf.loader.as_ref().map(PathBuf::from));
             for library in &elf.needed {
                 waiting.push_back(self.library(library, &elf, &path).with_context(|| {
-                    format!("{name} needs {library}, which no folder of libraries has")
+                    format!("{name} needs {library}, which is in no folder of libraries")
                 })?);
             }
         }
@@ -84,16 +81,16 @@ impl System {
             .find(|path| self.resolve(path).is_some_and(|file| file.is_file()))
     }
 
-    /// Finds a library as the loader would: where `user`, which is at `path`, wants
-    /// it to be looked for, then in the system's folders, and of the same platform.
+    /// Finds a library of the same platform as the loader does: first in the run path of `user`, the
+    /// program at `path`, then in the system's folders.
     fn library(&self, name: &str, user: &Elf, path: &Path) -> Option<PathBuf> {
         let origin = path.parent().unwrap_or(Path::new("/")).to_string_lossy();
-        let wanted = user.folders.iter().map(|folder| {
+        let run_path = user.folders.iter().map(|folder| {
             let folder = folder.replace("${ORIGIN}", &origin);
             PathBuf::from(folder.replace("$ORIGIN", &origin))
         });
 
-        wanted
+        run_path
             .chain(folders(user.platform))
             .map(|folder| folder.join(name))
             .find(|path| {
@@ -102,7 +99,7 @@ impl System {
             })
     }
 
-    /// The file at a path of the system, its symlinks followed within the system.
+    /// Resolves a path within the system, including symlinks.
     fn resolve(&self, path: &Path) -> Option<PathBuf> {
         let mut path = path.to_owned();
         for _ in 0..SYMLINKS_MAX {
@@ -115,7 +112,7 @@ impl System {
         None
     }
 
-    /// Follows the first symlink in a path, or tells which file it is.
+    /// Resolves the first symlink of a path, or returns the file.
     fn follow(&self, path: &Path) -> ControlFlow<PathBuf, PathBuf> {
         let mut passed = PathBuf::new();
         let mut components = path.components();
@@ -139,7 +136,7 @@ impl System {
     }
 }
 
-/// The loader's own folders of libraries: Debian's, then those of others.
+/// The default folders of libraries: those of Debian, then those of other distributions.
 fn folders(platform: Platform) -> impl Iterator<Item = PathBuf> {
     let triple = match platform {
         Platform::Amd64 => "x86_64-linux-gnu",

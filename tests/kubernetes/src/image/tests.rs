@@ -10,7 +10,7 @@ use std::io::Read;
 use tar::EntryType;
 
 #[test]
-fn the_same_files_are_the_same_archive_whenever_and_wherever() {
+fn archives_of_the_same_files_are_equal() {
     let (here, there) = (Scratch::new(), Scratch::new());
 
     let first = written(&here, NAME, &[image(&here, Platform::Amd64)]);
@@ -25,7 +25,7 @@ fn the_same_files_are_the_same_archive_whenever_and_wherever() {
 }
 
 #[test]
-fn every_blob_is_what_its_descriptor_says() {
+fn descriptors_have_digest_and_size_of_their_blobs() {
     let archive = of_both_platforms();
 
     let mut seen = 0;
@@ -43,12 +43,12 @@ fn every_blob_is_what_its_descriptor_says() {
             waiting.extend(serde_json::from_slice::<Value>(blob).ok());
         }
     }
-    // The index, and of each platform: manifest, configuration, layer.
+    // The index, and for each platform manifest, configuration and layer.
     assert_eq!(seen, 1 + 2 * 3);
 }
 
 #[test]
-fn a_layer_that_is_in_two_images_is_kept_once() {
+fn a_layer_of_two_images_is_stored_once() {
     let archive = of_both_platforms();
 
     let [index, manifests, configurations, layers] = [1, 2, 2, 1];
@@ -76,7 +76,7 @@ fn an_image_has_all_its_names() {
 }
 
 #[test]
-fn several_platforms_are_one_name() {
+fn images_of_several_platforms_share_a_name() {
     let archive = of_both_platforms();
 
     let top = archive.index();
@@ -91,7 +91,7 @@ fn several_platforms_are_one_name() {
 }
 
 #[test]
-fn the_configuration_tells_what_to_start_and_what_it_is() {
+fn the_configuration_has_entrypoint_and_labels() {
     let folder = Scratch::new();
 
     let archive = written(&folder, NAME, &[image(&folder, Platform::Arm64)]);
@@ -106,12 +106,12 @@ fn the_configuration_tells_what_to_start_and_what_it_is() {
     assert_eq!(manifest["annotations"]["title"], "a");
     assert_eq!(
         config["rootfs"]["diff_ids"][0], manifest["layers"][0]["digest"],
-        "a layer that is not compressed is its content"
+        "the digest of an uncompressed layer is that of its content"
     );
 }
 
 #[test]
-fn a_compressed_layer_is_the_same_files() {
+fn a_compressed_layer_has_the_same_files() {
     let folder = Scratch::new();
     let plain = image(&folder, Platform::Amd64);
     let mut packed = plain.clone();
@@ -137,7 +137,7 @@ fn a_compressed_layer_is_the_same_files() {
 }
 
 #[test]
-fn a_layer_holds_links_and_modes_and_nothing_of_the_machine() {
+fn a_layer_has_links_and_modes_but_no_data_of_the_machine() {
     let folder = Scratch::new();
 
     let archive = written(&folder, NAME, &[image(&folder, Platform::Amd64)]);
@@ -179,7 +179,7 @@ fn paths_longer_than_a_header_survive() {
 }
 
 #[test]
-fn names_that_no_pod_could_ask_for_are_refused() {
+fn names_that_are_not_fully_qualified_are_refused() {
     let folder = Scratch::new();
     let image = |platform| image(&folder, platform);
 
@@ -194,7 +194,7 @@ fn names_that_no_pod_could_ask_for_are_refused() {
 }
 
 #[test]
-fn an_archive_that_fails_leaves_what_was_there() {
+fn a_failed_archive_keeps_the_previous_file() {
     let folder = Scratch::new();
     let to = folder.file("image.tar", "the one before", 0o644);
     let source = folder.file("source", "", 0o644);
@@ -212,7 +212,7 @@ fn an_archive_that_fails_leaves_what_was_there() {
 
 const NAME: &[&str; 1] = &["localhost/a:1"];
 
-/// An image of files in a folder, whose modes are other than those of images.
+/// An image of files whose modes on disk differ from those in images.
 fn image(folder: &Scratch, platform: Platform) -> Image {
     let program = folder.file("program", "program", 0o700);
     let plain = folder.file("plain", "plain", 0o600);
@@ -276,7 +276,7 @@ impl Parsed {
     }
 }
 
-/// All blobs that a document names.
+/// All blobs that a document refers to.
 fn descriptors(document: &Value) -> Vec<&Value> {
     let lists = ["manifests", "layers"].map(|list| document[list].as_array());
     let config = document
@@ -291,7 +291,7 @@ fn descriptors(document: &Value) -> Vec<&Value> {
         .collect()
 }
 
-/// The entries of an archive's one layer, each as a line.
+/// The entries of the only layer of an archive, as lines.
 fn shown_layer(archive: &Parsed) -> Vec<String> {
     let layer = archive.blob(&archive.only_manifest()["layers"][0]);
 

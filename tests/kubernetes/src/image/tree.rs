@@ -1,4 +1,4 @@
-//! The files of a layer, before they are written.
+//! The tree of files of a layer.
 
 use anyhow::{Context as _, Result, bail};
 use std::collections::BTreeMap;
@@ -7,25 +7,24 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-/// The kernel gives up after as many symlinks in one path (path_resolution(7)).
+/// The most symlinks in one path, like that of the kernel (path_resolution(7)).
 const SYMLINKS_MAX: usize = 40;
 
-/// What programs and other files get, whatever they have on this machine.
+/// The modes of executable and other files, whatever their modes on this machine.
 const PROGRAM: u32 = 0o755;
 const FILE: u32 = 0o644;
 
 /// Directories, files and symlinks by their path, all owned by root.
 ///
-/// Paths are absolute, as seen in a container, and symlinks in the tree are
-/// followed: with `/bin` leading to `usr/bin`, `/bin/sh` is put where it will be
-/// found. Missing directories are added.
+/// Paths are absolute, and symlinks of the tree are followed: if `/bin` is a symlink to `usr/bin`,
+/// `/bin/sh` is added as `/usr/bin/sh`. Missing directories are added.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tree {
-    /// By path without the leading slash, so that parents come first.
+    /// By path without the leading slash, so that parents precede children.
     entries: BTreeMap<String, Entry>,
 }
 
-/// What is at a path.
+/// An entry of a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Entry {
     Directory { mode: u32 },
@@ -46,13 +45,13 @@ impl Display for Entry {
 }
 
 impl Tree {
-    /// A tree with nothing in it.
+    /// Creates an empty tree.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A tree in which, as in all of today's distributions, `/bin`, `/sbin`, `/lib`
-    /// and `/lib64` lead into `/usr`, and `/tmp` may be written by everyone.
+    /// Creates a tree in which `/bin`, `/sbin`, `/lib` and `/lib64` are symlinks into `/usr`, as in
+    /// current distributions, and `/tmp` is writable for all users.
     pub fn merged_usr() -> Self {
         let mut entries = BTreeMap::new();
         for name in ["bin", "lib", "lib64", "sbin"] {
@@ -66,11 +65,11 @@ impl Tree {
         Self { entries }
     }
 
-    /// Adds a directory, or sets the mode of one that is there.
+    /// Adds a directory, or sets the mode of an existing one.
     ///
     /// # Errors
     ///
-    /// Returns an error if something else is there.
+    /// Returns an error if the path is no directory.
     pub fn directory(&mut self, path: &str, mode: u32) -> Result<()> {
         let place = self.place(path)?;
         match self.entries.get(&place) {
@@ -82,8 +81,8 @@ impl Tree {
         }
     }
 
-    /// Adds a file of this machine, which is read when the image is written. It is
-    /// executable if it is so here.
+    /// Adds a file of this machine, which is read when the image is written. It is executable if the
+    /// source is.
     ///
     /// # Errors
     ///
@@ -170,7 +169,7 @@ impl Tree {
         }
     }
 
-    /// Where a path leads: its directories' symlinks followed, its own not.
+    /// Resolves the symlinks among the directories of a path, but not the last component.
     fn place(&self, path: &str) -> Result<String> {
         let mut place = path.to_owned();
         for _ in 0..SYMLINKS_MAX {
@@ -181,10 +180,10 @@ impl Tree {
             }
         }
 
-        bail!("{path} leads through more than {SYMLINKS_MAX} symlinks")
+        bail!("{path} has more than {SYMLINKS_MAX} symlinks")
     }
 
-    /// The path with the first symlink among its directories replaced by its target.
+    /// Replaces the first symlink among the directories of a path by its target.
     fn first_symlink(&self, components: &[&str]) -> Option<String> {
         (1..components.len()).find_map(|end| {
             let Entry::Symlink { target } = self.entries.get(&components[..end].join("/"))? else {
@@ -201,7 +200,7 @@ impl Tree {
     }
 }
 
-/// The parts of an absolute path; `..` goes up, but not out.
+/// The components of an absolute path; `..` at the root has no effect.
 fn components(path: &str) -> Result<Vec<&str>> {
     let Some(relative) = path.strip_prefix('/') else {
         bail!("{path:?} is no absolute path");
@@ -228,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_put_into_bin_is_found_in_usr() {
+    fn a_file_of_bin_is_added_to_usr() {
         let mut tree = Tree::merged_usr();
 
         tree.bytes("/lib64/x86/ld.so", "loader").unwrap();
@@ -266,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_of_symlinks_is_no_place() {
+    fn a_cycle_of_symlinks_is_refused() {
         let mut tree = Tree::new();
         tree.symlink("/a", "/b").unwrap();
         tree.symlink("/b", "/a").unwrap();
@@ -277,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_may_come_twice_but_nothing_else_in_its_place() {
+    fn an_entry_may_be_repeated_but_not_replaced() {
         let mut tree = Tree::new();
         tree.bytes("/etc/group", "root").unwrap();
 

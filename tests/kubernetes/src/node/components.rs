@@ -1,38 +1,38 @@
-//! What runs on a node: the command lines of its components, as pure functions.
+//! The components of a node and their command lines, as pure functions.
 
 use super::Plan;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Where certificates are, inside a node.
+/// The folder of certificates inside a node.
 const PKI: &str = "/etc/kubernetes/pki";
 
-/// Made when the Node objects exist: a kubelet that comes before would make its own,
-/// without a pod network.
+/// The file that exists once the Node objects do. A kubelet that registers before would create its
+/// own, without a pod CIDR.
 pub const REGISTERED: &str = "/var/lib/lab/registered";
 
-/// containerd's socket.
+/// The socket of containerd.
 pub const CONTAINERD: &str = "/run/containerd/containerd.sock";
 
-/// A program that runs as long as its node.
+/// A program that runs as long as its node does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Component {
-    /// Its name, which is that of its log, too.
+    /// The name, also of its log.
     pub name: &'static str,
-    /// The program.
+    /// A name in the node's `PATH`, or a path.
     pub program: &'static str,
-    /// Its arguments.
+    /// The arguments after the program's name.
     pub args: Vec<String>,
-    /// What must be there before its first start.
+    /// The conditions of its first start.
     pub after: Vec<Condition>,
 }
 
-/// Something to wait for.
+/// A condition of a start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// A file, or a socket.
+    /// A file or a socket exists.
     Path(PathBuf),
-    /// Something that accepts connections.
+    /// A server accepts connections.
     Listens(SocketAddr),
 }
 
@@ -67,7 +67,7 @@ fn containerd() -> Component {
     component("containerd", args, [])
 }
 
-/// What is written need not outlive the machine: nobody waits for the disk.
+/// etcd without fsync, since its data need not survive a crash of the machine.
 fn etcd(plan: &Plan) -> Component {
     let client = "http://127.0.0.1:2379";
     let args = [
@@ -110,7 +110,7 @@ fn api_server(plan: &Plan) -> Component {
         format!("--proxy-client-key-file={PKI}/front-proxy-client.key"),
     ];
     if plan.spec.kube_proxy.mode().is_none() {
-        // Nobody routes to Services of the API's own network then, on this node either.
+        // Without kube-proxy no node routes to the ClusterIP of the API server.
         args.push("--enable-aggregator-routing".to_owned());
     }
     component("kube-apiserver", args, [])
@@ -136,10 +136,10 @@ fn controller_manager(plan: &Plan) -> Component {
         format!("--cluster-signing-key-file={PKI}/ca.key"),
         format!("--service-account-private-key-file={PKI}/sa.key"),
         "--bind-address=127.0.0.1".to_owned(),
-        // Its default of 20 requests a second makes a new cluster wait for seconds.
+        // The default of 20 requests per second delays a new cluster by seconds.
         "--kube-api-qps=500".to_owned(),
         "--kube-api-burst=1000".to_owned(),
-        // The default is in /usr, which a node may not write to.
+        // The default is in /usr, which is read-only in a node.
         "--flex-volume-plugin-dir=/var/lib/kubelet/volume-plugins".to_owned(),
         format!("--node-cidr-mask-size-ipv4={}", plan.spec.node_prefix_len()),
     ];
@@ -165,7 +165,7 @@ fn scheduler(_: &Plan) -> Component {
     component("kube-scheduler", args, [api_is_there()])
 }
 
-/// The laboratory's own, by the very program that is process 1.
+/// The load balancer of the laboratory, which is the same program as process 1.
 fn load_balancer(plan: &Plan) -> Component {
     let [a, b, c] = plan.load_balancers;
     let args = [
@@ -179,8 +179,8 @@ fn load_balancer(plan: &Plan) -> Component {
     }
 }
 
-/// Keeps hollow nodes ready, and says that their pods run. Without stages in its
-/// configuration it ends at once.
+/// kwok, which reports hollow nodes as ready and their pods as running. Without stages in its
+/// configuration it exits.
 fn kwok() -> Component {
     let script = format!(
         "kwok-stages >/etc/kubernetes/stages.yaml && exec kwok --kubeconfig={PKI}/admin.conf \

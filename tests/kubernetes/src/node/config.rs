@@ -4,10 +4,10 @@ use super::Plan;
 use crate::spec::NodeSpec;
 use serde_json::{Value, json};
 
-/// The sandbox of every pod.
+/// The image of the sandbox of pods.
 const PAUSE: &str = "registry.k8s.io/pause:3.10";
 
-/// All files, by path inside the node.
+/// All configuration files, by path inside the node.
 pub(super) fn files(plan: &Plan) -> Vec<(&'static str, String)> {
     let mut files = vec![
         ("/etc/cni/net.d/10-lab.conflist", pretty(&cni(&plan.node))),
@@ -21,7 +21,7 @@ pub(super) fn files(plan: &Plan) -> Vec<(&'static str, String)> {
     files
 }
 
-/// Pods hang on the node by a pair of devices each, without a bridge.
+/// The CNI configuration: each pod has a veth pair to its node, without a bridge.
 fn cni(node: &NodeSpec) -> Value {
     let ranges: Vec<_> = node
         .pod_cidrs()
@@ -34,7 +34,7 @@ fn cni(node: &NodeSpec) -> Value {
     json!({"cniVersion": "1.0.0", "name": "lab", "plugins": [
         {"type": "ptp", "mtu": 1500, "ipMasq": false, "ipam": {
             "type": "host-local",
-            // Forgotten with the node's processes: addresses of dead pods are free again.
+            // On tmpfs: after a restart of the node, addresses of dead pods are free.
             "dataDir": "/run/cni-ipam",
             "ranges": ranges,
             "routes": routes,
@@ -43,8 +43,8 @@ fn cni(node: &NodeSpec) -> Value {
     ]})
 }
 
-/// Without CAP_SYS_RESOURCE nothing may have a better OOM score than its parent, and
-/// runc would fail with an end of file that tells nothing.
+/// The configuration of containerd. Without CAP_SYS_RESOURCE a process must not have a better OOM
+/// score than its parent, and runc would fail with `EOF`.
 pub(super) fn containerd() -> String {
     format!(
         r#"version = 3
@@ -102,8 +102,7 @@ fn kubelet(plan: &Plan) -> Value {
         "clusterDomain": "cluster.local",
         "clusterDNS": [plan.spec.dns_service()],
         "resolvConf": "/etc/resolv.conf",
-        // The machine's disk is not the cluster's business: no image is collected and no
-        // pod evicted, however full it is.
+        // A full disk of the machine neither collects images nor evicts pods.
         "imageGCHighThresholdPercent": 100,
         "evictionHard": {
             "nodefs.available": "0%",
@@ -112,7 +111,7 @@ fn kubelet(plan: &Plan) -> Value {
         },
         "maxPods": 110,
         "volumeStatsAggPeriod": "0s",
-        // The default is in /usr, which a node may not write to.
+        // The default is in /usr, which is read-only in a node.
         "volumePluginDir": "/var/lib/kubelet/volume-plugins",
         "oomScoreAdj": 0,
     })
@@ -133,13 +132,13 @@ fn proxy(plan: &Plan) -> Option<Value> {
         "mode": mode,
         "hostnameOverride": plan.node.name,
         "oomScoreAdj": 0,
-        // These are the machine's, which no node may change.
+        // Zero leaves these settings of the machine unchanged.
         "conntrack": {"maxPerCore": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
     }))
 }
 
-/// What a CNI plugin of a real cluster does beside its pods: what leaves the cluster's
-/// pods for anything but pods gets the node's address.
+/// nft rules that masquerade traffic of pods to destinations outside of the pod CIDR, as CNI plugins
+/// do.
 pub(super) fn masquerade(plan: &Plan) -> String {
     let pods = plan.spec.pod_cidr;
     let v6 = plan.spec.ipv6.then(|| {
@@ -159,7 +158,7 @@ pub(super) fn masquerade(plan: &Plan) -> String {
     )
 }
 
-/// `ip` commands for the way to the pods of the other nodes.
+/// `ip` commands for routes to the pod CIDRs of the other nodes.
 pub(super) fn routes(plan: &Plan) -> Vec<String> {
     plan.nodes
         .iter()
@@ -173,15 +172,15 @@ pub(super) fn routes(plan: &Plan) -> Vec<String> {
         .collect()
 }
 
-/// Settings below `/proc/sys/net`, which each network namespace has for itself.
+/// Settings below `/proc/sys/net`, which are per network namespace.
 pub(super) const SETTINGS: [(&str, &str); 7] = [
     ("ipv4/ip_forward", "1"),
     ("ipv4/conf/all/rp_filter", "0"),
     ("ipv4/conf/default/rp_filter", "0"),
     ("ipv4/conf/eth0/rp_filter", "0"),
     ("ipv6/conf/all/forwarding", "1"),
-    // Otherwise forwarding switches off the default route of routers' advertisements
-    // and duplicate address detection delays every pod by a second.
+    // Otherwise forwarding disables the default route of router advertisements, and duplicate
+    // address detection delays every pod by a second.
     ("ipv6/conf/default/accept_dad", "0"),
     ("bridge/bridge-nf-call-iptables", "1"),
 ];

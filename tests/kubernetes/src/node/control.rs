@@ -1,5 +1,5 @@
-//! How the machine talks to a node's process 1: one request and one answer, a line of
-//! JSON each, over a Unix socket.
+//! The protocol between the machine and process 1 of a node: one request and one reply, each a line
+//! of JSON, over a Unix socket.
 
 use crate::place;
 use anyhow::{Context as _, Result, bail};
@@ -9,78 +9,78 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How long process 1 may take to answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The limit of a reply.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The longest line, in bytes: neither side sends more.
+/// The longest line, in bytes.
 pub(super) const LINE_MAX: u64 = 64 * 1024;
 
-/// What process 1 is asked to do.
+/// A request to process 1.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Request {
-    /// Tell of all components.
+    /// Return the states of all components.
     Status,
-    /// Send a component a signal, by number; it is started again if it ends of it.
+    /// Send a signal, by number, to a component, which is restarted if it ends.
     Signal(String, i32),
-    /// Ask a component to end, and do not start it again.
+    /// Stop a component, without a restart.
     Stop(String),
     /// Start a stopped component.
     Start(String),
 }
 
-/// What process 1 says.
+/// A reply of process 1.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Answer {
-    /// All components, in the order in which they were started.
+pub enum Reply {
+    /// The states of all components, in the order of their start.
     Components(Vec<State>),
-    /// It could not be done.
+    /// The request failed.
     Error(String),
 }
 
-/// One component now.
+/// The state of a component.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
-    /// Its name.
+    /// The name of the component.
     pub name: String,
-    /// Its process id inside the node, while it runs.
+    /// The process id inside the node; `None` if it does not run.
     pub pid: Option<i32>,
-    /// How often it was started.
+    /// The number of its starts.
     pub starts: u32,
-    /// Whether it was asked to stop.
+    /// Whether it was stopped by a request.
     pub stopped: bool,
 }
 
-/// Where the socket of a node is: outside its folder, since the path of a socket must
-/// be shorter than 108 bytes.
+/// The path of the socket of a node. It is outside of the node's folder, since the path of a socket
+/// must be shorter than 108 bytes.
 pub fn socket(node: &str) -> PathBuf {
     place::state().join("run").join(node)
 }
 
-/// Asks process 1 of `node`, and returns the components.
+/// Sends a request to process 1 of `node`, and returns the states of its components.
 ///
 /// # Errors
 ///
-/// Returns an error if the node does not run, or what process 1 says is wrong.
-pub fn ask(node: &str, request: &Request) -> Result<Vec<State>> {
+/// Returns an error if the node does not run, or if process 1 refuses the request.
+pub fn send(node: &str, request: &Request) -> Result<Vec<State>> {
     let mut stream = UnixStream::connect(socket(node))
-        .with_context(|| format!("node {node} does not answer"))?;
+        .with_context(|| format!("process 1 of {node} is unreachable"))?;
     stream
-        .set_read_timeout(Some(PATIENCE))
-        .context("failed to set a limit on waiting")?;
+        .set_read_timeout(Some(TIMEOUT))
+        .context("failed to set a time-out")?;
     let mut line = serde_json::to_string(request).context("a request is JSON")?;
     line.push('\n');
     stream
         .write_all(line.as_bytes())
-        .with_context(|| format!("failed to ask node {node}"))?;
+        .with_context(|| format!("failed to send a request to process 1 of {node}"))?;
 
-    let mut answer = String::new();
+    let mut reply = String::new();
     BufReader::new(std::io::Read::take(stream, LINE_MAX))
-        .read_line(&mut answer)
-        .with_context(|| format!("node {node} gave no answer"))?;
-    match serde_json::from_str(&answer).context("process 1 gave no sensible answer")? {
-        Answer::Components(states) => Ok(states),
-        Answer::Error(error) => bail!("node {node}: {error}"),
+        .read_line(&mut reply)
+        .with_context(|| format!("process 1 of {node} sent no reply"))?;
+    match serde_json::from_str(&reply).context("the reply of process 1 is invalid")? {
+        Reply::Components(states) => Ok(states),
+        Reply::Error(error) => bail!("node {node}: {error}"),
     }
 }

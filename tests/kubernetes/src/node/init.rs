@@ -1,7 +1,7 @@
 //! `node-init`: process 1 of a node.
 
 use super::components::{self, Component, Condition};
-use super::control::{self, Answer, Request};
+use super::control::{self, Reply, Request};
 use super::supervise::{Action, Supervisor};
 use super::{Plan, config, root};
 use crate::cgroup::Layout;
@@ -22,25 +22,25 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a look whether something listens may take: it is on this very node.
+/// The limit of a connection to a server on this node.
 const CONNECT: Duration = Duration::from_millis(20);
 
-/// How long one who asks may take to say what.
+/// The limit for a client to send its request.
 const REQUEST: Duration = Duration::from_millis(200);
 
-/// How long the components may take to end at a shutdown, all together.
+/// The limit for all components to end at a shutdown.
 const SHUTDOWN: Duration = Duration::from_secs(5);
 
-/// Runs the node whose folder is `folder` until it is told to end.
+/// Runs the node of `folder` until SIGTERM.
 ///
 /// # Errors
 ///
-/// Returns an error if the node cannot be set up: then it ends.
+/// Returns an error if the node cannot be set up.
 pub fn run(folder: &Path) -> Result<()> {
     let plan = fs::read_to_string(folder.join("plan.json")).context("failed to read the plan")?;
     let plan: Plan = serde_json::from_str(&plan).context("the plan is damaged")?;
     let signals = signals()?;
-    // Both belong to the machine, which is out of sight behind the next lines.
+    // Both are opened before the root directory of the machine becomes inaccessible.
     let layout = Layout::detect()?;
     let socket = listen(&plan.socket)?;
 
@@ -57,7 +57,7 @@ pub fn run(folder: &Path) -> Result<()> {
     .run()
 }
 
-/// From here on these come as something to read.
+/// Blocks signals, and returns a descriptor from which they are read.
 fn signals() -> Result<SignalFd> {
     let mut set = SigSet::empty();
     for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT] {
@@ -72,7 +72,7 @@ fn listen(path: &Path) -> Result<UnixListener> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).context("failed to make the folder of sockets")?;
     }
-    // That of an earlier life of this node.
+    // The socket of an earlier run of this node.
     let _ = fs::remove_file(path);
     let socket = UnixListener::bind(path)
         .with_context(|| format!("failed to listen on {}", path.display()))?;
@@ -83,14 +83,14 @@ fn listen(path: &Path) -> Result<UnixListener> {
     Ok(socket)
 }
 
-/// Files, settings, routes and rules of the node.
+/// Writes configuration files, kernel settings, routes and nft rules of the node.
 fn set_up(plan: &Plan) -> Result<()> {
     for (path, text) in config::files(plan) {
         fs::write(path, text).with_context(|| format!("failed to write {path}"))?;
     }
     for (key, value) in config::SETTINGS {
         let path = Path::new("/proc/sys/net").join(key);
-        // What this kernel does not have, it does not do either.
+        // Settings that this kernel lacks are not needed.
         if path.exists() {
             fs::write(&path, value).with_context(|| format!("failed to set {key}"))?;
         }
@@ -131,7 +131,7 @@ impl Init {
         }
     }
 
-    /// Sleeps until there is something to do, or for `limit`.
+    /// Waits for a signal or a request, for `limit` at most.
     fn wait(&self, limit: Option<Duration>) -> Result<()> {
         let limit = match limit {
             Some(limit) => PollTimeout::try_from(limit).unwrap_or(PollTimeout::MAX),
@@ -164,14 +164,14 @@ impl Init {
             }
             Action::Signal(pid, signal) => {
                 if let Ok(signal) = Signal::try_from(*signal) {
-                    // It may have ended by itself.
+                    // The process may have ended.
                     let _ = kill(Pid::from_raw(*pid), signal);
                 }
             }
         }
     }
 
-    /// Takes note of what ended: components, and orphans of all kinds.
+    /// Reaps components and orphans that have ended.
     fn reap(&mut self) {
         loop {
             let status = match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
@@ -188,25 +188,25 @@ impl Init {
     }
 
     fn serve(&mut self, stream: UnixStream) {
-        let answer = match read(&stream) {
+        let reply = match read(&stream) {
             Ok(request) => {
-                let (answer, action) = self.supervisor.handle_request(&request, Instant::now());
+                let (reply, action) = self.supervisor.handle_request(&request, Instant::now());
                 if let Some(action) = action {
                     self.act(&action);
                 }
-                answer
+                reply
             }
-            Err(error) => Answer::Error(format!("{error:#}")),
+            Err(error) => Reply::Error(format!("{error:#}")),
         };
-        let Ok(mut line) = serde_json::to_string(&answer) else {
+        let Ok(mut line) = serde_json::to_string(&reply) else {
             return;
         };
         line.push('\n');
-        // Whoever asked may have gone.
+        // The client may have closed the connection.
         let _ = (&stream).write_all(line.as_bytes());
     }
 
-    /// As a shutdown does: pods' processes end with process 1.
+    /// Stops all components. The kernel kills the processes of pods when process 1 ends.
     fn shut_down(&mut self) {
         let deadline = Instant::now() + SHUTDOWN;
         for pid in self.supervisor.running() {

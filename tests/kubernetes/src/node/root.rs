@@ -1,4 +1,4 @@
-//! A node's root directory: what is made on the machine, and what is mounted inside.
+//! The root directory of a node: its files on the machine, and its mounts.
 
 use super::Plan;
 use crate::cgroup::Layout;
@@ -12,7 +12,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 
-/// Where a node's processes find programs.
+/// The `PATH` of processes of a node.
 pub(super) const PATH: &str =
     "/opt/lab/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -42,7 +42,7 @@ const DIRECTORIES: [&str; 22] = [
     "var/log/pods",
 ];
 
-/// Files of the machine's `/etc` that programs of `/usr` read.
+/// Files of the machine's `/etc` that programs in `/usr` need.
 const SHARED: [&str; 8] = [
     "alternatives",
     "group",
@@ -54,11 +54,11 @@ const SHARED: [&str; 8] = [
     "services",
 ];
 
-/// Makes the root directory of a node on the machine, or what is missing of it.
+/// Creates the root directory of a node on the machine, or its missing parts.
 ///
 /// # Errors
 ///
-/// Returns an error that names the file that could not be made.
+/// Returns an error that names the file that could not be created.
 pub(super) fn prepare(plan: &Plan) -> Result<()> {
     let root = plan.root();
     for directory in DIRECTORIES {
@@ -99,7 +99,7 @@ pub(super) fn prepare(plan: &Plan) -> Result<()> {
             "etc/hosts",
             format!("127.0.0.1 localhost\n::1 localhost\n{hosts}"),
         ),
-        // No way out, hence no name server; the cluster's own serves its pods.
+        // No name server is reachable; pods use the DNS of the cluster.
         ("etc/resolv.conf", String::new()),
         ("etc/machine-id", format!("{id}\n")),
     ] {
@@ -109,9 +109,8 @@ pub(super) fn prepare(plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// Gives the node's containerd the images of every node, by links to what was unpacked
-/// when the laboratory was built: no node unpacks or stores them again. Links are safe:
-/// layers and blobs are never written to, only the databases are, which are copied.
+/// Gives containerd the images of all nodes, by hard links to the seed. Layers and blobs are
+/// immutable, so links are safe; the databases, which containerd modifies, are copied.
 fn seed(plan: &Plan) -> Result<()> {
     let to = plan.root().join("var/lib/containerd");
     if to.exists() {
@@ -119,14 +118,14 @@ fn seed(plan: &Plan) -> Result<()> {
     }
     let seed = Artifacts::new(&plan.artifacts).seed();
     if !seed.exists() {
-        return fs::create_dir(&to).context("failed to make containerd's folder");
+        return fs::create_dir(&to).context("failed to create containerd's folder");
     }
 
-    // Under another name until it is complete: this may be interrupted.
+    // Renamed when it is complete, since this may be interrupted.
     let partial = to.with_extension("partial");
     host::run("rm", &["-rf".as_ref(), partial.as_os_str()])?;
     let [from, partial_] = [seed.as_os_str(), partial.as_os_str()];
-    // Links need one file system.
+    // Hard links need one file system.
     if host::run("cp", &["-al".as_ref(), from, partial_]).is_ok() {
         for database in crate::seed::DATABASES {
             let path = partial.join(database);
@@ -139,7 +138,7 @@ fn seed(plan: &Plan) -> Result<()> {
         host::run("cp", &["-a".as_ref(), from, partial_])?;
     }
 
-    fs::rename(&partial, &to).context("failed to name containerd's folder")
+    fs::rename(&partial, &to).context("failed to rename containerd's folder")
 }
 
 fn link(target: &str, path: &Path) -> Result<()> {
@@ -149,7 +148,7 @@ fn link(target: &str, path: &Path) -> Result<()> {
     symlink(target, path).with_context(|| format!("failed to link {}", path.display()))
 }
 
-/// As process 1: makes the prepared directory the root of everything.
+/// Makes the prepared directory the root of process 1.
 ///
 /// # Errors
 ///
@@ -172,15 +171,15 @@ pub(super) fn enter(plan: &Plan, layout: &Layout) -> Result<()> {
     attach("tmpfs", &root.join("run"), Some("mode=755"))?;
     layout.mount(&root)?;
     attach("bpf", &root.join("sys/fs/bpf"), None)?;
-    // Not every kernel has it.
+    // Some kernels lack it.
     let _ = attach("tracefs", &root.join("sys/kernel/tracing"), None);
 
     chdir(&root).context("failed to enter the root directory")?;
-    fs::create_dir("run/old").context("failed to make a place for the old root")?;
+    fs::create_dir("run/old").context("failed to create a mount point for the old root")?;
     pivot_root(".", "run/old").context("failed to change the root")?;
     umount2("/run/old", MntFlags::MNT_DETACH).context("failed to leave the old root")?;
-    fs::remove_dir("/run/old").context("failed to remove the old root's place")?;
-    // Pods may ask for mounts to show on the node and in other pods.
+    fs::remove_dir("/run/old").context("failed to remove the mount point of the old root")?;
+    // Pods may propagate mounts to the node and to other pods.
     change(Path::new("/"), MsFlags::MS_REC | MsFlags::MS_SHARED)
 }
 
@@ -202,5 +201,5 @@ fn attach(kind: &str, to: &Path, options: Option<&str>) -> Result<()> {
 
 fn change(path: &Path, flags: MsFlags) -> Result<()> {
     mount(None::<&str>, path, None::<&str>, flags, None::<&str>)
-        .with_context(|| format!("failed to change how mounts of {} spread", path.display()))
+        .with_context(|| format!("failed to change the propagation of {}", path.display()))
 }

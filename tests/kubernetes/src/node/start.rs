@@ -1,7 +1,7 @@
-//! `node-start`: enters and makes a node's namespaces, and starts its process 1.
+//! `node-start`: creates the namespaces of a node, and starts its process 1.
 //!
-//! A program of its own, since it moves itself: into control groups, into the network
-//! namespace, and out of the terminal.
+//! A separate process, since it moves itself into control groups and a network namespace, and out of
+//! the session of the terminal.
 
 use super::Plan;
 use crate::cgroup::Layout;
@@ -13,16 +13,16 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Starts the node whose folder is `folder`, and prints the id of its process 1.
+/// Starts the node of `folder`, and prints the id of its process 1.
 ///
 /// # Errors
 ///
-/// Returns an error that names the namespace that could not be had.
+/// Returns an error that names the namespace that could not be entered or created.
 pub fn run(folder: &Path) -> Result<()> {
     let plan = fs::read_to_string(folder.join("plan.json")).context("failed to read the plan")?;
     let plan: Plan = serde_json::from_str(&plan).context("the plan is damaged")?;
 
-    // Fails only for the leader of a session, which then is what is wanted.
+    // Fails only if this process leads a session already.
     let _ = setsid();
     Layout::detect()?.join(&plan.node.name)?;
     let netns = format!("/run/netns/{}", node_netns(&plan.node.name));
@@ -35,7 +35,7 @@ pub fn run(folder: &Path) -> Result<()> {
             | CloneFlags::CLONE_NEWIPC
             | CloneFlags::CLONE_NEWCGROUP,
     )
-    .context("failed to make namespaces: that needs CAP_SYS_ADMIN")?;
+    .context("failed to create namespaces: that needs CAP_SYS_ADMIN")?;
 
     let log = File::create(folder.join("init.log")).context("failed to create init.log")?;
     let errors = log.try_clone().context("failed to share init.log")?;

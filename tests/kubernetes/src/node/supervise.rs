@@ -1,17 +1,17 @@
-//! Runs the components of a node: which are due, which ended, which may not run.
+//! Decides which components of a node are started, restarted and stopped.
 //!
-//! The decisions are synchronous functions over values; time and the outcome of a look
-//! at the world are arguments.
+//! The decisions are synchronous functions over values; the time and the state of conditions are
+//! arguments.
 
 use super::components::{Component, Condition};
-use super::control::{Answer, Request, State};
+use super::control::{Reply, Request, State};
 use std::time::{Duration, Instant};
 
-/// How long a component that ended rests before it is started again.
-const REST: Duration = Duration::from_secs(1);
+/// The backoff before a component is restarted.
+const BACKOFF: Duration = Duration::from_secs(1);
 
-/// How often conditions are looked at.
-const LOOK: Duration = Duration::from_millis(50);
+/// The interval of checks of conditions.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// All components of a node.
 #[derive(Debug)]
@@ -28,17 +28,17 @@ struct Part {
     due_at: Option<Instant>,
 }
 
-/// What the shell is to do.
+/// An action of the shell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// Start this component.
+    /// Start the component with this index.
     Start(usize),
-    /// Send the process a signal.
+    /// Send a signal to a process.
     Signal(i32, i32),
 }
 
 impl Supervisor {
-    /// All components due now.
+    /// Creates a supervisor whose components are all due.
     pub(super) fn new(components: Vec<Component>, now: Instant) -> Self {
         let part = |component| Part {
             component,
@@ -52,12 +52,11 @@ impl Supervisor {
         }
     }
 
-    /// The component with this index.
     pub(super) fn component(&self, index: usize) -> Option<&Component> {
         self.parts.get(index).map(|part| &part.component)
     }
 
-    /// Returns which components are to be started now; `holds` looks at the world.
+    /// Returns the components to start; `holds` checks a condition.
     pub(super) fn poll(
         &mut self,
         now: Instant,
@@ -72,14 +71,14 @@ impl Supervisor {
                 part.due_at = None;
                 actions.push(Action::Start(index));
             } else {
-                part.due_at = Some(now + LOOK);
+                part.due_at = Some(now + CHECK_INTERVAL);
             }
         }
 
         actions
     }
 
-    /// When [`Supervisor::poll`] is next to be called, if nothing else happens.
+    /// The time of the next call of [`Supervisor::poll`].
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         self.parts
             .iter()
@@ -88,7 +87,7 @@ impl Supervisor {
             .min()
     }
 
-    /// A component was started, or could not be.
+    /// Handles the start of a component, which failed if `pid` is `None`.
     pub(super) fn handle_start(&mut self, index: usize, pid: Option<i32>, now: Instant) {
         let Some(part) = self.parts.get_mut(index) else {
             return;
@@ -96,25 +95,25 @@ impl Supervisor {
         part.pid = pid;
         part.starts = part.starts.saturating_add(1);
         if pid.is_none() {
-            part.due_at = Some(now + REST);
+            part.due_at = Some(now + BACKOFF);
         }
     }
 
-    /// A process ended; returns the name of the component that it was.
+    /// Handles the end of a process; returns the name of its component.
     pub(super) fn handle_end(&mut self, pid: i32, now: Instant) -> Option<&'static str> {
         let part = self.parts.iter_mut().find(|part| part.pid == Some(pid))?;
         part.pid = None;
-        part.due_at = Some(now + REST);
+        part.due_at = Some(now + BACKOFF);
 
         Some(part.component.name)
     }
 
-    /// Someone asks for something.
+    /// Handles a request; returns its reply, and an action.
     pub(super) fn handle_request(
         &mut self,
         request: &Request,
         now: Instant,
-    ) -> (Answer, Option<Action>) {
+    ) -> (Reply, Option<Action>) {
         let name = match request {
             Request::Status => return (self.status(), None),
             Request::Signal(name, _) | Request::Stop(name) | Request::Start(name) => name,
@@ -126,13 +125,13 @@ impl Supervisor {
         else {
             let known: Vec<_> = self.parts.iter().map(|part| part.component.name).collect();
             let error = format!("no component {name:?}: there are {}", known.join(", "));
-            return (Answer::Error(error), None);
+            return (Reply::Error(error), None);
         };
         let action = match request {
             Request::Status => None,
             Request::Signal(_, signal) => match part.pid {
                 Some(pid) => Some(Action::Signal(pid, *signal)),
-                None => return (Answer::Error(format!("{name} does not run")), None),
+                None => return (Reply::Error(format!("{name} does not run")), None),
             },
             Request::Stop(_) => {
                 part.stopped = true;
@@ -150,7 +149,7 @@ impl Supervisor {
         (self.status(), action)
     }
 
-    /// The processes that run, the last started first.
+    /// The running processes, in reverse order of start.
     pub(super) fn running(&self) -> Vec<i32> {
         self.parts
             .iter()
@@ -159,14 +158,14 @@ impl Supervisor {
             .collect()
     }
 
-    fn status(&self) -> Answer {
+    fn status(&self) -> Reply {
         let state = |part: &Part| State {
             name: part.component.name.to_owned(),
             pid: part.pid,
             starts: part.starts,
             stopped: part.stopped,
         };
-        Answer::Components(self.parts.iter().map(state).collect())
+        Reply::Components(self.parts.iter().map(state).collect())
     }
 }
 

@@ -5,7 +5,7 @@ fn underlay() -> Ipv4Net {
 }
 
 #[test]
-fn every_cluster_has_the_same_networks_unless_told_otherwise() {
+fn clusters_have_the_same_cidrs_by_default() {
     let [rome, milan] = ["rome", "milan"].map(Spec::new);
 
     rome.check().unwrap();
@@ -15,7 +15,7 @@ fn every_cluster_has_the_same_networks_unless_told_otherwise() {
 }
 
 #[test]
-fn nodes_have_the_names_and_networks_that_people_know_from_kind() {
+fn nodes_have_names_and_addresses_like_those_of_kind() {
     let mut spec = Spec::new("rome");
     spec.nodes = 3;
 
@@ -28,7 +28,7 @@ fn nodes_have_the_names_and_networks_that_people_know_from_kind() {
 }
 
 #[test]
-fn pod_networks_of_nodes_are_apart_and_inside_that_of_the_cluster() {
+fn pod_cidrs_of_nodes_are_disjoint_and_inside_that_of_the_cluster() {
     for (cidr, nodes, hollow) in [("10.244.0.0/16", 2, 300), ("10.0.0.0/24", 4, 0)] {
         let mut spec = Spec::new("rome");
         spec.pod_cidr = cidr.parse().unwrap();
@@ -47,7 +47,7 @@ fn pod_networks_of_nodes_are_apart_and_inside_that_of_the_cluster() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_by_the_name_of_its_flag() {
+fn invalid_settings_are_refused_with_the_name_of_the_flag() {
     let refuse = |change: fn(&mut Spec)| {
         let mut spec = Spec::new("rome");
         change(&mut spec);

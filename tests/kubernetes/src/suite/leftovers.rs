@@ -71,7 +71,7 @@ const NETWORKING: &str = "networking.liqo.io";
 const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// Compares the clusters before and after tests. Tests that run in parallel are compared
-/// together, since their objects cannot be told apart.
+/// together, since their objects cannot be distinguished.
 #[derive(Debug, Default)]
 pub(super) struct Leftovers {
     running: usize,
@@ -97,8 +97,7 @@ impl Leftovers {
         Ok(())
     }
 
-    /// Notes that a test has ended, and after the last that runs waits until the clusters are as
-    /// they were.
+    /// Notes that a test has ended. If no other test runs, waits until the clusters are as before.
     ///
     /// # Errors
     ///
@@ -155,8 +154,8 @@ impl State {
 }
 
 async fn objects(client: &Client) -> Result<Vec<String>> {
-    // A namespace that is being deleted takes seconds, in which its objects go; those that other
-    // tests observe are listed below.
+    // A terminating namespace is not counted, since its removal takes seconds. Objects in it that
+    // other tests observe are counted below.
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let namespaces = namespaces.list_metadata(&ListParams::default()).await?;
     let mut lines: Vec<_> = namespaces

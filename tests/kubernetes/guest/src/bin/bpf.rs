@@ -1,8 +1,8 @@
-//! Attaches the gateway's kernel programs to two devices, and lets them live on.
+//! Attaches the gateway's eBPF programs to two devices, and pins them.
 //!
 //! ```text
 //! bpf attach OVERLAY TAP FOLDER   pins maps and links in FOLDER, on a BPF file system;
-//!                                 prints what has been counted, by those it replaces
+//!                                 prints the counters of the programs that it replaces
 //! bpf detach FOLDER               removes them
 //! ```
 
@@ -39,7 +39,7 @@ fn run(arguments: &[&str]) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// What is pinned outlives the value that stands for it, and this process.
+/// Pinned maps and links outlive their handles and this process.
 fn attach(overlay: &str, tap: &str, folder: &str) -> Result<(), Box<dyn Error>> {
     let mut options = Options::new(overlay, tap);
     options.pin_dir = Some(folder.into());

@@ -1,7 +1,7 @@
-//! Process 1 of a pod: keeps its namespaces, buries its dead, ends when asked to.
+//! Process 1 of a pod: keeps its namespaces, reaps its processes, ends at SIGTERM.
 //!
-//! It handles no signal but waits for one, so that it takes neither time nor, per
-//! pod, more than a few pages of memory.
+//! It waits for signals without handlers, and so uses no processor time and only a few pages of
+//! memory.
 
 #![forbid(unsafe_code)]
 
@@ -14,12 +14,12 @@ fn main() -> Result<(), Errno> {
     signals.add(Signal::SIGINT);
     signals.add(Signal::SIGTERM);
     signals.add(Signal::SIGCHLD);
-    // A blocked signal waits until it is taken; process 1 would lose any other.
+    // A blocked signal stays pending; process 1 ignores signals without a handler.
     signals.thread_block()?;
 
     loop {
-        // Before the first wait too: what ran here before may have left children.
-        bury();
+        // Before the first wait, too: the program before `exec` may have left children.
+        reap();
         match signals.wait() {
             Ok(Signal::SIGCHLD) | Err(Errno::EINTR) => {}
             Ok(_) => return Ok(()),
@@ -28,8 +28,8 @@ fn main() -> Result<(), Errno> {
     }
 }
 
-/// Takes the status of all children that have ended: one signal may stand for many.
-fn bury() {
+/// Reaps all children that have ended, since one SIGCHLD may stand for several.
+fn reap() {
     while let Ok(status) = waitpid(None, Some(WaitPidFlag::WNOHANG)) {
         if status == WaitStatus::StillAlive {
             return;

@@ -1,4 +1,4 @@
-//! An edit of an object, and what becomes of it.
+//! Edits of an object, and their expected outcome.
 
 use crate::fixture::SOON;
 use crate::foreign::Tenant;
@@ -8,73 +8,80 @@ use kubernetes_lab::wait::{Deadline, until};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-use Fate::{Refused, Told};
+use Expected::{Refused, Reported};
 
-/// What becomes of an edit.
-pub(super) enum Fate {
-    /// The API server refuses it, with these words.
+/// The outcome of an invalid edit.
+pub(super) enum Expected {
+    /// The API server refuses it with an error that contains this text.
     Refused(&'static str),
-    /// The object says that it is wrong: reason and a part of the message.
-    Told(&'static str, &'static str),
+    /// A condition of the object is false with this reason and a message that contains this text.
+    Reported(&'static str, &'static str),
 }
 
-/// Edits the object that is called like the peer, and looks what becomes of it.
-pub(super) async fn edit(tenant: &Tenant, kind: &str, patch: &Value, fate: &Fate) -> Result<()> {
+/// Edits the object that has the cluster id of the peer as name, and asserts the outcome.
+pub(super) async fn edit(
+    tenant: &Tenant,
+    kind: &str,
+    patch: &Value,
+    expected: &Expected,
+) -> Result<()> {
     let what = format!("{kind}/{}", tenant.id());
-    let text = patch.to_string();
+    let patched = patch.to_string();
     let edited = tenant
         .namespace()
-        .kubectl(&["patch", &what, "--type=merge", "-p", &text])
+        .kubectl(&["patch", &what, "--type=merge", "-p", &patched])
         .await;
-    match fate {
-        Refused(words) => {
-            let error = edited.err().with_context(|| format!("{patch} was taken"))?;
-            ensure!(format!("{error:#}").contains(words), "{patch}: {error:#}");
+    match expected {
+        Refused(text) => {
+            let error = edited
+                .err()
+                .with_context(|| format!("{patch} was accepted"))?;
+            ensure!(format!("{error:#}").contains(text), "{patch}: {error:#}");
             Ok(())
         }
-        Told(reason, words) => {
+        Reported(reason, text) => {
             edited.with_context(|| format!("{patch} was refused"))?;
-            told(tenant, kind, reason, words)
+            reported(tenant, kind, reason, text)
                 .await
                 .with_context(|| format!("after {patch}"))
         }
     }
 }
 
-pub(super) async fn told(tenant: &Tenant, kind: &str, reason: &str, words: &str) -> Result<()> {
+pub(super) async fn reported(tenant: &Tenant, kind: &str, reason: &str, text: &str) -> Result<()> {
     let what = format!("{kind}/{}", tenant.id());
-    told_by(tenant.namespace(), &what, reason, words).await
+    reported_by(tenant.namespace(), &what, reason, text).await
 }
 
-/// Waits until an object has a condition that is false for this reason.
-pub(super) async fn told_by(
+/// Waits until a condition of an object is false for this reason.
+pub(super) async fn reported_by(
     namespace: &Namespace,
     what: &str,
     reason: &str,
-    words: &str,
+    text: &str,
 ) -> Result<()> {
     let wait = format!("{reason} of {what}");
     until(Deadline::after(SOON), &wait, async || {
         let conditions = conditions(namespace, what).await?;
-        let said = conditions
+        let is_reported = conditions
             .values()
-            .any(|it| it["status"] == "False" && it["reason"] == reason && has(it, words));
-        ensure!(said, "{conditions:?}");
+            .any(|it| it["status"] == "False" && it["reason"] == reason && has(it, text));
+        ensure!(is_reported, "{conditions:?}");
         Ok(())
     })
     .await
 }
 
-fn has(condition: &Value, words: &str) -> bool {
+fn has(condition: &Value, text: &str) -> bool {
     condition["message"]
         .as_str()
-        .is_some_and(|it| it.contains(words))
+        .is_some_and(|it| it.contains(text))
 }
 
-/// Waits until the gateway is ready again, in its present generation.
+/// Waits until the current generation of a gateway is ready.
 pub(super) async fn ready(tenant: &Tenant, kind: &str) -> Result<()> {
     let what = format!("{kind}/{}", tenant.id());
-    let wait = format!("{what} to be ready again");
+    let wait = format!("{what} to be ready");
     let namespace = tenant.namespace();
     until(Deadline::after(SOON), &wait, async || {
         let generation = namespace.get(&what, "{.metadata.generation}").await?;
@@ -105,7 +112,7 @@ async fn conditions(namespace: &Namespace, what: &str) -> Result<BTreeMap<String
         .collect())
 }
 
-/// Makes the whole spec what it was, without what an edit added.
+/// Replaces the spec, including fields that an edit added.
 pub(super) async fn replace(tenant: &Tenant, kind: &str, spec: &Value) -> Result<()> {
     let what = format!("{}/{}", kind.to_lowercase(), tenant.id());
     let operations = json!([{"op": "replace", "path": "/spec", "value": spec}]).to_string();

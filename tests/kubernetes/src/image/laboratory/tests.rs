@@ -1,4 +1,4 @@
-//! With stand-ins for what is built elsewhere, and this machine's own tools.
+//! Tests with stand-ins for built programs, and with the tools of this machine.
 
 use super::*;
 use crate::image::scratch::Scratch;
@@ -26,7 +26,7 @@ fn all_images_are_written_with_the_versions_of_their_programs() {
 }
 
 #[test]
-fn real_programs_come_before_applets_of_the_same_name() {
+fn programs_take_precedence_over_applets_of_the_same_name() {
     let folder = artifacts();
 
     let tree = tools::tree(&folder.join("guest")).unwrap();
@@ -43,7 +43,7 @@ fn real_programs_come_before_applets_of_the_same_name() {
 }
 
 #[test]
-fn the_image_of_tools_is_the_same_twice() {
+fn the_image_of_tools_is_reproducible() {
     let folder = artifacts();
     let bytes = |name: &str| {
         let to = folder.join(name);
@@ -51,12 +51,12 @@ fn the_image_of_tools_is_the_same_twice() {
         fs::read(to.join("tools.tar")).unwrap()
     };
 
-    // Not by `assert_eq`, which would print the archives.
+    // `assert_eq` would print the archives.
     assert!(bytes("first") == bytes("second"));
 }
 
 #[test]
-fn programs_that_were_not_built_are_told_how() {
+fn the_error_for_missing_programs_names_the_command_that_builds_them() {
     let folder = artifacts();
     fs::remove_file(folder.join(VERSIONS)).unwrap();
 

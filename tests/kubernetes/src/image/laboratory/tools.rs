@@ -1,4 +1,4 @@
-//! The image of programs to look around with: real ones, and busybox for the rest.
+//! The image of network tools: full programs, and applets of busybox.
 
 use crate::image::Tree;
 use crate::image::programs::System;
@@ -9,16 +9,15 @@ use std::process::Command;
 /// A program that an image contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Program {
-    /// What a person types.
+    /// The file name.
     pub name: &'static str,
-    /// Debian's package that has it.
+    /// The Debian package.
     pub package: &'static str,
-    /// What it is for.
+    /// The purpose, for the list of needed packages.
     pub why: &'static str,
 }
 
-/// What is in the image of tools, but for the guest's own programs; the machine must
-/// have it.
+/// The programs of the image of tools, except those of the guest. The machine must have them.
 pub const TOOLS: &[Program] = &[
     BUSYBOX,
     program("bash", "bash", "the shell of the image of tools"),
@@ -51,11 +50,11 @@ const BUSYBOX: Program = program(
     "all common programs of the image of tools in one",
 );
 
-/// Files of the machine: path in the image, path here, the package that has it.
+/// Files of the machine: path in the image, path on the machine, package.
 const FILES: [(&str, &str, &str); 3] = [
     ("/etc/protocols", "/etc/protocols", "netbase"),
     ("/etc/services", "/etc/services", "netbase"),
-    // Where Debian's openssl looks; on the machine that is a symlink.
+    // The path that Debian's openssl reads; a symlink on the machine.
     (
         "/usr/lib/ssl/openssl.cnf",
         "/etc/ssl/openssl.cnf",
@@ -63,7 +62,7 @@ const FILES: [(&str, &str, &str); 3] = [
     ),
 ];
 
-/// tcpdump gives up root for a user of its own, and does nothing without one.
+/// The users of the image: tcpdump drops root for its own user, and fails without it.
 const PASSWD: &str = "\
 root:x:0:0:root:/root:/bin/sh
 nobody:x:65534:65534:nobody:/:/bin/false
@@ -78,7 +77,7 @@ protocols: files
 services: files
 ";
 
-/// Everything that is in the image.
+/// All files of the image.
 pub(super) fn tree(guest: &Path) -> Result<Tree> {
     let mut tree = Tree::merged_usr();
     let machine = System::machine();
@@ -98,8 +97,8 @@ pub(super) fn tree(guest: &Path) -> Result<Tree> {
         tree.directory(folder, 0o755)?;
     }
 
-    // Not busybox's own shell: Debian's runs its applets, a small `ip` for example,
-    // before it looks for programs.
+    // Not the shell of busybox: in Debian it prefers applets, such as a small `ip`, over programs in
+    // `PATH`.
     tree.symlink("/usr/bin/sh", "bash")?;
     for applet in applets()? {
         let is_real = ["/usr/bin", "/usr/sbin"]
@@ -113,12 +112,12 @@ pub(super) fn tree(guest: &Path) -> Result<Tree> {
     Ok(tree)
 }
 
-/// What busybox can do.
+/// The applets of busybox.
 fn applets() -> Result<Vec<String>> {
     let output = Command::new(BUSYBOX.name)
         .arg("--list")
         .output()
-        .context("failed to ask busybox for its applets")?;
+        .context("failed to list the applets of busybox")?;
     if !output.status.success() {
         bail!("`busybox --list` failed: {}", output.status);
     }

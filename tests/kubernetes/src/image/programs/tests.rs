@@ -1,11 +1,11 @@
-//! Against this machine, and against folders that look like one.
+//! Tests on this machine, and on folders with unpacked systems.
 
 use super::*;
 use crate::image::scratch::Scratch;
 use std::os::unix::fs::symlink;
 
 #[test]
-fn a_program_brings_its_loader_and_its_libraries() {
+fn a_program_is_added_with_its_loader_and_its_libraries() {
     let mut tree = Tree::merged_usr();
 
     System::machine().add(&mut tree, "bash", "bash").unwrap();
@@ -17,17 +17,17 @@ fn a_program_brings_its_loader_and_its_libraries() {
 }
 
 #[test]
-fn a_missing_program_is_told_with_its_package() {
+fn a_missing_program_is_reported_with_its_package() {
     let error = System::machine().add(&mut Tree::new(), "no-such-program", "no-such-package");
 
     assert_eq!(
         error.unwrap_err().to_string(),
-        "no-such-program is missing: install Debian's package no-such-package, or what has no-such-program"
+        "no-such-program is missing: install the package that contains it (no-such-package in Debian)"
     );
 }
 
 #[test]
-fn links_of_an_unpacked_system_stay_in_it() {
+fn symlinks_are_resolved_within_an_unpacked_system() {
     let folder = Scratch::new();
     folder.file("usr/bin/real", fs::read("/bin/bash").unwrap(), 0o755);
     link(&folder, "usr/bin/tool", "/etc/alternatives/tool");
@@ -40,12 +40,12 @@ fn links_of_an_unpacked_system_stay_in_it() {
     assert_eq!(
         system.resolve(&found),
         Some(folder.join("usr/bin/real")),
-        "the machine has a /usr/bin too, but it is another system's"
+        "the symlink must not resolve to the machine's /usr/bin"
     );
 }
 
 #[test]
-fn an_unpacked_system_without_the_libraries_is_told_which() {
+fn a_missing_library_of_an_unpacked_system_is_reported() {
     let folder = Scratch::new();
     folder.file("usr/bin/bash", fs::read("/bin/bash").unwrap(), 0o755);
     let system = System::at(&*folder);

@@ -18,7 +18,7 @@ fn plan(ipv6: bool) -> Plan {
 }
 
 #[test]
-fn pods_of_other_nodes_are_reached_through_their_nodes() {
+fn routes_to_pod_cidrs_use_their_nodes_as_gateway() {
     assert_eq!(
         routes(&plan(false)),
         ["route replace 10.244.1.0/24 via 172.18.1.3"]
@@ -27,7 +27,7 @@ fn pods_of_other_nodes_are_reached_through_their_nodes() {
 }
 
 #[test]
-fn addresses_of_both_families_are_handed_out_only_where_both_are_wanted() {
+fn pods_have_ipv6_addresses_only_in_clusters_with_ipv6() {
     let ranges = |ipv6| {
         let conflist = cni(&plan(ipv6).node);
         conflist["plugins"][0]["ipam"]["ranges"]
@@ -42,7 +42,7 @@ fn addresses_of_both_families_are_handed_out_only_where_both_are_wanted() {
 }
 
 #[test]
-fn a_cluster_without_kube_proxy_has_no_configuration_of_it() {
+fn a_cluster_without_kube_proxy_has_no_configuration_for_it() {
     let mut plan = plan(false);
     assert!(
         files(&plan)

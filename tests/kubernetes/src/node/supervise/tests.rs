@@ -10,7 +10,7 @@ fn component(name: &'static str, after: Vec<Condition>) -> Component {
 }
 
 #[test]
-fn a_component_waits_for_its_conditions_and_no_other_waits_with_it() {
+fn a_component_waits_for_its_conditions_without_delaying_others() {
     let now = Instant::now();
     let registered = Condition::Path("/registered".into());
     let mut supervisor = Supervisor::new(
@@ -24,7 +24,7 @@ fn a_component_waits_for_its_conditions_and_no_other_waits_with_it() {
     assert_eq!(supervisor.poll(now, |_| false), [Action::Start(0)]);
     supervisor.handle_start(0, Some(7), now);
     let next = supervisor.poll_timeout().unwrap();
-    assert_eq!(next, now + LOOK);
+    assert_eq!(next, now + CHECK_INTERVAL);
     assert_eq!(
         supervisor.poll(next, |condition| *condition == registered),
         [Action::Start(1)]
@@ -32,7 +32,7 @@ fn a_component_waits_for_its_conditions_and_no_other_waits_with_it() {
 }
 
 #[test]
-fn what_ends_rests_and_is_started_again() {
+fn a_component_that_ends_is_restarted_after_the_backoff() {
     let now = Instant::now();
     let mut supervisor = Supervisor::new(vec![component("etcd", vec![])], now);
     supervisor.poll(now, |_| true);
@@ -42,22 +42,22 @@ fn what_ends_rests_and_is_started_again() {
     assert_eq!(supervisor.handle_end(99, now), None);
 
     assert_eq!(supervisor.poll(now, |_| true), []);
-    assert_eq!(supervisor.poll(now + REST, |_| true), [Action::Start(0)]);
+    assert_eq!(supervisor.poll(now + BACKOFF, |_| true), [Action::Start(0)]);
 }
 
 #[test]
-fn what_cannot_be_started_is_tried_again_later() {
+fn a_failed_start_is_retried_after_the_backoff() {
     let now = Instant::now();
     let mut supervisor = Supervisor::new(vec![component("etcd", vec![])], now);
     supervisor.poll(now, |_| true);
 
     supervisor.handle_start(0, None, now);
 
-    assert_eq!(supervisor.poll_timeout(), Some(now + REST));
+    assert_eq!(supervisor.poll_timeout(), Some(now + BACKOFF));
 }
 
 #[test]
-fn what_was_stopped_stays_so_until_it_is_started() {
+fn a_stopped_component_is_not_restarted_until_a_request() {
     let now = Instant::now();
     let mut supervisor = Supervisor::new(vec![component("kubelet", vec![])], now);
     supervisor.poll(now, |_| true);
@@ -67,7 +67,7 @@ fn what_was_stopped_stays_so_until_it_is_started() {
     supervisor.handle_end(7, now);
 
     assert_eq!(action, Some(Action::Signal(7, nix::libc::SIGTERM)));
-    assert_eq!(supervisor.poll(now + REST * 2, |_| true), []);
+    assert_eq!(supervisor.poll(now + BACKOFF * 2, |_| true), []);
     assert_eq!(supervisor.poll_timeout(), None);
     let (_, action) = supervisor.handle_request(&Request::Start("kubelet".into()), now);
     assert_eq!(action, None);
@@ -75,15 +75,15 @@ fn what_was_stopped_stays_so_until_it_is_started() {
 }
 
 #[test]
-fn an_unknown_component_is_told_the_known() {
+fn the_error_for_an_unknown_component_lists_the_known() {
     let now = Instant::now();
     let mut supervisor = Supervisor::new(vec![component("etcd", vec![])], now);
 
-    let (answer, action) = supervisor.handle_request(&Request::Stop("dockerd".into()), now);
+    let (reply, action) = supervisor.handle_request(&Request::Stop("dockerd".into()), now);
 
     assert_eq!(action, None);
     assert_eq!(
-        answer,
-        Answer::Error("no component \"dockerd\": there are etcd".into())
+        reply,
+        Reply::Error("no component \"dockerd\": there are etcd".into())
     );
 }

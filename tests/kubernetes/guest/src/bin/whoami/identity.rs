@@ -1,18 +1,18 @@
-//! Which pod this is.
+//! The identity of the pod.
 
 use std::{env, fs};
 
-/// The kernel's name of this host, which in a pod is the pod's name.
+/// The host name, which in a pod is the pod's name.
 const HOSTNAME: &str = "/proc/sys/kernel/hostname";
 
-/// What a pod knows of itself; empty where it was told nothing.
+/// The identity of the pod; fields are empty if their variable is not set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Identity {
-    /// Its name, or the host's.
+    /// `POD_NAME`, or the host name.
     pub(crate) pod: String,
-    /// Where it runs.
+    /// `NODE_NAME`.
     pub(crate) node: String,
-    /// Its address, as its cluster knows it.
+    /// `POD_IP`.
     pub(crate) ip: String,
 }
 

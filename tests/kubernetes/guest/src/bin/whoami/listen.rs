@@ -1,4 +1,4 @@
-//! Opens the socket, for IPv4 and IPv6 in one where the kernel has both.
+//! Opens the listening socket, dual-stack if the kernel has IPv6.
 
 use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, SockaddrIn6, bind, listen as start, setsockopt,
@@ -8,10 +8,10 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV6, TcpListener};
 use std::os::fd::AsRawFd as _;
 
-/// How many connections may wait for a thread; the kernel refuses more.
+/// The backlog of connections that wait for a thread.
 const BACKLOG: i32 = 128;
 
-/// Listens on `address`, by default on all of both families.
+/// Listens on `address`, by default on all addresses of both families.
 ///
 /// # Errors
 ///
@@ -21,17 +21,17 @@ pub(crate) fn listen(address: Option<IpAddr>, port: u16) -> io::Result<TcpListen
         return TcpListener::bind((address, port));
     }
 
-    // Without IPv6 in the kernel, and only then, no such socket can be had; if the
-    // port is taken, the second attempt says so.
+    // The first attempt fails without IPv6 in the kernel. If the port is in use, the second attempt
+    // fails, too.
     dual_stack(port).or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)))
 }
 
-/// By hand, because the standard library leaves `IPV6_V6ONLY` to the machine.
+/// Opens a dual-stack socket; the standard library does not set `IPV6_V6ONLY`.
 fn dual_stack(port: u16) -> io::Result<TcpListener> {
     let flags = SockFlag::SOCK_CLOEXEC;
     let socket = socket(AddressFamily::Inet6, SockType::Stream, flags, None)?;
     setsockopt(&socket, sockopt::Ipv6V6Only, &false)?;
-    // A pod that is replaced takes over the port while old connections fade.
+    // A restarted server binds the port while old connections are in TIME_WAIT.
     setsockopt(&socket, sockopt::ReuseAddr, &true)?;
     let all = SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, port, 0, 0);
     bind(socket.as_raw_fd(), &SockaddrIn6::from(all))?;
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_is_taken_is_an_error() {
+    fn a_port_in_use_is_an_error() {
         let first = listen(None, 0).unwrap();
         let port = first.local_addr().unwrap().port();
 

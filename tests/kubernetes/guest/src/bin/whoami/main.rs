@@ -1,4 +1,4 @@
-//! Tells each caller who it seems to be, and which pod has answered.
+//! An HTTP server that returns the address of the client and the identity of its pod.
 //!
 //! ```text
 //! /         client=10.1.0.9:40112 pod=web-1 node=a1 ip=10.1.0.7
@@ -6,16 +6,16 @@
 //! /healthz  ok
 //! ```
 //!
-//! Any other path is answered as `/` is. The names come from the environment:
-//! `POD_NAME`, `NODE_NAME` and `POD_IP`, which a pod sets from its own fields.
+//! Any other path is the same as `/`. The identity is that of the variables `POD_NAME`, `NODE_NAME`
+//! and `POD_IP`, which a pod sets from its fields.
 
 #![forbid(unsafe_code)]
 
-mod answer;
 mod identity;
 mod listen;
 mod options;
 mod request;
+mod response;
 mod serve;
 
 use identity::Identity;
@@ -40,8 +40,8 @@ fn run() -> Result<(), Box<dyn Error>> {
     let mut stops = SigSet::empty();
     stops.add(Signal::SIGINT);
     stops.add(Signal::SIGTERM);
-    // Before the first thread, which inherits it. Process 1 must take the signals
-    // itself: without, a pod would linger until it is killed.
+    // Before the first thread, which inherits the mask. Process 1 must handle SIGTERM itself, or the
+    // pod would not end before it is killed.
     stops.thread_block()?;
 
     let listener = listen::listen(options.address, options.port)

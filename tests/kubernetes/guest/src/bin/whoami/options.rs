@@ -1,27 +1,27 @@
-//! What the command line says.
+//! The command line.
 
 use std::net::IpAddr;
 
 const USAGE: &str = "usage: whoami [--port N] [--address IP]";
 
-/// Where a person would look for a server without a name of its own.
+/// The default port.
 const PORT: u16 = 8080;
 
-/// Where to listen.
+/// The listening address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Options {
-    /// The TCP port; 0 has the kernel choose.
+    /// The TCP port; the kernel chooses one for 0.
     pub(crate) port: u16,
-    /// The address; all of them without one.
+    /// The address; `None` means all.
     pub(crate) address: Option<IpAddr>,
 }
 
 impl Options {
-    /// Reads the arguments after the program's name.
+    /// Parses the arguments after the program's name.
     ///
     /// # Errors
     ///
-    /// Returns a sentence for a person.
+    /// Returns an error message with the usage.
     pub(crate) fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Self, String> {
         let mut options = Self {
             port: PORT,
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_ways_to_write_a_value_are_understood() {
+    fn a_value_is_a_separate_argument_or_follows_an_equals_sign() {
         let options = parse(&["--port=80", "--address", "::1"]).unwrap();
 
         assert_eq!(options.port, 80);
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_answered_with_the_usage() {
+    fn invalid_arguments_return_the_usage() {
         for arguments in [&["--port"][..], &["--port", "70000"], &["--help"]] {
             assert!(parse(arguments).unwrap_err().ends_with(USAGE));
         }

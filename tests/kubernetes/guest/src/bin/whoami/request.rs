@@ -1,38 +1,38 @@
-//! Reads what is asked: the first line and the Host of a request.
+//! Reads the request line and the Host of a request.
 
 use std::io::{self, Read};
 
-/// More than any client of the laboratory sends, and what a thread may hold.
+/// The longest head in bytes, more than any client of the laboratory sends.
 const HEAD_BYTES_MAX: usize = 8 * 1024;
 
-/// A request, as far as it matters.
+/// The parts of a request that the response needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
-    /// `GET`, `HEAD`, ..
+    /// Such as `GET`.
     pub(crate) method: String,
-    /// The path, without what follows a question mark.
+    /// The path without the query.
     pub(crate) path: String,
-    /// The `Host` that the client believes to talk to, or nothing.
+    /// The header `Host`; empty if it is missing.
     pub(crate) host: String,
 }
 
-/// Why there is no request.
+/// The reason why a request cannot be read.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// The client has gone, or is too slow: nothing to answer.
+    /// The client closed the connection or timed out, so no response is sent.
     Gone,
     /// The head is longer than [`HEAD_BYTES_MAX`].
     TooLong,
-    /// It is not HTTP.
+    /// The head is no HTTP.
     Malformed,
 }
 
 impl Request {
-    /// Reads a head, up to its empty line; a body is left unread.
+    /// Reads a head up to its empty line, but not the body.
     ///
     /// # Errors
     ///
-    /// Returns why there is no request.
+    /// Returns the reason if the request cannot be read.
     pub(crate) fn read(from: &mut impl Read) -> Result<Self, Refusal> {
         let mut head = Vec::new();
         let mut chunk = [0; 1024];
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn path_and_host_are_read_whatever_else_comes() {
+    fn path_and_host_are_read_from_among_other_headers() {
         let mut text =
             &b"GET /a/b?c=d HTTP/1.1\r\naccept: */*\r\nhOsT:  web.test:80 \r\n\r\nbody"[..];
 
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_http_is_refused() {
+    fn malformed_requests_are_refused() {
         for text in [
             "\r\n\r\n",
             "GET /\r\n\r\n",
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_goes_is_not_answered() {
+    fn a_closed_connection_gets_no_response() {
         let refusal = Request::read(&mut &b"GET / HT"[..]).unwrap_err();
 
         assert!(matches!(refusal, Refusal::Gone));

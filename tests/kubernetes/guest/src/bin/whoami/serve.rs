@@ -1,26 +1,24 @@
 //! Serves connections, a bounded number at a time.
 
-use crate::answer::Answer;
 use crate::identity::Identity;
 use crate::request::{Refusal, Request};
+use crate::response::Response;
 use std::io::{self, Read, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How many connections are served at once; more wait in the kernel. Enough for the
-/// laboratory's clients, and each costs no more than its stack.
+/// The number of connections that are served in parallel; further ones wait in the backlog.
 const THREADS: usize = 16;
 
-/// What a thread needs: a head of 8 KiB and an answer.
+/// The stack of a thread, for a head of 8 KiB and a response.
 const STACK_BYTES: usize = 128 * 1024;
 
-/// How long a client may take to ask, and to take its answer.
+/// The limit for a client to send its request and to receive the response.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// After an error that concerns no single connection, such as too many open files,
-/// an immediate retry would only take time from what could resolve it.
+/// The delay after an error of the listening socket, such as too many open files.
 const RETRY: Duration = Duration::from_millis(100);
 
 /// Starts the threads, which serve until the process ends.
@@ -49,7 +47,7 @@ pub(crate) fn start(listener: TcpListener, identity: Identity) -> io::Result<()>
     Ok(())
 }
 
-/// Errors of one connection: it broke before it was accepted.
+/// Errors of a connection that was closed before it was accepted.
 fn is_passing(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -64,30 +62,30 @@ fn serve(stream: TcpStream, client: SocketAddr, identity: &Identity) {
         stream: &stream,
         deadline: Instant::now() + PATIENCE,
     };
-    let answer = match Request::read(&mut timed) {
-        Ok(request) => Answer::to(&request, client, identity),
+    let response = match Request::read(&mut timed) {
+        Ok(request) => Response::to(&request, client, identity),
         Err(Refusal::Gone) => return,
-        Err(Refusal::TooLong) => Answer::refused("431 Request Header Fields Too Large"),
-        Err(Refusal::Malformed) => Answer::refused("400 Bad Request"),
+        Err(Refusal::TooLong) => Response::refused("431 Request Header Fields Too Large"),
+        Err(Refusal::Malformed) => Response::refused("400 Bad Request"),
     };
 
-    let is_refused = answer.is_refused();
-    // A client that does not take its answer loses it, and nobody else does.
+    let is_refused = response.is_refused();
+    // A failed write concerns this client only.
     let _ = stream
         .set_write_timeout(Some(PATIENCE))
-        .and_then(|()| (&stream).write_all(&answer.into_bytes()))
+        .and_then(|()| (&stream).write_all(&response.into_bytes()))
         .and_then(|()| stream.shutdown(Shutdown::Write));
     if is_refused {
-        // More may come than was read. Closing before would reset the connection, and
-        // the client might lose the answer: it gets the rest of its time to close.
+        // Unread data at the close would reset the connection, and the client might lose the
+        // response. So the rest of the request is read, until the deadline.
         let _ = io::copy(&mut timed.take(DISCARDED_BYTES_MAX), &mut io::sink());
     }
 }
 
-/// How much of a body that nobody asked for is read before the connection is closed.
+/// The most bytes of an unexpected body that are read before the connection is closed.
 const DISCARDED_BYTES_MAX: u64 = 64 * 1024;
 
-/// A stream that must have been read by a deadline, however little comes at a time.
+/// A stream with a deadline for all reads together.
 struct Timed<'a> {
     stream: &'a TcpStream,
     deadline: Instant,

@@ -1,4 +1,4 @@
-//! What is answered.
+//! HTTP responses.
 
 use crate::identity::Identity;
 use crate::request::Request;
@@ -7,24 +7,24 @@ use std::net::SocketAddr;
 
 const OK: &str = "200 OK";
 
-/// An answer, ready to be sent.
+/// A response.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct Response {
     status: &'static str,
     media_type: &'static str,
     body: String,
-    /// Without the body, as `HEAD` asks.
+    /// Omits the body, for `HEAD`.
     head_only: bool,
 }
 
-impl Answer {
-    /// Answers a request that `client` sent to this pod.
+impl Response {
+    /// Creates the response to a request of `client`.
     pub(crate) fn to(request: &Request, client: SocketAddr, identity: &Identity) -> Self {
         let head_only = request.method == "HEAD";
         if request.method != "GET" && !head_only {
             return Self::refused("405 Method Not Allowed");
         }
-        // IPv4 in a socket of both families looks like ::ffff:10.1.0.9.
+        // A dual-stack socket shows IPv4 addresses as ::ffff:10.1.0.9.
         let client = SocketAddr::new(client.ip().to_canonical(), client.port());
         let (media_type, body) = match request.path.as_str() {
             "/healthz" => ("text/plain", "ok\n".to_owned()),
@@ -40,7 +40,7 @@ impl Answer {
         }
     }
 
-    /// An answer that says only what is wrong.
+    /// Creates a response with an error status.
     pub(crate) fn refused(status: &'static str) -> Self {
         Self {
             status,
@@ -50,7 +50,7 @@ impl Answer {
         }
     }
 
-    /// Tells whether the request was not one to answer.
+    /// Whether the status is an error.
     pub(crate) fn is_refused(&self) -> bool {
         self.status != OK
     }
@@ -93,7 +93,7 @@ fn json(request: &Request, client: SocketAddr, identity: &Identity) -> String {
     format!("{{{}}}\n", fields.join(","))
 }
 
-/// Text as JSON has it (RFC 8259 §7).
+/// Quotes a JSON string (RFC 8259 §7).
 fn quoted(text: &str) -> String {
     let mut quoted = String::from('"');
     for letter in text.chars() {
@@ -116,38 +116,43 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_tells_client_and_pod() {
-        let answer = sent(&request("GET", "/"));
+    fn the_line_has_client_and_pod() {
+        let response = sent(&request("GET", "/"));
 
-        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"));
-        assert!(answer.ends_with("\r\n\r\nclient=10.1.0.9:40112 pod=web-1 node=a1 ip=10.1.0.7\n"));
+        assert!(response.starts_with("HTTP/1.1 200 OK\r\n"));
+        assert!(
+            response.ends_with("\r\n\r\nclient=10.1.0.9:40112 pod=web-1 node=a1 ip=10.1.0.7\n")
+        );
     }
 
     #[test]
-    fn json_tells_the_request_too_however_odd() {
+    fn json_escapes_fields_of_the_request() {
         let mut request = request("GET", "/json");
         request.host = "a\"b\\c\u{1}ä".to_owned();
 
-        let answer = sent(&request);
+        let response = sent(&request);
 
         let body = r#"{"client":"10.1.0.9:40112","pod":"web-1","node":"a1","ip":"10.1.0.7","path":"/json","host":"a\"b\\c\u0001ä"}"#;
-        assert!(answer.ends_with(&format!("\r\n\r\n{body}\n")), "{answer}");
-        assert!(answer.contains("application/json"));
-        assert!(answer.contains(&format!("Content-Length: {}\r\n", body.len() + 1)));
+        assert!(
+            response.ends_with(&format!("\r\n\r\n{body}\n")),
+            "{response}"
+        );
+        assert!(response.contains("application/json"));
+        assert!(response.contains(&format!("Content-Length: {}\r\n", body.len() + 1)));
     }
 
     #[test]
     fn head_has_the_length_and_no_body() {
-        let answer = sent(&request("HEAD", "/healthz"));
+        let response = sent(&request("HEAD", "/healthz"));
 
-        assert!(answer.contains("Content-Length: 3\r\n") && answer.ends_with("\r\n\r\n"));
+        assert!(response.contains("Content-Length: 3\r\n") && response.ends_with("\r\n\r\n"));
     }
 
     #[test]
-    fn nothing_can_be_changed_here() {
-        let answer = sent(&request("POST", "/"));
+    fn methods_that_change_something_are_refused() {
+        let response = sent(&request("POST", "/"));
 
-        assert!(answer.starts_with("HTTP/1.1 405 "));
+        assert!(response.starts_with("HTTP/1.1 405 "));
     }
 
     fn sent(request: &Request) -> String {
@@ -157,9 +162,9 @@ mod tests {
             node: "a1".to_owned(),
             ip: "10.1.0.7".to_owned(),
         };
-        let answer = Answer::to(request, client, &identity);
+        let response = Response::to(request, client, &identity);
 
-        String::from_utf8(answer.into_bytes()).unwrap()
+        String::from_utf8(response.into_bytes()).unwrap()
     }
 
     fn request(method: &str, path: &str) -> Request {

@@ -1,4 +1,4 @@
-//! Networks and names between the clusters that do not lead where they should.
+//! Faulty names, endpoints, MTUs and firewalls between clusters.
 
 use super::Witness;
 use super::commands::refusal;
@@ -16,18 +16,18 @@ use serde_json::json;
 pub(super) fn add(suite: &mut Suite) {
     serial!(
         suite,
-        a_name_that_does_not_resolve_is_told,
-        two_servers_and_no_client_wait_and_harm_nobody,
-        an_mtu_that_no_link_carries_is_no_end_of_the_connection,
+        a_name_that_does_not_resolve_is_reported,
+        two_servers_without_a_client_do_not_affect_other_peers,
+        an_mtu_above_that_of_the_links_keeps_the_connection,
     );
     serial!(
         suite,
-        blocked_udp_is_told_with_what_to_open,
-        a_second_gateway_for_a_peer_is_told_and_the_first_serves_on,
+        blocked_udp_is_reported_with_the_port_to_open,
+        a_second_gateway_for_a_peer_is_reported_and_the_first_keeps_serving,
     );
 }
 
-async fn a_name_that_does_not_resolve_is_told(peering: &'static Peering) -> Result<()> {
+async fn a_name_that_does_not_resolve_is_reported(peering: &'static Peering) -> Result<()> {
     let witness = Witness::start(peering, "no-such-name").await?;
     let host = "no-such-host.invalid";
     let tenant = Tenant::create(&peering.rome, "no-such-name").await?;
@@ -40,24 +40,26 @@ async fn a_name_that_does_not_resolve_is_told(peering: &'static Peering) -> Resu
         .write("GatewayClient", &json!({"endpoint": endpoint}))
         .await?;
 
-    let told = told_by(&peering.rome, "no-such-name", reason::NAME_NOT_RESOLVED).await?;
-    ensure!(told.contains(host), "{told}");
-    ensure!(told.contains("spec.endpoint.addresses"), "{told}");
+    let message = path_unhealthy(&peering.rome, "no-such-name", reason::NAME_NOT_RESOLVED).await?;
+    ensure!(message.contains(host), "{message}");
+    ensure!(message.contains("spec.endpoint.addresses"), "{message}");
     let status = connection(&peering.rome, "no-such-name").await?.status;
     let value = status.unwrap_or_default().value;
     ensure!(value.as_deref() == Some("Connecting"), "{value:?}");
 
-    // A name that resolves: nobody answers there, but that is another matter.
+    // A name that resolves, but no gateway listens at its address.
     let endpoint = json!({"addresses": ["localhost"], "port": 51840, "protocol": "UDP"});
     tenant
         .write("GatewayClient", &json!({"endpoint": endpoint}))
         .await?;
-    told_by(&peering.rome, "no-such-name", reason::NO_ANSWER).await?;
+    path_unhealthy(&peering.rome, "no-such-name", reason::NO_ANSWER).await?;
     tenant.delete().await?;
     witness.finish(peering).await
 }
 
-async fn two_servers_and_no_client_wait_and_harm_nobody(peering: &'static Peering) -> Result<()> {
+async fn two_servers_without_a_client_do_not_affect_other_peers(
+    peering: &'static Peering,
+) -> Result<()> {
     let witness = Witness::start(peering, "two-servers").await?;
     let spec = json!({"endpoint": {"serviceType": "NodePort"}});
     let mut tenants = Vec::new();
@@ -75,7 +77,7 @@ async fn two_servers_and_no_client_wait_and_harm_nobody(peering: &'static Peerin
         tenant.endpoint().await?;
         until(
             Deadline::after(SOON),
-            "a Connection that waits",
+            "the Connection to be Connecting",
             async || {
                 let status = connection(tenant.cluster(), "two-servers").await?.status;
                 let value = status.unwrap_or_default().value;
@@ -89,8 +91,8 @@ async fn two_servers_and_no_client_wait_and_harm_nobody(peering: &'static Peerin
     witness.finish(peering).await
 }
 
-/// Packets of full size do not pass the links; those that do keep the connection.
-async fn an_mtu_that_no_link_carries_is_no_end_of_the_connection(
+/// Links drop packets of full size; smaller ones keep the connection.
+async fn an_mtu_above_that_of_the_links_keeps_the_connection(
     peering: &'static Peering,
 ) -> Result<()> {
     let web = Web::up(&peering.milan, "large-mtu").await?;
@@ -101,11 +103,11 @@ async fn an_mtu_that_no_link_carries_is_no_end_of_the_connection(
         .await?;
 
     peer.connected().await?;
-    peer.talks(&web).await
+    peer.exchanges_traffic(&web).await
 }
 
-/// Datagrams are dropped as by a firewall of the nodes, in one direction and in the other.
-async fn blocked_udp_is_told_with_what_to_open(peering: &'static Peering) -> Result<()> {
+/// Drops datagrams as a firewall of the nodes does, in one direction and in the other.
+async fn blocked_udp_is_reported_with_the_port_to_open(peering: &'static Peering) -> Result<()> {
     for (at, from, cause, direction) in [
         (
             &peering.milan,
@@ -121,9 +123,9 @@ async fn blocked_udp_is_told_with_what_to_open(peering: &'static Peering) -> Res
         ),
     ] {
         let blocked = block(at, from)?;
-        let error = told_of_block(peering, cause).await?;
+        let error = block_reported(peering, cause).await?;
         ensure!(error.contains(direction), "{error}");
-        eprintln!("{} drops what {} sends: {error}", at.name(), from.name());
+        eprintln!("{} drops datagrams of {}: {error}", at.name(), from.name());
         blocked.run().await?;
         until_connections_are(peering, "Connected").await?;
 
@@ -138,11 +140,11 @@ async fn blocked_udp_is_told_with_what_to_open(peering: &'static Peering) -> Res
     Ok(())
 }
 
-/// Returns what liqoctl says, once the server, which is Milan, gives this reason.
-async fn told_of_block(peering: &Peering, cause: &str) -> Result<String> {
+/// Waits until milan, the server, reports this reason, and returns the error of `liqoctl`.
+async fn block_reported(peering: &Peering, cause: &str) -> Result<String> {
     until(
         Deadline::after(SOON),
-        "the connection to fail",
+        "the Connections to fail",
         async || {
             for (cluster, peer) in [(&peering.rome, MILAN), (&peering.milan, ROME)] {
                 let status = connection(cluster, peer).await?.status;
@@ -153,10 +155,10 @@ async fn told_of_block(peering: &Peering, cause: &str) -> Result<String> {
         },
     )
     .await?;
-    let told = told_by(&peering.milan, ROME, cause).await?;
-    ensure!(told.contains("UDP"), "{told}");
-    let told = told_by(&peering.rome, MILAN, reason::NO_ANSWER).await?;
-    ensure!(told.contains("cannot be told from here"), "{told}");
+    let message = path_unhealthy(&peering.milan, ROME, cause).await?;
+    ensure!(message.contains("UDP"), "{message}");
+    let message = path_unhealthy(&peering.rome, MILAN, reason::NO_ANSWER).await?;
+    ensure!(message.contains("cannot be told from here"), "{message}");
     let milan = format!(
         "--remote-kubeconfig={}",
         peering.milan.kubeconfig().display()
@@ -166,9 +168,9 @@ async fn told_of_block(peering: &Peering, cause: &str) -> Result<String> {
     refusal(&peering.rome, &words)
 }
 
-/// Waits until the Connection to a peer says that its path is not whole for this reason, and
-/// returns the message.
-pub(super) async fn told_by(cluster: &Cluster, peer: &str, reason: &str) -> Result<String> {
+/// Waits until the Connection to a peer reports an unhealthy path for this reason, and returns the
+/// message.
+pub(super) async fn path_unhealthy(cluster: &Cluster, peer: &str, reason: &str) -> Result<String> {
     let what = format!("{reason} of {peer} in {}", cluster.name());
     until(Deadline::after(SOON), &what, async || {
         let status = connection(cluster, peer).await?.status.unwrap_or_default();
@@ -204,7 +206,7 @@ fn block(at: &Cluster, from: &Cluster) -> Result<Deferred> {
     for node in at.nodes() {
         for command in [
             format!("add table inet {BLOCK}"),
-            // Before connection tracking, so that no known flow passes.
+            // Before connection tracking, so that established flows are dropped, too.
             format!("add chain inet {BLOCK} in {{ type filter hook prerouting priority -400 ; }}"),
             format!(
                 "add rule inet {BLOCK} in ip saddr {{ {sources} }} meta l4proto udp counter drop"
@@ -216,10 +218,9 @@ fn block(at: &Cluster, from: &Cluster) -> Result<Deferred> {
     Ok(blocked)
 }
 
-/// The table of the nodes that drops.
 const BLOCK: &str = "lab-block";
 
-async fn a_second_gateway_for_a_peer_is_told_and_the_first_serves_on(
+async fn a_second_gateway_for_a_peer_is_reported_and_the_first_keeps_serving(
     peering: &'static Peering,
 ) -> Result<()> {
     let witness = Witness::start(peering, "second-gateway").await?;
@@ -247,9 +248,9 @@ async fn a_second_gateway_for_a_peer_is_told_and_the_first_serves_on(
         });
         tenant.apply(&object.to_string()).await?;
         let path = "{.status.conditions[?(@.type==\"Ready\")]}";
-        let told = until(
+        let message = until(
             Deadline::after(SOON),
-            "the conflict to be told",
+            "the conflict to be reported",
             async || {
                 let ready = tenant.get(&what, path).await?;
                 ensure!(ready.contains("Conflict"), "{ready}");
@@ -259,10 +260,10 @@ async fn a_second_gateway_for_a_peer_is_told_and_the_first_serves_on(
         .await?;
         second.run().await?;
         ensure!(
-            told.contains(&format!("liqo-tenant-{ROME}/{ROME}")),
-            "{told}"
+            message.contains(&format!("liqo-tenant-{ROME}/{ROME}")),
+            "{message}"
         );
-        ensure!(told.contains("delete one of the two"), "{told}");
+        ensure!(message.contains("delete one of the two"), "{message}");
     }
 
     witness.finish(peering).await

@@ -1,32 +1,31 @@
-//! Questions to pods that tell who they are, and their answers.
+//! HTTP requests to pods that return their identity.
 
-use super::SOON;
 use crate::fixture::machine;
 use anyhow::{Context as _, Result, ensure};
 use kubernetes_lab::namespace::Namespace;
 use kubernetes_lab::node::Node;
-use kubernetes_lab::wait::{Deadline, until};
+use kubernetes_lab::wait::{Deadline, SOON, until};
 use std::collections::BTreeSet;
 use std::fmt::{self, Display};
 
-/// How often is asked, each time over a new connection: that one of two pods never
-/// answers by chance happens once in eight million times.
-const ASKS: usize = 24;
+/// The number of requests, each over a new connection. The probability that one of two pods gets
+/// none is one in eight million.
+const REQUESTS: usize = 24;
 
-/// Who asks.
+/// The client of requests.
 #[derive(Debug)]
 pub(crate) enum Source<'a> {
-    /// The machine, which is none of the nodes.
+    /// The machine, outside of all nodes.
     Machine,
-    /// A node itself.
+    /// A node.
     Node(Node),
     /// A pod.
     Pod(&'a Namespace, &'a str),
 }
 
-/// What a pod says of itself, and of whom it sees.
+/// The response of a pod: its identity, and the address of the client.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Answer {
+pub(crate) struct Response {
     pub(crate) client: String,
     pub(crate) pod: String,
     pub(crate) node: String,
@@ -43,7 +42,7 @@ impl Display for Source<'_> {
 }
 
 impl Source<'_> {
-    /// Runs `curl`, and returns what it printed.
+    /// Runs `curl`, and returns its standard output.
     pub(crate) async fn curl(&self, words: &[&str]) -> Result<String> {
         let words = [&["--silent", "--show-error", "--max-time", "5"], words].concat();
         match self {
@@ -56,35 +55,38 @@ impl Source<'_> {
         }
     }
 
-    /// Asks many times, and fails at the first question without an answer; `to` is a
-    /// host, with a port unless that is 80. Returns the answers that differ.
-    pub(crate) async fn ask(&self, to: &str) -> Result<BTreeSet<Answer>> {
-        // A number for each question, by curl's own notation.
-        let url = format!("http://{to}/[1-{ASKS}]");
+    /// Sends [`REQUESTS`] requests to `to`, a host with an optional port, and returns the distinct
+    /// responses. Fails at the first request without a response.
+    pub(crate) async fn requests(&self, to: &str) -> Result<BTreeSet<Response>> {
+        // The range notation of curl.
+        let url = format!("http://{to}/[1-{REQUESTS}]");
         let text = self.curl(&["--fail-early", &url]).await?;
-        ensure!(text.lines().count() == ASKS, "not {ASKS} answers: {text}");
-        text.lines().map(Answer::read).collect()
+        ensure!(
+            text.lines().count() == REQUESTS,
+            "not {REQUESTS} responses: {text}"
+        );
+        text.lines().map(Response::parse).collect()
     }
 
-    /// Waits until `to` leads to exactly these pods, and until all questions of a round
-    /// are answered: kube-proxy writes its rules a while after the pods are ready.
+    /// Waits until requests to `to` reach exactly these pods, without a failure. kube-proxy programs
+    /// its rules a while after pods are ready.
     pub(crate) async fn reaches(&self, to: &str, expected: &BTreeSet<String>) -> Result<()> {
-        let what = format!("{to} to lead {self} to {expected:?}");
+        let what = format!("{self} to reach {expected:?} by {to}");
         until(Deadline::after(SOON), &what, async || {
-            let answers = self.ask(to).await?;
-            let pods: BTreeSet<_> = answers.iter().map(|it| it.pod.clone()).collect();
-            ensure!(pods == *expected, "{pods:?} answer");
+            let responses = self.requests(to).await?;
+            let pods: BTreeSet<_> = responses.iter().map(|it| it.pod.clone()).collect();
+            ensure!(pods == *expected, "{pods:?} responded");
             Ok(())
         })
         .await
     }
 
-    /// Waits until nobody is there: until connections are refused.
+    /// Waits until connections to `to` are refused.
     pub(crate) async fn is_refused(&self, to: &str) -> Result<()> {
         let what = format!("{to} to refuse {self}");
         until(Deadline::after(SOON), &what, async || {
             let outcome = self.curl(&[&format!("http://{to}/")]).await;
-            let error = outcome.err().context("there was an answer")?;
+            let error = outcome.err().context("the connection was accepted")?;
             ensure!(format!("{error:#}").contains("curl: (7)"), "{error:#}");
             Ok(())
         })
@@ -92,13 +94,13 @@ impl Source<'_> {
     }
 }
 
-impl Answer {
-    /// Reads a line such as `client=10.1.0.9:40112 pod=web-1 node=a1 ip=10.1.0.7`.
-    fn read(line: &str) -> Result<Self> {
+impl Response {
+    /// Parses a line such as `client=10.1.0.9:40112 pod=web-1 node=a1 ip=10.1.0.7`.
+    fn parse(line: &str) -> Result<Self> {
         let field = |name: &str| {
             line.split(' ')
                 .find_map(|it| it.strip_prefix(name)?.strip_prefix('='))
-                .with_context(|| format!("{line:?} tells no {name}"))
+                .with_context(|| format!("{line:?} has no {name}"))
         };
         let client = field("client")?;
         let client = client.rsplit_once(':').map_or(client, |(ip, _port)| ip);
