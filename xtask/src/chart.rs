@@ -98,7 +98,7 @@ fn update(shell: &mut Shell) -> Result<String> {
 
 fn helm() -> Result<Helm> {
     Helm::find().context(
-        "there is no helm: `cargo xtask cluster build` builds one, or install it from https://helm.sh",
+        "helm is missing: `cargo xtask liqoctl` builds it, or install it from https://helm.sh",
     )
 }
 

@@ -23,16 +23,17 @@ const NAMESPACE: &str = "liqo-system";
 pub(super) struct Helm(PathBuf);
 
 impl Helm {
-    /// The one that the laboratory built, else the one that is installed.
+    /// Returns the helm that the laboratory or `cargo xtask liqoctl` built, else the installed one.
     pub(super) fn find() -> Option<Self> {
         let cache = env::var_os("LIQO_LAB_CACHE").filter(|it| !it.is_empty());
         let cache = cache.map_or_else(|| CACHE.into(), PathBuf::from);
-        let mut built: Vec<_> = fs::read_dir(cache)
-            .into_iter()
-            .flatten()
-            .filter_map(|entry| Some(entry.ok()?.path().join("bin/helm")))
-            .collect();
-        built.sort();
+        let mut built = Vec::new();
+        for folder in [cache.join("parts"), cache] {
+            let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+            let mut found: Vec<_> = entries.map(|it| it.path().join("bin/helm")).collect();
+            found.sort();
+            built.extend(found);
+        }
         let path = env::var_os("PATH").unwrap_or_default();
         let installed = env::split_paths(&path).map(|folder| folder.join("helm"));
 
