@@ -183,8 +183,7 @@ impl Node {
         root::prepare(plan)?;
         self.note(plan)?;
 
-        let program = place::program()?;
-        let mut command = Command::new(program);
+        let mut command = Command::new(place::program());
         command.arg("node-start").arg(&self.folder);
         let pid = host::checked(&mut command, "")
             .with_context(|| format!("node {} does not start", self.name))?;

@@ -3,8 +3,10 @@
 use anyhow::{Context as _, Result};
 use std::collections::BTreeMap;
 use std::env;
-use std::fs;
+use std::fs::{self, File};
+use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
+use std::process;
 use std::sync::OnceLock;
 
 /// The default of [`cache`]: programs and images, shared by all checkouts and clusters.
@@ -16,8 +18,9 @@ const STATE: &str = "/var/lib/liqo-lab";
 /// The variable with the folder of programs and images of one Kubernetes version.
 pub const ARTIFACTS_VARIABLE: &str = "LIQO_LAB_ARTIFACTS";
 
-/// The program that runs nodes, if it is not this one.
-static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+/// The program that runs nodes, if it is not this one. It is open, so that it stays the same
+/// program if cargo replaces its file.
+static PROGRAM: OnceLock<File> = OnceLock::new();
 
 /// The folder of programs and images; `LIQO_LAB_CACHE` overrides it.
 pub fn cache() -> PathBuf {
@@ -36,19 +39,27 @@ pub fn clusters() -> PathBuf {
 
 /// Sets the program that runs nodes, for tests, which have no commands for it. Only the first call
 /// has an effect.
-pub fn use_program(program: impl Into<PathBuf>) {
-    let _ = PROGRAM.set(program.into());
-}
-
-/// The program that runs nodes: that of [`use_program`], or this one.
 ///
 /// # Errors
 ///
-/// Returns an error if the path of this program is unknown.
-pub fn program() -> Result<PathBuf> {
+/// Returns an error if there is no such file.
+pub fn use_program(program: impl AsRef<Path>) -> Result<()> {
+    let program = program.as_ref();
+    let file =
+        File::open(program).with_context(|| format!("failed to open {}", program.display()))?;
+    let _ = PROGRAM.set(file);
+
+    Ok(())
+}
+
+/// The program that runs nodes: that of [`use_program`], or this one. The path is valid while
+/// this process lives, and leads to the same program even if `cargo build` replaces its file.
+pub fn program() -> PathBuf {
+    let process = process::id();
+
     match PROGRAM.get() {
-        Some(program) => Ok(program.clone()),
-        None => env::current_exe().context("failed to find this program's own file"),
+        Some(program) => format!("/proc/{process}/fd/{}", program.as_raw_fd()).into(),
+        None => format!("/proc/{process}/exe").into(),
     }
 }
 
@@ -106,5 +117,65 @@ impl Artifacts {
     /// A folder of containerd that contains these images, to be linked into nodes.
     pub fn seed(&self) -> PathBuf {
         self.0.join("seed")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{BufRead as _, BufReader, Write as _};
+    use std::process::{Command, Stdio};
+
+    /// Set for a copy of this test program that starts itself once its file is gone.
+    const COPY: &str = "LIQO_LAB_TEST_COPY";
+
+    #[test]
+    fn a_process_starts_itself_after_its_file_was_replaced() {
+        match env::var(COPY).as_deref() {
+            Ok("first") => return start_itself(),
+            Ok(_) => return println!("\nstarted"),
+            Err(_) => {}
+        }
+        let folder = env::temp_dir().join(format!("liqo-lab-program-{}", process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let copy = folder.join("program");
+        fs::copy("/proc/self/exe", &copy).unwrap();
+
+        let mut first = this_test(&copy, "first").spawn().unwrap();
+        let output = BufReader::new(first.stdout.take().unwrap());
+        let mut lines = output.lines().map_while(Result::ok);
+        assert!(lines.any(|line| line == "ready"));
+        fs::remove_file(&copy).unwrap();
+        fs::write(&copy, "another build").unwrap();
+        first.stdin.take().unwrap().write_all(b"go\n").unwrap();
+
+        assert!(lines.any(|line| line == "started"));
+        assert!(first.wait().unwrap().success());
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    fn start_itself() {
+        println!("\nready");
+        std::io::stdin().read_line(&mut String::new()).unwrap();
+        // Through another program, as a node and a relay are started.
+        let mut env = Command::new("env");
+        let second = this_test(&program(), "second");
+        let status = env
+            .arg(second.get_program())
+            .args(second.get_args())
+            .env(COPY, "second")
+            .status();
+        assert!(status.unwrap().success());
+    }
+
+    fn this_test(program: &Path, copy: &str) -> Command {
+        let mut command = Command::new(program);
+        command
+            .args(["--exact", "--nocapture"])
+            .arg("place::tests::a_process_starts_itself_after_its_file_was_replaced")
+            .env(COPY, copy)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        command
     }
 }

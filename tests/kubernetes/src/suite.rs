@@ -141,8 +141,7 @@ impl<C: Shared> Suite<C> {
     /// Makes the clusters, runs the tests with the laboratory's `program`, and removes
     /// the clusters.
     pub fn run(mut self, program: &str, mut arguments: Arguments) -> ExitCode {
-        place::use_program(program);
-        if let Err(error) = self.select() {
+        if let Err(error) = place::use_program(program).and_then(|()| self.select()) {
             eprintln!("error: {error:#}");
             return ExitCode::FAILURE;
         }

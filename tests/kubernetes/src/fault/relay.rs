@@ -6,12 +6,13 @@ use crate::host::{self, ip};
 use crate::place;
 use crate::underlay::NETNS;
 use ::tests::fault::relay::Relay;
+use ::tests::lab::netns::Netns;
 use ::tests::packet::PacketSocket;
 use anyhow::{Context as _, Result};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use std::fs;
-use std::path::PathBuf;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Offloads that are disabled, so that devices deliver no packets that are still to be segmented.
@@ -35,9 +36,10 @@ pub(super) fn start(cluster: &Cluster, faults: Faults, towards: &[u8]) -> Result
     }
 
     let towards: Vec<_> = towards.iter().map(ToString::to_string).collect();
-    let child = Command::new("ip")
-        .args(["netns", "exec", NETNS])
-        .arg(place::program()?)
+    let path = Path::new("/run/netns").join(NETNS);
+    let netns = File::open(&path).with_context(|| format!("failed to open {}", path.display()))?;
+    let mut relay = Command::new(place::program());
+    relay
         .args(["relay", "--near", &near, "--far", &far])
         .arg(format!("--loss={}", faults.loss))
         .arg(format!("--duplicate={}", faults.duplicate))
@@ -46,8 +48,9 @@ pub(super) fn start(cluster: &Cluster, faults: Faults, towards: &[u8]) -> Result
         .arg(format!("--towards={}", towards.join(",")))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
+        .stderr(Stdio::null());
+    let child = Netns::adopt(NETNS, netns)
+        .start(&mut relay)
         .context("failed to start a relay")?;
     fs::write(pid_file(number), child.id().to_string())
         .context("failed to save the process id of a relay")

@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_program_of_this_machine_names_its_loader_and_the_c_library() {
-        let elf = Elf::read(&std::env::current_exe().unwrap()).unwrap();
+        let elf = Elf::read("/proc/self/exe".as_ref()).unwrap();
 
         assert_eq!(elf.platform, Platform::machine().unwrap());
         assert!(elf.loader.unwrap().contains("/ld-"));
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_truncated_file_does_not_panic() {
-        let whole = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        let whole = std::fs::read("/proc/self/exe").unwrap();
         let head = &whole[..4096.min(whole.len())];
 
         for end in 0..head.len() {
