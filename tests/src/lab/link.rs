@@ -1,5 +1,7 @@
 //! Configures links, addresses and routes in batches of `ip` commands.
 
+pub mod settings;
+
 use super::netns::Netns;
 use anyhow::Result;
 
