@@ -1,8 +1,8 @@
-//! `cargo xtask bench`: our tunnel and our complete path, side by side with others' tunnels.
+//! `cargo xtask bench`: the tunnel and the complete path, side by side with other tunnels.
 //!
-//! All are measured in the same run and in interleaved rounds, because the speed
-//! of a shared machine drifts: the ratio within a round is worth more than any
-//! absolute number. Method and targets: `bench/README.md`.
+//! All tunnels are measured in the same run and in interleaved rounds, because the speed of a
+//! shared machine drifts: ratios within a round are more reliable than absolute numbers.
+//! Method and targets: `bench/README.md`.
 
 mod cable;
 mod compare;
@@ -32,6 +32,7 @@ mod targets;
 mod tcp_counters;
 mod wireguard;
 
+use crate::setup::needs::Set;
 use crate::shell::Shell;
 use crate::{console, leftovers, setup, test, workspace};
 use anyhow::{Context as _, Result, bail};
@@ -44,18 +45,18 @@ use std::env;
 use std::fs;
 use std::time::Instant;
 
-/// What to measure.
+/// Which measurements to take.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Bench {
     #[command(subcommand)]
     command: Option<Command>,
 
-    /// How often each measurement is repeated.
+    /// Repetitions of each measurement.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
 
-    /// How long one measurement takes.
+    /// The duration of one measurement.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
     seconds: u32,
 
@@ -63,7 +64,7 @@ pub(crate) struct Bench {
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Measurement>,
 
-    /// Measures only these tunnels, for instance one beside a profiler; can be repeated.
+    /// Measures only these tunnels, for instance one under a profiler; can be repeated.
     #[arg(long, value_enum, value_delimiter = ',')]
     tunnel: Vec<Tunnel>,
 
@@ -71,11 +72,11 @@ pub(crate) struct Bench {
     #[arg(long, value_enum, value_delimiter = ',')]
     underlay: Vec<Underlay>,
 
-    /// The wireguard-go to compare with; by default the newest, which is built.
+    /// The wireguard-go to compare with [default: the newest, which is built].
     #[arg(long, value_name = "PROGRAM")]
     wireguard_go: Option<String>,
 
-    /// Takes two short rounds of what the targets ask for, within five minutes.
+    /// Takes two short rounds of the targets' measurements, within five minutes.
     #[arg(long, conflicts_with_all = ["rounds", "seconds"])]
     quick: bool,
 
@@ -83,38 +84,37 @@ pub(crate) struct Bench {
     #[arg(long)]
     check: bool,
 
-    /// Measures the processes as they were built before; keeps no result, since
-    /// nobody knows of which commit it would be.
+    /// Measures the processes of the last build; writes no result to `bench/results`, since
+    /// the commit of that build is unknown.
     #[arg(long)]
     no_build: bool,
 
-    /// How to print the result.
+    /// The format of the result.
     #[arg(long, short, value_enum, default_value_t = Output::Table)]
     output: Output,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Tells what changed between two kept results, beyond their spread.
+    /// Lists changes between two stored results that exceed their spread.
     Compare(Compare),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Output {
-    /// For people.
+    /// A table for people.
     Table,
-    /// For machines: what is written to `bench/results`, too.
+    /// JSON, as in `bench/results`.
     Json,
-    /// For documents.
+    /// Markdown.
     Markdown,
 }
 
-/// Measures, prints the result and keeps it in `bench/results`.
+/// Measures, prints the result and writes it to `bench/results`.
 ///
 /// # Errors
 ///
-/// Returns an error that names the step that failed, or the targets that were
-/// missed if that was asked for.
+/// Returns an error that names the step that failed, or with `--check` the missed targets.
 pub(crate) fn run(shell: &mut Shell, options: &Bench) -> Result<()> {
     if let Some(Command::Compare(results)) = &options.command {
         anstream::print!("{}", compare::run(results)?);
@@ -122,19 +122,19 @@ pub(crate) fn run(shell: &mut Shell, options: &Bench) -> Result<()> {
     }
 
     let start = Instant::now();
-    setup::run(shell)?;
-    // Whoever names binaries wants those measured.
+    setup::run_for(shell, &[Set::Bench])?;
+    // A folder of binaries in the environment replaces the build.
     let builds = !options.no_build && env::var_os(test::BINARIES).is_none();
     let plan = Plan::of(options, builds);
     let programs = peers::find(shell, &plan.tunnels, options.wireguard_go.as_deref())?;
-    // Before the build, since that is the moment whose sources are measured.
+    // Before the build, whose sources are measured.
     let setting = setting::observe(shell, &programs, plan.rounds, plan.seconds)?;
     if builds && plan.tunnels.iter().any(|tunnel| tunnel.is_ours()) {
         test::build(shell)?;
     }
     leftovers::remove_crashed()?;
     let before = leftovers::observe(shell)?;
-    // From here on a signal takes the laboratories down and ends this process.
+    // From here on a signal removes the laboratories and ends this process.
     ::tests::lab::clean_on_signal()?;
 
     let measured = run::measure_all(&plan, &programs)?;
@@ -179,14 +179,14 @@ fn warn_if_disturbed(report: &Report) {
     let disturbed = report.samples.iter().filter(busy).count();
     if disturbed > 0 {
         console::note(format_args!(
-            "others used the machine before {disturbed} of {} measurements: \
-             judge by the ratios, and by their range",
+            "other processes used the machine before {disturbed} of {} measurements: \
+             compare the ratios and their ranges",
             report.samples.len()
         ));
     }
 }
 
-/// Writes the result for machines, for readers, and as a picture.
+/// Writes the result as JSON, as Markdown and as a picture.
 fn keep(report: &Report) -> Result<()> {
     let date = report.setting.date.get(..10).unwrap_or("undated");
     let name = format!("{date}-{}", report.setting.commit);

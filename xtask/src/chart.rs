@@ -1,10 +1,10 @@
-//! `cargo xtask chart`: is the Helm chart right, and does it render what it did?
+//! `cargo xtask chart`: lints the Helm chart, and compares its output with golden files.
 //!
 //! ```text
 //! charts/tests/
-//!   values/NAME.yaml     what somebody might ask for
-//!   golden/NAME.yaml     what the chart makes of it
-//!   refused/NAME.yaml    what must be refused; its first line says with which words
+//!   values/NAME.yaml     values of a user
+//!   golden/NAME.yaml     the output for them
+//!   refused/NAME.yaml    values to refuse; the first line has the expected words
 //! ```
 
 mod helm;
@@ -19,15 +19,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Whether to write.
+/// Whether to check or to write.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
-    /// Take what the chart renders now as right.
+    /// Write the current output to the golden files.
     #[arg(long)]
     update: bool,
 }
 
-/// Checks the chart, or writes what it renders.
+/// Checks the chart, or writes the golden files.
 ///
 /// # Errors
 ///
@@ -35,27 +35,27 @@ pub(crate) struct Options {
 pub(crate) fn run(shell: &mut Shell, options: &Options) -> Result<()> {
     let start = Instant::now();
     console::step("Chart");
-    let told = if options.update {
+    let outcome = if options.update {
         update(shell)?
     } else {
         check(shell)?
     };
-    console::done(told, start.elapsed());
+    console::done(outcome, start.elapsed());
 
     Ok(())
 }
 
-/// Tells whether this machine has helm.
+/// Whether this machine has helm.
 pub(crate) fn is_checkable() -> bool {
     Helm::find().is_some()
 }
 
-/// Checks the chart; tells what was checked.
+/// Checks the chart; returns the number of comparisons.
 ///
 /// # Errors
 ///
-/// Returns an error if there is no helm, if helm finds fault with the chart, if it renders
-/// something else than it did, or takes values that it must refuse.
+/// Returns an error if helm is missing, if its lint fails, if the output differs from a
+/// golden file, or if the chart accepts values that it must refuse.
 pub(crate) fn check(shell: &mut Shell) -> Result<String> {
     let helm = helm()?;
     let mut problems = Vec::new();
@@ -69,11 +69,11 @@ pub(crate) fn check(shell: &mut Shell) -> Result<String> {
         problems.extend(difference(&name(&golden), &expected, &rendered));
     }
     for values in &refused {
-        let answer = helm.template(shell, values)?;
-        problems.extend(refused::problem(values, answer)?);
+        let rendered = helm.template(shell, values)?;
+        problems.extend(refused::problem(values, rendered)?);
     }
     if !problems.is_empty() {
-        bail!("the chart is not right:\n    {}", problems.join("\n    "));
+        bail!("the chart has problems:\n    {}", problems.join("\n    "));
     }
 
     Ok(format!(
@@ -102,17 +102,16 @@ fn helm() -> Result<Helm> {
     )
 }
 
-/// The chart.
 fn chart() -> PathBuf {
     workspace::root().join("charts/liqo")
 }
 
-/// What it is tested with: beside it, so that no release carries it.
+/// The test data, beside the chart so that a release does not contain it.
 fn tests() -> PathBuf {
     workspace::root().join("charts/tests")
 }
 
-/// The test files of a kind, in a fixed order.
+/// The test files of a kind, sorted.
 fn files(kind: &str) -> Result<Vec<PathBuf>> {
     let folder = tests().join(kind);
     let entries =
@@ -125,14 +124,14 @@ fn files(kind: &str) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Where the rendering of these values is.
+/// The golden file of these values.
 fn golden(values: &Path) -> PathBuf {
     let name = values.file_name().unwrap_or_default();
 
     tests().join("golden").join(name)
 }
 
-/// A file's name as people know it.
+/// A file's path relative to the checkout.
 fn name(path: &Path) -> String {
     let short = path.strip_prefix(workspace::root()).unwrap_or(path);
 
@@ -146,15 +145,15 @@ fn difference(file: &str, expected: &str, rendered: &str) -> Option<String> {
     }
     let mut lines = expected.lines();
     let mut number = 0;
-    let there = rendered.lines().find(|line| {
+    let differing = rendered.lines().find(|line| {
         number += 1;
         lines.next() != Some(*line)
     });
-    let there = there.unwrap_or("the end");
+    let differing = differing.unwrap_or("the end");
 
     Some(format!(
-        "{file}, line {number}: the chart now renders {:?}; if that is right, run `cargo xtask chart --update`",
-        there.trim()
+        "{file}, line {number}: the chart now renders {:?}; if this is intended, run `cargo xtask chart --update`",
+        differing.trim()
     ))
 }
 
@@ -163,22 +162,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_rendered_as_before_is_right() {
+    fn equal_output_is_no_difference() {
         assert_eq!(difference("a.yaml", "a\nb\n", "a\nb\n"), None);
     }
 
     #[test]
-    fn the_first_other_line_is_named() {
-        let told = difference("a.yaml", "a\nb\nc\n", "a\n  x\nc\n").unwrap();
+    fn the_first_differing_line_is_named() {
+        let problem = difference("a.yaml", "a\nb\nc\n", "a\n  x\nc\n").unwrap();
 
-        assert!(told.starts_with("a.yaml, line 2"), "{told}");
-        assert!(told.contains("\"x\""), "{told}");
+        assert!(problem.starts_with("a.yaml, line 2"), "{problem}");
+        assert!(problem.contains("\"x\""), "{problem}");
     }
 
     #[test]
-    fn a_shorter_rendering_is_another_one() {
-        let told = difference("a.yaml", "a\nb\n", "a\n").unwrap();
+    fn a_missing_line_is_a_difference() {
+        let problem = difference("a.yaml", "a\nb\n", "a\n").unwrap();
 
-        assert!(told.contains("the end"), "{told}");
+        assert!(problem.contains("the end"), "{problem}");
     }
 }

@@ -1,10 +1,12 @@
-//! `cargo xtask cluster`: real Kubernetes clusters, by the program of the laboratory.
+//! `cargo xtask cluster`: runs the program of the Kubernetes laboratory.
 //!
-//! That program is a crate of its own, since it has a Kubernetes client in it, which
-//! takes longer to build than all that the other commands need.
+//! The program is a separate crate: its Kubernetes client takes longer to build than
+//! everything that the other commands need.
 
+use crate::image::build::Selection;
 use crate::image::{self, Processor};
 use crate::setup;
+use crate::setup::needs::Set;
 use crate::shell::Shell;
 use crate::workspace;
 use anyhow::{Context as _, Result, bail};
@@ -14,11 +16,11 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What to do with clusters; `cargo xtask cluster --help` tells.
+/// The laboratory's command line; see `cargo xtask cluster --help`.
 #[derive(Args, Debug)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Cluster {
-    /// The command, and what belongs to it.
+    /// The command and its arguments.
     #[arg(
         trailing_var_arg = true,
         allow_hyphen_values = true,
@@ -27,7 +29,7 @@ pub(crate) struct Cluster {
     words: Vec<OsString>,
 }
 
-/// Builds the laboratory's program, and becomes it.
+/// Builds the laboratory's program, and executes it in place of this process.
 ///
 /// # Errors
 ///
@@ -38,7 +40,7 @@ pub(crate) fn run(shell: &mut Shell, options: &Cluster) -> Result<()> {
         [] => vec!["--help".into()],
         words => words.to_vec(),
     };
-    // It gets the terminal, for `kubectl exec --tty` for example.
+    // `exec`, so that the program has the terminal, as `kubectl exec --tty` needs.
     let error = Command::new(&program).args(words).exec();
 
     Err(error).with_context(|| format!("failed to start {}", program.display()))
@@ -56,15 +58,15 @@ pub(crate) fn program(shell: &mut Shell) -> Result<PathBuf> {
     if program.exists() {
         build.arg("--quiet");
     } else {
-        // A bare machine lacks the C compiler that cryptography is built with.
-        setup::run_for_clusters(shell)?;
+        // A new machine lacks the packages that the build needs.
+        setup::run_for(shell, &[Set::Kubernetes])?;
     }
     shell.run(build)?;
 
     Ok(program)
 }
 
-/// Builds the programs that run in the laboratory's pods, and prints their folder.
+/// Builds the programs of the laboratory's pods, and prints their folder.
 ///
 /// # Errors
 ///
@@ -76,27 +78,33 @@ pub(crate) fn guests(shell: &mut Shell) -> Result<()> {
     Ok(())
 }
 
-/// Builds the programs that run in the laboratory's pods, with features such as
-/// `guest/bpf` or none, and returns their folder.
+/// Builds the programs of the laboratory's pods, with features such as `guest/bpf` or
+/// none, and returns their folder.
 ///
 /// # Errors
 ///
 /// Returns an error if they do not build.
 pub(crate) fn guest_programs(shell: &mut Shell, features: &str) -> Result<PathBuf> {
-    image::build::binaries(shell, Processor::machine()?, &["guest"], features)
+    let guest = Selection {
+        packages: &["guest"],
+        features,
+        ..Selection::default()
+    };
+
+    image::build::binaries(shell, Processor::machine()?, guest)
 }
 
-/// Builds what clusters are made of, and returns its folder.
+/// Builds the programs and images of clusters' nodes, and returns their folder.
 ///
 /// # Errors
 ///
-/// Returns an error if it does not build.
+/// Returns an error if a build fails.
 pub(crate) fn artifacts(shell: &mut Shell, program: &Path) -> Result<PathBuf> {
     let mut build = Command::new(program);
     build.arg("build");
     let output = shell.capture(build)?;
     if !output.status.success() {
-        bail!("Kubernetes could not be built: see above");
+        bail!("failed to build Kubernetes: see above");
     }
     let text = String::from_utf8(output.stdout).context("a path is not UTF-8")?;
 

@@ -1,18 +1,18 @@
-//! What people see: plain when piped, coloured on a terminal.
+//! Progress messages: plain when piped, coloured on a terminal.
 //!
 //! Progress goes to standard error, so that standard output holds results only.
 
 use anstyle::{AnsiColor, Style};
 use std::fmt::Display;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Marks what went well.
+/// Style of successes.
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default().bold();
-/// Marks what did not.
+/// Style of failures.
 pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
-/// Marks headings.
+/// Style of headings.
 pub(crate) const TITLE: Style = Style::new().bold();
-/// Marks what may be skipped while reading.
+/// Style of details.
 pub(crate) const FAINT: Style = Style::new().dimmed();
 
 /// Announces a step.
@@ -20,18 +20,18 @@ pub(crate) fn step(what: impl Display) {
     anstream::eprintln!("{TITLE}==> {what}{TITLE:#}");
 }
 
-/// Tells something about the current step.
+/// Prints a detail of the current step.
 pub(crate) fn note(what: impl Display) {
     anstream::eprintln!("    {what}");
 }
 
-/// Closes a step.
+/// Prints that a step succeeded.
 pub(crate) fn done(what: impl Display, took: Duration) {
     let took = seconds(took);
     anstream::eprintln!("    {GOOD}ok{GOOD:#} {what} {FAINT}({took}){FAINT:#}");
 }
 
-/// Closes a step that failed.
+/// Prints that a step failed.
 pub(crate) fn failed(what: impl Display, took: Duration) {
     let took = seconds(took);
     anstream::eprintln!("    {BAD}FAILED{BAD:#} {what} {FAINT}({took}){FAINT:#}");
@@ -42,7 +42,7 @@ pub(crate) fn failure(error: &anyhow::Error) {
     anstream::eprintln!("{BAD}error:{BAD:#} {error:#}");
 }
 
-/// Formats a duration as a person would say it.
+/// Formats a duration as `1.2 s` or `2 min 05 s`.
 pub(crate) fn seconds(duration: Duration) -> String {
     let seconds = duration.as_secs();
     if seconds < 60 {
@@ -52,12 +52,59 @@ pub(crate) fn seconds(duration: Duration) -> String {
     }
 }
 
+/// The numbered steps of a command that takes minutes.
+#[derive(Debug)]
+pub(crate) struct Steps {
+    total: u32,
+    reached: u32,
+    start: Instant,
+}
+
+impl Steps {
+    /// Starts to count `total` steps.
+    pub(crate) fn new(total: u32) -> Self {
+        Self {
+            total,
+            reached: 0,
+            start: Instant::now(),
+        }
+    }
+
+    /// Announces the next step.
+    pub(crate) fn next(&mut self, what: impl Display) {
+        let line = self.advance(what, self.start.elapsed());
+        anstream::eprintln!("{TITLE}{line}{TITLE:#}");
+    }
+
+    fn advance(&mut self, what: impl Display, elapsed: Duration) -> String {
+        self.reached += 1;
+
+        format!(
+            "[step {} of {}, after {}] {what}",
+            self.reached,
+            self.total,
+            seconds(elapsed)
+        )
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn durations_read_like_speech() {
+    fn steps_show_their_number_and_the_elapsed_time() {
+        let mut steps = Steps::new(2);
+
+        let first = steps.advance("build", Duration::ZERO);
+        let second = steps.advance("run", Duration::from_secs(61));
+
+        assert_eq!(first, "[step 1 of 2, after 0.0 s] build");
+        assert_eq!(second, "[step 2 of 2, after 1 min 01 s] run");
+    }
+
+    #[test]
+    fn a_minute_or_more_is_shown_in_minutes() {
         assert_eq!(seconds(Duration::from_millis(1_240)), "1.2 s");
         assert_eq!(seconds(Duration::from_secs(125)), "2 min 05 s");
     }

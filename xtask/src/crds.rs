@@ -1,7 +1,7 @@
-//! `cargo xtask crds`: the custom resource definitions of the chart, made from the Rust types.
+//! `cargo xtask crds`: generates the chart's custom resource definitions from the Rust types.
 //!
-//! An example of `control/api` makes them, since that crate needs minutes to build, which
-//! the other commands shall not wait for.
+//! An example program of `control/api` generates them: that crate takes minutes to build,
+//! so this crate does not depend on it.
 
 use crate::shell::Shell;
 use crate::{console, workspace};
@@ -12,10 +12,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Whether to write.
+/// Whether to write or to check.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
-    /// Write nothing, and fail if a file is not as the types say.
+    /// Write nothing, and fail if a file differs from the generated one.
     #[arg(long)]
     check: bool,
 }
@@ -24,33 +24,33 @@ pub(crate) struct Options {
 ///
 /// # Errors
 ///
-/// Returns an error if they cannot be made or written, or are not current with `--check`.
+/// Returns an error if they cannot be generated or written, or with `--check` differ.
 pub(crate) fn run(shell: &mut Shell, options: &Options) -> Result<()> {
     let start = Instant::now();
     console::step("Custom resource definitions");
-    let told = if options.check {
+    let outcome = if options.check {
         check(shell)?
     } else {
         let wanted = wanted(shell)?;
         write(&folder(), &wanted)?;
         format!("{} files in {}", wanted.len(), folder().display())
     };
-    console::done(told, start.elapsed());
+    console::done(outcome, start.elapsed());
 
     Ok(())
 }
 
-/// Checks that the chart has the definitions that the types say; tells how many.
+/// Checks that the chart's definitions equal the generated ones; returns their number.
 ///
 /// # Errors
 ///
-/// Returns an error that names each file that differs, and the cure.
+/// Returns an error that names each file that differs, and the remedy.
 pub(crate) fn check(shell: &mut Shell) -> Result<String> {
     let wanted = wanted(shell)?;
     let stale = stale(&read(&folder())?, &wanted);
     if !stale.is_empty() {
         bail!(
-            "not as the types in control/api say: {}; run `cargo xtask crds`",
+            "these definitions differ from the types in control/api: {}; run `cargo xtask crds`",
             stale.join(", ")
         );
     }
@@ -58,25 +58,26 @@ pub(crate) fn check(shell: &mut Shell) -> Result<String> {
     Ok(format!("{} kinds", wanted.len()))
 }
 
-/// Where Helm looks for them.
+/// The folder in which Helm looks for definitions.
 fn folder() -> PathBuf {
     workspace::root().join("charts/liqo/crds")
 }
 
-/// File names and contents.
+/// The contents of files, by name.
 type Files = BTreeMap<String, String>;
 
-/// What the types say.
+/// Generates the definitions.
 fn wanted(shell: &mut Shell) -> Result<Files> {
     let arguments = ["run", "--quiet", "--locked", "--package", "control-api"];
     let mut program = workspace::cargo(&arguments);
     program.args(["--example", "crds"]);
     let output = shell.capture(program)?;
     if !output.status.success() {
-        bail!("the definitions could not be made: see above");
+        bail!("failed to generate the definitions: see above");
     }
 
-    serde_json::from_slice(&output.stdout).context("the definitions are no JSON object of texts")
+    serde_json::from_slice(&output.stdout)
+        .context("the generated definitions are not a JSON object of strings")
 }
 
 fn read(folder: &Path) -> Result<Files> {
@@ -95,7 +96,7 @@ fn read(folder: &Path) -> Result<Files> {
     Ok(files)
 }
 
-/// Names what differs, with the reason.
+/// Names each file that differs, with the reason.
 fn stale(found: &Files, wanted: &Files) -> Vec<String> {
     let differing = wanted
         .iter()
@@ -112,7 +113,7 @@ fn stale(found: &Files, wanted: &Files) -> Vec<String> {
     differing.chain(superfluous).collect()
 }
 
-/// Makes the folder hold these files and no others.
+/// Writes the files, and removes all others from the folder.
 fn write(folder: &Path, wanted: &Files) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("failed to create {}", folder.display()))?;
     for name in read(folder)?.keys().filter(|it| !wanted.contains_key(*it)) {
@@ -147,7 +148,7 @@ mod tests {
     #[test]
     fn what_was_written_is_current() {
         let folder = std::env::temp_dir().join(format!("liqo-crds-{}", std::process::id()));
-        write(&folder, &files(&[("old.yaml", "kind that is no more")])).unwrap();
+        write(&folder, &files(&[("old.yaml", "a removed kind")])).unwrap();
         let wanted = files(&[("a.yaml", "a"), ("b.yaml", "b")]);
 
         write(&folder, &wanted).unwrap();

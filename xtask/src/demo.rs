@@ -1,63 +1,68 @@
-//! `cargo xtask demo`: the main job, on real traffic, before your eyes.
+//! `cargo xtask demo`: two clusters with equal CIDRs, real traffic between their pods, and
+//! a verdict on each claim.
 //!
-//! Narration goes to standard error and results to standard output, so that
-//! `-o json` prints one document and nothing else.
+//! Progress goes to standard error and results to standard output, so that `-o json`
+//! prints one document.
 
 mod capture;
 mod claims;
 mod clusters;
 mod hops;
+mod links;
 mod report;
 mod stage;
 
+use crate::console::Steps;
+use crate::setup::needs::Set;
 use crate::shell::Shell;
 use crate::{console, leftovers, setup, test, workspace};
 use anyhow::{Context as _, Result};
-use claims::{PROMISES, Verdict};
+use claims::{PROMISES, Promise, Verdict};
 use clap::{Args, ValueEnum};
+use links::Links;
 use report::{Claim, Report};
 use stage::{MILAN, REPLICAS, ROME, Stage};
 use std::collections::BTreeMap;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
-/// What to show.
+/// How to run the demo.
 #[derive(Args, Debug)]
 pub(crate) struct Demo {
-    /// Shows it on two real Kubernetes clusters instead, by `liqoctl`.
+    /// Uses two real Kubernetes clusters, connected with `liqoctl`.
     #[arg(long)]
     kubernetes: bool,
 
-    /// How to print the results.
+    /// The format of the results.
     #[arg(long, short, value_enum, default_value_t = Format::Text)]
     output: Format,
 
-    /// Leaves the clusters up, to play with.
+    /// Keeps the clusters for experiments.
     #[arg(long)]
     keep: bool,
 
-    /// Removes the clusters of a kept or crashed demo, and does nothing else.
+    /// Only removes the clusters of a kept or crashed demo.
     #[arg(long, conflicts_with = "keep")]
     clean: bool,
 
-    /// Runs the processes as they were built before.
+    /// Runs the processes of the last build.
     #[arg(long)]
     no_build: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// For people.
+    /// Text for people.
     Text,
-    /// For machines: one JSON document.
+    /// One JSON document.
     Json,
 }
 
-/// Shows that it works, and returns whether every claim held.
+/// Runs the demo; the exit code says whether every claim held.
 ///
 /// # Errors
 ///
-/// Returns an error if the demo cannot even begin.
+/// Returns an error if the demo cannot start.
 pub(crate) fn run(shell: &mut Shell, options: &Demo) -> Result<ExitCode> {
     if options.clean {
         clusters::clean(shell)?;
@@ -66,16 +71,20 @@ pub(crate) fn run(shell: &mut Shell, options: &Demo) -> Result<ExitCode> {
     if options.kubernetes {
         return clusters::run(shell, options);
     }
-    setup::run(shell)?;
+    let mut steps = announce(options);
+    steps.next("Install compilers and programs that this machine lacks");
+    setup::run_for(shell, &[Set::Demo])?;
     if !options.no_build {
+        steps.next("Build gateway and route agent from their sources");
         test::build(shell)?;
     }
+    steps.next("Create two clusters of network namespaces, and connect them");
     for id in leftovers::remove_crashed()? {
         console::note(format_args!("removed laboratory {id}, whose owner crashed"));
     }
     let before = leftovers::observe(shell)?;
     let versions = versions(shell)?;
-    // From here on there is something to remove.
+    // From here on a signal removes the laboratory.
     tests::lab::clean_on_signal()?;
 
     let start = Instant::now();
@@ -85,11 +94,13 @@ pub(crate) fn run(shell: &mut Shell, options: &Demo) -> Result<ExitCode> {
     };
     match Stage::build() {
         Ok(mut stage) => {
+            steps.next(format_args!("Judge {} claims", PROMISES.len()));
             play(&mut stage, &mut report);
             if options.keep {
+                steps.next("Keep the clusters");
                 keep(stage)?;
             } else {
-                console::step("clean-up: nothing is left");
+                steps.next("Clean up, and check that nothing is left");
                 drop(stage);
                 let left = leftovers::since(shell, &before)?;
                 report.claims.push(clean_up(&left));
@@ -104,7 +115,7 @@ pub(crate) fn run(shell: &mut Shell, options: &Demo) -> Result<ExitCode> {
     conclude(report, start, options.output)
 }
 
-/// Prints what was found, and returns whether every claim held.
+/// Prints the report; the exit code says whether every claim held.
 fn conclude(mut report: Report, start: Instant, output: Format) -> Result<ExitCode> {
     report.pass = report.claims.iter().all(|claim| claim.pass);
     report.seconds = start.elapsed().as_secs_f64();
@@ -120,6 +131,20 @@ fn conclude(mut report: Report, start: Instant, output: Format) -> Result<ExitCo
     })
 }
 
+/// Prints how long the demo takes, and returns its steps.
+fn announce(options: &Demo) -> Steps {
+    let is_built = workspace::binaries().join("gateway").is_file();
+    let duration = if is_built || options.no_build {
+        "about 20 seconds, and a minute or two more where sources have changed"
+    } else {
+        "about 6 minutes on 2 cores the first time, nearly all of it to compile; \
+         20 seconds afterwards"
+    };
+    console::note(format_args!("This takes {duration}."));
+
+    Steps::new(if options.no_build { 4 } else { 5 })
+}
+
 fn play(stage: &mut Stage, report: &mut Report) {
     if let Err(error) = introduce(stage) {
         console::failure(&error);
@@ -127,8 +152,8 @@ fn play(stage: &mut Stage, report: &mut Report) {
     for promise in PROMISES {
         console::step(format_args!("{}: {}", promise.name, promise.why));
         let start = Instant::now();
-        let verdict = (promise.judge)(stage)
-            .unwrap_or_else(|error| Verdict::new(false, format!("{error:#}")));
+        let verdict =
+            judge(promise, stage).unwrap_or_else(|error| Verdict::new(false, format!("{error:#}")));
         if verdict.pass {
             console::done(&verdict.measured, start.elapsed());
         } else {
@@ -145,31 +170,48 @@ fn play(stage: &mut Stage, report: &mut Report) {
     }
 }
 
+/// Judges a promise, and fails it if it leaves a link of the stage changed.
+fn judge(promise: &Promise, stage: &mut Stage) -> Result<Verdict> {
+    let before = Links::observe(stage)?;
+    let verdict = (promise.judge)(stage);
+    let changes = before.changes(&Links::observe(stage)?);
+    let verdict = verdict?;
+    if changes.is_empty() {
+        return Ok(verdict);
+    }
+
+    Ok(Verdict {
+        pass: false,
+        measured: format!("{}; left changed: {}", verdict.measured, changes.join(", ")),
+        ..verdict
+    })
+}
+
 fn introduce(stage: &Stage) -> Result<()> {
-    console::step("Two clusters that chose the same addresses");
+    console::step("Two clusters with equal CIDRs");
     for (own, remote) in [(ROME, MILAN), (MILAN, ROME)] {
         let cluster = stage.lab.cluster(own);
         console::note(format_args!(
-            "{own:<5} pods {}, and sees {remote}'s as {}",
+            "{own:<5} pod CIDR {}; {remote}'s is remapped to {}",
             stage.pods(own)?,
             stage.pods_seen(own, remote)?,
         ));
         for node in &cluster.nodes {
             console::note(format_args!(
-                "      node {} at {}, pods {}",
+                "      node {} at {}, pod CIDR {}",
                 node.name, node.internal_ip, node.pod_cidrs[0],
             ));
         }
     }
     console::note(format_args!(
-        "the client in rome is {}, the server in milan is {} too; rome calls it {}",
+        "the client in rome has the address {}, the server in milan has {}, remapped to {} in rome",
         stage.rome.address, stage.milan.address, stage.milan_seen,
     ));
 
     console::step("One packet, seen at each hop");
     hops::show(stage)?;
 
-    console::step("What a gateway says");
+    console::step("The status of gateways");
     for (cluster, replica) in [(ROME, 1), (MILAN, REPLICAS)] {
         console::note(format_args!("gateway {replica} of {cluster}:"));
         for line in stage.gateway_status(cluster, replica)?.lines() {
@@ -201,26 +243,26 @@ fn keep(mut stage: Stage) -> Result<()> {
     let program = stage.lab.binaries().gateway.display();
     let instance = stage.lab.gateway_instance(ROME, 1);
 
-    console::step("The clusters stay up; try");
-    for (what, command) in [
+    console::step("The clusters stay up; try these commands");
+    for (purpose, command) in [
         (
             "ping milan from rome",
             format!("ip netns exec {rome} ping {}", stage.milan_seen),
         ),
         (
-            "a node's way to milan",
+            "a node's route to milan",
             format!("ip netns exec {node} ip route get {}", stage.milan_seen),
         ),
         (
-            "all routes of ours",
+            "all routes of the route agent",
             format!("ip netns exec {node} ip route show table 27761"),
         ),
         (
-            "what goes through a tunnel",
+            "the packets of a tunnel",
             format!("ip netns exec {inner} tcpdump -eni liqo-tap"),
         ),
         (
-            "a gateway's view",
+            "the status of a gateway",
             format!(
                 "{program} status --instance {instance} --run-dir {}",
                 stage.run_dir().display()
@@ -230,9 +272,9 @@ fn keep(mut stage: Stage) -> Result<()> {
             "the desired state",
             format!("less {}", stage.lab.fabric_path(ROME).display()),
         ),
-        ("remove it all", "cargo xtask demo --clean".to_owned()),
+        ("remove the clusters", "cargo xtask demo --clean".to_owned()),
     ] {
-        console::note(format_args!("{what:<28} {command}"));
+        console::note(format_args!("{purpose:<28} {command}"));
     }
 
     Ok(())
@@ -241,7 +283,7 @@ fn keep(mut stage: Stage) -> Result<()> {
 fn clean() -> Result<ExitCode> {
     let removed = tests::lab::clean()?;
     if removed.is_empty() {
-        println!("There was nothing to remove.");
+        println!("There is no laboratory to remove.");
     }
     for id in removed {
         println!("Removed the laboratory {id}.");
@@ -251,13 +293,9 @@ fn clean() -> Result<ExitCode> {
 }
 
 fn versions(shell: &mut Shell) -> Result<BTreeMap<String, String>> {
-    let mut commit = Command::new("git");
-    commit
-        .args(["describe", "--always", "--dirty"])
-        .current_dir(workspace::root());
+    let commit = workspace::revision(shell, &[])?;
     let binaries = workspace::binaries();
     let commands = [
-        ("commit", commit),
         ("kernel", with("uname", "-r")),
         ("gateway", with(binaries.join("gateway"), "--version")),
         (
@@ -266,14 +304,15 @@ fn versions(shell: &mut Shell) -> Result<BTreeMap<String, String>> {
         ),
     ];
 
-    commands
-        .into_iter()
-        .map(|(name, command)| {
-            let output = shell.output(command)?;
-            let text = String::from_utf8(output.stdout).context("a version is not UTF-8")?;
-            Ok((name.to_owned(), text.trim().to_owned()))
-        })
-        .collect()
+    let mut versions = BTreeMap::new();
+    versions.extend(commit.map(|commit| ("commit".to_owned(), commit)));
+    for (name, command) in commands {
+        let output = shell.output(command)?;
+        let text = String::from_utf8(output.stdout).context("a version is not UTF-8")?;
+        versions.insert(name.to_owned(), text.trim().to_owned());
+    }
+
+    Ok(versions)
 }
 
 fn with(program: impl AsRef<std::ffi::OsStr>, argument: &str) -> Command {

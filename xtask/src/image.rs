@@ -1,10 +1,10 @@
-//! `cargo xtask image`: this project's images, for `ctr images import` and the like.
+//! `cargo xtask image`: builds container images as archives for `ctr images import`.
 //!
-//! A binary that is linked statically and, where it drives another program, that
-//! program with its libraries: nothing else is in an image. On one machine the same
-//! checkout is the same image, byte for byte. In another folder all is the same but
-//! the names of functions in the kernel programs: cargo derives them from the path of
-//! `ebpf/common`, which is no part of the kernel programs' workspace.
+//! An image contains one statically linked binary and, where that runs another program, the
+//! program with its libraries. On one machine the same checkout produces the same image, byte
+//! for byte. In another folder only the names of functions in the kernel programs differ:
+//! cargo derives them from the path of `ebpf/common`, which is outside of the kernel
+//! programs' workspace.
 
 pub(crate) mod build;
 
@@ -14,22 +14,23 @@ mod processor;
 
 pub(crate) use processor::Processor;
 
-use crate::shell::{Interrupted, Shell};
+use crate::setup::needs::Set;
+use crate::shell::Shell;
 use crate::{console, setup, workspace};
 use anyhow::{Context as _, Result};
 use archive::{Content, Plan};
+use build::Selection;
 use clap::Args;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Instant;
 use std::{env, fs};
 
 /// Which images to build.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
-    /// The processors to build for, in one archive: amd64, arm64 or amd64,arm64.
-    /// Without this, the machine's own.
+    /// The processors to build for, in one archive: amd64, arm64 or amd64,arm64
+    /// [default: this machine's].
     #[arg(long, value_name = "ARCH", value_delimiter = ',')]
     arch: Vec<Processor>,
 
@@ -37,18 +38,18 @@ pub(crate) struct Options {
     #[arg(long, default_value = "dev", value_parser = tag)]
     tag: String,
 
-    /// Where to put the archives. Without this, target/images.
+    /// The folder of the archives [default: target/images].
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
 }
 
-/// A process of this project, as an image.
+/// A process of this project and the properties of its image.
 struct Shipped {
     package: &'static str,
     what: &'static str,
-    /// The program that it drives, and Debian's package that has it.
+    /// The program that it runs, and the Debian package of that.
     drives: Option<(&'static str, &'static str)>,
-    /// Of all that is in the image.
+    /// The licences of all files in the image, as an SPDX expression.
     licenses: &'static str,
 }
 
@@ -63,8 +64,7 @@ const SHIPPED: [Shipped; 3] = [
         package: "route-agent",
         what: "Steers a node's traffic for remote clusters into the overlay, and back",
         drives: Some(("nft", "nftables")),
-        // nft and its library are under the GPL, which the agent, a process of its own,
-        // is not subject to.
+        // nft and its library are under the GPL. The agent runs nft as a separate process.
         licenses: "Apache-2.0 AND GPL-2.0-only",
     },
     Shipped {
@@ -75,7 +75,7 @@ const SHIPPED: [Shipped; 3] = [
     },
 ];
 
-/// Builds the images for this machine as tests use them, and returns their folder.
+/// Builds the images for this machine with the tag `dev`, and returns their folder.
 ///
 /// # Errors
 ///
@@ -91,21 +91,24 @@ pub(crate) fn build_all(shell: &mut Shell) -> Result<PathBuf> {
     output(&options)
 }
 
-/// Builds the images and prints where they are.
+/// Builds the images and prints the paths of their archives.
 ///
 /// # Errors
 ///
-/// Returns an error with its cure if something to build with is missing, or if a
-/// build fails.
+/// Returns an error with the remedy if a compiler is missing, or if a build fails.
 pub(crate) fn run(shell: &mut Shell, options: &Options) -> Result<()> {
-    setup::run(shell)?;
+    setup::run_for(shell, &[Set::Image])?;
     let output = output(options)?;
     let processors = processors(&options.arch)?;
     let packages = packages();
+    let selection = Selection {
+        packages: &packages,
+        ..Selection::default()
+    };
     let sources = processors
         .iter()
         .map(|&processor| {
-            let binaries = build::binaries(shell, processor, &packages, "")?;
+            let binaries = build::binaries(shell, processor, selection)?;
             let system = debian::system(shell, processor, &driven())?;
             Ok((processor, binaries, system))
         })
@@ -113,7 +116,7 @@ pub(crate) fn run(shell: &mut Shell, options: &Options) -> Result<()> {
 
     let start = Instant::now();
     console::step("Images");
-    let revision = revision(shell)?;
+    let revision = workspace::revision(shell, &["--abbrev=40", "--exclude=*"])?;
     for shipped in &SHIPPED {
         let contents = sources
             .iter()
@@ -139,7 +142,7 @@ pub(crate) fn run(shell: &mut Shell, options: &Options) -> Result<()> {
 }
 
 impl Shipped {
-    /// The binary's path in its image.
+    /// The binary's path in the image.
     fn path(&self) -> String {
         format!("/usr/bin/{}", self.package)
     }
@@ -172,7 +175,7 @@ pub(crate) fn packages() -> [&'static str; 3] {
     SHIPPED.map(|shipped| shipped.package)
 }
 
-/// All programs that are driven by some image, as packages of Debian.
+/// The Debian packages of the programs that processes run.
 fn driven() -> Vec<&'static str> {
     SHIPPED
         .iter()
@@ -184,7 +187,7 @@ fn driven() -> Vec<&'static str> {
 /// The folder for the archives, which is created.
 fn output(options: &Options) -> Result<PathBuf> {
     let folder = match &options.output {
-        // As typed: relative to where it was typed, not to the checkout.
+        // Relative to the current folder of the user, not to the checkout.
         Some(folder) => env::current_dir()?.join(folder),
         None => workspace::target().join("images"),
     };
@@ -194,13 +197,13 @@ fn output(options: &Options) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Returns the processors in a fixed order, each once; without any, the machine's own.
+/// Sorts the processors and removes duplicates; none means this machine's.
 ///
 /// # Errors
 ///
-/// Returns an error on a machine that nothing can be built for.
-pub(crate) fn processors(asked: &[Processor]) -> Result<Vec<Processor>> {
-    let mut processors = asked.to_vec();
+/// Returns an error on a machine with an unsupported processor.
+pub(crate) fn processors(requested: &[Processor]) -> Result<Vec<Processor>> {
+    let mut processors = requested.to_vec();
     if processors.is_empty() {
         processors.push(Processor::machine()?);
     }
@@ -210,7 +213,7 @@ pub(crate) fn processors(asked: &[Processor]) -> Result<Vec<Processor>> {
     Ok(processors)
 }
 
-/// Reads a tag, which the specification of image names limits.
+/// Parses a tag by the rules of the image specification.
 fn tag(text: &str) -> Result<String, String> {
     let is_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     let is_tag = text.starts_with(is_word)
@@ -226,44 +229,21 @@ fn tag(text: &str) -> Result<String, String> {
 /// <https://github.com/opencontainers/distribution-spec/blob/v1.1.0/spec.md#pulling-manifests>.
 const TAG_MAX: usize = 128;
 
-/// The commit, marked if the files are others; nothing outside of a repository.
-fn revision(shell: &mut Shell) -> Result<Option<String>> {
-    let mut query = Command::new("git");
-    query
-        .args([
-            "describe",
-            "--always",
-            "--dirty",
-            "--abbrev=40",
-            "--exclude=*",
-        ])
-        .current_dir(workspace::root());
-    let output = match shell.output(query) {
-        Ok(output) => output,
-        Err(error) if error.is::<Interrupted>() => return Err(error),
-        // Without git nobody knows.
-        Err(_) => return Ok(None),
-    };
-    let text = String::from_utf8(output.stdout).context("a commit is hexadecimal")?;
-
-    Ok(output.status.success().then(|| text.trim().to_owned()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn each_processor_is_built_once_in_a_fixed_order() {
-        let asked = [Processor::Arm64, Processor::Amd64, Processor::Arm64];
+        let requested = [Processor::Arm64, Processor::Amd64, Processor::Arm64];
 
-        let processors = processors(&asked).unwrap();
+        let processors = processors(&requested).unwrap();
 
         assert_eq!(processors, [Processor::Amd64, Processor::Arm64]);
     }
 
     #[test]
-    fn a_tag_that_no_name_may_have_is_refused() {
+    fn an_invalid_tag_is_refused() {
         assert_eq!(tag("v1.2-rc_3"), Ok("v1.2-rc_3".to_owned()));
         for text in ["", "-dev", "a/b", "a:b", &"a".repeat(129)] {
             assert!(tag(text).is_err(), "{text:?}");
@@ -271,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_told_in_full() {
+    fn labels_have_their_full_names() {
         let [gateway, ..] = SHIPPED;
         let plan = Plan {
             archive: "liqo-gateway.tar".into(),

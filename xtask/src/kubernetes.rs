@@ -1,14 +1,13 @@
 //! `cargo xtask kubernetes-binaries`: the programs of a real Kubernetes cluster.
 //!
-//! They are compiled from their sources, which the checksums in
-//! `tests/kubernetes/go` pin, so that neither a registry of images nor a package
-//! archive decides what the laboratory runs. The first time takes a quarter of an
-//! hour, hence everything is kept:
+//! They are compiled from sources that the checksums in `tests/kubernetes/go` pin, so
+//! that the laboratory depends on no image registry and no package archive. The first
+//! build takes a quarter of an hour, so its results are cached:
 //!
 //! ```text
 //! /var/cache/liqo-lab                    or $LIQO_LAB_CACHE
-//!   parts/tools-5d0c83f1e2ab/            what one `go build` made, by its inputs' digest
-//!   v1.35.4-90be0d7e41c6/                what a cluster of that version needs:
+//!   parts/tools-5d0c83f1e2ab/            the result of one `go build`, by its inputs' digest
+//!   v1.35.4-90be0d7e41c6/                the programs of a cluster of that version:
 //!     bin/  cni/  versions.json          hard links into the parts
 //!   lock                                 held while parts are built
 //! ```
@@ -17,18 +16,19 @@ mod assemble;
 mod build;
 mod cache;
 mod compiler;
-mod complaint;
 mod digest;
+mod disk_space;
+mod go_error;
 mod gomod;
 mod part;
 mod release;
-mod room;
 #[cfg(test)]
 mod scratch;
 mod superseded;
 mod unfinished;
 
 use crate::image::Processor;
+use crate::setup::needs::Set;
 use crate::shell::Shell;
 use crate::{console, setup, workspace};
 use anyhow::Result;
@@ -38,7 +38,7 @@ use std::path::PathBuf;
 use std::slice;
 use std::time::Instant;
 
-/// What to build.
+/// Which programs to build.
 #[derive(Args, Debug)]
 pub(crate) struct Binaries {
     /// The release of Kubernetes, in full (v1.35.4) or without its last number (1.35).
@@ -46,26 +46,26 @@ pub(crate) struct Binaries {
     k8s_version: String,
 }
 
-/// Builds what is missing and prints where everything is.
+/// Builds missing programs and prints the folder of all.
 ///
 /// # Errors
 ///
-/// As [`folder`], and if this machine lacks what `setup` cannot install.
+/// As [`folder`], and if `setup` cannot install a package.
 pub(crate) fn run(shell: &mut Shell, options: &Binaries) -> Result<()> {
-    setup::run_for_clusters(shell)?;
+    setup::run_for(shell, &[Set::Kubernetes])?;
     let folder = folder(shell, &options.k8s_version)?;
     anstream::println!("{}", folder.display());
 
     Ok(())
 }
 
-/// Returns the folder with the programs of clusters of a release of Kubernetes;
-/// builds what was not built before.
+/// Returns the folder with the programs of a release of Kubernetes, after building the
+/// missing ones.
 ///
 /// # Errors
 ///
-/// Returns an error with its cure if there is no such release here, no Go, no room
-/// on the disk or no way to the Go module proxy, or if a build fails.
+/// Returns an error with the remedy if no such release is pinned, Go is missing, the disk is
+/// full, the Go module proxy is unreachable, or a build fails.
 pub(crate) fn folder(shell: &mut Shell, version: &str) -> Result<PathBuf> {
     let start = Instant::now();
     let modules = workspace::root().join("tests/kubernetes/go");
@@ -79,11 +79,11 @@ pub(crate) fn folder(shell: &mut Shell, version: &str) -> Result<PathBuf> {
     ));
 
     if place.is_complete() {
-        console::done("built before", start.elapsed());
+        console::done("already built", start.elapsed());
         return Ok(place.folder);
     }
     let _locked = cache.lock(shell)?;
-    // Whoever had the lock may have built just this.
+    // The process that held the lock may have built these programs.
     if !place.is_complete() {
         cache.remove_unfinished()?;
         build::missing(shell, &cache, &parts)?;
@@ -95,8 +95,8 @@ pub(crate) fn folder(shell: &mut Shell, version: &str) -> Result<PathBuf> {
     Ok(place.folder)
 }
 
-/// Returns helm for a processor, from the same sources as that of the clusters; builds it
-/// if it was not built before, which needs none of their other programs.
+/// Returns helm for a processor, built from the same sources as that of the clusters, after
+/// building it if it is missing.
 ///
 /// # Errors
 ///

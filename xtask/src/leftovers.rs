@@ -14,26 +14,26 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long the kernel may take to finish removing namespaces and their devices,
-/// which it does in the background.
+/// The limit on the kernel's removal of namespaces and devices, which it does in the
+/// background.
 const SETTLE: Duration = Duration::from_secs(10);
 
-/// Removes what crashed laboratories left and returns their ids.
+/// Removes the state of crashed laboratories and returns their ids.
 ///
 /// # Errors
 ///
-/// Returns an error that names what could not be removed.
+/// Returns an error with the state that cannot be removed.
 pub(crate) fn remove_crashed() -> Result<Vec<String>> {
-    ::tests::lab::clean_crashed().context("failed to remove what a crashed laboratory left")
+    ::tests::lab::clean_crashed().context("failed to remove the state of a crashed laboratory")
 }
 
-/// Returns all that is ours on the machine and belongs to no living laboratory.
+/// Returns all state with our mark that belongs to no running laboratory.
 ///
 /// # Errors
 ///
-/// Returns an error if the machine does not answer.
+/// Returns an error if `ip` or `nft` cannot be run.
 pub(crate) fn observe(shell: &mut Shell) -> Result<BTreeSet<String>> {
-    let living = living_laboratories();
+    let running = running_laboratories();
     let namespaces = names_in("/run/netns");
     let mut found = BTreeSet::new();
 
@@ -61,11 +61,11 @@ pub(crate) fn observe(shell: &mut Shell) -> Result<BTreeSet<String>> {
     }
     found.extend(processes(&namespaces));
 
-    found.retain(|thing| !living.iter().any(|id| mentions(thing, id)));
+    found.retain(|thing| !running.iter().any(|id| mentions(thing, id)));
     Ok(found)
 }
 
-/// Waits until nothing is left beyond what was there `before`; returns the rest.
+/// Waits until no state is left beyond `before`; returns the rest at the time limit.
 ///
 /// # Errors
 ///
@@ -81,7 +81,7 @@ pub(crate) fn since(shell: &mut Shell, before: &BTreeSet<String>) -> Result<Vec<
     }
 }
 
-/// How to list what the kernel holds in the machine's own namespace.
+/// The commands that list the kernel's state in the machine's own network namespace.
 const TABLES: [(Kind, &str, &[&str]); 4] = [
     (Kind::Rule, "ip", &["rule", "show"]),
     (Kind::Route, "ip", &["route", "show", "table", "all"]),
@@ -97,7 +97,7 @@ enum Kind {
     Filter,
 }
 
-/// Picks our lines out of a listing.
+/// Returns the lines of a listing that have our mark.
 fn ours(kind: Kind, listing: &str) -> Vec<String> {
     let (name, mark): (_, fn(&str) -> bool) = match kind {
         Kind::Rule => ("rule", |line| {
@@ -124,20 +124,21 @@ fn ours(kind: Kind, listing: &str) -> Vec<String> {
         .collect()
 }
 
-/// Kubernetes clusters are their owner's, who may have some up all the time.
+/// Whether a name has our mark. Clusters of the Kubernetes laboratory do not count, since a
+/// user may keep them.
 fn is_ours(name: &str) -> bool {
     let ours = ["lq-", "liqo-"].iter().any(|mark| name.starts_with(mark));
     ours && !name.starts_with("liqo-lab")
 }
 
-/// Whether the name of a thing contains the id of a laboratory as a whole word.
+/// Whether a description contains the id of a laboratory as a whole word.
 fn mentions(thing: &str, id: &str) -> bool {
     thing
         .split(|c: char| !c.is_ascii_alphanumeric())
         .any(|word| word == id)
 }
 
-/// Processes in namespaces that are ours.
+/// The processes in namespaces with our mark.
 fn processes(namespaces: &[String]) -> Vec<String> {
     let inodes: Vec<(u64, &String)> = namespaces
         .iter()
@@ -160,8 +161,8 @@ fn processes(namespaces: &[String]) -> Vec<String> {
         .collect()
 }
 
-/// The ids of laboratories whose owner holds their lock, or who were kept.
-fn living_laboratories() -> Vec<String> {
+/// The ids of laboratories whose owner holds their lock, or that are kept.
+fn running_laboratories() -> Vec<String> {
     let folder = Path::new("/run/liqo-lab");
     names_in(folder)
         .into_iter()
@@ -186,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn our_rule_is_known_by_its_priority_or_table() {
+    fn our_rule_is_recognized_by_its_priority_or_table() {
         let listing = "0:\tfrom all lookup local\n\
             27761:\tfrom all to 10.245.0.0/16 lookup 27761\n\
             32766:\tfrom all lookup main\n";
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn routes_of_others_are_not_ours() {
+    fn routes_without_our_mark_are_ignored() {
         let listing = "default via 10.0.2.2 dev eth0\n\
             10.108.0.0/16 dev eth0 proto kernel table 277610\n\
             unreachable 10.245.0.0/16 table 27761 proto 108 metric 4294967295\n";
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cni_s_table_is_not_ours() {
+    fn the_table_of_a_cni_is_ignored() {
         let listing = "table ip nat\ntable inet cni-liqo\ntable inet liqo\n";
 
         assert_eq!(ours(Kind::Filter, listing), ["filter table inet liqo"]);

@@ -1,8 +1,7 @@
-//! Checks that each dependency's licence is one of those `deny.toml` allows.
+//! Checks that `deny.toml` allows the licence of each dependency.
 //!
-//! `cargo deny` does the same and more, and `cargo xtask ci` runs it where it
-//! is installed; building it takes longer than all the tests, though, and this
-//! needs nothing.
+//! `cargo deny` checks more, but building it takes longer than all the tests. `cargo xtask
+//! ci` runs it where it is installed, and this everywhere.
 
 use crate::{shell::Shell, workspace};
 use anyhow::{Context as _, Result, bail};
@@ -22,9 +21,8 @@ struct Package {
     license: Option<String>,
 }
 
-/// Checks all dependencies, of the kernel programs too.
-///
-/// Also shows that the lock files are current, which `--locked` insists on.
+/// Checks all dependencies, including those of the kernel programs, and returns their
+/// number. Because of `--locked` it fails, too, if a lock file is not current.
 ///
 /// # Errors
 ///
@@ -81,10 +79,10 @@ fn allowed(deny: &str) -> Option<BTreeSet<&str>> {
     Some(list.split('"').skip(1).step_by(2).collect())
 }
 
-/// Whether an SPDX expression can be met by allowed licences alone.
+/// Whether allowed licences alone satisfy an SPDX expression.
 ///
-/// AND binds tighter than OR; `/` is the old spelling of OR; an exception
-/// (WITH) only ever permits more.
+/// AND binds tighter than OR; `/` is the old spelling of OR; an exception (WITH) grants
+/// further permissions, so it is ignored.
 fn satisfied(expression: &str, allowed: &BTreeSet<&str>) -> bool {
     let spaced = expression
         .replace('(', " ( ")
@@ -97,32 +95,32 @@ fn satisfied(expression: &str, allowed: &BTreeSet<&str>) -> bool {
 }
 
 fn either(tokens: &mut &[&str], allowed: &BTreeSet<&str>) -> bool {
-    let mut met = all(tokens, allowed);
+    let mut is_satisfied = all(tokens, allowed);
     while let ["OR", rest @ ..] = *tokens {
         *tokens = rest;
-        met |= all(tokens, allowed);
+        is_satisfied |= all(tokens, allowed);
     }
-    met
+    is_satisfied
 }
 
 fn all(tokens: &mut &[&str], allowed: &BTreeSet<&str>) -> bool {
-    let mut met = one(tokens, allowed);
+    let mut is_satisfied = one(tokens, allowed);
     while let ["AND", rest @ ..] = *tokens {
         *tokens = rest;
-        met &= one(tokens, allowed);
+        is_satisfied &= one(tokens, allowed);
     }
-    met
+    is_satisfied
 }
 
 fn one(tokens: &mut &[&str], allowed: &BTreeSet<&str>) -> bool {
     match *tokens {
         ["(", rest @ ..] => {
             *tokens = rest;
-            let met = either(tokens, allowed);
+            let is_satisfied = either(tokens, allowed);
             match *tokens {
                 [")", rest @ ..] => {
                     *tokens = rest;
-                    met
+                    is_satisfied
                 }
                 _ => false,
             }
@@ -141,38 +139,38 @@ mod tests {
 
     #[test]
     fn one_allowed_alternative_is_enough() {
-        assert!(met("MIT OR GPL-3.0"));
-        assert!(met("GPL-3.0/MIT"));
-        assert!(!met("GPL-3.0"));
+        assert!(is_satisfied("MIT OR GPL-3.0"));
+        assert!(is_satisfied("GPL-3.0/MIT"));
+        assert!(!is_satisfied("GPL-3.0"));
     }
 
     #[test]
     fn every_conjunct_must_be_allowed() {
-        assert!(met("(GPL-3.0 OR MIT) AND ISC"));
-        assert!(!met("MIT AND GPL-3.0"));
-        assert!(!met("(MIT AND GPL-3.0)"));
+        assert!(is_satisfied("(GPL-3.0 OR MIT) AND ISC"));
+        assert!(!is_satisfied("MIT AND GPL-3.0"));
+        assert!(!is_satisfied("(MIT AND GPL-3.0)"));
     }
 
     #[test]
     fn an_exception_does_not_forbid() {
-        assert!(met("Apache-2.0 WITH LLVM-exception OR GPL-3.0"));
+        assert!(is_satisfied("Apache-2.0 WITH LLVM-exception OR GPL-3.0"));
     }
 
     #[test]
-    fn nonsense_and_nothing_are_refused() {
+    fn an_invalid_or_empty_expression_is_refused() {
         for expression in ["", "MIT MIT", "(MIT", "AND"] {
-            assert!(!met(expression), "{expression}");
+            assert!(!is_satisfied(expression), "{expression}");
         }
     }
 
     #[test]
-    fn the_list_is_read_from_its_table() {
+    fn the_list_is_read_from_the_table_of_licences() {
         let deny = "[bans]\nallow = [\"x\"]\n[licenses]\nallow = [\n  \"MIT\",\n  \"ISC\",\n]\n";
 
         assert_eq!(allowed(deny), Some(BTreeSet::from(["ISC", "MIT"])));
     }
 
-    fn met(expression: &str) -> bool {
+    fn is_satisfied(expression: &str) -> bool {
         satisfied(expression, &BTreeSet::from(["Apache-2.0", "ISC", "MIT"]))
     }
 }

@@ -1,9 +1,10 @@
-//! `cargo xtask liqoctl`: `liqoctl` as it is released, one static file that contains helm.
+//! `cargo xtask liqoctl`: builds the released `liqoctl`, a static binary that includes helm.
 //!
-//! A user needs nothing beside it but a kubeconfig. `cargo build --package liqoctl` makes
-//! one without helm, which needs no Go.
+//! `cargo build --package liqoctl` builds one without helm, which needs no Go.
 
+use crate::image::build::Selection;
 use crate::image::{self, Processor};
+use crate::setup::needs::Set;
 use crate::shell::Shell;
 use crate::{console, kubernetes, setup, workspace};
 use anyhow::{Context as _, Result, bail};
@@ -12,30 +13,28 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-/// What to build, and where to put it.
+/// Which files to build.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
-    /// The processors to build for: amd64, arm64 or amd64,arm64. Without this, the
-    /// machine's own.
+    /// The processors to build for: amd64, arm64 or amd64,arm64 [default: this machine's].
     #[arg(long, value_name = "ARCH", value_delimiter = ',')]
     arch: Vec<Processor>,
 
-    /// Where to put the files. Without this, target/liqoctl.
+    /// The folder of the files [default: target/liqoctl].
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
 }
 
-/// Tells the build script of `liqoctl` which helm to embed.
+/// Names the compressed helm for the build script of `liqoctl`.
 const BUNDLED_HELM: &str = "LIQOCTL_BUNDLED_HELM";
 
-/// Builds `liqoctl` and prints where it is.
+/// Builds `liqoctl` and prints the paths.
 ///
 /// # Errors
 ///
-/// Returns an error with the remedy if something to build with is missing, or if a build
-/// fails.
+/// Returns an error with the remedy if a compiler is missing, or if a build fails.
 pub(crate) fn run(shell: &mut Shell, options: &Options) -> Result<()> {
-    setup::run(shell)?;
+    setup::run_for(shell, &[Set::Image])?;
     let output = match &options.output {
         Some(folder) => env::current_dir()?.join(folder),
         None => workspace::target().join("liqoctl"),
@@ -48,7 +47,7 @@ pub(crate) fn run(shell: &mut Shell, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Builds `liqoctl` for this machine as it is released, and returns the file.
+/// Builds the released `liqoctl` for this machine, and returns its path.
 ///
 /// # Errors
 ///
@@ -65,7 +64,12 @@ fn build(shell: &mut Shell, processor: Processor, output: &Path) -> Result<PathB
     let helm = kubernetes::helm(shell, processor)?;
     let compressed = compress(shell, &helm)?;
     let environment = [(BUNDLED_HELM, compressed.as_path())];
-    let binaries = image::build::binaries_with(shell, processor, &["liqoctl"], "", &environment)?;
+    let selection = Selection {
+        packages: &["liqoctl"],
+        environment: &environment,
+        ..Selection::default()
+    };
+    let binaries = image::build::binaries(shell, processor, selection)?;
 
     create(output)?;
     let file = output.join(format!("liqoctl-linux-{}", processor.as_str()));
@@ -81,12 +85,12 @@ fn build(shell: &mut Shell, processor: Processor, output: &Path) -> Result<PathB
     Ok(file)
 }
 
-/// Compresses helm, unless that was done before, and returns the archive.
+/// Compresses helm unless an earlier call has, and returns the archive.
 fn compress(shell: &mut Shell, helm: &Path) -> Result<PathBuf> {
     let folder = workspace::target().join("helm");
-    // bin/helm in the folder of a part, whose name has the digest of all inputs.
+    // The path is PART/bin/helm, and the name of PART has the digest of all inputs.
     let part = helm.ancestors().nth(2).and_then(Path::file_name);
-    let part = part.context("helm is in no part of the cache")?;
+    let part = part.context("helm is not in the cache")?;
     let archive = folder.join(part).with_extension("gz");
     if archive.is_file() {
         return Ok(archive);
@@ -102,7 +106,7 @@ fn compress(shell: &mut Shell, helm: &Path) -> Result<PathBuf> {
             String::from_utf8_lossy(&output.stderr).trim()
         );
     }
-    // Under another name until it is complete, so that an interrupted write is not taken for it.
+    // Renamed when complete, so that an interrupted write leaves no archive.
     let partial = archive.with_extension("partial");
     fs::write(&partial, &output.stdout)
         .and_then(|()| fs::rename(&partial, &archive))

@@ -1,8 +1,7 @@
 //! The project's commands: `cargo xtask <command>`.
 //!
-//! This crate needs neither the kernel object nor the binaries, so it builds
-//! on a machine that has nothing but cargo and a C compiler, and `setup` can
-//! install the rest.
+//! This crate depends on neither the kernel object nor the binaries, so it builds on a
+//! machine with only cargo and a C compiler, and `setup` installs the rest.
 
 #![forbid(unsafe_code)]
 
@@ -23,6 +22,7 @@ mod setup;
 mod shell;
 mod test;
 mod tidy;
+mod view;
 mod workspace;
 
 use anyhow::Result;
@@ -30,7 +30,7 @@ use clap::{Parser, Subcommand};
 use shell::{Interrupted, Shell};
 use std::process::ExitCode;
 
-/// Prepares, shows, tests and measures the fabric.
+/// Sets up, demonstrates, tests and measures the fabric.
 #[derive(Parser, Debug)]
 #[command(bin_name = "cargo xtask")]
 struct Cli {
@@ -40,27 +40,32 @@ struct Cli {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Installs what the eBPF build and the laboratory need and this machine lacks.
+    /// Installs the packages and tools that this machine lacks.
     Setup,
-    /// Shows two clusters with the same addresses talking to each other, and judges it.
+    /// Connects two clusters with equal addresses, and checks each promise.
     Demo(demo::Demo),
-    /// Runs all tests, those with real traffic between clusters too.
+    /// Runs all tests, including those with real traffic between clusters.
     Test(test::Test),
-    /// Measures the tunnel and the complete path, side by side with others' tunnels.
+    /// Measures the tunnel and the complete path, side by side with other tunnels.
     Bench(bench::Bench),
-    /// Makes real Kubernetes clusters on this machine.
+    /// Manages real Kubernetes clusters on this machine.
     Cluster(cluster::Cluster),
-    /// Runs all that must hold before a change is taken.
-    Ci,
-    /// Writes the custom resource definitions of the chart, from the Rust types.
+    /// Runs every check that a change must pass, each in the view of its set.
+    Ci(ci::Options),
+    /// Runs a command where only the programs of one set's packages exist.
+    View(view::View),
+    /// Runs the static checks: tidiness, licences, format, lints, documentation.
+    #[command(hide = true)]
+    Checks,
+    /// Generates the chart's custom resource definitions from the Rust types.
     Crds(crds::Options),
-    /// Checks the Helm chart: lint, and what it renders and refuses.
+    /// Checks the Helm chart: lint, golden files, refused values.
     Chart(chart::Options),
-    /// Builds this project's container images, without Docker, and prints where they are.
+    /// Builds this project's container images without Docker, and prints their paths.
     Image(image::Options),
-    /// Builds `liqoctl` as it is released, with helm inside, and prints where it is.
+    /// Builds the released `liqoctl`, which includes helm, and prints its path.
     Liqoctl(liqoctl::Options),
-    /// Builds the programs of Kubernetes for the laboratory and prints their folder.
+    /// Builds Kubernetes' programs for the laboratory and prints their folder.
     #[command(hide = true)]
     KubernetesBinaries(kubernetes::Binaries),
     /// Builds the programs of the laboratory's pods and prints their folder.
@@ -81,7 +86,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What a shell returns for a program that Ctrl-C has ended: 128 and the number of SIGINT.
+/// A shell's exit code for a program that Ctrl-C has ended: 128 and the number of SIGINT.
 const INTERRUPTED: u8 = 130;
 
 fn run(cli: Cli) -> Result<ExitCode> {
@@ -92,7 +97,9 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Test(options) => test::run(&mut shell, &options)?,
         Command::Bench(options) => bench::run(&mut shell, &options)?,
         Command::Cluster(options) => cluster::run(&mut shell, &options)?,
-        Command::Ci => ci::run(&mut shell)?,
+        Command::Ci(options) => ci::run(&mut shell, &options)?,
+        Command::View(options) => view::run(&mut shell, &options)?,
+        Command::Checks => ci::checks(&mut shell)?,
         Command::Crds(options) => crds::run(&mut shell, &options)?,
         Command::Chart(options) => chart::run(&mut shell, &options)?,
         Command::Image(options) => image::run(&mut shell, &options)?,

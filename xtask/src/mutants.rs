@@ -1,5 +1,5 @@
-//! `cargo xtask test --mutants`: each mechanism is switched off once, and its
-//! test must notice. A test that passes either way proves nothing.
+//! `cargo xtask test --mutants`: each mechanism is disabled once, and its test must fail.
+//! A test that passes in both cases proves nothing.
 
 mod table;
 
@@ -14,17 +14,17 @@ use std::process::Command;
 use std::time::Instant;
 use table::{MUTANTS, Mutant, Suite};
 
-/// Names the mechanism that a mutant build leaves out.
+/// Names the mechanism that a mutant build disables.
 const SWITCH: &str = "LIQO_MUTANT";
 
-/// What a test said about a mutant.
+/// The result of a test with and without a mutant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     /// The test fails with the mutant and passes without.
     Caught,
-    /// The test passes either way.
+    /// The test passes in both cases.
     Survived,
-    /// The test fails either way, so it says nothing.
+    /// The test fails in both cases, so it proves nothing.
     Blind,
 }
 
@@ -44,18 +44,18 @@ pub(crate) fn run(shell: &mut Shell, filter: Option<&str>) -> Result<()> {
     let suites: BTreeSet<_> = chosen.iter().map(|mutant| mutant.suite).collect();
     let build = Build::new(shell, suites)?;
 
-    console::step("The tests without any mutant, which must pass");
+    console::step("The tests without a mutant, which must pass");
     let mut controls = BTreeMap::new();
     for mutant in &chosen {
         if !controls.contains_key(mutant.test) {
             controls.insert(mutant.test, build.passes(shell, mutant, None)?);
         }
     }
-    console::step("The tests with one mechanism switched off, which must fail");
+    console::step("The tests with one mechanism disabled, which must fail");
     let mut verdicts = Vec::new();
     for mutant in chosen {
         let control = controls[mutant.test];
-        // A test that fails anyway need not run again.
+        // A test that fails without the mutant need not run again.
         let passes = control && build.passes(shell, mutant, Some(mutant.name))?;
         verdicts.push((mutant, judge(control, passes)));
     }
@@ -95,7 +95,7 @@ fn print(verdicts: &[(&Mutant, Verdict)]) {
     }
 }
 
-/// The test binaries, and the processes with switches that the laboratory runs.
+/// The test binaries, and the folder of the mutant processes that the laboratory runs.
 #[derive(Debug)]
 struct Build {
     tests: BTreeMap<Suite, PathBuf>,
@@ -105,8 +105,8 @@ struct Build {
 impl Build {
     fn new(shell: &mut Shell, suites: BTreeSet<Suite>) -> Result<Self> {
         let start = Instant::now();
-        console::step("Building gateway and route-agent with switches for their mechanisms");
-        // A folder of their own: a binary with switches must never be shipped.
+        console::step("Building gateway and route agent with mechanisms that can be disabled");
+        // In a separate folder: a mutant binary must never be shipped.
         let target = workspace::target().join("mutants");
         if suites.contains(&Suite::Laboratory) {
             let mut build = workspace::cargo(&["build", "--release", "--locked"]);
@@ -156,7 +156,7 @@ impl Build {
 }
 
 impl Suite {
-    /// Builds the tests and returns the path that cargo gave the binary.
+    /// Builds the tests and returns the path of their binary.
     fn build(self, shell: &mut Shell) -> Result<PathBuf> {
         let mut build = workspace::cargo(&["test", "--locked", "--no-run"]);
         build.args(["--message-format", "json"]);
@@ -168,13 +168,13 @@ impl Suite {
         let output = shell.output(build)?;
         if !output.status.success() {
             bail!(
-                "tests do not build: {}",
+                "failed to build tests: {}",
                 String::from_utf8_lossy(&output.stderr)
             );
         }
 
         executable(&String::from_utf8_lossy(&output.stdout))
-            .with_context(|| format!("cargo named no binary of the tests in {}", self.folder()))
+            .with_context(|| format!("cargo reported no test binary in {}", self.folder()))
     }
 
     /// The folder of the crate, where cargo runs its tests.
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_test_that_sees_the_difference_catches() {
+    fn a_mutant_is_caught_if_its_test_fails_only_with_it() {
         assert_eq!(judge(true, false), Verdict::Caught);
         assert_eq!(judge(true, true), Verdict::Survived);
         assert_eq!(judge(false, false), Verdict::Blind);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn the_binary_is_found_among_cargo_s_messages() {
+    fn the_binary_is_read_from_cargo_s_messages() {
         let messages = concat!(
             r#"{"reason":"compiler-artifact","executable":null}"#,
             "\n",

@@ -1,47 +1,82 @@
 //! `cargo xtask setup`: installs what this machine lacks.
 //!
-//! Observe, plan, apply: [`observe`] looks, [`needs::missing`] decides, and
-//! [`install`] acts. With nothing missing it takes milliseconds, so the other
-//! commands call it first.
+//! Observe, plan, apply: [`observe`] reads the machine's state, [`needs::missing`] plans,
+//! and [`install`] executes. With nothing missing it takes milliseconds, so every
+//! command calls it first, with the sets that it runs.
 
 pub(crate) mod go;
+pub(crate) mod needs;
 pub(crate) mod rust;
 
 mod install;
-mod needs;
 mod observe;
 
-use crate::console;
 use crate::shell::Shell;
+use crate::{console, view};
 use anyhow::{Result, bail};
+use needs::{Set, Wanted};
+use observe::Evidence;
 use std::time::Instant;
 
-/// Installs what is missing, naming each thing and its purpose.
+/// The sets of `cargo xtask setup`: all but those of real Kubernetes.
+const COMMON: &[Set] = &[
+    Set::Build,
+    Set::Unit,
+    Set::Laboratory,
+    Set::Demo,
+    Set::Bench,
+    Set::Fuzz,
+];
+
+/// Installs what is missing for the commands that need no Kubernetes.
 ///
 /// # Errors
 ///
-/// Returns an error that tells the cure if something cannot be installed here.
+/// As [`run_for`].
 pub(crate) fn run(shell: &mut Shell) -> Result<()> {
-    console::step("Setup: what the eBPF build and the laboratory need");
-    complete(shell, false)
+    run_for(shell, COMMON)
 }
 
-/// Installs what is missing, also for clusters of real Kubernetes.
+/// Installs what `sets` need and this machine lacks; names each thing and its purpose.
 ///
 /// # Errors
 ///
-/// As [`run`].
-pub(crate) fn run_for_clusters(shell: &mut Shell) -> Result<()> {
-    console::step("Setup: what the eBPF build, the laboratory and its clusters need");
-    complete(shell, true)
+/// Returns an error with the remedy if something cannot be installed here. Inside a
+/// [`view`] nothing is installed: whatever is missing there is not declared.
+pub(crate) fn run_for(shell: &mut Shell, sets: &[Set]) -> Result<()> {
+    let wanted = Wanted {
+        sets,
+        on_demand: false,
+    };
+
+    complete(shell, wanted, Evidence::Files)
 }
 
-fn complete(shell: &mut Shell, clusters: bool) -> Result<()> {
+/// Installs every declared package of every set, also where another program of the same
+/// name exists: a [`view`] shows only programs that come from declared packages.
+///
+/// # Errors
+///
+/// As [`run_for`].
+pub(crate) fn run_for_views(shell: &mut Shell) -> Result<()> {
+    let wanted = Wanted {
+        sets: Set::ALL,
+        on_demand: true,
+    };
+
+    complete(shell, wanted, Evidence::Packages)
+}
+
+fn complete(shell: &mut Shell, wanted: Wanted<'_>, evidence: Evidence) -> Result<()> {
+    console::step("Setup: compilers, and the programs that tests and demo run");
     let start = Instant::now();
-    let observed = observe::observe(shell, clusters)?;
-    let steps = needs::missing(&observed);
+    let observed = observe::observe(shell, evidence)?;
+    let steps = needs::missing(&observed, wanted);
     for (thing, why) in steps.iter().flat_map(needs::Step::things) {
         console::note(format_args!("missing: {thing} ({why})"));
+    }
+    if let (false, Some(set)) = (steps.is_empty(), view::current()) {
+        bail!("the view of the set `{set}` lacks the above: declare it in setup/needs.rs");
     }
     if let Some(refusal) = needs::refusal(&steps, &observed) {
         bail!(refusal);
@@ -49,16 +84,16 @@ fn complete(shell: &mut Shell, clusters: bool) -> Result<()> {
     for step in &steps {
         install::apply(shell, step)?;
     }
-    let left = needs::missing(&observe::observe(shell, clusters)?);
+    let left = needs::missing(&observe::observe(shell, evidence)?, wanted);
     if let Some((thing, why)) = left.iter().flat_map(needs::Step::things).next() {
         bail!("{thing} ({why}) was installed but is still not found; is its folder in PATH?");
     }
 
-    let what = if steps.is_empty() {
+    let outcome = if steps.is_empty() {
         "nothing is missing"
     } else {
-        "everything is there now"
+        "everything is installed"
     };
-    console::done(what, start.elapsed());
+    console::done(outcome, start.elapsed());
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Runs other programs, and ends them all when a person says stop.
+//! Runs other programs, and ends them when a signal stops this process.
 //!
 //! Each program gets a process group of its own. Ctrl-C (or TERM, or the end of
 //! the terminal) therefore reaches this process alone, which ends the group and
@@ -14,11 +14,14 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{sleep, timeout};
 
-/// How long an interrupted program may take to end by itself. The laboratories
-/// take down their namespaces within a second.
+/// The time between TERM and KILL for an interrupted program. The laboratories remove
+/// their namespaces within a second.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// A person, or the system, asked this process to stop.
+/// As [`GRACE`], for a program that ends programs itself, and removes clusters after it.
+const GRACE_CLEAN_UP: Duration = Duration::from_secs(60);
+
+/// A signal stopped this process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Interrupted;
 
@@ -38,7 +41,7 @@ pub(crate) struct Shell {
 }
 
 impl Shell {
-    /// Takes over the signals that mean "stop".
+    /// Starts to handle INT, TERM and HUP.
     pub(crate) fn new() -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -63,7 +66,11 @@ impl Shell {
     ///
     /// Returns [`Interrupted`] if a signal came first, or an error if the program
     /// cannot be started.
-    pub(crate) fn status(&mut self, mut command: Command) -> Result<ExitStatus> {
+    pub(crate) fn status(&mut self, command: Command) -> Result<ExitStatus> {
+        self.status_within(command, GRACE)
+    }
+
+    fn status_within(&mut self, mut command: Command, grace: Duration) -> Result<ExitStatus> {
         command.stdin(Stdio::null());
         let Self { runtime, stops } = self;
         runtime.block_on(async {
@@ -71,7 +78,7 @@ impl Shell {
             tokio::select! {
                 biased;
                 () = any(stops) => {
-                    end(&mut child).await;
+                    end(&mut child, grace).await;
                     Err(Interrupted.into())
                 }
                 status = child.wait() => status.context("failed to wait for a program"),
@@ -87,11 +94,18 @@ impl Shell {
     pub(crate) fn run(&mut self, command: Command) -> Result<()> {
         let shown = show(&command);
         let status = self.status(command)?;
-        if !status.success() {
-            bail!("`{shown}` failed: {status}");
-        }
+        success(&shown, status)
+    }
 
-        Ok(())
+    /// As [`Shell::run`], for a program that cleans up for some time when it is interrupted.
+    ///
+    /// # Errors
+    ///
+    /// As [`Shell::run`].
+    pub(crate) fn run_with_clean_up(&mut self, command: Command) -> Result<()> {
+        let shown = show(&command);
+        let status = self.status_within(command, GRACE_CLEAN_UP)?;
+        success(&shown, status)
     }
 
     /// Runs a program and returns what it printed, whether or not it succeeded.
@@ -104,8 +118,8 @@ impl Shell {
         self.capture(command)
     }
 
-    /// Runs a program whose progress a person sees, and returns its standard output,
-    /// whether or not it succeeded.
+    /// Runs a program that shows its progress on standard error, and returns its standard
+    /// output, whether or not it succeeded.
     ///
     /// # Errors
     ///
@@ -128,7 +142,15 @@ impl Shell {
     }
 }
 
-/// Shows a command as a person would type it.
+fn success(shown: &str, status: ExitStatus) -> Result<()> {
+    if !status.success() {
+        bail!("`{shown}` failed: {status}");
+    }
+
+    Ok(())
+}
+
+/// Formats a command as a user would type it.
 pub(crate) fn show(command: &Command) -> String {
     let environment = command.get_envs().filter_map(|(name, value)| {
         value.map(|value| format!("{}={}", name.display(), value.display()))
@@ -167,15 +189,15 @@ async fn any(stops: &mut [Signal; 3]) {
     }
 }
 
-async fn end(child: &mut Child) {
+async fn end(child: &mut Child, grace: Duration) {
     let group = child.id();
     kill_group(group, UnixSignal::SIGTERM);
-    // The result is of no interest: what is left is killed either way.
-    let _ = timeout(GRACE, child.wait()).await;
+    // The result does not matter: the rest of the group is killed in any case.
+    let _ = timeout(grace, child.wait()).await;
     kill_group(group, UnixSignal::SIGKILL);
     let _ = timeout(GRACE, child.wait()).await;
-    // What a process holds, such as the lock of a laboratory, goes with it: the
-    // caller cleans up only after the last of the group.
+    // A process may hold the lock of a laboratory until it ends, so the caller cleans up
+    // only after the last of the group has ended.
     let _ = timeout(GRACE, async {
         while exists(group) {
             sleep(Duration::from_millis(10)).await;
@@ -192,7 +214,7 @@ fn exists(group: Option<u32>) -> bool {
 
 fn kill_group(leader: Option<u32>, signal: UnixSignal) {
     if let Some(leader) = leader.and_then(|leader| i32::try_from(leader).ok()) {
-        // Fails only if the whole group is gone, which is the purpose.
+        // Fails only if the whole group has ended, which is the purpose.
         let _ = killpg(Pid::from_raw(leader), signal);
     }
 }

@@ -1,16 +1,21 @@
-//! Checks what compilers do not: sizes, names, and that pure files stay pure.
+//! Checks that no compiler makes: sizes, names, purity, links of documents, vocabulary.
 
 mod documented;
+mod links;
+mod words;
 
 use crate::workspace;
 use anyhow::{Context as _, Result, bail};
 use std::fs;
 use std::path::Path;
 
-/// Longer files are to be split by role.
+/// The longest source file; longer ones are split by role.
 const LINES_MAX: usize = 500;
 
-/// Names that say where code lies and not what it does.
+/// The longest README: it is read in one sitting, and the rest is in `docs/`.
+const README_LINES_MAX: usize = 110;
+
+/// File names that say nothing about the content.
 const NAMES_FORBIDDEN: &[&str] = &[
     "helper.rs",
     "helpers.rs",
@@ -20,8 +25,7 @@ const NAMES_FORBIDDEN: &[&str] = &[
     "utils.rs",
 ];
 
-/// Modules, each a file and a folder, or whole crates that must compute the same
-/// result whenever and wherever they are called.
+/// Modules (each a file and a folder) and crates whose results depend on arguments only.
 const PURE: &[&str] = &[
     "control/api/src",
     "control/manager/src/plan",
@@ -43,10 +47,10 @@ const PURE: &[&str] = &[
     "tests/kubernetes/src/spec",
 ];
 
-/// Pure but for the library below it, which reads clock and randomness itself.
+/// Files in [`PURE`] that wrap a library which reads clock and randomness.
 const PURE_EXCEPT: &[&str] = &["gateway/src/engine/noise.rs"];
 
-/// Words that let time, chance or the world into a pure file.
+/// Words that give a pure file access to time, randomness or input and output.
 const IMPURE: &[&str] = &[
     "Instant::now",
     "SystemTime::now",
@@ -64,16 +68,22 @@ const IMPURE: &[&str] = &[
 ///
 /// # Errors
 ///
-/// Returns an error that lists all that is not tidy.
+/// Returns an error that lists all problems.
 pub(crate) fn check() -> Result<String> {
-    let mut files = Vec::new();
-    collect(workspace::root(), &mut files)?;
-    files.sort();
+    let files = collect("rs")?;
+    let documents = collect("md")?;
 
     let mut problems = Vec::new();
     for (path, text) in &files {
         problems.extend(problems_of(path, text));
+        problems.extend(words::forbidden(path, text));
     }
+    problems.extend(links::broken(&documents));
+    problems.extend(documents.iter().filter_map(|(path, text)| {
+        let lines = text.lines().count();
+        (path == "README.md" && lines > README_LINES_MAX)
+            .then(|| format!("README.md has {lines} lines, more than {README_LINES_MAX}"))
+    }));
     let settings = fs::read_to_string(workspace::root().join(documented::PAGE))
         .with_context(|| format!("failed to read {}", documented::PAGE))?;
     problems.extend(documented::missing(&settings));
@@ -81,7 +91,11 @@ pub(crate) fn check() -> Result<String> {
         bail!("not tidy:\n    {}", problems.join("\n    "));
     }
 
-    Ok(format!("{} files", files.len()))
+    Ok(format!(
+        "{} files, {} documents",
+        files.len(),
+        documents.len()
+    ))
 }
 
 fn problems_of(path: &str, text: &str) -> Vec<String> {
@@ -130,14 +144,23 @@ fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
         .map(|(index, line)| (index + 1, line))
 }
 
-fn collect(folder: &Path, files: &mut Vec<(String, String)>) -> Result<()> {
+/// Reads all files of the checkout with an extension, in the order of their paths.
+fn collect(extension: &str) -> Result<Vec<(String, String)>> {
+    let mut files = Vec::new();
+    collect_below(workspace::root(), extension, &mut files)?;
+    files.sort();
+
+    Ok(files)
+}
+
+fn collect_below(folder: &Path, extension: &str, files: &mut Vec<(String, String)>) -> Result<()> {
     for entry in fs::read_dir(folder).with_context(|| format!("failed to list {folder:?}"))? {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let is_source = path.extension().is_some_and(|extension| extension == "rs");
+        let is_wanted = path.extension().is_some_and(|it| it == extension);
         if path.is_dir() && !name.starts_with('.') && name != "target" {
-            collect(&path, files)?;
-        } else if is_source {
+            collect_below(&path, extension, files)?;
+        } else if is_wanted {
             let text =
                 fs::read_to_string(&path).with_context(|| format!("failed to read {path:?}"))?;
             let relative = path.strip_prefix(workspace::root()).unwrap_or(&path);
@@ -190,9 +213,7 @@ mod tests {
 
     #[test]
     fn this_checkout_is_read_without_its_build_folders() {
-        let mut files = Vec::new();
-
-        collect(workspace::root(), &mut files).unwrap();
+        let files = collect("rs").unwrap();
 
         assert!(files.iter().any(|(path, _)| path == "xtask/src/tidy.rs"));
         assert!(!files.iter().any(|(path, _)| path.starts_with("target/")));

@@ -1,5 +1,7 @@
-//! Where things are.
+//! The checkout: its folders, its commit, and calls of cargo in it.
 
+use crate::shell::{Interrupted, Shell};
+use anyhow::{Context as _, Result};
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -25,12 +27,34 @@ pub(crate) fn binaries() -> PathBuf {
     self::target().join(target).join("release")
 }
 
+/// Describes the commit, with `-dirty` if files differ from it; none without git or
+/// outside of a repository. `options` are those of `git describe`.
+///
+/// # Errors
+///
+/// Returns an error if git was interrupted.
+pub(crate) fn revision(shell: &mut Shell, options: &[&str]) -> Result<Option<String>> {
+    let mut query = Command::new("git");
+    query
+        .args(["describe", "--always", "--dirty"])
+        .args(options)
+        .current_dir(root());
+    let output = match shell.output(query) {
+        Ok(output) => output,
+        Err(error) if error.is::<Interrupted>() => return Err(error),
+        Err(_) => return Ok(None),
+    };
+    let text = String::from_utf8(output.stdout).context("a commit is hexadecimal")?;
+
+    Ok(output.status.success().then(|| text.trim().to_owned()))
+}
+
 /// A call of the cargo that runs this crate, at the top of the checkout.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(root());
-    // Set by the outer `cargo run` for this crate; they would make the build
-    // scripts of others believe that they were rebuilt for it.
+    // The outer `cargo run` sets these for this crate. Build scripts that watch them
+    // would run again.
     for (name, _) in env::vars_os() {
         let name_ = name.to_string_lossy();
         if name_.starts_with("CARGO_PKG_") || name_.starts_with("CARGO_MANIFEST_") {

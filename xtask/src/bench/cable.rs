@@ -1,4 +1,4 @@
-//! The network between two tunnel ends: one pair of virtual Ethernet devices.
+//! The underlay of a tunnel: two network namespaces connected by a veth pair.
 //!
 //! ```text
 //! near eth0 ------ eth0 far        MTU 1500
@@ -12,21 +12,21 @@ use anyhow::Result;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-/// Two namespaces that reach each other.
+/// Two connected network namespaces.
 #[derive(Clone, Debug)]
 pub(super) struct Cable {
-    /// The client's.
+    /// The namespace of the client.
     pub(super) near: Netns,
-    /// The server's.
+    /// The namespace of the server.
     pub(super) far: Netns,
 }
 
 impl Cable {
-    /// Lays the cable.
+    /// Creates the namespaces and the veth pair.
     ///
     /// # Errors
     ///
-    /// Returns an error if the kernel refuses a part of it.
+    /// Returns an error if the kernel refuses a namespace or a device.
     pub(super) fn lay(identity: &Arc<Identity>, underlay: Underlay) -> Result<Self> {
         let cable = Self {
             near: Netns::create(identity, "near")?,
@@ -64,14 +64,14 @@ const DEVICE: &str = "eth0";
 
 const MTU: u32 = 1500;
 
-/// Makes the kernel cut what it sends, and the receiving kernel join what arrives.
+/// Disables segmentation offload, so that the kernel segments on sending, and enables GRO.
 ///
-/// A receiving veth joins only what comes from one that cannot segment TCP either
-/// (`veth_skb_is_eligible_for_gro`), so that goes, too.
+/// A receiving veth does GRO only if its peer cannot segment TCP
+/// (`veth_skb_is_eligible_for_gro`), so TSO is disabled, too.
 ///
 /// # Errors
 ///
-/// Returns an error if the device does not take it.
+/// Returns an error if the device refuses a feature.
 pub(super) fn without_segmentation(end: End<'_>) -> Result<()> {
     let features = [
         ("tx-udp-segmentation", "off"),

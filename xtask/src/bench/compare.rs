@@ -1,4 +1,4 @@
-//! What changed between two results, beyond their spread: PURE but for reading them.
+//! Compares two results and finds changes beyond their spread. PURE except for reading files.
 
 use super::metric::{Better, METRICS, Metric, Sample, Tunnel, Underlay};
 use super::results::{YARDSTICK, by_round};
@@ -15,7 +15,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Which results to compare.
+/// The results to compare.
 #[derive(Args, Debug)]
 pub(crate) struct Compare {
     /// The earlier result, such as `bench/results/2026-11-23-9024d38c02.json`.
@@ -27,11 +27,11 @@ pub(crate) struct Compare {
     after: PathBuf,
 }
 
-/// Reads both results and returns what changed, as people read it.
+/// Reads both results and returns a table of changes.
 ///
 /// # Errors
 ///
-/// Returns an error that names the file that is no result.
+/// Returns an error that names the file which is not a result.
 pub(super) fn run(options: &Compare) -> Result<String> {
     let before = Kept::read(&options.before)?;
     let after = Kept::read(&options.after)?;
@@ -40,7 +40,7 @@ pub(super) fn run(options: &Compare) -> Result<String> {
     Ok(render(&before, &after, &changes))
 }
 
-/// As much of a result as a comparison needs.
+/// The part of a result that a comparison needs.
 #[derive(Debug, Deserialize)]
 struct Kept {
     date: String,
@@ -66,18 +66,18 @@ impl Kept {
         let shown = path.display();
         let text = fs::read_to_string(path).with_context(|| format!("failed to read {shown}"))?;
 
-        serde_json::from_str(&text).with_context(|| format!("{shown} is no result of the bench"))
+        serde_json::from_str(&text).with_context(|| format!("{shown} is not a result of the bench"))
     }
 }
 
-/// One number in both results.
+/// A number in both results.
 #[derive(Clone, Copy, Debug)]
 struct Change {
     tunnel: Tunnel,
     underlay: Underlay,
     metric: Metric,
-    /// Whether it is the ratio to the yardstick, which is what a shared machine's drift
-    /// touches least.
+    /// Whether it is a ratio to the yardstick, which the drift of a shared machine affects
+    /// least.
     is_ratio: bool,
     before: Summary,
     after: Summary,
@@ -85,7 +85,7 @@ struct Change {
 }
 
 impl Change {
-    /// How the later median compares with the earlier, as a factor.
+    /// The later median divided by the earlier one.
     fn factor(&self) -> Option<f64> {
         (self.before.median > 0.0).then(|| self.after.median / self.before.median)
     }
@@ -98,11 +98,11 @@ impl Change {
     }
 }
 
-/// A number that was taken once has no spread; it has to change by more than a shared
-/// machine's doing.
+/// A number that is measured once has no spread. Its relative change must exceed the noise of
+/// a shared machine.
 const NOISE: f64 = 0.12;
 
-/// All numbers that both results have.
+/// Compares all numbers that both results have.
 fn changes(before: &[Sample], after: &[Sample]) -> Vec<Change> {
     let mut changes = Vec::new();
     for &underlay in Underlay::value_variants() {
@@ -161,7 +161,7 @@ fn change(
 fn render(before: &Kept, after: &Kept, changes: &[Change]) -> String {
     let (changed, same): (Vec<&Change>, Vec<&Change>) =
         changes.iter().partition(|change| change.is_beyond_spread);
-    // Writing to a string cannot fail, so the results of `writeln!` tell nothing.
+    // Writing to a string cannot fail, so the results of `writeln!` are ignored.
     let mut text = String::new();
     let _ = writeln!(
         text,
@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_that_overlap_are_no_change() {
+    fn overlapping_ranges_are_no_change() {
         let before = [gbps(1, Tunnel::Fabric, 3.0), gbps(2, Tunnel::Fabric, 4.0)];
         let after = [gbps(1, Tunnel::Fabric, 3.9), gbps(2, Tunnel::Fabric, 5.0)];
 
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_apart_are_a_change() {
+    fn disjoint_ranges_are_a_change() {
         let before = [gbps(1, Tunnel::Fabric, 3.0), gbps(2, Tunnel::Fabric, 3.2)];
         let after = [gbps(1, Tunnel::Fabric, 3.3), gbps(2, Tunnel::Fabric, 3.5)];
 
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_once_must_change_by_more_than_noise() {
+    fn a_number_that_is_measured_once_must_change_by_more_than_noise() {
         let rss = |value| {
             let memory = Measurement::Memory;
             [sample(0, Tunnel::Fabric, memory, metric::RSS_NEAR, value)]
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_of_before_there_were_networks_can_be_read() {
+    fn a_result_without_underlays_can_be_read() {
         let json = r#"{"date": "2026-11-21", "commit": "abc", "machine": {}, "samples": [
             {"round": 1, "tunnel": "wireguard-go", "measurement": "tcp-x1", "values": {"gbps": 2.5}}]}"#;
 
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_changed_is_told() {
+    fn only_changes_are_listed() {
         let kept = |value| Kept {
             date: "2026-11-22".into(),
             commit: "abc".into(),

@@ -1,4 +1,4 @@
-//! The two ends of a tunnel, and the tools that run there.
+//! The two ends of a tunnel, and the measuring tools that run there.
 
 use super::metric::{Tunnel, Underlay};
 use ::tests::lab::netns::Netns;
@@ -8,20 +8,18 @@ use std::net::Ipv4Addr;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// A tunnel that is up: where its ends are, and what carries it.
+/// An established tunnel.
 #[derive(Debug)]
 pub(super) struct Ends {
-    /// Which one it is.
     pub(super) tunnel: Tunnel,
-    /// Over which network it runs.
     pub(super) underlay: Underlay,
-    /// Where the client runs.
+    /// The namespace of the client.
     pub(super) near: Netns,
-    /// Where the server runs.
+    /// The namespace of the server.
     pub(super) far: Netns,
-    /// The server's address, as the client sees it.
+    /// The server's address inside the tunnel, as the client uses it.
     pub(super) far_address: Ipv4Addr,
-    /// The processes that encrypt and decrypt: the client's, the server's.
+    /// The ids of the processes that encrypt and decrypt: the client's, then the server's.
     pub(super) gateways: [u32; 2],
 }
 
@@ -47,7 +45,7 @@ impl Ends {
         ];
         all.extend(arguments);
 
-        // iperf3 says in its JSON what failed, so its exit code tells nothing more.
+        // iperf3 reports errors in its JSON, so its exit code is ignored.
         let output = self.near.output("timeout", &all, "")?;
         if output.stdout.is_empty() {
             bail!(
@@ -64,7 +62,7 @@ impl Ends {
     ///
     /// # Errors
     ///
-    /// Returns an error if `ping` cannot run; unanswered packets are none.
+    /// Returns an error if `ping` cannot run. Lost packets are no error.
     pub(super) fn ping(&self, interval: Duration, duration: Duration) -> Result<String> {
         let count = duration.as_micros() / interval.as_micros().max(1);
         let count = count.max(1).to_string();
@@ -83,14 +81,14 @@ impl Ends {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Waits until the far end answers.
+    /// Waits until the far end replies to a ping.
     ///
     /// # Errors
     ///
-    /// Returns an error that names both ends if it does not answer in time.
+    /// Returns an error that names both ends if there is no reply in time.
     pub(super) fn wait_until_up(&self, deadline: Duration) -> Result<()> {
         let what = format!(
-            "{} to answer at {} through {}",
+            "{} to reply at {} through {}",
             self.far.name(),
             self.far_address,
             self.tunnel.name()
@@ -106,8 +104,8 @@ impl Ends {
     }
 }
 
-/// What the end of a measurement may take longer than the measurement: closing
-/// behind a full queue, on a machine that has no core left.
+/// The limit on the time that iperf3 takes beyond the measurement: it closes connections
+/// behind a full queue, on a machine without an idle core.
 const SLACK_SECONDS: u32 = 20;
 
 /// An iperf3 server for one client.
@@ -141,19 +139,19 @@ impl Drop for Server {
     }
 }
 
-/// Ends a process, if it still runs, and forgets it.
+/// Kills a process, if it still runs, and reaps it.
 pub(super) fn end(child: &mut Child) {
     // Both fail only if the process has ended, which is the purpose.
     let _ = child.kill();
     let _ = child.wait();
 }
 
-/// Where iperf3 listens if not told otherwise.
+/// iperf3's default port.
 const PORT: &str = "5201";
 
 const START_DEADLINE: Duration = Duration::from_secs(5);
 
-/// Tells which version of a tool is used: the first line that it prints.
+/// Returns the first line of a tool's `--version`.
 ///
 /// # Errors
 ///

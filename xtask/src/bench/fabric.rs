@@ -1,7 +1,7 @@
-//! Our tunnel with all around it: clusters with the same addresses, one gateway each.
+//! The complete path: clusters with equal CIDRs, with one gateway each.
 //!
-//! The pods are on other nodes than the gateways, so that each overlay crosses
-//! the underlay, as it mostly does in a cluster of some size.
+//! The pods are on other nodes than the gateways, so that overlay packets cross the
+//! underlay, as most do in a cluster of many nodes.
 
 mod cables;
 
@@ -15,7 +15,7 @@ use tests::lab::Lab;
 use tests::lab::pod::Pod;
 use tests::lab::spec::{ClusterSpec, Spec};
 
-/// The clusters; taken down when dropped.
+/// The clusters; removed when dropped.
 #[derive(Debug)]
 pub(super) struct Fabric {
     /// The pods at both ends, and the gateways between them.
@@ -24,7 +24,7 @@ pub(super) struct Fabric {
 }
 
 impl Fabric {
-    /// Sets the clusters up and waits until their pods reach each other.
+    /// Creates the clusters and waits until their pods reach each other.
     ///
     /// # Errors
     ///
@@ -58,12 +58,12 @@ impl Fabric {
         Ok(Self { ends, lab })
     }
 
-    /// Returns the sizes of the packets that the client's gateway has read from
-    /// its TAP and the server's has written to its own.
+    /// Returns the sizes of the packets that the client's gateway has read from its TAP, and
+    /// those that the server's gateway has written to its TAP.
     ///
     /// # Errors
     ///
-    /// Returns an error if a gateway does not tell.
+    /// Returns an error if a gateway's status cannot be read.
     pub(super) fn super_packets(&self) -> Result<[Histogram; 2]> {
         let near = self.lab.gateway_status(NEAR, GATEWAY)?;
         let far = self.lab.gateway_status(FAR, GATEWAY)?;
@@ -74,15 +74,15 @@ impl Fabric {
 
 const NEAR: &str = "rome";
 const FAR: &str = "milan";
-/// A second peer of both, which says nothing but its probes.
+/// A second peer of both, which sends only probes.
 const THIRD: &str = "turin";
 
-/// The first node carries the gateway, the second the pod.
+/// The first node has the gateway, the second the pod.
 const NODES: usize = 2;
 const POD_NODE: usize = 2;
 const GATEWAY: usize = 1;
 
-/// The pod's place among the addresses of its node.
+/// The pod's index in the pod CIDR of its node.
 const POD_INDEX: u32 = 10;
 
 const UP_DEADLINE: Duration = Duration::from_secs(10);

@@ -1,15 +1,13 @@
-//! Our tunnel alone: two gateways whose TAPs are the ends.
+//! The tunnel without nodes and overlay: two gateways whose TAPs are the ends.
 //!
 //! ```text
 //!  near: gateway eth0 ------------ eth0 gateway :far            MTU 1500
 //!           liqo-tap ~~~~~~~~~~~~~~~~~~ liqo-tap                MTU 1420
 //! ```
 //!
-//! A gateway's TAP has a namespace of its own, where a kernel program hands what comes
-//! out of the tunnel to the overlay. Taken off, it leaves a TAP like any other: with an
-//! address and a route, that namespace's own TCP uses it, as it uses the device of a
-//! plain WireGuard. The processes are the ones that are shipped, and do all they
-//! always do.
+//! A kernel program redirects decrypted packets from a gateway's TAP to the overlay. Here it
+//! is detached, and the TAP gets an address and a route, so that the TCP stack of its
+//! namespace uses it like a WireGuard device. The processes are the released ones.
 
 mod responder;
 mod site;
@@ -37,10 +35,10 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The two gateways; taken down when dropped.
+/// The two gateways; stopped when dropped.
 #[derive(Debug)]
 pub(super) struct Gateways {
-    /// Their TAPs.
+    /// The ends at the TAPs.
     pub(super) ends: Ends,
     sockets: PathBuf,
     processes: [Process; 2],
@@ -49,11 +47,11 @@ pub(super) struct Gateways {
 }
 
 impl Gateways {
-    /// Sets the tunnel up and waits until it answers.
+    /// Starts the gateways and waits until the far end replies.
     ///
     /// # Errors
     ///
-    /// Returns an error if a gateway does not start or the tunnel does not come up.
+    /// Returns an error if a gateway does not start, or if the far end does not reply.
     pub(super) fn start(tunnel: Tunnel, underlay: Underlay) -> Result<Self> {
         let identity = Identity::claim()?;
         let cable = Cable::lay(&identity, underlay)?;
@@ -110,12 +108,12 @@ impl Gateways {
         })
     }
 
-    /// Returns the sizes of the packets that the client's gateway has read from
-    /// its TAP and the server's has written to its own.
+    /// Returns the sizes of the packets that the client's gateway has read from its TAP, and
+    /// those that the server's gateway has written to its TAP.
     ///
     /// # Errors
     ///
-    /// Returns an error if a gateway does not tell.
+    /// Returns an error if a gateway's status cannot be read.
     pub(super) fn super_packets(&self) -> Result<[Histogram; 2]> {
         let [near, far] = &self.processes;
         let near = status::read(&self.sockets, near.name())?;
@@ -125,12 +123,12 @@ impl Gateways {
     }
 }
 
-/// The number that a gateway gives its only peer.
+/// The index of a gateway's only peer.
 const PEER: u16 = 0;
 
 const UP_DEADLINE: Duration = Duration::from_secs(20);
 
-/// Where gateways pin the program at the TAP, below the name of the instance.
+/// The folder in which gateways pin programs, each below the name of its instance.
 const PINS: &str = "/sys/fs/bpf/liqo";
 const TAP_PIN: &str = "tap";
 
@@ -180,19 +178,19 @@ fn key_dir(identity: &Identity, own: &Site, peer: &str) -> PathBuf {
     key_dirs(identity, own).join(format!("gw-{peer}"))
 }
 
-/// Turns the TAP of a gateway into an end of the tunnel, and returns where it is.
+/// Makes the TAP of a gateway an end of the tunnel, and returns its namespace.
 fn open_tap(instance: &str, own: &Site, peer: &Site) -> Result<Netns> {
     let pin = Path::new(PINS).join(instance).join(TAP_PIN);
     run(Command::new("bpftool")
         .args(["link", "detach", "pinned"])
         .arg(&pin))
-    .context("failed to take the program off a gateway's TAP")?;
+    .context("failed to detach the program from a gateway's TAP")?;
 
     let name = format!("liqo-{instance}");
     let path = Path::new("/run/netns").join(&name);
     let file = File::open(&path).with_context(|| format!("failed to open {}", path.display()))?;
     let netns = Netns::adopt(&name, file);
-    // What comes out of the tunnel is addressed to a node, what goes in to a peer.
+    // Decrypted packets have the MAC of a node as destination, outgoing ones that of a peer.
     let own_mac = mac(NODE_MAC);
     let peer_mac = mac(Settings::default().peer_mac(PEER));
     ip(

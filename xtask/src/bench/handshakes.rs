@@ -1,14 +1,14 @@
-//! How many handshakes a gateway answers, and what each costs.
+//! The rate of handshakes that a gateway completes, and the processor time of each.
 //!
 //! ```text
 //! near eth0 ------ eth0 far
-//! 256 peers, an address each       a gateway that has them as peers
+//! 256 peers, an address each       a gateway with these peers
 //! ```
 //!
-//! Peers that are known call again and again, as after a restart of the gateway or when keys are
-//! renewed: each from an address of its own and as one that was there before. What strangers cost is
-//! another matter, which limits bound. One thread asks, and takes as much of the processor as the gateway does:
-//! the cost of a handshake tells more than their rate.
+//! Known peers initiate handshakes again and again, each from its own address, as after a restart
+//! of the gateway or at a rekey. Unknown initiators are not measured: budgets limit them. One thread
+//! sends all initiations and uses as much processor time as the gateway, so the cost of a handshake
+//! says more than their rate.
 
 use super::cable::{self, Cable};
 use super::gateways;
@@ -25,31 +25,30 @@ use anyhow::{Context as _, Result};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
-/// One that the peers call; ends when dropped.
+/// The responder under test; killed when dropped.
 pub(super) trait Responder {
-    /// Where it listens.
+    /// Its endpoint.
     fn port(&self) -> u16;
-    /// Its process.
     fn pid(&self) -> u32;
-    /// Its public key, as the peer of this number knows it.
+    /// Its public key for the peer with this index.
     fn key(&self, peer: usize) -> [u8; 32];
 }
 
-/// How many peers there are.
+/// The number of peers.
 const PEERS: usize = 256;
 
-/// The peers' addresses: for benchmarks (RFC 2544, appendix C.2.2).
+/// The peers' addresses, reserved for benchmarks (RFC 2544, appendix C.2.2).
 const FIRST: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 const ADDRESSES: &str = "198.18.0.0/16";
 
-/// How long it may take until each peer was answered once.
+/// The limit on the first handshakes of all peers.
 const MEETING: Duration = Duration::from_secs(30);
 
 /// Measures one tunnel's gateway.
 ///
 /// # Errors
 ///
-/// Returns an error if it does not run or leaves a peer without an answer.
+/// Returns an error if it does not run, or does not respond to a peer.
 pub(super) fn measure(tunnel: Tunnel, programs: &Programs, seconds: u32) -> Result<Values> {
     let identity = Identity::claim()?;
     let cable = Cable::lay(&identity, Underlay::Uso)?;
@@ -84,15 +83,15 @@ pub(super) fn measure(tunnel: Tunnel, programs: &Programs, seconds: u32) -> Resu
     initiators.complete_all(MEETING)?;
 
     let before = process::cpu_seconds(responder.pid())?;
-    let asked = initiators.run(Duration::from_secs(seconds.into()))?;
+    let outcome = initiators.run(Duration::from_secs(seconds.into()))?;
     let used = process::cpu_seconds(responder.pid())? - before;
 
     Ok(named([
-        (metric::HANDSHAKES, asked.per_second()),
+        (metric::HANDSHAKES, outcome.per_second()),
         (
             metric::HANDSHAKE_CPU,
-            used * 1e6 / asked.answered.max(1) as f64,
+            used * 1e6 / outcome.answered.max(1) as f64,
         ),
-        (metric::UNANSWERED, asked.unanswered_percent()),
+        (metric::UNANSWERED, outcome.unanswered_percent()),
     ]))
 }

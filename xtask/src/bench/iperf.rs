@@ -1,4 +1,4 @@
-//! What `iperf3 --json` says.
+//! Parses the output of `iperf3 --json`.
 
 use super::stats;
 use anyhow::{Context as _, Result, bail};
@@ -11,21 +11,21 @@ pub(super) struct Tcp {
     pub(super) bytes: f64,
     /// Payload received, in bits per second.
     pub(super) bits_per_second: f64,
-    /// How evenly the streams shared it: 1 if all got the same, 1 / n if one of n got
-    /// all (Jain's index).
+    /// Jain's fairness index of the streams: 1 if all are equal, 1 / n if one of n got
+    /// everything.
     pub(super) fairness: f64,
 }
 
-/// Reads the result of a TCP measurement; one in both directions adds up.
+/// Parses the result of a TCP measurement; both directions are summed.
 ///
 /// # Errors
 ///
-/// Returns an error with iperf3's own words if it failed.
+/// Returns iperf3's own message if it failed.
 pub(super) fn tcp(json: &str) -> Result<Tcp> {
     let end = end(json)?;
     let forth = end
         .sum_received
-        .context("iperf3 does not say what arrived")?;
+        .context("iperf3 did not report the received bytes")?;
     let back = end.sum_received_bidir_reverse.unwrap_or_default();
     let bytes = forth.bytes + back.bytes;
     if bytes == 0.0 {
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tcp_counts_what_arrived() {
+    fn received_bytes_are_counted() {
         let json = r#"{"end": {
             "sum_sent": {"seconds": 1.0, "bytes": 61079552, "bits_per_second": 488582671.9, "retransmits": 7015, "sender": true},
             "sum_received": {"seconds": 1.0, "bytes": 58729608, "bits_per_second": 468470803.1, "sender": true}}}"#;
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn both_directions_add_up() {
+    fn both_directions_are_summed() {
         let json = r#"{"end": {
             "sum_received": {"bytes": 1000, "bits_per_second": 8000},
             "sum_received_bidir_reverse": {"bytes": 500, "bits_per_second": 4000}}}"#;
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_that_got_nothing_are_unfair() {
+    fn streams_without_bytes_lower_the_fairness() {
         let json = r#"{"end": {
             "streams": [{"sender": {"bytes": 9, "bits_per_second": 9}, "receiver": {"bytes": 8, "bits_per_second": 8}},
                         {"receiver": {"bytes": 0, "bits_per_second": 0}}],
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_is_no_result() {
+    fn empty_output_is_an_error() {
         assert!(tcp("").is_err());
         assert!(tcp(r#"{"end": {}}"#).is_err());
     }

@@ -1,20 +1,20 @@
-//! The search for the highest rate that a tunnel carries: PURE.
+//! Searches the highest rate that a tunnel carries. PURE.
 //!
-//! Up in large steps until a rate is not carried, or down until one is; then the gap
-//! between the two is halved some times, in proportion.
+//! The rate is raised in large steps until it is not carried, or lowered until it is. Then the
+//! interval between the two rates is bisected on a logarithmic scale.
 
-/// A rate from which all searches begin, in datagrams per second: what any tunnel carries.
+/// The first rate, in datagrams per second, which any tunnel carries.
 const START: f64 = 20_000.0;
-/// How far apart rates are before the gap is halved.
+/// The factor between rates before the bisection.
 const STEP: f64 = 1.6;
-/// How often the gap is halved; the last is then 6 % wide.
+/// The number of bisections; the last interval is 6 % wide.
 const HALVINGS: u32 = 3;
-/// The search ends here: nobody sends more.
+/// The upper end of the search: the sender is not faster.
 const RATE_MAX: f64 = 2e6;
-/// The search ends here: the tunnel carries nothing.
+/// The lower end of the search: the tunnel carries nothing.
 const RATE_MIN: f64 = 100.0;
 
-/// A search that is under way.
+/// The state of a search.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Search {
     carried: Option<f64>,
@@ -35,7 +35,7 @@ impl Search {
         }
     }
 
-    /// Learns whether `rate` was carried.
+    /// Records whether `rate` was carried.
     pub(super) fn handle(&mut self, rate: f64, is_carried: bool) {
         if self.carried.is_some() && self.refused.is_some() {
             self.halvings += 1;
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tunnel_that_carries_nothing_or_all_ends_the_search() {
+    fn a_tunnel_that_carries_no_rate_or_every_rate_ends_the_search() {
         assert_eq!(search(0.0), 0.0);
         assert!(search(f64::INFINITY) > RATE_MAX / STEP);
     }

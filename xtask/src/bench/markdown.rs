@@ -1,4 +1,4 @@
-//! The results as a document.
+//! Renders a result as a Markdown document.
 
 use super::metric::{Tunnel, Underlay};
 use super::results::{Report, Row, YARDSTICK};
@@ -8,14 +8,14 @@ use clap::ValueEnum as _;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-/// Returns the document; `picture` is the file that shows it.
+/// Returns the document; `picture` is the file of the bar chart.
 pub(super) fn render(report: &Report, picture: Option<&str>) -> String {
     let setting = &report.setting;
     let mut text = String::new();
-    // Writing to a string cannot fail, so the results of `writeln!` tell nothing.
+    // Writing to a string cannot fail, so the results of `writeln!` are ignored.
     let _ = writeln!(text, "# Bench of {}\n", setting.date);
     let modified = if setting.modified {
-        ", with changes that have no commit"
+        ", with uncommitted changes"
     } else {
         ""
     };
@@ -36,7 +36,7 @@ pub(super) fn render(report: &Report, picture: Option<&str>) -> String {
         "\n## Targets\n\nRatios are to {} in the same round.\n",
         YARDSTICK.name()
     );
-    let _ = writeln!(text, "| target | asked | measured | |\n|---|---|---|---|");
+    let _ = writeln!(text, "| target | limit | measured | |\n|---|---|---|---|");
     for verdict in &report.targets {
         let _ = writeln!(
             text,
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_document_tells_setting_targets_and_numbers() {
+    fn the_document_has_setting_targets_and_numbers() {
         let text = render(&report(), Some("a.svg"));
 
         assert!(text.contains("Commit `abc`."), "{text}");

@@ -42,8 +42,8 @@ pub(super) fn measure(
     }
 }
 
-/// Measures what the gateways of all tunnels use at the same time while nothing
-/// runs; one result per tunnel.
+/// Measures the processor time of all tunnels' gateways at the same time, without traffic;
+/// one result per tunnel.
 ///
 /// # Errors
 ///
@@ -69,12 +69,12 @@ pub(super) fn idle(tunnels: &[&Ends], window: Duration) -> Result<Vec<Values>> {
     Ok(values.collect())
 }
 
-/// Waits until the machine has nothing else to do, or until `patience` ends, and
-/// returns how many cores were busy at last.
+/// Waits until the machine is idle, for at most `patience`, and returns the number of busy
+/// cores at the end.
 ///
 /// # Errors
 ///
-/// Returns an error if the kernel does not tell.
+/// Returns an error if `/proc/stat` cannot be read.
 pub(super) fn quiet(patience: Duration) -> Result<f64> {
     let deadline = Instant::now() + patience;
     loop {
@@ -88,13 +88,13 @@ pub(super) fn quiet(patience: Duration) -> Result<f64> {
     }
 }
 
-/// As much as this may others use: it changes a result by less than the drift of
-/// a shared machine does.
+/// The limit on the use of cores by other processes: it affects a result less than the drift
+/// of a shared machine.
 pub(super) const QUIET_CORES: f64 = 0.1;
 
 const QUIET_WINDOW: Duration = Duration::from_millis(600);
 
-/// Numbers by their names.
+/// Collects numbers by their names.
 pub(super) fn named<const N: usize>(values: [(&str, f64); N]) -> Values {
     values
         .into_iter()
@@ -168,13 +168,13 @@ fn rtt_loaded(ends: &Ends, seconds: u32) -> Result<Values> {
     });
 
     let load = load.unwrap_or_else(|cause| std::panic::resume_unwind(cause))?;
-    let load = iperf::tcp(&load).context("the load beside the round trips")?;
+    let load = iperf::tcp(&load).context("the load during the round trips")?;
     let mut values = rtt(&output?)?;
     values.insert(metric::GBPS.to_owned(), load.bits_per_second / 1e9);
     Ok(values)
 }
 
-/// How long TCP may take to fill the path.
+/// The time that TCP takes to fill the path.
 const RAMP: Duration = Duration::from_secs(1);
 
 fn rtt(output: &str) -> Result<Values> {
@@ -200,16 +200,16 @@ fn memory(ends: &Ends) -> Result<Values> {
     ]))
 }
 
-/// Returns the most memory that the gateways needed to start, and lets their peak
-/// begin anew: from here on it is that of serving.
+/// Returns the peak memory of the gateways during their start, and resets it, so that the
+/// next peak is that of the measurements.
 fn started(ends: &Ends) -> Result<Values> {
     let [near, far] = ends.gateways;
     let values = named([
         (metric::START_NEAR, process::memory(near)?.peak / 1e6),
         (metric::START_FAR, process::memory(far)?.peak / 1e6),
     ]);
-    process::forget_peak(near)?;
-    process::forget_peak(far)?;
+    process::reset_peak(near)?;
+    process::reset_peak(far)?;
 
     Ok(values)
 }

@@ -1,19 +1,18 @@
-//! What is measured, and which numbers each measurement yields.
+//! The tunnels, the measurements, and the numbers of each measurement.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// One of the ways from end to end.
+/// A tunnel under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Tunnel {
-    /// Ours, without what is around it: the ends are at the gateways' TAPs.
+    /// This project's gateways alone: the ends are at their TAPs.
     Gateway,
-    /// Ours, complete: pod, node, gateway, gateway, node, pod.
+    /// This project's complete path: pod, node, gateway, gateway, node, pod.
     Fabric,
-    /// Two processes of the newest wireguard-go, and nothing else: what all others are
-    /// compared with.
+    /// Two processes of the newest wireguard-go, the yardstick of all others.
     WireguardGo,
     /// Two processes of Debian's wireguard-go.
     WireguardGoDebian,
@@ -26,51 +25,51 @@ pub(super) enum Tunnel {
 }
 
 impl Tunnel {
-    /// How people call it.
+    /// Its name on the command line and in results.
     pub(super) fn name(self) -> String {
         self.to_possible_value()
             .map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    /// Whether it is made of what this checkout builds.
+    /// Whether this checkout builds it.
     pub(super) fn is_ours(self) -> bool {
         matches!(self, Self::Gateway | Self::Fabric)
     }
 
-    /// Whether it only shows where others stand: no target depends on it.
+    /// Whether it is only for comparison: no target depends on it.
     pub(super) fn is_bystander(self) -> bool {
         !matches!(self, Self::Gateway | Self::Fabric | Self::WireguardGo)
     }
 }
 
-/// What the network between the tunnels' ends does with super-packets.
+/// How the network between the tunnels' ends handles super-packets.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, ValueEnum,
 )]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Underlay {
-    /// It carries them whole.
+    /// It carries them unsegmented.
     #[default]
     Uso,
-    /// The sender's kernel cuts them and the receiver's joins them, as with a network
-    /// card that cannot segment UDP.
+    /// The sender's kernel segments them and the receiver's coalesces them, as with a network
+    /// card without UDP segmentation offload.
     Nouso,
 }
 
 impl Underlay {
-    /// How people call it.
+    /// Its name on the command line and in results.
     pub(super) fn name(self) -> String {
         self.to_possible_value()
             .map_or_else(String::new, |value| value.get_name().to_owned())
     }
 }
 
-/// One measurement of a round. `forth` is from the client to the server, `back`
-/// the other way.
+/// A measurement of a round. `forth` is from the client to the server, `back` from the
+/// server to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Measurement {
-    /// Round trips while nothing else runs.
+    /// Round trips without other traffic.
     RttIdle,
     /// One TCP stream forth.
     TcpX1,
@@ -84,31 +83,31 @@ pub(super) enum Measurement {
     TcpX16,
     /// One TCP stream in each direction.
     TcpBoth,
-    /// Datagrams of 64 bytes forth, as many as are carried.
+    /// Datagrams of 64 bytes forth, at the highest rate that is carried.
     Udp64,
-    /// Datagrams of 1,200 bytes forth, as many as are carried.
+    /// Datagrams of 1,200 bytes forth, at the highest rate that is carried.
     Udp1200,
-    /// Round trips beside four TCP streams.
+    /// Round trips during four TCP streams.
     RttLoaded,
-    /// Handshakes that known peers ask for, as many as are answered.
+    /// Handshakes that known peers initiate, at the highest rate that is completed.
     Handshakes,
-    /// Processor time while nothing runs at all, once per bench.
+    /// Processor time without traffic, once per bench.
     Idle,
-    /// Memory after all rounds, and the most since they began, once per bench.
+    /// Memory after all rounds, and its peak during them, once per bench.
     Memory,
-    /// The most memory before the rounds, once per bench.
+    /// The peak memory before the rounds, once per bench.
     Start,
 }
 
 impl Measurement {
-    /// How people call it, without spaces: as on the command line.
+    /// Its name on the command line and in results.
     pub(super) fn name(self) -> String {
         self.to_possible_value()
             .map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    /// Whether it is taken over such a network: only what that network changes is taken
-    /// over more than one.
+    /// Whether it is taken over this network. Only measurements that the network affects are
+    /// taken over more than one.
     pub(super) fn is_taken_over(self, underlay: Underlay) -> bool {
         match underlay {
             Underlay::Uso => true,
@@ -119,8 +118,8 @@ impl Measurement {
         }
     }
 
-    /// Whether it is taken of such a tunnel over such a network: of bystanders only what
-    /// tells them apart.
+    /// Whether it is taken of this tunnel over this network; of tunnels for comparison only
+    /// the distinctive measurements are taken.
     pub(super) fn is_taken_of(self, tunnel: Tunnel, underlay: Underlay) -> bool {
         if self == Self::Handshakes {
             return matches!(tunnel, Tunnel::Gateway | Tunnel::WireguardGo);
@@ -150,43 +149,38 @@ impl Measurement {
     }
 }
 
-/// What one measurement of one tunnel in one round yielded.
+/// The numbers of one measurement of one tunnel in one round.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct Sample {
     /// The round, from 1; 0 if the measurement is taken once per bench.
     pub(super) round: u32,
-    /// What was measured.
     pub(super) tunnel: Tunnel,
-    /// Over which network.
     #[serde(default)]
     pub(super) underlay: Underlay,
-    /// How it was measured.
     pub(super) measurement: Measurement,
-    /// The numbers by [`Metric::key`], and others that explain them.
+    /// The numbers by [`Metric::key`], and further ones that explain them.
     pub(super) values: BTreeMap<String, f64>,
 }
 
 /// A number of a measurement that the table shows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Metric {
-    /// The measurement that yields it.
+    /// The measurement with this number.
     pub(super) measurement: Measurement,
     /// Its name in [`Sample::values`].
     pub(super) key: &'static str,
-    /// What people call it.
+    /// Its name in the table.
     pub(super) title: &'static str,
-    /// Its unit.
     pub(super) unit: &'static str,
-    /// Which way it gets better.
     pub(super) better: Better,
 }
 
-/// Which way a number gets better.
+/// The direction in which a number improves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Better {
-    /// More is better.
+    /// A higher number is better.
     Higher,
-    /// Less is better.
+    /// A lower number is better.
     Lower,
 }
 
@@ -206,7 +200,7 @@ const fn metric(
     }
 }
 
-/// All numbers of the table, in its order.
+/// The numbers of the table, in its order.
 pub(super) const METRICS: [Metric; 49] = {
     use Better::{Higher, Lower};
     use Measurement::{
@@ -316,13 +310,13 @@ pub(super) const METRICS: [Metric; 49] = {
 
 /// TCP payload received.
 pub(super) const GBPS: &str = "gbps";
-/// TCP segments sent again, by both ends.
+/// TCP segments that both ends retransmitted.
 pub(super) const REPEATED: &str = "repeated_segments";
-/// TCP segments that arrived before one that was sent earlier, at both ends.
+/// TCP segments that arrived out of order at both ends.
 pub(super) const REORDERED: &str = "reordered_segments";
 /// The sum of [`REPEATED`] and [`REORDERED`].
 pub(super) const DISORDER: &str = "repeated_or_reordered_segments";
-/// How evenly TCP streams shared what was carried, from 1 / their number to 1.
+/// Jain's fairness index of the TCP streams, from 1 / their number to 1.
 pub(super) const FAIRNESS: &str = "fairness";
 /// Processor time of the gateway at the sender, per GB of payload.
 pub(super) const SENDER: &str = "sender_cpu_s_per_gb";
@@ -330,7 +324,7 @@ pub(super) const SENDER: &str = "sender_cpu_s_per_gb";
 pub(super) const RECEIVER: &str = "receiver_cpu_s_per_gb";
 /// Processor time of all processes and the kernel, per GB of payload.
 pub(super) const MACHINE: &str = "machine_cpu_s_per_gb";
-/// Datagrams carried with next to no loss, in thousands per second.
+/// Datagrams carried with at most 1 % loss, in thousands per second.
 pub(super) const KPPS: &str = "carried_kpps";
 /// Processor time of the gateway at the sender, per datagram.
 pub(super) const PACKET_SENDER: &str = "sender_cpu_us_per_packet";
@@ -340,9 +334,9 @@ pub(super) const PACKET_RECEIVER: &str = "receiver_cpu_us_per_packet";
 pub(super) const HANDSHAKES: &str = "handshakes_per_second";
 /// Processor time of the gateway per handshake.
 pub(super) const HANDSHAKE_CPU: &str = "responder_cpu_us_per_handshake";
-/// Share of the handshakes that was not answered.
+/// Share of the initiations without response.
 pub(super) const UNANSWERED: &str = "unanswered_percent";
-/// Share of the packets that did not arrive.
+/// Share of the lost packets.
 pub(super) const LOSS: &str = "loss_percent";
 /// Median round-trip time.
 pub(super) const P50: &str = "p50_us";
@@ -356,15 +350,15 @@ pub(super) const CPU_FAR: &str = "server_gateway_cpu_percent";
 pub(super) const RSS_NEAR: &str = "client_gateway_rss_mb";
 /// Memory of the server's gateway.
 pub(super) const RSS_FAR: &str = "server_gateway_rss_mb";
-/// Most memory of the client's gateway while it served.
+/// Peak memory of the client's gateway during the rounds.
 pub(super) const PEAK_NEAR: &str = "client_gateway_rss_peak_mb";
-/// Most memory of the server's gateway while it served.
+/// Peak memory of the server's gateway during the rounds.
 pub(super) const PEAK_FAR: &str = "server_gateway_rss_peak_mb";
-/// Most memory of the client's gateway until it served.
+/// Peak memory of the client's gateway during its start.
 pub(super) const START_NEAR: &str = "client_gateway_rss_start_mb";
-/// Most memory of the server's gateway until it served.
+/// Peak memory of the server's gateway during its start.
 pub(super) const START_FAR: &str = "server_gateway_rss_start_mb";
-/// Cores that others kept busy just before the measurement.
+/// Cores that other processes used just before the measurement.
 pub(super) const OTHERS: &str = "cores_busy_before";
 
 #[cfg(test)]
@@ -373,7 +367,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn each_number_stands_in_the_table_once() {
+    fn each_number_is_in_the_table_once() {
         let keys: BTreeSet<_> = METRICS
             .iter()
             .map(|metric| (metric.measurement, metric.key))

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! near eth0 ------ eth0 far        MTU 1500
-//!   nebula1 ~~~~~~ nebula1         MTU 1300, as it chooses itself
+//!   nebula1 ~~~~~~ nebula1         MTU 1300, its default
 //! ```
 
 use super::cable::{self, Cable};
@@ -20,21 +20,20 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The tunnel; taken down when dropped.
+/// The tunnel; removed when dropped.
 #[derive(Debug)]
 pub(super) struct Nebula {
-    /// Its ends.
     pub(super) ends: Ends,
     _processes: [Process; 2],
     _identity: Arc<Identity>,
 }
 
 impl Nebula {
-    /// Sets the tunnel up and waits until it answers.
+    /// Starts both processes and waits until the far end replies.
     ///
     /// # Errors
     ///
-    /// Returns an error if a program does not run or the tunnel does not come up.
+    /// Returns an error if a program does not run, or if the far end does not reply.
     pub(super) fn start(program: &Program, underlay: Underlay) -> Result<Self> {
         let identity = Identity::claim()?;
         let Cable { near, far } = Cable::lay(&identity, underlay)?;
@@ -63,7 +62,7 @@ impl Nebula {
     }
 }
 
-/// One end.
+/// One end of the tunnel.
 #[derive(Debug)]
 struct End {
     name: &'static str,

@@ -1,4 +1,4 @@
-//! How many datagrams per second a tunnel carries, and what each costs.
+//! The rate of datagrams that a tunnel carries, and the processor time of each.
 
 use super::ends::Ends;
 use super::ladder::Search;
@@ -8,25 +8,23 @@ use ::tests::traffic::rate::{self, Carried, Offer};
 use anyhow::{Context as _, Result};
 use std::time::Duration;
 
-/// A tunnel carries a rate if it loses no more than this.
+/// The limit on the loss, in percent, at a rate that counts as carried.
 const LOSS_PERCENT_MAX: f64 = 1.0;
 
-/// How often a rate is tried before it counts as refused: once may be somebody else's
-/// doing.
+/// The number of attempts before a rate counts as not carried: other processes may have
+/// disturbed a single one.
 const TRIES: u32 = 2;
 
-/// A sender that takes this many times as long as it should does not keep up.
+/// A sender that takes this factor longer than planned is too slow for the rate.
 const DELAY_MAX: f64 = 1.05;
 
-/// One rate is offered for this share of a measurement, since a search takes a dozen.
+/// The duration of one rate as a share of the measurement: a search tries a dozen rates.
 const SHARE: f64 = 1.0 / 8.0;
 
-/// One rate is offered for this long at least: the kernel counts processor time in steps
-/// of 10 ms.
+/// The least duration of one rate: the kernel counts processor time in steps of 10 ms.
 const OFFER_MIN: Duration = Duration::from_millis(250);
 
-/// Searches for the highest rate of datagrams of `payload_bytes` that is carried with next
-/// to no loss.
+/// Searches the highest rate of datagrams of `payload_bytes` that is carried.
 ///
 /// # Errors
 ///
@@ -47,7 +45,7 @@ pub(super) fn carried(ends: &Ends, payload_bytes: usize, seconds: u32) -> Result
             if carried.loss_percent() > LOSS_PERCENT_MAX {
                 continue;
             }
-            // Also of a sender that did not keep up: it was carried.
+            // Also if the sender was too slow for the rate: these datagrams were carried.
             if best.is_none_or(|(best, _)| carried.per_second() > best.per_second()) {
                 best = Some((carried, used));
             }

@@ -1,4 +1,4 @@
-//! The programs to compare with: the newest of each, built or installed here.
+//! The newest programs of other tunnels, built or installed here.
 
 use super::ends;
 use super::metric::Tunnel;
@@ -9,8 +9,8 @@ use anyhow::{Context as _, Result};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// The newest wireguard-go. Its last release is older than its use of segmentation
-/// offloads for UDP, so that this names a commit.
+/// The newest wireguard-go. This is a commit, because its last release does not yet use UDP
+/// segmentation offload.
 const WIREGUARD_GO: Module = Module {
     path: "golang.zx2c4.com/wireguard",
     version: "v0.0.0-20260522210424-ecfc5a8d5446",
@@ -28,36 +28,35 @@ const GOTATUN: Crate = Crate {
     program: "gotatun",
 };
 
-/// The newest that can be built from the module proxy alone: 1.11.2 and 1.12.0 need modules
-/// (`github.com/DefinedNet/netlink`) that it refuses to hand out.
+/// The newest release that builds from the module proxy: 1.11.2 and 1.12.0 need a module
+/// (`github.com/DefinedNet/netlink`) that the proxy refuses to serve.
 const NEBULA: Module = Module {
     path: "github.com/slackhq/nebula/cmd/nebula",
     version: "v1.11.1",
 };
 
-/// What makes nebula's certificates.
+/// The program that creates nebula's certificates.
 const NEBULA_CERT: Module = Module {
     path: "github.com/slackhq/nebula/cmd/nebula-cert",
     version: NEBULA.version,
 };
 
-/// A program to compare with, and how a result names it.
+/// The program of another tunnel.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Program {
-    /// The program.
     pub(super) path: PathBuf,
-    /// Arguments before those that all of its kind take.
+    /// Arguments before those that all programs of its kind take.
     pub(super) arguments: &'static [&'static str],
-    /// Its version.
+    /// Its version in results.
     pub(super) version: String,
-    /// A program that prepares what it needs.
+    /// A program that creates its configuration.
     pub(super) companion: PathBuf,
 }
 
-/// The programs of all tunnels that are not ours.
+/// The programs of the other tunnels.
 pub(super) type Programs = BTreeMap<Tunnel, Program>;
 
-/// Builds or finds what `tunnels` need; the caller may have chosen another wireguard-go.
+/// Builds or finds the programs of `tunnels`; `wireguard_go` replaces the newest one.
 ///
 /// # Errors
 ///
@@ -76,7 +75,7 @@ pub(super) fn find(
             // `cargo xtask setup` installs the package.
             (Tunnel::WireguardGoDebian, _) => installed("wireguard-go")?,
             (Tunnel::Boringtun, _) => Program {
-                // Its usual four threads reorder packets, which halves TCP.
+                // Its default of four threads reorders packets, which halves TCP's throughput.
                 arguments: &["--threads", "1", "--disable-drop-privileges"],
                 ..registered(shell, &BORINGTUN)?
             },
@@ -99,7 +98,7 @@ fn installed(program: &str) -> Result<Program> {
     Ok(Program {
         path: program.into(),
         version: ends::version(program)
-            .context("is it installed? `cargo xtask setup` brings Debian's")?,
+            .context("is it installed? `cargo xtask setup` installs Debian's")?,
         ..Program::default()
     })
 }
@@ -109,7 +108,7 @@ fn module(shell: &mut Shell, module: &Module) -> Result<Program> {
 
     Ok(Program {
         path,
-        // What they print is that of a release, or nothing.
+        // A build of a commit reports the last release, or no version.
         version: format!("{} {}", module.path, module.version),
         ..Program::default()
     })

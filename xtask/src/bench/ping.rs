@@ -1,4 +1,4 @@
-//! What `ping` says, packet by packet.
+//! Parses the output of `ping`.
 
 use super::stats;
 use anyhow::{Context as _, Result};
@@ -10,7 +10,7 @@ pub(super) struct Rtt {
     pub(super) p50_us: f64,
     /// In microseconds; 99 of 100 packets took no longer.
     pub(super) p99_us: f64,
-    /// Share of the packets that were not answered, 0 to 100.
+    /// Share of the packets without reply, 0 to 100.
     pub(super) loss_percent: f64,
 }
 
@@ -18,20 +18,20 @@ pub(super) struct Rtt {
 ///
 /// # Errors
 ///
-/// Returns an error if no packet was answered.
+/// Returns an error if there was no reply.
 pub(super) fn rtt(output: &str) -> Result<Rtt> {
     let times: Vec<f64> = output.lines().filter_map(microseconds).collect();
     let sent = output
         .lines()
         .find_map(transmitted)
-        .context("ping does not say how much it sent")?;
-    let p50_us = stats::percentile(&times, 50).context("no ping was answered")?;
-    let p99_us = stats::percentile(&times, 99).context("no ping was answered")?;
+        .context("ping did not report the number of packets")?;
+    let p50_us = stats::percentile(&times, 50).context("there was no reply to ping")?;
+    let p99_us = stats::percentile(&times, 99).context("there was no reply to ping")?;
 
     Ok(Rtt {
         p50_us,
         p99_us,
-        // A duplicate answer would make it negative.
+        // A duplicate reply would make it negative.
         loss_percent: 100.0 * (1.0 - times.len() as f64 / sent).max(0.0),
     })
 }
@@ -67,7 +67,7 @@ rtt min/avg/max/mdev = 0.328/0.875/1.754/0.627 ms
 ";
 
     #[test]
-    fn each_answer_counts() {
+    fn each_reply_counts() {
         let rtt = rtt(OUTPUT).unwrap();
 
         assert_eq!(rtt.p50_us, 545.0);
@@ -76,9 +76,12 @@ rtt min/avg/max/mdev = 0.328/0.875/1.754/0.627 ms
     }
 
     #[test]
-    fn no_answer_is_an_error() {
+    fn no_reply_is_an_error() {
         let output = "\n3 packets transmitted, 0 received, 100% packet loss, time 26ms\n";
 
-        assert_eq!(rtt(output).unwrap_err().to_string(), "no ping was answered");
+        assert_eq!(
+            rtt(output).unwrap_err().to_string(),
+            "there was no reply to ping"
+        );
     }
 }

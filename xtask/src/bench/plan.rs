@@ -1,4 +1,4 @@
-//! What a run measures, and how long: PURE.
+//! Plans the measurements of a run. PURE.
 
 use super::Bench;
 use super::metric::{Measurement, Tunnel, Underlay};
@@ -6,28 +6,27 @@ use super::targets;
 use clap::ValueEnum;
 use std::time::Duration;
 
-/// What is done, and how long.
+/// The measurements of a run, and their durations.
 #[derive(Debug)]
 pub(super) struct Plan {
-    /// How often each measurement is repeated.
+    /// Repetitions of each measurement.
     pub(super) rounds: u32,
-    /// How long one takes.
+    /// The duration of one measurement.
     pub(super) seconds: u32,
-    /// What is measured.
     pub(super) measurements: Vec<Measurement>,
-    /// The tunnels, in their order.
+    /// The tunnels, in the order of the table.
     pub(super) tunnels: Vec<Tunnel>,
-    /// The networks, in their order.
+    /// The networks, in the order of the table.
     pub(super) underlays: Vec<Underlay>,
-    /// Whether only what the targets ask for is taken.
+    /// Whether only measurements that a target needs are taken.
     targets_only: bool,
-    /// Whether the result is one to keep.
+    /// Whether the result is written to `bench/results`.
     pub(super) is_complete: bool,
 }
 
 impl Plan {
-    /// Plans what `options` ask for; `builds` tells that sources are measured that have
-    /// a commit.
+    /// Plans a run; `builds` means that the binaries are built from this checkout, which has a
+    /// commit.
     pub(super) fn of(options: &Bench, builds: bool) -> Self {
         let (rounds, seconds) = if options.quick {
             (2, 1)
@@ -42,7 +41,6 @@ impl Plan {
         Self {
             rounds,
             seconds,
-            // A quick run takes what the targets ask for, and no more.
             targets_only: options.quick && options.only.is_empty(),
             measurements: chosen(&options.only),
             tunnels,
@@ -55,7 +53,7 @@ impl Plan {
         }
     }
 
-    /// Returns the tunnels to set up, each over each network that it is measured over.
+    /// Returns the tunnels to create, each over each network.
     pub(super) fn rigs(&self) -> Vec<(Underlay, Tunnel)> {
         self.underlays
             .iter()
@@ -63,7 +61,7 @@ impl Plan {
             .collect()
     }
 
-    /// Returns what is measured in each round, in its order.
+    /// Returns the measurements of each round, in their order.
     pub(super) fn repeated(&self) -> Vec<(Underlay, Measurement)> {
         self.underlays
             .iter()
@@ -71,27 +69,28 @@ impl Plan {
                 self.measurements
                     .iter()
                     .filter(move |it| it.is_repeated() && it.is_taken_over(underlay))
-                    .filter(move |it| !self.targets_only || targets::ask(underlay, **it))
+                    .filter(move |it| !self.targets_only || targets::need(underlay, **it))
                     .map(move |&measurement| (underlay, measurement))
             })
             .collect()
     }
 
-    /// How long to wait for a machine that others use.
+    /// The limit on waiting for an idle machine.
     pub(super) fn patience(&self) -> Duration {
         Duration::from_secs(u64::from(self.seconds) * 2)
     }
 
-    /// Longer than a measurement, since the kernel counts in steps of 10 ms.
+    /// The duration of the idle measurement. It is longer than others, since the kernel counts
+    /// processor time in steps of 10 ms.
     pub(super) fn idle_window(&self) -> Duration {
         Duration::from_secs(u64::from(self.seconds) * 5).max(IDLE_WINDOW_MIN)
     }
 }
 
-/// In this window one step of the kernel's count is 0.1 % of a core.
+/// One step of 10 ms is 0.1 % of a core in this window.
 const IDLE_WINDOW_MIN: Duration = Duration::from_secs(10);
 
-/// Those that were named, in their usual order; all if none was.
+/// Returns the named variants in the order of the table, or all if none is named.
 fn chosen<T: ValueEnum + PartialEq + Copy>(named: &[T]) -> Vec<T> {
     T::value_variants()
         .iter()
@@ -127,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quick_run_takes_what_targets_ask_for() {
+    fn a_quick_run_takes_only_measurements_of_targets() {
         let plan = plan(&["--quick"]);
 
         let repeated = plan.repeated();
@@ -145,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_once_is_in_no_round() {
+    fn a_measurement_that_is_taken_once_is_in_no_round() {
         let plan = plan(&["--only", "memory,tcp-x1"]);
 
         assert_eq!(

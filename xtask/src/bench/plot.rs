@@ -1,4 +1,4 @@
-//! The results as a picture: a panel of bars for each number that stands for the rest.
+//! Renders a result as an SVG bar chart, with a panel for each of the main numbers.
 
 use super::metric::{self, Better, Measurement, Tunnel, Underlay};
 use super::results::Row;
@@ -24,7 +24,7 @@ pub(super) fn render(rows: &[Row]) -> String {
     let width = PANEL_WIDTH * COLUMNS as u32;
 
     let mut svg = String::new();
-    // Writing to a string cannot fail, so the results of `writeln!` tell nothing.
+    // Writing to a string cannot fail, so the results of `writeln!` are ignored.
     let _ = writeln!(
         svg,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {total}\" \
@@ -45,7 +45,7 @@ pub(super) fn render(rows: &[Row]) -> String {
 
 type Panel = (&'static str, Underlay, Measurement, &'static str);
 
-/// What the picture shows, in its order.
+/// The numbers of the panels, in their order.
 const PANELS: [Panel; 10] = {
     use Measurement::{Memory, RttIdle, RttLoaded, TcpX1, TcpX4, Udp64};
     use Underlay::{Nouso, Uso};
@@ -78,14 +78,14 @@ fn height(row: &Row) -> u32 {
     TITLE_HEIGHT + BAR_STEP * row.tunnels.len() as u32 + MARGIN
 }
 
-/// Bars from the left, each as long as its median, with a whisker from least to most.
+/// Horizontal bars up to the median, with a whisker from the minimum to the maximum.
 fn panel(svg: &mut String, left: u32, top: u32, title: &str, row: &Row) {
     let most = row
         .tunnels
         .values()
         .map(|summary| summary.max)
         .fold(0.0, f64::max);
-    // Of zeros all bars are empty.
+    // If all medians are zero, the bars are empty.
     let scale = if most > 0.0 { BAR_WIDTH / most } else { 0.0 };
     let better = match row.metric.better {
         Better::Higher => "more is better",
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_bar_fills_its_panel_and_others_are_in_proportion() {
+    fn bars_are_in_proportion_and_the_longest_fills_its_panel() {
         let samples = [
             gbps(1, Tunnel::Gateway, 4.0),
             gbps(1, Tunnel::WireguardGo, 1.0),
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_has_no_panel() {
+    fn an_unmeasured_number_has_no_panel() {
         let svg = render(&rows(&[gbps(1, Tunnel::Gateway, 0.0)]));
 
         assert_eq!(svg.matches("<g ").count(), 1);

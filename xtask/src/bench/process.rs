@@ -1,4 +1,4 @@
-//! What processes and the machine use, as `/proc` tells.
+//! Reads the processor time and memory of processes and of the machine from `/proc`.
 
 use anyhow::{Context as _, Result};
 use nix::unistd::{SysconfVar, sysconf};
@@ -7,14 +7,13 @@ use std::fs;
 /// Memory of a process, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Memory {
-    /// Resident now.
+    /// The current resident set size.
     pub(super) resident: f64,
-    /// Resident at most, since the process started or [`forget_peak`].
+    /// The peak of the resident set size since the start of the process or [`reset_peak`].
     pub(super) peak: f64,
 }
 
-/// Returns the seconds of processor time, its own and the kernel's for it, that a
-/// process has used.
+/// Returns the processor time of a process in user and kernel mode, in seconds.
 ///
 /// # Errors
 ///
@@ -27,11 +26,11 @@ pub(super) fn cpu_seconds(pid: u32) -> Result<f64> {
     Ok(ticks / ticks_per_second()?)
 }
 
-/// Returns the seconds of processor time that all of the machine has used.
+/// Returns the processor time of the whole machine, in seconds.
 ///
 /// # Errors
 ///
-/// Returns an error if the kernel does not tell.
+/// Returns an error if `/proc/stat` cannot be read.
 pub(super) fn machine_cpu_seconds() -> Result<f64> {
     let stat = fs::read_to_string("/proc/stat").context("failed to read /proc/stat")?;
     let ticks = ticks_of_machine(&stat).context("/proc/stat has no times")?;
@@ -51,21 +50,21 @@ pub(super) fn memory(pid: u32) -> Result<Memory> {
     memory_of(&status).with_context(|| format!("{path} has no memory: has the process ended?"))
 }
 
-/// Lets the peak of a process's memory begin anew.
+/// Resets the peak of a process's memory.
 ///
 /// # Errors
 ///
 /// Returns an error if there is no such process.
-pub(super) fn forget_peak(pid: u32) -> Result<()> {
+pub(super) fn reset_peak(pid: u32) -> Result<()> {
     let path = format!("/proc/{pid}/clear_refs");
 
-    // See proc_pid_clear_refs(5): 5 resets the peak, and nothing else.
+    // proc_pid_clear_refs(5): 5 resets the peak.
     fs::write(&path, "5").with_context(|| format!("failed to write {path}"))
 }
 
 /// Fields 14 and 15, counted from 1, of `/proc/PID/stat`: utime and stime.
 fn ticks_of_process(stat: &str) -> Option<f64> {
-    // The name, field 2, may hold spaces and parentheses.
+    // Field 2, the name, may contain spaces and parentheses.
     let (_, after_name) = stat.rsplit_once(") ")?;
     let mut fields = after_name.split(' ').skip(11);
     let user: f64 = fields.next()?.parse().ok()?;
@@ -101,7 +100,7 @@ fn memory_of(status: &str) -> Option<Memory> {
 
 fn ticks_per_second() -> Result<f64> {
     let ticks = sysconf(SysconfVar::CLK_TCK)
-        .context("failed to ask for the clock's rate")?
+        .context("failed to read the clock's rate")?
         .context("the clock has no rate")?;
 
     Ok(ticks as f64)
@@ -139,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_uses_something() {
+    fn this_process_uses_time_and_memory() {
         let pid = std::process::id();
 
         assert!(cpu_seconds(pid).unwrap() >= 0.0);
@@ -148,14 +147,14 @@ mod tests {
     }
 
     #[test]
-    fn a_peak_can_be_forgotten() {
+    fn a_peak_can_be_reset() {
         let pid = std::process::id();
         let large = vec![1u8; 64 << 20];
         std::hint::black_box(&large);
         drop(large);
         let before = memory(pid).unwrap().peak;
 
-        forget_peak(pid).unwrap();
+        reset_peak(pid).unwrap();
 
         assert!(memory(pid).unwrap().peak < before);
     }

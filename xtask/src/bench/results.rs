@@ -1,4 +1,4 @@
-//! What a run found: every sample, and what the samples amount to.
+//! The result of a run: all samples, and their summary.
 
 use super::metric::{METRICS, Measurement, Metric, Sample, Tunnel, Underlay};
 use super::stats::Summary;
@@ -8,64 +8,60 @@ use clap::ValueEnum as _;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// A run, as it is kept in `bench/results`.
+/// The result of a run, as it is stored in `bench/results`.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Report {
-    /// Where, when and how it was measured.
+    /// The circumstances of the run.
     #[serde(flatten)]
     pub(super) setting: Setting,
-    /// One row for each number of the table.
+    /// One row for each measured number of the table.
     pub(super) summary: Vec<Row>,
-    /// What was asked of the numbers.
+    /// The verdict on each target.
     pub(super) targets: Vec<Verdict>,
-    /// Packets on the TAPs of our gateways during the TCP x1 rounds.
+    /// Sizes of packets at the gateways' TAPs during the TCP x1 rounds.
     pub(super) super_packets: BTreeMap<String, Histogram>,
-    /// Everything that was measured, in the order of time.
+    /// All samples in chronological order.
     pub(super) samples: Vec<Sample>,
 }
 
-/// Where, when and how it was measured.
+/// The circumstances of a run.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Setting {
-    /// When the run began, in UTC.
+    /// The start of the run, in UTC.
     pub(super) date: String,
-    /// The commit that was measured.
+    /// The commit of the checkout.
     pub(super) commit: String,
-    /// Whether the checkout held changes beside the commit.
+    /// Whether the checkout had uncommitted changes.
     pub(super) modified: bool,
-    /// The command that repeats it.
+    /// The command that repeats the run.
     pub(super) command: String,
     /// Kernel, processor, cores, memory, congestion control.
     pub(super) machine: BTreeMap<String, String>,
-    /// Versions of the tools.
+    /// Versions of the measuring tools and of other tunnels.
     pub(super) versions: BTreeMap<String, String>,
-    /// How often each measurement was repeated.
+    /// Repetitions of each measurement.
     pub(super) rounds: u32,
-    /// How long one measurement took.
+    /// The duration of one measurement.
     pub(super) seconds: u32,
 }
 
 /// One number of all tunnels.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Row {
-    /// The network it was measured over.
     pub(super) underlay: Underlay,
-    /// The measurement that yields it.
     pub(super) measurement: Measurement,
-    /// Its name.
     pub(super) key: &'static str,
-    /// Its unit.
     pub(super) unit: &'static str,
-    /// What each tunnel yielded.
+    /// The summary of each tunnel.
     pub(super) tunnels: BTreeMap<Tunnel, Summary>,
-    /// Each tunnel's divided by [`YARDSTICK`]'s of the same round.
+    /// The summary of each tunnel's ratios to [`YARDSTICK`], which are taken within a round.
     pub(super) ratios: BTreeMap<Tunnel, Summary>,
-    /// How to show it.
+    /// Title and direction of the number.
     #[serde(skip)]
     pub(super) metric: Metric,
 }
 
-/// What all others are compared with.
+/// The tunnel with which all others are compared.
 pub(super) const YARDSTICK: Tunnel = Tunnel::WireguardGo;
 
 /// Returns a row for each number that was measured, network by network.
@@ -106,7 +102,7 @@ fn row(samples: &[Sample], underlay: Underlay, metric: Metric) -> Row {
     }
 }
 
-/// The numbers of one tunnel by their round.
+/// The values of one tunnel by round.
 pub(super) fn by_round(
     samples: &[Sample],
     underlay: Underlay,
@@ -147,7 +143,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_has_no_row() {
+    fn an_unmeasured_number_has_no_row() {
         let rows = rows(&[gbps(1, Tunnel::Fabric, 4.0)]);
 
         assert_eq!(rows.len(), 1);
@@ -157,7 +153,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn nothing_is_divided_by_nothing() {
+    fn a_zero_yardstick_gives_no_ratio() {
         let samples = [
             gbps(1, Tunnel::Fabric, 4.0),
             gbps(1, Tunnel::WireguardGo, 0.0),

@@ -1,4 +1,4 @@
-//! The rounds of a run: each measurement of each tunnel, right after each other.
+//! The rounds of a run: in each, all tunnels are measured one directly after the other.
 
 use super::ends::Ends;
 use super::fabric::Fabric;
@@ -16,22 +16,22 @@ use crate::console;
 use anyhow::{Context as _, Result};
 use std::collections::BTreeMap;
 
-/// What a run yields.
+/// The measured values of a run.
 #[derive(Debug)]
 pub(super) struct Yield {
-    /// Everything that was measured, in the order of time.
+    /// All samples in chronological order.
     pub(super) samples: Vec<Sample>,
-    /// Packets on the TAPs of our gateways during the TCP x1 rounds, by tunnel and network.
+    /// Sizes of packets at the gateways' TAPs during the TCP x1 rounds, by tunnel and network.
     pub(super) super_packets: BTreeMap<String, Histogram>,
 }
 
-/// Sets all tunnels up and measures them.
+/// Creates all tunnels and measures them.
 ///
 /// # Errors
 ///
 /// Returns an error that names the tunnel and the measurement that failed.
 pub(super) fn measure_all(plan: &Plan, programs: &Programs) -> Result<Yield> {
-    console::step("Setting the tunnels up");
+    console::step("Creating the tunnels");
     let mut rigs = Vec::new();
     for (underlay, tunnel) in plan.rigs() {
         let rig = Rig::start(tunnel, underlay, programs).with_context(|| {
@@ -57,7 +57,7 @@ pub(super) fn measure_all(plan: &Plan, programs: &Programs) -> Result<Yield> {
             let ends: Vec<&Ends> = of_network.iter().map(|rig| rig.ends()).collect();
             let before = counted(&of_network, measurement)?;
             let taken = one(plan, programs, &ends, measurement, round)?;
-            tell(&taken, underlay, measurement);
+            print_brief(&taken, underlay, measurement);
             samples.extend(taken);
             for (name, after) in counted(&of_network, measurement)? {
                 if let Some(before) = before.get(&name) {
@@ -84,7 +84,7 @@ pub(super) fn measure_all(plan: &Plan, programs: &Programs) -> Result<Yield> {
     })
 }
 
-/// A tunnel that is up; taken down when dropped.
+/// An established tunnel; removed when dropped.
 #[derive(Debug)]
 enum Rig {
     Gateways(Gateways),
@@ -119,7 +119,7 @@ impl Rig {
         }
     }
 
-    /// What our gateways have counted so far; others do not count.
+    /// The counters of this project's gateways; other tunnels have none.
     fn super_packets(&self) -> Result<Option<[Histogram; 2]>> {
         match self {
             Self::Gateways(gateways) => gateways.super_packets().map(Some),
@@ -129,7 +129,7 @@ impl Rig {
     }
 }
 
-/// Takes one measurement of each tunnel, right after each other.
+/// Takes one measurement of each tunnel, one directly after the other.
 fn one(
     plan: &Plan,
     programs: &Programs,
@@ -138,7 +138,7 @@ fn one(
     round: u32,
 ) -> Result<Vec<Sample>> {
     let mut order = tunnels.to_vec();
-    // Whoever comes second may find warmer caches, or a slower machine.
+    // The order alternates: a later tunnel may have warmer caches, or a slower machine.
     if round.is_multiple_of(2) {
         order.reverse();
     }
@@ -154,7 +154,7 @@ fn one(
                 values.insert(metric::OTHERS.to_owned(), busy);
                 samples.push(sample(round, ends, measurement, values));
             }
-            // One that only stands beside must not cost the whole run.
+            // The failure of a tunnel for comparison does not end the run.
             Err(error) if ends.tunnel.is_bystander() => console::note(format_args!(
                 "failed to measure {} of {}: {error:#}",
                 measurement.name(),
@@ -177,10 +177,7 @@ fn one(
 
 fn idle(plan: &Plan, tunnels: &[&Ends]) -> Result<Vec<Sample>> {
     let window = plan.idle_window();
-    console::step(format_args!(
-        "Nothing at all, for {}",
-        console::seconds(window)
-    ));
+    console::step(format_args!("No traffic, for {}", console::seconds(window)));
     measure::quiet(plan.patience())?;
     let values = measure::idle(tunnels, window).context("failed to measure idle gateways")?;
 
@@ -201,7 +198,7 @@ fn sample(round: u32, ends: &Ends, measurement: Measurement, values: Values) -> 
     }
 }
 
-/// The sizes counted so far, where they count: during TCP x1.
+/// The counters at this moment, if the measurement is TCP x1.
 fn counted(rigs: &[&Rig], measurement: Measurement) -> Result<BTreeMap<String, [Histogram; 2]>> {
     if measurement != Measurement::TcpX1 {
         return Ok(BTreeMap::new());
@@ -220,7 +217,7 @@ fn counted(rigs: &[&Rig], measurement: Measurement) -> Result<BTreeMap<String, [
     Ok(counted)
 }
 
-fn tell(samples: &[Sample], underlay: Underlay, measurement: Measurement) {
+fn print_brief(samples: &[Sample], underlay: Underlay, measurement: Measurement) {
     if let Some(row) = results::rows(samples).first() {
         console::note(format_args!(
             "{:<6}{:<12} {}",

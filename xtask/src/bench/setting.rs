@@ -1,4 +1,4 @@
-//! Where, when and how a run is made.
+//! Records the circumstances of a run.
 
 use super::ends;
 use super::peers::Programs;
@@ -10,11 +10,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::process::Command;
 
-/// Looks at the machine, the checkout and the tools.
+/// Reads the state of the machine, the checkout and the tools.
 ///
 /// # Errors
 ///
-/// Returns an error that names what does not answer.
+/// Returns an error that names the command or file that failed.
 pub(super) fn observe(
     shell: &mut Shell,
     programs: &Programs,
@@ -46,7 +46,7 @@ pub(super) fn observe(
     })
 }
 
-/// The command as a person typed it.
+/// The command as a user typed it.
 fn command(arguments: impl Iterator<Item = String>) -> String {
     ["cargo".to_owned(), "xtask".to_owned()]
         .into_iter()

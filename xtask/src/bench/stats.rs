@@ -1,15 +1,13 @@
-//! Numbers that stand for many: medians, ranges, percentiles.
+//! Medians, ranges, percentiles and fairness.
 
 use serde::Serialize;
 
-/// The middle of some values, and how far they spread.
+/// Median and range of values.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Summary {
-    /// The value in the middle; the mean of the middle two of an even number.
+    /// Of an even number of values, the mean of the middle two.
     pub(super) median: f64,
-    /// The smallest value.
     pub(super) min: f64,
-    /// The largest value.
     pub(super) max: f64,
 }
 
@@ -38,8 +36,8 @@ pub(super) fn percentile(values: &[f64], percent: usize) -> Option<f64> {
     sorted.get(rank - 1).copied()
 }
 
-/// Returns how evenly something is shared: 1 if all got the same, 1 / n if one of n got all
-/// (Jain's index); `None` if nobody got anything.
+/// Returns Jain's fairness index: 1 if all shares are equal, 1 / n if one of n has
+/// everything; `None` if all shares are zero.
 pub(super) fn fairness(shares: &[f64]) -> Option<f64> {
     let sum: f64 = shares.iter().sum();
     let squares: f64 = shares.iter().map(|share| share * share).sum();
@@ -77,13 +75,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_has_no_median() {
+    fn no_values_have_no_median() {
         assert_eq!(Summary::of([]), None);
         assert_eq!(percentile(&[], 50), None);
     }
 
     #[test]
-    fn who_shares_evenly_is_fair() {
+    fn equal_shares_are_fair() {
         assert_eq!(fairness(&[2.0, 2.0, 2.0, 2.0]), Some(1.0));
         assert_eq!(fairness(&[8.0, 0.0, 0.0, 0.0]), Some(0.25));
         assert_eq!(fairness(&[0.0, 0.0]), None);
@@ -91,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_values_that_were_seen() {
+    fn percentiles_are_measured_values() {
         let values: Vec<f64> = (1..=200).map(f64::from).collect();
 
         assert_eq!(percentile(&values, 50), Some(100.0));

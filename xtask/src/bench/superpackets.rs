@@ -1,17 +1,17 @@
-//! How large the packets are that the gateways read from and write to their TAPs.
+//! Sizes of the packets that gateways read from and write to their TAPs.
 
 use anyhow::{Context as _, Result};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Packets by size: the upper bound in bytes, and how many.
+/// The number of packets by size; the key is the upper bound in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub(super) struct Histogram(pub(super) BTreeMap<u64, u64>);
 
 impl Histogram {
-    /// Reads from a gateway's status what it has read from its TAP.
+    /// Parses the sizes of packets read from the TAP in a gateway's status.
     ///
     /// # Errors
     ///
@@ -20,7 +20,7 @@ impl Histogram {
         Self::of(status, "read")
     }
 
-    /// Reads from a gateway's status what it has written to its TAP.
+    /// Parses the sizes of packets written to the TAP in a gateway's status.
     ///
     /// # Errors
     ///
@@ -29,7 +29,7 @@ impl Histogram {
         Self::of(status, "written")
     }
 
-    /// The counters are those of a lane, wherever the status has them; lanes add up.
+    /// Sums the counters of all lanes.
     fn of(status: &Value, name: &str) -> Result<Self> {
         let mut sum = Self::default();
         sum.add_nested(status, name);
@@ -74,21 +74,20 @@ impl Histogram {
     }
 }
 
-/// What passed both gateways, from the client to the server.
+/// The packets from the client to the server, at both gateways.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SuperPackets([Histogram; 2]);
 
 impl SuperPackets {
-    /// Adds what was counted between two moments: by the client's gateway where it
-    /// reads, by the server's where it writes.
+    /// Adds the differences between two readings: packets read by the client's gateway, and
+    /// written by the server's.
     pub(super) fn add_growth(&mut self, before: &[Histogram; 2], after: &[Histogram; 2]) {
         for (sum, (before, after)) in self.0.iter_mut().zip(before.iter().zip(after)) {
             sum.add_growth(before, after);
         }
     }
 
-    /// Returns what was counted, if anything was, by what people call it; `where_` names
-    /// tunnel and network.
+    /// Returns the non-empty histograms with their titles; `where_` names tunnel and network.
     pub(super) fn into_named(self, where_: &str) -> BTreeMap<String, Histogram> {
         let [read, written] = self.0;
 
@@ -109,7 +108,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn only_what_was_counted_in_between_counts() {
+    fn only_the_difference_of_two_readings_counts() {
         let mut sum = SuperPackets::default();
         let before = [histogram(&[(1500, 5)]), histogram(&[])];
         let after = [histogram(&[(1500, 6), (65536, 3)]), histogram(&[])];
@@ -126,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lanes_of_a_gateway_add_up() {
+    fn the_lanes_of_a_gateway_are_summed() {
         let lane = json!({
             "read": {"count": 3, "bytes": 5, "buckets": [1, 2]},
             "written": {"count": 0, "bytes": 0, "buckets": [0, 0]},

@@ -1,10 +1,10 @@
-//! The results as people read them.
+//! Renders a result as a table for terminals.
 
 use super::metric::{Better, Tunnel, Underlay};
 use super::results::{Report, Row};
 use super::stats::Summary;
 use super::superpackets::Histogram;
-use super::targets::{Asked, Verdict};
+use super::targets::{LimitKind, Verdict};
 use crate::console::{BAD, FAINT, GOOD, TITLE};
 use clap::ValueEnum as _;
 use std::collections::BTreeSet;
@@ -45,7 +45,7 @@ pub(super) fn render(report: &Report) -> String {
     text
 }
 
-/// What was measured over one network: a column for each tunnel, if there are any.
+/// The rows of one network, with a column for each tunnel.
 fn write_rows(text: &mut String, underlay: Underlay, rows: &[&Row], bystanders: bool) {
     let tunnels: BTreeSet<Tunnel> = rows
         .iter()
@@ -56,7 +56,7 @@ fn write_rows(text: &mut String, underlay: Underlay, rows: &[&Row], bystanders: 
     if tunnels.is_empty() {
         return;
     }
-    // Writing to a string cannot fail, so the results of `write!` tell nothing.
+    // Writing to a string cannot fail, so the results of `write!` are ignored.
     let _ = write!(
         text,
         "{TITLE}{:<28}{:<12}",
@@ -93,13 +93,13 @@ fn write_rows(text: &mut String, underlay: Underlay, rows: &[&Row], bystanders: 
     text.push('\n');
 }
 
-/// How a target is told.
+/// Formats the limit of a target.
 pub(super) fn bound(verdict: &Verdict) -> String {
     let limit = number(verdict.limit);
-    match verdict.asked {
-        Asked::RatioMin => format!("at least x{limit}"),
-        Asked::RatioMax => format!("at most x{limit}"),
-        Asked::Max => format!("at most {limit}"),
+    match verdict.kind {
+        LimitKind::RatioMin => format!("at least x{limit}"),
+        LimitKind::RatioMax => format!("at most x{limit}"),
+        LimitKind::Max => format!("at most {limit}"),
     }
 }
 
@@ -110,7 +110,7 @@ fn heading(tunnel: Tunnel) -> String {
     tunnel.name()
 }
 
-/// What stands for a row while the bench runs.
+/// The line that is printed for a sample while the bench runs.
 pub(super) fn brief(row: &Row) -> String {
     let tunnels: Vec<String> = row
         .tunnels
@@ -145,7 +145,7 @@ fn cell(summary: Option<&Summary>) -> String {
     })
 }
 
-/// Three digits that count; whole from a hundred on.
+/// Formats three significant digits; whole numbers from one hundred.
 pub(super) fn number(value: f64) -> String {
     match value.abs() {
         size if size >= 99.95 => format!("{value:.0}"),
@@ -163,7 +163,7 @@ pub(super) mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn a_row_tells_medians_ranges_and_the_ratio() {
+    fn a_row_has_medians_ranges_and_the_ratio() {
         let text = plain(&report());
 
         let row = text
@@ -202,7 +202,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn numbers_have_three_digits_that_count() {
+    fn numbers_have_three_significant_digits() {
         let numbers = [0.004, 9.994, 9.996, 38.04, 99.96, 332.4].map(number);
 
         assert_eq!(numbers, ["0.00", "9.99", "10.0", "38.0", "100", "332"]);

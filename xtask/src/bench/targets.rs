@@ -1,28 +1,27 @@
-//! What the data plane has to reach: `cargo xtask bench --check`.
+//! The targets of the data plane, which `cargo xtask bench --check` enforces.
 
 use super::metric::{self, Measurement, Tunnel, Underlay};
 use super::results::Row;
 use serde::Serialize;
 
-/// Whether one target is reached.
+/// The verdict on one target.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Verdict {
-    /// What is asked.
+    /// The target's name.
     pub(super) what: &'static str,
-    /// What the number is and how it is bounded.
-    pub(super) asked: Asked,
-    /// The limit.
+    /// The kind of the number and of its limit.
+    #[serde(rename = "asked")]
+    pub(super) kind: LimitKind,
     pub(super) limit: f64,
-    /// What was measured.
+    /// The measured number.
     pub(super) measured: f64,
-    /// Whether the limit holds.
     pub(super) pass: bool,
 }
 
-/// How a number is bounded.
+/// The kind of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Asked {
+pub(super) enum LimitKind {
     /// The median of the ratios to the yardstick in each round, at least.
     RatioMin,
     /// The median of the ratios to the yardstick in each round, at most.
@@ -31,7 +30,7 @@ pub(super) enum Asked {
     Max,
 }
 
-/// Judges all that was measured.
+/// Judges the targets whose numbers were measured.
 pub(super) fn judge(rows: &[Row]) -> Vec<Verdict> {
     TARGETS
         .iter()
@@ -40,7 +39,7 @@ pub(super) fn judge(rows: &[Row]) -> Vec<Verdict> {
 }
 
 /// Returns whether a target needs this measurement.
-pub(super) fn ask(underlay: Underlay, measurement: Measurement) -> bool {
+pub(super) fn need(underlay: Underlay, measurement: Measurement) -> bool {
     TARGETS
         .iter()
         .any(|target| target.underlay == underlay && target.measurement == measurement)
@@ -53,12 +52,12 @@ struct Target {
     underlay: Underlay,
     measurement: Measurement,
     key: &'static str,
-    asked: Asked,
+    kind: LimitKind,
     limit: f64,
 }
 
 impl Target {
-    /// `None` if it was not measured.
+    /// Returns `None` if the number was not measured.
     fn judge(&self, rows: &[Row]) -> Option<Verdict> {
         let row = rows.iter().find(|row| {
             row.underlay == self.underlay
@@ -66,10 +65,10 @@ impl Target {
                 && row.key == self.key
         })?;
         let ratio = || Some(row.ratios.get(&self.tunnel)?.median);
-        let (measured, pass) = match self.asked {
-            Asked::RatioMin => ratio().map(|it| (it, it >= self.limit))?,
-            Asked::RatioMax => ratio().map(|it| (it, it <= self.limit))?,
-            Asked::Max => {
+        let (measured, pass) = match self.kind {
+            LimitKind::RatioMin => ratio().map(|it| (it, it >= self.limit))?,
+            LimitKind::RatioMax => ratio().map(|it| (it, it <= self.limit))?,
+            LimitKind::Max => {
                 let max = row.tunnels.get(&self.tunnel)?.max;
                 (max, max <= self.limit)
             }
@@ -77,7 +76,7 @@ impl Target {
 
         Some(Verdict {
             what: self.what,
-            asked: self.asked,
+            kind: self.kind,
             limit: self.limit,
             measured,
             pass,
@@ -89,7 +88,7 @@ const fn target(
     what: &'static str,
     (tunnel, underlay): (Tunnel, Underlay),
     (measurement, key): (Measurement, &'static str),
-    asked: Asked,
+    kind: LimitKind,
     limit: f64,
 ) -> Target {
     Target {
@@ -98,21 +97,21 @@ const fn target(
         underlay,
         measurement,
         key,
-        asked,
+        kind,
         limit,
     }
 }
 
-/// Memory of a gateway, in MB. The peaks count, while it starts and while it serves, not
-/// what is left later: a container's limit does not wait either.
+/// Memory of a gateway, in MB. The limits apply to the peaks during start and rounds, as a
+/// container's memory limit does.
 const RSS_MB_MAX: f64 = 20.0;
 
 /// Processor time of an idle gateway, in percent of a core.
 const IDLE_PERCENT_MAX: f64 = 0.5;
 
-/// All targets, in the order in which they are told.
+/// All targets, in the order of the report.
 const TARGETS: [Target; 19] = {
-    use Asked::{Max, RatioMax, RatioMin};
+    use LimitKind::{Max, RatioMax, RatioMin};
     use Measurement::{Idle, Memory, RttIdle, RttLoaded, Start, TcpX1, TcpX4, Udp64};
     use metric::{
         CPU_FAR, CPU_NEAR, DISORDER, GBPS, KPPS, P50, P99, PEAK_FAR, PEAK_NEAR, RECEIVER, SENDER,
@@ -254,7 +253,7 @@ mod tests {
             verdicts,
             [Verdict {
                 what: "TCP x1, tunnel",
-                asked: Asked::RatioMin,
+                kind: LimitKind::RatioMin,
                 limit: 2.0,
                 measured: 1.9,
                 pass: false
@@ -271,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn the_peak_counts_and_not_what_is_left() {
+    fn the_peak_of_memory_is_limited() {
         let memory = |key, value| sample(0, Tunnel::Fabric, Measurement::Memory, key, value);
         let samples = [
             memory(metric::RSS_NEAR, 8.0),
@@ -290,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn each_target_is_measured_by_a_number_of_the_table() {
+    fn each_target_is_a_number_of_the_table() {
         for target in &TARGETS {
             let is_there = metric::METRICS
                 .iter()

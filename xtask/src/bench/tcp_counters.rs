@@ -1,28 +1,28 @@
-//! What TCP has counted in a namespace: the kernel's tables of names and numbers.
+//! Reads TCP counters of network namespaces from `/proc/net/snmp` and `netstat`.
 
 use ::tests::lab::netns::Netns;
 use anyhow::{Context as _, Result};
 use std::fs;
 
-/// Counters since the namespace was made.
+/// Counters since the creation of a namespace.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct TcpCounters {
-    /// Segments sent again.
+    /// Retransmitted segments.
     pub(super) repeated: f64,
-    /// Segments that arrived before one that was sent earlier.
+    /// Segments that arrived out of order.
     pub(super) reordered: f64,
 }
 
 impl TcpCounters {
-    /// Returns the sums over some namespaces.
+    /// Returns the sums over `namespaces`.
     ///
     /// # Errors
     ///
-    /// Returns an error if the kernel does not tell.
+    /// Returns an error if a counter cannot be read.
     pub(super) fn read(namespaces: &[&Netns]) -> Result<Self> {
         let mut sum = Self::default();
         for netns in namespaces {
-            // Not `/proc/net`, which is the first thread's.
+            // `/proc/net` belongs to the main thread, which is in another namespace.
             let read = |name: &str| {
                 let path = format!("/proc/thread-self/net/{name}");
                 fs::read_to_string(&path).with_context(|| format!("failed to read {path}"))
@@ -36,7 +36,7 @@ impl TcpCounters {
         Ok(sum)
     }
 
-    /// Returns what was counted since `before`.
+    /// Returns the increase since `before`.
     pub(super) fn since(self, before: Self) -> Self {
         Self {
             repeated: self.repeated - before.repeated,
@@ -45,7 +45,7 @@ impl TcpCounters {
     }
 }
 
-/// Two lines with the same first word: names, then numbers.
+/// Finds the number below `name` in a pair of lines with the same first word.
 fn value(text: &str, table: &str, name: &str) -> Option<f64> {
     let mut lines = text.lines().filter(|line| line.starts_with(table));
     let names = lines.next()?.split_whitespace();
@@ -67,13 +67,13 @@ Tcp: 1 -1 7015 0
 ";
 
     #[test]
-    fn numbers_stand_below_their_names() {
+    fn a_number_is_below_its_name() {
         assert_eq!(value(TEXT, "Tcp:", "RetransSegs"), Some(7015.0));
         assert_eq!(value(TEXT, "Tcp:", "MaxConn"), Some(-1.0));
     }
 
     #[test]
-    fn what_is_not_there_has_no_number() {
+    fn a_missing_name_has_no_number() {
         assert_eq!(value(TEXT, "Tcp:", "TCPOFOQueue"), None);
         assert_eq!(value(TEXT, "TcpExt:", "RetransSegs"), None);
     }

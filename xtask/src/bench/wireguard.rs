@@ -21,21 +21,20 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The tunnel; taken down when dropped.
+/// The tunnel; removed when dropped.
 #[derive(Debug)]
 pub(super) struct Wireguard {
-    /// Its ends.
     pub(super) ends: Ends,
     _processes: [Process; 2],
     _identity: Arc<Identity>,
 }
 
 impl Wireguard {
-    /// Sets the tunnel up, with the given program, and waits until it answers.
+    /// Starts two processes of `program` and waits until the far end replies.
     ///
     /// # Errors
     ///
-    /// Returns an error if the program does not run or the tunnel does not come up.
+    /// Returns an error if the program does not run, or if the far end does not reply.
     pub(super) fn start(tunnel: Tunnel, program: &Program, underlay: Underlay) -> Result<Self> {
         let identity = Identity::claim()?;
         let Cable { near, far } = Cable::lay(&identity, underlay)?;
@@ -68,9 +67,9 @@ impl Wireguard {
 /// Addresses of one end.
 #[derive(Debug)]
 struct Plan {
-    /// Its own address on the underlay.
+    /// The address on the underlay.
     underlay: Ipv4Addr,
-    /// Its own address in the tunnel.
+    /// The address in the tunnel.
     tunnel: Ipv4Addr,
 }
 
@@ -84,18 +83,18 @@ const FAR: Plan = Plan {
     tunnel: Ipv4Addr::new(10, 202, 0, 2),
 };
 
-/// What they choose themselves.
+/// The default MTU of WireGuard devices, in bytes.
 const TUNNEL_MTU: u32 = 1420;
 const LISTEN_PORT: u16 = 51820;
 const UP_DEADLINE: Duration = Duration::from_secs(10);
 
-/// One end's process.
+/// The process of one end.
 #[derive(Debug)]
 struct Process(Child);
 
 impl Process {
-    /// Starts it with a `/run` of its own: that is where its control socket goes,
-    /// which then vanishes with it, and cannot meet that of another `wg0`.
+    /// Starts the process with a private `/run`, which holds its control socket: the socket
+    /// vanishes with the process, and does not conflict with that of another `wg0`.
     fn start(netns: &Netns, program: &Program) -> Result<Self> {
         let mut command = Command::new("unshare");
         command
@@ -103,7 +102,7 @@ impl Process {
             .arg(r#"mount -t tmpfs none /run && exec "$0" -f "$@" wg0"#)
             .arg(&program.path)
             .args(program.arguments)
-            // Each reads one of them.
+            // Each program reads one of these variables.
             .env("LOG_LEVEL", "error")
             .env("WG_LOG_LEVEL", "error")
             .stdin(Stdio::null())
@@ -111,7 +110,7 @@ impl Process {
             .stderr(Stdio::null());
         let mut process = Self(netns.start(&mut command)?);
 
-        wait::until(UP_DEADLINE, "the process to take commands", || {
+        wait::until(UP_DEADLINE, "the process to accept commands", || {
             if let Some(status) = process.0.try_wait()? {
                 bail!("{} ended at once ({status})", program.path.display());
             }
@@ -167,7 +166,7 @@ impl Drop for Process {
     }
 }
 
-/// One process with many peers, which call it; ends when dropped.
+/// One process that responds to the handshakes of many peers; killed when dropped.
 #[derive(Debug)]
 pub(super) struct Responder {
     process: Process,
@@ -175,7 +174,7 @@ pub(super) struct Responder {
 }
 
 impl Responder {
-    /// Starts it in `netns` with peers of these public keys.
+    /// Starts the process in `netns` with the peers' public keys.
     ///
     /// # Errors
     ///

@@ -9,16 +9,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// The laboratory's folder of built programs, as `LIQO_LAB_CACHE` changes it.
+/// The laboratory's cache of built programs, unless `LIQO_LAB_CACHE` names another.
 const CACHE: &str = "/var/cache/liqo-lab";
 
-/// What the chart is rendered for, so that another helm renders the same.
+/// The Kubernetes version of the renderings, so that they do not depend on helm's own.
 const KUBERNETES: &str = "v1.35.0";
 
-/// The namespace of the renderings: not the release's name, so that mixing them up shows.
+/// The namespace of the renderings. It differs from the release's name, so that a template
+/// which confuses them is noticed.
 const NAMESPACE: &str = "liqo-system";
 
-/// The program.
+/// The path of helm.
 #[derive(Debug)]
 pub(super) struct Helm(PathBuf);
 
@@ -45,7 +46,7 @@ impl Helm {
             .map(Self)
     }
 
-    /// Renders the chart; the inner error is that of helm.
+    /// Renders the chart; the inner error is helm's.
     ///
     /// # Errors
     ///
@@ -58,27 +59,27 @@ impl Helm {
         let shown = show(&command);
         let output = shell.output(command)?;
         if !output.status.success() {
-            let told = String::from_utf8_lossy(&output.stderr).into_owned();
-            return Ok(Err(anyhow!("`{shown}` failed: {told}")));
+            let message = String::from_utf8_lossy(&output.stderr).into_owned();
+            return Ok(Err(anyhow!("`{shown}` failed: {message}")));
         }
 
         Ok(Ok(text(&output)))
     }
 
-    /// Returns what helm finds fault with.
+    /// Returns the warnings and errors of helm's lint.
     ///
     /// # Errors
     ///
     /// Returns an error if helm cannot be run.
     pub(super) fn lint(&self, shell: &mut Shell, values: &Path) -> Result<Vec<String>> {
         let output = shell.output(self.command("lint", values))?;
-        let told = text(&output);
-        let faults = told.lines().filter(|line| is_fault(line));
+        let listing = text(&output);
+        let faults = listing.lines().filter(|line| is_fault(line));
         let mut faults: Vec<_> = faults
             .map(|line| format!("{}: {line}", name(values)))
             .collect();
         if faults.is_empty() && !output.status.success() {
-            faults.push(format!("{}: helm lint failed: {told}", name(values)));
+            faults.push(format!("{}: helm lint failed: {listing}", name(values)));
         }
 
         Ok(faults)
@@ -93,7 +94,7 @@ impl Helm {
         command
             .args([chart().as_os_str(), OsStr::new("--values")])
             .arg(values)
-            // Nothing of this machine's configuration.
+            // No cluster of this machine's configuration.
             .env("KUBECONFIG", "/dev/null");
 
         command
@@ -104,7 +105,6 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Information is no fault.
 fn is_fault(line: &str) -> bool {
     ["[WARNING]", "[ERROR]"]
         .iter()
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hint_is_no_fault() {
+    fn information_is_no_fault() {
         assert!(!is_fault("[INFO] Chart.yaml: icon is recommended"));
         assert!(is_fault("[WARNING] templates/: object name is wrong"));
     }

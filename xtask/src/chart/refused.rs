@@ -1,32 +1,32 @@
-//! Values that the chart must refuse, with words that help.
+//! Values that the chart must refuse with a helpful message.
 
 use super::name;
 use anyhow::{Context as _, Result};
 use std::fs;
 use std::path::Path;
 
-/// Starts the first line of such a file; what follows must be in helm's answer.
+/// Starts the first line of such a file; the rest of the line must occur in helm's error.
 const EXPECTS: &str = "# refused: ";
 
-/// Returns what is wrong with helm's answer to values that it must refuse.
+/// Returns the problem if helm accepts the values, or refuses them with another message.
 ///
 /// # Errors
 ///
-/// Returns an error if the file cannot be read or does not say what it expects.
-pub(super) fn problem(values: &Path, answer: Result<String>) -> Result<Option<String>> {
+/// Returns an error if the file cannot be read or has no such first line.
+pub(super) fn problem(values: &Path, rendered: Result<String>) -> Result<Option<String>> {
     let file = name(values);
     let text = fs::read_to_string(values).with_context(|| format!("failed to read {file}"))?;
     let words = expected(&text)
         .with_context(|| format!("{file}: the first line must be `{EXPECTS}WORDS`"))?;
 
-    Ok(match answer {
+    Ok(match rendered {
         Ok(_) => Some(format!(
-            "{file}: the chart takes values that it must refuse"
+            "{file}: the chart accepts values that it must refuse"
         )),
         Err(error) => {
-            let told = error.to_string();
-            let is_told = told.contains(words);
-            (!is_told).then(|| format!("{file}: {words:?} is not in the answer: {told}"))
+            let message = error.to_string();
+            let is_expected = message.contains(words);
+            (!is_expected).then(|| format!("{file}: {words:?} is not in the message: {message}"))
         }
     })
 }
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_line_says_what_is_expected() {
+    fn the_first_line_has_the_expected_words() {
         assert_eq!(expected("# refused: /ipam\nipam: 1\n"), Some("/ipam"));
         assert_eq!(expected("ipam: 1\n"), None);
     }

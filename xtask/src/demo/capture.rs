@@ -1,4 +1,4 @@
-//! What passes a device, as tcpdump sees it: a witness that is not ours.
+//! Captures packets at a device with tcpdump, which is independent of this project's code.
 
 use anyhow::{Context as _, Result, bail};
 use nix::sys::signal::{Signal, kill};
@@ -17,16 +17,16 @@ pub(super) struct Capture {
     lines: Option<JoinHandle<Vec<String>>>,
 }
 
-/// How long tcpdump may take to end.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The limit on the end of tcpdump.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Capture {
-    /// Captures on `device` in the network namespace `netns` the first packet that
-    /// matches `filter` (pcap-filter(7)), and returns once every later one is seen.
+    /// Starts to capture the first packet on `device` in the network namespace `netns` that
+    /// matches `filter` (pcap-filter(7)). Packets after the return are not missed.
     ///
     /// # Errors
     ///
-    /// Returns what tcpdump says if it does not start.
+    /// Returns tcpdump's standard error if it does not start.
     pub(super) fn first(
         netns: &str,
         device: &str,
@@ -45,14 +45,14 @@ impl Capture {
             .stderr(Stdio::piped());
         let mut tcpdump = command.spawn().context("failed to start tcpdump")?;
 
-        let mut said = String::new();
+        let mut messages = String::new();
         let mut errors = BufReader::new(tcpdump.stderr.take().context("no standard error")?);
-        while !said.contains("listening on") {
-            if errors.read_line(&mut said).unwrap_or_default() == 0 {
-                bail!("tcpdump on {device} in {netns}: {}", said.trim());
+        while !messages.contains("listening on") {
+            if errors.read_line(&mut messages).unwrap_or_default() == 0 {
+                bail!("tcpdump on {device} in {netns}: {}", messages.trim());
             }
         }
-        // Nobody reads it, but a closed pipe would end tcpdump.
+        // The rest is discarded, because a closed pipe would end tcpdump.
         thread::spawn(move || std::io::copy(&mut errors, &mut std::io::sink()));
         let output = tcpdump.stdout.take().context("no standard output")?;
 
@@ -69,16 +69,16 @@ impl Capture {
     /// Returns an error if tcpdump does not end.
     pub(super) fn finish(mut self) -> Result<Vec<String>> {
         let pid = i32::try_from(self.tcpdump.id()).context("not a process id")?;
-        // Interrupted, it writes out what it still holds.
+        // On SIGINT, tcpdump writes its buffered packets.
         if self.tcpdump.try_wait()?.is_none() {
             kill(Pid::from_raw(pid), Signal::SIGINT).context("failed to interrupt tcpdump")?;
         }
         let tcpdump = &mut self.tcpdump;
-        wait::until(PATIENCE, "tcpdump to end", || {
+        wait::until(END_TIMEOUT, "tcpdump to end", || {
             Ok(tcpdump.try_wait()?.is_some())
         })?;
 
-        let lines = self.lines.take().context("lines are collected once")?;
+        let lines = self.lines.take().context("`finish` consumes the capture")?;
 
         Ok(lines
             .join()
@@ -88,7 +88,7 @@ impl Capture {
 
 impl Drop for Capture {
     fn drop(&mut self) {
-        // Both fail only if it has ended already.
+        // Both fail only if tcpdump has ended.
         let _ = self.tcpdump.kill();
         let _ = self.tcpdump.wait();
     }
@@ -99,7 +99,7 @@ fn read(output: ChildStdout) -> Vec<String> {
         .lines()
         .map_while(Result::ok)
         .map(|line| line.trim().to_owned())
-        // tcpdump ends the line of an interrupted terminal, even without one.
+        // On SIGINT, tcpdump prints an empty line for the terminal.
         .filter(|line| !line.is_empty())
         .collect()
 }

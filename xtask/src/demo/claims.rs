@@ -1,7 +1,7 @@
-//! The promises, and the judge of each.
+//! The promises of the demo, and the check of each.
 //!
-//! A judge does what a user would do, and decides by what the kernel, a capture
-//! or the server reports.
+//! A check uses the clusters as a user would, and decides by the reports of the kernel, of a
+//! capture or of the server.
 
 mod failure;
 mod path;
@@ -11,25 +11,23 @@ use super::report::Throughput;
 use super::stage::Stage;
 use anyhow::Result;
 
-/// A promise.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Promise {
-    /// Its name, which never changes.
+    /// Identifies the claim in the JSON output, so it never changes.
     pub(super) name: &'static str,
-    /// What is done, and why it matters.
+    /// The action, and its purpose.
     pub(super) why: &'static str,
-    /// Finds out whether it holds.
+    /// Checks the promise.
     pub(super) judge: fn(&mut Stage) -> Result<Verdict>,
 }
 
-/// What a judge found.
+/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Verdict {
-    /// Whether the promise holds.
     pub(super) pass: bool,
-    /// The value that decided.
+    /// The measured value, as a sentence.
     pub(super) measured: String,
-    /// The throughput, where the judge measured it.
+    /// The throughput, if the check measures it.
     pub(super) throughput: Option<Throughput>,
 }
 
@@ -44,7 +42,7 @@ impl Verdict {
     }
 }
 
-/// All promises but the last, `clean-up`; the destructive ones at the end.
+/// All promises except `clean-up`, which comes last; those that kill gateways at the end.
 pub(super) const PROMISES: &[Promise] = &[
     Promise {
         name: "pod-to-pod",
@@ -53,37 +51,37 @@ pub(super) const PROMISES: &[Promise] = &[
     },
     Promise {
         name: "pod-to-pod-back",
-        why: "and one in the other direction, from milan to rome",
+        why: "a pod in milan opens one to a pod in rome",
         judge: reach::pod_to_pod_back,
     },
     Promise {
         name: "same-address",
-        why: "both ends have the same address, and neither knows",
+        why: "client and server have the same address in their own clusters",
         judge: reach::same_address,
     },
     Promise {
         name: "source-seen",
-        why: "the server sees the client under its own cluster's prefix for rome, so it can answer",
+        why: "the server sees the client's address remapped to its own cluster's prefix for rome",
         judge: reach::source_seen,
     },
     Promise {
         name: "host-to-pod",
-        why: "a node itself is the client; it has an address of rome's external CIDR there",
+        why: "a node is the client; milan sees an address of rome's external CIDR",
         judge: reach::host_to_pod,
     },
     Promise {
         name: "tcp-intact",
-        why: "much data, each byte compared, no broken checksum at either end",
+        why: "256 MiB over TCP, each byte compared, and no wrong checksum at either end",
         judge: reach::tcp_intact,
     },
     Promise {
         name: "udp",
-        why: "datagrams come back unchanged",
+        why: "an echo server returns datagrams unchanged",
         judge: reach::udp,
     },
     Promise {
         name: "large-udp",
-        why: "datagrams of 60,000 bytes cross in fragments and are joined again",
+        why: "datagrams of 60,000 bytes are fragmented and reassembled",
         judge: reach::large_udp,
     },
     Promise {
@@ -93,12 +91,12 @@ pub(super) const PROMISES: &[Promise] = &[
     },
     Promise {
         name: "icmp-error",
-        why: "\"port unreachable\" finds its way back to the very socket, quoted header and all",
+        why: "the sending socket gets \"port unreachable\", whose quoted header was remapped",
         judge: reach::icmp_error,
     },
     Promise {
         name: "encrypted-on-the-wire",
-        why: "a text is sent; a wiretap between the clusters looks for it",
+        why: "a text is sent, and a capture between the clusters is searched for it",
         judge: path::encrypted,
     },
     Promise {
@@ -113,7 +111,7 @@ pub(super) const PROMISES: &[Promise] = &[
     },
     Promise {
         name: "no-leak",
-        why: "rome's last gateway is killed too: packets must be refused, not sent another way",
+        why: "rome's last gateway is killed: packets are rejected, and none leaves on another route",
         judge: failure::no_leak,
     },
 ];
@@ -124,7 +122,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn every_promise_is_made_once() {
+    fn every_promise_has_a_name_of_its_own() {
         let names: BTreeSet<_> = PROMISES.iter().map(|promise| promise.name).collect();
 
         assert_eq!(names.len(), PROMISES.len());

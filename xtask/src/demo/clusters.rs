@@ -1,11 +1,12 @@
-//! `cargo xtask demo --kubernetes`: the same job on real clusters, by the commands that
-//! a user types.
+//! `cargo xtask demo --kubernetes`: two real clusters, connected with the commands that
+//! a user runs.
 
 mod stage;
 mod story;
 
 use super::Demo;
 use super::report::{Claim, Report};
+use crate::setup::needs::Set;
 use crate::shell::{Interrupted, Shell};
 use crate::{cluster, console, image, setup, workspace};
 use anyhow::Result;
@@ -17,16 +18,16 @@ use std::time::Instant;
 /// The cluster on which `liqoctl network connect` runs.
 const ROME: &str = "demo-rome";
 
-/// Its remote cluster.
+/// The remote cluster of [`ROME`].
 const MILAN: &str = "demo-milan";
 
-/// Shows it, and returns whether every claim held.
+/// Runs the demo; the exit code says whether every claim held.
 ///
 /// # Errors
 ///
-/// Returns an error if the demo cannot even begin, or was interrupted.
+/// Returns an error if the demo cannot start, or was interrupted.
 pub(super) fn run(shell: &mut Shell, options: &Demo) -> Result<ExitCode> {
-    setup::run_for_clusters(shell)?;
+    setup::run_for(shell, &[Set::Kubernetes])?;
     let stage = Stage::new(shell, options.no_build)?;
     let start = Instant::now();
     let mut report = Report {
@@ -48,7 +49,7 @@ pub(super) fn run(shell: &mut Shell, options: &Demo) -> Result<ExitCode> {
         });
     }
     if options.keep && !interrupted {
-        stage.tell_what_to_try(shell)?;
+        stage.suggest_commands(shell)?;
     } else {
         let cleaned = story::clean_up(shell, &stage, !report.claims.is_empty());
         report.claims.push(cleaned?);
@@ -64,7 +65,7 @@ pub(super) fn run(shell: &mut Shell, options: &Demo) -> Result<ExitCode> {
 ///
 /// # Errors
 ///
-/// Returns an error if they do not go.
+/// Returns an error if a cluster cannot be removed.
 pub(super) fn clean(shell: &mut Shell) -> Result<()> {
     let program = workspace::target().join("debug/cluster");
     if !program.exists() {
@@ -91,7 +92,7 @@ fn play(shell: &mut Shell, stage: &Stage, report: &mut Report) -> Result<()> {
     for chapter in story::CHAPTERS {
         console::step(format_args!("{}: {}", chapter.name, chapter.why));
         let start = Instant::now();
-        let verdict = (chapter.tell)(shell, stage)?;
+        let verdict = (chapter.run)(shell, stage)?;
         if verdict.pass {
             console::done(&verdict.measured, start.elapsed());
         } else {
@@ -107,7 +108,7 @@ fn play(shell: &mut Shell, stage: &Stage, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Builds all that the demo shows, and returns the program of the laboratory.
+/// Builds what the demo runs, and returns the laboratory's program.
 fn build(shell: &mut Shell) -> Result<PathBuf> {
     let program = cluster::program(shell)?;
     cluster::artifacts(shell, &program)?;

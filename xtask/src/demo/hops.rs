@@ -1,11 +1,11 @@
-//! One ping from pod to pod, captured wherever it passes.
+//! One ping from pod to pod, captured at each hop.
 
 use super::capture::Capture;
 use super::stage::{MILAN, REPLICAS, ROME, Stage};
 use crate::console::{self, FAINT};
 use anyhow::Result;
 
-/// Sends one ping and shows it at each hop.
+/// Sends one ping and prints it at each hop.
 ///
 /// # Errors
 ///
@@ -18,22 +18,22 @@ pub(super) fn show(stage: &Stage) -> Result<()> {
     let one = Capture::first;
 
     let mut hops = vec![(
-        "pod in rome: to the address that rome sees",
+        "pod in rome: to the remapped address",
         vec![one(stage.rome.netns.name(), "eth0", request, &[])?],
     )];
     let node = stage.lab.cluster(ROME).node(1).netns.name();
     hops.push((
-        "overlay of the node: unchanged, on the way to a gateway",
+        "overlay device of the node: unchanged, sent to a gateway",
         vec![one(node, "liqo-overlay", request, &[])?],
     ));
     hops.push((
-        "gateway of rome, after the rewrite: the original address; the peer is in the MAC",
+        "gateway of rome, after the rewrite: the original address; the peer's index is in the MAC",
         taps(stage, ROME, |netns| {
             one(netns, "liqo-tap", request, &["-e"])
         })?,
     ));
     hops.push((
-        "between the clusters: data of the WireGuard session, and nothing else to see",
+        "between the clusters: a data message of WireGuard",
         vec![one(core, "to-milan", encrypted, &[])?],
     ));
     hops.push((
@@ -43,29 +43,29 @@ pub(super) fn show(stage: &Stage) -> Result<()> {
         })?,
     ));
     hops.push((
-        "pod in milan: from the address that milan sees",
+        "pod in milan: from the remapped address",
         vec![one(stage.milan.netns.name(), "eth0", request, &[])?],
     ));
 
     let destination = stage.milan_seen.to_string();
     let ping = ["-n", "-c", "1", "-s", "1000", "-W", "2", &destination];
-    let answer = stage.rome.netns.exec("ping", &ping, "")?;
-    for (what, captures) in hops {
-        console::note(format_args!("{FAINT}{what}{FAINT:#}"));
+    let output = stage.rome.netns.exec("ping", &ping, "")?;
+    for (hop, captures) in hops {
+        console::note(format_args!("{FAINT}{hop}{FAINT:#}"));
         for capture in captures {
             for line in capture.finish()? {
                 console::note(format_args!("  {line}"));
             }
         }
     }
-    for line in answer.lines().filter(|line| line.contains("time=")) {
+    for line in output.lines().filter(|line| line.contains("time=")) {
         console::note(line);
     }
 
     Ok(())
 }
 
-/// Captures in every replica: which of them carries a packet depends on its addresses.
+/// Captures in every replica, since a packet's addresses determine which one carries it.
 fn taps(
     stage: &Stage,
     cluster: &str,

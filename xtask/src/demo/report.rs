@@ -1,33 +1,31 @@
-//! What the demo found, for people and for machines.
+//! The demo's report, as text and as JSON.
 
 use crate::console::{BAD, FAINT, GOOD, TITLE};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// One promise, and whether it held.
+/// The verdict on one claim.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Claim {
-    /// Its name, which never changes.
+    /// Identifies the claim in the JSON output, so it never changes.
     pub(crate) name: &'static str,
-    /// Whether it held.
     pub(crate) pass: bool,
-    /// The value that decided, as a person would say it.
+    /// The measured value, as a sentence.
     pub(crate) measured: String,
 }
 
-/// Everything the demo prints as JSON.
+/// The JSON document.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Report {
-    /// Whether every claim held.
     pub(crate) pass: bool,
-    /// The claims in the order of the demo.
+    /// In the order of the demo.
     pub(crate) claims: Vec<Claim>,
-    /// Measured through the complete path, where it was.
+    /// Over the complete path, unless its claim failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) throughput: Option<Throughput>,
-    /// What was run, by name.
+    /// Versions of the commit, the kernel and the processes.
     pub(crate) versions: BTreeMap<String, String>,
-    /// How long the demo took, from the first namespace to the last, in seconds.
+    /// From the creation of the first namespace to the removal of the last.
     pub(crate) seconds: f64,
 }
 
@@ -70,7 +68,7 @@ impl Report {
     }
 }
 
-/// The word for an outcome, and its colour.
+/// The colour and the word of an outcome.
 pub(crate) fn verdict(pass: bool) -> (anstyle::Style, &'static str) {
     if pass { (GOOD, "PASS") } else { (BAD, "FAIL") }
 }
@@ -81,13 +79,13 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_json_has_the_promised_names() {
+    fn the_json_document_has_its_documented_names() {
         let report = Report {
             pass: true,
             claims: vec![Claim {
                 name: "udp",
                 pass: true,
-                measured: "3 of 3 answered".into(),
+                measured: "3 of 3 replies".into(),
             }],
             throughput: Some(Throughput {
                 tcp_bits_per_second: 1.5,
@@ -103,7 +101,7 @@ mod tests {
             value,
             json!({
                 "pass": true,
-                "claims": [{"name": "udp", "pass": true, "measured": "3 of 3 answered"}],
+                "claims": [{"name": "udp", "pass": true, "measured": "3 of 3 replies"}],
                 "throughput": {"tcpBitsPerSecond": 1.5, "tcpBytes": 2},
                 "versions": {"kernel": "6.18"},
                 "seconds": 30.0,

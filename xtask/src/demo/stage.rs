@@ -1,4 +1,4 @@
-//! The two clusters of the demo.
+//! The demo's two clusters.
 
 use anyhow::{Context as _, Result, bail};
 use ipnet::Ipv4Net;
@@ -9,41 +9,40 @@ use tests::lab::Lab;
 use tests::lab::pod::Pod;
 use tests::lab::spec::{ClusterSpec, Spec};
 
-/// The cluster whose gateways begin.
+/// The cluster whose gateways initiate sessions.
 pub(super) const ROME: &str = "rome";
 
 /// The cluster whose gateways are exposed.
 pub(super) const MILAN: &str = "milan";
 
-/// What both the client in rome and the server in milan have.
+/// The address of the client in rome and of the server in milan.
 pub(super) const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 244, 1, 10);
 
-/// Gateway replicas of each cluster.
+/// The number of gateway replicas in each cluster.
 pub(super) const REPLICAS: usize = 2;
 
 const NODES: usize = 2;
 
-/// For the first handshakes and probes of all pairs, on a busy machine.
+/// The limit on the first handshakes and probes of all pairs, on a busy machine.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Two clusters, up and connected.
 #[derive(Debug)]
 pub(super) struct Stage {
-    /// The clusters.
     pub(super) lab: Lab,
     /// A pod in rome.
     pub(super) rome: Pod,
     /// A pod in milan, with the same address.
     pub(super) milan: Pod,
-    /// The pod in milan, as rome sees it.
+    /// The remapped address of the pod in milan, which rome uses.
     pub(super) milan_seen: Ipv4Addr,
-    /// The pod in rome, as milan sees it.
+    /// The remapped address of the pod in rome, which milan uses.
     pub(super) rome_seen: Ipv4Addr,
 }
 
 impl Stage {
-    /// Builds the clusters, starts their processes and waits for each to be
-    /// connected with each.
+    /// Creates the clusters, starts their processes and waits until all replicas are
+    /// connected.
     ///
     /// # Errors
     ///
@@ -55,8 +54,7 @@ impl Stage {
             .cluster(cluster(MILAN))
             .peering(ROME, MILAN);
         let mut lab = Lab::build(spec)?;
-        // Else both would choose the same prefix for each other, and the two
-        // directions would look the same.
+        // Otherwise both clusters would remap the other's CIDR to the same prefix.
         let office = Ipv4Net::new(Ipv4Addr::new(10, 0, 0, 0), 12).context("a network")?;
         lab.desired_mut(ROME)?
             .reserved
@@ -75,8 +73,7 @@ impl Stage {
         })
     }
 
-    /// Starts the gateways that the claims have killed, and waits for all to be
-    /// connected again.
+    /// Starts the gateways that claims have killed, and waits until all are connected.
     ///
     /// # Errors
     ///
@@ -91,11 +88,11 @@ impl Stage {
         self.lab.wait_until_connected(CONNECT_TIMEOUT)
     }
 
-    /// The network of all pods of `remote`, as `viewer` sees it.
+    /// The CIDR to which `viewer` remaps the pod CIDR of `remote`.
     ///
     /// # Errors
     ///
-    /// Returns an error if the two do not peer.
+    /// Returns an error if the clusters are not peers.
     pub(super) fn pods_seen(&self, viewer: &str, remote: &str) -> Result<String> {
         let original = self.pods(remote)?;
         let (network, length) = original.split_once('/').context("not a network")?;
@@ -106,7 +103,7 @@ impl Stage {
         Ok(format!("{seen}/{length}"))
     }
 
-    /// The network of all pods of a cluster, as the cluster itself sees it.
+    /// The pod CIDR of a cluster.
     ///
     /// # Errors
     ///
@@ -114,14 +111,17 @@ impl Stage {
     pub(super) fn pods(&self, cluster: &str) -> Result<String> {
         let networks = &self.lab.cluster(cluster).spec.pod_cidrs;
 
-        Ok(networks.first().context("no pods' network")?.to_string())
+        Ok(networks
+            .first()
+            .context("the cluster has no pod CIDR")?
+            .to_string())
     }
 
-    /// What `gateway status` prints for a replica, counted from 1.
+    /// The output of `gateway status` for a replica, counted from 1.
     ///
     /// # Errors
     ///
-    /// Returns an error if the gateway does not answer.
+    /// Returns an error if the gateway does not respond.
     pub(super) fn gateway_status(&self, cluster: &str, replica: usize) -> Result<String> {
         let mut command = Command::new(&self.lab.binaries().gateway);
         command
@@ -137,12 +137,12 @@ impl Stage {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Where the status sockets are.
+    /// The folder of the status sockets.
     pub(super) fn run_dir(&self) -> std::path::PathBuf {
         self.lab.identity().run_dir().join("run")
     }
 
-    /// The namespace in which a gateway decrypts.
+    /// The network namespace with a gateway's overlay device and TAP.
     pub(super) fn inner_netns(&self, cluster: &str, replica: usize) -> String {
         format!("liqo-{}", self.lab.gateway_instance(cluster, replica))
     }

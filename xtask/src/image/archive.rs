@@ -1,7 +1,6 @@
-//! Has an archive written by the crate that knows how.
+//! Writes image archives, with a program of the Kubernetes laboratory.
 //!
-//! This crate stays small: what writes archives belongs to the laboratory, which is
-//! large, and built only when an image is.
+//! That crate takes long to build, so it is built only when an image is.
 
 use crate::shell::Shell;
 use crate::workspace;
@@ -10,31 +9,30 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// What `image-archive` is told.
+/// The input of `image-archive`.
 #[derive(Debug, Serialize)]
 pub(super) struct Plan {
-    /// The file to write.
+    /// The path of the archive.
     pub(super) archive: PathBuf,
     /// The image's complete names.
     pub(super) names: Vec<String>,
-    /// What is known about it, by the last part of the key.
+    /// Labels by the last part of their keys, such as `title`.
     #[serde(serialize_with = "qualified")]
     pub(super) labels: BTreeMap<&'static str, String>,
-    /// What it starts.
     pub(super) entrypoint: Vec<String>,
-    /// What is in it.
+    /// The content for each processor.
     pub(super) platforms: Vec<Content>,
 }
 
-/// What is in an image for one processor.
+/// The content of an image for one processor.
 #[derive(Debug, Serialize)]
 pub(super) struct Content {
     pub(super) platform: &'static str,
-    /// Files by their path in the image.
+    /// Source files by their paths in the image.
     pub(super) files: BTreeMap<String, PathBuf>,
-    /// Programs, to be taken from `system`, and their packages.
+    /// Programs to copy from `system`, and their packages.
     pub(super) programs: BTreeMap<&'static str, &'static str>,
-    /// The root of the system to take programs from.
+    /// The root folder of a system that has the programs.
     pub(super) system: PathBuf,
 }
 
@@ -42,7 +40,7 @@ pub(super) struct Content {
 ///
 /// # Errors
 ///
-/// Returns an error if the tool does not build or fails; it has then said why.
+/// Returns an error if the program does not build or fails; its output was shown.
 pub(super) fn write(shell: &mut Shell, plan: &Plan) -> Result<()> {
     let plan = serde_json::to_string(plan).context("a path is not UTF-8")?;
     let mut tool = workspace::cargo(&["run", "--quiet", "--locked", "--package"]);

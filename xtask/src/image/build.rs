@@ -1,4 +1,4 @@
-//! Builds binaries that need no library and do not tell where they were built.
+//! Builds binaries that are linked statically and contain no path of this machine.
 
 use super::Processor;
 use crate::shell::{Interrupted, Shell, show};
@@ -12,40 +12,44 @@ use std::time::Instant;
 /// Separates flags in `CARGO_ENCODED_RUSTFLAGS`, so that a path may have spaces.
 const SEPARATOR: &str = "\x1f";
 
-/// Builds the binaries of packages, with features such as `guest/bpf` or none, and
-/// returns their folder.
+/// What to build.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Selection<'a> {
+    /// The packages, for which cargo chooses the features of their dependencies.
+    pub(crate) packages: &'a [&'a str],
+    /// The programs to build of those; all if there are none.
+    pub(crate) programs: &'a [&'a str],
+    /// Features such as `guest/bpf`, or none.
+    pub(crate) features: &'a str,
+    /// Environment variables for build scripts.
+    pub(crate) environment: &'a [(&'a str, &'a Path)],
+}
+
+/// Builds binaries and returns their folder.
 ///
 /// # Errors
 ///
-/// Returns an error with its cure if there is no compiler for the processor, or if
+/// Returns an error with the remedy if there is no compiler for the processor, or if
 /// the build fails.
 pub(crate) fn binaries(
     shell: &mut Shell,
     processor: Processor,
-    packages: &[&str],
-    features: &str,
+    selection: Selection<'_>,
 ) -> Result<PathBuf> {
-    binaries_with(shell, processor, packages, features, &[])
-}
-
-/// As [`binaries`], with environment variables for build scripts.
-///
-/// # Errors
-///
-/// As [`binaries`].
-pub(crate) fn binaries_with(
-    shell: &mut Shell,
-    processor: Processor,
-    packages: &[&str],
-    features: &str,
-    environment: &[(&str, &Path)],
-) -> Result<PathBuf> {
+    let Selection {
+        packages,
+        programs,
+        features,
+        environment,
+    } = selection;
     let start = Instant::now();
     let target = processor.target();
-    console::step(format_args!(
-        "Building {} for {target}",
-        packages.join(", ")
-    ));
+    let built = if programs.is_empty() {
+        packages
+    } else {
+        programs
+    };
+    console::step(format_args!("Building {} for {target}", built.join(", ")));
     let toolchain = toolchain(shell)?;
     prepare(shell, processor, &toolchain)?;
 
@@ -53,6 +57,9 @@ pub(crate) fn binaries_with(
     let mut build = workspace::cargo(&["build", "--release", "--locked", "--target", &target]);
     for package in packages {
         build.args(["--package", package]);
+    }
+    for program in programs {
+        build.args(["--bin", program]);
     }
     if !features.is_empty() {
         build.args(["--features", features]);
@@ -73,7 +80,7 @@ pub(crate) fn binaries_with(
     Ok(workspace::target().join(target).join("release"))
 }
 
-/// Sees to it that the compilers can build for `processor`.
+/// Checks the C compiler and installs Rust's standard library for `processor`.
 fn prepare(shell: &mut Shell, processor: Processor, toolchain: &Path) -> Result<()> {
     let compiler = processor.compiler();
     let mut query = Command::new(&compiler);
@@ -97,17 +104,17 @@ fn prepare(shell: &mut Shell, processor: Processor, toolchain: &Path) -> Result<
         return Ok(());
     }
     console::note(format_args!(
-        "missing: {target} (Rust's library for programs that need none)"
+        "missing: {target} (Rust's standard library for statically linked programs)"
     ));
     let mut add = Command::new("rustup");
     add.args(["target", "add", &target]);
     console::note(format_args!("running: {}", show(&add)));
     shell.run(add).with_context(|| {
-        format!("Rust's library for {target} could not be had; does rustup have this toolchain?")
+        format!("failed to install Rust's standard library for {target}: was this toolchain installed by rustup?")
     })
 }
 
-/// Flags that keep this machine's paths out of the binaries.
+/// Flags that replace this machine's paths in the binaries.
 fn flags(toolchain: &Path) -> Result<String> {
     let home = match env::var_os("CARGO_HOME") {
         Some(home) => PathBuf::from(home),
@@ -124,7 +131,6 @@ fn flags(toolchain: &Path) -> Result<String> {
         .join(SEPARATOR))
 }
 
-/// The toolchain's folder.
 fn toolchain(shell: &mut Shell) -> Result<PathBuf> {
     let mut query = Command::new("rustc");
     query.args(["--print", "sysroot"]);

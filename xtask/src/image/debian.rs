@@ -1,14 +1,13 @@
-//! Programs of Debian for a processor that is not this machine's.
+//! Debian packages for another processor than this machine's.
 //!
-//! apt can fetch them when it is told that it is for another processor and that
-//! nothing is installed; with folders of its own it then neither needs root nor
-//! changes anything of the machine:
+//! apt downloads them with options for another architecture and an empty list of installed
+//! packages. With folders of its own it neither needs root nor changes the machine:
 //!
 //! ```text
 //! target/images/debian-arm64/
-//!   state/  cache/   apt's own: lists, and the packages as fetched
-//!   system/          what is in the packages
-//!   packages         which were asked for; written last
+//!   state/  cache/   apt's lists, and the downloaded packages
+//!   system/          the unpacked packages
+//!   packages         the names of the requested packages; written last
 //! ```
 
 use super::Processor;
@@ -21,12 +20,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-/// Returns the root of a system with these packages and all that they depend on:
-/// `/` for this machine's processor, else a folder, which is filled once.
+/// Returns the root folder of a system with these packages and their dependencies: `/` for
+/// this machine's processor, else a cached folder.
 ///
 /// # Errors
 ///
-/// Returns an error if the packages cannot be had for `processor`.
+/// Returns an error if the packages do not exist for `processor`.
 pub(super) fn system(
     shell: &mut Shell,
     processor: Processor,
@@ -52,26 +51,26 @@ pub(super) fn system(
     let apt = Apt::create(&folder, processor)?;
     apt.fetch(shell, packages).with_context(|| {
         format!(
-            "the package sources of this machine (/etc/apt) do not have {} for {}: Debian's do",
+            "the package sources in /etc/apt have no {} for {}: Debian's have",
             packages.join(", "),
             processor.as_str()
         )
     })?;
     apt.unpack(shell, &system)?;
-    fs::write(&complete, wanted).context("failed to note what was fetched")?;
+    fs::write(&complete, wanted).context("failed to write the list of packages")?;
     console::done("fetched", start.elapsed());
 
     Ok(system)
 }
 
-/// An apt with folders of its own.
+/// apt with separate folders.
 struct Apt {
     folder: PathBuf,
     processor: Processor,
 }
 
 impl Apt {
-    /// Creates the folders, without what may be left of an attempt that failed.
+    /// Creates the folders, and removes those of a failed attempt.
     fn create(folder: &Path, processor: Processor) -> Result<Self> {
         let shown = folder.display();
         if folder.exists() {
@@ -136,7 +135,7 @@ impl Apt {
             setting.push(self.folder.join(place));
             command.arg("-o").arg(setting);
         }
-        // It would give up root for a user who may not write here.
+        // By default apt switches to a user who may not write to these folders.
         if nix::unistd::Uid::effective().is_root() {
             command.args(["-o", "APT::Sandbox::User=root"]);
         }
@@ -150,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_apt_for_another_processor_writes_into_its_own_folders_only() {
+    fn apt_for_another_processor_writes_only_to_separate_folders() {
         let apt = Apt {
             folder: PathBuf::from("/cache"),
             processor: Processor::Arm64,

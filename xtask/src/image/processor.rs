@@ -1,10 +1,10 @@
-//! A processor that images are built for, and what compiles for it.
+//! The processors of images, and their compilers.
 
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 use std::env;
 
-/// By the name that images use.
+/// A processor, by its name in images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Processor {
     /// 64-bit x86.
@@ -16,18 +16,18 @@ pub(crate) enum Processor {
 impl Processor {
     const ALL: [Self; 2] = [Self::Amd64, Self::Arm64];
 
-    /// This machine's.
+    /// The processor of this machine.
     ///
     /// # Errors
     ///
-    /// Returns an error on a machine that is neither.
+    /// Returns an error on a machine with another processor.
     pub(crate) fn machine() -> Result<Self> {
         Self::ALL
             .into_iter()
             .find(|processor| processor.architecture() == env::consts::ARCH)
             .with_context(|| {
                 format!(
-                    "no image can be built for this machine, which is {}: name others with --arch",
+                    "images cannot be built for this machine's processor {}: choose others with --arch",
                     env::consts::ARCH
                 )
             })
@@ -46,13 +46,13 @@ impl Processor {
         }
     }
 
-    /// Rust's target whose programs need no library.
+    /// Rust's target for statically linked programs.
     pub(super) fn target(self) -> String {
         format!("{}-unknown-linux-musl", self.architecture())
     }
 
-    /// The compiler for C, and the linker. The machine's own is good for musl too:
-    /// Rust brings musl's libraries, and the cipher's C code needs no header of one.
+    /// The C compiler, which is the linker, too. The machine's own works for musl: Rust
+    /// provides musl's libraries, and ring's C code includes no header of a C library.
     pub(super) fn compiler(self) -> String {
         if self.is_machine() {
             "cc".to_owned()
@@ -61,10 +61,10 @@ impl Processor {
         }
     }
 
-    /// Debian's packages that have [`Self::compiler`] and headers for it.
+    /// The Debian packages of [`Self::compiler`] and its headers.
     pub(super) fn compiler_packages(self) -> &'static str {
         if self.is_machine() {
-            return "build-essential";
+            return "gcc libc6-dev";
         }
         match self {
             Self::Amd64 => "gcc-x86-64-linux-gnu libc6-dev-amd64-cross",

@@ -1,4 +1,4 @@
-//! Puts together what the nodes of a cluster need.
+//! Assembles the folder with the programs of a cluster's nodes.
 
 use super::cache::{Cache, Place};
 use super::part::Part;
@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// Tells which program has which version.
+/// The file with the version of each program.
 const VERSIONS: &str = "versions.json";
 
-/// Creates `place` of parts that are in the cache.
+/// Creates `place` from parts that are in the cache.
 ///
-/// Files are linked: they take no room, and stay when the part that they are from
-/// is removed, which a cluster that runs them does not notice.
+/// Files are hard links: they take no space, and a running cluster keeps its programs
+/// when their part is removed from the cache.
 ///
 /// # Errors
 ///
@@ -41,7 +41,7 @@ pub(super) fn assemble(cache: &Cache, place: &Place, parts: &[Part]) -> Result<(
     unfinished.finish()
 }
 
-/// Gives a file, or a symbolic link, a second name.
+/// Creates a hard link to a file or to a symbolic link.
 fn link(from: &Path, to: &Path) -> Result<()> {
     if let Some(folder) = to.parent() {
         fs::create_dir_all(folder)

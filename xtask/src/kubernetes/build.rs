@@ -1,10 +1,10 @@
-//! Builds what is missing, and keeps the person before the screen informed.
+//! Builds missing parts, and shows the progress.
 
 use super::cache::Cache;
 use super::compiler::Go;
-use super::complaint;
+use super::disk_space;
+use super::go_error;
 use super::part::Part;
-use super::room;
 use super::unfinished::Unfinished;
 use crate::console;
 use crate::shell::Shell;
@@ -17,15 +17,15 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often a build that takes long shows that it is alive.
-const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
+/// The interval between progress messages of a build.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(15);
 
-/// Builds those of `parts` that are not in the cache.
+/// Builds the parts that are not in the cache.
 ///
 /// # Errors
 ///
-/// Returns an error with its cure if there is no Go or no room on the disk, or if
-/// a build fails.
+/// Returns an error with the remedy if Go is missing, if the disk is full, or if a build
+/// fails.
 pub(super) fn missing(shell: &mut Shell, cache: &Cache, parts: &[Part]) -> Result<()> {
     let missing: Vec<_> = parts
         .iter()
@@ -41,7 +41,7 @@ pub(super) fn missing(shell: &mut Shell, cache: &Cache, parts: &[Part]) -> Resul
         names.join(", ")
     ));
     let go = Go::find(shell)?;
-    room::check(&go.stores(shell, cache)?)?;
+    disk_space::check(&go.stores(shell, cache)?)?;
     for part in missing {
         build(shell, &go, cache, part)?;
     }
@@ -53,7 +53,7 @@ pub(super) fn missing(shell: &mut Shell, cache: &Cache, parts: &[Part]) -> Resul
 fn build(shell: &mut Shell, go: &Go, cache: &Cache, part: &Part) -> Result<()> {
     let start = Instant::now();
     let unfinished = Unfinished::begin(&cache.part(part).folder)?;
-    // On the disk whose room was checked, and gone with the rest if this is stopped.
+    // On the disk whose free space was checked; an interrupted build is removed with it.
     let temporary = unfinished.folder().join("temporary");
     let built = unfinished.folder().join("built");
     for folder in [&temporary, &built] {
@@ -64,7 +64,7 @@ fn build(shell: &mut Shell, go: &Go, cache: &Cache, part: &Part) -> Result<()> {
     let mut command = go.command();
     command
         .arg("build")
-        // A separator at its end tells the go command that this is a folder.
+        // `go build` takes a path that ends in a separator as a folder.
         .arg("-o")
         .arg(built.join(""))
         .args(&part.arguments)
@@ -73,7 +73,7 @@ fn build(shell: &mut Shell, go: &Go, cache: &Cache, part: &Part) -> Result<()> {
     if let Some(processor) = part.processor {
         command.env("GOARCH", processor.as_str());
     }
-    let output = with_signs_of_life(&part.name, || shell.output(command))?;
+    let output = with_progress(&part.name, || shell.output(command))?;
     if !output.status.success() {
         bail!(failure(part, &output));
     }
@@ -88,15 +88,16 @@ fn build(shell: &mut Shell, go: &Go, cache: &Cache, part: &Part) -> Result<()> {
     Ok(())
 }
 
-/// Puts programs where they belong, and links beside them.
+/// Moves programs to their places, and creates their links.
 fn arrange(part: &Part, built: &Path, folder: &Path) -> Result<()> {
     for program in part.programs {
         let file = folder.join(program.place);
         let beside = file.parent().unwrap_or(folder);
         fs::create_dir_all(beside)
             .with_context(|| format!("failed to create {}", beside.display()))?;
-        fs::rename(built.join(program.built), &file)
-            .with_context(|| format!("go build made no {} of {}", program.built, part.name))?;
+        fs::rename(built.join(program.built), &file).with_context(|| {
+            format!("`go build` produced no {} of {}", program.built, part.name)
+        })?;
         for link in program.links {
             let link = beside.join(link);
             symlink(program.name(), &link)
@@ -114,18 +115,18 @@ fn failure(part: &Part, output: &Output) -> String {
         "failed to build {} in {}:\n    {}\n{}",
         part.name,
         part.module.display(),
-        complaint::shown(&text),
-        complaint::cure(&text)
+        go_error::excerpt(&text),
+        go_error::remedy(&text)
     )
 }
 
-/// Does `work`, and tells every now and then that it goes on.
-fn with_signs_of_life<T>(what: &str, work: impl FnOnce() -> T) -> T {
+/// Prints the elapsed time at regular intervals while `work` runs.
+fn with_progress<T>(what: &str, work: impl FnOnce() -> T) -> T {
     let (end, ended) = mpsc::channel::<()>();
     thread::scope(|scope| {
         scope.spawn(move || {
             let start = Instant::now();
-            while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(SIGN_OF_LIFE) {
+            while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(PROGRESS_INTERVAL) {
                 let elapsed = console::seconds(start.elapsed());
                 console::note(format_args!("still building {what} ({elapsed})"));
             }

@@ -1,4 +1,4 @@
-//! Where everything that was built is kept.
+//! The cache of built programs.
 
 use super::part::{self, Part};
 use super::superseded;
@@ -11,35 +11,33 @@ use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Puts the cache elsewhere, for people who may not write to [`DEFAULT`].
+/// Names another folder, for users who may not write to [`DEFAULT`].
 pub(super) const VARIABLE: &str = "LIQO_LAB_CACHE";
 
-/// Where programs keep what they can make again.
 const DEFAULT: &str = "/var/cache/liqo-lab";
 
-/// Names the folder of all parts.
+/// The folder of all parts, below the cache.
 const PARTS: &str = "parts";
 
-/// All that was built.
+/// A cache folder.
 #[derive(Debug)]
 pub(super) struct Cache {
     root: PathBuf,
 }
 
 impl Cache {
-    /// The cache that the environment asks for.
+    /// The cache in the folder that [`VARIABLE`] names, or in the default one.
     pub(super) fn from_environment() -> Self {
         let root = env::var_os(VARIABLE).filter(|root| !root.is_empty());
 
         Self::at(root.map_or_else(|| DEFAULT.into(), PathBuf::from))
     }
 
-    /// The cache in this folder.
+    /// The cache in the folder `root`.
     pub(super) fn at(root: PathBuf) -> Self {
         Self { root }
     }
 
-    /// Its folder.
     pub(super) fn root(&self) -> &Path {
         &self.root
     }
@@ -56,22 +54,21 @@ impl Cache {
         Place::new(self.root.join(folder), parts)
     }
 
-    /// Waits until no other process builds, and keeps others from building until
-    /// the returned file is closed. Without it, two would take twice as long each.
+    /// Waits for the lock of the cache, which is held until the returned file is closed. Two
+    /// builds at once would compile the same packages twice.
     ///
     /// # Errors
     ///
-    /// Returns an error that tells the cure if the cache cannot be written to, or
-    /// if a person had enough of waiting.
+    /// Returns an error with the remedy if the cache is not writable, or `Interrupted`.
     pub(super) fn lock(&self, shell: &mut Shell) -> Result<File> {
         let file = self.create().with_context(|| {
             format!(
-                "failed to write to {}: run this as root, or set {VARIABLE} to a folder of yours",
+                "failed to write to {}: run this as root, or set {VARIABLE} to a writable folder",
                 self.root.display()
             )
         })?;
 
-        let mut told = false;
+        let mut is_announced = false;
         loop {
             match file.try_lock() {
                 Ok(()) => return Ok(file),
@@ -81,11 +78,11 @@ impl Cache {
                         .with_context(|| format!("failed to lock {}", self.root.display()));
                 }
             }
-            if !told {
-                console::note("another process builds: waiting for it to end");
-                told = true;
+            if !is_announced {
+                console::note("waiting for another build to end");
+                is_announced = true;
             }
-            // A program and no call, because Ctrl-C ends programs only.
+            // A process instead of `thread::sleep`, because Ctrl-C interrupts processes only.
             let mut pause = Command::new("sleep");
             pause.arg("0.5");
             shell.run(pause)?;
@@ -100,8 +97,8 @@ impl Cache {
             .open(self.root.join("lock"))
     }
 
-    /// Removes what interrupted runs left. Whoever calls this holds the lock, so
-    /// nobody works in any of it.
+    /// Removes the folders of interrupted builds. The caller holds the lock, so no process
+    /// uses them.
     ///
     /// # Errors
     ///
@@ -118,7 +115,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Removes what `whole` and `parts` take the place of, but what a cluster runs.
+    /// Removes older versions of `whole` and `parts`, except those that a cluster runs.
     ///
     /// # Errors
     ///
@@ -136,9 +133,8 @@ impl Cache {
 /// A folder with programs.
 #[derive(Debug)]
 pub(super) struct Place {
-    /// Where it is.
     pub(super) folder: PathBuf,
-    /// What it must hold.
+    /// The paths below the folder.
     programs: Vec<&'static str>,
 }
 
@@ -152,15 +148,15 @@ impl Place {
         }
     }
 
-    /// Whether nothing is missing. Files that are empty were lost when the machine
-    /// stopped at a bad moment.
+    /// Whether every program exists and has content: a crash of the machine can leave empty
+    /// files.
     pub(super) fn is_complete(&self) -> bool {
         self.programs
             .iter()
             .all(|program| fs::metadata(self.folder.join(program)).is_ok_and(|file| file.len() > 0))
     }
 
-    /// Removes what was built from other inputs, unless a process runs a program of it.
+    /// Removes the folders of other inputs, unless a process runs a program of theirs.
     ///
     /// # Errors
     ///
@@ -201,7 +197,7 @@ mod tests {
     use crate::kubernetes::scratch::Scratch;
 
     #[test]
-    fn a_place_is_complete_with_every_program_in_full() {
+    fn a_place_is_complete_if_no_program_is_missing_or_empty() {
         let scratch = Scratch::new("complete");
         let place = Place {
             folder: scratch.path().to_owned(),
@@ -218,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_superseded_or_interrupted_is_removed() {
+    fn only_superseded_and_interrupted_builds_are_removed() {
         let scratch = Scratch::new("superseded");
         let cache = Cache::at(scratch.path().to_owned());
         let parts = part::of_this_checkout();

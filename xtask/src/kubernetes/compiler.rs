@@ -1,9 +1,9 @@
-//! The go command, as everything here is built with it.
+//! The go command that builds all parts.
 
 use super::cache::{self, Cache};
-use super::complaint;
+use super::disk_space::Store;
+use super::go_error;
 use super::part::ENVIRONMENT;
-use super::room::Store;
 use crate::setup::go;
 use crate::shell::{Interrupted, Shell};
 use anyhow::{Context as _, Result, bail};
@@ -11,19 +11,19 @@ use serde::Deserialize;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// How a person gets a Go that will do.
-const GET_GO: &str = "install a current Go from https://go.dev/dl and have its folder in PATH: any release since 1.21 fetches the right one";
+/// How to install Go.
+const GET_GO: &str = "install Go 1.21 or later from https://go.dev/dl and add its folder to PATH: it downloads the required release";
 
 /// The go command.
 #[derive(Debug)]
 pub(super) struct Go(Command);
 
 impl Go {
-    /// Finds it, or installs it.
+    /// Finds the go command, or installs it.
     ///
     /// # Errors
     ///
-    /// Returns an error that names the release that is needed and how to get it.
+    /// Returns an error with the required release and how to install it.
     pub(super) fn find(shell: &mut Shell) -> Result<Self> {
         let mut go = go::go(shell).map_err(|error| match error.is::<Interrupted>() {
             true => error,
@@ -37,7 +37,7 @@ impl Go {
         Ok(Self(go))
     }
 
-    /// Another call of it.
+    /// Returns a new call of the go command.
     pub(super) fn command(&self) -> Command {
         let Self(template) = self;
         let mut command = Command::new(template.get_program());
@@ -58,22 +58,22 @@ impl Go {
     ///
     /// # Errors
     ///
-    /// Returns an error with its cure if the go command does not run.
+    /// Returns an error with the remedy if the go command does not run.
     pub(super) fn stores(&self, shell: &mut Shell, cache: &Cache) -> Result<[Store; 3]> {
         let mut command = self.command();
         command.args(["env", "-json", "GOCACHE", "GOMODCACHE"]);
         let output = shell.output(command)?;
         if !output.status.success() {
-            // Any call of another release of Go begins with fetching the right one.
+            // The first call of a Go of another release downloads the required one.
             let text = String::from_utf8_lossy(&output.stderr);
-            let (shown, cure) = (complaint::shown(&text), complaint::cure(&text));
+            let (excerpt, remedy) = (go_error::excerpt(&text), go_error::remedy(&text));
             bail!(
-                "{} does not run:\n    {shown}\n{cure}; or {GET_GO}",
+                "{} does not run:\n    {excerpt}\n{remedy}; or {GET_GO}",
                 go::RELEASE
             );
         }
-        let folders: Folders = serde_json::from_slice(&output.stdout)
-            .context("`go env` does not tell where Go keeps what it built")?;
+        let folders: Folders =
+            serde_json::from_slice(&output.stdout).context("`go env` printed no folders")?;
 
         let store = |what, variable, folder| Store {
             what,
@@ -88,7 +88,7 @@ impl Go {
     }
 }
 
-/// What `go env -json` prints.
+/// The output of `go env -json`.
 #[derive(Deserialize)]
 struct Folders {
     #[serde(rename = "GOCACHE")]

@@ -1,18 +1,18 @@
-//! A short name for everything that a result depends on.
+//! A short digest of all inputs of a build.
 
 use sha2::{Digest as _, Sha256};
 
-/// How many hexadecimal digits are kept: 48 bits, against accidents and not
-/// against attackers, who could as well replace the result itself.
+/// The length of a digest in hexadecimal digits. 48 bits avoid accidental collisions;
+/// an attacker who could forge one could replace the result itself.
 const LENGTH: usize = 12;
 
-/// Inputs, as they are added.
+/// The inputs so far.
 #[derive(Default)]
 pub(super) struct Inputs(Sha256);
 
 impl Inputs {
-    /// Adds an input. Lengths go in as well, or the end of one input could be
-    /// taken for the beginning of the next.
+    /// Adds an input. Lengths are hashed too, so that different splits of the same bytes
+    /// have different digests.
     pub(super) fn add(&mut self, name: &str, content: &str) {
         for text in [name, content] {
             self.0.update(text.len().to_be_bytes());
@@ -20,7 +20,7 @@ impl Inputs {
         }
     }
 
-    /// Returns the name of what was added.
+    /// Returns the digest of all inputs.
     pub(super) fn digest(self) -> String {
         let digest = self.0.finalize();
         let digits = digest.iter().map(|byte| format!("{byte:02x}"));
@@ -39,13 +39,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_inputs_have_the_same_digest_everywhere() {
+    fn the_digest_is_the_same_on_every_machine() {
         // `printf '\0\0\0\0\0\0\0\1a\0\0\0\0\0\0\0\2bc' | sha256sum`
         assert_eq!(digest(&[("a", "bc")]), "3fafa1cf2f19");
     }
 
     #[test]
-    fn names_contents_order_and_borders_matter() {
+    fn names_contents_order_and_boundaries_change_the_digest() {
         let different = [
             digest(&[("a", "bc")]),
             digest(&[("ab", "c")]),

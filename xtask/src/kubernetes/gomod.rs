@@ -2,9 +2,9 @@
 
 /// Returns the version of `module` that the text of a `go.mod` requires.
 ///
-/// Requirements stand one per line, as the go command writes them:
-/// `require path version`, or `path version` in a block. A replacement has an
-/// arrow in the place of the version, or behind it.
+/// The go command writes one requirement per line: `require path version`, or
+/// `path version` in a block. A replacement has an arrow instead of the version, or
+/// after it.
 pub(super) fn required<'a>(text: &'a str, module: &str) -> Option<&'a str> {
     text.lines().find_map(|line| {
         let line = line.split("//").next().unwrap_or_default().trim();
@@ -52,7 +52,7 @@ require (
     }
 
     #[test]
-    fn a_module_that_is_only_named_has_no_version() {
+    fn a_module_without_requirement_has_no_version() {
         assert_eq!(required(TEXT, "liqo-lab/x"), None);
         assert_eq!(required(TEXT, "k8s.io"), None);
     }

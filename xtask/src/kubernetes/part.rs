@@ -1,4 +1,4 @@
-//! What is built together, from which sources and with which flags.
+//! The parts of the cache: sources, flags and programs of each `go build`.
 
 mod recipe;
 mod stamp;
@@ -16,51 +16,49 @@ use std::env::consts::ARCH;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The result of one call of `go build`, kept as a whole.
+/// One call of `go build`, whose programs are cached together.
 #[derive(Debug)]
 pub(super) struct Part {
-    /// Its name, as a person would say it.
+    /// Its name in messages and in the cache.
     pub(super) name: String,
-    /// Names the inputs: what was built from others is another thing.
+    /// The digest of all inputs: a part with other inputs has another folder.
     digest: String,
     /// The folder of the Go module.
     pub(super) module: PathBuf,
-    /// The processor that it is built for; without one, the machine's own.
+    /// The processor that it is built for; `None` is this machine's.
     pub(super) processor: Option<Processor>,
-    /// Arguments of `go build`, but for the place of the result.
+    /// The arguments of `go build`, without `-o`.
     pub(super) arguments: Vec<String>,
-    /// What comes out.
     pub(super) programs: &'static [Program],
-    /// The version of each program, by its name.
+    /// The version of each program, by the program's name.
     pub(super) versions: BTreeMap<&'static str, String>,
 }
 
 /// One executable file.
 #[derive(Debug)]
 pub(super) struct Program {
-    /// What the go command calls it, after the package.
+    /// The file name that `go build` derives from the package.
     pub(super) built: &'static str,
-    /// Where it belongs, below the folder of a part and that of them all.
+    /// Its path below the folder of the part, and below the folder of all parts.
     pub(super) place: &'static str,
-    /// Names beside its own under which it is called.
+    /// Further names of the program, as symbolic links.
     pub(super) links: &'static [&'static str],
-    /// The module whose version is its own.
+    /// The module whose version the program has.
     module: &'static str,
 }
 
 impl Program {
-    /// The name of the file.
     pub(super) fn name(&self) -> &'static str {
         self.place.rsplit('/').next().unwrap_or(self.place)
     }
 }
 
-/// Returns everything that clusters of `release` need.
+/// Returns the parts that clusters of `release` need.
 ///
 /// # Errors
 ///
-/// Returns an error that names the file below `modules` that cannot be read, or
-/// that pins no version of a program.
+/// Returns an error with the file below `modules` that cannot be read, or that does not
+/// pin a program's version.
 pub(super) fn all(release: &Release, modules: &Path) -> Result<Vec<Part>> {
     recipe::all(release)
         .into_iter()
@@ -71,7 +69,7 @@ pub(super) fn all(release: &Release, modules: &Path) -> Result<Vec<Part>> {
         .collect()
 }
 
-/// Returns the part that has only helm, for this processor.
+/// Returns the part with helm alone, for `processor`.
 ///
 /// # Errors
 ///
@@ -88,7 +86,7 @@ fn read(file: &Path) -> Result<String> {
 }
 
 impl Part {
-    /// Follows `recipe` with a module that `read` knows the files of.
+    /// Resolves `recipe` for the Go module in the folder `module`, whose files `read` returns.
     fn new(
         recipe: Recipe,
         module: PathBuf,
@@ -140,7 +138,7 @@ impl Part {
         })
     }
 
-    /// The name of the folder that keeps it.
+    /// The name of its folder in the cache.
     pub(super) fn folder(&self) -> String {
         format!("{}-{}", self.name, self.digest)
     }

@@ -1,35 +1,34 @@
-//! Which releases of Kubernetes can be built, and which one is meant.
+//! The releases of Kubernetes that are pinned, and the choice of one.
 //!
-//! One `main.go` serves them all; each has a `.mod` and a `.sum` file. For the next
-//! patch release, its numbers (v1.35.5 and v0.35.5) replace the old ones in the
-//! `.mod` file; for the next minor version the files are copied first. After that,
-//! `go mod tidy -modfile=v1.35.mod` completes both.
+//! All releases share one `main.go`; each has a `.mod` and a `.sum` file. To add a patch
+//! release, replace the versions (v1.35.4 and v0.35.4) in the `.mod` file; to add a minor
+//! release, copy the files first. Then run `go mod tidy -modfile=v1.35.mod`.
 
 use super::gomod;
 use anyhow::{Context as _, Result, bail};
 use std::fs;
 use std::path::Path;
 
-/// The folder of the module below that of all modules.
+/// The module's folder below `tests/kubernetes/go`.
 pub(super) const FOLDER: &str = "kubernetes";
 
-/// What a release is a version of.
+/// The module whose version is the release.
 pub(super) const MODULE: &str = "k8s.io/kubernetes";
 
-/// The file that every module has. The one of Kubernetes requires nothing: each
-/// minor version has a file of its own.
+/// The file that makes a folder a module. It requires nothing here: each minor version
+/// has a file of its own.
 const MARKER: &str = "go.mod";
 
-/// A release that can be built.
+/// A pinned release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Release {
     /// Its version, as in `v1.35.4`.
     pub(super) version: String,
-    /// The name of the file that pins it and all that it consists of, as in `v1.35.mod`.
+    /// The file that pins it and its dependencies, such as `v1.35.mod`.
     pub(super) modfile: String,
 }
 
-/// Returns what the modules below `modules` pin, oldest first.
+/// Returns the releases that files below `modules` pin, oldest first.
 ///
 /// # Errors
 ///
@@ -58,19 +57,19 @@ pub(super) fn known(modules: &Path) -> Result<Vec<Release>> {
     Ok(releases)
 }
 
-/// Returns the release that a person means, with or without `v` and last number.
+/// Returns the release with the version `wanted`, whose `v` and patch number are optional.
 ///
 /// # Errors
 ///
-/// Returns an error that lists what can be built if that is not among it.
+/// Returns an error that lists the pinned releases if there is no such one.
 pub(super) fn choose(wanted: &str, known: Vec<Release>) -> Result<Release> {
-    let meant = |release: &Release| {
+    let matches = |release: &Release| {
         let wanted = bare(wanted);
         let version = bare(&release.version);
         let minor = version.rsplit_once('.').map(|(minor, _)| minor);
         wanted == version || minor == Some(wanted)
     };
-    if let Some(release) = known.iter().find(|release| meant(release)) {
+    if let Some(release) = known.iter().find(|release| matches(release)) {
         return Ok(release.clone());
     }
 
@@ -81,7 +80,7 @@ pub(super) fn choose(wanted: &str, known: Vec<Release>) -> Result<Release> {
     )
 }
 
-/// The numbers of a version, so that 1.9 comes before 1.10.
+/// The numbers of a version, which order 1.9 before 1.10.
 fn numbers(version: &str) -> Vec<u32> {
     bare(version)
         .split('.')
@@ -89,7 +88,7 @@ fn numbers(version: &str) -> Vec<u32> {
         .collect()
 }
 
-/// A version without the `v` that Go wants and people leave out.
+/// A version without its leading `v`.
 fn bare(version: &str) -> &str {
     version.strip_prefix('v').unwrap_or(version)
 }
@@ -100,7 +99,7 @@ mod tests {
     use crate::workspace;
 
     #[test]
-    fn a_release_is_meant_in_full_or_by_its_minor_version() {
+    fn a_release_is_chosen_by_its_full_or_minor_version() {
         for wanted in ["v1.35.4", "1.35.4", "v1.35", "1.35"] {
             let release = choose(wanted, releases()).unwrap();
 
@@ -109,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_pinned_is_refused_with_what_is() {
+    fn an_unpinned_version_is_refused_with_a_list_of_the_pinned_ones() {
         for wanted in ["v1.35.5", "1", "1.3", "", "latest"] {
             let refusal = choose(wanted, releases()).unwrap_err().to_string();
 

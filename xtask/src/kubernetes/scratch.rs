@@ -1,15 +1,15 @@
-//! Folders for tests.
+//! Temporary folders for tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process;
 
-/// An empty folder; removed with all that is in it when dropped.
+/// A temporary folder; removed with its content when dropped.
 #[derive(Debug)]
 pub(super) struct Scratch(PathBuf);
 
 impl Scratch {
-    /// Creates one; each test has its own `name`.
+    /// Creates an empty folder; `name` is unique to the test.
     pub(super) fn new(name: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("xtask-{name}-{}", process::id()));
         fs::create_dir_all(&folder).unwrap();
@@ -17,19 +17,18 @@ impl Scratch {
         Self(folder)
     }
 
-    /// Where it is.
     pub(super) fn path(&self) -> &Path {
         &self.0
     }
 
-    /// Creates a file, and the folders above it.
+    /// Writes a file, and creates the folders above it.
     pub(super) fn write(&self, file: &str, text: &str) {
         let file = self.0.join(file);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(file, text).unwrap();
     }
 
-    /// The names of what is in it, or in a folder in it.
+    /// The sorted names of the entries of `folder`, which is relative and may be empty.
     pub(super) fn names(&self, folder: &str) -> Vec<String> {
         let entries = fs::read_dir(self.0.join(folder)).unwrap();
         let mut names: Vec<_> = entries

@@ -1,4 +1,4 @@
-//! Which folders of the cache nobody needs any more.
+//! Which folders of the cache can be removed.
 
 use super::digest::is_digest;
 use std::collections::BTreeSet;
@@ -6,13 +6,13 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// Whether the folder called `newer` takes the place of that called `other`: the
-/// same thing, from other inputs or of another patch release.
+/// Whether the folder `newer` supersedes the folder `other`: the same part with other
+/// inputs, or of another patch release.
 pub(super) fn is_superseded(other: &str, newer: &str) -> bool {
     other != newer && family(other).is_some_and(|other| family(newer) == Some(other))
 }
 
-/// A name without its digest, and without the last number of the version.
+/// A name without its digest and without the patch number of its version.
 fn family(name: &str) -> Option<&str> {
     let (name, digest) = name.rsplit_once('-')?;
     if !is_digest(digest) {
@@ -25,19 +25,19 @@ fn family(name: &str) -> Option<&str> {
     }
 }
 
-/// Whether a process runs a program of `folder`: a cluster that is up starts more
-/// of them at any time.
+/// Whether a process runs a program of `folder`: a running cluster may start further
+/// programs at any time.
 ///
-/// Files are compared by number, because processes in namespaces of their own see
-/// them under other names. Another folder may have the same files, so this errs on
-/// the side of keeping.
+/// Files are compared by inode, because their paths differ between mount namespaces.
+/// Another folder may have hard links to the same files, in which case both are kept.
 pub(super) fn is_in_use(folder: &Path) -> bool {
     let programs = files_in(&folder.join("bin"), "");
 
     !programs.is_disjoint(&files_in(Path::new("/proc"), "exe"))
 }
 
-/// Device and number of `name` in each entry of `folder`, or of the entry itself.
+/// Device and inode of the file `name` in each entry of `folder`, or of the entries
+/// themselves if `name` is empty.
 fn files_in(folder: &Path, name: &str) -> BTreeSet<(u64, u64)> {
     let Ok(entries) = fs::read_dir(folder) else {
         return BTreeSet::new();
@@ -65,14 +65,14 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn other_inputs_supersede() {
+    fn a_folder_of_other_inputs_is_superseded() {
         assert!(is_superseded("tools-0123456789ab", "tools-ba9876543210"));
         assert!(!is_superseded("tools-0123456789ab", "tools-0123456789ab"));
         assert!(!is_superseded("kwok-0123456789ab", "tools-0123456789ab"));
     }
 
     #[test]
-    fn another_patch_release_supersedes_and_another_minor_one_does_not() {
+    fn another_patch_release_is_superseded_and_another_minor_release_is_not() {
         let newer = "kubernetes-v1.35.5-0123456789ab";
 
         assert!(is_superseded("kubernetes-v1.35.4-ba9876543210", newer));
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_digest_is_not_ours_to_remove() {
+    fn a_folder_without_digest_is_never_superseded() {
         for other in ["parts", "lock", "v1.35.4", "v1.35.4-images", "v1.35.4-0123"] {
             assert!(!is_superseded(other, "v1.35.4-0123456789ab"), "{other}");
         }
@@ -89,12 +89,11 @@ mod tests {
 
     #[test]
     fn a_running_program_is_in_use() {
-        let program = std::env::current_exe().unwrap();
         let scratch = Scratch::new("in-use");
         scratch.write("bin/another", "program");
 
         let unused = is_in_use(scratch.path());
-        symlink(program, scratch.path().join("bin/it")).unwrap();
+        symlink("/proc/self/exe", scratch.path().join("bin/it")).unwrap();
         let used = is_in_use(scratch.path());
 
         assert!(!unused && used);

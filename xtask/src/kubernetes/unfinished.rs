@@ -1,11 +1,11 @@
-//! Folders that are there either completely or not at all.
+//! Folders that are created atomically.
 
 use anyhow::{Context as _, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process;
 
-/// What the names of unfinished folders have in them, before the process's id.
+/// A part of the names of unfinished folders, before the process id.
 const MARK: &str = ".partial-";
 
 /// A folder that is being filled; removed when dropped.
@@ -16,7 +16,7 @@ pub(super) struct Unfinished {
 }
 
 impl Unfinished {
-    /// Creates an empty folder that will become `target`, beside it.
+    /// Creates an empty folder beside `target`, which [`Unfinished::finish`] renames to it.
     ///
     /// # Errors
     ///
@@ -33,13 +33,12 @@ impl Unfinished {
         })
     }
 
-    /// Where it is now.
     pub(super) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Makes it what it was to become. What has that name already goes: an earlier
-    /// result of which a file was lost.
+    /// Renames the folder to its target. An existing target, which must have lost a file,
+    /// is removed.
     ///
     /// # Errors
     ///
@@ -57,13 +56,13 @@ impl Unfinished {
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        // After `finish` there is nothing to remove, and what a dying child of the
-        // go command may still write here, the next run removes.
+        // After `finish` there is nothing to remove. Files that a child of the go command
+        // writes after this are removed by the next run.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
-/// Whether a folder of this name was never finished.
+/// Whether this is the name of an unfinished folder.
 pub(super) fn is_unfinished(name: &str) -> bool {
     name.contains(MARK)
 }
@@ -74,7 +73,7 @@ mod tests {
     use crate::kubernetes::scratch::Scratch;
 
     #[test]
-    fn what_is_finished_takes_the_place_of_what_was_there() {
+    fn a_finished_folder_replaces_its_target() {
         let scratch = Scratch::new("finished");
         scratch.write("target/old", "");
 
@@ -87,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_finished_leaves_nothing() {
+    fn an_unfinished_folder_is_removed() {
         let scratch = Scratch::new("unfinished");
 
         let unfinished = Unfinished::begin(&scratch.path().join("target")).unwrap();

@@ -1,30 +1,29 @@
-//! Every mechanism that can be switched off, and the test that must notice.
+//! Every mechanism that can be disabled, and the test that must then fail.
 
 use Suite::{Gateway, Kernel, Laboratory};
 
-/// Where a test is.
+/// The test program of a mutant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Suite {
-    /// Real traffic through the processes.
+    /// `tests/it`: real traffic through the processes.
     Laboratory,
-    /// The kernel programs, one packet at a time.
+    /// The kernel programs, by `BPF_PROG_TEST_RUN`.
     Kernel,
-    /// The gateway's own, for what a laboratory cannot provoke.
+    /// The gateway's unit tests, for situations that a laboratory cannot create.
     Gateway,
 }
 
 /// A mechanism and its test.
 #[derive(Debug)]
 pub(super) struct Mutant {
-    /// As `LIQO_MUTANT` names it.
+    /// The value of `LIQO_MUTANT`.
     pub(super) name: &'static str,
-    /// Where its test is.
     pub(super) suite: Suite,
-    /// The full name of its test.
+    /// The full name of the test.
     pub(super) test: &'static str,
 }
 
-/// All of them: kernel programs, gateway, route agent.
+/// The mechanisms of kernel programs, gateway and route agent.
 pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "source-check",
@@ -152,5 +151,30 @@ mod tests {
         let names: BTreeSet<_> = MUTANTS.iter().map(|mutant| mutant.name).collect();
 
         assert_eq!(names.len(), MUTANTS.len());
+    }
+
+    #[test]
+    fn each_test_exists() {
+        for mutant in MUTANTS {
+            let folder = match mutant.suite {
+                Laboratory => "tests/it",
+                Kernel => "ebpf/src",
+                Gateway => "gateway/src",
+            };
+            let mut parts: Vec<_> = mutant.test.split("::").collect();
+            let function = parts.pop().unwrap();
+            let file = crate::workspace::root().join(folder).join(parts.join("/"));
+            // Inline tests are in the file of the module that they test.
+            let files = [
+                file.with_extension("rs"),
+                file.parent().unwrap().with_extension("rs"),
+            ];
+
+            let exists = files
+                .iter()
+                .filter_map(|file| std::fs::read_to_string(file).ok())
+                .any(|text| text.contains(&format!("fn {function}()")));
+            assert!(exists, "{}: there is no test {}", mutant.name, mutant.test);
+        }
     }
 }

@@ -1,13 +1,13 @@
 //! A Go compiler, for programs that exist as Go modules only.
 //!
-//! Any Go since 1.21 fetches the release that is asked for by itself. Debian's is
-//! older, but can fetch it as the module that it is, verified like any other.
+//! Go 1.21 and later download the release that `GOTOOLCHAIN` names. Debian's is older, but
+//! can download that release as a module, with its checksum verified like any other's.
 
 use super::install;
-use super::needs::{Package, Step};
+use super::needs::{GO, PACKAGES, Step};
 use super::observe::find;
 use crate::shell::Shell;
-use crate::{console, workspace};
+use crate::{console, view, workspace};
 use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
 use std::fs::{self, Permissions};
@@ -16,32 +16,25 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-/// The release that everything is built with, so that it is the same everywhere.
+/// The release that builds everything, so that builds are the same on every machine.
 pub(crate) const RELEASE: &str = "go1.26.8";
 
-/// The first that fetches other releases itself.
-const FETCHES_ITSELF: (u32, u32) = (1, 21);
+/// The first release that obeys `GOTOOLCHAIN`.
+const OBEYS_GOTOOLCHAIN: (u32, u32) = (1, 21);
 
-/// What brings a first one.
-static PACKAGE: Package = Package {
-    name: "golang-go",
-    proof: "go",
-    why: "fetches the Go that builds Go modules",
-};
-
-/// Where installers of Go put it, beside what is in PATH.
+/// Where Go's own installer puts it, which need not be in PATH.
 const UNPACKED: &str = "/usr/local/go/bin/go";
 
-/// A module's program to build.
+/// A program of a Go module.
 #[derive(Debug)]
 pub(crate) struct Module {
-    /// The package's path.
+    /// The import path of the program's package.
     pub(crate) path: &'static str,
     /// The module's version, as in a `go.mod`.
     pub(crate) version: &'static str,
 }
 
-/// Builds a module's program, unless that was done before, and returns where it is.
+/// Builds a program unless an earlier call has built it, and returns its path.
 ///
 /// # Errors
 ///
@@ -72,28 +65,23 @@ pub(crate) fn program(shell: &mut Shell, module: &Module) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// A call of the Go compiler of [`RELEASE`]; installs what is missing.
+/// Returns a call of the Go compiler of [`RELEASE`]; installs what is missing.
 ///
 /// # Errors
 ///
-/// Returns an error if there is no Go and none can be installed, or if the one
-/// that is there cannot fetch the release.
+/// Returns an error if there is no Go and none can be installed, or if the present one
+/// cannot download the release.
 pub(crate) fn go(shell: &mut Shell) -> Result<Command> {
-    let found =
-        find(PACKAGE.proof).or_else(|| Some(PathBuf::from(UNPACKED)).filter(|it| it.is_file()));
-    let first = match found {
+    let unpacked = || Some(PathBuf::from(UNPACKED)).filter(|path| path.is_file());
+    let first = match find("go").or_else(unpacked) {
         Some(program) => program,
-        None => {
-            console::note(format_args!("missing: {} ({})", PACKAGE.name, PACKAGE.why));
-            install::apply(shell, &Step::Packages(vec![&PACKAGE]))?;
-            find(PACKAGE.proof).context("golang-go was installed, but there is no go in PATH")?
-        }
+        None => install(shell)?,
     };
     let version = output(shell, command(&first, &["version"]))?;
     let (release, platform) =
         parse(&version).with_context(|| format!("{version:?} names no release of Go"))?;
 
-    if release >= FETCHES_ITSELF {
+    if release >= OBEYS_GOTOOLCHAIN {
         let mut go = command(&first, &[]);
         go.env("GOTOOLCHAIN", RELEASE);
         return Ok(go);
@@ -103,19 +91,33 @@ pub(crate) fn go(shell: &mut Shell) -> Result<Command> {
     Ok(go)
 }
 
-/// Has an old Go fetch a new one, and returns the program.
+/// Installs the system's Go and returns its path.
+fn install(shell: &mut Shell) -> Result<PathBuf> {
+    if let Some(set) = view::current() {
+        bail!("the view of the set `{set}` has no Go: declare {GO} in setup/needs.rs");
+    }
+    let package = PACKAGES
+        .iter()
+        .find(|package| package.name == GO)
+        .expect("the table of packages has Go");
+
+    install::apply(shell, &Step::Packages(vec![package]))?;
+    find("go").with_context(|| format!("{GO} was installed, but there is no go in PATH"))
+}
+
+/// Downloads [`RELEASE`] as a module with an old Go, and returns the path of its `go`.
 fn fetch(shell: &mut Shell, old: &Path, platform: &str) -> Result<PathBuf> {
     let module = format!("golang.org/toolchain@v0.0.1-{RELEASE}.{platform}");
     console::note(format_args!("fetching {module}"));
     let download = command(old, &["mod", "download", "-json", &module]);
     let answer: Downloaded = serde_json::from_str(&output(shell, download)?)
-        .with_context(|| format!("go does not tell where {module} is"))?;
+        .with_context(|| format!("`go mod download` of {module} printed no folder"))?;
 
-    // Modules hold no programs, as far as an old Go knows.
+    // An old Go unpacks modules without their executable bits.
     for folder in ["bin", &format!("pkg/tool/{}", platform.replace('-', "_"))] {
         let folder = answer.dir.join(folder);
         let files = fs::read_dir(&folder)
-            .with_context(|| format!("{} is no folder of Go's", folder.display()))?;
+            .with_context(|| format!("{} is missing from the downloaded Go", folder.display()))?;
         for file in files {
             let path = file?.path();
             fs::set_permissions(&path, Permissions::from_mode(0o755))
@@ -125,14 +127,14 @@ fn fetch(shell: &mut Shell, old: &Path, platform: &str) -> Result<PathBuf> {
     Ok(answer.dir.join("bin/go"))
 }
 
-/// What `go mod download -json` prints.
+/// The output of `go mod download -json`.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Downloaded {
     dir: PathBuf,
 }
 
-/// A call of a Go that heeds no settings of a module that it happens to stand in.
+/// A call of Go without the settings of the caller's environment or module.
 fn command(go: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(go);
     command
@@ -185,11 +187,11 @@ mod tests {
     }
 
     #[test]
-    fn only_releases_since_1_21_fetch_others() {
+    fn releases_before_1_21_do_not_obey_gotoolchain() {
         let (release, _) = parse("go version go1.19.8 linux/amd64").unwrap();
-        assert!(release < FETCHES_ITSELF);
+        assert!(release < OBEYS_GOTOOLCHAIN);
 
         let (release, _) = parse("go version go1.26.8 linux/amd64").unwrap();
-        assert!(release >= FETCHES_ITSELF);
+        assert!(release >= OBEYS_GOTOOLCHAIN);
     }
 }

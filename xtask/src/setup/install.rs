@@ -1,4 +1,4 @@
-//! Carries out one step of the plan.
+//! Executes one step of the plan.
 
 use super::needs::{self, BPF_MOUNT, LINKER_VERSION, LLVM, Package, Step};
 use crate::console;
@@ -8,14 +8,14 @@ use std::fs;
 use std::process::Command;
 use std::time::Instant;
 
-/// How long apt may wait for another installation to end.
+/// The limit on waiting for another installation to release dpkg's lock, in seconds.
 const APT_LOCK_WAIT: &str = "DPkg::Lock::Timeout=300";
 
-/// Carries out `step`.
+/// Executes `step`.
 ///
 /// # Errors
 ///
-/// Returns an error with the failed command, or with the cure where one is known.
+/// Returns an error with the failed command, and with the remedy where one is known.
 pub(super) fn apply(shell: &mut Shell, step: &Step) -> Result<()> {
     match step {
         Step::Packages(packages) => install_packages(shell, packages),
@@ -60,8 +60,8 @@ fn apt_get(arguments: &[&str]) -> Command {
     command
 }
 
-/// bpf-linker must be linked with the LLVM major version of the compiler, whose
-/// output it reads. Its build finds neither tools nor libraries by itself.
+/// bpf-linker must be linked with the LLVM major version of the compiler, whose bitcode
+/// it reads. Its build script does not search Debian's LLVM folder.
 fn install_linker() -> Command {
     let mut command = Command::new("cargo");
     command

@@ -1,11 +1,16 @@
-//! What is needed and why, and what follows from what was observed.
+//! The one list of what the project needs from a machine, by set, and the plan that
+//! follows from what was observed.
+//!
+//! The installer and [`crate::view`] both read it: what is not declared here is neither
+//! installed by `setup` nor visible to a test set in CI.
 
+use clap::ValueEnum;
 use std::collections::BTreeSet;
 
 /// The release of bpf-linker that the kernel object is built with.
 pub(super) const LINKER_VERSION: &str = "0.13.0";
 
-/// The LLVM that bpf-linker is linked with; it reads nothing of a later one.
+/// The LLVM that bpf-linker is linked with; it cannot read bitcode of a later one.
 const LLVM_VERSION: &str = "22";
 
 /// Where Debian keeps the LLVM that matches the compiler's.
@@ -14,102 +19,262 @@ pub(super) const LLVM: &str = "/usr/lib/llvm-22";
 /// Where the kernel's pinned programs and maps live.
 pub(super) const BPF_MOUNT: &str = "/sys/fs/bpf";
 
-/// One thing from the system's packages.
+/// A part of the project's work with its own list of packages.
+///
+/// Each set also has what [`Set::Compile`] has: a set begins by building what it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(crate) enum Set {
+    /// A C compiler, which `rustc` links with. Required before `cargo xtask` itself.
+    Compile,
+    /// The workspace with its kernel programs, lints and documentation.
+    Build,
+    /// The tests beside the code.
+    Unit,
+    /// The tests in network namespaces.
+    Laboratory,
+    /// `cargo xtask demo`.
+    Demo,
+    /// `cargo xtask bench`.
+    Bench,
+    /// Clusters of real Kubernetes, and their tests.
+    Kubernetes,
+    /// The Helm chart's checks.
+    Chart,
+    /// `cargo xtask image` and `cargo xtask liqoctl`.
+    Image,
+    /// `cargo xtask fuzz`.
+    Fuzz,
+}
+
+impl Set {
+    /// Every set.
+    pub(crate) const ALL: &[Self] = &[
+        Self::Compile,
+        Self::Build,
+        Self::Unit,
+        Self::Laboratory,
+        Self::Demo,
+        Self::Bench,
+        Self::Kubernetes,
+        Self::Chart,
+        Self::Image,
+        Self::Fuzz,
+    ];
+
+    /// The packages of this set, with those of the sets that it includes.
+    pub(crate) fn packages(self) -> impl Iterator<Item = &'static Package> {
+        PACKAGES.iter().filter(move |package| package.is_in(self))
+    }
+
+    fn includes(self, other: Self) -> bool {
+        match other {
+            Self::Compile => true,
+            Self::Build => !matches!(self, Self::Compile | Self::Chart),
+            Self::Unit
+            | Self::Laboratory
+            | Self::Demo
+            | Self::Bench
+            | Self::Kubernetes
+            | Self::Chart
+            | Self::Image
+            | Self::Fuzz => self == other,
+        }
+    }
+}
+
+/// A Debian package.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Package {
-    /// Debian's name of it.
-    pub(super) name: &'static str,
-    /// A program in PATH, or the absolute path of a file, that shows it is there.
-    pub(super) proof: &'static str,
-    /// What it is for.
+pub(crate) struct Package {
+    /// Its name in Debian.
+    pub(crate) name: &'static str,
+    /// A program in PATH, or the absolute path of a file, that exists once it is installed.
+    pub(crate) proof: &'static str,
+    /// The sets that need it.
+    sets: &'static [Set],
+    /// What they need it for.
     pub(super) why: &'static str,
 }
 
-/// One part of the Rust toolchain.
+impl Package {
+    fn is_in(&self, set: Set) -> bool {
+        self.sets.iter().any(|&needing| set.includes(needing))
+    }
+}
+
+/// A component of the Rust toolchain.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Component {
-    /// rustup's name of it.
+    /// Its name in rustup.
     pub(super) name: &'static str,
-    /// A file below the toolchain's folder that shows it is there.
+    /// A file below the toolchain's folder that exists once it is installed.
     pub(super) proof: &'static str,
     /// What it is for.
     pub(super) why: &'static str,
 }
 
-/// The system's packages.
-pub(super) const PACKAGES: &[Package] = &[
-    package("build-essential", "cc", "links Rust programs"),
-    package("pkg-config", "pkg-config", "finds libraries in builds"),
+use Set::{Bench, Build, Compile, Demo, Image, Kubernetes, Laboratory, Unit};
+
+/// Every package that some set needs.
+pub(super) static PACKAGES: &[Package] = &[
+    package(
+        "gcc",
+        "cc",
+        &[Compile],
+        "links Rust programs and compiles ring's C",
+    ),
+    package(
+        "libc6-dev",
+        "/usr/include/stdlib.h",
+        &[Compile],
+        "the C library that Rust programs are linked with",
+    ),
+    package(
+        "g++",
+        "c++",
+        &[Build],
+        "bpf-linker links LLVM, which is C++",
+    ),
     package(
         "llvm-22-dev",
         "/usr/lib/llvm-22/bin/llvm-config",
+        &[Build],
         "bpf-linker links the kernel programs with it",
     ),
     package(
         "libzstd-dev",
         "/usr/include/zstd.h",
+        &[Build],
         "LLVM is linked with it",
     ),
     package(
         "zlib1g-dev",
         "/usr/include/zlib.h",
+        &[Build],
         "LLVM is linked with it",
     ),
     package(
         "iproute2",
         "ip",
-        "namespaces, devices and routes in the laboratory",
+        &[Unit, Laboratory, Demo, Bench, Kubernetes],
+        "namespaces, devices and routes in the laboratories",
     ),
     package(
         "nftables",
         "nft",
-        "the nodes' packet filter and the laboratory's NAT",
+        &[Unit, Laboratory, Demo, Bench, Kubernetes, Image],
+        "the nodes' packet filter, the laboratories' NAT, the route agent's image",
     ),
-    package("iperf3", "iperf3", "throughput in the demo and the bench"),
-    package("tcpdump", "tcpdump", "captures of packets at each hop"),
+    package(
+        "iperf3",
+        "iperf3",
+        &[Unit, Bench, Kubernetes],
+        "throughput in the bench; the image of tools",
+    ),
+    package(
+        "tcpdump",
+        "tcpdump",
+        &[Unit, Demo, Kubernetes],
+        "captures of packets at each hop; the image of tools",
+    ),
     package(
         "conntrack",
         "conntrack",
-        "the laboratory's load balancers forget flows",
+        &[Unit, Laboratory, Kubernetes],
+        "the laboratories' load balancers forget flows; the image of tools",
     ),
-    package("ethtool", "ethtool", "offloads of the laboratory's devices"),
+    package(
+        "ethtool",
+        "ethtool",
+        &[Unit, Laboratory, Demo, Bench, Kubernetes],
+        "offloads of the laboratories' devices; the image of tools",
+    ),
     package(
         "bpftool",
         "bpftool",
-        "takes the kernel program off a TAP in the bench",
+        &[Bench],
+        "detaches the kernel program from a TAP in the bench",
     ),
-    package("iputils-ping", "ping", "reachability and round-trip times"),
-    package("traceroute", "traceroute", "hops as a user sees them"),
-    package("wireguard-tools", "wg", "configures wireguard-go as a peer"),
+    package(
+        "iputils-ping",
+        "ping",
+        &[Unit, Laboratory, Demo, Bench],
+        "reachability and round-trip times",
+    ),
+    package(
+        "procps",
+        "sysctl",
+        &[Unit, Kubernetes],
+        "`sysctl` and `kill` in tests of the route agent and of guests; `ps` on nodes",
+    ),
+    package(
+        "traceroute",
+        "traceroute",
+        &[Laboratory],
+        "hops as a user sees them",
+    ),
+    package(
+        "wireguard-tools",
+        "wg",
+        &[Laboratory, Bench],
+        "configures wireguard-go as a peer",
+    ),
     package(
         "wireguard-go",
         "wireguard-go",
-        "a peer that is not ours, and the bench's yardstick",
+        &[Laboratory, Bench],
+        "a WireGuard peer that is not this project's, and the bench's yardstick",
     ),
-];
-
-/// What clusters of real Kubernetes need beside [`PACKAGES`]; most of it is in the image
-/// of tools, too.
-pub(super) const CLUSTER_PACKAGES: &[Package] = &[
+    package(
+        "git",
+        "git",
+        &[Bench],
+        "the commit that a result belongs to",
+    ),
+    package(
+        "golang-go",
+        "go",
+        &[Bench, Kubernetes, Image],
+        "fetches the Go that builds Kubernetes, helm and the bench's peers",
+    ),
     package(
         "runc",
         "runc",
+        &[Kubernetes],
         "runs the containers of the laboratory's clusters",
     ),
     package(
         "iptables",
         "iptables",
+        &[Kubernetes],
         "kube-proxy and port mappings of pods",
     ),
-    package("bash", "bash", "the shell of the image of tools"),
-    package("busybox-static", "busybox", "the image of tools"),
-    package("curl", "curl", "the image of tools"),
-    package("openssl", "openssl", "the image of tools"),
-    package("socat", "socat", "the image of tools"),
-    package("netbase", "/etc/protocols", "the image of tools"),
+    package(
+        "busybox-static",
+        "busybox",
+        &[Unit, Kubernetes],
+        "the image of tools",
+    ),
+    package("curl", "curl", &[Unit, Kubernetes], "the image of tools"),
+    package(
+        "openssl",
+        "openssl",
+        &[Unit, Kubernetes],
+        "the image of tools",
+    ),
+    package("socat", "socat", &[Unit, Kubernetes], "the image of tools"),
+    package(
+        "netbase",
+        "/etc/protocols",
+        &[Unit, Kubernetes],
+        "the image of tools",
+    ),
 ];
 
-/// Parts of the Rust toolchain.
+/// The package that [`super::go`] installs when something must be built with Go, since a
+/// machine with Kubernetes' programs in its cache needs none.
+pub(super) const GO: &str = "golang-go";
+
+/// Components of the Rust toolchain; every set has them.
 pub(super) const COMPONENTS: &[Component] = &[
     Component {
         name: "rust-src",
@@ -124,17 +289,17 @@ pub(super) const COMPONENTS: &[Component] = &[
     Component {
         name: "clippy",
         proof: "bin/cargo-clippy",
-        why: "`cargo xtask ci` checks the lints",
+        why: "`cargo xtask ci` runs the lints",
     },
 ];
 
-const LINKER_WHY: &str = "turns the kernel programs into one object";
+const LINKER_WHY: &str = "links the kernel programs into one object";
 const BPF_MOUNT_WHY: &str = "pinned programs outlive a gateway there";
 
-/// What a look at the machine showed.
+/// The state of the machine.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Observed {
-    /// May install packages and mount.
+    /// The process may install packages and mount.
     pub(super) root: bool,
     /// `apt-get` exists.
     pub(super) apt: bool,
@@ -142,22 +307,38 @@ pub(super) struct Observed {
     pub(super) rustup: bool,
     /// The major version of the compiler's LLVM.
     pub(super) compiler_llvm: String,
-    /// Proofs that were found, of packages and components.
+    /// Proofs of packages and components that exist.
     pub(super) proofs: BTreeSet<&'static str>,
-    /// The version that bpf-linker tells, if it runs.
+    /// The version of bpf-linker, if it runs.
     pub(super) linker: Option<String>,
     /// The BPF file system is mounted.
     pub(super) bpf_mounted: bool,
-    /// Clusters of real Kubernetes are wanted.
-    pub(super) clusters: bool,
 }
 
-/// Something to do, in the order in which it must be done.
+/// Which packages must be present.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted<'a> {
+    /// The packages of these sets.
+    pub(super) sets: &'a [Set],
+    /// Also those that are otherwise installed when they are first used.
+    pub(super) on_demand: bool,
+}
+
+impl Wanted<'_> {
+    fn packages(self) -> impl Iterator<Item = &'static Package> {
+        PACKAGES.iter().filter(move |package| {
+            let is_needed = self.sets.iter().any(|set| package.is_in(*set));
+            is_needed && (self.on_demand || package.name != GO)
+        })
+    }
+}
+
+/// One action of the plan; the variants are in the order of execution.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Install packages.
     Packages(Vec<&'static Package>),
-    /// Install parts of the toolchain.
+    /// Install components of the toolchain.
     Components(Vec<&'static Component>),
     /// Build and install bpf-linker.
     Linker,
@@ -166,7 +347,7 @@ pub(super) enum Step {
 }
 
 impl Step {
-    /// What the step brings, and what for.
+    /// The names of the installed things, each with its purpose.
     pub(super) fn things(&self) -> Vec<(&'static str, &'static str)> {
         match self {
             Self::Packages(packages) => packages.iter().map(|p| (p.name, p.why)).collect(),
@@ -177,16 +358,10 @@ impl Step {
     }
 }
 
-/// Decides what has to be done.
-pub(super) fn missing(observed: &Observed) -> Vec<Step> {
-    let clusters = if observed.clusters {
-        CLUSTER_PACKAGES
-    } else {
-        &[]
-    };
-    let packages: Vec<_> = PACKAGES
-        .iter()
-        .chain(clusters)
+/// Plans the installation of everything in `wanted` that was not observed.
+pub(super) fn missing(observed: &Observed, wanted: Wanted<'_>) -> Vec<Step> {
+    let packages: Vec<_> = wanted
+        .packages()
         .filter(|package| !observed.proofs.contains(package.proof))
         .collect();
     let components: Vec<_> = COMPONENTS
@@ -205,8 +380,7 @@ pub(super) fn missing(observed: &Observed) -> Vec<Step> {
         .collect()
 }
 
-/// Says why `steps` cannot be done here, or would be of no use, and what a person
-/// can do about it.
+/// Returns why `steps` cannot be executed here or would not help, with the remedy.
 pub(super) fn refusal(steps: &[Step], observed: &Observed) -> Option<String> {
     let llvm = &observed.compiler_llvm;
     if llvm != LLVM_VERSION {
@@ -241,7 +415,7 @@ pub(super) fn refusal(steps: &[Step], observed: &Observed) -> Option<String> {
     })
 }
 
-/// Says what to do if the system's release does not have `package`.
+/// Returns the remedy if the system's release does not have `package`.
 pub(super) fn unavailable(package: &Package, release: &str) -> String {
     let name = package.name;
     if name == "llvm-22-dev" {
@@ -251,152 +425,24 @@ pub(super) fn unavailable(package: &Package, release: &str) -> String {
     }
 
     format!(
-        "{release} has no package {name} ({}): install it by other means, so that {} is found",
+        "{release} has no package {name} ({}): install it by other means, so that {} exists",
         package.why, package.proof
     )
 }
 
-const fn package(name: &'static str, proof: &'static str, why: &'static str) -> Package {
-    Package { name, proof, why }
+const fn package(
+    name: &'static str,
+    proof: &'static str,
+    sets: &'static [Set],
+    why: &'static str,
+) -> Package {
+    Package {
+        name,
+        proof,
+        sets,
+        why,
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_complete_machine_needs_nothing() {
-        let steps = missing(&complete());
-
-        assert_eq!(steps, []);
-    }
-
-    #[test]
-    fn a_bare_machine_gets_packages_before_what_is_built_with_them() {
-        let steps = missing(&Observed::default());
-
-        let [
-            Step::Packages(packages),
-            Step::Components(components),
-            Step::Linker,
-            Step::MountBpf,
-        ] = &steps[..]
-        else {
-            panic!("{steps:?}");
-        };
-        assert_eq!(packages.len(), PACKAGES.len());
-        assert_eq!(components.len(), COMPONENTS.len());
-    }
-
-    #[test]
-    fn another_release_of_the_linker_is_replaced() {
-        let observed = Observed {
-            linker: Some("0.9.14".into()),
-            ..complete()
-        };
-
-        assert_eq!(missing(&observed), [Step::Linker]);
-    }
-
-    #[test]
-    fn only_what_is_missing_is_installed() {
-        let mut observed = complete();
-        observed.proofs.remove("iperf3");
-
-        let things: Vec<_> = missing(&observed).iter().flat_map(Step::things).collect();
-
-        assert_eq!(things, [("iperf3", "throughput in the demo and the bench")]);
-    }
-
-    #[test]
-    fn what_clusters_need_is_installed_only_for_them() {
-        let observed = Observed {
-            clusters: true,
-            ..complete()
-        };
-
-        let steps = missing(&observed);
-
-        let [Step::Packages(packages)] = &steps[..] else {
-            panic!("{steps:?}");
-        };
-        assert_eq!(packages.len(), CLUSTER_PACKAGES.len());
-    }
-
-    #[test]
-    fn without_root_the_cure_is_named() {
-        let mut observed = Observed {
-            root: false,
-            ..complete()
-        };
-        observed.proofs.remove("nft");
-
-        let refusal = refusal(&missing(&observed), &observed).unwrap();
-
-        assert!(refusal.contains("sudo apt-get install nftables"));
-    }
-
-    #[test]
-    fn without_root_a_complete_machine_is_no_problem() {
-        let observed = Observed {
-            root: false,
-            ..complete()
-        };
-
-        assert_eq!(refusal(&missing(&observed), &observed), None);
-    }
-
-    #[test]
-    fn a_system_without_apt_is_told_the_packages() {
-        let mut observed = Observed {
-            apt: false,
-            ..complete()
-        };
-        observed.proofs.remove("tcpdump");
-
-        let refusal = refusal(&missing(&observed), &observed).unwrap();
-
-        assert!(refusal.contains("no apt-get") && refusal.ends_with("tcpdump"));
-    }
-
-    #[test]
-    fn a_compiler_of_another_llvm_is_refused_before_anything_is_installed() {
-        let observed = Observed {
-            compiler_llvm: "23".into(),
-            ..complete()
-        };
-
-        let refusal = refusal(&missing(&observed), &observed).unwrap();
-
-        assert!(refusal.contains("LLVM is 23") && refusal.contains("rustup override"));
-    }
-
-    #[test]
-    fn a_release_without_llvm_is_told_where_it_comes_from() {
-        let llvm = PACKAGES
-            .iter()
-            .find(|package| package.name == "llvm-22-dev")
-            .unwrap();
-
-        let sentence = unavailable(llvm, "Ubuntu 22.04");
-
-        assert!(sentence.starts_with("Ubuntu 22.04 has no package llvm-22-dev"));
-        assert!(sentence.contains("apt.llvm.org"));
-    }
-
-    fn complete() -> Observed {
-        let packages = PACKAGES.iter().map(|package| package.proof);
-        let components = COMPONENTS.iter().map(|component| component.proof);
-
-        Observed {
-            root: true,
-            apt: true,
-            rustup: true,
-            compiler_llvm: LLVM_VERSION.into(),
-            proofs: packages.chain(components).collect(),
-            linker: Some(LINKER_VERSION.into()),
-            bpf_mounted: true,
-            clusters: false,
-        }
-    }
-}
+mod tests;

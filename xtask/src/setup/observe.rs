@@ -1,26 +1,42 @@
-//! Looks at the machine, in milliseconds: files, and two programs' answers.
+//! Reads the machine's state, in milliseconds: files, and the output of three programs.
 
-use super::needs::{BPF_MOUNT, CLUSTER_PACKAGES, COMPONENTS, Observed, PACKAGES};
+use super::needs::{BPF_MOUNT, COMPONENTS, Observed, PACKAGES};
 use crate::shell::Shell;
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 use nix::unistd::Uid;
+use std::collections::BTreeSet;
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Returns what is there; `clusters` is what is wanted.
+/// What counts as proof that a package is installed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Evidence {
+    /// Its program or file exists, wherever it comes from.
+    Files,
+    /// dpkg has installed it.
+    Packages,
+}
+
+/// Reads the machine's state.
 ///
 /// # Errors
 ///
-/// Returns an error if the compiler does not answer.
-pub(super) fn observe(shell: &mut Shell, clusters: bool) -> Result<Observed> {
+/// Returns an error if the compiler does not run, or dpkg if it is the evidence.
+pub(super) fn observe(shell: &mut Shell, evidence: Evidence) -> Result<Observed> {
     let toolchain = toolchain(shell)?;
+    let installed = match evidence {
+        Evidence::Files => None,
+        Evidence::Packages => Some(installed(shell)?),
+    };
     let packages = PACKAGES
         .iter()
-        .chain(CLUSTER_PACKAGES)
-        .map(|package| package.proof)
-        .filter(|proof| find(proof).is_some());
+        .filter(|package| match &installed {
+            None => find(package.proof).is_some(),
+            Some(installed) => installed.contains(package.name),
+        })
+        .map(|package| package.proof);
     let components = COMPONENTS
         .iter()
         .map(|component| component.proof)
@@ -33,13 +49,12 @@ pub(super) fn observe(shell: &mut Shell, clusters: bool) -> Result<Observed> {
         compiler_llvm: compiler_llvm(shell)?,
         proofs: packages.chain(components).collect(),
         linker: linker_version(shell)?,
-        clusters,
         bpf_mounted: statfs(BPF_MOUNT).is_ok_and(|fs| fs.filesystem_type() == BPF_FS_MAGIC),
     })
 }
 
-/// Finds a program in PATH, where root's programs are even for others, or, given
-/// an absolute path, that file.
+/// Finds a program in PATH and in root's folders, which are not in every user's PATH; an
+/// absolute path is looked up as a file.
 pub(super) fn find(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
 
@@ -47,6 +62,24 @@ pub(super) fn find(name: &str) -> Option<PathBuf> {
         .chain(["/usr/sbin".into(), "/sbin".into()])
         .map(|folder| folder.join(name))
         .find(|file| file.is_file())
+}
+
+/// The names of all packages that dpkg has installed completely.
+fn installed(shell: &mut Shell) -> Result<BTreeSet<String>> {
+    let mut query = Command::new("dpkg-query");
+    query.args(["--show", "--showformat", "${db:Status-Status} ${Package}\n"]);
+    let output = shell
+        .output(query)
+        .context("only systems with dpkg know which package a program belongs to")?;
+    if !output.status.success() {
+        bail!("`dpkg-query --show` failed: {}", output.status);
+    }
+
+    Ok(String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .filter_map(|line| line.strip_prefix("installed "))
+        .map(str::to_owned)
+        .collect())
 }
 
 fn toolchain(shell: &mut Shell) -> Result<PathBuf> {
@@ -67,11 +100,11 @@ fn compiler_llvm(shell: &mut Shell) -> Result<String> {
     text.lines()
         .find_map(|line| line.strip_prefix("LLVM version: ")?.split('.').next())
         .map(str::to_owned)
-        .context("the compiler does not tell its LLVM's version")
+        .context("`rustc --version --verbose` has no line `LLVM version`")
 }
 
-/// Returns nothing if the linker is absent, and nothing either if it does not
-/// run, because its LLVM is gone for example: both are cured by installing.
+/// Returns nothing if the linker is absent, or does not run because its LLVM is missing:
+/// installing it is the remedy for both.
 fn linker_version(shell: &mut Shell) -> Result<Option<String>> {
     let Some(linker) = find("bpf-linker") else {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! Programs of the crate registry, for comparison with ours.
+//! Programs from the crate registry that the bench compares with ours.
 
 use crate::shell::Shell;
 use crate::{console, workspace};
@@ -6,19 +6,16 @@ use anyhow::{Context as _, Result};
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// A crate's program to build.
+/// A program of a registry crate.
 #[derive(Debug)]
 pub(crate) struct Crate {
-    /// The crate's name.
     pub(crate) name: &'static str,
-    /// The crate's version.
     pub(crate) version: &'static str,
-    /// The program's name.
     pub(crate) program: &'static str,
 }
 
-/// Builds a crate's program as its authors ship it, unless that was done before, and
-/// returns where it is.
+/// Builds a program with its crate's own lock file unless an earlier call has built it,
+/// and returns its path.
 ///
 /// # Errors
 ///

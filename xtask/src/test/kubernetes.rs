@@ -1,4 +1,4 @@
-//! `cargo xtask test --kubernetes`: what real Kubernetes clusters can do.
+//! `cargo xtask test --kubernetes`: the tests on real Kubernetes clusters.
 
 use super::Test;
 use super::repeat::{self, Choice};
@@ -10,41 +10,41 @@ use std::process::Command;
 use std::time::Instant;
 use std::{env, fs};
 
-/// Clusters of tests are called so, and those of people are not.
+/// The prefix of the names of tests' clusters.
 const MARK: &str = "it-";
 
-/// Where the laboratory keeps its clusters.
+/// The folder with one entry per cluster.
 const CLUSTERS: &str = "/var/lib/liqo-lab/clusters";
 
-/// Tells the tests where the programs and images of clusters are.
+/// Names the folder with the programs and images of clusters.
 const ARTIFACTS: &str = "LIQO_LAB_ARTIFACTS";
 
-/// Set by a person who wants to keep the clusters.
+/// Set to keep the clusters after the tests.
 const KEEP: &str = "LIQO_LAB_KEEP";
 
-/// Tells the tests where the programs of their pods are.
+/// Names the folder with the programs of the tests' pods.
 const GUESTS: &str = "LIQO_LAB_GUESTS";
 
-/// Tell the tests of the networking module where the chart, the images and liqoctl are.
+/// Name the chart, the folder of images and the `liqoctl` under test.
 const CHART: &str = "LIQO_LAB_CHART";
 const IMAGES: &str = "LIQO_LAB_IMAGES";
 const LIQOCTL: &str = "LIQO_LAB_LIQOCTL";
 
-/// Tells the tests to run only what every change must pass.
+/// Selects the tests that every change must pass.
 const ESSENTIAL: &str = "LIQO_LAB_ESSENTIAL";
 
-/// Tell the tests where to log failures, and which alone to run.
+/// Name the file to which failures are logged, and the only tests to run.
 const FAILURES: &str = "LIQO_LAB_FAILURES";
 const ONLY: &str = "LIQO_LAB_ONLY";
 
-/// Tells the tests how often to repeat what measures gaps.
+/// The number of repetitions of the tests that measure gaps.
 const REPEAT: &str = "LIQO_LAB_REPEAT";
 
-/// Runs the tests; they make and remove their clusters.
+/// Runs the tests, which create and remove their clusters.
 ///
 /// # Errors
 ///
-/// Returns an error if a test fails, or if something of a cluster is left.
+/// Returns an error if a test fails, or if a part of a cluster is left.
 pub(super) fn run(shell: &mut Shell, options: &Test) -> Result<()> {
     let program = cluster::program(shell)?;
     let artifacts = cluster::artifacts(shell, &program)?;
@@ -68,7 +68,7 @@ fn clusters(
 ) -> Result<()> {
     let guests = cluster::guest_programs(shell, "guest/bpf")?;
 
-    console::step("Kubernetes: two clusters with the same networks, and what goes wrong");
+    console::step("Kubernetes: two clusters with equal CIDRs, and faults");
     run_suite(shell, program, "kubernetes", filter, |tests| {
         tests.env(ARTIFACTS, artifacts).env(GUESTS, &guests);
     })
@@ -83,7 +83,7 @@ fn network(shell: &mut Shell, program: &Path, artifacts: &Path, options: &Test) 
     let images = image::build_all(shell)?;
     let liqoctl = liqoctl::released(shell)?;
 
-    console::step("Network: two connected clusters, whose pods have the same addresses");
+    console::step("Network: two connected clusters with equal pod CIDRs");
     let filter = options.filter.as_deref();
     run_suite(shell, program, "network", filter, |tests| {
         if options.quick {
@@ -133,7 +133,7 @@ fn run_suite(
 fn run_once(shell: &mut Shell, program: &Path, tests: Command) -> Result<()> {
     let start = Instant::now();
     let outcome = shell.run(tests);
-    // Also after a failure or an interrupt: they could not clean up then.
+    // Also after a failure or an interrupt, when the tests have not cleaned up.
     if env::var_os(KEEP).is_none() {
         for name in clusters_up() {
             let mut down = Command::new(program);
@@ -159,7 +159,7 @@ fn clusters_up() -> Vec<String> {
         .collect()
 }
 
-/// What is left of clusters of tests, and of the laboratory if there is no other.
+/// The remains of tests' clusters, and of the laboratory itself if no cluster exists.
 fn left() -> Vec<String> {
     let mut left = Vec::new();
     let namespaces = names_in("/run/netns");

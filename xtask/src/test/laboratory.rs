@@ -1,4 +1,4 @@
-//! The laboratory's tests: real traffic between clusters in network namespaces.
+//! The tests in network namespaces: real traffic between clusters.
 
 use super::repeat::{self, Choice};
 use super::{BINARIES, LABORATORIES};
@@ -6,7 +6,7 @@ use crate::shell::Shell;
 use crate::workspace;
 use anyhow::{Result, bail};
 
-/// Runs those with `filter` in their names.
+/// Runs the tests with `filter` in their names.
 ///
 /// # Errors
 ///

@@ -1,5 +1,5 @@
-//! Tests promise times, and a machine that stands still keeps none: what failed while it
-//! did is asked again.
+//! Repeats tests that failed while the machine stalled: tests assert time limits, which a
+//! stalled virtual machine exceeds.
 
 use crate::shell::{Interrupted, Shell};
 use crate::{console, workspace};
@@ -9,29 +9,28 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// How often tests may be repeated that failed while the machine stood still.
+/// The limit on repetitions.
 const REPEATS_MAX: u32 = 2;
 
-/// Which tests of a program to run.
+/// A selection of the tests of a program.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Choice<'a> {
     /// All.
     All,
-    /// Those that have this in their names.
+    /// The tests with this in their names.
     Filter(&'a str),
-    /// These.
+    /// The tests with these names.
     Exactly(&'a [String]),
 }
 
-/// Runs those tests of the program called `program` that have `filter` in their names, by
-/// an `attempt` that is told where to log, a line "failed NAME" for each that fails.
+/// Runs the tests of `program` with `filter` in their names by calling `attempt`, which
+/// writes a line "failed NAME" to the given log for each failure.
 ///
-/// A failure counts only on a machine that was running: where it stood still, those that
-/// failed are repeated, and a person is told.
+/// If the machine stalled meanwhile, the failed tests are repeated, with a message.
 ///
 /// # Errors
 ///
-/// Returns the error of `attempt` that counts.
+/// Returns the error of the last `attempt`.
 pub(super) fn run(
     shell: &mut Shell,
     program: &str,
@@ -61,7 +60,7 @@ pub(super) fn run(
         }
         console::failure(&error);
         console::note(format_args!(
-            "the machine stood still {} times meanwhile, for up to {:.1?}: repeating what failed: {}",
+            "the machine stalled {} times meanwhile, for up to {:.1?}: repeating the failed tests: {}",
             stalls.count,
             stalls.longest,
             failed.join(", ")
@@ -70,11 +69,11 @@ pub(super) fn run(
     }
 }
 
-/// The names of the tests that the test program's log says have failed.
+/// Reads the names of failed tests from a log.
 fn read(log: &Path) -> Result<Vec<String>> {
     let lines = match fs::read_to_string(log) {
         Ok(lines) => lines,
-        Err(error) if error.kind() == ErrorKind::NotFound => String::new(), // Did not build.
+        Err(error) if error.kind() == ErrorKind::NotFound => String::new(), // The tests did not build.
         Err(error) => {
             return Err(error).with_context(|| format!("failed to read {}", log.display()));
         }
@@ -104,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_log_names_what_failed() {
+    fn failed_tests_are_read_from_the_log() {
         let log = "ok a::b\nfailed sizes::large\nignored c\nfailed d\n";
 
         assert_eq!(names(log), ["sizes::large", "d"]);

@@ -1,14 +1,14 @@
-//! Cables between the nodes of the path, past the laboratory's routers.
+//! Direct links between the nodes of the path, which bypass the laboratory's routers.
 //!
-//! The laboratory's routers stand for what is between nodes: switches and routers, which take nothing
-//! of a node's processor. Namespaces do, of the very cores that are measured. The tunnels that the
-//! path is compared with have one cable between their gateways, so each two nodes have one here:
+//! Real switches and routers use no processor time of a node, but the laboratory's routers use
+//! that of the measured cores. The other tunnels have one veth pair between their ends, so here
+//! each pair of nodes has one, too:
 //!
 //! ```text
 //! rome-2 --- rome-1 --- milan-1 --- milan-2       and rome-1 --- milan-2, and so on
 //! ```
 //!
-//! A cable has no addresses of its own: its ends have those of their nodes.
+//! The ends of a link have the addresses of their nodes.
 
 use super::super::cable::without_segmentation;
 use super::super::metric::Underlay;
@@ -16,15 +16,15 @@ use anyhow::Result;
 use tests::lab::link::{End, connect, ip};
 use tests::lab::node::Node;
 
-/// A node, and the name of its cluster.
+/// The name of a cluster, and one of its nodes.
 pub(super) type Place<'a> = (&'a str, &'a Node);
 
-/// Connects each two of these nodes, and leads what they send each other over their cable, and what the
-/// pods of one cluster do.
+/// Connects each pair of nodes, and routes traffic between these nodes and between the pods of
+/// one cluster over the links.
 ///
 /// # Errors
 ///
-/// Returns an error if the kernel refuses a part of it.
+/// Returns an error if the kernel refuses a device or a route.
 pub(super) fn lay(places: &[Place<'_>], underlay: Underlay) -> Result<()> {
     for (number, one) in places.iter().enumerate() {
         for other in &places[number + 1..] {
@@ -60,7 +60,7 @@ fn connect_two(one: Place<'_>, other: Place<'_>, underlay: Underlay) -> Result<(
             format!("link set dev {device} up"),
             format!("route add {peer_address}/32 dev {device} src {own_address}"),
         ];
-        // The clusters' pods have the same addresses.
+        // Only inside a cluster, since the clusters' pod CIDRs are equal.
         if own.0 == peer.0 {
             let cidrs = peer.1.pod_cidrs.iter();
             commands

@@ -1,4 +1,4 @@
-//! One gateway with many peers, which call it.
+//! One gateway that responds to the handshakes of many peers.
 
 use super::site::{FAR, PORT, Peer};
 use super::{UP_DEADLINE, key_dir, start};
@@ -12,22 +12,23 @@ use ::tests::lab::{status, wait};
 use anyhow::{Context as _, Result};
 use std::sync::Arc;
 
-/// The gateway; ends when dropped.
+/// The gateway; killed when dropped.
 #[derive(Debug)]
 pub(in crate::bench) struct Responder {
     _process: Process,
     pid: u32,
-    /// Its public key for each peer: as Liqo, it has one for each peering.
+    /// The public key for each peer: as in Liqo, there is one per peering.
     keys: Vec<[u8; 32]>,
     _identity: Arc<Identity>,
 }
 
 impl Responder {
-    /// Starts it in `netns` with peers of these public keys, and waits until it knows them.
+    /// Starts the gateway in `netns` with the peers' public keys, and waits until it has
+    /// configured all peers.
     ///
     /// # Errors
     ///
-    /// Returns an error if it does not start.
+    /// Returns an error if the gateway does not start.
     pub(in crate::bench) fn start(
         identity: &Arc<Identity>,
         netns: &Netns,
@@ -63,7 +64,7 @@ impl Responder {
         let program = Binaries::find().gateway;
         let mut process = start(identity, netns, &program, &FAR, &known)?;
         let sockets = identity.run_dir();
-        wait::until(UP_DEADLINE, "the gateway to know its peers", || {
+        wait::until(UP_DEADLINE, "the gateway to configure its peers", || {
             let status = status::read(sockets, process.name());
             Ok(status.is_ok_and(|status| status::peer_count(&status) == peers.len()))
         })?;

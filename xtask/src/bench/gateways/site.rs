@@ -1,28 +1,28 @@
-//! The two ends and the desired state of their gateways: PURE.
+//! The two ends, and the desired state of their gateways. PURE.
 
 use super::super::cable;
 use ::tests::lab::key::base64;
 use serde_json::{Value, json};
 use std::net::Ipv4Addr;
 
-/// One end.
+/// One end of the tunnel.
 #[derive(Debug)]
 pub(super) struct Site {
     /// Its cluster id.
     pub(super) name: &'static str,
     /// The gateway's address on the underlay.
     pub(super) underlay: Ipv4Addr,
-    /// Its pods' addresses, which a peer knows by the same ones.
+    /// The pod CIDR, which the peer does not remap.
     pub(super) pods: &'static str,
-    /// Its other addresses.
+    /// The external CIDR.
     pub(super) external: &'static str,
-    /// The address of its TAP, one of its pods'.
+    /// The address of the TAP, in the pod CIDR.
     pub(super) address: Ipv4Addr,
-    /// Whether it begins.
+    /// Whether its gateway initiates the session.
     pub(super) is_client: bool,
 }
 
-/// The client's.
+/// The end of the client.
 pub(super) const NEAR: Site = Site {
     name: "near",
     underlay: cable::NEAR,
@@ -32,7 +32,7 @@ pub(super) const NEAR: Site = Site {
     is_client: true,
 };
 
-/// The server's.
+/// The end of the server.
 pub(super) const FAR: Site = Site {
     name: "far",
     underlay: cable::FAR,
@@ -42,16 +42,16 @@ pub(super) const FAR: Site = Site {
     is_client: false,
 };
 
-/// Where gateways listen.
+/// The port of the gateways.
 pub(super) const PORT: u16 = 51840;
 
-/// That of a plain WireGuard.
+/// The default MTU of WireGuard devices, in bytes.
 pub(super) const TUNNEL_MTU: u32 = 1420;
 
 /// Liqo's own namespace.
 const LIQO: &str = "liqo";
 
-/// What a gateway has to know of itself.
+/// The objects that describe a gateway's own cluster.
 pub(super) fn objects(own: &Site) -> Vec<Value> {
     let network = |kind: &str, cidr: &str| {
         json!({
@@ -111,23 +111,23 @@ pub(super) fn objects(own: &Site) -> Vec<Value> {
     ]
 }
 
-/// What a gateway has to know of a peer.
+/// The description of a peer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Peer<'a> {
     /// Its cluster id.
     pub(super) name: &'a str,
-    /// Where it is called; `None` if it is the one that calls.
+    /// Its endpoint; `None` if it initiates the session.
     pub(super) endpoint: Option<Ipv4Addr>,
-    /// Its pods' addresses.
+    /// Its pod CIDR.
     pub(super) pods: &'a str,
-    /// Its other addresses.
+    /// The external CIDR.
     pub(super) external: &'a str,
     /// Its public key.
     pub(super) key: [u8; 32],
 }
 
 impl Site {
-    /// What another gateway has to know of this one, whose public key is `key`.
+    /// Describes this end, whose public key is `key`, to another gateway.
     pub(super) fn as_peer(&self, key: [u8; 32]) -> Peer<'_> {
         Peer {
             name: self.name,
@@ -140,7 +140,7 @@ impl Site {
 }
 
 impl Peer<'_> {
-    /// The objects that say so.
+    /// The objects that describe the peer.
     pub(super) fn objects(&self) -> Vec<Value> {
         let metadata = json!({
             "name": self.name,
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_end_knows_the_other_as_that_knows_itself() {
+    fn each_end_describes_the_other_as_that_describes_itself() {
         let near = [objects(&NEAR), FAR.as_peer([1; 32]).objects()].concat();
         let far = [objects(&FAR), NEAR.as_peer([2; 32]).objects()].concat();
 

@@ -1,4 +1,4 @@
-//! What happens when gateways die.
+//! Checks with killed gateways.
 
 use super::Verdict;
 use super::reach::milliseconds;
@@ -16,23 +16,23 @@ const PORT: u16 = 8080;
 
 const CONNECTIONS: usize = 8;
 
-/// Bytes per second of each connection: all together a small part of what fits.
+/// Bytes per second of each connection; all of them use a small part of the throughput.
 const RATE: u64 = 1 << 20;
 
-/// The longest silence that a lost gateway may cause.
-const SILENCE_MAX: Duration = Duration::from_secs(1);
+/// The longest gap that a lost gateway may cause.
+const GAP_MAX: Duration = Duration::from_secs(1);
 
-/// A silence shorter than this may be the machine's.
-const SILENCE_SEEN: Duration = Duration::from_millis(100);
+/// Shorter gaps may be caused by the machine.
+const GAP_MIN: Duration = Duration::from_millis(100);
 
-/// Further packets that must be refused, too.
-const REFUSALS: usize = 3;
+/// The number of further packets that must be rejected.
+const REJECTIONS: usize = 3;
 
-/// Within this the kernel tells of one refusal at least.
-const TOLD: Duration = Duration::from_secs(3);
+/// The kernel sends at least one ICMP error in this time.
+const REJECTION_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long connections may take to go on before the demo gives up on them.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The limit on the progress of connections.
+const PROGRESS_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) fn replica_killed(stage: &mut Stage) -> Result<Verdict> {
     let _server = tcp::Server::start(&stage.milan.netns, ADDRESS, PORT)?;
@@ -48,26 +48,25 @@ pub(super) fn replica_killed(stage: &mut Stage) -> Result<Verdict> {
     }
 
     let mut longest = Duration::ZERO;
-    let mut struck = 0;
+    let mut interrupted = 0;
     let mut bytes = 0;
     for stream in streams {
         let outcome = stream.finish().context("a connection broke")?;
         longest = longest.max(outcome.longest_gap);
-        struck += usize::from(outcome.longest_gap >= SILENCE_SEEN);
+        interrupted += usize::from(outcome.longest_gap >= GAP_MIN);
         bytes += outcome.bytes;
     }
     Ok(Verdict::new(
-        longest <= SILENCE_MAX,
+        longest <= GAP_MAX,
         format!(
-            "{CONNECTIONS} of {CONNECTIONS} connections went on, {} MB intact; {struck} were struck, the longest silence was {}",
+            "{CONNECTIONS} of {CONNECTIONS} connections survived, {} MB intact; {interrupted} were interrupted, for at most {}",
             bytes / 1_000_000,
             milliseconds(longest),
         ),
     ))
 }
 
-/// Waits until every connection has gone on for longer than a lost gateway may
-/// silence it.
+/// Waits until every connection has transferred data for longer than the longest gap.
 fn progress(streams: &[tcp::Stream]) -> Result<()> {
     let enough = RATE * 3 / 2;
     let goals: Vec<u64> = streams
@@ -75,7 +74,7 @@ fn progress(streams: &[tcp::Stream]) -> Result<()> {
         .map(|stream| stream.progress() + enough)
         .collect();
 
-    wait::until(PATIENCE, "all connections to go on", || {
+    wait::until(PROGRESS_TIMEOUT, "progress of all connections", || {
         let mut pairs = streams.iter().zip(&goals);
         Ok(pairs.all(|(stream, goal)| stream.progress() >= *goal))
     })
@@ -86,7 +85,7 @@ pub(super) fn no_leak(stage: &mut Stage) -> Result<Verdict> {
         .pods_seen(ROME, MILAN)?
         .parse()
         .context("not a network")?;
-    // Packets for milan that leave a node as they are, not inside the overlay.
+    // Packets for milan that leave a node outside of the overlay.
     let captures = stage
         .lab
         .cluster(ROME)
@@ -104,16 +103,16 @@ pub(super) fn no_leak(stage: &mut Stage) -> Result<Verdict> {
     }
     let start = Instant::now();
     let mut tries = 0;
-    let refusal = wait::value(PATIENCE, "packets to be refused", || {
+    let rejection = wait::value(PROGRESS_TIMEOUT, "packets to be rejected", || {
         tries += 1;
-        Ok(refused(stage).ok())
+        Ok(rejected(stage).ok())
     })?;
     let after = milliseconds(start.elapsed());
-    for _ in 0..REFUSALS {
-        // Only five refusals at once are told to the same sender, then one per second.
-        wait::value(TOLD, "a packet to be refused again", || {
+    for _ in 0..REJECTIONS {
+        // The kernel limits ICMP errors per sender: a burst of five, then one per second.
+        wait::value(REJECTION_TIMEOUT, "a further packet to be rejected", || {
             tries += 1;
-            Ok(refused(stage).ok())
+            Ok(rejected(stage).ok())
         })?;
     }
 
@@ -124,20 +123,20 @@ pub(super) fn no_leak(stage: &mut Stage) -> Result<Verdict> {
     Ok(Verdict::new(
         leaked == 0,
         format!(
-            "refused after {after} (\"{refusal}\"); {leaked} of {tries} packets left a node another way"
+            "rejected after {after} (\"{rejection}\"); {leaked} of {tries} packets left a node on another route"
         ),
     ))
 }
 
-/// Sends milan a datagram and returns what the socket says if it is refused, else what
-/// became of it as an error.
+/// Sends a datagram to milan and returns the socket's error if the network rejected it;
+/// any other outcome is an error.
 ///
-/// Not TCP: an ICMP error that comes while `connect` still holds the socket only counts
-/// with the next one, a second later.
-fn refused(stage: &Stage) -> Result<String> {
+/// Not over TCP: the kernel ignores an ICMP error that arrives while `connect` holds the
+/// socket's lock, and the next one comes a second later.
+fn rejected(stage: &Stage) -> Result<String> {
     let to = SocketAddrV4::new(stage.milan_seen, PORT);
     let Err(error) = udp::exchange(&stage.rome.netns, to, b"?", Duration::from_millis(200)) else {
-        bail!("milan answered");
+        bail!("milan replied");
     };
 
     if matches!(
@@ -146,5 +145,5 @@ fn refused(stage: &Stage) -> Result<String> {
     ) {
         return Ok(error.to_string());
     }
-    Err(error).context("milan was sent a datagram")
+    Err(error).context("a datagram to milan was not rejected")
 }

@@ -1,26 +1,24 @@
-//! What happens between the clusters.
+//! Checks on the path between the clusters.
 
 use super::Verdict;
 use crate::demo::stage::{ADDRESS, MILAN, Stage};
 use anyhow::{Context as _, Result};
 use std::net::SocketAddrV4;
 use tests::fault::mtu;
+use tests::lab::link::settings::Restore;
 use tests::lab::link::{self, End};
 use tests::traffic::capture::{Capture, Frame};
 use tests::traffic::{tcp, udp};
 
-/// What a wiretap looks for.
-const TEXT: &[u8] = b"All roads lead to Rome, but this one may be read by nobody else.";
+/// The text that must not be readable between the clusters.
+const TEXT: &[u8] = b"All roads lead to Rome, and this one is encrypted from end to end.";
 
 const TEXTS: usize = 20;
 
 const PORT: u16 = 8080;
 
-/// The smallest MTU that IPv6 allows, and common in tunnels of others.
+/// The smallest MTU that IPv6 allows, in bytes; common in tunnels.
 const NARROW: u32 = 1280;
-
-/// As the laboratory built it.
-const WIDE: u32 = 1500;
 
 const BYTES: u64 = 8 << 20;
 
@@ -44,7 +42,7 @@ pub(super) fn encrypted(stage: &mut Stage) -> Result<Verdict> {
     let tapped = outside.iter().filter(|frame| reveals(frame)).count();
     let data = outside.iter().filter(|frame| is_data(frame)).count();
     Ok(Verdict::new(
-        // A wiretap that would not know the text proves nothing; hence the pod's.
+        // The capture at the pod proves that the search finds the text where it is readable.
         echoed == TEXTS && in_clear >= 2 * TEXTS && tapped == 0 && data >= 2 * TEXTS,
         format!(
             "the text is in {in_clear} packets at the pod, and in {tapped} of {} between the clusters, {data} of them data of the WireGuard session",
@@ -78,7 +76,8 @@ pub(super) fn narrow(stage: &mut Stage) -> Result<Verdict> {
             device: "up",
         },
     ];
-    // Otherwise the capture sees what is cut into packets only later.
+    let restore = Restore::of(ends)?;
+    // Otherwise the capture sees super-packets, which the kernel segments later.
     for end in ends {
         link::without_offloads(end)?;
     }
@@ -89,7 +88,7 @@ pub(super) fn narrow(stage: &mut Stage) -> Result<Verdict> {
     let to = SocketAddrV4::new(stage.milan_seen, PORT);
     let outcome = tcp::transfer(&stage.rome.netns, to, BYTES);
 
-    mtu::set(ends, WIDE)?;
+    restore.now()?;
     let frames = capture.finish()?;
     let outcome = outcome.context("over the narrow path")?;
     let sizes = frames

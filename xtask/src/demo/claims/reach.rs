@@ -1,4 +1,4 @@
-//! Who reaches whom, and as whom.
+//! Checks of reachability, and of the addresses that each side sees.
 
 use super::Verdict;
 use crate::demo::report::Throughput;
@@ -11,19 +11,17 @@ use tests::lab::pod::Pod;
 use tests::traffic::ping::Ping;
 use tests::traffic::{counters, tcp, udp};
 
-/// The port of the demo's TCP servers.
 const TCP_PORT: u16 = 8080;
 
-/// The port of the demo's UDP servers.
 const UDP_PORT: u16 = 8081;
 
-/// A port where nobody listens.
+/// A port without a listening socket.
 const CLOSED_PORT: u16 = 9;
 
-/// Enough to be more than a handshake.
+/// More than a handshake.
 const FEW_BYTES: u64 = 100_000;
 
-/// Enough for TCP to reach its speed, and a second or so on a small machine.
+/// Enough for TCP to reach its full throughput; takes about a second on a small machine.
 const MANY_BYTES: u64 = 256 << 20;
 
 const DATAGRAMS: u32 = 100;
@@ -157,9 +155,9 @@ fn echoes(stage: &Stage, count: u32, bytes: usize) -> Result<Verdict> {
         })
         .count();
 
-    let asked = echo.clients().len();
+    let clients = echo.clients().len();
     Ok(Verdict::new(
-        echoed == count as usize && asked == echoed,
+        echoed == count as usize && clients == echoed,
         format!("{echoed} of {count} datagrams of {bytes} bytes came back unchanged"),
     ))
 }
@@ -170,7 +168,7 @@ pub(super) fn icmp(stage: &mut Stage) -> Result<Verdict> {
     Ok(Verdict::new(
         report.is_complete(),
         format!(
-            "{} of {} answered, on average after {}",
+            "{} of {} replies, on average after {}",
             report.received,
             report.sent,
             report.rtt.map_or("-".to_owned(), milliseconds),
@@ -182,15 +180,15 @@ pub(super) fn icmp_error(stage: &mut Stage) -> Result<Verdict> {
     let start = Instant::now();
     let to = at(stage.milan_seen, CLOSED_PORT);
 
-    let answer = udp::exchange(&stage.rome.netns, to, b"anyone?", Duration::from_secs(2));
+    let reply = udp::exchange(&stage.rome.netns, to, b"anyone?", Duration::from_secs(2));
 
     let took = milliseconds(start.elapsed());
-    Ok(match answer {
+    Ok(match reply {
         Err(error) => Verdict::new(
             error.kind() == ErrorKind::ConnectionRefused,
             format!("the socket of the sender reports \"{error}\" after {took}"),
         ),
-        Ok(_) => Verdict::new(false, "somebody answered at a closed port"),
+        Ok(_) => Verdict::new(false, "a closed port replied"),
     })
 }
 

@@ -1,4 +1,4 @@
-//! Two clusters, and the programs to ask them with.
+//! The programs that the demo runs against its two clusters.
 
 use super::{MILAN, ROME, build};
 use crate::shell::{Shell, show};
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The programs that the demo runs.
+/// The paths of the programs.
 #[derive(Debug)]
 pub(super) struct Stage {
     /// The laboratory's program.
@@ -18,7 +18,7 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// Builds what is shown, unless it was built before.
+    /// Finds the programs, and builds them first unless `was_built`.
     ///
     /// # Errors
     ///
@@ -39,7 +39,7 @@ impl Stage {
         })
     }
 
-    /// What is run, by name.
+    /// The versions of the kernel and of `liqoctl`, by name.
     ///
     /// # Errors
     ///
@@ -56,14 +56,14 @@ impl Stage {
             .collect()
     }
 
-    /// A call of the laboratory's program.
+    /// Returns a call of the laboratory's program.
     pub(super) fn laboratory(&self, words: &[&str]) -> Command {
         let mut command = Command::new(&self.cluster);
         command.args(words);
         command
     }
 
-    /// A call of `liqoctl`.
+    /// Returns a call of `liqoctl`, which finds helm in the laboratory's cache.
     pub(super) fn liqoctl(&self, words: &[&str]) -> Command {
         let mut command = Command::new(&self.liqoctl);
         command.args(words).env("LIQOCTL_HELM", &self.helm);
@@ -85,18 +85,18 @@ impl Stage {
     ///
     /// # Errors
     ///
-    /// Returns an error with what it said if it fails.
+    /// Returns an error with its standard error if it fails.
     pub(super) fn kubectl(&self, shell: &mut Shell, name: &str, words: &[&str]) -> Result<String> {
         let words = [&["kubectl", name], words].concat();
 
         text(shell, self.laboratory(&words))
     }
 
-    /// Shows a command as a person would type it, runs it and shows what it prints.
+    /// Prints a command as a user would type it, runs it and prints its output.
     ///
     /// # Errors
     ///
-    /// Returns an error if it fails; it has then said why.
+    /// Returns an error if it fails; its standard error was shown.
     pub(super) fn show(&self, shell: &mut Shell, mut command: Command) -> Result<String> {
         let shown = self.typed(&command);
         console::note(format_args!("$ {shown}"));
@@ -113,7 +113,7 @@ impl Stage {
         Ok(printed)
     }
 
-    /// A command as somebody in the checkout would type it.
+    /// Formats a command as a user in the checkout would type it.
     fn typed(&self, command: &Command) -> String {
         let program = if command.get_program() == self.cluster {
             "cargo xtask cluster".to_owned()
@@ -125,12 +125,12 @@ impl Stage {
         words.fold(program, |typed, word| typed + " " + &word)
     }
 
-    /// Says how to look around in the clusters that stay.
+    /// Prints commands to inspect the clusters that stay.
     ///
     /// # Errors
     ///
-    /// Returns an error if they are gone.
-    pub(super) fn tell_what_to_try(&self, shell: &mut Shell) -> Result<()> {
+    /// Returns an error if a cluster does not exist.
+    pub(super) fn suggest_commands(&self, shell: &mut Shell) -> Result<()> {
         let rome = self.kubeconfig(shell, ROME)?;
         let milan = self.kubeconfig(shell, MILAN)?;
         let liqoctl = relative(&self.liqoctl);
@@ -143,7 +143,7 @@ impl Stage {
             format!("cargo xtask cluster kubectl {ROME} get configurations,connections -A"),
             format!("cargo xtask cluster kubectl {MILAN} -n liqo get pods -o wide"),
             format!("cargo xtask cluster exec {ROME}-worker ip route show table 27761"),
-            "cargo xtask demo --clean      # removes it all".to_owned(),
+            "cargo xtask demo --clean      # removes the clusters".to_owned(),
         ] {
             console::note(line);
         }
@@ -152,14 +152,14 @@ impl Stage {
     }
 }
 
-/// A program's path as somebody in the checkout would type it.
+/// Returns a path relative to the checkout, if it is inside.
 fn relative(path: &Path) -> String {
     let short = path.strip_prefix(workspace::root()).unwrap_or(path);
 
     short.display().to_string()
 }
 
-/// Runs a program that must succeed, and returns what it printed.
+/// Runs a program that must succeed, and returns its standard output.
 fn text(shell: &mut Shell, command: Command) -> Result<String> {
     let shown = show(&command);
     let output = shell.output(command)?;

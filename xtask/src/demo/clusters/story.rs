@@ -1,4 +1,4 @@
-//! What is shown, in order, and what each chapter claims.
+//! The chapters of the demo in their order, each with its claim.
 
 mod pods;
 mod removal;
@@ -14,15 +14,15 @@ use anyhow::{Context as _, Result};
 use pods::{pod, seen};
 use std::time::{Duration, Instant};
 
-/// A part of the story.
+/// A step of the demo with a claim.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chapter {
-    /// Its name, which never changes.
+    /// Identifies the claim in the JSON output, so it never changes.
     pub(super) name: &'static str,
-    /// What is done, and why it matters.
+    /// The action, and its purpose.
     pub(super) why: &'static str,
-    /// Does it, and finds out whether it worked.
-    pub(super) tell: fn(&mut Shell, &Stage) -> Result<Verdict>,
+    /// Executes the step and judges its claim.
+    pub(super) run: fn(&mut Shell, &Stage) -> Result<Verdict>,
 }
 
 /// All chapters but the last, `clean-up`.
@@ -30,51 +30,52 @@ pub(super) const CHAPTERS: &[Chapter] = &[
     Chapter {
         name: "clusters",
         why: "two clusters that chose the same addresses",
-        tell: clusters,
+        run: clusters,
     },
     Chapter {
         name: "install",
         why: "Liqo in both",
-        tell: install,
+        run: install,
     },
     Chapter {
         name: "connect",
-        why: "one command, and both see each other",
-        tell: connect,
+        why: "one command connects them in both directions",
+        run: connect,
     },
     Chapter {
         name: "curl",
-        why: "a pod in rome asks a pod in milan, and one in milan a pod in rome",
-        tell: curl,
+        why: "a pod in rome sends a request to a pod in milan, and one in milan to a pod in rome",
+        run: curl,
     },
     Chapter {
         name: "failover",
-        why: "a gateway is deleted while a pod keeps asking",
-        tell: failover,
+        why: "a gateway is deleted while a pod sends requests",
+        run: failover,
     },
     Chapter {
         name: "view",
-        why: "what either side sees of the other",
-        tell: view,
+        why: "the state of the connection in both clusters",
+        run: view,
     },
 ];
 
-/// Pods on both nodes that tell who asks.
+/// Pods on both nodes; each replies with its own name.
 const WEB: &str = "tests/kubernetes/it/manifests/web.yaml";
 
-/// Where they listen.
+/// The port of these pods.
 const PORT: u16 = 8080;
 
-/// How soon the clusters are to be connected, once the gateways run.
+/// The limit on connecting the clusters, once the gateways run.
 const CONNECTED: Duration = Duration::from_secs(10);
 
-/// Requests while a gateway goes.
+/// Requests that are sent while a gateway is deleted.
 const REQUESTS: usize = 100;
 
-/// How many of them may fail: each waits for a second, which is what a lost gateway may cost.
+/// How many of them may fail: each waits for a second, the limit on the outage after the
+/// loss of a gateway.
 const FAILED_MAX: usize = 2;
 
-/// How long the requests may take together.
+/// The limit on all requests together.
 const REQUESTS_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn clusters(shell: &mut Shell, stage: &Stage) -> Result<Verdict> {
@@ -87,9 +88,11 @@ fn clusters(shell: &mut Shell, stage: &Stage) -> Result<Verdict> {
             shell.run(stage.laboratory(&["load", name, archive]))?;
         }
         let path = "jsonpath={.items[*].spec.podCIDR}";
-        let told = stage.kubectl(shell, name, &["get", "nodes", "-o", path])?;
-        console::note(format_args!("{name:<10} the nodes' pods: {told}"));
-        networks.push(told);
+        let pod_cidrs = stage.kubectl(shell, name, &["get", "nodes", "-o", path])?;
+        console::note(format_args!(
+            "{name:<10} pod CIDRs of the nodes: {pod_cidrs}"
+        ));
+        networks.push(pod_cidrs);
     }
 
     Ok(Verdict::new(
@@ -142,28 +145,28 @@ fn curl(shell: &mut Shell, stage: &Stage) -> Result<Verdict> {
         stage.kubectl(shell, name, &words)?;
     }
 
-    let mut answered = true;
+    let mut all_replied = true;
     for (here, there) in [(ROME, MILAN), (MILAN, ROME)] {
         let client = pod(shell, stage, here)?;
         let server = pod(shell, stage, there)?;
         let seen = seen(shell, stage, here, there, server.address)?;
         console::note(format_args!(
-            "{here}: pod {} asks {there}'s pod {}, which it sees as {seen}",
+            "{here}: pod {} sends a request to pod {} in {there}, remapped to {seen}",
             client.address, server.address
         ));
         let url = format!("http://{seen}:{PORT}/");
         let words = ["kubectl", here, "exec", &client.name, "--", "curl", "-s"];
         let command = stage.laboratory(&[&words[..], &["--max-time", "5", &url]].concat());
-        let answer = stage.show(shell, command)?;
-        answered &= answer.contains(&server.name);
+        let reply = stage.show(shell, command)?;
+        all_replied &= reply.contains(&server.name);
     }
 
     Ok(Verdict::new(
-        answered,
-        if answered {
-            "the remote pods answered, in both directions"
+        all_replied,
+        if all_replied {
+            "the remote pods replied, in both directions"
         } else {
-            "another pod answered than was asked"
+            "another pod replied than the request was sent to"
         },
     ))
 }
@@ -189,11 +192,11 @@ fn failover(shell: &mut Shell, stage: &Stage) -> Result<Verdict> {
     let until = "until grep -q ended /tmp/requests; do sleep 0.2; done";
     let seconds = REQUESTS_TIMEOUT.as_secs();
     let wait = format!("timeout {seconds} sh -c '{until}'; cat /tmp/requests");
-    let told = stage.kubectl(shell, ROME, &[&exec[..], &[&wait]].concat())?;
-    let failed = told.lines().filter(|line| *line == "failed").count();
+    let results = stage.kubectl(shell, ROME, &[&exec[..], &[&wait]].concat())?;
+    let failed = results.lines().filter(|line| *line == "failed").count();
 
     Ok(Verdict::new(
-        told.contains("ended") && failed <= FAILED_MAX,
+        results.contains("ended") && failed <= FAILED_MAX,
         format!("{failed} of {REQUESTS} requests failed, without a pause between them"),
     ))
 }
@@ -209,5 +212,5 @@ fn view(shell: &mut Shell, stage: &Stage) -> Result<Verdict> {
         )?;
     }
 
-    Ok(Verdict::new(true, "both know the other"))
+    Ok(Verdict::new(true, "each cluster lists the other"))
 }

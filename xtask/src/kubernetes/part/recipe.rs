@@ -1,33 +1,30 @@
-//! How each part is built.
+//! The sources, flags and programs of each part.
 
 use super::Program;
 use super::stamp::{self, Stamp};
 use crate::kubernetes::release::{self, Release};
 use anyhow::Result;
 
-/// What differs from part to part.
+/// The properties in which parts differ.
 pub(super) struct Recipe {
-    /// The part's name.
     pub(super) name: String,
-    /// The module's folder, below that of all modules.
+    /// The module's folder, below `tests/kubernetes/go`.
     pub(super) folder: &'static str,
-    /// The file in it that pins all versions; the checksums are beside it.
+    /// The file that pins all versions, in the module's folder; a `.sum` file is beside it.
     pub(super) modfile: String,
-    /// Our own Go files in it.
+    /// This project's own Go files, in the module's folder.
     pub(super) sources: &'static [&'static str],
-    /// Flags of `go build` that only this part has.
+    /// Further flags of `go build`.
     flags: Vec<String>,
     stamps: &'static [Stamp],
     packages: &'static [&'static str],
-    /// What comes out.
     pub(super) programs: &'static [Program],
 }
 
-/// What the go command must find in its environment.
+/// The environment of the go command.
 ///
-/// Nothing of the machine gets into a program, neither the paths of its folders
-/// nor the state of this checkout, so that equal inputs make equal programs. A
-/// module whose checksum is not in the `.sum` file is refused and not added.
+/// Builds are reproducible: programs contain neither paths of this machine nor the commit
+/// of this checkout. A module without checksum in the `.sum` file is refused.
 pub(in crate::kubernetes) const ENVIRONMENT: [(&str, &str); 3] = [
     ("CGO_ENABLED", "0"),
     ("GOFLAGS", "-mod=readonly -buildvcs=false -trimpath"),
@@ -35,8 +32,7 @@ pub(in crate::kubernetes) const ENVIRONMENT: [(&str, &str); 3] = [
 ];
 
 impl Recipe {
-    /// Arguments of `go build`, but for the place of the result; the text of the
-    /// `go.mod` knows the versions.
+    /// The arguments of `go build` without `-o`; `pins` is the text of the `.mod` file.
     ///
     /// # Errors
     ///
@@ -57,12 +53,12 @@ impl Recipe {
     }
 }
 
-/// Returns the recipes of everything that clusters of `release` need.
+/// Returns the recipes of all parts that clusters of `release` need.
 pub(super) fn all(release: &Release) -> [Recipe; 4] {
     [kubernetes(release), tools(), localpath(), kwok()]
 }
 
-/// Neither symbols nor debug information, which are half of a Go program.
+/// Omits symbols and debug information, which are half of a Go program.
 const STRIPPED: &str = "-s -w";
 
 const KUBERNETES: &[Program] = &[Program {
@@ -114,14 +110,14 @@ const TOOLS: &[Program] = &[
 fn tools() -> Recipe {
     Recipe {
         sources: &["coredns/main.go"],
-        // Containers have overlays here: no code for other kinds of snapshots.
+        // The laboratory uses overlayfs only, so other snapshotters are left out.
         flags: vec!["-tags=no_btrfs,no_zfs,no_devmapper".to_owned()],
         packages: &["tool", "./coredns"],
         ..plain("tools", TOOLS, stamp::TOOLS)
     }
 }
 
-/// helm alone, with the versions of [`tools`], for the released `liqoctl`.
+/// A recipe for helm alone, with the versions of [`tools`], for the released `liqoctl`.
 pub(super) fn helm(name: String) -> Recipe {
     Recipe {
         name,
@@ -155,7 +151,7 @@ fn kwok() -> Recipe {
     }
 }
 
-/// Builds programs of others, which a `go.mod` names as its tools.
+/// A recipe for third-party programs, which a `go.mod` lists as tools.
 fn plain(name: &'static str, programs: &'static [Program], stamps: &'static [Stamp]) -> Recipe {
     Recipe {
         name: name.to_owned(),

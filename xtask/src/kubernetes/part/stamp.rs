@@ -1,13 +1,13 @@
 //! Versions that the linker writes into programs.
 //!
-//! The go command knows them, yet most programs tell what their own release script
-//! hands to the linker, and guess without it: helm then believes that all clusters
-//! run Kubernetes 1.20, and refuses charts that want a newer one.
+//! Most programs report the version that their own release script passes to the linker,
+//! and a wrong default without it: helm then assumes Kubernetes 1.20, and refuses charts
+//! that require a newer one.
 
 use crate::kubernetes::{gomod, release};
 use anyhow::{Context as _, Result};
 
-/// A variable of a program and what it is set to.
+/// A variable of a program, and its value.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stamp {
     variable: &'static str,
@@ -16,17 +16,16 @@ pub(super) struct Stamp {
 
 #[derive(Clone, Copy, Debug)]
 enum Value {
-    /// The same whatever is pinned.
+    /// A fixed text.
     Constant(&'static str),
     /// The version of this module, as in `v1.35.4`.
     Version(&'static str),
-    /// The second number of it, which is what Kubernetes calls its minor version.
+    /// The minor number of that version, such as `35`.
     Minor(&'static str),
 }
 
-/// For Kubernetes. A program that was released tells the commit and the time of its
-/// build too: these must be well-formed, and constant, or the same sources would
-/// give two programs.
+/// The variables of Kubernetes. Commit and build date must be well-formed, and constant so
+/// that builds are reproducible.
 pub(super) const KUBERNETES: &[Stamp] = &[
     version("k8s.io/component-base/version.gitVersion", release::MODULE),
     constant("k8s.io/component-base/version.gitMajor", "1"),
@@ -45,7 +44,7 @@ pub(super) const KUBERNETES: &[Stamp] = &[
 const COMMIT: &str = "laboratory";
 const DATE: &str = "2026-01-01T00:00:00Z";
 
-/// For containerd, the CNI plugins and helm.
+/// The variables of containerd, the CNI plugins and helm.
 pub(super) const TOOLS: &[Stamp] = &[
     version(
         "github.com/containerd/containerd/v2/version.Version",
@@ -69,18 +68,18 @@ pub(super) const TOOLS: &[Stamp] = &[
     ),
 ];
 
-/// For the storage class.
+/// The variable of the storage provisioner.
 pub(super) const LOCALPATH: &[Stamp] = &[version(
     "main.VERSION",
     "github.com/rancher/local-path-provisioner",
 )];
 
 impl Stamp {
-    /// The linker's flag, with versions from the text of a `go.mod`.
+    /// Returns the linker's flag; `pins` is the text of a `go.mod`.
     ///
     /// # Errors
     ///
-    /// Returns an error that names the module whose version is not there.
+    /// Returns an error that names the module without version.
     pub(super) fn flag(&self, pins: &str) -> Result<String> {
         let pinned = |module| {
             gomod::required(pins, module).with_context(|| format!("no version of {module}"))
@@ -126,7 +125,7 @@ mod tests {
     const PINS: &str = "require (\n\tk8s.io/x v0.35.4 // indirect\n\tk8s.io/y v2\n)\n";
 
     #[test]
-    fn a_variable_is_set_to_a_version_or_to_its_second_number() {
+    fn a_variable_is_set_to_a_version_or_to_its_minor_number() {
         let flag = |stamp: Stamp| stamp.flag(PINS).unwrap();
 
         assert_eq!(flag(version("a.b", "k8s.io/x")), "-X=a.b=v0.35.4");

@@ -73,7 +73,7 @@ fn each_program_has_a_version_and_a_place_of_its_own() {
 }
 
 #[test]
-fn other_parts_make_another_whole() {
+fn changed_parts_change_the_folder_of_all() {
     let before = folder_of_all("v1.35.4", &of_this_checkout());
 
     let after = folder_of_all("v1.35.4", &parts(|_, text| text + "\n"));
@@ -101,12 +101,12 @@ fn digests(change: impl Fn(&str, String) -> String) -> Vec<String> {
     parts(change).into_iter().map(|part| part.digest).collect()
 }
 
-/// What is pinned here.
+/// The parts that this checkout pins.
 pub(in crate::kubernetes) fn of_this_checkout() -> Vec<Part> {
     parts(|_, text| text)
 }
 
-/// The parts of this checkout, had its files been changed.
+/// The parts of this checkout after `change` to its files.
 fn parts(change: impl Fn(&str, String) -> String) -> Vec<Part> {
     let modules = workspace::root().join("tests/kubernetes/go");
     let release = release::choose("1.35", release::known(&modules).unwrap()).unwrap();

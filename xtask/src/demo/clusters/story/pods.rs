@@ -1,4 +1,4 @@
-//! The pods that ask and answer, and how the other cluster sees them.
+//! The client and server pods, and their addresses in the other cluster.
 
 use crate::demo::clusters::stage::Stage;
 use crate::shell::Shell;
@@ -6,18 +6,18 @@ use anyhow::{Context as _, Result};
 use ipnet::Ipv4Net;
 use std::net::Ipv4Addr;
 
-/// A pod of the demo.
 pub(super) struct Pod {
     pub(super) name: String,
     pub(super) address: Ipv4Addr,
 }
 
-/// The first of a cluster, in the order of their addresses: the same in both, if can be.
+/// Returns the cluster's pod with the lowest address: pods of both clusters then usually
+/// have the same address.
 pub(super) fn pod(shell: &mut Shell, stage: &Stage, cluster: &str) -> Result<Pod> {
     let path = "jsonpath={range .items[*]}{.status.podIP} {.metadata.name}{\"\\n\"}{end}";
     let words = ["get", "pods", "-l", "app=web", "-o", path];
-    let told = stage.kubectl(shell, cluster, &words)?;
-    let pods = told.lines().filter_map(|line| line.split_once(' '));
+    let listing = stage.kubectl(shell, cluster, &words)?;
+    let pods = listing.lines().filter_map(|line| line.split_once(' '));
     let pods = pods.map(|(address, name)| {
         let address = address.parse().context("a pod's address")?;
         let name = name.to_owned();
@@ -30,7 +30,7 @@ pub(super) fn pod(shell: &mut Shell, stage: &Stage, cluster: &str) -> Result<Pod
         .context("there is no pod")
 }
 
-/// How `here` sees an address of a pod of `there`.
+/// Returns the remapped address under which `here` reaches a pod of `there`.
 pub(super) fn seen(
     shell: &mut Shell,
     stage: &Stage,
@@ -46,11 +46,11 @@ pub(super) fn seen(
         .parse()
         .context("the remapped network of the pods")?;
 
-    Ok(swap(network, address))
+    Ok(remap(network, address))
 }
 
-/// The address with another prefix.
-fn swap(network: Ipv4Net, address: Ipv4Addr) -> Ipv4Addr {
+/// Replaces the prefix of an address.
+fn remap(network: Ipv4Net, address: Ipv4Addr) -> Ipv4Addr {
     let host = u32::from(address) & u32::from(network.hostmask());
 
     Ipv4Addr::from(u32::from(network.network()) | host)
@@ -61,10 +61,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_part_behind_the_prefix_stays() {
+    fn remapping_keeps_the_host_part() {
         let network = "10.0.0.0/16".parse().unwrap();
 
-        let seen = swap(network, Ipv4Addr::new(10, 244, 1, 5));
+        let seen = remap(network, Ipv4Addr::new(10, 244, 1, 5));
 
         assert_eq!(seen, Ipv4Addr::new(10, 0, 1, 5));
     }

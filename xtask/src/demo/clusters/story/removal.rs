@@ -1,4 +1,4 @@
-//! The end of the story.
+//! Removes what the demo created, and checks that nothing is left.
 
 use crate::console;
 use crate::demo::claims::Verdict;
@@ -9,7 +9,7 @@ use crate::shell::Shell;
 use anyhow::Result;
 use std::time::Instant;
 
-/// Takes it all away, and tells whether anything is left.
+/// Removes Liqo and the clusters, and claims that nothing is left.
 ///
 /// # Errors
 ///
@@ -24,7 +24,7 @@ pub(in crate::demo::clusters) fn clean_up(
     let verdict = if is_installed {
         uninstall(shell, stage)
     } else {
-        Ok(Verdict::new(true, "the clusters are gone"))
+        Ok(Verdict::new(true, "the clusters are removed"))
     };
     shell.run(stage.laboratory(&["down", ROME, MILAN]))?;
 
@@ -76,7 +76,7 @@ fn uninstall(shell: &mut Shell, stage: &Stage) -> Result<Verdict> {
     Ok(Verdict::new(
         left.is_empty(),
         if left.is_empty() {
-            "no kind, role, namespace or device is left, and the clusters are gone".to_owned()
+            "no kind, role, namespace or device is left, and the clusters are removed".to_owned()
         } else {
             format!("left: {}", left.join(", "))
         },

@@ -1,4 +1,4 @@
-//! Whether there is room on the disk for a build.
+//! Checks the free disk space before a build.
 
 use anyhow::{Context as _, Result, bail};
 use nix::sys::statvfs::statvfs;
@@ -7,30 +7,30 @@ use std::path::{Path, PathBuf};
 /// A folder that a build writes to.
 #[derive(Debug)]
 pub(super) struct Store {
-    /// What it is, for a person.
+    /// Its content, for messages.
     pub(super) what: &'static str,
-    /// The environment variable that puts it elsewhere.
+    /// The environment variable that selects another folder.
     pub(super) variable: &'static str,
-    /// Where it is, or will be.
+    /// Its path; it need not exist yet.
     pub(super) folder: PathBuf,
 }
 
-/// What a first build needs: 8 GB of modules and compiled packages in Go's caches
-/// (11 GB with two releases of Kubernetes), and the rest for the programs and for
-/// what the linker writes meanwhile.
+/// The need of the first build: 8 GB of modules and compiled packages in Go's caches
+/// (11 GB with two releases of Kubernetes), and the rest for programs and the linker's
+/// temporary files.
 const FIRST_GB: u64 = 12;
 
-/// No build begins with less. A later one takes less than a first one: another
-/// release of Kubernetes is about 3 GB, and a newer one of the rest less.
+/// No build starts with less. Later builds need less than the first: another release of
+/// Kubernetes takes about 3 GB.
 const LEAST: u64 = 4 * GB;
 
 const GB: u64 = 1_000_000_000;
 
-/// Checks that a build can begin.
+/// Checks that enough space is free in every store.
 ///
 /// # Errors
 ///
-/// Returns an error that tells how much is free, where, and what to do about it.
+/// Returns an error with the free space, the folder and the remedy.
 pub(super) fn check(stores: &[Store]) -> Result<()> {
     for store in stores {
         if let Some(refusal) = refusal(store, free(&store.folder)?) {
@@ -52,20 +52,20 @@ fn refusal(store: &Store, free: u64) -> Option<String> {
 
     (free < LEAST).then(|| {
         format!(
-            "only {whole}.{tenth} GB are free for {what} in {folder}: a build takes up to {FIRST_GB} GB the first time and does not begin with less than {} GB; make room there, or set {variable} to a folder on another disk",
+            "only {whole}.{tenth} GB are free for {what} in {folder}: a build takes up to {FIRST_GB} GB the first time and does not start with less than {} GB; free some space there, or set {variable} to a folder on another disk",
             LEAST / GB
         )
     })
 }
 
-/// How many bytes may be written below a folder that need not exist yet.
+/// The free space, in bytes, at a path that need not exist yet.
 fn free(folder: &Path) -> Result<u64> {
     let existing = folder
         .ancestors()
         .find(|ancestor| ancestor.exists())
         .unwrap_or(Path::new("/"));
     let disk = statvfs(existing)
-        .with_context(|| format!("failed to ask for the free space of {}", existing.display()))?;
+        .with_context(|| format!("failed to read the free space of {}", existing.display()))?;
 
     Ok(disk.blocks_available() * disk.fragment_size())
 }
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn too_little_room_is_refused_with_the_place_and_the_cure() {
+    fn too_little_space_is_refused_with_the_folder_and_the_remedy() {
         let refusal = refusal(&store("/x"), 1_250_000_000).unwrap();
 
         assert!(refusal.contains("only 1.2 GB are free for compiled packages in /x"));
@@ -83,12 +83,12 @@ mod tests {
     }
 
     #[test]
-    fn enough_room_is_no_problem() {
+    fn enough_space_is_accepted() {
         assert_eq!(refusal(&store("/x"), LEAST), None);
     }
 
     #[test]
-    fn a_folder_that_is_not_there_yet_is_on_the_disk_of_its_parent() {
+    fn a_missing_folder_is_on_the_disk_of_its_parent() {
         assert_eq!(
             free(Path::new("/proc/self/no/such")).unwrap(),
             free(Path::new("/proc/self")).unwrap()

@@ -1,0 +1,169 @@
+//! Which files of a folder a view hides.
+
+use anyhow::{Context as _, Result};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Where Debian's symlinks lead that choose one of several packages' programs.
+const ALTERNATIVES: &str = "/etc/alternatives";
+
+/// The precedent of a line of `dpkg-query --listfiles` that names a diverted file's path.
+const DIVERTED: &str = "diverted ";
+
+/// The files that a view shows.
+#[derive(Debug)]
+pub(super) struct Kept(BTreeSet<PathBuf>);
+
+impl Kept {
+    /// Reads the output of `dpkg-query --listfiles`. Packages list `/bin/ping` even where
+    /// `/bin` is a link to `/usr/bin`; here that is `/usr/bin/ping`.
+    pub(super) fn parse(listing: &str) -> Self {
+        let mut folders = BTreeMap::new();
+        let paths = listing.lines().filter_map(|line| {
+            // "diverted by dash to: /bin/sh.distrib", "locally diverted to: /bin/x".
+            let path = match line.split_once(DIVERTED) {
+                Some((_, diversion)) => diversion.split_once(": ")?.1,
+                None => line,
+            };
+            let path = Path::new(path);
+            let (folder, name) = (path.parent()?, path.file_name()?);
+            let folder = folders
+                .entry(folder.to_owned())
+                .or_insert_with(|| folder.canonicalize().ok())
+                .as_ref()?;
+            Some(folder.join(name))
+        });
+
+        Self(paths.collect())
+    }
+
+    /// Keeps `paths` and nothing else.
+    pub(super) fn only(paths: impl IntoIterator<Item = PathBuf>) -> Self {
+        Self(paths.into_iter().collect())
+    }
+
+    /// Returns the hidden files and folders below `folder`, without what is below them.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a folder cannot be read.
+    pub(super) fn hidden_in(&self, folder: &Path) -> Result<Vec<PathBuf>> {
+        let mut hidden = Vec::new();
+        self.collect(folder, &mut hidden)?;
+        hidden.sort();
+
+        Ok(hidden)
+    }
+
+    fn collect(&self, folder: &Path, hidden: &mut Vec<PathBuf>) -> Result<()> {
+        let entries =
+            fs::read_dir(folder).with_context(|| format!("failed to list {}", folder.display()))?;
+        for entry in entries {
+            let entry = entry.with_context(|| format!("failed to list {}", folder.display()))?;
+            let path = entry.path();
+            if !self.is_kept(&path) {
+                hidden.push(path);
+            } else if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                self.collect(&path, hidden)?;
+            }
+        }
+
+        Ok(())
+    }
+
+    fn is_kept(&self, path: &Path) -> bool {
+        let is_alternative = || {
+            let target = fs::read_link(path).ok()?;
+            let target = target
+                .starts_with(ALTERNATIVES)
+                .then(|| path.canonicalize());
+            Some(self.0.contains(&target?.ok()?))
+        };
+
+        self.0.contains(path) || is_alternative().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::env;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn only_files_of_packages_stay() {
+        let folder = Folder::new("packages");
+        for name in ["git", "gcc", "sys/a.h", "sys/b.h", "curl/curl.h"] {
+            folder.create(name);
+        }
+        let kept = Kept::only(["gcc", "sys", "sys/a.h"].map(|name| folder.0.join(name)));
+
+        let hidden = kept.hidden_in(&folder.0).unwrap();
+
+        let expected = ["curl", "git", "sys/b.h"].map(|name| folder.0.join(name));
+        assert_eq!(hidden, expected);
+    }
+
+    #[test]
+    fn a_path_through_a_linked_folder_is_the_same_file() {
+        let folder = Folder::new("merged");
+        folder.create("usr/bin/ping");
+        symlink("usr/bin", folder.0.join("bin")).unwrap();
+        let listing = folder.0.join("bin/ping").display().to_string();
+
+        let kept = Kept::parse(&listing);
+
+        assert_eq!(
+            kept.hidden_in(&folder.0.join("usr/bin")).unwrap(),
+            Vec::<PathBuf>::new()
+        );
+    }
+
+    #[test]
+    fn a_diverted_file_stays_under_its_other_name() {
+        let folder = Folder::new("diverted");
+        folder.create("sh.distrib");
+        let listing = format!(
+            "{0}/sh\ndiverted by dash to: {0}/sh.distrib\nlocally diverted to: {0}/x\n",
+            folder.0.display()
+        );
+
+        let kept = Kept::parse(&listing);
+
+        assert_eq!(kept.hidden_in(&folder.0).unwrap(), Vec::<PathBuf>::new());
+        assert!(kept.0.contains(&folder.0.join("x")));
+    }
+
+    #[test]
+    fn an_alternative_stays_with_its_program_only() {
+        let cc = Path::new("/usr/bin/cc");
+        let compiler = cc.canonicalize().unwrap();
+
+        assert!(Kept::only([compiler]).is_kept(cc));
+        assert!(!Kept::only([]).is_kept(cc));
+    }
+
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let folder = env::temp_dir().join(format!("liqo-{name}-{}", std::process::id()));
+            fs::create_dir_all(&folder).unwrap();
+
+            Self(folder.canonicalize().unwrap())
+        }
+
+        fn create(&self, name: &str) {
+            let path = self.0.join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "").unwrap();
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+}
