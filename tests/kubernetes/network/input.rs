@@ -7,10 +7,12 @@ mod paths;
 
 use crate::fixture::{LIQO, Peering, Suite};
 use crate::flow::Traffic;
+use crate::rounds::LOST_REPLICA;
 use anyhow::{Result, ensure};
 use kubernetes_lab::namespace::Namespace;
 use std::collections::BTreeMap;
 use std::time::Duration;
+use tests::stall;
 
 pub(crate) fn add(suite: &mut Suite) {
     commands::add(suite);
@@ -28,6 +30,7 @@ const OUTAGE: Duration = Duration::from_millis(250);
 struct Witness {
     traffic: Traffic,
     restarts: BTreeMap<String, String>,
+    stalls: stall::Witness,
 }
 
 impl Witness {
@@ -35,6 +38,7 @@ impl Witness {
         Ok(Self {
             traffic: Traffic::start(peering, name, INTERVAL).await?,
             restarts: restarts(peering).await?,
+            stalls: stall::Witness::start(),
         })
     }
 
@@ -47,7 +51,13 @@ impl Witness {
             "{:?} became {restarts:?}",
             self.restarts
         );
-        ensure!(outcome.udp_outage <= OUTAGE, "{outcome:?}");
+        let stalls = self.stalls.finish();
+        // A stall may be taken for the loss of a replica.
+        let limit = match stalls.count {
+            0 => OUTAGE,
+            _ => LOST_REPLICA + stalls.longest,
+        };
+        ensure!(outcome.udp_outage <= limit, "{outcome:?}, {stalls:?}");
 
         Ok(())
     }

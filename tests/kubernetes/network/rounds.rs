@@ -18,7 +18,7 @@ const REPEAT: &str = "LIQO_LAB_REPEAT";
 const INTERVAL: Duration = Duration::from_millis(10);
 
 /// The longest outage that the loss of a replica may cause.
-const LOST_REPLICA: Duration = Duration::from_secs(1);
+pub(crate) const LOST_REPLICA: Duration = Duration::from_secs(1);
 
 /// The same for TCP, whose retransmissions back off.
 const LOST_REPLICA_TCP: Duration = Duration::from_secs(2);

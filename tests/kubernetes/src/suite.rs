@@ -416,3 +416,6 @@ fn title(module: &str, name: &str) -> String {
         .map_or(module, |(_crate, rest)| rest);
     format!("{module}::{name}")
 }
+
+#[cfg(test)]
+mod tests;

@@ -401,7 +401,7 @@ async fn a_name_that_is_too_long_is_reported(peering: &'static Peering) -> Resul
     let what = format!("configuration/{longest}");
     reported_by(other.namespace(), &what, "NameTooLong", "cluster id").await?;
 
-    // A cluster id that exceeds a label value.
+    // A cluster id that exceeds the 63 characters of a label value.
     let long = "z".repeat(64);
     let spec = json!({
         "apiVersion": "networking.liqo.io/v1beta1",

@@ -66,6 +66,9 @@ const KINDS: [(&str, &str, &str, &str); 16] = [
     (NETWORKING, "v1beta1", "PublicKey", "publickeies"),
 ];
 
+/// The prefix of names of clusters that tests create, see [`Shared::NAMES`](super::Shared::NAMES).
+const PREFIX: &str = "it-";
+
 const ADMISSION: &str = "admissionregistration.k8s.io";
 const NETWORKING: &str = "networking.liqo.io";
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -119,7 +122,7 @@ impl Leftovers {
     }
 }
 
-/// The clusters of this machine and the objects in those of the suite, as lines for people.
+/// The clusters of tests, and the objects in those of the suite, as lines for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct State(BTreeSet<String>);
 
@@ -127,6 +130,7 @@ impl State {
     async fn observe(clusters: &[Cluster]) -> Result<Self> {
         let mut lines: BTreeSet<_> = cluster::names()?
             .into_iter()
+            .filter(|name| name.starts_with(PREFIX))
             .map(|name| format!("cluster {name}"))
             .collect();
         for cluster in clusters {
