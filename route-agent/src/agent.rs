@@ -12,10 +12,11 @@ use crate::reflector;
 use crate::settings::Settings;
 use crate::state::State;
 use crate::status::Shared;
+use crate::underlay::{Destinations, Underlay};
 use control_api::fabric::Fabric;
 use control_source::{Origin, Reading, Scope, Source};
 use ipnet::Ipv4Net;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 mod check;
@@ -83,7 +84,7 @@ pub(crate) struct Agent {
     remote: Vec<Ipv4Net>,
     /// The kernel's state as it was last seen, with our changes since.
     state: State,
-    underlay_mtu_bytes: Option<u32>,
+    underlay: Underlay,
     /// What was last said of each replica, and when the status was last refreshed.
     phases: BTreeMap<String, Phase>,
     replicas_reported_at: Option<Instant>,
@@ -126,7 +127,7 @@ impl Agent {
             checks: None,
             remote: Vec::new(),
             state,
-            underlay_mtu_bytes: None,
+            underlay: Underlay::default(),
             phases: BTreeMap::new(),
             replicas_reported_at: None,
             touched: Touched::default(),
@@ -136,7 +137,7 @@ impl Agent {
         agent.report_start();
         agent.report_unserved(&reading.refused, &reading.waiting);
 
-        agent.measure_underlay().await;
+        agent.observe_underlay().await;
         agent.take_over()?;
         agent.converge().await?;
         agent.open_probe().await?;
@@ -201,7 +202,7 @@ impl Agent {
             node: &self.options.node,
             view,
             settings: &self.options.settings,
-            underlay_mtu_bytes: self.underlay_mtu_bytes,
+            underlay: &self.underlay,
             observed: &self.state,
         })
     }
@@ -280,7 +281,7 @@ impl Agent {
     async fn look(&mut self) {
         let touched = std::mem::take(&mut self.touched);
         self.look_at = None;
-        let underlay_mtu_bytes = self.underlay_mtu_bytes;
+        let underlay = self.underlay.clone();
         let unread = match self.observe(touched).await {
             // Comes last: the rest was read, and need not wait for `nft`.
             Err(error @ Error::Kernel(kernel::Error::Nft(_))) => Some(error),
@@ -296,7 +297,7 @@ impl Agent {
             self.retry(&error);
         }
         // Our own changes are announced too, but leave nothing to do.
-        if changes > 0 && underlay_mtu_bytes == self.underlay_mtu_bytes {
+        if changes > 0 && underlay == self.underlay {
             self.put_back_at = Some(Instant::now());
             self.report_put_back(changes);
         }
@@ -304,7 +305,7 @@ impl Agent {
 
     async fn observe(&mut self, touched: Touched) -> Result<(), Error> {
         if touched.underlay {
-            self.measure_underlay().await;
+            self.observe_underlay().await;
         }
         if touched.netlink {
             let filter = self.state.filter.take();
@@ -320,9 +321,9 @@ impl Agent {
         Ok(())
     }
 
-    async fn measure_underlay(&mut self) {
-        let replicas: BTreeSet<_> = self.fabric.replicas.iter().map(|it| it.address).collect();
-        self.underlay_mtu_bytes = self.kernel.path_mtu(&replicas).await;
+    async fn observe_underlay(&mut self) {
+        let destinations = Destinations::of(&self.fabric, &self.options.node);
+        self.underlay = self.kernel.observe_underlay(&destinations).await;
     }
 
     /// Takes the desired state as it is now; an invalid one changes nothing.
@@ -347,7 +348,7 @@ impl Agent {
         self.report_valid();
         if self.fabric != previous {
             self.liveness.set_clusters(cluster_ids(&self.fabric));
-            self.measure_underlay().await;
+            self.observe_underlay().await;
             self.converge_or_retry().await;
         }
     }

@@ -2,14 +2,23 @@
 //!
 //! | chain | hook, priority | does |
 //! |---|---|---|
-//! | `raw` | prerouting, raw | drops inner packets whose source does not belong on the overlay; exempts overlay frames from connection tracking, so that no other table's NAT changes their outer source |
+//! | `raw` | prerouting, raw | drops inner packets whose source does not belong on the overlay, and overlay frames of pods with a foreign outer source; exempts overlay frames from connection tracking, so that no other table's NAT changes their outer source |
 //! | `raw-output` | output, raw | the same exemption for the frames this node sends |
 //! | `mapped` | prerouting, dstnat - 1 | turns mapped addresses into those they stand for |
-//! | `input` | input, filter - 1 | drops overlay frames of strangers |
+//! | `input` | input, filter - 1 | drops overlay frames of strangers, and those that NAT has led here |
+//! | `forward` | forward, filter - 1 | drops overlay frames that NAT has led to a gateway |
 //! | `source` | postrouting, srcnat - 1 | binds the source address before a CNI's masquerade can |
 //!
 //! `accept` in `source` would not keep a later chain from masquerading; a binding
 //! does, also one that changes nothing (`snat to ip saddr`).
+//!
+//! Nodes and gateways know each other by their outer addresses only, so no pod may send
+//! with one of them. A pod is behind an interface of a kind in [`POD_KINDS`]: there the route
+//! to the source must lead back through the interface (strict RFC 3704). It is not checked on
+//! the interfaces towards other nodes, where routing may be asymmetric (a CNI's tunnel, several
+//! uplinks) and whose packets the other node has checked, nor on those that the settings trust.
+//! A Service could still change the destination of a forged packet later. Its connection is
+//! tracked then, which that of no genuine overlay frame is.
 
 use crate::mutant;
 use crate::ruleset::Ruleset;
@@ -20,8 +29,16 @@ use std::net::Ipv4Addr;
 
 /// Counter of overlay frames from addresses that are no gateway replica's.
 pub(crate) const OUTER_STRANGERS: &str = "outer-source";
+/// Counter of overlay frames whose source is not routed through their interface.
+pub(crate) const REVERSE_PATH: &str = "outer-reverse-path";
+/// Counter of overlay frames that passed NAT.
+pub(crate) const TRANSLATED: &str = "outer-translated";
 /// Counter of packets on the overlay device whose source is no remote cluster's.
 pub(crate) const INNER_STRANGERS: &str = "inner-source";
+
+/// The kinds of links (`ip -d link`) that CNIs make for pods, on the node's side: Calico's, Cilium's, AWS's and
+/// kindnet's are `veth` or `netkit`, Flannel's and other uses of the plugin `bridge` are `bridge`.
+const POD_KINDS: [&str; 3] = ["bridge", "netkit", "veth"];
 
 /// Standard priorities of the hooks, from `linux/netfilter_ipv4.h`.
 const RAW: i32 = -300;
@@ -38,6 +55,10 @@ pub(crate) struct Filter {
     pub(crate) overlay_port: u16,
     /// How far before the standard priorities our chains run; others' chains come after.
     pub(crate) priority_lead: u16,
+    /// Interfaces that lead to other nodes.
+    pub(crate) underlay: BTreeSet<String>,
+    /// Interfaces, or beginnings of their names and a `*`, whose sources the CNI checks.
+    pub(crate) trusted: Vec<String>,
     /// Outer addresses from which overlay frames are accepted.
     pub(crate) gateways: BTreeSet<Ipv4Addr>,
     /// Sources that remote clusters see as they are: this cluster's pods.
@@ -57,9 +78,11 @@ impl Filter {
     pub(crate) fn ruleset(&self) -> Ruleset {
         let lead = i32::from(self.priority_lead);
         let mut ruleset = Ruleset::default();
-        for counter in [INNER_STRANGERS, OUTER_STRANGERS] {
+        for counter in [INNER_STRANGERS, OUTER_STRANGERS, REVERSE_PATH, TRANSLATED] {
             ruleset.counter(counter);
         }
+        ruleset.names("pod-kinds", POD_KINDS.map(str::to_owned).into_iter());
+        ruleset.names("underlay", self.underlay.iter().cloned());
         ruleset.addresses("gateways", self.gateways.iter().copied());
         ruleset.prefixes("local", self.local.iter().copied());
         ruleset.prefixes("remote", self.remote.iter().copied());
@@ -70,6 +93,13 @@ impl Filter {
         ruleset.chain("raw-output", "filter", "output", RAW, self.raw_output());
         ruleset.chain("mapped", "nat", "prerouting", DSTNAT - lead, self.mapped());
         ruleset.chain("input", "filter", "input", FILTER - lead, self.input());
+        ruleset.chain(
+            "forward",
+            "filter",
+            "forward",
+            FILTER - lead,
+            self.forward(),
+        );
         ruleset.chain("source", "nat", "postrouting", SRCNAT - lead, self.source());
 
         ruleset
@@ -91,6 +121,9 @@ impl Filter {
                 drop_it()
             ]),
         ];
+        if !mutant::disables("reverse-path") {
+            rules.extend(["saddr", "daddr"].map(|end| self.reverse_path(end)));
+        }
         for end in ["saddr", "daddr"] {
             rules.push(json!([
                 self.is_overlay(),
@@ -100,6 +133,22 @@ impl Filter {
         }
 
         rules
+    }
+
+    /// Drops an overlay frame from (`saddr`) or to (`daddr`) a gateway that a pod has forged.
+    fn reverse_path(&self, end: &str) -> Value {
+        let mut rule = vec![
+            self.is_overlay(),
+            is(ip(end), "@gateways"),
+            is(meta("iifkind"), "@pod-kinds"),
+            is_not(meta("iifname"), "@underlay"),
+        ];
+        let trusted = self.trusted.iter();
+        rule.extend(trusted.map(|it| is_not(meta("iifname"), it.as_str())));
+        let route = json!({"fib": {"result": "oif", "flags": ["saddr", "iif"]}});
+        rule.extend([is(route, false), count(REVERSE_PATH), drop_it()]);
+
+        Value::Array(rule)
     }
 
     fn raw_output(&self) -> Vec<Value> {
@@ -122,7 +171,7 @@ impl Filter {
             return Vec::new();
         }
 
-        vec![
+        let mut rules = vec![
             json!([
                 is(meta("nfproto"), "ipv6"),
                 self.is_overlay(),
@@ -135,7 +184,31 @@ impl Filter {
                 count(OUTER_STRANGERS),
                 drop_it()
             ]),
-        ]
+        ];
+        rules.extend(self.translated("saddr"));
+
+        rules
+    }
+
+    fn forward(&self) -> Vec<Value> {
+        Vec::from_iter(self.translated("daddr"))
+    }
+
+    /// Drops an overlay frame from or to a gateway that `raw` has not exempted from connection
+    /// tracking, hence had another destination before.
+    fn translated(&self, end: &str) -> Option<Value> {
+        if mutant::disables("untracked") {
+            return None;
+        }
+        let state = json!({"ct": {"key": "state"}});
+
+        Some(json!([
+            self.is_overlay(),
+            is(ip(end), "@gateways"),
+            is_not(state, "untracked"),
+            count(TRANSLATED),
+            drop_it()
+        ]))
     }
 
     fn source(&self) -> Vec<Value> {

@@ -6,7 +6,7 @@ use crate::diff::Op;
 use crate::ruleset::Ruleset;
 use crate::settings::Settings;
 use crate::state::State;
-use std::collections::BTreeSet;
+use crate::underlay::{Destinations, Underlay};
 use std::net::Ipv4Addr;
 
 pub(crate) mod events;
@@ -16,6 +16,7 @@ mod nexthop;
 pub(crate) mod nft;
 mod route;
 mod rule;
+mod underlay;
 
 pub(crate) use netlink::Error as NetlinkError;
 pub(crate) use nft::Error as NftError;
@@ -173,17 +174,9 @@ impl Kernel {
         Ok(())
     }
 
-    /// Returns the smallest MTU of the devices that lead to `addresses`, in bytes.
-    ///
-    /// Addresses without a route are left out.
-    pub(crate) async fn path_mtu(&self, addresses: &BTreeSet<Ipv4Addr>) -> Option<u32> {
-        let mut smallest = None;
-        for address in addresses {
-            let mtu = route::device_mtu(&self.route, *address).await;
-            smallest = [smallest, mtu].into_iter().flatten().min();
-        }
-
-        smallest
+    /// Returns the devices through which the node reaches `destinations`.
+    pub(crate) async fn observe_underlay(&self, destinations: &Destinations) -> Underlay {
+        underlay::observe(&self.route, destinations).await
     }
 
     /// Returns whether `address` is one of this network namespace.

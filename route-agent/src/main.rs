@@ -19,6 +19,8 @@ mod liveness;
 
 mod view;
 
+mod underlay;
+
 mod probe;
 
 mod path;

@@ -5,6 +5,7 @@ use crate::liveness::Target;
 use crate::mutant;
 use crate::settings::{PROBES, Settings};
 use crate::state::{Device, Hop, Route, State};
+use crate::underlay::Underlay;
 use crate::view::View;
 use classes::Classes;
 use control_api::fabric::{self, Fabric, MappedIp, Node, Peer, REPLICAS_MAX, Replica};
@@ -36,8 +37,8 @@ pub(crate) struct Input<'a> {
     pub(crate) view: &'a View,
     /// The numbers in use.
     pub(crate) settings: &'a Settings,
-    /// MTU of the underlay towards the replicas, in bytes.
-    pub(crate) underlay_mtu_bytes: Option<u32>,
+    /// The underlay towards the replicas and the other nodes.
+    pub(crate) underlay: &'a Underlay,
     /// The state as it is: its ids and probe addresses are kept.
     pub(crate) observed: &'a State,
 }
@@ -185,7 +186,7 @@ fn add_peers(input: &Input, node: &Node, slots: &BTreeMap<Ipv4Addr, u8>, state: 
     let peers = &input.fabric.peers;
     let mtus = peers
         .iter()
-        .map(|peer| mtu_bytes(peer, input.underlay_mtu_bytes));
+        .map(|peer| mtu_bytes(peer, input.underlay.mtu_bytes));
     let mtus: Vec<u32> = mtus.collect();
     let classes = Classes::assign(
         &mtus.iter().copied().collect(),
@@ -267,7 +268,10 @@ fn device(settings: &Settings, state: &State) -> Device {
 
 fn filter(input: &Input, node: &Node, remote: &BTreeSet<Ipv4Net>) -> Filter {
     let Input {
-        fabric, settings, ..
+        fabric,
+        settings,
+        underlay,
+        ..
     } = *input;
     let mapped = fabric
         .ips
@@ -280,6 +284,8 @@ fn filter(input: &Input, node: &Node, remote: &BTreeSet<Ipv4Net>) -> Filter {
         device: settings.device().to_owned(),
         overlay_port: settings.overlay_port,
         priority_lead: settings.nft_lead,
+        underlay: underlay.interfaces.clone(),
+        trusted: settings.trusted_interfaces.clone(),
         gateways: fabric.replicas.iter().map(|it| it.address).collect(),
         local: disjoint(fabric.pod_cidrs.iter().copied()),
         remote: disjoint(remote.iter().copied().chain([settings.probe_net])),

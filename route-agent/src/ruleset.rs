@@ -41,6 +41,12 @@ impl Ruleset {
         self.collection("set", set, elements);
     }
 
+    /// Adds a set of names of interfaces, or of their kinds.
+    pub(crate) fn names(&mut self, name: &str, elements: impl Iterator<Item = String>) {
+        let elements = elements.map(Value::String).collect();
+        self.collection("set", json!({"name": name, "type": "ifname"}), elements);
+    }
+
     /// Adds a map from address to address.
     pub(crate) fn translations(&mut self, name: &str, elements: &BTreeMap<Ipv4Addr, Ipv4Addr>) {
         let elements = elements

@@ -54,7 +54,17 @@ pub(crate) struct Settings {
     #[arg(long, env = "LIQO_NFT_LEAD", default_value_t = 1,
           value_parser = clap::value_parser!(u16).range(0..100))]
     pub(crate) nft_lead: u16,
+
+    /// Interfaces whose overlay packets may have any source, because the CNI checks the
+    /// sources of the pods behind them; a trailing `*` matches any rest of the name.
+    // Those of Cilium's pods: their routes lead through cilium_host instead.
+    #[arg(long, env = "LIQO_TRUSTED_INTERFACES", value_name = "NAMES", value_delimiter = ',',
+          default_value = CILIUM_PODS, value_parser = parse_interface)]
+    pub(crate) trusted_interfaces: Vec<String>,
 }
+
+/// The node's ends of Cilium's pod interfaces.
+const CILIUM_PODS: &str = "lxc*";
 
 impl Default for Settings {
     fn default() -> Self {
@@ -68,6 +78,7 @@ impl Default for Settings {
             nexthop_base: default::NEXTHOP_BASE,
             route_protocol: default::ROUTE_PROTOCOL,
             nft_lead: 1,
+            trusted_interfaces: vec![CILIUM_PODS.to_owned()],
         }
     }
 }
@@ -138,6 +149,21 @@ fn parse_probe_net(text: &str) -> Result<Ipv4Net, String> {
     }
 
     Ok(net)
+}
+
+/// Longest name of an interface: `IFNAMSIZ` of `linux/if.h` without the final zero.
+const INTERFACE_LEN_MAX: usize = 15;
+
+fn parse_interface(text: &str) -> Result<String, String> {
+    let name = text.strip_suffix('*').unwrap_or(text);
+    let is_legal = |c: char| c.is_ascii_graphic() && !"*/\\\"@,".contains(c);
+    if name.is_empty() || name.len() > INTERFACE_LEN_MAX || !name.chars().all(is_legal) {
+        return Err(format!(
+            "a name of 1 to {INTERFACE_LEN_MAX} characters is needed, or the beginning of one and a *"
+        ));
+    }
+
+    Ok(text.to_owned())
 }
 
 fn probe_net() -> Ipv4Net {

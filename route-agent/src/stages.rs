@@ -18,6 +18,7 @@ mod plan;
 mod ruleset;
 mod settings;
 mod state;
+mod underlay;
 mod view;
 
 #[cfg(test)]
@@ -35,8 +36,9 @@ use plan::{Input, Plan, plan};
 use settings::Settings;
 use stages::fabric::{self, Size};
 use state::State;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hint::black_box;
+use underlay::Underlay;
 use view::View;
 
 fn main() {
@@ -80,7 +82,10 @@ fn planned(fabric: &Fabric, view: &View, observed: &State) -> Plan {
         node: fabric::NODE,
         view,
         settings: &Settings::default(),
-        underlay_mtu_bytes: Some(1500),
+        underlay: &Underlay {
+            mtu_bytes: Some(1500),
+            interfaces: BTreeSet::from(["eth0".to_owned()]),
+        },
         observed,
     })
     .expect("the fabric has the node, and few replicas")

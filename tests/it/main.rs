@@ -29,5 +29,6 @@ mod peers;
 mod prefixes;
 mod restart;
 mod sizes;
+mod spoofing;
 mod transit;
 mod upstream;

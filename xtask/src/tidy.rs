@@ -40,6 +40,7 @@ const PURE: &[&str] = &[
     "route-agent/src/plan",
     "route-agent/src/ruleset",
     "route-agent/src/state",
+    "route-agent/src/underlay",
     "route-agent/src/view",
     "tests/kubernetes/src/node/components",
     "tests/kubernetes/src/node/config",

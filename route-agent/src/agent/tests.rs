@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 mod changes;
 mod checks;
+mod spoofing;
 mod traffic;
 
 const PATIENT: liveness::Config = liveness::Config {

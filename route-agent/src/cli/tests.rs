@@ -38,6 +38,10 @@ fn numbers_and_names_that_cannot_work_are_refused_at_once() {
             &["169.254.19.1/24", "169.254.19.0/25", "169.254.19.0"],
         ),
         ("--nft-lead", &["100", "-1"]),
+        (
+            "--trusted-interfaces",
+            &["", "*", "a b", "a/b", "eth*0", "lxc*,", "sixteen-letters-"],
+        ),
         ("--instance", &["", "..", "a/b", ".hidden", "a b"]),
     ] {
         for value in values {
@@ -57,6 +61,7 @@ fn numbers_and_names_at_their_limits_are_taken() {
         "--probe-port=65535",
         "--probe-net=10.99.0.0/16",
         "--nft-lead=99",
+        "--trusted-interfaces=lxc*,eni0,fifteen-letters",
         "--instance=rome-1",
     ]);
 

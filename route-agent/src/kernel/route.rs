@@ -5,7 +5,7 @@ use crate::settings::Settings;
 use crate::state::{Route, State};
 use futures_util::TryStreamExt as _;
 use ipnet::Ipv4Net;
-use netlink_packet_route::link::LinkAttribute;
+
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteMessage, RouteMetric, RouteProtocol, RouteType,
 };
@@ -113,46 +113,18 @@ pub(crate) async fn delete_unreachable(
     .await
 }
 
-/// Returns the MTU of the device that leads to `address`; `None` if none does.
-pub(crate) async fn device_mtu(handle: &Handle, address: Ipv4Addr) -> Option<u32> {
-    let route = lookup(handle, address).await?;
-    let index = route.attributes.iter().find_map(|attribute| {
-        if let RouteAttribute::Oif(index) = attribute {
-            Some(*index)
-        } else {
-            None
-        }
-    })?;
-    let links: Vec<_> = handle
-        .link()
-        .get()
-        .match_index(index)
-        .execute()
-        .try_collect()
-        .await
-        .ok()?;
-
-    links.first()?.attributes.iter().find_map(|attribute| {
-        if let LinkAttribute::Mtu(mtu) = attribute {
-            Some(*mtu)
-        } else {
-            None
-        }
-    })
-}
-
 /// Returns whether `address` is one of this network namespace.
 pub(crate) async fn is_local(handle: &Handle, address: Ipv4Addr) -> bool {
     let route = lookup(handle, address).await;
     route.is_some_and(|route| route.header.kind == RouteType::Local)
 }
 
-/// Asks the kernel which route packets to `address` take.
-async fn lookup(handle: &Handle, address: Ipv4Addr) -> Option<RouteMessage> {
-    let question = RouteMessageBuilder::<Ipv4Addr>::new()
+/// Returns the route that packets to `address` take, `None` without one.
+pub(crate) async fn lookup(handle: &Handle, address: Ipv4Addr) -> Option<RouteMessage> {
+    let destination = RouteMessageBuilder::<Ipv4Addr>::new()
         .destination_prefix(address, 32)
         .build();
-    let mut request = handle.route().get(question);
+    let mut request = handle.route().get(destination);
     request.message_mut().header.scope = Default::default();
     request.message_mut().header.kind = Default::default();
     request.message_mut().header.protocol = Default::default();

@@ -256,12 +256,14 @@ impl Node {
     /// Makes the kernel obey; returns the changes that took.
     async fn converge(&mut self, fabric: &Fabric, view: &View) -> Vec<Op> {
         let mut state = self.kernel.observe().await.unwrap();
+        let destinations = Destinations::of(fabric, "rome-1");
+        let underlay = self.kernel.observe_underlay(&destinations).await;
         let input = Input {
             fabric,
             node: "rome-1",
             view,
             settings: &self.settings,
-            underlay_mtu_bytes: None,
+            underlay: &underlay,
             observed: &state,
         };
         let desired = plan(&input).unwrap().state;

@@ -78,11 +78,14 @@ fn a_leaving_replica_is_used_only_where_no_other_is() {
 
 #[test]
 fn the_mtu_is_the_tunnels_or_what_the_underlay_leaves_of_its_own() {
-    let mtu = |underlay_mtu_bytes| {
+    let mtu = |mtu_bytes| {
         let fabric = fabric();
         let view = all_up();
         let plan = plan(&Input {
-            underlay_mtu_bytes,
+            underlay: &Underlay {
+                mtu_bytes,
+                ..Underlay::default()
+            },
             ..input(&fabric, &view, &State::default(), &Settings::default())
         });
         plan.unwrap().state.routes[&net("10.245.0.0/16")].mtu_bytes
@@ -245,7 +248,7 @@ fn input<'a>(
         node: "rome-1",
         view,
         settings,
-        underlay_mtu_bytes: None,
+        underlay: &NO_UNDERLAY,
         observed,
     }
 }
@@ -260,3 +263,8 @@ fn all_up() -> View {
 
     view
 }
+
+static NO_UNDERLAY: Underlay = Underlay {
+    mtu_bytes: None,
+    interfaces: BTreeSet::new(),
+};

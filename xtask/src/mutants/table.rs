@@ -121,6 +121,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "isolation::a_strangers_vxlan_is_dropped_and_counted_by_nodes",
     ),
     mutant(
+        "reverse-path",
+        Laboratory,
+        "spoofing::a_pod_cannot_send_to_a_gateway_as_a_node",
+    ),
+    mutant(
+        "untracked",
+        Laboratory,
+        "spoofing::a_service_does_not_lead_forged_packets_to_a_node_or_gateway",
+    ),
+    mutant(
         "reapply",
         Laboratory,
         "restart::what_something_else_removed_is_back_within_two_seconds",

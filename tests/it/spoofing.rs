@@ -1,0 +1,205 @@
+//! Pods with CAP_NET_RAW that forge the outer addresses of nodes and gateways.
+
+use crate::fixture::{MILAN, Pair, ROME, SAME, eventually, two};
+use anyhow::ensure;
+use ebpf_common::settings::{GATEWAY_MAC, NODE_MAC, OVERLAY_PORT, OVERLAY_VNI};
+use serde_json::Value;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use tests::lab::Lab;
+use tests::lab::pod::Pod;
+use tests::lab::status;
+use tests::packet::PacketSocket;
+use tests::traffic::frame::{udp_frame, vxlan_header};
+use tests::traffic::{ping, udp};
+
+/// Nodes and gateways of the attacked cluster; each node has one gateway.
+const NODES: usize = 2;
+
+/// The port of the pod that forged packets are meant for.
+const TARGET_PORT: u16 = 7000;
+
+#[test]
+fn a_pod_cannot_send_to_a_node_as_a_gateway() {
+    let mut attack = Attack::up();
+    let echo = udp::Echo::start(&attack.pair.rome.netns, SAME, TARGET_PORT).unwrap();
+    let inner = Inner {
+        macs: [GATEWAY_MAC, NODE_MAC],
+        source: attack.pair.to_milan(TARGET_PORT),
+        destination: SocketAddrV4::new(SAME, TARGET_PORT),
+    };
+    let nodes = attack.nodes();
+
+    // The pod that the inner packet is for is on the first node.
+    for forged in attack.gateways() {
+        attack.send(forged, SocketAddrV4::new(nodes[0], OVERLAY_PORT), &inner);
+    }
+
+    attack.assert_dropped("outer-reverse-path", 2, &[&echo]);
+    attack.assert_genuine_traffic_flows();
+}
+
+#[test]
+fn a_pod_cannot_send_to_a_gateway_as_a_node() {
+    let mut attack = Attack::up();
+    let echo = udp::Echo::start(&attack.pair.milan.netns, SAME, TARGET_PORT).unwrap();
+    let inner = attack.inner_to_milan();
+
+    for gateway in attack.gateways() {
+        for forged in attack.nodes() {
+            attack.send(forged, SocketAddrV4::new(gateway, OVERLAY_PORT), &inner);
+        }
+    }
+
+    attack.assert_dropped("outer-reverse-path", 4, &[&echo]);
+    attack.assert_genuine_traffic_flows();
+}
+
+#[test]
+fn a_service_does_not_lead_forged_packets_to_a_node_or_gateway() {
+    let mut attack = Attack::up();
+    let [rome, milan] = [&attack.pair.rome.netns, &attack.pair.milan.netns]
+        .map(|netns| udp::Echo::start(netns, SAME, TARGET_PORT).unwrap());
+    let node = attack.nodes()[0];
+    let gateway = attack.gateways()[0];
+    let [to_node, to_gateway] = [SERVICE, SERVICE + 1].map(|port| SocketAddrV4::new(node, port));
+    attack.install_service(to_node.port(), node);
+    attack.install_service(to_gateway.port(), gateway);
+    let from_gateway = Inner {
+        macs: [GATEWAY_MAC, NODE_MAC],
+        source: attack.pair.to_milan(TARGET_PORT),
+        destination: SocketAddrV4::new(SAME, TARGET_PORT),
+    };
+    let from_node = attack.inner_to_milan();
+
+    let forged_node = attack.nodes()[1];
+    attack.pods.truncate(1);
+    attack.send(gateway, to_node, &from_gateway);
+    attack.send(forged_node, to_gateway, &from_node);
+
+    attack.assert_dropped("outer-translated", 2, &[&rome, &milan]);
+    attack.assert_genuine_traffic_flows();
+}
+
+/// UDP port of the first Service.
+const SERVICE: u16 = 9000;
+
+/// Two peering clusters, with a hostile pod on each node of rome.
+struct Attack {
+    pair: Pair,
+    pods: Vec<Pod>,
+    /// Drops of each node before the attack, by reason.
+    before: Vec<Value>,
+}
+
+/// The packet that an attacker wants to be delivered.
+struct Inner {
+    /// From and to.
+    macs: [[u8; 6]; 2],
+    source: SocketAddrV4,
+    destination: SocketAddrV4,
+}
+
+impl Attack {
+    fn up() -> Self {
+        let mut pair = Pair::up(two(NODES, NODES));
+        let pods = [(1, [10, 244, 1, 66]), (2, [10, 244, 2, 66])]
+            .map(|(node, address)| pair.lab.add_pod(ROME, node, address).unwrap());
+        let before = statuses(&pair.lab);
+
+        Self {
+            pair,
+            pods: pods.into(),
+            before,
+        }
+    }
+
+    fn nodes(&self) -> Vec<Ipv4Addr> {
+        let nodes = self.pair.lab.cluster(ROME).nodes.iter();
+        nodes.map(|node| node.internal_ip).collect()
+    }
+
+    fn gateways(&self) -> Vec<Ipv4Addr> {
+        let gateways = self.pair.lab.cluster(ROME).gateways.iter();
+        gateways.map(|gateway| gateway.pod.address).collect()
+    }
+
+    /// A packet of rome's pod to milan's, as a node sends it to a gateway.
+    fn inner_to_milan(&self) -> Inner {
+        Inner {
+            macs: [NODE_MAC, GATEWAY_MAC],
+            source: SocketAddrV4::new(SAME, TARGET_PORT),
+            destination: self.pair.to_milan(TARGET_PORT),
+        }
+    }
+
+    /// Sends an overlay frame with a forged outer source from every hostile pod.
+    fn send(&mut self, forged: Ipv4Addr, to: SocketAddrV4, inner: &Inner) {
+        let frame = udp_frame(inner.macs, inner.source, inner.destination, b"forged");
+        let payload = [&vxlan_header(OVERLAY_VNI)[..], &frame].concat();
+        for pod in &self.pods {
+            let nodes = &self.pair.lab.cluster(ROME).nodes;
+            let node = nodes.iter().find(|node| node.name == pod.node).unwrap();
+            let router = PacketSocket::open(&node.netns, &pod.node_device).unwrap();
+            let socket = PacketSocket::open(&pod.netns, "eth0").unwrap();
+            let source = SocketAddrV4::new(forged, OVERLAY_PORT);
+            let outer = udp_frame([socket.mac(), router.mac()], source, to, &payload);
+            assert!(socket.send(&outer).unwrap());
+        }
+    }
+
+    /// Leads a port of the first node to an overlay port, as kube-proxy does for a Service.
+    fn install_service(&self, port: u16, endpoint: Ipv4Addr) {
+        let node = &self.pair.lab.cluster(ROME).node(1).netns;
+        let ruleset = format!(
+            "table inet service-{port} {{
+                chain prerouting {{
+                    type nat hook prerouting priority -100; policy accept;
+                    udp dport {port} dnat ip to {endpoint}:{OVERLAY_PORT}
+                }}
+            }}"
+        );
+        node.exec("nft", &["-f", "-"], &ruleset).unwrap();
+    }
+
+    /// Waits until the node of each hostile pod has counted this many more drops, and asserts that
+    /// no forged packet has arrived.
+    fn assert_dropped(&self, reason: &str, expected: u64, targets: &[&udp::Echo]) {
+        let drops = |status: &Value| status::drops(status, reason);
+        eventually(
+            &format!("{expected} drops by {reason} on each node"),
+            || {
+                let arrived: Vec<_> = targets.iter().flat_map(|it| it.clients()).collect();
+                ensure!(arrived.is_empty(), "forged packets arrived: {arrived:?}");
+                let after = statuses(&self.pair.lab);
+                let mut counted = after.iter().zip(&self.before).take(self.pods.len());
+                Ok(counted.all(|(after, before)| drops(after) == drops(before) + expected))
+            },
+        );
+    }
+
+    fn assert_genuine_traffic_flows(&self) {
+        let Pair { rome, milan, .. } = &self.pair;
+        for (pod, seen) in [(rome, self.pair.milan_seen), (milan, self.pair.rome_seen)] {
+            assert!(
+                ping::reaches(&pod.netns, seen).unwrap(),
+                "{} to {seen}",
+                pod.name
+            );
+        }
+        for pod in &self.pods {
+            let seen = self.pair.lab.seen_from(ROME, MILAN, SAME).unwrap();
+            assert!(
+                ping::reaches(&pod.netns, seen).unwrap(),
+                "{} to {seen}",
+                pod.name
+            );
+        }
+    }
+}
+
+/// The status of the route agent on each node of rome.
+fn statuses(lab: &Lab) -> Vec<Value> {
+    (1..=NODES)
+        .map(|node| lab.agent_status(ROME, node).unwrap())
+        .collect()
+}
