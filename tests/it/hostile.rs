@@ -156,6 +156,27 @@ fn malformed_frames_from_the_overlay_are_dropped_and_counted() {
     assert!(ping::reaches(&pair.rome.netns, pair.milan_seen).unwrap());
 }
 
+/// With an MSS of 88 bytes a window of bulk data is a super-packet of several hundred segments, each
+/// as costly to seal as a packet.
+#[test]
+fn super_packets_of_tiny_segments_are_dropped_and_their_connection_goes_on() {
+    let pair = Pair::small();
+    let netns = &pair.milan.netns;
+    let route = netns.exec("ip", &["-4", "route", "show", "default"], "");
+    let change = format!("-4 route change {} advmss 88", route.unwrap().trim());
+    let words: Vec<_> = change.split_whitespace().collect();
+    netns.exec("ip", &words, "").unwrap();
+    let _server = tcp::Server::start(netns, SAME, 7000).unwrap();
+
+    let stream = tcp::Stream::start(&pair.rome.netns, pair.to_milan(7000), 64 << 20).unwrap();
+
+    eventually("a super-packet to be dropped", || {
+        Ok(gateway_drops(&pair.lab, ROME, "too-many-segments") > 0)
+    });
+    stream.wait_for_progress(SOON).unwrap();
+    assert!(ping::reaches(&pair.rome.netns, pair.milan_seen).unwrap());
+}
+
 /// A wiretap on the way to milan's gateway, and a stranger on the underlay.
 struct Wire {
     pair: Pair,

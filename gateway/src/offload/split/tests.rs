@@ -1,6 +1,97 @@
 use super::*;
 use crate::offload::tests::packets;
 use crate::offload::vnet::Partial;
+use proptest::prelude::*;
+
+/// The longest packet, as a super-packet with `headers` bytes of IPv4 and TCP or UDP header.
+fn longest(udp: bool, headers: usize) -> Vec<u8> {
+    let mut packet = vec![0; frame::PACKET_MAX];
+    packet[0] = 0x45;
+    packet[9] = if udp { ipv4::UDP } else { ipv4::TCP };
+    packet[32] = u8::try_from((headers - 20) / 4).unwrap() << 4;
+    packet
+}
+
+/// Splits the longest packet into segments of `size` bytes; returns how many there are.
+fn segments(udp: bool, headers: usize, size: u16) -> Result<usize, Error> {
+    let mut packet = longest(udp, headers);
+    let gso = if udp { Gso::UdpL4 } else { Gso::TcpV4 { ecn: false } };
+    let vnet = vnet::Header {
+        gso,
+        gso_size: size,
+        ..vnet::Header::default()
+    };
+    let mut split = Split::new(vnet, &mut packet)?;
+    let mut count = 0;
+    while split.next().is_some() {
+        count += 1;
+    }
+    Ok(count)
+}
+
+#[test]
+fn a_frame_of_tiny_segments_is_refused() {
+    for udp in [false, true] {
+        for size in [1, 2, 8, 48, 100, 200, 255] {
+            assert_eq!(segments(udp, 40, size), Err(Error::TooManySegments), "{size}");
+        }
+    }
+}
+
+#[test]
+fn a_small_packet_of_tiny_segments_is_split() {
+    let mut packet = packets::tcp_segment(100, 0x10, &[5; SEGMENTS_MAX]);
+    let vnet = vnet::Header {
+        gso: Gso::TcpV4 { ecn: false },
+        gso_size: 1,
+        ..vnet::Header::default()
+    };
+
+    let mut split = Split::new(vnet, &mut packet).unwrap();
+
+    let mut count = 0;
+    while split.next().is_some() {
+        count += 1;
+    }
+    assert_eq!(count, SEGMENTS_MAX);
+}
+
+proptest! {
+    /// 496 bytes of payload are IPv4's default MSS of 536 less the longest TCP options; 1,220 of
+    /// them pass a path of 1,280 bytes less IPv4 and TCP header, to which the MSS is clamped.
+    #[test]
+    fn the_longest_super_packet_of_any_ordinary_mss_is_split(
+        mss in prop_oneof![Just(536), Just(1_220), 536..=8_960_u16],
+        options in 0..=10_usize,
+    ) {
+        let options = options * 4;
+        let size = usize::from(mss) - options;
+        let headers = 40 + options;
+
+        let count = segments(false, headers, u16::try_from(size).unwrap());
+
+        prop_assert_eq!(count, Ok((frame::PACKET_MAX - headers).div_ceil(size)));
+    }
+
+    /// Linux refuses more than 128 datagrams in one `UDP_SEGMENT` send.
+    #[test]
+    fn as_many_datagrams_as_linux_sends_at_once_are_split(
+        datagrams in 1..=128_usize,
+        size in 1..=1_472_usize,
+        last in 1..=1_472_usize,
+    ) {
+        let payload = ((datagrams - 1) * size + last.min(size)).min(frame::PACKET_MAX - 28);
+        let mut packet = longest(true, 28);
+        packet.truncate(28 + payload);
+        let vnet = vnet::Header {
+            gso: Gso::UdpL4,
+            gso_size: u16::try_from(size).unwrap(),
+            ..vnet::Header::default()
+        };
+
+        prop_assert!(Split::new(vnet, &mut packet).is_ok());
+    }
+}
 
 #[test]
 fn fin_and_push_end_the_last_segment_and_cwr_starts_the_first() {

@@ -1,6 +1,5 @@
 //! From the TAP through the engine to the UDP ports.
 
-use super::singles::SMALL_MAX;
 use super::stats::Drop;
 use super::{Error, Lane, OFFSET};
 use crate::engine::SessionId;
@@ -9,34 +8,32 @@ use crate::offload::fragment::Fragments;
 use crate::offload::frame::{self, HEADROOM};
 use crate::offload::icmp;
 use crate::offload::ipv4;
-use crate::offload::split::Split;
+use crate::offload::split::{self, Split};
 use crate::offload::vnet;
 use crate::shell::outbox::{DATAGRAM_MAX, Route};
+use budget::ReadBudget;
 use std::time::{Duration, Instant};
 
-/// Reads per wake-up, of super-packets of up to 64 KiB each.
-const READS_MAX: usize = 16;
+mod budget;
 
-/// As above, of all packets: as many small ones as a run of datagrams takes.
-const SMALL_READS_MAX: usize = 128;
-
-/// WireGuard's header and tag.
+/// WireGuard's data header and tag, in bytes.
 const OVERHEAD: usize = 32;
 
-/// WireGuard pads packets to a multiple of this.
+/// WireGuard pads packets to a multiple of this many bytes.
 const PADDING: usize = 16;
 
-/// "Fragmentation needed" sent per second at most, over all peers.
-const ANSWERS_PER_SECOND: u32 = 1000;
+/// ICMP "fragmentation needed" messages per second and lane.
+const REPLIES_PER_SECOND: u32 = 1000;
 
-/// Frames that may wait on a TAP: its queue's length is far below.
+/// Frames of an earlier process that are discarded per queue: far above the queue's length.
 const OLD_FRAMES_MAX: usize = 100_000;
 
-/// Room for what the way outward makes itself.
+/// Buffers for fragments and ICMP errors, and the rate of the latter.
 pub(super) struct Scratch {
     fragment: Box<[u8]>,
-    answer: [u8; HEADROOM + icmp::LEN_MAX],
-    answers: u32,
+    reply: [u8; HEADROOM + icmp::LEN_MAX],
+    replies: u32,
+    /// Start of the second in which `replies` were sent.
     second: Instant,
 }
 
@@ -44,47 +41,50 @@ impl Scratch {
     pub(super) fn new() -> Self {
         Self {
             fragment: vec![0; frame::PACKET_MAX].into_boxed_slice(),
-            answer: [0; HEADROOM + icmp::LEN_MAX],
-            answers: 0,
+            reply: [0; HEADROOM + icmp::LEN_MAX],
+            replies: 0,
             second: Instant::now(),
         }
     }
 
-    /// Tells whether one more answer may be sent in this second.
-    fn may_answer(&mut self, now: Instant) -> bool {
+    /// Takes one reply from the budget of this second; `false` if it is spent.
+    fn may_reply(&mut self, now: Instant) -> bool {
         if now.saturating_duration_since(self.second) >= Duration::from_secs(1) {
             self.second = now;
-            self.answers = 0;
+            self.replies = 0;
         }
-        self.answers += 1;
-        self.answers <= ANSWERS_PER_SECOND
+        self.replies += 1;
+        self.replies <= REPLIES_PER_SECOND
     }
 }
 
 impl Lane {
-    /// Reads what waits on the TAP, up to a limit, and sends what is in it.
+    /// Reads the frames that wait on the TAP, within the budget of a wake-up, and sends their packets.
+    ///
+    /// Epoll is level-triggered, so the next wake-up serves the frames that are left.
     pub(super) fn read_tap(&mut self) -> Result<(), Error> {
         let is_single = self.frames.begin(self.now);
-        let mut reads = 0;
-        let mut large = 0;
-        while reads < SMALL_READS_MAX && large < READS_MAX {
+        let mut budget = ReadBudget::default();
+        while !budget.is_spent() {
             let Some(len) = self.read_frame()? else {
                 break;
             };
-            self.outward(len);
-            reads += 1;
-            large += usize::from(len > SMALL_MAX);
-            if is_single && large == 0 {
+            let segments = self.send_frame(len).unwrap_or_else(|drop| {
+                self.stats.count(drop);
+                0
+            });
+            budget.spend(len, segments);
+            if is_single && budget.is_at_most_one_small_frame() {
                 break;
             }
         }
-        self.frames.end(reads <= 1 && large == 0);
+        self.frames.end(budget.is_at_most_one_small_frame());
         self.outbox.flush(&mut self.ports.sender(&mut self.stats));
 
         Ok(())
     }
 
-    /// Throws away what an earlier process left: its peers had other numbers.
+    /// Discards the frames that an earlier process left on the TAP: its peers had other indices.
     pub(super) fn discard_old_frames(&mut self) -> Result<(), Error> {
         for worker in 0..self.taps.len() {
             self.worker = worker;
@@ -105,8 +105,13 @@ impl Lane {
         tap.read(&mut self.frame[OFFSET..]).map_err(Error::TapGone)
     }
 
-    /// Sends one frame of `len` bytes to the peer that it names.
-    fn outward(&mut self, len: usize) {
+    /// Sends the packets of the frame of `len` bytes to the peer in its MAC address; returns how many
+    /// packets were sealed or queued.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason if the whole frame is dropped.
+    fn send_frame(&mut self, len: usize) -> Result<usize, Drop> {
         let Self {
             engine,
             outbox,
@@ -116,35 +121,30 @@ impl Lane {
             ..
         } = self;
         let frame = &mut frame[OFFSET..OFFSET + len];
-        let Some(peer) = frame::destination(frame, &self.settings) else {
-            return stats.count(Drop::ForeignFrame);
-        };
-        let Some(vnet) = vnet::Header::parse(frame) else {
-            return stats.count(Drop::MalformedFrame);
-        };
+        let peer = frame::destination(frame, &self.settings).ok_or(Drop::ForeignFrame)?;
+        let vnet = vnet::Header::parse(frame).ok_or(Drop::MalformedFrame)?;
         stats.read.record(len - HEADROOM);
         let packet = &mut frame[HEADROOM..];
         let hash = ipv4::flow_hash(packet);
-        let Ok(mut split) = Split::new(vnet, packet) else {
-            return stats.count(Drop::MalformedFrame);
-        };
+        let mut split = Split::new(vnet, packet)?;
 
+        let mut segments = 0;
         let Some(session) = engine.select(peer, hash) else {
             while let Some(segment) = split.next() {
                 engine.queue(peer, segment, self.now);
+                segments += 1;
             }
-            return;
+            return Ok(segments);
         };
-        let (Some(route), Some(mtu)) = (engine.destination(session), engine.mtu(session)) else {
-            return stats.count(Drop::NotSealed);
-        };
+        let route = engine.destination(session).ok_or(Drop::NotSealed)?;
+        let mtu = engine.mtu(session).ok_or(Drop::NotSealed)?;
         let segment_len = split.segment_len();
         if segment_len > usize::from(mtu) && !mutant::disables("mtu") {
-            return self.too_long(peer, session, route, mtu, len);
+            return Ok(self.fragment_or_reject(peer, session, route, mtu, len));
         }
         let sealed_len = segment_len.next_multiple_of(PADDING) + OVERHEAD;
         if sealed_len > DATAGRAM_MAX {
-            return stats.count(Drop::TooBig);
+            return Err(Drop::TooBig);
         }
 
         let mut send = ports.sender(stats);
@@ -154,33 +154,46 @@ impl Lane {
                 Some(len) => outbox.push(route, len, &mut send),
                 None => unsealed += 1,
             }
+            segments += 1;
         }
         drop(send);
         for _ in 0..unsealed {
             stats.count(Drop::NotSealed);
         }
+
+        Ok(segments)
     }
 
-    /// Fragments what may be fragmented, and answers what may not.
+    /// Fragments a packet longer than `mtu`, or rejects it by ICMP if it must not be fragmented;
+    /// returns how many fragments were sealed.
     ///
-    /// The frame is untouched but for a checksum that was completed.
-    fn too_long(&mut self, peer: u16, session: SessionId, route: Route, mtu: u16, len: usize) {
+    /// Parses the frame again: so far only an open checksum of it was completed.
+    fn fragment_or_reject(
+        &mut self,
+        peer: u16,
+        session: SessionId,
+        route: Route,
+        mtu: u16,
+        len: usize,
+    ) -> usize {
         let frame = &mut self.frame[OFFSET..OFFSET + len];
         let Some(mut vnet) = vnet::Header::parse(frame) else {
-            return;
+            return 0;
         };
         vnet.partial = None;
         let Ok(mut split) = Split::new(vnet, &mut frame[HEADROOM..]) else {
-            return;
+            return 0;
         };
         let mut send = self.ports.sender(&mut self.stats);
+        let mut sealed = 0;
         let mut failed = 0_u64;
         while let Some(segment) = split.next() {
             let Some(mut fragments) = Fragments::new(segment, mtu) else {
                 drop(send);
-                let answer = &mut self.scratch.answer;
-                let answered = icmp::too_big(segment, mtu, &mut answer[HEADROOM..]);
-                return self.answer(peer, answered);
+                let reply = &mut self.scratch.reply;
+                let reply_len = icmp::too_big(segment, mtu, &mut reply[HEADROOM..]);
+                self.reply(peer, reply_len);
+                return sealed;
             };
             while let Some(len) = fragments.next(&mut self.scratch.fragment) {
                 let fragment = &self.scratch.fragment[..len];
@@ -188,26 +201,38 @@ impl Lane {
                     Some(len) => self.outbox.push(route, len, &mut send),
                     None => failed += 1,
                 }
+                sealed += 1;
             }
         }
         drop(send);
         for _ in 0..failed {
             self.stats.count(Drop::NotSealed);
         }
+
+        sealed
     }
 
-    /// Writes an answer of `len` bytes back, as if it came from `peer`.
-    fn answer(&mut self, peer: u16, len: Option<usize>) {
-        let Some(len) = len.filter(|_| self.scratch.may_answer(self.now)) else {
+    /// Writes an ICMP error of `len` bytes to the TAP, with `peer` as its sender.
+    fn reply(&mut self, peer: u16, len: Option<usize>) {
+        let Some(len) = len.filter(|_| self.scratch.may_reply(self.now)) else {
             return self.stats.count(Drop::TooBigUnanswered);
         };
         self.stats.count(Drop::TooBig);
-        let frame = &mut self.scratch.answer[..HEADROOM + len];
+        let frame = &mut self.scratch.reply[..HEADROOM + len];
         frame[..vnet::LEN].copy_from_slice(&vnet::Header::default().encode());
         frame::write_ethernet(frame, &self.settings, peer);
         let tap = self.taps.get(self.worker);
         if tap.is_none_or(|tap| tap.write(frame).is_err()) {
             self.stats.count(Drop::TapWrite);
+        }
+    }
+}
+
+impl From<split::Error> for Drop {
+    fn from(error: split::Error) -> Self {
+        match error {
+            split::Error::Malformed => Self::MalformedFrame,
+            split::Error::TooManySegments => Self::TooManySegments,
         }
     }
 }

@@ -25,6 +25,8 @@ reasons! {
     ForeignFrame = "foreign-frame",
     /// A frame on the TAP whose headers contradict themselves.
     MalformedFrame = "malformed-frame",
+    /// A super-packet of more segments than [`SEGMENTS_MAX`](crate::offload::split::SEGMENTS_MAX).
+    TooManySegments = "too-many-segments",
     /// Longer than the path's MTU, and not to be fragmented; answered by ICMP.
     TooBig = "too-big",
     /// As above, but beyond the rate at which answers are sent.
