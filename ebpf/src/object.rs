@@ -8,12 +8,10 @@ use aya::sys::{is_map_supported, is_program_supported};
 use aya::{Ebpf, EbpfError, EbpfLoader};
 use ebpf_common::settings::Settings;
 use nix::errno::Errno;
-use nix::mount::{MsFlags, mount};
-use nix::sched::{CloneFlags, unshare};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::thread;
 
 /// The kernel programs, as `build.rs` has built them.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(env!("LIQO_EBPF_OBJECT"));
@@ -33,9 +31,6 @@ pub(crate) const REPLY_PROGRAM: &str = "reply";
 /// Attached to a TAP with several queues.
 pub(crate) const STEER_PROGRAM: &str = "steer";
 
-/// The folder with the kernel's description of its own types.
-const KERNEL_TYPES: &str = "/sys/kernel/btf";
-
 /// Log level that lets nothing through; the verifier then removes all logging.
 const LOG_OFF: u8 = 0;
 
@@ -50,6 +45,8 @@ pub(crate) struct Constants {
     pub(crate) lanes: u32,
     pub(crate) settings: Settings,
     pub(crate) log: bool,
+    /// See [`crate::Options::skip_kernel_types`].
+    pub(crate) skip_kernel_types: bool,
     /// Stands for the outer source in test runs; none elsewhere.
     pub(crate) test_outer: Option<Ipv4Addr>,
     /// Number of the mechanism that is switched off.
@@ -73,7 +70,7 @@ pub(crate) fn load(constants: &Constants, pins: Option<&Pins>) -> Result<Ebpf, E
     let (net, mask, port) = (net.to_be(), mask.to_be(), settings.probe_port.to_be());
     let (node_mac, gateway_mac) = (word(settings.node_mac), word(settings.gateway_mac));
 
-    let mut loader = loader();
+    let mut loader = loader(constants.skip_kernel_types);
     loader
         .override_global("OVERLAY_IFINDEX", &constants.overlay_ifindex, true)
         .override_global("TAP_IFINDEX", &constants.tap_ifindex, true)
@@ -109,37 +106,28 @@ pub(crate) fn load(constants: &Constants, pins: Option<&Pins>) -> Result<Ebpf, E
     Ok(ebpf)
 }
 
-/// Makes a loader that has not read the types of the kernel.
+/// Makes a loader; with `skip_kernel_types` one that has not read the kernel's BTF.
 ///
-/// aya always reads them, for relocations; our programs have none, and what it makes
-/// of 5 MB would be the most memory that a gateway ever takes. Hence it looks for the
-/// file on a thread that sees another one's place.
-fn loader() -> EbpfLoader<'static> {
-    thread::scope(|scope| {
-        let hidden = scope.spawn(|| {
-            if let Err(error) = hide_kernel_types() {
-                tracing::debug!(%error, "the start takes 15 MB more, for the kernel's types");
-            }
-            EbpfLoader::new()
-        });
-        hidden.join().unwrap_or_else(|_| EbpfLoader::new())
-    })
-}
+/// aya always reads it, for relocations. Our programs have none, and the 15 MB that aya makes of
+/// its 5 MB would be the most memory that a gateway ever takes. A limit of no open files keeps aya
+/// from the file for the microseconds that this takes; it needs neither a capability nor a mount.
+fn loader(skip_kernel_types: bool) -> EbpfLoader<'static> {
+    if !skip_kernel_types {
+        return EbpfLoader::new();
+    }
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else {
+        return EbpfLoader::new();
+    };
+    let limit = |soft| setrlimit(Resource::RLIMIT_NOFILE, soft, hard);
+    if let Err(error) = limit(0) {
+        tracing::debug!(%error, "the start takes 15 MB more, for the kernel's types");
+    }
+    let loader = EbpfLoader::new();
+    if let Err(error) = limit(soft) {
+        tracing::error!(%error, "failed to restore the limit of open files");
+    }
 
-/// Covers the file for the calling thread alone.
-fn hide_kernel_types() -> Result<(), Errno> {
-    unshare(CloneFlags::CLONE_NEWNS)?;
-    // What is mounted here shall stay here.
-    let flags = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
-    mount(None::<&str>, "/", None::<&str>, flags, None::<&str>)?;
-    let flags = MsFlags::MS_RDONLY;
-    mount(
-        Some("none"),
-        KERNEL_TYPES,
-        Some("tmpfs"),
-        flags,
-        None::<&str>,
-    )
+    loader
 }
 
 /// Has the verifier look at a program for sockets, and returns it.

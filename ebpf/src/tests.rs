@@ -140,6 +140,7 @@ fn load(lanes: u32, outer: Ipv4Addr, log: bool) -> Ebpf {
         lanes,
         settings: Settings::default(),
         log,
+        skip_kernel_types: false,
         test_outer: Some(outer),
         #[cfg(feature = "mutants")]
         mutant: mutant(),

@@ -1,11 +1,12 @@
 //! Everything that touches the machine.
 //!
-//! `control` on the main thread may wait; the threads of the `lanes` move packets and do
-//! nothing else. `start` prepares both, with `site` and then without privileges.
+//! `control` on the main thread may block; the threads of the `lanes` only move packets. `start`
+//! prepares both: `datapath_setup` first, then `privilege` drops its capabilities.
 
 mod condition;
 mod connections;
 mod control;
+pub(crate) mod datapath_setup;
 pub(crate) mod desired;
 pub(crate) mod keys;
 mod lane;
@@ -15,7 +16,6 @@ mod metrics;
 mod netns;
 mod outbox;
 pub(crate) mod privilege;
-pub(crate) mod site;
 pub(crate) mod start;
 mod state;
 mod tap;

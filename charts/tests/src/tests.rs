@@ -7,6 +7,13 @@ use std::collections::BTreeSet;
 const DASHBOARD: &str = include_str!("../../liqo/files/dashboard.json");
 const ALERTS: &str = include_str!("../../liqo/files/alerts.yaml");
 
+/// Renderings of the chart with gateways.
+const GOLDEN: [(&str, &str); 3] = [
+    ("minimal", include_str!("../golden/minimal.yaml")),
+    ("upstream", include_str!("../golden/upstream.yaml")),
+    ("everything", include_str!("../golden/everything.yaml")),
+];
+
 /// The prefix of a process's metrics, and the source file that registers them.
 const SOURCES: [(&str, &str); 4] = [
     (
@@ -114,6 +121,25 @@ fn alerts_have_a_severity_a_summary_and_a_description() {
         }
         assert!(alert["for"].is_string(), "{name}");
         assert!(names.insert(name.clone()), "{name} is defined twice");
+    }
+}
+
+/// The gateway mounts nothing in a pod, so that the runtime's default profiles permit its set-up.
+#[test]
+fn the_gateway_runs_with_the_default_profiles_of_seccomp_and_apparmor() {
+    for (name, golden) in GOLDEN {
+        let gateway = golden
+            .split("\n---\n")
+            .find(|it| it.contains("kind: Deployment\n") && it.contains("  name: liqo-gateway\n"))
+            .unwrap_or_else(|| panic!("{name}: no gateway"));
+
+        for profile in [
+            "        seccompProfile: {type: RuntimeDefault}\n",
+            "        appArmorProfile: {type: RuntimeDefault}\n",
+        ] {
+            assert!(gateway.contains(profile), "{name}: no {profile}");
+        }
+        assert!(!golden.contains("Unconfined"), "{name}");
     }
 }
 

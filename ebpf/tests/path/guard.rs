@@ -106,6 +106,25 @@ fn the_capabilities_that_errors_name_are_enough() {
 }
 
 #[test]
+fn attached_programs_are_updated_and_read_without_cap_bpf() {
+    let lab = Lab::new();
+
+    lab.gateway.run(|| {
+        let mut datapath = Datapath::attach(options()).unwrap();
+        let kept = [Capability::CAP_NET_ADMIN].into();
+        caps::set(None, CapSet::Effective, &kept).unwrap();
+        caps::set(None, CapSet::Permitted, &kept).unwrap();
+
+        for tables in [tables(), ebpf::Tables::default()] {
+            assert_ne!(datapath.apply(&tables).unwrap(), ebpf::Changes::default());
+        }
+        datapath.beat(&ebpf::Heartbeat::new(false, 0, [])).unwrap();
+        datapath.counters().unwrap();
+        datapath.sightings().unwrap();
+    });
+}
+
+#[test]
 fn tables_that_contradict_themselves_change_nothing() {
     let lab = Lab::new();
     let mut datapath = lab.gateway.run(|| Datapath::attach(options())).unwrap();

@@ -1,7 +1,7 @@
 //! `gateway cleanup`
 
 use super::Instance;
-use crate::shell::site;
+use crate::shell::datapath_setup;
 use anyhow::bail;
 use clap::Args;
 use ebpf_common::settings::Settings;
@@ -27,8 +27,9 @@ impl Cleanup {
                 self.instance.name
             );
         }
-        let plan = site::Plan {
+        let plan = datapath_setup::Plan {
             instance: self.instance.name,
+            persistent: true,
             overlay_mtu: None,
             settings: Settings::default(),
             lanes: 1,

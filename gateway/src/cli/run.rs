@@ -5,9 +5,10 @@ use super::numbers::Numbers;
 use crate::engine::LANES_MAX;
 use crate::shell::desired::KeyStore;
 use crate::shell::start::{self, Options};
-use crate::shell::{lanes, site};
+use crate::shell::{datapath_setup, lanes};
 use anyhow::Context as _;
 use clap::Args;
+use control_source::Origin;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -94,16 +95,20 @@ impl Run {
                 .to_owned(),
         };
         let lanes = self.lanes.unwrap_or_else(lanes::fitting);
+        let origin = self.source.origin();
+        // In a pod nothing may be pinned or mounted; other replicas carry the traffic of a restart.
+        let persistent = matches!(origin, Origin::File(_));
         start::run(Options {
             socket: self.instance.socket(),
-            origin: self.source.origin(),
+            origin,
             keys: self.keys.map_or(KeyStore::Source, KeyStore::Directory),
             replica,
             listen_port: self.listen_port,
             http: self.http,
             leave_timeout: self.leave_timeout,
-            plan: site::Plan {
+            plan: datapath_setup::Plan {
                 instance: self.instance.name,
+                persistent,
                 overlay_mtu: self.overlay_mtu,
                 settings: self.numbers.settings(),
                 lanes,

@@ -1,4 +1,4 @@
-//! The gateway's own network namespace, known by name as `ip netns` does it.
+//! The gateway's own network namespace: named, as `ip netns` does it, or held by a descriptor alone.
 
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
@@ -6,61 +6,66 @@ use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::statfs::{NSFS_MAGIC, fstatfs};
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd as _};
 use std::path::{Path, PathBuf};
 use std::thread;
 
-/// Where named namespaces are, for us and for `ip netns`.
+/// Where named namespaces are mounted, by us and by `ip netns`.
 const DIRECTORY: &str = "/run/netns";
 
-/// A named network namespace.
+/// The calling thread's network namespace.
+const CURRENT: &str = "/proc/thread-self/ns/net";
+
+/// A network namespace; an unnamed one ends with the last descriptor, socket or thread in it.
+#[derive(Debug)]
 pub(crate) struct Namespace {
-    path: PathBuf,
     file: File,
+    /// Where it is mounted, if it has a name.
+    path: Option<PathBuf>,
 }
 
-/// The namespace cannot be had.
+/// A network namespace cannot be created, entered or removed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// A right is missing.
-    #[error("{action} the network namespace {path} needs CAP_SYS_ADMIN, until it is set up")]
+    /// A capability is missing.
+    #[error(
+        "failed to {action} the network namespace {namespace}: it needs CAP_SYS_ADMIN during set-up"
+    )]
     Privilege {
-        /// Creating or entering.
+        /// A verb.
         action: &'static str,
-        /// The namespace's name in the file system.
-        path: PathBuf,
+        /// See [`Namespace::location`].
+        namespace: PathBuf,
     },
 
-    /// Anything else.
-    #[error("failed at {action} the network namespace {path}")]
+    /// Any other cause.
+    #[error("failed to {action} the network namespace {namespace}")]
     Io {
-        /// What was being done.
+        /// A verb.
         action: &'static str,
-        /// The namespace's name in the file system.
-        path: PathBuf,
-        /// Why it failed.
+        /// See [`Namespace::location`].
+        namespace: PathBuf,
+        /// The kernel's error.
         source: io::Error,
     },
 }
 
 impl Namespace {
-    /// Returns where the namespace of that name is, or would be.
-    pub(crate) fn path(name: &str) -> PathBuf {
-        Path::new(DIRECTORY).join(name)
-    }
-
     /// Opens the namespace of that name; `None` if there is none.
     ///
     /// # Errors
     ///
     /// Returns [`Error`] if it cannot be opened.
     pub(crate) fn open(name: &str) -> Result<Option<Self>, Error> {
-        let path = Self::path(name);
+        let path = Path::new(DIRECTORY).join(name);
         match File::open(&path) {
-            Ok(file) if is_namespace(&file) => Ok(Some(Self { path, file })),
+            Ok(file) if is_namespace(&file) => Ok(Some(Self {
+                file,
+                path: Some(path),
+            })),
             Ok(_) => Ok(None),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(source) => Err(failure("opening", &path, source)),
+            Err(source) => Err(failure("open", &path, source)),
         }
     }
 
@@ -68,15 +73,15 @@ impl Namespace {
     ///
     /// # Errors
     ///
-    /// Returns [`Error`] if a right is missing or the kernel refuses.
+    /// Returns [`Error`] if a capability is missing or the kernel refuses.
     pub(crate) fn open_or_create(name: &str) -> Result<Self, Error> {
         if let Some(existing) = Self::open(name)? {
             return Ok(existing);
         }
-        let path = Self::path(name);
-        let creating = |source| failure("creating", &path, source);
+        let path = Path::new(DIRECTORY).join(name);
+        let creating = |source| failure("create", &path, source);
         share_directory().map_err(creating)?;
-        // What remains of one whose mount did not survive.
+        // A file without a mount is left where the mount did not survive, as after a reboot.
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(creating(error)),
             _ => {}
@@ -85,7 +90,7 @@ impl Namespace {
         let made = on_thread(|| {
             unshare(CloneFlags::CLONE_NEWNET)?;
             mount(
-                Some("/proc/thread-self/ns/net"),
+                Some(CURRENT),
                 &path,
                 None::<&str>,
                 MsFlags::MS_BIND,
@@ -100,6 +105,23 @@ impl Namespace {
         Self::open(name)?.ok_or_else(|| creating(io::Error::other("it vanished at once")))
     }
 
+    /// Creates a namespace without a name, which needs no mount.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error`] if a capability is missing or the kernel refuses.
+    pub(crate) fn create_unnamed() -> Result<Self, Error> {
+        let file = on_thread(|| {
+            unshare(CloneFlags::CLONE_NEWNET)?;
+            current()
+        });
+
+        Ok(Self {
+            file: file.map_err(|source| failure("create", Path::new("without a name"), source))?,
+            path: None,
+        })
+    }
+
     /// Runs `work` on a thread of its own inside the namespace.
     ///
     /// # Errors
@@ -108,20 +130,41 @@ impl Namespace {
     pub(crate) fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
         on_thread(|| {
             setns(&self.file, CloneFlags::CLONE_NEWNET)
-                .map_err(|errno| failure("entering", &self.path, errno.into()))?;
+                .map_err(|errno| failure("enter", &self.location(), errno.into()))?;
             Ok(work())
         })
     }
 
-    /// Takes the namespace's name away; it ends when nobody uses it any more.
+    /// Returns the name for `ip netns`, or of an unnamed one the descriptor's path for
+    /// `nsenter --net`.
+    pub(crate) fn name(&self) -> String {
+        let name = self.path.as_deref().and_then(Path::file_name);
+        name.map_or_else(
+            || self.location().display().to_string(),
+            |name| name.display().to_string(),
+        )
+    }
+
+    /// Returns where it is mounted, or this process's descriptor.
+    fn location(&self) -> PathBuf {
+        self.path.clone().unwrap_or_else(|| {
+            let (process, descriptor) = (std::process::id(), self.file.as_raw_fd());
+            PathBuf::from(format!("/proc/{process}/fd/{descriptor}"))
+        })
+    }
+
+    /// Removes the name: the namespace ends with its last descriptor, socket or thread.
     ///
     /// # Errors
     ///
     /// Returns [`Error`] if the kernel refuses.
     pub(crate) fn remove(self) -> Result<(), Error> {
-        let removing = |source| failure("removing", &self.path, source);
-        umount2(&self.path, MntFlags::MNT_DETACH).map_err(|errno| removing(errno.into()))?;
-        fs::remove_file(&self.path).map_err(removing)
+        let Some(path) = self.path else {
+            return Ok(());
+        };
+        let removing = |source| failure("remove", &path, source);
+        umount2(&path, MntFlags::MNT_DETACH).map_err(|errno| removing(errno.into()))?;
+        fs::remove_file(&path).map_err(removing)
     }
 }
 
@@ -137,33 +180,33 @@ impl AsFd for Namespace {
 ///
 /// Returns an error if `/proc` is not there.
 pub(crate) fn current() -> io::Result<File> {
-    File::open("/proc/thread-self/ns/net")
+    File::open(CURRENT)
 }
 
-fn failure(action: &'static str, path: &Path, source: io::Error) -> Error {
-    let path = path.to_owned();
+fn failure(action: &'static str, namespace: &Path, source: io::Error) -> Error {
+    let namespace = namespace.to_owned();
     if source.raw_os_error() == Some(Errno::EPERM as i32) {
-        return Error::Privilege { action, path };
+        return Error::Privilege { action, namespace };
     }
     Error::Io {
         action,
-        path,
+        namespace,
         source,
     }
 }
 
-/// A plain file of that name is what an unmounted namespace leaves behind.
+/// A namespace that was unmounted leaves a plain file of its name.
 fn is_namespace(file: &File) -> bool {
     fstatfs(file).is_ok_and(|stat| stat.filesystem_type() == NSFS_MAGIC)
 }
 
-/// A namespace belongs to a thread: what changes it must not be the caller.
+/// Runs `work` on a thread of its own, since a thread that changes its namespace keeps it.
 fn on_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| scope.spawn(work).join())
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Lets mounts below the directory appear in other mount namespaces, as `ip netns add` does.
+/// Propagates mounts below the directory to other mount namespaces, as `ip netns add` does.
 fn share_directory() -> io::Result<()> {
     fs::create_dir_all(DIRECTORY)?;
     let shared = || {

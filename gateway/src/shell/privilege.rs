@@ -1,34 +1,36 @@
-//! Privileges: what set-up needs, what a running gateway keeps, and who may read its memory.
+//! Capabilities of set-up and of a running gateway, and access to its memory.
 
 use caps::{CapSet, Capability, CapsHashSet};
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, setrlimit};
 
-/// What a running gateway keeps: sockets' buffers and netlink, maps, and the
-/// verifier's trust in our programs.
-const KEPT: [Capability; 3] = [
-    Capability::CAP_NET_ADMIN,
+/// Kept: netlink, sizes of socket buffers.
+const KEPT: Capability = Capability::CAP_NET_ADMIN;
+
+/// Dropped after set-up: loading programs and creating maps (BPF), the verifier's trust in them
+/// (PERFMON), creating and entering the namespace (SYS_ADMIN).
+///
+/// Maps and programs are used by descriptor from then on, which needs no capability.
+const SET_UP: [Capability; 3] = [
     Capability::CAP_BPF,
     Capability::CAP_PERFMON,
+    Capability::CAP_SYS_ADMIN,
 ];
 
-/// What set-up needs besides: creating and entering the namespace.
-const SET_UP: Capability = Capability::CAP_SYS_ADMIN;
-
-/// Rights are not as they must be.
+/// Capabilities are missing or cannot be dropped.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// Some are missing.
     #[error(
-        "missing privileges: {0}; run as root, or give the container these capabilities (SYS_ADMIN is dropped after set-up)"
+        "missing privileges: {0}; run as root, or give the container these capabilities (all but NET_ADMIN are dropped after set-up)"
     )]
     Missing(String),
 
-    /// The rest could not be given up.
+    /// The capabilities of set-up cannot be dropped.
     #[error("failed to drop privileges")]
     Drop(#[source] caps::errors::CapsError),
 
-    /// New ones could not be ruled out.
+    /// An executed program could gain capabilities again.
     #[error("failed to set no_new_privs")]
     NoNewPrivs(#[source] nix::errno::Errno),
 
@@ -49,15 +51,14 @@ pub(crate) fn protect_memory() -> Result<(), Error> {
     setrlimit(Resource::RLIMIT_CORE, 0, 0).map_err(Error::Dumpable)
 }
 
-/// Checks that everything set-up needs is there, and names all that is not.
+/// Checks for the capabilities of set-up; the error lists all that are missing.
 ///
 /// # Errors
 ///
 /// Returns [`Error::Missing`].
 pub(crate) fn check() -> Result<(), Error> {
-    let missing: Vec<_> = KEPT
-        .into_iter()
-        .chain([SET_UP])
+    let missing: Vec<_> = std::iter::once(KEPT)
+        .chain(SET_UP)
         .filter(|capability| !caps::has_cap(None, CapSet::Effective, *capability).unwrap_or(false))
         .map(|capability| capability.to_string())
         .collect();
@@ -68,16 +69,18 @@ pub(crate) fn check() -> Result<(), Error> {
     Ok(())
 }
 
-/// Gives up all rights but those a running gateway needs, for the calling thread
-/// and those it starts from now on.
+/// Drops all capabilities but those that a running gateway needs, for the calling thread and
+/// those that it starts from now on.
 ///
 /// # Errors
 ///
 /// Returns [`Error`] if the kernel refuses.
-pub(crate) fn drop_all_but_needed() -> Result<(), Error> {
-    let kept = CapsHashSet::from(KEPT);
-    // While SETPCAP is still there; without it the bounding set stays, which
-    // no_new_privs makes harmless.
+pub(crate) fn drop_set_up() -> Result<(), Error> {
+    let mut kept = CapsHashSet::from([KEPT]);
+    if ebpf::map_access_needs_cap_bpf() {
+        kept.insert(Capability::CAP_BPF);
+    }
+    // Needs CAP_SETPCAP; without it the bounding set stays, which no_new_privs makes harmless.
     for capability in caps::all() {
         if !kept.contains(&capability) {
             let _ = caps::drop(None, CapSet::Bounding, capability);

@@ -1,9 +1,9 @@
 //! From arguments to a running gateway, and to its end.
 
 use super::control::{Control, Parts};
+use super::datapath_setup::{KernelParts, Plan};
 use super::desired::{Desired, Error as DesiredError, KeyStore, Loader};
 use super::lanes::{self, Ended, Equipment};
-use super::site::{self, Plan, Site};
 use super::state::{Config, Identity, State};
 use super::tap::Tap;
 use super::udp::UdpPort;
@@ -86,14 +86,15 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
     let socket = runtime.block_on(status::Server::bind(&options.socket))?;
     let loops = usize::from(options.plan.lanes) * usize::from(options.plan.workers);
     let listen = UdpPort::open_all(options.listen_port, loops, None)?;
-    let Site {
+    let KernelParts {
+        namespace,
         taps,
         datapath,
         trace,
         steering,
         turns,
     } = options.plan.set_up(&served.tables)?;
-    privilege::drop_all_but_needed()?;
+    privilege::drop_set_up()?;
     loader
         .check_readable(&served)
         .context("a running gateway has not root's right to read all files: give it these")?;
@@ -107,7 +108,7 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
         version: env!("CARGO_PKG_VERSION"),
         cluster_id: served.fabric.cluster_id.clone(),
         replica: options.replica.clone(),
-        namespace: site::namespace_name(&options.plan.instance),
+        namespace: namespace.name(),
         listen_port: options.listen_port,
         lanes: options.plan.lanes,
         udp_super_packets: taps.iter().all(Tap::uso),

@@ -12,6 +12,7 @@ mod rounds;
 mod addresses;
 mod api_server;
 mod chart;
+mod confinement;
 mod connect;
 mod deletion;
 mod failover;
@@ -46,6 +47,7 @@ const ESSENTIAL: &[&str] = &[
     "connect::both_connections_are_connected_and_report_their_latency",
     "connect::liqoctl_reports_a_healthy_network",
     "addresses::a_pod_is_reached_by_its_mapped_address",
+    "confinement::a_running_gateway_is_confined_and_keeps_only_net_admin",
     "failover::streams_survive_a_deleted_gateway_of_the_server",
     "failover::a_route_agents_restart_loses_nothing",
     "chart::liqoctl_without_path_makes_a_release_that_helm_upgrades",
@@ -58,6 +60,7 @@ fn main() -> ExitCode {
     connect::add(&mut suite);
     addresses::add(&mut suite);
     objects::add(&mut suite);
+    confinement::add(&mut suite);
     settings::add(&mut suite);
     upstream::add(&mut suite);
     scale::add(&mut suite);

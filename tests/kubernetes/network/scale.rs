@@ -2,7 +2,7 @@
 
 mod cost;
 mod requests;
-mod usage;
+pub(crate) mod usage;
 
 use crate::fixture::{Peering, SOON, Suite, Web, remapped, serial};
 use crate::foreign::{Foreign, POD, POD_CIDR, Tenant, Unconfigured};

@@ -15,7 +15,11 @@ fn longest(udp: bool, headers: usize) -> Vec<u8> {
 /// Splits the longest packet into segments of `size` bytes; returns how many there are.
 fn segments(udp: bool, headers: usize, size: u16) -> Result<usize, Error> {
     let mut packet = longest(udp, headers);
-    let gso = if udp { Gso::UdpL4 } else { Gso::TcpV4 { ecn: false } };
+    let gso = if udp {
+        Gso::UdpL4
+    } else {
+        Gso::TcpV4 { ecn: false }
+    };
     let vnet = vnet::Header {
         gso,
         gso_size: size,
@@ -33,7 +37,11 @@ fn segments(udp: bool, headers: usize, size: u16) -> Result<usize, Error> {
 fn a_frame_of_tiny_segments_is_refused() {
     for udp in [false, true] {
         for size in [1, 2, 8, 48, 100, 200, 255] {
-            assert_eq!(segments(udp, 40, size), Err(Error::TooManySegments), "{size}");
+            assert_eq!(
+                segments(udp, 40, size),
+                Err(Error::TooManySegments),
+                "{size}"
+            );
         }
     }
 }

@@ -125,9 +125,13 @@ impl Process {
         Ok(Duration::from_micros(microseconds.trim().parse()?))
     }
 
+    /// Reads a file of `/proc/PID`.
+    pub(crate) fn read(&self, file: &str) -> Result<String> {
+        fs::read_to_string(format!("/proc/{}/{file}", self.pid)).context("the process has ended")
+    }
+
     pub(crate) fn memory(&self) -> Result<Memory> {
-        let text = fs::read_to_string(format!("/proc/{}/status", self.pid))
-            .context("the process has ended")?;
+        let text = self.read("status")?;
         let bytes = |key: &'static str| -> Result<u64> {
             let line = text.lines().find_map(|line| line.strip_prefix(key));
             let kilobytes = line.and_then(|line| line.split_whitespace().next());

@@ -64,8 +64,14 @@ mod tests {
         assert_eq!(spent(92, 1), (FRAMES_MAX, FRAMES_MAX));
         assert_eq!(spent(65_000, 48), (LARGE_FRAMES_MAX, LARGE_FRAMES_MAX * 48));
         // MSS of 536 bytes, and datagrams of the longest super-packet of Linux.
-        assert_eq!(spent(65_000, 122), (LARGE_FRAMES_MAX, LARGE_FRAMES_MAX * 122));
-        assert_eq!(spent(65_000, 128), (LARGE_FRAMES_MAX, LARGE_FRAMES_MAX * 128));
+        assert_eq!(
+            spent(65_000, 122),
+            (LARGE_FRAMES_MAX, LARGE_FRAMES_MAX * 122)
+        );
+        assert_eq!(
+            spent(65_000, 128),
+            (LARGE_FRAMES_MAX, LARGE_FRAMES_MAX * 128)
+        );
     }
 
     #[test]

@@ -1,11 +1,13 @@
-//! The gateway's place in the kernel: namespace, devices, programs.
+//! Sets up the gateway's end of the overlay in the kernel: namespace, devices, programs.
 //!
 //! ```text
-//!  the pod's namespace            /run/netns/liqo-INSTANCE
+//!  the pod's namespace            the gateway's own
 //!  UDP ports, VXLAN's socket      liqo-overlay  <- eBPF ->  liqo-tap  <-> engine
 //! ```
 //!
-//! All of it outlives the process, so that a restart finds it running.
+//! With [`Plan::persistent`] all of it outlives the process, and a restart adopts it. Otherwise
+//! nothing is pinned or mounted, so that the default profiles of seccomp and AppArmor permit the
+//! set-up; all of it ends with the process.
 
 use super::links::{self, Device, Overlay};
 use super::netns::{self, Namespace};
@@ -16,24 +18,25 @@ use nix::mount::{MsFlags, mount};
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 use std::fs::File;
 use std::io;
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 
-/// Where pins live.
+/// Mount point of the BPF file system.
 const BPF_FS: &str = "/sys/fs/bpf";
 
-/// MTU of the TAP, in bytes: no bound for super-packets, and above any peer's.
+/// MTU of the TAP in bytes: above that of any peer, and no bound for super-packets.
 const TAP_MTU: u32 = 9000;
 
 /// Frames that wait on the TAP: a burst of 64 MB at most, in super-packets.
 const TAP_QUEUE: u32 = 1000;
 
-/// What VXLAN puts around a packet: IPv4, UDP, VXLAN and Ethernet headers.
+/// Bytes that VXLAN adds to a packet: IPv4, UDP, VXLAN and Ethernet headers.
 const VXLAN_OVERHEAD: u32 = 50;
 
-/// MTU of the overlay where the underlay does not tell, in bytes.
+/// MTU of the overlay in bytes where no device of the underlay is up.
 const OVERLAY_MTU: u32 = 1450;
 
-/// The place cannot be prepared.
+/// The set-up failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// The namespace.
@@ -52,7 +55,7 @@ pub(crate) enum Error {
     #[error("failed to prepare the kernel programs: {0}")]
     Programs(#[from] ebpf::Error),
 
-    /// This thread's own namespace.
+    /// The calling thread's namespace.
     #[error("failed to open this process's network namespace: is /proc mounted?")]
     Current(#[source] io::Error),
 
@@ -63,60 +66,77 @@ pub(crate) enum Error {
     BpfFs(#[source] io::Error),
 }
 
-/// What the place shall be like.
+/// The desired set-up.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     /// Name of this gateway on the machine.
     pub(crate) instance: String,
-    /// MTU of the overlay, if not that of the underlay less VXLAN's headers.
+    /// Namespace, devices and programs outlive the process.
+    pub(crate) persistent: bool,
+    /// MTU of the overlay in bytes, if not that of the underlay less VXLAN's headers.
     pub(crate) overlay_mtu: Option<u32>,
-    /// Numbers that others might collide with.
+    /// Numbers that might collide with those of other software.
     pub(crate) settings: Settings,
-    /// How many lanes there are, from 1 on.
+    /// Number of lanes, at least 1.
     pub(crate) lanes: u8,
-    /// How many workers each of them has, from 1 on.
+    /// Workers per lane, at least 1.
     pub(crate) workers: u8,
-    /// Whether the programs tell of each dropped packet.
+    /// The programs report each dropped packet.
     pub(crate) log_drops: bool,
 }
 
-/// The prepared place.
-pub(crate) struct Site {
-    /// The engine's end: the queues of the TAP, one for each worker of each lane; all lanes of the
-    /// first worker come first.
+/// The kernel's parts of a running gateway.
+pub(crate) struct KernelParts {
+    /// Holds the namespace, which has no name unless the set-up is persistent.
+    pub(crate) namespace: Namespace,
+    /// The queues of the TAP, one for each worker of each lane, ordered by worker, then by lane.
     pub(crate) taps: Vec<Tap>,
-    /// The kernel's programs, with `tables` applied.
+    /// The attached programs and their maps.
     pub(crate) datapath: Datapath,
-    /// What the programs drop, if that shall be told.
+    /// The stream of dropped packets, with [`Plan::log_drops`].
     pub(crate) trace: Option<Trace>,
-    /// What spreads packets over the queues of the TAP, if there are several.
+    /// Chooses the queue of the TAP for each packet, if there are several.
     pub(crate) steering: Option<Steering>,
-    /// What spreads datagrams over as many sockets.
+    /// Chooses the socket for each datagram, if there are several.
     pub(crate) turns: Option<Turns>,
 }
 
 impl Plan {
-    /// Prepares the place, adopting what an earlier process left.
+    /// Creates namespace, devices and programs, or adopts those of an earlier process.
     ///
-    /// The programs know `tables` before anything can pass.
+    /// Applies `tables` before a packet can pass.
     ///
     /// # Errors
     ///
-    /// Returns [`Error`] that names what is missing and the cure.
-    pub(crate) fn set_up(&self, tables: &Tables) -> Result<Site, Error> {
-        mount_bpf_fs()?;
+    /// Returns [`Error`] with the missing privilege, module or mount, and the remedy.
+    pub(crate) fn set_up(&self, tables: &Tables) -> Result<KernelParts, Error> {
         let pod = netns::current().map_err(Error::Current)?;
-        let namespace = Namespace::open_or_create(&namespace_name(&self.instance))?;
+        let namespace = if self.persistent {
+            mount_bpf_fs()?;
+            Namespace::open_or_create(&namespace_name(&self.instance))?
+        } else {
+            Namespace::create_unnamed()?
+        };
         let overlay = self.overlay(self.overlay_mtu()?);
         if !namespace.inside(|| self.adopt_overlay(&overlay, &pod))?? {
-            links::create_overlay(&overlay, std::os::fd::AsFd::as_fd(&namespace))?;
+            links::create_overlay(&overlay, namespace.as_fd())?;
         }
-        namespace.inside(|| self.furnish(&overlay, tables))?
+        let furnish = || self.furnish(&overlay, tables);
+        let (taps, steering, mut datapath) = namespace.inside(furnish)??;
+
+        Ok(KernelParts {
+            namespace,
+            taps,
+            steering,
+            trace: datapath.take_trace(),
+            turns: datapath.take_turns(),
+            datapath,
+        })
     }
 
-    /// Removes the place; tells what was there.
+    /// Removes namespace, devices and pins; returns what was removed, and the errors.
     ///
-    /// Each step is tried, whatever became of the one before.
+    /// Goes on after an error.
     pub(crate) fn remove(&self) -> (Vec<String>, Vec<anyhow::Error>) {
         let mut removed = Vec::new();
         let mut errors = Vec::new();
@@ -127,7 +147,7 @@ impl Plan {
                 Err(error) => errors.push(error.into()),
             }
         }
-        // The directory of all instances, when this was the last one.
+        // The directory of all instances; it is empty after the last one.
         if let Some(parent) = pins.parent() {
             let _ = std::fs::remove_dir(parent);
         }
@@ -140,23 +160,30 @@ impl Plan {
         (removed, errors)
     }
 
-    /// Prepares what is inside the namespace.
-    fn furnish(&self, overlay: &Overlay, tables: &Tables) -> Result<Site, Error> {
+    /// Sets up the devices and programs inside the namespace.
+    fn furnish(
+        &self,
+        overlay: &Overlay,
+        tables: &Tables,
+    ) -> Result<(Vec<Tap>, Option<Steering>, Datapath), Error> {
         let mark = self.mark();
         let first = Tap::open(TAP_DEVICE)?;
         links::configure(TAP_DEVICE, &mark, TAP_MTU, TAP_QUEUE, 0)?;
-        first.persist(TAP_DEVICE)?;
+        if self.persistent {
+            first.persist(TAP_DEVICE)?;
+        }
         let mut taps = vec![first];
         for _ in 1..u32::from(self.lanes) * u32::from(self.workers) {
             taps.push(Tap::open(TAP_DEVICE)?);
         }
 
         let mut options = ebpf::Options::new(OVERLAY_DEVICE, TAP_DEVICE);
-        options.pin_dir = Some(pin_directory(&self.instance));
+        options.pin_dir = self.persistent.then(|| pin_directory(&self.instance));
         options.settings = self.settings;
         options.log = self.log_drops;
         options.lanes = self.lanes.into();
         options.workers = self.workers.into();
+        options.skip_kernel_types = true;
         #[cfg(feature = "mutants")]
         {
             options.mutant = mutant();
@@ -166,21 +193,16 @@ impl Plan {
         if let (Some(tap), Some(steering)) = (taps.first(), &steering) {
             tap.steer(TAP_DEVICE, steering.program())?;
         }
+        // Attaches the programs if older ones with maps of another layout still ran.
         datapath.apply(tables)?;
         links::configure(OVERLAY_DEVICE, &mark, overlay.mtu, TAP_QUEUE, overlay.port)?;
 
-        Ok(Site {
-            taps,
-            steering,
-            trace: datapath.take_trace(),
-            turns: datapath.take_turns(),
-            datapath,
-        })
+        Ok((taps, steering, datapath))
     }
 
-    /// Tells whether there is an overlay to go on with; removes one that will not do.
+    /// Returns whether there is an overlay to adopt; removes one that cannot be.
     ///
-    /// Looks at both devices before anything is changed.
+    /// Checks both devices before it changes either.
     fn adopt_overlay(&self, overlay: &Overlay, pod: &File) -> Result<bool, Error> {
         if let Some(tap) = links::find(TAP_DEVICE)? {
             self.refuse_foreign(&tap, TAP_DEVICE)?;
@@ -193,8 +215,7 @@ impl Plan {
         let Some(device) = found else {
             return Ok(false);
         };
-        // Its socket may be in a namespace that this process is not in, or its
-        // port another one: then no packet would come.
+        // With its socket in another namespace or at another port it would receive nothing.
         if device.serves(overlay, links::namespace_id(pod)?) {
             return Ok(true);
         }
@@ -271,7 +292,7 @@ impl Plan {
         Ok(underlay.map_or(OVERLAY_MTU, |mtu| mtu.saturating_sub(VXLAN_OVERHEAD)))
     }
 
-    /// What our devices carry as alias.
+    /// The alias of our devices.
     fn mark(&self) -> String {
         format!("liqo gateway {}", self.instance)
     }
