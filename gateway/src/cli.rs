@@ -1,4 +1,4 @@
-//! What a person types.
+//! The command line.
 
 mod check;
 mod cleanup;
@@ -15,9 +15,9 @@ use std::path::PathBuf;
 
 /// Carries packets between this cluster and all its peers, encrypted.
 ///
-/// One process serves all peers of a cluster: WireGuard on one UDP port, towards the
-/// nodes a VXLAN overlay, and address translation in between. Several replicas share
-/// the work and replace each other.
+/// One process serves all peers of a cluster: WireGuard on one UDP port, a VXLAN overlay to
+/// the nodes, and address translation between them. All replicas are active, and each can
+/// take over from the others.
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100, after_help = EXAMPLES)]
 pub(crate) struct Cli {
@@ -27,12 +27,12 @@ pub(crate) struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  gateway keygen keys/gw-milan                      make a key for the peering with milan
-  gateway plan fabric.yaml                          let the addresses be chosen, once
-  gateway check fabric.yaml --keys keys             is everything right?
+  gateway keygen keys/gw-milan                      generate a key for the peering with milan
+  gateway plan fabric.yaml                          allocate addresses, once
+  gateway check fabric.yaml --keys keys             validate file and keys
   gateway run --config fabric.yaml --keys keys      serve, until stopped
-  gateway status                                    peers, sessions, drops
-  gateway cleanup                                   remove all that `run` left";
+  gateway status                                    show peers, sessions, drops
+  gateway cleanup                                   remove the kernel state of `run`";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -44,7 +44,7 @@ enum Command {
     Cleanup(cleanup::Cleanup),
 }
 
-/// Which gateway of this machine.
+/// Selects one of the gateways on this machine.
 #[derive(Clone, Debug, Args)]
 struct Instance {
     /// Name of this gateway on the machine.
@@ -74,7 +74,7 @@ impl Cli {
     ///
     /// # Errors
     ///
-    /// Returns what went wrong, with object, field and cure where there are such.
+    /// Returns an error with object, field and remedy where these exist.
     pub(crate) fn run(self, out: &mut impl Write) -> anyhow::Result<()> {
         privilege::protect_memory()?;
         match self.command {

@@ -1,8 +1,8 @@
-//! WireGuard for all peers of a cluster, and the end of its overlay.
+//! The gateway of a cluster: WireGuard to all peers, VXLAN to the nodes.
 //!
-//! `engine` decides (PURE, without IO), `offload` takes super-packets apart and
-//! together (PURE), `tables` translates the desired state for kernel and engine
-//! (PURE), `shell` owns every file descriptor, `cli` is what a person types.
+//! `engine` implements the protocol (PURE, without IO), `offload` segments and coalesces super-packets
+//! (PURE), `path` determines the health of paths (PURE), `tables` translates the desired state for
+//! kernel programs and engine (PURE), `shell` owns all file descriptors, `cli` is the command line.
 
 #![deny(unsafe_code)]
 
@@ -22,7 +22,7 @@ fn main() -> ExitCode {
     let mut out = io::stdout().lock();
     match cli::Cli::parse().run(&mut out) {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever read our output has seen enough, as `head` does.
+        // The reader, such as `head`, has closed the pipe.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("Error: {error:#}");

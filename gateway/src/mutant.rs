@@ -1,13 +1,12 @@
-//! Mechanisms that a test may switch off, to see that another test notices.
+//! Mechanisms that mutation tests switch off one at a time, to verify that a test fails.
 //!
-//! Without the cargo feature `mutants` every question is answered `false` at
-//! compile time, and the environment is never asked.
+//! Without the cargo feature `mutants` no mechanism can be switched off, and the environment is not read.
 
-/// The variable that names the one mechanism to switch off.
+/// The environment variable with the name of the mechanism to switch off.
 #[cfg(feature = "mutants")]
 pub(crate) const VARIABLE: &str = "LIQO_MUTANT";
 
-/// Tells whether `mechanism` is switched off.
+/// Returns whether `mechanism` is switched off.
 #[cfg(feature = "mutants")]
 pub(crate) fn disables(mechanism: &str) -> bool {
     use std::sync::LazyLock;
@@ -17,7 +16,7 @@ pub(crate) fn disables(mechanism: &str) -> bool {
     MUTANT.as_deref() == Some(mechanism)
 }
 
-/// Tells whether `mechanism` is switched off: never, in this build.
+/// Returns false: this build has no mutants.
 #[cfg(not(feature = "mutants"))]
 #[inline(always)]
 pub(crate) const fn disables(_mechanism: &str) -> bool {

@@ -1,10 +1,9 @@
-//! Super-packets: taken apart for the tunnel, put together for the kernel.
+//! Segmentation and coalescing of super-packets.
 //!
-//! The TAP hands over up to 64 KiB of one flow in one read and takes as much in
-//! one write, which makes the crossing between kernel and process ten times
-//! cheaper per byte. On the wire the same bytes are packets of the path's MTU:
-//! [`split`] cuts, [`coalesce`] joins, [`fragment`] and [`icmp`] answer what does
-//! not fit. PURE: buffers in, buffers out.
+//! One read or write of the TAP carries up to 64 KiB of a flow, which makes the crossing
+//! between kernel and process ten times cheaper per byte. On the wire the same bytes are packets of
+//! the path's MTU: [`split`] segments, [`coalesce`] coalesces, [`fragment`] and [`icmp`] handle
+//! packets longer than the MTU. PURE: buffers in, buffers out.
 //!
 //! ```text
 //! +---------------+----------+----------------------------------+

@@ -1,13 +1,12 @@
-//! Where the way from this cluster's nodes to a peer's is broken: PURE.
+//! The health of the path from this cluster's nodes to those of each peer. PURE.
 //!
 //! ```text
-//!  node --overlay-- this gateway --tunnel-- its gateway --overlay-- its nodes
-//!       seen by probes          by PING     by what its PONG tells
-//!  `---------------- seen by the checks of the nodes, end to end ----------'
+//!  node --overlay-- this gateway --tunnel-- remote gateway --overlay-- remote nodes
+//!         overlay probes          PING / PONG       advertised in PONG
+//!  `-------------------- end-to-end checks of the nodes ------------------------'
 //! ```
-//! The first broken part is named: what lies behind it cannot be told from here. A fault is
-//! told at once, that it has passed only after a while, so that one that comes and goes
-//! costs few writes.
+//! The verdict names the first broken part, because the parts behind it cannot be observed. A fault is
+//! reported at once and its end after a delay, so that an intermittent fault causes few writes.
 
 use crate::engine::{ConnectionState, Kind, Nodes, Signs};
 use control_api::fabric::Node;
@@ -21,26 +20,26 @@ mod tunnel;
 mod verdict;
 
 pub(crate) use overlay::{Overlay, is_known_to_all};
-pub(crate) use tunnel::Way;
+pub(crate) use tunnel::TunnelRole;
 pub(crate) use verdict::{Reason, Verdict};
 
-/// Between two looks at what the nodes have said: with 5,000 nodes one takes 10 ms, 1 % of a core.
+/// Interval of the checks: with 5,000 nodes a check takes 10 ms, 1 % of a core.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long after the tunnel has come up the nodes' checks do not count: those that failed before
-/// are repeated within this.
+/// Time after a connection during which failed checks of the nodes do not count: they may be older
+/// than the connection.
 const SETTLE: Duration = Duration::from_secs(3);
 
-/// How many looks in a row must find a failed check: what a node says may be a second old.
-const LOOKS: u8 = 2;
+/// Consecutive checks that must find a failed one of the nodes: a node's report may be a second old.
+const FAILED_MIN: u8 = 2;
 
-/// How long all must have been well before that is told.
+/// Time without a fault until the path is reported as healthy.
 const HEAL: Duration = Duration::from_secs(2);
 
-/// The least time between two faults that are told of one peer.
+/// Least time between two reports of different faults of a peer.
 const CHANGE_GAP: Duration = Duration::from_secs(3);
 
-/// What is known of the way to each peer.
+/// The paths to all peers.
 #[derive(Debug)]
 pub(crate) struct Paths {
     /// This replica's name.
@@ -49,30 +48,31 @@ pub(crate) struct Paths {
     peers: BTreeMap<String, Peer>,
 }
 
-/// A peer, as far as the way to it goes.
+/// The path to a peer.
 #[derive(Debug)]
 struct Peer {
     tunnel: tunnel::Tunnel,
     kind: Kind,
     remote: Option<Nodes>,
-    /// Whether our nodes have an address there to check.
+    /// The nodes of this cluster check an address of the remote cluster.
     is_checked: bool,
-    /// Names of our nodes whose checks fail, and in how many looks in a row some did.
-    lost: Vec<String>,
-    looks: u8,
-    told: Option<Told>,
-    /// Since when all is well while a fault is told.
-    well_since: Option<Instant>,
+    /// Names of the nodes whose checks fail.
+    failing: Vec<String>,
+    /// Consecutive checks in which `failing` was not empty.
+    failed_checks: u8,
+    reported: Option<Reported>,
+    /// Since when there is no fault.
+    healthy_since: Option<Instant>,
 }
 
 #[derive(Debug)]
-struct Told {
+struct Reported {
     verdict: Verdict,
     at: Instant,
 }
 
 impl Paths {
-    /// Creates one that knows nothing yet.
+    /// Creates one without peers.
     pub(crate) fn new(replica: &str) -> Self {
         Self {
             replica: replica.to_owned(),
@@ -81,17 +81,17 @@ impl Paths {
         }
     }
 
-    /// Sets the peers, the way to each, and whether our nodes have an address to check there.
+    /// Sets the peers, the role in the tunnel to each, and whether the nodes check an address there.
     pub(crate) fn set_peers<'a>(
         &mut self,
-        peers: impl IntoIterator<Item = (&'a str, Way, bool)>,
+        peers: impl IntoIterator<Item = (&'a str, TunnelRole, bool)>,
         now: Instant,
     ) {
         let mut before = std::mem::take(&mut self.peers);
-        for (cluster_id, way, is_checked) in peers {
+        for (cluster_id, role, is_checked) in peers {
             let before = before.remove(cluster_id);
-            let mut peer = before.unwrap_or_else(|| Peer::new(way.clone(), now));
-            peer.tunnel.set_way(way);
+            let mut peer = before.unwrap_or_else(|| Peer::new(role.clone(), now));
+            peer.tunnel.set_role(role);
             peer.is_checked = is_checked;
             self.peers.insert(cluster_id.to_owned(), peer);
         }
@@ -109,21 +109,21 @@ impl Paths {
         }
     }
 
-    /// Notes what comes of the handshakes with a peer that is not connected.
+    /// Notes the evidence from the handshakes of a peer that is not connected.
     pub(crate) fn note_signs(&mut self, cluster_id: &str, signs: Signs, now: Instant) {
         if let Some(peer) = self.peers.get_mut(cluster_id) {
             peer.tunnel.note_signs(signs, now);
         }
     }
 
-    /// Notes that the keys of a peer or ours for it were changed.
+    /// Notes that the public key of a peer, or our private key for it, changed.
     pub(crate) fn note_rekeyed(&mut self, cluster_id: &str) {
         if let Some(peer) = self.peers.get_mut(cluster_id) {
             peer.tunnel.note_rekeyed();
         }
     }
 
-    /// Notes what became of looking up a name of a peer: why it failed, if it did.
+    /// Notes the result of a name lookup of a peer.
     pub(crate) fn note_lookup(
         &mut self,
         cluster_id: &str,
@@ -135,7 +135,7 @@ impl Paths {
         }
     }
 
-    /// Notes what a peer runs, and how its nodes fare.
+    /// Notes a peer's kind and the health of its nodes.
     pub(crate) fn note_remote(&mut self, cluster_id: &str, kind: Kind, nodes: Option<Nodes>) {
         if let Some(peer) = self.peers.get_mut(cluster_id) {
             peer.kind = kind;
@@ -143,8 +143,8 @@ impl Paths {
         }
     }
 
-    /// Takes in the nodes there are and what the probes of each have said last.
-    pub(crate) fn look(
+    /// Evaluates the last probe of each node.
+    pub(crate) fn check(
         &mut self,
         nodes: &[Node],
         sightings: &BTreeMap<Ipv4Addr, (Duration, Sighting)>,
@@ -153,38 +153,38 @@ impl Paths {
         self.nodes.update(nodes, sightings, now);
 
         let ids: Vec<&String> = self.peers.keys().collect();
-        let same = digest(ids.iter().map(|id| id.as_str()));
-        let mut lost: BTreeMap<usize, Vec<String>> = BTreeMap::new();
+        let digest = digest(ids.iter().map(|id| id.as_str()));
+        let mut failing: BTreeMap<usize, Vec<String>> = BTreeMap::new();
         for (name, sighting) in self.nodes.checking(sightings) {
-            if sighting.digest() == same {
+            // Ranks refer to the same list of clusters only if the digests are equal.
+            if sighting.digest() == digest {
                 for rank in sighting.lost() {
-                    lost.entry(rank).or_default().push(name.to_owned());
+                    failing.entry(rank).or_default().push(name.to_owned());
                 }
             }
         }
         for (rank, peer) in self.peers.values_mut().enumerate() {
-            peer.lost = lost.remove(&rank).unwrap_or_default();
-            let is_some = !peer.lost.is_empty();
-            peer.looks = if is_some {
-                peer.looks.saturating_add(1)
-            } else {
+            peer.failing = failing.remove(&rank).unwrap_or_default();
+            peer.failed_checks = if peer.failing.is_empty() {
                 0
+            } else {
+                peer.failed_checks.saturating_add(1)
             };
         }
     }
 
-    /// Returns what the peers are to be told of our nodes.
+    /// Returns the health of this cluster's nodes, to be advertised to the peers.
     pub(crate) fn nodes(&self) -> Nodes {
         self.nodes.summary()
     }
 
-    /// Returns the nodes whose overlay is not well, and what is wrong.
-    pub(crate) fn ill_nodes(&self) -> impl Iterator<Item = (&str, Overlay)> {
-        self.nodes.ill()
+    /// Returns the nodes whose overlay state is not [`Overlay::Healthy`].
+    pub(crate) fn unhealthy_nodes(&self) -> impl Iterator<Item = (&str, Overlay)> {
+        self.nodes.unhealthy()
     }
 
-    /// Returns what is to be told of peers from now on, where that is news.
-    pub(crate) fn poll_news(&mut self, now: Instant) -> Vec<(String, Verdict)> {
+    /// Returns the verdicts that are to be reported now.
+    pub(crate) fn poll_changes(&mut self, now: Instant) -> Vec<(String, Verdict)> {
         let (replica, nodes) = (&self.replica, &self.nodes);
         let peers = self.peers.iter_mut();
         peers
@@ -197,69 +197,70 @@ impl Paths {
                     kind: peer.kind,
                     remote: peer.remote,
                     is_checked: peer.is_checked,
-                    lost: peer.lost_by(now),
+                    failing: peer.failing_at(now),
                 });
-                let is_news = peer.tell(&verdict, now);
-                is_news.then(|| (cluster_id.clone(), verdict))
+                let is_due = peer.note_verdict(&verdict, now);
+                is_due.then(|| (cluster_id.clone(), verdict))
             })
             .collect()
     }
 }
 
 impl Peer {
-    fn new(way: Way, now: Instant) -> Self {
+    fn new(role: TunnelRole, now: Instant) -> Self {
         Self {
-            tunnel: tunnel::Tunnel::new(way, now),
+            tunnel: tunnel::Tunnel::new(role, now),
             kind: Kind::Unknown,
             remote: None,
             is_checked: false,
-            lost: Vec::new(),
-            looks: 0,
-            told: None,
-            well_since: None,
+            failing: Vec::new(),
+            failed_checks: 0,
+            reported: None,
+            healthy_since: None,
         }
     }
 
-    /// Returns the nodes whose checks count as failed.
-    fn lost_by(&self, now: Instant) -> &[String] {
+    /// Returns the nodes whose failed checks count.
+    fn failing_at(&self, now: Instant) -> &[String] {
         let is_settled = self.tunnel.age(now) >= SETTLE;
-        if is_settled && self.looks >= LOOKS {
-            &self.lost
+        if is_settled && self.failed_checks >= FAILED_MIN {
+            &self.failing
         } else {
             &[]
         }
     }
 
-    /// Returns whether to tell that `verdict` is what is found.
-    fn tell(&mut self, verdict: &Verdict, now: Instant) -> bool {
-        let is_well = verdict.reason.is_well();
-        let well_since = *self.well_since.get_or_insert(now);
-        if !is_well {
-            self.well_since = None;
+    /// Notes the present verdict; returns whether it is to be reported.
+    fn note_verdict(&mut self, verdict: &Verdict, now: Instant) -> bool {
+        let is_healthy = verdict.reason.is_healthy();
+        let healthy_since = *self.healthy_since.get_or_insert(now);
+        if !is_healthy {
+            self.healthy_since = None;
         }
-        let Some(told) = &mut self.told else {
-            self.told = Some(Told {
+        let Some(reported) = &mut self.reported else {
+            self.reported = Some(Reported {
                 verdict: verdict.clone(),
                 at: now,
             });
             return verdict.reason != Reason::Connecting;
         };
 
-        let age = now.saturating_duration_since(told.at);
-        let may_change = match (told.verdict.reason.is_fault(), verdict.reason.is_fault()) {
+        let age = now.saturating_duration_since(reported.at);
+        let was_fault = reported.verdict.reason.is_fault();
+        let may_change = match (was_fault, verdict.reason.is_fault()) {
             (false, _) => true,
-            (true, false) => !is_well || now.saturating_duration_since(well_since) >= HEAL,
+            (true, false) => !is_healthy || now.saturating_duration_since(healthy_since) >= HEAL,
             (true, true) => age >= CHANGE_GAP,
         };
-        let is_news = told.verdict != *verdict && may_change;
-        if is_news {
-            *told = Told {
+        let is_due = reported.verdict != *verdict && may_change;
+        if is_due {
+            *reported = Reported {
                 verdict: verdict.clone(),
                 at: now,
             };
         }
 
-        is_news
+        is_due
     }
 }
 

@@ -1,8 +1,7 @@
-//! What kernel and engine must know, from the desired state: PURE.
+//! Translates the desired state into the tables of the kernel programs and the peers of the engine. PURE.
 //!
-//! A peer is a number between the two. It stays the same as long as the peer
-//! does, and a number given up is the last to be given out again, so that a
-//! packet on its way never changes its peer.
+//! Both identify a peer by its index. A peer keeps its index, and a freed index is reused last, so that a
+//! packet between them never changes its peer.
 
 use crate::engine::{PeerConfig, PrivateKey, Role};
 use control_api::fabric::{self, Fabric, MappedIp, Node, Peer, Target};
@@ -18,10 +17,10 @@ const TCP_HEADERS: u16 = 40;
 
 const _: () = assert!(
     fabric::PEERS_MAX == PEERS_MAX,
-    "the heartbeat tells of each peer that a fabric may have"
+    "the heartbeat has a bit for each peer of a fabric"
 );
 
-/// The numbers of the peers by cluster id.
+/// The indices of the peers, by cluster id.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Indices {
     assigned: BTreeMap<String, u16>,
@@ -29,7 +28,7 @@ pub(crate) struct Indices {
 }
 
 impl Indices {
-    /// Gives each peer of `fabric` its number and takes back those of all others.
+    /// Assigns an index to each peer of `fabric`, and frees those of all others.
     pub(crate) fn assign(&mut self, fabric: &Fabric) {
         self.assigned.retain(|id, _| fabric.peer(id).is_some());
         for peer in &fabric.peers {
@@ -40,7 +39,7 @@ impl Indices {
         }
     }
 
-    /// Returns the peers' numbers in the order of their cluster ids.
+    /// Returns the cluster ids and indices, sorted by cluster id.
     pub(crate) fn by_rank(&self) -> impl Iterator<Item = (&str, u16)> {
         self.assigned
             .iter()
@@ -51,7 +50,7 @@ impl Indices {
         self.assigned.get(cluster_id).copied()
     }
 
-    /// Returns the next number that nobody has, which was not given out for the longest time.
+    /// Returns the free index that was assigned the longest time ago.
     fn free(&mut self) -> u16 {
         while self.assigned.values().any(|index| *index == self.next) {
             self.next = self.next.wrapping_add(1);
@@ -62,7 +61,7 @@ impl Indices {
     }
 }
 
-/// Returns the kernel's tables for `fabric`, whose peers have `indices`.
+/// Returns the tables of the kernel programs.
 pub(crate) fn tables(fabric: &Fabric, indices: &Indices) -> Tables {
     let anywhere = ready_nodes(fabric);
     let mut tables = Tables {
@@ -88,9 +87,9 @@ pub(crate) fn tables(fabric: &Fabric, indices: &Indices) -> Tables {
     tables
 }
 
-/// Returns the engine's peers; `keys` are our private keys by the peer's cluster id.
+/// Returns the engine's peers; `keys` are the local private keys by the peer's cluster id.
 ///
-/// A peer whose key is missing is left out.
+/// Omits peers without a key.
 pub(crate) fn peers(
     fabric: &Fabric,
     indices: &Indices,
@@ -138,7 +137,7 @@ fn add_peer(tables: &mut Tables, peer: &Peer, index: u16) {
     }
 }
 
-/// The nodes that run the local pods, and any node for what none of them claims.
+/// Returns the node for each local prefix; a pod address in no node's prefix goes to any ready node.
 fn local(fabric: &Fabric, anywhere: Option<&Local>) -> BTreeMap<Ipv4Net, Local> {
     let mut local = BTreeMap::new();
     if let Some(anywhere) = anywhere {
@@ -194,11 +193,11 @@ fn add_ip(
     }
 }
 
-/// The nodes that take what is nobody's: those that are ready. If none is, all of them: a
-/// control plane that was away makes every node unready while its pods run on.
+/// Returns all ready nodes, or all nodes if none is ready: an unavailable control plane makes every node
+/// unready while its pods keep running.
 fn ready_nodes(fabric: &Fabric) -> Option<Local> {
-    let addresses = |wanted: fn(&Node) -> bool| -> Option<Local> {
-        let nodes = fabric.nodes.iter().filter(|node| wanted(node));
+    let addresses = |is_candidate: fn(&Node) -> bool| -> Option<Local> {
+        let nodes = fabric.nodes.iter().filter(|node| is_candidate(node));
         let addresses: Arc<[_]> = nodes.map(|node| node.internal_ip).collect();
         (!addresses.is_empty()).then_some(Local::Spread(addresses))
     };

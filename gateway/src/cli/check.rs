@@ -6,17 +6,16 @@ use control_source::file;
 use std::io::Write;
 use std::path::PathBuf;
 
-/// Check a fabric file, and the keys it needs.
+/// Validate a fabric file and its private keys.
 ///
-/// Says for each error the document, the object, the field and the cure. Exits with 1
-/// if there is any.
+/// Prints document, object, field and remedy of each error. Exits with 1 if there is any.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Check {
     /// The fabric file.
     file: PathBuf,
 
-    /// Check the private keys in this directory too.
+    /// Validate the private keys in this directory, too.
     #[arg(long, value_name = "DIR", env = "LIQO_KEYS")]
     keys: Option<PathBuf>,
 }
@@ -30,7 +29,7 @@ impl Check {
     pub(super) fn run(self, out: &mut impl Write) -> anyhow::Result<()> {
         let fabric = file::load(&self.file)?;
         if let Some(directory) = &self.keys {
-            keys::read(directory, desired::wanted_keys(&fabric))?;
+            keys::read(directory, desired::key_secrets(&fabric))?;
         }
         writeln!(
             out,

@@ -7,10 +7,9 @@ use clap::Args;
 use ebpf_common::settings::Settings;
 use std::io::Write;
 
-/// Remove what a stopped gateway left: namespace, devices, kernel programs, socket.
+/// Remove the state of a stopped gateway: namespace, devices, kernel programs, socket.
 ///
-/// Touches only what is marked as ours and belongs to this instance. Fine if there is
-/// nothing.
+/// Removes only objects with the mark of this instance. Succeeds if there are none.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  gateway cleanup --instance gateway")]
 pub(super) struct Cleanup {
@@ -43,8 +42,8 @@ impl Cleanup {
             Err(error) => errors.push(error.into()),
         }
 
-        for what in &removed {
-            writeln!(out, "removed {what}")?;
+        for object in &removed {
+            writeln!(out, "removed {object}")?;
         }
         if removed.is_empty() && errors.is_empty() {
             writeln!(out, "nothing to remove")?;

@@ -8,14 +8,14 @@ use k8s_openapi::ByteString;
 use std::io::Write;
 use std::path::PathBuf;
 
-/// Make a WireGuard key and print its public half.
+/// Generate a WireGuard key and print its public key.
 ///
-/// Writes DIR/privateKey, 32 raw bytes, readable for its owner only; never overwrites
-/// one. Prints the PublicKey object that belongs into the other cluster's file.
+/// Writes DIR/privateKey, 32 raw bytes, readable only by its owner; never overwrites an
+/// existing key. Prints the PublicKey object for the other cluster's file.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Keygen {
-    /// Directory of the key: KEYS/SECRET, where `gateway run --keys KEYS` looks for it.
+    /// Directory of the key: KEYS/SECRET, from which `gateway run --keys KEYS` reads it.
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 
@@ -52,7 +52,7 @@ impl Keygen {
     }
 }
 
-/// Writes bytes as custom resources do.
+/// Encodes bytes as in a custom resource.
 fn base64(bytes: &[u8]) -> anyhow::Result<String> {
     let value = serde_json::to_value(ByteString(bytes.to_vec()))?;
     value
@@ -68,7 +68,7 @@ mod tests {
     use control_api::fabric;
 
     #[test]
-    fn the_printed_object_is_one_and_holds_the_key() {
+    fn the_output_is_one_object_with_the_public_key() {
         let directory = std::env::temp_dir().join(format!("lq-keygen-{}", std::process::id()));
         let command = Keygen {
             directory: directory.clone(),

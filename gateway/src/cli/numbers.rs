@@ -1,12 +1,12 @@
-//! The numbers that something else on a machine might use too, as flags.
+//! Flags for numbers that may collide with those of other software.
 
 use clap::Args;
 use ebpf_common::settings::{self as default, Settings};
 use ipnet::Ipv4Net;
 
-/// Where gateways and route agents must agree.
+/// Numbers on which gateways and route agents must agree.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Numbers that others might use too")]
+#[command(next_help_heading = "Numbers that may collide with other software")]
 pub(super) struct Numbers {
     /// UDP port of the overlay; the nodes' must be the same.
     #[arg(long, value_name = "PORT", env = "LIQO_OVERLAY_PORT", default_value_t = default::OVERLAY_PORT,
@@ -30,7 +30,7 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    /// Returns what kernel programs and devices are told.
+    /// Returns the settings of kernel programs and devices.
     pub(super) fn settings(&self) -> Settings {
         Settings {
             overlay_port: self.overlay_port,
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_network_is_refused() {
+    fn text_that_is_no_network_is_refused() {
         for text in ["", "169.254.19.0", "169.254.19.1/24"] {
             assert!(network(text).is_err(), "{text:?}");
         }

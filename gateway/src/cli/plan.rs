@@ -11,15 +11,15 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-/// Choose the addresses that a fabric file leaves open.
+/// Allocate the addresses that a fabric file does not specify.
 ///
 /// Fills in the status of Networks, Configurations and IPs, and adds the IP objects of
-/// the nodes. What is chosen already stays. Comments of the file are not kept.
+/// the nodes. Existing allocations stay. Comments of the file are not kept.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Plan {
-    /// The fabric file, replaced at once; `-` reads from standard input and writes to
-    /// standard output.
+    /// The fabric file, which is replaced atomically; `-` reads from standard input and writes
+    /// to standard output.
     file: PathBuf,
 
     /// Write here instead; `-` is standard output.
@@ -64,14 +64,14 @@ impl Plan {
             writeln!(out, "{change}")?;
         }
         if before == after && target == self.file {
-            writeln!(out, "{}: nothing to choose", name.display())?;
+            writeln!(out, "{}: nothing to allocate", name.display())?;
             return Ok(());
         }
         replace(&target, &after.to_yaml())
             .with_context(|| format!("failed to write {}", target.display()))?;
         writeln!(
             out,
-            "{}: written, {} choices",
+            "{}: written, {} changes",
             target.display(),
             changes.len()
         )?;
@@ -80,8 +80,7 @@ impl Plan {
     }
 }
 
-/// What `plan` chose or followed, one line for each value; of a new object only what
-/// was chosen for it.
+/// Returns the changes of `plan`, a line for each value; of a new object only its status.
 fn changes(before: &Objects, after: &Objects) -> anyhow::Result<Vec<String>> {
     let before = leaves(before)?;
     let after = leaves(after)?;
@@ -97,12 +96,12 @@ fn changes(before: &Objects, after: &Objects) -> anyhow::Result<Vec<String>> {
     let gone = before
         .iter()
         .filter(|(path, _)| path.contains(" status.") && !after.contains_key(*path))
-        .map(|(path, old)| format!("{path}: {old} is given back"));
+        .map(|(path, old)| format!("{path}: {old} is released"));
 
     Ok(changed.chain(gone).collect())
 }
 
-/// All values of all objects, by `Kind namespace/name path`.
+/// Returns all values of all objects, by `Kind namespace/name path`.
 fn leaves(objects: &Objects) -> anyhow::Result<BTreeMap<String, String>> {
     let mut leaves = BTreeMap::new();
     for object in objects.iter() {
@@ -150,9 +149,9 @@ fn collect(
     }
 }
 
-/// Replaces a file at once: whoever reads it sees the old or the new one.
+/// Replaces a file atomically.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
-    // The file itself, not a link to it.
+    // The file, not a symbolic link to it.
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let mode = fs::metadata(&path).map_or(0o644, |metadata| metadata.permissions().mode());
     let mut draft = path.clone().into_os_string();

@@ -13,24 +13,24 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The longest that leaving may be asked to take, in seconds.
+/// Upper bound of `--leave-timeout`, in seconds.
 const LEAVE_MAX: f64 = 3600.0;
 
 /// Serve all peers of a fabric file, or of the cluster's resources, until stopped.
 ///
-/// They are watched: a valid change is applied without losing a session, an invalid
-/// one is reported (log, status, metrics) and the last good state stays in force.
-/// SIGTERM and SIGINT let peers and nodes move to other replicas first. Namespace,
-/// devices and kernel programs stay, and the next start adopts them; `gateway cleanup`
-/// removes them.
+/// Both are watched: a valid change is applied without losing a session, an invalid one is
+/// reported (log, status, metrics) and the last valid state stays in force. On SIGTERM and
+/// SIGINT peers and nodes move to other replicas first. With --config, namespace, devices
+/// and kernel programs outlive the process, and the next start adopts them; `gateway
+/// cleanup` removes them. With --kubernetes they end with the process.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Run {
     #[command(flatten)]
     source: control_source::Arguments,
 
-    /// The private keys: DIR/SECRET/privateKey, 32 raw bytes, as mounted Secrets have them.
-    /// With --kubernetes they are in the Secret liqo-gateway-keys unless this is given.
+    /// The private keys: DIR/SECRET/privateKey, 32 raw bytes, as in mounted Secrets. With
+    /// --kubernetes the default is the Secret liqo-gateway-keys.
     #[arg(
         long,
         value_name = "DIR",
@@ -50,24 +50,23 @@ pub(super) struct Run {
     #[arg(long, value_name = "PORT", default_value_t = 51840, value_parser = clap::value_parser!(u16).range(1..))]
     listen_port: u16,
 
-    /// Packet loops that share nothing [default: one for two cores, up to 4].
+    /// Packet loops, each with its own sessions [default: one per two cores, at most 4].
     #[arg(long, value_name = "N", env = "LIQO_LANES", value_parser = clap::value_parser!(u8).range(1..=i64::from(LANES_MAX)))]
     lanes: Option<u8>,
 
-    /// Where to serve /metrics, /healthz and /readyz.
+    /// Address for /metrics, /healthz and /readyz.
     #[arg(long, value_name = "ADDRESS:PORT")]
     http: Option<SocketAddr>,
 
-    /// Seconds that leaving may take at most: until peers and nodes use other replicas.
+    /// Limit of the wait at a stop until peers and nodes use other replicas.
     #[arg(long, value_name = "SECONDS", default_value = "8", value_parser = seconds)]
     leave_timeout: Duration,
 
-    /// MTU of the overlay device [default: that of the underlay less 50].
+    /// MTU of the overlay device [default: that of the underlay minus 50].
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(576..=65_000))]
     overlay_mtu: Option<u32>,
 
-    /// Log each packet that the kernel programs drop, with the reason: costs time for
-    /// each, so for as long as needed.
+    /// Log each packet that the kernel programs drop, with the reason; slow, for debugging.
     #[arg(long, env = "LIQO_LOG_DROPS")]
     log_drops: bool,
 
@@ -94,7 +93,7 @@ impl Run {
                 .trim()
                 .to_owned(),
         };
-        let lanes = self.lanes.unwrap_or_else(lanes::fitting);
+        let lanes = self.lanes.unwrap_or_else(lanes::default_count);
         let origin = self.source.origin();
         // In a pod nothing may be pinned or mounted; other replicas carry the traffic of a restart.
         let persistent = matches!(origin, Origin::File(_));
@@ -133,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_to_leave_is_a_number_of_seconds() {
+    fn the_leave_timeout_is_a_number_of_seconds() {
         assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
         for text in ["", "-1", "NaN", "inf", "2s"] {
             assert!(seconds(text).is_err(), "{text:?}");

@@ -13,7 +13,7 @@ pub(super) struct Status {
     #[command(flatten)]
     instance: Instance,
 
-    /// How to print it.
+    /// Output format.
     #[arg(long, short, value_enum, default_value_t = Output::Table)]
     output: Output,
 }
@@ -25,9 +25,9 @@ Examples:
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Output {
-    /// For people.
+    /// Readable tables.
     Table,
-    /// For machines.
+    /// The complete status document.
     Json,
 }
 

@@ -1,14 +1,14 @@
 //! The Internet checksum (RFC 1071).
 
-/// A ones' complement sum in the making.
+/// A ones' complement sum.
 ///
-/// The words are summed in the machine's byte order, which ones' complement
-/// arithmetic allows (RFC 1071 section 2.B), and turned round once at the end.
+/// Sums words in the machine's byte order, which ones' complement arithmetic permits (RFC 1071
+/// section 2.B).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sum(u64);
 
 impl Sum {
-    /// The sum of the pseudo-header of TCP and UDP over IPv4 (RFC 9293 section 3.1).
+    /// Sums the pseudo-header of TCP and UDP over IPv4 (RFC 9293 section 3.1).
     pub(crate) fn pseudo(source: [u8; 4], destination: [u8; 4], protocol: u8, len: u16) -> Self {
         Self::default()
             .add(&source)
@@ -17,11 +17,11 @@ impl Sum {
             .add(&len.to_be_bytes())
     }
 
-    /// Adds `bytes`, of which an odd last one counts as if a zero followed.
+    /// Adds `bytes`, padded with a zero to an even length.
     #[must_use]
     pub(crate) fn add(self, bytes: &[u8]) -> Self {
         let (blocks, rest) = bytes.as_chunks::<32>();
-        // Four independent sums of 32-bit words, so that the compiler can use vectors.
+        // Independent sums of 32-bit words, so that the compiler can vectorize them.
         let mut lanes = [0_u64; 8];
         for block in blocks {
             for (lane, word) in lanes.iter_mut().zip(block.as_chunks::<4>().0) {
@@ -40,8 +40,8 @@ impl Sum {
         Self(sum)
     }
 
-    /// Returns the sum folded to 16 bits, not complemented: what the field holds
-    /// while the rest is left to whoever sends the packet.
+    /// Returns the sum folded to 16 bits, not complemented: the field of an incomplete checksum
+    /// (`CHECKSUM_PARTIAL`) holds that of the pseudo-header.
     pub(crate) fn partial(self) -> [u8; 2] {
         let mut sum = fold32(self.0);
         while sum > 0xffff {
@@ -59,7 +59,7 @@ impl Sum {
         [!high, !low]
     }
 
-    /// Returns the checksum as UDP writes it, where zero would mean "none" (RFC 768).
+    /// Returns the checksum for UDP, where zero means "no checksum" (RFC 768).
     pub(crate) fn finish_udp(self) -> [u8; 2] {
         match self.finish() {
             [0, 0] => [0xff, 0xff],
@@ -67,13 +67,13 @@ impl Sum {
         }
     }
 
-    /// Tells whether data that holds its own checksum is intact.
+    /// Returns whether the data, which includes its checksum, is intact.
     pub(crate) fn is_valid(self) -> bool {
         self.partial() == [0xff, 0xff]
     }
 }
 
-/// Keeps a sum small enough that 64 bits never overflow.
+/// Folds a sum to 33 bits, so that 64 bits never overflow.
 fn fold32(sum: u64) -> u64 {
     (sum & 0xffff_ffff) + (sum >> 32)
 }
@@ -92,13 +92,13 @@ mod tests {
     }
 
     #[test]
-    fn udp_never_says_none() {
+    fn a_udp_checksum_is_never_zero() {
         assert_eq!(Sum::default().add(&[0xff, 0xff]).finish_udp(), [0xff, 0xff]);
     }
 
     proptest! {
         #[test]
-        fn it_equals_the_textbook(bytes in prop::collection::vec(any::<u8>(), 0..300), cut in 0..150_usize) {
+        fn the_checksum_equals_rfc_1071(bytes in prop::collection::vec(any::<u8>(), 0..300), cut in 0..150_usize) {
             let mut expected = 0_u32;
             for word in bytes.chunks(2) {
                 expected += u32::from(word[0]) << 8 | u32::from(*word.get(1).unwrap_or(&0));

@@ -1,9 +1,9 @@
-//! Joins decrypted packets of a flow, so that one write of the TAP takes many.
+//! Coalesces decrypted packets of a flow into super-packets, each of which is one write to the TAP.
 //!
-//! Only what the kernel would cut again into the same packets is joined: TCP
-//! segments in order with equal headers, UDP datagrams of equal length, without
-//! IPv4 options or fragments, all checksums verified, since the kernel will not
-//! look at them again. Packets of one flow never overtake each other.
+//! Segmentation of a super-packet must yield the same packets again. So only TCP segments in order
+//! with equal headers and UDP datagrams of equal length are coalesced, without IPv4 options or
+//! fragments. All checksums are verified, since the kernel does not verify them again. Packets of a
+//! flow stay in order.
 
 mod flow;
 
@@ -14,66 +14,67 @@ use super::vnet::{self, Gso, Partial};
 use ebpf_common::settings::Settings;
 use flow::{Candidate, Flow, Transport};
 
-/// Flows joined side by side; the oldest is written when one more comes.
+/// Flows coalesced at the same time; a further one evicts the oldest.
 ///
-/// As many as one batch of datagrams tends to hold, at 64 KiB each.
+/// A batch of datagrams seldom holds more; each has a buffer of 64 KiB.
 const FLOWS_MAX: usize = 8;
 
-/// Datagrams in a super-packet: what every kernel with USO cuts (`UDP_MAX_SEGMENTS`).
+/// Datagrams in a super-packet: the smallest `UDP_MAX_SEGMENTS` of kernels with USO.
 const DATAGRAMS_MAX: usize = 64;
 
-/// Where the buffers' frames start: the kernel's copy is slow into the first
-/// bytes of a page, where an allocator places what it maps.
+/// Offset of a frame in its buffer: the kernel copies slowly to the first bytes of a page, where
+/// the allocator places large buffers.
 const OFFSET: usize = 64;
 
-/// Super-packets in the making, of up to [`FLOWS_MAX`] flows.
+/// The open super-packets of up to [`FLOWS_MAX`] flows.
 pub(crate) struct Coalescer {
     settings: Settings,
-    /// The kernel cuts UDP super-packets.
+    /// The kernel segments UDP super-packets.
     udp: bool,
+    /// Oldest first.
     open: Vec<Open>,
-    /// Buffers without a flow; the last takes the next packet.
+    /// Free buffers; the last one receives the next packet.
     spare: Vec<Buffer>,
 }
 
-/// A frame's bytes, [`OFFSET`] from the start.
+/// Holds a frame at [`OFFSET`].
 struct Buffer(Box<[u8]>);
 
-/// A super-packet in the making.
+/// A super-packet to which packets may still be appended.
 struct Open {
     peer: u16,
     first: Candidate,
     buffer: Buffer,
-    /// Packet bytes so far.
+    /// Length of the packet so far, in bytes.
     len: usize,
     segments: usize,
-    /// TCP: the next byte's sequence number.
+    /// TCP: the next expected sequence number.
     sequence: u32,
-    /// The identification that the next packet has, unless it is not looked at.
+    /// The next expected identification, for packets that may be fragmented.
     id: u16,
     push: bool,
 }
 
 impl Coalescer {
-    /// Prepares buffers; `udp` tells whether the TAP took `TUN_F_USO4`.
+    /// Allocates the buffers; `udp` is whether the TAP supports `TUN_F_USO4`.
     pub(crate) fn new(settings: Settings, udp: bool) -> Self {
         Self {
             settings,
             udp,
             open: Vec::with_capacity(FLOWS_MAX),
-            // One more, for the packet that makes the oldest flow leave.
+            // One more, for the packet that evicts the oldest flow.
             spare: (0..=FLOWS_MAX).map(|_| Buffer::new()).collect(),
         }
     }
 
-    /// Returns where the next packet is to be written, before [`Coalescer::push`].
+    /// Returns the buffer for the next packet, to be filled before [`Coalescer::push`].
     pub(crate) fn room(&mut self) -> &mut [u8] {
         &mut self.next().frame()[HEADROOM..]
     }
 
-    /// Takes the packet of `len` bytes that [`Coalescer::room`] was filled with.
+    /// Adds the packet of `len` bytes in the buffer of [`Coalescer::room`].
     ///
-    /// `write` gets the frames that are complete, in an order that keeps each flow's.
+    /// Passes complete frames to `write`; those of a flow stay in order.
     pub(crate) fn push(&mut self, peer: u16, len: usize, write: &mut impl FnMut(&[u8])) {
         let packet = &self.next().frame()[HEADROOM..][..len];
         let candidate = match flow::inspect(packet) {
@@ -106,7 +107,7 @@ impl Coalescer {
         }
     }
 
-    /// Writes all that is still open, oldest first.
+    /// Writes all open super-packets, oldest first.
     pub(crate) fn flush(&mut self, write: &mut impl FnMut(&[u8])) {
         self.flush_where(write, |_| true);
     }
@@ -123,7 +124,7 @@ impl Coalescer {
         write: &mut impl FnMut(&[u8]),
     ) {
         if candidate.push {
-            return self.write_alone(peer, len, write); // Nothing may follow it.
+            return self.write_alone(peer, len, write); // PSH ends a super-packet.
         }
         if self.open.len() == FLOWS_MAX {
             self.flush_at(0, write);
@@ -164,7 +165,7 @@ impl Coalescer {
         let mut open = self.open.remove(at);
         let frame_len = open.finish(&self.settings);
         write(&open.buffer.frame()[..frame_len]);
-        // Below the last one, which may hold a packet already.
+        // Not as the last one, which may already hold a packet.
         self.spare.insert(0, open.buffer);
     }
 }
@@ -180,7 +181,7 @@ impl Buffer {
 }
 
 impl Open {
-    /// Tells whether the packet continues this one.
+    /// Returns whether the packet may be appended.
     fn accepts(&mut self, candidate: &Candidate, len: usize) -> bool {
         let headers = self.first.header_len;
         let payload_len = len - candidate.header_len;
@@ -196,7 +197,7 @@ impl Open {
             }
     }
 
-    /// Appends the payload; tells whether the super-packet ends with it.
+    /// Appends the payload; returns whether it ends the super-packet.
     fn append(&mut self, candidate: &Candidate, payload: &[u8]) -> bool {
         let start = HEADROOM + self.len;
         self.buffer.frame()[start..start + payload.len()].copy_from_slice(payload);
@@ -219,7 +220,7 @@ impl Open {
             vnet::Header::default()
         } else {
             let packet = &mut frame[HEADROOM..];
-            join_headers(packet, &first.flow, push);
+            coalesce_headers(packet, &first.flow, push);
             super_packet(first)
         };
         frame[..vnet::LEN].copy_from_slice(&vnet.encode());
@@ -228,8 +229,8 @@ impl Open {
     }
 }
 
-/// Rewrites the first packet's headers for the whole.
-fn join_headers(packet: &mut [u8], flow: &Flow, push: bool) {
+/// Rewrites the first packet's headers for the super-packet.
+fn coalesce_headers(packet: &mut [u8], flow: &Flow, push: bool) {
     const HEADER: usize = ipv4::HEADER_MIN;
     let total_len = u16::try_from(packet.len()).expect("`accepts` keeps it below `PACKET_MAX`");
     ipv4::finish_header(packet, HEADER, total_len);

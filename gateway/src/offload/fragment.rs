@@ -10,17 +10,17 @@ const NO_OPERATION: u8 = 1;
 pub(crate) struct Fragments<'a> {
     packet: &'a [u8],
     header: Header,
-    /// Payload bytes per fragment but the last; a multiple of 8.
+    /// Payload bytes of each fragment but the last; a multiple of 8.
     size: usize,
-    /// Payload bytes already sent.
+    /// Payload bytes of the fragments so far.
     done: usize,
 }
 
 impl<'a> Fragments<'a> {
-    /// Prepares `packet` for a link that carries `mtu` bytes.
+    /// Prepares `packet` for a path with an MTU of `mtu` bytes.
     ///
-    /// `None` if the packet is no packet, must not be fragmented, or `mtu` leaves
-    /// no room for a payload.
+    /// `None` if the packet is malformed or must not be fragmented, or if `mtu` leaves no room for
+    /// a payload.
     pub(crate) fn new(packet: &'a [u8], mtu: u16) -> Option<Self> {
         let header = Header::parse(packet)?;
         let packet = packet.get(..usize::from(header.total_len))?;
@@ -58,7 +58,7 @@ impl<'a> Fragments<'a> {
         let offset = (self.header.fragment & ipv4::OFFSET_MASK).checked_add(units)?;
         let more = len < payload.len() || self.header.fragment & ipv4::MORE_FRAGMENTS != 0;
         if offset > ipv4::OFFSET_MASK {
-            return None; // The whole would be longer than a packet can be.
+            return None; // The reassembled packet would exceed 65,535 bytes.
         }
         let field = offset | if more { ipv4::MORE_FRAGMENTS } else { 0 };
         out[ipv4::FRAGMENT].copy_from_slice(&field.to_be_bytes());
@@ -70,7 +70,7 @@ impl<'a> Fragments<'a> {
     }
 }
 
-/// Turns options that only the first fragment carries into padding.
+/// Replaces options that only the first fragment carries by padding.
 fn blank_options(mut options: &mut [u8]) {
     while let Some(&kind) = options.first() {
         let len = match kind {
@@ -78,7 +78,7 @@ fn blank_options(mut options: &mut [u8]) {
             NO_OPERATION => 1,
             _ => match options.get(1) {
                 Some(&len) if len >= 2 && usize::from(len) <= options.len() => usize::from(len),
-                _ => return, // Malformed; the receiver judges it.
+                _ => return, // Malformed: left to the receiver.
             },
         };
         if kind & COPIED == 0 {
@@ -97,7 +97,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn fragments_join_to_the_packet(
+        fn fragments_reassemble_to_the_packet(
             packet in packets::udp(0..4000),
             mtu in 68..1500_u16,
         ) {
@@ -106,7 +106,7 @@ mod tests {
             let len = u16::try_from(packet.len()).unwrap();
             ipv4::finish_header(&mut packet, 20, len);
             let mut fragments = Fragments::new(&packet, mtu).unwrap();
-            let mut joined = Vec::new();
+            let mut reassembled = Vec::new();
             let mut more = true;
             let mut out = [0; 1500];
 
@@ -114,14 +114,14 @@ mod tests {
                 prop_assert!(len <= usize::from(mtu));
                 prop_assert!(Sum::default().add(&out[..20]).is_valid());
                 let header = Header::parse(&out[..len]).unwrap();
-                prop_assert_eq!(usize::from(header.fragment & ipv4::OFFSET_MASK) * 8, joined.len());
-                prop_assert!(more, "nothing follows the last one");
+                prop_assert_eq!(usize::from(header.fragment & ipv4::OFFSET_MASK) * 8, reassembled.len());
+                prop_assert!(more, "a fragment follows the last one");
                 more = header.fragment & ipv4::MORE_FRAGMENTS != 0;
-                joined.extend_from_slice(&out[20..len]);
+                reassembled.extend_from_slice(&out[20..len]);
             }
 
             prop_assert!(!more);
-            prop_assert_eq!(joined, &packet[20..]);
+            prop_assert_eq!(reassembled, &packet[20..]);
         }
 
         #[test]
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn only_copied_options_are_repeated() {
+    fn only_copied_options_are_in_later_fragments() {
         let mut options = [0x07, 3, 4, 0x94, 4, 0, 0, 0];
 
         blank_options(&mut options);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn dont_fragment_is_obeyed() {
+    fn a_packet_with_dont_fragment_is_not_fragmented() {
         let mut packet = [0; 100];
         packet[0] = 0x45;
         packet[3] = 100;

@@ -1,4 +1,4 @@
-//! What stands before each packet on the TAP: virtio_net_hdr and Ethernet.
+//! The headers before each packet on the TAP: virtio_net_hdr and Ethernet.
 
 use super::vnet;
 use ebpf_common::settings::Settings;
@@ -28,8 +28,8 @@ pub(crate) fn write_ethernet(frame: &mut [u8], settings: &Settings, peer: u16) {
     frame[vnet::LEN + 12..HEADROOM].copy_from_slice(&ETHERTYPE_IPV4);
 }
 
-/// Returns for which peer the frame is; `None` if it is not one of ours, as the
-/// kernel's own frames are.
+/// Returns the index of the peer to which the frame is addressed; `None` for frames that do not
+/// come from our programs, such as the kernel's own.
 pub(crate) fn destination(frame: &[u8], settings: &Settings) -> Option<u16> {
     let ethernet = frame.get(vnet::LEN..HEADROOM)?;
     if ethernet[12..14] != ETHERTYPE_IPV4 {
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_names_its_peer_and_a_foreign_one_none() {
+    fn the_peer_index_is_in_the_destination_address() {
         let settings = Settings::default();
         let mut frame = [0; HEADROOM];
         write_ethernet(&mut frame, &settings, 0x1234);

@@ -1,4 +1,4 @@
-//! "Fragmentation needed", by which a sender learns the path's MTU (RFC 1191).
+//! ICMP "fragmentation needed", from which a sender learns the path MTU (RFC 1191).
 
 use super::checksum::Sum;
 use super::ipv4::{self, Header};
@@ -8,20 +8,20 @@ const UNREACHABLE: u8 = 3;
 const FRAGMENTATION_NEEDED: u8 = 4;
 const TTL: u8 = 64;
 
-/// The longest answer, in bytes (RFC 1812 section 4.3.2.3).
+/// The longest message in bytes (RFC 1812 section 4.3.2.3).
 pub(crate) const LEN_MAX: usize = 576;
 
-/// Types of ICMP that are questions or answers; all others report errors.
+/// ICMP types of queries and replies; all others are errors.
 const QUERIES: [u8; 8] = [0, 8, 9, 10, 13, 14, 15, 16];
 
-/// Writes the answer to a `packet` longer than `mtu` to the front of `out` and
-/// returns its length; `None` if RFC 1122 section 3.2.2 forbids one.
+/// Writes the error for a `packet` longer than `mtu` to the front of `out` and returns its length;
+/// `None` if RFC 1122 section 3.2.2 forbids one.
 ///
-/// It comes from where the packet was going to, for only from there it passes
-/// the source check on its way back.
+/// Its source is the packet's destination, the only address that passes the source check of the
+/// programs at the TAP.
 pub(crate) fn too_big(packet: &[u8], mtu: u16, out: &mut [u8]) -> Option<usize> {
     let quoted = Header::parse(packet)?;
-    if quoted.fragment & ipv4::OFFSET_MASK != 0 || !has_one_owner(quoted.source) {
+    if quoted.fragment & ipv4::OFFSET_MASK != 0 || !is_unicast(quoted.source) {
         return None;
     }
     if quoted.protocol == ipv4::ICMP && !QUERIES.contains(packet.get(quoted.len)?) {
@@ -51,8 +51,8 @@ pub(crate) fn too_big(packet: &[u8], mtu: u16, out: &mut [u8]) -> Option<usize> 
     Some(total)
 }
 
-/// Neither nobody, nor everybody, nor a group.
-fn has_one_owner(source: [u8; 4]) -> bool {
+/// Returns whether the address is neither unspecified nor multicast nor broadcast.
+fn is_unicast(source: [u8; 4]) -> bool {
     source[0] != 0 && source[0] < 224
 }
 
@@ -63,17 +63,17 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_answer_names_the_mtu_and_quotes_the_packet() {
+    fn the_error_carries_the_mtu_and_quotes_the_packet() {
         let packet = packets::tcp_packet(&[7; 1400]);
         let mut out = [0; LEN_MAX];
 
         let len = too_big(&packet, 1280, &mut out).unwrap();
 
         let header = Header::parse(&out[..len]).unwrap();
-        let asked = Header::parse(&packet).unwrap();
+        let original = Header::parse(&packet).unwrap();
         assert_eq!(
             (header.source, header.destination),
-            (asked.destination, asked.source)
+            (original.destination, original.source)
         );
         assert_eq!(usize::from(header.total_len), len);
         assert_eq!(out[20..22], [3, 4]);
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_and_later_fragments_are_never_answered() {
+    fn icmp_errors_and_later_fragments_cause_no_error() {
         let mut packet = packets::tcp_packet(&[7; 1400]);
         let mut out = [0; LEN_MAX];
         packet[7] = 1;

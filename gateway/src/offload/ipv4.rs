@@ -1,9 +1,9 @@
-//! The fields of an IPv4 packet that this crate looks at.
+//! The IPv4 header fields that this crate uses.
 
 use super::checksum::Sum;
 use std::ops::Range;
 
-/// Shortest header, which is also that of a packet without options, in bytes.
+/// Length of a header without options, in bytes.
 pub(crate) const HEADER_MIN: usize = 20;
 
 pub(crate) const ICMP: u8 = 1;
@@ -19,22 +19,20 @@ pub(crate) const DONT_FRAGMENT: u16 = 0x4000;
 pub(crate) const MORE_FRAGMENTS: u16 = 0x2000;
 pub(crate) const OFFSET_MASK: u16 = 0x1fff;
 
-/// A header whose version and lengths have been checked against the packet.
+/// A header whose version and header length have been checked against the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     /// Length with options, in bytes.
     pub(crate) len: usize,
-    /// The packet's length as the header has it, in bytes.
+    /// The header's total length, in bytes; may differ from the packet's.
     pub(crate) total_len: u16,
     /// Identification.
     pub(crate) id: u16,
     /// Flags and fragment offset.
     pub(crate) fragment: u16,
-    /// Protocol number of the payload.
+    /// IANA protocol number of the payload.
     pub(crate) protocol: u8,
-    /// Source address.
     pub(crate) source: [u8; 4],
-    /// Destination address.
     pub(crate) destination: [u8; 4],
 }
 
@@ -61,12 +59,12 @@ impl Header {
         })
     }
 
-    /// Tells whether the packet is one of several fragments.
+    /// Returns whether the packet is a fragment.
     pub(crate) fn is_fragment(&self) -> bool {
         self.fragment & (MORE_FRAGMENTS | OFFSET_MASK) != 0
     }
 
-    /// Tells whether routers may not fragment the packet.
+    /// Returns whether routers must not fragment the packet.
     pub(crate) fn dont_fragment(&self) -> bool {
         self.fragment & DONT_FRAGMENT != 0
     }
@@ -84,9 +82,9 @@ pub(crate) fn finish_header(packet: &mut [u8], header_len: usize, total_len: u16
     packet[CHECKSUM].copy_from_slice(&checksum);
 }
 
-/// Returns a number that is equal for the packets of a flow and spread over flows.
+/// Returns a hash that is equal for all packets of a flow.
 ///
-/// Fragments are spread by address only, for all but the first lack ports.
+/// The hash of a fragment covers only the addresses, since all fragments but the first lack ports.
 pub(crate) fn flow_hash(packet: &[u8]) -> u32 {
     let Some(header) = Header::parse(packet) else {
         return 0;
@@ -119,7 +117,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn garbage_is_no_packet_or_a_bounded_one(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
+        fn a_parsed_header_is_within_the_packet(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
             flow_hash(&bytes);
             if let Some(header) = Header::parse(&bytes) {
                 prop_assert!(header.len >= HEADER_MIN && header.len <= bytes.len());
@@ -128,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_of_one_address_pair_spread() {
+    fn flows_between_two_addresses_have_different_hashes() {
         let mut packet = [0; 28];
         packet[0] = 0x45;
         packet[9] = TCP;

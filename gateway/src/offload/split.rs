@@ -1,4 +1,4 @@
-//! Cuts what the kernel handed over into packets for the tunnel.
+//! Segments a super-packet of the kernel into packets for the tunnel.
 
 use super::checksum::Sum;
 use super::frame;
@@ -9,7 +9,7 @@ use std::ops::Range;
 const UDP_HEADER: usize = 8;
 const TCP_HEADER_MIN: usize = 20;
 
-/// Longest headers: 60 bytes each of IPv4 and TCP.
+/// Longest headers in bytes: 60 each of IPv4 and TCP.
 const HEADERS_MAX: usize = 120;
 
 const SEQUENCE: Range<usize> = 4..8;
@@ -43,20 +43,20 @@ pub(crate) enum Error {
 
 /// The packets of one read of the TAP, first to last.
 ///
-/// It cuts in place: the headers of a segment are written over the end of the
-/// segment before it, so that no payload byte moves. Hence each segment is only
-/// valid until the next is asked for.
+/// Segments in place: the headers of a segment overwrite the end of the segment before it, so that
+/// no payload byte moves. A segment is therefore valid only until the next call of [`Split::next`].
 pub(crate) struct Split<'a> {
     packet: &'a mut [u8],
     kind: Kind,
-    /// All headers, as the super-packet has them.
+    /// The super-packet's headers.
     template: [u8; HEADERS_MAX],
-    /// Length of the IPv4 header, and of all headers.
+    /// Length of the IPv4 header in bytes.
     ip_len: usize,
+    /// Length of all headers in bytes; 0 for a packet that is not segmented.
     header_len: usize,
     /// Payload bytes of each segment but the last.
     size: usize,
-    /// Where the next segment's payload starts.
+    /// Offset of the next segment's payload.
     position: usize,
     index: u16,
 }
@@ -69,8 +69,7 @@ enum Kind {
 }
 
 impl<'a> Split<'a> {
-    /// Takes a packet with the header that the kernel put before it; completes a
-    /// checksum that the kernel left open.
+    /// Parses a packet by its virtio_net_hdr; completes a checksum that the kernel left open.
     ///
     /// # Errors
     ///
@@ -114,7 +113,7 @@ impl<'a> Split<'a> {
         if total_len < ip.len {
             return Err(Error::Malformed);
         }
-        // Ethernet may have padded it.
+        // Without the padding of a short Ethernet frame.
         let packet = packet.get_mut(..total_len).ok_or(Error::Malformed)?;
         if let Some(partial) = vnet.partial {
             complete(partial, &ip, packet).ok_or(Error::Malformed)?;
@@ -132,7 +131,7 @@ impl<'a> Split<'a> {
         })
     }
 
-    /// Returns the length in bytes of the longest segment still to come.
+    /// Returns the length of the longest segment left, in bytes.
     pub(crate) fn segment_len(&self) -> usize {
         self.header_len + self.size.min(self.packet.len() - self.position)
     }
@@ -167,7 +166,7 @@ impl<'a> Split<'a> {
     }
 }
 
-/// Where a segment stands among its siblings.
+/// The position of a segment in its super-packet.
 #[derive(Clone, Copy)]
 struct Place {
     index: u16,
@@ -218,7 +217,7 @@ fn addr(ip: &[u8], at: usize) -> [u8; 4] {
     [ip[at], ip[at + 1], ip[at + 2], ip[at + 3]]
 }
 
-/// Length of the headers of a TCP packet, if they are there.
+/// Returns the length of IPv4 and TCP header in bytes; `None` if they are truncated.
 fn tcp_headers(ip: &Header, packet: &[u8]) -> Option<usize> {
     let offset = packet.get(ip.len + 12)? >> 4;
     let tcp_len = usize::from(offset) * 4;
@@ -226,12 +225,12 @@ fn tcp_headers(ip: &Header, packet: &[u8]) -> Option<usize> {
         .then_some(ip.len + tcp_len)
 }
 
-/// Length of the headers of a UDP packet, if they are there.
+/// Returns the length of IPv4 and UDP header in bytes; `None` if they are truncated.
 fn udp_headers(ip: &Header, packet: &[u8]) -> Option<usize> {
     (ip.protocol == ipv4::UDP && packet.len() >= ip.len + UDP_HEADER).then_some(ip.len + UDP_HEADER)
 }
 
-/// Computes a checksum whose field holds the pseudo-header's sum (`CHECKSUM_PARTIAL`).
+/// Completes a checksum whose field holds the pseudo-header's sum (`CHECKSUM_PARTIAL`).
 fn complete(partial: vnet::Partial, ip: &Header, packet: &mut [u8]) -> Option<()> {
     let start = usize::from(partial.start).checked_sub(frame::ETHERNET)?;
     let at = start + usize::from(partial.offset);

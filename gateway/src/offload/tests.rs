@@ -1,4 +1,4 @@
-//! Splitting and coalescing against each other.
+//! Segmentation and coalescing as inverse functions.
 
 pub(super) mod packets;
 
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 const PEER: u16 = 7;
 
-/// Cuts a frame into its packets.
+/// Segments a frame into its packets.
 fn split(frame: &[u8]) -> Vec<Vec<u8>> {
     let header = vnet::Header::parse(frame).unwrap();
     let mut packet = frame[HEADROOM..].to_vec();
@@ -24,7 +24,7 @@ fn split(frame: &[u8]) -> Vec<Vec<u8>> {
     segments
 }
 
-/// Joins packets into frames.
+/// Coalesces packets into frames.
 fn coalesce<'a>(packets: impl IntoIterator<Item = &'a [u8]>) -> Vec<Vec<u8>> {
     let mut coalescer = Coalescer::new(Settings::default(), true);
     let mut frames = Vec::new();
@@ -70,7 +70,7 @@ proptest! {
 
         let again: Vec<_> = frames.iter().flat_map(|frame| split(frame)).collect();
 
-        // Flows may overtake each other, the packets of one may not.
+        // Only packets of the same flow must stay in order.
         for flow in batch.iter().map(|packet| packets::flow(packet)) {
             let of_flow = |packet: &&Vec<u8>| packets::flow(packet) == flow;
             let before: Vec<_> = batch.iter().filter(of_flow).map(|packet| packets::without_id(packet)).collect();
@@ -81,7 +81,7 @@ proptest! {
     }
 
     #[test]
-    fn garbage_from_the_tap_never_panics(
+    fn an_arbitrary_frame_of_the_tap_never_panics(
         vnet: [u8; vnet::LEN],
         mut packet in prop::collection::vec(any::<u8>(), 0..300),
         plausible: bool,
@@ -96,7 +96,7 @@ proptest! {
     }
 
     #[test]
-    fn a_plausible_header_over_garbage_never_panics(
+    fn a_plausible_header_before_arbitrary_bytes_never_panics(
         mut packet in prop::collection::vec(any::<u8>(), 20..300),
         gso_size: u16,
         start: u16,
@@ -117,7 +117,7 @@ proptest! {
     }
 
     #[test]
-    fn garbage_from_a_peer_never_panics(
+    fn arbitrary_packets_of_a_peer_never_panic(
         batch in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..100), 0..20),
         plausible: bool,
     ) {
@@ -134,7 +134,7 @@ proptest! {
 }
 
 #[test]
-fn a_frame_names_the_peer_it_came_from() {
+fn a_frame_carries_the_index_of_its_sender() {
     let frames = coalesce([packets::tcp_packet(b"x").as_slice()]);
 
     let settings = Settings::default();

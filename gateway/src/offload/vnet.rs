@@ -11,19 +11,19 @@
 /// Length of the header in bytes.
 pub(crate) const LEN: usize = 10;
 
-/// The checksum from `csum_start` on is left to the reader.
+/// `VIRTIO_NET_HDR_F_NEEDS_CSUM`: the checksum from `csum_start` on is incomplete.
 const NEEDS_CSUM: u8 = 1;
 
-/// The kernel has verified the checksum; says nothing that we need.
+/// `VIRTIO_NET_HDR_F_DATA_VALID`: the kernel has verified the checksum. Ignored.
 const DATA_VALID: u8 = 2;
 
-/// Added to the type of a TCP super-packet whose first segment carries CWR.
+/// `VIRTIO_NET_HDR_GSO_ECN`: the first segment of a TCP super-packet carries CWR.
 const ECN: u8 = 0x80;
 
-/// How a super-packet is to be cut.
+/// The kind of segmentation (`gso_type`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Gso {
-    /// Not at all: it is one packet.
+    /// A single packet.
     #[default]
     None,
     /// TCP over IPv4 in segments of `gso_size`.
@@ -36,7 +36,7 @@ pub(crate) enum Gso {
 }
 
 impl Gso {
-    /// Parses the byte on the wire; `None` for what we never asked the kernel for.
+    /// Parses `gso_type`; `None` for kinds that were not negotiated.
     fn parse(value: u8) -> Option<Self> {
         match (value & !ECN, value & ECN != 0) {
             (0, false) => Some(Self::None),
@@ -56,31 +56,31 @@ impl Gso {
     }
 }
 
-/// Where a checksum is still to be computed; offsets count from the Ethernet header.
+/// An incomplete checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Partial {
-    /// First byte that the checksum covers.
+    /// Offset of the first byte that it covers, from the Ethernet header.
     pub(crate) start: u16,
-    /// Where it is written, from `start`.
+    /// Offset of the checksum field, from `start`.
     pub(crate) offset: u16,
 }
 
-/// The header's meaning.
+/// The parsed header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// How to cut.
+    /// The kind of segmentation.
     pub(crate) gso: Gso,
-    /// Length of all headers of a super-packet, from the Ethernet header; a hint.
+    /// Length of a super-packet's headers in bytes, from the Ethernet header on; a hint only.
     pub(crate) header_len: u16,
     /// Payload bytes of each segment but the last.
     pub(crate) gso_size: u16,
-    /// The checksum to complete, if any.
+    /// The checksum to complete.
     pub(crate) partial: Option<Partial>,
 }
 
 impl Header {
-    /// Parses the header at the front of `frame`; `None` if it is cut short or of
-    /// a kind that was not negotiated.
+    /// Parses the header at the front of `frame`; `None` if it is truncated or of a kind that was
+    /// not negotiated.
     pub(crate) fn parse(frame: &[u8]) -> Option<Self> {
         let bytes = frame.first_chunk::<LEN>()?;
         let word = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_negotiated_is_refused() {
+    fn a_kind_that_was_not_negotiated_is_refused() {
         for gso_type in [3, 4, 0x80, 0x85, 0xff] {
             assert_eq!(Header::parse(&[0, gso_type, 0, 0, 0, 0, 0, 0, 0, 0]), None);
         }

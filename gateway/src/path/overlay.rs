@@ -1,4 +1,4 @@
-//! How each of this cluster's nodes and this replica are connected.
+//! The overlay between this replica and each node of this cluster.
 
 use crate::engine;
 use control_api::fabric::Node;
@@ -7,32 +7,32 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-/// Without a probe for this long a node is silent: a dozen of its probes are missing.
+/// Time without a probe until a node is silent: eight of its probes are missing.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// How long a node may take until its first probe: a new one must get its route agent first, and
-/// a new replica must become known to the nodes.
+/// Time until the first probe of a node: a new node must start its route agent first, and the nodes
+/// must learn of a new replica.
 const ARRIVAL: Duration = Duration::from_secs(30);
 
-/// How long a route agent that was asked to stop may be away, as in an update of the software.
+/// Time for which a stopped route agent may be away, as in an upgrade.
 const REST: Duration = Duration::from_secs(60);
 
-/// How many looks in a row must find that a node does not hear: what it says may be older than
-/// this replica's first answer.
-const DEAF_LOOKS: u8 = 2;
+/// Consecutive checks that must find a node deaf: its report may be older than this replica's first
+/// reply.
+const DEAF_MIN: u8 = 2;
 
-/// How a node and this replica are connected.
+/// The state of the overlay between a node and this replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Overlay {
-    /// Each hears the other; of a node of an earlier version, this replica hears it.
-    Well,
-    /// No probe has come yet, and there was little time for it.
+    /// Probes arrive, and so do the replies, as far as the node's version reports that.
+    Healthy,
+    /// No probe has arrived yet, within [`ARRIVAL`].
     New,
-    /// Its route agent was asked to stop.
+    /// Its route agent was stopped.
     Resting,
-    /// Its probes do not come.
+    /// Its probes do not arrive.
     Silent,
-    /// Its probes come, but the answers do not arrive there.
+    /// Its probes arrive, but the replies do not arrive at the node.
     Deaf,
 }
 
@@ -40,7 +40,7 @@ impl Overlay {
     /// Returns the state's name in status and metrics.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Well => "well",
+            Self::Healthy => "well",
             Self::New => "new",
             Self::Resting => "resting",
             Self::Silent => "silent",
@@ -48,13 +48,13 @@ impl Overlay {
         }
     }
 
-    /// Whether packets to or from the node are lost.
+    /// Returns whether packets to or from the node are lost.
     pub(crate) fn is_cut(self) -> bool {
         matches!(self, Self::Silent | Self::Deaf)
     }
 }
 
-/// The nodes that are ready, by name.
+/// The ready nodes, by name.
 #[derive(Debug, Default)]
 pub(super) struct Nodes(BTreeMap<String, Known>);
 
@@ -63,14 +63,14 @@ struct Known {
     address: Ipv4Addr,
     since: Instant,
     overlay: Overlay,
-    /// How many looks in a row have found that it does not hear.
+    /// Consecutive checks that found it deaf.
     deaf: u8,
     speaks: bool,
     reflects: bool,
 }
 
 impl Nodes {
-    /// Takes in the nodes there are and what each has said last.
+    /// Sets the nodes, and evaluates the last probe of each.
     pub(super) fn update(
         &mut self,
         nodes: &[Node],
@@ -78,7 +78,7 @@ impl Nodes {
         now: Instant,
     ) {
         let mut before = std::mem::take(&mut self.0);
-        // One that is not ready is known to be ill, and not on our account.
+        // A node that is not ready is a known fault outside of the overlay.
         for node in nodes.iter().filter(|node| node.ready) {
             let known = before.remove(&node.name);
             let known = known.filter(|known| known.address == node.internal_ip);
@@ -88,8 +88,8 @@ impl Nodes {
             let mut overlay = overlay(seen, now.saturating_duration_since(since));
             let is_deaf = overlay == Overlay::Deaf;
             let deaf = if is_deaf { deaf.saturating_add(1) } else { 0 };
-            if is_deaf && deaf < DEAF_LOOKS {
-                overlay = Overlay::Well;
+            if is_deaf && deaf < DEAF_MIN {
+                overlay = Overlay::Healthy;
             }
             let known = Known {
                 address: node.internal_ip,
@@ -103,35 +103,35 @@ impl Nodes {
         }
     }
 
-    /// Returns the nodes whose checks tell something, each with what it says.
+    /// Returns the nodes whose end-to-end checks count, each with its last probe.
     pub(super) fn checking<'a>(
         &'a self,
         sightings: &'a BTreeMap<Ipv4Addr, (Duration, Sighting)>,
     ) -> impl Iterator<Item = (&'a str, &'a Sighting)> {
         self.0
             .iter()
-            .filter(|(_, known)| known.overlay == Overlay::Well && known.speaks)
+            .filter(|(_, known)| known.overlay == Overlay::Healthy && known.speaks)
             .filter_map(|(name, known)| Some((name.as_str(), &sightings.get(&known.address)?.1)))
     }
 
-    /// Returns how many nodes check the way to the peers.
+    /// Returns the number of nodes whose end-to-end checks count.
     pub(super) fn checking_count(&self) -> usize {
-        let checking = |known: &&Known| known.overlay == Overlay::Well && known.speaks;
+        let checking = |known: &&Known| known.overlay == Overlay::Healthy && known.speaks;
         self.0.values().filter(checking).count()
     }
 
-    /// Returns the nodes that are not well, and what is wrong.
-    pub(super) fn ill(&self) -> impl Iterator<Item = (&str, Overlay)> {
-        let ill = self.0.iter().filter(|(_, it)| it.overlay != Overlay::Well);
-        ill.map(|(name, known)| (name.as_str(), known.overlay))
+    /// Returns the nodes whose state is not [`Overlay::Healthy`].
+    pub(super) fn unhealthy(&self) -> impl Iterator<Item = (&str, Overlay)> {
+        let unhealthy = self.0.iter();
+        let unhealthy = unhealthy.filter(|(_, it)| it.overlay != Overlay::Healthy);
+        unhealthy.map(|(name, known)| (name.as_str(), known.overlay))
     }
 
-    /// Returns how many nodes there are.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Returns what the peers are to be told.
+    /// Returns the summary that is advertised to the peers.
     pub(super) fn summary(&self) -> engine::Nodes {
         let count = |is: fn(Overlay) -> bool| {
             let nodes = self.0.values().filter(|known| is(known.overlay));
@@ -143,15 +143,15 @@ impl Nodes {
             cut: count(Overlay::is_cut),
             resting: count(|overlay| matches!(overlay, Overlay::Resting | Overlay::New)),
             reflect: !self.0.is_empty() && {
-                let mut met = self.0.values().filter(|it| it.overlay != Overlay::New);
-                met.all(|known| known.reflects)
+                let mut probed = self.0.values().filter(|it| it.overlay != Overlay::New);
+                probed.all(|known| known.reflects)
             },
         }
     }
 }
 
-/// Whether each node that is ready knows this replica: its probes come, and the answers arrive
-/// there as far as it tells.
+/// Returns whether every ready node knows this replica: its probes arrive, and so do the replies as
+/// far as its version reports that.
 pub(crate) fn is_known_to_all(
     nodes: &[Node],
     sightings: &BTreeMap<Ipv4Addr, (Duration, Sighting)>,
@@ -159,7 +159,7 @@ pub(crate) fn is_known_to_all(
     let mut ready = nodes.iter().filter(|node| node.ready);
     ready.all(|node| {
         let seen = sightings.get(&node.internal_ip);
-        // What an earlier process of this replica was told may still be there.
+        // The map may still hold probes to an earlier process of this replica.
         let fresh = seen.filter(|(age, _)| *age < SILENCE);
         fresh.is_some_and(|(_, sighting)| sighting.says(HEARS) || !sighting.says(SPEAKS))
     })
@@ -181,6 +181,6 @@ fn overlay(seen: Option<&(Duration, Sighting)>, known_for: Duration) -> Overlay 
     } else if sighting.says(SPEAKS) && !sighting.says(HEARS) {
         Overlay::Deaf
     } else {
-        Overlay::Well
+        Overlay::Healthy
     }
 }

@@ -6,12 +6,12 @@ use std::collections::BTreeSet;
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
-fn a_whole_way_is_told_once() {
+fn a_healthy_path_is_reported_once() {
     let mut lab = Lab::new(&["milan"]);
 
-    let news = lab.run(20);
+    let reports = lab.run(20);
 
-    assert_eq!(reasons(&news), [("milan", Reason::EndToEnd)]);
+    assert_eq!(reasons(&reports), [("milan", Reason::EndToEnd)]);
     assert_eq!(lab.paths.nodes(), fine(3));
 }
 
@@ -20,38 +20,38 @@ fn a_silent_node_is_named_within_four_seconds() {
     let mut lab = Lab::settled(&["milan", "turin"]);
 
     lab.nodes[1].is_silent = true;
-    let news = lab.run(4);
+    let reports = lab.run(4);
 
     let expected = [
         ("milan", Reason::LocalOverlay),
         ("turin", Reason::LocalOverlay),
     ];
-    assert_eq!(reasons(&news), expected);
-    let message = &news[0].1.message;
+    assert_eq!(reasons(&reports), expected);
+    let message = &reports[0].1.message;
     assert!(message.contains("node rome-1:"), "{message}");
     assert!(message.contains("gateway gw-1"), "{message}");
     assert!(message.contains("from node to gateway"), "{message}");
     assert_eq!(lab.paths.nodes().cut, 1);
     assert_eq!(
-        lab.paths.ill_nodes().collect::<Vec<_>>(),
+        lab.paths.unhealthy_nodes().collect::<Vec<_>>(),
         [("rome-1", Overlay::Silent)]
     );
 }
 
 #[test]
-fn a_node_that_only_speaks_is_named_within_two_looks() {
+fn a_deaf_node_is_named_within_two_checks() {
     let mut lab = Lab::settled(&["milan"]);
 
     lab.nodes[2].said = REFLECTS;
     assert_eq!(lab.run(1), []);
-    let news = lab.run(1);
+    let reports = lab.run(1);
 
-    assert_eq!(reasons(&news), [("milan", Reason::LocalOverlay)]);
-    assert!(news[0].1.message.contains("from gateway to node"));
+    assert_eq!(reasons(&reports), [("milan", Reason::LocalOverlay)]);
+    assert!(reports[0].1.message.contains("from gateway to node"));
 }
 
 #[test]
-fn healing_is_told_after_a_while_and_a_fault_that_comes_and_goes_costs_few_writes() {
+fn the_end_of_a_fault_is_reported_late_and_an_intermittent_fault_seldom() {
     let mut lab = Lab::settled(&["milan"]);
 
     let mut writes = 0;
@@ -66,24 +66,24 @@ fn healing_is_told_after_a_while_and_a_fault_that_comes_and_goes_costs_few_write
 }
 
 #[test]
-fn a_replica_is_known_when_every_ready_node_hears_it() {
+fn a_replica_is_known_when_its_replies_reach_every_ready_node() {
     let known = |lab: &Lab| is_known_to_all(&lab.nodes(), &lab.sightings());
     let mut lab = Lab::new(&["milan"]);
-    assert!(!known(&lab), "no probe has come");
+    assert!(!known(&lab), "no probe has arrived");
 
     lab.nodes[1].said = REFLECTS;
     lab.run(1);
-    assert!(!known(&lab), "one does not hear");
+    assert!(!known(&lab), "one is deaf");
 
     lab.nodes[1].said = ALL;
     lab.nodes[2].is_old = true;
     lab.run(1);
-    assert!(known(&lab), "that of an earlier version says nothing");
+    assert!(known(&lab), "an earlier version does not report that");
 
     let mut node = TestNode::new(9);
     node.node.ready = false;
     lab.nodes.push(node);
-    assert!(known(&lab), "one that is not ready is not waited for");
+    assert!(known(&lab), "a node that is not ready does not count");
     lab.nodes[3].node.ready = true;
     assert!(!known(&lab));
 
@@ -91,11 +91,11 @@ fn a_replica_is_known_when_every_ready_node_hears_it() {
     assert!(known(&lab));
     lab.nodes[1].is_silent = true;
     lab.run(3);
-    assert!(!known(&lab), "what it said is old");
+    assert!(!known(&lab), "its last probe is old");
 }
 
 #[test]
-fn a_route_agent_that_is_asked_to_stop_has_a_minute() {
+fn a_stopped_route_agent_is_a_fault_after_a_minute() {
     let mut lab = Lab::settled(&["milan"]);
 
     lab.nodes[0].said = ALL | RESTS;
@@ -108,7 +108,7 @@ fn a_route_agent_that_is_asked_to_stop_has_a_minute() {
 }
 
 #[test]
-fn a_new_node_has_half_a_minute_and_one_that_is_not_ready_does_not_count() {
+fn a_new_node_is_a_fault_after_half_a_minute_unless_it_is_not_ready() {
     let mut lab = Lab::settled(&["milan"]);
     let mut node = TestNode::new(3);
     node.is_silent = true;
@@ -124,29 +124,29 @@ fn a_new_node_has_half_a_minute_and_one_that_is_not_ready_does_not_count() {
 }
 
 #[test]
-fn a_node_of_an_earlier_version_is_well_while_it_asks() {
+fn a_node_of_an_earlier_version_is_healthy_while_it_probes() {
     let mut lab = Lab::settled(&["milan"]);
 
     for node in &mut lab.nodes {
         node.is_old = true;
     }
-    let news = lab.run(20);
+    let reports = lab.run(20);
 
-    assert_eq!(reasons(&news), [("milan", Reason::ToRemoteGateway)]);
+    assert_eq!(reasons(&reports), [("milan", Reason::ToRemoteGateway)]);
     assert!(!lab.paths.nodes().reflect);
     lab.nodes[0].is_silent = true;
     assert_eq!(reasons(&lab.run(4)), [("milan", Reason::LocalOverlay)]);
 }
 
 #[test]
-fn what_the_peer_tells_of_its_nodes_is_told() {
+fn the_advertised_health_of_remote_nodes_is_reported() {
     let mut lab = Lab::settled(&["milan"]);
 
     lab.remote("milan", Some(Nodes { cut: 1, ..fine(2) }));
-    let news = lab.run(1);
+    let reports = lab.run(1);
 
-    assert_eq!(reasons(&news), [("milan", Reason::RemoteOverlay)]);
-    let message = &news[0].1.message;
+    assert_eq!(reasons(&reports), [("milan", Reason::RemoteOverlay)]);
+    let message = &reports[0].1.message;
     assert!(
         message.starts_with("1 of 2 nodes of milan are cut off"),
         "{message}"
@@ -154,31 +154,31 @@ fn what_the_peer_tells_of_its_nodes_is_told() {
 }
 
 #[test]
-fn a_check_that_fails_on_one_node_is_that_nodes_fault() {
+fn a_check_that_fails_on_one_node_is_a_fault_of_that_node() {
     let mut lab = Lab::settled(&["milan", "turin"]);
 
     lab.nodes[1].lost.insert(1);
     assert_eq!(lab.run(1), []);
-    let news = lab.run(1);
+    let reports = lab.run(1);
 
-    assert_eq!(reasons(&news), [("turin", Reason::Node)]);
-    assert!(news[0].1.message.starts_with("node rome-1: "));
+    assert_eq!(reasons(&reports), [("turin", Reason::Node)]);
+    assert!(reports[0].1.message.starts_with("node rome-1: "));
 }
 
 #[test]
-fn a_check_that_fails_on_all_nodes_is_somewhere_between() {
+fn a_check_that_fails_on_all_nodes_is_a_fault_from_node_to_node() {
     let mut lab = Lab::settled(&["milan"]);
 
     for node in &mut lab.nodes {
         node.lost.insert(0);
     }
-    let news = lab.run(2);
+    let reports = lab.run(2);
 
-    assert_eq!(reasons(&news), [("milan", Reason::NodeToNode)]);
+    assert_eq!(reasons(&reports), [("milan", Reason::NodeToNode)]);
 }
 
 #[test]
-fn checks_count_only_where_somebody_answers_them() {
+fn checks_count_only_while_remote_nodes_reply() {
     for remote in [
         None,
         Some(Nodes {
@@ -206,8 +206,8 @@ fn checks_that_failed_before_the_tunnel_was_up_do_not_count() {
     for node in &mut lab.nodes {
         node.lost.insert(0);
     }
-    let told = [("milan", Reason::Tunnel), ("milan", Reason::NothingArrives)];
-    assert_eq!(reasons(&lab.run(10)), told);
+    let expected = [("milan", Reason::Tunnel), ("milan", Reason::NothingArrives)];
+    assert_eq!(reasons(&lab.run(10)), expected);
 
     lab.connection("milan", ConnectionState::Connected);
     lab.run(2);
@@ -217,7 +217,7 @@ fn checks_that_failed_before_the_tunnel_was_up_do_not_count() {
 }
 
 #[test]
-fn ranks_of_another_list_of_clusters_mean_nothing() {
+fn ranks_in_another_list_of_clusters_are_ignored() {
     let mut lab = Lab::settled(&["milan", "turin"]);
 
     lab.nodes[0].clusters = vec!["turin".to_owned()];
@@ -227,18 +227,18 @@ fn ranks_of_another_list_of_clusters_mean_nothing() {
 }
 
 #[test]
-fn upstreams_gateways_tell_nothing_of_their_nodes() {
+fn upstream_gateways_do_not_report_their_nodes() {
     let mut lab = Lab::settled(&["milan"]);
 
     lab.paths.note_remote("milan", Kind::Upstream, None);
-    let news = lab.run(5);
+    let reports = lab.run(5);
 
-    assert_eq!(reasons(&news), [("milan", Reason::ToRemoteGateway)]);
+    assert_eq!(reasons(&reports), [("milan", Reason::ToRemoteGateway)]);
     assert!(
-        news[0]
+        reports[0]
             .1
             .message
-            .contains("gateways of its kind tell nothing")
+            .contains("do not report the path behind them")
     );
 }
 
@@ -251,9 +251,9 @@ fn a_message_names_three_nodes_and_how_many_more() {
     for node in &mut lab.nodes {
         node.is_silent = true;
     }
-    let news = lab.run(4);
+    let reports = lab.run(4);
 
-    let message = &news[0].1.message;
+    let message = &reports[0].1.message;
     assert!(
         message.starts_with("nodes rome-0, rome-1, rome-2 and 6 more:"),
         "{message}"
@@ -264,26 +264,26 @@ fn a_message_names_three_nodes_and_how_many_more() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever comes and goes: what is told in the end is what is, and each peer is told of at
-    /// most every second look.
+    /// For any sequence of faults, the last report is the final state, and a peer is reported at most
+    /// at every second check.
     #[test]
-    fn the_end_is_told_and_never_too_much(
+    fn the_final_state_is_reported_and_reports_are_limited(
         steps in prop::collection::vec((0..3usize, 0..16u16, any::<bool>(), any::<bool>()), 1..80),
     ) {
         let mut lab = Lab::settled(&["milan"]);
-        let mut told = Vec::new();
+        let mut reports = Vec::new();
         for (at, said, is_silent, is_lost) in &steps {
             let node = &mut lab.nodes[*at];
             node.said = *said & !RESTS;
             node.is_silent = *is_silent;
             node.lost = is_lost.then_some(0).into_iter().collect();
-            told.extend(lab.run(1));
+            reports.extend(lab.run(1));
         }
-        prop_assert!(told.len() <= steps.len() / 2 + 2, "{told:?} in {} s", steps.len());
+        prop_assert!(reports.len() <= steps.len() / 2 + 2, "{reports:?} in {} s", steps.len());
 
         lab.nodes = (0..3).map(TestNode::new).collect();
-        told.extend(lab.run(10));
-        let last = told.last().map_or(Reason::EndToEnd, |(_, verdict)| verdict.reason);
+        reports.extend(lab.run(10));
+        let last = reports.last().map_or(Reason::EndToEnd, |(_, verdict)| verdict.reason);
         prop_assert_eq!(last, Reason::EndToEnd);
     }
 }
@@ -330,7 +330,7 @@ impl TestNode {
         }
     }
 
-    fn ask(&mut self, clusters: &[String], now: Instant) {
+    fn probe(&mut self, clusters: &[String], now: Instant) {
         if self.is_silent {
             return;
         }
@@ -354,7 +354,7 @@ impl TestNode {
 }
 
 impl Lab {
-    /// Connected with peers of ours of two nodes each, nothing told yet.
+    /// Connected with peers of our kind of two nodes each; nothing is reported yet.
     fn new(clusters: &[&str]) -> Self {
         let now = Instant::now();
         let mut lab = Self {
@@ -363,8 +363,10 @@ impl Lab {
             nodes: (0..3).map(TestNode::new).collect(),
             now,
         };
-        let way = Way::Server { port: 51_840 };
-        let peers = clusters.iter().map(|cluster| (*cluster, way.clone(), true));
+        let role = TunnelRole::Server { port: 51_840 };
+        let peers = clusters
+            .iter()
+            .map(|cluster| (*cluster, role.clone(), true));
         lab.paths.set_peers(peers, now);
         for cluster in clusters {
             lab.connection(cluster, ConnectionState::Connected);
@@ -387,21 +389,21 @@ impl Lab {
         self.paths.note_remote(cluster, Kind::Ours, nodes);
     }
 
-    /// Lets so many seconds pass, and returns what is told.
+    /// Passes `seconds`, and returns the reports.
     fn run(&mut self, seconds: u64) -> Vec<(String, Verdict)> {
-        let mut news = Vec::new();
+        let mut reports = Vec::new();
         for _ in 0..seconds {
             for node in &mut self.nodes {
-                node.ask(
+                node.probe(
                     &self.clusters,
                     self.now + SECOND - Duration::from_millis(150),
                 );
             }
             self.now += SECOND;
-            self.paths.look(&self.nodes(), &self.sightings(), self.now);
-            news.extend(self.paths.poll_news(self.now));
+            self.paths.check(&self.nodes(), &self.sightings(), self.now);
+            reports.extend(self.paths.poll_changes(self.now));
         }
-        news
+        reports
     }
 
     fn nodes(&self) -> Vec<Node> {
@@ -426,8 +428,9 @@ fn fine(all: u32) -> Nodes {
     }
 }
 
-fn reasons(news: &[(String, Verdict)]) -> Vec<(&str, Reason)> {
-    news.iter()
+fn reasons(reports: &[(String, Verdict)]) -> Vec<(&str, Reason)> {
+    reports
+        .iter()
         .map(|(cluster, verdict)| (cluster.as_str(), verdict.reason))
         .collect()
 }

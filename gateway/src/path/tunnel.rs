@@ -1,7 +1,7 @@
-//! What is wrong between the gateways: which direction, by what comes of the handshakes.
+//! Faults between the gateways, and their direction, from the handshakes.
 //!
-//! A server sees whether its peer calls, so it can tell the directions apart; a client only knows
-//! that it has no answer, and says who knows more.
+//! A server knows whether handshake initiations of its peer arrive, so it can determine the blocked
+//! direction. A client only knows that no response arrives, and refers to the server's Connection.
 
 use super::verdict::{Finding, Reason};
 use crate::engine::{ConnectionState, Signs};
@@ -9,25 +9,26 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// How long an initiation may go unanswered before that is a finding: any round trip is over.
+/// Age of handshake evidence until it is a finding: longer than any round trip, which would end in a
+/// connection.
 const SIGN_AGE: Duration = Duration::from_secs(3);
 
-/// How long nothing must have come after a loss: an attempt of any implementation (WireGuard's
-/// `REKEY_TIMEOUT` is 5 s).
+/// Time without a handshake after a lost connection until that is a finding: every implementation
+/// attempts one within WireGuard's `REKEY_TIMEOUT` of 5 s.
 const SILENCE: Duration = Duration::from_secs(6);
 
-/// The same while there was no connection yet: the peer may be about to be set up.
+/// The same before the first connection: the peer may still be configured.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Who opens the tunnel to a peer, and where.
+/// This cluster's role in the tunnel to a peer, with the endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
-    /// The peer does.
+pub(crate) enum TunnelRole {
+    /// The peer opens the tunnel.
     Server {
-        /// The UDP port that it is told.
+        /// The published UDP port of this cluster's gateways.
         port: u16,
     },
-    /// We do.
+    /// This cluster opens the tunnel.
     Client {
         /// Addresses and names of the peer's gateways.
         addresses: Vec<String>,
@@ -36,26 +37,26 @@ pub(crate) enum Way {
     },
 }
 
-/// What is known of the tunnel to a peer.
+/// The tunnel to a peer.
 #[derive(Debug)]
 pub(super) struct Tunnel {
-    way: Way,
+    role: TunnelRole,
     state: ConnectionState,
     /// Since when the connection is in that state.
     since: Instant,
     signs: Signs,
-    /// Since when the signs are these.
+    /// Since when `signs` is unchanged.
     signs_since: Instant,
-    /// Whether the keys were changed since there was a connection.
+    /// The keys changed after the last connection.
     is_rekeyed: bool,
-    /// The names that do not resolve, and what the resolver says.
+    /// The names that do not resolve, with the resolver's error.
     unresolved: BTreeMap<String, String>,
 }
 
 impl Tunnel {
-    pub(super) fn new(way: Way, now: Instant) -> Self {
+    pub(super) fn new(role: TunnelRole, now: Instant) -> Self {
         Self {
-            way,
+            role,
             state: ConnectionState::Connecting,
             since: now,
             signs: Signs::default(),
@@ -65,10 +66,10 @@ impl Tunnel {
         }
     }
 
-    /// Sets the way to the peer, which may be another one now.
-    pub(super) fn set_way(&mut self, way: Way) {
-        self.way = way;
-        let Way::Client { addresses, .. } = &self.way else {
+    /// Sets role and endpoint; forgets failed lookups of removed names.
+    pub(super) fn set_role(&mut self, role: TunnelRole) {
+        self.role = role;
+        let TunnelRole::Client { addresses, .. } = &self.role else {
             return self.unresolved.clear();
         };
         self.unresolved.retain(|host, _| addresses.contains(host));
@@ -93,27 +94,29 @@ impl Tunnel {
         self.is_rekeyed = true;
     }
 
-    /// Notes what became of looking a name up.
+    /// Notes the result of a name lookup.
     pub(super) fn note_lookup(&mut self, host: &str, outcome: Result<(), String>) {
         match outcome {
             Ok(()) => self.unresolved.remove(host),
-            Err(answer) => self.unresolved.insert(host.to_owned(), answer),
+            Err(error) => self.unresolved.insert(host.to_owned(), error),
         };
     }
 
-    /// Returns how long there has been a connection, or none.
+    /// Returns for how long the connection has been in its present state.
     pub(super) fn age(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.since)
     }
 
-    /// Returns what is wrong, if the peer is not connected.
+    /// Returns the fault if the peer is not connected.
     pub(super) fn judge(&self, replica: &str, peer: &str, now: Instant) -> Option<Finding> {
         if self.state == ConnectionState::Connected {
             return None;
         }
-        let known = match &self.way {
-            Way::Server { port } => self.of_server(replica, peer, *port, now),
-            Way::Client { addresses, port } => self.of_client(replica, peer, addresses, *port, now),
+        let known = match &self.role {
+            TunnelRole::Server { port } => self.of_server(replica, peer, *port, now),
+            TunnelRole::Client { addresses, port } => {
+                self.of_client(replica, peer, addresses, *port, now)
+            }
         };
 
         known.or_else(|| Some(self.unknown(replica, peer)))
@@ -130,11 +133,11 @@ impl Tunnel {
             return None;
         }
         let message = format!(
-            "{}no handshake of {peer} arrives at gateway {replica}: {peer} -> this cluster is blocked, or nobody \
-             calls. Open UDP port {port} of this cluster's gateways (status.endpoint of the \
+            "{}no handshake of {peer} arrives at gateway {replica}: {peer} -> this cluster is blocked, or \
+             {peer} sends none. Open UDP port {port} of this cluster's gateways (status.endpoint of the \
              GatewayServer) to {peer}, check that its gateways may send there, and that its PublicKey \
              for this cluster is this cluster's key",
-            self.since_when(),
+            self.after_rekey(),
         );
         Some((Reason::NothingArrives, message))
     }
@@ -147,18 +150,19 @@ impl Tunnel {
         port: u16,
         now: Instant,
     ) -> Option<Finding> {
-        if let Some((host, answer)) = self.unresolved(addresses) {
+        if let Some((host, error)) = self.unresolved(addresses) {
             let message = format!(
-                "{host}, where {peer} is to be called, does not resolve: {answer}. Correct \
-                 spec.endpoint.addresses of the GatewayClient, or let the cluster's DNS know the name",
+                "{host}, an endpoint of {peer}, does not resolve: {error}. Correct \
+                 spec.endpoint.addresses of the GatewayClient, or add the name to the cluster's DNS",
             );
             return Some((Reason::NameNotResolved, message));
         }
         let to = addresses.join(", ");
         if self.signs.answers.is_some() && self.are_signs_due(now) {
             let message = format!(
-                "the gateways of {peer} answer the handshakes of gateway {replica}, so UDP passes in both \
-                 directions, but no probe: is UDP port {port} of {to} open for as long as a flow lasts?"
+                "the gateways of {peer} respond to the handshakes of gateway {replica}, so UDP passes in both \
+                 directions, but not to probes: check that UDP port {port} of {to} stays open for the \
+                 duration of a flow"
             );
             return Some((Reason::Tunnel, message));
         }
@@ -166,38 +170,40 @@ impl Tunnel {
             return None;
         }
         let message = format!(
-            "{}no handshake of gateway {replica} is answered by {to}, UDP port {port}. Which direction is \
-             blocked cannot be told from here: the Connection in {peer} tells whether handshakes \
-             arrive. Open UDP port {port} of {to} to this cluster's gateways, let the answers in, \
-             and check that the PublicKey of {peer} here is the key it uses",
-            self.since_when(),
+            "{}{to}, UDP port {port}, does not respond to handshakes of gateway {replica}. The Connection in \
+             {peer} shows whether they arrive there, and so which direction is blocked. Open UDP port \
+             {port} of {to} to this cluster's gateways, let the responses in, and check that the \
+             PublicKey of {peer} here is the key it uses",
+            self.after_rekey(),
         );
         Some((Reason::NoAnswer, message))
     }
 
-    /// What to say before there is anything to judge by.
+    /// Returns the finding before there is any evidence.
     fn unknown(&self, replica: &str, peer: &str) -> Finding {
         if self.state == ConnectionState::Connecting {
-            let message = format!("gateway {replica} has not heard of a gateway of {peer} yet");
+            let message =
+                format!("gateway {replica} has received nothing from a gateway of {peer} yet");
             return (Reason::Connecting, message);
         }
         let message = format!(
-            "{}gateway {replica} hears no gateway of {peer} any more: does it run, and do both firewalls \
-             admit the tunnel's UDP port?",
-            self.since_when(),
+            "{}gateway {replica} receives nothing from the gateways of {peer} any more: check that they run, \
+             and that both firewalls accept the tunnel's UDP port",
+            self.after_rekey(),
         );
         (Reason::Tunnel, message)
     }
 
-    /// Returns a name that does not resolve, if there is nowhere else to call.
+    /// Returns a name that does not resolve and its error, if no other endpoint is left.
     fn unresolved(&self, addresses: &[String]) -> Option<(&String, &String)> {
-        let is_lost = |host: &String| self.unresolved.contains_key(host);
-        let first = addresses.first().filter(|_| addresses.iter().all(is_lost));
+        let is_unresolved = |host: &String| self.unresolved.contains_key(host);
+        let first = addresses.first();
+        let first = first.filter(|_| addresses.iter().all(is_unresolved));
 
         self.unresolved.get_key_value(first?)
     }
 
-    /// What comes in the moment before a connection is no finding.
+    /// Returns whether the evidence is old enough: a handshake in progress is no finding.
     fn are_signs_due(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.signs_since) >= SIGN_AGE
     }
@@ -212,7 +218,7 @@ impl Tunnel {
         self.age(now) >= limit
     }
 
-    fn since_when(&self) -> &'static str {
+    fn after_rekey(&self) -> &'static str {
         if self.is_rekeyed {
             "since the keys were changed, "
         } else {
@@ -224,16 +230,16 @@ impl Tunnel {
 fn answers_lost(replica: &str, peer: &str, port: u16, from: IpAddr) -> String {
     format!(
         "{peer} -> this cluster is open: its handshakes arrive from {from} at gateway {replica}. This \
-         cluster -> {peer} is blocked: the answers are lost. Let UDP from port {port} of this cluster's \
+         cluster -> {peer} is blocked: the responses are lost. Let UDP from port {port} of this cluster's \
          gateways out to {from}, and in there"
     )
 }
 
 fn keys_differ(replica: &str, peer: &str, from: IpAddr) -> String {
     format!(
-        "the keys do not match: who calls gateway {replica} from {from} as {peer} has another key than its \
-         PublicKey here. Write the key that the gateways of {peer} use into that PublicKey: \
-         `liqoctl network connect` exchanges the keys again"
+        "the keys do not match: the sender at {from} whose handshakes for {peer} arrive at gateway {replica} \
+         has another key than the PublicKey of {peer} here. Write the key that the gateways of {peer} use \
+         into that PublicKey: `liqoctl network connect` exchanges the keys again"
     )
 }
 
@@ -244,7 +250,7 @@ mod tests {
     const FROM: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 7));
 
     #[test]
-    fn a_server_tells_which_direction_is_blocked() {
+    fn a_server_determines_the_blocked_direction() {
         let mut lab = Lab::new(server());
         lab.lose();
         assert_eq!(lab.reason(5), Some(Reason::Tunnel));
@@ -270,19 +276,22 @@ mod tests {
     }
 
     #[test]
-    fn a_client_says_that_it_knows_only_its_half() {
+    fn a_client_refers_to_the_servers_connection() {
         let lab = Lab::new(client(&["198.51.100.1"]));
         assert_eq!(lab.reason(9), Some(Reason::Connecting));
 
         let (reason, message) = lab.judge(10).unwrap();
 
         assert_eq!(reason, Reason::NoAnswer);
-        assert!(message.contains("cannot be told from here"), "{message}");
+        assert!(
+            message.contains("shows whether they arrive there"),
+            "{message}"
+        );
         assert!(message.contains("UDP port 31840 of 198.51.100.1"));
     }
 
     #[test]
-    fn keys_that_do_not_match_are_told_by_the_server() {
+    fn the_server_reports_keys_that_do_not_match() {
         let mut lab = Lab::new(server());
         lab.lose();
         lab.tunnel.note_rekeyed();
@@ -299,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_does_not_resolve_is_named_until_it_does() {
+    fn a_name_is_reported_until_it_resolves() {
         let mut lab = Lab::new(client(&["milan.example"]));
         let failed = Err("no such host".to_owned());
         lab.tunnel.note_lookup("milan.example", failed.clone());
@@ -312,15 +321,15 @@ mod tests {
 
         lab.tunnel.note_lookup("milan.example", Ok(()));
         assert_eq!(lab.reason(0), Some(Reason::Connecting));
-        // Another address can be called.
+        // Another endpoint is left.
         lab.tunnel
-            .set_way(client(&["milan.example", "198.51.100.1"]));
+            .set_role(client(&["milan.example", "198.51.100.1"]));
         lab.tunnel.note_lookup("milan.example", failed);
         assert_eq!(lab.reason(0), Some(Reason::Connecting));
     }
 
     #[test]
-    fn what_comes_just_before_a_connection_is_no_fault() {
+    fn a_handshake_in_progress_is_no_fault() {
         let mut lab = Lab::new(server());
         lab.pass(9);
         lab.signs(Signs {
@@ -337,10 +346,10 @@ mod tests {
     }
 
     impl Lab {
-        fn new(way: Way) -> Self {
+        fn new(role: TunnelRole) -> Self {
             let now = Instant::now();
             Self {
-                tunnel: Tunnel::new(way, now),
+                tunnel: Tunnel::new(role, now),
                 now,
             }
         }
@@ -362,7 +371,7 @@ mod tests {
             self.now += Duration::from_secs(seconds);
         }
 
-        /// Judges so many seconds from now.
+        /// Returns the finding after `seconds`.
         fn judge(&self, seconds: u64) -> Option<Finding> {
             let at = self.now + Duration::from_secs(seconds);
             self.tunnel.judge("gw-1", "milan", at)
@@ -373,12 +382,12 @@ mod tests {
         }
     }
 
-    fn server() -> Way {
-        Way::Server { port: 31_840 }
+    fn server() -> TunnelRole {
+        TunnelRole::Server { port: 31_840 }
     }
 
-    fn client(addresses: &[&str]) -> Way {
-        Way::Client {
+    fn client(addresses: &[&str]) -> TunnelRole {
+        TunnelRole::Client {
             addresses: addresses.iter().map(ToString::to_string).collect(),
             port: 31_840,
         }

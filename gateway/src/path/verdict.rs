@@ -1,57 +1,56 @@
-//! What is wrong, in words: the first broken part, its cause and the cure.
+//! The verdict on a path: the first broken part, the cause and the remedy.
 
 use super::overlay::{self, Overlay};
 use crate::engine::{Kind, Nodes};
 use control_api::connection::reason;
 use ebpf_common::settings::REFLECTOR_PORT;
 
-/// Most nodes that a message names.
+/// Nodes that a message names at most.
 const NAMES_MAX: usize = 3;
 
-/// What is found of the way to a peer.
+/// The health of the path to a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
-    /// The part that is broken, or how far the way is known to be whole.
     pub(crate) reason: Reason,
-    /// The same in a sentence, with the cure.
+    /// For users: nodes or addresses, cause and remedy.
     pub(crate) message: String,
 }
 
-/// The parts of the way, and how far it is known to be whole.
+/// The broken part of a path, or the extent to which it is known to be healthy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
     /// The tunnel is not up yet.
     Connecting,
-    /// From node to node.
+    /// Healthy from node to node.
     EndToEnd,
-    /// From our nodes to the peer's gateways, which tell nothing of what lies behind.
+    /// Healthy from the nodes to the remote gateways, which report nothing about their nodes.
     ToRemoteGateway,
     /// Broken between the gateways.
     Tunnel,
-    /// Broken between the gateways: nothing comes from the peer.
+    /// Broken between the gateways: no handshake of the peer arrives.
     NothingArrives,
-    /// Broken between the gateways: nothing of ours gets to the peer.
+    /// Broken between the gateways: handshakes of the peer arrive, and the responses are lost.
     AnswersLost,
-    /// Broken between the gateways, in a direction that only the peer knows.
+    /// Broken between the gateways, in a direction that only the server side can determine.
     NoAnswer,
     /// The gateways' keys do not match.
     KeysDiffer,
-    /// There is no address of the peer's gateways.
+    /// No name of the peer's gateways resolves.
     NameNotResolved,
-    /// No gateway of ours serves the peer.
+    /// No local gateway serves the peer.
     NotServed,
-    /// Broken between our nodes and this gateway.
+    /// Broken between this gateway and local nodes.
     LocalOverlay,
-    /// Broken between the peer's gateways and its nodes.
+    /// Broken between the remote gateways and their nodes.
     RemoteOverlay,
-    /// Broken on some of our nodes, before the overlay.
+    /// Broken on some local nodes, before the overlay.
     Node,
-    /// Broken somewhere that none of the probes in between sees.
+    /// End-to-end checks fail on all nodes although overlays and tunnel are healthy.
     NodeToNode,
 }
 
 impl Reason {
-    /// Returns the reason of the condition.
+    /// Returns the reason for the condition of the Connection.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Connecting => "Connecting",
@@ -71,12 +70,12 @@ impl Reason {
         }
     }
 
-    /// Whether no part is known to be broken.
-    pub(crate) fn is_well(self) -> bool {
+    /// Returns whether packets are known to pass.
+    pub(crate) fn is_healthy(self) -> bool {
         matches!(self, Self::EndToEnd | Self::ToRemoteGateway)
     }
 
-    /// Whether it is about this replica's tunnel: another one may have its own.
+    /// Returns whether it concerns only this replica's tunnel; other replicas have their own.
     pub(crate) fn is_of_tunnel(self) -> bool {
         matches!(
             self,
@@ -89,18 +88,18 @@ impl Reason {
         )
     }
 
-    /// Whether it follows from something that came, so that one replica may know it and others not.
-    pub(crate) fn is_seen(self) -> bool {
+    /// Returns whether it is based on received handshakes, which other replicas may not have received.
+    pub(crate) fn is_observed(self) -> bool {
         matches!(self, Self::AnswersLost | Self::KeysDiffer)
     }
 
-    /// Whether a part is known to be broken.
+    /// Returns whether a part is known to be broken.
     pub(crate) fn is_fault(self) -> bool {
-        !self.is_well() && self != Self::Connecting
+        !self.is_healthy() && self != Self::Connecting
     }
 }
 
-/// What is known of the way to one peer.
+/// The observations of the path to one peer.
 pub(super) struct Evidence<'a> {
     pub(super) replica: &'a str,
     pub(super) cluster_id: &'a str,
@@ -109,29 +108,30 @@ pub(super) struct Evidence<'a> {
     pub(super) kind: Kind,
     pub(super) remote: Option<Nodes>,
     pub(super) is_checked: bool,
-    /// Our nodes whose checks fail.
-    pub(super) lost: &'a [String],
+    /// Local nodes whose end-to-end checks fail.
+    pub(super) failing: &'a [String],
 }
 
-/// Names the first part that is broken.
+/// Returns the first broken part.
 pub(super) fn judge(evidence: &Evidence<'_>) -> Verdict {
     let tunnel = evidence.tunnel.clone();
     let (reason, message) = tunnel
         .or_else(|| local_overlay(evidence))
         .or_else(|| remote_overlay(evidence))
         .or_else(|| between(evidence))
-        .unwrap_or_else(|| whole(evidence));
+        .unwrap_or_else(|| healthy(evidence));
 
     Verdict { reason, message }
 }
 
-/// A part, and what to say of it.
+/// A reason and its message.
 pub(super) type Finding = (Reason, String);
 
 fn local_overlay(evidence: &Evidence<'_>) -> Option<Finding> {
-    let of = |wanted| {
-        let ill = evidence.nodes.ill();
-        ill.filter(move |(_, overlay)| *overlay == wanted)
+    let of = |state| {
+        let unhealthy = evidence.nodes.unhealthy();
+        unhealthy
+            .filter(move |(_, overlay)| *overlay == state)
             .map(|(name, _)| name)
     };
     let replica = evidence.replica;
@@ -140,14 +140,14 @@ fn local_overlay(evidence: &Evidence<'_>) -> Option<Finding> {
     let deaf = of(Overlay::Deaf).count();
     let message = if silent > 0 {
         format!(
-            "{}: no overlay packet of theirs reaches gateway {replica} ({silent} of {all} nodes): \
-             is the overlay's UDP port open from node to gateway, and does the route agent run there?",
+            "{}: their overlay probes do not reach gateway {replica} ({silent} of {all} nodes): \
+             open the overlay's UDP port from node to gateway, and check that the route agent runs there",
             names(of(Overlay::Silent)),
         )
     } else if deaf > 0 {
         format!(
-            "{}: no overlay packet of gateway {replica} arrives there ({deaf} of {all} nodes): \
-             is the overlay's UDP port open from gateway to node?",
+            "{}: the overlay replies of gateway {replica} do not reach them ({deaf} of {all} nodes): \
+             open the overlay's UDP port from gateway to node",
             names(of(Overlay::Deaf)),
         )
     } else {
@@ -162,42 +162,43 @@ fn remote_overlay(evidence: &Evidence<'_>) -> Option<Finding> {
     let peer = evidence.cluster_id;
     let message = format!(
         "{} of {} nodes of {peer} are cut off from its gateway: \
-         the Connection in {peer} says which, and why",
+         see the Connection in {peer} for their names and the cause",
         nodes.cut, nodes.all,
     );
 
     Some((Reason::RemoteOverlay, message))
 }
 
-/// Both overlays and the tunnel are whole, and yet the nodes' checks are not answered.
+/// Returns the finding where end-to-end checks fail although both overlays and the tunnel are healthy.
 fn between(evidence: &Evidence<'_>) -> Option<Finding> {
     let remote = evidence.remote?;
-    // A node of the peer whose agent is away answers nobody.
-    if !evidence.is_checked || !remote.reflect || remote.resting > 0 || evidence.lost.is_empty() {
+    // A remote node without a running agent does not reply to checks.
+    if !evidence.is_checked || !remote.reflect || remote.resting > 0 || evidence.failing.is_empty()
+    {
         return None;
     }
 
     let peer = evidence.cluster_id;
-    let (lost, all) = (evidence.lost.len(), evidence.nodes.checking_count());
-    let who = names(evidence.lost.iter().map(String::as_str));
-    Some(if lost < all {
+    let (failing, all) = (evidence.failing.len(), evidence.nodes.checking_count());
+    let nodes = names(evidence.failing.iter().map(String::as_str));
+    Some(if failing < all {
         let message = format!(
-            "{who}: packets to {peer} or their answers are lost, those of the other nodes are not \
-             ({lost} of {all} nodes): look there for a route, rule or firewall in the way, and on the \
-             nodes of {peer} for one against them"
+            "{nodes}: packets to {peer} or the replies are lost, those of the other nodes are not \
+             ({failing} of {all} nodes): check these nodes for a route, rule or firewall that drops them, \
+             and the nodes of {peer} for one that drops packets from these nodes"
         );
         (Reason::Node, message)
     } else {
         let message = format!(
-            "{who}: packets to the nodes of {peer} are lost ({lost} of {all} nodes) though both overlays \
-             and the tunnel are whole: look for a firewall in the way on the nodes of either cluster; \
-             they must admit UDP {REFLECTOR_PORT} from the overlay"
+            "{nodes}: packets to the nodes of {peer} are lost ({failing} of {all} nodes) although both \
+             overlays and the tunnel are healthy: check the firewalls on the nodes of both clusters; \
+             they must accept UDP {REFLECTOR_PORT} from the overlay"
         );
         (Reason::NodeToNode, message)
     })
 }
 
-fn whole(evidence: &Evidence<'_>) -> Finding {
+fn healthy(evidence: &Evidence<'_>) -> Finding {
     let peer = evidence.cluster_id;
     let reflects = evidence.remote.is_some_and(|nodes| nodes.reflect);
     if evidence.is_checked && reflects && evidence.nodes.checking_count() > 0 {
@@ -205,17 +206,17 @@ fn whole(evidence: &Evidence<'_>) -> Finding {
         return (Reason::EndToEnd, message);
     }
     let message = format!(
-        "the nodes reach the gateway of {peer}; of the way behind it {}",
+        "the nodes reach the gateway of {peer}; {}",
         match evidence.kind {
-            Kind::Upstream => "gateways of its kind tell nothing",
-            Kind::Unknown | Kind::Ours => "nothing is known",
+            Kind::Upstream => "upstream Liqo's gateways do not report the path behind them",
+            Kind::Unknown | Kind::Ours => "the path behind it is unknown",
         }
     );
 
     (Reason::ToRemoteGateway, message)
 }
 
-/// Some of the names, and how many more there are.
+/// Returns up to [`NAMES_MAX`] names, and the number of the others.
 fn names<'a>(mut names: impl Iterator<Item = &'a str>) -> String {
     let some: Vec<&str> = names.by_ref().take(NAMES_MAX).collect();
     let kind = if some.len() == 1 { "node" } else { "nodes" };

@@ -1,7 +1,7 @@
-//! The condition of a `Connection` that tells whether the way is whole: who may write what. PURE.
+//! The condition `PathHealthy` of a `Connection`: which replica may write what. PURE.
 //!
-//! Of several replicas each sees its own part of the overlay. The first that finds a fault says
-//! so, with its name; while it lives nobody else takes that back or says it otherwise.
+//! Each replica observes its own part of the overlay. The first one that finds a fault writes it, with
+//! its name as the reporter; while that replica is live no other one replaces it by something better.
 
 use crate::path::{Reason, Verdict};
 use control_api::Connection;
@@ -10,10 +10,10 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::{Value, json};
 
-/// What a replica says that has seen nothing.
-const BLIND: [Reason; 3] = [Reason::Tunnel, Reason::NothingArrives, Reason::NoAnswer];
+/// Reasons of a replica that has received nothing from the peer.
+const UNOBSERVED: [Reason; 3] = [Reason::Tunnel, Reason::NothingArrives, Reason::NoAnswer];
 
-/// Returns what is to be written into the status because of what `replica` has found.
+/// Returns the change of the status for the verdict of `replica`, if it may write and anything differs.
 pub(super) fn path(
     verdict: &Verdict,
     replica: &str,
@@ -31,14 +31,14 @@ pub(super) fn path(
     let is_connected = shown.and_then(|status| status.value.as_deref()) == Some(CONNECTED);
     let reason = verdict.reason;
     let status = if reason.is_of_tunnel() && is_connected {
-        // Another replica has the tunnel: this one has nothing to say but what it said itself.
+        // Another replica is connected, so this one may only withdraw its own condition.
         if !is_own {
             return None;
         }
         "Unknown"
     } else if reason == Reason::Connecting {
         "Unknown"
-    } else if reason.is_well() {
+    } else if reason.is_healthy() {
         "True"
     } else {
         "False"
@@ -48,21 +48,21 @@ pub(super) fn path(
         Some(old) if old.status == "Unknown" => status != "Unknown" || is_own,
         Some(old) => {
             let is_worse = status == "False" && old.status == "True";
-            // What one replica sees the others need not see; that nothing comes is no contradiction.
-            let is_blind = BLIND.iter().any(|reason| old.reason == reason.name());
-            let is_better_known = verdict.reason.is_seen() && is_blind;
+            // Handshakes received by one replica outweigh that another one received none.
+            let is_unobserved = UNOBSERVED.iter().any(|reason| old.reason == reason.name());
+            let is_better_known = verdict.reason.is_observed() && is_unobserved;
             is_own
                 || is_worse
                 || is_better_known
                 || reporter.is_none_or(|reporter| !is_live(reporter))
         }
     };
-    let is_said = |old: &Condition| {
+    let is_same = |old: &Condition| {
         old.status == status
             && old.reason == verdict.reason.name()
             && old.message == verdict.message
     };
-    if !may_write || old.is_some_and(is_said) {
+    if !may_write || old.is_some_and(is_same) {
         return None;
     }
 
@@ -91,78 +91,78 @@ mod tests {
     const LATER: Timestamp = Timestamp::constant(1_000_009, 0);
 
     #[test]
-    fn what_is_found_is_said_once() {
+    fn a_verdict_is_written_once() {
         let mut lab = Lab::new(CONNECTED);
 
-        assert!(lab.says("gw-1", &well(), NOW));
-        assert!(!lab.says("gw-1", &well(), LATER));
-        assert!(!lab.says("gw-2", &well(), LATER));
+        assert!(lab.reports("gw-1", &healthy(), NOW));
+        assert!(!lab.reports("gw-1", &healthy(), LATER));
+        assert!(!lab.reports("gw-2", &healthy(), LATER));
         assert_eq!(lab.shown(), ("True", "EndToEnd", "gw-1"));
     }
 
     #[test]
-    fn a_fault_is_said_by_whoever_finds_it_and_taken_back_by_the_same() {
+    fn the_replica_that_reported_a_fault_withdraws_it() {
         let mut lab = Lab::new(CONNECTED);
-        lab.says("gw-1", &well(), NOW);
+        lab.reports("gw-1", &healthy(), NOW);
 
-        assert!(lab.says("gw-2", &fault("node rome-1"), NOW));
-        assert!(!lab.says("gw-1", &well(), NOW));
-        assert!(!lab.says("gw-1", &fault("node rome-7"), NOW));
+        assert!(lab.reports("gw-2", &fault("node rome-1"), NOW));
+        assert!(!lab.reports("gw-1", &healthy(), NOW));
+        assert!(!lab.reports("gw-1", &fault("node rome-7"), NOW));
         assert_eq!(lab.shown(), ("False", "LocalOverlay", "gw-2"));
-        assert!(lab.says("gw-2", &fault("node rome-2"), NOW));
-        assert!(lab.says("gw-2", &well(), NOW));
-        assert!(lab.says("gw-1", &fault("node rome-7"), NOW));
+        assert!(lab.reports("gw-2", &fault("node rome-2"), NOW));
+        assert!(lab.reports("gw-2", &healthy(), NOW));
+        assert!(lab.reports("gw-1", &fault("node rome-7"), NOW));
     }
 
     #[test]
-    fn what_a_dead_replica_has_found_counts_no_more() {
+    fn any_replica_replaces_the_fault_of_a_dead_one() {
         let mut lab = Lab::new(CONNECTED);
-        lab.says("gw-2", &fault("node rome-1"), NOW);
+        lab.reports("gw-2", &fault("node rome-1"), NOW);
 
         lab.live.retain(|name| *name != "gw-2");
 
-        assert!(lab.says("gw-1", &well(), NOW));
+        assert!(lab.reports("gw-1", &healthy(), NOW));
         assert_eq!(lab.shown(), ("True", "EndToEnd", "gw-1"));
     }
 
     #[test]
     fn a_replica_without_a_tunnel_is_no_fault_while_another_has_one() {
         let mut lab = Lab::new(CONNECTED);
-        assert!(!lab.says("gw-1", &tunnel(), NOW));
+        assert!(!lab.reports("gw-1", &tunnel(), NOW));
 
         let mut lab = Lab::new(ERROR);
-        assert!(lab.says("gw-1", &tunnel(), NOW));
+        assert!(lab.reports("gw-1", &tunnel(), NOW));
         assert_eq!(lab.shown(), ("False", "Tunnel", "gw-1"));
 
         lab.value(CONNECTED);
-        assert!(lab.says("gw-1", &tunnel(), NOW));
+        assert!(lab.reports("gw-1", &tunnel(), NOW));
         assert_eq!(lab.shown(), ("Unknown", "Tunnel", "gw-1"));
-        assert!(lab.says("gw-2", &well(), NOW));
+        assert!(lab.reports("gw-2", &healthy(), NOW));
         assert_eq!(lab.shown(), ("True", "EndToEnd", "gw-2"));
     }
 
     #[test]
-    fn who_sees_handshakes_knows_better_than_who_sees_none() {
+    fn received_handshakes_outweigh_missing_ones() {
         let mut lab = Lab::new(ERROR);
-        lab.says("gw-1", &verdict(Reason::NothingArrives, "nothing"), NOW);
+        lab.reports("gw-1", &verdict(Reason::NothingArrives, "nothing"), NOW);
 
-        assert!(!lab.says("gw-2", &verdict(Reason::NoAnswer, "nothing"), NOW));
-        assert!(lab.says("gw-2", &verdict(Reason::AnswersLost, "calls"), NOW));
-        assert!(!lab.says("gw-1", &verdict(Reason::NothingArrives, "nothing"), NOW));
+        assert!(!lab.reports("gw-2", &verdict(Reason::NoAnswer, "nothing"), NOW));
+        assert!(lab.reports("gw-2", &verdict(Reason::AnswersLost, "calls"), NOW));
+        assert!(!lab.reports("gw-1", &verdict(Reason::NothingArrives, "nothing"), NOW));
         assert_eq!(lab.shown(), ("False", "AnswersLost", "gw-2"));
     }
 
     #[test]
-    fn that_nobody_serves_a_peer_is_a_fault_whatever_is_shown() {
+    fn a_peer_that_is_not_served_is_always_a_fault() {
         let mut lab = Lab::new(CONNECTED);
-        lab.says("gw-1", &well(), NOW);
+        lab.reports("gw-1", &healthy(), NOW);
 
-        assert!(lab.says("gw-2", &verdict(Reason::NotServed, "no key"), NOW));
+        assert!(lab.reports("gw-2", &verdict(Reason::NotServed, "no key"), NOW));
         assert_eq!(lab.shown(), ("False", "NotServed", "gw-2"));
     }
 
     #[test]
-    fn the_time_is_that_of_the_last_flip_and_others_conditions_stay() {
+    fn the_transition_time_is_that_of_the_last_flip_and_foreign_conditions_stay() {
         let mut lab = Lab::new(CONNECTED);
         let foreign = Condition {
             type_: "Foreign".to_owned(),
@@ -174,17 +174,17 @@ mod tests {
         };
         lab.status().conditions.push(foreign.clone());
 
-        lab.says("gw-1", &fault("node rome-1"), NOW);
-        lab.says("gw-1", &fault("nodes rome-1, rome-2"), LATER);
+        lab.reports("gw-1", &fault("node rome-1"), NOW);
+        lab.reports("gw-1", &fault("nodes rome-1, rome-2"), LATER);
         assert_eq!(lab.status().conditions[1].last_transition_time, Time(NOW));
-        lab.says("gw-1", &well(), LATER);
+        lab.reports("gw-1", &healthy(), LATER);
 
         assert_eq!(lab.status().conditions[0], foreign);
         assert_eq!(lab.status().conditions[1].last_transition_time, Time(LATER));
         assert_eq!(lab.status().conditions.len(), 2);
     }
 
-    /// An object, and the replicas that live.
+    /// A Connection, and the live replicas.
     struct Lab {
         connection: Connection,
         live: Vec<&'static str>,
@@ -212,8 +212,8 @@ mod tests {
             self.status().value = Some(value.to_owned());
         }
 
-        /// Lets a replica say what it has found; tells whether it writes anything.
-        fn says(&mut self, replica: &str, verdict: &Verdict, now: Timestamp) -> bool {
+        /// Reports the verdict of a replica; returns whether it writes.
+        fn reports(&mut self, replica: &str, verdict: &Verdict, now: Timestamp) -> bool {
             let is_live = |name: &str| self.live.contains(&name);
             let written = path(verdict, replica, is_live, &self.connection, now);
             let Some(written) = written else {
@@ -233,7 +233,7 @@ mod tests {
         }
     }
 
-    fn well() -> Verdict {
+    fn healthy() -> Verdict {
         verdict(Reason::EndToEnd, "the nodes reach the nodes of milan")
     }
 

@@ -1,8 +1,8 @@
-//! Tells the API server how the peers' connections are: the status of their `Connection`s.
+//! Writes the status of the peers' `Connection`s to the API server.
 //!
-//! All replicas see the same peers and write the same objects. One that is connected says so
-//! wherever that is not said; one that is not says so when nobody is. What one has found of the way
-//! beyond the tunnel it alone takes back.
+//! All replicas write the same objects. A connected replica writes `Connected` wherever that is
+//! missing; the others write `Error` only when no replica is connected (`value`). A fault beyond the
+//! tunnel is withdrawn only by the replica that reported it (`condition`).
 
 mod value;
 
@@ -19,56 +19,59 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use value::Own;
 
-/// Who wrote the status, for the API server's books.
+/// Field manager of the status.
 const FIELD_MANAGER: &str = "liqo-gateway";
 
-/// How long after a failed write the next one comes.
+/// Delay of a retry after a failed write.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// The least time between two writes of a peer's path, whatever replicas disagree about.
-const SAY_GAP: Duration = Duration::from_secs(1);
+/// Least time between two writes of a peer's condition, which bounds those of replicas that disagree.
+const CONDITION_GAP: Duration = Duration::from_secs(1);
 
-/// Most writes under way at once.
+/// Concurrent writes.
 const WRITES_MAX: usize = 8;
 
-/// Writes what the engine and the probes tell into the objects.
+/// Writes the states of engine and path checks to the Connections.
 pub(super) struct Reporter {
     client: Client,
-    /// This replica's name, and those of all that are ready.
+    /// This replica's name.
     replica: String,
+    /// The names of all ready replicas.
     live: BTreeSet<String>,
     paths: BTreeMap<String, Verdict>,
-    /// What was last written of a path: the object's version then, which shows less, and when.
-    said: BTreeMap<String, (String, Instant)>,
+    /// The last write of each condition: the resourceVersion that it was based on, and its time.
+    written_conditions: BTreeMap<String, (String, Instant)>,
     own: BTreeMap<String, Own>,
-    /// The peers that are served, those that have an object and are not, and what is known to be wrong.
     served: BTreeSet<String>,
+    /// The peers with a Connection that are not served.
     unserved: BTreeSet<String>,
+    /// Why peers are not served, as far as that is known.
     causes: BTreeMap<String, String>,
-    /// The version of each object that was last written over; until another one is seen, it does not
-    /// show what was written.
+    /// The resourceVersion that the last write of each object was based on. While the watch still has
+    /// that version, the object does not show the write.
     written_over: BTreeMap<String, String>,
     writes: JoinSet<Written>,
+    /// The peers whose write has not ended.
     under_way: BTreeSet<String>,
-    /// The last write failed; what is the same for all peers is told once.
+    /// The last write failed; only the first of consecutive failures is logged.
     failing: bool,
 }
 
-/// The peer whose object was written, and how that went.
+/// The result of a write.
 struct Written {
     cluster_id: String,
     outcome: Result<(), kube::Error>,
 }
 
 impl Reporter {
-    /// Creates one that knows nothing yet.
+    /// Creates one without peers.
     pub(super) fn new(client: Client, replica: &str) -> Self {
         Self {
             client,
             replica: replica.to_owned(),
             live: BTreeSet::new(),
             paths: BTreeMap::new(),
-            said: BTreeMap::new(),
+            written_conditions: BTreeMap::new(),
             own: BTreeMap::new(),
             served: BTreeSet::new(),
             unserved: BTreeSet::new(),
@@ -80,33 +83,33 @@ impl Reporter {
         }
     }
 
-    /// Notes what the engine tells of a peer.
+    /// Notes the engine's state of a peer.
     pub(super) fn note(
         &mut self,
         cluster_id: &str,
         state: ConnectionState,
         latency: Option<Duration>,
     ) {
-        // What the engine told before it knew that it is to serve the peer no more comes late.
+        // A notice of the engine may be older than the removal of the peer.
         let own = self.own.get_mut(cluster_id);
         if let Some(own) = own.filter(|_| self.served.contains(cluster_id)) {
             own.note(state, latency);
         }
     }
 
-    /// Notes what is found of the way to a peer.
+    /// Notes the health of the path to a peer.
     pub(super) fn note_path(&mut self, cluster_id: String, verdict: Verdict) {
         if self.served.contains(&cluster_id) {
             self.paths.insert(cluster_id, verdict);
         }
     }
 
-    /// Sets the names of the replicas that are ready; what others have found counts no more.
+    /// Sets the names of the ready replicas; the faults that others reported may be replaced.
     pub(super) fn set_live(&mut self, live: impl IntoIterator<Item = String>) {
         self.live = live.into_iter().collect();
     }
 
-    /// Sets who is served, and of others what is known to be wrong; forgets all that are none of them.
+    /// Sets the served peers, and why others are not served; forgets former peers.
     pub(super) fn set_peers<'a>(
         &mut self,
         served: impl IntoIterator<Item = &'a str>,
@@ -125,7 +128,7 @@ impl Reporter {
         self.forget();
     }
 
-    /// Takes in which peers have an object and are not served.
+    /// Determines the peers that have a Connection and are not served.
     fn follow_unserved(&mut self, connections: &[&Connection]) {
         let ids = connections
             .iter()
@@ -141,8 +144,8 @@ impl Reporter {
             let message = self.causes.get(id).map_or_else(
                 || {
                     format!(
-                        "no gateway of this cluster serves {id}: there is no Configuration, GatewayServer \
-                         or GatewayClient, and PublicKey of it. `liqoctl network connect` makes them"
+                        "no gateway of this cluster serves {id}: its Configuration, GatewayServer or \
+                         GatewayClient, or PublicKey is missing. `liqoctl network connect` creates them"
                     )
                 },
                 |cause| format!("no gateway of this cluster serves {id}: {cause}"),
@@ -156,16 +159,16 @@ impl Reporter {
         }
     }
 
-    /// Forgets the peers that are none any more.
+    /// Forgets former peers.
     fn forget(&mut self) {
         let is_peer = |id: &String| self.served.contains(id) || self.unserved.contains(id);
         self.own.retain(|id, _| is_peer(id));
         self.paths.retain(|id, _| is_peer(id));
-        self.said.retain(|id, _| is_peer(id));
+        self.written_conditions.retain(|id, _| is_peer(id));
         self.written_over.retain(|id, _| is_peer(id));
     }
 
-    /// Starts to write what the objects do not say.
+    /// Starts to write the objects whose status differs.
     pub(super) fn write<'a>(&mut self, connections: impl Iterator<Item = &'a Connection>) {
         let connections: Vec<_> = connections.collect();
         self.follow_unserved(&connections);
@@ -174,33 +177,33 @@ impl Reporter {
                 continue;
             };
             if self.writes.len() >= WRITES_MAX {
-                return; // The rest when one of them has ended.
+                return; // The rest after one of them has ended.
             }
             if self.under_way.contains(cluster_id) {
                 continue;
             }
             let version = connection.resource_version().unwrap_or_default();
-            let is_seen = self.written_over.get(cluster_id) != Some(&version);
-            if !is_seen || connection.meta().deletion_timestamp.is_some() {
+            let is_current = self.written_over.get(cluster_id) != Some(&version);
+            if !is_current || connection.meta().deletion_timestamp.is_some() {
                 continue;
             }
-            let may_say = self.is_listed() && self.may_say(cluster_id, &version);
+            let may_write = self.is_listed() && self.may_write_condition(cluster_id, &version);
             let Some(own) = self.own.get_mut(cluster_id) else {
                 continue;
             };
             let now = Timestamp::now();
             let is_connected = own.state == ConnectionState::Connected;
             let status = own.status(connection, now, Instant::now());
-            let verdict = self.paths.get(cluster_id).filter(|_| may_say);
+            let verdict = self.paths.get(cluster_id).filter(|_| may_write);
             let path = verdict.and_then(|verdict| {
                 let is_live = |replica: &str| self.live.contains(replica);
                 condition::path(verdict, &self.replica, is_live, connection, now)
             });
             if path.is_some() {
-                self.said
+                self.written_conditions
                     .insert(cluster_id.clone(), (version.clone(), Instant::now()));
             }
-            // A replica that is connected wins, whatever others have written meanwhile.
+            // Unconditional for a connected replica: it overrides concurrent writes of others.
             let is_conditional = path.is_some() || !is_connected;
             if let Some(status) = merged(status, path) {
                 let mut patch = json!({"status": status});
@@ -215,18 +218,18 @@ impl Reporter {
         }
     }
 
-    /// Whether the others know of this replica; they contradict one that they do not know.
+    /// Returns whether the other replicas know this one; they replace conditions of unknown ones.
     fn is_listed(&self) -> bool {
         self.live.contains(&self.replica)
     }
 
-    /// Whether more may be said of a peer's path: not before the last is seen, nor too often.
-    fn may_say(&self, cluster_id: &str, version: &str) -> bool {
-        let said = self.said.get(cluster_id);
-        said.is_none_or(|(seen, at)| seen != version && at.elapsed() >= SAY_GAP)
+    /// Returns whether a condition may be written: the last one is visible, and is old enough.
+    fn may_write_condition(&self, cluster_id: &str, version: &str) -> bool {
+        let written = self.written_conditions.get(cluster_id);
+        written.is_none_or(|(base, at)| base != version && at.elapsed() >= CONDITION_GAP)
     }
 
-    /// Completes when a write has ended; never while there is none.
+    /// Completes when a write has ended; pending while there is none.
     pub(super) async fn written(&mut self) {
         let Some(written) = self.writes.join_next().await else {
             return std::future::pending().await;
@@ -236,9 +239,9 @@ impl Reporter {
             outcome,
         }) = written
         else {
-            self.said.clear();
+            self.written_conditions.clear();
             self.written_over.clear();
-            return self.under_way.clear(); // It panicked: none is known to be under way.
+            return self.under_way.clear(); // It panicked, and its peer is unknown.
         };
         self.under_way.remove(&cluster_id);
         let is_expected = |error: &kube::Error| {
@@ -250,18 +253,18 @@ impl Reporter {
         );
         if let Err(error) = outcome {
             if self.failing && !was_failing {
-                tracing::warn!(peer = cluster_id, %error, "failed to write the Connection's status; it is tried again");
+                tracing::warn!(peer = cluster_id, %error, "failed to write the status of the Connection, retrying");
             }
-            self.said.remove(&cluster_id);
+            self.written_conditions.remove(&cluster_id);
             self.written_over.remove(&cluster_id);
             if let Some(own) = self.own.get_mut(&cluster_id) {
-                own.news = true;
+                own.is_changed = true;
             }
         }
     }
 }
 
-/// Joins what is to be written of the tunnel and of the way beyond.
+/// Merges the changes of the value and of the condition.
 fn merged(tunnel: Option<Value>, path: Option<Value>) -> Option<Value> {
     match (tunnel, path) {
         (Some(Value::Object(mut tunnel)), Some(Value::Object(path))) => {
@@ -272,10 +275,10 @@ fn merged(tunnel: Option<Value>, path: Option<Value>) -> Option<Value> {
     }
 }
 
-/// What the API server says of an object that is gone.
+/// HTTP status if the object is deleted.
 const NOT_FOUND: u16 = 404;
 
-/// What it says of one that somebody else has written meanwhile.
+/// HTTP status if another writer has changed the object.
 const CONFLICT: u16 = 409;
 
 fn status_code(error: &kube::Error) -> Option<u16> {
@@ -295,8 +298,8 @@ async fn write(client: Client, connection: Connection, patch: Value) -> Written 
     let outcome = api
         .patch_status(&connection.name_any(), &params, &patch)
         .await;
-    let is_overtaken = |error: &kube::Error| status_code(error) == Some(CONFLICT);
-    if outcome.as_ref().is_err_and(|error| !is_overtaken(error)) {
+    let is_conflict = |error: &kube::Error| status_code(error) == Some(CONFLICT);
+    if outcome.as_ref().is_err_and(|error| !is_conflict(error)) {
         tokio::time::sleep(RETRY).await;
     }
 

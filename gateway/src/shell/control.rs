@@ -1,4 +1,4 @@
-//! Everything that may wait: the desired state, names to look up, signals.
+//! The part of the shell that may block: applies the desired state, resolves names, reports.
 
 mod lookups;
 mod paths;
@@ -6,8 +6,8 @@ mod standby;
 
 use super::connections::Reporter;
 use super::desired::{Desired, Loader};
-use super::lane::{Command, Hung, Notice, Told};
-use super::lanes::{Joint, Lanes};
+use super::lane::{Command, Hung, LaneNotice, Notice};
+use super::lanes::{Aggregate, Lanes};
 use super::state::{State, lock};
 use crate::engine::{ConnectionState, Nodes, Role};
 use crate::path::Paths;
@@ -22,71 +22,63 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-/// A lookup that takes longer is worth a line in the log.
+/// A lookup that takes longer is logged.
 const LOOKUP_SLOW: Duration = Duration::from_secs(5);
 
-/// How long the nodes need to see that this replica leaves: two of their probes,
-/// and some time to act.
+/// Time in which all nodes learn that this replica stops: two of their probe intervals, and some
+/// time to change their routes.
 const NODES_LEAVE: Duration = Duration::from_millis(600);
 
-/// Keeps the running parts in step with the outside.
+/// Keeps engine, kernel programs, API server and status up to date with each other.
 pub(crate) struct Control {
     loader: Loader,
     lanes: Lanes,
-    notices: mpsc::Receiver<Told>,
-    /// What the lanes have told.
-    joint: Joint,
+    notices: mpsc::Receiver<LaneNotice>,
+    aggregate: Aggregate,
     datapath: Arc<Mutex<Datapath>>,
     state: Arc<State>,
     replica: String,
-    /// What is being served.
+    /// The applied desired state.
     served: Desired,
-    /// What was logged of each peer.
+    /// The last logged state of each peer.
     connections: BTreeMap<u16, ConnectionState>,
-    /// Tells the API server, if there is one.
+    /// Writes the status of Connections, if there is an API server.
     reporter: Option<Reporter>,
-    /// Where the ways to the peers are broken.
     paths: Paths,
-    /// What the peers were told of our nodes.
+    /// The health of this cluster's nodes as last advertised to the peers.
     nodes: Nodes,
     /// Until the nodes know this replica.
     standby: Option<Standby>,
     lookups: Lookups,
-    /// The threads of those under way. No time ends one: the system's resolver
-    /// does, and until then its thread is there.
-    answers: JoinSet<Answer>,
+    /// The running lookups. Only the system's resolver ends such a thread, by its own timeout.
+    lookup_threads: JoinSet<LookupResult>,
 }
 
-/// A name's addresses, or why there are none.
-struct Answer {
+/// The addresses of a name, or the resolver's error.
+struct LookupResult {
     name: Name,
     outcome: Result<Vec<SocketAddr>, String>,
 }
 
-/// What control needs to start.
+/// The parts of a new [`Control`].
 pub(crate) struct Parts {
-    /// Reads the desired state again.
     pub(crate) loader: Loader,
-    /// The packet loops.
     pub(crate) lanes: Lanes,
-    /// What they tell.
-    pub(crate) notices: mpsc::Receiver<Told>,
-    /// The kernel programs.
+    pub(crate) notices: mpsc::Receiver<LaneNotice>,
     pub(crate) datapath: Arc<Mutex<Datapath>>,
-    /// What others see.
     pub(crate) state: Arc<State>,
     /// This replica's name.
     pub(crate) replica: String,
-    /// What the kernel programs know already.
+    /// The desired state whose tables the kernel programs have.
     pub(crate) served: Desired,
 }
 
 impl Control {
-    /// Tells the packet loop what to serve first.
+    /// Sends the first desired state to the packet loops.
     ///
     /// # Errors
     ///
-    /// Returns [`Hung`] if the loop has ended.
+    /// Returns [`Hung`] if a loop has ended.
     pub(crate) fn start(parts: Parts) -> Result<Self, Hung> {
         let client = parts.loader.client();
         let mut control = Self {
@@ -97,52 +89,51 @@ impl Control {
             loader: parts.loader,
             lanes: parts.lanes,
             notices: parts.notices,
-            joint: Joint::default(),
+            aggregate: Aggregate::default(),
             datapath: parts.datapath,
             state: parts.state,
             replica: parts.replica,
             served: parts.served,
             connections: BTreeMap::new(),
             lookups: Lookups::default(),
-            answers: JoinSet::new(),
+            lookup_threads: JoinSet::new(),
         };
-        control.lanes.send(Command::Standby(true))?; // Before there is any peer to tell.
-        control.instruct()?;
+        control.lanes.send(Command::Standby(true))?; // Before the first peer.
+        control.send_desired()?;
         control.follow_peers();
 
         Ok(control)
     }
 
-    /// Follows desired state and engine until the loop ends, which it does not do by itself.
+    /// Handles changes of the desired state and notices of the loops, until the loops end.
     pub(crate) async fn run(&mut self) {
-        self.reload(); // It may have changed before it was watched.
-        let mut looks = paths::looks();
+        self.reload(); // It may have changed before the watch started.
+        let mut checks = paths::check_interval();
         loop {
             tokio::select! {
-                _ = looks.tick() => self.look(),
-                () = standby::next_look(self.standby) => self.come_forward(),
+                _ = checks.tick() => self.check_paths(),
+                () = standby::next_check(self.standby) => self.end_standby(),
                 () = self.loader.changed() => {
                     self.reload();
                     self.report();
                 }
                 () = written(self.reporter.as_mut()) => self.report(),
                 notice = self.notices.recv() => match notice {
-                    Some(told) => self.handle_told(told),
+                    Some(notice) => self.handle_lane_notice(notice),
                     None => return,
                 },
-                Some(answer) = self.answers.join_next() => {
-                    if let Ok(answer) = answer {
-                        self.handle_answer(answer);
+                Some(result) = self.lookup_threads.join_next() => {
+                    if let Ok(result) = result {
+                        self.handle_lookup_result(result);
                     }
                 }
             }
         }
     }
 
-    /// Lets peers and nodes move away, `limit` at most, then stops the loop.
+    /// Waits until peers and nodes use other replicas, at most for `limit`, then stops the loops.
     ///
-    /// Alone, there is nobody to move to: then it stops at once, for the sooner the
-    /// next process starts the better.
+    /// The only replica stops at once, so that the next process starts sooner.
     pub(crate) async fn leave(mut self, limit: Duration) {
         let others = self
             .live_replicas()
@@ -151,8 +142,8 @@ impl Control {
         if others && self.lanes.send(Command::Leave).is_ok() {
             let start = Instant::now();
             let drained = async {
-                while let Some(told) = self.notices.recv().await {
-                    if matches!(self.join(told), Some(Notice::Drained)) {
+                while let Some(notice) = self.notices.recv().await {
+                    if matches!(self.aggregate(notice), Some(Notice::Drained)) {
                         break;
                     }
                 }
@@ -166,28 +157,31 @@ impl Control {
     fn reload(&mut self) {
         let desired = match self.loader.load() {
             Ok(Some(desired)) => desired,
-            // Back to what is being served, perhaps after an error.
+            // Unchanged, perhaps after an error.
             Ok(None) => return self.state.note_restored(),
             Err(error) => return self.reject(&anyhow::Error::from(error)),
         };
 
         let before = std::mem::replace(&mut self.served, desired);
-        // The engine first: packets of a peer that comes are refused until the tables
-        // know it, those for one that goes are refused by the engine. No number
-        // means another peer in between, for a number given up rests.
-        let applied = self.instruct().map_err(anyhow::Error::from).and_then(|()| {
-            lock(&self.datapath)
-                .apply(&self.served.tables)
-                .map_err(anyhow::Error::from)
-        });
+        // The engine first: the tables drop packets of a new peer until they have it, and the engine
+        // drops packets for a removed one. A freed index is not reused at once, so it never means
+        // another peer in between.
+        let applied = self
+            .send_desired()
+            .map_err(anyhow::Error::from)
+            .and_then(|()| {
+                lock(&self.datapath)
+                    .apply(&self.served.tables)
+                    .map_err(anyhow::Error::from)
+            });
         match applied {
             Ok(changes) => {
                 let peers: BTreeSet<_> =
                     self.served.ranks.iter().map(|(_, index)| *index).collect();
                 self.connections.retain(|peer, _| peers.contains(peer));
-                self.joint.retain(|peer| peers.contains(&peer));
+                self.aggregate.retain(|peer| peers.contains(&peer));
                 let served = &self.served;
-                self.lookups.retain(|name| is_wanted(served, name));
+                self.lookups.retain(|name| is_endpoint(served, name));
                 self.follow_peers();
                 self.note_rekeyed(&before.peers);
                 tracing::info!(
@@ -200,18 +194,18 @@ impl Control {
             }
             Err(error) => {
                 self.served = before;
-                let back = self.instruct();
-                tracing::debug!(?back, "went back to the last good configuration");
+                let restored = self.send_desired();
+                tracing::debug!(?restored, "restored the last good configuration");
                 self.loader.reject();
                 self.reject(&error);
             }
         }
     }
 
-    /// Tells what is not served and was not told before.
-    fn report_unserved(&self, told: &[String]) {
+    /// Logs the objects that are not served, except those that were `logged` before.
+    fn report_unserved(&self, logged: &[String]) {
         for line in &self.served.unserved {
-            if !told.contains(line) {
+            if !logged.contains(line) {
                 tracing::warn!("{line}");
             }
         }
@@ -227,7 +221,7 @@ impl Control {
         }
     }
 
-    fn instruct(&self) -> Result<(), Hung> {
+    fn send_desired(&self) -> Result<(), Hung> {
         self.lanes.send(Command::Peers {
             peers: self.served.peers.clone(),
             ranks: self.served.ranks.clone(),
@@ -236,7 +230,7 @@ impl Control {
         self.lanes.send(Command::Replicas(self.live_replicas()))
     }
 
-    /// This replica and all that are ready.
+    /// Returns the names of all ready replicas and of this one.
     fn live_replicas(&self) -> Vec<String> {
         let ready = self
             .served
@@ -251,16 +245,16 @@ impl Control {
         names.into_iter().collect()
     }
 
-    fn handle_told(&mut self, told: Told) {
-        if let Some(notice) = self.join(told) {
+    fn handle_lane_notice(&mut self, notice: LaneNotice) {
+        if let Some(notice) = self.aggregate(notice) {
             self.handle_notice(notice);
         }
     }
 
-    /// Tells lanes what others have found out, and returns what the gateway tells.
-    fn join(&mut self, (lane, notice): Told) -> Option<Notice> {
-        let outcome = self.joint.handle(lane, notice);
-        // What is lost of these is sent or told again.
+    /// Passes a lane's notice on to other lanes; returns the notice of the gateway as a whole.
+    fn aggregate(&mut self, (lane, notice): LaneNotice) -> Option<Notice> {
+        let outcome = self.aggregate.handle(lane, notice);
+        // A full queue drops these: peers repeat initiations, and control repeats kinds.
         if let Some(command) = outcome.first {
             let _ = self.lanes.send_first(command);
         }
@@ -279,11 +273,11 @@ impl Control {
                 state,
                 latency,
             } => {
-                let is_news = self.connections.insert(peer, state) != Some(state);
+                let is_changed = self.connections.insert(peer, state) != Some(state);
                 let Some(cluster_id) = self.cluster_id(peer).map(str::to_owned) else {
                     return;
                 };
-                if is_news {
+                if is_changed {
                     tracing::info!(peer = cluster_id, ?state, ?latency, "connection");
                 }
                 if let Some(reporter) = &mut self.reporter {
@@ -308,7 +302,7 @@ impl Control {
         }
     }
 
-    /// Writes what the Connections of the API server do not say.
+    /// Writes the Connections whose status differs.
     fn report(&mut self) {
         if let Some(reporter) = &mut self.reporter {
             reporter.write(self.loader.connections());
@@ -328,33 +322,33 @@ impl Control {
             return self.handle_addresses(peer, host, addresses);
         }
         let name = Name { peer, host, port };
-        // Of a peer that has gone meanwhile: then nobody waits for the answer.
-        if is_wanted(&self.served, &name) {
-            self.lookups.ask(name);
+        // The peer may have been removed meanwhile.
+        if is_endpoint(&self.served, &name) {
+            self.lookups.request(name);
         }
         self.start_lookups();
     }
 
     fn start_lookups(&mut self) {
         while let Some(name) = self.lookups.poll_start() {
-            self.answers.spawn_blocking(move || Answer {
+            self.lookup_threads.spawn_blocking(move || LookupResult {
                 outcome: resolve(&name),
                 name,
             });
         }
     }
 
-    fn handle_answer(&mut self, answer: Answer) {
-        let Answer { name, outcome } = answer;
+    fn handle_lookup_result(&mut self, result: LookupResult) {
+        let LookupResult { name, outcome } = result;
         self.lookups.finish(&name);
         self.start_lookups();
-        // The port may have changed meanwhile, and stands in the addresses.
-        if !is_wanted(&self.served, &name) {
+        // The port, which is part of the addresses, may have changed meanwhile.
+        if !is_endpoint(&self.served, &name) {
             return;
         }
         if let Some(cluster_id) = self.cluster_id(name.peer).map(str::to_owned) {
-            let told = outcome.as_ref().map(drop).map_err(Clone::clone);
-            self.paths.note_lookup(&cluster_id, &name.host, told);
+            let result = outcome.as_ref().map(drop).map_err(Clone::clone);
+            self.paths.note_lookup(&cluster_id, &name.host, result);
         }
         if let Ok(addresses) = outcome {
             self.handle_addresses(name.peer, name.host, addresses);
@@ -373,7 +367,7 @@ impl Control {
     }
 }
 
-/// Completes when a status was written; never without an API server.
+/// Completes when a status was written; pending forever without an API server.
 async fn written(reporter: Option<&mut Reporter>) {
     match reporter {
         Some(reporter) => reporter.written().await,
@@ -381,8 +375,8 @@ async fn written(reporter: Option<&mut Reporter>) {
     }
 }
 
-/// Returns whether a peer that is served has an end point of this name and port.
-fn is_wanted(served: &Desired, name: &Name) -> bool {
+/// Returns whether a served peer has an endpoint of this name and port.
+fn is_endpoint(served: &Desired, name: &Name) -> bool {
     served.peers.iter().any(|peer| match &peer.role {
         Role::Client { addresses, port } => {
             peer.index == name.peer && *port == name.port && addresses.contains(&name.host)
@@ -391,14 +385,14 @@ fn is_wanted(served: &Desired, name: &Name) -> bool {
     })
 }
 
-/// Looks a name up, for as long as the system takes; the engine asks again if that fails.
+/// Resolves a name, however long the system takes; the engine requests it again after a failure.
 fn resolve(name: &Name) -> Result<Vec<SocketAddr>, String> {
     let host = name.host.as_str();
     let start = Instant::now();
     let resolved = (host, name.port).to_socket_addrs();
     let took = start.elapsed();
     if took >= LOOKUP_SLOW {
-        tracing::warn!(host, ?took, "looking up a peer's end point takes long");
+        tracing::warn!(host, ?took, "slow lookup of a peer's endpoint");
     }
     let outcome = match resolved {
         Ok(addresses) => Ok(Vec::from_iter(addresses)),
@@ -411,7 +405,7 @@ fn resolve(name: &Name) -> Result<Vec<SocketAddr>, String> {
             .ok_or_else(|| "no address".to_owned())
     });
     if let Err(error) = &outcome {
-        tracing::warn!(host, %error, "failed to look up a peer's end point");
+        tracing::warn!(host, %error, "failed to look up a peer's endpoint");
     }
 
     outcome

@@ -85,7 +85,7 @@ pub(crate) struct Plan {
     pub(crate) log_drops: bool,
 }
 
-/// The kernel's parts of a running gateway.
+/// Namespace, devices and programs of a running gateway.
 pub(crate) struct KernelParts {
     /// Holds the namespace, which has no name unless the set-up is persistent.
     pub(crate) namespace: Namespace,
@@ -215,7 +215,7 @@ impl Plan {
         let Some(device) = found else {
             return Ok(false);
         };
-        // With its socket in another namespace or at another port it would receive nothing.
+        // A device whose socket is in another namespace or at another port would receive nothing.
         if device.serves(overlay, links::namespace_id(pod)?) {
             return Ok(true);
         }
@@ -330,3 +330,6 @@ fn mutant() -> Option<String> {
         .ok()
         .filter(|name| ebpf_common::mutant::Mechanism::named(name).is_some())
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,4 @@
-//! The desired state: what the source tells, and the keys.
+//! The desired state: the objects of the source, and the private keys.
 
 use super::keys;
 use crate::engine::{PeerConfig, PrivateKey};
@@ -12,23 +12,20 @@ use kube::Client;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// There is no state that can be served.
+/// The desired state cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// The source tells none.
+    /// The source cannot be read or holds no valid state.
     #[error(transparent)]
     Source(#[from] control_source::Error),
 
-    /// A gateway's identity is not changed under way.
+    /// A running gateway does not change its cluster.
     #[error(
         "{source_name}: the cluster id changed from {from} to {to}: restart the gateway to serve another cluster"
     )]
     OtherCluster {
-        /// Where that is said.
         source_name: String,
-        /// What it was.
         from: String,
-        /// What it is now.
         to: String,
     },
 
@@ -37,29 +34,28 @@ pub(crate) enum Error {
     Key(#[from] keys::Error),
 }
 
-/// Something of each peer, by its cluster id.
+/// A value for each peer, by cluster id.
 type ByPeer<T> = BTreeMap<String, T>;
 
-/// A state that can be served.
+/// A desired state that can be served.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Desired {
-    /// The objects, checked.
     pub(crate) fabric: Fabric,
-    /// What the kernel must know.
+    /// For the kernel programs.
     pub(crate) tables: Tables,
-    /// What the engine must know.
+    /// For the engine.
     pub(crate) peers: Vec<PeerConfig>,
     /// Cluster ids and indices, sorted by id.
     pub(crate) ranks: Vec<(String, u16)>,
-    /// What is not served, because it is wrong or not complete: a line each.
+    /// Objects that are not served because they are invalid or incomplete: a line for each.
     pub(crate) unserved: Vec<String>,
-    /// The peers among them, and why each is not served.
+    /// The cluster ids of peers that are not served, and why.
     pub(crate) unserved_peers: ByPeer<String>,
 }
 
 impl Desired {
-    /// Returns what leads into a tunnel: the prefixes under which remote clusters are
-    /// seen here, and the addresses given to single endpoints of theirs.
+    /// Returns the destinations that lead into a tunnel: the remapped prefixes of remote clusters, and
+    /// the addresses of single remote endpoints.
     pub(crate) fn tunnelled(&self) -> Vec<Ipv4Net> {
         let single = self.tables.transit.keys().copied().map(Ipv4Net::from);
 
@@ -67,22 +63,22 @@ impl Desired {
     }
 }
 
-/// Where the private keys are.
+/// The source of the private keys.
 #[derive(Clone, Debug)]
 pub(crate) enum KeyStore {
-    /// In files, as mounted Secrets have them.
+    /// Files, as in mounted Secrets.
     Directory(PathBuf),
-    /// In the Secret that the source watches.
+    /// The Secret that the source watches.
     Source,
 }
 
-/// Reads the desired state, again and again, with stable indices.
+/// Reads the desired state repeatedly, with stable peer indices.
 pub(crate) struct Loader {
     source: Source,
     keys: KeyStore,
     indices: Indices,
     cluster_id: Option<String>,
-    /// What was last accepted.
+    /// The last result of [`Loader::load`].
     accepted: Option<Desired>,
 }
 
@@ -104,12 +100,11 @@ impl Loader {
         })
     }
 
-    /// Returns the source.
     pub(crate) fn source(&self) -> &Source {
         &self.source
     }
 
-    /// Returns a client of the API server, if that is the source.
+    /// Returns a client of the API server; `None` with a file.
     pub(crate) fn client(&self) -> Option<Client> {
         match &self.source {
             Source::Cluster(watch) => Some(watch.client().clone()),
@@ -117,7 +112,7 @@ impl Loader {
         }
     }
 
-    /// Returns the Connections of the API server.
+    /// Returns the watched Connections; none with a file.
     pub(crate) fn connections(&self) -> impl Iterator<Item = &Connection> {
         let watch = match &self.source {
             Source::Cluster(watch) => Some(watch),
@@ -126,7 +121,7 @@ impl Loader {
         watch.into_iter().flat_map(|it| it.store().connections())
     }
 
-    /// Starts to listen for changes, by a thread if the source is a file.
+    /// Starts to watch for changes; with a file, in a thread.
     ///
     /// # Errors
     ///
@@ -135,16 +130,16 @@ impl Loader {
         Ok(self.source.follow()?)
     }
 
-    /// Completes when [`Loader::load`] may tell something new.
+    /// Completes when the desired state may have changed.
     pub(crate) async fn changed(&mut self) {
         self.source.changed().await;
     }
 
-    /// Reads; `None` if it is what was last accepted.
+    /// Reads the desired state; `None` if it is unchanged.
     ///
     /// # Errors
     ///
-    /// Returns [`Error`] with everything a person needs to mend it.
+    /// Returns [`Error`] with object, field and remedy.
     pub(crate) fn load(&mut self) -> Result<Option<Desired>, Error> {
         let Reading {
             fabric,
@@ -190,12 +185,11 @@ impl Loader {
         Ok((!is_same).then_some(desired))
     }
 
-    /// Makes sure that everything can be read once more, after this process gave up the
-    /// right to read everything.
+    /// Checks that source and keys are still readable without `CAP_DAC_OVERRIDE`.
     ///
     /// # Errors
     ///
-    /// Returns [`Error`] with what cannot.
+    /// Returns [`Error`] with the path that is not.
     pub(crate) fn check_readable(&mut self, served: &Desired) -> Result<(), Error> {
         self.source.read()?;
         self.read_keys(&served.fabric)?;
@@ -203,13 +197,14 @@ impl Loader {
         Ok(())
     }
 
-    /// Forgets what was accepted: the kernel refused it.
+    /// Forgets the last result, because the kernel refused it: the next [`Loader::load`] returns it again.
     pub(crate) fn reject(&mut self) {
         self.accepted = None;
     }
 
-    /// Returns this side's private key for each peer, by cluster id, and for the others what is
-    /// wrong. A file's peers must all have one; in a cluster somebody may be about to write it.
+    /// Returns the local private key for each peer, and for the others why it is missing.
+    ///
+    /// With a file a missing key is an error; in a cluster the controller manager may still write it.
     fn read_keys(&self, fabric: &Fabric) -> Result<(ByPeer<PrivateKey>, ByPeer<String>), Error> {
         let mut found = BTreeMap::new();
         let mut missing = BTreeMap::new();
@@ -231,7 +226,7 @@ impl Loader {
             }
             (KeyStore::Source, Source::File(_)) => {}
             (KeyStore::Directory(directory), _) => {
-                let keys = keys::read(directory, wanted_keys(fabric))?;
+                let keys = keys::read(directory, key_secrets(fabric))?;
                 for peer in &fabric.peers {
                     if let Some(key) = keys.get(&peer.key_secret) {
                         found.insert(peer.cluster_id.clone(), key.clone());
@@ -247,7 +242,7 @@ impl Loader {
 fn missing_key(cluster_id: &str, found: Option<&[u8]>) -> String {
     match found {
         None => format!(
-            "peer {cluster_id} waits for its private key in the Secret liqo-gateway-keys, from Liqo's controller manager"
+            "peer {cluster_id} waits for its private key, which Liqo's controller manager writes to the Secret liqo-gateway-keys"
         ),
         Some(key) => format!(
             "peer {cluster_id}: its private key has {} bytes, but a WireGuard key has {}: correct the Secret that its GatewayServer or GatewayClient names",
@@ -257,15 +252,14 @@ fn missing_key(cluster_id: &str, found: Option<&[u8]>) -> String {
     }
 }
 
-/// The Secrets that `fabric` names, and by which objects.
-pub(crate) fn wanted_keys(fabric: &Fabric) -> impl Iterator<Item = (&str, &str)> {
+/// Returns the Secrets that `fabric` refers to, each with the object that does.
+pub(crate) fn key_secrets(fabric: &Fabric) -> impl Iterator<Item = (&str, &str)> {
     fabric
         .peers
         .iter()
         .map(|peer| (peer.key_secret.as_str(), peer.gateway_name.as_str()))
 }
 
-/// Opens a file and a directory of keys.
 #[cfg(test)]
 impl Loader {
     fn of_files(file: &std::path::Path, keys: &std::path::Path) -> Self {

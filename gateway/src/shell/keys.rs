@@ -1,4 +1,4 @@
-//! Private keys in files, as a mounted Secret has them: `DIR/SECRET/privateKey`.
+//! Private keys in files, as in mounted Secrets: `DIR/SECRET/privateKey`.
 
 use crate::engine::PrivateKey;
 use std::collections::BTreeMap;
@@ -8,35 +8,32 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
-/// A key cannot be read or made.
+/// A key cannot be read or generated.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// The Secret's file is not there or may not be read.
+    /// The Secret's file is missing or not readable.
     #[error("failed to read the key of {gateway} from {path}: create it with `gateway keygen {}`, or correct --keys or spec.secretRef", directory(path).display())]
     Read {
-        /// The object that wants the key.
+        /// The object that refers to the key.
         gateway: String,
-        /// The file.
         path: PathBuf,
-        /// Why.
         source: io::Error,
     },
 
-    /// The file holds something else.
+    /// The file does not hold a raw key.
     #[error(
         "{path} of {gateway} has {found} bytes, but a WireGuard key has {}: it must be the raw key, not base64",
         PrivateKey::LEN
     )]
     Len {
-        /// The object that wants the key.
+        /// The object that refers to the key.
         gateway: String,
-        /// The file.
         path: PathBuf,
-        /// How long it is.
+        /// Length of the file in bytes.
         found: u64,
     },
 
-    /// A key is never overwritten.
+    /// The file exists; a key is never overwritten.
     #[error("{0} exists: remove it first if no peer uses that key any more")]
     Exists(PathBuf),
 
@@ -45,12 +42,11 @@ pub(crate) enum Error {
     Write {
         /// The file or directory.
         path: PathBuf,
-        /// Why.
         source: io::Error,
     },
 }
 
-/// Returns the keys of these Secrets, given with the objects that want them.
+/// Reads the keys of Secrets, each given with the object that refers to it.
 ///
 /// # Errors
 ///
@@ -72,7 +68,7 @@ pub(crate) fn read<'a>(
     Ok(keys)
 }
 
-/// Makes a new key and stores it in `directory`, for its owner only.
+/// Generates a key and writes it to `directory`, readable by its owner only.
 ///
 /// # Errors
 ///
@@ -85,7 +81,7 @@ pub(crate) fn generate(directory: &Path) -> Result<PrivateKey, Error> {
     };
     let key = PrivateKey::try_fill(|key| {
         fill_random(key)?;
-        // As the Curve25519 functions use it, so that every tool shows the same key.
+        // Clamped as Curve25519 does (RFC 7748), so that every tool shows the same key.
         key[0] &= 248;
         key[31] = (key[31] & 127) | 64;
         Ok(())
@@ -114,11 +110,11 @@ pub(crate) fn generate(directory: &Path) -> Result<PrivateKey, Error> {
     Ok(key)
 }
 
-/// Fills `bytes` with the system's randomness.
+/// Fills `bytes` with random bytes of the kernel.
 ///
 /// # Errors
 ///
-/// Returns an error if there is no `/dev/urandom`.
+/// Returns an error if `/dev/urandom` is missing.
 pub(crate) fn fill_random(bytes: &mut [u8]) -> io::Result<()> {
     fs::File::open("/dev/urandom")?.read_exact(bytes)
 }
@@ -129,7 +125,8 @@ fn read_one(path: &Path, gateway: &str) -> Result<PrivateKey, Error> {
         path: path.to_owned(),
         source,
     };
-    // One byte more than a key, so that a longer file is noticed. The vector must not grow, which would leave a copy.
+    // One byte more than a key, so that a longer file is detected. The vector
+    // must not grow, which would leave a copy.
     const LIMIT: usize = PrivateKey::LEN + 1;
     let mut bytes = Zeroizing::new(Vec::with_capacity(LIMIT * 2));
     let mut file = fs::File::open(path).map_err(failed)?;

@@ -1,4 +1,4 @@
-//! What moves packets, from descriptor to descriptor: a lane, at which one worker is at a time.
+//! A lane: an engine with its descriptors. One of its workers at a time moves packets between them.
 //!
 //! ```text
 //!             +-----------------------------------------------+
@@ -8,28 +8,28 @@
 //!             +-----------------------------------------------+
 //! ```
 //!
-//! Nothing in it logs or allocates per packet. Each wake-up serves each
-//! descriptor up to a limit, so that no direction starves the other or the clock.
-//! The heartbeat is written here and nowhere else: if a loop hangs, the nodes see it.
+//! No code here logs or allocates per packet. Each wake-up serves each descriptor up to a limit, so
+//! that neither direction starves the other or the timers. Only this loop writes the heartbeat: if it
+//! hangs, the nodes stop using this replica.
 
+mod active_worker;
 mod alarm;
+mod batching;
 mod command;
-mod heart;
+mod cpu_affinity;
+mod heartbeat;
 mod inward;
-mod near;
 mod outward;
 mod ports;
-mod singles;
 mod stats;
-mod turn;
 mod worker;
 
+pub(crate) use active_worker::ActiveWorkers;
 pub(crate) use command::{
-    Command, Handle, Hung, Inbox, NOTICES_MAX, Notice, Report, Told, channel,
+    Command, Handle, Hung, Inbox, LaneNotice, NOTICES_MAX, Notice, Report, channel,
 };
-pub(crate) use heart::{Heart, Pulse};
+pub(crate) use heartbeat::{HeartbeatWriter, LaneHeartbeat};
 pub(crate) use stats::{Histogram, Stats};
-pub(crate) use turn::Turns;
 pub(crate) use worker::{Worker, cpus};
 
 use super::outbox::Outbox;
@@ -39,123 +39,117 @@ use crate::engine::{Engine, Event, PortId};
 use crate::offload::coalesce::Coalescer;
 use crate::offload::frame::FRAME_MAX;
 use alarm::Alarm;
+use batching::Batching;
+use cpu_affinity::Work;
 use ebpf_common::settings::Settings;
-use near::Moved;
 use nix::errno::Errno;
 use nix::sys::epoll::EpollTimeout;
 use outward::Scratch;
 use ports::Ports;
-use singles::Singles;
 use std::os::fd::OwnedFd;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc as notices;
 
-/// Handshakes handed over by other lanes that are answered per wake-up: some milliseconds.
+/// Initiations of other lanes handled per wake-up: a few milliseconds of work.
 const HANDSHAKES_MAX: u32 = 16;
 
-/// Where buffers begin to be used; see `offload::coalesce`.
+/// Offset of the data in the buffers; see `offload::coalesce`.
 const OFFSET: usize = 64;
 
 /// The loop cannot go on.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// The TAP was removed under the running process.
+    /// The TAP was removed while the process runs.
     #[error("the TAP is gone: was the gateway's namespace removed?")]
     TapGone(#[source] Errno),
 
-    /// Waiting for descriptors failed, or there are none left.
+    /// epoll failed, or no descriptors are left.
     #[error("failed to wait for packets")]
     Wait(#[source] Errno),
 }
 
-/// All that the workers of a lane work on.
+/// The state that the workers of a lane share.
 pub(crate) struct Lane {
     engine: Engine,
     /// A queue for each worker.
     taps: Vec<Tap>,
     ports: Ports,
-    /// Who is at work.
+    /// The worker that holds the lock.
     worker: usize,
     alarm: Alarm,
-    pulse: Pulse,
-    /// In the first lane.
-    heart: Option<Heart>,
+    lane_heartbeat: LaneHeartbeat,
+    /// In the first lane only.
+    heartbeat_writer: Option<HeartbeatWriter>,
     settings: Settings,
     outbox: Outbox,
     coalescer: Coalescer,
     stats: Stats,
     scratch: Scratch,
-    /// Frames from the TAP, and datagrams from the ports.
+    /// Receives a frame from the TAP.
     frame: Box<[u8]>,
+    /// Receives datagrams from a port.
     datagrams: Box<[u8]>,
-    /// How frames come from the TAP, and datagrams at any port.
-    frames: Singles,
-    arriving: Singles,
+    frame_batching: Batching,
+    datagram_batching: Batching,
     commands: mpsc::Receiver<Command>,
-    notices: notices::Sender<Told>,
+    notices: notices::Sender<LaneNotice>,
     now: Instant,
     running: bool,
 }
 
-/// What a lane begins with.
+/// The parts of a new lane.
 pub(crate) struct Parts {
-    /// Its engine.
     pub(crate) engine: Engine,
-    /// Its queues of the TAP, one for each worker.
+    /// A queue of the TAP for each worker.
     pub(crate) taps: Vec<Tap>,
-    /// As many sockets of the listening port.
+    /// A socket of the listening port for each worker.
     pub(crate) listen: Vec<UdpPort>,
-    /// What chooses among the sockets of the ports that it opens; none for a single worker.
-    pub(crate) choose: Option<OwnedFd>,
-    /// Its part in the heartbeat.
-    pub(crate) pulse: Pulse,
-    /// The heartbeat, for the first lane.
-    pub(crate) heart: Option<Heart>,
-    /// Where its commands come in.
+    /// Chooses among the sockets of the ports that it opens; `None` for a single worker.
+    pub(crate) reuseport_program: Option<OwnedFd>,
+    pub(crate) lane_heartbeat: LaneHeartbeat,
+    /// For the first lane.
+    pub(crate) heartbeat_writer: Option<HeartbeatWriter>,
     pub(crate) inbox: Inbox,
-    /// Where its notices go.
-    pub(crate) notices: notices::Sender<Told>,
+    pub(crate) notices: notices::Sender<LaneNotice>,
 }
 
 impl Lane {
-    /// Puts the parts together.
+    /// Creates a lane; discards the frames that an earlier process left on the TAP.
     ///
     /// # Errors
     ///
-    /// Returns [`Error`] if there are no descriptors left, or the TAP is gone.
+    /// Returns [`Error`] if no descriptors are left, or the TAP is gone.
     pub(crate) fn new(parts: Parts, settings: Settings) -> Result<Self, Error> {
         let Parts {
             engine,
             taps,
             listen,
-            choose,
-            pulse,
-            heart,
+            reuseport_program,
+            lane_heartbeat,
+            heartbeat_writer,
             inbox,
             notices,
         } = parts;
-
         let now = Instant::now();
-
         let uso = taps.iter().all(Tap::uso);
         let mut lane = Self {
             coalescer: Coalescer::new(settings, uso),
-            ports: Ports::new(&taps, inbox.wake, listen, choose).map_err(Error::Wait)?,
+            ports: Ports::new(&taps, inbox.wake, listen, reuseport_program).map_err(Error::Wait)?,
             engine,
             taps,
             worker: 0,
             alarm: Alarm::default(),
-            pulse,
-            heart,
+            lane_heartbeat,
+            heartbeat_writer,
             settings,
             outbox: Outbox::new(),
             stats: Stats::default(),
             scratch: Scratch::new(),
             frame: vec![0; OFFSET + FRAME_MAX].into_boxed_slice(),
             datagrams: vec![0; OFFSET + RECEIVE_MAX].into_boxed_slice(),
-            frames: Singles::new(now),
-            arriving: Singles::new(now),
+            frame_batching: Batching::new(now),
+            datagram_batching: Batching::new(now),
             commands: inbox.commands,
             notices,
             now,
@@ -166,27 +160,28 @@ impl Lane {
         Ok(lane)
     }
 
-    /// Does all that is due.
+    /// Handles timeouts, drains the engine, and writes the heartbeat.
     fn advance(&mut self) {
         if self.engine.poll_timeout() <= self.now {
-            self.engine.handle_timeout(self.now); // Before any IO: a flood cannot starve it.
+            self.engine.handle_timeout(self.now); // Before any IO, so that a flood cannot starve it.
         }
         self.drain();
-        self.pulse.beat(self.now);
-        if let Some(heart) = &mut self.heart {
-            heart.beat_if_due(self.now);
+        self.lane_heartbeat.note_awake(self.now);
+        if let Some(writer) = &mut self.heartbeat_writer {
+            writer.write_if_due(self.now);
         }
     }
 
-    fn moved(&self) -> Moved {
+    /// Returns the work since the lane started.
+    fn work(&self) -> Work {
         let (read, written) = (&self.stats.read, &self.stats.written);
-        Moved {
+        Work {
             packets: read.count + written.count,
             bytes: read.bytes + written.bytes,
         }
     }
 
-    /// Does all that the engine wants done.
+    /// Drains the engine: datagrams, queued packets, then events.
     fn drain(&mut self) {
         loop {
             while let Some(transmit) = self.engine.poll_transmit() {
@@ -202,18 +197,20 @@ impl Lane {
             let Some(event) = self.engine.poll_event() else {
                 return;
             };
-            self.act(event);
+            self.handle_event(event);
         }
     }
 
-    fn act(&mut self, event: Event) {
+    fn handle_event(&mut self, event: Event) {
         match event {
             Event::OpenPort(id) => match self.ports.open(id) {
                 Ok(()) => self.engine.handle_port_opened(id, self.now),
                 Err(error) => tracing::warn!(%error, "failed to open a client port"),
             },
             Event::ClosePort(id) => self.ports.close(id),
-            Event::Reachable { peer, reachable } => self.pulse.set_reachable(peer, reachable),
+            Event::Reachable { peer, reachable } => {
+                self.lane_heartbeat.set_reachable(peer, reachable);
+            }
             Event::Initiation {
                 local,
                 from,
@@ -253,7 +250,7 @@ impl Lane {
         }
     }
 
-    fn obey(&mut self) {
+    fn handle_commands(&mut self) {
         self.ports.clear_wake();
         let mut handshakes = 0;
         while let Ok(command) = self.commands.try_recv() {
@@ -265,8 +262,8 @@ impl Lane {
                 } => {
                     self.engine.set_tunnelled(&tunnelled);
                     self.engine.set_peers(peers, self.now);
-                    if let Some(heart) = &mut self.heart {
-                        heart.set_ranks(ranks, self.now);
+                    if let Some(writer) = &mut self.heartbeat_writer {
+                        writer.set_ranks(ranks, self.now);
                     }
                 }
                 Command::Replicas(names) => self.engine.set_replicas(names, self.now),
@@ -291,14 +288,14 @@ impl Lane {
                     self.engine.handle_handed(local, from, &datagram, self.now);
                     handshakes += 1;
                     if handshakes == HANDSHAKES_MAX {
-                        return self.ports.wake(); // The rest after all else had its turn.
+                        return self.ports.wake(); // The rest after the other descriptors.
                     }
                 }
                 Command::Standby(standby) => self.engine.set_standby(standby, self.now),
                 Command::Leave => {
                     self.engine.leave(self.now);
-                    if let Some(heart) = &mut self.heart {
-                        heart.leave(self.now);
+                    if let Some(writer) = &mut self.heartbeat_writer {
+                        writer.leave(self.now);
                     }
                 }
                 Command::Report(to) => {
@@ -308,36 +305,36 @@ impl Lane {
                         stats: self.stats.clone(),
                         ports: self.ports.len(),
                     };
-                    let _ = to.try_send(report); // Who asked may have given up.
+                    let _ = to.try_send(report); // The receiver may have timed out.
                 }
                 Command::Stop => self.running = false,
             }
         }
     }
 
-    /// Tells control; returns whether it can take that in time.
+    /// Sends a notice to control; returns false if its queue is full.
     fn notify(&mut self, notice: Notice) -> bool {
-        let told = (self.engine.lane(), notice);
-        let is_told = self.notices.try_send(told).is_ok();
-        if !is_told {
+        let notice = (self.engine.lane(), notice);
+        let is_sent = self.notices.try_send(notice).is_ok();
+        if !is_sent {
             self.stats.count(stats::Drop::NoticeQueueFull);
         }
 
-        is_told
+        is_sent
     }
 
-    /// How long the worker may wait: until the engine or the heart is due, unless another one
-    /// waits for that.
+    /// Returns how long the worker may wait: until the engine's timeout or the next heartbeat,
+    /// unless another worker wakes up for it.
     fn timeout(&mut self) -> EpollTimeout {
-        let heart = self.heart.as_ref().map(Heart::due);
-        let due = heart
+        let heartbeat = self.heartbeat_writer.as_ref().map(HeartbeatWriter::due);
+        let due = heartbeat
             .into_iter()
             .fold(self.engine.poll_timeout(), Instant::min);
         if !self.alarm.set(self.worker, due) {
             return EpollTimeout::NONE;
         }
         let wait = due.saturating_duration_since(self.now);
-        // Rounded up: waking a moment early would only mean waiting again.
+        // Rounded up: a worker that wakes up too early would only wait again.
         let millis = wait
             .as_micros()
             .div_ceil(1000)

@@ -1,11 +1,14 @@
-//! All packet loops of a gateway as one: commands go to all, reports are joined.
+//! All packet loops of a gateway as one: broadcasts commands, aggregates notices and reports.
 
-mod joint;
+mod aggregate;
 mod report;
 
-pub(crate) use joint::Joint;
+pub(crate) use aggregate::Aggregate;
 
-use super::lane::{self, Command, Handle, Heart, Hung, Lane, Parts, Pulse, Report, Told, Worker};
+use super::lane::{
+    self, ActiveWorkers, Command, Handle, HeartbeatWriter, Hung, Lane, LaneHeartbeat, LaneNotice,
+    Parts, Report, Worker,
+};
 use super::state::lock;
 use super::tap::Tap;
 use super::udp::UdpPort;
@@ -24,56 +27,53 @@ use tokio::sync::oneshot;
 
 const _: () = assert!(LANES_MAX as u32 <= ebpf_common::maps::LANES_MAX);
 
-/// How long [`Lanes::report`] waits.
+/// Timeout of [`Lanes::report`].
 const REPORT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Cores for each lane: what it has the kernel do is partly done on others.
+/// Cores per lane: part of the kernel's work for a lane runs on another core.
 const CORES_PER_LANE: usize = 2;
 
-/// The most lanes that nobody asked for: each has sessions of its own, which ask each other how
-/// they are.
-const FITTING_MAX: usize = 4;
+/// Limit of the default number of lanes: each lane has sessions of its own, which are probed.
+const DEFAULT_LANES_MAX: usize = 4;
 
-/// The most workers of a lane: each has a queue, and a socket of every port.
+/// Workers per lane at most: each has a queue of the TAP, and a socket of every port.
 const WORKERS_MAX: usize = 8;
 
-/// Where commands for the packet loops are sent.
+/// Sends commands to the packet loops.
 #[derive(Clone, Debug)]
 pub(crate) struct Lanes {
     /// At least one.
     handles: Vec<Handle>,
 }
 
-/// What the lanes begin with.
+/// The parts of all lanes.
 pub(crate) struct Equipment {
-    /// How many workers each lane has.
+    /// Workers per lane.
     pub(crate) workers: usize,
-    /// A queue of the TAP for each worker of each lane; all lanes of the first worker come first.
+    /// The queues of the TAP, one for each worker of each lane, ordered by worker, then by lane.
     pub(crate) taps: Vec<Tap>,
-    /// As many sockets of the listening port.
+    /// The sockets of the listening port, in the same order.
     pub(crate) listen: Vec<UdpPort>,
-    /// The kernel programs.
     pub(crate) datapath: Arc<Mutex<Datapath>>,
-    /// Spreads packets over the TAP's queues; there if there are several.
+    /// Chooses the queue of the TAP for each packet, if there are several.
     pub(crate) steering: Option<Steering>,
-    /// Spreads datagrams over the sockets; there if there are several.
+    /// Chooses the socket for each datagram, if there are several.
     pub(crate) turns: Option<Turns>,
-    /// What frames look like.
     pub(crate) settings: Settings,
 }
 
-/// Ends when one of the loops does, and tells how.
+/// The result of the first loop that ends.
 pub(crate) type Ended = oneshot::Receiver<anyhow::Result<()>>;
 
-/// Returns how many lanes this machine, or what a container may use of it, has cores for.
-pub(crate) fn fitting() -> u8 {
+/// Returns the default number of lanes, for the cores that this process may use.
+pub(crate) fn default_count() -> u8 {
     let cores = thread::available_parallelism().map_or(1, usize::from);
-    let lanes = (cores / CORES_PER_LANE).clamp(1, FITTING_MAX);
+    let lanes = (cores / CORES_PER_LANE).clamp(1, DEFAULT_LANES_MAX);
 
     u8::try_from(lanes).unwrap_or(1)
 }
 
-/// Returns how many workers each of `lanes` has CPUs for.
+/// Returns the workers per lane for which there are cores.
 pub(crate) fn workers(lanes: u8) -> u8 {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let workers = (cores / usize::from(lanes.max(1))).clamp(1, WORKERS_MAX);
@@ -81,15 +81,15 @@ pub(crate) fn workers(lanes: u8) -> u8 {
     u8::try_from(workers).unwrap_or(1)
 }
 
-/// Starts the lanes, each with the engine that `engine` makes for it.
+/// Starts the lanes, each with the engine that `engine` creates.
 ///
 /// # Errors
 ///
-/// Returns what keeps one from starting.
+/// Returns an error if descriptors or threads are exhausted.
 pub(crate) fn start(
     equipment: Equipment,
     engine: impl Fn(LaneId) -> anyhow::Result<Engine>,
-) -> anyhow::Result<(Lanes, notices::Receiver<Told>, Ended)> {
+) -> anyhow::Result<(Lanes, notices::Receiver<LaneNotice>, Ended)> {
     let Equipment {
         workers,
         taps,
@@ -106,12 +106,12 @@ pub(crate) fn start(
         listen.len()
     );
     let of = u8::try_from(taps.len() / workers).context("too many lanes")?;
-    let homes = lane::cpus(workers);
-    let turns = turns
-        .map(|turns| Choice::new(turns, &listen, &homes))
+    let cpus = lane::cpus(workers);
+    let sharing = turns
+        .map(|turns| Sharing::new(turns, &listen, &cpus))
         .transpose()
-        .context("failed to share the work of a lane")?;
-    let (tell, notices) = notices::channel(lane::NOTICES_MAX);
+        .context("failed to spread datagrams over the workers")?;
+    let (sender, notices) = notices::channel(lane::NOTICES_MAX);
     let (end, ended) = oneshot::channel();
     let end = Arc::new(Mutex::new(Some(end)));
     let mut handles = Vec::new();
@@ -121,89 +121,88 @@ pub(crate) fn start(
         handles.push(handle);
         inboxes.push(inbox);
     }
-    let pulses = Pulse::all(&handles);
-    let mut heart = pulses
+    let heartbeats = LaneHeartbeat::all(&handles);
+    let mut heartbeat_writer = heartbeats
         .first()
-        .map(|first| Heart::new(datapath, steering.filter(|_| of > 1), first));
+        .map(|first| HeartbeatWriter::new(datapath, steering.filter(|_| of > 1), first));
 
     let queues = deal(taps, of).into_iter().zip(deal(listen, of));
-    let ends = inboxes.into_iter().zip(pulses);
-    for ((id, (taps, listen)), (inbox, pulse)) in LaneId::all(of).zip(queues).zip(ends) {
-        let choose = turns.as_ref().filter(|_| workers > 1);
-        let choose = choose.map(|turns| turns.reply.try_clone()).transpose();
+    let ends = inboxes.into_iter().zip(heartbeats);
+    for ((id, (taps, listen)), (inbox, lane_heartbeat)) in LaneId::all(of).zip(queues).zip(ends) {
+        let sharing = sharing.as_ref().filter(|_| workers > 1);
+        let program = sharing.map(|it| it.reply_program.try_clone()).transpose();
         let parts = Parts {
             engine: engine(id)?,
             taps,
             listen,
-            choose: choose.context("no descriptor is left")?,
-            pulse,
-            heart: heart.take(),
+            reuseport_program: program.context("no descriptor is left")?,
+            lane_heartbeat,
+            heartbeat_writer: heartbeat_writer.take(),
             inbox,
-            notices: tell.clone(),
+            notices: sender.clone(),
         };
         let lane = Lane::new(parts, settings).context("failed to prepare a packet loop")?;
-        let turn = |worker| turns.as_ref().and_then(|it| it.shared.turn(id, worker));
-        let turns = (0..workers).map(|it| turn(it).filter(|_| workers > 1));
-        for worker in Worker::all(lane, homes.clone(), turns.collect()) {
-            let tell = Arc::clone(&end);
-            spawn(worker, End { tell, lane: id })?;
+        let active = (0..workers).map(|worker| sharing.and_then(|it| it.active.entry(id, worker)));
+        for worker in Worker::all(lane, cpus.clone(), active.collect()) {
+            let end = Arc::clone(&end);
+            spawn(worker, End { end, lane: id })?;
         }
     }
 
     Ok((Lanes { handles }, notices, ended))
 }
 
-/// How the workers of a lane share what comes.
-struct Choice {
-    shared: Arc<lane::Turns>,
-    /// Chooses among the sockets of a port of one lane.
-    reply: OwnedFd,
+/// Spreads datagrams over the workers of each lane.
+struct Sharing {
+    active: Arc<ActiveWorkers>,
+    /// Chooses among the sockets of a port that belongs to one lane.
+    reply_program: OwnedFd,
 }
 
-impl Choice {
-    fn new(mut turns: Turns, listen: &[UdpPort], homes: &[Vec<usize>]) -> anyhow::Result<Self> {
+impl Sharing {
+    fn new(mut turns: Turns, listen: &[UdpPort], cpus: &[Vec<usize>]) -> anyhow::Result<Self> {
         for cpu in 0..CPUS_MAX {
             turns.set_worker(cpu, NO_WORKER)?;
         }
-        for (worker, home) in (0..).zip(homes) {
-            for cpu in home {
-                // Of those beyond, nothing begins a turn.
+        for (worker, cpus) in (0..).zip(cpus) {
+            for cpu in cpus {
+                // A packet received on a CPU beyond the map leaves the active worker as it is.
                 if let Some(cpu) = u32::try_from(*cpu).ok().filter(|cpu| *cpu < CPUS_MAX) {
                     turns.set_worker(cpu, worker)?;
                 }
             }
         }
         if let Some(first) = listen.first() {
-            first.choose(turns.listen_program())?;
+            first.attach(turns.listen_program())?;
         }
 
         Ok(Self {
-            shared: Arc::new(lane::Turns::map(turns.turns())?),
-            reply: turns.reply_program().try_clone_to_owned()?,
+            active: Arc::new(ActiveWorkers::map(turns.turns())?),
+            reply_program: turns.reply_program().try_clone_to_owned()?,
         })
     }
 }
 
-/// Deals things to `of` lanes, in turn.
-fn deal<T>(things: Vec<T>, of: u8) -> Vec<Vec<T>> {
-    let mut dealt: Vec<Vec<T>> = (0..of).map(|_| Vec::new()).collect();
-    for (place, thing) in things.into_iter().enumerate() {
-        dealt[place % usize::from(of)].push(thing);
+/// Deals `items` to `lanes` lanes, round robin.
+fn deal<T>(items: Vec<T>, lanes: u8) -> Vec<Vec<T>> {
+    let mut dealt: Vec<Vec<T>> = (0..lanes).map(|_| Vec::new()).collect();
+    for (place, item) in items.into_iter().enumerate() {
+        dealt[place % usize::from(lanes)].push(item);
     }
 
     dealt
 }
 
-/// Tells how the first loop ended that did.
+/// Reports the end of a loop, if it is the first to end.
 struct End {
-    tell: Arc<Mutex<Option<oneshot::Sender<anyhow::Result<()>>>>>,
+    end: Arc<Mutex<Option<oneshot::Sender<anyhow::Result<()>>>>>,
     lane: LaneId,
 }
 
 impl End {
-    fn tell(&self, outcome: anyhow::Result<()>) {
-        if let Some(tell) = lock(&self.tell).take() {
-            let _ = tell.send(outcome); // Nobody listens any more when the process ends.
+    fn report(&self, outcome: anyhow::Result<()>) {
+        if let Some(end) = lock(&self.end).take() {
+            let _ = end.send(outcome); // The receiver is gone if the process ends.
         }
     }
 }
@@ -212,7 +211,7 @@ impl Drop for End {
     fn drop(&mut self) {
         if thread::panicking() {
             let number = self.lane.number();
-            self.tell(Err(anyhow!("packet loop {number} ended in a panic")));
+            self.report(Err(anyhow!("packet loop {number} ended in a panic")));
         }
     }
 }
@@ -220,28 +219,28 @@ impl Drop for End {
 fn spawn(worker: Worker, end: End) -> anyhow::Result<()> {
     thread::Builder::new()
         .name(format!("lane-{}", end.lane.number()))
-        .spawn(move || end.tell(worker.run().map_err(anyhow::Error::from)))
+        .spawn(move || end.report(worker.run().map_err(anyhow::Error::from)))
         .context("failed to start a packet loop")?;
 
     Ok(())
 }
 
 impl Lanes {
-    /// Sends a command to all; never waits.
+    /// Sends a command to all lanes; never waits.
     ///
     /// # Errors
     ///
-    /// Returns [`Hung`] if one of them takes no more.
+    /// Returns [`Hung`] if a lane's queue is full.
     pub(crate) fn send(&self, command: Command) -> Result<(), Hung> {
         let others = self.send_others(&command);
         self.send_first(command).and(others)
     }
 
-    /// Sends a command to all but the first.
+    /// Sends a command to all lanes but the first.
     ///
     /// # Errors
     ///
-    /// Returns [`Hung`] if one of them takes no more.
+    /// Returns [`Hung`] if a lane's queue is full.
     pub(crate) fn send_others(&self, command: &Command) -> Result<(), Hung> {
         self.handles
             .iter()
@@ -250,32 +249,32 @@ impl Lanes {
             .fold(Ok(()), Result::and)
     }
 
-    /// Sends a command to the first alone.
+    /// Sends a command to the first lane only.
     ///
     /// # Errors
     ///
-    /// Returns [`Hung`] if it takes no more.
+    /// Returns [`Hung`] if its queue is full.
     pub(crate) fn send_first(&self, command: Command) -> Result<(), Hung> {
         self.handles
             .first()
             .map_or(Err(Hung), |it| it.send(command))
     }
 
-    /// Asks all for a report, waits a second at most, and joins what they say.
+    /// Requests a report from each lane, and aggregates them.
     ///
     /// # Errors
     ///
-    /// Returns [`Hung`] if one does not answer.
+    /// Returns [`Hung`] if a lane does not reply within a second.
     pub(crate) fn report(&self) -> Result<Report, Hung> {
-        let (to, answers) = sync_channel(self.handles.len());
+        let (to, replies) = sync_channel(self.handles.len());
         self.send(Command::Report(to))?;
         let until = Instant::now() + REPORT_TIMEOUT;
         let mut reports = Vec::new();
         for _ in &self.handles {
             let left = until.saturating_duration_since(Instant::now());
-            reports.push(answers.recv_timeout(left).map_err(|_| Hung)?);
+            reports.push(replies.recv_timeout(left).map_err(|_| Hung)?);
         }
 
-        report::join(reports).ok_or(Hung)
+        report::aggregate(reports).ok_or(Hung)
     }
 }

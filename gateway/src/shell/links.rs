@@ -1,8 +1,8 @@
-//! The two devices of the gateway's namespace, by netlink.
+//! Netlink operations on the devices of the gateway's network namespace.
 //!
-//! The overlay is made *from* the pod's namespace *into* the gateway's: its UDP
-//! socket stays where it was asked for, so that encapsulated packets use the
-//! pod's routes, while the device and all that comes out of it are elsewhere.
+//! The overlay device is created from the pod's namespace in the gateway's namespace. Its UDP socket
+//! stays in the pod's namespace and uses the pod's routes; decapsulated packets appear only in the
+//! gateway's namespace.
 
 use futures_util::TryStreamExt as _;
 use netlink_packet_core::{NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
@@ -19,92 +19,89 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
 use std::time::{Duration, Instant};
 
-/// How long the kernel may take to forget a device that an earlier process had.
-const FORGET_TIMEOUT: Duration = Duration::from_secs(5);
-const FORGET_POLL: Duration = Duration::from_millis(50);
+/// Time in which the kernel removes the device of a namespace that has ended.
+const REMOVAL_TIMEOUT: Duration = Duration::from_secs(5);
+const REMOVAL_POLL: Duration = Duration::from_millis(50);
 
-/// A device cannot be had or changed.
+/// A device cannot be created, found or changed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// There is one of that name that is not ours.
+    /// A device of that name exists and lacks our mark.
     #[error(
         "the device {name} in namespace {namespace} is not ours (it lacks the alias {mark:?}): remove or rename it"
     )]
     Foreign {
-        /// The device's name.
+        /// The device.
         name: String,
-        /// Name of the namespace it is in.
         namespace: String,
-        /// What ours carry as alias.
+        /// The alias of our devices.
         mark: String,
     },
 
-    /// A kernel without VXLAN.
-    #[error("this kernel cannot make VXLAN devices: load the module `vxlan` (CONFIG_VXLAN)")]
+    /// The kernel has no VXLAN.
+    #[error("this kernel cannot create VXLAN devices: load the module `vxlan` (CONFIG_VXLAN)")]
     NoVxlan,
 
-    /// Another VXLAN device or process has the port.
+    /// Another VXLAN device or process uses the port.
     #[error(
         "UDP port {0} is in use in this network namespace, perhaps by another VXLAN device: choose another --overlay-port"
     )]
     PortInUse(u16),
 
-    /// A right is missing.
+    /// A capability is missing.
     #[error("failed to {0}: it needs CAP_NET_ADMIN")]
     Privilege(String),
 
-    /// Netlink cannot be used at all.
+    /// No netlink socket.
     #[error("failed to open a netlink socket")]
     Socket(#[source] io::Error),
 
-    /// Anything else.
+    /// Any other cause.
     #[error("failed to {step}")]
     Netlink {
-        /// What was being done.
+        /// An action, such as "list the devices".
         step: String,
-        /// The kernel's answer.
         source: rtnetlink::Error,
     },
 }
 
-/// What the overlay shall be like.
+/// The desired overlay device.
 #[derive(Clone, Debug)]
 pub(crate) struct Overlay {
-    /// Name of the device.
     pub(crate) name: String,
     /// UDP port of VXLAN.
     pub(crate) port: u16,
-    /// Its MAC address.
     pub(crate) mac: [u8; 6],
     /// In bytes.
     pub(crate) mtu: u32,
 }
 
-/// A device that is there.
+/// An existing device.
 #[derive(Clone, Debug)]
 pub(crate) struct Device {
     index: u32,
     alias: Option<String>,
     mac: Vec<u8>,
+    /// UDP port of a VXLAN device in external mode.
     overlay_port: Option<u16>,
-    /// Identifier of the namespace of its socket, if that is another one.
+    /// Identifier of its socket's namespace, if that is another one.
     socket_namespace: Option<i32>,
 }
 
 impl Device {
-    /// Tells whether we made it, by the `mark` we leave as its alias.
+    /// Returns whether it has our `mark` as its alias.
     pub(crate) fn is_ours(&self, mark: &str) -> bool {
         self.alias.as_deref() == Some(mark)
     }
 
-    /// Tells whether it is an overlay of ours that lacks only the mark: its maker
-    /// died between the two steps.
+    /// Returns whether it is an overlay of ours without the mark: its creator died between creating
+    /// and marking it.
     pub(crate) fn is_unfinished(&self, overlay: &Overlay) -> bool {
         self.alias.is_none() && self.overlay_port.is_some() && self.mac == overlay.mac
     }
 
-    /// Tells whether it serves as `overlay` with its socket in the namespace of
-    /// identifier `socket_namespace`.
+    /// Returns whether it can be adopted as `overlay`, with its socket in the namespace of identifier
+    /// `socket_namespace`.
     pub(crate) fn serves(&self, overlay: &Overlay, socket_namespace: Option<i32>) -> bool {
         self.overlay_port == Some(overlay.port)
             && self.socket_namespace.is_some()
@@ -144,7 +141,7 @@ pub(crate) fn names() -> Result<Vec<String>, Error> {
     Ok(links.into_iter().filter_map(|link| name(&link)).collect())
 }
 
-/// Returns the smallest MTU of the devices that packets may leave by, in bytes.
+/// Returns the smallest MTU of all devices that are up, without loopback, in bytes.
 ///
 /// # Errors
 ///
@@ -168,16 +165,16 @@ pub(crate) fn underlay_mtu() -> Result<Option<u32>, Error> {
     Ok(mtus.min())
 }
 
-/// Creates the overlay from the calling thread's namespace into `namespace`.
+/// Creates the overlay from the calling thread's namespace in `namespace`.
 ///
-/// The kernel forgets the device of a namespace that ended some time after its
-/// end, and until then refuses another one: that is waited for.
+/// The kernel removes the devices of an ended namespace asynchronously, and refuses an equal one until
+/// then: waits for that.
 ///
 /// # Errors
 ///
-/// Returns [`Error`] with the reason and its cure.
+/// Returns [`Error`] with cause and remedy.
 pub(crate) fn create_overlay(overlay: &Overlay, namespace: BorrowedFd<'_>) -> Result<(), Error> {
-    let deadline = Instant::now() + FORGET_TIMEOUT;
+    let deadline = Instant::now() + REMOVAL_TIMEOUT;
     loop {
         let message = LinkMessageBuilder::<LinkUnspec>::new_with_info_kind(InfoKind::Vxlan)
             .name(&overlay.name)
@@ -195,7 +192,7 @@ pub(crate) fn create_overlay(overlay: &Overlay, namespace: BorrowedFd<'_>) -> Re
         match added {
             Ok(()) => return Ok(()),
             Err(error) if errno(&error) == Some(Errno::EEXIST) && Instant::now() < deadline => {
-                std::thread::sleep(FORGET_POLL);
+                std::thread::sleep(REMOVAL_POLL);
             }
             Err(error) => {
                 return Err(match errno(&error) {
@@ -208,11 +205,11 @@ pub(crate) fn create_overlay(overlay: &Overlay, namespace: BorrowedFd<'_>) -> Re
     }
 }
 
-/// Marks `name` as ours, sets its MTU and queue and takes it up, without IPv6 or ARP.
+/// Marks the device `name` as ours, sets its MTU and queue length, and sets it up, without IPv6 or ARP.
 ///
 /// # Errors
 ///
-/// Returns [`Error`] if the device is gone or its port taken.
+/// Returns [`Error`] if the device does not exist or its port is in use.
 pub(crate) fn configure(
     name: &str,
     mark: &str,
@@ -227,14 +224,14 @@ pub(crate) fn configure(
             "configure",
             by_name().alias(mark).mtu(mtu).txqueuelen(queue_len).build(),
         ),
-        // The kernel may lack IPv6, so that this one may fail.
+        // Fails where the kernel has no IPv6.
         (
             "",
             by_name()
                 .append_extra_attribute(LinkAttribute::AfSpecUnspec(vec![quiet]))
                 .build(),
         ),
-        ("take up", by_name().up().build()),
+        ("set up", by_name().up().build()),
     ];
     run(async |handle| {
         for (verb, message) in steps {
@@ -256,7 +253,7 @@ pub(crate) fn configure(
 ///
 /// # Errors
 ///
-/// Returns [`Error`] if the kernel refuses; not if it is gone already.
+/// Returns [`Error`] if the kernel refuses; a device that does not exist is no error.
 pub(crate) fn delete(device: &Device) -> Result<(), Error> {
     run(
         async |handle| match handle.link().del(device.index).execute().await {
@@ -268,8 +265,7 @@ pub(crate) fn delete(device: &Device) -> Result<(), Error> {
     )
 }
 
-/// Returns by which identifier the calling thread's namespace knows `other`;
-/// `None` if it does not.
+/// Returns the identifier of the namespace `other` in the calling thread's namespace, if it has one.
 ///
 /// # Errors
 ///
@@ -281,11 +277,11 @@ pub(crate) fn namespace_id(other: impl AsFd) -> Result<Option<i32>, Error> {
     let mut request = NetlinkMessage::from(RouteNetlinkMessage::GetNsId(message));
     request.header.flags = NLM_F_REQUEST;
     run(async |mut handle| {
-        let failed = |source| failure("ask for the identifier of a namespace", source);
-        let mut answers = handle.request(request).map_err(failed)?;
-        while let Some(answer) = futures_util::StreamExt::next(&mut answers).await {
+        let failed = |source| failure("look up the identifier of a namespace", source);
+        let mut replies = handle.request(request).map_err(failed)?;
+        while let Some(reply) = futures_util::StreamExt::next(&mut replies).await {
             if let NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewNsId(message)) =
-                answer.payload
+                reply.payload
             {
                 let id = message.attributes.iter().find_map(|attribute| {
                     if let NsidAttribute::Id(id) = attribute {
@@ -301,11 +297,11 @@ pub(crate) fn namespace_id(other: impl AsFd) -> Result<Option<i32>, Error> {
     })
 }
 
-/// Keeps the kernel's own IPv6 packets off all devices to come in the calling
-/// thread's namespace.
+/// Disables IPv6 on all later devices in the calling thread's namespace, so that the kernel sends no
+/// packets of its own.
 ///
-/// In a container `/proc/sys` may be read-only; then `addr_gen_mode` and the
-/// programs, which drop what is not ours, must do.
+/// In a container `/proc/sys` may be read-only. Then `addr_gen_mode` prevents most of these packets, and
+/// the programs drop the rest.
 pub(crate) fn disable_ipv6() {
     for which in ["all", "default"] {
         let path = format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6");
@@ -361,7 +357,7 @@ fn device(link: LinkMessage) -> Device {
     for attribute in link.attributes {
         #[expect(
             clippy::wildcard_enum_match_arm,
-            reason = "most attributes say nothing to us"
+            reason = "most attributes are not needed"
         )]
         match attribute {
             LinkAttribute::IfAlias(alias) => device.alias = Some(alias),
@@ -374,7 +370,7 @@ fn device(link: LinkMessage) -> Device {
     device
 }
 
-/// The UDP port of a VXLAN device in external mode.
+/// Returns the UDP port of a VXLAN device in external mode.
 fn external_port(infos: &[LinkInfo]) -> Option<u16> {
     let data = infos.iter().find_map(|info| {
         if let LinkInfo::Data(InfoData::Vxlan(data)) = info {

@@ -1,4 +1,4 @@
-//! The process in OpenMetrics: read from its parts at each scrape, in base units.
+//! The metrics of the process in OpenMetrics format, read from its parts at each scrape.
 
 use super::lane::Histogram;
 use super::state::{Gathered, PathStatus, State};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 mod upstream;
 
-/// Returns the registry whose collectors ask `state`.
+/// Returns the registry, whose collectors read `state`.
 pub(crate) fn registry(state: Arc<State>) -> Registry {
     let mut registry = Registry::default();
     let parts = Box::new(Parts(Arc::clone(&state)));
@@ -47,13 +47,13 @@ impl Collector for Parts {
         let mut out = Out(&mut encoder);
         out.gauge(
             "config_valid",
-            "1 if the file holds what is served, else 0",
+            "1 if the desired state is valid and applied, else 0",
             None,
             [(NO_LABELS, f64::from(u8::from(config.valid)))],
         )?;
         out.counter(
             "config_rejected",
-            "Times the file was found invalid",
+            "Number of invalid desired states",
             None,
             [(NO_LABELS, config.rejected)],
         )?;
@@ -62,14 +62,14 @@ impl Collector for Parts {
             .map(|(name, count)| ([("event", (*name).to_owned())], *count));
         out.counter(
             "kernel_events",
-            "What the kernel programs counted",
+            "Events counted by the kernel programs",
             None,
             kernel,
         )?;
         path(&mut out, &paths)?;
         out.gauge(
             "up",
-            "1 if the packet loop answers, else 0",
+            "1 if the packet loop responds, else 0",
             None,
             [(NO_LABELS, f64::from(u8::from(report.is_some())))],
         )?;
@@ -94,7 +94,7 @@ impl Collector for Parts {
         });
         out.counter(
             "dropped_packets",
-            "What went no further, by reason",
+            "Dropped packets, frames and datagrams, by reason",
             None,
             drops,
         )?;
@@ -118,7 +118,7 @@ impl Collector for Parts {
     }
 }
 
-/// The sizes of what passed each place, as plain counters per power of two.
+/// Writes the sizes of super-packets at each place, as counters by power of two.
 fn super_packets(out: &mut Out<'_, '_>, places: &[(&str, &Histogram)]) -> fmt::Result {
     let label = |place: &str| ("place", place.to_owned());
     let bytes = places
@@ -126,7 +126,7 @@ fn super_packets(out: &mut Out<'_, '_>, places: &[(&str, &Histogram)]) -> fmt::R
         .map(|(place, sizes)| ([label(place)], sizes.bytes));
     out.counter(
         "super_packet",
-        "Bytes that passed, headers included",
+        "Bytes of packets and super-packets, headers included",
         Some(Unit::Bytes),
         bytes,
     )?;
@@ -137,15 +137,15 @@ fn super_packets(out: &mut Out<'_, '_>, places: &[(&str, &Histogram)]) -> fmt::R
     });
     out.counter(
         "super_packets",
-        "How many passed, by size in bytes up to a power of two",
+        "Packets and super-packets, by size in bytes up to a power of two",
         None,
         counts,
     )
 }
 
-/// The way to each peer, and how our nodes fare.
+/// Writes the health of the path to each peer, and of this cluster's nodes.
 fn path(out: &mut Out<'_, '_>, status: &PathStatus) -> fmt::Result {
-    let ways = status.clusters.iter().map(|(cluster_id, path)| {
+    let paths = status.clusters.iter().map(|(cluster_id, path)| {
         let labels = [
             ("cluster_id", cluster_id.clone()),
             ("hop", path.reason.to_owned()),
@@ -154,9 +154,9 @@ fn path(out: &mut Out<'_, '_>, status: &PathStatus) -> fmt::Result {
     });
     out.gauge(
         "path_up",
-        "1 if no part of the way from node to node is known to be broken, else 0; hop: the broken part, or how far the way is known",
+        "1 if no part of the path from node to node is known to be broken, else 0; hop: the broken part, or the extent to which the path is known",
         None,
-        ways,
+        paths,
     )?;
     let nodes = [
         ("all", status.nodes.all),
@@ -166,7 +166,7 @@ fn path(out: &mut Out<'_, '_>, status: &PathStatus) -> fmt::Result {
     let nodes = nodes.map(|(state, count)| ([("state", state.to_owned())], f64::from(count)));
     out.gauge(
         "nodes",
-        "Ready nodes; cut: those that the overlay and this replica do not connect",
+        "Ready nodes; cut: those without a working overlay to this replica; resting: those whose route agent is stopped or new",
         None,
         nodes,
     )
@@ -180,7 +180,7 @@ fn peers(out: &mut Out<'_, '_>, peers: &[PeerSnapshot]) -> fmt::Result {
     });
     out.gauge(
         "peer_up",
-        "1 if the peer answers probes, else 0",
+        "1 if the peer replies to probes, else 0",
         None,
         connected,
     )?;
@@ -207,7 +207,7 @@ fn peers(out: &mut Out<'_, '_>, peers: &[PeerSnapshot]) -> fmt::Result {
     });
     out.gauge(
         "last_handshake_age",
-        "Age of the newest keys",
+        "Time since the last handshake",
         Some(Unit::Seconds),
         age,
     )?;
@@ -219,25 +219,25 @@ fn peers(out: &mut Out<'_, '_>, peers: &[PeerSnapshot]) -> fmt::Result {
     let fields: [(&str, &str, Option<Unit>, Field); 4] = [
         (
             "rx",
-            "Bytes of inner packets received in present sessions",
+            "Bytes of inner packets received in current sessions",
             Some(Unit::Bytes),
             |s| s.rx_bytes,
         ),
         (
             "tx",
-            "Bytes of inner packets sent in present sessions",
+            "Bytes of inner packets sent in current sessions",
             Some(Unit::Bytes),
             |s| s.tx_bytes,
         ),
         (
             "rx_packets",
-            "Inner packets received in present sessions",
+            "Inner packets received in current sessions",
             None,
             |s| s.rx_packets,
         ),
         (
             "tx_packets",
-            "Inner packets sent in present sessions",
+            "Inner packets sent in current sessions",
             None,
             |s| s.tx_packets,
         ),
@@ -252,7 +252,7 @@ fn peers(out: &mut Out<'_, '_>, peers: &[PeerSnapshot]) -> fmt::Result {
 
 const NO_LABELS: [(&str, String); 0] = [];
 
-/// Writes families of plain values.
+/// Encodes families of constant values.
 struct Out<'a, 'b>(&'a mut DescriptorEncoder<'b>);
 
 impl Out<'_, '_> {

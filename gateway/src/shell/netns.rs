@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd as _};
 use std::path::{Path, PathBuf};
 use std::thread;
 
-/// Where named namespaces are mounted, by us and by `ip netns`.
+/// Mount points of named namespaces, as for `ip netns`.
 const DIRECTORY: &str = "/run/netns";
 
 /// The calling thread's network namespace.
@@ -20,7 +20,7 @@ const CURRENT: &str = "/proc/thread-self/ns/net";
 #[derive(Debug)]
 pub(crate) struct Namespace {
     file: File,
-    /// Where it is mounted, if it has a name.
+    /// The mount point, if it has a name.
     path: Option<PathBuf>,
 }
 
@@ -145,7 +145,7 @@ impl Namespace {
         )
     }
 
-    /// Returns where it is mounted, or this process's descriptor.
+    /// Returns the mount point, or the path of this process's descriptor.
     fn location(&self) -> PathBuf {
         self.path.clone().unwrap_or_else(|| {
             let (process, descriptor) = (std::process::id(), self.file.as_raw_fd());

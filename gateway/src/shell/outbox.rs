@@ -1,24 +1,24 @@
-//! Sealed datagrams on their way out, gathered into runs.
+//! Batches sealed datagrams into runs for `UDP_SEGMENT`.
 
 use super::udp::{RUN_BYTES_MAX, RUN_DATAGRAMS_MAX};
 use crate::engine::PortId;
 use crate::offload::frame::PACKET_MAX;
 use std::net::SocketAddr;
 
-/// The longest datagram that can be sent.
+/// The longest datagram that can be sent, in bytes.
 pub(crate) const DATAGRAM_MAX: usize = RUN_BYTES_MAX;
 
-/// The longest that the engine makes: the longest packet with WireGuard's header,
-/// padding and tag. It is refused by the kernel, and counted.
+/// The longest datagram of the engine: the longest packet with WireGuard's header, padding and tag. The
+/// kernel refuses it, which is counted.
 const SEALED_MAX: usize = PACKET_MAX + 48;
 
-/// Where datagrams leave and go.
+/// Local port and remote address of a datagram.
 pub(crate) type Route = (PortId, SocketAddr);
 
-/// Gathers datagrams until one does not continue the run, across super-packets too: a run costs
-/// as much as many datagrams, however short it is.
+/// Collects datagrams until one does not continue the run, also across super-packets: a run costs as
+/// much as a single datagram.
 ///
-/// Datagrams are written one behind the other: a complete run needs no copy.
+/// Datagrams are written one after the other, so a complete run needs no copy.
 pub(crate) struct Outbox {
     buffer: Box<[u8]>,
     /// Bytes of the run so far.
@@ -30,7 +30,7 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    /// Creates an empty one.
+    /// Creates an empty outbox.
     pub(crate) fn new() -> Self {
         Self {
             buffer: vec![0; RUN_BYTES_MAX + SEALED_MAX].into_boxed_slice(),
@@ -41,14 +41,14 @@ impl Outbox {
         }
     }
 
-    /// Returns where the next datagram is to be written, before [`Outbox::push`].
+    /// Returns the buffer for the next datagram, to be filled before [`Outbox::push`].
     pub(crate) fn room(&mut self) -> &mut [u8] {
         &mut self.buffer[self.used..]
     }
 
-    /// Takes the datagram of `len` bytes that [`Outbox::room`] was filled with;
-    /// `send` gets the run (its route, its bytes and the length of each of its
-    /// datagrams) when it is complete.
+    /// Adds the datagram of `len` bytes in the buffer of [`Outbox::room`].
+    ///
+    /// Passes a complete run to `send`: route, bytes, and length of each datagram but the last.
     pub(crate) fn push(
         &mut self,
         route: Route,
@@ -68,14 +68,14 @@ impl Outbox {
         }
         self.used += len;
         self.count += 1;
-        // Full when another one like these does not fit: it is not to be copied then.
+        // Full when another datagram of this length does not fit, which would have to be copied.
         let is_full = self.count == RUN_DATAGRAMS_MAX || self.used + self.segment > RUN_BYTES_MAX;
         if len < self.segment || is_full {
             self.flush(send);
         }
     }
 
-    /// Sends what is there.
+    /// Sends the run, if any.
     pub(crate) fn flush(&mut self, send: &mut impl FnMut(Route, &[u8], usize)) {
         if let Some(route) = self.route.take() {
             send(route, &self.buffer[..self.used], self.segment);
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_stays_below_both_limits() {
+    fn a_run_stays_within_both_limits() {
         let small = runs(&[(1, 10); 100]);
         assert_eq!(small, [(1, 640, 10), (1, 360, 10)]);
 
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_sent_when_no_more_fits() {
+    fn a_full_run_is_sent() {
         let mut outbox = Outbox::new();
         let mut sent = Vec::new();
         let mut send = |_, run: &[u8], segment: usize| sent.push(run.len() / segment);
@@ -131,7 +131,7 @@ mod tests {
             outbox.push(route(1), 1372, &mut send);
         }
 
-        assert_eq!(sent, [47, 47], "six of the hundred wait for more");
+        assert_eq!(sent, [47, 47], "six of the hundred are not sent yet");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! From arguments to a running gateway, and to its end.
+//! Starts a gateway, and stops it.
 
 use super::control::{Control, Parts};
 use super::datapath_setup::{KernelParts, Plan};
@@ -24,38 +24,38 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use telemetry::{http, status, stop};
 use tokio::sync::oneshot;
 
-/// What a person or a pod says.
+/// The checked arguments of `gateway run`.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
-    /// Where the desired state is.
+    /// The source of the desired state.
     pub(crate) origin: Origin,
-    /// Where the private keys are.
+    /// The source of the private keys.
     pub(crate) keys: KeyStore,
     /// This replica's name.
     pub(crate) replica: String,
-    /// Where the status socket is.
+    /// The path of the status socket.
     pub(crate) socket: PathBuf,
     /// UDP port of WireGuard.
     pub(crate) listen_port: u16,
-    /// Where metrics and health are served, if at all.
+    /// The address for metrics and health checks.
     pub(crate) http: Option<SocketAddr>,
-    /// How long leaving may take.
+    /// Limit of the wait until peers and nodes use other replicas.
     pub(crate) leave_timeout: Duration,
     /// Namespace, devices, settings.
     pub(crate) plan: Plan,
 }
 
-/// Runs a gateway until it is asked to stop.
+/// Runs a gateway until SIGTERM or SIGINT.
 ///
 /// # Errors
 ///
-/// Returns what keeps it from starting, or from going on.
+/// Returns the first failure of the start, or the failure that ends a running gateway.
 pub(crate) fn run(options: Options) -> anyhow::Result<()> {
     privilege::check()?;
     raise_descriptor_limit();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        // A thread keeps the privileges that it began with.
+        // Threads that were started with all capabilities must end: they would keep them.
         .thread_keep_alive(Duration::ZERO)
         .build()
         .context("failed to start the runtime")?;
@@ -69,7 +69,7 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
         }
     })?;
     let Some((mut loader, served)) = first else {
-        return Ok(()); // Stopped before there was anything to serve.
+        return Ok(()); // Stopped before there was a valid desired state.
     };
     if !served
         .fabric
@@ -82,7 +82,7 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
             "no EndpointSlice names this replica yet: nodes will not use it"
         );
     }
-    // First of all, since it tells whether another process has this place already.
+    // First, since it fails if another process runs as this instance.
     let socket = runtime.block_on(status::Server::bind(&options.socket))?;
     let loops = usize::from(options.plan.lanes) * usize::from(options.plan.workers);
     let listen = UdpPort::open_all(options.listen_port, loops, None)?;
@@ -97,10 +97,10 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
     privilege::drop_set_up()?;
     loader
         .check_readable(&served)
-        .context("a running gateway has not root's right to read all files: give it these")?;
-    // It may start a thread, hence only now.
+        .context("a running gateway has no CAP_DAC_OVERRIDE: make these files readable for it")?;
+    // It may start a thread, so only after the drop of privileges.
     loader.follow()?;
-    trace.map(tell_drops).transpose()?;
+    trace.map(log_drops).transpose()?;
 
     let datapath = Arc::new(Mutex::new(datapath));
     let identity = Identity {
@@ -150,25 +150,25 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
     })?;
 
     let end = runtime.block_on(serve(control, ended, state, socket, &options));
-    // A name may still be looked up, for as long as its servers are silent.
+    // Does not wait for name lookups, which may take until the resolver's timeout.
     runtime.shutdown_background();
     end
 }
 
-/// Returns the first state that can be served: a file's must be right, in a cluster
-/// somebody may be about to write it.
+/// Returns the first valid desired state. An invalid file is an error; in a cluster, waits until the
+/// objects are written.
 async fn first_desired(options: &Options) -> anyhow::Result<(Loader, Desired)> {
     let mut loader = Loader::open(&options.origin, options.keys.clone()).await?;
-    let mut told = String::new();
+    let mut logged = String::new();
     loop {
         match loader.load() {
             Ok(Some(served)) => return Ok((loader, served)),
             Ok(None) => {}
             Err(DesiredError::Source(error @ control_source::Error::Cluster(_))) => {
                 let error = error.to_string();
-                if told != error {
-                    tracing::info!(error, "waiting until there is something to serve");
-                    told = error;
+                if logged != error {
+                    tracing::info!(error, "waiting for a valid desired state");
+                    logged = error;
                 }
             }
             Err(error) => return Err(error.into()),
@@ -177,12 +177,13 @@ async fn first_desired(options: &Options) -> anyhow::Result<(Loader, Desired)> {
     }
 }
 
-/// Each session that this side opens has a socket of its own: thousands, with many peers.
+/// Raises the soft limit of open files to the hard one: each session that this side opens has a
+/// socket of its own.
 fn raise_descriptor_limit() {
     let raised = getrlimit(Resource::RLIMIT_NOFILE)
         .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard));
     if let Err(error) = raised {
-        tracing::warn!(%error, "failed to raise the limit of open files: many peers may find no room");
+        tracing::warn!(%error, "failed to raise the limit of open files: sessions with many peers may fail");
     }
 }
 
@@ -219,7 +220,7 @@ async fn serve(
         () = &mut status => return Err(anyhow!("the status socket ended")),
     };
     tracing::info!(signal, "leaving");
-    // Whoever asks twice is in a hurry.
+    // A second signal stops at once.
     tokio::select! {
         () = control.leave(options.leave_timeout) => {}
         _ = stop::requested() => return Ok(()),
@@ -230,21 +231,23 @@ async fn serve(
         .map_err(|_| anyhow!("the packet loop ended in a panic"))?
 }
 
-/// Logs what the kernel programs drop, on a thread that ends with the process.
-fn tell_drops(mut trace: Trace) -> anyhow::Result<()> {
-    let tell = move || {
+/// Logs packets that the kernel programs drop, on a thread that ends with the process.
+fn log_drops(mut trace: Trace) -> anyhow::Result<()> {
+    let log = move || {
         loop {
             let mut ready = [PollFd::new(trace.as_fd(), PollFlags::POLLIN)];
             match poll(&mut ready, PollTimeout::NONE) {
                 Ok(_) => trace.flush(),
                 Err(Errno::EINTR) => {}
-                Err(error) => return tracing::error!(%error, "no more dropped packets are logged"),
+                Err(error) => {
+                    return tracing::error!(%error, "dropped packets are no longer logged");
+                }
             }
         }
     };
     thread::Builder::new()
         .name("drops".into())
-        .spawn(tell)
+        .spawn(log)
         .context("failed to start logging dropped packets")?;
 
     Ok(())

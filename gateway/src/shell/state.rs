@@ -1,4 +1,4 @@
-//! What status socket, metrics and health checks see of the process.
+//! The state of the process for status socket, metrics and health checks.
 
 use super::desired::Desired;
 use super::lane::Report;
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use telemetry::http::Observed;
 
-/// Shared by control, which writes it, and by whoever asks.
+/// Written by control, read by status socket, metrics and health checks.
 pub(crate) struct State {
     identity: Identity,
     lanes: Lanes,
@@ -22,89 +22,83 @@ pub(crate) struct State {
     paths: Mutex<PathStatus>,
 }
 
-/// The ways to the peers.
+/// The health of the paths to the peers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PathStatus {
-    /// How our nodes fare.
+    /// The health of this cluster's nodes.
     pub(crate) nodes: Nodes,
-    /// The nodes that this replica and the overlay do not connect, or not yet, and how so.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) ill_nodes: BTreeMap<String, &'static str>,
-    /// The way to each peer, by cluster id.
+    /// The nodes whose overlay to this replica is not healthy, with its state.
+    #[serde(rename = "illNodes", skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) unhealthy_nodes: BTreeMap<String, &'static str>,
+    /// The path to each peer, by cluster id.
     pub(crate) clusters: BTreeMap<String, Path>,
 }
 
-/// The way from our nodes to those of a peer.
+/// The path from this cluster's nodes to those of a peer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Path {
     /// No part of it is known to be broken.
     pub(crate) healthy: bool,
-    /// The part that is broken, or how far the way is known to be whole.
+    /// The reason of the Connection's condition.
     pub(crate) reason: &'static str,
-    /// The same in a sentence, with the cure.
+    /// The cause and the remedy.
     pub(crate) message: String,
 }
 
-/// What never changes.
+/// The constant part of the state.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Identity {
     /// Name of this gateway on the machine.
     pub(crate) instance: String,
-    /// Version of this program.
     pub(crate) version: &'static str,
-    /// This cluster.
     pub(crate) cluster_id: String,
-    /// This replica's name.
     pub(crate) replica: String,
-    /// Name of the namespace of TAP and overlay.
+    /// The network namespace of TAP and overlay; see [`Namespace::name`](super::netns::Namespace::name).
     pub(crate) namespace: String,
     /// UDP port of WireGuard.
     pub(crate) listen_port: u16,
-    /// How many packet loops it has.
+    /// Number of packet loops.
     pub(crate) lanes: u8,
-    /// Whether UDP super-packets pass the TAP.
+    /// UDP super-packets pass the TAP.
     pub(crate) udp_super_packets: bool,
 }
 
-/// The configuration's fate.
+/// The state of the configuration.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Config {
-    /// Where the desired state is.
+    /// File or API server.
     pub(crate) source: String,
-    /// It is what is being served.
+    /// The desired state is valid and applied.
     pub(crate) valid: bool,
-    /// Why it does not.
+    /// Why it is not valid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
-    /// When what is being served was read, in seconds since the Unix epoch.
+    /// When the applied state was read, in seconds since the Unix epoch.
     pub(crate) applied_at: u64,
-    /// Times the desired state was found invalid.
+    /// Number of invalid desired states.
     pub(crate) rejected: u64,
-    /// Peers that are served.
+    /// Number of served peers.
     pub(crate) peers: usize,
-    /// What is not served, because it is wrong or not complete: a line each.
+    /// Objects that are not served because they are invalid or incomplete: a line for each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) unserved: Vec<String>,
 }
 
-/// What was gathered at one moment.
+/// A snapshot of all parts.
 pub(crate) struct Gathered {
-    /// That of all packet loops, or `None` if one does not answer.
+    /// `None` if a packet loop does not reply.
     pub(crate) report: Option<Report>,
     /// The kernel programs' counters.
     pub(crate) kernel: BTreeMap<&'static str, u64>,
-    /// The configuration's fate.
     pub(crate) config: Config,
-    /// The ways to the peers.
     pub(crate) paths: PathStatus,
 }
 
 impl State {
-    /// Puts the parts together.
     pub(crate) fn new(
         identity: Identity,
         lanes: Lanes,
@@ -120,7 +114,7 @@ impl State {
         }
     }
 
-    /// Notes what is now served.
+    /// Notes that a desired state was applied.
     pub(crate) fn note_applied(&self, served: &Desired) {
         let mut config = lock(&self.config);
         let rejected = config.rejected;
@@ -131,15 +125,14 @@ impl State {
         };
     }
 
-    /// Notes that what is served is again what is desired.
+    /// Notes that the desired state is again the applied one.
     pub(crate) fn note_restored(&self) {
         let mut config = lock(&self.config);
         config.valid = true;
         config.error = None;
     }
 
-    /// Notes that the desired state was rejected, and what was served before still is; tells
-    /// whether that is news.
+    /// Notes that the desired state was rejected; returns false if the error is the same as before.
     pub(crate) fn note_rejected(&self, error: &str) -> bool {
         let mut config = lock(&self.config);
         if config.error.as_deref() == Some(error) {
@@ -151,17 +144,17 @@ impl State {
         true
     }
 
-    /// Notes how our nodes fare.
-    pub(crate) fn note_nodes(&self, nodes: Nodes, ill: BTreeMap<String, &'static str>) {
+    /// Notes the health of this cluster's nodes.
+    pub(crate) fn note_nodes(&self, nodes: Nodes, unhealthy: BTreeMap<String, &'static str>) {
         let mut paths = lock(&self.paths);
         paths.nodes = nodes;
-        paths.ill_nodes = ill;
+        paths.unhealthy_nodes = unhealthy;
     }
 
-    /// Notes what is found of the way to a peer.
+    /// Notes the health of the path to a peer.
     pub(crate) fn note_path(&self, cluster_id: &str, verdict: &Verdict) {
         let path = Path {
-            healthy: verdict.reason.is_well(),
+            healthy: verdict.reason.is_healthy(),
             reason: verdict.reason.name(),
             message: verdict.message.clone(),
         };
@@ -170,12 +163,12 @@ impl State {
             .insert(cluster_id.to_owned(), path);
     }
 
-    /// Forgets the ways to those who are no peers any more.
+    /// Forgets the paths to former peers.
     pub(crate) fn retain_paths(&self, is_peer: impl Fn(&str) -> bool) {
         lock(&self.paths).clusters.retain(|id, _| is_peer(id));
     }
 
-    /// Asks all parts.
+    /// Takes a snapshot of all parts.
     pub(crate) fn gather(&self) -> Gathered {
         let kernel = lock(&self.datapath).counters().unwrap_or_else(|error| {
             tracing::warn!(%error, "failed to read the kernel programs' counters");
@@ -223,8 +216,7 @@ impl Observed for State {
 
     fn ready(&self) -> Result<(), String> {
         let report = self.lanes.report().map_err(|hung| hung.to_string())?;
-        // Whether peers are connected is no matter: a Service leads them here only once this
-        // replica is ready.
+        // Without regard to connections: a Service sends peers to this replica only when it is ready.
         if report.engine.leaving {
             return Err("leaving".into());
         }
@@ -234,7 +226,7 @@ impl Observed for State {
 }
 
 impl Config {
-    /// That of a desired state which was just applied.
+    /// Returns the state of a desired state that was just applied.
     pub(crate) fn applied(source: String, served: &Desired) -> Self {
         Self {
             source,
@@ -248,7 +240,7 @@ impl Config {
     }
 }
 
-/// Locks what no panic can leave half-written.
+/// Locks a mutex whose data no panic leaves inconsistent.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

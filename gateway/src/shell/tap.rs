@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 
 const DEVICE: &str = "/dev/net/tun";
 
-/// Checksums may be left to the reader; TCP super-packets, of both families, with ECN.
+/// Incomplete checksums; TCP super-packets of both families, with ECN.
 const OFFLOADS: libc::c_uint =
     libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
 
@@ -22,44 +22,42 @@ pub(crate) struct Tap {
     uso: bool,
 }
 
-/// The TAP cannot be had.
+/// The TAP cannot be created or opened.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// No TUN/TAP in the kernel, or no device node in this mount namespace.
+    /// The kernel has no TUN/TAP, or this mount namespace no device node.
     #[error(
         "{DEVICE} cannot be opened: load the kernel module `tun` (CONFIG_TUN), and give a container the device"
     )]
     NoTun(#[source] Errno),
 
-    /// A right is missing.
+    /// A capability is missing.
     #[error("creating the TAP {0} needs CAP_NET_ADMIN")]
     Privilege(String),
 
-    /// There is a device of that name, of another kind or with one queue only.
+    /// The device of that name is no TAP, or has a single queue.
     #[error("the device {0} is no multi-queue TAP: remove it, or run `gateway cleanup`")]
     Kind(String),
 
-    /// Anything else.
+    /// Any other cause.
     #[error("failed to set up the TAP {name}: {step}")]
     Io {
-        /// Name of the device.
         name: String,
-        /// The call that failed.
+        /// The ioctl that failed.
         step: &'static str,
-        /// Why.
         source: Errno,
     },
 }
 
 impl Tap {
-    /// Creates the TAP `name` in the network namespace of the calling thread, or
-    /// opens another queue of the one that is there.
+    /// Creates the TAP `name` in the calling thread's network namespace, or opens another queue of an
+    /// existing one.
     ///
-    /// A created one vanishes with this value until [`Tap::persist`].
+    /// The device ends with its last queue, unless [`Tap::persist`] is called.
     ///
     /// # Errors
     ///
-    /// Returns [`Error`] with the reason and its cure.
+    /// Returns [`Error`] with cause and remedy.
     pub(crate) fn open(name: &str) -> Result<Self, Error> {
         let io = |step| {
             let name = name.to_owned();
@@ -110,7 +108,7 @@ impl Tap {
             })
     }
 
-    /// Has `program` choose the queue of each frame that the kernel sends to the device.
+    /// Attaches the program that chooses the queue of each frame.
     ///
     /// # Errors
     ///
@@ -127,16 +125,16 @@ impl Tap {
             })
     }
 
-    /// Tells whether the kernel takes and hands over UDP super-packets.
+    /// Returns whether the device reads and writes UDP super-packets.
     pub(crate) fn uso(&self) -> bool {
         self.uso
     }
 
-    /// Reads one frame into `frame`; `None` if there is none.
+    /// Reads one frame into `frame`; `None` if none waits.
     ///
     /// # Errors
     ///
-    /// Returns the kernel's error, as `EBADFD` when the device is gone.
+    /// Returns the kernel's error, such as `EBADFD` if the device was deleted.
     pub(crate) fn read(&self, frame: &mut [u8]) -> Result<Option<usize>, Errno> {
         match nix::unistd::read(&self.queue, frame) {
             Ok(len) => Ok(Some(len)),
@@ -149,7 +147,7 @@ impl Tap {
     ///
     /// # Errors
     ///
-    /// Returns the kernel's error, as `EIO` while the device is down.
+    /// Returns the kernel's error, such as `EIO` while the device is down.
     pub(crate) fn write(&self, frame: &[u8]) -> Result<(), Errno> {
         nix::unistd::write(&self.queue, frame).map(drop)
     }
@@ -168,7 +166,7 @@ mod ioctl {
     nix::ioctl_write_int_bad!(offload, libc::TUNSETOFFLOAD);
 }
 
-/// What TUNSETIFF is told; `None` if the name is too long for a device.
+/// Returns the argument of TUNSETIFF; `None` if the name is too long for a device.
 fn request(name: &str) -> Option<libc::ifreq> {
     let flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | libc::IFF_MULTI_QUEUE;
     // SAFETY: all-zero is a valid `ifreq`.

@@ -1,8 +1,8 @@
 //! UDP sockets that send and receive many datagrams per system call.
 //!
-//! `UDP_SEGMENT` sends a run of equal datagrams as one, `UDP_GRO` receives them so
-//! (Linux 4.18 and 5.0). Where the kernel or the path refuses, datagrams go one by
-//! one: for good if the socket lacks it, for a while if the path is too narrow.
+//! `UDP_SEGMENT` sends a run of datagrams of equal length in one call, `UDP_GRO` receives them so (Linux
+//! 4.18 and 5.0). Where the kernel refuses, datagrams are sent one by one: from then on if the device
+//! has no checksum offload, for a while if the path's MTU is too small.
 
 #![expect(unsafe_code, reason = "nix allocates for each message; libc does not")]
 
@@ -20,78 +20,76 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// Datagrams in one run: what every kernel takes (`UDP_MAX_SEGMENTS`).
+/// Datagrams in a run: the smallest `UDP_MAX_SEGMENTS` of all kernels.
 pub(crate) const RUN_DATAGRAMS_MAX: usize = 64;
 
-/// Bytes in one run: the longest UDP payload over IPv4.
+/// Bytes in a run: the longest UDP payload over IPv4.
 pub(crate) const RUN_BYTES_MAX: usize = 65_507;
 
-/// The longest that one receive returns, of a single datagram or of a run.
+/// The longest datagram or run that one call receives, in bytes.
 pub(crate) const RECEIVE_MAX: usize = 65_535;
 
-/// Socket buffers, in bytes: some 6 ms at 10 Gb/s, for bursts of many runs.
+/// Socket buffers in bytes: about 6 ms at 10 Gb/s, for bursts of many runs.
 const BUFFER_BYTES: usize = 8 << 20;
 
-/// How long a path that refused a run is spared another attempt.
+/// Time for which no runs are sent over a path that refused one.
 const NARROW_FOR: Duration = Duration::from_secs(60);
 
-/// Narrow paths remembered; more than that many begin anew.
+/// Limit of the remembered narrow paths; all are forgotten when it is reached.
 const NARROW_MAX: usize = 1024;
 
-/// A UDP socket of this process.
+/// A UDP socket bound to a port.
 pub(crate) struct UdpPort {
     socket: OwnedFd,
     dual_stack: bool,
     segmentation: bool,
-    /// Destinations whose path refused a run of datagrams this long, until when.
+    /// Destinations whose path refused a run: the length of its datagrams, and until when it counts.
     narrow: BTreeMap<SocketAddr, (usize, Instant)>,
 }
 
 /// A port cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OpenError {
-    /// Another process listens there.
+    /// Another process uses the port.
     #[error(
         "UDP port {0} is in use in this network namespace: stop the other process, or choose another --listen-port"
     )]
     InUse(u16),
 
-    /// The port belongs to privileged processes.
+    /// The port is reserved for privileged processes.
     #[error("UDP port {0} needs CAP_NET_BIND_SERVICE: choose a --listen-port from 1024 on")]
     Privileged(u16),
 
-    /// Anything else.
+    /// Any other cause.
     #[error("failed to open UDP port {port}")]
     Io {
-        /// The port, 0 for any.
+        /// 0 for any port.
         port: u16,
-        /// What failed.
         source: Errno,
     },
 }
 
-/// What one receive brought.
+/// The datagrams of one receive call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Receipt {
     /// Bytes of all datagrams.
     pub(crate) len: usize,
-    /// Length of each datagram but the last, never 0.
+    /// Length of each datagram but the last, at least 1.
     pub(crate) segment: usize,
-    /// Who sent them.
     pub(crate) from: SocketAddr,
 }
 
 impl UdpPort {
-    /// Opens `port`, or any free one if it is 0, for IPv4 and, where the kernel has it, IPv6.
+    /// Opens `port`, or any free one if it is 0, for IPv4 and, if available, IPv6.
     ///
     /// # Errors
     ///
-    /// Returns [`OpenError`] if the port is taken or the kernel refuses.
+    /// Returns [`OpenError`] if the port is in use or the kernel refuses.
     pub(crate) fn open(port: u16) -> Result<Self, OpenError> {
         Self::open_as(port, false)
     }
 
-    /// Opens `port`, which others of this user may share if they say so, too.
+    /// Opens `port`, with `SO_REUSEPORT` if it is `shared`.
     fn open_as(port: u16, shared: bool) -> Result<Self, OpenError> {
         let error = |source| {
             if source == Errno::EADDRINUSE {
@@ -111,7 +109,7 @@ impl UdpPort {
             Err(source) => return Err(error(source)),
         };
 
-        // All of these only make it faster.
+        // These only improve throughput.
         let _ = setsockopt(&socket, sockopt::RcvBufForce, &BUFFER_BYTES);
         let _ = setsockopt(&socket, sockopt::SndBufForce, &BUFFER_BYTES);
         let _ = setsockopt(&socket, sockopt::UdpGroSegment, &true);
@@ -127,7 +125,7 @@ impl UdpPort {
         Ok(port)
     }
 
-    /// Returns its number.
+    /// Returns the number of the port.
     fn port(&self) -> Result<u16, Errno> {
         let name: SockaddrStorage = getsockname(self.socket.as_raw_fd())?;
         let v6 = name.as_sockaddr_in6().map(SockaddrIn6::port);
@@ -135,10 +133,9 @@ impl UdpPort {
         v6.or(v4).ok_or(Errno::EAFNOSUPPORT)
     }
 
-    /// Sets an option of the socket layer that nix does not know.
+    /// Sets an option of `SOL_SOCKET` that nix lacks.
     fn set<T>(&self, option: libc::c_int, value: &T) -> Result<(), Errno> {
-        // SAFETY: the value lives during the call and has the length that is given; the kernel
-        // checks what is in it.
+        // SAFETY: the value lives during the call and has the given length; the kernel validates it.
         let result = unsafe {
             libc::setsockopt(
                 self.socket.as_raw_fd(),
@@ -151,11 +148,11 @@ impl UdpPort {
         Errno::result(result).map(drop)
     }
 
-    /// Sends one datagram; with `dont_fragment`, whole or not at all.
+    /// Sends one datagram; with `dont_fragment`, unfragmented.
     ///
     /// # Errors
     ///
-    /// Returns the kernel's error: `EMSGSIZE` if it does not fit the path.
+    /// Returns the kernel's error: `EMSGSIZE` if the datagram exceeds the path's MTU.
     pub(crate) fn send(
         &mut self,
         to: SocketAddr,
@@ -172,9 +169,9 @@ impl UdpPort {
         sent
     }
 
-    /// Sends a run of datagrams of `segment` bytes, of which the last may be shorter.
+    /// Sends a run of datagrams of `segment` bytes, the last of which may be shorter.
     ///
-    /// `failed` gets the error of every part that was not sent, with its datagrams' number.
+    /// Calls `failed` with each error and the number of datagrams that were not sent.
     pub(crate) fn send_run(
         &mut self,
         to: SocketAddr,
@@ -186,7 +183,7 @@ impl UdpPort {
         if run.len() > len && self.takes_runs(to, len) {
             match self.transmit(to, run, Some(segment)) {
                 Ok(()) => return,
-                // The device cannot complete checksums: it never will.
+                // The device has no checksum offload.
                 Err(Errno::EIO) => {
                     self.segmentation = false;
                     tracing::warn!("UDP segmentation is off: the device has no checksum offload");
@@ -202,12 +199,12 @@ impl UdpPort {
         }
     }
 
-    /// Receives what is there into `buffer`, of at least [`RECEIVE_MAX`] bytes;
-    /// `None` if nothing is.
+    /// Receives a datagram or a run into `buffer`, of at least [`RECEIVE_MAX`] bytes; `None` if none
+    /// waits.
     ///
     /// # Errors
     ///
-    /// Returns the socket's pending error, which says nothing about the next call.
+    /// Returns the socket's pending error, which the call clears.
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> Result<Option<Receipt>, Errno> {
         let mut name = MaybeUninit::<libc::sockaddr_in6>::zeroed();
         let mut control = Control::default();
@@ -222,10 +219,10 @@ impl UdpPort {
         message.msg_iov = &raw mut part;
         message.msg_iovlen = 1;
         message.msg_control = control.0.as_mut_ptr().cast();
-        // Its type differs by C library; it is a few bytes.
+        // The field's type differs between C libraries.
         message.msg_controllen = control.0.len() as _;
 
-        // SAFETY: name, part, buffer and control outlive the call, and their lengths are true.
+        // SAFETY: name, part, buffer and control outlive the call, and their lengths are right.
         let result = unsafe { libc::recvmsg(self.socket.as_raw_fd(), &raw mut message, 0) };
         let len = match Errno::result(result) {
             Ok(len) => usize::try_from(len).expect("not negative"),
@@ -305,7 +302,7 @@ impl UdpPort {
         }
     }
 
-    /// Says for all later datagrams whether routers and this host may fragment them.
+    /// Sets `IP_MTU_DISCOVER` for all later datagrams.
     fn discover_mtu(&mut self, how: libc::c_int) -> Result<(), Errno> {
         let set = |level, option| {
             // SAFETY: the value lives during the call and has the length that is given.
@@ -321,7 +318,7 @@ impl UdpPort {
             Errno::result(result).map(drop)
         };
         if self.dual_stack {
-            // The values of both families are the same.
+            // Both families have the same values.
             set(libc::SOL_IPV6, libc::IPV6_MTU_DISCOVER)?;
         }
         set(libc::SOL_IP, libc::IP_MTU_DISCOVER)
@@ -340,7 +337,7 @@ impl From<OpenError> for io::Error {
     }
 }
 
-/// Room for one control message, aligned as the kernel wants it.
+/// A buffer for one control message, with the alignment of `cmsghdr`.
 #[repr(C, align(8))]
 #[derive(Default)]
 struct Control([u8; 32]);
@@ -371,7 +368,7 @@ fn mapped(address: SocketAddr) -> SocketAddrV6 {
     }
 }
 
-/// Reads a sender's address; an IPv4 one is an IPv4 one on any socket.
+/// Parses a sender's address; returns IPv4-mapped addresses as IPv4.
 fn parse(name: &libc::sockaddr_in6) -> SocketAddr {
     if libc::c_int::from(name.sin6_family) == libc::AF_INET6 {
         let ip = IpAddr::from(name.sin6_addr.s6_addr).to_canonical();
@@ -388,10 +385,10 @@ fn parse(name: &libc::sockaddr_in6) -> SocketAddr {
     SocketAddr::new(ip.into(), u16::from_be(v4.sin_port))
 }
 
-/// Puts `UDP_SEGMENT` into `control` and returns the length used.
+/// Writes a `UDP_SEGMENT` message to `control`; returns its length.
 fn put_gso_segment(control: &mut Control, segment: u16) -> u32 {
     let len = u32::try_from(size_of::<u16>()).expect("2");
-    // SAFETY: both only compute.
+    // SAFETY: both are pure computations.
     let (message_len, space) = unsafe { (libc::CMSG_LEN(len), libc::CMSG_SPACE(len)) };
     // SAFETY: all-zero is a valid `cmsghdr`, which has padding in some C libraries.
     let mut header: libc::cmsghdr = unsafe { std::mem::zeroed() };
@@ -400,7 +397,7 @@ fn put_gso_segment(control: &mut Control, segment: u16) -> u32 {
     header.cmsg_type = libc::UDP_SEGMENT;
     let at = control.0.as_mut_ptr();
     // SAFETY: `Control` is aligned for the header and, with 32 bytes, longer than
-    // header and value; `CMSG_DATA` only computes.
+    // header and value; `CMSG_DATA` is a pure computation.
     unsafe {
         at.cast::<libc::cmsghdr>().write(header);
         libc::CMSG_DATA(at.cast())
@@ -412,7 +409,7 @@ fn put_gso_segment(control: &mut Control, segment: u16) -> u32 {
 
 /// Returns the length of each datagram of a received run.
 fn gro_segment(message: &libc::msghdr) -> Option<usize> {
-    // SAFETY: the kernel filled `msg_control` up to `msg_controllen`, and it still lives.
+    // SAFETY: the kernel filled `msg_control` up to `msg_controllen`, and the buffer still lives.
     let header = unsafe { libc::CMSG_FIRSTHDR(message).as_ref() }?;
     if (header.cmsg_level, header.cmsg_type) != (libc::SOL_UDP, libc::UDP_GRO) {
         return None;

@@ -2,7 +2,7 @@ use super::*;
 use std::net::Ipv4Addr;
 
 #[test]
-fn overlapping_peers_are_told_apart_by_their_numbers() {
+fn peers_with_overlapping_prefixes_differ_by_index() {
     let fabric = fabric(&["milan", "paris"]);
     let mut indices = Indices::default();
     indices.assign(&fabric);
@@ -38,7 +38,7 @@ fn overlapping_peers_are_told_apart_by_their_numbers() {
 }
 
 #[test]
-fn pods_lead_to_their_node_and_unclaimed_ones_to_any_that_is_ready() {
+fn pods_lead_to_their_node_and_unknown_ones_to_any_ready_node() {
     let mut fabric = fabric(&[]);
     fabric.nodes[1].ready = false;
 
@@ -55,7 +55,7 @@ fn pods_lead_to_their_node_and_unclaimed_ones_to_any_that_is_ready() {
 }
 
 #[test]
-fn without_a_ready_node_all_of_them_take_what_is_nobodys() {
+fn without_a_ready_node_unknown_pods_lead_to_all_nodes() {
     let mut fabric = fabric(&[]);
     for node in &mut fabric.nodes {
         node.ready = false;
@@ -68,7 +68,7 @@ fn without_a_ready_node_all_of_them_take_what_is_nobodys() {
 }
 
 #[test]
-fn checks_of_peers_lead_to_any_ready_node_unless_their_address_is_somebodys() {
+fn checks_of_peers_lead_to_any_ready_node_unless_an_object_has_their_address() {
     let mut fabric = fabric(&["milan"]);
     fabric.nodes[1].ready = false;
     let local = |fabric: &Fabric| tables(fabric, &Indices::default()).local;
@@ -129,7 +129,7 @@ fn mapped_addresses_lead_where_their_target_is() {
 }
 
 #[test]
-fn a_number_stays_with_its_peer_and_rests_after_it() {
+fn a_peer_keeps_its_index_and_a_freed_index_is_reused_last() {
     let mut indices = Indices::default();
     indices.assign(&fabric(&["a", "b", "c"]));
     indices.assign(&fabric(&["b", "c"]));
@@ -141,7 +141,7 @@ fn a_number_stays_with_its_peer_and_rests_after_it() {
 }
 
 #[test]
-fn the_numbers_go_round_without_meeting() {
+fn indices_wrap_around_without_duplicates() {
     let mut indices = Indices {
         next: u16::MAX,
         ..Indices::default()

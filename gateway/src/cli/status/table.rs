@@ -1,13 +1,13 @@
-//! The status for people.
+//! The status as tables.
 
 use comfy_table::{Table, presets};
 use serde_json::Value;
 use std::io::{self, Write};
 use std::time::Duration;
 
-/// Prints the document that the status socket gave.
+/// Prints the document of the status socket.
 ///
-/// Fields of another version are left out rather than refused.
+/// Ignores unknown and missing fields, as in documents of other versions.
 pub(super) fn print(status: &Value, out: &mut impl Write) -> io::Result<()> {
     let gateway = &status["gateway"];
     writeln!(
@@ -21,10 +21,10 @@ pub(super) fn print(status: &Value, out: &mut impl Write) -> io::Result<()> {
     )?;
     configuration(&status["config"], out)?;
     if status["answers"] == false {
-        return writeln!(out, "The packet loop does not answer: the process hangs");
+        return writeln!(out, "The packet loop does not respond: restart the gateway");
     }
     if status["engine"]["leaving"] == true {
-        writeln!(out, "Leaving: flows are being moved to other replicas")?;
+        writeln!(out, "Leaving: flows are moving to other replicas")?;
     }
 
     broken_paths(&status["path"]["clusters"], out)?;
@@ -51,7 +51,7 @@ fn configuration(config: &Value, out: &mut impl Write) -> io::Result<()> {
     )
 }
 
-/// The peers that our nodes do not reach, or not all of them, and why.
+/// Prints the broken paths, with the cause.
 fn broken_paths(clusters: &Value, out: &mut impl Write) -> io::Result<()> {
     let clusters = clusters.as_object().into_iter().flatten();
     for (id, path) in clusters.filter(|(_, path)| path["healthy"] == false) {
@@ -76,7 +76,7 @@ fn sessions(peers: &Value, out: &mut impl Write) -> io::Result<()> {
         "TX",
     ];
     let mut table = table();
-    // Of one lane there is nothing to tell.
+    // The column is omitted with a single lane.
     let with_lanes = list(peers).iter().any(|peer| {
         let sessions = list(&peer["sessions"]);
         let mut lanes = sessions
@@ -131,7 +131,7 @@ fn counters(title: &str, counters: &[(String, u64)], out: &mut impl Write) -> io
     writeln!(out, "\n{title}\n{table}")
 }
 
-/// How large what passed the TAP was: bars of equal scale.
+/// Prints the sizes of packets and super-packets at the TAP as a bar chart.
 fn sizes(shell: &Value, out: &mut impl Write) -> io::Result<()> {
     const BAR: u64 = 30;
     for (field, title) in [
@@ -204,7 +204,7 @@ fn round_trip(seconds: &Value) -> String {
     duration.map_or_else(|| "-".into(), |rtt| format!("{rtt:.1?}"))
 }
 
-/// Bytes with the unit that leaves at most four digits.
+/// Formats bytes with the unit that leaves at most four digits.
 fn bytes(value: &Value) -> String {
     const UNITS: [&str; 6] = ["B", "kB", "MB", "GB", "TB", "PB"];
     let Some(mut number) = value.as_f64() else {
@@ -224,7 +224,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_person_sees_peers_sessions_and_drops() {
+    fn peers_sessions_and_drops_are_printed() {
         let status = json!({
             "gateway": {"replica": "gw-1", "clusterId": "rome", "version": "0.0.0",
                         "instance": "gateway", "listenPort": 51840},
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_of_another_version_is_no_failure() {
+    fn a_document_of_another_version_is_printed() {
         let mut out = Vec::new();
 
         print(&json!({"answers": false}), &mut out).unwrap();

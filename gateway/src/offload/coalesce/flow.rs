@@ -1,4 +1,4 @@
-//! Which packets may be joined with others of their flow.
+//! Which packets may be coalesced with others of their flow.
 
 use crate::offload::checksum::Sum;
 use crate::offload::ipv4::{self, Header};
@@ -12,10 +12,10 @@ const CWR: u8 = 0x80;
 const TCP_HEADER_MIN: usize = 20;
 const UDP_HEADER: usize = 8;
 
-/// Longest header of TCP, in bytes.
+/// Longest TCP header in bytes.
 const TCP_HEADER_MAX: usize = 60;
 
-/// The transports that can be joined.
+/// The transport protocols whose packets can be coalesced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Transport {
     Tcp,
@@ -30,7 +30,7 @@ impl Transport {
         }
     }
 
-    /// Where the checksum is in the transport's header.
+    /// Returns the offset of the checksum in the transport header.
     pub(super) fn checksum_offset(self) -> usize {
         match self {
             Self::Tcp => 16,
@@ -39,18 +39,18 @@ impl Transport {
     }
 }
 
-/// A flow, as far as a packet shows it.
+/// The flow of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Flow {
     pub(super) source: [u8; 4],
     pub(super) destination: [u8; 4],
     protocol: u8,
-    /// `None` in fragments, which may belong to any flow of the addresses.
+    /// `None` for fragments, which may belong to any flow between the addresses.
     ports: Option<[u8; 4]>,
 }
 
 impl Flow {
-    /// The transport; only meaningful for the flow of a [`Candidate`].
+    /// Returns the transport protocol; meaningful only for the flow of a [`Candidate`].
     pub(super) fn transport(&self) -> Transport {
         if self.protocol == ipv4::TCP {
             Transport::Tcp
@@ -59,8 +59,7 @@ impl Flow {
         }
     }
 
-    /// Tells whether a packet of `self` may belong to `other`, so that they must
-    /// keep their order.
+    /// Returns whether a packet of `self` may belong to `other` and must stay in order with it.
     pub(super) fn overlaps(&self, other: &Self) -> bool {
         (self.source, self.destination, self.protocol)
             == (other.source, other.destination, other.protocol)
@@ -68,34 +67,34 @@ impl Flow {
     }
 }
 
-/// A packet that may be joined, with what decides whether it is.
+/// A packet that may be coalesced, with the fields that decide whether it is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate {
     pub(super) flow: Flow,
-    /// Length of all headers.
+    /// Length of all headers in bytes.
     pub(super) header_len: usize,
     pub(super) payload_len: usize,
     pub(super) id: u16,
     pub(super) dont_fragment: bool,
     pub(super) sequence: u32,
-    /// The sequence number after its payload.
+    /// The sequence number that follows its payload.
     pub(super) end_sequence: u32,
     pub(super) push: bool,
     pub(super) cwr: bool,
-    /// What must be equal in all joined packets: TOS, TTL, don't fragment.
+    /// IPv4 fields that must be equal in a super-packet: TOS, TTL, don't fragment.
     network: [u8; 3],
-    /// Likewise of TCP: acknowledgement, flags, window, urgent pointer, options.
+    /// The same for TCP: acknowledgement, flags, window, urgent pointer, options.
     transport: [u8; TCP_HEADER_MAX],
 }
 
 impl Candidate {
-    /// Tells whether all that must be equal is equal to that of the `first`.
+    /// Returns whether the fields that must be equal are those of `first`.
     pub(super) fn follows(&self, first: &Self) -> bool {
         !self.cwr && self.network == first.network && self.transport == first.transport
     }
 }
 
-/// Looks at a packet: `Ok` if it may be joined, else the flow whose order it keeps.
+/// Inspects a packet: `Ok` if it may be coalesced, else the flow with which it stays in order.
 pub(super) fn inspect(packet: &[u8]) -> Result<Candidate, Option<Flow>> {
     let ip = Header::parse(packet).ok_or(None)?;
     let ports = packet
@@ -157,7 +156,7 @@ fn candidate(packet: &[u8], ip: &Header, flow: Flow) -> Option<Candidate> {
     })
 }
 
-/// The header's length and what must be equal, of a segment that only carries data.
+/// Returns header length and equal fields of a TCP segment with no flags but ACK, PSH, ECE, CWR.
 fn tcp(segment: &[u8]) -> Option<(usize, [u8; TCP_HEADER_MAX])> {
     let len = usize::from(segment.get(12)? >> 4) * 4;
     let flags = *segment.get(TCP_FLAGS)?;
@@ -167,13 +166,13 @@ fn tcp(segment: &[u8]) -> Option<(usize, [u8; TCP_HEADER_MAX])> {
 
     let mut equal = [0; TCP_HEADER_MAX];
     equal[..len].copy_from_slice(&segment[..len]);
-    equal[..8].fill(0); // Ports are in the flow; the sequence number advances.
+    equal[..8].fill(0); // The ports are in the flow, and the sequence number advances.
     equal[TCP_FLAGS] &= !(PSH | CWR);
     equal[16..18].fill(0);
     Some((len, equal))
 }
 
-/// The header's length, of a datagram with a checksum.
+/// Returns header length and equal fields, none, of a datagram that has a checksum.
 fn udp(datagram: &[u8]) -> Option<(usize, [u8; TCP_HEADER_MAX])> {
     let header = datagram.first_chunk::<UDP_HEADER>()?;
     let len = usize::from(u16::from_be_bytes([header[4], header[5]]));

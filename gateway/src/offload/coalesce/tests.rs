@@ -3,7 +3,7 @@ use crate::offload::tests::packets;
 
 const ACK: u8 = 0x10;
 
-/// Returns segments and packet length of each frame, in order of writing.
+/// Returns segment size and packet length of each frame, in the order of writing.
 fn written(batch: &[(u16, Vec<u8>)]) -> Vec<(u16, usize)> {
     let mut coalescer = Coalescer::new(Settings::default(), true);
     let mut frames = Vec::new();
@@ -52,12 +52,12 @@ fn push_and_a_short_segment_end_a_super_packet() {
 }
 
 #[test]
-fn a_gap_or_another_acknowledgement_starts_anew() {
+fn a_gap_or_another_acknowledgement_starts_a_super_packet() {
     let gap = [segment(0, ACK, 100), segment(200, ACK, 100)];
     let mut other = segment(100, ACK, 100);
     other.1 = {
         let mut packet = other.1;
-        packet[31] ^= 1; // The acknowledgement number, one less in the checksum's word.
+        packet[31] ^= 1; // The acknowledgement number, and the checksum with it.
         let sum = u16::from_be_bytes([packet[36], packet[37]]);
         let old = packet[31] ^ 1;
         let delta = i32::from(packet[31]) - i32::from(old);
@@ -79,7 +79,7 @@ fn a_gap_or_another_acknowledgement_starts_anew() {
 }
 
 #[test]
-fn a_finish_never_overtakes_the_data_before_it() {
+fn a_fin_never_overtakes_the_data_before_it() {
     let batch = [
         segment(0, ACK, 100),
         segment(100, ACK, 100),
@@ -101,7 +101,7 @@ fn equal_flows_of_two_peers_stay_apart() {
 }
 
 #[test]
-fn a_bad_checksum_is_left_for_the_receiver_to_see() {
+fn a_packet_with_a_wrong_checksum_is_written_alone() {
     let mut bad = segment(100, ACK, 100);
     bad.1[139] ^= 1;
 
@@ -109,7 +109,7 @@ fn a_bad_checksum_is_left_for_the_receiver_to_see() {
 }
 
 #[test]
-fn more_flows_than_slots_are_all_written() {
+fn packets_of_more_flows_than_the_limit_are_all_written() {
     let batch: Vec<_> = (0..20_u16)
         .flat_map(|peer| {
             let (_, first) = segment(0, ACK, 100);
@@ -122,7 +122,7 @@ fn more_flows_than_slots_are_all_written() {
 }
 
 #[test]
-fn a_super_packet_never_outgrows_a_packet() {
+fn a_super_packet_is_at_most_as_long_as_an_ipv4_packet() {
     let batch: Vec<_> = (0..100).map(|at| segment(at * 1400, ACK, 1400)).collect();
 
     let frames = written(&batch);

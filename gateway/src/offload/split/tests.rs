@@ -151,7 +151,7 @@ fn a_checksum_left_open_is_completed() {
 }
 
 #[test]
-fn the_padding_of_a_short_frame_is_cut_off() {
+fn the_padding_of_a_short_frame_is_removed() {
     let expected = packets::tcp_packet(b"hi");
     let mut packet = expected.clone();
     packet.extend_from_slice(&[0; 6]);
@@ -162,7 +162,7 @@ fn the_padding_of_a_short_frame_is_cut_off() {
 }
 
 #[test]
-fn a_packet_shorter_than_it_says_is_malformed() {
+fn a_packet_shorter_than_its_total_length_is_malformed() {
     let mut packet = packets::tcp_packet(b"hello");
     packet.pop();
 

@@ -1,4 +1,4 @@
-//! Generated packets, built and checked without the code under test.
+//! Generated packets, built and verified without the code under test.
 
 use crate::offload::frame::{self, HEADROOM};
 use crate::offload::vnet::{self, Gso, Partial};
@@ -9,7 +9,7 @@ const ACK: u8 = 0x10;
 const PSH: u8 = 0x08;
 const CWR: u8 = 0x80;
 
-/// A super-packet as the kernel would hand it over.
+/// A super-packet as the kernel writes it to a TAP.
 #[derive(Clone, Debug)]
 pub(crate) struct SuperPacket {
     pub(crate) payload: Vec<u8>,
@@ -39,7 +39,7 @@ pub(crate) fn super_packet() -> impl Strategy<Value = SuperPacket> {
                 payload: (0..len)
                     .map(|at| fill.wrapping_mul(31).wrapping_add(at.to_le_bytes()[0]))
                     .collect(),
-                // At most 64 datagrams are joined again.
+                // At most 64 datagrams are coalesced.
                 size: if udp {
                     size.max(len.div_ceil(64))
                 } else {
@@ -100,14 +100,14 @@ impl SuperPacket {
         let protocol = if self.udp { 17 } else { 6 };
         let mut body = transport;
         let at = if self.udp { 6 } else { 16 };
-        let sum = textbook(&[&pseudo(protocol, body.len() + self.payload.len())]);
+        let sum = rfc_1071(&[&pseudo(protocol, body.len() + self.payload.len())]);
         body[at..at + 2].copy_from_slice(&sum.to_be_bytes());
         body.extend_from_slice(&self.payload);
         ip_packet(protocol, self.id, self.dont_fragment, &body)
     }
 }
 
-/// A batch as a peer may send it: several flows, lost, repeated and odd packets.
+/// A batch of a peer: several flows; lost, repeated and malformed packets.
 pub(crate) fn batch() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let packet = (0..3_u8, 0..12_u32, any::<bool>(), 0..12_u8, 1..200_usize);
     prop::collection::vec(packet, 0..60).prop_map(|packets| {
@@ -139,12 +139,12 @@ pub(crate) fn batch() -> impl Strategy<Value = Vec<Vec<u8>>> {
     })
 }
 
-/// What keeps the order of packets: addresses, protocol, ports.
+/// Addresses, protocol and ports.
 pub(crate) fn flow(packet: &[u8]) -> (&[u8], u8, &[u8]) {
     (&packet[12..20], packet[9], &packet[20..24])
 }
 
-/// The packet without what means nothing where fragments are forbidden (RFC 6864).
+/// The packet without its identification where fragmentation is forbidden (RFC 6864).
 pub(crate) fn without_id(packet: &[u8]) -> Vec<u8> {
     let mut packet = packet.to_owned();
     if packet[6] & 0x40 != 0 {
@@ -175,16 +175,16 @@ pub(crate) fn tcp_segment(sequence: u32, flags: u8, payload: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// Checks all checksums and returns the headers' length and the payload.
+/// Asserts that all checksums are right; returns the headers' length and the payload.
 pub(crate) fn verified(packet: &[u8]) -> (usize, &[u8]) {
-    assert_eq!(textbook(&[&packet[..20]]), 0xffff, "header");
+    assert_eq!(rfc_1071(&[&packet[..20]]), 0xffff, "header");
     assert_eq!(
         usize::from(u16::from_be_bytes([packet[2], packet[3]])),
         packet.len()
     );
     let body = &packet[20..];
     assert_eq!(
-        textbook(&[&pseudo(packet[9], body.len()), body]),
+        rfc_1071(&[&pseudo(packet[9], body.len()), body]),
         0xffff,
         "transport"
     );
@@ -227,16 +227,16 @@ fn ip_packet(protocol: u8, id: u16, dont_fragment: bool, body: &[u8]) -> Vec<u8>
     packet.extend_from_slice(&id.to_be_bytes());
     packet.extend_from_slice(&[if dont_fragment { 0x40 } else { 0 }, 0, 64, protocol, 0, 0]);
     packet.extend_from_slice(&[10, 244, 1, 10, 10, 245, 1, 10]);
-    let checksum = !textbook(&[&packet]);
+    let checksum = !rfc_1071(&[&packet]);
     packet[10..12].copy_from_slice(&checksum.to_be_bytes());
     packet.extend_from_slice(body);
     packet
 }
 
-/// Computes header and, if asked, transport checksum.
+/// Computes the header checksum and, with `transport`, the transport's.
 fn fix(packet: &mut [u8], transport: bool) {
     packet[10..12].fill(0);
-    let checksum = !textbook(&[&packet[..20]]);
+    let checksum = !rfc_1071(&[&packet[..20]]);
     packet[10..12].copy_from_slice(&checksum.to_be_bytes());
     if !transport {
         return;
@@ -247,7 +247,7 @@ fn fix(packet: &mut [u8], transport: bool) {
     let mut head = addresses.to_vec();
     head.extend_from_slice(&[0, packet[9]]);
     head.extend_from_slice(&u16::try_from(packet.len() - 20).unwrap().to_be_bytes());
-    let mut checksum = !textbook(&[&head, &packet[20..]]);
+    let mut checksum = !rfc_1071(&[&head, &packet[20..]]);
     if checksum == 0 && packet[9] == 17 {
         checksum = 0xffff;
     }
@@ -260,8 +260,8 @@ fn pseudo(protocol: u8, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// RFC 1071 word by word; all parts but the last are of even length.
-fn textbook(parts: &[&[u8]]) -> u16 {
+/// The sum of RFC 1071, word by word; all parts but the last have an even length.
+fn rfc_1071(parts: &[&[u8]]) -> u16 {
     let mut sum = 0_u32;
     for part in parts {
         for word in part.chunks(2) {

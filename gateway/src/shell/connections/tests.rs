@@ -5,17 +5,17 @@ use fake_apiserver::ApiServer;
 const PATH: &str =
     "/apis/networking.liqo.io/v1beta1/namespaces/liqo-tenant-milan/connections/gw-milan";
 
-/// How long words about one object may take to be seen by all.
+/// Time in which all replicas see a write.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// How long a connection that is lost may be shown as one.
+/// Time for which a lost connection may still be shown as `Connected`.
 const LOST: Duration = Duration::from_secs(10);
 
-/// Between two looks of a replica.
+/// Interval of the checks of a replica.
 const LOOK: Duration = Duration::from_millis(20);
 
 #[tokio::test]
-async fn a_fault_that_has_passed_is_taken_back() {
+async fn a_fault_that_has_ended_is_withdrawn() {
     let mut lab = Lab::connected(&["gw-1"]).await;
 
     for reason in [Reason::EndToEnd, Reason::LocalOverlay, Reason::EndToEnd] {
@@ -26,7 +26,7 @@ async fn a_fault_that_has_passed_is_taken_back() {
 }
 
 #[tokio::test]
-async fn a_peer_that_no_replica_hears_is_shown_as_lost() {
+async fn a_peer_to_which_no_replica_is_connected_is_an_error() {
     let mut lab = Lab::connected(&["gw-1", "gw-2"]).await;
 
     for replica in [0, 1] {
@@ -43,9 +43,9 @@ async fn a_peer_that_no_replica_hears_is_shown_as_lost() {
     assert!(lab.until(LOST, is_told).await, "{:?}", lab.shown());
 }
 
-/// As in a rolling restart: one loses the peer, one starts, one stays.
+/// As in a rolling restart: one replica loses the peer, one starts, one stays.
 #[tokio::test]
-async fn nothing_but_connected_is_shown_while_one_replica_is() {
+async fn only_connected_is_shown_while_one_replica_is_connected() {
     let mut lab = Lab::connected(&["gw-1", "gw-2"]).await;
     lab.add("gw-3").await;
 
@@ -63,7 +63,7 @@ async fn nothing_but_connected_is_shown_while_one_replica_is() {
 }
 
 #[tokio::test]
-async fn a_peer_that_is_no_longer_served_is_told_with_the_cause() {
+async fn a_peer_that_is_no_longer_served_is_reported_with_the_cause() {
     let mut lab = Lab::connected(&["gw-1", "gw-2"]).await;
     lab.find(0, Reason::EndToEnd);
     assert!(lab.until(DEADLINE, |it| it.reason == "EndToEnd").await);
@@ -71,7 +71,7 @@ async fn a_peer_that_is_no_longer_served_is_told_with_the_cause() {
     for replica in [0, 1] {
         let why = BTreeMap::from([("milan".to_owned(), "it has no key".to_owned())]);
         lab.reporter(replica).set_peers([], why);
-        // What the engine has told before comes late.
+        // A late notice of the engine.
         lab.note(replica, ConnectionState::Connected);
         lab.find(replica, Reason::EndToEnd);
     }
@@ -94,7 +94,7 @@ async fn a_peer_that_is_no_longer_served_is_told_with_the_cause() {
 }
 
 #[tokio::test]
-async fn a_name_that_does_not_resolve_is_told_until_it_does() {
+async fn a_name_is_reported_until_it_resolves() {
     let mut lab = Lab::new(&["gw-1"]).await;
 
     lab.find(0, Reason::NameNotResolved);
@@ -113,7 +113,7 @@ struct Lab {
     names: Vec<String>,
 }
 
-/// What the object shows.
+/// The relevant fields of the object.
 #[derive(Debug)]
 struct Shown {
     value: String,
@@ -179,7 +179,7 @@ impl Lab {
             .note_path("milan".to_owned(), Verdict { reason, message });
     }
 
-    /// Lets the replicas look and write until the object shows that; returns whether it did in time.
+    /// Runs the replicas until the object satisfies `is_so`; returns whether it did within `limit`.
     async fn until(&mut self, limit: Duration, is_so: impl Fn(&Shown) -> bool) -> bool {
         let start = Instant::now();
         while !is_so(&self.shown()) {
@@ -194,7 +194,7 @@ impl Lab {
                         () = reporter.written() => {}
                     }
                 };
-                // The gateway looks once a second, too, whatever is told.
+                // The gateway checks once a second, too.
                 let _ = tokio::time::timeout(LOOK, looked).await;
             }
         }

@@ -1,16 +1,14 @@
-//! The value of a `Connection`: which replica may say that the peer is connected, and which that it is
-//! not. PURE.
+//! The value of a `Connection`: which replica may write `Connected`, and which `Error`. PURE.
 //!
 //! ```text
-//!   connected replica     says Connected wherever that is not said, and how long the peer took to
-//!                         answer, every 10 s
-//!   any other, that sees Connected:
-//!     lost the peer, or the latency is 20 s old ---> takes the latency away: "is anybody connected?"
-//!     a new latency within 3 s                  ---> somebody is: nothing to say
-//!     none                                      ---> Error
+//!   connected replica     writes Connected wherever that is missing, and the latency every 10 s
+//!   any other replica, if the object shows Connected:
+//!     it lost the peer, or the latency is 20 s old ---> removes the latency
+//!     a new latency within 3 s                     ---> another replica is connected
+//!     no latency within 3 s                        ---> writes Error
 //! ```
-//! So the object shows nothing but `Connected` while one replica is, whichever starts, leaves or dies.
-//! A question and an `Error` are written only over what their writer has seen.
+//! So the object shows `Connected` throughout while any replica is connected, whichever of them starts,
+//! stops or dies. Removing the latency and writing `Error` are conditional on the resourceVersion.
 
 use crate::engine::ConnectionState;
 use control_api::Connection;
@@ -20,63 +18,62 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// How old the latency that an object shows may be.
+/// Age of a shown latency from which a connected replica writes its own.
 const AGE_MAX: Duration = Duration::from_secs(9);
 
-/// How long a shown latency stays the same while somebody is connected: each connected replica has a
-/// new one every 10 s, and writes it if the last is older than [`AGE_MAX`].
-const SILENCE: Duration = Duration::from_secs(20);
+/// Age of a shown latency from which it is doubted: a connected replica measures one every 10 s, and
+/// writes it if the shown one is older than [`AGE_MAX`].
+const DOUBT_AGE: Duration = Duration::from_secs(20);
 
-/// How long a connected replica has to answer: it sees the question at once, and writes.
-const ANSWER: Duration = Duration::from_secs(3);
+/// Time in which a connected replica restores a removed latency.
+const RESTORE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// What this replica knows of a peer.
+/// The state of a peer in this replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Own {
     pub(super) state: ConnectionState,
     pub(super) latency: Option<Duration>,
-    /// Whether it is news.
-    pub(super) news: bool,
-    /// What the object shows though this replica is not connected.
+    /// Changed since the last call of [`Own::status`].
+    pub(super) is_changed: bool,
+    /// The object shows `Connected` although this replica is not.
     doubt: Option<Doubt>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Doubt {
-    /// When the shown latency was measured.
+    /// The timestamp of the shown latency.
     measured: Option<Time>,
-    /// Since when this replica sees that.
+    /// Since when the object shows it.
     since: Instant,
 }
 
 impl Own {
-    /// Creates that of a peer of which nothing is known yet.
+    /// Creates the state of a new peer.
     pub(super) fn new() -> Self {
         Self {
             state: ConnectionState::Connecting,
             latency: None,
-            news: false,
+            is_changed: false,
             doubt: None,
         }
     }
 
-    /// Creates that of a peer that is served no more: what is shown is to be asked about at once.
+    /// Creates the state of a peer that is not served: a shown latency is removed at once.
     pub(super) fn of_unserved() -> Self {
         Self {
-            news: true,
+            is_changed: true,
             ..Self::new()
         }
     }
 
-    /// Notes what the engine tells.
+    /// Notes the engine's state.
     pub(super) fn note(&mut self, state: ConnectionState, latency: Option<Duration>) {
         self.state = state;
         self.latency = latency;
-        self.news = true;
+        self.is_changed = true;
     }
 
-    /// Returns the status that the object should have, if it has another. What is told now is no
-    /// news any more.
+    /// Returns the change of the object's status, if any.
     pub(super) fn status(
         &mut self,
         connection: &Connection,
@@ -87,17 +84,17 @@ impl Own {
         let value = shown.and_then(|status| status.value.as_deref());
         let latency = shown.and_then(|status| status.latency.as_ref());
         let measured = latency.and_then(|latency| latency.timestamp.as_ref());
-        let news = std::mem::take(&mut self.news);
+        let is_changed = std::mem::take(&mut self.is_changed);
         if self.state == ConnectionState::Connected {
             self.doubt = None;
-            return self.connected(value, measured, news, now);
+            return self.connected(value, measured, is_changed, now);
         }
 
         match value {
             None => Some(json!({"value": CONNECTING})),
-            Some(CONNECTED) => self.doubt(measured, news, at),
+            Some(CONNECTED) => self.doubt(measured, is_changed, at),
             Some(ERROR) => None,
-            Some(_) if self.state == ConnectionState::Error && news => Some(error()),
+            Some(_) if self.state == ConnectionState::Error && is_changed => Some(error()),
             Some(_) => None,
         }
     }
@@ -106,12 +103,12 @@ impl Own {
         &self,
         value: Option<&str>,
         measured: Option<&Time>,
-        news: bool,
+        is_changed: bool,
         now: Timestamp,
     ) -> Option<Value> {
         let is_old = |at: &Time| now.duration_since(at.0).unsigned_abs() >= AGE_MAX;
-        // Without one somebody asks.
-        let is_due = measured.is_none_or(|at| news && is_old(at));
+        // Another replica has removed the latency if there is none.
+        let is_due = measured.is_none_or(|at| is_changed && is_old(at));
         if value == Some(CONNECTED) && !is_due {
             return None;
         }
@@ -125,8 +122,8 @@ impl Own {
         }))
     }
 
-    /// What to do about a `Connected` that this replica cannot confirm.
-    fn doubt(&mut self, measured: Option<&Time>, news: bool, at: Instant) -> Option<Value> {
+    /// Returns the change for a `Connected` that this replica cannot confirm.
+    fn doubt(&mut self, measured: Option<&Time>, is_changed: bool, at: Instant) -> Option<Value> {
         let doubt = self
             .doubt
             .take()
@@ -139,9 +136,10 @@ impl Own {
         self.doubt = Some(doubt);
 
         if measured.is_none() {
-            return (age >= ANSWER).then(error);
+            return (age >= RESTORE_TIMEOUT).then(error);
         }
-        (news || age >= SILENCE).then(|| json!({"latency": {"value": "N/A", "timestamp": null}}))
+        (is_changed || age >= DOUBT_AGE)
+            .then(|| json!({"latency": {"value": "N/A", "timestamp": null}}))
     }
 }
 
@@ -149,7 +147,7 @@ fn error() -> Value {
     json!({"value": ERROR, "latency": {"value": "N/A", "timestamp": null}})
 }
 
-/// As upstream writes it: whole milliseconds, below one whole microseconds with the Greek letter.
+/// Formats a latency as upstream Liqo does: whole milliseconds, or microseconds with a Greek mu.
 fn text(latency: Duration) -> String {
     match latency.as_millis() {
         0 => format!("{}\u{3bc}s", latency.as_micros()),

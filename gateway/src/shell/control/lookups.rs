@@ -1,13 +1,12 @@
-//! Which names are being looked up, and which wait for their turn: PURE.
+//! The queue of names to look up. PURE.
 //!
-//! Each lookup holds a thread until the system's resolver gives up, so there are few
-//! at once; all others wait in the order in which they were asked for. The engine asks
-//! again and again, always in the same order: without a queue those that come last
-//! would never find room.
+//! A lookup holds a thread until the system's resolver returns, so their number is limited and the
+//! other names wait in a queue. The engine requests all names periodically, in the same order:
+//! without a queue the last ones would never be looked up.
 
 use std::collections::{BTreeSet, VecDeque};
 
-/// Names looked up at once: each has a thread, and the system's resolver one socket.
+/// Names looked up at once: each needs a thread, and a socket of the system's resolver.
 const RUNNING_MAX: usize = 64;
 
 /// A name to look up.
@@ -15,29 +14,28 @@ const RUNNING_MAX: usize = 64;
 pub(super) struct Name {
     /// Index of the peer.
     pub(super) peer: u16,
-    /// The name.
     pub(super) host: String,
-    /// The port that belongs into the addresses.
+    /// The port for the resulting addresses.
     pub(super) port: u16,
 }
 
-/// The lookups.
+/// Running and waiting lookups.
 #[derive(Debug, Default)]
 pub(super) struct Lookups {
     running: BTreeSet<Name>,
-    /// Each once; as many at most as are configured, see [`Lookups::retain`].
+    /// Without duplicates, so at most the configured names; see [`Lookups::retain`].
     waiting: VecDeque<Name>,
 }
 
 impl Lookups {
-    /// Wants `name` looked up, unless that is under way already.
-    pub(super) fn ask(&mut self, name: Name) {
+    /// Queues `name`, unless it is waiting or running already.
+    pub(super) fn request(&mut self, name: Name) {
         if !self.running.contains(&name) && !self.waiting.contains(&name) {
             self.waiting.push_back(name);
         }
     }
 
-    /// Returns the next name to look up now; each ends with [`Lookups::finish`].
+    /// Returns the next name to look up now, to be followed by [`Lookups::finish`].
     pub(super) fn poll_start(&mut self) -> Option<Name> {
         if self.running.len() >= RUNNING_MAX {
             return None;
@@ -48,14 +46,14 @@ impl Lookups {
         Some(name)
     }
 
-    /// Notes that the thread that looked `name` up is back.
+    /// Notes that the lookup of `name` has ended.
     pub(super) fn finish(&mut self, name: &Name) {
         self.running.remove(name);
     }
 
-    /// Forgets the waiting names that `is_wanted` does not tell.
-    pub(super) fn retain(&mut self, is_wanted: impl Fn(&Name) -> bool) {
-        self.waiting.retain(is_wanted);
+    /// Removes the waiting names for which `is_endpoint` is false.
+    pub(super) fn retain(&mut self, is_endpoint: impl Fn(&Name) -> bool) {
+        self.waiting.retain(is_endpoint);
     }
 }
 
@@ -76,14 +74,14 @@ mod tests {
     }
 
     #[test]
-    fn every_name_has_its_turn_though_the_first_are_asked_for_again_and_again() {
+    fn every_name_is_looked_up_although_the_first_are_requested_again() {
         let mut lookups = Lookups::default();
         let mut seen = BTreeSet::new();
         let mut running = Vec::new();
 
         for _ in 0..10 {
             for peer in 0..300 {
-                lookups.ask(name(peer));
+                lookups.request(name(peer));
             }
             running.extend(start(&mut lookups));
             seen.extend(running.iter().copied());
@@ -97,12 +95,12 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_looked_up_and_waits_once_at_a_time() {
+    fn a_name_runs_and_waits_at_most_once() {
         let mut lookups = Lookups::default();
 
         for _ in 0..3 {
             for peer in 0..100 {
-                lookups.ask(name(peer));
+                lookups.request(name(peer));
             }
             start(&mut lookups);
         }
@@ -112,10 +110,10 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_free_only_when_its_thread_is_back() {
+    fn a_lookup_counts_until_its_thread_has_ended() {
         let mut lookups = Lookups::default();
         for peer in 0..100 {
-            lookups.ask(name(peer));
+            lookups.request(name(peer));
         }
         start(&mut lookups);
 
@@ -125,16 +123,16 @@ mod tests {
         assert_eq!(
             lookups.poll_start(),
             Some(name(64)),
-            "the first that waited"
+            "the first one that waits"
         );
         assert_eq!(lookups.poll_start(), None);
     }
 
     #[test]
-    fn names_of_peers_that_are_gone_wait_no_longer() {
+    fn names_of_removed_peers_are_removed_from_the_queue() {
         let mut lookups = Lookups::default();
         for peer in 0..70 {
-            lookups.ask(name(peer));
+            lookups.request(name(peer));
         }
         start(&mut lookups);
 

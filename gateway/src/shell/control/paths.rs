@@ -1,8 +1,8 @@
-//! Looks at what the nodes' probes say, and tells peers, API server and people what follows.
+//! Derives path health from the nodes' probes, and reports it to peers, API server and log.
 
 use super::Control;
 use crate::engine::{ConnectionState, PeerConfig};
-use crate::path::{self, Way};
+use crate::path::{self, TunnelRole};
 use crate::shell::lane::Command;
 use crate::shell::state::lock;
 use control_api::fabric::{Peer, Role};
@@ -10,22 +10,22 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 use tokio::time::{Interval, MissedTickBehavior, interval_at};
 
-/// Returns the clock of the looks; the first comes when the nodes have had time to ask.
-pub(super) fn looks() -> Interval {
-    let mut looks = interval_at(tokio::time::Instant::now() + path::INTERVAL, path::INTERVAL);
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+/// Returns the interval of path checks; the first one leaves the nodes time for a probe.
+pub(super) fn check_interval() -> Interval {
+    let mut checks = interval_at(tokio::time::Instant::now() + path::INTERVAL, path::INTERVAL);
+    checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
 
-    looks
+    checks
 }
 
 impl Control {
-    /// Takes over which peers and replicas there are.
+    /// Passes the peers and replicas of the desired state to path checks, status and reporter.
     pub(super) fn follow_peers(&mut self) {
         let now = Instant::now();
         let peers = self.served.fabric.peers.iter();
         let peers = peers.map(|peer| {
             let is_checked = peer.reflector().is_some();
-            (peer.cluster_id.as_str(), way(peer), is_checked)
+            (peer.cluster_id.as_str(), tunnel_role(peer), is_checked)
         });
         self.paths.set_peers(peers, now);
         for cluster_id in self.served.unserved_peers.keys() {
@@ -44,7 +44,7 @@ impl Control {
         }
     }
 
-    /// Notes whose keys are not those of `before`.
+    /// Notes the peers whose keys differ from those in `before`.
     pub(super) fn note_rekeyed(&mut self, before: &[PeerConfig]) {
         let before: BTreeMap<_, _> = before
             .iter()
@@ -62,32 +62,32 @@ impl Control {
         }
     }
 
-    /// Takes in what the nodes have said.
-    pub(super) fn look(&mut self) {
-        if let Some(kinds) = self.joint.kinds() {
-            let _ = self.lanes.send_others(&kinds); // Again at the next look.
+    /// Evaluates the nodes' probes.
+    pub(super) fn check_paths(&mut self) {
+        if let Some(kinds) = self.aggregate.kinds() {
+            let _ = self.lanes.send_others(&kinds); // Repeated at the next check.
         }
         let sightings = match lock(&self.datapath).sightings() {
             Ok(sightings) => sightings,
             Err(error) => {
-                // Nothing is known of the nodes then, hence nothing said.
-                tracing::warn!(%error, "failed to read what the nodes' probes say");
+                // Without data on the nodes, the last report stands.
+                tracing::warn!(%error, "failed to read the nodes' probes");
                 return;
             }
         };
         let now = Instant::now();
-        self.paths.look(&self.served.fabric.nodes, &sightings, now);
+        self.paths.check(&self.served.fabric.nodes, &sightings, now);
 
         let mut nodes = self.paths.nodes();
         nodes.reflect &= self.served.fabric.reflector().is_some();
         if nodes != self.nodes && self.lanes.send(Command::Nodes(nodes)).is_ok() {
             self.nodes = nodes;
         }
-        let ill = self.paths.ill_nodes();
-        let ill = ill.map(|(name, overlay)| (name.to_owned(), overlay.name()));
-        self.state.note_nodes(nodes, ill.collect());
-        let news = self.paths.poll_news(now);
-        for (cluster_id, verdict) in &news {
+        let unhealthy = self.paths.unhealthy_nodes();
+        let unhealthy = unhealthy.map(|(name, overlay)| (name.to_owned(), overlay.name()));
+        self.state.note_nodes(nodes, unhealthy.collect());
+        let changes = self.paths.poll_changes(now);
+        for (cluster_id, verdict) in &changes {
             let (reason, message) = (verdict.reason.name(), &verdict.message);
             if verdict.reason.is_fault() {
                 tracing::warn!(peer = cluster_id, reason, message, "path");
@@ -97,7 +97,7 @@ impl Control {
             self.state.note_path(cluster_id, verdict);
         }
         if let Some(reporter) = &mut self.reporter {
-            for (cluster_id, verdict) in news {
+            for (cluster_id, verdict) in changes {
                 reporter.note_path(cluster_id, verdict);
             }
         }
@@ -105,11 +105,11 @@ impl Control {
     }
 }
 
-/// Who opens the tunnel to a peer, and where.
-fn way(peer: &Peer) -> Way {
+/// Returns which side opens the tunnel to a peer, and its endpoint.
+fn tunnel_role(peer: &Peer) -> TunnelRole {
     match &peer.role {
-        Role::Server { port } => Way::Server { port: *port },
-        Role::Client { addresses, port } => Way::Client {
+        Role::Server { port } => TunnelRole::Server { port: *port },
+        Role::Client { addresses, port } => TunnelRole::Client {
             addresses: addresses.clone(),
             port: *port,
         },

@@ -1,9 +1,8 @@
-//! The first moments of a replica, when its peers know it and its nodes do not.
+//! The start of a replica, while peers know it and nodes do not.
 //!
-//! A peer meets a new replica within milliseconds; the nodes hear of it by way of the API
-//! server, and take nothing from an address that they do not know. What the peer sent by
-//! way of this replica would be lost until then, so it is told to use the others, if there
-//! are any. Where this replica is the only one, that changes nothing.
+//! A peer discovers a new replica within milliseconds. The nodes learn of it from the API server, and
+//! drop packets from unknown addresses. So this replica advertises until then that peers should
+//! prefer others. Peers of the only replica use it all the same.
 
 use super::Control;
 use crate::path;
@@ -13,44 +12,44 @@ use std::future;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
-/// Between two looks whether the nodes know this replica.
+/// Interval of the checks whether all nodes know this replica.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// How long to wait for nodes of which one, perhaps, never comes.
+/// Limit of the wait, since a node may be down.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// The wait for the nodes.
 #[derive(Clone, Copy)]
 pub(super) struct Standby {
     until: Instant,
-    next_look: Instant,
+    next_check: Instant,
 }
 
 impl Standby {
     pub(super) fn new(now: Instant) -> Self {
         Self {
             until: now + WAIT_MAX,
-            next_look: now,
+            next_check: now,
         }
     }
 }
 
-/// Waits until it is time to look, if there is something to wait for.
-pub(super) async fn next_look(standby: Option<Standby>) {
+/// Waits for the next check; pending forever when the wait has ended.
+pub(super) async fn next_check(standby: Option<Standby>) {
     match standby {
-        Some(standby) => sleep_until(standby.next_look).await,
+        Some(standby) => sleep_until(standby.next_check).await,
         None => future::pending().await,
     }
 }
 
 impl Control {
-    /// Lets peers use this replica if all nodes know it.
-    pub(super) fn come_forward(&mut self) {
+    /// Lets peers use this replica if all nodes know it, or if the wait is over.
+    pub(super) fn end_standby(&mut self) {
         let Some(standby) = &mut self.standby else {
             return;
         };
         let now = Instant::now();
-        standby.next_look = now + INTERVAL;
+        standby.next_check = now + INTERVAL;
         let is_late = now >= standby.until;
         let sightings = lock(&self.datapath).sightings();
         let is_known = sightings
@@ -60,7 +59,7 @@ impl Control {
         }
         if is_late && !is_known {
             tracing::warn!(
-                "not all nodes know this replica yet: what peers send to those may be lost"
+                "not all nodes know this replica yet: packets of peers to those may be lost"
             );
         }
         if self.lanes.send(Command::Standby(false)).is_ok() {

@@ -3,7 +3,7 @@ use control_api::fabric;
 use std::fs;
 
 #[test]
-fn a_file_is_read_once_until_it_says_something_else() {
+fn an_unchanged_file_is_not_returned_again() {
     let place = Place::new("once");
     place.write(&["milan"]);
     let mut loader = place.loader();
@@ -21,7 +21,7 @@ fn a_file_is_read_once_until_it_says_something_else() {
 }
 
 #[test]
-fn an_invalid_file_is_an_error_until_it_is_mended() {
+fn an_invalid_file_is_an_error_until_it_is_corrected() {
     let place = Place::new("invalid");
     place.write(&["milan"]);
     let mut loader = place.loader();
@@ -34,11 +34,11 @@ fn an_invalid_file_is_an_error_until_it_is_mended() {
     }
 
     place.write(&["milan"]);
-    assert!(loader.load().unwrap().is_none(), "what is served already");
+    assert!(loader.load().unwrap().is_none(), "unchanged");
 }
 
 #[test]
-fn a_new_key_is_seen_when_the_file_is_touched() {
+fn a_new_key_is_read_when_the_file_is_touched() {
     let place = Place::new("key");
     place.write(&["milan"]);
     let mut loader = place.loader();
@@ -81,7 +81,7 @@ fn a_gateway_never_changes_its_cluster() {
 }
 
 #[test]
-fn what_leads_into_a_tunnel_is_where_the_peers_are_seen() {
+fn tunnelled_destinations_are_the_remapped_prefixes_of_the_peers() {
     let place = Place::new("tunnelled");
     place.write(&["milan", "paris"]);
     let mut desired = place.loader().load().unwrap().unwrap();

@@ -1,21 +1,21 @@
-//! Which of a lane's workers wakes up for what is due.
+//! Which of a lane's workers wakes up for the lane's next timeout. PURE.
 
 use std::time::Instant;
 
-/// What the sleeping workers of a lane have agreed on.
+/// The sleeping worker that has a timeout, and when.
 #[derive(Debug, Default)]
 pub(super) struct Alarm(Option<(usize, Instant)>);
 
 impl Alarm {
-    /// Learns that a worker is awake.
+    /// Notes that a worker is awake.
     pub(super) fn handle_wake_up(&mut self, worker: usize) {
         if self.0.is_some_and(|(sleeper, _)| sleeper == worker) {
             self.0 = None;
         }
     }
 
-    /// Learns that a worker is about to sleep; returns whether it must wake up at `due`, since no
-    /// other one wakes up before.
+    /// Notes that a worker is about to sleep; returns whether it must wake up at `due`, because no
+    /// other worker wakes up by then.
     pub(super) fn set(&mut self, worker: usize, due: Instant) -> bool {
         let is_set = self.0.is_none_or(|(_, at)| due < at);
         if is_set {
@@ -32,19 +32,19 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn one_worker_wakes_up_for_what_is_due() {
+    fn one_worker_wakes_up_for_the_next_timeout() {
         let now = Instant::now();
         let later = now + Duration::from_secs(1);
         let mut alarm = Alarm::default();
 
         assert!(alarm.set(0, later));
         alarm.handle_wake_up(1);
-        assert!(!alarm.set(1, later), "the other one does");
+        assert!(!alarm.set(1, later), "the other worker wakes up");
         alarm.handle_wake_up(1);
-        assert!(alarm.set(1, now), "the other one would be late");
+        assert!(alarm.set(1, now), "the other worker would be late");
         alarm.handle_wake_up(0);
         assert!(!alarm.set(0, later));
         alarm.handle_wake_up(1);
-        assert!(alarm.set(0, later), "nobody does");
+        assert!(alarm.set(0, later), "no worker wakes up");
     }
 }

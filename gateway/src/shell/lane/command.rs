@@ -1,4 +1,4 @@
-//! How control and loop talk: commands in, notices out.
+//! The interface between control and the packet loops: commands in, notices out.
 
 use super::stats::Stats;
 use crate::engine::snapshot::Snapshot;
@@ -10,125 +10,115 @@ use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-/// Commands that may wait, as the answers to all notices of a lane at once.
+/// Commands that may wait for a lane: a reply to each of its notices at once.
 const COMMANDS_MAX: usize = 4096;
 
-/// Notices of all lanes that may wait: some of each peer.
+/// Notices of all lanes that may wait: several of each peer.
 pub(crate) const NOTICES_MAX: usize = 8192;
 
-/// What control asks of a loop.
+/// A command for a packet loop.
 #[derive(Clone)]
 pub(crate) enum Command {
-    /// Serve these peers, and no others.
+    /// Replace the peers.
     Peers {
-        /// All peers.
         peers: Vec<PeerConfig>,
-        /// Cluster ids and indices, sorted by id, as the heartbeat tells them.
+        /// Cluster ids and indices, sorted by id: the order in which the heartbeat lists peers.
         ranks: Vec<(String, u16)>,
-        /// The prefixes under which they are seen here.
+        /// The remapped prefixes of the peers.
         tunnelled: Vec<Ipv4Net>,
     },
-    /// These are the live replicas of this cluster.
+    /// Replace the live replicas of this cluster.
     Replicas(Vec<String>),
-    /// How this cluster's nodes fare, for the peers.
+    /// Advertise the health of this cluster's nodes to the peers.
     Nodes(Nodes),
-    /// An end point's addresses.
+    /// The addresses of an endpoint's name.
     Resolved {
         /// Index of the peer.
         peer: u16,
-        /// The name that was looked up.
         host: String,
-        /// What it stands for.
         addresses: Vec<SocketAddr>,
     },
-    /// What peers run, by their indices, as the first lane has found out.
+    /// The kinds of peers, by index, that the first lane has detected.
     Kinds(Vec<(u16, Kind)>),
-    /// An initiation that another lane has got, for the first.
+    /// A handshake initiation that another lane received, for the first lane.
     Initiation {
-        /// The public half of our key that it is for.
+        /// The local public key to which it is addressed.
         local: [u8; 32],
-        /// Who sent it.
         from: SocketAddr,
         /// The UDP payload.
         datagram: Vec<u8>,
     },
-    /// Whether this cluster's nodes do not know this replica yet.
+    /// Advertise, or stop advertising, that peers should prefer other replicas.
     Standby(bool),
-    /// Tell peers and nodes to move their flows away.
+    /// Advertise to peers and nodes that this replica stops.
     Leave,
-    /// Tell what there is to see.
+    /// Send a report.
     Report(mpsc::SyncSender<Report>),
     /// End the loop.
     Stop,
 }
 
-/// A notice, and the lane that it is of.
-pub(crate) type Told = (LaneId, Notice);
+/// A notice and the lane that sent it.
+pub(crate) type LaneNotice = (LaneId, Notice);
 
-/// What a loop tells control.
+/// A notice of a packet loop to control.
 #[derive(Debug)]
 pub(crate) enum Notice {
     /// Look up a name.
     Resolve {
         /// Index of the peer.
         peer: u16,
-        /// The name.
         host: String,
-        /// The port that belongs into the addresses.
+        /// The port for the resulting addresses.
         port: u16,
     },
-    /// A peer's connection changed, or was measured again.
+    /// A peer's connection changed, or its latency was measured.
     Connection {
         /// Index of the peer.
         peer: u16,
-        /// Its state.
         state: ConnectionState,
-        /// Round-trip time.
+        /// Round-trip time of a probe.
         latency: Option<Duration>,
     },
-    /// What a peer runs, or how its nodes fare, is another than before.
+    /// A peer's kind, or the health of its nodes, changed.
     Remote {
         /// Index of the peer.
         peer: u16,
-        /// What it runs.
         kind: Kind,
-        /// How its nodes fare, if it tells.
+        /// The health of its nodes, if it advertises that.
         nodes: Option<Nodes>,
     },
-    /// What comes of a peer's handshakes, while there is no connection, is another than before.
+    /// The evidence from a peer's handshakes, while there is no connection, changed.
     Signs {
         /// Index of the peer.
         peer: u16,
-        /// What comes.
         signs: Signs,
     },
-    /// An initiation for the first lane: this is another.
+    /// A handshake initiation that only the first lane handles.
     Initiation {
-        /// The public half of our key that it is for.
+        /// The local public key to which it is addressed.
         local: [u8; 32],
-        /// Who sent it.
         from: SocketAddr,
         /// The UDP payload.
         datagram: Vec<u8>,
     },
-    /// All peers have moved away.
+    /// No peer uses this replica any more.
     Drained,
 }
 
-/// The loop at one moment.
+/// The state of a loop.
 #[derive(Debug)]
 pub(crate) struct Report {
-    /// Which it is.
     pub(crate) lane: LaneId,
     /// Peers, sessions, drops.
     pub(crate) engine: Snapshot,
-    /// Frames and datagrams.
+    /// Counters of frames and datagrams.
     pub(crate) stats: Stats,
     /// Open UDP ports.
     pub(crate) ports: usize,
 }
 
-/// Where the commands for one loop are sent.
+/// Sends commands to one loop.
 #[derive(Clone, Debug)]
 pub(crate) struct Handle {
     commands: mpsc::SyncSender<Command>,
@@ -137,17 +127,17 @@ pub(crate) struct Handle {
 
 /// The loop hangs or has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the packet loop does not answer")]
+#[error("the packet loop does not respond")]
 pub(crate) struct Hung;
 
-/// Where a loop gets its commands.
+/// Receives the commands of one loop.
 pub(crate) struct Inbox {
     pub(super) commands: mpsc::Receiver<Command>,
-    /// Readable when there may be some.
+    /// Readable when there may be commands.
     pub(super) wake: Arc<EventFd>,
 }
 
-/// Creates the two ends.
+/// Creates the two ends of a loop's command queue.
 ///
 /// # Errors
 ///
@@ -174,14 +164,14 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// Returns [`Hung`] if the loop takes no more.
+    /// Returns [`Hung`] if the queue is full or the loop has ended.
     pub(crate) fn send(&self, command: Command) -> Result<(), Hung> {
         self.commands.try_send(command).map_err(|_| Hung)?;
         self.wake();
         Ok(())
     }
 
-    /// Has the loop look at everything.
+    /// Wakes the loop.
     pub(super) fn wake(&self) {
         // EAGAIN: the counter is full, so the loop is being woken already.
         let _ = self.wake.write(1);

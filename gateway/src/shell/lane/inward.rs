@@ -1,16 +1,16 @@
 //! From the UDP ports through the engine to the TAP.
 
-use super::singles::SMALL_MAX;
+use super::batching::SMALL_MAX;
 use super::stats::Drop;
 use super::{Lane, OFFSET};
 use crate::engine::{PortId, Received};
 use crate::offload::frame::HEADROOM;
 
-/// Receives per port and wake-up, of up to 64 KiB each: half a millisecond of work.
+/// Receive calls per port and wake-up, of up to 64 KiB each: half a millisecond of work.
 const RECEIVES_MAX: usize = 16;
 
 impl Lane {
-    /// Takes what has arrived at a port, up to a limit, and writes what is in it.
+    /// Receives datagrams at a port, up to [`RECEIVES_MAX`], and writes their packets to the TAP.
     pub(super) fn receive(&mut self, id: PortId) {
         let Self {
             engine,
@@ -20,7 +20,7 @@ impl Lane {
             coalescer,
             stats,
             datagrams,
-            arriving,
+            datagram_batching,
             now,
             ..
         } = self;
@@ -38,18 +38,18 @@ impl Lane {
             Err(_) => failed += 1,
         };
 
-        let is_single = arriving.begin(*now);
+        let is_single = datagram_batching.begin(*now);
         let mut receipts = 0;
         let mut is_bulk = false;
         for _ in 0..RECEIVES_MAX {
             let receipt = match port.receive(datagrams) {
                 Ok(Some(receipt)) => receipt,
                 Ok(None) => break,
-                Err(_) => continue, // What an earlier datagram met; now it is off the socket.
+                Err(_) => continue, // An earlier datagram's ICMP error, which this call has cleared.
             };
             stats.received.record(receipt.len);
             if receipt.len == 0 {
-                // No chunk of nothing; the engine counts it as what it is.
+                // `chunks_mut` yields nothing here; the engine counts an empty datagram.
                 engine.handle_datagram(id, receipt.from, &mut [], coalescer.room(), *now);
             }
             for datagram in datagrams[..receipt.len].chunks_mut(receipt.segment) {
@@ -65,7 +65,7 @@ impl Lane {
                 break;
             }
         }
-        arriving.end(receipts <= 1 && !is_bulk);
+        datagram_batching.end(receipts <= 1 && !is_bulk);
         coalescer.flush(&mut write);
 
         for _ in 0..failed {

@@ -63,7 +63,7 @@ impl Lane {
     ///
     /// Epoll is level-triggered, so the next wake-up serves the frames that are left.
     pub(super) fn read_tap(&mut self) -> Result<(), Error> {
-        let is_single = self.frames.begin(self.now);
+        let is_single = self.frame_batching.begin(self.now);
         let mut budget = ReadBudget::default();
         while !budget.is_spent() {
             let Some(len) = self.read_frame()? else {
@@ -78,7 +78,7 @@ impl Lane {
                 break;
             }
         }
-        self.frames.end(budget.is_at_most_one_small_frame());
+        self.frame_batching.end(budget.is_at_most_one_small_frame());
         self.outbox.flush(&mut self.ports.sender(&mut self.stats));
 
         Ok(())
@@ -167,7 +167,7 @@ impl Lane {
     /// Fragments a packet longer than `mtu`, or rejects it by ICMP if it must not be fragmented;
     /// returns how many fragments were sealed.
     ///
-    /// Parses the frame again: so far only an open checksum of it was completed.
+    /// Parses the frame again, of which only an incomplete checksum has been completed so far.
     fn fragment_or_reject(
         &mut self,
         peer: u16,

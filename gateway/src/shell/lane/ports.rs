@@ -1,4 +1,4 @@
-//! A lane's descriptors: the TAP's queues, UDP ports, and what wakes a worker.
+//! A lane's descriptors: the TAP's queues, the UDP ports, and the eventfd that wakes a worker.
 
 use super::stats::{Drop, Stats};
 use crate::engine::{PortId, Transmit};
@@ -12,26 +12,26 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 
-/// Descriptors served per wake-up; more wait for the next.
+/// Ready descriptors handled per wake-up.
 pub(super) const READY_MAX: usize = 32;
 
-/// What [`EpollEvent::data`] says of the TAP and of the waker; all else are ports.
+/// [`EpollEvent::data`] of the TAP and of the eventfd; all other values are ports.
 pub(super) const TAP: u64 = u64::MAX;
 pub(super) const WAKE: u64 = u64::MAX - 1;
 
-/// The port of an event that is neither [`TAP`] nor [`WAKE`].
+/// Returns the port of an event that is neither [`TAP`] nor [`WAKE`].
 pub(super) fn id(data: u64) -> PortId {
     PortId(u32::try_from(data).unwrap_or(u32::MAX))
 }
 
-/// All open ports, and for each worker the one place to wait for any descriptor.
+/// All open ports, and an epoll instance for each worker.
 pub(super) struct Ports {
     epolls: Vec<Arc<Epoll>>,
     wake: Arc<EventFd>,
-    /// A socket for each worker, of which the first sends.
+    /// A socket for each worker; the first one sends.
     ports: BTreeMap<PortId, Vec<UdpPort>>,
-    /// Chooses among the sockets of a port.
-    choose: Option<OwnedFd>,
+    /// The program that chooses a socket of a port for each datagram.
+    reuseport_program: Option<OwnedFd>,
 }
 
 impl Ports {
@@ -44,13 +44,13 @@ impl Ports {
         taps: &[Tap],
         wake: Arc<EventFd>,
         listen: Vec<UdpPort>,
-        choose: Option<OwnedFd>,
+        reuseport_program: Option<OwnedFd>,
     ) -> Result<Self, Errno> {
         let mut epolls = Vec::new();
         for tap in taps {
             let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
             epoll.add(tap, EpollEvent::new(EpollFlags::EPOLLIN, TAP))?;
-            // One of the workers is enough.
+            // Wakes only one of the workers.
             let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLEXCLUSIVE;
             epoll.add(&wake, EpollEvent::new(flags, WAKE))?;
             epolls.push(Arc::new(epoll));
@@ -59,19 +59,19 @@ impl Ports {
             epolls,
             wake,
             ports: BTreeMap::new(),
-            choose,
+            reuseport_program,
         };
         ports.insert(PortId::LISTEN, listen)?;
 
         Ok(ports)
     }
 
-    /// Where the workers wait, in their order.
+    /// Returns the epoll instances, ordered by worker.
     pub(super) fn epolls(&self) -> Vec<Arc<Epoll>> {
         self.epolls.clone()
     }
 
-    /// Has the next wait end at once.
+    /// Ends the next wait of one worker at once.
     pub(super) fn wake(&self) {
         let _ = self.wake.write(1); // EAGAIN: the counter is full.
     }
@@ -81,13 +81,16 @@ impl Ports {
     }
 
     pub(super) fn open(&mut self, id: PortId) -> Result<(), OpenError> {
-        let choose = self.choose.as_ref().map(|program| program.as_fd());
-        let port = UdpPort::open_all(0, self.epolls.len(), choose)?;
+        let reuseport_program = self
+            .reuseport_program
+            .as_ref()
+            .map(|program| program.as_fd());
+        let port = UdpPort::open_all(0, self.epolls.len(), reuseport_program)?;
         self.insert(id, port)
             .map_err(|source| OpenError::Io { port: 0, source })
     }
 
-    /// Closes a port; its descriptors leave the waiting with it.
+    /// Closes a port; closed descriptors leave their epoll instances.
     pub(super) fn close(&mut self, id: PortId) {
         self.ports.remove(&id);
     }
@@ -105,7 +108,7 @@ impl Ports {
         self.ports.get_mut(&id)?.first_mut()
     }
 
-    /// Sends a datagram of the engine's own.
+    /// Sends a datagram that the engine itself made, such as a handshake.
     pub(super) fn send(&mut self, transmit: &Transmit, stats: &mut Stats) {
         let Some(port) = self.first(transmit.port) else {
             return stats.count(Drop::PortClosed);
@@ -116,7 +119,7 @@ impl Ports {
         }
     }
 
-    /// Returns what sends the outbox's runs.
+    /// Returns the function that sends the runs of an outbox.
     pub(super) fn sender<'a>(
         &'a mut self,
         stats: &'a mut Stats,

@@ -1,15 +1,15 @@
-//! What the loop counts: plain numbers, read by asking the loop.
+//! Counters of a packet loop.
 
 use nix::errno::Errno;
 use serde::Serialize;
 
-/// Sizes are counted by power of two, up to 64 KiB.
+/// Powers of two from 1 byte to 64 KiB.
 const BUCKETS: usize = 17;
 
-/// Names the reasons and their spelling in status and metrics.
+/// Declares the reasons and their names in status and metrics.
 macro_rules! reasons {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
-        /// Why the shell dropped a frame or datagram.
+        /// The reason why the shell dropped a frame or datagram.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(usize)]
         pub(crate) enum Drop {
@@ -21,15 +21,15 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// A frame on the TAP that is not from our programs, as the kernel's own are.
+    /// A frame on the TAP that does not come from our programs, such as the kernel's own.
     ForeignFrame = "foreign-frame",
-    /// A frame on the TAP whose headers contradict themselves.
+    /// A frame on the TAP whose headers and lengths contradict each other.
     MalformedFrame = "malformed-frame",
     /// A super-packet of more segments than [`SEGMENTS_MAX`](crate::offload::split::SEGMENTS_MAX).
     TooManySegments = "too-many-segments",
-    /// Longer than the path's MTU, and not to be fragmented; answered by ICMP.
+    /// Longer than the path's MTU, with don't fragment set; rejected by ICMP.
     TooBig = "too-big",
-    /// As above, but beyond the rate at which answers are sent.
+    /// As above, beyond the rate limit of ICMP errors.
     TooBigUnanswered = "too-big-unanswered",
     /// The session ended while its packets were being sealed.
     NotSealed = "not-sealed",
@@ -37,19 +37,19 @@ reasons! {
     TapWrite = "tap-write",
     /// A datagram whose port is closed already.
     PortClosed = "port-closed",
-    /// A datagram that the network cannot or may not carry now.
+    /// A datagram whose destination is unreachable or prohibited.
     Unreachable = "unreachable",
-    /// A datagram longer than the underlay carries.
+    /// A datagram longer than the underlay's MTU.
     UnderlayTooBig = "underlay-too-big",
-    /// A datagram for which there was no buffer.
+    /// A datagram for which the kernel had no buffer.
     NoBuffer = "no-buffer",
-    /// A datagram for an address family that this namespace lacks.
+    /// A datagram for an address family that this network namespace lacks.
     NoFamily = "no-address-family",
-    /// A datagram refused for any other reason.
+    /// A datagram that the kernel refused for any other reason.
     SendFailed = "send-failed",
-    /// A report to control that found its queue full.
+    /// A notice to control whose queue was full.
     NoticeQueueFull = "notice-queue-full",
-    /// A frame that waited on the TAP when this process took it over.
+    /// A frame that an earlier process left on the TAP.
     OldFrame = "old-frame",
 }
 
@@ -109,7 +109,7 @@ impl Stats {
         self.drops[reason as usize] += u64::try_from(datagrams).unwrap_or(u64::MAX);
     }
 
-    /// Adds what another loop has counted.
+    /// Adds the counters of another loop.
     pub(crate) fn add(&mut self, other: &Self) {
         for (drops, more) in self.drops.iter_mut().zip(other.drops) {
             *drops += more;
@@ -126,24 +126,23 @@ impl Stats {
     }
 }
 
-/// How many had which size, by power of two.
+/// A histogram of sizes in bytes, by power of two.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Histogram {
-    /// How many there were.
     pub(crate) count: u64,
-    /// Their bytes in all.
+    /// The sum of the sizes.
     pub(crate) bytes: u64,
-    /// How many were longer than half of, and at most, 2 to the power of the place.
+    /// Bucket n counts sizes of more than 2^(n-1) and at most 2^n bytes.
     buckets: [u64; BUCKETS],
 }
 
 impl Histogram {
-    /// Counts one of `len` bytes.
+    /// Counts a size of `len` bytes.
     #[inline]
     pub(super) fn record(&mut self, len: usize) {
-        let place = len.max(1).next_power_of_two().trailing_zeros() as usize;
-        self.buckets[place.min(BUCKETS - 1)] += 1;
+        let bucket = len.max(1).next_power_of_two().trailing_zeros() as usize;
+        self.buckets[bucket.min(BUCKETS - 1)] += 1;
         self.count += 1;
         self.bytes += u64::try_from(len).unwrap_or(u64::MAX);
     }
@@ -156,11 +155,11 @@ impl Histogram {
         }
     }
 
-    /// Returns the upper bound of each bucket in bytes, and how many are in it.
+    /// Returns the upper bound of each bucket in bytes, and its count.
     pub(crate) fn buckets(&self) -> impl Iterator<Item = (u64, u64)> {
         (0..)
             .zip(self.buckets)
-            .map(|(place, count)| (1 << place, count))
+            .map(|(bucket, count)| (1 << bucket, count))
     }
 }
 
@@ -176,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_fall_into_the_power_of_two_that_holds_them() {
+    fn a_size_is_counted_at_the_next_power_of_two() {
         let mut histogram = Histogram::default();
         for len in [0, 1, 2, 64, 65, 65_535, 70_000] {
             histogram.record(len);
@@ -191,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn every_refusal_is_counted_by_its_reason() {
+    fn refused_datagrams_are_counted_by_reason() {
         let mut stats = Stats::default();
 
         stats.count_refused(Errno::ENETUNREACH, 3);

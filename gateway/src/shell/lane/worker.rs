@@ -1,10 +1,12 @@
-//! A thread of a lane. A lane has one for each group of CPUs, so that a packet is served where it
-//! comes up; whose turn it is, the kernel programs decide (`ebpf/program/src/turn.rs`). All of a
-//! burst is one worker's, so nothing is won by two of them at once: they exclude each other.
+//! The threads of a lane, one for each group of CPUs, so that a packet is handled by a thread on the
+//! CPU that received it.
+//!
+//! The kernel programs choose the active worker (`active_worker`). A burst is handled by one worker,
+//! so parallel workers would gain nothing: a mutex excludes them from each other.
 
-use super::near::Near;
+use super::active_worker::ActiveWorker;
+use super::cpu_affinity::CpuAffinity;
 use super::ports::{self, READY_MAX};
-use super::turn::Turn;
 use super::{Error, Lane};
 use crate::shell::state::lock;
 use nix::errno::Errno;
@@ -19,37 +21,41 @@ pub(crate) struct Worker {
     number: usize,
     lane: Arc<Mutex<Lane>>,
     epoll: Arc<Epoll>,
-    turn: Option<Turn>,
-    /// The CPUs that it serves.
-    home: Vec<usize>,
+    /// `None` for a lane's only worker.
+    active: Option<ActiveWorker>,
+    /// The CPUs whose packets it handles.
+    cpus: Vec<usize>,
 }
 
-/// Returns the CPUs that this process may run on, in groups of equal size, one for each of `of`
-/// workers.
-pub(crate) fn cpus(of: usize) -> Vec<Vec<usize>> {
+/// Deals the CPUs on which this process may run to `workers` workers, as equally as possible.
+pub(crate) fn cpus(workers: usize) -> Vec<Vec<usize>> {
     let allowed = sched_getaffinity(Pid::from_raw(0)).unwrap_or_default();
     let all: Vec<usize> = (0..CpuSet::count())
         .filter(|cpu| allowed.is_set(*cpu) == Ok(true))
         .collect();
 
-    (0..of)
-        .map(|worker| all[worker * all.len() / of..(worker + 1) * all.len() / of].to_vec())
+    (0..workers)
+        .map(|it| all[it * all.len() / workers..(it + 1) * all.len() / workers].to_vec())
         .collect()
 }
 
 impl Worker {
-    /// Creates all workers of a lane; `homes` and `turns` are theirs, in their order.
-    pub(crate) fn all(lane: Lane, homes: Vec<Vec<usize>>, turns: Vec<Option<Turn>>) -> Vec<Self> {
+    /// Creates the workers of a lane; `cpus` and `active` are ordered by worker.
+    pub(crate) fn all(
+        lane: Lane,
+        cpus: Vec<Vec<usize>>,
+        active: Vec<Option<ActiveWorker>>,
+    ) -> Vec<Self> {
         let epolls = lane.ports.epolls();
         let lane = Arc::new(Mutex::new(lane));
 
-        (epolls.into_iter().zip(homes).zip(turns).enumerate())
-            .map(|(number, ((epoll, home), turn))| Self {
+        (epolls.into_iter().zip(cpus).zip(active).enumerate())
+            .map(|(number, ((epoll, cpus), active))| Self {
                 number,
                 lane: Arc::clone(&lane),
                 epoll,
-                turn,
-                home,
+                active,
+                cpus,
             })
             .collect()
     }
@@ -64,67 +70,69 @@ impl Worker {
             number,
             lane,
             epoll,
-            turn,
-            home,
+            active,
+            cpus,
         } = self;
-        let mut near = (turn.as_ref()).and_then(|_| Near::new(&home, Instant::now()));
+        let mut affinity = active
+            .as_ref()
+            .and_then(|_| CpuAffinity::new(&cpus, Instant::now()));
         let mut ready = [EpollEvent::empty(); READY_MAX];
-        let mut woken = None;
-        let mut at_work = lock(&lane);
-        while at_work.running {
-            at_work.worker = number;
-            at_work.now = Instant::now();
-            at_work.advance();
-            let timeout = at_work.timeout();
-            drop(at_work);
+        let mut done = None;
+        let mut locked = lock(&lane);
+        while locked.running {
+            locked.worker = number;
+            locked.now = Instant::now();
+            locked.advance();
+            let timeout = locked.timeout();
+            drop(locked);
 
-            // Now that others may work: it may have to wait for a CPU.
-            if let (Some(near), Some((moved, at))) = (&mut near, woken.take()) {
-                near.handle_wake_up(moved, at);
+            // Without the lock, since the thread may have to wait for a CPU.
+            if let (Some(affinity), Some((work, at))) = (&mut affinity, done.take()) {
+                affinity.handle_wake_up(work, at);
             }
-            // A burst is moved by one worker, and where there is room, not where it comes up.
-            let is_home = near.as_ref().is_none_or(Near::is_home);
-            let turn = turn.as_ref().filter(|_| is_home);
-            let count = match wait(&epoll, turn, &mut ready, timeout) {
+            // An unpinned worker keeps a burst: it runs where the kernel has found a free CPU.
+            let is_pinned = affinity.as_ref().is_none_or(CpuAffinity::is_pinned);
+            let active = active.as_ref().filter(|_| is_pinned);
+            let count = match wait(&epoll, active, &mut ready, timeout) {
                 Ok(count) => count,
                 Err(Errno::EINTR) => 0,
                 Err(error) => return Err(Error::Wait(error)),
             };
 
-            at_work = lock(&lane);
-            at_work.worker = number;
-            at_work.alarm.handle_wake_up(number);
-            at_work.now = Instant::now();
-            let before = at_work.moved();
+            locked = lock(&lane);
+            locked.worker = number;
+            locked.alarm.handle_wake_up(number);
+            locked.now = Instant::now();
+            let before = locked.work();
             for event in &ready[..count] {
                 match event.data() {
-                    ports::TAP => at_work.read_tap()?,
-                    ports::WAKE => at_work.obey(),
-                    port => at_work.receive(ports::id(port)),
+                    ports::TAP => locked.read_tap()?,
+                    ports::WAKE => locked.handle_commands(),
+                    port => locked.receive(ports::id(port)),
                 }
             }
-            woken = Some((at_work.moved().since(before), at_work.now));
+            done = Some((locked.work().since(before), locked.now));
         }
-        at_work.ports.wake(); // The next of them, until all have seen it.
+        locked.ports.wake(); // Wakes one further worker, until all have stopped.
 
         Ok(())
     }
 }
 
-/// Waits; says before it sleeps that all is taken, if so.
+/// Waits for descriptors; reports before it sleeps that all packets are taken.
 fn wait(
     epoll: &Epoll,
-    turn: Option<&Turn>,
+    active: Option<&ActiveWorker>,
     ready: &mut [EpollEvent],
     timeout: EpollTimeout,
 ) -> Result<usize, Errno> {
-    if let Some((turn, last)) = turn.and_then(|turn| turn.last().map(|last| (turn, last))) {
-        // What came until then is seen here, if it is there still.
+    if let Some((active, last)) = active.and_then(|active| Some((active, active.last()?))) {
+        // Any packet received until `last` that is not taken makes its descriptor ready now.
         let count = epoll.wait(ready, EpollTimeout::ZERO)?;
         if count > 0 {
             return Ok(count);
         }
-        turn.take(last);
+        active.take(last);
     }
 
     epoll.wait(ready, timeout)

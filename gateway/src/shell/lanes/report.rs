@@ -1,23 +1,23 @@
-//! Joins what the lanes report into one report.
+//! Aggregates the reports of the lanes. PURE.
 
 use crate::engine::ConnectionState;
 use crate::engine::snapshot::{PeerSnapshot, Snapshot};
 use crate::shell::lane::Report;
 use std::collections::BTreeMap;
 
-/// Returns the report of all lanes, in any order; `None` if there is none.
-pub(super) fn join(mut reports: Vec<Report>) -> Option<Report> {
-    // What there is once is the first lane's: it knows most.
+/// Returns the report of the gateway; `None` without reports.
+pub(super) fn aggregate(mut reports: Vec<Report>) -> Option<Report> {
+    // Values that cannot be added are those of the first lane, which knows most.
     reports.sort_by_key(|report| report.lane);
     reports.into_iter().reduce(|mut all, other| {
         all.stats.add(&other.stats);
         all.ports += other.ports;
-        all.engine = join_engines(all.engine, other.engine);
+        all.engine = add_engine(all.engine, other.engine);
         all
     })
 }
 
-fn join_engines(mut all: Snapshot, other: Snapshot) -> Snapshot {
+fn add_engine(mut all: Snapshot, other: Snapshot) -> Snapshot {
     all.leaving |= other.leaving;
     for (reason, count) in other.drops {
         *all.drops.entry(reason).or_default() += count;
@@ -25,7 +25,7 @@ fn join_engines(mut all: Snapshot, other: Snapshot) -> Snapshot {
     let mut peers: BTreeMap<u16, PeerSnapshot> = BTreeMap::new();
     for peer in all.peers.into_iter().chain(other.peers) {
         match peers.get_mut(&peer.index) {
-            Some(known) => join_peers(known, peer),
+            Some(known) => add_peer(known, peer),
             None => {
                 peers.insert(peer.index, peer);
             }
@@ -36,7 +36,7 @@ fn join_engines(mut all: Snapshot, other: Snapshot) -> Snapshot {
     all
 }
 
-fn join_peers(all: &mut PeerSnapshot, other: PeerSnapshot) {
+fn add_peer(all: &mut PeerSnapshot, other: PeerSnapshot) {
     let is_better = rank(other.connection) > rank(all.connection);
     if is_better {
         all.connection = other.connection;
@@ -51,7 +51,7 @@ fn join_peers(all: &mut PeerSnapshot, other: PeerSnapshot) {
     all.sessions.sort_by_key(|session| session.lane);
 }
 
-/// What is worth most is what the whole gateway is: packets take the lanes that are connected.
+/// Orders states: the gateway's is the highest of its lanes, since packets take connected lanes.
 pub(super) fn rank(state: ConnectionState) -> u8 {
     match state {
         ConnectionState::Connecting => 0,
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_is_as_well_as_in_the_lane_where_it_is_best() {
+    fn the_best_state_of_a_peer_in_any_lane_is_reported() {
         let reports = vec![
             report(1, vec![peer(1, ConnectionState::Error)], &[("a", 1)]),
             report(
@@ -112,12 +112,12 @@ mod tests {
             ),
         ];
 
-        let joined = join(reports).unwrap();
+        let all = aggregate(reports).unwrap();
 
-        assert_eq!(joined.ports, 2);
-        assert_eq!(joined.engine.drops, [("a", 3), ("b", 1)].into());
-        let [one, two] = joined.engine.peers.as_slice() else {
-            panic!("{:?}", joined.engine.peers);
+        assert_eq!(all.ports, 2);
+        assert_eq!(all.engine.drops, [("a", 3), ("b", 1)].into());
+        let [one, two] = all.engine.peers.as_slice() else {
+            panic!("{:?}", all.engine.peers);
         };
         assert_eq!(one.connection, ConnectionState::Connected);
         assert_eq!(one.latency, Some(Duration::from_millis(1)));

@@ -1,6 +1,6 @@
-//! What upstream's gateways tell of a peer, by their names and in their units, for dashboards made for them.
+//! The metrics of upstream Liqo's gateways, with their names and units, for existing dashboards.
 //!
-//! As there, a peer is told of by those who serve it, and its traffic only while it is connected.
+//! As upstream, only a replica that serves a peer exports it, and its traffic only while it is connected.
 
 use super::Out;
 use crate::engine::ConnectionState;
@@ -13,11 +13,11 @@ use std::fmt;
 /// The value of the label `driver`.
 const DRIVER: &str = "wireguard";
 
-/// Asks for the peers at each scrape.
+/// Reads the peers at each scrape.
 pub(super) struct Peers<F>(F);
 
 impl<F: Fn() -> Option<Vec<PeerSnapshot>> + Send + Sync> Peers<F> {
-    /// Creates a collector; `gather` returns `None` if the packet loop does not answer.
+    /// Creates a collector; `gather` returns `None` if the packet loop does not reply.
     pub(super) fn new(gather: F) -> Self {
         Self(gather)
     }
@@ -37,7 +37,7 @@ impl<F: Fn() -> Option<Vec<PeerSnapshot>> + Send + Sync + 'static> Collector for
         let connected = || served().filter(|peer| is_connected(peer));
         out.gauge(
             "peer_is_connected",
-            "1 if the peer answers probes, else 0",
+            "1 if the peer replies to probes, else 0",
             None,
             served().map(|peer| (labels(peer), f64::from(u8::from(is_connected(peer))))),
         )?;
@@ -86,7 +86,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_peer_is_told_of_by_upstreams_names() {
+    fn a_peer_is_exported_with_upstream_names() {
         let text = exported(|_| {});
 
         let labels = r#"driver="wireguard",cluster_id="milan""#;
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_is_away_has_no_traffic_and_that_of_another_replica_is_not_told_of() {
+    fn a_disconnected_peer_has_no_traffic_and_a_peer_of_another_replica_is_not_exported() {
         let away = exported(|peer| peer.connection = ConnectionState::Connecting);
         let of_another = exported(|peer| peer.served = false);
 

@@ -1,7 +1,7 @@
-//! One UDP port, shared by the workers of a gateway's lanes.
+//! A UDP port with a socket for each worker of the gateway's lanes.
 //!
-//! A program of the kernel's hands each datagram to one of the port's sockets, which are numbered
-//! in the order in which they were bound (`SO_ATTACH_REUSEPORT_EBPF`, socket(7)).
+//! A kernel program chooses the socket of each datagram; sockets are numbered in the order in which they
+//! were bound (`SO_ATTACH_REUSEPORT_EBPF`, socket(7)).
 
 use super::{OpenError, UdpPort};
 use nix::errno::Errno;
@@ -9,43 +9,42 @@ use nix::sys::socket::{setsockopt, sockopt};
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 
 impl UdpPort {
-    /// Opens `port`, or any free one if it is 0, `of` times; `choose` is what chooses, unless it
-    /// is given later.
+    /// Opens `count` sockets at `port`, or at any free one if it is 0, and attaches `program`.
     ///
     /// # Errors
     ///
-    /// Returns [`OpenError`] if the port is taken or the kernel refuses.
+    /// Returns [`OpenError`] if the port is in use or the kernel refuses.
     pub(crate) fn open_all(
         port: u16,
-        of: usize,
-        choose: Option<BorrowedFd<'_>>,
+        count: usize,
+        program: Option<BorrowedFd<'_>>,
     ) -> Result<Vec<Self>, OpenError> {
-        // Alone at first: with one that is shared from its beginning, another port of this
-        // process, or of another one, might be taken silently.
+        // The first socket is not shared when it is bound: otherwise it could silently join the port
+        // of another process.
         let first = Self::open(port)?;
-        if of == 1 {
+        if count == 1 {
             return Ok(vec![first]);
         }
         let io = |source| OpenError::Io { port, source };
         setsockopt(&first.socket, sockopt::ReusePort, &true).map_err(io)?;
         let number = first.port().map_err(io)?;
         let mut all = vec![first];
-        for _ in 1..of {
+        for _ in 1..count {
             all.push(Self::open_as(number, true)?);
         }
-        if let (Some(first), Some(program)) = (all.first(), choose) {
-            first.choose(program).map_err(io)?;
+        if let (Some(first), Some(program)) = (all.first(), program) {
+            first.attach(program).map_err(io)?;
         }
 
         Ok(all)
     }
 
-    /// Has `program` choose among the sockets of this port.
+    /// Attaches the program that chooses among the sockets of this port.
     ///
     /// # Errors
     ///
     /// Returns the kernel's error.
-    pub(crate) fn choose(&self, program: BorrowedFd<'_>) -> Result<(), Errno> {
+    pub(crate) fn attach(&self, program: BorrowedFd<'_>) -> Result<(), Errno> {
         self.set(libc::SO_ATTACH_REUSEPORT_EBPF, &program.as_raw_fd())
     }
 }
@@ -60,7 +59,7 @@ mod tests {
 
     const PATIENCE: u16 = 10_000;
 
-    /// Sends a message to the port, and returns which of the sockets got it.
+    /// Sends a message to the port, and returns the number of the socket that received it.
     fn receiver(sender: &UdpSocket, ports: &[UdpPort]) -> usize {
         let to = (Ipv4Addr::LOCALHOST, ports[0].port().unwrap());
         sender.send_to(b"a message", to).unwrap();
@@ -77,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn all_sockets_of_a_port_are_one_port() {
+    fn all_sockets_have_the_same_port() {
         let ports = UdpPort::open_all(0, 3, None).unwrap();
         let numbers: BTreeSet<_> = ports.iter().map(|it| it.port().unwrap()).collect();
         assert_eq!(numbers.len(), 1);
@@ -93,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_is_taken_is_not_shared_in_silence() {
+    fn a_port_in_use_is_not_shared_silently() {
         let ports = UdpPort::open_all(0, 2, None).unwrap();
         let number = ports[0].port().unwrap();
 

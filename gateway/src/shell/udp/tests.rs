@@ -25,11 +25,11 @@ fn without_segmentation_a_run_is_sent_one_by_one() {
 }
 
 #[test]
-fn a_path_that_refuses_a_run_is_remembered_and_still_served() {
+fn a_path_that_refuses_a_run_gets_single_datagrams() {
     let (mut sender, receiver, to) = pair();
     let mut errors = Vec::new();
 
-    // More datagrams than a run may have: refused as the run of a narrow path is.
+    // More datagrams than `UDP_MAX_SEGMENTS`: refused as over a narrow path.
     sender.send_run(to, &[7; 300], 1, |error, _| errors.push(error));
 
     assert_eq!(received(&receiver, 300).len(), 300);
@@ -41,7 +41,7 @@ fn a_path_that_refuses_a_run_is_remembered_and_still_served() {
 }
 
 #[test]
-fn an_ipv4_sender_is_an_ipv4_sender_on_every_socket() {
+fn an_ipv4_sender_has_an_ipv4_address_on_every_socket() {
     let (mut sender, receiver, to) = pair();
     sender.send(to, b"hello", true).unwrap();
     wait(&receiver);

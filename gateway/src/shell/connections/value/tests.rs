@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 const NOW: Timestamp = Timestamp::constant(1_000_000, 0);
 
 #[test]
-fn a_connected_replica_says_so_wherever_that_is_not_said() {
+fn a_connected_replica_writes_connected_wherever_that_is_missing() {
     for value in [None, Some(CONNECTING), Some(ERROR)] {
         let mut lab = Lab::new(&["gw-1"], value);
 
@@ -25,12 +25,12 @@ fn a_fresh_latency_is_not_written_again() {
     lab.pass(5);
     assert!(!lab.connects(0));
     lab.pass(5);
-    assert!(!lab.writes(0), "no news");
+    assert!(!lab.writes(0), "nothing changed");
     assert!(lab.connects(0));
 }
 
 #[test]
-fn a_lost_peer_is_told_when_nobody_says_otherwise() {
+fn a_lost_peer_is_an_error_if_no_replica_restores_the_latency() {
     let mut lab = Lab::new(&["gw-1", "gw-2"], None);
     lab.connects(0);
 
@@ -48,7 +48,7 @@ fn a_lost_peer_is_told_when_nobody_says_otherwise() {
 }
 
 #[test]
-fn a_connected_replica_answers_one_that_has_lost_the_peer() {
+fn a_connected_replica_restores_a_removed_latency() {
     let mut lab = Lab::new(&["gw-1", "gw-2"], None);
     lab.connects(0);
     lab.connects(1);
@@ -67,7 +67,7 @@ fn a_connected_replica_answers_one_that_has_lost_the_peer() {
 }
 
 #[test]
-fn a_replica_that_starts_says_nothing_while_another_is_connected_and_the_truth_when_none_is() {
+fn a_starting_replica_writes_error_only_while_no_other_is_connected() {
     let mut lab = Lab::new(&["gw-1", "gw-2"], None);
     lab.connects(0);
     for _ in 0..40 {
@@ -78,7 +78,7 @@ fn a_replica_that_starts_says_nothing_while_another_is_connected_and_the_truth_w
         assert!(!lab.writes(1));
     }
 
-    // gw-1 dies without a word.
+    // gw-1 dies.
     let mut seen = BTreeSet::new();
     for _ in 0..24 {
         lab.pass(1);
@@ -90,7 +90,7 @@ fn a_replica_that_starts_says_nothing_while_another_is_connected_and_the_truth_w
 }
 
 #[test]
-fn a_replica_that_loses_and_finds_the_peer_at_once_shows_nothing_else() {
+fn a_short_loss_of_the_peer_is_not_shown() {
     let mut lab = Lab::new(&["gw-1"], None);
     lab.connects(0);
 
@@ -104,7 +104,7 @@ fn a_replica_that_loses_and_finds_the_peer_at_once_shows_nothing_else() {
 }
 
 #[test]
-fn what_shows_nothing_shows_that_it_connects() {
+fn an_object_without_status_shows_connecting() {
     let mut lab = Lab::new(&["gw-1"], None);
 
     assert!(lab.writes(0));
@@ -113,7 +113,7 @@ fn what_shows_nothing_shows_that_it_connects() {
 }
 
 #[test]
-fn latencies_are_written_as_upstream_does() {
+fn latencies_are_formatted_as_upstream_does() {
     assert_eq!(text(Duration::from_micros(870)), "870\u{3bc}s");
     assert_eq!(text(Duration::from_micros(12_900)), "12ms");
 }
@@ -160,7 +160,7 @@ impl Lab {
         self.writes(replica)
     }
 
-    /// Lets a replica look at the object; tells whether it writes.
+    /// Runs a replica; returns whether it writes the object.
     fn writes(&mut self, replica: usize) -> bool {
         let seconds = Duration::from_secs(self.second.unsigned_abs());
         let now = Timestamp::from_second(NOW.as_second() + self.second).unwrap();

@@ -1,7 +1,7 @@
 //! What one wake-up may read from the TAP, so that no sender keeps the lane from its other
 //! descriptors and its timers.
 
-use crate::shell::lane::singles::SMALL_MAX;
+use crate::shell::lane::batching::SMALL_MAX;
 
 /// Frames longer than [`SMALL_MAX`]: super-packets of up to 64 KiB.
 const LARGE_FRAMES_MAX: usize = 16;

@@ -1,54 +1,53 @@
-//! Joins what the lanes tell into what one gateway tells.
+//! Aggregates the notices of the lanes into those of one gateway. PURE.
 
 use super::report::rank;
 use crate::engine::{ConnectionState, Kind, LaneId};
 use crate::shell::lane::{Command, Notice};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the lanes have told.
+/// The last notices of the lanes.
 #[derive(Debug, Default)]
-pub(crate) struct Joint {
+pub(crate) struct Aggregate {
     /// State of each peer's connection, by lane.
     connections: BTreeMap<u16, BTreeMap<LaneId, ConnectionState>>,
     drained: BTreeSet<LaneId>,
-    /// What peers run, for lanes that cannot find out.
+    /// The kinds of peers, which only the first lane detects.
     kinds: BTreeMap<u16, Kind>,
 }
 
-/// What follows from a notice.
+/// The consequences of a lane's notice.
 #[derive(Default)]
 pub(crate) struct Outcome {
-    /// What the gateway tells.
+    /// The notice of the gateway as a whole.
     pub(crate) notice: Option<Notice>,
-    /// What the other lanes have to know.
+    /// For all lanes but the first.
     pub(crate) others: Option<Command>,
-    /// What the first lane has to do.
+    /// For the first lane.
     pub(crate) first: Option<Command>,
 }
 
-impl Joint {
-    /// Takes in what a lane tells.
+impl Aggregate {
+    /// Handles the notice of a lane.
     ///
-    /// What the peer runs, and what comes of handshakes while nothing is connected, the first
-    /// lane finds out.
+    /// Only the first lane detects the kind of a peer, and the evidence from its handshakes.
     pub(crate) fn handle(&mut self, lane: LaneId, notice: Notice) -> Outcome {
-        let told = |notice| Outcome {
+        let pass = |notice| Outcome {
             notice: Some(notice),
             ..Outcome::default()
         };
         match notice {
-            Notice::Resolve { .. } => told(notice),
+            Notice::Resolve { .. } => pass(notice),
             Notice::Connection {
                 peer,
                 state,
                 latency,
             } => {
                 let (before, state) = self.note(lane, peer, state);
-                // Every lane measures the way again and again: one is enough to tell.
+                // Every lane measures the latency periodically; the notices of one suffice.
                 if before == Some(state) && self.best(peer) != Some(lane) {
                     return Outcome::default();
                 }
-                told(Notice::Connection {
+                pass(Notice::Connection {
                     peer,
                     state,
                     latency,
@@ -64,7 +63,7 @@ impl Joint {
                     first: None,
                 }
             }
-            Notice::Signs { .. } if lane.is_first() => told(notice),
+            Notice::Signs { .. } if lane.is_first() => pass(notice),
             Notice::Remote { .. } | Notice::Signs { .. } => Outcome::default(),
             Notice::Initiation {
                 local,
@@ -89,20 +88,20 @@ impl Joint {
         }
     }
 
-    /// Returns what lanes other than the first have to know, to be told again and again: what they
-    /// were told may have been lost.
+    /// Returns the kinds of peers for all lanes but the first, to be sent periodically, since a full
+    /// queue may have dropped them.
     pub(crate) fn kinds(&self) -> Option<Command> {
         let kinds = self.kinds.iter().map(|(peer, kind)| (*peer, *kind));
         (!self.kinds.is_empty()).then(|| Command::Kinds(kinds.collect()))
     }
 
-    /// Forgets those that are no peers any more.
+    /// Forgets former peers.
     pub(crate) fn retain(&mut self, is_peer: impl Fn(u16) -> bool) {
         self.connections.retain(|peer, _| is_peer(*peer));
         self.kinds.retain(|peer, _| is_peer(*peer));
     }
 
-    /// Notes a lane's state; returns the gateway's before and after.
+    /// Notes a lane's state; returns the gateway's state before and after.
     fn note(
         &mut self,
         lane: LaneId,
@@ -117,7 +116,7 @@ impl Joint {
         (before, after.unwrap_or(state))
     }
 
-    /// The first of the lanes whose state is the gateway's.
+    /// Returns the first of the lanes whose state is that of the gateway.
     fn best(&self, peer: u16) -> Option<LaneId> {
         let lanes = self.connections.get(&peer)?;
         let best = lanes.values().map(|state| rank(*state)).max()?;
@@ -139,7 +138,7 @@ mod tests {
     }
 
     fn connection(
-        joint: &mut Joint,
+        aggregate: &mut Aggregate,
         number: u8,
         state: ConnectionState,
     ) -> Option<ConnectionState> {
@@ -148,56 +147,56 @@ mod tests {
             state,
             latency: None,
         };
-        let told = joint.handle(lane(number), notice).notice?;
-        let Notice::Connection { state, .. } = told else {
-            panic!("{told:?}");
+        let notice = aggregate.handle(lane(number), notice).notice?;
+        let Notice::Connection { state, .. } = notice else {
+            panic!("{notice:?}");
         };
         Some(state)
     }
 
     #[test]
-    fn a_gateway_is_connected_as_long_as_one_lane_is_and_says_so_once() {
-        let mut joint = Joint::default();
+    fn a_gateway_is_connected_while_one_lane_is_and_reports_changes_once() {
+        let mut aggregate = Aggregate::default();
 
-        assert_eq!(connection(&mut joint, 1, Connected), Some(Connected));
-        assert_eq!(connection(&mut joint, 0, Connected), Some(Connected));
-        assert_eq!(connection(&mut joint, 1, Connected), None);
-        assert_eq!(connection(&mut joint, 0, Error), None);
-        assert_eq!(connection(&mut joint, 1, Connected), Some(Connected));
-        assert_eq!(connection(&mut joint, 1, Error), Some(Error));
-        joint.retain(|_| false);
-        assert_eq!(connection(&mut joint, 0, Connected), Some(Connected));
+        assert_eq!(connection(&mut aggregate, 1, Connected), Some(Connected));
+        assert_eq!(connection(&mut aggregate, 0, Connected), Some(Connected));
+        assert_eq!(connection(&mut aggregate, 1, Connected), None);
+        assert_eq!(connection(&mut aggregate, 0, Error), None);
+        assert_eq!(connection(&mut aggregate, 1, Connected), Some(Connected));
+        assert_eq!(connection(&mut aggregate, 1, Error), Some(Error));
+        aggregate.retain(|_| false);
+        assert_eq!(connection(&mut aggregate, 0, Connected), Some(Connected));
     }
 
     #[test]
-    fn the_first_lane_finds_out_what_a_peer_runs_and_the_others_are_told() {
-        let mut joint = Joint::default();
+    fn the_first_lane_detects_the_kind_of_a_peer_for_the_others() {
+        let mut aggregate = Aggregate::default();
         let remote = |kind| Notice::Remote {
             peer: 7,
             kind,
             nodes: None,
         };
 
-        let outcome = joint.handle(lane(0), remote(Kind::Ours));
+        let outcome = aggregate.handle(lane(0), remote(Kind::Ours));
         assert!(outcome.notice.is_some());
-        for others in [outcome.others, joint.kinds()] {
+        for others in [outcome.others, aggregate.kinds()] {
             let Some(Command::Kinds(kinds)) = others else {
-                panic!("nothing for other lanes");
+                panic!("no command for other lanes");
             };
             assert_eq!(kinds, [(7, Kind::Ours)]);
         }
-        let outcome = joint.handle(lane(1), remote(Kind::Unknown));
+        let outcome = aggregate.handle(lane(1), remote(Kind::Unknown));
         assert!(outcome.notice.is_none() && outcome.others.is_none());
-        let only = joint.handle(LaneId::ONLY, remote(Kind::Ours));
+        let only = aggregate.handle(LaneId::ONLY, remote(Kind::Ours));
         assert!(only.notice.is_some() && only.others.is_none());
     }
 
     #[test]
     fn all_lanes_must_have_drained() {
-        let mut joint = Joint::default();
+        let mut aggregate = Aggregate::default();
 
-        assert!(joint.handle(lane(1), Notice::Drained).notice.is_none());
-        assert!(joint.handle(lane(1), Notice::Drained).notice.is_none());
-        assert!(joint.handle(lane(0), Notice::Drained).notice.is_some());
+        assert!(aggregate.handle(lane(1), Notice::Drained).notice.is_none());
+        assert!(aggregate.handle(lane(1), Notice::Drained).notice.is_none());
+        assert!(aggregate.handle(lane(0), Notice::Drained).notice.is_some());
     }
 }

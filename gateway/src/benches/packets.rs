@@ -1,6 +1,6 @@
-//! The stages that every packet passes.
+//! The stages of every packet.
 
-use super::site::{Site, address};
+use super::simulation::{Simulation, address};
 use crate::engine::{PortId, Received};
 use crate::offload::checksum::Sum;
 use crate::offload::coalesce::Coalescer;
@@ -13,15 +13,15 @@ use ebpf_common::settings::Settings;
 use std::cell::RefCell;
 use std::hint::black_box;
 
-/// A small packet, and one that fills the tunnel's MTU, in bytes.
+/// A small packet and one of the tunnel's MTU, in bytes.
 const SIZES: [usize; 2] = [92, 1_340];
-/// How many peers there are: costs must not follow it.
+/// Numbers of peers, of which the costs must be independent.
 const PEERS: [u16; 3] = [10, 100, 1_000];
 /// IPv4 and TCP header, in bytes.
 const HEADERS: usize = 40;
-/// TCP payload of a packet that fills the tunnel's MTU.
+/// TCP payload of a packet of the tunnel's MTU.
 const SEGMENT: usize = 1_300;
-/// Segments of a super-packet.
+/// Segments per super-packet.
 const SEGMENTS: usize = 48;
 
 pub(crate) fn all(criterion: &mut Criterion<CpuTime>) {
@@ -48,7 +48,7 @@ fn split(criterion: &mut Criterion<CpuTime>) {
     group.bench_function("split a super-packet", |bencher| {
         let mut packet = packet.clone();
         bencher.iter(|| {
-            // It is cut in place, so its headers are put back first.
+            // Segmentation is in place, so the headers are restored first.
             packet[..HEADERS].copy_from_slice(&tcp_headers(0, SEGMENT * SEGMENTS));
             let mut split = Split::new(header, &mut packet).expect("it is one");
             let mut cut = 0;
@@ -91,8 +91,12 @@ fn coalesce(criterion: &mut Criterion<CpuTime>) {
 }
 
 fn crypt(criterion: &mut Criterion<CpuTime>) {
-    let site = RefCell::new(Site::connected(1));
-    let session = site.borrow().gateway.select(0, 7).expect("it is connected");
+    let simulation = RefCell::new(Simulation::connected(1));
+    let session = simulation
+        .borrow()
+        .gateway
+        .select(0, 7)
+        .expect("it is connected");
     let mut out = vec![0; 2_048];
 
     let mut group = criterion.benchmark_group("gateway");
@@ -100,18 +104,18 @@ fn crypt(criterion: &mut Criterion<CpuTime>) {
         let packet = udp(size);
         group.throughput(Throughput::Bytes(size as u64));
         group.bench_function(BenchmarkId::new("seal", size), |bencher| {
-            let gateway = &mut site.borrow_mut().gateway;
+            let gateway = &mut simulation.borrow_mut().gateway;
             bencher.iter(|| gateway.seal(session, black_box(&packet), &mut out));
         });
         group.bench_function(
             BenchmarkId::new("look up, open and check", size),
             |bencher| {
-                let (now, from) = (site.borrow().now, address(0));
+                let (now, from) = (simulation.borrow().now, address(0));
                 bencher.iter_batched(
-                    // There is one of each: the same once more is a replay.
-                    || site.borrow_mut().datagram_from(0, &packet),
+                    // A new datagram each time: the same one again is a replay.
+                    || simulation.borrow_mut().datagram_from(0, &packet),
                     |mut datagram| {
-                        let gateway = &mut site.borrow_mut().gateway;
+                        let gateway = &mut simulation.borrow_mut().gateway;
                         let datagram = &mut datagram;
                         let outcome =
                             gateway.handle_datagram(PortId::LISTEN, from, datagram, &mut out, now);
@@ -128,22 +132,22 @@ fn crypt(criterion: &mut Criterion<CpuTime>) {
 fn lookup(criterion: &mut Criterion<CpuTime>) {
     let mut group = criterion.benchmark_group("gateway");
     for peers in PEERS {
-        let site = Site::connected(peers);
+        let simulation = Simulation::connected(peers);
         let mut at = 0_u32;
         group.bench_function(BenchmarkId::new("select a session", peers), |bencher| {
             bencher.iter(|| {
-                // Another peer each time, in no order that a cache could guess.
+                // Another peer each time, in an order that caches cannot predict.
                 at = at.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
                 let peer = u16::try_from(at >> 16).unwrap_or_default() % peers;
-                let session = site.gateway.select(peer, black_box(at));
-                session.and_then(|session| site.gateway.destination(session))
+                let session = simulation.gateway.select(peer, black_box(at));
+                session.and_then(|session| simulation.gateway.destination(session))
             });
         });
     }
     group.finish();
 }
 
-/// A UDP packet of so many bytes, from a pod to one of the same address.
+/// Returns a UDP packet of `len` bytes between pods of the same address.
 pub(super) fn udp(len: usize) -> Vec<u8> {
     let mut packet = ip(17, len);
     packet.resize(len, 0);
@@ -151,7 +155,7 @@ pub(super) fn udp(len: usize) -> Vec<u8> {
     packet
 }
 
-/// A TCP packet with so many bytes of payload, its checksum left to whoever cuts it.
+/// Returns a TCP packet with `len` bytes of payload and an incomplete checksum.
 fn tcp(sequence: u32, len: usize) -> Vec<u8> {
     let mut packet = tcp_headers(sequence, len).to_vec();
     packet.resize(HEADERS + len, 0x5a);

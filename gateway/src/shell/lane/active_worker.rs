@@ -1,4 +1,8 @@
-//! Whose turn it is among a lane's workers, in memory that the kernel shares.
+//! The active worker of each lane, in memory shared with the kernel programs.
+//!
+//! The programs choose the worker that serves a burst (`ebpf/program`), by the CPU that received its
+//! first packet; the worker reports when it has taken everything, so that the next burst may be
+//! another worker's.
 
 #![expect(
     unsafe_code,
@@ -13,25 +17,25 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// The turns of all lanes, for as long as the process runs.
+/// The entries of all lanes, mapped until the process ends.
 #[derive(Debug)]
-pub(crate) struct Turns(NonNull<Shared>);
+pub(crate) struct ActiveWorkers(NonNull<Shared>);
 
-// SAFETY: its fields are reached as atomics only.
-unsafe impl Send for Turns {}
+// SAFETY: its fields are accessed as atomics only.
+unsafe impl Send for ActiveWorkers {}
 // SAFETY: As above.
-unsafe impl Sync for Turns {}
+unsafe impl Sync for ActiveWorkers {}
 
-/// A worker's view of its lane's turn.
+/// The entry of a lane, as one of its workers uses it.
 #[derive(Clone, Debug)]
-pub(crate) struct Turn {
-    turns: Arc<Turns>,
+pub(crate) struct ActiveWorker {
+    entries: Arc<ActiveWorkers>,
     lane: usize,
     worker: u32,
 }
 
-impl Turns {
-    /// Maps the map.
+impl ActiveWorkers {
+    /// Maps the eBPF map into memory.
     ///
     /// # Errors
     ///
@@ -57,37 +61,38 @@ impl Turns {
         NonNull::new(memory.cast()).map(Self).ok_or(Errno::EFAULT)
     }
 
-    /// Returns the view of one of a lane's workers.
-    pub(crate) fn turn(self: &Arc<Self>, lane: LaneId, worker: usize) -> Option<Turn> {
+    /// Returns the entry of `lane` for one of its workers; `None` beyond the map's size.
+    pub(crate) fn entry(self: &Arc<Self>, lane: LaneId, worker: usize) -> Option<ActiveWorker> {
         let lane = usize::from(lane.number());
-        let turn = Turn {
-            turns: Arc::clone(self),
+        let entry = ActiveWorker {
+            entries: Arc::clone(self),
             lane,
             worker: u32::try_from(worker).ok()?,
         };
 
-        (lane < LANES_MAX as usize).then_some(turn)
+        (lane < LANES_MAX as usize).then_some(entry)
     }
 }
 
-impl Turn {
-    /// Returns when something came last for the worker, if it is its turn.
+impl ActiveWorker {
+    /// Returns when the lane received its last packet, on the kernel's clock; `None` if another
+    /// worker is active.
     pub(super) fn last(&self) -> Option<u64> {
         let shared = self.shared();
-        // SAFETY: fields of an entry that is within the mapping, which is never undone.
+        // SAFETY: fields of an entry within the mapping, which is never unmapped.
         let (worker, last) = unsafe {
             (
                 AtomicU32::from_ptr(&raw mut (*shared).worker),
                 AtomicU64::from_ptr(&raw mut (*shared).last),
             )
         };
-        // First: a turn that begins meanwhile makes it another.
+        // First: if another worker becomes active meanwhile, the time differs.
         let last = last.load(Ordering::Acquire);
 
         (worker.load(Ordering::Acquire) == self.worker).then_some(last)
     }
 
-    /// Says that all that came until then is taken: after a pause, the turn may be another one's.
+    /// Reports that all packets until `last` are taken, so that another worker may become active.
     pub(super) fn take(&self, last: u64) {
         // SAFETY: As above.
         let taken = unsafe { AtomicU64::from_ptr(&raw mut (*self.shared()).taken) };
@@ -95,7 +100,7 @@ impl Turn {
     }
 
     fn shared(&self) -> *mut Shared {
-        // SAFETY: within the mapping, which was made for so many lanes.
-        unsafe { self.turns.0.as_ptr().add(self.lane) }
+        // SAFETY: `entry` has checked the lane against the length of the mapping.
+        unsafe { self.entries.0.as_ptr().add(self.lane) }
     }
 }

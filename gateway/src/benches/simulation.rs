@@ -1,4 +1,4 @@
-//! Gateways in memory: one with any number of peers, each of which is a gateway of its own.
+//! A gateway and its peers in memory, under simulated time. Each peer is a gateway of its own.
 
 use crate::engine::{
     Clock, Engine, Event, LaneId, Local, PeerConfig, PortId, PrivateKey, Received, Role, Transmit,
@@ -10,19 +10,19 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 const PORT: u16 = 51_840;
-/// How long a datagram takes.
+/// One-way latency of a datagram.
 const LATENCY: Duration = Duration::from_millis(5);
-/// When all peers must be there.
+/// Limit of the simulated time until all peers are connected.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A gateway and all its peers.
-pub(crate) struct Site {
+pub(crate) struct Simulation {
     pub(crate) gateway: Engine,
     pub(crate) now: Instant,
     start: Instant,
     clients: Vec<Client>,
     flying: VecDeque<Flying>,
-    /// What the gateway itself took.
+    /// Processor time of the gateway, without its peers.
     pub(crate) busy: Duration,
     buffer: Vec<u8>,
 }
@@ -41,8 +41,8 @@ struct Flying {
     datagram: Vec<u8>,
 }
 
-impl Site {
-    /// Creates a gateway that waits for `peers` peers, which have not yet called.
+impl Simulation {
+    /// Creates a gateway that serves `peers` peers, without any handshake.
     pub(crate) fn new(peers: u16) -> Self {
         let now = Instant::now();
         let mut gateway = engine("home", now, now);
@@ -68,27 +68,27 @@ impl Site {
         }
     }
 
-    /// Creates a gateway with `peers` peers, all of which have a session.
+    /// Creates a gateway with `peers` connected peers.
     pub(crate) fn connected(peers: u16) -> Self {
-        let mut site = Self::new(peers);
-        site.connect();
-        site
+        let mut simulation = Self::new(peers);
+        simulation.connect();
+        simulation
     }
 
-    /// Lets time pass until all peers have a session; returns how much.
+    /// Advances time until all peers have a session; returns by how much.
     pub(crate) fn connect(&mut self) -> Duration {
         let from = self.now;
         while !self.clients.iter().all(|client| client.reaches) {
             assert!(self.now - from < DEADLINE, "all peers have a session");
             self.run(LATENCY);
         }
-        // So that the gateway has heard of them all, too.
+        // The last session becomes usable at the gateway, too.
         self.run(2 * LATENCY);
 
         self.now - from
     }
 
-    /// Starts the gateway anew, as after a crash: its peers know nothing of it.
+    /// Restarts the gateway, as after a crash that the peers have not noticed.
     pub(crate) fn restart(&mut self) {
         let peers = u16::try_from(self.clients.len()).expect("peers have 16 bits");
         self.flying.clear();
@@ -103,7 +103,7 @@ impl Site {
         }
     }
 
-    /// Lets `duration` pass, and happen what is due.
+    /// Advances time by `duration`, and processes all due datagrams and timeouts.
     pub(crate) fn run(&mut self, duration: Duration) {
         MockClock::advance(duration);
         self.now += duration;
@@ -124,7 +124,7 @@ impl Site {
         }
     }
 
-    /// Seals `packet` at the peer's gateway, as it arrives at this one.
+    /// Returns `packet` as sealed by the gateway of `peer`.
     pub(crate) fn datagram_from(&mut self, peer: u16, packet: &[u8]) -> Vec<u8> {
         let client = &mut self.clients[usize::from(peer)].engine;
         let session = client.select(0, 0).expect("it is connected");
@@ -202,7 +202,7 @@ impl Site {
     }
 }
 
-/// Peer `number` as the gateway has it, with so many prefixes.
+/// Returns the gateway's configuration of peer `number`, with `prefixes` prefixes.
 pub(crate) fn serving(number: u16, prefixes: u8) -> PeerConfig {
     let prefix = |third: u8| format!("10.244.{third}.0/24").parse().expect("a CIDR");
 
@@ -217,7 +217,7 @@ pub(crate) fn serving(number: u16, prefixes: u8) -> PeerConfig {
     }
 }
 
-/// The gateway as its peer `number` has it.
+/// Returns the configuration of the gateway in its peer `number`.
 fn calling(number: u16) -> PeerConfig {
     PeerConfig {
         index: 0,
@@ -251,12 +251,12 @@ fn engine(cluster_id: &str, now: Instant, start: Instant) -> Engine {
     Engine::new(local, seed, clock)
 }
 
-/// The gateway's key for a peer: Liqo makes one for each peering.
+/// Returns the gateway's private key for a peer: Liqo generates one for each peering.
 fn own_key(number: u16) -> PrivateKey {
     key_of(0x51, number)
 }
 
-/// A peer's own key.
+/// Returns the private key of a peer.
 fn key(number: u16) -> PrivateKey {
     key_of(0x63, number)
 }
@@ -268,7 +268,7 @@ pub(super) fn key_of(owner: u8, number: u16) -> PrivateKey {
     PrivateKey::from_slice(&key).expect("it has the length of a key")
 }
 
-/// Where a client is: each has an address of its own.
+/// Returns the address of a client.
 pub(crate) fn address(client: usize) -> SocketAddr {
     let number = u32::try_from(client).expect("peers have 16 bits");
 

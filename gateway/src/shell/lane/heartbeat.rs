@@ -1,10 +1,10 @@
-//! The heartbeat that the kernel answers the nodes' probes from.
+//! The heartbeat with which the kernel programs reply to the nodes' probes.
 //!
 //! ```text
-//!  every lane:      Pulse: which peers it reaches, and that it is awake
+//!  every lane:      LaneHeartbeat: which peers it reaches, and that it is awake
 //!                     |
-//!  the first lane:  Heart: beats while all are awake ---> nodes
-//!                     +--- tells which lanes reach a peer ---> the queues of the TAP
+//!  the first lane:  HeartbeatWriter: writes while all lanes are awake ---> nodes
+//!                     +--- sets which lanes reach a peer ---> the queues of the TAP
 //! ```
 
 use super::command::Handle;
@@ -16,23 +16,23 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Between two beats: short beside the age at which probes go unanswered
-/// (`HEARTBEAT_AGE_MAX_NS`), so that a busy machine may delay some of them.
+/// Time between two heartbeats: short compared with the age from which probes are not replied to
+/// (`HEARTBEAT_AGE_MAX_NS`), so that a busy machine may delay several.
 const INTERVAL: Duration = Duration::from_millis(150);
 
-/// How much earlier a beat may come when the loop is awake anyway: to be woken costs
-/// more than to beat.
+/// A loop that is awake writes a heartbeat up to this much earlier: waking up costs more than writing.
 const EARLY: Duration = Duration::from_millis(75);
 
-/// For how long a lane may sleep or work; the engine has it wake several times a second.
-const AWAKE: Duration = Duration::from_millis(750);
+/// Longest time between two wake-ups of a lane before it counts as hung; the engine's timers wake
+/// it several times a second.
+const WAKE_UP_INTERVAL_MAX: Duration = Duration::from_millis(750);
 
-/// What all lanes know together.
+/// State of all lanes.
 #[derive(Debug)]
 struct Shared {
     reach: Mutex<Reach>,
-    /// Something changed since the last beat.
-    news: AtomicBool,
+    /// `reach` changed since the last heartbeat.
+    is_changed: AtomicBool,
     start: Instant,
     /// When each lane was last awake, in milliseconds since `start`.
     awake: Vec<AtomicU64>,
@@ -41,65 +41,67 @@ struct Shared {
 /// Which lanes reach which peers.
 #[derive(Debug, Default)]
 struct Reach {
-    /// A bit for each lane; no entry without one.
+    /// Peer index to a bit for each lane; no entry is 0.
     lanes: BTreeMap<u16, u32>,
-    /// Peers whose entry changed since the last beat.
+    /// Peers whose entry changed since the last heartbeat.
     changed: BTreeSet<u16>,
 }
 
-/// One lane's part in the heartbeat.
+/// One lane's contribution to the heartbeat.
 #[derive(Debug)]
-pub(crate) struct Pulse {
+pub(crate) struct LaneHeartbeat {
     shared: Arc<Shared>,
-    /// Which lane it is.
-    place: usize,
-    /// Wakes the lane that beats.
+    /// The lane's number.
+    lane: usize,
+    /// Wakes the first lane, which writes the heartbeat; `None` in that lane.
     first: Option<Handle>,
 }
 
-/// Tells the nodes which peers this replica can reach, and that it lives.
-pub(crate) struct Heart {
+/// Reports to the nodes that this replica is alive and which peers it reaches.
+pub(crate) struct HeartbeatWriter {
     datapath: Arc<Mutex<Datapath>>,
-    /// There if there are several lanes.
+    /// With several lanes only.
     steering: Option<Steering>,
     shared: Arc<Shared>,
+    /// Cluster ids and indices, sorted by id.
     ranks: Vec<(String, u16)>,
+    /// Of the cluster ids in `ranks`.
     digest: u64,
     leaving: bool,
     due: Instant,
     failing: bool,
 }
 
-impl Pulse {
-    /// Creates those of all lanes; `lanes` leads to each of them.
+impl LaneHeartbeat {
+    /// Creates one for each lane of `lanes`.
     pub(crate) fn all(lanes: &[Handle]) -> Vec<Self> {
         let shared = Arc::new(Shared {
             reach: Mutex::default(),
-            news: AtomicBool::new(false),
+            is_changed: AtomicBool::new(false),
             start: Instant::now(),
             awake: lanes.iter().map(|_| AtomicU64::new(0)).collect(),
         });
         let first = lanes.first();
 
         (0..lanes.len())
-            .map(|place| Self {
+            .map(|lane| Self {
                 shared: Arc::clone(&shared),
-                place,
-                first: first.filter(|_| place > 0).cloned(),
+                lane,
+                first: first.filter(|_| lane > 0).cloned(),
             })
             .collect()
     }
 
     /// Notes that the lane is awake.
-    pub(super) fn beat(&self, now: Instant) {
-        if let Some(awake) = self.shared.awake.get(self.place) {
+    pub(super) fn note_awake(&self, now: Instant) {
+        if let Some(awake) = self.shared.awake.get(self.lane) {
             awake.store(self.shared.millis(now), Ordering::Relaxed);
         }
     }
 
     /// Notes whether the lane can carry packets to a peer.
     pub(super) fn set_reachable(&self, peer: u16, reachable: bool) {
-        let bit = 1 << self.place;
+        let bit = 1 << self.lane;
         {
             let mut reach = lock(&self.shared.reach);
             let lanes = reach.lanes.entry(peer).or_default();
@@ -113,7 +115,7 @@ impl Pulse {
             }
             reach.changed.insert(peer);
         }
-        self.shared.news.store(true, Ordering::Release);
+        self.shared.is_changed.store(true, Ordering::Release);
         if let Some(first) = &self.first {
             first.wake();
         }
@@ -126,26 +128,28 @@ impl Shared {
         u64::try_from(passed.as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Returns a lane that has not been awake for too long.
+    /// Returns a lane that has not been awake for [`WAKE_UP_INTERVAL_MAX`].
     fn hung(&self, now: Instant) -> Option<usize> {
-        let oldest = now.checked_sub(AWAKE).map_or(0, |then| self.millis(then));
+        let oldest = now
+            .checked_sub(WAKE_UP_INTERVAL_MAX)
+            .map_or(0, |then| self.millis(then));
         let is_hung = |awake: &AtomicU64| awake.load(Ordering::Relaxed) < oldest;
 
         self.awake.iter().position(is_hung)
     }
 }
 
-impl Heart {
-    /// Creates one that beats through `datapath`, in the lane of `pulse`, the first.
+impl HeartbeatWriter {
+    /// Creates the writer for the first lane.
     pub(crate) fn new(
         datapath: Arc<Mutex<Datapath>>,
         steering: Option<Steering>,
-        pulse: &Pulse,
+        first: &LaneHeartbeat,
     ) -> Self {
         Self {
             datapath,
             steering,
-            shared: Arc::clone(&pulse.shared),
+            shared: Arc::clone(&first.shared),
             ranks: Vec::new(),
             digest: digest([]),
             leaving: false,
@@ -154,24 +158,24 @@ impl Heart {
         }
     }
 
-    /// Returns when [`Heart::beat_if_due`] wants to be called.
+    /// Returns when [`HeartbeatWriter::write_if_due`] is due.
     pub(super) fn due(&self) -> Instant {
         self.due
     }
 
-    /// Beats, if the last one is soon old or says what is no longer true.
-    pub(super) fn beat_if_due(&mut self, now: Instant) {
-        if now + EARLY < self.due && !self.shared.news.load(Ordering::Acquire) {
+    /// Writes the heartbeat if it is due or its content has changed.
+    pub(super) fn write_if_due(&mut self, now: Instant) {
+        if now + EARLY < self.due && !self.shared.is_changed.load(Ordering::Acquire) {
             return;
         }
-        // First: what changes from now on is news again.
-        self.shared.news.store(false, Ordering::Release);
+        // First, so that a change from now on causes another heartbeat.
+        self.shared.is_changed.store(false, Ordering::Release);
         self.due = now + INTERVAL;
         let steered = self.steer();
         if let Some(lane) = self.shared.hung(now) {
             return self.note_failure(&format_args!("packet loop {lane} does not run"));
         }
-        // Control holds the lock while it changes tables; then the next wake-up will do.
+        // Control holds the lock while it changes tables; try again at the next wake-up.
         let Ok(mut datapath) = self.datapath.try_lock() else {
             self.due = now + Duration::from_millis(1);
             return;
@@ -189,8 +193,8 @@ impl Heart {
         }
     }
 
-    /// Tells the queues of the TAP which lanes reach the peers that changed; those that the kernel
-    /// refuses are tried again.
+    /// Sets which lanes reach the peers that changed, for the choice of the TAP's queue; retries
+    /// those that the kernel refuses at the next heartbeat.
     fn steer(&mut self) -> Result<(), ebpf::Error> {
         let mut reach = lock(&self.shared.reach);
         let changed = std::mem::take(&mut reach.changed);
@@ -211,7 +215,7 @@ impl Heart {
 
     fn note_failure(&mut self, error: &dyn std::fmt::Display) {
         if !std::mem::replace(&mut self.failing, true) {
-            tracing::error!(%error, "failed to write the heartbeat: nodes will leave this replica");
+            tracing::error!(%error, "failed to write the heartbeat: nodes will stop using this replica");
         }
     }
 
@@ -232,42 +236,42 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lane_that_does_not_wake_is_hung_and_none_is_before_it_had_time_to() {
+    fn a_lane_that_does_not_wake_up_is_hung_but_not_right_after_the_start() {
         let shared = Shared {
             reach: Mutex::default(),
-            news: AtomicBool::new(false),
+            is_changed: AtomicBool::new(false),
             start: Instant::now(),
             awake: [0, 0].map(AtomicU64::new).into(),
         };
         let shared = Arc::new(shared);
-        let pulses = [0, 1].map(|place| Pulse {
+        let heartbeats = [0, 1].map(|lane| LaneHeartbeat {
             shared: Arc::clone(&shared),
-            place,
+            lane,
             first: None,
         });
         let later = |millis| shared.start + Duration::from_millis(millis);
 
-        assert_eq!(shared.hung(later(700)), None, "they have just begun");
-        pulses[0].beat(later(1_000));
+        assert_eq!(shared.hung(later(700)), None, "they have just started");
+        heartbeats[0].note_awake(later(1_000));
         assert_eq!(shared.hung(later(1_000)), Some(1));
-        pulses[1].beat(later(1_001));
+        heartbeats[1].note_awake(later(1_001));
         assert_eq!(shared.hung(later(1_002)), None);
         assert_eq!(shared.hung(later(1_800)), Some(0));
     }
 
     #[test]
-    fn a_peer_is_reached_as_long_as_one_lane_reaches_it() {
+    fn a_peer_is_reachable_while_one_lane_reaches_it() {
         let (first, _inbox) = super::super::channel().unwrap();
-        let pulses = Pulse::all(&[first.clone(), first]);
-        let lanes = |peer: u16| lock(&pulses[0].shared.reach).lanes.get(&peer).copied();
+        let heartbeats = LaneHeartbeat::all(&[first.clone(), first]);
+        let lanes = |peer: u16| lock(&heartbeats[0].shared.reach).lanes.get(&peer).copied();
 
-        pulses[0].set_reachable(7, true);
-        pulses[1].set_reachable(7, true);
+        heartbeats[0].set_reachable(7, true);
+        heartbeats[1].set_reachable(7, true);
         assert_eq!(lanes(7), Some(0b11));
-        pulses[0].set_reachable(7, false);
+        heartbeats[0].set_reachable(7, false);
         assert_eq!(lanes(7), Some(0b10));
-        pulses[1].set_reachable(7, false);
+        heartbeats[1].set_reachable(7, false);
         assert_eq!(lanes(7), None);
-        assert!(pulses[0].shared.news.load(Ordering::Acquire));
+        assert!(heartbeats[0].shared.is_changed.load(Ordering::Acquire));
     }
 }

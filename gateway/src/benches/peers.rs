@@ -1,14 +1,14 @@
-//! What many peers cost the engine: their timers, their handshakes, a change of one of them.
+//! The cost of many peers in the engine: timers, handshakes, a change of one of them.
 
-use super::site::{Site, serving};
+use super::simulation::{Simulation, serving};
 use cpu_time::CpuTime;
 use criterion::{BatchSize, BenchmarkId, Criterion};
 use std::time::Duration;
 
 const PEERS: [u16; 3] = [10, 100, 1_000];
-/// Prefixes of each.
+/// Prefixes per peer.
 const PREFIXES: u8 = 10;
-/// How often a gateway looks at all of its sessions.
+/// Interval of a session's probes.
 const TICK: Duration = Duration::from_millis(250);
 
 pub(crate) fn all(criterion: &mut Criterion<CpuTime>) {
@@ -18,16 +18,16 @@ pub(crate) fn all(criterion: &mut Criterion<CpuTime>) {
         group.bench_function(BenchmarkId::new("start with peers", peers), |bencher| {
             let configs = || -> Vec<_> { (0..peers).map(|peer| serving(peer, PREFIXES)).collect() };
             bencher.iter_batched(
-                || (Site::new(0), configs()),
-                |(mut site, configs)| {
-                    site.gateway.set_peers(configs, site.now);
-                    site
+                || (Simulation::new(0), configs()),
+                |(mut simulation, configs)| {
+                    simulation.gateway.set_peers(configs, simulation.now);
+                    simulation
                 },
                 BatchSize::PerIteration,
             );
         });
 
-        let mut site = Site::connected(peers);
+        let mut simulation = Simulation::connected(peers);
         group.bench_function(BenchmarkId::new("change one peer of", peers), |bencher| {
             let mut mtu = 1_300;
             bencher.iter_batched(
@@ -37,36 +37,36 @@ pub(crate) fn all(criterion: &mut Criterion<CpuTime>) {
                     configs[usize::from(peers / 2)].mtu = mtu;
                     configs
                 },
-                |configs| site.gateway.set_peers(configs, site.now),
+                |configs| simulation.gateway.set_peers(configs, simulation.now),
                 BatchSize::PerIteration,
             );
         });
-        // Everything due within a second, the peers' probes and answers included.
+        // Everything due within a second, including the peers' probes and replies.
         group.bench_function(BenchmarkId::new("one idle second with", peers), |bencher| {
             bencher.iter_custom(|seconds| {
-                let before = site.busy;
+                let before = simulation.busy;
                 for _ in 0..seconds * 50 {
-                    site.run(TICK / 12);
+                    simulation.run(TICK / 12);
                 }
-                site.busy - before
+                simulation.busy - before
             });
         });
-        // A gateway that starts anew while all its peers call: what that takes of its processor.
+        // Processor time of a restarted gateway until all its peers are connected again.
         let mut waited = Duration::ZERO;
         group.bench_function(BenchmarkId::new("handshakes of all of", peers), |bencher| {
             bencher.iter_custom(|times| {
                 let mut busy = Duration::ZERO;
                 for _ in 0..times {
-                    site.restart();
-                    waited = site.connect();
-                    busy += site.busy;
+                    simulation.restart();
+                    waited = simulation.connect();
+                    busy += simulation.busy;
                 }
                 busy
             });
         });
-        // Nothing was waited for if the command line chose other benchmarks.
+        // Zero if the command line selects other benchmarks.
         if !waited.is_zero() {
-            println!("gateway/all {peers} peers were back after {waited:?} of their own time");
+            println!("gateway/all {peers} peers were connected after {waited:?} of simulated time");
         }
     }
     group.finish();

@@ -1,29 +1,29 @@
-//! What a second lane is worth: two engines that share nothing open recorded datagrams, by one
-//! thread and by two.
+//! The gain from a second lane: two independent engines open recorded datagrams, in one thread and in
+//! two.
 //!
-//! Not by criterion: it counts the processor time of one thread, and here the clock counts.
+//! Without criterion, which measures the processor time of one thread instead of elapsed time.
 
-use super::site::{Site, address};
+use super::simulation::{Simulation, address};
 use crate::engine::{Engine, PortId, Received};
 use mock_instant::MockClock;
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Bytes of each packet: it fills the tunnel's MTU.
+/// Bytes of each packet: the tunnel's MTU.
 const PACKET: usize = 1_340;
-/// Datagrams of each lane that are opened in a round: about 30 ms of work.
+/// Datagrams per lane and round: about 30 ms of work.
 const DATAGRAMS: usize = 20_000;
-/// Rounds of one thread and of two, in turns.
+/// Alternating rounds of one and of two threads.
 const ROUNDS: usize = 15;
 
-/// Measures and prints it.
+/// Measures and prints the gain.
 pub(crate) fn print() {
-    let mut lanes = [Site::connected(1), Site::connected(1)];
+    let mut lanes = [Simulation::connected(1), Simulation::connected(1)];
     let mut gains: Vec<f64> = (0..ROUNDS)
         .map(|round| {
             let mut took = |threads| measure(&mut lanes, threads);
-            // In turns, and each first as often: the machine's speed drifts.
+            // Alternating, since the machine's speed drifts.
             let [one, two] = if round % 2 == 0 {
                 let one = took(1);
                 [one, took(2)]
@@ -44,15 +44,14 @@ pub(crate) fn print() {
     );
 }
 
-/// Records datagrams for each lane, and has so many threads open them; returns how long that
-/// takes by the clock.
-fn measure(lanes: &mut [Site; 2], threads: usize) -> Duration {
+/// Records datagrams for each lane, and opens them in `threads` threads; returns the elapsed time.
+fn measure(lanes: &mut [Simulation; 2], threads: usize) -> Duration {
     let packet = super::packets::udp(PACKET);
-    let work = lanes.each_mut().map(|site| {
+    let work = lanes.each_mut().map(|simulation| {
         let datagrams: Vec<_> = (0..DATAGRAMS)
-            .map(|_| site.datagram_from(0, &packet))
+            .map(|_| simulation.datagram_from(0, &packet))
             .collect();
-        (&mut site.gateway, datagrams, site.now)
+        (&mut simulation.gateway, datagrams, simulation.now)
     });
     let mut work: Vec<_> = work.into();
     let per_thread = work.len() / threads;
@@ -65,7 +64,7 @@ fn measure(lanes: &mut [Site; 2], threads: usize) -> Duration {
             .map(|share| {
                 let start = &start;
                 scope.spawn(move || {
-                    MockClock::set_time(clock); // It is each thread's own.
+                    MockClock::set_time(clock); // Each thread has its own.
                     start.wait();
                     let began = Instant::now();
                     for (gateway, datagrams, now) in share {
@@ -87,7 +86,7 @@ fn measure(lanes: &mut [Site; 2], threads: usize) -> Duration {
         .expect("there is a thread")
 }
 
-/// Opens all of `datagrams`, as they arrive from the only peer.
+/// Opens `datagrams` of the only peer.
 fn open(gateway: &mut Engine, datagrams: &mut [Vec<u8>], now: Instant) {
     let mut out = vec![0; 2_048];
     let mut received = 0;

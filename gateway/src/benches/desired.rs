@@ -1,4 +1,4 @@
-//! From the checked objects to what kernel and engine must know.
+//! Translation of the desired state into tables and peers.
 
 use crate::tables::{Indices, peers, tables};
 use control_api::fabric::{Fabric, MappedIp, Node, Peer, Role, Target};
@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::net::Ipv4Addr;
 
-/// Nodes, and peers of ten prefixes each. As many addresses of outside as peers are mapped.
+/// Nodes, and peers of ten prefixes each; there are as many mapped external addresses as peers.
 const SIZES: [(u32, u32); 3] = [(50, 10), (500, 100), (5_000, 1_000)];
-/// Prefixes of a peer.
+/// Prefixes per peer.
 const PREFIXES: u32 = 10;
 
 pub(crate) fn all(criterion: &mut Criterion<CpuTime>) {
@@ -24,10 +24,10 @@ pub(crate) fn all(criterion: &mut Criterion<CpuTime>) {
         let mut indices = Indices::default();
         indices.assign(&fabric);
         let keys: BTreeMap<_, _> = (fabric.peers.iter())
-            .map(|peer| (peer.cluster_id.clone(), super::site::key_of(0x51, 0)))
+            .map(|peer| (peer.cluster_id.clone(), super::simulation::key_of(0x51, 0)))
             .collect();
 
-        group.bench_function(BenchmarkId::new("number the peers", &size), |bencher| {
+        group.bench_function(BenchmarkId::new("assign indices", &size), |bencher| {
             bencher.iter(|| {
                 let mut indices = indices.clone();
                 indices.assign(black_box(&fabric));

@@ -1,0 +1,42 @@
+//! Benchmarks of the stages of a packet in the gateway, and of many peers: `cargo bench -p gateway`.
+//!
+//! This file stands beside `main.rs` because it includes the same modules, which are private to the
+//! crate. boringtun uses the mock clock of the tests, which advances only explicitly.
+
+#![forbid(unsafe_code)]
+#![allow(
+    dead_code,
+    unused_imports,
+    unused_macros,
+    reason = "the benchmarks use only a part of the modules, and do not run their tests"
+)]
+
+mod engine;
+mod mutant;
+mod offload;
+mod tables;
+
+mod benches {
+    pub(super) mod desired;
+    pub(super) mod lanes;
+    pub(super) mod packets;
+    pub(super) mod peers;
+    pub(super) mod queue;
+    pub(super) mod simulation;
+}
+
+fn main() {
+    let mut criterion = cpu_time::criterion();
+
+    benches::packets::all(&mut criterion);
+    benches::queue::all(&mut criterion);
+    benches::peers::all(&mut criterion);
+    benches::desired::all(&mut criterion);
+    criterion.final_summary();
+    if std::env::args()
+        .skip(1)
+        .all(|arg| arg.starts_with('-') || arg == "lanes")
+    {
+        benches::lanes::print();
+    }
+}
