@@ -18,6 +18,9 @@ use tokio::process::Command;
 /// Name of Liqo's release.
 pub(crate) const RELEASE: &str = "liqo";
 
+/// A path at which no folder can be created; helm then works without a cache.
+const NO_CACHE: &str = "/dev/null";
+
 /// `helm` with the flags that select the cluster and the namespace.
 pub(crate) struct Helm {
     program: Program,
@@ -59,14 +62,18 @@ impl Helm {
     ) -> Result<String> {
         let path = self.program.path();
         let context = || format!("failed to run helm ({})", path.display());
-        let mut child = Command::new(&path)
+        let mut command = Command::new(&path);
+        command
             .args(arguments)
             .args(&self.arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .with_context(context)?;
+            .stderr(Stdio::piped());
+        if std::env::var_os("HOME").is_none() {
+            // Without a home, helm would create its discovery cache in the current folder.
+            command.env("KUBECACHEDIR", NO_CACHE);
+        }
+        let mut child = command.spawn().with_context(context)?;
         let stdin = child.stdin.take();
         let write = async {
             if let Some(mut stdin) = stdin {

@@ -2,7 +2,7 @@
 //! and its rollback keep the peering.
 
 use crate::fixture::{
-    INSTALL, LIQO, Peering, Suite, chart, liqoctl, serial, until_connections_are,
+    INSTALL, LIQO, Peering, Suite, chart, liqoctl_command, serial, until_connections_are,
 };
 use crate::{MILAN, ROME};
 use anyhow::{Context as _, Result, ensure};
@@ -30,8 +30,14 @@ async fn liqoctl_without_path_makes_a_release_that_helm_upgrades(
     let number = |revision: String| revision.parse::<u32>().context("a revision");
     let before = number(release.revision()?)?;
 
-    liqoctl(&peering.rome, &[&["install"], INSTALL].concat())?;
+    let folder = release.file("empty");
+    std::fs::create_dir(&folder)?;
+    let mut install = liqoctl_command(&peering.rome)?;
+    install.arg("install").args(INSTALL).current_dir(&folder);
+    run(install, "liqoctl install")?;
 
+    let left = std::fs::read_dir(&folder)?.count();
+    ensure!(left == 0, "the installation left {left} files");
     let listed = release.helm(&["list", "--output", "json"])?;
     let listed: serde_json::Value = serde_json::from_str(&listed)?;
     ensure!(listed[0]["name"] == LIQO, "{listed:#}");
