@@ -1,6 +1,7 @@
-//! The loop: what the desired state, the replicas and the kernel say in; changes to the kernel out.
+//! The event loop: desired state, probe replies and kernel notifications in, changes of the kernel out.
 
-use crate::diff::{diff, may_go_on};
+use crate::diff::{diff, may_continue};
+use crate::echo_responder;
 use crate::kernel::events::{Events, Touched};
 use crate::kernel::{self, Kernel};
 use crate::liveness::{self, Liveness, Phase};
@@ -8,7 +9,6 @@ use crate::mutant;
 use crate::path::Paths;
 use crate::plan::{self, Input, plan};
 use crate::probe;
-use crate::reflector;
 use crate::settings::Settings;
 use crate::state::State;
 use crate::status::Shared;
@@ -19,49 +19,48 @@ use ipnet::Ipv4Net;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-mod check;
+mod echo;
 mod report;
 
-/// How long the kernel's announcements are gathered before it is looked at: one change
-/// of somebody else's comes as many.
+/// From the first kernel notification to the observation: one change by another program
+/// causes several notifications.
 const DEBOUNCE: Duration = Duration::from_millis(75);
 
-/// The least time between two looks that found something to put back, so that a
-/// fight with another program costs little. Below the two seconds within which we do.
+/// Minimum time between two repairs, which bounds the cost if another program keeps changing
+/// our state. Below the two seconds within which changes are repaired.
 const REAPPLY_GAP: Duration = Duration::from_secs(1);
 
-/// When to try again after the kernel has refused a change.
+/// From a failed change of the kernel to the next attempt.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// What the agent is told on its command line.
+/// Command line options.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
-    /// Where the desired state is.
+    /// Source of the desired state.
     pub(crate) origin: Origin,
     /// Name of this node.
     pub(crate) node: String,
-    /// The numbers in use.
     pub(crate) settings: Settings,
-    /// How often to probe the gateway replicas, and when to give up.
+    /// Timing of the probes of gateway replicas.
     pub(crate) liveness: liveness::Config,
 }
 
-/// The agent could not start.
+/// The agent failed to start, or to apply the desired state.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// The desired state cannot be had.
+    /// The desired state cannot be read.
     #[error(transparent)]
     Source(#[from] control_source::Error),
 
-    /// It does not fit this node.
+    /// The desired state does not fit this node.
     #[error(transparent)]
     Plan(#[from] plan::Error),
 
-    /// The kernel refuses.
+    /// A request to the kernel failed.
     #[error(transparent)]
     Kernel(#[from] kernel::Error),
 
-    /// The probe's socket cannot be had.
+    /// The probe socket cannot be bound.
     #[error(transparent)]
     Probe(#[from] probe::Error),
 }
@@ -72,40 +71,39 @@ pub(crate) struct Agent {
     status: Shared,
     fabric: Fabric,
     source: Source,
-    /// What of the desired state is not served: a line each.
+    /// The parts of the desired state that are invalid or incomplete, as last logged.
     unserved: Vec<String>,
     kernel: Kernel,
     events: Events,
     liveness: Liveness,
     probe: Option<probe::Socket>,
-    /// Checks of the way to the remote clusters' nodes, and who may ask the same of this one.
     paths: Paths,
-    checks: Option<reflector::Socket>,
+    echo: Option<echo_responder::Socket>,
+    /// Sources whose echo requests get a reply.
     remote: Vec<Ipv4Net>,
-    /// The kernel's state as it was last seen, with our changes since.
+    /// The kernel's state at the last observation, with our changes since.
     state: State,
     underlay: Underlay,
-    /// What was last said of each replica, and when the status was last refreshed.
+    /// Phases of the replicas, as last logged.
     phases: BTreeMap<String, Phase>,
     replicas_reported_at: Option<Instant>,
-    /// What has been announced since the last look, and when to look.
+    /// Notifications since the last observation, and when to observe.
     touched: Touched,
-    look_at: Option<Instant>,
-    put_back_at: Option<Instant>,
+    observe_at: Option<Instant>,
+    repaired_at: Option<Instant>,
 }
 
 impl Agent {
-    /// Reads the desired state, takes over what a predecessor left, and makes the kernel obey.
+    /// Reads the desired state, takes over the state of a predecessor, and converges.
     ///
-    /// A file must be right; in a cluster somebody may be about to write what is missing, and
-    /// is waited for.
+    /// A file must be valid and contain this node. In a cluster, missing objects are waited for.
     ///
     /// # Errors
     ///
     /// Returns [`Error`] if any of that fails.
     pub(crate) async fn start(options: Options, status: Shared) -> Result<Self, Error> {
         let settings = options.settings.clone();
-        // Both before the first look, so that no change falls between the two.
+        // Source and events are followed before the first read, so that no change is missed.
         let mut source = Source::open(&options.origin, Scope::Node).await?;
         source.follow()?;
         let reading = first(&mut source, &options, &status).await?;
@@ -124,69 +122,69 @@ impl Agent {
             events,
             probe: None,
             paths: Paths::new(probe::random(), now),
-            checks: None,
+            echo: None,
             remote: Vec::new(),
             state,
             underlay: Underlay::default(),
             phases: BTreeMap::new(),
             replicas_reported_at: None,
             touched: Touched::default(),
-            look_at: None,
-            put_back_at: None,
+            observe_at: None,
+            repaired_at: None,
         };
         agent.report_start();
         agent.report_unserved(&reading.refused, &reading.waiting);
 
         agent.observe_underlay().await;
-        agent.take_over()?;
+        agent.adopt()?;
         agent.converge().await?;
         agent.open_probe().await?;
 
         Ok(agent)
     }
 
-    /// Returns where the desired state comes from.
+    /// The source of the desired state.
     pub(crate) fn source(&mut self) -> &mut Source {
         &mut self.source
     }
 
-    /// Runs until dropped; leaves everything in the kernel as it is.
+    /// Runs until dropped; the kernel's state stays.
     pub(crate) async fn run(&mut self) {
         loop {
             self.probe_replicas();
-            self.check_paths();
+            self.probe_paths();
             if self.liveness.poll_change().is_some() {
                 self.report_replicas_changed();
                 self.converge_or_retry().await;
             }
 
             let next_probe = self.liveness.poll_timeout();
-            let next_check = self.paths.poll_timeout();
+            let next_echo = self.paths.poll_timeout();
             tokio::select! {
                 () = readable(self.probe.as_ref()) => {}
-                () = check::readable(self.checks.as_ref()) => {}
+                () = echo::readable(self.echo.as_ref()) => {}
                 () = until(next_probe) => {}
-                () = until(next_check) => {}
-                touched = self.events.next() => self.note(touched),
-                () = until(self.look_at) => self.look().await,
+                () = until(next_echo) => {}
+                touched = self.events.next() => self.schedule_observation(touched),
+                () = until(self.observe_at) => self.repair().await,
                 () = self.source.changed() => self.reload().await,
             }
         }
     }
 
-    /// Answers first: a probe whose answer waits in the socket is not unanswered.
     fn probe_replicas(&mut self) {
         let Some(probe) = &self.probe else {
             return;
         };
+        // Before the timeout: a reply in the socket's queue is no miss.
         probe.receive(&mut self.liveness);
         self.liveness.handle_timeout(Instant::now());
         probe.send(&mut self.liveness);
         self.report_replicas();
     }
 
-    /// Starts with the replicas that the predecessor's groups lead to.
-    fn take_over(&mut self) -> Result<(), Error> {
+    /// Starts with the replicas in the nexthop groups of the predecessor.
+    fn adopt(&mut self) -> Result<(), Error> {
         let view = plan::adopt(&self.fabric, &self.options.settings, &self.state);
         let probes = self.plan(&view)?.probes;
         self.liveness.set_clusters(cluster_ids(&self.fabric));
@@ -207,36 +205,36 @@ impl Agent {
         })
     }
 
-    /// Makes the kernel's state the planned one; without the filter, if that cannot be set.
+    /// Applies the plan and returns the number of changes; goes on if only the filter cannot be set.
     async fn converge(&mut self) -> Result<usize, Error> {
         let plan = self.plan(&self.liveness.view())?;
         let ops = diff(&self.state, &plan.state);
-        let mut unfiltered = Ok(());
+        let mut filtered = Ok(());
         for (at, op) in ops.iter().enumerate() {
             tracing::debug!(?op, "changing the kernel's state");
             match self.kernel.apply(op, &self.state).await {
                 Ok(()) => self.state.apply(op),
-                Err(error) if may_go_on(op, &ops[at + 1..], &self.state) => {
-                    unfiltered = Err(error);
+                Err(error) if may_continue(op, &ops[at + 1..], &self.state) => {
+                    filtered = Err(error);
                 }
                 Err(error) => return Err(error.into()),
             }
         }
         self.liveness.set_replicas(&plan.probes, Instant::now());
-        self.follow_peers();
+        self.update_echo_targets();
         if !ops.is_empty() || self.probe.is_none() {
-            self.report_oddities(&plan).await;
+            self.report_warnings(&plan).await;
         }
         self.report_plan(&plan);
-        unfiltered?;
+        filtered?;
 
         Ok(ops.len())
     }
 
-    /// Like [`Agent::converge`]; where that fails, says so and looks again later.
+    /// Like [`Agent::converge`]; a failure is reported and retried later.
     async fn converge_or_retry(&mut self) -> usize {
         let converged = self.converge().await;
-        // Also after an error: the address may be there, and the replicas be probed.
+        // Also after an error: if the address exists, the replicas can be probed.
         let opened = self.open_probe().await;
         match converged.and_then(|ops| opened.map(|()| ops)) {
             Ok(ops) => ops,
@@ -247,43 +245,43 @@ impl Agent {
         }
     }
 
-    /// Says what failed, and looks again at everything after a while.
+    /// Reports the failure, and schedules an observation of everything.
     fn retry(&mut self, error: &Error) {
         self.report_failure(error);
         self.touched = Touched::ALL;
         let latest = Instant::now() + RETRY;
-        self.look_at = Some(self.look_at.map_or(latest, |at| at.min(latest)));
+        self.observe_at = Some(self.observe_at.map_or(latest, |at| at.min(latest)));
     }
 
-    /// Binds the probe's socket, again where the node's address has changed.
+    /// Binds the probe socket, and again after the node's address has changed.
     async fn open_probe(&mut self) -> Result<(), Error> {
         let address = self.plan(&self.liveness.view())?.external_ip;
         if self.probe.as_ref().map(probe::Socket::address) != Some(address) {
             let port = self.options.settings.probe_port;
             self.probe = Some(probe::Socket::bind(address, port).await?);
         }
-        self.open_checks(address).await;
+        self.bind_echo(address).await;
 
         Ok(())
     }
 
-    fn note(&mut self, touched: Touched) {
+    fn schedule_observation(&mut self, touched: Touched) {
         if mutant::disables("reapply") {
             return;
         }
         self.touched |= touched;
         let earliest = Instant::now() + DEBOUNCE;
-        let gap_ends = self.put_back_at.map(|at| at + REAPPLY_GAP);
-        self.look_at = self.look_at.or(gap_ends.max(Some(earliest)));
+        let gap_ends = self.repaired_at.map(|at| at + REAPPLY_GAP);
+        self.observe_at = self.observe_at.or(gap_ends.max(Some(earliest)));
     }
 
-    /// Looks at what was announced to have changed, and puts back what did.
-    async fn look(&mut self) {
+    /// Observes the parts that may have changed, and repairs them.
+    async fn repair(&mut self) {
         let touched = std::mem::take(&mut self.touched);
-        self.look_at = None;
+        self.observe_at = None;
         let underlay = self.underlay.clone();
         let unread = match self.observe(touched).await {
-            // Comes last: the rest was read, and need not wait for `nft`.
+            // The table is observed last: the rest is repaired even if `nft` fails.
             Err(error @ Error::Kernel(kernel::Error::Nft(_))) => Some(error),
             Err(error) => {
                 self.retry(&error);
@@ -296,10 +294,10 @@ impl Agent {
         if let Some(error) = unread {
             self.retry(&error);
         }
-        // Our own changes are announced too, but leave nothing to do.
+        // Our own changes cause notifications, too, but no further changes.
         if changes > 0 && underlay == self.underlay {
-            self.put_back_at = Some(Instant::now());
-            self.report_put_back(changes);
+            self.repaired_at = Some(Instant::now());
+            self.report_repair(changes);
         }
     }
 
@@ -313,7 +311,7 @@ impl Agent {
             self.state.filter = filter;
         }
         if touched.filter {
-            // What cannot be read counts as missing: no device is made without.
+            // A table that cannot be read counts as missing: no device is created without it.
             self.state.filter = None;
             self.state.filter = self.kernel.observe_filter().await?;
         }
@@ -326,7 +324,7 @@ impl Agent {
         self.underlay = self.kernel.observe_underlay(&destinations).await;
     }
 
-    /// Takes the desired state as it is now; an invalid one changes nothing.
+    /// Reads the desired state again; an invalid one changes nothing.
     async fn reload(&mut self) {
         let previous = self.fabric.clone();
         let read = self.source.read().map_err(Error::from);
@@ -336,7 +334,7 @@ impl Agent {
             Ok((reading.refused, reading.waiting))
         });
         let (refused, waiting) = match checked {
-            Ok(left_out) => left_out,
+            Ok(unserved) => unserved,
             Err(error) => {
                 self.fabric = previous;
                 self.report_invalid(&error);
@@ -354,9 +352,9 @@ impl Agent {
     }
 }
 
-/// Returns the first desired state in which this node can take part.
+/// Returns the first desired state that contains this node.
 async fn first(source: &mut Source, options: &Options, status: &Shared) -> Result<Reading, Error> {
-    let mut told = String::new();
+    let mut logged = String::new();
     loop {
         let error = match source.read() {
             Ok(reading)
@@ -375,10 +373,10 @@ async fn first(source: &mut Source, options: &Options, status: &Shared) -> Resul
             return Err(error);
         }
         let error = error.to_string();
-        if told != error {
-            tracing::info!(error, "waiting until this node can take part");
+        if logged != error {
+            tracing::info!(error, "waiting until the desired state contains this node");
             status.update(|status| status.error = Some(error.clone()));
-            told = error;
+            logged = error;
         }
         source.changed().await;
     }
@@ -394,7 +392,7 @@ fn cluster_ids(fabric: &Fabric) -> Vec<String> {
     ids
 }
 
-/// Completes when there may be an answer; never without a socket.
+/// Completes when a reply may be readable; never without a socket.
 async fn readable(probe: Option<&probe::Socket>) {
     match probe {
         Some(probe) => probe.readable().await,

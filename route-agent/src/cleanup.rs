@@ -1,21 +1,19 @@
-//! Takes everything of ours out of the kernel, and nothing else.
+//! Removes all kernel state with our marks.
 
 use crate::diff::diff;
 use crate::kernel::{Error, Kernel};
 use crate::settings::Settings;
 use crate::state::State;
 
-/// Removes all that carries our marks; returns what was removed.
-///
-/// Goes on after an error.
+/// Removes the state and returns the number of removed objects.
 ///
 /// # Errors
 ///
-/// Returns all errors if there were any.
+/// Goes on after an error, and returns all errors at the end.
 pub(crate) async fn run(settings: Settings) -> Result<usize, Vec<Error>> {
     let mut kernel = Kernel::open(settings).map_err(|error| vec![error])?;
     let mut errors = Vec::new();
-    let mut state = kernel.observe_what_can_be(&mut errors).await;
+    let mut state = kernel.observe_best_effort(&mut errors).await;
     let mut removed = 0;
     for op in diff(&state, &State::default()) {
         match kernel.apply(&op, &state).await {

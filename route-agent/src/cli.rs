@@ -1,4 +1,4 @@
-//! What a person types.
+//! The command line.
 
 use crate::agent::{Agent, Options};
 use crate::cleanup;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// Steers a node's traffic for remote clusters into the overlay, and back.
 ///
 /// One runs on each node, in the node's own network namespace. It needs the
-/// capability NET_ADMIN and the program nft. Traffic flows on while it is stopped.
+/// capability NET_ADMIN and the program nft. While it is stopped, traffic continues.
 #[derive(Debug, Parser)]
 #[command(version, after_help = EXAMPLES)]
 pub(crate) struct Cli {
@@ -36,7 +36,7 @@ Examples:
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Keeps this node's device, routes and nft table as the file and the gateways demand.
+    /// Keeps this node's device, routes and nft table in line with the fabric and the live gateways.
     #[command(after_help = "\
 Examples:
   route-agent run --config fabric.yaml --node worker-1
@@ -44,7 +44,7 @@ Examples:
   route-agent run --kubernetes --node worker-1      in a pod, or with KUBECONFIG")]
     Run(Run),
 
-    /// Checks a file and says what is wrong where, and the cure.
+    /// Checks a file; an error names the object, the field and the remedy.
     #[command(after_help = "\
 Examples:
   route-agent check fabric.yaml
@@ -56,11 +56,11 @@ Examples:
 Examples:
   route-agent status
   route-agent status -o json")]
-    Status(Ask),
+    Status(Query),
 
     /// Removes the device, rule, routes, nexthops and nft table of a stopped agent.
     ///
-    /// Recognises them by the numbers below: give those that the agent ran with.
+    /// They are recognised by the numbers below: give those that the agent ran with.
     #[command(after_help = "\
 Examples:
   route-agent cleanup
@@ -77,12 +77,12 @@ struct Run {
     #[arg(long, env = "NODE_NAME")]
     node: String,
 
-    /// With --kubernetes, the DaemonSet that this process is of: when it is removed, the
-    /// node gets back what it had.
+    /// With --kubernetes, the DaemonSet of this pod: if it is deleted, the agent removes its
+    /// kernel state when it stops.
     #[arg(long, value_name = "NAME", env = "LIQO_DAEMONSET")]
     daemonset: Option<String>,
 
-    /// Where to serve /metrics, /healthz and /readyz.
+    /// Address that serves /metrics, /healthz and /readyz.
     #[arg(long, env = "LIQO_HTTP")]
     http: Option<SocketAddr>,
 
@@ -98,17 +98,17 @@ struct Check {
     /// The file that describes the cluster.
     file: PathBuf,
 
-    /// Name of a node that the file must have.
+    /// Name of a node that the file must contain.
     #[arg(long, env = "NODE_NAME")]
     node: Option<String>,
 }
 
 #[derive(Debug, Args)]
-struct Ask {
+struct Query {
     #[command(flatten)]
     instance: Instance,
 
-    /// How to print it.
+    /// Output format.
     #[arg(long, short, value_enum, default_value_t = Output::Table)]
     output: Output,
 }
@@ -122,14 +122,14 @@ struct Cleanup {
     settings: Settings,
 }
 
-/// Which agent of this machine.
+/// Selects an agent of this machine.
 #[derive(Debug, Args)]
 struct Instance {
     /// Name of the agent's status socket.
     #[arg(long, env = "LIQO_INSTANCE", default_value = "route-agent", value_parser = telemetry::instance::parse)]
     instance: String,
 
-    /// The directory of status sockets.
+    /// Directory of the status sockets.
     #[arg(long, env = "LIQO_RUN_DIR", default_value = "/run/liqo")]
     run_dir: PathBuf,
 }
@@ -166,8 +166,8 @@ impl Cli {
 
 fn block_on(future: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
     telemetry::logging::init();
-    // Before any thread starts: capabilities belong to threads.
-    privileges::give_up()?;
+    // Before the first thread starts: capabilities belong to threads.
+    privileges::drop_capabilities()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -200,7 +200,8 @@ async fn run(args: Run) -> anyhow::Result<()> {
         signal = stop => signal.context("failed to wait for signals")?,
     };
     if let Some(agent) = &mut agent {
-        agent.rest(); // First of all: what follows may take longer than silence is borne.
+        // First: the rest of the shutdown may exceed the gateways' time-out of this node.
+        agent.announce_stop();
     }
     if let Some(mut agent) = agent
         && removal::is_removed(agent.source(), args.daemonset.as_deref()).await
@@ -208,19 +209,19 @@ async fn run(args: Run) -> anyhow::Result<()> {
         drop(agent);
         tracing::info!(
             signal,
-            "the installation is removed: this node gets back what it had"
+            "the installation is being removed: removing all kernel state of the route agent"
         );
-        return give_back(args.settings).await;
+        return remove_state(args.settings).await;
     }
     tracing::info!(
         signal,
-        "stopping; device, routes and filter stay, and traffic flows on"
+        "stopping; device, routes and filter stay, and traffic continues"
     );
 
     Ok(())
 }
 
-/// Starts the agent and lets it run; it never ends by itself.
+/// Starts the agent in `slot` and runs it until dropped.
 async fn work(slot: &mut Option<Agent>, options: Options, shared: Shared) -> anyhow::Result<()> {
     let agent = slot.insert(Agent::start(options, shared).await?);
     tracing::info!("the kernel's state is as planned");
@@ -229,22 +230,25 @@ async fn work(slot: &mut Option<Agent>, options: Options, shared: Shared) -> any
     Ok(())
 }
 
-/// Removes everything of ours from the kernel.
-async fn give_back(settings: Settings) -> anyhow::Result<()> {
+async fn remove_state(settings: Settings) -> anyhow::Result<()> {
     match cleanup::run(settings).await {
-        Ok(removed) => tracing::info!(removed, "nothing of the route agent is left"),
-        Err(errors) => {
-            for error in &errors {
-                tracing::error!(error = format!("{error:#}"), "clean-up goes on");
-            }
-            bail!("{} objects could not be removed", errors.len());
-        }
+        Ok(removed) => tracing::info!(removed, "removed all kernel state of the route agent"),
+        Err(errors) => return Err(report_left_over(&errors)),
     }
 
     Ok(())
 }
 
-/// Serves metrics and health, if asked to.
+/// Logs each error of a clean-up, and returns their number as an error.
+fn report_left_over(errors: &[crate::kernel::Error]) -> anyhow::Error {
+    for error in errors {
+        tracing::error!(error = format!("{error:#}"), "failed to remove an object");
+    }
+
+    anyhow::anyhow!("{} objects could not be removed", errors.len())
+}
+
+/// Serves metrics and health; without an address it never completes.
 async fn serve(address: Option<SocketAddr>, shared: Shared) -> anyhow::Result<()> {
     let Some(address) = address else {
         return std::future::pending().await;
@@ -293,7 +297,7 @@ fn check(args: &Check, out: &mut impl Write) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn show(args: &Ask, out: &mut impl Write) -> anyhow::Result<()> {
+fn show(args: &Query, out: &mut impl Write) -> anyhow::Result<()> {
     let document = telemetry::status::query(&args.instance.socket())?;
     match args.output {
         Output::Json => writeln!(out, "{document:#}")?,
@@ -308,21 +312,16 @@ fn show(args: &Ask, out: &mut impl Write) -> anyhow::Result<()> {
 }
 
 async fn clean_up(args: Cleanup, out: &mut impl Write) -> anyhow::Result<()> {
-    // Refuses while an agent runs, and removes the socket of one that was killed.
+    // Fails while an agent runs, and replaces the socket of one that was killed.
     let socket = telemetry::status::Server::bind(&args.instance.socket()).await;
-    let socket = socket.context("an agent that runs would put everything back: stop it first")?;
+    let socket = socket.context("a running agent would restore everything: stop it first")?;
     let cleaned = cleanup::run(args.settings).await;
     drop(socket);
 
     match cleaned {
         Ok(0) => writeln!(out, "nothing of the route agent was left")?,
         Ok(removed) => writeln!(out, "removed {removed} objects of the route agent")?,
-        Err(errors) => {
-            for error in &errors {
-                tracing::error!(error = format!("{error:#}"), "clean-up goes on");
-            }
-            bail!("{} objects could not be removed", errors.len());
-        }
+        Err(errors) => return Err(report_left_over(&errors)),
     }
 
     Ok(())

@@ -1,38 +1,38 @@
-//! Which changes lead from the observed state to the desired one, in which order.
+//! The ordered changes from the observed state to the desired one.
 
 use crate::ruleset::Ruleset;
 use crate::state::{Device, Hop, Route, State};
 use ipnet::Ipv4Net;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One change to the kernel; each is one atomic request, or a few of which none makes traffic worse.
+/// One change to the kernel: one atomic request, or several of which none disturbs traffic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
-    /// Makes a destination unreachable unless a better route leads there.
+    /// Adds an unreachable route; unicast routes to the same destination are preferred.
     AddUnreachable(Ipv4Net),
-    /// Sends every packet through our table first.
+    /// Adds the policy rule.
     AddRule,
-    /// Makes or replaces our nft table, in one transaction.
+    /// Creates or replaces our nft table, in one transaction.
     SetFilter(Ruleset),
-    /// Makes the overlay device.
+    /// Creates the overlay device.
     CreateDevice(Device),
-    /// Changes what can be changed about the overlay device.
+    /// Changes the overlay device, except for its port.
     SetDevice(Device),
-    /// Gives the overlay device an address.
+    /// Adds an address to the overlay device.
     AddAddress(Ipv4Net),
-    /// Makes a hop, or replaces the one with this id.
+    /// Creates or replaces a hop.
     SetHop(u32, Hop),
-    /// Makes a group, or replaces the members of the one with this id.
+    /// Creates a group or replaces its members.
     SetGroup(u32, BTreeSet<u32>),
-    /// Makes a route, or replaces the one to this destination.
+    /// Creates or replaces a unicast route.
     SetRoute(Ipv4Net, Route),
-    /// Deletes the route that leads to this destination; the unreachable one stays.
+    /// Deletes a unicast route; the unreachable one to the same destination stays.
     DeleteRoute(Ipv4Net),
     /// Deletes a group that no route uses.
     DeleteGroup(u32),
     /// Deletes a hop that no group and no route uses.
     DeleteHop(u32),
-    /// Takes an address from the overlay device.
+    /// Deletes an address of the overlay device.
     DeleteAddress(Ipv4Net),
     /// Deletes the overlay device.
     DeleteDevice,
@@ -44,24 +44,24 @@ pub(crate) enum Op {
     DeleteFilter,
 }
 
-/// Whether the changes that come after `failed` may be made although that one failed.
+/// Whether the changes after `failed` may be applied.
 ///
-/// A filter that cannot be set must not keep a dead replica in its group. But nothing
-/// may come in unfiltered: without it, no device is made or brought up.
-pub(crate) fn may_go_on(failed: &Op, rest: &[Op], observed: &State) -> bool {
-    let makes_device = rest.iter().any(|op| matches!(op, Op::CreateDevice(_)));
+/// If the filter cannot be set, a dead replica must still leave its group. But without a filter
+/// no device is created or brought up, because packets would enter unfiltered.
+pub(crate) fn may_continue(failed: &Op, rest: &[Op], observed: &State) -> bool {
+    let creates_device = rest.iter().any(|op| matches!(op, Op::CreateDevice(_)));
     let has_device = observed.device.is_some_and(|device| device.ready);
 
-    matches!(failed, Op::SetFilter(_)) && has_device && !makes_device
+    matches!(failed, Op::SetFilter(_)) && has_device && !creates_device
 }
 
-/// Returns the changes that turn `observed` into `desired`.
+/// Returns the changes from `observed` to `desired`.
 ///
-/// Three promises, each a property test:
-/// - the unreachable routes come first and leave last, so that no step leaves a
-///   destination of both states without a route of ours;
-/// - what refers to something comes after it is made and before it is deleted;
-/// - a change of members, of a hop or of a route is one replacement.
+/// Invariants, each with a property test:
+/// - unreachable routes are added first and deleted last, so that a destination in both states
+///   has a route of ours after every step;
+/// - an object is created before the objects that refer to it, and deleted after them;
+/// - a change of a group, hop or route is one replacement.
 pub(crate) fn diff(observed: &State, desired: &State) -> Vec<Op> {
     let mut ops = Vec::new();
     let mut base = observed.clone();
@@ -70,14 +70,14 @@ pub(crate) fn diff(observed: &State, desired: &State) -> Vec<Op> {
     if desired.rule && !observed.rule {
         ops.push(Op::AddRule);
     }
-    // Before the device: nothing may come in unfiltered.
+    // Before the device, so that no packet enters unfiltered.
     if let Some(filter) = &desired.filter
         && observed.filter.as_ref() != Some(filter)
     {
         ops.push(Op::SetFilter(filter.clone()));
     }
     for op in device(observed, desired) {
-        // The rest is compared with what the kernel drops together with a device.
+        // A deleted device takes addresses, hops, groups and routes with it.
         base.apply(&op);
         ops.push(op);
     }
@@ -111,14 +111,14 @@ pub(crate) fn diff(observed: &State, desired: &State) -> Vec<Op> {
 fn device(observed: &State, desired: &State) -> Vec<Op> {
     match (observed.device, desired.device) {
         (Some(old), Some(new)) if old == new => Vec::new(),
-        (Some(old), Some(new)) if old.can_become(&new) => vec![Op::SetDevice(new)],
+        (Some(old), Some(new)) if old.can_change_to(&new) => vec![Op::SetDevice(new)],
         (Some(_), Some(new)) => vec![Op::DeleteDevice, Op::CreateDevice(new)],
         (None, Some(new)) => vec![Op::CreateDevice(new)],
         (_, None) => Vec::new(),
     }
 }
 
-/// Deletes what cannot be replaced: hops and groups that somebody turned into something else.
+/// Deletes hops and groups that another program gave a form that cannot be replaced.
 fn malformed(observed: &State, desired: &State) -> Vec<Op> {
     let hops = observed.hops.iter();
     let hops = hops.filter(|(id, hop)| **hop == Hop::UNKNOWN && desired.hops.contains_key(id));
@@ -131,7 +131,7 @@ fn malformed(observed: &State, desired: &State) -> Vec<Op> {
         .collect()
 }
 
-/// The members of `desired` that `observed` lacks.
+/// Returns the members of `desired` that `observed` lacks.
 fn missing<'a, T: Ord + Copy>(
     observed: &'a BTreeSet<T>,
     desired: &'a BTreeSet<T>,
@@ -139,7 +139,7 @@ fn missing<'a, T: Ord + Copy>(
     desired.difference(observed).copied()
 }
 
-/// The entries of `desired` that `observed` lacks or holds with another value.
+/// Returns the entries of `desired` that `observed` lacks or has with another value.
 fn changed<'a, K: Ord + Copy, V: PartialEq + Clone>(
     observed: &'a BTreeMap<K, V>,
     desired: &'a BTreeMap<K, V>,
@@ -150,7 +150,7 @@ fn changed<'a, K: Ord + Copy, V: PartialEq + Clone>(
         .map(|(key, value)| (*key, value.clone()))
 }
 
-/// The keys of `observed` that `desired` lacks.
+/// Returns the keys of `observed` that `desired` lacks.
 fn stale<'a, K: Ord + Copy, V>(
     observed: &'a BTreeMap<K, V>,
     desired: &'a BTreeMap<K, V>,
@@ -162,10 +162,10 @@ fn stale<'a, K: Ord + Copy, V>(
 }
 
 impl State {
-    /// Changes `self` as the kernel changes when it obeys `op`.
+    /// Changes `self` as `op` changes the kernel.
     ///
-    /// Includes what the kernel deletes on its own: routes whose nexthop or source
-    /// address goes, and everything that leads through a deleted device.
+    /// Includes implicit deletions: routes whose nexthop or source address is deleted, and
+    /// everything that uses a deleted device.
     pub(crate) fn apply(&mut self, op: &Op) {
         match op {
             Op::AddUnreachable(dst) => drop(self.unreachable.insert(*dst)),

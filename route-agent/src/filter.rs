@@ -1,24 +1,25 @@
-//! The nft table of one node: what it is to do, as a value, and the objects that do it.
+//! The nft table of one node, as a value, and its conversion to nft objects.
 //!
 //! | chain | hook, priority | does |
 //! |---|---|---|
-//! | `raw` | prerouting, raw | drops inner packets whose source does not belong on the overlay, and overlay frames of pods with a foreign outer source; exempts overlay frames from connection tracking, so that no other table's NAT changes their outer source |
-//! | `raw-output` | output, raw | the same exemption for the frames this node sends |
-//! | `mapped` | prerouting, dstnat - 1 | turns mapped addresses into those they stand for |
-//! | `input` | input, filter - 1 | drops overlay frames of strangers, and those that NAT has led here |
-//! | `forward` | forward, filter - 1 | drops overlay frames that NAT has led to a gateway |
-//! | `source` | postrouting, srcnat - 1 | binds the source address before a CNI's masquerade can |
+//! | `raw` | prerouting, raw | drops inner packets whose source is no remote cluster's, and overlay frames of pods with a spoofed outer source; exempts overlay frames from connection tracking, so that the NAT of other tables does not change their outer source |
+//! | `raw-output` | output, raw | the same exemption for the frames that this node sends |
+//! | `mapped` | prerouting, dstnat - 1 | translates mapped addresses to the original ones |
+//! | `input` | input, filter - 1 | drops overlay frames from unknown sources, and those that NAT has redirected to this node |
+//! | `forward` | forward, filter - 1 | drops overlay frames that NAT has redirected to a gateway |
+//! | `source` | postrouting, srcnat - 1 | sets the source address of overlay traffic, so that the CNI does not masquerade it |
 //!
-//! `accept` in `source` would not keep a later chain from masquerading; a binding
-//! does, also one that changes nothing (`snat to ip saddr`).
+//! After `accept` in `source`, a later chain could still masquerade. After `snat` it cannot, even if
+//! `snat to ip saddr` changes nothing.
 //!
-//! Nodes and gateways know each other by their outer addresses only, so no pod may send
-//! with one of them. A pod is behind an interface of a kind in [`POD_KINDS`]: there the route
-//! to the source must lead back through the interface (strict RFC 3704). It is not checked on
-//! the interfaces towards other nodes, where routing may be asymmetric (a CNI's tunnel, several
-//! uplinks) and whose packets the other node has checked, nor on those that the settings trust.
-//! A Service could still change the destination of a forged packet later. Its connection is
-//! tracked then, which that of no genuine overlay frame is.
+//! Nodes and gateways identify each other by outer addresses only, so a pod must not send with one
+//! of them. A pod is behind an interface of a kind in [`POD_KINDS`], where the reverse path is checked:
+//! the route to the source must lead through the interface (strict mode of RFC 3704). Two groups of
+//! interfaces are exempt. On those towards other nodes routing may be asymmetric (a CNI's tunnel,
+//! several uplinks), and the other node has checked its own pods. On those that the settings trust the
+//! CNI checks the sources itself.
+//! NAT for a Service may redirect a spoofed packet to the overlay's port after this check. Such a
+//! packet is tracked, while genuine overlay frames never are.
 
 use crate::mutant;
 use crate::ruleset::Ruleset;
@@ -27,17 +28,17 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-/// Counter of overlay frames from addresses that are no gateway replica's.
-pub(crate) const OUTER_STRANGERS: &str = "outer-source";
+/// Counter of overlay frames whose outer source is no gateway replica.
+pub(crate) const OUTER_SOURCE: &str = "outer-source";
 /// Counter of overlay frames whose source is not routed through their interface.
 pub(crate) const REVERSE_PATH: &str = "outer-reverse-path";
-/// Counter of overlay frames that passed NAT.
+/// Counter of overlay frames that NAT has redirected.
 pub(crate) const TRANSLATED: &str = "outer-translated";
-/// Counter of packets on the overlay device whose source is no remote cluster's.
-pub(crate) const INNER_STRANGERS: &str = "inner-source";
+/// Counter of packets from the overlay device whose source is no remote cluster's.
+pub(crate) const INNER_SOURCE: &str = "inner-source";
 
-/// The kinds of links (`ip -d link`) that CNIs make for pods, on the node's side: Calico's, Cilium's, AWS's and
-/// kindnet's are `veth` or `netkit`, Flannel's and other uses of the plugin `bridge` are `bridge`.
+/// The kinds of links (`ip -d link`) through which CNIs connect pods with the node: `veth` or `netkit`
+/// for Calico, Cilium, AWS and kindnet, `bridge` for Flannel and other uses of the plugin `bridge`.
 const POD_KINDS: [&str; 3] = ["bridge", "netkit", "veth"];
 
 /// Standard priorities of the hooks, from `linux/netfilter_ipv4.h`.
@@ -46,39 +47,39 @@ const DSTNAT: i32 = -100;
 const FILTER: i32 = 0;
 const SRCNAT: i32 = 100;
 
-/// What the table is to do.
+/// The content of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Filter {
-    /// The overlay device.
+    /// Name of the overlay device.
     pub(crate) device: String,
     /// UDP port of the overlay.
     pub(crate) overlay_port: u16,
-    /// How far before the standard priorities our chains run; others' chains come after.
+    /// Subtracted from the standard priorities, so that chains of other tables run later.
     pub(crate) priority_lead: u16,
-    /// Interfaces that lead to other nodes.
+    /// Interfaces towards other nodes.
     pub(crate) underlay: BTreeSet<String>,
-    /// Interfaces, or beginnings of their names and a `*`, whose sources the CNI checks.
+    /// Names or prefixes with `*` of the interfaces whose sources the CNI checks.
     pub(crate) trusted: Vec<String>,
-    /// Outer addresses from which overlay frames are accepted.
+    /// Outer sources of accepted overlay frames.
     pub(crate) gateways: BTreeSet<Ipv4Addr>,
-    /// Sources that remote clusters see as they are: this cluster's pods.
+    /// Sources that keep their address towards remote clusters: this cluster's pods.
     pub(crate) local: BTreeSet<Ipv4Net>,
-    /// Sources that may arrive on the overlay.
+    /// Permitted inner sources.
     pub(crate) remote: BTreeSet<Ipv4Net>,
-    /// The source address of everything else that leaves through the overlay.
+    /// Source address of all other packets to remote clusters.
     pub(crate) external_ip: Ipv4Addr,
-    /// Mapped addresses and what they stand for; the one that stands for any node among them.
+    /// Mapped addresses and their originals, including the echo address.
     pub(crate) mapped: BTreeMap<Ipv4Addr, Ipv4Addr>,
-    /// Mapped addresses behind which a node's address is the source.
+    /// Mapped addresses whose traffic gets the node's address as source.
     pub(crate) masqueraded: BTreeSet<Ipv4Addr>,
 }
 
 impl Filter {
-    /// Returns the objects of the table.
+    /// Converts the content to nft objects.
     pub(crate) fn ruleset(&self) -> Ruleset {
         let lead = i32::from(self.priority_lead);
         let mut ruleset = Ruleset::default();
-        for counter in [INNER_STRANGERS, OUTER_STRANGERS, REVERSE_PATH, TRANSLATED] {
+        for counter in [INNER_SOURCE, OUTER_SOURCE, REVERSE_PATH, TRANSLATED] {
             ruleset.counter(counter);
         }
         ruleset.names("pod-kinds", POD_KINDS.map(str::to_owned).into_iter());
@@ -111,13 +112,13 @@ impl Filter {
             json!([
                 arrives,
                 is_not(meta("nfproto"), "ipv4"),
-                count(INNER_STRANGERS),
+                count(INNER_SOURCE),
                 drop_it()
             ]),
             json!([
                 arrives,
                 is_not(ip("saddr"), "@remote"),
-                count(INNER_STRANGERS),
+                count(INNER_SOURCE),
                 drop_it()
             ]),
         ];
@@ -135,7 +136,7 @@ impl Filter {
         rules
     }
 
-    /// Drops an overlay frame from (`saddr`) or to (`daddr`) a gateway that a pod has forged.
+    /// Drops an overlay frame from (`saddr`) or to (`daddr`) a gateway if its source is spoofed.
     fn reverse_path(&self, end: &str) -> Value {
         let mut rule = vec![
             self.is_overlay(),
@@ -175,13 +176,13 @@ impl Filter {
             json!([
                 is(meta("nfproto"), "ipv6"),
                 self.is_overlay(),
-                count(OUTER_STRANGERS),
+                count(OUTER_SOURCE),
                 drop_it()
             ]),
             json!([
                 self.is_overlay(),
                 is_not(ip("saddr"), "@gateways"),
-                count(OUTER_STRANGERS),
+                count(OUTER_SOURCE),
                 drop_it()
             ]),
         ];
@@ -194,8 +195,8 @@ impl Filter {
         Vec::from_iter(self.translated("daddr"))
     }
 
-    /// Drops an overlay frame from or to a gateway that `raw` has not exempted from connection
-    /// tracking, hence had another destination before.
+    /// Drops an overlay frame from (`saddr`) or to (`daddr`) a gateway that is tracked: the chain `raw`
+    /// did not exempt it, because it had another destination.
     fn translated(&self, end: &str) -> Option<Value> {
         if mutant::disables("untracked") {
             return None;
@@ -212,15 +213,15 @@ impl Filter {
     }
 
     fn source(&self) -> Vec<Value> {
-        let leaves = is(meta("oifname"), self.device.as_str());
+        let departs = is(meta("oifname"), self.device.as_str());
         let unchanged = json!({"snat": {"family": "ip", "addr": ip("saddr")}});
         let external_ip = self.external_ip.to_string();
         let of_masqueraded = json!({"ct": {"key": "ip daddr", "dir": "original"}});
 
         let mut rules = vec![
-            json!([leaves, is(ip("saddr"), "@local"), unchanged]),
+            json!([departs, is(ip("saddr"), "@local"), unchanged]),
             json!([
-                leaves,
+                departs,
                 is(meta("nfproto"), "ipv4"),
                 {"snat": {"family": "ip", "addr": external_ip}}
             ]),
@@ -229,7 +230,7 @@ impl Filter {
                 is(of_masqueraded, "@masqueraded"),
                 {"masquerade": null}
             ]),
-            // A pod sees the remote pod's address, whatever the CNI hides of others.
+            // A pod sees the remote pod's address, even if the CNI masquerades external sources.
             json!([
                 arrives_on(&self.device),
                 is(ip("saddr"), "@remote"),

@@ -1,6 +1,6 @@
-//! The kernel's side: what of ours is there, and one change at a time.
+//! Observes our kernel state and applies single changes; makes no decisions.
 //!
-//! Nothing here decides. What lacks our mark is neither reported nor touched.
+//! Objects without our marks are neither reported nor changed.
 
 use crate::diff::Op;
 use crate::ruleset::Ruleset;
@@ -24,23 +24,22 @@ pub(crate) use nft::Error as NftError;
 /// A request to the kernel failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// Over netlink.
+    /// A netlink request.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
 
-    /// Over `nft`.
+    /// A call of `nft`.
     #[error(transparent)]
     Nft(#[from] NftError),
 
-    /// A device that is not ours has the name of ours.
+    /// The overlay device's name is taken by a device without our marks.
     #[error(
         "a {kind} device named {name} exists and is not ours: \
          remove it (ip link delete {name}) or rename it"
     )]
     ForeignDevice {
-        /// The name.
         name: String,
-        /// What it is: `dummy`, `vxlan`, ..
+        /// As `ip -d link` shows it: `dummy`, `vxlan`, ..
         kind: String,
     },
 }
@@ -68,11 +67,11 @@ impl Kernel {
         })
     }
 
-    /// Returns everything of ours.
+    /// Returns all our state.
     ///
     /// # Errors
     ///
-    /// Returns [`Error`] if something cannot be read, or is not ours but in our way.
+    /// Returns [`Error`] if a part cannot be read, or a foreign device has our name.
     pub(crate) async fn observe(&mut self) -> Result<State, Error> {
         let mut state = self.observe_netlink().await?;
         state.filter = self.observe_filter().await?;
@@ -80,7 +79,7 @@ impl Kernel {
         Ok(state)
     }
 
-    /// Returns everything of ours but the nft table.
+    /// Returns all our state but the nft table.
     ///
     /// # Errors
     ///
@@ -93,7 +92,7 @@ impl Kernel {
         Ok(state)
     }
 
-    /// Returns our nft table, which costs a process.
+    /// Returns our nft table; starts a process.
     ///
     /// # Errors
     ///
@@ -102,8 +101,8 @@ impl Kernel {
         Ok(self.nft.observe().await?)
     }
 
-    /// Returns what of ours can be read, and adds what goes wrong to `errors`.
-    pub(crate) async fn observe_what_can_be(&self, errors: &mut Vec<Error>) -> State {
+    /// Returns the parts of our state that can be read, and adds failures to `errors`.
+    pub(crate) async fn observe_best_effort(&self, errors: &mut Vec<Error>) -> State {
         let mut state = State::default();
         errors.extend(self.observe_device(&mut state).await.err());
         errors.extend(self.observe_routing(&mut state).await.err());
@@ -132,11 +131,11 @@ impl Kernel {
         Ok(())
     }
 
-    /// Makes one change; `observed` is the state before it.
+    /// Applies one change; `observed` is the state before it.
     ///
     /// # Errors
     ///
-    /// Returns [`Error`] if the kernel refuses it.
+    /// Returns [`Error`] if the kernel refuses the change.
     pub(crate) async fn apply(&mut self, op: &Op, observed: &State) -> Result<(), Error> {
         let (handle, settings) = (&self.route, &self.settings);
         match op {
@@ -179,13 +178,13 @@ impl Kernel {
         underlay::observe(&self.route, destinations).await
     }
 
-    /// Returns whether `address` is one of this network namespace.
+    /// Returns whether `address` is assigned in this network namespace.
     pub(crate) async fn is_local(&self, address: Ipv4Addr) -> bool {
         route::is_local(&self.route, address).await
     }
 }
 
-/// A table that lists as `listed` although `desired` was asked for and accepted.
+/// A table that `nft` lists as `listed` after it has accepted `desired`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Accepted {
     desired: Ruleset,

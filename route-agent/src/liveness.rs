@@ -4,22 +4,22 @@
 //! and waits until `poll_timeout`; it alone owns the socket and the clock.
 //!
 //! ```text
-//!               answer            answer: leaving
+//!               reply             reply: leaving
 //!        .---------------- any ---------------------.
 //!        v                                          v
 //!     Serving                                    Leaving
-//!        |  `suspect_mult` probes in a row unanswered  |
+//!        |      `suspect_mult` consecutive misses      |
 //!        `----------------> Suspect <---------------'
-//!                              |  `dead_mult` in a row
+//!                              |  `dead_mult` consecutive misses
 //!                              v
 //!                            Dead
 //! ```
-//! A probe is sent every [`Config::interval`]. One that is unanswered for the answer
-//! timeout is repeated at once, so that silence is known within one interval and three
-//! timeouts. Then packets go to the other replicas, of which there may be none: a
-//! suspect is used where it is the last, since an overloaded gateway that answers late
-//! is better than none. A stall of this process makes nobody a suspect: an unanswered
-//! probe counts only after the process has looked for its answer.
+//! A probe is sent every [`Config::interval`]. A probe without a reply within the reply
+//! timeout is a miss, and the next one is sent at once; so three misses take one interval
+//! and three timeouts. Then packets go to the other replicas. A suspect is used only if no
+//! other replica reaches a cluster: an overloaded gateway that replies late is better than
+//! none. A stall of this process makes no replica a suspect: a miss counts only after the
+//! process has read the socket.
 
 use crate::mutant;
 use crate::view::View;
@@ -28,45 +28,45 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-/// How old a replica's last answer may be when the node says that it hears it.
+/// Age of a replica's last reply up to which this node's probes set [`HEARS`].
 const HEARD_AGE_MAX: Duration = Duration::from_secs(1);
 
-/// How often to probe, and when to give up.
+/// Timing of the probes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Config {
-    /// Between the probes of a replica that answers, or that is dead.
+    /// Between the probes of a replica that replies, or that is dead.
     pub(crate) interval: Duration,
-    /// The least time to wait for an answer; four round trips where that is longer.
-    pub(crate) answer_timeout_min: Duration,
-    /// How many unanswered probes in a row make a replica the last resort.
+    /// Lower bound of the reply timeout, which is four round trips.
+    pub(crate) reply_timeout_min: Duration,
+    /// Consecutive misses that make a replica a suspect.
     pub(crate) suspect_mult: u8,
-    /// How many of them make it dead.
+    /// Consecutive misses that make it dead.
     pub(crate) dead_mult: u8,
 }
 
 impl Default for Config {
-    /// A replica that stops answering, as a dead process does at once, is left within
+    /// Traffic leaves a replica that stops replying, as a dead process does at once, within
     /// 150 + 3 x 75 = 375 ms. That is before TCP's second retransmission, 600 ms after
-    /// the first loss on a short path; the third would come only after the second that
-    /// losing a replica may cost. One that hangs is left half a second later.
-    /// The last replica is given up after 150 + 20 x 75 = 1,650 ms, less than people
-    /// wait before they ask why.
+    /// the first loss on a short path; the third would exceed the one second that losing a
+    /// replica may cost. A replica that hangs is left half a second later.
+    /// The last replica is given up after 150 + 20 x 75 = 1,650 ms: then packets are refused
+    /// instead of lost.
     fn default() -> Self {
         Self {
             interval: Duration::from_millis(150),
-            answer_timeout_min: Duration::from_millis(75),
+            reply_timeout_min: Duration::from_millis(75),
             suspect_mult: 3,
             dead_mult: 20,
         }
     }
 }
 
-/// Where a replica is probed.
+/// The addresses of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
-    /// The probe's address of this node's choice.
+    /// The destination of its probes, which this node has assigned.
     pub(crate) probe: Ipv4Addr,
-    /// The replica's own address.
+    /// That of its pod.
     pub(crate) replica: Ipv4Addr,
 }
 
@@ -75,35 +75,33 @@ pub(crate) struct Target {
 pub(crate) struct Transmit {
     /// The replica's probe address.
     pub(crate) to: Ipv4Addr,
-    /// The payload.
     pub(crate) probe: Probe,
 }
 
-/// What is known of one replica, for people.
+/// State of one replica, for status and log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Report {
-    /// Whether it serves, is about to stop, or is silent.
     pub(crate) phase: Phase,
-    /// Round-trip time of the last answer.
+    /// Round-trip time of the last reply.
     pub(crate) rtt: Option<Duration>,
     /// Probes sent.
     pub(crate) sent: u64,
-    /// Answers received.
-    pub(crate) answered: u64,
-    /// Whether its list of remote clusters is this node's; `None` before the first answer.
+    /// Replies received.
+    pub(crate) replies: u64,
+    /// Whether it has the same remote clusters as this node; `None` before the first reply.
     pub(crate) same_clusters: Option<bool>,
 }
 
-/// What a replica is to this node.
+/// Phase of a replica; the diagram of the module shows the transitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Has not answered for long, or ever.
+    /// `dead_mult` consecutive misses, or no reply ever.
     Dead,
-    /// Answers.
+    /// Replies.
     Serving,
-    /// Has answered, but not lately.
+    /// `suspect_mult` consecutive misses.
     Suspect,
-    /// Answers that it is about to stop.
+    /// Replies that it is about to stop.
     Leaving,
 }
 
@@ -113,13 +111,13 @@ pub(crate) struct Liveness {
     config: Config,
     start: Instant,
     sequence: u32,
-    /// Ids of the remote clusters, sorted: an answer's bits follow this order.
+    /// Ids of the remote clusters, sorted: the bits of a reply follow this order.
     clusters: Vec<String>,
     digest: u64,
-    /// What every probe says, but for whether its replica is heard.
+    /// The statement of every probe, without [`HEARS`].
     statement: Statement,
-    /// The clusters whose nodes this one does not reach.
-    lost: BTreeSet<String>,
+    /// The clusters to which the path from this node is down.
+    down_paths: BTreeSet<String>,
     replicas: BTreeMap<String, Replica>,
     transmits: VecDeque<Transmit>,
     has_changed: bool,
@@ -129,38 +127,38 @@ pub(crate) struct Liveness {
 struct Replica {
     target: Target,
     phase: Phase,
-    /// The clusters it reaches, by its last answer that could be understood.
+    /// The clusters it reaches, from its last reply with the digest of this node.
     reaches: BTreeSet<String>,
     same_clusters: Option<bool>,
-    /// Unanswered probes, oldest first; at most `dead_mult`.
+    /// Probes without reply, oldest first; at most `dead_mult`.
     outstanding: VecDeque<Outstanding>,
-    /// When its last answer came.
-    heard: Option<Instant>,
-    /// When the last probe has waited long enough, or the next one is due.
+    last_reply: Option<Instant>,
+    /// When the last probe becomes a miss, or the next one is to be sent.
     due: Instant,
     rtt: Option<Duration>,
     sent: u64,
-    answered: u64,
+    replies: u64,
 }
 
-/// A probe whose answer may still come.
+/// A probe whose reply may still arrive.
 #[derive(Debug)]
 struct Outstanding {
     sequence: u32,
-    /// What the probe says of when it was sent.
+    /// The probe's field `sent`.
     stamp: u64,
     sent: Instant,
 }
 
 impl Outstanding {
-    /// Whether `answer` brings back all that the probe said, hence was asked for.
-    fn is_answered_by(&self, answer: &Probe) -> bool {
-        answer.sequence() == self.sequence && answer.sent() == self.stamp
+    /// A reply echoes both fields, so only a receiver of the probe can make it.
+    fn is_answered_by(&self, reply: &Probe) -> bool {
+        reply.sequence() == self.sequence && reply.sent() == self.stamp
     }
 }
 
 impl Liveness {
-    /// Creates a machine without replicas; `sequence` tells its probes from those of a predecessor.
+    /// Creates a machine without replicas. `sequence` is random, so that replies to the probes
+    /// of a predecessor do not match.
     pub(crate) fn new(config: Config, sequence: u32, now: Instant) -> Self {
         Self {
             config,
@@ -169,7 +167,7 @@ impl Liveness {
             clusters: Vec::new(),
             digest: digest([]),
             statement: Statement::new(0, digest([]), []),
-            lost: BTreeSet::new(),
+            down_paths: BTreeSet::new(),
             replicas: BTreeMap::new(),
             transmits: VecDeque::new(),
             has_changed: false,
@@ -178,27 +176,27 @@ impl Liveness {
 
     /// Sets the ids of the remote clusters, sorted.
     ///
-    /// What a replica was known to reach stays known.
+    /// The clusters that a replica reaches stay those of its last reply.
     pub(crate) fn set_clusters(&mut self, clusters: Vec<String>) {
         self.digest = digest(clusters.iter().map(String::as_str));
         self.clusters = clusters;
-        self.restate();
+        self.update_statement();
     }
 
-    /// Sets the clusters whose nodes this one does not reach, which its probes tell.
-    pub(crate) fn set_lost(&mut self, lost: BTreeSet<String>) {
-        self.lost = lost;
-        self.restate();
+    /// Sets the clusters to which the path is down, which probes report to the gateways.
+    pub(crate) fn set_down_paths(&mut self, down_paths: BTreeSet<String>) {
+        self.down_paths = down_paths;
+        self.update_statement();
     }
 
-    /// Sets whether this node answers the checks of remote clusters' nodes, which its probes tell.
-    pub(crate) fn set_reflects(&mut self, reflects: bool) {
-        let reflects = if reflects { REFLECTS } else { 0 };
-        self.statement.said = self.statement.said & !REFLECTS | reflects;
+    /// Sets whether the echo responder runs, which probes report to the gateways.
+    pub(crate) fn set_echo_responder(&mut self, runs: bool) {
+        let flag = if runs { REFLECTS } else { 0 };
+        self.statement.said = self.statement.said & !REFLECTS | flag;
     }
 
-    /// Says a last time to all replicas that this agent stops, and that it is no fault.
-    pub(crate) fn rest(&mut self, now: Instant) {
+    /// Queues a last probe to all replicas, which says that the agent stops intentionally.
+    pub(crate) fn announce_stop(&mut self, now: Instant) {
         self.statement.said |= RESTS;
         for replica in self.replicas.values_mut() {
             replica.due = now;
@@ -206,16 +204,16 @@ impl Liveness {
         self.handle_timeout(now);
     }
 
-    fn restate(&mut self) {
+    fn update_statement(&mut self) {
         let ranks = self.clusters.iter().enumerate();
-        let lost = ranks.filter(|(_, cluster)| self.lost.contains(*cluster));
-        let lost = lost.map(|(rank, _)| rank);
-        self.statement = Statement::new(self.statement.said, self.digest, lost);
+        let down = ranks.filter(|(_, cluster)| self.down_paths.contains(*cluster));
+        let down = down.map(|(rank, _)| rank);
+        self.statement = Statement::new(self.statement.said, self.digest, down);
     }
 
     /// Sets the replicas; new ones are dead and probed at `now`.
     ///
-    /// One of another address is a new one, whatever its name.
+    /// A replica whose address has changed is a new one.
     pub(crate) fn set_replicas(&mut self, targets: &BTreeMap<String, Target>, now: Instant) {
         let before = self.replicas.len();
         self.replicas.retain(|name, replica| {
@@ -235,7 +233,7 @@ impl Liveness {
         }
     }
 
-    /// Takes what a predecessor knew: those replicas serve until they miss their probes.
+    /// Takes over the view of a predecessor: its replicas serve until they miss probes.
     pub(crate) fn adopt(&mut self, view: &View) {
         for (name, clusters) in view.serving() {
             if let Some(replica) = self.replicas.get_mut(name) {
@@ -247,24 +245,24 @@ impl Liveness {
 
     /// Handles a datagram that came from `from`.
     pub(crate) fn handle_datagram(&mut self, from: Ipv4Addr, payload: &[u8], now: Instant) {
-        let Some(probe) = Probe::parse(payload).filter(|it| it.answer.is_answered()) else {
+        let Some(reply) = Probe::parse(payload).filter(|it| it.answer.is_answered()) else {
             return;
         };
         let mut replicas = self.replicas.values_mut();
         let Some(replica) = replicas.find(|it| it.target.probe == from) else {
             return;
         };
-        if !replica.handle_answer(&probe, now, &self.config) {
-            return; // Forged, duplicate, or older than the time it takes to die.
+        if !replica.handle_reply(&reply, now, &self.config) {
+            return; // Forged, duplicate, or later than `dead_mult` further probes.
         }
 
-        self.has_changed |= replica.handle_news(&probe.answer, &self.clusters, self.digest);
+        self.has_changed |= replica.update(&reply.answer, &self.clusters, self.digest);
     }
 
     /// Advances time to `now`.
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
         for replica in self.replicas.values_mut().filter(|it| it.due <= now) {
-            self.has_changed |= replica.handle_silence(&self.config);
+            self.has_changed |= replica.handle_miss(&self.config);
             self.sequence = self.sequence.wrapping_add(1);
             let elapsed = now.saturating_duration_since(self.start).as_nanos();
             let sent = u64::try_from(elapsed).unwrap_or(u64::MAX);
@@ -296,7 +294,7 @@ impl Liveness {
         std::mem::take(&mut self.has_changed).then(|| self.view())
     }
 
-    /// Returns which replicas serve, and which clusters each of them reaches.
+    /// Returns the clusters that each replica reaches.
     pub(crate) fn view(&self) -> View {
         let mut view = View::default();
         for (name, replica) in &self.replicas {
@@ -313,7 +311,7 @@ impl Liveness {
         view
     }
 
-    /// Returns what is known of each replica, by name.
+    /// Returns the state of each replica, by name.
     pub(crate) fn reports(&self) -> impl Iterator<Item = (&str, Report)> {
         self.replicas
             .iter()
@@ -329,26 +327,26 @@ impl Replica {
             reaches: BTreeSet::new(),
             same_clusters: None,
             outstanding: VecDeque::new(),
-            heard: None,
+            last_reply: None,
             due: now,
             rtt: None,
             sent: 0,
-            answered: 0,
+            replies: 0,
         }
     }
 
-    /// Notes an answer; returns whether one was awaited.
-    fn handle_answer(&mut self, answer: &Probe, now: Instant, config: &Config) -> bool {
+    /// Matches a reply with its probe; returns `false` without one.
+    fn handle_reply(&mut self, reply: &Probe, now: Instant, config: &Config) -> bool {
         let mut outstanding = self.outstanding.iter();
-        let position = outstanding.position(|it| it.is_answered_by(answer));
+        let position = outstanding.position(|it| it.is_answered_by(reply));
         let answered = position.and_then(|it| self.outstanding.drain(..=it).next_back());
         let Some(Outstanding { sent, .. }) = answered else {
             return false;
         };
 
         self.rtt = Some(now.saturating_duration_since(sent));
-        self.heard = Some(now);
-        self.answered += 1;
+        self.last_reply = Some(now);
+        self.replies += 1;
         if self.outstanding.is_empty() {
             self.due = sent + config.interval;
         }
@@ -356,9 +354,9 @@ impl Replica {
         true
     }
 
-    /// Notes what an answer says; returns whether that changes the view.
-    fn handle_news(&mut self, answer: &Answer, clusters: &[String], digest: u64) -> bool {
-        let phase = if answer.is_leaving() {
+    /// Takes over the content of a reply; returns whether that changes the view.
+    fn update(&mut self, reply: &Answer, clusters: &[String], digest: u64) -> bool {
+        let phase = if reply.is_leaving() {
             Phase::Leaving
         } else {
             Phase::Serving
@@ -366,14 +364,14 @@ impl Replica {
         let mut changed = self.phase != phase;
         self.phase = phase;
 
-        let same = answer.digest() == digest;
+        let same = reply.digest() == digest;
         self.same_clusters = Some(same);
         if same {
-            // Of clusters beyond the bitmap nothing is known but that the replica lives.
+            // Clusters beyond the bitmap count as reached by every live replica.
             let reaches = clusters
                 .iter()
                 .enumerate()
-                .filter(|(rank, _)| *rank >= PEERS_MAX || answer.is_up(*rank))
+                .filter(|(rank, _)| *rank >= PEERS_MAX || reply.is_up(*rank))
                 .map(|(_, cluster)| cluster.clone())
                 .collect();
             changed |= self.reaches != reaches;
@@ -383,13 +381,13 @@ impl Replica {
         changed
     }
 
-    /// Counts the probes whose time is over; returns whether that changes the phase.
-    fn handle_silence(&mut self, config: &Config) -> bool {
-        let unanswered = self.outstanding.len();
+    /// Counts the outstanding probes as misses; returns whether that changes the phase.
+    fn handle_miss(&mut self, config: &Config) -> bool {
+        let misses = self.outstanding.len();
         let phase = match self.phase {
             Phase::Dead => Phase::Dead,
-            _ if unanswered >= usize::from(config.dead_mult) => Phase::Dead,
-            _ if unanswered >= usize::from(config.suspect_mult) => Phase::Suspect,
+            _ if misses >= usize::from(config.dead_mult) => Phase::Dead,
+            _ if misses >= usize::from(config.suspect_mult) => Phase::Suspect,
             phase @ (Phase::Serving | Phase::Suspect | Phase::Leaving) => phase,
         };
         if phase == self.phase {
@@ -413,19 +411,21 @@ impl Replica {
         self.sent += 1;
         let wait = match self.phase {
             Phase::Dead => config.interval,
-            Phase::Serving | Phase::Suspect | Phase::Leaving => self.answer_timeout(config),
+            Phase::Serving | Phase::Suspect | Phase::Leaving => self.reply_timeout(config),
         };
         self.due = now + wait;
     }
 
     fn is_heard(&self, now: Instant) -> bool {
-        self.heard
-            .is_some_and(|heard| now.saturating_duration_since(heard) < HEARD_AGE_MAX)
+        self.last_reply
+            .is_some_and(|at| now.saturating_duration_since(at) < HEARD_AGE_MAX)
     }
 
-    fn answer_timeout(&self, config: &Config) -> Duration {
-        let of_rtt = self.rtt.unwrap_or_default() * 4;
-        of_rtt.min(config.interval).max(config.answer_timeout_min)
+    fn reply_timeout(&self, config: &Config) -> Duration {
+        let round_trips = self.rtt.unwrap_or_default() * 4;
+        round_trips
+            .min(config.interval)
+            .max(config.reply_timeout_min)
     }
 
     fn report(&self) -> Report {
@@ -433,7 +433,7 @@ impl Replica {
             phase: self.phase,
             rtt: self.rtt,
             sent: self.sent,
-            answered: self.answered,
+            replies: self.replies,
             same_clusters: self.same_clusters,
         }
     }

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! file or API server -> control_source -> Fabric \
-//! probe answers -> liveness -> View -> plan -> State \
-//! kernel announcements -> kernel::observe -> State -> diff -> kernel::apply
+//! probe replies -> liveness -> View -> plan -> State \
+//! kernel notifications -> kernel::observe -> State -> diff -> kernel::apply
 //! ```
 //! `plan`, `diff`, `liveness`, `path` and the values between them are PURE; `agent` is the loop.
 
@@ -25,7 +25,7 @@ mod probe;
 
 mod path;
 
-mod reflector;
+mod echo_responder;
 
 mod plan;
 
@@ -60,7 +60,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     match cli::main() {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever read the output has read enough of it.
+        // The reader of the output has closed it, as `head` does.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");

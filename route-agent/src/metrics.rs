@@ -9,7 +9,7 @@ use prometheus_client::registry::{Registry, Unit};
 use std::fmt;
 use std::sync::Arc;
 
-/// Returns the registry that serves the metrics of `status`.
+/// Returns a registry with the metrics of `status`.
 pub(crate) fn registry(status: Shared) -> Arc<Registry> {
     let mut registry = Registry::with_prefix("liqo_route_agent");
     registry.register_collector(Box::new(Metrics(status)));
@@ -30,7 +30,7 @@ impl Collector for Metrics {
         gauge(
             encoder,
             "replicas_alive",
-            "Gateway replicas that answer",
+            "Gateway replicas that reply to probes",
             alive,
         )?;
         gauge(
@@ -42,18 +42,18 @@ impl Collector for Metrics {
         gauge(
             encoder,
             "config_valid",
-            "Whether the file is valid as it is now",
+            "1 if the current version of the desired state is valid, else 0",
             usize::from(status.config.valid),
         )?;
         gauge(
             encoder,
             "converged",
-            "Whether the kernel's state is the planned one",
+            "1 if the kernel's state is the desired one, else 0",
             usize::from(status.converged),
         )?;
         let mut paths = encoder.encode_descriptor(
             "path_up",
-            "1 if the remote cluster's nodes answer this node's checks, else 0",
+            "1 if the remote cluster's nodes reply to this node's echo requests, else 0",
             None,
             prometheus_client::metrics::MetricType::Gauge,
         )?;
@@ -66,14 +66,14 @@ impl Collector for Metrics {
         let reapplies = ConstCounter::new(status.reapplies);
         reapplies.encode(encoder.encode_descriptor(
             "reapplies",
-            "How often kernel state that something else had changed was put back",
+            "Repairs of kernel state that another program had changed",
             None,
             prometheus_client::metrics::MetricType::Counter,
         )?)?;
 
         let mut rtts = encoder.encode_descriptor(
             "probe_rtt",
-            "Round-trip time of the last probe that a gateway replica answered",
+            "Round-trip time of the last probe of a gateway replica",
             Some(&Unit::Seconds),
             prometheus_client::metrics::MetricType::Gauge,
         )?;

@@ -1,13 +1,13 @@
-//! Mechanisms that a test may switch off, to see that another test notices.
+//! Switches for single mechanisms, with which tests verify that other tests notice a missing one.
 //!
-//! Without the cargo feature `mutants` every question is answered `false` at
-//! compile time, and the environment is never asked.
+//! Without the cargo feature `mutants` no mechanism can be switched off, and the environment is
+//! not read.
 
-/// The variable that names the one mechanism to switch off.
+/// The environment variable with the name of the mechanism to switch off.
 #[cfg(feature = "mutants")]
 pub(crate) const VARIABLE: &str = "LIQO_MUTANT";
 
-/// Tells whether `mechanism` is switched off.
+/// Returns whether `mechanism` is switched off.
 #[cfg(feature = "mutants")]
 pub(crate) fn disables(mechanism: &str) -> bool {
     use std::sync::LazyLock;
@@ -17,7 +17,7 @@ pub(crate) fn disables(mechanism: &str) -> bool {
     MUTANT.as_deref() == Some(mechanism)
 }
 
-/// Tells whether `mechanism` is switched off: never, in this build.
+/// Returns `false`: this build has no switches.
 #[cfg(not(feature = "mutants"))]
 #[inline(always)]
 pub(crate) const fn disables(_mechanism: &str) -> bool {

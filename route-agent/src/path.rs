@@ -1,18 +1,20 @@
-//! Checks of the way to each remote cluster's nodes and back, as a state machine without IO.
+//! Health of the path from this node to the nodes of each remote cluster and back, as a state
+//! machine without IO.
 //!
 //! The owner feeds input (`handle_*`), then drains `poll_transmit`, reads `poll_change` and
 //! waits until `poll_timeout`; it alone owns the socket and the clock.
 //!
 //! ```text
-//!  a question goes the way of every packet: rule, route, nexthop group, overlay, gateway,
-//!  tunnel, remote gateway, remote overlay, to a node of the gateway's choice; the answer back
+//!  An echo request takes the path of every packet: rule, route, nexthop group, overlay, gateway,
+//!  tunnel, remote gateway, remote overlay, to a node of the remote gateway's choice; the reply
+//!  returns.
 //!
-//!  Unknown --answer--> Whole --`MISSES_MAX` in a row unanswered--> Lost --answer--> Whole
-//!      `---------------------- the same ------------------------->'
+//!  Unknown --reply--> Up --`MISSES_MAX` consecutive misses--> Down --reply--> Up
+//!      `---------- `MISSES_MAX` consecutive misses ---------->'
 //! ```
-//! A question that is unanswered for [`ANSWER_TIMEOUT`] is repeated at once, so that a broken
-//! way is known within [`INTERVAL`] and three timeouts, 2.2 s. One that was never answered is asked
-//! ever more rarely: the cluster's software may be another.
+//! A request without a reply within [`REPLY_TIMEOUT`] is a miss, and the next one is sent at once; so
+//! a failure is detected within [`INTERVAL`] and three timeouts, 2.2 s. A cluster that has never
+//! replied gets fewer requests: its software may have no echo responder.
 
 use message::Token;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -21,86 +23,83 @@ use std::time::{Duration, Instant};
 
 pub(crate) mod message;
 
-/// Between two questions to a cluster that answers.
+/// Between two requests to a cluster that replies.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Between two to one that has never answered.
-const RARE_INTERVAL: Duration = Duration::from_secs(10);
+/// Between two requests to a cluster that has never replied.
+const SILENT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Questions to one that has never answered before they become rare.
-const EAGER_QUESTIONS: u32 = 8;
+/// Requests to a cluster that has never replied before [`SILENT_INTERVAL`] applies.
+const INITIAL_REQUESTS: u32 = 8;
 
-/// How long to wait before a question is repeated; its answer may come later still.
-const ANSWER_TIMEOUT: Duration = Duration::from_millis(400);
+/// After it the next request is sent; a later reply still counts.
+const REPLY_TIMEOUT: Duration = Duration::from_millis(400);
 
-/// Unanswered questions in a row that make a way lost.
+/// Consecutive misses after which a path is down.
 const MISSES_MAX: u8 = 3;
 
-/// Questions of one cluster whose answers are still waited for: ways of 1.6 s are whole, too.
+/// Requests per cluster whose replies are accepted: allows round-trip times up to 1.6 s.
 const OUTSTANDING_MAX: usize = 4;
 
-/// Between two questions to whomever: 50 a second, at most 1 % of a core. With more than
-/// fifty clusters they take turns.
+/// Between any two requests: 50 per second, at most 1 % of a core. With more than
+/// fifty clusters the interval per cluster grows.
 const GAP: Duration = Duration::from_millis(20);
 
-/// The way to a cluster's nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Not checked long enough.
+    /// Fewer than [`MISSES_MAX`] requests, and no reply.
     Unknown,
-    /// Questions are answered.
-    Whole,
-    /// They are not.
-    Lost,
+    /// Replies arrive.
+    Up,
+    /// [`MISSES_MAX`] consecutive misses.
+    Down,
 }
 
-/// What is known of the way to one cluster, for people.
+/// State of the path to one cluster, for status and log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Report {
-    /// Whether questions are answered.
     pub(crate) phase: Phase,
-    /// Whether one ever was.
-    pub(crate) was_answered: bool,
-    /// Round-trip time of the last answer.
+    /// Whether a reply ever arrived.
+    pub(crate) has_replied: bool,
+    /// Round-trip time of the last reply.
     pub(crate) rtt: Option<Duration>,
 }
 
-/// A question to send.
+/// A request to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Transmit {
-    /// The cluster's address that stands for any of its nodes.
+    /// The cluster's echo address, which leads to any of its nodes.
     pub(crate) to: Ipv4Addr,
-    /// The payload.
     pub(crate) payload: [u8; message::LEN],
 }
 
 /// The state machine.
 #[derive(Debug)]
 pub(crate) struct Paths {
-    /// Nobody can guess it; each question's is another.
+    /// Token of the last request; starts at a random number, so that tokens are unpredictable.
     token: u64,
-    clusters: BTreeMap<String, Way>,
-    /// When the next question may be sent, to whomever.
+    clusters: BTreeMap<String, Path>,
+    /// When the next request may be sent to any cluster.
     next: Instant,
     transmits: VecDeque<Transmit>,
     has_changed: bool,
 }
 
 #[derive(Debug)]
-struct Way {
+struct Path {
     target: Ipv4Addr,
     phase: Phase,
-    /// Unanswered questions, oldest first.
+    /// Requests without reply, oldest first.
     outstanding: VecDeque<(Token, Instant)>,
     misses: u8,
-    asked: u32,
-    was_answered: bool,
+    requests: u32,
+    has_replied: bool,
     due: Instant,
     rtt: Option<Duration>,
 }
 
 impl Paths {
-    /// Creates a machine without clusters, whose questions bear numbers from `token` on.
+    /// Creates a machine without clusters; tokens count from the random number `token` on.
     pub(crate) fn new(token: u64, now: Instant) -> Self {
         Self {
             token,
@@ -111,110 +110,111 @@ impl Paths {
         }
     }
 
-    /// Sets the clusters that gateways reach, and the address to check at each.
+    /// Sets the echo addresses of the clusters that gateways reach.
     ///
-    /// One that is new, or reached again, begins anew.
+    /// A cluster that is new, or reached again, starts as [`Phase::Unknown`].
     pub(crate) fn set_targets(&mut self, targets: &BTreeMap<String, Ipv4Addr>, now: Instant) {
-        let before = self.lost();
+        let before = self.down();
         self.clusters
-            .retain(|id, way| targets.get(id) == Some(&way.target));
+            .retain(|id, path| targets.get(id) == Some(&path.target));
         for (id, target) in targets {
             self.clusters
                 .entry(id.clone())
-                .or_insert_with(|| Way::new(*target, now));
+                .or_insert_with(|| Path::new(*target, now));
         }
-        self.has_changed |= before != self.lost();
+        self.has_changed |= before != self.down();
     }
 
-    /// Handles an answer that came from `from`.
-    pub(crate) fn handle_answer(&mut self, from: Ipv4Addr, token: Token, now: Instant) {
-        let mut ways = self.clusters.values_mut();
-        if let Some(way) = ways.find(|way| way.target == from) {
-            self.has_changed |= way.handle_answer(token, now);
+    /// Handles a reply that came from `from`.
+    pub(crate) fn handle_reply(&mut self, from: Ipv4Addr, token: Token, now: Instant) {
+        let mut paths = self.clusters.values_mut();
+        if let Some(path) = paths.find(|path| path.target == from) {
+            self.has_changed |= path.handle_reply(token, now);
         }
     }
 
     /// Advances time to `now`.
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
         while self.next <= now {
-            let ways = self.clusters.values_mut().filter(|way| way.due <= now);
-            let Some(way) = ways.min_by_key(|way| way.due) else {
+            let due = self.clusters.values_mut().filter(|path| path.due <= now);
+            let Some(path) = due.min_by_key(|path| path.due) else {
                 return;
             };
-            self.has_changed |= way.handle_silence();
+            self.has_changed |= path.handle_miss();
             self.token = self.token.wrapping_add(1);
             let token = Token::new(self.token);
-            way.handle_sent(token, now);
+            path.handle_sent(token, now);
             self.transmits.push_back(Transmit {
-                to: way.target,
-                payload: message::question(token),
+                to: path.target,
+                payload: message::request(token),
             });
-            // After a pause no burst.
+            // From now, not from the last one: no burst after a pause of this process.
             self.next = now + GAP;
         }
     }
 
     /// Returns when [`Paths::handle_timeout`] is next due; `None` without clusters.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        let due = self.clusters.values().map(|way| way.due).min()?;
+        let due = self.clusters.values().map(|path| path.due).min()?;
         Some(due.max(self.next))
     }
 
-    /// Returns the next question to send.
+    /// Returns the next request to send.
     pub(crate) fn poll_transmit(&mut self) -> Option<Transmit> {
         self.transmits.pop_front()
     }
 
-    /// Tells whether some way was lost or is whole again since the last call.
+    /// Returns whether the phase of a path has changed since the last call.
     pub(crate) fn poll_change(&mut self) -> bool {
         std::mem::take(&mut self.has_changed)
     }
 
-    /// Returns the clusters whose nodes are not reached.
-    pub(crate) fn lost(&self) -> BTreeSet<String> {
-        let ways = self.clusters.iter();
-        ways.filter(|(_, way)| way.phase == Phase::Lost)
+    /// Returns the clusters to which the path is down.
+    pub(crate) fn down(&self) -> BTreeSet<String> {
+        let paths = self.clusters.iter();
+        paths
+            .filter(|(_, path)| path.phase == Phase::Down)
             .map(|(id, _)| id.clone())
             .collect()
     }
 
-    /// Returns what is known of the way to a cluster, if it is checked.
+    /// Returns the state of the path to a cluster; `None` if no gateway reaches the cluster.
     pub(crate) fn report(&self, cluster_id: &str) -> Option<Report> {
-        let way = self.clusters.get(cluster_id)?;
+        let path = self.clusters.get(cluster_id)?;
 
         Some(Report {
-            phase: way.phase,
-            was_answered: way.was_answered,
-            rtt: way.rtt,
+            phase: path.phase,
+            has_replied: path.has_replied,
+            rtt: path.rtt,
         })
     }
 }
 
-impl Way {
+impl Path {
     fn new(target: Ipv4Addr, now: Instant) -> Self {
         Self {
             target,
             phase: Phase::Unknown,
             outstanding: VecDeque::new(),
             misses: 0,
-            asked: 0,
-            was_answered: false,
+            requests: 0,
+            has_replied: false,
             due: now,
             rtt: None,
         }
     }
 
-    /// Notes an answer; returns whether that changes the phase.
-    fn handle_answer(&mut self, token: Token, now: Instant) -> bool {
+    /// Handles a reply; returns whether it changes the phase.
+    fn handle_reply(&mut self, token: Token, now: Instant) -> bool {
         let position = self.outstanding.iter().position(|(it, _)| *it == token);
         let answered = position.and_then(|it| self.outstanding.drain(..=it).next_back());
         let Some((_, sent)) = answered else {
-            return false; // Forged, repeated or too late.
+            return false; // Forged, duplicate or too late.
         };
 
-        let has_changed = self.phase != Phase::Whole;
-        self.phase = Phase::Whole;
-        self.was_answered = true;
+        let has_changed = self.phase != Phase::Up;
+        self.phase = Phase::Up;
+        self.has_replied = true;
         self.misses = 0;
         self.rtt = Some(now.saturating_duration_since(sent));
         if self.outstanding.is_empty() {
@@ -224,17 +224,17 @@ impl Way {
         has_changed
     }
 
-    /// Counts the last question as unanswered, if it is; returns whether that changes the phase.
-    fn handle_silence(&mut self) -> bool {
+    /// Counts a miss if a request is outstanding; returns whether it changes the phase.
+    fn handle_miss(&mut self) -> bool {
         if self.outstanding.is_empty() {
             return false;
         }
         self.misses = self.misses.saturating_add(1);
-        if self.misses < MISSES_MAX || self.phase == Phase::Lost {
+        if self.misses < MISSES_MAX || self.phase == Phase::Down {
             return false;
         }
 
-        self.phase = Phase::Lost;
+        self.phase = Phase::Down;
         self.rtt = None;
         true
     }
@@ -244,11 +244,13 @@ impl Way {
             self.outstanding.pop_front();
         }
         self.outstanding.push_back((token, now));
-        self.asked = self.asked.saturating_add(1);
+        self.requests = self.requests.saturating_add(1);
         let wait = match self.phase {
-            Phase::Unknown | Phase::Whole => ANSWER_TIMEOUT,
-            Phase::Lost if !self.was_answered && self.asked >= EAGER_QUESTIONS => RARE_INTERVAL,
-            Phase::Lost => INTERVAL,
+            Phase::Unknown | Phase::Up => REPLY_TIMEOUT,
+            Phase::Down if !self.has_replied && self.requests >= INITIAL_REQUESTS => {
+                SILENT_INTERVAL
+            }
+            Phase::Down => INTERVAL,
         };
         self.due = now + wait;
     }

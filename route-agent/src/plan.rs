@@ -1,4 +1,4 @@
-//! Decides which state a node should be in.
+//! Plans the desired kernel state of a node.
 
 use crate::filter::Filter;
 use crate::liveness::Target;
@@ -17,38 +17,34 @@ mod classes;
 mod groups;
 mod slots;
 
-/// What VXLAN adds to an inner packet, in bytes: Ethernet 14, VXLAN 8, UDP 8, IPv4 20.
+/// Overhead of VXLAN in bytes: Ethernet 14, VXLAN 8, UDP 8, IPv4 20.
 const OVERLAY_OVERHEAD_BYTES: u32 = 50;
 
-/// What every IPv4 host accepts, in bytes (RFC 791); no route's MTU goes below.
+/// Lower bound of a route's MTU in bytes: the size that every IPv4 host accepts (RFC 791).
 const MTU_MIN_BYTES: u32 = 576;
 
-/// MTU of the overlay device where no peer needs more, in bytes.
+/// Minimum MTU of the overlay device in bytes.
 const DEVICE_MTU_BYTES: u32 = 1500;
 
-/// What a plan depends on.
+/// Input of [`plan`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Input<'a> {
-    /// The cluster.
     pub(crate) fabric: &'a Fabric,
     /// Name of this node.
     pub(crate) node: &'a str,
-    /// Which gateway replicas live and which clusters they reach.
     pub(crate) view: &'a View,
-    /// The numbers in use.
     pub(crate) settings: &'a Settings,
     /// The underlay towards the replicas and the other nodes.
     pub(crate) underlay: &'a Underlay,
-    /// The state as it is: its ids and probe addresses are kept.
+    /// The current state, whose ids and probe addresses are kept.
     pub(crate) observed: &'a State,
 }
 
-/// A plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     /// The desired state.
     pub(crate) state: State,
-    /// Where each replica is probed, by its name.
+    /// The addresses of each replica, by its name.
     pub(crate) probes: BTreeMap<String, Target>,
     /// The node's address of the external CIDR.
     pub(crate) external_ip: Ipv4Addr,
@@ -56,30 +52,26 @@ pub(crate) struct Plan {
     pub(crate) internal_ip: Ipv4Addr,
 }
 
-/// Why there is no plan.
+/// The fabric does not fit this node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
-    /// The cluster does not have this node.
+    /// The fabric does not contain this node.
     #[error(
-        "there is no Node {node} that is complete; there are: {known}; choose one with --node, or add the Node"
+        "Node {node} is missing or incomplete; complete Nodes: {known}; choose one with --node, or add the Node"
     )]
     UnknownNode {
-        /// The name that was asked for.
         node: String,
-        /// The names there are.
+        /// The complete nodes, separated by commas.
         known: String,
     },
 
     /// More replicas than probe addresses.
-    #[error("the file has {count} gateway replicas, more than the limit of {REPLICAS_MAX}")]
-    TooManyReplicas {
-        /// How many there are.
-        count: usize,
-    },
+    #[error("{count} gateway replicas exceed the limit of {REPLICAS_MAX}")]
+    TooManyReplicas { count: usize },
 }
 
 impl Error {
-    /// The error of a node that `fabric` does not have.
+    /// Creates an [`Error::UnknownNode`] that names the nodes of `fabric`.
     pub(crate) fn unknown_node(fabric: &Fabric, node: &str) -> Self {
         let names: Vec<_> = fabric.nodes.iter().map(|node| node.name.as_str()).collect();
 
@@ -94,7 +86,7 @@ impl Error {
     }
 }
 
-/// Returns the state in which the node should be.
+/// Plans the state of the node.
 ///
 /// # Errors
 ///
@@ -149,9 +141,9 @@ pub(crate) fn plan(input: &Input) -> Result<Plan, Error> {
     })
 }
 
-/// Returns the view that a state was planned from: what a restarted agent starts with.
+/// Returns the view from which `observed` was planned, with which a restarted agent starts.
 ///
-/// Cluster by cluster, its group's members are the replicas that reach it.
+/// The members of a cluster's nexthop group are the replicas that reach the cluster.
 pub(crate) fn adopt(fabric: &Fabric, settings: &Settings, observed: &State) -> View {
     let mut view = View::default();
     for peer in &fabric.peers {
@@ -200,21 +192,21 @@ fn add_peers(input: &Input, node: &Node, slots: &BTreeMap<Ipv4Addr, u8>, state: 
         }
     }
 
-    let ways: Vec<_> = mtus.iter().map(|mtu| classes.of(*mtu)).collect();
-    let wanted: Vec<_> = peers
+    let grants: Vec<_> = mtus.iter().map(|mtu| classes.of(*mtu)).collect();
+    let clusters: Vec<_> = peers
         .iter()
-        .zip(&ways)
-        .map(|(peer, way)| groups::Wanted {
+        .zip(&grants)
+        .map(|(peer, grant)| groups::Cluster {
             cidrs: Fabric::remote_cidrs(peer).collect(),
-            members: way.map_or_else(BTreeSet::new, |(class, _)| {
+            members: grant.map_or_else(BTreeSet::new, |(class, _)| {
                 members(input, peer, slots, class)
             }),
         })
         .collect();
-    let assigned = groups::assign(&wanted, input.observed, input.settings);
+    let assigned = groups::assign(&clusters, input.observed, input.settings);
 
-    for ((wanted, way), group) in wanted.into_iter().zip(ways).zip(assigned) {
-        let Some(((_, mtu), group)) = way.zip(group) else {
+    for ((cluster, grant), group) in clusters.into_iter().zip(grants).zip(assigned) {
+        let Some(((_, mtu), group)) = grant.zip(group) else {
             continue;
         };
         let route = Route {
@@ -222,10 +214,10 @@ fn add_peers(input: &Input, node: &Node, slots: &BTreeMap<Ipv4Addr, u8>, state: 
             src: node.external_ip,
             mtu_bytes: Some(mtu),
         };
-        state.groups.insert(group, wanted.members);
+        state.groups.insert(group, cluster.members);
         state
             .routes
-            .extend(wanted.cidrs.into_iter().map(|cidr| (cidr, route)));
+            .extend(cluster.cidrs.into_iter().map(|cidr| (cidr, route)));
     }
 }
 
@@ -237,7 +229,7 @@ fn hop(input: &Input, node: &Node, replica: &Replica) -> Hop {
     }
 }
 
-/// The hops of the replicas that reach `peer`, of this class.
+/// Returns the hops of this class to the replicas that reach `peer`.
 fn members(input: &Input, peer: &Peer, slots: &BTreeMap<Ipv4Addr, u8>, class: u8) -> BTreeSet<u32> {
     let replicas = input.fabric.replicas.iter();
     let names = input.view.replicas_of(&peer.cluster_id);
@@ -278,7 +270,7 @@ fn filter(input: &Input, node: &Node, remote: &BTreeSet<Ipv4Net>) -> Filter {
         .iter()
         .filter(|ip| is_translated_here(ip, node))
         .collect::<Vec<_>>();
-    let reflector = fabric.reflector().map(|it| (it, node.external_ip));
+    let echo = fabric.reflector().map(|it| (it, node.external_ip));
 
     Filter {
         device: settings.device().to_owned(),
@@ -298,15 +290,15 @@ fn filter(input: &Input, node: &Node, remote: &BTreeSet<Ipv4Net>) -> Filter {
         mapped: mapped
             .iter()
             .map(|ip| (ip.status_ip, ip.spec_ip))
-            .chain(reflector)
+            .chain(echo)
             .collect(),
     }
 }
 
-/// Whether the gateways may send packets for this mapped address here.
+/// Whether the gateways may send packets for this mapped address to this node.
 ///
-/// Addresses outside the cluster go to any node, hence to all of them; those of a
-/// remote pod never leave the gateways.
+/// They send those for hosts outside the cluster to any node. Addresses of remote pods are
+/// translated by the gateways.
 fn is_translated_here(ip: &MappedIp, node: &Node) -> bool {
     match &ip.target {
         fabric::Target::Node(name) => *name == node.name && ip.status_ip != node.external_ip,
@@ -315,7 +307,7 @@ fn is_translated_here(ip: &MappedIp, node: &Node) -> bool {
     }
 }
 
-/// Whether answers come back here only if the source is an address of this node.
+/// Whether replies return through this node only if the source is the node's address.
 fn is_masqueraded(ip: &MappedIp, node: &Node) -> bool {
     let is_here = match &ip.target {
         fabric::Target::Node(name) => *name == node.name,
@@ -328,7 +320,7 @@ fn is_masqueraded(ip: &MappedIp, node: &Node) -> bool {
     ip.masquerade || !is_here
 }
 
-/// The same addresses as prefixes none of which contains another.
+/// Aggregates prefixes, so that none contains another.
 fn disjoint(nets: impl Iterator<Item = Ipv4Net>) -> BTreeSet<Ipv4Net> {
     Ipv4Net::aggregate(&nets.collect()).into_iter().collect()
 }

@@ -1,53 +1,53 @@
-//! Gives up every capability but the one that the work needs.
+//! Drops all capabilities but NET_ADMIN.
 
 use caps::{CapSet, Capability, CapsHashSet};
 use nix::sys::prctl;
 
-/// What the agent and the `nft` it starts need; neither needs any other.
+/// The agent and its child process `nft` need this one only.
 const NEEDED: Capability = Capability::CAP_NET_ADMIN;
 
-/// The capabilities are not as they must be.
+/// The capabilities cannot be reduced to the needed one.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// The process lacks the one it needs.
+    /// The process lacks NET_ADMIN.
     #[error("the capability NET_ADMIN is missing: run as root, or grant it")]
     Missing,
 
-    /// The kernel refused to give some up.
-    #[error("failed to give up capabilities")]
+    /// The kernel refused to read or drop capabilities.
+    #[error("failed to drop capabilities")]
     Kept(#[source] caps::errors::CapsError),
 
-    /// The kernel refused to fix them.
-    #[error("failed to forbid new privileges")]
+    /// `PR_SET_NO_NEW_PRIVS` failed.
+    #[error("failed to set no_new_privs")]
     NewPrivileges(#[source] nix::Error),
 }
 
-/// Gives up all capabilities but NET_ADMIN, also for programs started later.
+/// Drops all capabilities but NET_ADMIN, for child processes too.
 ///
-/// Capabilities belong to threads: must be called before the first one is started.
+/// Capabilities belong to threads: must be called before the first thread is started.
 ///
 /// # Errors
 ///
 /// Returns [`Error::Missing`] without NET_ADMIN, else [`Error`] if the kernel refuses.
-pub(crate) fn give_up() -> Result<(), Error> {
+pub(crate) fn drop_capabilities() -> Result<(), Error> {
     let needed = CapsHashSet::from([NEEDED]);
     if !caps::has_cap(None, CapSet::Effective, NEEDED).map_err(Error::Kept)? {
         return Err(Error::Missing);
     }
 
     prctl::set_no_new_privs().map_err(Error::NewPrivileges)?;
-    // A container's own bounding set cannot be narrowed without SETPCAP, nor need it be.
+    // The bounding set can be narrowed with SETPCAP only; a container's is narrow already.
     if caps::has_cap(None, CapSet::Effective, Capability::CAP_SETPCAP).map_err(Error::Kept)? {
         for capability in caps::all().into_iter().filter(|it| *it != NEEDED) {
-            // Those that this kernel does not know cannot be dropped.
+            // Fails for capabilities that this kernel does not have.
             if let Err(error) = caps::drop(None, CapSet::Bounding, capability) {
-                tracing::debug!(%error, %capability, "a capability stays in the bounding set");
+                tracing::debug!(%error, %capability, "failed to drop from the bounding set");
             }
         }
     }
     caps::set(None, CapSet::Effective, &needed).map_err(Error::Kept)?;
     caps::set(None, CapSet::Permitted, &needed).map_err(Error::Kept)?;
     caps::set(None, CapSet::Inheritable, &needed).map_err(Error::Kept)?;
-    // Without it, `nft` would have none where the agent is not root.
+    // Passes it on to `nft` if the agent is not root.
     caps::set(None, CapSet::Ambient, &needed).map_err(Error::Kept)
 }

@@ -1,4 +1,4 @@
-//! The socket of the overlay probe: the only place where liveness meets the network.
+//! The socket of the overlay probe, which connects [`Liveness`] to the network.
 
 use crate::liveness::Liveness;
 use ebpf_common::probe;
@@ -8,32 +8,32 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Instant;
 use tokio::net::UdpSocket;
 
-/// Answers read in one go, so that a flood cannot keep the rest of the agent waiting:
-/// four for each replica that there can be.
+/// Replies read at once, so that a flood does not delay the rest of the agent: four for each
+/// of the most replicas.
 const BATCH_MAX: usize = 1024;
 
-/// The socket could not be had.
+/// The socket cannot be bound.
 #[derive(Debug, thiserror::Error)]
-#[error("failed to bind the probe's socket to {address}: is the port in use? choose --probe-port")]
+#[error("failed to bind the probe socket to {address}: is the port in use? choose --probe-port")]
 pub(crate) struct Error {
     address: SocketAddr,
     source: io::Error,
 }
 
-/// Returns a number that nobody can guess, to begin the probes' sequence with.
+/// Returns an unpredictable first sequence number of the probes.
 pub(crate) fn random_sequence() -> u32 {
     let [_, _, _, _, low @ ..] = random().to_be_bytes();
 
     u32::from_be_bytes(low)
 }
 
-/// Returns a number that nobody can guess.
+/// Returns an unpredictable number.
 pub(crate) fn random() -> u64 {
-    // Keyed with the system's random numbers.
+    // Keyed by the operating system's random numbers.
     RandomState::new().hash_one(())
 }
 
-/// The socket on the node's external address.
+/// Bound to the node's external address.
 pub(crate) struct Socket {
     socket: UdpSocket,
     address: Ipv4Addr,
@@ -60,21 +60,21 @@ impl Socket {
         })
     }
 
-    /// Returns the address that it is bound to.
+    /// The local address.
     pub(crate) fn address(&self) -> Ipv4Addr {
         self.address
     }
 
-    /// Completes when there may be an answer.
+    /// Completes when a reply may be readable.
     pub(crate) async fn readable(&self) {
         if let Err(error) = self.socket.readable().await {
             // Only without a runtime; wait for the next timeout instead of spinning.
-            tracing::debug!(%error, "the probe's socket cannot be waited for");
+            tracing::debug!(%error, "failed to wait for the probe socket");
             std::future::pending::<()>().await;
         }
     }
 
-    /// Gives all answers that wait to `liveness`.
+    /// Passes all queued replies to `liveness`.
     pub(crate) fn receive(&self, liveness: &mut Liveness) {
         let mut datagram = [0; probe::LEN + 1]; // One more, so that longer datagrams are rejected.
         for _ in 0..BATCH_MAX {
@@ -84,15 +84,13 @@ impl Socket {
                 }
                 Ok(_) => tracing::trace!("dropped a datagram that is no probe"),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // An ICMP error to an earlier probe, for one; the probe counts as unanswered.
-                Err(error) => tracing::debug!(%error, "the probe's socket reported an error"),
+                // Such as an ICMP error to an earlier probe, which becomes a miss.
+                Err(error) => tracing::debug!(%error, "the probe socket reported an error"),
             }
         }
     }
 
-    /// Sends all probes that `liveness` has ready.
-    ///
-    /// One that cannot be sent counts as unanswered.
+    /// Sends all probes of `liveness`; one that cannot be sent becomes a miss.
     pub(crate) fn send(&self, liveness: &mut Liveness) {
         while let Some(transmit) = liveness.poll_transmit() {
             let to = SocketAddr::from((transmit.to, self.port));

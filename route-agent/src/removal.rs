@@ -1,8 +1,8 @@
-//! Whether this process stops for good: then the node gets back what it had.
+//! Detects the removal of the installation, after which the agent removes its kernel state.
 //!
-//! A pod of a DaemonSet is stopped in the same way when it is restarted and when the
-//! DaemonSet is removed; only the API server knows which it is. In doubt everything stays,
-//! for traffic flows on without this process.
+//! Kubernetes stops the pod of a DaemonSet in the same way for a restart and after the deletion
+//! of the DaemonSet; only the API server knows the difference. In doubt the state stays,
+//! because traffic continues without this process.
 
 use control_api::fabric::Object;
 use control_source::{Source, Watch};
@@ -11,35 +11,33 @@ use kube::api::Api;
 use std::time::Duration;
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// How long the API server may take to answer.
-const ANSWER_MAX: Duration = Duration::from_secs(2);
+/// Time-out of a request to the API server.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long after the rights the ConfigMap may go: they go together.
-const REST_MAX: Duration = Duration::from_secs(3);
+/// From the loss of our rights to the deletion of the ConfigMap: an uninstall deletes both.
+const DELETION_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Forbidden and unauthorized.
+/// HTTP status codes Unauthorized and Forbidden.
 const NO_RIGHTS: [u16; 2] = [401, 403];
 
-/// What the API server says of the DaemonSet that made this process.
+/// State of the DaemonSet of this pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answer {
-    /// It is there.
-    Present,
-    /// It is gone, or about to go.
-    Gone,
-    /// This process may not ask any more.
-    Refused,
-    /// Nothing.
+enum DaemonSetState {
+    Exists,
+    /// Deleted, or with a deletion timestamp.
+    Deleted,
+    /// The rights of this process are gone.
+    Forbidden,
+    /// Time-out, or another error.
     Unknown,
 }
 
-/// What is to be done with the node's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    Stay,
+    Keep,
     Remove,
-    /// Whatever becomes of the cluster's ConfigMap.
-    Wait,
+    /// Removes if the cluster's ConfigMap is deleted, too.
+    AwaitConfigMap,
 }
 
 /// Returns whether the installation is being removed.
@@ -47,61 +45,64 @@ pub(crate) async fn is_removed(source: &mut Source, daemon_set: Option<&str>) ->
     let (Source::Cluster(watch), Some(name)) = (source, daemon_set) else {
         return false;
     };
-    let answer = ask(watch, name).await;
-    match verdict(answer) {
-        Verdict::Stay => {
-            if answer == Answer::Unknown {
+    let state = daemon_set_state(watch, name).await;
+    match verdict(state) {
+        Verdict::Keep => {
+            if state == DaemonSetState::Unknown {
                 tracing::warn!(
-                    "the API server does not answer: the node's state stays; \
+                    "the API server is unreachable: the node's state stays; \
                      `route-agent cleanup` removes it"
                 );
             }
             false
         }
         Verdict::Remove => true,
-        Verdict::Wait => {
-            let removed = timeout_at(Instant::now() + REST_MAX, config_map_gone(watch)).await;
-            if removed.is_err() {
+        Verdict::AwaitConfigMap => {
+            let deadline = Instant::now() + DELETION_TIMEOUT;
+            let deleted = timeout_at(deadline, config_map_deleted(watch)).await;
+            if deleted.is_err() {
                 tracing::warn!(
-                    "this process has lost its rights, but the cluster's ConfigMap is there: \
+                    "this process has lost its rights, but the cluster's ConfigMap exists: \
                      the node's state stays; `route-agent cleanup` removes it"
                 );
             }
-            removed.is_ok()
+            deleted.is_ok()
         }
     }
 }
 
-fn verdict(answer: Answer) -> Verdict {
-    match answer {
-        Answer::Present | Answer::Unknown => Verdict::Stay,
-        Answer::Gone => Verdict::Remove,
-        Answer::Refused => Verdict::Wait,
+fn verdict(state: DaemonSetState) -> Verdict {
+    match state {
+        DaemonSetState::Exists | DaemonSetState::Unknown => Verdict::Keep,
+        DaemonSetState::Deleted => Verdict::Remove,
+        DaemonSetState::Forbidden => Verdict::AwaitConfigMap,
     }
 }
 
-async fn ask(watch: &Watch, name: &str) -> Answer {
+async fn daemon_set_state(watch: &Watch, name: &str) -> DaemonSetState {
     let api = Api::<DaemonSet>::namespaced(watch.client().clone(), watch.namespace());
-    match timeout(ANSWER_MAX, api.get_metadata_opt(name)).await {
-        Ok(answer) => {
-            read(answer.map(|found| found.map(|it| it.metadata.deletion_timestamp.is_some())))
+    match timeout(REQUEST_TIMEOUT, api.get_metadata_opt(name)).await {
+        Ok(found) => {
+            parse(found.map(|found| found.map(|it| it.metadata.deletion_timestamp.is_some())))
         }
-        Err(_) => Answer::Unknown,
+        Err(_) => DaemonSetState::Unknown,
     }
 }
 
-/// Reads whether the DaemonSet is there, and if so, whether it is about to go.
-fn read(answer: Result<Option<bool>, kube::Error>) -> Answer {
-    match answer {
-        Ok(Some(false)) => Answer::Present,
-        Ok(Some(true) | None) => Answer::Gone,
-        Err(kube::Error::Api(status)) if NO_RIGHTS.contains(&status.code) => Answer::Refused,
-        Err(_) => Answer::Unknown,
+/// `is_terminating` is `None` if the DaemonSet does not exist.
+fn parse(is_terminating: Result<Option<bool>, kube::Error>) -> DaemonSetState {
+    match is_terminating {
+        Ok(Some(false)) => DaemonSetState::Exists,
+        Ok(Some(true) | None) => DaemonSetState::Deleted,
+        Err(kube::Error::Api(status)) if NO_RIGHTS.contains(&status.code) => {
+            DaemonSetState::Forbidden
+        }
+        Err(_) => DaemonSetState::Unknown,
     }
 }
 
-/// Completes when the ConfigMap is gone: an open watch survives the loss of rights.
-async fn config_map_gone(watch: &mut Watch) {
+/// Completes when the ConfigMap is deleted: an open watch survives the loss of rights.
+async fn config_map_deleted(watch: &mut Watch) {
     while (watch.store().iter()).any(|object| matches!(object, Object::ConfigMap(_))) {
         watch.changed().await;
     }
@@ -113,20 +114,20 @@ mod tests {
     use kube::core::Status;
 
     #[test]
-    fn a_restart_leaves_the_nodes_state_and_a_removal_takes_it() {
-        for (answer, expected) in [
-            (Ok(Some(false)), Verdict::Stay),
+    fn a_restart_keeps_the_nodes_state_and_an_uninstall_removes_it() {
+        for (found, expected) in [
+            (Ok(Some(false)), Verdict::Keep),
             (Ok(Some(true)), Verdict::Remove),
             (Ok(None), Verdict::Remove),
-            (Err(refusal(403)), Verdict::Wait),
-            (Err(refusal(401)), Verdict::Wait),
-            (Err(refusal(500)), Verdict::Stay),
+            (Err(error(403)), Verdict::AwaitConfigMap),
+            (Err(error(401)), Verdict::AwaitConfigMap),
+            (Err(error(500)), Verdict::Keep),
         ] {
-            assert_eq!(verdict(read(answer)), expected);
+            assert_eq!(verdict(parse(found)), expected);
         }
     }
 
-    fn refusal(code: u16) -> kube::Error {
+    fn error(code: u16) -> kube::Error {
         kube::Error::Api(Box::new(Status {
             code,
             ..Status::default()

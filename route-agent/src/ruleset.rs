@@ -1,7 +1,7 @@
-//! The objects of our nft table in the JSON that `nft` reads and lists, in one canonical form.
+//! The objects of our nft table as JSON (libnftables-json(5)), in a canonical form.
 //!
-//! What is listed is compared with what was asked for: handles and counted packets
-//! are left out, elements are sorted. The format: libnftables-json(5).
+//! In the canonical form, a listed ruleset equals the one that was set: it has no handles and packet
+//! counts, and elements are sorted.
 
 use ipnet::Ipv4Net;
 use serde_json::{Value, json};
@@ -10,15 +10,15 @@ use std::net::Ipv4Addr;
 
 /// Family of our table.
 pub(crate) const FAMILY: &str = "inet";
-/// Name of our table: its mark.
+/// Name of our table, which is its mark.
 pub(crate) const TABLE: &str = "liqo";
 
-/// The kinds of objects in the order in which they can be made.
+/// The kinds of objects in the order of their creation.
 const KINDS: [&str; 5] = ["counter", "set", "map", "chain", "rule"];
 
 /// The objects of the table, each as `{kind: {..}}`.
 ///
-/// Invariant: ordered by kind and name, rules by chain and place in the chain; elements sorted.
+/// Invariant: ordered by kind and name, rules by chain and position; elements are sorted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ruleset(Vec<Value>);
 
@@ -34,14 +34,14 @@ impl Ruleset {
         self.collection("set", json!({"name": name, "type": "ipv4_addr"}), elements);
     }
 
-    /// Adds a set of prefixes, none of which contains another.
+    /// Adds a set of prefixes; none may contain another.
     pub(crate) fn prefixes(&mut self, name: &str, elements: impl Iterator<Item = Ipv4Net>) {
         let elements = elements.map(prefix).collect();
         let set = json!({"name": name, "type": "ipv4_addr", "flags": ["interval"]});
         self.collection("set", set, elements);
     }
 
-    /// Adds a set of names of interfaces, or of their kinds.
+    /// Adds a set of names of interfaces or of link kinds.
     pub(crate) fn names(&mut self, name: &str, elements: impl Iterator<Item = String>) {
         let elements = elements.map(Value::String).collect();
         self.collection("set", json!({"name": name, "type": "ifname"}), elements);
@@ -75,9 +75,9 @@ impl Ruleset {
         }
     }
 
-    /// Returns the ruleset that `nft -j list table` printed.
+    /// Converts the output of `nft -j list table`.
     ///
-    /// Objects of an unknown form are kept: they make the ruleset differ from any of ours.
+    /// Unknown objects are kept, so that the ruleset differs from every desired one.
     pub(crate) fn listed(listing: &Value) -> Self {
         let mut ruleset = Self::default();
         let objects = listing["nftables"].as_array().into_iter().flatten();
@@ -90,11 +90,10 @@ impl Ruleset {
         ruleset
     }
 
-    /// Returns the transaction that turns the table into this ruleset.
+    /// Returns the transaction that replaces the content of the table by this ruleset.
     ///
-    /// Counters go on counting, unless `observed` has objects that must be deleted
-    /// or made anew: then the whole table is. Either way packets meet the old
-    /// rules or the new ones, never none.
+    /// If `observed` has objects that must be deleted or recreated, the whole table is recreated and
+    /// its counters restart at zero. In both cases a packet is subject to either the old or the new rules.
     pub(crate) fn transaction(&self, observed: Option<&Self>) -> Value {
         let table = json!({"family": FAMILY, "name": TABLE});
         let mut commands = vec![json!({"add": {"table": table}})];
@@ -117,7 +116,7 @@ impl Ruleset {
         json!({"nftables": commands})
     }
 
-    /// Whether every object but rules and elements exists alike in `other`.
+    /// Whether `other` has the same objects, regardless of rules and elements, and perhaps more.
     fn fits_in(&self, other: &Self) -> bool {
         let skeleton = other.skeleton();
         self.skeleton()
@@ -166,7 +165,7 @@ fn without_elements(body: &Value) -> Value {
     body
 }
 
-/// What identifies a named object.
+/// The key of a named object.
 fn name(body: &Value) -> Value {
     json!({"family": FAMILY, "table": TABLE, "name": body["name"]})
 }
@@ -182,7 +181,7 @@ fn rank(object: &Value) -> (usize, String) {
     let (kind, body) = object
         .as_object()
         .and_then(|object| object.iter().next())
-        .expect("an object is pushed under its kind");
+        .expect("`push` adds objects as {kind: body}");
     let place = KINDS
         .iter()
         .position(|known| known == kind)

@@ -1,32 +1,32 @@
-//! Every number of the node that others might collide with; each can be set.
+//! The numbers in use on a node; each can be set, because other programs may use the same.
 
 use ebpf_common::settings as default;
 use ipnet::Ipv4Net;
 use std::net::Ipv4Addr;
 
-/// Text by which people recognise our device (`ip link`).
+/// Identifies our device in `ip link`.
 pub(crate) const DEVICE_ALIAS: &str = "liqo route-agent";
 
-/// The numbers in use on this node.
+/// The numbers in use on a node.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "Numbers that others might use too")]
 pub(crate) struct Settings {
-    /// UDP port of the overlay; the gateways' must be the same.
+    /// UDP port of the overlay; the same as the gateways'.
     #[arg(long, env = "LIQO_OVERLAY_PORT", default_value_t = default::OVERLAY_PORT,
           value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) overlay_port: u16,
 
-    /// VXLAN network identifier of the overlay; the gateways' must be the same.
+    /// VXLAN network identifier of the overlay; the same as the gateways'.
     #[arg(long, env = "LIQO_OVERLAY_VNI", default_value_t = default::OVERLAY_VNI,
           value_parser = clap::value_parser!(u32).range(0..1 << 24))]
     pub(crate) overlay_vni: u32,
 
-    /// UDP port of the overlay probe; the gateways' must be the same.
+    /// UDP port of the overlay probe; the same as the gateways'.
     #[arg(long, env = "LIQO_PROBE_PORT", default_value_t = default::PROBE_PORT,
           value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) probe_port: u16,
 
-    /// Network of the probe's addresses, one per gateway replica; the gateways' must be the same.
+    /// Network of the probe addresses, one per gateway replica; the same as the gateways'.
     #[arg(long, env = "LIQO_PROBE_NET", default_value_t = probe_net(), value_parser = parse_probe_net)]
     pub(crate) probe_net: Ipv4Net,
 
@@ -35,7 +35,7 @@ pub(crate) struct Settings {
           value_parser = clap::value_parser!(u32).range(256..))]
     pub(crate) route_table: u32,
 
-    /// Priority of the policy rule; must precede that of `main`, 32766.
+    /// Priority of the policy rule; must be less than that of `main`, 32766.
     #[arg(long, env = "LIQO_RULE_PRIORITY", default_value_t = default::RULE_PRIORITY,
           value_parser = clap::value_parser!(u32).range(1..32766))]
     pub(crate) rule_priority: u32,
@@ -49,8 +49,8 @@ pub(crate) struct Settings {
     #[arg(long, env = "LIQO_ROUTE_PROTOCOL", default_value_t = default::ROUTE_PROTOCOL)]
     pub(crate) route_protocol: u8,
 
-    /// How far before the standard nft priorities our chains run.
-    // NAT has priority -100, and the kernel wants its chains above -200.
+    /// Subtracted from the standard nft priorities, so that our chains run before those of others.
+    // The kernel requires more than -200 for NAT, whose standard priority is -100.
     #[arg(long, env = "LIQO_NFT_LEAD", default_value_t = 1,
           value_parser = clap::value_parser!(u16).range(0..100))]
     pub(crate) nft_lead: u16,
@@ -83,68 +83,66 @@ impl Default for Settings {
     }
 }
 
-/// Of each id, the part that the nexthop base does not fix.
+/// Number of nexthop ids from the nexthop base on.
 pub(crate) const NEXTHOP_IDS: u32 = 0x1_0000;
-/// The first group's place behind the nexthop base; hops come before.
+/// Offset of the first group's id from the nexthop base; hops have lower ids.
 pub(crate) const FIRST_GROUP: u32 = 0x1000;
-/// The class of the hops that probes use.
+/// The class of the hops for probes.
 pub(crate) const PROBES: u8 = 0;
-/// The last class of hops; each has 256 ids below the groups'.
+/// The last class of hops; each class has 256 ids.
 pub(crate) const CLASS_MAX: u8 = 15;
 
 const _: () = assert!((CLASS_MAX as u32 + 1) << u8::BITS == FIRST_GROUP);
 
 impl Settings {
-    /// Name of the overlay device.
     pub(crate) const fn device(&self) -> &'static str {
         default::OVERLAY_DEVICE
     }
 
-    /// MAC address of the overlay device.
     pub(crate) const fn mac(&self) -> [u8; 6] {
         default::NODE_MAC
     }
 
-    /// Whether a nexthop id is one of ours.
+    /// Whether a nexthop id is in our range.
     pub(crate) fn is_nexthop(&self, id: u32) -> bool {
         id.checked_sub(self.nexthop_base)
-            .is_some_and(|place| place < NEXTHOP_IDS)
+            .is_some_and(|offset| offset < NEXTHOP_IDS)
     }
 
-    /// Returns the id of the hop of that class, from [`PROBES`] to [`CLASS_MAX`], in that slot.
+    /// Returns the id of the hop to the replica in `slot`; `class` is from [`PROBES`] to [`CLASS_MAX`].
     pub(crate) fn hop_id(&self, slot: u8, class: u8) -> u32 {
-        let place = u32::from(class) << u8::BITS | u32::from(slot);
+        let offset = u32::from(class) << u8::BITS | u32::from(slot);
 
-        self.nexthop_base.saturating_add(place)
+        self.nexthop_base.saturating_add(offset)
     }
 
-    /// Returns the class of the hop with that id; `None` if it is that of probes, or the id is no hop's.
+    /// Returns the class of a hop; `None` for [`PROBES`] and for ids of other nexthops.
     pub(crate) fn class_of(&self, id: u32) -> Option<u8> {
-        let place = id.checked_sub(self.nexthop_base)?;
-        let class = u8::try_from(place >> u8::BITS).ok()?;
+        let offset = id.checked_sub(self.nexthop_base)?;
+        let class = u8::try_from(offset >> u8::BITS).ok()?;
 
         (PROBES < class && class <= CLASS_MAX).then_some(class)
     }
 
-    /// Returns the probe's address of the replica in that slot.
+    /// Returns the probe address of the replica in `slot`.
     pub(crate) fn probe_address(&self, slot: u8) -> Ipv4Addr {
         Ipv4Addr::from_bits(self.probe_net.network().to_bits() | u32::from(slot))
     }
 }
 
-/// Most bits of the probe's network: it has an address for each slot.
+/// Longest prefix of the probe network with an address for each slot.
 const PROBE_NET_LEN_MAX: u8 = 24;
 
 fn parse_probe_net(text: &str) -> Result<Ipv4Net, String> {
     let net: Ipv4Net = text
         .parse()
-        .map_err(|_| "a network such as 169.254.19.0/24 is needed".to_owned())?;
+        .map_err(|_| "this is no network such as 169.254.19.0/24".to_owned())?;
     if net.trunc() != net {
-        return Err(format!("write {}: no bits behind the prefix", net.trunc()));
+        return Err(format!("host bits are set: write {}", net.trunc()));
     }
     if net.prefix_len() > PROBE_NET_LEN_MAX {
         return Err(format!(
-            "a prefix of at most {PROBE_NET_LEN_MAX} bits is needed"
+            "the prefix length must be at most {PROBE_NET_LEN_MAX}"
         ));
     }
 
@@ -159,7 +157,7 @@ fn parse_interface(text: &str) -> Result<String, String> {
     let is_legal = |c: char| c.is_ascii_graphic() && !"*/\\\"@,".contains(c);
     if name.is_empty() || name.len() > INTERFACE_LEN_MAX || !name.chars().all(is_legal) {
         return Err(format!(
-            "a name of 1 to {INTERFACE_LEN_MAX} characters is needed, or the beginning of one and a *"
+            "this is neither an interface name of at most {INTERFACE_LEN_MAX} characters nor a prefix of one and a *"
         ));
     }
 

@@ -1,4 +1,4 @@
-//! What the agent tells about itself: the document of its status socket.
+//! The status document, which the status socket serves.
 
 use crate::kernel::nft;
 use serde::{Deserialize, Serialize};
@@ -13,10 +13,9 @@ mod table;
 
 pub(crate) use table::print;
 
-/// How old counters may be that are told: each reading runs `nft`.
+/// Maximum age of the reported counters; reading them runs `nft`.
 const DROPS_AGE_MAX: Duration = Duration::from_millis(500);
 
-/// The document.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Status {
@@ -24,19 +23,17 @@ pub(crate) struct Status {
     pub(crate) cluster_id: String,
     /// This node.
     pub(crate) node: String,
-    /// Its address of the external CIDR.
+    /// The node's address in the external CIDR.
     pub(crate) external_ip: Option<Ipv4Addr>,
-    /// The desired state and whether it counts.
     pub(crate) config: Config,
-    /// Whether the kernel's state is the planned one.
+    /// Whether the kernel's state is the desired one.
     pub(crate) converged: bool,
-    /// What keeps it from being so.
+    /// The failure that prevents convergence.
     pub(crate) error: Option<String>,
-    /// How often something else had changed our kernel state, which was put back.
+    /// Repairs of kernel state that another program had changed.
     pub(crate) reapplies: u64,
-    /// How the kernel spreads traffic over replicas.
     pub(crate) spread: Spread,
-    /// What is odd about this machine, though nothing has failed.
+    /// Settings of this machine that keep traffic from flowing.
     pub(crate) warnings: Vec<String>,
     /// This cluster's gateway replicas.
     pub(crate) replicas: Vec<Replica>,
@@ -46,23 +43,23 @@ pub(crate) struct Status {
     pub(crate) drops: BTreeMap<String, u64>,
 }
 
-/// The fate of the desired state.
+/// The desired state's source and validity.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Config {
-    /// Where it is.
+    /// Path of the file, or the cluster.
     pub(crate) source: String,
-    /// Whether it is valid as it is now; if not, the last valid one counts.
+    /// If `false`, the last valid version stays in force.
     pub(crate) valid: bool,
-    /// What is wrong with it.
+    /// Why the current version is invalid.
     pub(crate) error: Option<String>,
-    /// What of it is not served, because it is wrong or not complete: a line each.
+    /// The parts that are invalid or incomplete, hence not served.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) unserved: Vec<String>,
 }
 
 impl Config {
-    /// Notes that it is invalid; tells whether that is news.
+    /// Records that the current version is invalid; returns whether the error is new.
     pub(crate) fn note_rejected(&mut self, error: &str) -> bool {
         if self.error.as_deref() == Some(error) {
             return false;
@@ -73,7 +70,7 @@ impl Config {
     }
 }
 
-/// What decides which replica a packet goes to.
+/// The fields by which the kernel selects a packet's replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Spread {
@@ -84,7 +81,7 @@ pub(crate) enum Spread {
     PerFlow,
 }
 
-/// A gateway replica as seen from this node.
+/// A gateway replica.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Replica {
@@ -92,58 +89,56 @@ pub(crate) struct Replica {
     pub(crate) name: String,
     /// Address of the pod.
     pub(crate) address: Option<Ipv4Addr>,
-    /// The node it runs on.
+    /// Name of its node.
     pub(crate) node: String,
     /// `serving`, `suspect`, `leaving` or `dead`.
     pub(crate) phase: String,
-    /// Whether packets may go to it: it is not dead.
+    /// Whether it is not `dead`.
     pub(crate) alive: bool,
-    /// Round-trip time of its last answer, in seconds.
+    /// Round-trip time of the last probe.
     pub(crate) rtt_seconds: Option<f64>,
-    /// Probes sent to it.
+    /// Probes sent.
     pub(crate) sent: u64,
-    /// Answers from it.
+    /// Probe replies received.
     pub(crate) answered: u64,
-    /// Whether its list of remote clusters is this node's.
+    /// Whether it has the same remote clusters as this node; `None` before the first reply.
     pub(crate) same_clusters: Option<bool>,
 }
 
-/// A remote cluster as seen from this node.
+/// A remote cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Peer {
-    /// Its identity.
     pub(crate) cluster_id: String,
-    /// The CIDRs under which it is seen here.
+    /// Its remapped CIDRs.
     pub(crate) cidrs: Vec<String>,
-    /// The replicas its packets go to; none makes it unreachable.
+    /// The replicas that its packets are sent to; if empty, it is unreachable.
     pub(crate) gateways: Vec<String>,
-    /// MTU of its routes, in bytes; `None` while it is unreachable.
+    /// MTU of its routes; `None` while it is unreachable.
     pub(crate) mtu_bytes: Option<u32>,
-    /// Whether its nodes answer this one's checks; `None` while that is not known, as of a cluster
-    /// that has never answered.
+    /// Whether its nodes reply to this node's echo requests; `None` while that is unknown, for example
+    /// if it has never replied.
     #[serde(default)]
     pub(crate) path_up: Option<bool>,
 }
 
-/// The status as its one writer and its readers share it.
+/// The status, shared by one writer and any number of readers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shared(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
     status: Mutex<Status>,
-    /// When the counters were last read; locked during a reading, so that there is one at a time.
+    /// When the counters were last read; locked while they are read, so that `nft` runs once at a time.
     drops_read_at: AsyncMutex<Option<Instant>>,
 }
 
 impl Shared {
-    /// Changes the status.
     pub(crate) fn update(&self, change: impl FnOnce(&mut Status)) {
         change(&mut self.lock());
     }
 
-    /// Returns the status with kernel settings as they are now, and counters as last refreshed.
+    /// Returns the status with the current kernel settings, and the counters of the last refresh.
     pub(crate) fn read(&self) -> Status {
         let mut status = self.lock();
         status.spread = spread();
@@ -151,7 +146,7 @@ impl Shared {
         status.clone()
     }
 
-    /// Reads the counters, if those that are known are old; where that fails, they stay.
+    /// Reads the counters if the known ones are older than [`DROPS_AGE_MAX`]; after a failure they stay.
     pub(crate) async fn refresh(&self) {
         self.refresh_by(nft::counters(), Instant::now()).await;
     }
@@ -172,7 +167,7 @@ impl Shared {
         *read_at = Some(now);
     }
 
-    /// Returns why this node is not ready to carry pods' traffic yet, or `Ok`.
+    /// Returns an error with the reason if this node is not ready to carry pods' traffic.
     pub(crate) fn readiness(&self) -> Result<(), String> {
         let status = self.lock();
         match &status.error {
@@ -183,12 +178,12 @@ impl Shared {
     }
 
     fn lock(&self) -> MutexGuard<'_, Status> {
-        // A reader that panicked has left nothing half written.
+        // A reader that panicked has not written.
         self.0.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Whether the kernel forwards packets between devices.
+/// Whether the kernel forwards packets between devices (`net.ipv4.ip_forward`).
 pub(crate) fn forwarding() -> bool {
     sysctl("net/ipv4/ip_forward") == Some(1)
 }
@@ -200,7 +195,7 @@ fn spread() -> Spread {
     }
 }
 
-/// Reads a setting of this thread's network namespace.
+/// Reads a sysctl of this thread's network namespace.
 fn sysctl(name: &str) -> Option<u32> {
     let text = std::fs::read_to_string(format!("/proc/sys/{name}")).ok()?;
     text.trim().parse().ok()

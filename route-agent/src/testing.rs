@@ -1,4 +1,4 @@
-//! What the tests of several modules share: a cluster, and network namespaces of their own.
+//! Fixtures of several test modules: a cluster, and network namespaces.
 
 use control_api::fabric::{Fabric, MappedIp, Node, Peer, Replica, Role, Target};
 use ipam::Remap;
@@ -10,7 +10,7 @@ pub(crate) mod netns;
 
 pub(crate) use netns::{Namespace, eventually, in_netns, run};
 
-/// The file of a cluster like [`fabric`], with one peer.
+/// The file of a cluster like that of [`fabric`], with one peer.
 pub(crate) fn fabric_file() -> String {
     let mut objects = control_api::fabric::parse(include_str!("testing/fabric.yaml")).unwrap();
     control_api::fabric::plan(&mut objects).unwrap();
@@ -38,7 +38,7 @@ pub(crate) fn fabric() -> Fabric {
     }
 }
 
-/// Node `number`, with its address on the underlay.
+/// Creates a node; `number` is the last octet of its InternalIP.
 pub(crate) fn node(name: &str, number: u8) -> Node {
     Node {
         name: name.into(),
@@ -49,7 +49,7 @@ pub(crate) fn node(name: &str, number: u8) -> Node {
     }
 }
 
-/// A replica on the first node.
+/// Creates a replica on the first node.
 pub(crate) fn replica(name: &str, address: &str) -> Replica {
     Replica {
         name: name.into(),
@@ -59,7 +59,7 @@ pub(crate) fn replica(name: &str, address: &str) -> Replica {
     }
 }
 
-/// A peer whose CIDRs are seen here under these.
+/// Creates a peer with these remapped CIDRs.
 pub(crate) fn peer(cluster_id: &str, pods: &str, external: &str) -> Peer {
     Peer {
         cluster_id: cluster_id.into(),
@@ -73,7 +73,6 @@ pub(crate) fn peer(cluster_id: &str, pods: &str, external: &str) -> Peer {
     }
 }
 
-/// A mapped address.
 pub(crate) fn mapped(spec_ip: &str, status_ip: &str, target: Target) -> MappedIp {
     MappedIp {
         name: spec_ip.into(),

@@ -1,42 +1,39 @@
-//! What a node knows of the gateway replicas.
+//! The gateway replicas as a node sees them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Which replicas serve, and which remote clusters each of them reaches.
+/// The remote clusters that each live replica reaches, by the replica's name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct View {
-    /// Replicas that serve, by name.
     serving: BTreeMap<String, BTreeSet<String>>,
-    /// Replicas that are about to stop, or that may have stopped.
+    /// Replicas that are about to stop, or that may have stopped: used if no other reaches a
+    /// cluster.
     last_resort: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl View {
-    /// Notes that `replica` serves and reaches `cluster`.
+    /// Adds `cluster` to those that the serving `replica` reaches.
     pub(crate) fn reaches(&mut self, replica: &str, cluster: &str) {
         let clusters = self.serving.entry(replica.to_owned()).or_default();
         clusters.insert(cluster.to_owned());
     }
 
-    /// Notes that `replica` serves and reaches `clusters`.
+    /// Adds a serving replica.
     pub(crate) fn serves(&mut self, replica: &str, clusters: BTreeSet<String>) {
         self.serving.insert(replica.to_owned(), clusters);
     }
 
-    /// Notes that `replica`, which reaches `clusters`, may not do so for long.
+    /// Adds a replica that is used only if no serving one reaches a cluster.
     pub(crate) fn is_last_resort(&mut self, replica: &str, clusters: BTreeSet<String>) {
         self.last_resort.insert(replica.to_owned(), clusters);
     }
 
-    /// Returns what each serving replica reaches.
+    /// The clusters that each serving replica reaches.
     pub(crate) fn serving(&self) -> &BTreeMap<String, BTreeSet<String>> {
         &self.serving
     }
 
-    /// Returns the replicas that packets for `cluster` go to.
-    ///
-    /// One that is about to stop is used only where no other one reaches the cluster:
-    /// it forwards until then.
+    /// Returns the replicas to which packets for `cluster` are sent.
     pub(crate) fn replicas_of(&self, cluster: &str) -> BTreeSet<&str> {
         let serving = reaching(&self.serving, cluster);
         if serving.is_empty() {

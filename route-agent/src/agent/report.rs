@@ -1,4 +1,4 @@
-//! What the agent says, in log and status.
+//! Log and status of the agent.
 
 use crate::agent::{Agent, Error};
 use crate::liveness::{Phase, Report};
@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use std::error::Error as _;
 use std::time::{Duration, Instant};
 
-/// How old the replicas' numbers in the status may be: with many replicas, an answer
-/// comes every few milliseconds.
+/// Maximum age of the replicas' numbers in the status. Not refreshed with each reply, because
+/// many replicas send one every few milliseconds.
 const REPLICAS_AGE_MAX: Duration = Duration::from_millis(100);
 
 impl Agent {
@@ -29,19 +29,19 @@ impl Agent {
         });
     }
 
-    /// Says what is odd about the machine, once.
-    pub(super) async fn report_oddities(&mut self, plan: &Plan) {
+    /// Warns of settings of the machine that keep traffic from flowing; logs each warning once.
+    pub(super) async fn report_warnings(&mut self, plan: &Plan) {
         let mut warnings = Vec::new();
         if !forwarding() {
             warnings.push(
                 "net.ipv4.ip_forward is 0: pods of this node reach nothing beyond it; \
-                 the agent leaves that as it is"
+                 the agent does not change it"
                     .to_owned(),
             );
         }
         if !self.kernel.is_local(plan.internal_ip).await {
             warnings.push(format!(
-                "{}, the InternalIP of {}, is no address of this machine: is --node right?",
+                "{}, the InternalIP of {}, is no address of this machine: is --node correct?",
                 plan.internal_ip, self.options.node
             ));
         }
@@ -69,7 +69,7 @@ impl Agent {
         self.report_replicas();
     }
 
-    /// Refreshes the replicas' numbers, if they are old.
+    /// Refreshes the replicas' numbers if they are older than [`REPLICAS_AGE_MAX`].
     pub(super) fn report_replicas(&mut self) {
         let now = Instant::now();
         let is_fresh = |at| now.saturating_duration_since(at) < REPLICAS_AGE_MAX;
@@ -98,10 +98,10 @@ impl Agent {
         self.phases = phases;
     }
 
-    pub(super) fn report_put_back(&self, changes: usize) {
+    pub(super) fn report_repair(&self, changes: usize) {
         tracing::warn!(
             changes,
-            "something else changed our kernel state; it is put back"
+            "repaired kernel state that another program had changed"
         );
         self.status.update(|status| status.reapplies += 1);
     }
@@ -110,7 +110,7 @@ impl Agent {
         let text = chain(error);
         tracing::error!(
             error = text,
-            "failed to make the kernel's state the planned one"
+            "failed to apply the desired state to the kernel"
         );
         self.status.update(|status| {
             status.converged = false;
@@ -130,7 +130,7 @@ impl Agent {
         });
     }
 
-    /// Says what of the desired state is wrong or not complete, and so not served.
+    /// Reports the invalid and the incomplete parts of the desired state; logs each once.
     pub(super) fn report_unserved(&mut self, refused: &[String], waiting: &[Waiting]) {
         let waiting = waiting
             .iter()
@@ -180,17 +180,17 @@ impl Agent {
 }
 
 impl Agent {
-    /// Says which ways to remote clusters' nodes are whole.
+    /// Reports the health of the paths to remote clusters' nodes.
     pub(super) fn report_paths(&self) {
         self.status.update(|status| {
             for peer in &mut status.peers {
                 let up = self.path_up(&peer.cluster_id);
                 match (peer.path_up, up) {
                     (Some(true), Some(false)) => {
-                        tracing::warn!(peer = peer.cluster_id, "its nodes answer no more");
+                        tracing::warn!(peer = peer.cluster_id, "path down: no echo replies");
                     }
                     (Some(false), Some(true)) => {
-                        tracing::info!(peer = peer.cluster_id, "its nodes answer again");
+                        tracing::info!(peer = peer.cluster_id, "path up: echo replies again");
                     }
                     _ => {}
                 }
@@ -202,9 +202,9 @@ impl Agent {
     fn path_up(&self, cluster_id: &str) -> Option<bool> {
         let report = self.paths.report(cluster_id)?;
         match report.phase {
-            path::Phase::Whole => Some(true),
-            path::Phase::Lost if report.was_answered => Some(false),
-            path::Phase::Lost | path::Phase::Unknown => None,
+            path::Phase::Up => Some(true),
+            path::Phase::Down if report.has_replied => Some(false),
+            path::Phase::Down | path::Phase::Unknown => None,
         }
     }
 }
@@ -220,7 +220,7 @@ fn replica(fabric: &Fabric, name: &str, report: &Report) -> Replica {
         alive: report.phase != Phase::Dead,
         rtt_seconds: report.rtt.map(|rtt| rtt.as_secs_f64()),
         sent: report.sent,
-        answered: report.answered,
+        answered: report.replies,
         same_clusters: report.same_clusters,
     }
 }
@@ -234,7 +234,7 @@ fn phase(phase: Phase) -> &'static str {
     }
 }
 
-/// An error and its causes on one line.
+/// Formats an error and its causes on one line.
 fn chain(error: &Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -6,18 +6,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 mod changes;
-mod checks;
+mod echo;
 mod spoofing;
 mod traffic;
 
 const PATIENT: liveness::Config = liveness::Config {
     interval: Duration::from_millis(500),
-    answer_timeout_min: Duration::from_secs(1),
+    reply_timeout_min: Duration::from_secs(1),
     suspect_mult: 3,
     dead_mult: 20,
 };
 
-/// An agent of node rome-1 that runs beside the test, in the test's namespace.
+/// A running agent of the node rome-1, in the test's namespace.
 struct Running {
     directory: Directory,
     status: Shared,
@@ -33,8 +33,8 @@ impl Running {
         Self::start_as(directory, liveness::Config::default()).await
     }
 
-    /// Starts one that waits longer for answers: on a loaded machine, the stand-in's
-    /// threads may be slower than the kernel programs of a gateway ever are.
+    /// Starts one with longer time-outs: on a loaded machine the threads of the simulated gateway
+    /// may be slower than a gateway's eBPF programs.
     async fn start_patient() -> Self {
         Self::start_as(Directory::new(&fabric_file()), PATIENT).await
     }
@@ -52,7 +52,7 @@ impl Running {
         }
     }
 
-    /// Ends it as a crash would and starts another.
+    /// Stops it like a crash, and starts another.
     async fn restart(self) -> Self {
         self.task.abort();
         let Self {
@@ -71,11 +71,12 @@ impl Running {
         .await;
     }
 
-    /// Waits until packets for milan go to these replicas.
+    /// Waits until packets for milan are sent to these replicas.
     async fn reaches(&self, gateways: &[&str]) {
-        self.eventually(&format!("reached milan through {gateways:?}"), |status| {
-            status.peers[0].gateways == gateways
-        })
+        self.eventually(
+            &format!("sent packets for milan to {gateways:?}"),
+            |status| status.peers[0].gateways == gateways,
+        )
         .await;
     }
 }
@@ -89,7 +90,7 @@ fn options(directory: &Directory) -> Options {
     }
 }
 
-/// A directory with a file, both of which go with this value.
+/// A directory with a file; dropping it deletes both.
 struct Directory(PathBuf);
 
 impl Directory {

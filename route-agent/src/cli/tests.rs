@@ -23,13 +23,13 @@ fn the_defaults_are_those_of_the_settings() {
     let cli = Cli::parse_from(["route-agent", "cleanup"]);
 
     let Command::Cleanup(args) = cli.command else {
-        panic!("another command");
+        panic!("not parsed as cleanup");
     };
     assert_eq!(args.settings, Settings::default());
 }
 
 #[test]
-fn numbers_and_names_that_cannot_work_are_refused_at_once() {
+fn invalid_numbers_and_names_are_refused() {
     for (flag, values) in [
         ("--overlay-port", &["0", "65536"][..]),
         ("--probe-port", &["0"]),
@@ -53,7 +53,7 @@ fn numbers_and_names_that_cannot_work_are_refused_at_once() {
 }
 
 #[test]
-fn numbers_and_names_at_their_limits_are_taken() {
+fn numbers_and_names_at_their_limits_are_accepted() {
     let cli = Cli::try_parse_from([
         "route-agent",
         "cleanup",

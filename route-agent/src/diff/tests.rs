@@ -15,7 +15,7 @@ fn a_lost_replica_is_one_replacement() {
 }
 
 #[test]
-fn the_last_lost_replica_leaves_the_unreachable_route_alone() {
+fn the_loss_of_the_last_replica_keeps_the_unreachable_route() {
     let observed = state(&[1]);
     let mut desired = observed.clone();
     desired.groups.clear();
@@ -27,7 +27,7 @@ fn the_last_lost_replica_leaves_the_unreachable_route_alone() {
 }
 
 #[test]
-fn a_device_of_another_port_is_made_anew_with_all_that_hangs_on_it() {
+fn a_new_port_recreates_the_device_and_everything_that_uses_it() {
     let desired = state(&[1]);
     let mut observed = desired.clone();
     observed.device = Some(device(4789));
@@ -49,35 +49,35 @@ fn a_device_of_another_port_is_made_anew_with_all_that_hangs_on_it() {
 }
 
 #[test]
-fn a_filter_that_cannot_be_set_stops_nothing_but_the_device() {
+fn a_filter_that_cannot_be_set_prevents_only_a_new_device() {
     let observed = state(&[1, 2]);
     let mut desired = state(&[1]);
     desired.filter = Some(Ruleset::listed(&serde_json::json!({"nftables": [
         {"counter": {"family": "inet", "table": "liqo", "name": "drops"}},
     ]})));
-    let goes_on = |observed: &State| {
+    let continues = |observed: &State| {
         let ops = diff(observed, &desired);
         let at = ops.iter().position(|op| matches!(op, Op::SetFilter(_)));
         let (before, rest) = ops.split_at(at.unwrap() + 1);
-        may_go_on(before.last().unwrap(), rest, observed)
+        may_continue(before.last().unwrap(), rest, observed)
     };
     let with_device = |device| State {
         device,
         ..observed.clone()
     };
 
-    assert!(goes_on(&observed));
+    assert!(continues(&observed));
     for mut down in [device(6091), device(4789)] {
-        assert_eq!(goes_on(&with_device(Some(down))), down.port == 6091);
+        assert_eq!(continues(&with_device(Some(down))), down.port == 6091);
         down.ready = false;
-        assert!(!goes_on(&with_device(Some(down))));
+        assert!(!continues(&with_device(Some(down))));
     }
-    assert!(!goes_on(&State::default()));
-    assert!(!may_go_on(&Op::SetHop(1, hop(1)), &[], &observed));
+    assert!(!continues(&State::default()));
+    assert!(!may_continue(&Op::SetHop(1, hop(1)), &[], &observed));
 }
 
 #[test]
-fn a_hop_that_became_something_else_is_deleted_before_it_is_made() {
+fn a_malformed_hop_is_deleted_before_it_is_created() {
     let desired = state(&[1]);
     let mut observed = desired.clone();
     observed.hops.insert(1, Hop::UNKNOWN);
@@ -88,7 +88,7 @@ fn a_hop_that_became_something_else_is_deleted_before_it_is_made() {
 }
 
 #[test]
-fn the_filter_comes_before_the_device_and_leaves_after_it() {
+fn the_filter_is_set_before_the_device_and_deleted_after_it() {
     let mut desired = state(&[1]);
     desired.filter = Some(Ruleset::default());
 
@@ -113,12 +113,12 @@ proptest! {
     }
 
     #[test]
-    fn nothing_is_done_to_the_desired_state(state in states()) {
+    fn the_desired_state_needs_no_change(state in states()) {
         prop_assert_eq!(diff(&state, &state), []);
     }
 
     #[test]
-    fn no_step_leaves_a_remote_cidr_without_a_route_of_ours(
+    fn a_remote_cidr_of_both_states_has_a_route_after_every_step(
         observed in states(),
         desired in states(),
     ) {
@@ -128,13 +128,13 @@ proptest! {
             state.apply(&op);
 
             for cidr in &kept {
-                prop_assert!(state.unreachable.contains(cidr), "{:?} bares {}", op, cidr);
+                prop_assert!(state.unreachable.contains(cidr), "{:?} exposes {}", op, cidr);
             }
         }
     }
 
     #[test]
-    fn a_cidr_is_unreachable_before_it_is_reachable_and_until_it_is_so_no_more(
+    fn an_unreachable_route_is_added_before_and_deleted_after_the_unicast_route(
         observed in states(),
         desired in states(),
     ) {
@@ -154,7 +154,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_is_referred_to_exists(observed in states(), desired in states()) {
+    fn references_are_valid_after_every_step(observed in states(), desired in states()) {
         let mut state = observed.clone();
         for op in diff(&observed, &desired) {
             let before = state.clone();
@@ -172,7 +172,7 @@ proptest! {
                 prop_assert!(before.device.is_some());
             }
             if matches!(op, Op::DeleteGroup(_) | Op::DeleteHop(_) | Op::DeleteAddress(_)) {
-                prop_assert_eq!(&before.routes, &state.routes, "{:?} takes routes along", op);
+                prop_assert_eq!(&before.routes, &state.routes, "{:?} deletes routes", op);
             }
         }
     }

@@ -1,8 +1,7 @@
-//! Tells when the kernel's state of ours may have been changed, by us or by others.
+//! Notifications of the kernel about changes that may affect our state, by us or other programs.
 //!
-//! The kernel announces each change to any socket that asks; nothing is polled.
-//! What cannot be understood, or was lost because too much happened at once,
-//! counts as a change of everything.
+//! They come by netlink multicast; nothing is polled. After a malformed or lost notification
+//! everything counts as changed.
 
 use crate::kernel::netlink::Error;
 use crate::kernel::{nexthop, route, rule};
@@ -36,30 +35,27 @@ const NEW_GENERATION: u8 = 15;
 /// Attribute 1 of every other nftables message: the table's name.
 const NFTA_TABLE: u16 = 1;
 
-/// Room for what the kernel announces while we are busy, in bytes: a flush of some
-/// thousand routes.
+/// Receive buffer in bytes: holds the notifications of a flush of some thousand routes.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// Which parts of the kernel's state may have changed.
+/// The parts of the kernel's state that may have changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Touched {
     /// Device, addresses, rule, nexthops or routes.
     pub(crate) netlink: bool,
     /// The nft table.
     pub(crate) filter: bool,
-    /// Another device, hence perhaps the way to a gateway replica.
+    /// A foreign device, hence perhaps the path to a gateway replica.
     pub(crate) underlay: bool,
 }
 
 impl Touched {
-    /// Everything.
     pub(crate) const ALL: Self = Self {
         netlink: true,
         filter: true,
         underlay: true,
     };
 
-    /// Whether anything may have changed.
     pub(crate) fn any(self) -> bool {
         self.netlink || self.filter || self.underlay
     }
@@ -73,7 +69,7 @@ impl BitOrAssign for Touched {
     }
 }
 
-/// The kernel's announcements, from the moment of opening on.
+/// A subscription to the kernel's notifications.
 pub(crate) struct Events {
     settings: Settings,
     route: TokioSocket,
@@ -94,40 +90,39 @@ impl Events {
         })
     }
 
-    /// Completes when something of ours may have changed; can be dropped at any time.
+    /// Completes when a part of our state may have changed. Cancel safe.
     pub(crate) async fn next(&self) -> Touched {
         loop {
             let touched = tokio::select! {
                 received = self.route.recv_from_full() => {
-                    self.judge(received, |header, payload| touched_by_route(header, payload, &self.settings))
+                    classify(received, |header, payload| touched_by_route(header, payload, &self.settings))
                 }
-                received = self.nftables.recv_from_full() => self.judge(received, touched_by_nftables),
+                received = self.nftables.recv_from_full() => classify(received, touched_by_nftables),
             };
             if touched.any() {
                 return touched;
             }
         }
     }
+}
 
-    fn judge(
-        &self,
-        received: io::Result<(Vec<u8>, SocketAddr)>,
-        judge: impl Fn(&NetlinkHeader, &[u8]) -> Touched,
-    ) -> Touched {
-        let bytes = match received {
-            Ok((bytes, _)) => bytes,
-            Err(error) => {
-                tracing::debug!(%error, "the kernel's announcements overflowed");
-                return Touched::ALL;
-            }
-        };
-
-        let mut touched = Touched::default();
-        for (header, payload) in messages(&bytes) {
-            touched |= judge(&header, payload);
+fn classify(
+    received: io::Result<(Vec<u8>, SocketAddr)>,
+    touched_by: impl Fn(&NetlinkHeader, &[u8]) -> Touched,
+) -> Touched {
+    let bytes = match received {
+        Ok((bytes, _)) => bytes,
+        Err(error) => {
+            tracing::debug!(%error, "the kernel dropped notifications");
+            return Touched::ALL;
         }
-        touched
+    };
+
+    let mut touched = Touched::default();
+    for (header, payload) in messages(&bytes) {
+        touched |= touched_by(&header, payload);
     }
+    touched
 }
 
 fn subscribe(protocol: isize, groups: &[u32]) -> io::Result<TokioSocket> {
@@ -137,7 +132,7 @@ fn subscribe(protocol: isize, groups: &[u32]) -> io::Result<TokioSocket> {
         socket.socket_mut().add_membership(*group)?;
     }
     if let Err(error) = socket.socket_mut().set_rx_buf_sz(BUFFER_BYTES) {
-        tracing::debug!(%error, "the netlink socket keeps its default buffer");
+        tracing::debug!(%error, "failed to enlarge the buffer of the netlink socket");
     }
 
     Ok(socket)

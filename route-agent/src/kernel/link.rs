@@ -1,6 +1,6 @@
 //! The overlay device and its addresses.
 
-use crate::kernel::netlink::{Error, gone_is_deleted, there_is_made};
+use crate::kernel::netlink::{Error, ignore_existing, ignore_missing};
 use crate::settings::{DEVICE_ALIAS, Settings};
 use crate::state::Device;
 use futures_util::TryStreamExt as _;
@@ -18,11 +18,9 @@ use std::net::{IpAddr, Ipv4Addr};
 
 const FEATURE: &str = "VXLAN (CONFIG_VXLAN; modprobe vxlan)";
 
-/// The overlay device as the kernel has it.
+/// The overlay device in the kernel.
 pub(crate) struct Link {
-    /// Its index.
     pub(crate) index: u32,
-    /// Its properties.
     pub(crate) device: Device,
 }
 
@@ -30,7 +28,7 @@ pub(crate) struct Link {
 ///
 /// # Errors
 ///
-/// Returns [`crate::kernel::Error::ForeignDevice`] if a device of this name is not ours.
+/// Returns [`crate::kernel::Error::ForeignDevice`] if the device with this name is not ours.
 pub(crate) async fn observe(
     handle: &Handle,
     settings: &Settings,
@@ -46,7 +44,6 @@ pub(crate) async fn observe(
         })
 }
 
-/// Returns the device's index.
 pub(crate) async fn index(handle: &Handle, settings: &Settings) -> Result<u32, Error> {
     let what = "find the overlay device";
     let found = find(handle, settings).await?;
@@ -58,7 +55,7 @@ pub(crate) async fn index(handle: &Handle, settings: &Settings) -> Result<u32, E
         })
 }
 
-/// Makes the device and brings it up.
+/// Creates the device and brings it up.
 pub(crate) async fn create(
     handle: &Handle,
     settings: &Settings,
@@ -82,7 +79,7 @@ pub(crate) async fn create(
     set(handle, settings, device).await
 }
 
-/// Gives the existing device its changeable properties.
+/// Sets the properties that can be changed after creation.
 pub(crate) async fn set(
     handle: &Handle,
     settings: &Settings,
@@ -90,12 +87,12 @@ pub(crate) async fn set(
 ) -> Result<(), Error> {
     let index = index(handle, settings).await?;
     let no_ipv6 = AfSpecUnspec::Inet6(vec![AfSpecInet6::AddrGenMode(In6AddrGenMode::None)]);
-    let quiet = LinkUnspec::new_with_index(index)
+    let no_autoconfiguration = LinkUnspec::new_with_index(index)
         .append_extra_attribute(LinkAttribute::AfSpecUnspec(vec![no_ipv6]))
         .build();
-    // Only keeps a link-local address away, and fails where the kernel has no IPv6.
-    if let Err(error) = handle.link().set(quiet).execute().await {
-        tracing::debug!(%error, "the overlay device keeps IPv6 autoconfiguration");
+    // Optional: it only avoids a link-local address. Fails in a kernel without IPv6.
+    if let Err(error) = handle.link().set(no_autoconfiguration).execute().await {
+        tracing::debug!(%error, "failed to disable IPv6 autoconfiguration of the overlay device");
     }
     let link = LinkUnspec::new_with_index(index)
         .alias(DEVICE_ALIAS)
@@ -114,12 +111,11 @@ pub(crate) async fn set(
         .map_err(|error| error.or_port_in_use(device.port))
 }
 
-/// Deletes the device.
 pub(crate) async fn delete(handle: &Handle, settings: &Settings) -> Result<(), Error> {
     let Some(link) = find(handle, settings).await? else {
         return Ok(());
     };
-    gone_is_deleted(
+    ignore_missing(
         handle
             .link()
             .del(link.header.index)
@@ -135,14 +131,13 @@ pub(crate) async fn addresses(handle: &Handle, index: u32) -> Result<BTreeSet<Ip
     Ok(messages.iter().filter_map(net).collect())
 }
 
-/// Adds an address.
 pub(crate) async fn add_address(
     handle: &Handle,
     settings: &Settings,
     address: Ipv4Net,
 ) -> Result<(), Error> {
     let index = index(handle, settings).await?;
-    there_is_made(
+    ignore_existing(
         handle
             .address()
             .add(index, IpAddr::V4(address.addr()), address.prefix_len())
@@ -152,7 +147,6 @@ pub(crate) async fn add_address(
     )
 }
 
-/// Deletes an address.
 pub(crate) async fn delete_address(
     handle: &Handle,
     settings: &Settings,
@@ -166,7 +160,7 @@ pub(crate) async fn delete_address(
     else {
         return Ok(());
     };
-    gone_is_deleted(
+    ignore_missing(
         handle
             .address()
             .del(message)
@@ -178,8 +172,8 @@ pub(crate) async fn delete_address(
 
 /// Returns the device if it is ours, else its kind.
 ///
-/// Ours is a VXLAN device in external mode with our alias, or with our MAC
-/// address, which it has from its first moment on.
+/// Ours is a VXLAN device in external mode with our alias or our MAC address. The MAC address is
+/// set at creation, the alias later.
 pub(crate) fn parse(message: &LinkMessage, settings: &Settings) -> Result<Link, String> {
     let mut parsed = Parsed::default();
     for attribute in &message.attributes {

@@ -1,4 +1,4 @@
-//! What all requests over rtnetlink share: the socket, and errors that name the cure.
+//! The socket of all rtnetlink requests, and errors that name the remedy.
 
 use netlink_packet_core::ErrorMessage;
 use nix::errno::Errno;
@@ -7,66 +7,58 @@ use std::io;
 /// The kernel refused a request.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// No socket.
+    /// The socket cannot be opened.
     #[error("failed to open a netlink socket")]
     Socket(#[source] io::Error),
 
     /// `EPERM`.
     #[error("failed to {what}: the capability NET_ADMIN is missing; run as root or grant it")]
     Privilege {
-        /// What was tried.
+        /// The action, as in "failed to {what}".
         what: &'static str,
     },
 
-    /// The kernel does not know what is asked of it.
+    /// The kernel does not support the request.
     #[error("failed to {what}: the kernel lacks {feature}")]
     Feature {
-        /// What was tried.
+        /// The action, as in "failed to {what}".
         what: &'static str,
-        /// The missing part and where it comes from.
+        /// The feature, with the kernel version or option that has it.
         feature: &'static str,
     },
 
-    /// The overlay's port is taken.
+    /// The overlay's port is in use.
     #[error(
         "UDP port {port} is in use, perhaps by another VXLAN device: choose --overlay-port, also for the gateways"
     )]
-    PortInUse {
-        /// The port.
-        port: u16,
-    },
+    PortInUse { port: u16 },
 
-    /// Another's nexthop has the id that ours would have.
+    /// A foreign nexthop has our id.
     #[error(
         "nexthop id {id} is in use by another program: choose --nexthop-base \
          (ip nexthop show id {id})"
     )]
-    NexthopInUse {
-        /// The id.
-        id: u32,
-    },
+    NexthopInUse { id: u32 },
 
-    /// Any other refusal.
+    /// Any other error of the kernel.
     #[error("failed to {what}")]
     Refused {
-        /// What was tried.
+        /// The action, as in "failed to {what}".
         what: &'static str,
-        /// The kernel's reason.
         source: io::Error,
     },
 
-    /// The connection is gone, or answers what was not asked.
+    /// The connection is closed, or the response is malformed.
     #[error("failed to {what}: {reason}")]
     Protocol {
-        /// What was tried.
+        /// The action, as in "failed to {what}".
         what: &'static str,
-        /// What happened instead.
         reason: String,
     },
 }
 
 impl Error {
-    /// The error of a request that `message` refused; `feature` is what its kind of request needs.
+    /// Converts the kernel's error; `feature` is the one that the request needs.
     pub(crate) fn refused(
         what: &'static str,
         feature: &'static str,
@@ -76,7 +68,7 @@ impl Error {
         if matches!(errno, Errno::EPERM | Errno::EACCES) {
             return Self::Privilege { what };
         }
-        if UNKNOWN_TO_THE_KERNEL.contains(&errno) {
+        if UNSUPPORTED.contains(&errno) {
             return Self::Feature { what, feature };
         }
 
@@ -102,7 +94,7 @@ impl Error {
         }
     }
 
-    /// Names the cause of a device's failure to come up.
+    /// Converts an error of bringing up a VXLAN device.
     pub(crate) fn or_port_in_use(self, port: u16) -> Self {
         match self.errno() {
             Some(Errno::EEXIST | Errno::EADDRINUSE) => Self::PortInUse { port },
@@ -110,7 +102,7 @@ impl Error {
         }
     }
 
-    /// Names the cause of a nexthop's failure to be made.
+    /// Converts an error of creating a nexthop.
     pub(crate) fn or_nexthop_in_use(self, id: u32) -> Self {
         match self.errno() {
             Some(Errno::EEXIST) => Self::NexthopInUse { id },
@@ -118,7 +110,7 @@ impl Error {
         }
     }
 
-    /// The kernel's error number, if the kernel answered with one.
+    /// The kernel's error number, if it sent one.
     pub(crate) fn errno(&self) -> Option<Errno> {
         match self {
             Self::Refused { source, .. } => source.raw_os_error().map(Errno::from_raw),
@@ -131,15 +123,15 @@ impl Error {
     }
 }
 
-/// How the kernel says that it does not know what is asked of it.
-const UNKNOWN_TO_THE_KERNEL: [Errno; 3] = [
+/// The kernel's error numbers for an unsupported request.
+const UNSUPPORTED: [Errno; 3] = [
     Errno::EOPNOTSUPP,
     Errno::EPROTONOSUPPORT,
     Errno::EAFNOSUPPORT,
 ];
 
-/// Treats an object that is gone already as deleted.
-pub(crate) fn gone_is_deleted(result: Result<(), Error>) -> Result<(), Error> {
+/// Succeeds if the object to delete does not exist.
+pub(crate) fn ignore_missing(result: Result<(), Error>) -> Result<(), Error> {
     match result {
         Err(error)
             if matches!(
@@ -153,15 +145,15 @@ pub(crate) fn gone_is_deleted(result: Result<(), Error>) -> Result<(), Error> {
     }
 }
 
-/// Treats an object that is there already as made.
-pub(crate) fn there_is_made(result: Result<(), Error>) -> Result<(), Error> {
+/// Succeeds if the object to add exists.
+pub(crate) fn ignore_existing(result: Result<(), Error>) -> Result<(), Error> {
     match result {
         Err(error) if error.errno() == Some(Errno::EEXIST) => Ok(()),
         result => result,
     }
 }
 
-/// Opens a connection whose dumps the kernel filters.
+/// Opens a connection with strict checking, with which the kernel filters dumps.
 pub(crate) fn open() -> Result<rtnetlink::Handle, Error> {
     let (connection, handle, _) =
         rtnetlink::new_connection_with_strict_check().map_err(Error::Socket)?;

@@ -1,6 +1,6 @@
-//! Nexthop objects: hops to gateway replicas and groups of them.
+//! Nexthop objects: single nexthops to gateway replicas, and groups of them.
 
-use crate::kernel::netlink::{Error, gone_is_deleted};
+use crate::kernel::netlink::{Error, ignore_missing};
 use crate::settings::{FIRST_GROUP, Settings};
 use crate::state::{Hop, State};
 use futures_util::StreamExt as _;
@@ -17,7 +17,7 @@ pub(crate) mod message;
 
 const FEATURE: &str = "nexthop objects (Linux 5.3) with IP encapsulation (CONFIG_LWTUNNEL)";
 
-/// A connection of our own, since rtnetlink knows no nexthop messages.
+/// A separate connection, since the crate rtnetlink has no nexthop messages.
 pub(crate) struct Handle(proto::ConnectionHandle<Message>);
 
 impl Handle {
@@ -30,16 +30,16 @@ impl Handle {
         Ok(Self(handle))
     }
 
-    /// Reads the hops and groups that carry our ids and protocol into `state`.
+    /// Reads the hops and groups with our ids and protocol into `state`.
     pub(crate) async fn observe(
         &self,
         settings: &Settings,
         state: &mut State,
     ) -> Result<(), Error> {
-        let answers = self
+        let nexthops = self
             .request("list nexthops", Message::Get, NLM_F_DUMP)
             .await?;
-        for nexthop in answers.into_iter().filter(|it| is_ours(it, settings)) {
+        for nexthop in nexthops.into_iter().filter(|it| is_ours(it, settings)) {
             match nexthop.target {
                 Some(Target::Hop { hop, .. }) if !is_group_id(nexthop.id, settings) => {
                     state.hops.insert(nexthop.id, hop);
@@ -47,7 +47,7 @@ impl Handle {
                 Some(Target::Group(members)) if is_group_id(nexthop.id, settings) => {
                     state.groups.insert(nexthop.id, members);
                 }
-                // Not of a form that we make: differs from any that is desired.
+                // Any other form becomes a value that differs from every desired one.
                 _ if is_group_id(nexthop.id, settings) => {
                     state.groups.insert(nexthop.id, BTreeSet::new());
                 }
@@ -60,7 +60,7 @@ impl Handle {
         Ok(())
     }
 
-    /// Makes or replaces a hop through `device`.
+    /// Creates or replaces a hop through the device with index `device`.
     pub(crate) async fn set_hop(
         &self,
         settings: &Settings,
@@ -74,7 +74,7 @@ impl Handle {
             .await
     }
 
-    /// Makes or replaces a group.
+    /// Creates or replaces a group.
     pub(crate) async fn set_group(
         &self,
         settings: &Settings,
@@ -98,7 +98,7 @@ impl Handle {
             .request("delete a nexthop", Message::Delete(nexthop), NLM_F_ACK)
             .await;
 
-        gone_is_deleted(deleted.map(drop))
+        ignore_missing(deleted.map(drop))
     }
 
     async fn set(
@@ -114,7 +114,7 @@ impl Handle {
             protocol: settings.route_protocol,
             target: Some(target),
         };
-        // Exclusive where it is new, so that another's object of that id is an error.
+        // A new one is exclusive, so that a foreign object with this id is an error.
         let mode = if replace { NLM_F_REPLACE } else { NLM_F_EXCL };
         let flags = NLM_F_ACK | NLM_F_CREATE | mode;
 
@@ -132,27 +132,27 @@ impl Handle {
     ) -> Result<Vec<Nexthop>, Error> {
         let mut request = NetlinkMessage::from(message);
         request.header.flags = NLM_F_REQUEST | flags;
-        let lost = |reason: &dyn ToString| Error::Protocol {
+        let failed = |reason: &dyn ToString| Error::Protocol {
             what,
             reason: reason.to_string(),
         };
-        let mut answers = self
+        let mut responses = self
             .0
             .clone()
             .request(request, SocketAddr::new(0, 0))
-            .map_err(|error| lost(&error))?;
+            .map_err(|error| failed(&error))?;
 
         let mut nexthops = Vec::new();
-        while let Some(answer) = answers.next().await {
-            if let NetlinkPayload::Error(error) = &answer.payload
+        while let Some(response) = responses.next().await {
+            if let NetlinkPayload::Error(error) = &response.payload
                 && error.code.is_some()
             {
                 return Err(Error::refused(what, FEATURE, error));
             }
-            if let NetlinkPayload::Overrun(_) = answer.payload {
-                return Err(lost(&"the kernel lost messages"));
+            if let NetlinkPayload::Overrun(_) = response.payload {
+                return Err(failed(&"the kernel dropped messages"));
             }
-            if let NetlinkPayload::InnerMessage(Message::New(nexthop)) = answer.payload {
+            if let NetlinkPayload::InnerMessage(Message::New(nexthop)) = response.payload {
                 nexthops.push(nexthop);
             }
         }
@@ -161,7 +161,7 @@ impl Handle {
     }
 }
 
-/// Whether `nexthop` carries both of our marks.
+/// Whether `nexthop` carries both of our marks: id and protocol.
 pub(crate) fn is_ours(nexthop: &Nexthop, settings: &Settings) -> bool {
     settings.is_nexthop(nexthop.id) && nexthop.protocol == settings.route_protocol
 }

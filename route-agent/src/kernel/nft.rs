@@ -1,4 +1,4 @@
-//! Our nft table, through the program `nft`.
+//! Our nft table, read and written by the program `nft`.
 
 use crate::kernel::Accepted;
 use crate::ruleset::{FAMILY, Ruleset, TABLE};
@@ -12,47 +12,46 @@ use tokio::process::Command;
 /// `nft` failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// There is no such program.
+    /// The program is not installed.
     #[error("failed to run nft: install nftables, and have nft in PATH")]
     Missing(#[source] io::Error),
 
-    /// It does not end.
-    #[error("nft failed to {what} within {} s", limit.as_secs())]
-    Slow {
-        /// What was tried.
+    /// It did not end within its time-out.
+    #[error("nft timed out: failed to {what} within {} s", limit.as_secs())]
+    Timeout {
+        /// The action, as in "failed to {what}".
         what: &'static str,
-        /// How long it was given.
         limit: Duration,
     },
 
-    /// It may not.
+    /// `EPERM`.
     #[error("nft failed to {what}: the capability NET_ADMIN is missing; run as root or grant it")]
     Privilege {
-        /// What was tried.
+        /// The action, as in "failed to {what}".
         what: &'static str,
     },
 
-    /// It said something else.
+    /// Any other failure.
     #[error("nft failed to {what}: {message}")]
     Failed {
-        /// What was tried.
+        /// The action, as in "failed to {what}".
         what: &'static str,
-        /// What it said.
+        /// From standard error.
         message: String,
     },
 }
 
-/// How long `nft` may take: a thousand times what it needs, but not for ever.
+/// A thousand times the usual duration.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long it may take to list the counters, for which a person or a scraper waits.
+/// Time-out of listing the counters: a user or a scraper waits for it.
 const COUNTERS_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The table's only user, with what it knows of `nft`'s way of listing.
+/// Reads and writes the table.
 #[derive(Default)]
 pub(crate) struct Nft {
-    /// What the last ruleset became where that is not what was asked for: another
-    /// version of `nft` may list in another form, which is no reason to set it again.
+    /// The listed form of the last ruleset if it differs from the desired form. Versions of `nft`
+    /// list the same rules differently; that must not cause the table to be set again.
     accepted: Option<Accepted>,
 }
 
@@ -69,7 +68,7 @@ impl Nft {
         })
     }
 
-    /// Makes `desired` of the table, which was `observed`.
+    /// Replaces the table's content `observed` by `desired`.
     pub(crate) async fn set(
         &mut self,
         desired: &Ruleset,
@@ -86,23 +85,22 @@ impl Nft {
                 listed,
             });
         if self.accepted.is_some() {
-            tracing::debug!("nft lists our table in another form than it was given");
+            tracing::debug!("nft lists our table in a form that differs from the given one");
         }
 
         Ok(())
     }
 
-    /// Whether the last ruleset is listed as it was given.
+    /// Whether `nft` lists the last ruleset in the given form.
     #[cfg(test)]
     pub(crate) fn is_verbatim(&self) -> bool {
         self.accepted.is_none()
     }
 
-    /// Deletes the table.
     pub(crate) async fn delete(&mut self) -> Result<(), Error> {
         self.accepted = None;
         let table = json!({"family": FAMILY, "name": TABLE});
-        // Adding what exists changes nothing; so that deleting cannot fail.
+        // Adding an existing table changes nothing; deleting a missing one would fail.
         let commands =
             json!({"nftables": [{"add": {"table": table}}, {"delete": {"table": table}}]});
 
@@ -110,7 +108,7 @@ impl Nft {
     }
 }
 
-/// Returns the packets that each named counter of our table has counted.
+/// Returns the packet count of each named counter of our table.
 ///
 /// # Errors
 ///
@@ -134,9 +132,9 @@ async fn list_table() -> Result<Option<Value>, Error> {
     list("list our table", &["table"], TIMEOUT).await
 }
 
-/// Lists the `kind` of things of our table, `None` without the table.
+/// Lists the objects of our table of a `kind`; `None` without the table.
 ///
-/// Not by the crate's helper, which leaves an `nft` that hangs behind.
+/// Without the helper of the crate `nftables`, which does not kill an `nft` that hangs.
 async fn list(what: &'static str, kind: &[&str], limit: Duration) -> Result<Option<Value>, Error> {
     let failed = |message: &dyn ToString| failed(what, message.to_string());
     let mut command = Command::new("nft");
@@ -181,7 +179,7 @@ async fn in_time<T>(
 ) -> Result<T, Error> {
     tokio::time::timeout(limit, future)
         .await
-        .map_err(|_| Error::Slow { what, limit })
+        .map_err(|_| Error::Timeout { what, limit })
 }
 
 fn explain(what: &'static str, error: NftablesError) -> Error {

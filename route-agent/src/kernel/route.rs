@@ -1,6 +1,6 @@
 //! The routes of our table.
 
-use crate::kernel::netlink::{Error, gone_is_deleted};
+use crate::kernel::netlink::{Error, ignore_missing};
 use crate::settings::Settings;
 use crate::state::{Route, State};
 use futures_util::TryStreamExt as _;
@@ -14,10 +14,10 @@ use std::net::Ipv4Addr;
 
 const FEATURE: &str = "routes by nexthop id (Linux 5.3)";
 
-/// The worst metric there is: any other route to the same destination wins.
+/// The maximum: any other route to the same destination is preferred.
 const WORST_METRIC: u32 = u32::MAX;
 
-/// Reads the routes of our table that carry our protocol number into `state`.
+/// Reads the routes of our table with our protocol number into `state`.
 pub(crate) async fn observe(
     handle: &Handle,
     settings: &Settings,
@@ -27,14 +27,14 @@ pub(crate) async fn observe(
         .table_id(settings.route_table)
         .build();
     let mut request = handle.route().get(filter);
-    // Strict checking refuses a dump request with these two set.
+    // With strict checking the kernel refuses a dump request with these set.
     request.message_mut().header.scope = Default::default();
     request.message_mut().header.kind = Default::default();
     request.message_mut().header.protocol = Default::default();
     let routes = request.execute().try_collect::<Vec<_>>().await;
 
     let routes = match routes.map_err(Error::from_rtnetlink("list routes", FEATURE)) {
-        // The table does not exist before its first route.
+        // The kernel creates the table with its first route.
         Err(error) if error.errno() == Some(nix::errno::Errno::ENOENT) => return Ok(()),
         routes => routes?,
     };
@@ -84,7 +84,7 @@ pub(crate) async fn delete(
     remove(handle, route, "delete a route").await
 }
 
-/// Makes `dst` unreachable where no other route leads there.
+/// Makes `dst` unreachable unless a route with a better metric exists.
 pub(crate) async fn add_unreachable(
     handle: &Handle,
     settings: &Settings,
@@ -99,7 +99,7 @@ pub(crate) async fn add_unreachable(
         .map_err(Error::from_rtnetlink("add an unreachable route", FEATURE))
 }
 
-/// Deletes what [`add_unreachable`] added.
+/// Deletes the route of [`add_unreachable`].
 pub(crate) async fn delete_unreachable(
     handle: &Handle,
     settings: &Settings,
@@ -113,7 +113,7 @@ pub(crate) async fn delete_unreachable(
     .await
 }
 
-/// Returns whether `address` is one of this network namespace.
+/// Returns whether `address` is assigned in this network namespace.
 pub(crate) async fn is_local(handle: &Handle, address: Ipv4Addr) -> bool {
     let route = lookup(handle, address).await;
     route.is_some_and(|route| route.header.kind == RouteType::Local)
@@ -134,21 +134,21 @@ pub(crate) async fn lookup(handle: &Handle, address: Ipv4Addr) -> Option<RouteMe
     routes.into_iter().next()
 }
 
-/// Whether `route` is of our table.
+/// Whether `route` is in our table.
 pub(crate) fn is_in_our_table(route: &RouteMessage, settings: &Settings) -> bool {
     route
         .attributes
         .contains(&RouteAttribute::Table(settings.route_table))
 }
 
-/// Whether `route` carries both of our marks.
+/// Whether `route` carries both of our marks: table and protocol.
 fn is_ours(route: &RouteMessage, settings: &Settings) -> bool {
     route.header.protocol == RouteProtocol::from(settings.route_protocol)
         && is_in_our_table(route, settings)
 }
 
 async fn remove(handle: &Handle, route: RouteMessage, what: &'static str) -> Result<(), Error> {
-    gone_is_deleted(
+    ignore_missing(
         handle
             .route()
             .del(route)
@@ -185,7 +185,7 @@ fn destination(route: &RouteMessage) -> Option<Ipv4Net> {
     Ipv4Net::new(address.unwrap_or(Ipv4Addr::UNSPECIFIED), len).ok()
 }
 
-/// What differs from every route of ours becomes id 0, address 0 or no MTU.
+/// Missing attributes become id 0, address 0 and no MTU, which differ from every desired route.
 fn parse(route: &RouteMessage) -> Route {
     let mut parsed = Route {
         nexthop: 0,

@@ -1,9 +1,9 @@
-//! The one policy rule: every packet asks our table first.
+//! The policy rule, which looks up every packet in our table first.
 //!
-//! The table holds remote clusters' CIDRs only, so that anything else falls through
-//! to the next rule, and the cost does not grow with the number of clusters.
+//! The table contains remote clusters' CIDRs only, so other destinations fall through to the
+//! next rule. One rule for all clusters keeps the cost constant.
 
-use crate::kernel::netlink::{Error, gone_is_deleted, there_is_made};
+use crate::kernel::netlink::{Error, ignore_existing, ignore_missing};
 use crate::settings::Settings;
 use futures_util::TryStreamExt as _;
 use netlink_packet_route::AddressFamily;
@@ -13,7 +13,7 @@ use rtnetlink::{Handle, IpVersion};
 
 const FEATURE: &str = "policy routing (CONFIG_IP_MULTIPLE_TABLES)";
 
-/// Returns whether our rule is there.
+/// Returns whether our rule exists.
 pub(crate) async fn observe(handle: &Handle, settings: &Settings) -> Result<bool, Error> {
     let rules: Vec<_> = handle
         .rule()
@@ -26,12 +26,11 @@ pub(crate) async fn observe(handle: &Handle, settings: &Settings) -> Result<bool
     Ok(rules.iter().any(|rule| is_ours(rule, settings)))
 }
 
-/// Adds the rule.
 pub(crate) async fn add(handle: &Handle, settings: &Settings) -> Result<(), Error> {
     let mut request = handle.rule().add().v4();
     *request.message_mut() = message(settings);
 
-    there_is_made(
+    ignore_existing(
         request
             .execute()
             .await
@@ -39,9 +38,8 @@ pub(crate) async fn add(handle: &Handle, settings: &Settings) -> Result<(), Erro
     )
 }
 
-/// Deletes the rule.
 pub(crate) async fn delete(handle: &Handle, settings: &Settings) -> Result<(), Error> {
-    gone_is_deleted(
+    ignore_missing(
         handle
             .rule()
             .del(message(settings))
@@ -64,7 +62,7 @@ fn message(settings: &Settings) -> RuleMessage {
     message
 }
 
-/// Whether `rule` carries all three of our marks.
+/// Whether `rule` carries all three of our marks: table, priority and protocol.
 pub(crate) fn is_ours(rule: &RuleMessage, settings: &Settings) -> bool {
     message(settings)
         .attributes

@@ -9,7 +9,7 @@ use control_api::fabric::{Fabric, Target};
 mod foreign;
 
 #[test]
-fn the_kernel_converges_on_the_plan_and_a_successor_finds_nothing_to_do() {
+fn the_kernel_converges_on_the_plan_and_a_successor_changes_nothing() {
     in_netns(async || {
         let mut fabric = fabric();
         fabric.ips = vec![mapped("192.0.2.1", "10.70.1.1", Target::Outside)];
@@ -23,7 +23,7 @@ fn the_kernel_converges_on_the_plan_and_a_successor_finds_nothing_to_do() {
 }
 
 #[test]
-fn nft_lists_our_table_in_the_form_in_which_it_is_given() {
+fn nft_lists_our_table_in_the_given_form() {
     in_netns(async || {
         let mut fabric = fabric();
         fabric.ips = vec![
@@ -34,13 +34,13 @@ fn nft_lists_our_table_in_the_form_in_which_it_is_given() {
 
         node.converge(&fabric, &all_up()).await;
 
-        // Otherwise a change by others would be found in a form that is ours to forgive.
+        // Otherwise a change by another program might be accepted as another form of our table.
         assert!(node.kernel.nft.is_verbatim());
     });
 }
 
 #[test]
-fn a_lost_replica_leaves_the_group_by_one_change() {
+fn a_lost_replica_is_removed_from_the_group_by_one_change() {
     in_netns(async || {
         let mut node = Node::new();
         node.converge(&fabric(), &all_up()).await;
@@ -53,7 +53,7 @@ fn a_lost_replica_leaves_the_group_by_one_change() {
 }
 
 #[test]
-fn no_peer_has_the_mtu_of_another_whichever_is_looked_up_first() {
+fn each_peer_has_its_own_mtu_in_any_order_of_lookups() {
     in_netns(async || {
         let mut fabric = fabric();
         fabric.peers[1].mtu = 1200;
@@ -61,17 +61,17 @@ fn no_peer_has_the_mtu_of_another_whichever_is_looked_up_first() {
         node.converge(&fabric, &all_up()).await;
         let probe = node.settings.probe_address(1).to_string();
 
-        let mut ways = [
+        let mut routes = [
             ("10.245.1.10", "mtu 1340"),
             ("10.246.1.10", "mtu 1200"),
             (probe.as_str(), "172.16.0.11"),
         ];
-        for _ in 0..ways.len() {
-            ways.rotate_left(1);
+        for _ in 0..routes.len() {
+            routes.rotate_left(1);
             run("ip route flush cache");
-            for (address, expected) in ways {
-                let way = run(&format!("ip route get {address}"));
-                assert!(way.contains(expected), "{way}");
+            for (address, expected) in routes {
+                let route = run(&format!("ip route get {address}"));
+                assert!(route.contains(expected), "{route}");
             }
         }
     });
@@ -91,7 +91,7 @@ fn without_live_replicas_a_remote_address_is_unreachable() {
 }
 
 #[test]
-fn whatever_others_delete_a_remote_address_stays_unreachable_and_all_comes_back() {
+fn after_deletions_by_others_remote_addresses_are_unreachable_until_repaired() {
     for damage in [
         "ip link delete liqo-overlay",
         "ip link set liqo-overlay down",
@@ -112,7 +112,7 @@ fn whatever_others_delete_a_remote_address_stays_unreachable_and_all_comes_back(
 }
 
 #[test]
-fn whatever_others_do_to_our_state_is_found_and_undone() {
+fn changes_of_our_state_by_others_are_detected_and_repaired() {
     for damage in [
         "ip rule delete priority 27761",
         "ip route delete 10.245.0.0/16 table 27761 metric 0",
@@ -141,13 +141,13 @@ fn whatever_others_do_to_our_state_is_found_and_undone() {
             run(damage);
 
             let ops = node.converge(&fabric(), &all_up()).await;
-            assert!(!ops.is_empty(), "nobody noticed: {damage}");
+            assert!(!ops.is_empty(), "not detected: {damage}");
         });
     }
 }
 
 #[test]
-fn a_device_of_another_port_is_made_anew() {
+fn a_device_with_another_port_is_recreated() {
     in_netns(async || {
         let mut node = Node::new();
         node.converge(&fabric(), &all_up()).await;
@@ -161,13 +161,13 @@ fn a_device_of_another_port_is_made_anew() {
 }
 
 #[test]
-fn the_counters_of_drops_survive_a_change_of_the_cluster() {
+fn drop_counters_survive_a_change_of_the_cluster() {
     in_netns(async || {
         let mut node = Node::new();
         node.converge(&fabric(), &all_up()).await;
-        let stranger = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        stranger.send_to(b"x", "127.0.0.1:6091").unwrap();
-        let drops = async || nft::counters().await.unwrap()[crate::filter::OUTER_STRANGERS];
+        let unknown = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        unknown.send_to(b"x", "127.0.0.1:6091").unwrap();
+        let drops = async || nft::counters().await.unwrap()[crate::filter::OUTER_SOURCE];
         assert_eq!(drops().await, 1);
 
         let mut changed = fabric();
@@ -220,7 +220,7 @@ fn small_peer(cluster_id: &str, pods: &str, external: &str) -> control_api::fabr
     peer
 }
 
-/// A way out, which no packet for a remote cluster may take.
+/// Adds a default route, which no packet for a remote cluster may take.
 fn default_route() {
     run(
         "ip link add out type veth peer name beyond; ip link set out up; ip link set beyond up
@@ -230,15 +230,15 @@ fn default_route() {
 
 fn assert_unreachable() {
     for address in ["10.245.1.10", "10.71.0.1", "10.246.1.10"].map(ip) {
-        let way = run(&format!("ip route get {address} 2>&1 || true"));
+        let route = run(&format!("ip route get {address} 2>&1 || true"));
         assert!(
-            way.contains("unreachable") || way.contains("No route to host"),
-            "{address} leaks: {way}"
+            route.contains("unreachable") || route.contains("No route to host"),
+            "{address} leaks: {route}"
         );
     }
 }
 
-/// An agent's view of its node.
+/// Plans and applies the state of a node.
 struct Node {
     kernel: Kernel,
     settings: Settings,
@@ -253,7 +253,7 @@ impl Node {
         }
     }
 
-    /// Makes the kernel obey; returns the changes that took.
+    /// Applies the plan; returns the changes.
     async fn converge(&mut self, fabric: &Fabric, view: &View) -> Vec<Op> {
         let mut state = self.kernel.observe().await.unwrap();
         let destinations = Destinations::of(fabric, "rome-1");

@@ -5,64 +5,64 @@ use ebpf_common::probe::{Heartbeat, Sighting};
 const MS: Duration = Duration::from_millis(1);
 
 #[test]
-fn an_answer_brings_a_replica_up() {
+fn a_reply_brings_a_replica_up() {
     let mut lab = Lab::new(&["milan", "turin"]);
 
-    lab.answer(&[true, false]);
+    lab.reply(&[true, false]);
 
     assert_eq!(lab.reached(), ["milan"]);
     assert_eq!(lab.report().rtt, Some(MS));
 }
 
 #[test]
-fn a_silent_replica_is_a_last_resort_and_then_dead() {
+fn a_replica_without_replies_becomes_suspect_and_then_dead() {
     let mut lab = Lab::new(&["milan"]);
-    lab.answer(&[true]);
+    lab.reply(&[true]);
     let sent_at = lab.now - MS;
 
     let suspect_at = lab.run_until(|lab| lab.reached().is_empty());
     assert_eq!(suspect_at - sent_at, (150 + 3 * 75) * MS);
     assert_eq!(lab.report().phase, Phase::Suspect);
-    assert_eq!(lab.resort(), ["gw"]);
+    assert_eq!(lab.used(), ["gw"]);
 
-    let dead_at = lab.run_until(|lab| lab.resort().is_empty());
+    let dead_at = lab.run_until(|lab| lab.used().is_empty());
     assert_eq!(dead_at - sent_at, (150 + 20 * 75) * MS);
     assert_eq!(lab.report().phase, Phase::Dead);
 }
 
 #[test]
-fn a_suspect_that_answers_late_serves_again() {
+fn a_suspect_that_replies_late_serves_again() {
     let mut lab = Lab::new(&["milan"]);
-    lab.answer(&[true]);
+    lab.reply(&[true]);
     let late = lab.next_probe();
     lab.run_until(|lab| lab.reached().is_empty());
 
-    lab.answer_to(late, &[true], |_| {});
+    lab.reply_to(late, &[true], |_| {});
 
     assert_eq!(lab.reached(), ["milan"]);
 }
 
 #[test]
-fn two_lost_probes_make_nobody_a_suspect() {
+fn two_misses_make_no_replica_a_suspect() {
     let mut lab = Lab::new(&["milan"]);
-    lab.answer(&[true]);
+    lab.reply(&[true]);
 
     for _ in 0..20 {
         lab.next_probe();
         lab.next_probe();
-        lab.answer(&[true]);
+        lab.reply(&[true]);
         assert_eq!(lab.reached(), ["milan"]);
     }
 }
 
 #[test]
-fn a_late_answer_counts() {
+fn a_late_reply_counts() {
     let mut lab = Lab::new(&["milan"]);
-    lab.answer(&[true]);
+    lab.reply(&[true]);
     let late = lab.next_probe();
     lab.next_probe();
 
-    lab.answer_to(late, &[true], |_| {});
+    lab.reply_to(late, &[true], |_| {});
     lab.next_probe();
     lab.next_probe();
 
@@ -70,20 +70,20 @@ fn a_late_answer_counts() {
 }
 
 #[test]
-fn a_dead_replica_comes_back_with_its_first_answer() {
+fn a_dead_replica_serves_again_after_its_first_reply() {
     let mut lab = Lab::new(&["milan"]);
-    lab.answer(&[true]);
-    lab.run_until(|lab| lab.resort().is_empty());
+    lab.reply(&[true]);
+    lab.run_until(|lab| lab.used().is_empty());
 
-    lab.answer(&[true]);
+    lab.reply(&[true]);
 
     assert_eq!(lab.reached(), ["milan"]);
 }
 
 #[test]
-fn a_stall_of_this_process_makes_nobody_a_suspect() {
+fn a_stall_of_this_process_makes_no_replica_a_suspect() {
     let mut lab = Lab::new(&["milan"]);
-    lab.answer(&[true]);
+    lab.reply(&[true]);
     lab.next_probe();
 
     lab.now += Duration::from_secs(60);
@@ -93,29 +93,29 @@ fn a_stall_of_this_process_makes_nobody_a_suspect() {
 }
 
 #[test]
-fn a_leaving_replica_serves_no_more_at_once_and_again_if_it_stays() {
+fn a_leaving_replica_stops_serving_at_once_and_serves_again_if_it_stays() {
     let mut lab = Lab::new(&["milan"]);
-    lab.answer(&[true]);
+    lab.reply(&[true]);
     lab.liveness.poll_change();
 
-    lab.answer_with(&[true], |heartbeat| *heartbeat = leaving());
+    lab.reply_with(&[true], |heartbeat| *heartbeat = leaving());
     let view = lab.liveness.poll_change().unwrap();
     assert_eq!(lab.report().phase, Phase::Leaving);
     assert!(view.serving().is_empty());
     assert_eq!(view.replicas_of("milan"), BTreeSet::from(["gw"]));
 
-    lab.answer(&[true]);
+    lab.reply(&[true]);
     assert_eq!(lab.reached(), ["milan"]);
 }
 
 #[test]
-fn a_replica_with_another_list_of_clusters_keeps_its_last_view() {
+fn a_reply_with_another_digest_leaves_the_reached_clusters_unchanged() {
     let mut lab = Lab::new(&["milan", "turin"]);
-    lab.answer(&[true, false]);
+    lab.reply(&[true, false]);
 
     lab.liveness
         .set_clusters(vec!["genoa".into(), "milan".into(), "turin".into()]);
-    lab.answer_with(&[false, true], |_| {});
+    lab.reply_with(&[false, true], |_| {});
 
     assert_eq!(lab.reached(), ["milan"]);
     assert_eq!(lab.report().same_clusters, Some(false));
@@ -124,7 +124,7 @@ fn a_replica_with_another_list_of_clusters_keeps_its_last_view() {
 #[test]
 fn a_removed_cluster_is_not_reached() {
     let mut lab = Lab::new(&["milan", "turin"]);
-    lab.answer(&[true, true]);
+    lab.reply(&[true, true]);
 
     lab.liveness.set_clusters(vec!["turin".into()]);
 
@@ -144,49 +144,49 @@ fn an_adopted_replica_serves_until_it_misses_its_probes() {
 }
 
 #[test]
-fn answers_that_nobody_asked_for_change_nothing() {
+fn unsolicited_replies_change_nothing() {
     let mut lab = Lab::new(&["milan"]);
     let (_, request) = lab.next_probe();
-    let mut answer = request;
-    answer.answer = heartbeat(lab.digest(), &[true]).answer;
+    let mut reply = request;
+    reply.answer = heartbeat(lab.digest(), &[true]).answer;
 
-    let stranger = ip("169.254.19.99");
+    let unknown = ip("169.254.19.99");
     lab.liveness
-        .handle_datagram(stranger, &answer.encode(), lab.now);
-    let mut forged = answer;
+        .handle_datagram(unknown, &reply.encode(), lab.now);
+    let mut forged = reply;
     forged.sequence = 9999u32.to_be_bytes();
     lab.liveness
         .handle_datagram(ADDRESS, &forged.encode(), lab.now);
-    let mut forged = answer;
+    let mut forged = reply;
     forged.sent[7] ^= 1;
     lab.liveness
         .handle_datagram(ADDRESS, &forged.encode(), lab.now);
     lab.liveness
         .handle_datagram(ADDRESS, &request.encode(), lab.now);
     lab.liveness
-        .handle_datagram(ADDRESS, &answer.encode()[1..], lab.now);
+        .handle_datagram(ADDRESS, &reply.encode()[1..], lab.now);
 
-    assert_eq!(lab.report().answered, 0);
+    assert_eq!(lab.report().replies, 0);
     assert_eq!(lab.liveness.poll_change(), None);
 }
 
 #[test]
-fn a_repeated_answer_counts_once() {
+fn a_duplicate_reply_counts_once() {
     let mut lab = Lab::new(&["milan"]);
     let probe = lab.next_probe();
 
-    lab.answer_to(probe, &[true], |_| {});
-    lab.answer_to(probe, &[true], |_| {});
+    lab.reply_to(probe, &[true], |_| {});
+    lab.reply_to(probe, &[true], |_| {});
 
-    assert_eq!(lab.report().answered, 1);
+    assert_eq!(lab.report().replies, 1);
 }
 
 #[test]
-fn a_slow_path_is_given_four_round_trips() {
+fn the_reply_timeout_is_four_round_trips() {
     let mut lab = Lab::new(&["milan"]);
     let probe = lab.next_probe();
     lab.now += 30 * MS;
-    lab.answer_to(probe, &[true], |_| {});
+    lab.reply_to(probe, &[true], |_| {});
 
     let (sent_at, _) = lab.next_probe();
     let (again_at, _) = lab.next_probe();
@@ -195,20 +195,20 @@ fn a_slow_path_is_given_four_round_trips() {
 }
 
 #[test]
-fn clusters_beyond_the_bitmap_are_taken_to_be_reached() {
+fn clusters_beyond_the_bitmap_count_as_reached() {
     let ids: Vec<_> = (0..PEERS_MAX + 1).map(|n| format!("c{n:05}")).collect();
     let ids: Vec<_> = ids.iter().map(String::as_str).collect();
     let mut lab = Lab::new(&ids);
 
-    lab.answer(&[false; PEERS_MAX]);
+    lab.reply(&[false; PEERS_MAX]);
 
     assert_eq!(lab.reached(), [ids[PEERS_MAX]]);
 }
 
 #[test]
-fn a_replica_of_another_address_must_prove_itself_and_one_of_another_slot_need_not() {
+fn a_new_address_resets_a_replica_and_a_new_slot_does_not() {
     let mut lab = Lab::new(&["milan"]);
-    lab.answer(&[true]);
+    lab.reply(&[true]);
 
     let mut set = |slot, replica| {
         let targets = BTreeMap::from([("gw".to_owned(), target(slot, replica))]);
@@ -221,26 +221,26 @@ fn a_replica_of_another_address_must_prove_itself_and_one_of_another_slot_need_n
 }
 
 #[test]
-fn a_probe_says_whether_the_replica_is_heard() {
+fn probes_report_whether_the_replicas_replies_arrive() {
     let mut lab = Lab::new(&["milan"]);
     assert!(!lab.says(HEARS));
 
-    lab.answer(&[true]);
+    lab.reply(&[true]);
     assert!(lab.says(HEARS));
 
-    let heard = lab.now;
+    let replied = lab.now;
     while lab.says(HEARS) {
-        assert!(lab.now - heard < Duration::from_secs(1));
+        assert!(lab.now - replied < Duration::from_secs(1));
     }
-    assert!(lab.now - heard < Duration::from_millis(1300));
+    assert!(lab.now - replied < Duration::from_millis(1300));
 }
 
 #[test]
-fn a_probe_says_which_clusters_are_lost_by_their_rank() {
+fn probes_report_the_paths_that_are_down_by_the_rank_of_the_cluster() {
     let mut lab = Lab::new(&["milan", "paris", "turin"]);
 
     lab.liveness
-        .set_lost(["turin".into(), "gone".into()].into());
+        .set_down_paths(["turin".into(), "gone".into()].into());
     assert_eq!(lab.sighting().lost().collect::<Vec<_>>(), [2]);
     assert_eq!(lab.sighting().digest(), lab.digest());
 
@@ -249,17 +249,17 @@ fn a_probe_says_which_clusters_are_lost_by_their_rank() {
     assert_eq!(lab.sighting().lost().collect::<Vec<_>>(), [1]);
     assert_eq!(lab.sighting().digest(), lab.digest());
     assert!(!lab.sighting().says(REFLECTS));
-    lab.liveness.set_reflects(true);
+    lab.liveness.set_echo_responder(true);
     assert!(lab.sighting().says(REFLECTS));
 }
 
 #[test]
-fn an_agent_that_stops_says_so_at_once() {
+fn a_stop_is_announced_at_once() {
     let mut lab = Lab::new(&["milan"]);
-    lab.answer(&[true]);
+    lab.reply(&[true]);
     while lab.liveness.poll_transmit().is_some() {}
 
-    lab.liveness.rest(lab.now);
+    lab.liveness.announce_stop(lab.now);
 
     let probe = lab.liveness.poll_transmit().unwrap().probe;
     assert!(sighting(probe).says(RESTS));
@@ -299,7 +299,7 @@ impl Lab {
         Self { liveness, now }
     }
 
-    /// Waits for the next probe.
+    /// Advances time to the next probe.
     fn next_probe(&mut self) -> (Instant, Probe) {
         self.now = self.now.max(self.liveness.poll_timeout().unwrap());
         self.liveness.handle_timeout(self.now);
@@ -309,18 +309,17 @@ impl Lab {
         (self.now, transmit.probe)
     }
 
-    /// Answers the next probe after a millisecond.
-    fn answer(&mut self, up: &[bool]) {
-        self.answer_with(up, |_| {});
+    /// Replies to the next probe after a millisecond.
+    fn reply(&mut self, up: &[bool]) {
+        self.reply_with(up, |_| {});
     }
 
-    fn answer_with(&mut self, up: &[bool], change: impl FnOnce(&mut Heartbeat)) {
-        // What the gateway knows does not follow what the node knows.
+    fn reply_with(&mut self, up: &[bool], change: impl FnOnce(&mut Heartbeat)) {
         let probe = self.next_probe();
-        self.answer_to(probe, up, change);
+        self.reply_to(probe, up, change);
     }
 
-    fn answer_to(
+    fn reply_to(
         &mut self,
         (_, mut probe): (Instant, Probe),
         up: &[bool],
@@ -334,7 +333,7 @@ impl Lab {
             .handle_datagram(ADDRESS, &probe.encode(), self.now);
     }
 
-    /// What the next probe says.
+    /// The statement of the next probe, as the gateway keeps it.
     fn sighting(&mut self) -> Sighting {
         sighting(self.next_probe().1)
     }
@@ -350,7 +349,7 @@ impl Lab {
                 return self.now;
             }
         }
-        panic!("never came");
+        panic!("the condition did not hold within 100 probes");
     }
 
     fn reached(&self) -> Vec<String> {
@@ -358,8 +357,8 @@ impl Lab {
         view.serving().values().flatten().cloned().collect()
     }
 
-    /// The replicas that packets go to, as a last resort too.
-    fn resort(&self) -> Vec<String> {
+    /// The replicas that packets for milan go to.
+    fn used(&self) -> Vec<String> {
         let view = self.liveness.view();
         let replicas = view.replicas_of("milan").into_iter();
         replicas.map(str::to_owned).collect()
@@ -373,7 +372,7 @@ impl Lab {
         digest(self.liveness.clusters.iter().map(String::as_str))
     }
 
-    /// The digest of a gateway that knows `count` clusters: the node's, if those are as many.
+    /// The digest of a gateway that has the first `count` of the node's clusters.
     fn digest_of(&self, count: usize) -> u64 {
         let ids = self.liveness.clusters.iter();
         let is_partial = count < ids.len() && ids.len() <= PEERS_MAX;

@@ -1,51 +1,45 @@
-//! The question and the answer of a check, on the wire between the nodes of two clusters.
+//! Wire format of the echo between nodes of two clusters.
 //!
 //! ```text
 //!  0      4      8       16
 //!  | magic | kind | token |
 //! ```
-//! An answer is as long as its question, so that nobody can use a node to multiply traffic.
+//! A reply is as long as its request, so that no node amplifies traffic.
 
-/// Length of both in bytes.
+/// Length of a request or reply in bytes.
 pub(crate) const LEN: usize = 16;
 
-/// What both begin with; the digit is the version of the format.
+/// The digit is the version of the format.
 const MAGIC: [u8; 4] = *b"LQE1";
 
-const QUESTION: [u8; 4] = 1u32.to_be_bytes();
-const ANSWER: [u8; 4] = 2u32.to_be_bytes();
+const REQUEST: [u8; 4] = 1u32.to_be_bytes();
+const REPLY: [u8; 4] = 2u32.to_be_bytes();
 
-/// What tells one question from all others, and its answer from a forged one.
+/// Identifies a request; a reply echoes it. Unpredictable, so that replies cannot be forged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Token([u8; 8]);
 
 impl Token {
-    /// Creates the token of a number.
     pub(crate) fn new(number: u64) -> Self {
         Self(number.to_be_bytes())
     }
 }
 
-/// A message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
-    /// It is to be answered.
-    Question(Token),
-    /// It answers ours, perhaps.
-    Answer(Token),
+    Request(Token),
+    Reply(Token),
 }
 
-/// Returns the question that bears `token`.
-pub(crate) fn question(token: Token) -> [u8; LEN] {
-    encode(QUESTION, token)
+pub(crate) fn request(token: Token) -> [u8; LEN] {
+    encode(REQUEST, token)
 }
 
-/// Returns the answer to the question that bears `token`.
-pub(crate) fn answer(token: Token) -> [u8; LEN] {
-    encode(ANSWER, token)
+pub(crate) fn reply(token: Token) -> [u8; LEN] {
+    encode(REPLY, token)
 }
 
-/// Reads a payload; `None` if it is no message of this version.
+/// Parses a payload; `None` if it is no message of this version.
 pub(crate) fn parse(payload: &[u8]) -> Option<Message> {
     let payload: &[u8; LEN] = payload.try_into().ok()?;
     let (magic, rest) = payload.split_first_chunk()?;
@@ -56,8 +50,8 @@ pub(crate) fn parse(payload: &[u8]) -> Option<Message> {
     }
 
     match *kind {
-        QUESTION => Some(Message::Question(token)),
-        ANSWER => Some(Message::Answer(token)),
+        REQUEST => Some(Message::Request(token)),
+        REPLY => Some(Message::Reply(token)),
         _ => None,
     }
 }
@@ -77,21 +71,21 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn messages_survive_the_wire() {
+    fn an_encoded_message_parses_to_itself() {
         let token = Token::new(0x0102_0304_0506_0708);
 
-        assert_eq!(parse(&question(token)), Some(Message::Question(token)));
-        assert_eq!(parse(&answer(token)), Some(Message::Answer(token)));
+        assert_eq!(parse(&request(token)), Some(Message::Request(token)));
+        assert_eq!(parse(&reply(token)), Some(Message::Reply(token)));
     }
 
     proptest! {
         #[test]
-        fn all_else_is_no_message(payload: Vec<u8>, at in 0..8usize, flip in 1..=255u8) {
+        fn other_payloads_do_not_parse(payload: Vec<u8>, at in 0..8usize, flip in 1..=255u8) {
             prop_assert_eq!(parse(&payload), None);
-            let mut bent = question(Token::new(7));
-            bent[at] ^= flip;
-            prop_assert!(!matches!(parse(&bent), Some(Message::Question(_))));
-            prop_assert_eq!(parse(&bent[1..]), None);
+            let mut altered = request(Token::new(7));
+            altered[at] ^= flip;
+            prop_assert!(!matches!(parse(&altered), Some(Message::Request(_))));
+            prop_assert_eq!(parse(&altered[1..]), None);
         }
     }
 }

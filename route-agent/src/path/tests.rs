@@ -4,26 +4,26 @@ use crate::testing::ip;
 const MS: Duration = Duration::from_millis(1);
 
 #[test]
-fn an_answered_way_is_whole_and_asked_every_second() {
+fn a_path_with_replies_is_up_and_gets_a_request_every_second() {
     let mut lab = Lab::new(1);
 
     lab.run(Duration::from_secs(10), |_| true);
 
     let report = lab.paths.report("c000").unwrap();
-    assert_eq!((report.phase, report.rtt), (Phase::Whole, Some(lab.rtt)));
-    assert!((10..=11).contains(&lab.asked), "{}", lab.asked);
+    assert_eq!((report.phase, report.rtt), (Phase::Up, Some(lab.rtt)));
+    assert!((10..=11).contains(&lab.requests), "{}", lab.requests);
     assert_eq!(lab.changes, [lab.start + 5 * MS]);
 }
 
 #[test]
-fn a_broken_way_is_known_within_three_seconds_and_whole_with_the_first_answer() {
+fn a_failed_path_is_down_within_three_seconds_and_up_with_the_first_reply() {
     let mut lab = Lab::new(1);
     lab.run(Duration::from_secs(5), |_| true);
     lab.changes.clear();
 
     let broken = lab.now;
     lab.run(Duration::from_secs(20), |_| false);
-    assert_eq!(lab.paths.lost(), BTreeSet::from(["c000".to_owned()]));
+    assert_eq!(lab.paths.down(), BTreeSet::from(["c000".to_owned()]));
     assert!(
         lab.changes[0] - broken <= 2300 * MS,
         "{:?}",
@@ -31,24 +31,24 @@ fn a_broken_way_is_known_within_three_seconds_and_whole_with_the_first_answer() 
     );
 
     lab.changes.clear();
-    let mended = lab.now;
+    let repaired = lab.now;
     lab.run(Duration::from_secs(5), |_| true);
-    assert_eq!(lab.paths.lost(), BTreeSet::new());
-    assert!(lab.changes[0] - mended <= 1100 * MS);
+    assert_eq!(lab.paths.down(), BTreeSet::new());
+    assert!(lab.changes[0] - repaired <= 1100 * MS);
 }
 
 #[test]
-fn two_lost_questions_are_no_broken_way() {
+fn two_consecutive_misses_leave_a_path_up() {
     let mut lab = Lab::new(1);
 
     lab.run(Duration::from_secs(60), |number| number % 3 == 0);
 
     assert_eq!(lab.changes.len(), 1);
-    assert!(lab.paths.lost().is_empty());
+    assert!(lab.paths.down().is_empty());
 }
 
 #[test]
-fn a_way_of_a_second_and_a_half_is_whole() {
+fn a_path_with_a_round_trip_time_of_a_second_and_a_half_is_up() {
     let mut lab = Lab::new(1);
     lab.rtt = 1500 * MS;
 
@@ -56,32 +56,32 @@ fn a_way_of_a_second_and_a_half_is_whole() {
     lab.changes.clear();
     lab.run(Duration::from_secs(30), |_| true);
 
-    assert_eq!(lab.paths.report("c000").unwrap().phase, Phase::Whole);
+    assert_eq!(lab.paths.report("c000").unwrap().phase, Phase::Up);
 }
 
 #[test]
-fn who_never_answers_is_asked_rarely() {
+fn a_cluster_that_never_replies_gets_few_requests() {
     let mut lab = Lab::new(1);
 
     lab.run(Duration::from_secs(100), |_| false);
 
-    assert_eq!(lab.paths.lost().len(), 1);
-    assert!(lab.asked <= 8 + 10, "{}", lab.asked);
+    assert_eq!(lab.paths.down().len(), 1);
+    assert!(lab.requests <= 8 + 10, "{}", lab.requests);
 }
 
 #[test]
-fn many_clusters_take_turns() {
+fn the_request_rate_is_limited_with_many_clusters() {
     let mut lab = Lab::new(1000);
 
     lab.run(Duration::from_secs(60), |_| true);
 
-    assert!(lab.asked <= 60 * 50 + 1, "{}", lab.asked);
-    let is_whole = |id: &String| lab.paths.report(id).unwrap().phase == Phase::Whole;
-    assert!(lab.targets.keys().all(is_whole));
+    assert!(lab.requests <= 60 * 50 + 1, "{}", lab.requests);
+    let is_up = |id: &String| lab.paths.report(id).unwrap().phase == Phase::Up;
+    assert!(lab.targets.keys().all(is_up));
 }
 
 #[test]
-fn one_broken_way_among_many_is_found() {
+fn one_failed_path_among_many_is_detected() {
     let mut lab = Lab::new(40);
     lab.run(Duration::from_secs(5), |_| true);
     lab.changes.clear();
@@ -90,33 +90,30 @@ fn one_broken_way_among_many_is_found() {
     let broken = lab.now;
     lab.run(Duration::from_secs(4), |_| true);
 
-    assert_eq!(lab.paths.lost(), BTreeSet::from(["c007".to_owned()]));
+    assert_eq!(lab.paths.down(), BTreeSet::from(["c007".to_owned()]));
     assert!(lab.changes[0] - broken <= 2500 * MS);
 }
 
 #[test]
-fn answers_that_nobody_asked_for_change_nothing() {
+fn unsolicited_replies_change_nothing() {
     let mut lab = Lab::new(1);
     lab.paths.handle_timeout(lab.now);
-    let question = lab.paths.poll_transmit().unwrap();
-    let Some(message::Message::Question(token)) = message::parse(&question.payload) else {
-        panic!("a question");
-    };
+    let request = lab.paths.poll_transmit().unwrap();
+    let token = token(&request);
 
-    lab.paths.handle_answer(ip("10.9.9.9"), token, lab.now);
-    lab.paths
-        .handle_answer(question.to, Token::new(99), lab.now);
+    lab.paths.handle_reply(ip("10.9.9.9"), token, lab.now);
+    lab.paths.handle_reply(request.to, Token::new(99), lab.now);
     assert_eq!(lab.paths.report("c000").unwrap().phase, Phase::Unknown);
 
-    lab.paths.handle_answer(question.to, token, lab.now);
-    assert_eq!(lab.paths.report("c000").unwrap().phase, Phase::Whole);
+    lab.paths.handle_reply(request.to, token, lab.now);
+    assert_eq!(lab.paths.report("c000").unwrap().phase, Phase::Up);
 }
 
 #[test]
-fn a_cluster_that_is_reached_again_begins_anew() {
+fn a_cluster_that_is_reached_again_starts_as_unknown() {
     let mut lab = Lab::new(1);
     lab.run(Duration::from_secs(30), |_| false);
-    assert_eq!(lab.paths.lost().len(), 1);
+    assert_eq!(lab.paths.down().len(), 1);
     lab.paths.poll_change();
 
     lab.paths.set_targets(&BTreeMap::new(), lab.now);
@@ -128,19 +125,19 @@ fn a_cluster_that_is_reached_again_begins_anew() {
     assert_eq!(lab.paths.poll_timeout(), Some(lab.now.max(lab.paths.next)));
 }
 
-/// A node and clusters that answer, under virtual time.
+/// A node and clusters that reply, under virtual time.
 struct Lab {
     paths: Paths,
     targets: BTreeMap<String, Ipv4Addr>,
     start: Instant,
     now: Instant,
     rtt: Duration,
-    /// The cluster that does not answer, whatever the others do.
+    /// The cluster that never replies.
     broken: Option<Ipv4Addr>,
-    asked: usize,
-    /// When the lost ways changed.
+    requests: usize,
+    /// When a phase changed.
     changes: Vec<Instant>,
-    answers: VecDeque<(Instant, Ipv4Addr, Token)>,
+    replies: VecDeque<(Instant, Ipv4Addr, Token)>,
 }
 
 impl Lab {
@@ -160,18 +157,18 @@ impl Lab {
             now,
             rtt: 5 * MS,
             broken: None,
-            asked: 0,
+            requests: 0,
             changes: Vec::new(),
-            answers: VecDeque::new(),
+            replies: VecDeque::new(),
         }
     }
 
-    /// Lets time pass; of the questions those are answered whose number `is_answered`.
+    /// Advances time; the request with number N gets a reply if `is_answered(N)`.
     fn run(&mut self, time: Duration, is_answered: impl Fn(usize) -> bool) {
         let end = self.now + time;
         loop {
-            let answer = self.answers.front().map(|(at, ..)| *at);
-            let next = [answer, self.paths.poll_timeout()]
+            let reply = self.replies.front().map(|(at, ..)| *at);
+            let next = [reply, self.paths.poll_timeout()]
                 .into_iter()
                 .flatten()
                 .min();
@@ -180,27 +177,32 @@ impl Lab {
                 return;
             };
             self.now = self.now.max(next);
-            while let Some((at, from, token)) = self.answers.front().copied()
+            while let Some((at, from, token)) = self.replies.front().copied()
                 && at <= self.now
             {
-                self.answers.pop_front();
-                self.paths.handle_answer(from, token, self.now);
+                self.replies.pop_front();
+                self.paths.handle_reply(from, token, self.now);
             }
             self.paths.handle_timeout(self.now);
-            while let Some(question) = self.paths.poll_transmit() {
-                let Some(message::Message::Question(token)) = message::parse(&question.payload)
-                else {
-                    panic!("a question");
-                };
-                if is_answered(self.asked) && self.broken != Some(question.to) {
-                    self.answers
-                        .push_back((self.now + self.rtt, question.to, token));
+            while let Some(request) = self.paths.poll_transmit() {
+                if is_answered(self.requests) && self.broken != Some(request.to) {
+                    let arrival = self.now + self.rtt;
+                    self.replies
+                        .push_back((arrival, request.to, token(&request)));
                 }
-                self.asked += 1;
+                self.requests += 1;
             }
             if self.paths.poll_change() {
                 self.changes.push(self.now);
             }
         }
     }
+}
+
+fn token(request: &Transmit) -> Token {
+    let Some(message::Message::Request(token)) = message::parse(&request.payload) else {
+        panic!("{request:?} is no request");
+    };
+
+    token
 }

@@ -1,24 +1,24 @@
-//! Hops of their own for each MTU.
+//! Separate hops for each MTU.
 //!
-//! An MTU is a route's, but the kernel keeps the way that it has once looked up with the nexthop, the MTU of
-//! the route included (`nhc_rth_input` of `struct fib_nh_common`, `net/ipv4/route.c`). Of two routes
-//! through one nexthop, whichever is used first lends its MTU to the other: packets to one cluster are
-//! refused for what another one's tunnel carries. So routes of unlike MTUs share no hop.
+//! The MTU belongs to a route, but the kernel caches the result of a lookup, including the route's MTU,
+//! in the nexthop (`nhc_rth_input` of `struct fib_nh_common`, `net/ipv4/route.c`). If two routes share a
+//! nexthop, the MTU of the one used first applies to the other one, too, and packets are refused because
+//! of another cluster's tunnel. So routes of different MTUs share no hop.
 
 use crate::settings::{CLASS_MAX, Settings};
 use crate::state::State;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Which class of hops the routes of each MTU use.
+/// The class of hops for each MTU.
 #[derive(Debug)]
 pub(super) struct Classes {
-    /// From 1 on, by MTU in bytes.
+    /// Class from 1 on, by MTU in bytes.
     by_mtu: BTreeMap<u32, u8>,
 }
 
 impl Classes {
-    /// Gives each of `mtus`, in bytes, a class, the one that it has already where there is one. Of more than
-    /// there are classes the largest get none.
+    /// Assigns a class to each of `mtus`, in bytes; an MTU keeps the class that it has. If they exceed the
+    /// number of classes, the largest get none.
     pub(super) fn assign(mtus: &BTreeSet<u32>, observed: &State, settings: &Settings) -> Self {
         let mtus: BTreeSet<u32> = mtus.iter().copied().take(CLASS_MAX.into()).collect();
         let mut by_mtu: BTreeMap<u32, u8> = BTreeMap::new();
@@ -53,8 +53,8 @@ impl Classes {
         self.by_mtu.values().copied()
     }
 
-    /// Returns the class for a route of this MTU, and the MTU that it can have: a smaller one if
-    /// there is no class for it.
+    /// Returns the class for a route of this MTU, and the route's MTU: a smaller one if this MTU has no
+    /// class.
     pub(super) fn of(&self, mtu: u32) -> Option<(u8, u32)> {
         let (mtu, class) = self.by_mtu.range(..=mtu).next_back()?;
 
@@ -69,7 +69,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     #[test]
-    fn each_mtu_has_its_class_and_keeps_it() {
+    fn each_mtu_has_a_class_and_keeps_it() {
         let settings = Settings::default();
         let observed = observed(&settings, &[(1200, 3), (1340, 1), (1280, 3)]);
 
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_mtus_share_the_largest_that_is_not_too_large() {
+    fn mtus_beyond_the_limit_share_the_largest_one_with_a_class() {
         let settings = Settings::default();
         let mtus: BTreeSet<u32> = (0..40).map(|place| 1200 + place).collect();
 
@@ -97,7 +97,7 @@ mod tests {
         assert_eq!(classes.of(1239).unwrap().1, last);
     }
 
-    /// A state whose routes have these MTUs, through hops of these classes.
+    /// A state with routes of these MTUs through hops of these classes.
     fn observed(settings: &Settings, routes: &[(u32, u8)]) -> State {
         let mut state = State::default();
         for (place, (mtu, class)) in (0_u8..).zip(routes) {

@@ -1,8 +1,7 @@
-//! A nexthop group for each distinct set of hops, which are those of the replicas for one MTU.
+//! A nexthop group for each distinct set of hops, hence of replicas and MTU.
 //!
-//! Clusters reached through the same replicas by tunnels of the same MTU share a group: where a replica dies,
-//! one replacement moves the traffic for all of them. Group ids are kept from state
-//! to state such that the fewest routes change.
+//! Clusters with the same replicas and MTU share a group: after the loss of a replica one replacement
+//! moves the traffic of all of them. Ids are assigned such that few routes change.
 
 use crate::settings::{FIRST_GROUP, NEXTHOP_IDS, Settings};
 use crate::state::State;
@@ -10,22 +9,26 @@ use ipnet::Ipv4Net;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What one remote cluster needs.
+/// A remote cluster.
 #[derive(Clone, Debug)]
-pub(super) struct Wanted {
-    /// The CIDRs under which it is seen here.
+pub(super) struct Cluster {
+    /// Its remapped CIDRs.
     pub(super) cidrs: Vec<Ipv4Net>,
     /// The hops to the replicas that reach it.
     pub(super) members: BTreeSet<u32>,
 }
 
-/// Returns the id of the group of each element of `wanted`; `None` where it has no members.
+/// Returns the id of each cluster's group; `None` for a cluster without members.
 ///
-/// Of all groups that exist, a set takes the one that has its members already, else
-/// the one that most of its clusters use now, which is then replaced in place.
-pub(super) fn assign(wanted: &[Wanted], observed: &State, settings: &Settings) -> Vec<Option<u32>> {
+/// A set of members gets the existing group with these members, else the group that most of its
+/// clusters use, whose members are then replaced, else a new one.
+pub(super) fn assign(
+    clusters: &[Cluster],
+    observed: &State,
+    settings: &Settings,
+) -> Vec<Option<u32>> {
     let mut sets: BTreeMap<&BTreeSet<u32>, BTreeMap<u32, usize>> = BTreeMap::new();
-    for cluster in wanted.iter().filter(|it| !it.members.is_empty()) {
+    for cluster in clusters.iter().filter(|it| !it.members.is_empty()) {
         let users = sets.entry(&cluster.members).or_default();
         if let Some(group) = current_group(cluster, observed) {
             *users.entry(group).or_default() += 1;
@@ -58,21 +61,21 @@ pub(super) fn assign(wanted: &[Wanted], observed: &State, settings: &Settings) -
     let mut free = (first..=last).filter(|id| !observed.groups.contains_key(id));
     for members in sets.keys() {
         if !assigned.contains_key(members) {
-            // 61,440 ids for at most as many sets as there are clusters: never exhausted
-            // below that, and beyond it the cluster is unreachable rather than misrouted.
+            // There are 61,440 ids and at most one set per cluster. Beyond that a cluster is
+            // unreachable rather than misrouted.
             if let Some(id) = free.next() {
                 assigned.insert(members, id);
             }
         }
     }
 
-    wanted
+    clusters
         .iter()
         .map(|cluster| assigned.get(&cluster.members).copied())
         .collect()
 }
 
-fn current_group(cluster: &Wanted, observed: &State) -> Option<u32> {
+fn current_group(cluster: &Cluster, observed: &State) -> Option<u32> {
     cluster
         .cidrs
         .iter()

@@ -1,4 +1,4 @@
-//! A number for each gateway replica, from which its hop id and its probe's address follow.
+//! A number for each gateway replica, which determines its hop ids and its probe address.
 
 use crate::plan::Error;
 use crate::settings::{PROBES, Settings};
@@ -9,13 +9,13 @@ use std::net::Ipv4Addr;
 
 const _: () = assert!(
     REPLICAS_MAX == u8::MAX as usize - 1,
-    "each replica has a host number of the probe's /24"
+    "a slot is a host number in a /24, neither 0 nor 255"
 );
 
 /// Returns each replica's slot by its address, from 1 to [`REPLICAS_MAX`].
 ///
-/// A replica that has a hop keeps its slot; a new one gets a slot that has no hop, so
-/// that a slot never changes its replica in one step.
+/// A replica with a hop keeps its slot. A new one gets a slot without a hop, so that no slot
+/// moves from one replica to another in one step.
 pub(super) fn assign(
     replicas: &[Replica],
     observed: &State,
@@ -38,7 +38,7 @@ pub(super) fn assign(
     }
     let kept: BTreeSet<u8> = slots.values().copied().collect();
     let untouched = (1..=u8::MAX - 1).filter(|slot| !occupied.contains_key(slot));
-    // Where old and new replicas are more than slots, those of the old ones are reused at once.
+    // Only if no other slot is left.
     let reused = occupied.keys().copied().filter(|slot| !kept.contains(slot));
     let mut free = untouched.chain(reused);
     for address in addresses {

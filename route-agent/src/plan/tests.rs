@@ -19,7 +19,7 @@ fn every_remote_cidr_is_unreachable_while_no_replica_reaches_it() {
 }
 
 #[test]
-fn a_cluster_goes_through_the_replicas_that_reach_it() {
+fn routes_lead_to_the_replicas_that_reach_the_cluster() {
     let mut view = View::default();
     view.reaches("gw-1", "milan");
     view.reaches("gw-2", "milan");
@@ -39,7 +39,7 @@ fn a_cluster_goes_through_the_replicas_that_reach_it() {
 }
 
 #[test]
-fn every_replica_is_probed_even_a_dead_one() {
+fn dead_replicas_are_probed() {
     let plan = plan_of(&fabric(), &View::default());
 
     let Target { probe, replica } = plan.probes["gw-2"];
@@ -50,7 +50,7 @@ fn every_replica_is_probed_even_a_dead_one() {
 }
 
 #[test]
-fn the_nodes_own_packets_carry_its_external_address() {
+fn the_nodes_own_packets_have_its_external_address_as_source() {
     let state = plan_of(&fabric(), &all_up()).state;
 
     assert_eq!(state.addresses, BTreeSet::from([net("10.70.0.1/32")]));
@@ -63,7 +63,7 @@ fn the_nodes_own_packets_carry_its_external_address() {
 }
 
 #[test]
-fn a_leaving_replica_is_used_only_where_no_other_is() {
+fn a_leaving_replica_is_used_only_if_no_other_reaches_the_cluster() {
     let milan = BTreeSet::from(["milan".to_owned()]);
     let both = BTreeSet::from(["milan".to_owned(), "turin".to_owned()]);
     let mut view = View::default();
@@ -77,7 +77,7 @@ fn a_leaving_replica_is_used_only_where_no_other_is() {
 }
 
 #[test]
-fn the_mtu_is_the_tunnels_or_what_the_underlay_leaves_of_its_own() {
+fn the_mtu_is_the_smaller_of_tunnel_and_underlay_without_overhead() {
     let mtu = |mtu_bytes| {
         let fabric = fabric();
         let view = all_up();
@@ -98,7 +98,7 @@ fn the_mtu_is_the_tunnels_or_what_the_underlay_leaves_of_its_own() {
 }
 
 #[test]
-fn the_device_is_as_large_as_its_largest_route() {
+fn the_mtu_of_the_device_is_that_of_the_largest_route() {
     let mut fabric = fabric();
     fabric.peers[0].mtu = 8900;
 
@@ -117,7 +117,7 @@ fn a_second_plan_after_the_first_changes_nothing() {
 }
 
 #[test]
-fn a_restarted_agent_starts_with_its_predecessors_view() {
+fn a_restarted_agent_adopts_the_view_of_its_predecessor() {
     let mut view = View::default();
     view.reaches("gw-1", "milan");
     view.reaches("gw-2", "milan");
@@ -130,7 +130,7 @@ fn a_restarted_agent_starts_with_its_predecessors_view() {
 }
 
 #[test]
-fn a_new_replica_takes_nobodys_hop() {
+fn a_new_replica_gets_a_new_hop() {
     let before = plan_of(&fabric(), &all_up()).state;
     let mut fabric = fabric();
     fabric.replicas = vec![
@@ -146,7 +146,7 @@ fn a_new_replica_takes_nobodys_hop() {
 }
 
 #[test]
-fn an_unknown_node_is_told_the_known_ones() {
+fn the_error_of_an_unknown_node_names_the_known_ones() {
     let fabric = fabric();
     let view = View::default();
     let error = plan(&Input {
@@ -162,7 +162,7 @@ fn an_unknown_node_is_told_the_known_ones() {
 }
 
 #[test]
-fn mapped_addresses_are_translated_where_the_gateways_send_them() {
+fn mapped_addresses_are_translated_on_the_nodes_to_which_gateways_send_them() {
     let pod = |node: &str| fabric::Target::Pod {
         node: Some(node.into()),
     };
@@ -206,23 +206,23 @@ fn mapped_addresses_are_translated_where_the_gateways_send_them() {
 }
 
 #[test]
-fn checks_of_peers_are_answered_here_unless_their_address_is_somebodys() {
+fn the_echo_address_leads_to_the_node_unless_an_ip_object_has_it() {
     let mut fabric = crate::testing::fabric();
-    let reflector = fabric.reflector().unwrap().to_string();
+    let echo = fabric.reflector().unwrap().to_string();
     let view = View::default();
     let text = |fabric: &Fabric| format!("{:?}", plan_of(fabric, &view).state.filter);
-    assert!(text(&fabric).contains(&reflector), "{}", text(&fabric));
+    assert!(text(&fabric).contains(&echo), "{}", text(&fabric));
 
-    fabric.ips = vec![mapped("192.0.2.1", &reflector, fabric::Target::Outside)];
+    fabric.ips = vec![mapped("192.0.2.1", &echo, fabric::Target::Outside)];
 
     assert_eq!(fabric.reflector(), None);
     let node = fabric.nodes[0].external_ip.to_string();
     let filter = text(&fabric);
-    let pair = format!("[String(\"{reflector}\"), String(\"{node}\")]");
+    let pair = format!("[String(\"{echo}\"), String(\"{node}\")]");
     assert!(!filter.contains(&pair), "{filter}");
 }
 
-/// The gateways' addresses to which packets for `cidr` go.
+/// The gateways to which packets for `cidr` are sent.
 fn through(state: &State, cidr: &str) -> Vec<Ipv4Addr> {
     let group = state.routes[&net(cidr)].nexthop;
     let hops = state.groups[&group].iter();

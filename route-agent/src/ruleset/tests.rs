@@ -2,7 +2,7 @@ use super::*;
 use crate::testing::{ip, net};
 
 #[test]
-fn handles_counts_and_the_order_of_elements_do_not_matter() {
+fn handles_counts_and_the_order_of_elements_are_ignored() {
     let listed = Ruleset::listed(&json!({"nftables": [
         {"metainfo": {"version": "1.0.6"}},
         {"table": {"family": "inet", "name": "liqo", "handle": 1}},
@@ -13,10 +13,10 @@ fn handles_counts_and_the_order_of_elements_do_not_matter() {
                      "packets": 5, "bytes": 400}},
     ]}));
 
-    let mut asked = Ruleset::default();
-    asked.counter("drops");
-    asked.prefixes("local", ["10.0.0.1/32", "10.1.0.0/16"].map(net).into_iter());
-    assert_eq!(listed, asked);
+    let mut desired = Ruleset::default();
+    desired.counter("drops");
+    desired.prefixes("local", ["10.0.0.1/32", "10.1.0.0/16"].map(net).into_iter());
+    assert_eq!(listed, desired);
 }
 
 #[test]
@@ -32,14 +32,14 @@ fn rules_keep_their_order() {
 }
 
 #[test]
-fn changed_elements_and_rules_leave_the_counters_alone() {
+fn changed_elements_and_rules_keep_the_counters() {
     let transaction = ruleset("10.0.0.1").transaction(Some(&ruleset("10.0.0.2")));
 
     assert!(!transaction.to_string().contains("delete"), "{transaction}");
 }
 
 #[test]
-fn foreign_objects_in_our_table_go_with_it() {
+fn a_foreign_object_in_our_table_causes_a_new_table() {
     let mut observed = ruleset("10.0.0.1");
     observed.chain("foreign", "filter", "input", 0, Vec::new());
 

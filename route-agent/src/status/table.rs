@@ -1,4 +1,4 @@
-//! The status as tables for people.
+//! The status as tables.
 
 use crate::status::{Spread, Status};
 use comfy_table::{Table, presets};
@@ -31,18 +31,18 @@ fn config(status: &Status) -> String {
     let source = &status.config.source;
     match &status.config.error {
         None => format!("{source}, valid"),
-        Some(error) => format!("{source} is INVALID, the last valid one counts: {error}"),
+        Some(error) => format!("{source} is INVALID, the last valid version is in force: {error}"),
     }
 }
 
 fn kernel(status: &Status) -> String {
     let state = match &status.error {
-        None if status.converged => "as planned".to_owned(),
-        None => "changing".to_owned(),
+        None if status.converged => "converged".to_owned(),
+        None => "converging".to_owned(),
         Some(error) => format!("FAILED: {error}"),
     };
 
-    format!("{state}, put back {} times", status.reapplies)
+    format!("{state}, {} repairs", status.reapplies)
 }
 
 fn spread(spread: Spread) -> &'static str {
@@ -61,14 +61,14 @@ fn replicas(status: &Status) -> Table {
         "NODE",
         "STATE",
         "RTT",
-        "ANSWERED",
+        "REPLIES/PROBES",
     ]);
     for replica in &status.replicas {
         let rtt = replica
             .rtt_seconds
             .map(|rtt| format!("{:.2} ms", rtt * 1e3));
         let state = match replica.same_clusters {
-            Some(false) => format!("{} (other list of clusters)", replica.phase),
+            Some(false) => format!("{} (with other remote clusters)", replica.phase),
             Some(true) | None => replica.phase.clone(),
         };
         table.add_row([
@@ -85,19 +85,19 @@ fn replicas(status: &Status) -> Table {
 }
 
 fn peers(status: &Status) -> Table {
-    let mut table = table(["REMOTE CLUSTER", "SEEN HERE AS", "THROUGH", "MTU"]);
+    let mut table = table(["REMOTE CLUSTER", "REMAPPED CIDRS", "GATEWAYS", "MTU"]);
     for peer in &status.peers {
-        let through = if peer.gateways.is_empty() {
+        let gateways = if peer.gateways.is_empty() {
             "UNREACHABLE".to_owned()
         } else if peer.path_up == Some(false) {
-            format!("{} (its nodes DO NOT ANSWER)", peer.gateways.join(", "))
+            format!("{} (PATH DOWN: no echo replies)", peer.gateways.join(", "))
         } else {
             peer.gateways.join(", ")
         };
         table.add_row([
             peer.cluster_id.clone(),
             peer.cidrs.join(", "),
-            through,
+            gateways,
             or_dash(peer.mtu_bytes),
         ]);
     }

@@ -2,15 +2,15 @@ use super::*;
 use std::future::{pending, ready};
 
 fn counted(packets: u64) -> Result<BTreeMap<String, u64>, &'static str> {
-    Ok(BTreeMap::from([("strangers".to_owned(), packets)]))
+    Ok(BTreeMap::from([("outer-source".to_owned(), packets)]))
 }
 
 fn drops(status: &Shared) -> Option<u64> {
-    status.read().drops.get("strangers").copied()
+    status.read().drops.get("outer-source").copied()
 }
 
 #[tokio::test]
-async fn counters_are_read_again_only_when_they_are_old() {
+async fn counters_are_read_again_only_after_their_maximum_age() {
     let status = Shared::default();
     let start = Instant::now();
     let old = start + DROPS_AGE_MAX;
@@ -25,7 +25,7 @@ async fn counters_are_read_again_only_when_they_are_old() {
 }
 
 #[tokio::test]
-async fn counters_that_cannot_be_read_stay_and_nobody_waits_for_a_slow_reading() {
+async fn a_failed_reading_keeps_the_counters_and_a_slow_one_blocks_no_reader() {
     let status = Shared::default();
     let start = Instant::now();
     let old = start + DROPS_AGE_MAX;
@@ -46,11 +46,11 @@ async fn counters_that_cannot_be_read_stay_and_nobody_waits_for_a_slow_reading()
 }
 
 #[test]
-fn an_unchanged_error_of_the_file_is_no_news() {
+fn only_a_changed_error_is_new() {
     let mut config = Config::default();
 
-    let news = ["bad", "bad", "worse"].map(|error| config.note_rejected(error));
+    let is_new = ["bad", "bad", "worse"].map(|error| config.note_rejected(error));
 
-    assert_eq!(news, [true, false, true]);
+    assert_eq!(is_new, [true, false, true]);
     assert_eq!(config.error.as_deref(), Some("worse"));
 }

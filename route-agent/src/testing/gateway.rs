@@ -1,7 +1,7 @@
-//! A stand-in for a gateway replica: it answers the probe, and receives what reaches it.
+//! A simulated gateway replica, which replies to probes and has sockets of remote pods.
 //!
-//! Nodes address frames to themselves, for lack of ARP; the real gateway's eBPF does not
-//! mind, the stand-in's nft table turns them into its own.
+//! Without ARP, nodes send frames to their own MAC address. The eBPF of a real gateway ignores it;
+//! here an nft table accepts the frames.
 
 use crate::testing::Namespace;
 use ebpf_common::probe::{Heartbeat, LEN, Probe, digest};
@@ -13,25 +13,24 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// What it answers.
+/// Content of its probe replies.
 #[derive(Clone, Debug)]
 pub(crate) struct Behaviour {
-    pub(crate) answers: bool,
+    pub(crate) replies: bool,
     pub(crate) leaving: bool,
     pub(crate) clusters: Vec<String>,
     pub(crate) up: Vec<bool>,
 }
 
-/// The replica at 172.16.0.1N, in a namespace of its own.
+/// The replica with the address 172.16.0.1N, in its own namespace.
 pub(crate) struct Gateway {
     pub(crate) namespace: Namespace,
     pub(crate) behaviour: Arc<Mutex<Behaviour>>,
 }
 
 impl Gateway {
-    /// Makes replica `number` of a cluster whose only peer is milan.
-    ///
-    /// The test's namespace becomes node rome-1.
+    /// Creates replica `number` of a cluster whose only peer is milan; the test's namespace becomes
+    /// the node rome-1.
     pub(crate) fn new(number: u8) -> Self {
         let namespace = Namespace::new();
         let here = format!("gw{number}");
@@ -67,7 +66,7 @@ END"
         let gateway = Self {
             namespace,
             behaviour: Arc::new(Mutex::new(Behaviour {
-                answers: true,
+                replies: true,
                 leaving: false,
                 clusters: vec!["milan".into()],
                 up: vec![true],
@@ -78,26 +77,25 @@ END"
             let address = SocketAddr::from(([169, 254, 19, slot], PROBE_PORT));
             gateway.namespace.with(move || {
                 let socket = UdpSocket::bind(address).unwrap();
-                thread::spawn(move || answer(&socket, &behaviour));
+                thread::spawn(move || reply(&socket, &behaviour));
             });
         }
 
         gateway
     }
 
-    /// Changes what it answers.
     pub(crate) fn behave(&self, change: impl FnOnce(&mut Behaviour)) {
         change(&mut self.behaviour.lock().unwrap());
     }
 
-    /// Opens a socket on a remote pod's address, behind the tunnel.
+    /// Opens a socket with a remote pod's address.
     pub(crate) fn remote_pod(&self, port: u16) -> UdpSocket {
         self.namespace
             .with(move || listening(&format!("10.245.1.10:{port}")))
     }
 }
 
-/// A socket whose reads end after a while.
+/// Opens a socket with a read time-out.
 pub(crate) fn listening(address: &str) -> UdpSocket {
     let socket = UdpSocket::bind(address).unwrap();
     socket
@@ -106,12 +104,12 @@ pub(crate) fn listening(address: &str) -> UdpSocket {
     socket
 }
 
-fn answer(socket: &UdpSocket, behaviour: &Mutex<Behaviour>) {
+fn reply(socket: &UdpSocket, behaviour: &Mutex<Behaviour>) {
     let mut datagram = [0; LEN];
     loop {
         let (len, from) = socket.recv_from(&mut datagram).unwrap();
         let behaviour = behaviour.lock().unwrap().clone();
-        let Some(mut probe) = Probe::parse(&datagram[..len]).filter(|_| behaviour.answers) else {
+        let Some(mut probe) = Probe::parse(&datagram[..len]).filter(|_| behaviour.replies) else {
             continue;
         };
         let digest = digest(behaviour.clusters.iter().map(String::as_str));

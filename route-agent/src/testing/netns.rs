@@ -7,12 +7,12 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Of what takes a fraction of a second where the machine is not overloaded.
+/// For conditions that hold after a fraction of a second on an idle machine.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Runs `test` on a fresh thread in a fresh network namespace with `lo` up.
 ///
-/// Thread and namespace live and die together, hence no clean-up. Needs root.
+/// The namespace ends with its thread, so no clean-up is needed. Needs root.
 #[track_caller]
 pub(crate) fn in_netns<F>(test: F)
 where
@@ -57,12 +57,12 @@ pub(crate) fn run(line: &str) -> String {
 pub(crate) async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + DEADLINE;
     while !condition().await {
-        assert!(Instant::now() < deadline, "never {what}");
+        assert!(Instant::now() < deadline, "timed out: never {what}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
-/// A network namespace beside the test's own, with a thread in it.
+/// A further network namespace with a thread in it.
 pub(crate) struct Namespace {
     jobs: mpsc::Sender<Job>,
     tid: Pid,
@@ -105,7 +105,7 @@ impl Namespace {
         self.with(move || run(&line))
     }
 
-    /// Connects the test's namespace, there called `here`, with `eth0` in this one.
+    /// Connects the test's namespace by a pair of devices: `here` there, `eth0` in this one.
     pub(crate) fn connect(&self, here: &str) {
         let tid = self.tid;
         run(&format!(

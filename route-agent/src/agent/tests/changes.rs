@@ -1,48 +1,48 @@
-//! What the agent does when replicas, kernel or file change.
+//! Changes of replicas, kernel state and file.
 
 use super::*;
 use std::process::Stdio;
 
 #[test]
-fn a_silent_replica_is_left_and_the_last_one_leaves_the_cluster_unreachable() {
+fn a_replica_without_replies_gets_no_packets_and_without_replicas_a_cluster_is_unreachable() {
     in_netns(async || {
         let gateways = [Gateway::new(1), Gateway::new(2)];
         let agent = Running::start().await;
         agent.reaches(&["gw-1", "gw-2"]).await;
 
-        gateways[0].behave(|it| it.answers = false);
+        gateways[0].behave(|it| it.replies = false);
         agent.reaches(&["gw-2"]).await;
         assert!(run("ip route get 10.245.1.10").contains("172.16.0.12"));
 
-        gateways[1].behave(|it| it.answers = false);
+        gateways[1].behave(|it| it.replies = false);
         agent.reaches(&[]).await;
-        let way = run("ip route get 10.245.1.10 2>&1 || true");
-        assert!(way.contains("No route to host"), "{way}");
+        let route = run("ip route get 10.245.1.10 2>&1 || true");
+        assert!(route.contains("No route to host"), "{route}");
 
-        gateways[0].behave(|it| it.answers = true);
+        gateways[0].behave(|it| it.replies = true);
         agent.reaches(&["gw-1"]).await;
     });
 }
 
 #[test]
-fn a_silent_replica_is_left_although_nft_fails() {
+fn a_replica_without_replies_gets_no_packets_even_if_nft_fails() {
     in_netns(async || {
         let gateways = [Gateway::new(1), Gateway::new(2)];
         let agent = Running::start().await;
         agent.reaches(&["gw-1", "gw-2"]).await;
         let _owned = Owned::new();
         agent
-            .eventually("told of the filter", |status| status.error.is_some())
+            .eventually("reported the failure", |status| status.error.is_some())
             .await;
 
-        gateways[1].behave(|it| it.answers = false);
+        gateways[1].behave(|it| it.replies = false);
 
         agent.reaches(&["gw-1"]).await;
         assert!(!agent.status.read().converged);
     });
 }
 
-/// Our table in the hands of another process, so that nobody else can change it.
+/// Another process that owns our table, so that `nft` of the agent fails.
 struct Owned(std::process::Child);
 
 impl Owned {
@@ -67,7 +67,7 @@ impl Drop for Owned {
 }
 
 #[test]
-fn a_replica_is_used_for_the_clusters_it_reaches_only() {
+fn a_replica_is_used_only_for_the_clusters_that_it_reaches() {
     in_netns(async || {
         let gateways = [Gateway::new(1), Gateway::new(2)];
         gateways[0].behave(|it| it.up = vec![false]);
@@ -76,14 +76,16 @@ fn a_replica_is_used_for_the_clusters_it_reaches_only() {
         agent.reaches(&["gw-2"]).await;
 
         agent
-            .eventually("saw the first replica live", |it| it.replicas[0].alive)
+            .eventually("got a reply of the first replica", |it| {
+                it.replicas[0].alive
+            })
             .await;
         agent.reaches(&["gw-2"]).await;
     });
 }
 
 #[test]
-fn what_somebody_else_changes_is_put_back_soon_and_once() {
+fn a_change_by_another_program_is_repaired_once() {
     in_netns(async || {
         let _gateways = [Gateway::new(1), Gateway::new(2)];
         let agent = Running::start().await;
@@ -105,7 +107,7 @@ fn what_somebody_else_changes_is_put_back_soon_and_once() {
         {
             run(damage);
 
-            // How soon is for the laboratory to prove: here other tests keep the machine busy.
+            // The laboratory tests the duration; here other tests load the machine.
             eventually(&format!("repaired: {damage}"), async || {
                 kernel_state() == intact
             })
@@ -113,20 +115,20 @@ fn what_somebody_else_changes_is_put_back_soon_and_once() {
 
             let expected = u64::try_from(times).unwrap() + 1;
             agent
-                .eventually("counted it", |it| it.reapplies == expected)
+                .eventually("counted the repair", |it| it.reapplies == expected)
                 .await;
         }
     });
 }
 
 #[test]
-fn its_own_changes_keep_nobody_busy() {
+fn its_own_changes_cause_no_repair() {
     in_netns(async || {
         let _gateway = Gateway::new(1);
         let agent = Running::start().await;
         agent.reaches(&["gw-1"]).await;
 
-        // Several times the delay between an announcement and the look that follows.
+        // Several times the delay from a notification to the observation.
         tokio::time::sleep(DEBOUNCE * 8).await;
 
         assert_eq!(agent.status.read().reapplies, 0);
@@ -134,7 +136,7 @@ fn its_own_changes_keep_nobody_busy() {
 }
 
 #[test]
-fn an_invalid_file_changes_nothing_and_is_told() {
+fn an_invalid_file_changes_nothing_and_is_reported() {
     in_netns(async || {
         let _gateway = Gateway::new(1);
         let agent = Running::start().await;
@@ -148,7 +150,7 @@ fn an_invalid_file_changes_nothing_and_is_told() {
         ] {
             agent.directory.write(content);
             agent
-                .eventually(&format!("told of {word}"), |status| {
+                .eventually(&format!("reported {word}"), |status| {
                     let error = status.config.error.as_ref();
                     !status.config.valid && error.is_some_and(|it| it.contains(word))
                 })
@@ -158,7 +160,7 @@ fn an_invalid_file_changes_nothing_and_is_told() {
 
         agent.directory.write(&fabric_file());
         agent
-            .eventually("was content again", |status| {
+            .eventually("accepted the file", |status| {
                 status.config.valid && status.config.error.is_none()
             })
             .await;
@@ -166,7 +168,7 @@ fn an_invalid_file_changes_nothing_and_is_told() {
 }
 
 #[test]
-fn a_replica_joins_and_leaves_by_the_file() {
+fn a_replica_is_added_and_removed_in_the_file() {
     in_netns(async || {
         let _gateways = [Gateway::new(1), Gateway::new(2)];
         let alone = fabric_file().replace("172.16.0.12", "172.16.0.13");
@@ -182,7 +184,7 @@ fn a_replica_joins_and_leaves_by_the_file() {
 }
 
 #[test]
-fn a_node_moves_to_another_external_address() {
+fn the_external_address_of_a_node_changes() {
     in_netns(async || {
         let gateway = Gateway::new(1);
         let agent = Running::start().await;
@@ -190,18 +192,18 @@ fn a_node_moves_to_another_external_address() {
         let before = agent.status.read().external_ip.unwrap().to_string();
         assert_eq!(before, "10.70.0.1");
 
-        // The stand-in reaches nodes at this address, too.
+        // The simulated gateway reaches nodes at this address, too.
         let moved = fabric_file().replace("\"10.70.0.1\"", "\"10.70.0.9\"");
         agent.directory.write(&moved);
         agent
-            .eventually("moved", |it| {
+            .eventually("adopted the address", |it| {
                 it.external_ip
                     .is_some_and(|ip| ip.to_string() == "10.70.0.9")
             })
             .await;
         let answered = agent.status.read().replicas[0].answered;
         agent
-            .eventually("was answered there", |it| {
+            .eventually("got replies there", |it| {
                 it.replicas[0].answered > answered + 1
             })
             .await;
@@ -212,7 +214,7 @@ fn a_node_moves_to_another_external_address() {
 }
 
 #[test]
-fn a_smaller_underlay_makes_smaller_routes() {
+fn a_smaller_mtu_of_the_underlay_reduces_that_of_the_routes() {
     in_netns(async || {
         let _gateway = Gateway::new(1);
         let agent = Running::start().await;
@@ -221,7 +223,7 @@ fn a_smaller_underlay_makes_smaller_routes() {
         run("ip link set gw1 mtu 1300");
 
         agent
-            .eventually("measured it", |it| it.peers[0].mtu_bytes == Some(1250))
+            .eventually("reduced the MTU", |it| it.peers[0].mtu_bytes == Some(1250))
             .await;
         assert!(run("ip route get 10.245.1.10").contains("mtu 1250"));
         assert_eq!(agent.status.read().reapplies, 0);
@@ -229,7 +231,7 @@ fn a_smaller_underlay_makes_smaller_routes() {
 }
 
 #[test]
-fn a_machine_that_is_not_the_node_is_warned_of() {
+fn the_status_warns_of_a_machine_that_is_not_the_node() {
     in_netns(async || {
         let agent = Running::start().await;
 
@@ -243,7 +245,7 @@ fn a_machine_that_is_not_the_node_is_warned_of() {
 }
 
 #[test]
-fn an_agent_that_cannot_start_says_why() {
+fn an_error_at_the_start_names_its_cause() {
     in_netns(async || {
         let cases = [
             (fabric_file().replace("rome-1", "rome-7"), "rome-2, rome-7"),
@@ -270,7 +272,7 @@ async fn start_fails(directory: &Directory) -> Error {
     started.err().expect("it started")
 }
 
-/// Our state but for what changes by itself.
+/// Our state without the values that change on their own.
 fn kernel_state() -> String {
     run("set +e; ip rule; ip route show table 27761 2>/dev/null; ip nexthop; nft list table inet liqo 2>/dev/null
          ip -o link show liqo-overlay 2>/dev/null | cut -d: -f3-

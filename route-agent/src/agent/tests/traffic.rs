@@ -1,13 +1,13 @@
-//! What becomes of packets.
+//! Packets through the kernel's state.
 
 use super::*;
-use crate::filter::{INNER_STRANGERS, OUTER_STRANGERS};
+use crate::filter::{INNER_SOURCE, OUTER_SOURCE};
 use std::net::UdpSocket;
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
 #[test]
-fn a_remote_pod_sees_a_pod_under_its_own_address_although_the_cni_masquerades() {
+fn a_pod_keeps_its_address_towards_remote_pods_although_the_cni_masquerades() {
     for rp_filter in [1, 2] {
         in_netns(async move || {
             let gateway = Gateway::new(1);
@@ -26,7 +26,7 @@ fn a_remote_pod_sees_a_pod_under_its_own_address_although_the_cni_masquerades() 
 }
 
 #[test]
-fn a_pod_sees_a_remote_pod_under_its_remapped_address_although_the_cni_masquerades() {
+fn a_remote_pod_has_its_remapped_address_towards_pods_although_the_cni_masquerades() {
     for rp_filter in [1, 2] {
         in_netns(async move || {
             let gateway = Gateway::new(1);
@@ -47,7 +47,7 @@ fn a_pod_sees_a_remote_pod_under_its_remapped_address_although_the_cni_masquerad
 }
 
 #[test]
-fn the_node_appears_under_its_external_address_wherever_its_packets_start() {
+fn the_node_has_its_external_address_towards_remote_pods_from_any_local_address() {
     in_netns(async || {
         let gateway = Gateway::new(1);
         cni();
@@ -70,29 +70,29 @@ fn the_node_appears_under_its_external_address_wherever_its_packets_start() {
 }
 
 #[test]
-fn frames_of_strangers_are_dropped_and_counted() {
+fn frames_from_unknown_outer_sources_are_dropped_and_counted() {
     in_netns(async || {
-        // Like a gateway in all but its address.
-        let stranger = Gateway::new(3);
+        // A gateway that is not in the file.
+        let unknown = Gateway::new(3);
         let agent = Running::start().await;
         let here = socket("10.70.0.1:7000");
         here.set_read_timeout(Some(Duration::from_millis(300)))
             .unwrap();
 
-        stranger
+        unknown
             .remote_pod(7001)
             .send_to(b"x", "10.70.0.1:7000")
             .unwrap();
 
         agent
-            .eventually("counted the frame", |it| it.drops[OUTER_STRANGERS] == 1)
+            .eventually("counted the frame", |it| it.drops[OUTER_SOURCE] == 1)
             .await;
         assert!(here.recv(&mut [0; 8]).is_err());
     });
 }
 
 #[test]
-fn inner_sources_that_do_not_belong_there_are_dropped_and_counted() {
+fn packets_from_inner_sources_of_no_remote_cluster_are_dropped_and_counted() {
     in_netns(async || {
         let gateway = Gateway::new(1);
         gateway
@@ -104,18 +104,18 @@ fn inner_sources_that_do_not_belong_there_are_dropped_and_counted() {
         here.set_read_timeout(Some(Duration::from_millis(300)))
             .unwrap();
 
-        let forger = gateway.namespace.with(|| socket("10.99.0.1:7001"));
-        forger.send_to(b"x", "10.70.0.1:7000").unwrap();
+        let spoofed = gateway.namespace.with(|| socket("10.99.0.1:7001"));
+        spoofed.send_to(b"x", "10.70.0.1:7000").unwrap();
 
         agent
-            .eventually("counted the packet", |it| it.drops[INNER_STRANGERS] == 1)
+            .eventually("counted the packet", |it| it.drops[INNER_SOURCE] == 1)
             .await;
         assert!(here.recv(&mut [0; 8]).is_err());
     });
 }
 
 #[test]
-fn a_mapped_address_reaches_a_host_outside_which_answers_the_node() {
+fn a_mapped_address_leads_to_an_external_host_whose_replies_return_through_the_node() {
     in_netns(async || {
         let gateway = Gateway::new(1);
         let outside = Namespace::new();
@@ -137,7 +137,7 @@ fn a_mapped_address_reaches_a_host_outside_which_answers_the_node() {
 }
 
 #[test]
-fn a_pod_answers_under_its_own_and_its_mapped_address_the_one_it_was_asked_at() {
+fn replies_of_a_pod_come_from_the_address_of_the_request_be_it_its_own_or_mapped() {
     in_netns(async || {
         let gateway = Gateway::new(1);
         let pod = pod(1);
@@ -170,8 +170,7 @@ table ip cni {
 }
 END
              ip address add 172.16.0.77 dev gw1; ip route replace 172.16.0.11 dev gw1 src 172.16.0.77");
-        // Fails unless outer packets escape the masquerade: the stand-in's answers go to 172.16.0.1,
-        // but it only listens to that address.
+        // Accepts outer packets only if they are not masqueraded.
         gateway.namespace.run(
             "nft -f - <<END
 table inet strict {
@@ -212,7 +211,7 @@ fn a_crash_and_a_restart_lose_no_packet() {
 }
 
 #[test]
-fn a_replica_that_leaves_in_good_order_costs_no_packet() {
+fn a_leaving_replica_loses_no_packet() {
     in_netns(async || {
         let gateways = [Gateway::new(1), Gateway::new(2)];
         let pod = pod(1);
@@ -232,7 +231,7 @@ fn a_replica_that_leaves_in_good_order_costs_no_packet() {
     });
 }
 
-/// A datagram each millisecond from a pod to a remote pod, until stopped.
+/// A stream of one datagram per millisecond from a pod to a remote pod.
 struct Stream {
     stop: mpsc::Sender<()>,
     sender: JoinHandle<usize>,
@@ -261,7 +260,7 @@ impl Stream {
         }
     }
 
-    /// Returns how many were sent and how many arrived.
+    /// Returns the numbers of sent and received datagrams.
     fn stop(self) -> (usize, usize) {
         self.stop.send(()).unwrap();
         let sent = self.sender.join().unwrap();
@@ -271,7 +270,7 @@ impl Stream {
     }
 }
 
-/// Counts datagrams until none has come for a while.
+/// Counts datagrams until the read time-out.
 fn count(socket: UdpSocket) -> JoinHandle<usize> {
     thread::spawn(move || {
         let mut received = 0;
@@ -282,18 +281,18 @@ fn count(socket: UdpSocket) -> JoinHandle<usize> {
     })
 }
 
-/// A socket whose reads end after a while.
+/// Opens a socket with a read time-out.
 fn socket(address: &str) -> UdpSocket {
     crate::testing::gateway::listening(address)
 }
 
-/// Waits for a datagram and returns its source.
+/// Receives a datagram and returns its source.
 fn source(socket: &UdpSocket) -> String {
     let (_, from) = socket.recv_from(&mut [0; 8]).expect("nothing arrived");
     from.to_string()
 }
 
-/// A pod of node rome-1, at 10.244.1.10.
+/// Creates a pod of the node rome-1 with the address 10.244.1.10.
 fn pod(rp_filter: u8) -> Namespace {
     let pod = Namespace::new();
     pod.connect("pod1");
@@ -310,7 +309,7 @@ fn pod(rp_filter: u8) -> Namespace {
     pod
 }
 
-/// What a CNI does: hides pods from the outside, and the outside from pods.
+/// Masquerades pods towards external hosts and external hosts towards pods, as a CNI may.
 fn cni() {
     run("nft -f - <<END
 table ip cni {
@@ -323,7 +322,7 @@ table ip cni {
 END");
 }
 
-/// The file with an IP object: 10.70.0.9 stands for `address`.
+/// The file with an IP object that maps `address` to 10.70.0.9.
 fn with_mapped(address: &str) -> String {
     format!(
         "{}

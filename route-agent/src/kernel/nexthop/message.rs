@@ -41,39 +41,36 @@ const MEMBER_LEN: usize = 8;
 const AF_UNSPEC: u8 = 0;
 const AF_INET: u8 = 2;
 
-/// A nexthop message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
-    /// Asks for a nexthop to be made or replaced, or tells that there is one.
+    /// Creates or replaces a nexthop; as a response or notification, describes one.
     New(Nexthop),
-    /// Asks for a nexthop to be deleted, or tells that it was.
+    /// Deletes a nexthop; as a notification, says that it was deleted.
     Delete(Nexthop),
-    /// Asks for all nexthops.
+    /// Lists all nexthops.
     Get,
 }
 
 /// A nexthop object of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Nexthop {
-    /// Its id, unique in its network namespace.
+    /// Unique in its network namespace.
     pub(crate) id: u32,
-    /// Who made it.
+    /// Routing protocol number of its creator.
     pub(crate) protocol: u8,
-    /// Where it leads, if that is of a form we make.
+    /// `None` if the nexthop has another form.
     pub(crate) target: Option<Target>,
 }
 
-/// Where a nexthop leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// Into an outer IPv4 header.
+    /// A single nexthop with IP encapsulation.
     Hop {
-        /// The outer header.
         hop: Hop,
-        /// Index of the device that adds it.
+        /// Index of the device that encapsulates.
         device: u32,
     },
-    /// To one of several hops, chosen by hash.
+    /// Ids of hops, of which a packet takes one by its hash.
     Group(BTreeSet<u32>),
 }
 
@@ -177,7 +174,7 @@ impl NetlinkDeserializable for Message {
             RTM_NEWNEXTHOP => Nexthop::parse(payload).map(Self::New),
             RTM_DELNEXTHOP => Nexthop::parse(payload).map(Self::Delete),
             other => Err(DecodeError::from(format!(
-                "message type {other} is none of nexthops"
+                "message type {other} is no nexthop message"
             ))),
         }
     }

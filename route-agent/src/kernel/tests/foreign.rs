@@ -1,9 +1,9 @@
-//! What is not ours survives us.
+//! Objects without our marks are not changed.
 
 use super::*;
 
 #[test]
-fn what_lacks_our_marks_survives_start_change_and_clean_up() {
+fn objects_without_our_marks_survive_start_change_and_clean_up() {
     in_netns(async || {
         make_foreign_state();
         let before = everything();
@@ -21,7 +21,7 @@ fn what_lacks_our_marks_survives_start_change_and_clean_up() {
 }
 
 #[test]
-fn a_foreign_device_of_our_name_is_an_error_and_stays() {
+fn a_foreign_device_with_our_name_is_an_error_and_stays() {
     for device in [
         "type veth",
         "type vxlan id 5 dstport 4789",
@@ -44,7 +44,7 @@ fn a_foreign_device_of_our_name_is_an_error_and_stays() {
 }
 
 #[test]
-fn another_vxlan_device_on_our_port_is_named_as_the_cause() {
+fn the_error_names_the_port_that_another_vxlan_device_uses() {
     in_netns(async || {
         run("ip link add other type vxlan external dstport 6091; ip link set other up");
         let mut node = Node::new();
@@ -67,7 +67,7 @@ fn another_vxlan_device_on_our_port_is_named_as_the_cause() {
 }
 
 #[test]
-fn a_nexthop_of_our_id_but_another_owner_is_left_alone() {
+fn a_foreign_nexthop_with_our_id_is_an_error_and_stays() {
     in_netns(async || {
         run(
             "ip link add out type veth peer name beyond; ip link set out up; ip link set beyond up
@@ -108,7 +108,7 @@ fn a_nexthop_of_our_id_but_another_owner_is_left_alone() {
     });
 }
 
-/// Things of every kind that we make, with marks that differ from ours in one respect.
+/// Creates objects of every kind that the agent uses, each with all but one of our marks.
 fn make_foreign_state() {
     run("ip link add liqo-foreign type veth peer name beyond
          ip link set liqo-foreign up; ip link set beyond up
@@ -130,7 +130,7 @@ fn make_foreign_state() {
          nft add element inet other gateways '{ 192.0.2.3 }'");
 }
 
-/// All state of the network namespace that we could harm.
+/// All state of the network namespace of the kinds that the agent changes.
 fn everything() -> String {
     run(
         "ip -d link show | sed 's/ state [A-Z]*//'; ip address show | grep inet

@@ -6,26 +6,26 @@ use proptest::prelude::*;
 
 #[test]
 fn clusters_behind_the_same_replicas_share_a_group() {
-    let wanted = [wanted(1, &[1, 2]), wanted(2, &[1, 2]), wanted(3, &[1])];
+    let clusters = [cluster(1, &[1, 2]), cluster(2, &[1, 2]), cluster(3, &[1])];
 
-    let ids = assign(&wanted, &State::default(), &Settings::default());
+    let ids = assign(&clusters, &State::default(), &Settings::default());
 
     assert_eq!(ids, [Some(id(1)), Some(id(1)), Some(id(0))]);
 }
 
 #[test]
 fn a_cluster_without_replicas_has_no_group() {
-    let ids = assign(&[wanted(1, &[])], &State::default(), &Settings::default());
+    let ids = assign(&[cluster(1, &[])], &State::default(), &Settings::default());
 
     assert_eq!(ids, [None]);
 }
 
 #[test]
-fn a_replica_lost_for_all_changes_no_route() {
+fn a_replica_lost_for_all_clusters_changes_no_route() {
     let observed = observed(&[(1, 5, &[1, 2]), (2, 5, &[1, 2])]);
 
     let ids = assign(
-        &[wanted(1, &[1]), wanted(2, &[1])],
+        &[cluster(1, &[1]), cluster(2, &[1])],
         &observed,
         &Settings::default(),
     );
@@ -34,11 +34,11 @@ fn a_replica_lost_for_all_changes_no_route() {
 }
 
 #[test]
-fn a_cluster_that_loses_a_replica_alone_leaves_the_group_to_the_others() {
+fn a_cluster_that_alone_loses_a_replica_gets_another_group() {
     let observed = observed(&[(1, 5, &[1, 2]), (2, 5, &[1, 2])]);
 
     let ids = assign(
-        &[wanted(1, &[1, 2]), wanted(2, &[2])],
+        &[cluster(1, &[1, 2]), cluster(2, &[2])],
         &observed,
         &Settings::default(),
     );
@@ -51,7 +51,7 @@ fn the_larger_part_of_a_divided_group_keeps_it() {
     let observed = observed(&[(1, 5, &[1, 2]), (2, 5, &[1, 2]), (3, 5, &[1, 2])]);
 
     let ids = assign(
-        &[wanted(1, &[1]), wanted(2, &[2]), wanted(3, &[2])],
+        &[cluster(1, &[1]), cluster(2, &[2]), cluster(3, &[2])],
         &observed,
         &Settings::default(),
     );
@@ -68,7 +68,7 @@ proptest! {
         let settings = Settings::default();
         let sets = |list: &[(u8, BTreeSet<u32>)]| {
             list.iter()
-                .map(|(net, members)| Wanted { cidrs: vec![cidr(*net)], members: members.clone() })
+                .map(|(net, members)| Cluster { cidrs: vec![cidr(*net)], members: members.clone() })
                 .collect::<Vec<_>>()
         };
         let mut observed = State::default();
@@ -80,12 +80,12 @@ proptest! {
             }
         }
 
-        let wanted = sets(&after);
-        let ids = assign(&wanted, &observed, &settings);
+        let clusters = sets(&after);
+        let ids = assign(&clusters, &observed, &settings);
 
-        for (a, a_id) in wanted.iter().zip(&ids) {
+        for (a, a_id) in clusters.iter().zip(&ids) {
             prop_assert_eq!(a.members.is_empty(), a_id.is_none());
-            for (b, b_id) in wanted.iter().zip(&ids).filter(|(b, _)| !b.members.is_empty()) {
+            for (b, b_id) in clusters.iter().zip(&ids).filter(|(b, _)| !b.members.is_empty()) {
                 prop_assert_eq!(a.members == b.members, a_id == b_id);
             }
             if let Some((id, _)) = observed.groups.iter().find(|(_, it)| **it == a.members) {
@@ -95,8 +95,8 @@ proptest! {
     }
 }
 
-fn wanted(number: u8, members: &[u32]) -> Wanted {
-    Wanted {
+fn cluster(number: u8, members: &[u32]) -> Cluster {
+    Cluster {
         cidrs: vec![cidr(number)],
         members: members.iter().copied().collect(),
     }

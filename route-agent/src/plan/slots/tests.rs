@@ -28,7 +28,7 @@ fn a_replica_keeps_its_slot_and_its_successor_gets_another() {
 }
 
 #[test]
-fn the_slots_of_the_gone_are_reused_where_no_other_is_left() {
+fn the_slot_of_a_removed_replica_is_reused_if_no_other_is_left() {
     let old: Vec<_> = (1..=254).map(|n| (n, format!("172.16.0.{n}"))).collect();
     let old: Vec<_> = old
         .iter()

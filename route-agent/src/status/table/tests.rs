@@ -2,7 +2,7 @@ use super::*;
 use crate::status::{Config, Peer, Replica};
 
 #[test]
-fn what_needs_attention_is_in_capitals() {
+fn conditions_that_need_attention_are_in_capitals() {
     let status = Status {
         config: Config {
             source: "fabric.yaml".into(),
@@ -48,7 +48,7 @@ fn replicas_show_their_round_trip() {
 
     let text = printed(&status);
 
-    for word in ["1.25 ms", "3/4", "172.16.0.11", "other list of clusters"] {
+    for word in ["1.25 ms", "3/4", "172.16.0.11", "other remote clusters"] {
         assert!(text.contains(word), "{word} is not in:\n{text}");
     }
 }

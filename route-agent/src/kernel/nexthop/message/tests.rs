@@ -6,7 +6,7 @@ use proptest::prelude::*;
 #[test]
 fn a_hop_is_encoded_as_iproute2_does() {
     // `ip nexthop add id 7 encap ip id 1 src 172.16.0.1 dst 172.16.0.2 dev #3 proto 108`,
-    // less the attributes that iproute2 adds for their defaults.
+    // without the attributes that iproute2 adds with default values.
     let bytes = encoded(&Message::New(hop()));
 
     assert_eq!(
@@ -25,7 +25,7 @@ fn a_hop_is_encoded_as_iproute2_does() {
 }
 
 #[test]
-fn what_is_encoded_is_parsed_again() {
+fn an_encoded_nexthop_parses_to_itself() {
     let group = Nexthop {
         id: 9,
         protocol: 108,
@@ -39,7 +39,7 @@ fn what_is_encoded_is_parsed_again() {
 }
 
 #[test]
-fn a_message_fits_its_header() {
+fn the_length_in_the_header_is_that_of_the_message() {
     let mut message = NetlinkMessage::from(Message::New(hop()));
     message.finalize();
     let mut bytes = vec![0; message.buffer_len()];
@@ -53,12 +53,12 @@ fn a_message_fits_its_header() {
 
 proptest! {
     #[test]
-    fn no_bytes_make_the_parser_panic(bytes: Vec<u8>) {
+    fn arbitrary_bytes_do_not_panic(bytes: Vec<u8>) {
         let _ = Nexthop::parse(&bytes);
     }
 
     #[test]
-    fn no_damage_makes_the_parser_panic(at in 0usize..64, byte: u8) {
+    fn a_changed_byte_does_not_panic(at in 0usize..64, byte: u8) {
         let mut bytes = encoded(&Message::New(hop()));
         bytes[at] = byte;
 

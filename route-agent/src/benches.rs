@@ -1,13 +1,13 @@
-//! What it costs to plan and to compare, by the size of the cluster: a benchmark, `cargo bench`.
+//! Benchmark of `plan` and `diff` by the size of the cluster: `cargo bench --bench stages`.
 //!
-//! It stands beside `main.rs` because it is made of the same modules, which nobody else can name.
+//! A second root beside `main.rs`, since it includes the private modules of the binary.
 
 #![forbid(unsafe_code)]
 #![allow(
     dead_code,
     unused_imports,
     unused_macros,
-    reason = "the modules serve the agent, of which this is a part; a benchmark has their tests, but does not run them"
+    reason = "the benchmark uses a part of the agent's modules, and runs none of their tests"
 )]
 
 mod diff;
@@ -24,17 +24,17 @@ mod view;
 #[cfg(test)]
 mod testing;
 
-mod stages {
+mod benches {
     pub(super) mod fabric;
 }
 
+use benches::fabric::{self, Size};
 use control_api::fabric::Fabric;
 use cpu_time::CpuTime;
 use criterion::{BenchmarkId, Criterion};
 use diff::{Op, diff};
 use plan::{Input, Plan, plan};
 use settings::Settings;
-use stages::fabric::{self, Size};
 use state::State;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hint::black_box;
@@ -45,12 +45,12 @@ fn main() {
     let mut criterion = cpu_time::criterion();
 
     for size in fabric::SIZES {
-        stages_of(&mut criterion, size);
+        bench(&mut criterion, size);
     }
     criterion.final_summary();
 }
 
-fn stages_of(criterion: &mut Criterion<CpuTime>, size: Size) {
+fn bench(criterion: &mut Criterion<CpuTime>, size: Size) {
     let fabric = fabric::of(size);
     let view = fabric::all_up(&fabric);
     let state = planned(&fabric, &view, &State::default()).state;
@@ -62,11 +62,11 @@ fn stages_of(criterion: &mut Criterion<CpuTime>, size: Size) {
     group.bench_function(BenchmarkId::new("diff, nothing changed", size), |bencher| {
         bencher.iter(|| diff(black_box(&state), &state));
     });
-    for (what, fabric, view) in fabric::changes(&fabric) {
+    for (event, fabric, view) in fabric::events(&fabric) {
         let desired = planned(&fabric, &view, &state).state;
         let ops = diff(&state, &desired);
-        println!("route-agent/{what}/{size}: {}", count(&ops));
-        group.bench_function(BenchmarkId::new(what, size), |bencher| {
+        println!("route-agent/{event}/{size}: {}", count(&ops));
+        group.bench_function(BenchmarkId::new(event, size), |bencher| {
             bencher.iter(|| {
                 let desired = planned(black_box(&fabric), &view, &state).state;
                 diff(&state, &desired)
@@ -91,7 +91,7 @@ fn planned(fabric: &Fabric, view: &View, observed: &State) -> Plan {
     .expect("the fabric has the node, and few replicas")
 }
 
-/// Says how many changes of each kind there are: each is one request to the kernel, or a few.
+/// Formats the number of changes of each kind; each takes one or a few requests to the kernel.
 fn count(ops: &[Op]) -> String {
     let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
     for op in ops {

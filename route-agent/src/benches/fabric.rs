@@ -1,4 +1,4 @@
-//! Fabrics of any size, and what may happen to them.
+//! Fabrics of any size, and events that change them.
 
 use crate::view::View;
 use control_api::fabric::{Fabric, MappedIp, Node, Peer, Replica, Role, Target};
@@ -7,17 +7,17 @@ use ipnet::Ipv4Net;
 use std::fmt;
 use std::net::Ipv4Addr;
 
-/// The node that is planned for.
+/// The node whose state is planned.
 pub(crate) const NODE: &str = "node-00000";
 
-/// How large a cluster is.
+/// Size of a cluster.
 #[derive(Clone, Copy)]
 pub(crate) struct Size {
     nodes: u32,
     clusters: u32,
 }
 
-/// From a usual cluster to the largest that Kubernetes supports.
+/// From a typical cluster to the largest that Kubernetes supports.
 pub(crate) const SIZES: [Size; 3] = [
     Size {
         nodes: 50,
@@ -33,7 +33,7 @@ pub(crate) const SIZES: [Size; 3] = [
     },
 ];
 
-/// Mapped addresses of outside, each of which every node translates.
+/// Mapped addresses of hosts outside the cluster, which every node translates.
 const OUTSIDE: u32 = 100;
 
 impl fmt::Display for Size {
@@ -42,7 +42,7 @@ impl fmt::Display for Size {
     }
 }
 
-/// A cluster of this size with three gateway replicas.
+/// Returns a cluster of this size with three gateway replicas.
 pub(crate) fn of(size: Size) -> Fabric {
     let outside = (0..OUTSIDE).map(|number| mapped(number, 0xcb00_7100, Target::Outside));
     let nodes: Vec<_> = (0..size.nodes).map(node).collect();
@@ -66,7 +66,7 @@ pub(crate) fn of(size: Size) -> Fabric {
     }
 }
 
-/// What a node knows when every replica reaches every cluster.
+/// The view of a node when every replica reaches every cluster.
 pub(crate) fn all_up(fabric: &Fabric) -> View {
     let mut view = View::default();
     for replica in &fabric.replicas {
@@ -77,8 +77,8 @@ pub(crate) fn all_up(fabric: &Fabric) -> View {
     view
 }
 
-/// What may happen to a cluster: a name, the cluster after it, and what a node knows then.
-pub(crate) fn changes(fabric: &Fabric) -> Vec<(&'static str, Fabric, View)> {
+/// Events in a cluster: the name, and fabric and view of the node after the event.
+pub(crate) fn events(fabric: &Fabric) -> Vec<(&'static str, Fabric, View)> {
     let before = all_up(fabric);
     let mut without = View::default();
     for replica in &fabric.replicas[1..] {
@@ -125,15 +125,15 @@ fn replica(number: u32) -> Replica {
     }
 }
 
-/// A cluster with the same addresses as all others, of 16,384 pods.
+/// A remote cluster of 16,384 pods; all of them use the same addresses.
 fn peer(number: u32) -> Peer {
-    let seen = |first: u32| cidr(first + number * 0x4000, 18);
-    let remap = |from, to| Remap::new(from, to).expect("of one size");
+    let remapped = |first: u32| cidr(first + number * 0x4000, 18);
+    let remap = |from, to| Remap::new(from, to).expect("prefixes of equal length");
 
     Peer {
         cluster_id: format!("cluster-{number:05}"),
-        pods: vec![remap(cidr(0x0af4_0000, 18), seen(0x1400_0000))],
-        external: vec![remap(cidr(0x0a46_0000, 18), seen(0x2800_0000))],
+        pods: vec![remap(cidr(0x0af4_0000, 18), remapped(0x1400_0000))],
+        external: vec![remap(cidr(0x0a46_0000, 18), remapped(0x2800_0000))],
         role: Role::Server { port: 51_840 },
         mtu: 1_340,
         key_secret: format!("gw-{number:05}"),

@@ -1,4 +1,4 @@
-//! The socket of the checks, of ours and of those that other clusters' nodes make.
+//! The echo socket: replies to the requests of remote nodes, and sends this node's own.
 
 use crate::path::Paths;
 use crate::path::message::{self, Message};
@@ -9,18 +9,18 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::{Duration, Instant};
 use tokio::net::UdpSocket;
 
-/// Messages read in one go, so that a flood cannot keep the rest of the agent waiting.
+/// Messages read at once, so that a flood does not delay the rest of the agent.
 const BATCH_MAX: usize = 256;
 
-/// Questions answered a second: each of 1,000 clusters of ten nodes asks some node of this one once a
-/// second, and this may be the only node. 2 % of a core.
-const ANSWERS_PER_SECOND: u32 = 10_000;
+/// Replies per second: 1,000 clusters of ten nodes each send one request per node and second,
+/// and this may be the only node that replies. 2 % of a core.
+const REPLIES_PER_SECOND: u32 = 10_000;
 
-/// The socket on the node's external address.
+/// Bound to the node's external address.
 pub(crate) struct Socket {
     socket: UdpSocket,
     address: Ipv4Addr,
-    answers_left: u32,
+    replies_left: u32,
     second: Instant,
 }
 
@@ -29,74 +29,74 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// Returns the kernel's error, if another process has the port for one.
+    /// Returns the kernel's error, such as a port in use.
     pub(crate) async fn bind(address: Ipv4Addr) -> io::Result<Self> {
         Ok(Self {
             socket: UdpSocket::bind(SocketAddrV4::new(address, REFLECTOR_PORT)).await?,
             address,
-            answers_left: ANSWERS_PER_SECOND,
+            replies_left: REPLIES_PER_SECOND,
             second: Instant::now(),
         })
     }
 
-    /// Returns the address that it is bound to.
+    /// The local address.
     pub(crate) fn address(&self) -> Ipv4Addr {
         self.address
     }
 
-    /// Completes when there may be a message.
+    /// Completes when a message may be readable.
     pub(crate) async fn readable(&self) {
         if let Err(error) = self.socket.readable().await {
             // Only without a runtime; wait for the next timeout instead of spinning.
-            tracing::debug!(%error, "the checks' socket cannot be waited for");
+            tracing::debug!(%error, "failed to wait for the echo socket");
             std::future::pending::<()>().await;
         }
     }
 
-    /// Gives all answers that wait to `paths`, and answers the questions that come from `remote`.
+    /// Reads all queued messages: replies go to `paths`, requests from `remote` get a reply.
     pub(crate) fn receive(&mut self, paths: &mut Paths, remote: &[Ipv4Net], now: Instant) {
         let mut datagram = [0; message::LEN + 1]; // One more, so that longer ones are rejected.
         for _ in 0..BATCH_MAX {
             match self.socket.try_recv_from(&mut datagram) {
                 Ok((len, SocketAddr::V4(from))) => match message::parse(&datagram[..len]) {
-                    Some(Message::Answer(token)) if from.port() == REFLECTOR_PORT => {
-                        paths.handle_answer(*from.ip(), token, now);
+                    Some(Message::Reply(token)) if from.port() == REFLECTOR_PORT => {
+                        paths.handle_reply(*from.ip(), token, now);
                     }
-                    Some(Message::Question(token)) if is_remote(remote, *from.ip()) => {
-                        self.send(&message::answer(token), from, now);
+                    Some(Message::Request(token)) if is_remote(remote, *from.ip()) => {
+                        self.reply(&message::reply(token), from, now);
                     }
-                    _ => tracing::trace!("dropped a datagram that is no check"),
+                    _ => tracing::trace!("dropped a datagram that is no echo message"),
                 },
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // An ICMP error to an earlier question, for one; that counts as unanswered.
-                Err(error) => tracing::debug!(%error, "the checks' socket reported an error"),
+                // Such as an ICMP error to an earlier request, which becomes a miss.
+                Err(error) => tracing::debug!(%error, "the echo socket reported an error"),
             }
         }
     }
 
-    /// Sends all questions that `paths` has ready; one that cannot be sent counts as unanswered.
-    pub(crate) fn ask(&self, paths: &mut Paths) {
+    /// Sends all requests of `paths`; one that cannot be sent becomes a miss.
+    pub(crate) fn send_requests(&self, paths: &mut Paths) {
         while let Some(transmit) = paths.poll_transmit() {
             let to = SocketAddr::from((transmit.to, REFLECTOR_PORT));
             if let Err(error) = self.socket.try_send_to(&transmit.payload, to) {
-                tracing::debug!(%error, "failed to send a check");
+                tracing::debug!(%error, "failed to send an echo request");
             }
         }
     }
 
-    fn send(&mut self, answer: &[u8], to: SocketAddrV4, now: Instant) {
+    fn reply(&mut self, payload: &[u8], to: SocketAddrV4, now: Instant) {
         if now.saturating_duration_since(self.second) >= Duration::from_secs(1) {
             self.second = now;
-            self.answers_left = ANSWERS_PER_SECOND;
+            self.replies_left = REPLIES_PER_SECOND;
         }
-        let Some(left) = self.answers_left.checked_sub(1) else {
-            tracing::trace!("dropped a check beyond the limit");
+        let Some(left) = self.replies_left.checked_sub(1) else {
+            tracing::trace!("dropped an echo request beyond the limit");
             return;
         };
-        self.answers_left = left;
-        if let Err(error) = self.socket.try_send_to(answer, to.into()) {
-            tracing::debug!(%error, "failed to answer a check");
+        self.replies_left = left;
+        if let Err(error) = self.socket.try_send_to(payload, to.into()) {
+            tracing::debug!(%error, "failed to send an echo reply");
         }
     }
 }
