@@ -1,32 +1,25 @@
 //! WireGuard for many peers, without IO: PURE.
 //!
-//! The shell feeds input (`handle_*`, `queue`, `set_*`, `leave`) and after each
-//! input drains, in this order: [`Engine::poll_transmit`] until `None`,
-//! [`Engine::poll_queued`] until `None`, [`Engine::poll_event`] until `None`,
-//! then waits until [`Engine::poll_timeout`] at most. Data messages of the
-//! shell's own packets take the short way: [`Engine::select`], [`Engine::seal`],
-//! [`Engine::destination`].
+//! The shell feeds input (`handle_*`, `queue`, `set_*`, `leave`). After each input it drains, in this order:
+//! [`Engine::poll_transmit`], [`Engine::poll_queued`] and [`Engine::poll_event`], each until `None`. Then it waits
+//! until [`Engine::poll_timeout`] at most. Packets from the TAP take the fast path: [`Engine::select`],
+//! [`Engine::seal`], [`Engine::destination`].
 //!
 //! ```text
 //! datagram -> classify -+-> data        -> session by index -> inner check -> packet | probe
 //!                       +-> initiation  -> keys -> peer -> session by slot | tentative one
 //!                       +-> response    -> session by index -> keys -> live
 //!                       +-> cookie      -> session by index
-//! time     -> peers: look names up, open and close sessions, report the connection
+//! time     -> peers: resolve names, open and close sessions, report the connection
 //!          -> sessions: boringtun's timers, liveness, path MTU
 //! ```
 //!
-//! A session is (peer, slot): the slot is the upper 24 bits of the initiator's
-//! index, so that all replicas of a cluster, and all lanes of a replica, can share one static key. On the wire
-//! it is plain WireGuard. Only `engine/noise.rs` names boringtun, which reads clock and randomness itself.
+//! A session is identified by peer and slot. The slot is the upper 24 bits of the initiator's index, so that all
+//! replicas of a cluster, and all lanes of a replica, share one static key. On the wire it is plain WireGuard. Only
+//! `engine/noise.rs` names boringtun, which reads clock and randomness directly.
 //!
-//! Of the interface: `new` takes a [`Clock`] (monotonic and wall
-//! reading of the same moment) instead of an instant; a port is used only after
-//! [`Engine::handle_port_opened`]; resolution answers name the host; packets that
-//! waited for a session come out sealed from [`Engine::poll_queued`];
-//! [`Engine::set_replicas`] tells the live replicas of this cluster;
-//! [`Engine::set_tunnelled`] tells which addresses no endpoint may have;
-//! [`Event::Reachable`] is what the overlay's heartbeat should say.
+//! A port is used only after [`Engine::handle_port_opened`]. Packets that waited for a session come out sealed from
+//! [`Engine::poll_queued`].
 
 pub(crate) mod interface;
 
@@ -98,31 +91,31 @@ pub(crate) struct Engine {
     keys: Keys,
     peers: Peers,
     sessions: Sessions,
-    /// Sessions that nobody has confirmed yet, in the order they came, and some more.
+    /// Sessions that wait for confirmation, oldest first. May hold some that are confirmed or gone.
     tentative: VecDeque<SessionId>,
     /// The sessions of the client ports.
     ports: BTreeMap<PortId, SessionId>,
     next_port: u32,
     /// This cluster's live gateway replicas, sorted.
     replicas: Vec<String>,
-    /// What no endpoint may be.
+    /// Addresses that no endpoint may have.
     tunnelled: Tunnelled,
     queue: Queue,
-    /// Peers for which packets may wait no longer: those to look at, of all that wait.
+    /// Peers that have both queued packets and a session.
     awake: BTreeSet<u16>,
     drops: Drops,
     transmits: VecDeque<Transmit>,
     events: VecDeque<Event>,
     next_timeout: Instant,
-    /// Time stamp of the last PING, in nanoseconds since the Unix epoch.
+    /// Timestamp of the last PING, in nanoseconds since the Unix epoch.
     last_sent: i128,
-    /// A message for no session was looked into since the last timeout.
-    stray_handled: bool,
-    /// How this cluster's nodes fare, once that is known.
+    /// A message for an unknown receiver was handled since the last timeout.
+    unknown_receiver_handled: bool,
+    /// Health of this cluster's nodes, once known.
     nodes: Option<Nodes>,
     /// This cluster's nodes do not know this replica yet.
     standby: bool,
-    /// Since when this replica leaves.
+    /// When this replica started to leave.
     leaving: Option<Instant>,
     drained: bool,
 }
@@ -151,7 +144,7 @@ impl Engine {
             next_timeout: clock.instant,
             clock,
             last_sent: 0,
-            stray_handled: false,
+            unknown_receiver_handled: false,
             nodes: None,
             standby: false,
             leaving: None,
@@ -159,14 +152,13 @@ impl Engine {
         }
     }
 
-    /// Replaces the set of peers. Those whose keys, cluster and role stay keep
-    /// their sessions.
+    /// Replaces the set of peers. A peer with unchanged keys, cluster and role keeps its sessions.
     pub(crate) fn set_peers(&mut self, peers: Vec<PeerConfig>, now: Instant) {
-        let wanted: BTreeSet<u16> = peers.iter().map(|peer| peer.index).collect();
+        let configured: BTreeSet<u16> = peers.iter().map(|peer| peer.index).collect();
         let gone: Vec<u16> = self
             .peers
             .indices()
-            .filter(|index| !wanted.contains(index))
+            .filter(|index| !configured.contains(index))
             .collect();
         for index in gone {
             self.remove_peer(index);
@@ -218,9 +210,8 @@ impl Engine {
         self.queue.remove(index, &mut self.drops);
     }
 
-    /// Tells the names of this cluster's live gateway replicas, this one included
-    /// (unless it is to give its peers up). Without any it serves alone; so at the
-    /// start this comes before [`Engine::set_peers`].
+    /// Sets the names of this cluster's live gateway replicas. A replica that is missing in a list of others
+    /// serves no peer; with an empty list it serves all. At the start this comes before [`Engine::set_peers`].
     pub(crate) fn set_replicas(&mut self, mut replicas: Vec<String>, now: Instant) {
         replicas.sort_unstable();
         replicas.dedup();
@@ -234,7 +225,7 @@ impl Engine {
         }
     }
 
-    /// Tells a lane that is not the first what the peer runs: it has no session to find out.
+    /// Sets the kind of a peer in a lane other than the first, which has no session to learn it from.
     pub(crate) fn set_kind(&mut self, index: u16, kind: Kind, now: Instant) {
         let Some(peer) = self.peers.get_mut(index) else {
             return;
@@ -246,7 +237,7 @@ impl Engine {
         }
     }
 
-    /// Handles the addresses of one of a peer's end points.
+    /// Handles the addresses of one of a peer's endpoints.
     pub(crate) fn handle_resolved(
         &mut self,
         peer: u16,
@@ -298,7 +289,7 @@ impl Engine {
         Received::Nothing
     }
 
-    /// Handles an initiation that another lane has got, and has verified for our key `local`.
+    /// Handles an initiation that another lane received and verified for our key `local`.
     pub(crate) fn handle_handed(
         &mut self,
         local: [u8; 32],
@@ -315,7 +306,6 @@ impl Engine {
         self.transmits.pop_front()
     }
 
-    /// Returns the lane that it is in.
     pub(crate) fn lane(&self) -> LaneId {
         self.local.lane
     }
@@ -325,7 +315,7 @@ impl Engine {
         self.events.pop_front()
     }
 
-    /// Returns what a person sees of the engine.
+    /// Returns the state for `gateway status` and metrics.
     pub(crate) fn snapshot(&self, now: Instant) -> Snapshot {
         Snapshot {
             cluster_id: self.local.cluster_id.clone(),
@@ -368,13 +358,13 @@ impl Engine {
         }
     }
 
-    /// Sets what the peers are told of how this cluster's nodes fare.
+    /// Sets the health of this cluster's nodes that PONGs report to peers.
     pub(crate) fn set_nodes(&mut self, nodes: Nodes) {
         self.nodes = Some(nodes);
     }
 
-    /// Sets whether this cluster's nodes do not know this replica yet: they would refuse what
-    /// peers send by way of it, so peers are told to use others, if there are any.
+    /// Sets whether this cluster's nodes do not know this replica yet. They would refuse packets that arrive
+    /// through it, so it advertises itself as leaving, and peers prefer other replicas.
     pub(crate) fn set_standby(&mut self, standby: bool, now: Instant) {
         if self.standby != standby {
             self.standby = standby;
@@ -382,8 +372,7 @@ impl Engine {
         }
     }
 
-    /// Starts to leave: tells all peers to move their flows away. Ends with
-    /// [`Event::Drained`].
+    /// Starts to leave: PINGs make peers move their flows to other replicas. Ends with [`Event::Drained`].
     pub(crate) fn leave(&mut self, now: Instant) {
         if self.leaving.is_some() {
             return;
@@ -396,7 +385,7 @@ impl Engine {
         self.ping_all(now);
     }
 
-    /// Tells all peers now what has changed of this replica.
+    /// Makes a PING due on every session, to advertise a change of this replica.
     fn ping_all(&mut self, now: Instant) {
         for session in self.sessions.iter_mut() {
             session.liveness.ping_now(now);

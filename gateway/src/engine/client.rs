@@ -1,14 +1,13 @@
-//! The client's role: opens sessions and keeps them, one per remote replica.
+//! The client's role: opens and keeps sessions, one per remote replica.
 //!
-//! Behind a load balancer nobody can choose the replica, so sessions are opened from
-//! new source ports until the answers have named every replica; what leads to a
-//! replica's lane a second time at the same address is closed. Where the peer has several addresses
-//! (a node port has one per node), each replica is met at two of them: the node behind
-//! one may die, and any address leads to any replica. A peer that is not one of ours has one session,
-//! which moves from port to port and keeps its tunnel: such a peer remembers the
-//! time stamp of our last handshake, and the tunnel the cookie.
+//! Behind a load balancer a client cannot choose the replica. So it opens sessions from new source ports until the
+//! PONGs have named every replica, and closes each further session to the same lane of a replica at the same address.
+//! Where the peer has several addresses (a NodePort has one per node), it keeps sessions to each replica at two of them:
+//! any address leads to any replica, and a node may die. A peer that is not one of ours has one session, which moves
+//! from port to port and keeps its tunnel: such a peer remembers the timestamp of our last handshake, and the tunnel
+//! remembers the cookie.
 
-mod met;
+mod discovery;
 mod ours;
 mod single;
 
@@ -22,54 +21,51 @@ use crate::mutant;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// How long a response is waited for at first; doubles with every failure.
+/// Time-out of the first attempt; doubles with every failure.
 const ATTEMPT: Duration = Duration::from_secs(1);
-/// What a peer that is back waits for at most. Shorter than WireGuard's
-/// `REKEY_TIMEOUT` of 5 s: every attempt may meet another replica.
+/// Longest time-out and pause. Shorter than WireGuard's `REKEY_TIMEOUT` of 5 s: every attempt may reach another
+/// replica.
 const ATTEMPT_MAX: Duration = Duration::from_secs(2);
-/// Pause between attempts at first; doubles with every failure.
+/// First pause between attempts; doubles with every failure.
 const PAUSE: Duration = Duration::from_millis(250);
-/// Quick attempts to meet a further replica, per replica and lane of it: with random choice among
+/// Quick attempts to discover a further replica, per replica and lane of it: with random choice among
 /// n, 8 n attempts miss a given one with a probability below e^-8. (With 4 n, one return of a
 /// gateway in twenty took longer than 3 s, and one in some hundreds longer than 8 s.)
 const ATTEMPTS_PER_REPLICA: u32 = 8;
-/// Pause between attempts when those are used up: a replica that comes back is met
-/// within seconds, for one small message a second.
+/// Pause between attempts after the quick ones: a replica that comes back is discovered within seconds, at the cost of
+/// one small message a second.
 const PAUSE_LATER: Duration = Duration::from_secs(1);
-/// At how many addresses each replica is met.
-const WAYS: usize = 2;
-/// Pause between attempts to meet a replica at a further address when the quick ones are used up:
-/// there may be no such way.
-const PAUSE_WAYS: Duration = Duration::from_secs(60);
-/// How long a replica that would not serve an upstream-like peer waits before it
-/// finds out by itself whether the peer is one.
+/// Addresses at which there are sessions to each replica.
+const PATHS_PER_REPLICA: usize = 2;
+/// Pause between attempts to reach a replica at a further address after the quick ones: there may be no such path.
+const PAUSE_PATHS: Duration = Duration::from_secs(60);
+/// How long a replica that would not serve a single-session peer waits before it explores whether the peer is one.
 const STAGGER: Duration = Duration::from_secs(1);
-/// How long that may take.
+/// Longest exploration.
 const EXPLORATION: Duration = Duration::from_secs(3);
-/// When it may try again, at first; doubles every time, since each time takes the
-/// session from the replica that serves a peer without probes.
+/// First pause between explorations; doubles every time, since each exploration takes the session from the replica that
+/// serves a peer without probes.
 const EXPLORE_AGAIN: Duration = Duration::from_secs(10);
 const EXPLORE_AGAIN_MAX: Duration = Duration::from_secs(300);
-/// How often at most a stray message makes a session renew its handshake.
+/// Shortest interval between handshakes that messages for an unknown receiver cause.
 const RENEWAL: Duration = Duration::from_secs(1);
 
-/// What the client's role needs beside the sessions.
+/// State of the client's role for one peer, beside its sessions.
 #[derive(Debug)]
 pub(super) struct Client {
     pub(super) endpoints: Endpoints,
-    /// How many lanes of replicas are to be met, by the highest numbers that they tell.
-    wanted: u32,
+    /// Lanes of replicas to connect to, by the highest numbers that replicas advertise.
+    expected_lanes: u32,
     /// Attempts since a replica was lost or came.
     attempts: u32,
-    /// Attempts since all replicas were met, to meet them at further addresses.
-    way_attempts: u32,
+    /// Attempts to reach replicas at further addresses since all were discovered.
+    path_attempts: u32,
     next_attempt: Instant,
-    /// The same for a further address: a replica that comes must not wait for that.
-    next_way: Instant,
+    /// The same for further addresses: a new replica must not wait for these.
+    next_path: Instant,
     /// Attempts in a row without a response.
     failures: u32,
-    /// Until when this replica leaves the peer alone, having found out that it does
-    /// not tell its kind.
+    /// When this replica may explore again, after the peer did not reveal its kind.
     explore_again: Instant,
     explorations: u32,
 }
@@ -78,25 +74,25 @@ impl Client {
     pub(super) fn new(hosts: &[String], port: u16, now: Instant) -> Self {
         Self {
             endpoints: Endpoints::new(hosts, port, now),
-            wanted: 1,
+            expected_lanes: 1,
             attempts: 0,
-            way_attempts: 0,
+            path_attempts: 0,
             next_attempt: now,
-            next_way: now,
+            next_path: now,
             failures: 0,
             explore_again: now + STAGGER,
             explorations: 0,
         }
     }
 
-    /// Replaces the addresses; other ones are worth quick attempts.
+    /// Replaces the hosts; a change allows quick attempts.
     pub(super) fn set_endpoints(&mut self, hosts: &[String], port: u16, now: Instant) {
         if self.endpoints.set(hosts, port, now) {
-            self.allow_ways(now);
+            self.allow_paths(now);
         }
     }
 
-    /// Handles the answer to a lookup, and returns how many of its addresses are refused.
+    /// Handles resolved addresses, and returns how many of them are refused.
     pub(super) fn handle_resolved(
         &mut self,
         host: &str,
@@ -105,39 +101,37 @@ impl Client {
     ) -> usize {
         let is_new = |address: &SocketAddr| !self.endpoints.contains(*address);
         if addresses.iter().any(is_new) {
-            self.allow_ways(now);
+            self.allow_paths(now);
         }
 
         self.endpoints.handle_resolved(host, addresses)
     }
 
-    /// Allows quick attempts again, at once.
+    /// Allows quick attempts again, starting now.
     fn handle_loss(&mut self, now: Instant) {
         self.attempts = 0;
         self.next_attempt = now;
-        self.allow_ways(now);
+        self.allow_paths(now);
     }
 
-    /// Allows quick attempts to meet replicas at further addresses, at once.
-    fn allow_ways(&mut self, now: Instant) {
-        self.way_attempts = 0;
-        self.next_way = now;
+    /// Allows quick attempts to reach replicas at further addresses, starting now.
+    fn allow_paths(&mut self, now: Instant) {
+        self.path_attempts = 0;
+        self.next_path = now;
     }
 
-    /// Handles how many lanes of replicas are to be met; more than before are worth
-    /// quick attempts.
-    fn handle_wanted(&mut self, wanted: u32, now: Instant) {
-        if wanted > self.wanted {
+    /// Handles the number of lanes to connect to; an increase allows quick attempts.
+    fn handle_expected_lanes(&mut self, lanes: u32, now: Instant) {
+        if lanes > self.expected_lanes {
             self.attempts = 0;
-            self.allow_ways(now);
+            self.allow_paths(now);
         }
-        self.wanted = wanted;
+        self.expected_lanes = lanes;
     }
 
-    /// Notes an attempt to meet a further replica; returns whether it was the last
-    /// quick one.
+    /// Notes an attempt to discover a further replica; returns whether it was the last quick one.
     fn handle_attempt(&mut self, now: Instant) -> bool {
-        let quick = self.wanted * ATTEMPTS_PER_REPLICA;
+        let quick = self.expected_lanes * ATTEMPTS_PER_REPLICA;
         self.attempts = self.attempts.saturating_add(1);
         self.next_attempt = now
             + if self.attempts < quick {
@@ -149,19 +143,19 @@ impl Client {
         self.attempts == quick
     }
 
-    /// Notes an attempt to meet a replica at a further address.
-    fn handle_way_attempt(&mut self, now: Instant) {
-        let quick = self.wanted * ATTEMPTS_PER_REPLICA;
-        self.way_attempts = self.way_attempts.saturating_add(1);
-        self.next_way = now
-            + if self.way_attempts < quick {
+    /// Notes an attempt to reach a replica at a further address.
+    fn handle_path_attempt(&mut self, now: Instant) {
+        let quick = self.expected_lanes * ATTEMPTS_PER_REPLICA;
+        self.path_attempts = self.path_attempts.saturating_add(1);
+        self.next_path = now
+            + if self.path_attempts < quick {
                 PAUSE
             } else {
-                PAUSE_WAYS
+                PAUSE_PATHS
             };
     }
 
-    /// Handles a response: what failed before need not be waited out.
+    /// Handles a response, which ends the backoff.
     pub(super) fn handle_established(&mut self, now: Instant) {
         if self.failures > 0 {
             self.failures = 0;
@@ -178,9 +172,8 @@ impl Client {
         backoff(ATTEMPT, self.failures)
     }
 
-    /// Whether this replica may hold a session with a peer that has only one, though
-    /// it would not serve it: to find out what kind of peer it is. `live_since` is
-    /// when the session came to be.
+    /// Returns whether this replica may hold a session to explore the kind of a peer that another replica serves.
+    /// `live_since` is when that session became live.
     fn explores(&mut self, kind: Kind, live_since: Option<Instant>, now: Instant) -> bool {
         if live_since.is_some_and(|since| now.duration_since(since) >= EXPLORATION) {
             let pause = EXPLORE_AGAIN * 2_u32.pow(self.explorations.min(8));
@@ -198,8 +191,7 @@ fn backoff(first: Duration, failures: u32) -> Duration {
 }
 
 impl Engine {
-    /// Brings a peer's sessions closer to what they should be; harmless to call
-    /// at any time.
+    /// Opens and closes sessions of a peer towards the desired ones; idempotent.
     pub(super) fn maintain_client(&mut self, index: u16, now: Instant) {
         let Some(peer) = self.peers.get_mut(index) else {
             return;
@@ -230,7 +222,7 @@ impl Engine {
     /// Handles that a source port can be used.
     pub(super) fn start_handshake(&mut self, port: PortId, now: Instant) {
         let Some(session) = self.ports.get(&port).and_then(|id| self.sessions.get(*id)) else {
-            return; // The session ended meanwhile; so did the port.
+            return; // The session has ended meanwhile.
         };
         if session.port == port && session.state == State::Opening {
             self.initiate(session.id, now);
@@ -255,17 +247,16 @@ impl Engine {
         self.wake_session(id);
     }
 
-    /// Renews the handshake of a peer with one session that sends us what we cannot
-    /// read: another replica of ours may have had a handshake with it meanwhile.
-    /// Whether `from` is the peer nobody has proved, hence the limits.
-    pub(super) fn handle_stray(&mut self, from: SocketAddr, now: Instant) {
-        if self.stray_handled {
+    /// Renews the handshake of a single-session peer that uses an index we do not know: it may have had a handshake with
+    /// another replica of ours. `from` is not authenticated, hence the limits.
+    pub(super) fn handle_unknown_receiver(&mut self, from: SocketAddr, now: Instant) {
+        if self.unknown_receiver_handled {
             return;
         }
-        self.stray_handled = true;
+        self.unknown_receiver_handled = true;
 
         let peers = &self.peers;
-        let stray = self.sessions.iter().find(|session| {
+        let affected = self.sessions.iter().find(|session| {
             session.endpoint == from
                 && session.is_own()
                 && session.state == State::Live
@@ -274,12 +265,12 @@ impl Engine {
                     .get(session.peer)
                     .is_some_and(|peer| peer.kind != Kind::Ours)
         });
-        if let Some(id) = stray.map(|session| session.id) {
+        if let Some(id) = affected.map(|session| session.id) {
             self.initiate(id, now);
         }
     }
 
-    /// Gives a lost session of ours up and opens another one from a new port.
+    /// Closes a lost session that we opened, and opens another one from a new port.
     pub(super) fn replace_lost(&mut self, id: SessionId, now: Instant) {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
@@ -306,13 +297,13 @@ impl Engine {
         self.maintain_client(index, now);
     }
 
-    /// Opens a session towards `target` from a new port, to be answered by `lane`.
+    /// Opens a session from a new port to `target`, whose gateway responds in `lane`.
     fn open(&mut self, index: u16, target: SocketAddr, lane: LaneId, now: Instant) {
         self.open_with(index, target, |slot| lane.holds(slot), now);
     }
 
-    /// As [`Engine::open`], of a peer whose kind is not known: the first lane of one of ours is
-    /// to answer, however many there are.
+    /// As [`Engine::open`], to a peer of unknown kind: a gateway of ours responds in its first lane, whatever the
+    /// number of its lanes.
     fn open_first(&mut self, index: u16, target: SocketAddr, now: Instant) {
         self.open_with(index, target, LaneId::is_held_by_first, now);
     }

@@ -1,4 +1,4 @@
-//! Data messages: the short way, without allocation, lock or formatting.
+//! Data messages: the fast path, without allocation, lock or formatting.
 
 use super::Engine;
 use super::drops::Drop;
@@ -22,10 +22,10 @@ impl Engine {
     ) -> Received {
         let Some(session) = self.sessions.by_index(index) else {
             self.drops.count(Drop::UnknownReceiver);
-            self.handle_stray(source.from, now);
+            self.handle_unknown_receiver(source.from, now);
             return Received::Nothing;
         };
-        // Both before the message is looked into: it costs nothing where nothing changed.
+        // Both checks come before decryption, and cost nothing while the endpoint is unchanged.
         if source.from != session.endpoint && self.tunnelled.contains(source.from) {
             self.drops.count(Drop::EndpointInsideTunnel);
             return Received::Nothing;
@@ -89,8 +89,7 @@ impl Engine {
         }
     }
 
-    /// Returns the session on which the flow of `flow_hash` goes to `peer`, or
-    /// `None`: then the packet belongs into [`Engine::queue`].
+    /// Returns the session of a flow to `peer`; without one the packet goes to [`Engine::queue`].
     #[inline]
     pub(crate) fn select(&self, peer: u16, flow_hash: u32) -> Option<SessionId> {
         self.peers.get(peer)?.select(flow_hash)
@@ -122,7 +121,7 @@ impl Engine {
         }
     }
 
-    /// Returns where a session's datagrams leave and go.
+    /// Returns the local port and the remote endpoint of a session.
     #[inline]
     pub(crate) fn destination(&self, session: SessionId) -> Option<(PortId, SocketAddr)> {
         self.sessions
@@ -138,7 +137,7 @@ impl Engine {
             .map(|session| session.path_mtu.mtu())
     }
 
-    /// Keeps a packet until `peer` has a session.
+    /// Queues a packet until `peer` has a session.
     pub(crate) fn queue(&mut self, peer: u16, packet: &[u8], now: Instant) {
         if self.peers.get(peer).is_none() {
             return self.drops.count(Drop::NoPeer);
@@ -148,7 +147,7 @@ impl Engine {
         self.wake_queue(peer);
     }
 
-    /// Notes that packets for `peer` may wait no longer, if it has a session and some wait.
+    /// Marks the queue of `peer` for [`Engine::poll_queued`] if the peer has a session.
     pub(super) fn wake_queue(&mut self, peer: u16) {
         if self.queue.bytes(peer) > 0 && self.has_session(peer) {
             self.awake.insert(peer);
@@ -161,8 +160,7 @@ impl Engine {
         peer.is_some_and(|peer| !peer.selectable.is_empty())
     }
 
-    /// Seals the next packet that waited for a session into `out` (as long as the
-    /// longest queued packet and 32 bytes).
+    /// Seals the next queued packet into `out`, which must be 32 bytes longer than the longest one.
     pub(crate) fn poll_queued(&mut self, out: &mut [u8]) -> Option<Sealed> {
         loop {
             let peer = *self.awake.first()?;

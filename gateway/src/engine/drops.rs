@@ -1,4 +1,4 @@
-//! Why a datagram or packet went no further: one counter per reason.
+//! Dropped datagrams and packets: one counter per reason.
 
 /// Names the reasons and their spelling in status and metrics.
 macro_rules! reasons {
@@ -25,57 +25,56 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// No WireGuard message by type or length.
+    /// Neither type nor length is that of a WireGuard message.
     Malformed = "malformed",
-    /// Longer than the buffer it must fit, or than a datagram can be.
+    /// Longer than the buffer, or than a datagram can be.
     Oversized = "oversized",
-    /// A message for a session that does not exist.
+    /// A message whose receiver index belongs to no session.
     UnknownReceiver = "unknown-receiver",
-    /// A handshake whose mac1 belongs to none of our keys.
+    /// A handshake message whose mac1 matches none of our keys.
     InvalidMac = "invalid-mac",
     /// A handshake message beyond the limit of work on messages that are not authenticated yet.
     HandshakeBudget = "handshake-budget",
     /// The same beyond what one source may cause of it.
     HandshakeSourceBudget = "handshake-source-budget",
-    /// A handshake from a source that sends too many, while under load; or too many
-    /// responses for one session.
+    /// A handshake beyond its source's share under load, or a response beyond its session's limit.
     HandshakeRate = "handshake-rate",
-    /// A handshake answered by a cookie: its sender must prove its address.
+    /// A handshake that drew a cookie reply: under load its sender must prove its address.
     CookieSent = "cookie-sent",
-    /// A handshake from a key that is no peer's.
+    /// A handshake with a public key that belongs to no peer.
     UnknownPeer = "unknown-peer",
     /// A handshake that does not authenticate, or is not newer than the last one of its slot.
     InvalidHandshake = "invalid-handshake",
-    /// A handshake response or cookie that answers nothing of ours.
+    /// A handshake response or cookie reply without a handshake in progress.
     Unexpected = "unexpected",
     /// A data message that does not authenticate.
     InvalidTag = "invalid-tag",
-    /// A data message that came before, or is older than the replay window.
+    /// A data message that arrived before, or is older than the replay window.
     Replayed = "replayed",
-    /// A data message of a counter beyond the limit of a key.
+    /// A data message whose counter exceeds the limit of a key.
     CounterLimit = "counter-limit",
-    /// A data message for a session without such keys (any more).
+    /// A data message for keys that the session does not have, or no longer.
     NoKeys = "no-keys",
-    /// The inner packet is no well-formed IPv4.
+    /// The inner packet is not well-formed IPv4.
     InnerMalformed = "inner-malformed",
     /// The inner packet is not IPv4.
     InnerNotIpv4 = "inner-not-ipv4",
-    /// The inner source address is not the peer's.
+    /// The inner source address is outside the peer's prefixes.
     SourceNotAllowed = "source-not-allowed",
     /// An ICMP error that quotes a packet which its receiver did not send to the peer.
     QuoteNotAllowed = "quote-not-allowed",
-    /// A liveness probe that cannot be read, or whose answer would be much longer.
+    /// A liveness probe that cannot be parsed, or whose reply would be much longer.
     ProbeMalformed = "probe-malformed",
-    /// A liveness probe beyond the rate that is handled.
+    /// A liveness probe beyond the peer's rate.
     ProbeRate = "probe-rate",
-    /// A probe's answer to no question of ours.
+    /// A PONG that matches no PING of ours.
     ProbeUnexpected = "probe-unexpected",
-    /// A datagram from an address that leads into a tunnel, a session that was at one,
-    /// or a name that stands for one: its answers would be sealed again and again.
+    /// An endpoint inside a tunnel: of a datagram, of a session, or resolved from a name. Replies to it would be
+    /// encapsulated again and again.
     EndpointInsideTunnel = "endpoint-inside-tunnel",
-    /// A datagram at the client port of another session.
+    /// A datagram that arrived at another session's client port.
     ForeignPort = "foreign-port",
-    /// No session and the peer is unknown or gone.
+    /// The peer is unknown or removed.
     NoPeer = "no-peer",
     /// The session ended between selection and use.
     SessionGone = "session-gone",
@@ -83,14 +82,13 @@ reasons! {
     QueueFull = "queue-full",
     /// Waited too long for a session.
     QueueExpired = "queue-expired",
-    /// A datagram of the engine's own that found its queue full.
+    /// A datagram that found the engine's transmit queue full.
     TransmitQueueFull = "transmit-queue-full",
-    /// An unconfirmed session that gave way to a newer one.
+    /// An unconfirmed session that expired or gave way to a newer one.
     TentativeEvicted = "tentative-evicted",
     /// A session refused because the limit of sessions is reached.
     SessionLimit = "session-limit",
-    /// A session that was not opened: all attempts to meet a further replica
-    /// were used up.
+    /// All quick attempts to discover a further replica were used up.
     ReplicaAttempts = "replica-attempts",
 }
 

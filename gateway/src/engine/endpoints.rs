@@ -1,25 +1,25 @@
-//! Where a peer in the server's role can be reached: literals and host names.
+//! Endpoints of a peer in the server's role: IP literals and host names.
 
 use super::tunnelled::Tunnelled;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-/// How often a name is looked up at first, and for how long (upstream's numbers).
+/// Interval of the first lookups of a name, and for how long (upstream's numbers).
 const RESOLVE_INTERVAL: Duration = Duration::from_secs(5);
 const RESOLVE_PERIOD: Duration = Duration::from_secs(600);
-/// How often it is looked up later.
+/// Interval of later lookups.
 const RESOLVE_INTERVAL_LATER: Duration = Duration::from_secs(300);
-/// The most addresses kept of one name.
+/// Most addresses kept per name.
 const ADDRESSES_MAX: usize = 32;
 
-/// The end points of one peer.
+/// The endpoints of one peer.
 #[derive(Debug)]
 pub(super) struct Endpoints {
     port: u16,
     entries: Vec<Entry>,
-    /// Addresses that are never used.
+    /// Addresses inside tunnels, which are never used.
     tunnelled: Tunnelled,
-    /// Number of addresses handed out.
+    /// Addresses returned so far by [`Endpoints::next`].
     turn: usize,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct Endpoints {
 struct Entry {
     host: String,
     addresses: Vec<SocketAddr>,
-    /// When the name is to be looked up; never for a literal.
+    /// `None` for an IP literal.
     lookup: Option<Lookup>,
 }
 
@@ -49,8 +49,7 @@ impl Endpoints {
         endpoints
     }
 
-    /// Replaces the hosts; what is known of those that stay is kept. Returns whether they
-    /// are others than before.
+    /// Replaces the hosts; those that stay keep their addresses. Returns whether there is a change.
     pub(super) fn set(&mut self, hosts: &[String], port: u16, now: Instant) -> bool {
         let known = self.entries.iter().map(|entry| &entry.host);
         if port == self.port && known.eq(hosts) {
@@ -72,13 +71,13 @@ impl Endpoints {
         true
     }
 
-    /// Sets which addresses are never used, wherever they come from.
+    /// Sets the addresses that are never used.
     pub(super) fn set_tunnelled(&mut self, tunnelled: Tunnelled) {
         self.tunnelled = tunnelled;
     }
 
-    /// Handles the answer to a lookup and returns how many of its addresses lead into
-    /// a tunnel; an answer without any others changes nothing.
+    /// Handles resolved addresses and returns how many of them are inside a tunnel. A result without any others changes
+    /// nothing.
     pub(super) fn handle_resolved(&mut self, host: &str, mut addresses: Vec<SocketAddr>) -> usize {
         let all = addresses.len();
         addresses.retain(|address| !self.tunnelled.contains(*address));
@@ -99,7 +98,7 @@ impl Endpoints {
     pub(super) fn poll_lookup(&mut self, now: Instant) -> Option<String> {
         self.entries.iter_mut().find_map(|entry| {
             let lookup = entry.lookup.as_mut().filter(|lookup| lookup.next <= now)?;
-            // A name that never resolved is somebody's mistake, about to be mended.
+            // A name that never resolved is a mistake that may be corrected at any time.
             let is_known = !entry.addresses.is_empty();
             let interval = if !is_known || now.duration_since(lookup.since) < RESOLVE_PERIOD {
                 RESOLVE_INTERVAL
@@ -121,12 +120,12 @@ impl Endpoints {
         self.addresses().any(|known| known == address)
     }
 
-    /// Returns the first known address: the one that upstream would use.
+    /// Returns the first known address, which is the one that upstream uses.
     pub(super) fn first(&self) -> Option<SocketAddr> {
         self.addresses().next()
     }
 
-    /// Returns the known addresses in turn.
+    /// Returns the known addresses round robin.
     pub(super) fn next(&mut self) -> Option<SocketAddr> {
         let count = self.addresses().count();
         let position = self.turn.checked_rem(count)?;
@@ -174,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn literals_need_no_lookup_and_take_turns() {
+    fn literals_need_no_lookup_and_are_used_round_robin() {
         let now = Instant::now();
         let mut endpoints = Endpoints::new(&hosts(&["192.0.2.1", "2001:db8::1"]), 51840, now);
 
@@ -201,14 +200,14 @@ mod tests {
         };
 
         assert_eq!(lookups(&mut endpoints, 0, 600), 120);
-        // Whoever mends it need not wait until that shows.
+        // A correction takes effect soon.
         assert_eq!(lookups(&mut endpoints, 600, 1_200), 120);
         endpoints.handle_resolved("gw.example", vec![address("192.0.2.1:51840")]);
         assert_eq!(lookups(&mut endpoints, 1_200, 2_400), 4);
     }
 
     #[test]
-    fn a_failed_lookup_keeps_what_is_known() {
+    fn a_failed_lookup_keeps_the_known_addresses() {
         let now = Instant::now();
         let mut endpoints = Endpoints::new(&hosts(&["gw.example"]), 51840, now);
         endpoints.handle_resolved("gw.example", vec![address("192.0.2.1:51840")]);
@@ -234,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn without_addresses_there_is_no_turn() {
+    fn without_addresses_there_is_no_next_one() {
         let mut endpoints = Endpoints::new(&[], 51840, Instant::now());
 
         assert_eq!(endpoints.next(), None);

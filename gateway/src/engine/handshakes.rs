@@ -1,4 +1,4 @@
-//! Handshake messages: whose they are, and which session they belong to.
+//! Handshake messages: authentication, and assignment to sessions.
 
 use super::Engine;
 use super::drops::Drop;
@@ -13,13 +13,12 @@ use std::time::Instant;
 
 /// Unconfirmed sessions per peer: every client replica, port and lane at once.
 const TENTATIVE_PER_PEER: usize = 64;
-/// Unconfirmed sessions in all; each costs 12 KB.
+/// Unconfirmed sessions of all peers; each costs 12 KB.
 const TENTATIVE_MAX: usize = 512;
-/// Confirmed sessions per peer: of four replicas with as many lanes as there can be, each met at
-/// two addresses.
+/// Confirmed sessions per peer: four replicas with the most lanes, at two addresses each.
 const LIVE_PER_PEER: usize = 128;
 
-/// Where a message came from.
+/// Source of a message and the port that received it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Source {
     pub(super) port: PortId,
@@ -37,7 +36,7 @@ impl Engine {
         self.handle_verified(local, source, datagram, now);
     }
 
-    /// Handles an initiation for one of our keys that may cost what a handshake costs.
+    /// Handles an initiation whose mac1, cookie and limits were checked for our key `local`.
     pub(super) fn handle_verified(
         &mut self,
         local: [u8; 32],
@@ -52,14 +51,14 @@ impl Engine {
         };
         let slot = index::slot(initiator.index);
         let Some(peer) = self.peers.by_keys(local, initiator.public_key) else {
-            self.peers.note_stranger(local, source.from.ip(), now);
+            self.peers.note_unknown_key(local, source.from.ip(), now);
             return self.drops.count(Drop::UnknownPeer);
         };
         if !self.is_newest(peer, slot, initiator) {
             return self.drops.count(Drop::InvalidHandshake);
         }
 
-        // Which lane an initiation comes to its sender chooses, if it is one of ours.
+        // Only clients of ours choose the lane; all other peers have their session in the first one.
         let is_ours = self.peers.get(peer).is_some_and(|p| p.kind == Kind::Ours);
         if !is_ours && !self.local.lane.is_first() {
             return self.events.push_back(Event::Initiation {
@@ -69,13 +68,13 @@ impl Engine {
             });
         }
         let responder = self.responder(peer, slot, source, now);
-        // A client port is for the one session that it was opened for.
+        // A client port belongs to the session that it was opened for.
         if source.port != PortId::LISTEN && responder != self.ports.get(&source.port).copied() {
             return self.drops.count(Drop::ForeignPort);
         }
         let outcome = match responder {
-            Some(id) => self.answer(id, slot, datagram, &mut buffer),
-            None => self.answer_anew(peer, slot, source, datagram, &mut buffer, now),
+            Some(id) => self.respond(id, slot, datagram, &mut buffer),
+            None => self.respond_in_new_session(peer, slot, source, datagram, &mut buffer, now),
         };
         match outcome {
             Ok(len) => {
@@ -136,8 +135,7 @@ impl Engine {
         }
     }
 
-    /// Handles a demand for a proof of address. It moves no endpoint: it is
-    /// encrypted, but not with a session's keys.
+    /// Handles a cookie reply. It moves no endpoint, because it is not encrypted with a session's keys.
     pub(super) fn handle_cookie(&mut self, index: u32, datagram: &[u8], now: Instant) {
         let mut buffer = [0; HANDSHAKE_BUFFER];
         let Some(session) = self.sessions.by_index(index) else {
@@ -154,8 +152,7 @@ impl Engine {
         }
     }
 
-    /// Handles the first authenticated message after an answered initiation: its
-    /// sender is there, and has the keys.
+    /// Handles the first data message after a response: it proves that the initiator is present and has the keys.
     pub(super) fn confirm(&mut self, id: SessionId, now: Instant) {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
@@ -181,7 +178,7 @@ impl Engine {
                 .filter_map(|id| self.sessions.get(*id))
                 .filter(confirmed)
         };
-        // A client uses a port for one session: what was here before has ended.
+        // A client uses a port for one session, so an earlier session at this endpoint has ended.
         let mut ended: Vec<_> = others()
             .filter(|s| s.target.is_none() && (s.port, s.endpoint) == path)
             .map(|session| session.id)
@@ -198,8 +195,7 @@ impl Engine {
         self.handle_established(id, now);
     }
 
-    /// What follows when the peer renewed the keys of a session: of a peer that has
-    /// one session, it is this one.
+    /// Handles that the peer renewed the keys of a session: a peer that has one session uses this one.
     fn handle_renewed(&mut self, id: SessionId, now: Instant) {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
@@ -211,8 +207,7 @@ impl Engine {
         }
     }
 
-    /// What follows when a session got its first confirmed keys, or new ones after it
-    /// was lost.
+    /// Handles that a session got its first confirmed keys, or new ones after it was lost.
     fn handle_established(&mut self, id: SessionId, now: Instant) {
         let Some(index) = self.sessions.get(id).map(|session| session.peer) else {
             return;
@@ -243,7 +238,7 @@ impl Engine {
             .max_by_key(|s| s.endpoint == source.from);
         let by_path = || {
             sessions()
-                // A client port alone says which session it is.
+                // A client port identifies the session.
                 .filter(|s| {
                     s.port == source.port && (s.port != PortId::LISTEN || s.endpoint == source.from)
                 })
@@ -255,9 +250,8 @@ impl Engine {
             .map(|session| session.id)
     }
 
-    /// Answers an initiation within a session. Its endpoint stays: the first data
-    /// message will move it.
-    fn answer(
+    /// Responds to an initiation within a session. Only the first data message moves its endpoint.
+    fn respond(
         &mut self,
         id: SessionId,
         slot: u32,
@@ -275,8 +269,8 @@ impl Engine {
         Ok(len)
     }
 
-    /// Answers an initiation with a new, tentative session.
-    fn answer_anew(
+    /// Responds to an initiation with a new, tentative session.
+    fn respond_in_new_session(
         &mut self,
         index: u16,
         slot: u32,
@@ -313,19 +307,19 @@ impl Engine {
         Ok(len)
     }
 
-    /// Removes the oldest tentative session, of the peer or in all, where there are
-    /// too many. A confirmed session never gives way to a tentative one.
+    /// Removes the oldest tentative session of the peer, or of all peers, at the limit. A confirmed session never
+    /// gives way to a tentative one.
     fn make_room(&mut self, index: u16) {
         let sessions = &self.sessions;
         let is_tentative = |id: &SessionId| {
             let session = sessions.get(*id);
             session.is_some_and(|session| session.state == State::Tentative)
         };
-        // Those that were confirmed or removed since: there are few to look at, unlike sessions.
+        // Drops entries confirmed or removed since: this list is shorter than that of all sessions.
         self.tentative.retain(is_tentative);
         let of_peer = self.peers.get(index).into_iter();
         let of_peer = of_peer.flat_map(|peer| &peer.sessions);
-        // Both are in the order in which they came.
+        // Both lists are ordered oldest first.
         let mine: Vec<_> = of_peer.copied().filter(is_tentative).collect();
         let oldest = if mine.len() >= TENTATIVE_PER_PEER {
             mine.first().copied()

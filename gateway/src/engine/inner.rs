@@ -1,4 +1,4 @@
-//! The packets inside the tunnel: what a peer may send, and the probe's own.
+//! Packets inside the tunnel: source checks and liveness probes.
 
 use super::drops::Drop;
 use crate::mutant;
@@ -7,13 +7,13 @@ use ipnet::Ipv4Net;
 use std::net::Ipv4Addr;
 use std::ops::Range;
 
-/// The gateway in the server's role, inside every tunnel (upstream's numbering).
+/// Address of the server inside every tunnel (upstream's numbering).
 pub(super) const SERVER: Ipv4Addr = settings::LIVENESS_SERVER;
-/// The gateway in the client's role, inside every tunnel.
+/// Address of the client inside every tunnel.
 pub(super) const CLIENT: Ipv4Addr = settings::LIVENESS_CLIENT;
-/// Both ends of the liveness probe.
+/// Source and destination port of liveness probes.
 pub(super) const PROBE_PORT: u16 = settings::LIVENESS_PORT;
-/// The network of those addresses: upstream numbers further tunnels in it.
+/// Network of these addresses, in which upstream numbers further tunnels.
 const PROBE_NET: u32 = settings::LIVENESS_NET.to_bits() >> PROBE_NET_SHIFT;
 const PROBE_NET_SHIFT: u32 = 32 - settings::LIVENESS_NET_LEN as u32;
 
@@ -31,12 +31,11 @@ const TTL: u8 = 64;
 /// ICMP types that quote a packet (RFC 1122, section 3.2.2): destination unreachable, source
 /// quench, redirect, time exceeded, parameter problem.
 const ICMP_ERRORS: [u8; 5] = [3, 4, REDIRECT, 11, 12];
-/// Only a router on the receiver's own link may send this one.
+/// Only a router on the receiver's own link may send a redirect.
 const REDIRECT: u8 = 5;
 const ICMP_HEADER: usize = 8;
 
-/// The addresses that a peer may send from, as disjoint ranges in ascending
-/// order: one binary search per packet.
+/// The source addresses of a peer, as disjoint ranges in ascending order: one binary search per packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sources(Vec<(u32, u32)>);
 
@@ -67,16 +66,16 @@ impl Sources {
     }
 }
 
-/// What to do with an authenticated inner packet.
+/// Result of [`check`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Inner {
-    /// Hand it to the shell.
+    /// A packet for the shell.
     Forward,
-    /// It is a liveness probe, whose JSON lies in this range.
+    /// A liveness probe, whose JSON lies in this range.
     Probe(Range<usize>),
 }
 
-/// Decides what to do with an inner packet of a peer that may send from `sources`.
+/// Checks an inner packet of a peer whose source addresses are `sources`.
 ///
 /// # Errors
 ///
@@ -103,7 +102,7 @@ pub(super) fn check(packet: &[u8], sources: &Sources) -> Result<Inner, Drop> {
     Err(Drop::SourceNotAllowed)
 }
 
-/// Returns a number that is the same for all packets of a flow.
+/// Returns a hash that is the same for all packets of a flow.
 pub(super) fn flow_hash(packet: &[u8]) -> u32 {
     let Ok(header) = Header::parse(packet) else {
         return 0;
@@ -120,7 +119,6 @@ pub(super) fn flow_hash(packet: &[u8]) -> u32 {
         .wrapping_mul(0x9e37_79b1)
 }
 
-/// The fields of an IPv4 header that matter here.
 struct Header {
     len: usize,
     fragment: u16,
@@ -203,9 +201,7 @@ impl Header {
 /// The addresses of a probe that [`check`] recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ProbeAddresses {
-    /// Who sent it, and from which port.
     pub(super) source: (Ipv4Addr, u16),
-    /// To which of our addresses.
     pub(super) destination: Ipv4Addr,
 }
 

@@ -1,4 +1,4 @@
-//! The values that cross the border between engine and shell.
+//! Values that engine and shell exchange.
 
 pub(crate) use super::key::PrivateKey;
 pub(crate) use super::lanes::LaneId;
@@ -19,47 +19,43 @@ impl PortId {
     pub(crate) const LISTEN: Self = Self(0);
 }
 
-/// Names a session until it ends; never used again for another one.
+/// Identifies a session; never used again for another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SessionId {
     pub(super) place: u32,
     pub(super) generation: u32,
 }
 
-/// A reading of the monotonic clock together with the wall clock's at the
-/// same time: the engine derives every later wall time from this pair, so that
-/// a step of the wall clock never upsets a round-trip time.
+/// Readings of the monotonic and the wall clock at the same time. The engine derives every later wall time from this
+/// pair, so that a step of the wall clock changes no round-trip time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
-    /// The monotonic reading.
     pub(crate) instant: Instant,
-    /// Time since the Unix epoch at `instant`.
+    /// Time since the Unix epoch.
     pub(crate) unix: Duration,
 }
 
-/// What a replica tells its peers about itself.
+/// Identity of this replica, which its probes advertise.
 #[derive(Clone, Debug)]
 pub(crate) struct Local {
     /// This cluster's id.
     pub(crate) cluster_id: String,
-    /// This replica's name, unique among the cluster's gateways.
+    /// Unique among the cluster's gateways.
     pub(crate) replica: String,
-    /// Which of the replica's lanes this engine is in.
+    /// The lane of this engine.
     pub(crate) lane: LaneId,
-    /// This program's version.
     pub(crate) version: String,
 }
 
-/// Who opens the sessions of a peering.
+/// The side that opens the sessions of a peering.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// The peer does, towards the listening port.
+    /// The peer opens them, towards our listening port.
     Server,
-    /// We do, towards one of `addresses` (host names or literals).
+    /// We open them.
     Client {
-        /// The peer's end points, in order of preference.
+        /// Host names or IP literals of the peer, in order of preference.
         addresses: Vec<String>,
-        /// The peer's UDP port.
         port: u16,
     },
 }
@@ -67,55 +63,49 @@ pub(crate) enum Role {
 /// One remote cluster, as the desired state has it.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct PeerConfig {
-    /// The peer's number in MAC addresses and tables.
+    /// Index in MAC addresses and tables.
     pub(crate) index: u16,
     /// The remote cluster's id.
     pub(crate) cluster_id: String,
-    /// Our static key for this peering; several peerings may share one.
+    /// Several peerings may share one.
     pub(crate) local_private_key: PrivateKey,
-    /// The remote cluster's static key.
     pub(crate) public_key: [u8; 32],
-    /// Who opens the sessions.
     pub(crate) role: Role,
     /// Upper bound of the inner MTU, in bytes.
     pub(crate) mtu: u16,
-    /// The original prefixes that the peer may send from.
+    /// The original prefixes of the remote cluster: inner source addresses of the peer.
     pub(crate) allowed: Vec<Ipv4Net>,
 }
 
-/// What became of a received datagram.
+/// Result of a received datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Received {
     /// The first `len` bytes of `out` are an IPv4 packet that `peer` may send.
     Packet {
         /// Index of the peer.
         peer: u16,
-        /// Length of the packet in bytes.
+        /// In bytes.
         len: usize,
     },
-    /// It was the engine's own business, or a counted drop.
+    /// A message for the engine, or a counted drop.
     Nothing,
 }
 
 /// A datagram to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Transmit {
-    /// Where it leaves.
     pub(crate) port: PortId,
-    /// Where it goes.
     pub(crate) to: SocketAddr,
     /// The UDP payload.
     pub(crate) datagram: Vec<u8>,
-    /// It measures the path: it must arrive whole or not at all.
+    /// Set the DF bit: the datagram measures the path MTU.
     pub(crate) dont_fragment: bool,
 }
 
 /// A packet that waited for a session, sealed by [`super::Engine::poll_queued`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sealed {
-    /// Where it leaves.
     pub(crate) port: PortId,
-    /// Where it goes.
     pub(crate) to: SocketAddr,
     /// Length of the datagram in bytes.
     pub(crate) len: usize,
@@ -124,103 +114,93 @@ pub(crate) struct Sealed {
 /// Something the shell must act on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// Open a UDP socket on any free port, then call
-    /// [`super::Engine::handle_port_opened`]. A port that cannot be opened
-    /// needs no answer: the engine asks for another one later.
+    /// Open a UDP socket on any free port, then call [`super::Engine::handle_port_opened`]. A failure needs no call:
+    /// the engine requests another port later.
     OpenPort(PortId),
     /// Close the port's socket; nothing is sent from it any more.
     ClosePort(PortId),
-    /// Look `host` up, then call [`super::Engine::handle_resolved`]. A failed
-    /// lookup needs no answer: the engine asks again.
+    /// Resolve `host`, then call [`super::Engine::handle_resolved`]. A failure needs no call: the engine requests
+    /// another lookup later.
     Resolve {
         /// Index of the peer.
         peer: u16,
-        /// The name to look up.
         host: String,
-        /// The port that belongs into the addresses.
+        /// Port of the resulting addresses.
         port: u16,
     },
-    /// The state that the peer's `Connection` object should show. Comes at every
-    /// change, and with a fresh latency every 10 s while connected.
+    /// The state for the peer's `Connection` object. Emitted at every change, and every 10 s while connected.
     Connection {
         /// Index of the peer.
         peer: u16,
-        /// The new state.
         state: ConnectionState,
-        /// Round-trip time of the last answered probe.
+        /// Smoothed round-trip time of probes.
         latency: Option<Duration>,
     },
-    /// What the peer runs, and how its nodes fare by what its replicas tell. Comes at every change.
+    /// The peer's kind, and the health of its nodes as its replicas report it. Emitted at every change.
     Remote {
         /// Index of the peer.
         peer: u16,
-        /// What it runs.
         kind: Kind,
-        /// The worst of what its replicas tell; `None` if one tells nothing.
+        /// The worst report of its replicas; `None` if one reports nothing.
         nodes: Option<Nodes>,
     },
-    /// What came of the peer's handshakes while there is no connection. Comes at every change.
+    /// Handshake messages received from the peer while there is no connection. Emitted at every change.
     Signs {
         /// Index of the peer.
         peer: u16,
-        /// What came.
         signs: Signs,
     },
-    /// An initiation of a peer that has one session only, for the first lane: this is another.
+    /// An initiation of a single-session peer, for the first lane: this lane is another.
     Initiation {
-        /// The public half of our key that it is for, which was looked for already; a proof of
-        /// address was asked for where that was due.
+        /// The public half of our key, for which mac1, cookie and limits were checked.
         local: [u8; 32],
-        /// Who sent it.
         from: SocketAddr,
         /// The UDP payload.
         datagram: Vec<u8>,
     },
-    /// Whether this lane can carry packets to the peer: what the overlay's
-    /// heartbeat tells the nodes.
+    /// Whether this lane can send packets to the peer, for the overlay's heartbeat to the nodes.
     Reachable {
         /// Index of the peer.
         peer: u16,
-        /// There is a session to send on.
+        /// At least one session is usable.
         reachable: bool,
     },
-    /// After [`super::Engine::leave`]: the peers that could move their flows
-    /// have done so.
+    /// After [`super::Engine::leave`]: all peers that can move their flows have moved them.
     Drained,
 }
 
-/// How a replica's nodes fare, as its probes tell the peers.
+/// Health of a cluster's nodes, as a replica's PONGs report it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Nodes {
-    /// The cluster's ready nodes.
+    /// Ready nodes.
     pub(crate) all: u32,
-    /// Those of them that the replica and the overlay do not connect.
+    /// Ready nodes that the overlay does not connect with the replica.
     pub(crate) cut: u32,
-    /// Those of them whose route agent was asked to stop, and may come back.
+    /// Ready nodes whose route agent was stopped and may restart.
     pub(crate) resting: u32,
-    /// Whether all of them answer the checks of the peers' nodes.
+    /// Whether all of them reply to the checks of the peers' nodes.
     pub(crate) reflect: bool,
 }
 
-/// State of the connection to a remote cluster, by its liveness probe.
+/// State of the connection to a remote cluster, derived from liveness probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) enum ConnectionState {
-    /// No probe was answered yet.
+    /// No PONG has arrived yet.
     Connecting,
-    /// Probes are answered.
+    /// PONGs arrive.
     Connected,
-    /// Probes were answered once, and are no longer.
+    /// PONGs arrived once, and no longer do.
     Error,
 }
 
-/// Which implementation a peer runs, as its probes tell.
+/// Implementation that a peer runs, derived from its probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Kind {
-    /// No probe seen yet; plain WireGuard perhaps.
+    /// No probe has arrived; perhaps plain WireGuard.
     Unknown,
-    /// This project: sessions are per slot, one for each pair of replicas.
+    /// This project: a session per slot, and one for each pair of replicas.
     Ours,
     /// Upstream Liqo: one session.
     Upstream,

@@ -1,11 +1,11 @@
-//! Which lane of one gateway meets which lane of another.
+//! Pairs of lanes of two gateways.
 //!
-//! A gateway of several lanes has an engine for each, and they share nothing: a session lives
-//! in one lane of either side, so its nonces and its replay window have one writer. All lanes
-//! listen on one UDP port; the kernel hands a message to the lane that its index names, by the
-//! lowest byte of the slot (see `shell::udp::lanes`): the initiator's own index in an
-//! initiation, the receiver's in all others. So an initiator chooses the lane that answers,
-//! once it knows how many there are, and a responder's own indices lead back to itself.
+//! A gateway has an engine per lane, and lanes share nothing: a session belongs to one lane of
+//! either side, so its nonces and its replay window have one writer. All lanes listen on one UDP
+//! port. The kernel delivers a message to the lane that the lowest byte of its slot selects (see
+//! `shell::udp::lanes`): the slot of the sender index in an initiation, of the receiver index in
+//! all other messages. So an initiator chooses the lane that responds, once it knows their number,
+//! and a responder's own indices select its own lane.
 //!
 //! ```text
 //! lanes of the client   0   1          0      0   1   2
@@ -13,11 +13,11 @@
 //! lanes of the server   0   1       0  1  2   0   1
 //! ```
 //!
-//! As many sessions as the side with more lanes has lanes: every lane of either side is used.
+//! There are as many sessions as the side with more lanes has lanes, so every lane is used.
 
 use serde::Serialize;
 
-/// The most lanes of one gateway.
+/// Most lanes of one gateway.
 pub(crate) const LANES_MAX: u8 = 16;
 
 /// One of the lanes of a gateway.
@@ -28,54 +28,53 @@ pub(crate) struct LaneId {
 }
 
 impl LaneId {
-    /// The lane of a gateway that has no other.
+    /// The lane of a gateway with one lane.
     pub(crate) const ONLY: Self = Self { number: 0, of: 1 };
 
-    /// Returns the lane `number`, from 0 on, of a gateway that has `of` lanes; `None` if there
-    /// is no such lane, or a gateway cannot have so many.
+    /// Returns the lane `number`, from 0 on, of a gateway with `of` lanes; `None` if `number` is not below `of`, or
+    /// `of` exceeds [`LANES_MAX`].
     pub(crate) fn new(number: u8, of: u8) -> Option<Self> {
         (number < of && of <= LANES_MAX).then_some(Self { number, of })
     }
 
-    /// Returns all lanes of a gateway that has `of`, between 1 and [`LANES_MAX`].
+    /// Returns all lanes of a gateway with `of` lanes, between 1 and [`LANES_MAX`].
     pub(crate) fn all(of: u8) -> impl Iterator<Item = Self> {
         (0..of).filter_map(move |number| Self::new(number, of))
     }
 
-    /// Which it is, from 0 on.
+    /// From 0 on.
     pub(crate) fn number(self) -> u8 {
         self.number
     }
 
-    /// How many lanes its gateway has.
+    /// The number of lanes of its gateway.
     pub(crate) fn of(self) -> u8 {
         self.of
     }
 
-    /// The first lane, of however many: messages whose index has a slot of this kind come to it.
+    /// Returns whether messages with this slot are delivered to the first lane, whatever the number of lanes.
     pub(super) fn is_held_by_first(slot: u32) -> bool {
         slot & 0xff == 0
     }
 
-    /// Whether it is the one that serves peers which have one session only.
+    /// Returns whether this is the lane of single-session peers.
     pub(crate) fn is_first(self) -> bool {
         self.number == 0
     }
 
-    /// Whether messages whose index has this slot come to this lane.
+    /// Returns whether messages with this slot are delivered to this lane.
     pub(crate) fn holds(self, slot: u32) -> bool {
         (slot & 0xff) % u32::from(self.of) == u32::from(self.number)
     }
 
-    /// Whether this lane and one of another gateway are to have a session.
-    pub(super) fn meets(self, other: Self) -> bool {
+    /// Returns whether this lane and one of another gateway are to have a session.
+    pub(super) fn pairs_with(self, other: Self) -> bool {
         let width = self.of.min(other.of);
 
         self.number % width == other.number % width
     }
 
-    /// Returns a lane that this one is to meet, of a gateway that has as many lanes as that of
-    /// `like`.
+    /// Returns a lane that pairs with this one, of a gateway with as many lanes as that of `like`.
     pub(super) fn counterpart(self, like: Self) -> Self {
         Self {
             number: self.number % like.of,
@@ -89,27 +88,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_lane_of_either_side_is_met_and_no_more_than_needed() {
+    fn every_lane_has_a_pair_and_there_are_no_more_pairs_than_needed() {
         for (here, there) in (1..=LANES_MAX).flat_map(|a| (1..=LANES_MAX).map(move |b| (a, b))) {
             let pairs: Vec<_> = LaneId::all(here)
                 .flat_map(|one| LaneId::all(there).map(move |other| (one, other)))
-                .filter(|(one, other)| one.meets(*other))
+                .filter(|(one, other)| one.pairs_with(*other))
                 .collect();
 
             assert!(LaneId::all(here).all(|one| pairs.iter().any(|pair| pair.0 == one)));
             assert!(LaneId::all(there).all(|other| pairs.iter().any(|pair| pair.1 == other)));
             assert_eq!(pairs.len(), usize::from(here.max(there)));
-            assert!(pairs.iter().all(|(one, other)| other.meets(*one)));
+            assert!(pairs.iter().all(|(one, other)| other.pairs_with(*one)));
         }
     }
 
     #[test]
-    fn a_counterpart_is_met() {
+    fn a_counterpart_pairs() {
         for of in 1..=LANES_MAX {
             for like in 1..=LANES_MAX {
                 let like = LaneId::new(0, like).unwrap();
 
-                assert!(LaneId::all(of).all(|lane| lane.meets(lane.counterpart(like))));
+                assert!(LaneId::all(of).all(|lane| lane.pairs_with(lane.counterpart(like))));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Sessions come, go and change, and what follows for their peers.
+//! Adding and removing sessions, and the effects on their peers.
 
 use super::Engine;
 use super::drops::Drop;
@@ -7,8 +7,7 @@ use super::peer::Candidate;
 use super::session::Session;
 
 impl Engine {
-    /// Computes anew which of a peer's sessions flows may use, and reports when
-    /// that became some or none.
+    /// Recomputes the sessions that flows to a peer may use, and reports when the peer becomes reachable or unreachable.
     pub(super) fn refresh(&mut self, index: u16) {
         let Some(peer) = self.peers.get_mut(index) else {
             return;
@@ -25,7 +24,7 @@ impl Engine {
         let selectable: Vec<_> = usable()
             .filter(|session| match peer.kind {
                 Kind::Ours => all_leave || !session.leaving,
-                // One session only: the peer has forgotten the others.
+                // A single-session peer keeps only the newest one.
                 Kind::Unknown | Kind::Upstream => Some(session.live_since) == newest,
             })
             .map(|session| Candidate {
@@ -45,7 +44,7 @@ impl Engine {
         }
     }
 
-    /// Sees to it that the session's next deadline is not missed.
+    /// Brings the engine's timeout forward to the session's next deadline.
     pub(super) fn wake_session(&mut self, id: SessionId) {
         let Some(session) = self.sessions.get(id) else {
             return;

@@ -1,18 +1,17 @@
 //! WireGuard's Noise layer: the only file that names boringtun.
 //!
-//! boringtun reads the clock and the system's randomness itself; both stay in here.
-//! What it leaves to its caller is done here too:
+//! boringtun reads the clock and the system's randomness directly; only this file notices. It also handles what
+//! boringtun leaves to its caller:
 //!
-//! - It queues whole packets while it has no keys: [`Tunnel::seal`] refuses then.
-//! - It panics when a buffer is too small: lengths are checked first.
-//! - It ends no key by its counter (and overflows at the last one): [`Tunnel::open`]
-//!   refuses counters from `REJECT_AFTER_MESSAGES` on. The sending side cannot get
-//!   there: at ten million messages a second that takes 58,000 years.
-//! - It counts a handshake in the rate limiter of whoever verifies it. Here
-//!   [`LocalKey::verify`] does, once per initiation; the tunnels' own limiter, which
-//!   checks mac1 again, never limits.
-//! - Its cookie binds an address without the port: [`cookie_address`] adds it.
-//! - It keeps an initiation's timestamp to itself: `noise/initiation.rs` reads it.
+//! - boringtun queues whole packets while it has no keys. [`Tunnel::seal`] refuses them instead.
+//! - It panics when a buffer is too small. Lengths are checked first.
+//! - It does not end a key by its counter, and overflows at the last one. [`Tunnel::open`] refuses counters from
+//! `REJECT_AFTER_MESSAGES` on. The sending side never gets there: at ten million messages a second that takes 58,000
+//! years.
+//! - It counts a handshake in every rate limiter that verifies it. [`LocalKey::verify`] verifies each initiation
+//! once; the tunnels' own limiter, which checks mac1 again, never limits.
+//! - Its cookie binds an address without the port. [`cookie_address`] adds it.
+//! - It does not expose an initiation's timestamp. `noise/initiation.rs` reads it.
 
 mod initiation;
 
@@ -31,33 +30,29 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Bytes that a data message adds to its packet: header of 16, tag of 16.
+/// Bytes that a data message adds to its packet: a header of 16 and a tag of 16.
 pub(super) const OVERHEAD: usize = 32;
 
-/// Fits every message but data: the longest, an initiation, has 148 bytes.
+/// Fits every message except data: the longest, an initiation, has 148 bytes.
 pub(super) const HANDSHAKE_BUFFER: usize = 256;
 
-/// Handshakes per second and local key beyond which their senders must prove
-/// their address. A handshake costs about 0.2 ms: 100 are 2 % of a core.
+/// Handshakes per second and local key beyond which senders must prove their address. A handshake costs about 0.2 ms,
+/// so 100 cost 2 % of a core.
 const HANDSHAKES_PER_SECOND: u64 = 100;
 
-/// The first counter that no data message may have (whitepaper, section 6.1).
+/// The first counter that no data message may have (`REJECT_AFTER_MESSAGES`; whitepaper, section 6.1).
 const REJECT_AFTER_MESSAGES: u64 = u64::MAX - (1 << 13);
 
-/// What kind of message a datagram is, by type and length alone.
+/// Type of a message, with the receiver index if it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Message {
-    /// Somebody wants a session.
     Initiation,
-    /// The answer to an initiation of ours, for this index.
     Response(u32),
-    /// Proof of address wanted, for this index.
     Cookie(u32),
-    /// A packet, for this index.
     Data(u32),
 }
 
-/// Tells what kind of message a datagram is, or `None` if it is none.
+/// Classifies a datagram by type and length alone; `None` if it is not a WireGuard message.
 #[inline]
 pub(super) fn classify(datagram: &[u8]) -> Option<Message> {
     match Tunn::parse_incoming_packet(datagram).ok()? {
@@ -73,28 +68,28 @@ pub(super) fn public_key(private: &PrivateKey) -> [u8; 32] {
     PublicKey::from(&StaticSecret::from(*private.as_bytes())).to_bytes()
 }
 
-/// One of our static keys, with the load that strangers put on it.
+/// One of our static keys, with its load of unauthenticated handshakes.
 pub(super) struct LocalKey {
     secret: StaticSecret,
     public: PublicKey,
-    /// Decides about cookies; sees each handshake once.
+    /// Decides about cookies; counts each handshake once.
     limiter: RateLimiter,
-    /// For the tunnels, which insist on verifying again.
+    /// For the tunnels, which verify again.
     unlimited: Arc<RateLimiter>,
     /// Handshakes since the last [`LocalKey::reset_load`].
     handshakes: u64,
 }
 
-/// What [`LocalKey::verify`] says of a handshake message.
+/// Result of [`LocalKey::verify`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Not meant for this key.
+    /// mac1 is not for this key.
     OtherKey,
-    /// Meant for this key; its sender need not prove anything.
+    /// mac1 is for this key, which is not under load.
     Verified,
-    /// Meant for this key under load, by a sender who proved its address.
+    /// mac1 is for this key under load, and mac2 proves the sender's address.
     VerifiedUnderLoad,
-    /// The answer in the buffer, of this length, asks for that proof.
+    /// The buffer holds a cookie reply of this length.
     Cookie(usize),
 }
 
@@ -148,19 +143,18 @@ impl LocalKey {
         self.secret.diffie_hellman(&PublicKey::from(remote))
     }
 
-    /// Starts the count of handshakes anew; to be called every second.
+    /// Resets the load; to be called every second.
     pub(super) fn reset_load(&mut self) {
         self.limiter.reset_count();
         self.handshakes = 0;
     }
 }
 
-/// Returns what boringtun's cookie shall bind instead of the bare address.
+/// Returns what boringtun's cookie binds instead of the bare address.
 ///
-/// The whitepaper (section 5.4.7) binds address and port. An IPv4 address and a
-/// port fit into the 16 bytes that boringtun takes; of an IPv6 address the
-/// network stays, and the rest is mixed with the port, so that a cookie of another
-/// port in the same /64 at most could fit, by chance.
+/// The whitepaper (section 5.4.7) binds address and port. An IPv4 address and a port fit into the 16 bytes that
+/// boringtun takes. Of an IPv6 address the /64 stays and the rest is hashed with the port, so a cookie fits another
+/// port of the same /64 only by chance.
 fn cookie_address(from: SocketAddr) -> IpAddr {
     let mut bytes = [0; 16];
     match from.ip() {
@@ -179,47 +173,45 @@ fn cookie_address(from: SocketAddr) -> IpAddr {
     IpAddr::V6(Ipv6Addr::from(bytes))
 }
 
-/// What a received message did.
+/// Effect of a received message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Opened {
-    /// A packet of this length is in the buffer.
+    /// The buffer holds a packet of this length.
     Packet(usize),
     /// An authenticated message without a packet.
     Keepalive,
-    /// An initiation was accepted; the response of this length must go out.
+    /// An initiation was accepted; the buffer holds the response, to be sent.
     Response(usize),
-    /// A response was accepted: there are keys; the keepalive of this length that
-    /// confirms them must go out.
+    /// A response was accepted and there are keys; the buffer holds the keepalive that confirms them, to be sent.
     Established(usize),
-    /// A cookie was accepted; the next initiation will use it.
+    /// A cookie was accepted, for the next initiation.
     Cookie,
 }
 
-/// What the passing of time demands.
+/// Effect of the passing of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tick {
-    /// Nothing.
     Nothing,
-    /// The keepalive of this length must go out.
+    /// The buffer holds a keepalive of this length, to be sent.
     Keepalive(usize),
-    /// The initiation of this length must go out.
+    /// The buffer holds an initiation of this length, to be sent.
     Initiation(usize),
-    /// All keys and attempts ended.
+    /// All keys and handshakes have expired.
     Expired,
 }
 
 /// One tunnel: handshakes, keys and replay windows.
 pub(super) struct Tunnel {
     tunn: Box<Tunn>,
-    /// There are keys to send with. Kept here because boringtun's answer to that
-    /// question reads the clock; keys come with messages and go in `tick` only.
+    /// Whether there are keys to send with. Kept here because boringtun reads the clock to determine it; keys appear
+    /// with messages and disappear only in `tick`.
     keyed: bool,
     #[cfg(feature = "mutants")]
     remembered: std::collections::VecDeque<([u8; 12], Vec<u8>)>,
 }
 
 impl Tunnel {
-    /// Creates a tunnel without keys, whose indices have `index` as upper 24 bits.
+    /// Creates a tunnel without keys. The upper 24 bits of its indices are `index`.
     pub(super) fn new(local: &LocalKey, remote: [u8; 32], index: u32) -> Self {
         let tunn = Tunn::new(
             local.secret.clone(),
@@ -244,12 +236,12 @@ impl Tunnel {
         self.keyed
     }
 
-    /// Returns the age of the keys in use.
+    /// Returns the age of the current keys.
     pub(super) fn age(&self) -> Option<Duration> {
         self.tunn.time_since_last_handshake()
     }
 
-    /// Writes an initiation, also while another one is unanswered.
+    /// Writes an initiation, also while another one waits for its response.
     pub(super) fn initiate(&mut self, out: &mut [u8; HANDSHAKE_BUFFER]) -> Option<usize> {
         match self.tunn.format_handshake_initiation(out, true) {
             TunnResult::WriteToNetwork(datagram) => Some(datagram.len()),
@@ -260,7 +252,7 @@ impl Tunnel {
         }
     }
 
-    /// Encrypts `packet` (or nothing: a keepalive) into `out`.
+    /// Encrypts `packet` into `out`; an empty packet is a keepalive.
     #[inline]
     pub(super) fn seal(&mut self, packet: &[u8], out: &mut [u8]) -> Result<usize, Drop> {
         if !self.keyed {
@@ -279,7 +271,7 @@ impl Tunnel {
         }
     }
 
-    /// Handles a message for this tunnel. A handshake must have been verified.
+    /// Handles a message for this tunnel. The mac1 of an initiation must be verified.
     #[inline]
     pub(super) fn open(&mut self, datagram: &[u8], out: &mut [u8]) -> Result<Opened, Drop> {
         let Some(message) = classify(datagram) else {
@@ -352,7 +344,7 @@ impl Tunnel {
         tick
     }
 
-    /// Keeps what a message held, so that a replay can be let through.
+    /// Remembers the packet of a message, so that a replay can be let through.
     #[cfg(feature = "mutants")]
     fn remember(&mut self, datagram: &[u8], packet: &[u8]) {
         const REMEMBERED_MAX: usize = 64;
@@ -364,7 +356,7 @@ impl Tunnel {
         }
     }
 
-    /// Returns what a replayed message held when it was new.
+    /// Returns the packet that a replayed message carried.
     #[cfg(feature = "mutants")]
     fn recall(&self, datagram: &[u8], out: &mut [u8]) -> Option<usize> {
         let name = name(datagram);
@@ -387,7 +379,7 @@ fn counter(datagram: &[u8]) -> u64 {
     u64::from_le_bytes(datagram[8..16].try_into().expect("eight bytes"))
 }
 
-/// Translates boringtun's error into the counter that it belongs to.
+/// Translates boringtun's error into a drop reason.
 fn reason(error: &WireGuardError, message: Message) -> Drop {
     match (error, message) {
         (WireGuardError::DuplicateCounter | WireGuardError::InvalidCounter, _) => Drop::Replayed,

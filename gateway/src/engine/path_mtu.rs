@@ -1,4 +1,4 @@
-//! The longest inner packet that a path carries, found by padded probes.
+//! Path MTU discovery by padded probes: the longest inner packet that a path carries.
 //!
 //! ```text
 //!           acknowledged, 5 s later
@@ -9,31 +9,31 @@
 //!            +--- the longest of all candidates that arrived ---+
 //! ```
 //!
-//! It depends on no ICMP. The upper bound is the desired state's; probing only
-//! lowers it, and every few minutes tries whether it may rise again.
+//! It does not depend on ICMP. The desired state sets the upper bound; probing lowers the MTU below it, and every few
+//! minutes tries to raise it again.
 
 use crate::mutant;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Outer packet lengths of links and tunnels in use, in bytes: what is worth
-/// trying. The last is what every IPv4 host accepts (RFC 1122, 3.3.3).
+/// Candidates: outer packet lengths of links and tunnels in use, in bytes. The last one is accepted by every IPv4
+/// host (RFC 1122, section 3.3.3).
 const OUTER: [u16; 23] = [
     8_951, 8_500, 4_352, 1_500, 1_492, 1_480, 1_472, 1_460, 1_450, 1_440, 1_430, 1_420, 1_410,
     1_400, 1_380, 1_360, 1_340, 1_320, 1_300, 1_280, 1_200, 1_024, 576,
 ];
 
-/// How often the length in use is verified.
+/// Interval at which the current MTU is verified.
 const VERIFY_INTERVAL: Duration = Duration::from_secs(5);
-/// How often a longer one is tried. Linux keeps a path MTU that it was told for
-/// ten minutes; there is no hurry.
+/// Interval at which a longer one is tried. Linux caches a path MTU for ten minutes, so a shorter interval gains
+/// little.
 const RAISE_INTERVAL: Duration = Duration::from_secs(150);
-/// Losses in a row before the length in use is doubted, and rounds of a search.
+/// Losses in a row that start a search, and rounds of a search.
 const TRIES: u8 = 3;
-/// How long a probe is waited for at least.
+/// Shortest wait for a probe.
 const WAIT_MIN: Duration = Duration::from_millis(250);
 
-/// The state machine of one session's path.
+/// Path MTU state machine of one session.
 #[derive(Debug)]
 pub(super) struct PathMtu {
     /// Inner lengths in descending order; the first is the upper bound.
@@ -47,15 +47,15 @@ pub(super) struct PathMtu {
 
 #[derive(Clone, Copy, Debug)]
 enum Phase {
-    /// The length in use is probed; so many probes of it were lost.
+    /// The current MTU is probed; `lost` probes of it in a row were lost.
     Verify { lost: u8 },
-    /// All longer than `best`, which arrived, are probed; so many rounds are left.
+    /// All candidates longer than `best`, which arrived, are probed; `rounds` are left.
     Search { best: u16, rounds: u8 },
 }
 
 impl PathMtu {
-    /// Creates a machine that assumes `upper` (inner length in bytes) and doubts it
-    /// from `now` on; `overhead` is what the tunnel adds to a packet.
+    /// Creates a state machine that assumes `upper` (inner length in bytes) and verifies it from `now` on; `overhead`
+    /// is what the tunnel adds to a packet.
     pub(super) fn new(upper: u16, overhead: u16, now: Instant) -> Self {
         let lower = OUTER
             .iter()
@@ -94,8 +94,8 @@ impl PathMtu {
         self.probes.pop_front()
     }
 
-    /// Advances time to `now`; `healthy` tells that short probes arrive: else the
-    /// loss of long ones says nothing. `rtt` is the path's round-trip time.
+    /// Advances time to `now`. `healthy` means that short probes arrive: otherwise the loss of long ones proves
+    /// nothing. `rtt` is the path's round-trip time.
     pub(super) fn handle_timeout(&mut self, healthy: bool, rtt: Duration, now: Instant) {
         if now < self.due {
             return;
@@ -130,7 +130,7 @@ impl PathMtu {
                     rounds,
                 };
             }
-            Phase::Verify { .. } if size < self.current => {} // Late, of an earlier search.
+            Phase::Verify { .. } if size < self.current => {} // Late: of an earlier search.
             Phase::Verify { .. } if now >= self.raise_at && self.current < self.upper() => {
                 self.raise_at = now + RAISE_INTERVAL;
                 self.search(self.current);
@@ -157,8 +157,8 @@ impl PathMtu {
         self.probes.extend(longer);
     }
 
-    /// Ends a search. If nothing arrived the shortest is assumed, unless nothing
-    /// else arrived either.
+    /// Ends a search. If no probe arrived the shortest candidate is assumed, unless short probes do not arrive
+    /// either.
     fn conclude(&mut self, best: u16, healthy: bool, now: Instant) {
         let shortest = self.candidates[self.candidates.len() - 1];
         if best > 0 || healthy {

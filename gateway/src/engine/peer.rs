@@ -1,4 +1,4 @@
-//! One remote cluster: its sessions, and what is known of it.
+//! One remote cluster: configuration, sessions, and state learned from its probes.
 
 use super::client::Client;
 use super::inner::{self, Sources};
@@ -9,47 +9,45 @@ use super::timestamps::Timestamps;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-/// How often a connection's latency is reported (upstream's number).
+/// Interval at which a connection's latency is reported (upstream's number).
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
-/// How long a connection between our own may be without a live session before it is
-/// reported as an error: longer than any failover takes.
+/// How long a connection to a gateway of ours may be without a live session before it is reported as an error: longer
+/// than any failover takes.
 const CONNECTION_HOLD: Duration = Duration::from_secs(2);
 
-/// Probes of one peer handled per tick: with 128 sessions a PING and a PONG each. Reading
-/// and answering one costs 10 us: 1 % of a core.
+/// Probes of one peer handled per tick: a PING and a PONG of 128 sessions. Parsing one and replying costs 10 us: 1 %
+/// of a core.
 const PROBES_PER_TICK: u32 = 256;
-/// Probes handled at once after a pause: 16 sessions that all measure the path,
-/// with up to 23 questions and as many answers each.
+/// Probes handled at once after a pause: 16 sessions that all measure the path, with up to 23 PINGs and 23 PONGs
+/// each.
 pub(super) const PROBES_BURST: u32 = 768;
 
-/// A peer.
 pub(super) struct Peer {
     pub(super) config: PeerConfig,
     /// The public half of our key for it.
     pub(super) local_key: [u8; 32],
-    /// The shared secret of both static keys, once it was needed.
+    /// The shared secret of both static keys, computed at the first initiation.
     static_shared: Option<SharedSecret>,
     pub(super) timestamps: Timestamps,
     pub(super) sources: Sources,
     pub(super) kind: Kind,
     pub(super) version: Option<String>,
-    /// What was last told of what it runs and how its nodes fare.
+    /// The kind and the health of its nodes that were last reported.
     pub(super) told: Option<(Kind, Option<Nodes>)>,
-    /// All its sessions, in the order they came.
+    /// All its sessions, oldest first.
     pub(super) sessions: Vec<SessionId>,
-    /// Those that flows may use.
+    /// The sessions that flows may use.
     pub(super) selectable: Vec<Candidate>,
     pub(super) connection: Connection,
-    /// What comes of handshakes while there is no connection.
+    /// Handshake messages received while there is no connection.
     pub(super) signs: signs::Watch,
     /// Present in the client's role.
     pub(super) client: Option<Client>,
     pub(super) next_tick: Instant,
-    /// Probes that may be handled now, on whichever session they come.
+    /// Probes that may be handled now, on all sessions together.
     probes_left: u32,
 }
 
-/// A session that flows may use.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate {
     pub(super) session: SessionId,
@@ -82,7 +80,7 @@ impl Peer {
         }
     }
 
-    /// Takes over a new configuration if the sessions can live with it.
+    /// Applies a new configuration if the sessions can stay; returns whether they can.
     pub(super) fn update(&mut self, config: &PeerConfig, now: Instant) -> bool {
         let same_tunnel = self.config.cluster_id == config.cluster_id
             && self.config.local_private_key == config.local_private_key
@@ -103,7 +101,7 @@ impl Peer {
         true
     }
 
-    /// Notes that a tick has come.
+    /// Refills the budget of probes; `next` is the time of the next tick.
     pub(super) fn handle_tick(&mut self, next: Instant) {
         self.next_tick = next;
         self.probes_left = (self.probes_left + PROBES_PER_TICK).min(PROBES_BURST);
@@ -117,7 +115,7 @@ impl Peer {
             .get_or_insert_with(|| local.shared_with(remote))
     }
 
-    /// Takes one probe off what may be handled; returns whether there was any left.
+    /// Takes one probe from the budget; returns whether one was left.
     pub(super) fn take_probe(&mut self) -> bool {
         let is_left = self.probes_left > 0;
         self.probes_left = self.probes_left.saturating_sub(1);
@@ -133,8 +131,8 @@ impl Peer {
         }
     }
 
-    /// Returns the session for a flow: the same one as long as that is usable,
-    /// whatever else comes and goes (rendezvous hashing).
+    /// Returns the session of a flow: always the same one while it is usable, whatever other sessions come and go
+    /// (rendezvous hashing).
     #[inline]
     pub(super) fn select(&self, flow_hash: u32) -> Option<SessionId> {
         let weight = |candidate: &Candidate| {
@@ -150,7 +148,7 @@ impl Peer {
     }
 }
 
-/// State of the connection, as its object shows it.
+/// State of the connection, for the `Connection` object.
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) state: ConnectionState,
@@ -170,8 +168,8 @@ impl Connection {
         }
     }
 
-    /// Takes the place of `before`, of the same peer with other keys, and returns whether that is to
-    /// be reported: what was connected is not any more.
+    /// Takes over from `before`, the state of the same peer with other keys; returns whether the change is to be
+    /// reported: a connected peer no longer is.
     pub(super) fn replace(&mut self, before: ConnectionState) -> bool {
         let is_lost = before != ConnectionState::Connecting;
         if is_lost {
@@ -181,8 +179,8 @@ impl Connection {
         is_lost
     }
 
-    /// Handles an answered probe; returns whether that is to be reported.
-    pub(super) fn handle_answer(&mut self, rtt: Duration, now: Instant) -> bool {
+    /// Handles a PONG; returns whether the state is to be reported.
+    pub(super) fn handle_pong(&mut self, rtt: Duration, now: Instant) -> bool {
         self.latency = Some(rtt);
         self.alive = now;
         let is_news = self.state != ConnectionState::Connected
@@ -195,7 +193,7 @@ impl Connection {
         is_news
     }
 
-    /// Notes whether some session is alive; returns whether that is to be reported.
+    /// Handles whether some session is alive; returns whether the state is to be reported.
     pub(super) fn handle_tick(&mut self, is_alive: bool, now: Instant) -> bool {
         if is_alive {
             self.alive = now;
@@ -230,13 +228,13 @@ mod tests {
         let mut connection = Connection::new(start);
         let at = |ms| start + Duration::from_millis(ms);
 
-        assert!(connection.handle_answer(Duration::from_millis(3), at(10)));
-        assert!(!connection.handle_answer(Duration::from_millis(3), at(260)));
-        assert!(connection.handle_answer(Duration::from_millis(3), at(10_011)));
+        assert!(connection.handle_pong(Duration::from_millis(3), at(10)));
+        assert!(!connection.handle_pong(Duration::from_millis(3), at(260)));
+        assert!(connection.handle_pong(Duration::from_millis(3), at(10_011)));
         assert!(!connection.handle_tick(false, at(11_000)));
         assert!(connection.handle_tick(false, at(12_011)));
         assert_eq!(connection.state, ConnectionState::Error);
         assert!(!connection.handle_tick(false, at(60_000)));
-        assert!(connection.handle_answer(Duration::from_millis(3), at(60_001)));
+        assert!(connection.handle_pong(Duration::from_millis(3), at(60_001)));
     }
 }

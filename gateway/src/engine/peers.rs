@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Instant;
 
-/// The peers.
 #[derive(Default)]
 pub(super) struct Peers {
     by_index: Vec<Option<Box<Peer>>>,
@@ -45,13 +44,13 @@ impl Peers {
         self.by_index.get_mut(usize::from(index))?.as_deref_mut()
     }
 
-    /// Returns the peer that has the key `remote` and knows us by `local`.
+    /// Returns the peer with the public key `remote` and our public key `local`.
     pub(super) fn by_keys(&self, local: [u8; 32], remote: [u8; 32]) -> Option<u16> {
         self.by_keys.get(&(local, remote)).copied()
     }
 
-    /// Notes at the peers that know us by `local` that somebody calls us so with another key.
-    pub(super) fn note_stranger(&mut self, local: [u8; 32], from: IpAddr, now: Instant) {
+    /// Notes at all peers with our key `local` that an initiation for it has an unknown public key.
+    pub(super) fn note_unknown_key(&mut self, local: [u8; 32], from: IpAddr, now: Instant) {
         let peers = self.by_keys.range((local, [0; 32])..=(local, [0xff; 32]));
         for index in peers.map(|(_, index)| usize::from(*index)) {
             if let Some(Some(peer)) = self.by_index.get_mut(index) {

@@ -1,4 +1,4 @@
-//! The liveness probe's message: upstream's JSON with additions of ours.
+//! The liveness probe's message: upstream's JSON with additional keys.
 //!
 //! ```text
 //! PING {"clusterID":"<the receiver's>","msgType":"PING","timeStamp":"<RFC 3339>"
@@ -9,9 +9,8 @@
 //!       ,"nodes":{"all":2,"cut":1,"resting":0,"reflect":true}}
 //! ```
 //!
-//! A replica with one lane does not name it. Upstream ignores keys that it does not know. What the sender of a PING says of itself
-//! stands under a key of its own: one that merely reflects the object must not be
-//! taken for one of ours.
+//! A replica with one lane omits the lane. Upstream ignores unknown keys, and echoes them. So the sender of a PING
+//! describes itself under a key of its own, and a peer that only echoes the object is not taken for one of ours.
 //!
 //! The first release offered a cipher of its own in `gateway.data` of a PING. The offer is ignored
 //! like any unknown key, and its sender keeps to WireGuard's cipher.
@@ -22,65 +21,60 @@ use super::interface::{LaneId, Nodes};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-/// The longest object that upstream receives, in bytes.
+/// Longest object that upstream accepts, in bytes.
 const UPSTREAM_BYTES_MAX: usize = 1024;
-/// The longest object that we receive from one of ours: MTU probes are as long as
-/// a packet can be; 9,000 bytes is the longest frame in use.
+/// Longest object accepted from a peer of ours: MTU probes are as long as a packet, and the longest frame in use has
+/// 9,000 bytes.
 const OURS_BYTES_MAX: usize = 9_216;
-/// The longest name of a replica or version that is kept (a DNS name's length).
+/// Longest name of a replica or version that is kept (length of a DNS name).
 const NAME_BYTES_MAX: usize = 253;
-/// The most replicas of one cluster that are believed.
+/// Most replicas of one cluster; higher numbers are clamped.
 pub(super) const REPLICAS_MAX: u32 = 16;
 
-/// What one of our gateways says of itself.
+/// Description of a gateway of this project, in its own probes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Gateway {
     pub(super) version: String,
     pub(super) replica: String,
-    /// Which of the replica's lanes it is.
     pub(super) lane: LaneId,
-    /// How many replicas its cluster has; only in a PONG.
+    /// The number of replicas of its cluster; only in a PONG.
     pub(super) replicas: Option<u32>,
-    /// Peers are to use other replicas, if there are any: it leaves, or has only come.
+    /// Peers use other replicas if there are any: this one stops, or has only started.
     pub(super) leaving: bool,
-    /// How its nodes fare; only in a PONG.
+    /// Health of its nodes; only in a PONG.
     pub(super) nodes: Option<Nodes>,
 }
 
 /// A received message.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Probe {
-    /// A question.
     Ping {
-        /// The answer, but for what the answering side adds.
+        /// The PONG, without this gateway's own keys.
         answer: Answer,
-        /// What the sender says of itself.
+        /// The sender, if it is a gateway of this project.
         gateway: Option<Gateway>,
     },
-    /// An answer.
     Pong {
-        /// The question's time, in nanoseconds since the Unix epoch.
+        /// The PING's timestamp, in nanoseconds since the Unix epoch.
         sent: i128,
-        /// What the sender says of itself.
+        /// The sender, if it is a gateway of this project.
         gateway: Option<Gateway>,
     },
 }
 
-/// The answer to a PING, but for what the answering side adds.
+/// The PONG to a PING, without this gateway's own keys.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Answer {
-    /// To one of the form that our gateways write.
+    /// To a PING in our own format.
     Plain {
-        /// What the question says.
         cluster_id: String,
-        /// What the question says.
         time_stamp: String,
     },
-    /// To any other.
+    /// To a PING in any other format: its object.
     Other(Map<String, Value>),
 }
 
-/// Reads a message; `None` if it is none, or too long for its sender.
+/// Parses a message; `None` if it is malformed or too long for its sender.
 pub(super) fn parse(json: &[u8], from_ours: bool) -> Option<Probe> {
     let max = if from_ours {
         OURS_BYTES_MAX
@@ -94,7 +88,7 @@ pub(super) fn parse(json: &[u8], from_ours: bool) -> Option<Probe> {
     plain::parse(json).or_else(|| parse_any(json))
 }
 
-/// Reads a message of any form.
+/// Parses a message of any format.
 fn parse_any(json: &[u8]) -> Option<Probe> {
     let Value::Object(mut object) = serde_json::from_slice(json).ok()? else {
         return None;
@@ -124,7 +118,7 @@ fn parse_any(json: &[u8]) -> Option<Probe> {
     })
 }
 
-/// Writes the answer to a PING.
+/// Writes a PONG.
 pub(super) fn pong(answer: Answer, own: &Gateway) -> Vec<u8> {
     match answer {
         Answer::Plain {
@@ -162,23 +156,22 @@ fn pong_any(mut answer: Map<String, Value>, own: &Gateway) -> Vec<u8> {
     Value::Object(answer).to_string().into_bytes()
 }
 
-/// Returns how many bytes an answer is longer than its question at most: those in
-/// which `own` says what it says.
+/// Returns how many bytes a PONG may be longer than its PING: the keys in which `own` describes itself.
 pub(super) fn own_len(own: &Gateway) -> usize {
     const QUESTIONS: usize = "\"clusterID\":\"\",\"timeStamp\":\"\",".len();
 
     plain::pong("", "", own).len() - QUESTIONS
 }
 
-/// Writes a PING to the cluster `cluster_id`, sent at `sent` (nanoseconds since
-/// the Unix epoch); if `len` is given it is padded to that many bytes.
+/// Writes a PING to the cluster `cluster_id`, sent at `sent` (nanoseconds since the Unix epoch), padded to `len`
+/// bytes if that is given.
 pub(super) fn ping(cluster_id: &str, sent: i128, own: &Gateway, len: Option<usize>) -> Vec<u8> {
     let sent = Timestamp::from_nanosecond(sent).unwrap_or(Timestamp::UNIX_EPOCH);
 
     plain::ping(cluster_id, &sent.to_string(), own, len)
 }
 
-/// Reads what a gateway of ours says of itself; both names are needed.
+/// Parses the description of a gateway of ours; both names are required.
 fn gateway(object: &Map<String, Value>) -> Option<Gateway> {
     let name = |key| string(object, key).filter(|name| is_name(name));
     let number = |key| find(object, key).and_then(Value::as_u64);
@@ -194,7 +187,7 @@ fn gateway(object: &Map<String, Value>) -> Option<Gateway> {
     })
 }
 
-/// Returns the lane that a gateway names: the only one if it names none, or one that cannot be.
+/// Returns the lane of a gateway: the only one if it is omitted or invalid.
 fn lane(number: Option<u64>, of: Option<u64>) -> LaneId {
     let small = |number: Option<u64>| u8::try_from(number?).ok();
     let named = small(number).zip(small(of));
@@ -204,7 +197,7 @@ fn lane(number: Option<u64>, of: Option<u64>) -> LaneId {
         .unwrap_or(LaneId::ONLY)
 }
 
-/// Reads what a gateway of ours says of its nodes; all numbers are needed.
+/// Parses the health of nodes; all numbers are required.
 fn nodes(object: &Map<String, Value>) -> Option<Nodes> {
     let nodes = find(object, "nodes")?.as_object()?;
     let number = |key| u32::try_from(find(nodes, key)?.as_u64()?).ok();
@@ -217,13 +210,13 @@ fn nodes(object: &Map<String, Value>) -> Option<Nodes> {
     })
 }
 
-/// Returns whether `name` is one to keep: they are shown to people, so no line feeds, nothing that
-/// a terminal obeys.
+/// Returns whether `name` is acceptable: names are shown to users, so they contain neither line feeds nor terminal
+/// control sequences.
 fn is_name(name: &str) -> bool {
     name.len() <= NAME_BYTES_MAX && name.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// Returns the spelling of `key` in the object: its case is not significant.
+/// Returns the spelling of `key` in the object. Its case is not significant.
 fn spelling(object: &Map<String, Value>, key: &str) -> Option<String> {
     if object.contains_key(key) {
         return Some(key.to_owned());

@@ -1,4 +1,4 @@
-//! Liveness probes in and out.
+//! Sends and handles liveness probes.
 
 use super::Engine;
 use super::drops::Drop;
@@ -10,12 +10,11 @@ use super::session::State;
 use std::collections::VecDeque;
 use std::time::Instant;
 
-/// The most datagrams of the engine's own that wait to be sent: all sessions of a
-/// large gateway probing at once.
+/// Most datagrams of the engine that wait to be sent: PINGs on all sessions of a large gateway at once.
 const TRANSMITS_MAX: usize = 16_384;
 
 impl Engine {
-    /// Handles a probe that came through a session.
+    /// Handles a probe that arrived through a session.
     pub(super) fn handle_probe(
         &mut self,
         id: SessionId,
@@ -39,7 +38,7 @@ impl Engine {
             Some(Probe::Ping { answer, gateway }) => {
                 let own = self.gateway(leaving);
                 let json = probe::pong(answer, &own);
-                // No amplifier: some JSON is longer when it is written again.
+                // Some JSON grows when it is written again, and a PONG must not amplify.
                 if json.len() > question && json.len() > question + probe::own_len(&own) {
                     return self.drops.count(Drop::ProbeMalformed);
                 }
@@ -51,8 +50,7 @@ impl Engine {
         }
     }
 
-    /// Sends a PING; `size` pads it to an inner packet of that many bytes, which
-    /// must not be fragmented.
+    /// Sends a PING, padded to an inner packet of `size` bytes if that is given; such a datagram is not fragmented.
     pub(super) fn send_ping(&mut self, id: SessionId, size: Option<u16>, now: Instant) {
         let sent = self.next_sent(now);
         let Some(session) = self.sessions.get_mut(id) else {
@@ -72,8 +70,7 @@ impl Engine {
         self.send_probe(id, &packet, size.is_some());
     }
 
-    /// Returns the time stamp of a PING that is sent now. Two of one moment differ, since a PONG
-    /// names its PING by this.
+    /// Returns the timestamp of a PING that is sent now. It is unique, because a PONG identifies its PING by it.
     fn next_sent(&mut self, now: Instant) -> i128 {
         let sent = self.clock.unix + now.saturating_duration_since(self.clock.instant);
         self.last_sent = (self.last_sent + 1).max(i128::try_from(sent.as_nanos()).unwrap_or(0));
@@ -86,15 +83,15 @@ impl Engine {
             return;
         };
         let index = session.peer;
-        let Some(answer) = session.liveness.handle_answer(sent, now) else {
+        let Some(reply) = session.liveness.handle_pong(sent, now) else {
             return self.drops.count(Drop::ProbeUnexpected);
         };
-        if let Some(size) = answer.size {
+        if let Some(size) = reply.size {
             return session.path_mtu.handle_arrival(size, now);
         }
         session.replicas = gateway.as_ref().and_then(|g| g.replicas).unwrap_or(1);
         session.nodes = gateway.as_ref().and_then(|g| g.nodes);
-        session.leave_known |= self.leaving.is_some_and(|since| answer.asked >= since);
+        session.leave_known |= self.leaving.is_some_and(|since| reply.sent_at >= since);
         let is_back = session.tunnel.is_keyed()
             && matches!(session.state, State::Down { .. } | State::Handshaking);
         if is_back {
@@ -104,15 +101,14 @@ impl Engine {
         }
 
         if let Some(peer) = self.peers.get_mut(index)
-            && peer.connection.handle_answer(answer.rtt, now)
+            && peer.connection.handle_pong(reply.rtt, now)
         {
             self.events.push_back(peer.connection.event(index));
         }
         self.learn(id, gateway, now);
     }
 
-    /// Takes in what the sender of a probe says of itself; one that says nothing is
-    /// upstream's.
+    /// Handles the description of a probe's sender; a sender without one is upstream's.
     fn learn(&mut self, id: SessionId, gateway: Option<Gateway>, now: Instant) {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
@@ -138,7 +134,7 @@ impl Engine {
             return;
         }
 
-        // Another lane has no say: it is told.
+        // In other lanes the shell sets the kind.
         let is_first = self.local.lane.is_first();
         let is_another = is_first && peer.kind != kind;
         if is_first {
@@ -154,18 +150,18 @@ impl Engine {
         self.refresh(index);
         self.maintain_client(index, now);
         if is_another {
-            self.tell_remote(index); // Other lanes wait for it.
+            self.report_remote(index); // The other lanes depend on it.
         }
     }
 
-    /// Handles that nobody has heard what was told of a peer.
+    /// Handles that the shell lost the last report about a peer.
     pub(crate) fn forget_told(&mut self, index: u16) {
         if let Some(peer) = self.peers.get_mut(index) {
             peer.told = None;
         }
     }
 
-    /// What this replica says of itself.
+    /// Returns the description of this replica.
     fn gateway(&self, leaving: bool) -> Gateway {
         let replicas = u32::try_from(self.replicas.len()).unwrap_or(u32::MAX);
 
@@ -199,7 +195,7 @@ impl Engine {
         }
     }
 
-    /// Sends a datagram of the engine's own.
+    /// Queues a datagram of the engine.
     pub(super) fn transmit(
         &mut self,
         port: super::PortId,
@@ -215,7 +211,7 @@ impl Engine {
         push(&mut self.transmits, transmit, &mut self.drops);
     }
 
-    /// Reports whether a peer's connection is alive.
+    /// Reports the state of a peer's connection, if it changed.
     pub(super) fn report_connection(&mut self, index: u16, now: Instant) {
         let Some(peer) = self.peers.get_mut(index) else {
             return;
@@ -225,7 +221,7 @@ impl Engine {
             .sessions
             .iter()
             .filter_map(|id| self.sessions.get(*id))
-            .any(|session| session.is_usable() && session.liveness.is_answering(kind, now));
+            .any(|session| session.is_usable() && session.liveness.is_replying(kind, now));
         if peer.connection.handle_tick(is_alive, now) {
             self.events.push_back(peer.connection.event(index));
         }
@@ -233,11 +229,11 @@ impl Engine {
         if let Some(signs) = peer.signs.poll(is_connected, now) {
             self.events.push_back(Event::Signs { peer: index, signs });
         }
-        self.tell_remote(index);
+        self.report_remote(index);
     }
 
-    /// Tells what a peer runs and how its nodes fare, if that is news.
-    fn tell_remote(&mut self, index: u16) {
+    /// Reports a peer's kind and the health of its nodes, if they changed.
+    fn report_remote(&mut self, index: u16) {
         let Some(peer) = self.peers.get_mut(index) else {
             return;
         };
@@ -246,7 +242,7 @@ impl Engine {
             .sessions
             .iter()
             .filter_map(|id| self.sessions.get(*id))
-            .filter(|session| session.is_usable() && session.liveness.is_answered());
+            .filter(|session| session.is_usable() && session.liveness.has_reply());
         let nodes = usable.map(|session| session.nodes).reduce(worst).flatten();
         if peer.told != Some((kind, nodes)) {
             peer.told = Some((kind, nodes));
@@ -259,7 +255,7 @@ impl Engine {
     }
 }
 
-/// What of two replicas' accounts of the same nodes to believe: the worse.
+/// Returns the worse of two replicas' reports about the same nodes.
 fn worst(one: Option<Nodes>, other: Option<Nodes>) -> Option<Nodes> {
     let (one, other) = (one?, other?);
 

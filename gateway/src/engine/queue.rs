@@ -5,21 +5,20 @@ use crate::mutant;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
-/// What may wait for one peer: about 60 ms at 34 Mb/s, a round trip's worth of
-/// first packets.
+/// Most bytes queued for one peer: about 60 ms at 34 Mb/s, a round trip's worth of first packets.
 const PEER_BYTES_MAX: usize = 256 * 1024;
-/// What may wait in all.
+/// Most bytes queued for all peers.
 const BYTES_MAX: usize = 4 * 1024 * 1024;
-/// How long a packet may wait: a TCP sender has repeated it three times by then.
+/// Longest time in the queue: a TCP sender has retransmitted three times by then.
 const AGE_MAX: Duration = Duration::from_secs(5);
-/// What a packet costs beside its bytes.
+/// Cost of a packet beside its bytes.
 const PACKET_OVERHEAD: usize = size_of::<Waiting>();
 
 /// The queues of all peers.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     peers: BTreeMap<u16, PeerQueue>,
-    /// The peers by how many bytes wait for them.
+    /// The peers ordered by queued bytes.
     by_bytes: BTreeSet<(usize, u16)>,
     bytes: usize,
 }
@@ -37,8 +36,8 @@ struct Waiting {
 }
 
 impl Queue {
-    /// Appends a packet; drops the oldest ones of the peer, or of the peer with the
-    /// longest queue, while there are too many bytes.
+    /// Appends a packet. Beyond the limits it drops the oldest packets of the peer, or of the peer with the longest
+    /// queue.
     pub(super) fn push(&mut self, peer: u16, packet: &[u8], now: Instant, drops: &mut Drops) {
         let cost = packet.len() + PACKET_OVERHEAD;
         let queue = self.peers.entry(peer).or_default();
@@ -66,7 +65,7 @@ impl Queue {
         }
     }
 
-    /// Takes the oldest packet that waits for `peer`.
+    /// Takes the oldest packet for `peer`.
     pub(super) fn pop(&mut self, peer: u16) -> Option<Box<[u8]>> {
         let queue = self.peers.get_mut(&peer)?;
         let waiting = queue.packets.pop_front()?;
@@ -83,12 +82,12 @@ impl Queue {
         Some(waiting.packet)
     }
 
-    /// Returns the cost in bytes of what waits for `peer`.
+    /// Returns the cost in bytes of the packets for `peer`.
     pub(super) fn bytes(&self, peer: u16) -> usize {
         self.peers.get(&peer).map_or(0, |queue| queue.bytes)
     }
 
-    /// Drops what waited too long.
+    /// Drops expired packets.
     pub(super) fn handle_timeout(&mut self, now: Instant, drops: &mut Drops) {
         let expired = |waiting: &Waiting| now.duration_since(waiting.since) >= AGE_MAX;
         let peers: Vec<u16> = self.peers.keys().copied().collect();
@@ -105,7 +104,7 @@ impl Queue {
         }
     }
 
-    /// Drops all that waits for `peer`, which is gone.
+    /// Drops all packets of a removed peer.
     pub(super) fn remove(&mut self, peer: u16, drops: &mut Drops) {
         while self.pop(peer).is_some() {
             drops.count(Drop::NoPeer);

@@ -1,12 +1,12 @@
-//! Which of this cluster's gateway replicas serves a peer that has one session only.
+//! Selects the gateway replica that serves a single-session peer.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 /// Returns whether `own` serves the peer `cluster_id`, among the live `replicas`.
 ///
-/// Every replica comes to the same answer from the same list (rendezvous hashing), and
-/// only the peers of a replica that goes are moved. A replica that knows of no
-/// others serves all; one that is not in the list serves none: it is leaving.
+/// Every replica derives the same result from the same list (rendezvous hashing), and only the peers of a removed
+/// replica move. With an empty list a replica serves all peers; one that is missing in the list is leaving and serves
+/// none.
 pub(super) fn serves(own: &str, replicas: &[String], cluster_id: &str) -> bool {
     replicas.is_empty() || chosen(replicas, cluster_id) == Some(own)
 }
@@ -18,8 +18,8 @@ fn chosen<'a>(replicas: &'a [String], cluster_id: &str) -> Option<&'a str> {
         .max_by_key(|replica| (weight(replica, cluster_id), *replica))
 }
 
-/// All replicas of one release have the same standard library, whose hasher is
-/// fixed; during an upgrade two may serve one peer for a moment.
+/// Replicas of one release have the same standard library, whose hasher is fixed. During an upgrade two replicas may
+/// serve one peer for a moment.
 fn weight(replica: &str, cluster_id: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     (replica, cluster_id).hash(&mut hasher);

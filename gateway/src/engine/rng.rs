@@ -1,13 +1,12 @@
-//! Numbers that the network cannot guess, from one seed.
+//! Unpredictable numbers derived from one seed.
 
 use std::hash::{DefaultHasher, Hasher as _};
 
 /// A keyed hash (SipHash) over a counter.
 ///
-/// Not a cryptographic generator, and none is needed: it chooses indices and
-/// slots, which travel in the clear. Guessing them gains nothing, since every
-/// message behind them is authenticated; that they cannot be read off earlier
-/// ones is a second line.
+/// Not a cryptographic generator: it chooses indices and slots, which are sent in the clear. Predicting them gains
+/// nothing, because every message is authenticated; that they cannot be derived from earlier ones is defence in
+/// depth.
 #[derive(Clone, Debug)]
 pub(super) struct Rng {
     seed: [u8; 32],
@@ -19,7 +18,6 @@ impl Rng {
         Self { seed, counter: 0 }
     }
 
-    /// Returns the next number.
     pub(super) fn next_u64(&mut self) -> u64 {
         self.counter += 1;
         let mut hasher = DefaultHasher::new();
@@ -28,7 +26,7 @@ impl Rng {
         hasher.finish()
     }
 
-    /// Returns the next number, of 24 bits.
+    /// Returns the next number of 24 bits.
     pub(super) fn next_index(&mut self) -> u32 {
         (self.next_u64() >> 40) as u32
     }

@@ -8,12 +8,12 @@ use super::snapshot::SessionSnapshot;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// What the outer IPv4 and UDP headers and a data message add to a packet, in bytes.
+/// Bytes that the outer IPv4 and UDP headers and a data message add to a packet.
 const OVERHEAD_V4: u16 = 20 + 8 + 32;
 /// The same with an IPv6 header.
 const OVERHEAD_V6: u16 = 40 + 8 + 32;
-/// How long a session that was given up is still answered, so that the other side
-/// learns of it and nothing on its way is lost.
+/// How long a closed session still replies, so that the other side learns that it is closed and no packet in flight
+/// is lost.
 const CLOSING: Duration = Duration::from_secs(1);
 
 /// Handshake responses of one session that may cost a Diffie-Hellman (0.1 ms) per tick: 1 % of a core.
@@ -21,10 +21,11 @@ const CLOSING: Duration = Duration::from_secs(1);
 /// initiation and knows our public key.
 const RESPONSES_PER_TICK: u32 = 16;
 
-/// How long nothing comes from a peer of ours that is gone or has moved: it sends four PINGs a second.
+/// A session with a gateway of ours without a message for this long is not in use there: it sends four PINGs a
+/// second.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// Where a session is in its life.
+/// States of a session.
 ///
 /// ```text
 ///  client: Opening --port--> Handshaking --response--> Live --lost or duplicate--> Closing
@@ -33,23 +34,19 @@ const SILENCE: Duration = Duration::from_secs(1);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// The shell opens the source port.
+    /// Waits until the shell has opened the source port.
     Opening,
-    /// An initiation of ours is under way.
+    /// Sent an initiation.
     Handshaking,
-    /// An initiation was answered; whether its sender is who it seems, and not a
-    /// replay, shows with its first data message.
+    /// Responded to an initiation. Only the first data message proves that it was not a replay.
     Tentative,
-    /// Packets flow.
+    /// Carries packets.
     Live,
-    /// Its probes are not answered any more.
-    Down {
-        /// Since when.
-        since: Instant,
-    },
-    /// Given up.
+    /// PONGs no longer arrive.
+    Down { since: Instant },
+    /// Closed; still replies.
     Closing {
-        /// When it is removed.
+        /// The time of removal.
         until: Instant,
     },
 }
@@ -67,45 +64,43 @@ impl State {
     }
 }
 
-/// A session.
 pub(super) struct Session {
     pub(super) id: SessionId,
     pub(super) peer: u16,
     /// The upper 24 bits of our index.
     pub(super) slot: u32,
-    /// The upper 24 bits of the index that an initiator chose.
+    /// The upper 24 bits of the remote initiator's index.
     pub(super) remote_slot: Option<u32>,
     pub(super) tunnel: Tunnel,
     pub(super) state: State,
     pub(super) port: PortId,
     pub(super) endpoint: SocketAddr,
-    /// The address towards which we opened it; `None` if the peer opened it.
+    /// The address to which we opened it; `None` if the peer opened it.
     pub(super) target: Option<SocketAddr>,
     pub(super) created: Instant,
-    /// When the present state began to wait: for a response, or for data.
+    /// Start of the current wait for a response or for data.
     pub(super) waiting_since: Instant,
-    /// When the session became live.
     pub(super) live_since: Instant,
-    /// When the last authenticated message came.
+    /// Time of the last authenticated message.
     pub(super) heard: Instant,
     pub(super) replica: Option<String>,
-    /// The remote replica's lane, once it is known which replica that is.
+    /// The remote replica's lane; meaningful once `replica` is known.
     pub(super) remote_lane: LaneId,
-    /// How many replicas the remote side says there are.
+    /// The number of replicas that the remote replica advertises.
     pub(super) replicas: u32,
-    /// What the remote replica says of its nodes.
+    /// The health of its nodes that the remote replica reports.
     pub(super) nodes: Option<Nodes>,
-    /// An initiation was answered, and nothing has come since under the keys of its handshake.
+    /// A response was sent, and no message under the keys of its handshake has arrived since.
     pub(super) unconfirmed: bool,
-    /// Our index of the handshake whose keys WireGuard's last data message had.
+    /// The receiver index of the last data message.
     pub(super) heard_index: Option<u32>,
-    /// The same when the last initiation was answered: such messages do not confirm that.
+    /// The same when the last response was sent: messages with this index do not confirm the handshake.
     pub(super) index_before: Option<u32>,
-    /// The remote side wants no more flows on this session.
+    /// The remote replica is leaving.
     pub(super) leaving: bool,
-    /// Our own leaving was answered, so is known.
+    /// A PONG confirms that the remote replica knows that we are leaving.
     pub(super) leave_known: bool,
-    /// A cookie made us repeat the initiation at once; not twice in a row.
+    /// A cookie made us repeat the initiation at once; this is done once in a row.
     pub(super) cookie_used: bool,
     pub(super) liveness: Liveness,
     pub(super) path_mtu: PathMtu,
@@ -128,7 +123,6 @@ pub(super) struct Traffic {
     pub(super) quiet_ticks: u32,
 }
 
-/// What a new session needs to know.
 pub(super) struct Opening {
     pub(super) peer: u16,
     pub(super) slot: u32,
@@ -182,33 +176,32 @@ impl Session {
         self.state == State::Live && self.tunnel.is_keyed()
     }
 
-    /// Returns whether the next handshake will lead to the same lane of the peer: the first ones
-    /// are handed to its first lane, whichever our index names.
+    /// Returns whether the next handshake reaches the same lane of the peer. First handshakes are handed to its first
+    /// lane, whichever lane the slot selects.
     pub(super) fn is_settled(&self) -> bool {
         self.remote_lane.holds(self.slot)
     }
 
-    /// Returns whether we opened the session and have not given it up.
+    /// Returns whether we opened the session and have not closed it.
     pub(super) fn is_own(&self) -> bool {
         self.target.is_some() && !self.is_closing()
     }
 
-    /// Returns whether the session is on its way to be usable.
+    /// Returns whether the session waits for its first keys.
     pub(super) fn is_pending(&self) -> bool {
         matches!(self.state, State::Opening | State::Handshaking)
     }
 
-    /// Returns whether nothing came from the peer for longer than the probes of a peer of ours leave between each other.
+    /// Returns whether no message has arrived for longer than PINGs of a gateway of ours are apart.
     pub(super) fn is_silent(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.heard) >= SILENCE
     }
 
-    /// Returns whether the session was given up.
     pub(super) fn is_closing(&self) -> bool {
         matches!(self.state, State::Closing { .. })
     }
 
-    /// Gives the session up.
+    /// Closes the session with a last PING.
     pub(super) fn close(&mut self, now: Instant) {
         if !self.is_closing() {
             self.state = State::Closing {
@@ -218,7 +211,7 @@ impl Session {
         }
     }
 
-    /// Makes the session live: there are confirmed keys.
+    /// Makes the session live, with confirmed keys.
     pub(super) fn revive(&mut self, now: Instant) {
         self.state = State::Live;
         self.live_since = now;
@@ -226,22 +219,20 @@ impl Session {
         self.liveness.restart(now);
     }
 
-    /// Bounds the path's MTU anew if the bound or the address family changed.
+    /// Restarts path MTU discovery if the upper bound changed.
     pub(super) fn set_mtu(&mut self, upper: u16, now: Instant) {
         if self.path_mtu.upper() != upper {
             self.path_mtu = PathMtu::new(upper, overhead(self.endpoint), now);
         }
     }
 
-    /// Returns whether messages of the session may come in on `port`: a client port is
-    /// for the one session that it was opened for.
+    /// Returns whether messages of the session may arrive at `port`: a client port belongs to one session.
     #[inline]
     pub(super) fn is_at(&self, port: PortId) -> bool {
         port == PortId::LISTEN || port == self.port
     }
 
-    /// Follows the peer to where its authenticated messages come from. A session of
-    /// ours keeps its own port, whichever of ours the peer chose.
+    /// Moves the session to the source of an authenticated message. A session that we opened keeps its own port.
     #[inline]
     pub(super) fn roam(&mut self, port: PortId, endpoint: SocketAddr) {
         self.endpoint = endpoint;
@@ -250,7 +241,7 @@ impl Session {
         }
     }
 
-    /// Returns when something is due.
+    /// Returns the next deadline.
     pub(super) fn poll_timeout(&self, kind: Kind) -> Instant {
         if !self.tunnel.is_keyed() {
             return self.next_tick;
@@ -265,14 +256,14 @@ impl Session {
         }
     }
 
-    /// Notes that a tick has come.
+    /// Handles a tick; `next` is the time of the next one.
     pub(super) fn handle_tick(&mut self, next: Instant) {
         self.next_tick = next;
         self.responses_left = RESPONSES_PER_TICK;
         self.traffic.handle_tick();
     }
 
-    /// Returns what a person sees of the session, which is in `lane`.
+    /// Returns the state for `gateway status`; the session is in `lane`.
     pub(super) fn snapshot(&self, lane: LaneId, now: Instant) -> SessionSnapshot {
         SessionSnapshot {
             lane: lane.number(),
@@ -297,7 +288,6 @@ impl Session {
 }
 
 impl Traffic {
-    /// Notes the end of a tick.
     fn handle_tick(&mut self) {
         let packets = self.rx_packets + self.tx_packets;
         if packets == self.packets_before {

@@ -6,16 +6,14 @@ use super::session::Session;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// The most sessions of one process: 1,000 peers with 4 x 4 replicas, at two addresses each.
+/// Most sessions of one process: 1,000 peers with 4 x 4 replicas, at two addresses each.
 const SESSIONS_MAX: usize = 32_768;
 
-/// The sessions.
 #[derive(Default)]
 pub(super) struct Sessions {
     places: Vec<Place>,
     free: Vec<u32>,
-    /// From the upper 24 bits of our index to the place. Only looked up, never
-    /// walked, so that its order cannot matter.
+    /// From slot to place. Only looked up, never iterated, so its order cannot matter.
     slots: HashMap<u32, u32, BuildHasherDefault<Fibonacci>>,
 }
 
@@ -26,8 +24,7 @@ struct Place {
 }
 
 impl Sessions {
-    /// Adds a session and gives it its id; `None` if there are too many already.
-    /// Its slot must be free.
+    /// Adds a session and sets its id; `None` at the limit. Its slot must be free.
     pub(super) fn insert(&mut self, mut session: Session) -> Option<SessionId> {
         if self.slots.len() >= SESSIONS_MAX {
             return None;
@@ -82,7 +79,7 @@ impl Sessions {
         entry.session.as_deref_mut()
     }
 
-    /// Returns the session to which a message with this receiver index belongs.
+    /// Returns the session of a receiver index.
     #[inline]
     pub(super) fn by_index(&mut self, index: u32) -> Option<&mut Session> {
         let place = *self.slots.get(&index::slot(index))?;
@@ -94,7 +91,6 @@ impl Sessions {
         !self.slots.contains_key(&slot)
     }
 
-    /// Returns how many there are.
     pub(super) fn len(&self) -> usize {
         self.slots.len()
     }
@@ -113,8 +109,7 @@ impl Sessions {
     }
 }
 
-/// Fibonacci hashing: the keys are random numbers of our own choice, so that nobody
-/// can make them collide.
+/// Fibonacci hashing. The keys are random numbers that we chose, so an attacker cannot make them collide.
 #[derive(Default)]
 struct Fibonacci(u64);
 

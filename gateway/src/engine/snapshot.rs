@@ -1,4 +1,4 @@
-//! What a person sees of the engine.
+//! The state of the engine, for `gateway status` and metrics.
 
 use super::interface::{ConnectionState, Kind, PortId};
 use serde::Serialize;
@@ -6,75 +6,60 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// The engine at one moment.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Snapshot {
-    /// This cluster's id.
     pub(crate) cluster_id: String,
-    /// This replica's name.
     pub(crate) replica: String,
-    /// The replica is leaving.
     pub(crate) leaving: bool,
-    /// The peers by index.
+    /// Ordered by index.
     pub(crate) peers: Vec<PeerSnapshot>,
-    /// What was dropped, by reason; only reasons seen.
+    /// Dropped datagrams and packets by reason, without zeros.
     pub(crate) drops: BTreeMap<&'static str, u64>,
 }
 
-/// One peer at one moment.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PeerSnapshot {
     /// Index in MAC addresses and tables.
     pub(crate) index: u16,
-    /// The remote cluster's id.
     pub(crate) cluster_id: String,
-    /// Our role: `server` or `client`.
+    /// `server` or `client`.
     pub(crate) role: &'static str,
-    /// What the peer runs.
     pub(crate) kind: Kind,
-    /// The peer's version, if it tells.
+    /// `None` if the peer does not advertise it.
     pub(crate) version: Option<String>,
-    /// This replica serves the peer (always, unless the peer has one session only).
+    /// Whether this replica serves the peer; false only for single-session peers.
     pub(crate) served: bool,
-    /// State of the connection.
     pub(crate) connection: ConnectionState,
-    /// Round-trip time of the last answered probe.
+    /// Smoothed round-trip time of probes.
     #[serde(serialize_with = "seconds")]
     pub(crate) latency: Option<Duration>,
     /// Bytes of packets that wait for a session.
     pub(crate) queued_bytes: usize,
-    /// The peer's sessions.
     pub(crate) sessions: Vec<SessionSnapshot>,
 }
 
-/// One session at one moment.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SessionSnapshot {
-    /// Our lane.
     pub(crate) lane: u8,
     /// The upper 24 bits of our index.
     pub(crate) slot: u32,
     /// The upper 24 bits of the remote index, once known.
     pub(crate) remote_slot: Option<u32>,
-    /// Where the peer is.
     pub(crate) endpoint: SocketAddr,
-    /// Our port.
     pub(crate) port: PortId,
-    /// State of the session.
     pub(crate) state: &'static str,
-    /// The remote replica, if it tells.
+    /// `None` until the remote replica advertises it.
     pub(crate) replica: Option<String>,
-    /// Its lane, if it tells.
+    /// `None` until the remote replica advertises it.
     pub(crate) remote_lane: Option<u8>,
-    /// The remote replica is leaving.
     pub(crate) leaving: bool,
-    /// Round-trip time of the last answered probe.
+    /// Smoothed round-trip time of probes.
     #[serde(serialize_with = "seconds")]
     pub(crate) rtt: Option<Duration>,
-    /// Age of the keys in use.
+    /// Age of the current keys.
     #[serde(serialize_with = "seconds")]
     pub(crate) last_handshake_age: Option<Duration>,
     /// Time since the last authenticated message.

@@ -1,4 +1,4 @@
-//! Engines in one process, stepped under virtual time over a network in memory.
+//! Engines in one process, stepped under virtual time over a simulated network.
 
 mod adversary;
 mod budgets;
@@ -22,14 +22,14 @@ use std::time::Duration;
 
 /// The well-known port of all gateways.
 const PORT: u16 = 51_840;
-/// The first port that a host opens for a client session.
+/// First port of a host's client sessions.
 const CLIENT_PORTS: u16 = 20_000;
-/// How many of them each lane of a host has.
+/// Client ports per lane of a host.
 const PORTS_PER_LANE: u16 = 1_000;
 /// The length of an outer IPv4 and UDP header.
 const OUTER_HEADERS: usize = 28;
 const MTU: u16 = 1_340;
-/// The index of the other cluster at every engine here.
+/// Index of the other cluster in every engine.
 const PEER: u16 = 1;
 
 fn ms(ms: u64) -> Duration {
@@ -40,11 +40,11 @@ fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
-/// A gateway replica or a lane of one, or any other machine with an address.
+/// A gateway replica, a lane of one, or another machine with an address.
 struct Host {
     ip: Ipv4Addr,
     engine: Engine,
-    /// A dead one neither sends nor receives, nor does its time pass.
+    /// A dead host neither sends nor receives, and its time stands still.
     alive: bool,
     ports: BTreeSet<PortId>,
     received: Vec<(u16, Vec<u8>)>,
@@ -55,7 +55,7 @@ struct Host {
 struct Balancer {
     address: SocketAddr,
     hosts: Vec<usize>,
-    /// Nothing passes a dead one.
+    /// A dead balancer drops everything.
     alive: bool,
     turn: usize,
     tracked: BTreeMap<SocketAddr, usize>,
@@ -76,17 +76,17 @@ struct World {
     hosts: Vec<Host>,
     balancers: Vec<Balancer>,
     flying: VecDeque<Datagram>,
-    /// All that was ever sent, if recorded.
+    /// All datagrams sent, if recorded.
     capture: Option<Vec<Datagram>>,
     latency: Duration,
-    /// Longer outer packets vanish without a word.
+    /// Longer outer packets are dropped silently.
     mtu: Option<usize>,
-    /// Every so many-th datagram vanishes.
+    /// Drops every n-th datagram.
     lose_every: Option<usize>,
-    /// What goes there vanishes.
+    /// Drops datagrams to this address.
     deaf: Option<Ipv4Addr>,
     sent: usize,
-    /// What arrived for addresses without a host.
+    /// Datagrams for addresses without a host.
     strangers: Vec<Datagram>,
 }
 
@@ -174,7 +174,7 @@ impl World {
         self.drain(host);
     }
 
-    /// A process that starts anew: nothing is left of the old one.
+    /// Restarts a process without any state.
     fn restart(&mut self, host: usize, replica: &str, peers: Vec<PeerConfig>) {
         self.hosts[host].engine = self.engine(replica, LaneId::ONLY);
         self.hosts[host].ports = BTreeSet::from([PortId::LISTEN]);
@@ -182,7 +182,7 @@ impl World {
         self.set_peers(host, peers);
     }
 
-    /// Lets time pass, and everything happen that is due.
+    /// Advances time and handles everything that is due.
     fn run(&mut self, duration: Duration) {
         let end = self.now + duration;
         loop {
@@ -191,7 +191,7 @@ impl World {
                 .map(|host| host.engine.poll_timeout())
                 .chain(self.flying.iter().map(|datagram| datagram.due))
                 .min();
-            // Nothing at all is due where every host is dead.
+            // Nothing is due while every host is dead.
             let Some(next) = next.filter(|next| *next <= end) else {
                 break;
             };
@@ -208,7 +208,7 @@ impl World {
         self.advance_to(end);
     }
 
-    /// Lets time pass until `condition` holds, and returns how much.
+    /// Advances time until `condition` holds, and returns how much.
     #[track_caller]
     fn run_until(&mut self, limit: Duration, condition: impl Fn(&Self) -> bool) -> Duration {
         let from = self.now;
@@ -243,7 +243,7 @@ impl World {
         }
     }
 
-    /// Hands a datagram to a host, as its socket would.
+    /// Passes a datagram to a host, as its socket does.
     fn receive(&mut self, host: usize, port: PortId, from: SocketAddr, bytes: &mut [u8]) {
         let mut out = vec![0; bytes.len().max(256)];
         let now = self.now;
@@ -286,7 +286,7 @@ impl World {
             .then_some((host, port))
     }
 
-    /// What the shell does after each input.
+    /// Drains the engine as the shell does.
     fn drain(&mut self, host: usize) {
         let mut out = vec![0; 70_000];
         loop {
@@ -319,7 +319,7 @@ impl World {
                 | Event::Drained => {}
             }
             host.events.push(event.clone());
-            self.tell_siblings(number, &event);
+            self.update_siblings(number, &event);
         }
     }
 
@@ -349,7 +349,7 @@ impl World {
         self.send(from, to, bytes, dont_fragment);
     }
 
-    /// Puts a datagram on the wire.
+    /// Sends a datagram.
     fn send(&mut self, from: SocketAddr, to: SocketAddr, bytes: Vec<u8>, dont_fragment: bool) {
         let datagram = Datagram {
             due: self.now + self.latency,
@@ -377,7 +377,7 @@ impl World {
         }
     }
 
-    /// Sends a packet from a host to its peer as the shell would.
+    /// Sends a packet from a host to its peer as the shell does.
     fn packet(&mut self, host: usize, packet: &[u8], flow: u32) {
         let now = self.now;
         let engine = &mut self.hosts[host].engine;
@@ -416,7 +416,7 @@ impl World {
     }
 
     /// The remote replicas with which a host has a session that flows may use.
-    fn met(&self, host: usize) -> BTreeSet<String> {
+    fn discovered(&self, host: usize) -> BTreeSet<String> {
         let sessions = self.peer(host).sessions.into_iter();
         sessions
             .filter(|session| session.state == "live" && !session.leaving)
@@ -424,10 +424,10 @@ impl World {
             .collect()
     }
 
-    /// What a host has told last of its peer's handshakes.
+    /// The last handshake evidence that a host reported about its peer.
     fn signs(&self, host: usize) -> Signs {
-        let mut told = self.hosts[host].events.iter().rev();
-        let last = told.find_map(|event| match event {
+        let mut events = self.hosts[host].events.iter().rev();
+        let last = events.find_map(|event| match event {
             Event::Signs { signs, .. } => Some(*signs),
             Event::OpenPort(_)
             | Event::ClosePort(_)
@@ -449,7 +449,7 @@ impl World {
 const SERVER_KEY: [u8; 32] = [0x51; 32];
 const CLIENT_KEY: [u8; 32] = [0x63; 32];
 
-/// The peer as the server's cluster has it.
+/// The peer in the server's configuration.
 fn serving() -> PeerConfig {
     PeerConfig {
         index: PEER,
@@ -462,7 +462,7 @@ fn serving() -> PeerConfig {
     }
 }
 
-/// The peer as the client's cluster has it.
+/// The peer in the client's configuration.
 fn calling(addresses: &[SocketAddr]) -> PeerConfig {
     PeerConfig {
         index: PEER,
@@ -478,7 +478,7 @@ fn calling(addresses: &[SocketAddr]) -> PeerConfig {
     }
 }
 
-/// Writes the mac1 of a message for the key `receiver`: whoever knows the public key can.
+/// Writes the mac1 of a message for the key `receiver`, as anyone who knows the public key can.
 fn add_mac1(message: &mut [u8], receiver: [u8; 32]) {
     use blake2::digest::Mac;
     use blake2::digest::consts::U16;
@@ -494,7 +494,7 @@ fn add_mac1(message: &mut [u8], receiver: [u8; 32]) {
     macs[..16].copy_from_slice(&mac.chain_update(signed).finalize().into_bytes());
 }
 
-/// An inner packet from a pod to one of the same address, with `payload`.
+/// An inner packet with `payload`, between pods of equal addresses.
 fn inner_packet(payload: &[u8]) -> Vec<u8> {
     inner_packet_from([10, 244, 1, 10], payload)
 }

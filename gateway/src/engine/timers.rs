@@ -1,4 +1,4 @@
-//! The passing of time.
+//! Timers of peers and sessions.
 
 use super::Engine;
 use super::drops::Drop;
@@ -8,26 +8,24 @@ use super::noise::{HANDSHAKE_BUFFER, Tick};
 use super::session::{Session, State};
 use std::time::{Duration, Instant};
 
-/// How often sessions and peers are looked at whatever else happens; boringtun
-/// wants several times a second. All at the same moments: each wake-up costs more
-/// than what is done in it.
+/// Interval of ticks, at which all sessions and peers are due; boringtun needs several a second. They are aligned,
+/// because a wake-up costs more than the work done in it.
 const TICK: Duration = Duration::from_millis(250);
-/// Deadlines closer than this are handled together.
+/// Deadlines closer than this are handled in one wake-up.
 const GRAIN: Duration = Duration::from_millis(5);
-/// So many sessions at most ask at the same moment, in less than a millisecond: packets wait meanwhile.
-const GATHERED_MAX: usize = 64;
-/// How late a call may be before the peers' silence is taken for our own absence:
-/// their answers wait in our sockets then.
+/// Most sessions whose PINGs are aligned. They take less than a millisecond, during which packets wait.
+const ALIGNED_MAX: usize = 64;
+/// A call later than this means that this process was suspended, and that the peers' PONGs still wait in its sockets.
 const LATE: Duration = Duration::from_millis(200);
-/// How long an initiator has for its first data message.
+/// Time limit for an initiator's first data message.
 const CONFIRMATION: Duration = Duration::from_secs(10);
-/// How long a server remembers a session whose probes are not answered.
+/// How long a server keeps a session whose PONGs no longer arrive.
 const DOWN: Duration = Duration::from_secs(10);
-/// The round trip to assume while none is known.
+/// Assumed round-trip time while none is known.
 const RTT_UNKNOWN: Duration = Duration::from_millis(100);
-/// After `leave`, how long no packet may come for the peers to be taken as moved.
+/// Ticks without a packet after which a leaving replica's peers have moved their flows.
 const QUIET_TICKS: u32 = 2;
-/// How long a leaving replica waits for its peers.
+/// Time limit for leaving.
 const LEAVE_MAX: Duration = Duration::from_secs(5);
 
 impl Engine {
@@ -42,7 +40,7 @@ impl Engine {
             }
         }
 
-        self.stray_handled = false;
+        self.unknown_receiver_handled = false;
         self.keys.handle_timeout(now);
         self.queue.handle_timeout(now, &mut self.drops);
         self.tick_peers(now);
@@ -123,7 +121,7 @@ impl Engine {
         }
     }
 
-    /// Does what is due for one session.
+    /// Handles everything that is due for one session.
     pub(super) fn tick_session(&mut self, id: SessionId, now: Instant) {
         let next = self.next_tick(now);
         let Some(session) = self.sessions.get_mut(id) else {
@@ -135,7 +133,7 @@ impl Engine {
             if self.end_of(id, now) {
                 return self.remove_session(id);
             }
-            self.gather_questions(id, now);
+            self.align_pings(id, now);
         }
         self.tick_liveness(id, now);
         self.wake_session(id);
@@ -154,7 +152,7 @@ impl Engine {
         let mut buffer = [0; HANDSHAKE_BUFFER];
         let tick = session.tunnel.tick(&mut buffer);
         let (peer, port, to) = (session.peer, session.port, session.endpoint);
-        // Between our own gateways the client alone opens sessions, from new ports.
+        // Between gateways of ours only the client opens sessions, from new ports.
         let may_initiate = session.state != State::Opening
             && !session.is_closing()
             && (session.target.is_some() || kind != Kind::Ours);
@@ -171,13 +169,13 @@ impl Engine {
         }
     }
 
-    /// Returns whether a session's time is over.
+    /// Returns whether a session has expired.
     fn end_of(&mut self, id: SessionId, now: Instant) -> bool {
         let Some(session) = self.sessions.get(id) else {
             return false;
         };
         let over = match session.state {
-            State::Opening | State::Handshaking => false, // Its peer sees to it.
+            State::Opening | State::Handshaking => false, // The peer's attempts time out.
             State::Tentative => now.duration_since(session.created) >= CONFIRMATION,
             State::Live => session.target.is_none() && !session.tunnel.is_keyed(),
             State::Down { since } => {
@@ -192,9 +190,9 @@ impl Engine {
         over
     }
 
-    /// Asks now rather than soon, so that few sessions do not take a wake-up each.
-    fn gather_questions(&mut self, id: SessionId, now: Instant) {
-        let are_few = self.sessions.len() <= GATHERED_MAX;
+    /// Aligns PINGs with the ticks while sessions are few.
+    fn align_pings(&mut self, id: SessionId, now: Instant) {
+        let are_few = self.sessions.len() <= ALIGNED_MAX;
         let Some(session) = self.sessions.get_mut(id).filter(|_| are_few) else {
             return;
         };
@@ -203,7 +201,7 @@ impl Engine {
         session.liveness.handle_tick(kind, now);
     }
 
-    /// Asks, and notices missing answers.
+    /// Sends a PING that is due, and detects missing PONGs.
     fn tick_liveness(&mut self, id: SessionId, now: Instant) {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
@@ -243,8 +241,7 @@ impl Engine {
         }
     }
 
-    /// Handles that a session's probes are no longer answered: its flows move at
-    /// once.
+    /// Handles that PONGs no longer arrive: the session's flows move at once.
     fn handle_lost(&mut self, id: SessionId, now: Instant) {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
@@ -257,8 +254,8 @@ impl Engine {
         self.refresh(peer);
     }
 
-    /// Reports once that the peers have moved their flows after [`Engine::leave`]. Those
-    /// that cannot (upstream's) are not waited for.
+    /// Reports once that the peers have moved their flows after [`Engine::leave`]. It does not wait for upstream's,
+    /// which cannot move them.
     fn check_drained(&mut self, now: Instant) {
         let Some(since) = self.leaving.filter(|_| !self.drained) else {
             return;
@@ -280,5 +277,5 @@ impl Engine {
 
 const _: () = assert!(
     TICK.as_millis() == liveness::OURS_INTERVAL.as_millis(),
-    "a session is looked at as often as it asks"
+    "a tick per PING"
 );

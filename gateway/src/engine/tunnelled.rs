@@ -1,10 +1,8 @@
-//! Addresses that lead into a tunnel: none of them is ever an outer one.
+//! Addresses that are routed into a tunnel: none of them may be an outer one.
 //!
-//! Remote clusters are seen here under prefixes, and what is sent to such a prefix
-//! goes through a tunnel. A peer can send us, through its own tunnel, a packet that
-//! holds one of its own data messages. If its session followed that message's source,
-//! every datagram to the peer would come back to be sealed again, longer each time,
-//! for ever.
+//! Packets to the remapped prefixes of remote clusters go through a tunnel. A peer can send, through its own tunnel, a
+//! packet that holds one of its own data messages. If its session followed that message's source, every datagram to the
+//! peer would be routed back and encapsulated again, longer each time, without end.
 
 use super::Engine;
 use super::drops::Drop;
@@ -13,7 +11,7 @@ use ipnet::Ipv4Net;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-/// The prefixes under which remote clusters are seen here; cheap to clone.
+/// The prefixes to which remote clusters are remapped here; cheap to clone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tunnelled(Arc<Sources>);
 
@@ -22,8 +20,7 @@ impl Tunnelled {
         Self(Arc::new(Sources::new(nets)))
     }
 
-    /// Returns whether what is sent to `address` goes through a tunnel. In whichever
-    /// family an IPv4 address is written, it is the same one.
+    /// Returns whether packets to `address` go through a tunnel. An IPv4-mapped IPv6 address counts as IPv4.
     pub(super) fn contains(&self, address: SocketAddr) -> bool {
         match address.ip().to_canonical() {
             IpAddr::V4(ip) => self.0.contains(ip.to_bits()),
@@ -33,9 +30,8 @@ impl Tunnelled {
 }
 
 impl Engine {
-    /// Tells the prefixes that lead into tunnels. As no peer is there, nothing is
-    /// accepted from or sent to an address in one of them; so this comes before
-    /// [`Engine::set_peers`].
+    /// Sets the prefixes that are routed into tunnels. No peer has an endpoint in one of them, so the engine neither
+    /// accepts datagrams from there nor sends any. At the start this comes before [`Engine::set_peers`].
     pub(crate) fn set_tunnelled(&mut self, nets: &[Ipv4Net]) {
         let tunnelled = Tunnelled::new(nets);
         if tunnelled == self.tunnelled {
@@ -48,13 +44,13 @@ impl Engine {
                 client.endpoints.set_tunnelled(self.tunnelled.clone());
             }
         }
-        let strayed: Vec<_> = self
+        let inside: Vec<_> = self
             .sessions
             .iter()
             .filter(|session| self.tunnelled.contains(session.endpoint))
             .map(|session| session.id)
             .collect();
-        for id in strayed {
+        for id in inside {
             self.drops.count(Drop::EndpointInsideTunnel);
             self.remove_session(id);
         }

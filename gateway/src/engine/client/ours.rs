@@ -1,7 +1,7 @@
-//! Sessions with each replica of a peer that is one of ours.
+//! Sessions with each replica of a peer of this project.
 
-use super::met::Met;
-use super::{Client, WAYS};
+use super::discovery::Discovery;
+use super::{Client, PATHS_PER_REPLICA};
 use crate::engine::Engine;
 use crate::engine::drops::Drop;
 use crate::engine::interface::{LaneId, SessionId};
@@ -9,37 +9,43 @@ use crate::engine::session::{Session, State};
 use std::net::SocketAddr;
 use std::time::Instant;
 
-/// Sessions with one peer that this side opens: whatever replicas and lanes it claims to have.
+/// Most sessions that this side opens with one peer, whatever replicas and lanes it advertises.
 const OWN_PER_PEER: usize = 128;
 
 impl Client {
-    /// Returns address and lane for an attempt to meet a lane at one address more, if that is due.
-    fn further_way(&mut self, met: &Met<'_>, now: Instant) -> Option<(SocketAddr, LaneId)> {
-        let ways = met.ways.iter();
-        let short: Vec<_> = ways.filter(|(_, ways)| ways.len() < WAYS).collect();
+    /// Returns address and lane of an attempt to reach a lane at one more address, if one is due.
+    fn further_path(
+        &mut self,
+        discovery: &Discovery<'_>,
+        now: Instant,
+    ) -> Option<(SocketAddr, LaneId)> {
+        let paths = discovery.paths.iter();
+        let short: Vec<_> = paths
+            .filter(|(_, paths)| paths.len() < PATHS_PER_REPLICA)
+            .collect();
         if short.is_empty() {
-            self.way_attempts = 0;
+            self.path_attempts = 0;
             return None;
         }
-        if met.unknown > 0 || now < self.next_way.max(self.next_attempt) {
+        if discovery.unknown > 0 || now < self.next_path.max(self.next_attempt) {
             return None;
         }
         let found = (0..self.endpoints.len())
             .filter_map(|_| self.endpoints.next())
             .find_map(|address| {
-                let short = short.iter().find(|(_, ways)| !ways.contains(&address));
+                let short = short.iter().find(|(_, paths)| !paths.contains(&address));
                 short.map(|((_, lane), _)| (address, *lane))
             })?;
-        self.handle_way_attempt(now);
+        self.handle_path_attempt(now);
 
         Some(found)
     }
 }
 
 impl Engine {
-    /// Closes what leads to the same lane of a replica as other sessions at the same address, or
-    /// at more addresses than are of use. Those towards an address that is still the peer's,
-    /// in the lane that their index names, are worth most, then the older ones.
+    /// Closes sessions that reach the same lane of a replica at the same address, or at more than
+    /// [`PATHS_PER_REPLICA`] addresses. Sessions to a current address, in the lane that their index names, are kept first,
+    /// then older ones.
     pub(in crate::engine) fn close_duplicates(&mut self, id: SessionId, now: Instant) {
         let Some(session) = self.sessions.get(id) else {
             return;
@@ -75,7 +81,7 @@ impl Engine {
         let mut surplus = Vec::new();
         for session in same {
             let is_further = is_current(session) && !kept.contains(&session.target);
-            if kept.is_empty() || (is_further && kept.len() < WAYS) {
+            if kept.is_empty() || (is_further && kept.len() < PATHS_PER_REPLICA) {
                 kept.push(session.target);
             } else {
                 surplus.push(session.id);
@@ -85,7 +91,7 @@ impl Engine {
         self.close(&surplus, now);
     }
 
-    /// Gives sessions up, in a way that the other side notices.
+    /// Closes sessions with a last PING, so that the other side notices.
     fn close(&mut self, ids: &[SessionId], now: Instant) {
         for id in ids {
             let Some(session) = self.sessions.get_mut(*id) else {
@@ -98,7 +104,7 @@ impl Engine {
         }
     }
 
-    /// Sees to sessions with each replica of one of our own peers, in the lanes that are to meet.
+    /// Maintains sessions with each replica of a peer of ours, in the lanes that pair.
     pub(super) fn cover_replicas(&mut self, index: u16, now: Instant) {
         self.abandon_unanswered(index, now);
         let Some(peer) = self.peers.get_mut(index) else {
@@ -108,42 +114,42 @@ impl Engine {
             return;
         };
         let own = self.local.lane;
-        let mut met = Met::new(own);
+        let mut discovery = Discovery::new(own);
         for session in peer.sessions.iter().filter_map(|id| self.sessions.get(*id)) {
-            met.note(session, &client.endpoints);
+            discovery.note_session(session, &client.endpoints);
         }
 
-        let missing_lanes: Vec<_> = met.missing_lanes().map(|(_, lane)| lane).collect();
-        let missing = missing_lanes.len() + met.missing_replicas();
-        client.handle_wanted(u32_of(met.ways.len() + missing), now);
-        let is_full = met.sessions >= OWN_PER_PEER;
+        let missing_lanes: Vec<_> = discovery.missing_lanes().map(|(_, lane)| lane).collect();
+        let missing = missing_lanes.len() + discovery.missing_replicas();
+        client.handle_expected_lanes(u32_of(discovery.paths.len() + missing), now);
+        let is_full = discovery.sessions >= OWN_PER_PEER;
         let attempt = if missing == 0 {
             client.attempts = 0;
-            client.further_way(&met, now).filter(|_| !is_full)
-        } else if missing <= met.unknown || now < client.next_attempt {
+            client.further_path(&discovery, now).filter(|_| !is_full)
+        } else if missing <= discovery.unknown || now < client.next_attempt {
             None
         } else {
-            // In turns: one that never answers must not keep others from being met.
-            let turn = client.attempts as usize % missing_lanes.len().max(1);
+            // Round robin: a lane that never responds must not delay the others.
+            let next = client.attempts as usize % missing_lanes.len().max(1);
             if client.handle_attempt(now) {
                 self.drops.count(Drop::ReplicaAttempts);
             }
-            let lane = missing_lanes.get(turn).copied();
-            let lane = lane.unwrap_or_else(|| met.lane_of_unmet());
+            let lane = missing_lanes.get(next).copied();
+            let lane = lane.unwrap_or_else(|| discovery.lane_of_undiscovered());
             if is_full {
                 self.drops.count(Drop::SessionLimit);
             }
             let target = client.endpoints.next().filter(|_| !is_full);
             target.map(|target| (target, lane))
         };
-        let surplus = met.into_surplus();
+        let surplus = discovery.into_surplus();
         self.close(&surplus, now);
         if let Some((target, lane)) = attempt {
             self.open(index, target, lane, now);
         }
     }
 
-    /// Gives up the attempts with one of our own peers that were not answered.
+    /// Removes attempts with a peer of ours that timed out.
     fn abandon_unanswered(&mut self, index: u16, now: Instant) {
         let Some(peer) = self.peers.get_mut(index) else {
             return;

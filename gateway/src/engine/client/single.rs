@@ -1,4 +1,4 @@
-//! The one session of a peer that is not one of ours.
+//! The one session of a peer that is not of this project.
 
 use super::PAUSE;
 use crate::engine::Engine;
@@ -6,12 +6,12 @@ use crate::engine::interface::{Event, Kind, SessionId};
 use crate::engine::session::State;
 use std::time::{Duration, Instant};
 
-/// How long a peer that answers no probes may be silent before its session moves
-/// (WireGuard's `KEEPALIVE_TIMEOUT + REKEY_TIMEOUT`, by which its side should have spoken).
+/// How long a peer that replies to no probes may be silent before its session moves: WireGuard's
+/// `KEEPALIVE_TIMEOUT + REKEY_TIMEOUT`, within which a peer sends something.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
 
 impl Engine {
-    /// Sees to the one session of a peer that is not one of ours.
+    /// Maintains the one session of a peer that is not of this project.
     pub(super) fn keep_single(&mut self, index: u16, now: Instant) {
         let Some(peer) = self.peers.get_mut(index) else {
             return;
@@ -54,8 +54,8 @@ impl Engine {
         }
     }
 
-    /// Moves a session to a new source port (a load balancer's or NAT's connection
-    /// tracking may hold the old one to a dead end) and the next address.
+    /// Moves a session to a new source port and the next address: connection tracking of a load balancer or NAT may
+    /// bind the old port to a dead gateway.
     pub(super) fn rehome(&mut self, id: SessionId, now: Instant) {
         let port = self.new_port();
         let Some(session) = self.sessions.get_mut(id) else {
@@ -69,7 +69,7 @@ impl Engine {
             return;
         };
         client.handle_failure(now);
-        // Upstream's client uses the first address only; so do we with its server.
+        // Like upstream's client, use only the first address of an upstream server.
         let target = match peer.kind {
             Kind::Upstream => client.endpoints.first(),
             Kind::Unknown | Kind::Ours => client.endpoints.next(),
@@ -91,7 +91,7 @@ impl Engine {
         self.refresh(index);
     }
 
-    /// Leaves a peer that has one session to the replica of ours that serves it.
+    /// Removes our sessions with a single-session peer that another replica of ours serves.
     pub(super) fn abandon(&mut self, index: u16) {
         let Some(peer) = self.peers.get(index) else {
             return;

@@ -137,13 +137,13 @@ fn a_probe_carries_right_checksums() {
 
 proptest! {
     #[test]
-    fn no_bytes_upset_the_check(bytes in proptest::collection::vec(any::<u8>(), 0..128)) {
+    fn the_check_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..128)) {
         let _ = check(&bytes, &sources());
         let _ = flow_hash(&bytes);
     }
 
     #[test]
-    fn no_ipv4_packet_upsets_the_check(
+    fn the_check_never_panics_on_ipv4(
         source: [u8; 4],
         ihl in 0..16u8,
         protocol in prop_oneof![Just(ICMP), Just(UDP), any::<u8>()],

@@ -2,7 +2,7 @@ use super::*;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Asks whenever it is due for `duration`; answers come `rtt` later if `answered`.
+/// Sends due PINGs for `duration`; PONGs arrive after `rtt`, if that is given.
 fn run(
     liveness: &mut Liveness,
     kind: Kind,
@@ -21,7 +21,7 @@ fn run(
         if let Some(rtt) = rtt {
             while pending.front().is_some_and(|(at, _)| *at + rtt <= now) {
                 let (_, sent) = pending.pop_front().unwrap();
-                liveness.handle_answer(sent, now);
+                liveness.handle_pong(sent, now);
             }
         }
         if liveness.is_lost(kind, from, now) {
@@ -49,7 +49,7 @@ fn three_misses_lose_a_session_of_ours_within_half_a_second() {
 }
 
 #[test]
-fn an_answered_peer_is_asked_four_times_a_second() {
+fn a_peer_that_replies_gets_four_pings_a_second() {
     let start = Instant::now();
     let mut liveness = Liveness::new(start);
 
@@ -76,7 +76,7 @@ fn a_long_round_trip_is_no_miss() {
 }
 
 #[test]
-fn a_peer_that_is_heard_is_not_dead_for_three_seconds() {
+fn a_peer_that_sends_is_alive_for_three_seconds() {
     let start = Instant::now();
     let mut liveness = Liveness::new(start);
     run(&mut liveness, Kind::Ours, start, 1_000 * MS, Some(10 * MS));
@@ -89,7 +89,7 @@ fn a_peer_that_is_heard_is_not_dead_for_three_seconds() {
             liveness.handle_sent(sent, None, now);
         }
         now += 5 * MS;
-        assert!(now < start + 10_000 * MS, "lost one day");
+        assert!(now < start + 10_000 * MS, "lost eventually");
     }
 
     assert!(now >= start + 3_500 * MS);
@@ -114,7 +114,7 @@ fn upstream_is_lost_after_its_own_threshold() {
 }
 
 #[test]
-fn a_peer_that_never_answers_is_asked_less_often_and_never_lost() {
+fn a_peer_that_never_replies_gets_fewer_pings_and_is_never_lost() {
     let start = Instant::now();
     let mut liveness = Liveness::new(start);
 
@@ -122,23 +122,23 @@ fn a_peer_that_never_answers_is_asked_less_often_and_never_lost() {
 
     assert_eq!(lost, None);
     assert!(liveness.pings < 45, "{}", liveness.pings);
-    assert!(!liveness.is_answered());
+    assert!(!liveness.has_reply());
 }
 
 #[test]
-fn an_answer_counts_once_and_only_to_its_question() {
+fn a_pong_counts_once_and_only_for_its_ping() {
     let start = Instant::now();
     let mut liveness = Liveness::new(start);
     liveness.handle_sent(7, None, start);
 
-    assert_eq!(liveness.handle_answer(8, start + 3 * MS), None);
-    let answer = liveness.handle_answer(7, start + 3 * MS).unwrap();
-    assert_eq!(answer.rtt, 3 * MS);
-    assert_eq!(liveness.handle_answer(7, start + 4 * MS), None);
+    assert_eq!(liveness.handle_pong(8, start + 3 * MS), None);
+    let reply = liveness.handle_pong(7, start + 3 * MS).unwrap();
+    assert_eq!(reply.rtt, 3 * MS);
+    assert_eq!(liveness.handle_pong(7, start + 4 * MS), None);
 }
 
 #[test]
-fn a_lost_padded_question_is_no_miss() {
+fn a_lost_padded_ping_is_no_miss() {
     let start = Instant::now();
     let mut liveness = Liveness::new(start);
 
@@ -147,12 +147,12 @@ fn a_lost_padded_question_is_no_miss() {
     }
 
     assert_eq!(liveness.lost_at(Kind::Ours, start), None);
-    let answer = liveness.handle_answer(4, start + MS).unwrap();
-    assert_eq!(answer.size, Some(1_400));
+    let reply = liveness.handle_pong(4, start + MS).unwrap();
+    assert_eq!(reply.size, Some(1_400));
 }
 
 #[test]
-fn questions_are_remembered_within_a_limit() {
+fn remembered_pings_are_limited() {
     let start = Instant::now();
     let mut liveness = Liveness::new(start);
 
@@ -164,10 +164,10 @@ fn questions_are_remembered_within_a_limit() {
 }
 
 #[test]
-fn questions_are_gathered_at_ticks_and_come_no_more_often() {
+fn pings_are_aligned_with_ticks_at_the_same_rate() {
     let start = Instant::now();
     let mut liveness = Liveness::new(start + 77 * MS);
-    let mut asked = Vec::new();
+    let mut sent = Vec::new();
 
     for ms in 0..10_000_u32 {
         let now = start + ms * MS;
@@ -176,18 +176,18 @@ fn questions_are_gathered_at_ticks_and_come_no_more_often() {
         }
         if liveness.poll_ping(Kind::Ours, now) {
             liveness.handle_sent(i128::from(ms), None, now);
-            liveness.handle_answer(i128::from(ms), now + MS);
-            asked.push(ms);
+            liveness.handle_pong(i128::from(ms), now + MS);
+            sent.push(ms);
         }
     }
 
-    assert_eq!(asked[0], 0);
-    assert!(asked.iter().all(|ms| ms % 250 == 0), "{asked:?}");
-    assert_eq!(asked.len(), 40);
+    assert_eq!(sent[0], 0);
+    assert!(sent.iter().all(|ms| ms % 250 == 0), "{sent:?}");
+    assert_eq!(sent.len(), 40);
 }
 
 #[test]
-fn a_tick_hurries_no_question_that_is_put_again() {
+fn a_tick_advances_no_repeated_ping() {
     let start = Instant::now();
     let mut liveness = Liveness::new(start);
     assert!(liveness.poll_ping(Kind::Ours, start));
@@ -196,7 +196,7 @@ fn a_tick_hurries_no_question_that_is_put_again() {
     liveness.handle_tick(Kind::Ours, start + 50 * MS);
     assert!(
         !liveness.poll_ping(Kind::Ours, start + 50 * MS),
-        "an answer is awaited"
+        "a PONG may still arrive"
     );
 
     let mut upstream = Liveness::new(start);
@@ -204,6 +204,6 @@ fn a_tick_hurries_no_question_that_is_put_again() {
     upstream.handle_tick(Kind::Upstream, start + 1_900 * MS);
     assert!(
         !upstream.poll_ping(Kind::Upstream, start + 1_900 * MS),
-        "it asks by its own measure"
+        "upstream has its own interval"
     );
 }

@@ -58,7 +58,7 @@ fn without_keys_nothing_is_sealed_and_nothing_queued() {
 }
 
 #[test]
-fn buffers_that_are_too_small_are_no_reason_to_panic() {
+fn buffers_that_are_too_small_cause_no_panic() {
     let (mut a, mut b) = handshake();
     let mut sealed = [0; 64];
     let len = a.seal(&[0x45; 30], &mut sealed).unwrap();
@@ -69,7 +69,7 @@ fn buffers_that_are_too_small_are_no_reason_to_panic() {
 }
 
 #[test]
-fn messages_are_told_apart_by_type_and_length() {
+fn messages_are_classified_by_type_and_length() {
     let message = |kind: u8, len: usize| {
         let mut bytes = vec![0; len];
         bytes[0] = kind;

@@ -27,7 +27,7 @@ fn answer(json: &[u8], own: &Gateway) -> Map<String, Value> {
 }
 
 #[test]
-fn the_answer_is_the_question_with_our_keys_added() {
+fn a_pong_is_the_ping_with_our_keys_added() {
     let answer = answer(UPSTREAM_PING, &own());
 
     let question = object(UPSTREAM_PING);
@@ -57,7 +57,7 @@ fn a_leaving_replica_says_so() {
 }
 
 #[test]
-fn a_replica_tells_how_its_nodes_fare() {
+fn a_pong_reports_the_health_of_nodes() {
     let nodes = Nodes {
         all: 5,
         cut: 2,
@@ -78,7 +78,7 @@ fn a_replica_tells_how_its_nodes_fare() {
 }
 
 #[test]
-fn nonsense_about_nodes_is_nothing_about_nodes() {
+fn malformed_health_of_nodes_is_ignored() {
     for nodes in [
         "7",
         "{}",
@@ -120,7 +120,7 @@ fn a_ping_of_ours_is_one_of_upstreams_with_additions() {
 }
 
 #[test]
-fn an_answer_tells_time_and_replica() {
+fn a_pong_carries_time_and_replica() {
     let answer = pong_any(object(&ping("milan", SENT, &own(), None)), &own());
 
     let parsed = parse(&answer, false);
@@ -135,7 +135,7 @@ fn an_answer_tells_time_and_replica() {
 }
 
 #[test]
-fn a_reflected_ping_is_no_gateway_of_ours() {
+fn an_echoed_ping_does_not_describe_a_gateway() {
     let mut reflected = object(&ping("milan", SENT, &own(), None));
     reflected.insert("msgType".into(), "PONG".into());
 
@@ -150,7 +150,7 @@ fn a_reflected_ping_is_no_gateway_of_ours() {
 }
 
 #[test]
-fn a_padded_ping_has_the_wanted_length_and_a_short_answer() {
+fn a_padded_ping_has_the_requested_length_and_a_short_pong() {
     let ping = ping("milan", SENT, &own(), Some(1_312));
 
     assert_eq!(ping.len(), 1_312);
@@ -163,7 +163,7 @@ fn a_padded_ping_has_the_wanted_length_and_a_short_answer() {
 }
 
 #[test]
-fn what_is_no_probe_is_refused() {
+fn messages_that_are_no_probes_are_refused() {
     for json in [
         &b""[..],
         b"[]",
@@ -179,7 +179,7 @@ fn what_is_no_probe_is_refused() {
 }
 
 #[test]
-fn a_name_that_a_terminal_would_obey_is_none() {
+fn names_with_control_characters_are_refused() {
     for name in ["\\u001b[2J", "a\\nmilan connected", "a b", "\\u00e9"] {
         let json = format!(
             r#"{{"msgType":"PONG","timeStamp":"2026-11-21T09:00:00Z","version":"1","replica":"{name}"}}"#
@@ -194,7 +194,7 @@ fn a_name_that_a_terminal_would_obey_is_none() {
 }
 
 #[test]
-fn numbers_beyond_belief_are_clamped() {
+fn excessive_numbers_of_replicas_are_clamped() {
     let json = br#"{"msgType":"PONG","timeStamp":"2026-11-21T09:00:00Z","version":"1","replica":"r","replicas":18446744073709551615}"#;
 
     let Some(Probe::Pong { gateway, .. }) = parse(json, false) else {
@@ -206,7 +206,7 @@ fn numbers_beyond_belief_are_clamped() {
 
 proptest! {
     #[test]
-    fn no_bytes_upset_the_parser(bytes in proptest::collection::vec(any::<u8>(), 0..256)) {
+    fn the_parser_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..256)) {
         parse(&bytes, true);
     }
 

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn packets_leave_in_the_order_they_came() {
+fn packets_leave_in_order() {
     let (mut queue, mut drops, now) = (Queue::default(), Drops::new(), Instant::now());
 
     queue.push(1, b"first", now, &mut drops);
@@ -59,7 +59,7 @@ fn a_packet_that_waited_too_long_is_dropped() {
 }
 
 #[test]
-fn the_queue_of_a_peer_that_is_gone_is_counted() {
+fn the_queue_of_a_removed_peer_is_counted() {
     let (mut queue, mut drops, now) = (Queue::default(), Drops::new(), Instant::now());
     queue.push(1, b"packet", now, &mut drops);
 

@@ -1,4 +1,4 @@
-//! What a peer, a stranger or a bad path may send: dropped, counted, harmless.
+//! Messages of malicious peers, strangers and bad paths: dropped, counted, harmless.
 
 use super::*;
 use proptest::prelude::*;
@@ -100,7 +100,7 @@ fn a_truncated_message_is_dropped_at_every_length() {
 }
 
 #[test]
-fn a_message_for_nobody_is_dropped() {
+fn a_message_for_an_unknown_receiver_is_dropped() {
     let mut world = ready();
     let mut bytes = sealed(&mut world, &inner_packet(b"x")).bytes;
     bytes[4..8].copy_from_slice(&0x1234_5678_u32.to_le_bytes());
@@ -111,7 +111,7 @@ fn a_message_for_nobody_is_dropped() {
 }
 
 #[test]
-fn the_longest_datagram_upsets_nothing() {
+fn the_longest_datagram_is_harmless() {
     let mut world = ready();
     let mut bytes = vec![0; 65_507];
     let index = sealed(&mut world, &inner_packet(b"x")).bytes[4..8].to_vec();
@@ -166,7 +166,7 @@ fn a_source_outside_the_peers_prefixes_is_refused() {
 }
 
 #[test]
-fn what_is_no_ipv4_is_refused_but_shows_that_the_peer_lives() {
+fn packets_other_than_ipv4_are_refused_but_prove_that_the_peer_is_alive() {
     let mut world = ready();
     let mut ipv6 = [0; 40];
     ipv6[0] = 0x60;
@@ -186,7 +186,7 @@ fn what_is_no_ipv4_is_refused_but_shows_that_the_peer_lives() {
 }
 
 #[test]
-fn a_peer_that_answers_to_another_port_of_ours_moves_no_port() {
+fn a_message_to_another_port_of_ours_moves_no_port() {
     let mut world = ready();
     let port = world.peer(1).sessions[0].port;
     let before = world.flying.len();
@@ -203,7 +203,7 @@ fn a_peer_that_answers_to_another_port_of_ours_moves_no_port() {
 }
 
 #[test]
-fn a_replayed_initiation_takes_no_session_away() {
+fn a_replayed_initiation_removes_no_session() {
     let mut world = World::pair();
     world.capture = Some(Vec::new());
     world.run(secs(1));
@@ -310,7 +310,7 @@ fn a_forged_cookie_and_response_change_nothing() {
 }
 
 #[test]
-fn a_probe_that_is_none_is_counted() {
+fn malformed_probes_are_counted() {
     let mut world = ready();
     let to = (inner::SERVER, inner::PROBE_PORT);
 
@@ -333,7 +333,7 @@ fn a_probe_that_is_none_is_counted() {
 }
 
 #[test]
-fn a_flood_of_probes_is_answered_within_a_limit() {
+fn replies_to_a_flood_of_probes_are_limited() {
     let mut world = ready();
     let to = (inner::SERVER, inner::PROBE_PORT);
     let ping = probe::ping(
@@ -365,7 +365,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn no_datagram_upsets_the_engine(
+    fn no_datagram_breaks_the_sessions(
         kind in 0..6_u8,
         bytes in proptest::collection::vec(any::<u8>(), 0..300),
         len in prop_oneof![Just(148_usize), Just(92), Just(64), Just(32), 0..300_usize],
@@ -391,7 +391,7 @@ proptest! {
     }
 
     #[test]
-    fn no_authentic_packet_upsets_the_engine(
+    fn no_authenticated_packet_breaks_the_sessions(
         packet in proptest::collection::vec(any::<u8>(), 0..200),
     ) {
         let mut world = World::pair();

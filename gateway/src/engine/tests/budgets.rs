@@ -1,4 +1,4 @@
-//! What an observer or a peer may use up takes nothing from anybody else.
+//! Limits that an observer or a peer may exhaust do not affect other senders.
 
 use super::*;
 use crate::engine::noise::{HANDSHAKE_BUFFER, LocalKey, Opened, Tunnel};
@@ -73,7 +73,7 @@ fn responses_that_cost_a_diffie_hellman_are_limited() {
 }
 
 #[test]
-fn forged_responses_take_nothing_from_the_probes() {
+fn forged_responses_do_not_use_up_the_budget_of_probes() {
     let mut world = World::pair();
     world.run(secs(1));
     let before = world.peer(1).sessions[0].clone();
@@ -93,7 +93,7 @@ fn forged_responses_take_nothing_from_the_probes() {
 }
 
 #[test]
-fn a_captured_initiation_teaches_no_hints() {
+fn a_captured_initiation_is_not_remembered() {
     let mut world = World::new();
     let server = world.host("server-0");
     world.set_peers(server, vec![serving()]);
@@ -167,7 +167,7 @@ fn all_sessions_of_a_peer_share_one_budget_of_probes() {
 }
 
 #[test]
-fn an_answer_is_never_much_longer_than_its_question() {
+fn a_pong_is_never_much_longer_than_its_ping() {
     let mut world = World::pair();
     world.run(ms(120));
     let numbers = vec!["1e15"; 150].join(",");
@@ -182,7 +182,11 @@ fn an_answer_is_never_much_longer_than_its_question() {
     assert!(longest.unwrap_or(0) < question + 200);
     world.packet(1, &ping(r#","n":[1,2,3]"#), 0);
     world.run(ms(20));
-    assert_eq!(world.drops(0, Drop::ProbeMalformed), 1, "an honest one");
+    assert_eq!(
+        world.drops(0, Drop::ProbeMalformed),
+        1,
+        "a well-formed PING"
+    );
 }
 
 /// A gateway of 300 peers with a key for each; one of them is the usual client.
@@ -239,11 +243,11 @@ fn junk_initiations_from_many_sources_delay_no_client_of_ours() {
     }
     assert!(
         world.drops(0, Drop::HandshakeBudget) > 300,
-        "all is used up"
+        "the limit is reached"
     );
 
     let without_hint = reply(&mut world, stranger(2_001), &mut client(false));
-    assert_eq!(without_hint, None, "it has to wait");
+    assert_eq!(without_hint, None, "it is refused until the next second");
     let with_hint = reply(&mut world, stranger(2_002), &mut client(true));
     assert_eq!(with_hint, Some(2), "a response");
 }
@@ -275,7 +279,7 @@ fn our_clients_hint_at_the_servers_key() {
 }
 
 #[test]
-fn a_session_goes_without_the_hint_where_no_slot_with_it_is_free() {
+fn without_a_free_hinted_slot_a_session_has_no_hint() {
     let mut world = World::pair();
     world.run(secs(1));
     let used = world.peer(1).sessions[0].slot;

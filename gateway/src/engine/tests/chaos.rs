@@ -1,9 +1,9 @@
-//! Random faults: whatever happens, limits hold, and afterwards all is well again.
+//! Random faults: limits hold throughout, and afterwards all replicas reconnect.
 
 use super::*;
 use proptest::prelude::*;
 
-/// What may befall a world of two by two replicas.
+/// A fault in a network of two clusters with two replicas each.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     Kill(usize),
@@ -71,7 +71,7 @@ impl Chaos {
         self.world.set_replicas(host, own);
     }
 
-    fn befall(&mut self, fault: Fault) {
+    fn inject(&mut self, fault: Fault) {
         match fault {
             Fault::Kill(host) => self.world.hosts[host].alive = false,
             Fault::Restart(host) => self.start(host),
@@ -110,14 +110,14 @@ proptest! {
     #![proptest_config(ProptestConfig { max_shrink_iters: 100, ..ProptestConfig::with_cases(24) })]
 
     #[test]
-    fn after_any_faults_every_replica_meets_every_replica_again(
+    fn after_any_faults_and_restarts_every_replica_reconnects(
         faults in proptest::collection::vec((fault(), 0..3_000_u64), 1..12),
     ) {
         let mut chaos = Chaos::new();
         chaos.world.run(secs(5));
 
         for (fault, pause) in faults {
-            chaos.befall(fault);
+            chaos.inject(fault);
             let end = chaos.world.now + ms(pause);
             while chaos.world.now < end {
                 for host in 0..4 {
@@ -139,7 +139,7 @@ proptest! {
 
         for (host, name) in NAMES.into_iter().enumerate() {
             chaos.check_limits();
-            prop_assert_eq!(chaos.world.met(host).len(), 2, "{}", name);
+            prop_assert_eq!(chaos.world.discovered(host).len(), 2, "{}", name);
             let sessions = chaos.world.peer(host).sessions;
             prop_assert_eq!(sessions.len(), 2);
             prop_assert!(sessions.iter().all(|session| session.mtu == MTU));
@@ -147,7 +147,7 @@ proptest! {
     }
 
     #[test]
-    fn what_survives_the_faults_heals_without_a_restart(
+    fn survivors_of_faults_reconnect_without_a_restart(
         faults in proptest::collection::vec((fault(), 0..3_000_u64), 1..12),
     ) {
         let mut chaos = Chaos::new();
@@ -157,7 +157,7 @@ proptest! {
             if matches!(fault, Fault::Leave(_) | Fault::Kill(_)) {
                 continue;
             }
-            chaos.befall(fault);
+            chaos.inject(fault);
             chaos.world.run(ms(pause));
         }
         chaos.world.lose_every = None;
@@ -165,7 +165,7 @@ proptest! {
         chaos.world.run(secs(60));
 
         for (host, name) in NAMES.into_iter().enumerate() {
-            prop_assert_eq!(chaos.world.met(host).len(), 2, "{}", name);
+            prop_assert_eq!(chaos.world.discovered(host).len(), 2, "{}", name);
             prop_assert_eq!(chaos.world.peer(host).sessions.len(), 2);
         }
         for host in 0..4 {
@@ -179,13 +179,13 @@ proptest! {
 }
 
 #[test]
-fn time_passes_where_every_host_is_dead() {
+fn time_passes_while_every_host_is_dead() {
     let mut chaos = Chaos::new();
     chaos.world.run(secs(5));
     let before = chaos.world.now;
 
     for host in 0..4 {
-        chaos.befall(Fault::Kill(host));
+        chaos.inject(Fault::Kill(host));
     }
     chaos.world.run(secs(1));
 

@@ -26,7 +26,7 @@ impl World {
             .collect()
     }
 
-    /// Finds the lane of a host that gets what comes to the port that all share.
+    /// Returns the lane of a host that receives a message at the shared port.
     pub(super) fn listening(&self, host: usize, bytes: &[u8]) -> usize {
         let slot = match bytes[0] {
             2 => bytes[9],
@@ -38,15 +38,15 @@ impl World {
         lanes.find(holds).map_or(host, |(lane, _)| lane)
     }
 
-    /// The lanes of a host, the first one first.
+    /// The lanes of a host in order.
     pub(super) fn siblings(&self, host: usize) -> Vec<usize> {
         let ip = self.hosts[host].ip;
         let lanes = (0..self.hosts.len()).filter(|other| self.hosts[*other].ip == ip);
         lanes.collect()
     }
 
-    /// What the shell tells other lanes of an event.
-    pub(super) fn tell_siblings(&mut self, host: usize, event: &Event) {
+    /// Passes an event to the other lanes as the shell does.
+    pub(super) fn update_siblings(&mut self, host: usize, event: &Event) {
         let siblings = self.siblings(host);
         let is_first = siblings.first() == Some(&host);
         match event {
@@ -62,7 +62,7 @@ impl World {
                 from,
                 datagram,
             } => {
-                assert!(!is_first, "it is for the first");
+                assert!(!is_first, "the first lane handles it");
                 let first = &mut self.hosts[siblings[0]].engine;
                 first.handle_handed(*local, *from, datagram, self.now);
                 self.drain(siblings[0]);
@@ -79,7 +79,7 @@ impl World {
     }
 }
 
-/// Two clusters of one replica each, of so many lanes. Returns the server's and the client's.
+/// Two clusters of one replica each, with the given numbers of lanes. Returns the first lanes of server and client.
 fn pair(servers: u8, clients: u8) -> (World, Vec<usize>, Vec<usize>) {
     let mut world = World::new();
     let servers = world.lanes("server-0", servers);
@@ -94,7 +94,7 @@ fn pair(servers: u8, clients: u8) -> (World, Vec<usize>, Vec<usize>) {
     (world, servers, clients)
 }
 
-/// Replicas of two lanes each behind a balancer, and a client of two lanes. Returns the client's.
+/// Replicas of two lanes each behind a balancer, and a client of two lanes. Returns the client's first lane.
 fn behind_a_balancer(names: &[&str]) -> (World, Vec<usize>) {
     behind_a_balancer_with_lanes(names, 2, 2)
 }
@@ -115,8 +115,8 @@ fn behind_a_balancer_with_lanes(names: &[&str], there: u8, here: u8) -> (World, 
     (world, clients)
 }
 
-/// The lanes of the other side with which a lane has a session that flows may use.
-fn lanes_met(world: &World, host: usize) -> Vec<u8> {
+/// The remote lanes with which a lane has a usable session.
+fn lanes_discovered(world: &World, host: usize) -> Vec<u8> {
     let sessions = world.peer(host).sessions.into_iter();
     let live = sessions.filter(|session| session.state == "live" && !session.leaving);
     let mut lanes: Vec<_> = live.filter_map(|session| session.remote_lane).collect();
@@ -125,12 +125,12 @@ fn lanes_met(world: &World, host: usize) -> Vec<u8> {
 }
 
 fn counterparts(of: u8, lane: LaneId) -> Vec<u8> {
-    let met = LaneId::all(of).filter(|other| lane.meets(*other));
+    let met = LaneId::all(of).filter(|other| lane.pairs_with(*other));
     met.map(LaneId::number).collect()
 }
 
 #[test]
-fn lanes_meet_their_counterparts_and_no_others() {
+fn lanes_connect_to_their_counterparts_only() {
     for (there, here) in [(1, 2), (2, 1), (2, 2), (3, 2), (2, 3), (4, 4)] {
         let (mut world, servers, clients) = pair(there, here);
 
@@ -139,7 +139,7 @@ fn lanes_meet_their_counterparts_and_no_others() {
             let mut all = all.chain(clients.iter().map(|host| (host, there)));
             all.all(|(host, of)| {
                 let lane = world.hosts[*host].engine.lane();
-                lanes_met(world, *host) == counterparts(of, lane)
+                lanes_discovered(world, *host) == counterparts(of, lane)
             })
         };
         world.run_until(secs(20), is_done);
@@ -161,13 +161,13 @@ fn lanes_meet_their_counterparts_and_no_others() {
 }
 
 #[test]
-fn every_lane_of_every_replica_is_met_behind_a_balancer() {
+fn every_lane_of_every_replica_is_discovered_behind_a_balancer() {
     let (mut world, clients) = behind_a_balancer(&["server-0", "server-1"]);
 
     world.run_until(secs(30), |world| {
         clients.iter().all(|client| {
             let own = world.hosts[*client].engine.lane().number();
-            world.met(*client).len() == 2 && lanes_met(world, *client) == [own, own]
+            world.discovered(*client).len() == 2 && lanes_discovered(world, *client) == [own, own]
         })
     });
 }
@@ -180,7 +180,7 @@ fn packets_go_from_lane_to_lane_in_order() {
             && servers.iter().all(|host| world.reachable(*host))
             && clients
                 .iter()
-                .all(|host| lanes_met(world, *host).len() == 1)
+                .all(|host| lanes_discovered(world, *host).len() == 1)
     });
     world.run(secs(2));
 
@@ -199,9 +199,14 @@ fn packets_go_from_lane_to_lane_in_order() {
 }
 
 #[test]
-fn a_server_that_starts_anew_with_other_lanes_is_met_again() {
+fn a_server_that_restarts_with_other_lanes_is_discovered_again() {
     let (mut world, servers, clients) = pair(2, 2);
-    let lanes = |world: &World| clients.iter().map(|it| lanes_met(world, *it)).collect();
+    let lanes = |world: &World| {
+        clients
+            .iter()
+            .map(|it| lanes_discovered(world, *it))
+            .collect()
+    };
     world.run_until(secs(20), |world| {
         let met: Vec<_> = lanes(world);
         met == [[0], [1]]
@@ -210,7 +215,9 @@ fn a_server_that_starts_anew_with_other_lanes_is_met_again() {
     world.hosts[servers[1]].alive = false;
     world.hosts[servers[1]].ip = Ipv4Addr::new(203, 0, 113, 1);
     world.restart(servers[0], "server-0", vec![serving()]);
-    world.run_until(secs(20), |world| lanes_met(world, servers[0]) == [0, 1]);
+    world.run_until(secs(20), |world| {
+        lanes_discovered(world, servers[0]) == [0, 1]
+    });
     world.run(secs(5));
 
     let met: Vec<_> = lanes(&world);
@@ -233,7 +240,7 @@ fn no_more_replicas_are_believed_than_there_may_be() {
         let peer = world.peer(*client);
         let kept = peer.sessions.iter().filter(|it| it.state == "live");
         assert!(kept.count() <= most, "{} sessions", peer.sessions.len());
-        assert_eq!(world.met(*client).len(), most);
+        assert_eq!(world.discovered(*client).len(), most);
     }
 }
 

@@ -17,8 +17,8 @@ fn world() -> (World, [usize; 2], [usize; 2]) {
     (world, servers, clients)
 }
 
-/// Lets `leaving` go in the right order, while all of `senders` send to the other
-/// cluster; returns how many packets were sent and how many arrived.
+/// Lets `leaving` leave gracefully, while all of `senders` send to the other cluster; returns the numbers of packets
+/// sent and received.
 fn leave(
     world: &mut World,
     leaving: usize,
@@ -122,7 +122,7 @@ fn a_replica_without_peers_may_go_at_once() {
 }
 
 #[test]
-fn replicas_leave_and_come_without_any_loss_at_two_addresses() {
+fn replicas_leave_and_start_without_loss_at_two_addresses() {
     for turn in 0..6 {
         let mut world = World::new();
         let servers = [world.host("server-0"), world.host("server-1")];
@@ -181,7 +181,7 @@ fn replicas_leave_and_come_without_any_loss_at_two_addresses() {
     }
 }
 
-/// A replica that has just come is met at once, but used only when its nodes know it.
+/// A replica that has just started is discovered at once, but used only when its nodes know it.
 fn comes_without_any_loss(
     newcomer: usize,
     senders: &[usize],
@@ -209,7 +209,7 @@ fn comes_without_any_loss(
         send(world, &mut seen);
     }
     let at = receivers.iter().position(|it| *it == newcomer).unwrap();
-    assert_eq!(seen[at], 0, "its nodes would refuse them");
+    assert_eq!(seen[at], 0, "its nodes refuse them");
 
     let now = world.now;
     world.hosts[newcomer].engine.set_standby(false, now);
@@ -217,26 +217,26 @@ fn comes_without_any_loss(
         send(world, &mut seen);
     }
 
-    assert!(seen[at] > 0, "it takes its share");
+    assert!(seen[at] > 0, "it gets its share");
     assert_eq!(seen[0] + seen[1], sent);
 }
 
 #[test]
-fn a_server_replica_comes_without_any_loss() {
+fn a_server_replica_starts_without_loss() {
     let (mut world, servers, clients) = world();
 
     comes_without_any_loss(servers[0], &clients, &servers, &mut world);
 }
 
 #[test]
-fn a_client_replica_comes_without_any_loss() {
+fn a_client_replica_starts_without_loss() {
     let (mut world, servers, clients) = world();
 
     comes_without_any_loss(clients[1], &servers, &clients, &mut world);
 }
 
 #[test]
-fn replicas_that_have_all_just_come_are_used() {
+fn replicas_that_have_all_just_started_are_used() {
     let (mut world, servers, clients) = world();
     let now = world.now;
     for server in servers {

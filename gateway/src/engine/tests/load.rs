@@ -1,4 +1,4 @@
-//! Floods of handshakes, and the limits of what they cost.
+//! Floods of handshakes, and the limits of their cost.
 
 use super::*;
 use crate::engine::noise::{HANDSHAKE_BUFFER, LocalKey, Opened, Tunnel};
@@ -22,8 +22,8 @@ fn initiation(tunnel: &mut Tunnel) -> Vec<u8> {
     buffer[..len].to_vec()
 }
 
-/// Lets the server receive `bytes` and returns what it answered.
-fn ask(world: &mut World, from: SocketAddr, bytes: &[u8]) -> Option<Vec<u8>> {
+/// Lets the server receive `bytes` and returns its reply.
+fn reply_to(world: &mut World, from: SocketAddr, bytes: &[u8]) -> Option<Vec<u8>> {
     world.flying.clear();
     world.receive(0, PortId::LISTEN, from, &mut bytes.to_vec());
     world.flying.pop_back().map(|datagram| datagram.bytes)
@@ -37,18 +37,18 @@ fn server() -> World {
 }
 
 #[test]
-fn a_flood_of_handshakes_is_answered_by_cookies() {
+fn a_flood_of_handshakes_draws_cookies() {
     let mut world = server();
     let mut strange = tunnel([9; 32], 5);
 
     let mut cookies = 0;
     for number in 0..1_000 {
         let bytes = initiation(&mut strange);
-        let answer = ask(&mut world, stranger(number), &bytes);
+        let answer = reply_to(&mut world, stranger(number), &bytes);
         cookies += usize::from(answer.is_some_and(|answer| answer[0] == 3));
     }
 
-    assert_eq!(cookies, 900, "of the rest, none has a peer's key");
+    assert_eq!(cookies, 900, "no public key is a peer's");
     assert_eq!(world.drops(0, Drop::CookieSent), 900);
     assert_eq!(world.drops(0, Drop::UnknownPeer), 100);
     assert_eq!(world.peer(0).sessions.len(), 0);
@@ -85,22 +85,22 @@ fn a_cookie_is_for_one_address_and_port() {
     let mut world = server();
     let mut strange = tunnel([9; 32], 5);
     for number in 0..100 {
-        ask(&mut world, stranger(number), &initiation(&mut strange));
+        reply_to(&mut world, stranger(number), &initiation(&mut strange));
     }
     let home: SocketAddr = "203.0.113.7:1000".parse().unwrap();
     let mut client = tunnel(CLIENT_KEY, 6);
-    let cookie = ask(&mut world, home, &initiation(&mut client)).unwrap();
+    let cookie = reply_to(&mut world, home, &initiation(&mut client)).unwrap();
     assert_eq!(cookie[0], 3);
     let mut out = [0; HANDSHAKE_BUFFER];
     assert_eq!(client.open(&cookie, &mut out), Ok(Opened::Cookie));
 
     for elsewhere in ["203.0.113.8:1000", "203.0.113.7:1001"] {
         let bytes = initiation(&mut client);
-        let answer = ask(&mut world, elsewhere.parse().unwrap(), &bytes).unwrap();
-        assert_eq!(answer[0], 3, "again a cookie");
+        let answer = reply_to(&mut world, elsewhere.parse().unwrap(), &bytes).unwrap();
+        assert_eq!(answer[0], 3, "another cookie");
     }
     let mut client_again = client;
-    let cookie = ask(&mut world, home, &initiation(&mut client_again)).unwrap();
+    let cookie = reply_to(&mut world, home, &initiation(&mut client_again)).unwrap();
     assert_eq!(cookie[0], 2, "a response");
 }
 
@@ -109,34 +109,34 @@ fn a_cookie_works_over_ipv6_too() {
     let mut world = server();
     let mut strange = tunnel([9; 32], 5);
     for number in 0..100 {
-        ask(&mut world, stranger(number), &initiation(&mut strange));
+        reply_to(&mut world, stranger(number), &initiation(&mut strange));
     }
     let home: SocketAddr = "[2001:db8::7]:1000".parse().unwrap();
     let mut client = tunnel(CLIENT_KEY, 6);
-    let cookie = ask(&mut world, home, &initiation(&mut client)).unwrap();
+    let cookie = reply_to(&mut world, home, &initiation(&mut client)).unwrap();
     let mut out = [0; HANDSHAKE_BUFFER];
     client.open(&cookie, &mut out).unwrap();
 
     let other_port = "[2001:db8::7]:1001".parse().unwrap();
-    let refused = ask(&mut world, other_port, &initiation(&mut client)).unwrap();
+    let refused = reply_to(&mut world, other_port, &initiation(&mut client)).unwrap();
     assert_eq!(refused[0], 3);
-    let answer = ask(&mut world, home, &initiation(&mut client)).unwrap();
+    let answer = reply_to(&mut world, home, &initiation(&mut client)).unwrap();
     assert_eq!(answer[0], 2);
 }
 
 #[test]
-fn with_a_cookie_one_source_still_has_its_share_only() {
+fn with_a_cookie_one_source_is_still_limited_to_its_share() {
     let mut world = server();
     let mut strange = tunnel([9; 32], 5);
     for number in 0..100 {
-        ask(&mut world, stranger(number), &initiation(&mut strange));
+        reply_to(&mut world, stranger(number), &initiation(&mut strange));
     }
     let home: SocketAddr = "203.0.113.7:1000".parse().unwrap();
-    let cookie = ask(&mut world, home, &initiation(&mut strange)).unwrap();
+    let cookie = reply_to(&mut world, home, &initiation(&mut strange)).unwrap();
     strange.open(&cookie, &mut [0; HANDSHAKE_BUFFER]).unwrap();
 
     for _ in 0..200 {
-        ask(&mut world, home, &initiation(&mut strange));
+        reply_to(&mut world, home, &initiation(&mut strange));
     }
 
     let dropped = world.drops(0, Drop::HandshakeRate);
@@ -148,13 +148,13 @@ fn the_load_is_forgotten_after_a_second() {
     let mut world = server();
     let mut strange = tunnel([9; 32], 5);
     for number in 0..500 {
-        ask(&mut world, stranger(number), &initiation(&mut strange));
+        reply_to(&mut world, stranger(number), &initiation(&mut strange));
     }
 
     world.run(ms(2_100));
 
     let mut client = tunnel(CLIENT_KEY, 6);
-    let answer = ask(&mut world, stranger(1), &initiation(&mut client)).unwrap();
+    let answer = reply_to(&mut world, stranger(1), &initiation(&mut client)).unwrap();
     assert_eq!(answer[0], 2);
 }
 
@@ -164,21 +164,21 @@ fn each_handshake_counts_once() {
 
     for number in 0..99 {
         let mut client = tunnel(CLIENT_KEY, number);
-        ask(&mut world, stranger(number), &initiation(&mut client));
+        reply_to(&mut world, stranger(number), &initiation(&mut client));
     }
 
     assert_eq!(world.drops(0, Drop::CookieSent), 0);
 }
 
 #[test]
-fn a_handshake_for_another_key_is_refused_before_it_costs_anything() {
+fn a_handshake_for_another_key_is_refused_before_any_diffie_hellman() {
     let mut world = server();
     let other = noise::public_key(&[77; 32].into());
     let mut stray = Tunnel::new(&LocalKey::new(&CLIENT_KEY.into()), other, 5);
 
     for number in 0..1_000 {
         assert_eq!(
-            ask(&mut world, stranger(number), &initiation(&mut stray)),
+            reply_to(&mut world, stranger(number), &initiation(&mut stray)),
             None
         );
     }
@@ -188,7 +188,7 @@ fn a_handshake_for_another_key_is_refused_before_it_costs_anything() {
 }
 
 #[test]
-fn several_local_keys_are_told_apart() {
+fn several_local_keys_are_distinguished() {
     let mut world = World::new();
     let server = world.host("server-0");
     let peers = (1..=20_u8).map(|n| PeerConfig {
@@ -204,27 +204,27 @@ fn several_local_keys_are_told_apart() {
         let key = LocalKey::new(&[100 + n; 32].into());
         let mut client = Tunnel::new(&key, noise::public_key(&[n; 32].into()), u32::from(n));
         let from = stranger(u32::from(n));
-        let response = ask(&mut world, from, &initiation(&mut client)).unwrap();
+        let response = reply_to(&mut world, from, &initiation(&mut client)).unwrap();
         let mut out = [0; HANDSHAKE_BUFFER];
         let Ok(Opened::Established(len)) = client.open(&response, &mut out) else {
             panic!("a response");
         };
-        ask(&mut world, from, &out[..len]);
+        reply_to(&mut world, from, &out[..len]);
 
         assert!(world.hosts[server].engine.select(u16::from(n), 0).is_some());
     }
-    // The right key of a peer, but for another peering.
+    // A known public key of a peer, but to the key of another peering.
     let key = LocalKey::new(&[101; 32].into());
     let mut confused = Tunnel::new(&key, noise::public_key(&[2; 32].into()), 99);
     assert_eq!(
-        ask(&mut world, stranger(99), &initiation(&mut confused)),
+        reply_to(&mut world, stranger(99), &initiation(&mut confused)),
         None
     );
     assert_eq!(world.drops(server, Drop::UnknownPeer), 1);
 }
 
 #[test]
-fn a_peers_own_flood_is_bounded_and_takes_no_live_session() {
+fn a_peers_own_flood_is_bounded_and_removes_no_live_session() {
     let mut world = World::pair();
     world.run(secs(1));
     let live = world.peer(0).sessions[0].slot;
@@ -243,7 +243,7 @@ fn a_peers_own_flood_is_bounded_and_takes_no_live_session() {
     assert!(world.peer(0).sessions.iter().any(|s| s.slot == live));
     assert!(world.reachable(0) && world.reachable(1));
     world.run(secs(15));
-    assert_eq!(world.peer(0).sessions.len(), 1, "the rest is forgotten");
+    assert_eq!(world.peer(0).sessions.len(), 1, "the others expired");
 }
 
 #[test]
@@ -255,12 +255,12 @@ fn a_peer_cannot_confirm_sessions_without_limit() {
             world.run(ms(1_010));
         }
         let mut client = tunnel(CLIENT_KEY, number);
-        let response = ask(&mut world, stranger(number), &initiation(&mut client)).unwrap();
+        let response = reply_to(&mut world, stranger(number), &initiation(&mut client)).unwrap();
         let mut out = [0; HANDSHAKE_BUFFER];
         let Ok(Opened::Established(len)) = client.open(&response, &mut out) else {
             panic!("a response");
         };
-        ask(&mut world, stranger(number), &out[..len]);
+        reply_to(&mut world, stranger(number), &out[..len]);
     }
 
     assert_eq!(world.peer(0).sessions.len(), 128);

@@ -64,7 +64,7 @@ fn a_changed_key_ends_the_sessions_of_the_old_one() {
 
     assert!(!world.reachable(0));
     assert!(world.drops(0, Drop::UnknownPeer) > 0);
-    // The server knows that somebody calls it so with another key; the client is not answered.
+    // The server sees initiations for its key with an unknown public key; the client gets no response.
     let client = world.hosts[1].ip.into();
     assert_eq!(world.signs(0).strangers, Some(client));
     assert_eq!(world.signs(0).calls, None);
@@ -87,9 +87,9 @@ fn a_new_key_of_a_peer_that_was_never_connected_is_no_loss() {
     assert!(!world.events(server).iter().any(is_loss));
 }
 
-/// In each direction: the server sees it, the client cannot tell.
+/// In each direction: only the server can distinguish the cases.
 #[test]
-fn the_signs_tell_which_direction_is_blocked() {
+fn the_evidence_shows_the_blocked_direction() {
     for (blocked, comes) in [(0, false), (1, true)] {
         let mut world = World::pair();
         world.run(secs(1));

@@ -1,7 +1,7 @@
 use super::*;
 
-/// Two clusters of two replicas each, the servers behind a balancer. Returns the
-/// servers, the clients, and what the clients call.
+/// Two clusters of two replicas each, the servers behind a balancer. Returns the servers, the clients, and the
+/// balancer's address.
 fn two_by_two() -> (World, [usize; 2], [usize; 2]) {
     let mut world = World::new();
     let servers = [world.host("server-0"), world.host("server-1")];
@@ -18,16 +18,16 @@ fn two_by_two() -> (World, [usize; 2], [usize; 2]) {
     (world, servers, clients)
 }
 
-fn all_met(world: &World, hosts: &[usize]) -> bool {
-    hosts.iter().all(|host| world.met(*host).len() == 2)
+fn all_discovered(world: &World, hosts: &[usize]) -> bool {
+    hosts.iter().all(|host| world.discovered(*host).len() == 2)
 }
 
 #[test]
-fn every_replica_meets_every_replica() {
+fn every_replica_connects_to_every_replica() {
     let (mut world, servers, clients) = two_by_two();
 
     world.run_until(secs(10), |world| {
-        all_met(world, &servers) && all_met(world, &clients)
+        all_discovered(world, &servers) && all_discovered(world, &clients)
     });
     world.run(secs(30));
 
@@ -41,7 +41,7 @@ fn every_replica_meets_every_replica() {
 }
 
 #[test]
-fn the_worst_that_replicas_tell_of_their_nodes_is_believed() {
+fn the_worst_reported_health_of_nodes_counts() {
     let (mut world, servers, clients) = two_by_two();
     let nodes = |cut, reflect| Nodes {
         all: 3,
@@ -49,28 +49,34 @@ fn the_worst_that_replicas_tell_of_their_nodes_is_believed() {
         resting: 0,
         reflect,
     };
-    world.run_until(secs(10), |world| all_met(world, &clients));
-    let told = |world: &mut World| {
+    world.run_until(secs(10), |world| all_discovered(world, &clients));
+    let reported = |world: &mut World| {
         let events = world.events(clients[0]).into_iter().rev();
-        let mut told = events.filter_map(|event| {
+        let mut reports = events.filter_map(|event| {
             let Event::Remote { kind, nodes, .. } = event else {
                 return None;
             };
             Some((kind, nodes))
         });
-        told.next()
+        reports.next()
     };
-    assert_eq!(told(&mut world), Some((Kind::Ours, None)));
+    assert_eq!(reported(&mut world), Some((Kind::Ours, None)));
 
     world.hosts[servers[0]].engine.set_nodes(nodes(0, true));
     world.run(secs(1));
-    assert_eq!(told(&mut world), None, "the other tells nothing");
+    assert_eq!(reported(&mut world), None, "one replica reports nothing");
     world.hosts[servers[1]].engine.set_nodes(nodes(2, false));
     world.run(secs(1));
-    assert_eq!(told(&mut world), Some((Kind::Ours, Some(nodes(2, false)))));
+    assert_eq!(
+        reported(&mut world),
+        Some((Kind::Ours, Some(nodes(2, false))))
+    );
     world.hosts[servers[1]].engine.set_nodes(nodes(0, true));
     world.run(secs(1));
-    assert_eq!(told(&mut world), Some((Kind::Ours, Some(nodes(0, true)))));
+    assert_eq!(
+        reported(&mut world),
+        Some((Kind::Ours, Some(nodes(0, true))))
+    );
 }
 
 #[test]
@@ -84,13 +90,13 @@ fn clusters_may_start_in_any_order() {
     for server in servers {
         world.hosts[server].alive = true;
     }
-    let took = world.run_until(secs(20), |world| all_met(world, &clients));
+    let took = world.run_until(secs(20), |world| all_discovered(world, &clients));
 
     assert!(took <= secs(8), "{took:?}");
 }
 
 #[test]
-fn all_four_pairs_carry_traffic_both_ways() {
+fn all_four_pairs_carry_traffic_in_both_directions() {
     let (mut world, servers, clients) = two_by_two();
     world.run(secs(10));
 
@@ -110,8 +116,8 @@ fn all_four_pairs_carry_traffic_both_ways() {
     }
 }
 
-/// Sends a packet of each of eight flows every 10 ms from `host` and returns the
-/// longest time in which nothing of some flow arrived at `receivers`.
+/// Sends a packet of each of eight flows every 10 ms from `host` and returns the longest time in which no packet of
+/// some flow arrived at `receivers`.
 fn longest_gap(world: &mut World, host: usize, receivers: &[usize], time: Duration) -> Duration {
     let mut last = [world.now; 8];
     let mut longest = Duration::ZERO;
@@ -142,7 +148,7 @@ fn a_server_replica_that_dies_costs_its_clients_flows_less_than_a_second() {
         let gap = longest_gap(&mut world, clients[0], &servers, secs(5));
 
         assert!(gap <= secs(1), "{gap:?}");
-        assert_eq!(world.met(clients[0]).len(), 1);
+        assert_eq!(world.discovered(clients[0]).len(), 1);
     }
 }
 
@@ -160,7 +166,7 @@ fn a_client_replica_that_dies_costs_its_servers_flows_less_than_a_second() {
 }
 
 #[test]
-fn a_replica_that_comes_back_is_met_again() {
+fn a_replica_that_returns_is_discovered_again() {
     let (mut world, servers, clients) = two_by_two();
     world.run(secs(10));
     world.hosts[servers[1]].alive = false;
@@ -169,7 +175,7 @@ fn a_replica_that_comes_back_is_met_again() {
     world.restart(servers[1], "server-1", vec![serving()]);
     world.set_replicas(servers[1], &["server-0", "server-1"]);
     world.run_until(secs(15), |world| {
-        all_met(world, &clients) && all_met(world, &servers)
+        all_discovered(world, &clients) && all_discovered(world, &servers)
     });
     world.run(secs(15));
 
@@ -179,7 +185,7 @@ fn a_replica_that_comes_back_is_met_again() {
 }
 
 #[test]
-fn a_replica_that_is_never_met_is_tried_for_within_a_limit() {
+fn attempts_for_a_replica_that_is_never_discovered_are_limited() {
     let mut world = World::new();
     let server = world.host("server-0");
     let client = world.host("client-0");
@@ -204,7 +210,7 @@ fn a_replica_that_is_never_met_is_tried_for_within_a_limit() {
     assert_eq!(events.iter().filter(reachable).count(), 1, "never lost");
 }
 
-/// How often it was tried to open a session.
+/// The number of attempts to open a session.
 fn opened_ports(events: &[Event]) -> usize {
     let opened = events.iter().filter(|e| matches!(e, Event::OpenPort(_)));
     opened.count()
@@ -222,7 +228,7 @@ fn all_addresses_of_a_peer_of_ours_are_used() {
     }
     world.set_peers(client, vec![calling(&addresses)]);
 
-    let took = world.run_until(secs(5), |world| world.met(client).len() == 2);
+    let took = world.run_until(secs(5), |world| world.discovered(client).len() == 2);
 
     assert!(took <= secs(1), "{took:?}");
 }
@@ -240,7 +246,7 @@ fn flows_that_stay_on_a_live_session_do_not_move() {
     let before: Vec<_> = flows.clone().map(|flow| select(&world, flow)).collect();
 
     world.hosts[servers[0]].alive = false;
-    world.run_until(secs(2), |world| world.met(client).len() == 1);
+    world.run_until(secs(2), |world| world.discovered(client).len() == 1);
     let after: Vec<_> = flows.map(|flow| select(&world, flow)).collect();
 
     let survivor = after[0];
@@ -249,8 +255,8 @@ fn flows_that_stay_on_a_live_session_do_not_move() {
     assert!((64..=192).contains(&stayed), "spread evenly: {stayed}");
 }
 
-/// Two servers on a node each, either of which leads to both (a node port), and a client.
-/// `turns` makes the nodes choose differently.
+/// Two servers on a node each, either of which forwards to both (a NodePort), and a client. `turns` varies the nodes'
+/// choices.
 fn two_nodes(turns: [usize; 2]) -> (World, [usize; 2], usize) {
     let mut world = World::new();
     let servers = [world.host("server-0"), world.host("server-1")];
@@ -267,7 +273,7 @@ fn two_nodes(turns: [usize; 2]) -> (World, [usize; 2], usize) {
     (world, servers, client)
 }
 
-/// The replicas that a host has met, each with the addresses at which it is called.
+/// The replicas that a host has discovered, each with the addresses of its sessions.
 fn ways(world: &World, host: usize) -> BTreeSet<(String, SocketAddr)> {
     let sessions = world.peer(host).sessions.into_iter();
     sessions
@@ -277,7 +283,7 @@ fn ways(world: &World, host: usize) -> BTreeSet<(String, SocketAddr)> {
 }
 
 #[test]
-fn every_replica_is_met_at_two_addresses() {
+fn every_replica_has_sessions_at_two_addresses() {
     for turn in 0..8 {
         let (mut world, _, client) = two_nodes([turn, turn / 2]);
 
@@ -290,7 +296,7 @@ fn every_replica_is_met_at_two_addresses() {
 }
 
 #[test]
-fn a_node_that_dies_with_its_replica_costs_less_than_a_second_whichever_way_sessions_take() {
+fn losing_a_node_with_its_replica_costs_less_than_a_second_on_every_path() {
     for turn in 0..8 {
         for victim in 0..2 {
             let (mut world, servers, client) = two_nodes([turn, turn / 2]);
@@ -306,7 +312,7 @@ fn a_node_that_dies_with_its_replica_costs_less_than_a_second_whichever_way_sess
 }
 
 #[test]
-fn an_address_that_leads_to_one_replica_only_is_not_asked_for_the_other_for_ever() {
+fn attempts_at_an_address_of_one_replica_are_limited() {
     let (mut world, servers, client) = two_nodes([0, 0]);
     for (balancer, server) in world.balancers.iter_mut().zip(servers) {
         balancer.hosts = vec![server];
@@ -327,12 +333,12 @@ fn an_address_that_leads_to_one_replica_only_is_not_asked_for_the_other_for_ever
 }
 
 #[test]
-fn a_replica_that_is_new_is_met_at_once_though_no_further_address_was_found() {
+fn a_new_replica_is_discovered_at_once_without_a_further_address() {
     let (mut world, servers, client) = two_nodes([0, 0]);
     for (balancer, server) in world.balancers.iter_mut().zip(servers) {
         balancer.hosts = vec![server];
     }
-    world.run(secs(65)); // No way to either at the other's node: it is seldom tried now.
+    world.run(secs(65)); // No path to either at the other's node, so attempts are rare now.
 
     let third = world.host("server-2");
     world.set_peers(third, vec![serving()]);
@@ -340,7 +346,7 @@ fn a_replica_that_is_new_is_met_at_once_though_no_further_address_was_found() {
     for server in servers.into_iter().chain([third]) {
         world.set_replicas(server, &["server-0", "server-1", "server-2"]);
     }
-    let took = world.run_until(secs(60), |world| world.met(client).len() == 3);
+    let took = world.run_until(secs(60), |world| world.discovered(client).len() == 3);
 
     assert!(took <= secs(5), "{took:?}");
 }

@@ -1,10 +1,9 @@
-//! Where a session's messages come from and go: never back into a tunnel, never by
-//! another session's port.
+//! Endpoints and ports of sessions: never inside a tunnel, never another session's port.
 
 use super::*;
 use crate::engine::noise::{HANDSHAKE_BUFFER, LocalKey, Opened, Tunnel};
 
-/// How the other cluster is seen at host 0, and one address there.
+/// The prefix to which the other cluster is remapped at host 0, and one address in it.
 const SEEN: &str = "10.101.0.0/16";
 const INSIDE: &str = "10.101.3.4:51840";
 const MAPPED: &str = "[::ffff:10.101.3.4]:51840";
@@ -15,7 +14,7 @@ fn set_tunnelled(world: &mut World, host: usize, net: &str) {
     world.drain(host);
 }
 
-/// Two clusters with a session; what the client sends next does not arrive.
+/// Two clusters with a session; the client's next messages are not delivered.
 fn ready() -> World {
     let mut world = World::pair();
     set_tunnelled(&mut world, 0, SEEN);
@@ -30,7 +29,7 @@ fn sealed(world: &mut World, from: usize, payload: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_session_never_follows_a_message_that_came_out_of_a_tunnel() {
+fn a_session_never_follows_a_message_out_of_a_tunnel() {
     let mut world = ready();
     let before = world.peer(0).sessions[0].endpoint;
 
@@ -57,10 +56,10 @@ fn a_session_still_follows_its_peer_elsewhere() {
 }
 
 #[test]
-fn no_handshake_is_answered_into_a_tunnel() {
+fn no_response_is_sent_into_a_tunnel() {
     let mut world = World::pair();
     set_tunnelled(&mut world, 0, SEEN);
-    world.run(ms(1)); // The initiation is under way.
+    world.run(ms(1)); // The initiation is in flight.
     let mut initiation = world.flying.pop_back().unwrap().bytes;
     assert_eq!(initiation[0], 1);
 
@@ -97,7 +96,7 @@ fn no_session_is_opened_into_a_tunnel() {
 }
 
 #[test]
-fn a_session_ends_where_its_endpoint_comes_to_lead_into_a_tunnel() {
+fn a_session_ends_when_its_endpoint_becomes_part_of_a_tunnel() {
     let mut world = ready();
     let address = world.peer(0).sessions[0].endpoint;
 
@@ -108,8 +107,8 @@ fn a_session_ends_where_its_endpoint_comes_to_lead_into_a_tunnel() {
     assert!(!world.reachable(0));
 }
 
-/// A gateway with two peers: 0 serves the world's client, and 2 is the client of another
-/// cluster, here with a session to host 0 by a port of its own.
+/// A gateway with two peers: host 0 serves the usual client, and host 2 is the client of another cluster, with a
+/// session to host 0 from a port of its own.
 fn with_a_port() -> (World, PortId) {
     const OTHER: [u8; 32] = [0x77; 32];
     let mut world = World::pair();
@@ -147,7 +146,7 @@ fn serving_other() -> PeerConfig {
 #[test]
 fn a_peer_cannot_have_another_peers_port_closed() {
     let (mut world, port) = with_a_port();
-    let mut bytes = sealed(&mut world, 1, b"by the wrong door");
+    let mut bytes = sealed(&mut world, 1, b"at the wrong port");
     let from = world.peer(0).sessions[0].endpoint;
 
     world.receive(0, port, from, &mut bytes);
@@ -156,18 +155,21 @@ fn a_peer_cannot_have_another_peers_port_closed() {
     let other = world.hosts[0].engine.peers.get(2).unwrap().config.clone();
     world.set_peers(0, vec![other]);
 
-    assert!(world.hosts[0].ports.contains(&port), "it is not theirs");
+    assert!(
+        world.hosts[0].ports.contains(&port),
+        "it belongs to another session"
+    );
     world.run(secs(2));
     assert!(world.hosts[0].engine.select(2, 0).is_some());
 }
 
 #[test]
-fn an_initiation_at_another_sessions_port_is_not_answered() {
+fn an_initiation_at_another_sessions_port_gets_no_response() {
     let (mut world, port) = with_a_port();
     let address = world.address(0);
     world.restart(1, "client-0", vec![calling(&[address])]);
     world.flying.clear();
-    world.latency = ms(50); // So that it is seen in flight.
+    world.latency = ms(50); // Long enough to find it in flight.
     world.run_until(secs(3), |world| {
         world.flying.iter().any(|d| d.bytes[0] == 1)
     });
@@ -184,7 +186,7 @@ fn an_initiation_at_another_sessions_port_is_not_answered() {
 }
 
 #[test]
-fn a_server_that_renews_its_keys_from_elsewhere_is_answered_in_the_ports_session() {
+fn a_server_that_rekeys_from_elsewhere_stays_in_the_ports_session() {
     let mut world = World::new();
     let client = world.host("client-0");
     world.set_peers(client, vec![calling(&["192.0.2.99:0".parse().unwrap()])]);
@@ -215,7 +217,7 @@ fn a_server_that_renews_its_keys_from_elsewhere_is_answered_in_the_ports_session
     assert_eq!(world.drops(client, Drop::ForeignPort), 0);
 }
 
-/// A replica of the client's cluster whose session has the slot 5, and that says that it is one of ours.
+/// A replica of the client's cluster with the slot 5, which describes itself as one of ours.
 fn replica_with_slot_5(world: &mut World, from: SocketAddr) -> Tunnel {
     let key = LocalKey::new(&CLIENT_KEY.into());
     let mut tunnel = Tunnel::new(&key, noise::public_key(&SERVER_KEY.into()), 5);

@@ -14,7 +14,7 @@ fn a_client_opens_a_session_and_traffic_flows_both_ways() {
 }
 
 #[test]
-fn packets_that_come_first_wait_for_the_session() {
+fn early_packets_wait_for_the_session() {
     let mut world = World::pair();
 
     for n in 0..5_u8 {
@@ -76,7 +76,7 @@ fn keys_are_renewed_before_they_end_and_nothing_is_lost() {
 }
 
 #[test]
-fn a_message_under_the_previous_keys_confirms_no_handshake() {
+fn a_message_under_previous_keys_confirms_no_handshake() {
     let mut world = World::pair();
     world.latency = ms(100);
     let is_unconfirmed =
@@ -188,7 +188,7 @@ fn a_lost_session_is_replaced_from_a_new_port() {
 }
 
 #[test]
-fn a_peer_that_is_down_costs_little_and_is_found_when_it_comes() {
+fn an_unreachable_peer_costs_little_and_is_found_when_it_returns() {
     let mut world = World::pair();
     world.hosts[0].alive = false;
     world.run(secs(60));
@@ -263,7 +263,7 @@ fn a_process_that_slept_does_not_take_its_peers_for_dead() {
     world.run(secs(5));
     world.events(1);
 
-    // Time passes for the server, which answers; the client's answers wait.
+    // Time passes for the server, which replies; the client's PONGs wait.
     world.hosts[1].alive = false;
     let until = world.now + secs(2);
     world.advance_to(until);
@@ -280,8 +280,8 @@ fn a_process_that_slept_does_not_take_its_peers_for_dead() {
     );
 }
 
-/// At how many moments a server's sessions with so many clients ask.
-fn moments_of_questions(clients: usize) -> usize {
+/// The number of different times at which a server sends the PINGs of its sessions.
+fn ping_times(clients: usize) -> usize {
     let mut world = World::new();
     let server = world.host("server-0");
     let address = world.address(server);
@@ -302,11 +302,11 @@ fn moments_of_questions(clients: usize) -> usize {
 }
 
 #[test]
-fn few_sessions_ask_together() {
-    assert_eq!(moments_of_questions(5), 1);
+fn pings_of_few_sessions_are_aligned() {
+    assert_eq!(ping_times(5), 1);
 }
 
 #[test]
-fn many_sessions_ask_at_moments_of_their_own() {
-    assert!(moments_of_questions(70) > 10);
+fn pings_of_many_sessions_are_spread() {
+    assert!(ping_times(70) > 10);
 }

@@ -1,16 +1,15 @@
-//! Peers that are not ours: upstream's gateway, and plain WireGuard.
+//! Peers other than gateways of ours: upstream's gateway, and plain WireGuard.
 
 use super::*;
 use crate::engine::noise::{HANDSHAKE_BUFFER, LocalKey, Opened, Tick, Tunnel};
 use serde_json::Value;
 
-/// One key, one session, an index as random as it gets: what a kernel's WireGuard
-/// with upstream's probe looks like.
+/// One key, one session and a random index, as a kernel's WireGuard with upstream's probe.
 struct Upstream {
     key: LocalKey,
     remote: [u8; 32],
     tunnel: Tunnel,
-    /// What may still be under way is encrypted for this one.
+    /// Messages in flight are still encrypted for this one.
     previous: Option<Tunnel>,
     address: SocketAddr,
     endpoint: Option<SocketAddr>,
@@ -40,7 +39,7 @@ impl Upstream {
         }
     }
 
-    /// Lets time pass for the world and for this machine.
+    /// Advances time for the network and for this machine.
     fn run(&mut self, world: &mut World, duration: Duration) {
         let end = world.now + duration;
         while world.now < end {
@@ -123,7 +122,7 @@ impl Upstream {
         self.send(world, &inner::probe_packet(inner::CLIENT, to, json));
     }
 
-    /// Starts over with another random index.
+    /// Restarts with another random index.
     fn renew(&mut self) {
         self.index = (self.index * 5 + 12_345) & 0x00ff_ffff;
         let tunnel = Tunnel::new(&self.key, self.remote, self.index);
@@ -142,7 +141,7 @@ fn elsewhere() -> SocketAddr {
     "203.0.113.50:51820".parse().unwrap()
 }
 
-/// An upstream-like server, and as many replicas of ours as its clients.
+/// An upstream-like server, and the given number of replicas of ours as its clients.
 fn upstream_server(replicas: &[&str]) -> (World, Upstream, Vec<usize>) {
     let mut world = World::new();
     let mut clients = Vec::new();
@@ -213,7 +212,7 @@ fn an_upstream_client_renews_its_keys_with_any_index() {
 }
 
 #[test]
-fn an_upstream_client_that_comes_from_elsewhere_replaces_its_session() {
+fn an_upstream_client_from_elsewhere_replaces_its_session() {
     let mut world = World::new();
     let server = world.host("server-0");
     world.set_peers(server, vec![serving()]);
@@ -286,7 +285,7 @@ fn a_session_that_another_replica_took_heals_by_itself() {
     let (mut world, mut upstream, clients) = upstream_server(&["client-0"]);
     upstream.run(&mut world, secs(10));
 
-    // Another replica's handshake: upstream now has keys that ours has not.
+    // A handshake of another replica: upstream now has keys that ours does not have.
     let mut intruder = Tunnel::new(
         &LocalKey::new(&CLIENT_KEY.into()),
         noise::public_key(&SERVER_KEY.into()),
@@ -319,7 +318,7 @@ fn a_session_that_another_replica_took_heals_by_itself() {
 }
 
 #[test]
-fn an_upstream_server_that_answers_no_more_is_an_error_after_ten_seconds() {
+fn a_silent_upstream_server_is_an_error_after_ten_seconds() {
     let (mut world, mut upstream, clients) = upstream_server(&["client-0"]);
     upstream.run(&mut world, secs(10));
     world.events(clients[0]);

@@ -1,0 +1,111 @@
+//! Discovery of a peer's replicas: which replica and lane each session reaches, and which are missing.
+
+use crate::engine::endpoints::Endpoints;
+use crate::engine::interface::{LaneId, SessionId};
+use crate::engine::probe::REPLICAS_MAX;
+use crate::engine::session::Session;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+
+/// The replicas and lanes that the sessions of one of our lanes reach.
+#[derive(Debug)]
+pub(super) struct Discovery<'a> {
+    own: LaneId,
+    /// The addresses at which each lane is reached that pairs with ours.
+    pub(super) paths: BTreeMap<(&'a str, LaneId), BTreeSet<SocketAddr>>,
+    /// The discovered replicas, each with one of its lanes.
+    replicas: BTreeMap<&'a str, LaneId>,
+    /// Sessions whose replica has not replied yet.
+    pub(super) unknown: usize,
+    /// All sessions that this side has opened.
+    pub(super) sessions: usize,
+    /// Sessions to lanes that pair with other lanes of ours, and sessions that the next handshake would move to another lane.
+    surplus: Vec<(&'a str, SessionId)>,
+    /// Sessions to addresses that the peer no longer has.
+    stale: Vec<SessionId>,
+    /// Sessions to replicas beyond [`REPLICAS_MAX`].
+    excess: Vec<SessionId>,
+    /// The highest number of replicas that one advertises.
+    advertised: u32,
+}
+
+impl<'a> Discovery<'a> {
+    pub(super) fn new(own: LaneId) -> Self {
+        Self {
+            own,
+            paths: BTreeMap::new(),
+            replicas: BTreeMap::new(),
+            unknown: 0,
+            sessions: 0,
+            surplus: Vec::new(),
+            stale: Vec::new(),
+            excess: Vec::new(),
+            advertised: 1,
+        }
+    }
+
+    pub(super) fn note_session(&mut self, session: &'a Session, endpoints: &Endpoints) {
+        self.advertised = self.advertised.max(session.replicas.min(REPLICAS_MAX));
+        let Some(target) = session.target.filter(|_| session.is_own()) else {
+            return;
+        };
+        self.sessions += 1;
+        if !endpoints.contains(target) {
+            return self.stale.push(session.id);
+        }
+        let Some(replica) = session.replica.as_deref() else {
+            return self.unknown += 1;
+        };
+        self.note_lane(replica, session.remote_lane, session, target);
+    }
+
+    fn note_lane(&mut self, replica: &'a str, lane: LaneId, session: &Session, target: SocketAddr) {
+        let is_known = self.replicas.contains_key(replica);
+        if !is_known && self.replicas.len() >= REPLICAS_MAX as usize {
+            return self.excess.push(session.id);
+        }
+        self.replicas.insert(replica, lane);
+        if self.own.pairs_with(lane) && session.is_settled() {
+            self.paths
+                .entry((replica, lane))
+                .or_default()
+                .insert(target);
+        } else {
+            self.surplus.push((replica, session.id));
+        }
+    }
+
+    /// Returns the lanes of discovered replicas that pair with ours and have no session.
+    pub(super) fn missing_lanes(&self) -> impl Iterator<Item = (&'a str, LaneId)> {
+        self.replicas.iter().flat_map(|(replica, like)| {
+            let lanes = LaneId::all(like.of()).filter(|lane| self.own.pairs_with(*lane));
+            lanes
+                .map(|lane| (*replica, lane))
+                .filter(|lane| !self.paths.contains_key(lane))
+        })
+    }
+
+    /// Returns how many replicas are not discovered yet.
+    pub(super) fn missing_replicas(&self) -> usize {
+        (self.advertised as usize).saturating_sub(self.replicas.len())
+    }
+
+    /// Returns the lane in which to look for a replica that is not discovered: it most likely has as many lanes as the
+    /// others.
+    pub(super) fn lane_of_undiscovered(&self) -> LaneId {
+        let like = self.replicas.values().next();
+        like.map_or(LaneId::ONLY, |like| self.own.counterpart(*like))
+    }
+
+    /// Returns the sessions to close: none before there are better ones.
+    pub(super) fn into_surplus(self) -> Vec<SessionId> {
+        let missing: BTreeSet<_> = self.missing_lanes().map(|(replica, _)| replica).collect();
+        let is_complete = missing.is_empty() && self.missing_replicas() == 0;
+        let surplus = self.surplus.iter();
+        let surplus = surplus.filter(|(replica, _)| !missing.contains(replica));
+        let stale = self.stale.iter().filter(|_| is_complete);
+
+        let all = surplus.map(|(_, id)| id).chain(stale).chain(&self.excess);
+        all.copied().collect()
+    }
+}
