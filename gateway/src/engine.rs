@@ -53,13 +53,13 @@ mod probes;
 mod timers;
 
 pub(crate) mod drops;
+mod handshake_evidence;
 mod rng;
-mod signs;
 pub(crate) mod snapshot;
 
 pub(crate) use interface::{
-    Clock, ConnectionState, Event, Kind, LaneId, Local, Nodes, PeerConfig, PortId, PrivateKey,
-    Received, Role, SessionId, Signs, Transmit,
+    Clock, ConnectionState, Event, HandshakeEvidence, Kind, LaneId, Local, Nodes, PeerConfig,
+    PortId, PrivateKey, Received, Role, SessionId, Transmit,
 };
 pub(crate) use lanes::LANES_MAX;
 
@@ -290,7 +290,7 @@ impl Engine {
     }
 
     /// Handles an initiation that another lane received and verified for our key `local`.
-    pub(crate) fn handle_handed(
+    pub(crate) fn handle_forwarded_initiation(
         &mut self,
         local: [u8; 32],
         from: SocketAddr,

@@ -8,7 +8,7 @@
 //! The verdict names the first broken part, because the parts behind it cannot be observed. A fault is
 //! reported at once and its end after a delay, so that an intermittent fault causes few writes.
 
-use crate::engine::{ConnectionState, Kind, Nodes, Signs};
+use crate::engine::{ConnectionState, HandshakeEvidence, Kind, Nodes};
 use control_api::fabric::Node;
 use ebpf_common::probe::{Sighting, digest};
 use std::collections::BTreeMap;
@@ -110,9 +110,14 @@ impl Paths {
     }
 
     /// Notes the evidence from the handshakes of a peer that is not connected.
-    pub(crate) fn note_signs(&mut self, cluster_id: &str, signs: Signs, now: Instant) {
+    pub(crate) fn note_evidence(
+        &mut self,
+        cluster_id: &str,
+        evidence: HandshakeEvidence,
+        now: Instant,
+    ) {
         if let Some(peer) = self.peers.get_mut(cluster_id) {
-            peer.tunnel.note_signs(signs, now);
+            peer.tunnel.note_evidence(evidence, now);
         }
     }
 

@@ -79,7 +79,7 @@ impl Engine {
         match outcome {
             Ok(len) => {
                 if let Some(peer) = self.peers.get_mut(peer) {
-                    peer.signs.calls.note(source.from.ip(), now);
+                    peer.evidence.initiations.note(source.from.ip(), now);
                 }
                 self.transmit(source.port, source.from, &buffer[..len]);
             }
@@ -125,7 +125,7 @@ impl Engine {
                 }
                 let (id, port, to) = (session.id, session.port, session.endpoint);
                 if let Some(peer) = self.peers.get_mut(session.peer) {
-                    peer.signs.answers.note(to.ip(), now);
+                    peer.evidence.responses.note(to.ip(), now);
                 }
                 self.transmit(port, to, &buffer[..len]);
                 self.handle_established(id, now);

@@ -15,9 +15,9 @@
 //! - The *key hint* is the first byte of the responder's public key. A gateway has one key per peering, and mac1
 //!   does not say for which key a message is: without a hint the responder has to try one after the other. With it a
 //!   gateway of 1,000 keys tries four. The hint is never trusted: mac1 decides, and a wrong hint costs its sender the
-//!   budget of a sender without one (`engine/keys/budget.rs`). It tells an observer eight bits of a public key.
+//!   budget of a sender without one (`engine/keys/budget.rs`). An observer learns eight bits of a public key.
 //! - The lane byte selects the lane of the responder, of `n` (`engine/lanes.rs`).
-//! - The counter tells the handshakes of a session apart.
+//! - The counter distinguishes the handshakes of a session.
 //!
 //! The slot names a session among those of the same two keys. For a responder key in a given lane there are
 //! 65,536 / `n` slots with the correct hint: at least 4,096, and a peer has up to 128 sessions. Peers whose keys share the

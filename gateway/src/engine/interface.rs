@@ -1,8 +1,8 @@
 //! Values that engine and shell exchange.
 
+pub(crate) use super::handshake_evidence::HandshakeEvidence;
 pub(crate) use super::key::PrivateKey;
 pub(crate) use super::lanes::LaneId;
-pub(crate) use super::signs::Signs;
 use ipnet::Ipv4Net;
 use serde::Serialize;
 use std::net::SocketAddr;
@@ -145,10 +145,10 @@ pub(crate) enum Event {
         nodes: Option<Nodes>,
     },
     /// Handshake messages received from the peer while there is no connection. Emitted at every change.
-    Signs {
+    HandshakeEvidence {
         /// Index of the peer.
         peer: u16,
-        signs: Signs,
+        evidence: HandshakeEvidence,
     },
     /// An initiation of a single-session peer, for the first lane: this lane is another.
     Initiation {

@@ -108,9 +108,8 @@ impl Liveness {
     /// Returns whether PONGs arrive, by upstream's threshold. This decides the state of the connection, not of the
     /// session.
     pub(super) fn is_replying(&self, kind: Kind, now: Instant) -> bool {
-        self.last_reply.is_some_and(|answered| {
-            kind == Kind::Ours || now.duration_since(answered) < UPSTREAM_THRESHOLD
-        })
+        self.last_reply
+            .is_some_and(|last| kind == Kind::Ours || now.duration_since(last) < UPSTREAM_THRESHOLD)
     }
 
     /// Returns whether at most one PING is without PONG.
@@ -212,7 +211,7 @@ impl Liveness {
             Kind::Unknown => None,
             Kind::Upstream => self
                 .last_reply
-                .map(|answered| answered.max(heard) + UPSTREAM_THRESHOLD),
+                .map(|last| last.max(heard) + UPSTREAM_THRESHOLD),
             Kind::Ours if self.unanswered < MISSES_MAX => None,
             Kind::Ours => {
                 let grace = self

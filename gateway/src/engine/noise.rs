@@ -6,10 +6,10 @@
 //! - boringtun queues whole packets while it has no keys. [`Tunnel::seal`] refuses them instead.
 //! - It panics when a buffer is too small. Lengths are checked first.
 //! - It does not end a key by its counter, and overflows at the last one. [`Tunnel::open`] refuses counters from
-//! `REJECT_AFTER_MESSAGES` on. The sending side never gets there: at ten million messages a second that takes 58,000
-//! years.
+//!   `REJECT_AFTER_MESSAGES` on. The sending side never gets there: at ten million messages a second that takes 58,000
+//!   years.
 //! - It counts a handshake in every rate limiter that verifies it. [`LocalKey::verify`] verifies each initiation
-//! once; the tunnels' own limiter, which checks mac1 again, never limits.
+//!   once; the tunnels' own limiter, which checks mac1 again, never limits.
 //! - Its cookie binds an address without the port. [`cookie_address`] adds it.
 //! - It does not expose an initiation's timestamp. `noise/initiation.rs` reads it.
 

@@ -1,10 +1,10 @@
 //! One remote cluster: configuration, sessions, and state learned from its probes.
 
 use super::client::Client;
+use super::handshake_evidence;
 use super::inner::{self, Sources};
 use super::interface::{ConnectionState, Event, Kind, Nodes, PeerConfig, Role, SessionId};
 use super::noise::{LocalKey, SharedSecret};
-use super::signs;
 use super::timestamps::Timestamps;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -33,14 +33,14 @@ pub(super) struct Peer {
     pub(super) kind: Kind,
     pub(super) version: Option<String>,
     /// The kind and the health of its nodes that were last reported.
-    pub(super) told: Option<(Kind, Option<Nodes>)>,
+    pub(super) reported: Option<(Kind, Option<Nodes>)>,
     /// All its sessions, oldest first.
     pub(super) sessions: Vec<SessionId>,
     /// The sessions that flows may use.
     pub(super) selectable: Vec<Candidate>,
     pub(super) connection: Connection,
     /// Handshake messages received while there is no connection.
-    pub(super) signs: signs::Watch,
+    pub(super) evidence: handshake_evidence::Collector,
     /// Present in the client's role.
     pub(super) client: Option<Client>,
     pub(super) next_tick: Instant,
@@ -68,11 +68,11 @@ impl Peer {
             timestamps: Timestamps::default(),
             kind: Kind::Unknown,
             version: None,
-            told: None,
+            reported: None,
             sessions: Vec::new(),
             selectable: Vec::new(),
             connection: Connection::new(now),
-            signs: signs::Watch::default(),
+            evidence: handshake_evidence::Collector::default(),
             client,
             next_tick: now,
             probes_left: PROBES_BURST,

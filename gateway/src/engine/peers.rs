@@ -54,7 +54,7 @@ impl Peers {
         let peers = self.by_keys.range((local, [0; 32])..=(local, [0xff; 32]));
         for index in peers.map(|(_, index)| usize::from(*index)) {
             if let Some(Some(peer)) = self.by_index.get_mut(index) {
-                peer.signs.strangers.note(from, now);
+                peer.evidence.unknown_keys.note(from, now);
             }
         }
     }

@@ -50,7 +50,7 @@ pub(super) struct Gateway {
 pub(super) enum Probe {
     Ping {
         /// The PONG, without this gateway's own keys.
-        answer: Answer,
+        reply: Reply,
         /// The sender, if it is a gateway of this project.
         gateway: Option<Gateway>,
     },
@@ -64,7 +64,7 @@ pub(super) enum Probe {
 
 /// The PONG to a PING, without this gateway's own keys.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Answer {
+pub(super) enum Reply {
     /// To a PING in our own format.
     Plain {
         cluster_id: String,
@@ -113,47 +113,47 @@ fn parse_any(json: &[u8]) -> Option<Probe> {
     take(&mut object, "pad");
 
     Some(Probe::Ping {
-        answer: Answer::Other(object),
+        reply: Reply::Other(object),
         gateway: sender,
     })
 }
 
 /// Writes a PONG.
-pub(super) fn pong(answer: Answer, own: &Gateway) -> Vec<u8> {
-    match answer {
-        Answer::Plain {
+pub(super) fn pong(reply: Reply, own: &Gateway) -> Vec<u8> {
+    match reply {
+        Reply::Plain {
             cluster_id,
             time_stamp,
         } => plain::pong(&cluster_id, &time_stamp, own),
-        Answer::Other(answer) => pong_any(answer, own),
+        Reply::Other(reply) => pong_any(reply, own),
     }
 }
 
-fn pong_any(mut answer: Map<String, Value>, own: &Gateway) -> Vec<u8> {
-    set(&mut answer, "msgType", "PONG".into());
-    set(&mut answer, "version", own.version.as_str().into());
-    set(&mut answer, "replica", own.replica.as_str().into());
-    set(&mut answer, "replicas", own.replicas.unwrap_or(1).into());
+fn pong_any(mut reply: Map<String, Value>, own: &Gateway) -> Vec<u8> {
+    set(&mut reply, "msgType", "PONG".into());
+    set(&mut reply, "version", own.version.as_str().into());
+    set(&mut reply, "replica", own.replica.as_str().into());
+    set(&mut reply, "replicas", own.replicas.unwrap_or(1).into());
     for key in ["lane", "lanes"] {
-        take(&mut answer, key);
+        take(&mut reply, key);
     }
     if own.lane != LaneId::ONLY {
-        answer.insert("lane".into(), own.lane.number().into());
-        answer.insert("lanes".into(), own.lane.of().into());
+        reply.insert("lane".into(), own.lane.number().into());
+        reply.insert("lanes".into(), own.lane.of().into());
     }
-    take(&mut answer, "leaving");
+    take(&mut reply, "leaving");
     if own.leaving {
-        answer.insert("leaving".into(), true.into());
+        reply.insert("leaving".into(), true.into());
     }
-    take(&mut answer, "nodes");
+    take(&mut reply, "nodes");
     if let Some(nodes) = &own.nodes {
         let nodes = json!({
             "all": nodes.all, "cut": nodes.cut, "resting": nodes.resting, "reflect": nodes.reflect,
         });
-        answer.insert("nodes".into(), nodes);
+        reply.insert("nodes".into(), nodes);
     }
 
-    Value::Object(answer).to_string().into_bytes()
+    Value::Object(reply).to_string().into_bytes()
 }
 
 /// Returns how many bytes a PONG may be longer than its PING: the keys in which `own` describes itself.

@@ -32,14 +32,14 @@ impl Engine {
         if !peer.take_probe() {
             return self.drops.count(Drop::ProbeRate);
         }
-        let question = json.len();
+        let request = json.len();
         match probe::parse(json, peer.kind == Kind::Ours) {
             None => self.drops.count(Drop::ProbeMalformed),
-            Some(Probe::Ping { answer, gateway }) => {
+            Some(Probe::Ping { reply, gateway }) => {
                 let own = self.gateway(leaving);
-                let json = probe::pong(answer, &own);
+                let json = probe::pong(reply, &own);
                 // Some JSON grows when it is written again, and a PONG must not amplify.
-                if json.len() > question && json.len() > question + probe::own_len(&own) {
+                if json.len() > request && json.len() > request + probe::own_len(&own) {
                     return self.drops.count(Drop::ProbeMalformed);
                 }
                 let packet = inner::probe_packet(addresses.destination, addresses.source, &json);
@@ -155,9 +155,9 @@ impl Engine {
     }
 
     /// Handles that the shell lost the last report about a peer.
-    pub(crate) fn forget_told(&mut self, index: u16) {
+    pub(crate) fn forget_report(&mut self, index: u16) {
         if let Some(peer) = self.peers.get_mut(index) {
-            peer.told = None;
+            peer.reported = None;
         }
     }
 
@@ -226,8 +226,11 @@ impl Engine {
             self.events.push_back(peer.connection.event(index));
         }
         let is_connected = peer.connection.state == ConnectionState::Connected;
-        if let Some(signs) = peer.signs.poll(is_connected, now) {
-            self.events.push_back(Event::Signs { peer: index, signs });
+        if let Some(evidence) = peer.evidence.poll(is_connected, now) {
+            self.events.push_back(Event::HandshakeEvidence {
+                peer: index,
+                evidence,
+            });
         }
         self.report_remote(index);
     }
@@ -244,8 +247,8 @@ impl Engine {
             .filter_map(|id| self.sessions.get(*id))
             .filter(|session| session.is_usable() && session.liveness.has_reply());
         let nodes = usable.map(|session| session.nodes).reduce(worst).flatten();
-        if peer.told != Some((kind, nodes)) {
-            peer.told = Some((kind, nodes));
+        if peer.reported != Some((kind, nodes)) {
+            peer.reported = Some((kind, nodes));
             self.events.push_back(Event::Remote {
                 peer: index,
                 kind,

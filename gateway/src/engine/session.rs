@@ -29,7 +29,7 @@ const SILENCE: Duration = Duration::from_secs(1);
 ///
 /// ```text
 ///  client: Opening --port--> Handshaking --response--> Live --lost or duplicate--> Closing
-///  server: Tentative --first data message--> Live --lost--> Down --answer--> Live
+///  server: Tentative --first data message--> Live --lost--> Down --PONG--> Live
 ///                                                            +--10 s--> removed
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

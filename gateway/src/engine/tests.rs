@@ -313,7 +313,7 @@ impl World {
                 Event::Resolve { .. }
                 | Event::Connection { .. }
                 | Event::Remote { .. }
-                | Event::Signs { .. }
+                | Event::HandshakeEvidence { .. }
                 | Event::Reachable { .. }
                 | Event::Initiation { .. }
                 | Event::Drained => {}
@@ -425,10 +425,10 @@ impl World {
     }
 
     /// The last handshake evidence that a host reported about its peer.
-    fn signs(&self, host: usize) -> Signs {
+    fn evidence(&self, host: usize) -> HandshakeEvidence {
         let mut events = self.hosts[host].events.iter().rev();
         let last = events.find_map(|event| match event {
-            Event::Signs { signs, .. } => Some(*signs),
+            Event::HandshakeEvidence { evidence, .. } => Some(*evidence),
             Event::OpenPort(_)
             | Event::ClosePort(_)
             | Event::Resolve { .. }

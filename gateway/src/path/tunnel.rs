@@ -4,14 +4,14 @@
 //! direction. A client only knows that no response arrives, and refers to the server's Connection.
 
 use super::verdict::{Finding, Reason};
-use crate::engine::{ConnectionState, Signs};
+use crate::engine::{ConnectionState, HandshakeEvidence};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 /// Age of handshake evidence until it is a finding: longer than any round trip, which would end in a
 /// connection.
-const SIGN_AGE: Duration = Duration::from_secs(3);
+const EVIDENCE_AGE: Duration = Duration::from_secs(3);
 
 /// Time without a handshake after a lost connection until that is a finding: every implementation
 /// attempts one within WireGuard's `REKEY_TIMEOUT` of 5 s.
@@ -44,9 +44,9 @@ pub(super) struct Tunnel {
     state: ConnectionState,
     /// Since when the connection is in that state.
     since: Instant,
-    signs: Signs,
-    /// Since when `signs` is unchanged.
-    signs_since: Instant,
+    evidence: HandshakeEvidence,
+    /// Since when `evidence` is unchanged.
+    evidence_since: Instant,
     /// The keys changed after the last connection.
     is_rekeyed: bool,
     /// The names that do not resolve, with the resolver's error.
@@ -59,8 +59,8 @@ impl Tunnel {
             role,
             state: ConnectionState::Connecting,
             since: now,
-            signs: Signs::default(),
-            signs_since: now,
+            evidence: HandshakeEvidence::default(),
+            evidence_since: now,
             is_rekeyed: false,
             unresolved: BTreeMap::new(),
         }
@@ -83,10 +83,10 @@ impl Tunnel {
         self.is_rekeyed &= state != ConnectionState::Connected;
     }
 
-    pub(super) fn note_signs(&mut self, signs: Signs, now: Instant) {
-        if self.signs != signs {
-            self.signs = signs;
-            self.signs_since = now;
+    pub(super) fn note_evidence(&mut self, evidence: HandshakeEvidence, now: Instant) {
+        if self.evidence != evidence {
+            self.evidence = evidence;
+            self.evidence_since = now;
         }
     }
 
@@ -123,10 +123,18 @@ impl Tunnel {
     }
 
     fn of_server(&self, replica: &str, peer: &str, port: u16, now: Instant) -> Option<Finding> {
-        if let Some(from) = self.signs.calls.filter(|_| self.are_signs_due(now)) {
+        if let Some(from) = self
+            .evidence
+            .initiations
+            .filter(|_| self.is_evidence_due(now))
+        {
             return Some((Reason::AnswersLost, answers_lost(replica, peer, port, from)));
         }
-        if let Some(from) = self.signs.strangers.filter(|_| self.are_signs_due(now)) {
+        if let Some(from) = self
+            .evidence
+            .unknown_keys
+            .filter(|_| self.is_evidence_due(now))
+        {
             return Some((Reason::KeysDiffer, keys_differ(replica, peer, from)));
         }
         if !self.is_silence_due(now) {
@@ -158,7 +166,7 @@ impl Tunnel {
             return Some((Reason::NameNotResolved, message));
         }
         let to = addresses.join(", ");
-        if self.signs.answers.is_some() && self.are_signs_due(now) {
+        if self.evidence.responses.is_some() && self.is_evidence_due(now) {
             let message = format!(
                 "the gateways of {peer} respond to the handshakes of gateway {replica}, so UDP passes in both \
                  directions, but not to probes: check that UDP port {port} of {to} stays open for the \
@@ -204,8 +212,8 @@ impl Tunnel {
     }
 
     /// Returns whether the evidence is old enough: a handshake in progress is no finding.
-    fn are_signs_due(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.signs_since) >= SIGN_AGE
+    fn is_evidence_due(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.evidence_since) >= EVIDENCE_AGE
     }
 
     fn is_silence_due(&self, now: Instant) -> bool {
@@ -261,9 +269,9 @@ mod tests {
         assert!(message.contains("UDP port 31840"), "{message}");
 
         lab.pass(6);
-        lab.signs(Signs {
-            calls: Some(FROM),
-            ..Signs::default()
+        lab.evidence(HandshakeEvidence {
+            initiations: Some(FROM),
+            ..HandshakeEvidence::default()
         });
         assert_eq!(lab.reason(2), Some(Reason::NothingArrives));
         let (reason, message) = lab.judge(3).unwrap();
@@ -297,9 +305,9 @@ mod tests {
         lab.tunnel.note_rekeyed();
         assert!(lab.judge(0).unwrap().1.starts_with("since the keys"));
 
-        lab.signs(Signs {
-            strangers: Some(FROM),
-            ..Signs::default()
+        lab.evidence(HandshakeEvidence {
+            unknown_keys: Some(FROM),
+            ..HandshakeEvidence::default()
         });
 
         let (reason, message) = lab.judge(3).unwrap();
@@ -332,9 +340,9 @@ mod tests {
     fn a_handshake_in_progress_is_no_fault() {
         let mut lab = Lab::new(server());
         lab.pass(9);
-        lab.signs(Signs {
-            calls: Some(FROM),
-            ..Signs::default()
+        lab.evidence(HandshakeEvidence {
+            initiations: Some(FROM),
+            ..HandshakeEvidence::default()
         });
 
         assert_eq!(lab.reason(0), Some(Reason::Connecting));
@@ -363,8 +371,8 @@ mod tests {
             self.state(ConnectionState::Error);
         }
 
-        fn signs(&mut self, signs: Signs) {
-            self.tunnel.note_signs(signs, self.now);
+        fn evidence(&mut self, evidence: HandshakeEvidence) {
+            self.tunnel.note_evidence(evidence, self.now);
         }
 
         fn pass(&mut self, seconds: u64) {

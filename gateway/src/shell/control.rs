@@ -292,10 +292,10 @@ impl Control {
                     self.paths.note_remote(&cluster_id, kind, nodes);
                 }
             }
-            Notice::Signs { peer, signs } => {
+            Notice::HandshakeEvidence { peer, evidence } => {
                 if let Some(cluster_id) = self.cluster_id(peer).map(str::to_owned) {
                     let now = std::time::Instant::now();
-                    self.paths.note_signs(&cluster_id, signs, now);
+                    self.paths.note_evidence(&cluster_id, evidence, now);
                 }
             }
             Notice::Initiation { .. } | Notice::Drained => {}

@@ -238,11 +238,11 @@ impl Lane {
             }
             Event::Remote { peer, kind, nodes } => {
                 if !self.notify(Notice::Remote { peer, kind, nodes }) {
-                    self.engine.forget_told(peer);
+                    self.engine.forget_report(peer);
                 }
             }
-            Event::Signs { peer, signs } => {
-                self.notify(Notice::Signs { peer, signs });
+            Event::HandshakeEvidence { peer, evidence } => {
+                self.notify(Notice::HandshakeEvidence { peer, evidence });
             }
             Event::Drained => {
                 self.notify(Notice::Drained);
@@ -285,7 +285,8 @@ impl Lane {
                     from,
                     datagram,
                 } => {
-                    self.engine.handle_handed(local, from, &datagram, self.now);
+                    self.engine
+                        .handle_forwarded_initiation(local, from, &datagram, self.now);
                     handshakes += 1;
                     if handshakes == HANDSHAKES_MAX {
                         return self.ports.wake(); // The rest after the other descriptors.

@@ -4,7 +4,7 @@
 //! It allocates no value per key, and writes a message in a few pieces. Other formats (strings with escapes, unknown
 //! keys, another case) take the general path, which gives the same result for messages that both accept.
 
-use super::{Answer, Gateway, Probe, REPLICAS_MAX, is_name, lane};
+use super::{Gateway, Probe, REPLICAS_MAX, Reply, is_name, lane};
 use crate::engine::interface::{LaneId, Nodes};
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -79,7 +79,7 @@ pub(super) fn parse(json: &[u8]) -> Option<Probe> {
                     nodes: None,
                 })
             }),
-            answer: Answer::Plain {
+            reply: Reply::Plain {
                 cluster_id: message.cluster_id.to_owned(),
                 time_stamp: message.time_stamp.to_owned(),
             },
@@ -243,9 +243,9 @@ mod tests {
         serde_json::from_slice(json).unwrap()
     }
 
-    fn answer(probe: Option<Probe>) -> Answer {
+    fn reply(probe: Option<Probe>) -> Reply {
         match probe {
-            Some(Probe::Ping { answer, .. }) => answer,
+            Some(Probe::Ping { reply, .. }) => reply,
             other => panic!("a PING, not {other:?}"),
         }
     }
@@ -270,12 +270,12 @@ mod tests {
             }
             prop_assert!(read.is_none() || read == parse_any(&pong));
 
-            let slow = answer(parse_any(&ping));
-            let Answer::Other(slow) = slow else { panic!("the slow way") };
+            let slow = reply(parse_any(&ping));
+            let Reply::Other(slow) = slow else { panic!("the general path") };
             let slow = pong_any(slow, &other);
             if let Some(fast) = parse(&ping) {
-                let Answer::Plain { cluster_id, time_stamp } = answer(Some(fast)) else {
-                    panic!("the fast way");
+                let Reply::Plain { cluster_id, time_stamp } = reply(Some(fast)) else {
+                    panic!("the fast path");
                 };
                 let fast = super::pong(&cluster_id, &time_stamp, &other);
                 prop_assert_eq!(object(&fast), object(&slow));

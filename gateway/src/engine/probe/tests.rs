@@ -19,26 +19,26 @@ fn object(json: &[u8]) -> Map<String, Value> {
     serde_json::from_slice(json).unwrap()
 }
 
-fn answer(json: &[u8], own: &Gateway) -> Map<String, Value> {
-    let Some(Probe::Ping { answer, .. }) = parse(json, false) else {
+fn reply(json: &[u8], own: &Gateway) -> Map<String, Value> {
+    let Some(Probe::Ping { reply, .. }) = parse(json, false) else {
         panic!("a PING");
     };
-    object(&pong(answer, own))
+    object(&pong(reply, own))
 }
 
 #[test]
 fn a_pong_is_the_ping_with_our_keys_added() {
-    let answer = answer(UPSTREAM_PING, &own());
+    let reply = reply(UPSTREAM_PING, &own());
 
-    let question = object(UPSTREAM_PING);
+    let request = object(UPSTREAM_PING);
     for key in ["clusterID", "timeStamp", "extra"] {
-        assert_eq!(answer[key], question[key]);
+        assert_eq!(reply[key], request[key]);
     }
-    assert_eq!(answer["msgType"], "PONG");
-    assert_eq!(answer["version"], "1.2.3");
-    assert_eq!(answer["replica"], "gw-0");
-    assert_eq!(answer["replicas"], 2);
-    assert!(!answer.contains_key("leaving"));
+    assert_eq!(reply["msgType"], "PONG");
+    assert_eq!(reply["version"], "1.2.3");
+    assert_eq!(reply["replica"], "gw-0");
+    assert_eq!(reply["replicas"], 2);
+    assert!(!reply.contains_key("leaving"));
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn a_leaving_replica_says_so() {
         ..own()
     };
 
-    assert_eq!(answer(UPSTREAM_PING, &leaving)["leaving"], true);
+    assert_eq!(reply(UPSTREAM_PING, &leaving)["leaving"], true);
     let Some(Probe::Ping { gateway, .. }) = parse(&ping("milan", SENT, &leaving, None), false)
     else {
         panic!("a PING");
@@ -69,7 +69,7 @@ fn a_pong_reports_the_health_of_nodes() {
         ..own()
     };
 
-    let pong = Value::Object(answer(UPSTREAM_PING, &own)).to_string();
+    let pong = Value::Object(reply(UPSTREAM_PING, &own)).to_string();
 
     let Some(Probe::Pong { gateway, .. }) = parse(pong.as_bytes(), false) else {
         panic!("a PONG");
@@ -100,11 +100,11 @@ fn malformed_health_of_nodes_is_ignored() {
 fn the_case_of_keys_is_not_significant() {
     let json = br#"{"ClusterId":"milan","MSGTYPE":"PING","timestamp":"2026-11-21T09:00:00Z"}"#;
 
-    let answer = answer(json, &own());
+    let reply = reply(json, &own());
 
-    assert_eq!(answer["MSGTYPE"], "PONG");
-    assert_eq!(answer["ClusterId"], "milan");
-    assert!(!answer.contains_key("msgType"));
+    assert_eq!(reply["MSGTYPE"], "PONG");
+    assert_eq!(reply["ClusterId"], "milan");
+    assert!(!reply.contains_key("msgType"));
 }
 
 #[test]
@@ -121,9 +121,9 @@ fn a_ping_of_ours_is_one_of_upstreams_with_additions() {
 
 #[test]
 fn a_pong_carries_time_and_replica() {
-    let answer = pong_any(object(&ping("milan", SENT, &own(), None)), &own());
+    let reply = pong_any(object(&ping("milan", SENT, &own(), None)), &own());
 
-    let parsed = parse(&answer, false);
+    let parsed = parse(&reply, false);
 
     assert_eq!(
         parsed,
@@ -155,11 +155,11 @@ fn a_padded_ping_has_the_requested_length_and_a_short_pong() {
 
     assert_eq!(ping.len(), 1_312);
     assert_eq!(parse(&ping, false), None, "too long for a stranger");
-    let Some(Probe::Ping { answer, gateway }) = parse(&ping, true) else {
+    let Some(Probe::Ping { reply, gateway }) = parse(&ping, true) else {
         panic!("a PING");
     };
     assert_eq!(gateway.unwrap().replica, "gw-0");
-    assert!(pong(answer, &own()).len() < 256);
+    assert!(pong(reply, &own()).len() < 256);
 }
 
 #[test]
@@ -212,11 +212,11 @@ proptest! {
 
     #[test]
     fn every_time_survives_the_round_trip(sent in 0..4_102_444_800_000_000_000_i128) {
-        let answer = pong_any(object(&ping("c", sent, &own(), None)), &own());
+        let reply = pong_any(object(&ping("c", sent, &own(), None)), &own());
 
-        let Some(Probe::Pong { sent: answered, .. }) = parse(&answer, false) else {
+        let Some(Probe::Pong { sent: replied, .. }) = parse(&reply, false) else {
             panic!("a PONG");
         };
-        prop_assert_eq!(answered, sent);
+        prop_assert_eq!(replied, sent);
     }
 }

@@ -276,9 +276,9 @@ fn after_a_restart_a_replayed_initiation_stays_unconfirmed() {
     world.run(ms(100));
 
     let to_attacker = |d: &&Datagram| d.to.port() == 666;
-    let answers: Vec<_> = world.strangers.iter().filter(to_attacker).collect();
-    assert_eq!(answers.len(), 1, "a response, and no data");
-    assert_eq!(answers[0].bytes[0], 2);
+    let replies: Vec<_> = world.strangers.iter().filter(to_attacker).collect();
+    assert_eq!(replies.len(), 1, "a response, and no data");
+    assert_eq!(replies[0].bytes[0], 2);
     world.run(secs(15));
     let states: Vec<_> = world.peer(0).sessions.iter().map(|s| s.state).collect();
     assert_eq!(states, ["live"], "the client's own");
@@ -358,7 +358,7 @@ fn replies_to_a_flood_of_probes_are_limited() {
     let handled = u64::from(peer::PROBES_BURST);
     assert!(world.drops(0, Drop::ProbeRate) >= 5_000 - handled);
     world.run(secs(2));
-    assert!(world.reachable(1), "its own probes are answered again");
+    assert!(world.reachable(1), "its own probes get replies again");
 }
 
 proptest! {

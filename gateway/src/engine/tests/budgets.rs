@@ -174,12 +174,12 @@ fn a_pong_is_never_much_longer_than_its_ping() {
 
     world.flying.clear();
     world.packet(1, &ping(&format!(r#","n":[{numbers}]"#)), 0);
-    let question = world.flying[0].bytes.len();
+    let request = world.flying[0].bytes.len();
     world.run(ms(5));
 
     assert_eq!(world.drops(0, Drop::ProbeMalformed), 1);
     let longest = world.flying.iter().map(|d| d.bytes.len()).max();
-    assert!(longest.unwrap_or(0) < question + 200);
+    assert!(longest.unwrap_or(0) < request + 200);
     world.packet(1, &ping(r#","n":[1,2,3]"#), 0);
     world.run(ms(20));
     assert_eq!(

@@ -98,7 +98,7 @@ impl FirstRelease {
             Inner::Probe(json) => {
                 let probe: Value = serde_json::from_slice(&packet[json]).unwrap();
                 assert_eq!(probe["gateway"]["data"], Value::Null, "no key: {probe}");
-                assert_eq!(probe["data"], Value::Null, "no answer to a key: {probe}");
+                assert_eq!(probe["data"], Value::Null, "no reply to a key: {probe}");
                 if probe["msgType"] == "PONG" {
                     self.offer = None;
                 } else {

@@ -64,7 +64,7 @@ impl World {
             } => {
                 assert!(!is_first, "the first lane handles it");
                 let first = &mut self.hosts[siblings[0]].engine;
-                first.handle_handed(*local, *from, datagram, self.now);
+                first.handle_forwarded_initiation(*local, *from, datagram, self.now);
                 self.drain(siblings[0]);
             }
             Event::OpenPort(_)
@@ -72,7 +72,7 @@ impl World {
             | Event::Resolve { .. }
             | Event::Connection { .. }
             | Event::Remote { .. }
-            | Event::Signs { .. }
+            | Event::HandshakeEvidence { .. }
             | Event::Reachable { .. }
             | Event::Drained => {}
         }
@@ -125,8 +125,8 @@ fn lanes_discovered(world: &World, host: usize) -> Vec<u8> {
 }
 
 fn counterparts(of: u8, lane: LaneId) -> Vec<u8> {
-    let met = LaneId::all(of).filter(|other| lane.pairs_with(*other));
-    met.map(LaneId::number).collect()
+    let pairs = LaneId::all(of).filter(|other| lane.pairs_with(*other));
+    pairs.map(LaneId::number).collect()
 }
 
 #[test]
@@ -208,8 +208,8 @@ fn a_server_that_restarts_with_other_lanes_is_discovered_again() {
             .collect()
     };
     world.run_until(secs(20), |world| {
-        let met: Vec<_> = lanes(world);
-        met == [[0], [1]]
+        let pairs: Vec<_> = lanes(world);
+        pairs == [[0], [1]]
     });
 
     world.hosts[servers[1]].alive = false;
@@ -220,8 +220,8 @@ fn a_server_that_restarts_with_other_lanes_is_discovered_again() {
     });
     world.run(secs(5));
 
-    let met: Vec<_> = lanes(&world);
-    assert_eq!(met, [[0], [0]]);
+    let pairs: Vec<_> = lanes(&world);
+    assert_eq!(pairs, [[0], [0]]);
     world.packet(clients[1], &inner_packet(b"there"), 1);
     world.run(ms(50));
     assert_eq!(world.payloads(servers[0]), [b"there"]);
@@ -277,8 +277,8 @@ fn a_peer_with_one_session_is_handed_to_the_first_lane() {
         world.send(from, to, buffer[..len].to_vec(), false);
         world.run(ms(50));
 
-        let answers = std::mem::take(&mut world.strangers);
-        assert_eq!(answers.len(), 1, "slot {slot}");
+        let replies = std::mem::take(&mut world.strangers);
+        assert_eq!(replies.len(), 1, "slot {slot}");
         let sessions: Vec<_> = servers
             .iter()
             .map(|it| world.peer(*it).sessions.len())

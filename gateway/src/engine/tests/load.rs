@@ -44,8 +44,8 @@ fn a_flood_of_handshakes_draws_cookies() {
     let mut cookies = 0;
     for number in 0..1_000 {
         let bytes = initiation(&mut strange);
-        let answer = reply_to(&mut world, stranger(number), &bytes);
-        cookies += usize::from(answer.is_some_and(|answer| answer[0] == 3));
+        let reply = reply_to(&mut world, stranger(number), &bytes);
+        cookies += usize::from(reply.is_some_and(|reply| reply[0] == 3));
     }
 
     assert_eq!(cookies, 900, "no public key is a peer's");
@@ -96,8 +96,8 @@ fn a_cookie_is_for_one_address_and_port() {
 
     for elsewhere in ["203.0.113.8:1000", "203.0.113.7:1001"] {
         let bytes = initiation(&mut client);
-        let answer = reply_to(&mut world, elsewhere.parse().unwrap(), &bytes).unwrap();
-        assert_eq!(answer[0], 3, "another cookie");
+        let reply = reply_to(&mut world, elsewhere.parse().unwrap(), &bytes).unwrap();
+        assert_eq!(reply[0], 3, "another cookie");
     }
     let mut client_again = client;
     let cookie = reply_to(&mut world, home, &initiation(&mut client_again)).unwrap();
@@ -120,8 +120,8 @@ fn a_cookie_works_over_ipv6_too() {
     let other_port = "[2001:db8::7]:1001".parse().unwrap();
     let refused = reply_to(&mut world, other_port, &initiation(&mut client)).unwrap();
     assert_eq!(refused[0], 3);
-    let answer = reply_to(&mut world, home, &initiation(&mut client)).unwrap();
-    assert_eq!(answer[0], 2);
+    let reply = reply_to(&mut world, home, &initiation(&mut client)).unwrap();
+    assert_eq!(reply[0], 2);
 }
 
 #[test]
@@ -154,8 +154,8 @@ fn the_load_is_forgotten_after_a_second() {
     world.run(ms(2_100));
 
     let mut client = tunnel(CLIENT_KEY, 6);
-    let answer = reply_to(&mut world, stranger(1), &initiation(&mut client)).unwrap();
-    assert_eq!(answer[0], 2);
+    let reply = reply_to(&mut world, stranger(1), &initiation(&mut client)).unwrap();
+    assert_eq!(reply[0], 2);
 }
 
 #[test]

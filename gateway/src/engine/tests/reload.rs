@@ -66,9 +66,9 @@ fn a_changed_key_ends_the_sessions_of_the_old_one() {
     assert!(world.drops(0, Drop::UnknownPeer) > 0);
     // The server sees initiations for its key with an unknown public key; the client gets no response.
     let client = world.hosts[1].ip.into();
-    assert_eq!(world.signs(0).strangers, Some(client));
-    assert_eq!(world.signs(0).calls, None);
-    assert_eq!(world.signs(1), Signs::default());
+    assert_eq!(world.evidence(0).unknown_keys, Some(client));
+    assert_eq!(world.evidence(0).initiations, None);
+    assert_eq!(world.evidence(1), HandshakeEvidence::default());
 }
 
 #[test]
@@ -93,18 +93,22 @@ fn the_evidence_shows_the_blocked_direction() {
     for (blocked, comes) in [(0, false), (1, true)] {
         let mut world = World::pair();
         world.run(secs(1));
-        assert_eq!(world.signs(0), Signs::default());
+        assert_eq!(world.evidence(0), HandshakeEvidence::default());
 
         let to = world.hosts[blocked].ip;
         world.deaf = Some(to);
         world.run(secs(20));
 
         let client = world.hosts[1].ip.into();
-        assert_eq!(world.signs(0).calls, comes.then_some(client), "{to}");
-        assert_eq!(world.signs(1), Signs::default());
+        assert_eq!(
+            world.evidence(0).initiations,
+            comes.then_some(client),
+            "{to}"
+        );
+        assert_eq!(world.evidence(1), HandshakeEvidence::default());
         world.deaf = None;
         world.run(secs(10));
-        assert_eq!(world.signs(0), Signs::default());
+        assert_eq!(world.evidence(0), HandshakeEvidence::default());
         assert_eq!(world.peer(0).connection, ConnectionState::Connected);
     }
 }

@@ -274,7 +274,7 @@ fn two_nodes(turns: [usize; 2]) -> (World, [usize; 2], usize) {
 }
 
 /// The replicas that a host has discovered, each with the addresses of its sessions.
-fn ways(world: &World, host: usize) -> BTreeSet<(String, SocketAddr)> {
+fn paths(world: &World, host: usize) -> BTreeSet<(String, SocketAddr)> {
     let sessions = world.peer(host).sessions.into_iter();
     sessions
         .filter(|session| session.state == "live")
@@ -287,7 +287,7 @@ fn every_replica_has_sessions_at_two_addresses() {
     for turn in 0..8 {
         let (mut world, _, client) = two_nodes([turn, turn / 2]);
 
-        let took = world.run_until(secs(60), |world| ways(world, client).len() == 4);
+        let took = world.run_until(secs(60), |world| paths(world, client).len() == 4);
         world.run(secs(30));
 
         assert!(took <= secs(20), "{took:?}");
@@ -318,7 +318,7 @@ fn attempts_at_an_address_of_one_replica_are_limited() {
         balancer.hosts = vec![server];
     }
     world.run(secs(60));
-    assert_eq!(ways(&world, client).len(), 2);
+    assert_eq!(paths(&world, client).len(), 2);
     world.events(client);
 
     world.run(secs(600));

@@ -126,11 +126,11 @@ fn the_endpoint_follows_a_client_that_moves() {
     world.hosts[1].ip = Ipv4Addr::new(203, 0, 113, 7);
     world.packet(1, &inner_packet(b"from elsewhere"), 0);
     world.run(ms(20));
-    world.packet(0, &inner_packet(b"answer"), 0);
+    world.packet(0, &inner_packet(b"reply"), 0);
     world.run(ms(20));
 
     assert_eq!(world.payloads(0), [b"from elsewhere"]);
-    assert_eq!(world.payloads(1), [b"answer"]);
+    assert_eq!(world.payloads(1), [b"reply"]);
     assert_eq!(
         world.peer(0).sessions[0].endpoint.ip(),
         Ipv4Addr::new(203, 0, 113, 7)

@@ -14,7 +14,7 @@ struct Upstream {
     address: SocketAddr,
     endpoint: Option<SocketAddr>,
     index: u32,
-    answers: bool,
+    replies: bool,
     handshakes: usize,
     received: Vec<Vec<u8>>,
     pongs: Vec<Value>,
@@ -32,7 +32,7 @@ impl Upstream {
             address,
             endpoint: None,
             index: 0x00de_adbe,
-            answers: true,
+            replies: true,
             handshakes: 0,
             received: Vec::new(),
             pongs: Vec::new(),
@@ -94,7 +94,7 @@ impl Upstream {
             return self.pongs.push(object);
         }
         assert!(json.len() <= 1_024, "upstream's buffer");
-        if self.answers {
+        if self.replies {
             object["msgType"] = "PONG".into();
             let known = ["clusterID", "msgType", "timeStamp"];
             let object = object.as_object_mut().unwrap();
@@ -323,7 +323,7 @@ fn a_silent_upstream_server_is_an_error_after_ten_seconds() {
     upstream.run(&mut world, secs(10));
     world.events(clients[0]);
 
-    upstream.answers = false;
+    upstream.replies = false;
     upstream.run(&mut world, secs(7));
     assert_eq!(
         world.peer(clients[0]).connection,
@@ -338,7 +338,7 @@ fn a_silent_upstream_server_is_an_error_after_ten_seconds() {
         latency: None
     }));
 
-    upstream.answers = true;
+    upstream.replies = true;
     upstream.run(&mut world, secs(8));
     assert_eq!(
         world.peer(clients[0]).connection,
@@ -349,7 +349,7 @@ fn a_silent_upstream_server_is_an_error_after_ten_seconds() {
 #[test]
 fn plain_wireguard_without_any_probe_is_served() {
     let (mut world, mut upstream, clients) = upstream_server(&["client-0"]);
-    upstream.answers = false;
+    upstream.replies = false;
 
     for n in 0..300_u32 {
         upstream.run(&mut world, secs(1));

@@ -2,7 +2,7 @@
 
 use super::stats::Stats;
 use crate::engine::snapshot::Snapshot;
-use crate::engine::{ConnectionState, Kind, LaneId, Nodes, PeerConfig, Signs};
+use crate::engine::{ConnectionState, HandshakeEvidence, Kind, LaneId, Nodes, PeerConfig};
 use ipnet::Ipv4Net;
 use nix::errno::Errno;
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -89,10 +89,10 @@ pub(crate) enum Notice {
         nodes: Option<Nodes>,
     },
     /// The evidence from a peer's handshakes, while there is no connection, changed.
-    Signs {
+    HandshakeEvidence {
         /// Index of the peer.
         peer: u16,
-        signs: Signs,
+        evidence: HandshakeEvidence,
     },
     /// A handshake initiation that only the first lane handles.
     Initiation {

@@ -63,8 +63,8 @@ impl Aggregate {
                     first: None,
                 }
             }
-            Notice::Signs { .. } if lane.is_first() => pass(notice),
-            Notice::Remote { .. } | Notice::Signs { .. } => Outcome::default(),
+            Notice::HandshakeEvidence { .. } if lane.is_first() => pass(notice),
+            Notice::Remote { .. } | Notice::HandshakeEvidence { .. } => Outcome::default(),
             Notice::Initiation {
                 local,
                 from,

@@ -1,0 +1,127 @@
+//! Handshake messages received from a peer while there is no connection: evidence of which
+//! direction is blocked.
+//!
+//! ```text
+//!   server: no initiation               the path to here is blocked, or the client does not call
+//!           initiations                 the path back is blocked: the client gets no response
+//!           initiations, unknown key    the keys do not match
+//!   client: no response                 either direction, or the keys: the server has the evidence
+//! ```
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+/// How long a message counts: three attempts of any implementation (WireGuard's `REKEY_TIMEOUT` is 5 s).
+const WINDOW: Duration = Duration::from_secs(15);
+
+/// Sources of recent handshake messages; all `None` while connected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HandshakeEvidence {
+    /// Initiations of the peer, which got a response.
+    pub(crate) initiations: Option<IpAddr>,
+    /// Initiations with our key for the peer, but another public key than the peer's. Their senders are not
+    /// authenticated.
+    pub(crate) unknown_keys: Option<IpAddr>,
+    /// Responses to our initiations.
+    pub(crate) responses: Option<IpAddr>,
+}
+
+/// Collects the evidence about one peer.
+#[derive(Debug, Default)]
+pub(super) struct Collector {
+    pub(super) initiations: Latest,
+    pub(super) unknown_keys: Latest,
+    pub(super) responses: Latest,
+    reported: HandshakeEvidence,
+}
+
+/// The last message of one kind.
+#[derive(Debug, Default)]
+pub(super) struct Latest(Option<(Instant, IpAddr)>);
+
+impl Latest {
+    /// Notes a message. The source stays while messages arrive from it, so that a peer with several sources does not
+    /// change the evidence again and again.
+    pub(super) fn note(&mut self, from: IpAddr, now: Instant) {
+        if self
+            .0
+            .is_none_or(|(at, known)| known == from || !is_recent(at, now))
+        {
+            self.0 = Some((now, from));
+        }
+    }
+
+    fn recent(&self, now: Instant) -> Option<IpAddr> {
+        let recent = self.0.filter(|(at, _)| is_recent(*at, now));
+        recent.map(|(_, from)| from)
+    }
+}
+
+impl Collector {
+    /// Returns the evidence if it changed. A connection clears it.
+    pub(super) fn poll(&mut self, is_connected: bool, now: Instant) -> Option<HandshakeEvidence> {
+        if is_connected {
+            let reported = self.reported;
+            *self = Self::default();
+            return (reported != self.reported).then_some(self.reported);
+        }
+        let evidence = HandshakeEvidence {
+            initiations: self.initiations.recent(now),
+            unknown_keys: self.unknown_keys.recent(now),
+            responses: self.responses.recent(now),
+        };
+        let is_change = evidence != self.reported;
+        self.reported = evidence;
+
+        is_change.then_some(evidence)
+    }
+}
+
+fn is_recent(at: Instant, now: Instant) -> bool {
+    now.saturating_duration_since(at) < WINDOW
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MILAN: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+    const TURIN: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
+
+    #[test]
+    fn evidence_is_reported_once_and_cleared_when_no_message_follows() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut collector = Collector::default();
+        assert_eq!(collector.poll(false, start), None);
+
+        collector.initiations.note(MILAN, at(1));
+        let evidence = collector.poll(false, at(1)).unwrap();
+        assert_eq!(evidence.initiations, Some(MILAN));
+        for second in 2..30 {
+            collector.initiations.note(MILAN, at(second));
+            collector.initiations.note(TURIN, at(second));
+            assert_eq!(collector.poll(false, at(second)), None);
+        }
+
+        assert_eq!(collector.poll(false, at(43)), None);
+        assert_eq!(
+            collector.poll(false, at(44)),
+            Some(HandshakeEvidence::default())
+        );
+    }
+
+    #[test]
+    fn a_connection_clears_the_evidence() {
+        let now = Instant::now();
+        let mut collector = Collector::default();
+        collector.unknown_keys.note(MILAN, now);
+        assert!(collector.poll(false, now).is_some());
+
+        assert_eq!(
+            collector.poll(true, now),
+            Some(HandshakeEvidence::default())
+        );
+        assert_eq!(collector.poll(false, now), None);
+    }
+}
