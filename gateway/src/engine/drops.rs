@@ -35,7 +35,7 @@ reasons! {
     InvalidMac = "invalid-mac",
     /// A handshake message beyond the limit of work on messages that are not authenticated yet.
     HandshakeBudget = "handshake-budget",
-    /// The same beyond what one source may cause of it.
+    /// A handshake message beyond the limit of such work per source.
     HandshakeSourceBudget = "handshake-source-budget",
     /// A handshake beyond its source's share under load, or a response beyond its session's limit.
     HandshakeRate = "handshake-rate",

@@ -29,7 +29,7 @@
 /// Draws of a slot with the hint. Where nine tenths of the slots are in use, one session in 800 goes without.
 pub(super) const SLOT_TRIES: usize = 64;
 
-/// Where an initiation has its sender index.
+/// Place of the sender index in an initiation.
 const SENDER: std::ops::Range<usize> = 4..8;
 const HINT_SHIFT: u32 = 16;
 

@@ -94,13 +94,13 @@ pub(super) struct Session {
     pub(super) unconfirmed: bool,
     /// The receiver index of the last data message.
     pub(super) heard_index: Option<u32>,
-    /// The same when the last response was sent: messages with this index do not confirm the handshake.
+    /// `heard_index` when the last response was sent: messages with this index do not confirm the handshake.
     pub(super) index_before: Option<u32>,
     /// The remote replica is leaving.
     pub(super) leaving: bool,
     /// A PONG confirms that the remote replica knows that we are leaving.
     pub(super) leave_known: bool,
-    /// A cookie made us repeat the initiation at once; this is done once in a row.
+    /// A cookie made us repeat the initiation at once. Another cookie does not, until keys are established.
     pub(super) cookie_used: bool,
     pub(super) liveness: Liveness,
     pub(super) path_mtu: PathMtu,

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 #[derive(Debug)]
 pub(super) struct Discovery<'a> {
     own: LaneId,
-    /// The addresses at which each lane is reached that pairs with ours.
+    /// The addresses of the sessions to each lane that pairs with ours.
     pub(super) paths: BTreeMap<(&'a str, LaneId), BTreeSet<SocketAddr>>,
     /// The discovered replicas, each with one of its lanes.
     replicas: BTreeMap<&'a str, LaneId>,
