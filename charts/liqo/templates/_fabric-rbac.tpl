@@ -17,6 +17,10 @@ Rules that gateways and route agents share, for the whole cluster.
 - apiGroups: [ipam.liqo.io]
   resources: [networks, ips]
   verbs: [get, list, watch]
+# The labels of tenant namespaces: objects of a peer count nowhere else.
+- apiGroups: [""]
+  resources: [namespaces]
+  verbs: [get, list, watch]
 # The peers, in tenant namespaces, whose names are not known in advance.
 - apiGroups: [networking.liqo.io]
   resources: [configurations, gatewayservers, gatewayclients, publickeies]

@@ -61,6 +61,10 @@ Settings that gateways and route agents must share, as environment variables.
   value: {{ .Values.networking.overlay.probePort | int | quote }}
 - name: LIQO_PROBE_NET
   value: {{ .Values.networking.overlay.probeNet | quote }}
+{{- with .Values.networking.tenantNamespaces }}
+- name: LIQO_TENANT_NAMESPACES
+  value: {{ join "," . | quote }}
+{{- end }}
 {{- end }}
 
 {{/*

@@ -4,6 +4,9 @@
 //! text --parse--> Objects --plan--> Objects with status --Fabric::try_from--> Fabric
 //! ```
 //!
+//! Objects of an API server pass [`Tenancy::prune`] and [`admit`] first, which leave out those that do
+//! not count where they are, and those that cannot be served yet.
+//!
 //! All steps are pure. An error names document, object, field and cure, and comes with all others.
 
 pub use admit::{Admission, Steady, Waiting, admit};
@@ -13,6 +16,7 @@ pub use objects::{Object, Objects, OtherKind};
 pub use parse::parse;
 pub use plan::plan;
 pub use spec::MTU_RANGE;
+pub use tenancy::Tenancy;
 pub use view::{Fabric, MappedIp, Node, Peer, Replica, Role, Target};
 
 /// Most gateway replicas of a cluster: as many as the overlay's probe has addresses for.
@@ -31,6 +35,7 @@ mod overlap;
 mod parse;
 mod plan;
 mod spec;
+mod tenancy;
 mod view;
 
 #[cfg(test)]

@@ -4,8 +4,11 @@
 pub const REMOTE_CLUSTER_ID: &str = "liqo.io/remote-cluster-id";
 /// Of an object that this project made: `true`.
 pub const MANAGED: &str = "liqo.io/managed";
-/// Of the objects of a tenant namespace: `true`.
+/// Of a namespace that holds the objects of a peer: `true`. Who may set it: [`tenant`](crate::tenant).
 pub const TENANT_NAMESPACE: &str = "liqo.io/tenant-namespace";
+/// Of a namespace whose IPs may have a Service for an address of the cluster itself: `true`; this
+/// project's addition.
+pub const ALLOW_INTERNAL_ADDRESSES: &str = "ipam.liqo.io/allow-internal-addresses";
 
 /// Of a Node that stands for a peer: [`NODE_TYPE_VIRTUAL`].
 pub const NODE_TYPE: &str = "liqo.io/type";

@@ -38,6 +38,7 @@ pub mod ip;
 pub mod labels;
 pub mod network;
 pub mod public_key;
+pub mod tenant;
 
 mod schema;
 

@@ -27,6 +27,16 @@ pub(crate) struct Cli {
     )]
     namespace: String,
 
+    /// Namespaces that may hold the objects of any peer, besides those labelled
+    /// liqo.io/tenant-namespace=true.
+    #[arg(
+        long,
+        value_name = "NAME,...",
+        env = "LIQO_TENANT_NAMESPACES",
+        value_delimiter = ','
+    )]
+    tenant_namespaces: Vec<String>,
+
     /// Name of this pod, by which managers tell each other apart.
     #[arg(long, value_name = "NAME", env = "POD_NAME")]
     pod_name: Option<String>,
@@ -106,6 +116,7 @@ impl Cli {
 
         Ok(Settings {
             namespace: self.namespace.clone(),
+            tenant_namespaces: self.tenant_namespaces.clone(),
             pools: self.pools.clone(),
             gateway_port: self.gateway_port,
             deployment_image: image,

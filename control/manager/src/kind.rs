@@ -1,6 +1,8 @@
 //! The kinds of objects that the manager reads or writes.
 
 use crate::plan::ip_service::SLICE_MANAGER;
+use crate::plan::secret::GATEWAY_KEYS;
+use crate::plan::tenant;
 use control_api::labels;
 use control_api::{
     Configuration, Connection, ForeignCluster, GatewayClient, GatewayServer, IP, Network, PublicKey,
@@ -8,6 +10,7 @@ use control_api::{
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::api::ApiResource;
 use std::fmt;
 
@@ -25,12 +28,13 @@ pub(crate) enum Kind {
     Node,
     /// Of the gateway only.
     Pod,
-    /// Of tenants only.
     Namespace,
     /// The one that holds the cluster id.
     ConfigMap,
-    /// Of gateways, and what they name.
+    /// Of gateways, and what they name; watched in each tenant namespace.
     Secret,
+    /// The one that gives the manager its rights in a tenant namespace.
+    RoleBinding,
     /// The one Secret that the gateway reads.
     GatewayKeys,
     /// What this project made.
@@ -42,7 +46,7 @@ pub(crate) enum Kind {
 }
 
 /// All kinds.
-pub(crate) const KINDS: [Kind; 17] = [
+pub(crate) const KINDS: [Kind; 18] = [
     Kind::Network,
     Kind::Ip,
     Kind::Configuration,
@@ -56,6 +60,7 @@ pub(crate) const KINDS: [Kind; 17] = [
     Kind::Namespace,
     Kind::ConfigMap,
     Kind::Secret,
+    Kind::RoleBinding,
     Kind::GatewayKeys,
     Kind::Service,
     Kind::EndpointSlice,
@@ -79,6 +84,7 @@ impl Kind {
             Self::Namespace => ApiResource::erase::<Namespace>(&()),
             Self::ConfigMap => ApiResource::erase::<ConfigMap>(&()),
             Self::Secret | Self::GatewayKeys => ApiResource::erase::<Secret>(&()),
+            Self::RoleBinding => ApiResource::erase::<RoleBinding>(&()),
             Self::Service => ApiResource::erase::<Service>(&()),
             Self::EndpointSlice => ApiResource::erase::<EndpointSlice>(&()),
             Self::Deployment => ApiResource::erase::<Deployment>(&()),
@@ -90,7 +96,6 @@ impl Kind {
         let label = |key: &str, value: &str| Some(format!("{key}={value}"));
         match self {
             Self::Pod => label(labels::COMPONENT, labels::COMPONENT_GATEWAY),
-            Self::Namespace => label(labels::TENANT_NAMESPACE, "true"),
             Self::ConfigMap => label(labels::APP_NAME, labels::CLUSTER_ID_CONFIG_MAP),
             Self::Secret => label(labels::GATEWAY_RESOURCE, "true"),
             Self::Service => label(labels::MANAGED, "true"),
@@ -110,7 +115,33 @@ impl Kind {
             | Self::Connection
             | Self::ForeignCluster
             | Self::Node
+            | Self::Namespace
+            | Self::RoleBinding
             | Self::GatewayKeys => None,
+        }
+    }
+
+    /// Returns the name of the one object that counts, where there is one.
+    pub(crate) fn name(self) -> Option<&'static str> {
+        match self {
+            Self::GatewayKeys => Some(GATEWAY_KEYS),
+            Self::RoleBinding => Some(tenant::ROLE),
+            Self::Network
+            | Self::Ip
+            | Self::Configuration
+            | Self::GatewayServer
+            | Self::GatewayClient
+            | Self::PublicKey
+            | Self::Connection
+            | Self::ForeignCluster
+            | Self::Node
+            | Self::Pod
+            | Self::Namespace
+            | Self::ConfigMap
+            | Self::Secret
+            | Self::Service
+            | Self::EndpointSlice
+            | Self::Deployment => None,
         }
     }
 
@@ -142,6 +173,7 @@ impl fmt::Display for Kind {
             Self::Namespace => "Namespace",
             Self::ConfigMap => "ConfigMap",
             Self::Secret | Self::GatewayKeys => "Secret",
+            Self::RoleBinding => "RoleBinding",
             Self::Service => "Service",
             Self::EndpointSlice => "EndpointSlice",
             Self::Deployment => "Deployment",

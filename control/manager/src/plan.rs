@@ -31,16 +31,23 @@ pub(crate) mod node;
 pub(crate) mod peer;
 pub(crate) mod secret;
 pub(crate) mod service;
+pub(crate) mod tenant;
 mod tunnel;
 
 #[cfg(test)]
 mod tests;
+
+/// How many warnings are remembered before those of deleted objects are dropped: who may create objects in
+/// one namespace must not fill this process's memory by doing so again and again.
+const TOLD_PRUNED_AT: usize = 1024;
 
 /// What the flags say.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     /// Namespace of Liqo itself.
     pub(crate) namespace: String,
+    /// Namespaces that may hold the objects of any peer, besides those with the tenant labels.
+    pub(crate) tenant_namespaces: Vec<String>,
     /// Where CIDRs are taken from.
     pub(crate) pools: Vec<Ipv4Net>,
     /// The UDP port on which gateway pods listen.
@@ -105,8 +112,11 @@ impl Planner {
     ///
     /// Returns [`NetworkError::PoolsOverlap`] if the pools overlap.
     pub(crate) fn new(settings: Settings) -> Result<Self, NetworkError> {
+        let mut world = World::new(settings.namespace.clone());
+        world.named_tenants.clone_from(&settings.tenant_namespaces);
+
         Ok(Self {
-            world: World::new(settings.namespace.clone()),
+            world,
             allocation: Allocation::new(&settings.pools)?,
             settings,
             told: BTreeMap::new(),
@@ -123,6 +133,7 @@ impl Planner {
     /// Decides what to do for a task.
     pub(crate) fn plan(&mut self, task: &Task, surroundings: &mut Surroundings<'_>) -> Plan {
         let mut plan = match task {
+            Task::Tenant(namespace) => tenant::plan(self, namespace),
             Task::Network(key) => network::plan(self, key),
             Task::Node(name) => node::plan(self, name),
             Task::Ip(key) => ip::plan(self, key),
@@ -155,6 +166,11 @@ impl Planner {
             return false;
         }
         if notice.is_warning {
+            if self.told.len() >= TOLD_PRUNED_AT {
+                let world = &self.world;
+                self.told
+                    .retain(|(kind, key), _| world.uid(*kind, key).is_some());
+            }
             self.told.insert(about, notice.note.clone());
         } else {
             self.told.remove(&about);
@@ -166,6 +182,12 @@ impl Planner {
     /// Returns how many Networks hold a CIDR, and how many IPs an address.
     pub(crate) fn counts(&self) -> (usize, usize) {
         self.allocation.counts()
+    }
+
+    /// Returns how many warnings are remembered.
+    #[cfg(test)]
+    fn remembered(&self) -> usize {
+        self.told.len()
     }
 
     /// Forgets what was told of an object that is gone.

@@ -5,16 +5,16 @@ use crate::metrics::Metrics;
 use crate::plan::{Plan, Planner, Surroundings};
 use crate::queue::Queue;
 use crate::task::Task;
-use crate::world::Subject;
+use crate::world::{Listing, Subject};
 use crate::write::Write;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use kube::api::DynamicObject;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 
 pub(crate) use state::State;
 pub(crate) use terms::Manager;
@@ -48,11 +48,16 @@ pub(crate) struct Shell {
     events: events::Events,
     metrics: Metrics,
     state: Arc<State>,
+    client: Client,
+    sender: mpsc::Sender<Input>,
     inputs: mpsc::Receiver<Input>,
-    /// Kinds whose objects have not all been told of yet.
-    unlisted: BTreeSet<Kind>,
+    /// Lists that are not complete yet; before they are, nothing is decided.
+    unlisted: BTreeSet<Listing>,
+    is_started: bool,
     /// The watches, which end with this.
-    _watches: JoinSet<()>,
+    watches: JoinSet<()>,
+    /// Those of the Secrets of tenant namespaces, by namespace.
+    secret_watches: BTreeMap<String, AbortHandle>,
 }
 
 impl Shell {
@@ -65,15 +70,17 @@ impl Shell {
         state: Arc<State>,
     ) -> Self {
         let (sender, inputs) = mpsc::channel(INPUTS_MAX);
+        let has_deployments = planner.settings.deployment_image.is_some();
         let kinds = KINDS.into_iter().filter(|kind| {
-            *kind != Kind::Deployment || planner.settings.deployment_image.is_some()
+            // Secrets are watched where this manager has the right to.
+            *kind != Kind::Secret && (*kind != Kind::Deployment || has_deployments)
         });
-        let unlisted = BTreeSet::from_iter(kinds);
+        let unlisted = BTreeSet::from_iter(kinds.map(Listing::all));
         let mut watches = JoinSet::new();
-        for kind in &unlisted {
+        for listing in &unlisted {
             let namespace = &planner.settings.namespace;
-            let (sender, metrics) = (sender.clone(), metrics.clone());
-            watch::start(&mut watches, client, *kind, namespace, sender, metrics);
+            let (listing, sender, metrics) = (listing.clone(), sender.clone(), metrics.clone());
+            watch::start(&mut watches, client, listing, namespace, sender, metrics);
         }
 
         Self {
@@ -83,9 +90,13 @@ impl Shell {
             events: events::Events::start(client.clone(), pod_name),
             metrics,
             state,
+            client: client.clone(),
+            sender,
             inputs,
             unlisted,
-            _watches: watches,
+            is_started: false,
+            watches,
+            secret_watches: BTreeMap::new(),
         }
     }
 
@@ -94,7 +105,7 @@ impl Shell {
         loop {
             self.state.beat();
             self.take_inputs();
-            if self.unlisted.is_empty()
+            if self.is_started
                 && let Some(task) = self.queue.pop(Instant::now())
             {
                 self.work(task).await;
@@ -104,12 +115,12 @@ impl Shell {
             }
 
             let now = Instant::now();
-            let next_at = self.queue.next_at(now).filter(|_| self.unlisted.is_empty());
+            let next_at = self.queue.next_at(now).filter(|_| self.is_started);
             let rest = next_at.map_or(REST_MAX, |at| at.saturating_duration_since(now));
             tokio::select! {
                 input = self.inputs.recv() => match input {
                     Some(input) => self.take(input),
-                    // The watches end with the process only.
+                    // The sender of this end is there.
                     None => return,
                 },
                 () = tokio::time::sleep(rest.min(REST_MAX)) => {}
@@ -128,27 +139,89 @@ impl Shell {
     }
 
     fn take(&mut self, input: Input) {
+        let may_bind = match &input {
+            Input::Apply(kind, _) | Input::Delete(kind, ..) => self.is_started && is_binding(*kind),
+            Input::EndList(listing) => is_binding(listing.kind),
+            Input::BeginList(_) | Input::Failed(_) => false,
+        };
         let tasks = match input {
             Input::Apply(kind, object) => self.put(kind, *object),
             Input::Delete(kind, key, uid) => self.planner.world.deleted(kind, &key, uid.as_deref()),
-            Input::BeginList(kind) => {
-                self.planner.world.begin_list(kind);
+            Input::BeginList(listing) => {
+                self.planner.world.begin_list(&listing);
                 BTreeSet::new()
             }
-            Input::EndList(kind) => {
-                let mut tasks = self.planner.world.end_list(kind);
-                let is_first = self.unlisted.remove(&kind);
-                self.state.set_unknown(self.unlisted.iter());
-                if is_first && self.unlisted.is_empty() {
-                    tasks.extend(self.planner.start());
-                    tracing::info!(tasks = tasks.len(), "all objects are known");
-                }
+            Input::EndList(listing) => {
+                let tasks = self.planner.world.end_list(&listing);
+                self.unlisted.remove(&listing);
                 tasks
             }
+            Input::Failed(listing) => {
+                // One namespace without rights must not keep the others waiting.
+                if listing.kind == Kind::Secret {
+                    self.unlisted.remove(&listing);
+                }
+                BTreeSet::new()
+            }
         };
-        // Before all objects are known, any decision could be wrong; then all tasks come anyway.
+        self.push(tasks);
+        if may_bind {
+            self.follow_bindings();
+        }
+        if !self.is_started {
+            self.start_if_complete();
+        }
+    }
+
+    /// Begins to decide once all objects are known.
+    fn start_if_complete(&mut self) {
+        let unlisted = self.unlisted.iter().map(|listing| &listing.kind);
+        self.state.set_unknown(unlisted);
         if self.unlisted.is_empty() {
+            self.is_started = true;
+            let tasks = self.planner.start();
+            tracing::info!(tasks = tasks.len(), "all objects are known");
             tasks.into_iter().for_each(|task| self.queue.push(task));
+        }
+    }
+
+    /// Queues work; before all objects are known, any decision could be wrong, and all tasks come then.
+    fn push(&mut self, tasks: BTreeSet<Task>) {
+        if self.is_started {
+            tasks.into_iter().for_each(|task| self.queue.push(task));
+        }
+    }
+
+    /// Watches the Secrets of the namespaces where this manager has the right to, and of no others.
+    fn follow_bindings(&mut self) {
+        while self.watches.try_join_next().is_some() {} // Those that were aborted.
+        let bound = self.planner.world.bound_namespaces();
+        let left = self
+            .secret_watches
+            .extract_if(.., |namespace, _| !bound.contains(namespace));
+        for (namespace, watch) in Vec::from_iter(left) {
+            watch.abort();
+            self.unlisted.remove(&Listing::secrets(&namespace));
+            let tasks = self.planner.world.forget_secrets(&namespace);
+            self.push(tasks);
+        }
+        for namespace in bound {
+            if self.secret_watches.contains_key(&namespace) {
+                continue;
+            }
+            let listing = Listing::secrets(&namespace);
+            if !self.is_started {
+                self.unlisted.insert(listing.clone());
+            }
+            let watch = watch::start(
+                &mut self.watches,
+                &self.client,
+                listing,
+                &self.planner.settings.namespace,
+                self.sender.clone(),
+                self.metrics.clone(),
+            );
+            self.secret_watches.insert(namespace, watch);
         }
     }
 
@@ -240,6 +313,9 @@ impl Shell {
                     let tasks = self.put(kind, object);
                     tasks.into_iter().for_each(|task| self.queue.push(task));
                 }
+                if is_binding(kind) {
+                    self.follow_bindings();
+                }
                 true
             }
             Err(error) if error.is_of_dying_namespace() => {
@@ -275,6 +351,11 @@ impl Shell {
             peers.into_iter().for_each(|task| self.queue.push(task));
         }
     }
+}
+
+/// Returns whether objects of a kind decide where this manager may read Secrets.
+fn is_binding(kind: Kind) -> bool {
+    matches!(kind, Kind::Namespace | Kind::RoleBinding)
 }
 
 /// Returns what an Event needs to know of the object it is about.

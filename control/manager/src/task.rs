@@ -6,6 +6,8 @@ use std::fmt;
 /// A piece of work; the order is that of a manager that has just begun.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Task {
+    /// The manager's rights in a namespace, by its name.
+    Tenant(String),
     /// The CIDR of a Network.
     Network(Key),
     /// The IP object of a node.
@@ -24,6 +26,7 @@ impl Task {
     /// Returns a word for what it is about, for metrics.
     pub(crate) fn concern(&self) -> &'static str {
         match self {
+            Self::Tenant(_) => "tenant",
             Self::Network(_) => "network",
             Self::Node(_) => "node",
             Self::Ip(_) => "ip",
@@ -40,7 +43,7 @@ impl fmt::Display for Task {
             Self::Network(key) | Self::Ip(key) | Self::Configuration(key) => {
                 write!(f, "{} {key}", self.concern())
             }
-            Self::Node(name) | Self::Service(name) | Self::Peer(name) => {
+            Self::Tenant(name) | Self::Node(name) | Self::Service(name) | Self::Peer(name) => {
                 write!(f, "{} {name}", self.concern())
             }
         }

@@ -8,6 +8,7 @@ use control_api::{
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::api::DynamicObject;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,6 +21,7 @@ mod kinds;
 mod link;
 mod store;
 mod strip;
+mod tenant;
 
 #[cfg(test)]
 mod tests;
@@ -29,6 +31,8 @@ mod tests;
 pub(crate) struct World {
     /// Namespace of Liqo itself.
     pub(crate) namespace: String,
+    /// Namespaces that the settings name as tenant namespaces of any peer.
+    pub(crate) named_tenants: Vec<String>,
     pub(crate) networks: Store<Network>,
     pub(crate) ips: Store<IP>,
     pub(crate) configurations: Store<Configuration>,
@@ -42,20 +46,58 @@ pub(crate) struct World {
     pub(crate) namespaces: Store<Namespace>,
     pub(crate) config_maps: Store<ConfigMap>,
     pub(crate) secrets: Store<Secret>,
+    pub(crate) role_bindings: Store<RoleBinding>,
     pub(crate) gateway_keys: Store<Secret>,
     pub(crate) services: Store<Service>,
     pub(crate) slices: Store<EndpointSlice>,
     pub(crate) deployments: Store<Deployment>,
     /// What concerns everything, derived from the above.
     pub(crate) cluster: Cluster,
+    /// Namespaces whose Secrets have been listed.
+    readable: BTreeSet<String>,
     /// Secrets that no watch tells of, as they were when a plan asked for them.
     pub(crate) looked_up: BTreeMap<Key, Option<Secret>>,
     /// Why the API server would not take a Service of the gateway, by what was asked for.
     pub(crate) refused_services: BTreeMap<String, String>,
     links: BTreeSet<Link>,
     /// What each watch has told of, to notice what is gone after a gap.
-    present: BTreeMap<Kind, BTreeSet<Key>>,
-    relisted: BTreeMap<Kind, BTreeSet<Key>>,
+    present: BTreeMap<Listing, BTreeSet<Key>>,
+    relisted: BTreeMap<Listing, BTreeSet<Key>>,
+}
+
+/// What one watch lists: a kind, and the namespace where the watch is of one namespace of several.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Listing {
+    pub(crate) kind: Kind,
+    /// Empty unless the kind is watched in each tenant namespace.
+    pub(crate) namespace: String,
+}
+
+impl Listing {
+    /// Returns the list that the object of a key is on.
+    pub(crate) fn of(kind: Kind, key: &Key) -> Self {
+        if kind == Kind::Secret {
+            Self::secrets(&key.namespace)
+        } else {
+            Self::all(kind)
+        }
+    }
+
+    /// Returns the list of all objects of a kind.
+    pub(crate) fn all(kind: Kind) -> Self {
+        Self {
+            kind,
+            namespace: String::new(),
+        }
+    }
+
+    /// Returns the list of the Secrets of a namespace.
+    pub(crate) fn secrets(namespace: &str) -> Self {
+        Self {
+            kind: Kind::Secret,
+            namespace: namespace.to_owned(),
+        }
+    }
 }
 
 impl World {
@@ -70,12 +112,14 @@ impl World {
         object: DynamicObject,
     ) -> Result<BTreeSet<Task>, Unreadable> {
         let key = key_of(&object.metadata);
-        self.present.entry(kind).or_default().insert(key.clone());
-        let relisted = self.relisted.get_mut(&kind);
+        let listing = Listing::of(kind, &key);
+        let relisted = self.relisted.get_mut(&listing);
         let is_listed = relisted.is_some_and(|relisted| {
             relisted.insert(key.clone());
             true
         });
+        let present = self.present.entry(listing).or_default();
+        present.insert(key.clone());
         if kind == Kind::Secret {
             self.looked_up.remove(&key);
         }
@@ -87,7 +131,7 @@ impl World {
 
     /// Forgets an object that is gone, and returns the work that this makes.
     pub(crate) fn remove(&mut self, kind: Kind, key: &Key) -> BTreeSet<Task> {
-        if let Some(present) = self.present.get_mut(&kind) {
+        if let Some(present) = self.present.get_mut(&Listing::of(kind, key)) {
             present.remove(key);
         }
         let changed = self.change(kind, key, |world| {
@@ -111,14 +155,14 @@ impl World {
     }
 
     /// Notes that a watch begins to tell of all objects anew.
-    pub(crate) fn begin_list(&mut self, kind: Kind) {
-        self.relisted.insert(kind, BTreeSet::new());
+    pub(crate) fn begin_list(&mut self, listing: &Listing) {
+        self.relisted.insert(listing.clone(), BTreeSet::new());
     }
 
     /// Notes that a watch has told of all objects; what it has not told of is gone.
-    pub(crate) fn end_list(&mut self, kind: Kind) -> BTreeSet<Task> {
-        let listed = self.relisted.remove(&kind).unwrap_or_default();
-        let present = self.present.get(&kind);
+    pub(crate) fn end_list(&mut self, listing: &Listing) -> BTreeSet<Task> {
+        let listed = self.relisted.remove(listing).unwrap_or_default();
+        let present = self.present.get(listing);
         let gone: Vec<_> = present
             .into_iter()
             .flatten()
@@ -126,7 +170,13 @@ impl World {
             .cloned()
             .collect();
 
-        gone.iter().flat_map(|key| self.remove(kind, key)).collect()
+        let kind = listing.kind;
+        let mut tasks: BTreeSet<_> = gone.iter().flat_map(|key| self.remove(kind, key)).collect();
+        if kind == Kind::Secret && self.readable.insert(listing.namespace.clone()) {
+            tasks.extend(self.tasks_of_gateways(&listing.namespace));
+        }
+
+        tasks
     }
 
     /// Returns the objects that have to do with something, by kind and key.
@@ -158,7 +208,11 @@ impl World {
             .iter()
             .flat_map(|(key, _)| self.own_tasks(Kind::GatewayKeys, key));
 
+        let tenants = self.namespaces.iter();
+        let tenants = tenants.map(|(key, _)| Task::Tenant(key.name.clone()));
+
         links
+            .chain(tenants)
             .chain(nodes)
             .chain(networks)
             .chain(ips)

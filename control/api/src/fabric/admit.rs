@@ -134,7 +134,7 @@ fn leave_out(
 }
 
 /// Returns the peer that an object of a peering is about; an empty one if it does not tell.
-fn peer(object: &Object) -> Option<&str> {
+pub(super) fn peer(object: &Object) -> Option<&str> {
     match object {
         Object::Configuration(_)
         | Object::GatewayServer(_)

@@ -1,6 +1,7 @@
 //! What is wrong with a fabric's objects, where, and what to do about it.
 
 use super::objects::known_kinds;
+use crate::tenant::Misplaced;
 use ipam::{AddressError, NetworkError};
 use ipnet::Ipv4Net;
 use std::fmt;
@@ -104,6 +105,14 @@ pub enum Problem {
          internal-cidr, reserved"
     )]
     BadNetworkType { value: String },
+
+    // Of a namespace.
+    #[error("{0}")]
+    Misplaced(Misplaced),
+    #[error(
+        "an object of this name or type counts in namespace {liqo} only; delete it, or rename it"
+    )]
+    NotOfLiqo { liqo: String },
 
     // Of an address.
     #[error("`{value}` is not a CIDR; write it as 10.244.0.0/16")]

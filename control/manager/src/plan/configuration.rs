@@ -1,5 +1,6 @@
 //! A Configuration: what peers are told of this cluster, the Networks of a peer, and how they are seen here.
 
+use super::gateway::NOT_TENANT_NAMESPACE;
 use super::{Plan, Planner};
 use crate::condition::Verdict;
 use crate::kind::{Key, Kind};
@@ -45,6 +46,10 @@ pub(super) fn plan(planner: &Planner, key: &Key, now: Timestamp) -> Plan {
     let mut sides = match check(planner, key, configuration) {
         Ok(sides) => sides,
         Err((reason, message)) => {
+            if reason == NOT_TENANT_NAMESPACE {
+                // It takes no CIDR from others.
+                plan.writes = leftovers(planner, key, None);
+            }
             plan.warn(Kind::Configuration, key, reason, &message);
             let verdict = verdict(false, reason, message);
             plan.writes

@@ -14,13 +14,10 @@ use serde_json::json;
 pub(super) fn public_key(
     planner: &Planner,
     peer: &str,
-    gateway: &Gateway<'_>,
     keys: Option<&Keys>,
 ) -> Result<(), Problem> {
     let of_peer = keys_of(planner, &Subject::Peer(peer.to_owned()));
-    let mut of_peer = of_peer
-        .into_iter()
-        .filter(|(key, _)| key.namespace == gateway.key().namespace);
+    let mut of_peer = of_peer.into_iter();
     let Some((key, public_key)) = of_peer.next() else {
         return Err(Problem::NoPublicKey);
     };
@@ -145,11 +142,15 @@ fn key_of(gateway: &Gateway<'_>) -> Key {
     Key::new(gateway.key().namespace.clone(), gateway.derived_name())
 }
 
+/// Returns the PublicKeys of a subject that lie in the tenant namespaces of their peers.
 fn keys_of<'a>(planner: &'a Planner, subject: &Subject) -> Vec<(&'a Key, &'a PublicKey)> {
     let linked = planner.world.linked(subject);
     linked
         .filter(|(kind, _)| *kind == Kind::PublicKey)
         .filter_map(|(_, key)| Some((key, planner.world.public_keys.get(key)?)))
-        .filter(|(_, public_key)| !is_going(&public_key.metadata))
+        .filter(|(key, public_key)| {
+            let is_placed = planner.world.check_place(Kind::PublicKey, key).is_ok();
+            is_placed && !is_going(&public_key.metadata)
+        })
         .collect()
 }

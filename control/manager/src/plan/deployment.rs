@@ -3,7 +3,7 @@
 use super::Planner;
 use super::gateway::Gateway;
 use crate::kind::{Key, Kind};
-use crate::world::{Subject, is_going};
+use crate::world::is_going;
 use crate::write::{Action, Write, covers};
 use control_api::labels;
 use serde_json::{Value, json};
@@ -21,9 +21,9 @@ pub(super) fn writes(planner: &Planner, peer: &str, gateway: Option<&Gateway<'_>
         let object = object(planner, &key, gateway, peer, image);
         (key, object)
     });
-    let subject = Subject::Peer(peer.to_owned());
-    let linked = planner.world.linked(&subject);
-    let mut writes: Vec<_> = linked
+    let placed = planner.world.of_peer(peer);
+    let mut writes: Vec<_> = placed
+        .into_iter()
         .filter(|(kind, key)| {
             *kind == Kind::Deployment && wanted.as_ref().is_none_or(|(wanted, _)| wanted != *key)
         })

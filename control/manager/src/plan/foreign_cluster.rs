@@ -3,7 +3,7 @@
 use super::Planner;
 use super::gateway::Gateway;
 use crate::kind::{Key, Kind};
-use crate::world::{Subject, is_going};
+use crate::world::is_going;
 use crate::write::{Action, Write};
 use control_api::connection::{CONNECTED, ERROR, PATH_HEALTHY};
 use control_api::foreign_cluster::{
@@ -73,21 +73,19 @@ pub(super) fn writes(
 }
 
 fn parts<'a>(planner: &Planner, peer: &str, gateway: Option<&'a Gateway<'a>>) -> Parts<'a> {
-    let subject = Subject::Peer(peer.to_owned());
     let mut parts = Parts {
         has_configuration: false,
         gateway,
         connection: None,
         fault: None,
-        namespace: None,
+        namespace: planner.world.tenant_namespace(peer).map(str::to_owned),
         replicas: planner.world.cluster.replicas,
     };
-    for (kind, key) in planner.world.linked(&subject) {
+    for (kind, key) in planner.world.of_peer(peer) {
         if kind == Kind::Configuration {
             let configuration = planner.world.configurations.get(key);
             if configuration.is_some_and(|it| !is_going(&it.metadata)) {
                 parts.has_configuration = true;
-                parts.namespace.get_or_insert_with(|| key.namespace.clone());
             }
         } else if kind == Kind::Connection {
             let connection = planner.world.connections.get(key);
@@ -98,8 +96,6 @@ fn parts<'a>(planner: &Planner, peer: &str, gateway: Option<&'a Gateway<'a>>) ->
                 parts.fault =
                     conditions.find(|it| it.type_ == PATH_HEALTHY && it.status == "False");
             }
-        } else if kind == Kind::Namespace {
-            parts.namespace = Some(key.name.clone());
         }
     }
 

@@ -2,14 +2,15 @@
 
 use super::{Planner, owner, service};
 use crate::kind::{Key, Kind};
-use crate::world::{Subject, is_going};
+use crate::world::is_going;
 use control_api::endpoint::Protocol;
 use control_api::fabric::{self, MTU_RANGE, is_host};
+use control_api::tenant::Misplaced;
 use control_api::{GatewayClient, GatewayServer};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use problem::NAME_LEN_MAX;
 
-pub(super) use problem::Problem;
+pub(super) use problem::{NOT_TENANT_NAMESPACE, Problem};
 
 mod problem;
 mod status;
@@ -22,22 +23,11 @@ pub(super) enum Gateway<'a> {
 }
 
 impl<'a> Gateway<'a> {
-    /// Returns the gateways of a peer, the eldest first.
+    /// Returns the gateways in the tenant namespace of a peer, the eldest first.
     pub(super) fn of_peer(planner: &'a Planner, peer: &str) -> Vec<Self> {
-        let subject = Subject::Peer(peer.to_owned());
-        let mut gateways: Vec<_> = planner
-            .world
-            .linked(&subject)
-            .filter_map(|(kind, key)| {
-                if kind == Kind::GatewayServer {
-                    Some(Self::Server(key, planner.world.servers.get(key)?))
-                } else if kind == Kind::GatewayClient {
-                    Some(Self::Client(key, planner.world.clients.get(key)?))
-                } else {
-                    None
-                }
-            })
-            .filter(|gateway| !is_going(gateway.meta()))
+        let placed = planner.world.of_peer(peer).into_iter();
+        let mut gateways: Vec<_> = placed
+            .filter_map(|(kind, key)| Self::read(planner, kind, key))
             .collect();
         gateways.sort_by_key(|gateway| {
             let created = gateway.meta().creation_timestamp.clone();
@@ -49,6 +39,27 @@ impl<'a> Gateway<'a> {
         });
 
         gateways
+    }
+
+    /// Returns the gateways of a peer in other namespaces, which serve nothing, and why.
+    pub(super) fn misplaced(planner: &'a Planner, peer: &str) -> Vec<(Self, Misplaced)> {
+        let misplaced = planner.world.misplaced(peer).into_iter();
+        misplaced
+            .filter_map(|(kind, key, why)| Some((Self::read(planner, kind, key)?, why)))
+            .collect()
+    }
+
+    /// Returns the gateway of a key, unless the object is of another kind or being deleted.
+    fn read(planner: &'a Planner, kind: Kind, key: &'a Key) -> Option<Self> {
+        let gateway = if kind == Kind::GatewayServer {
+            Self::Server(key, planner.world.servers.get(key)?)
+        } else if kind == Kind::GatewayClient {
+            Self::Client(key, planner.world.clients.get(key)?)
+        } else {
+            return None;
+        };
+
+        (!is_going(gateway.meta())).then_some(gateway)
     }
 
     pub(super) fn key(&self) -> &'a Key {

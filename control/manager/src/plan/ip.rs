@@ -23,6 +23,10 @@ pub(super) fn plan(planner: &mut Planner, key: &Key) -> Plan {
     if is_going(&ip.metadata) {
         return plan;
     }
+    let refused = ip_service::check(planner, key, &ip).err();
+    if refused.is_some() {
+        plan.writes = ip_service::leftovers(planner, key);
+    }
     if let Err(refusal) = cidr::address(&ip.spec.ip) {
         plan.warn(
             Kind::Ip,
@@ -44,9 +48,7 @@ pub(super) fn plan(planner: &mut Planner, key: &Key) -> Plan {
         Ok(address) => {
             if let Some(old) = old.filter(|old| *old != address) {
                 let note = format!("{old} is not free in {network}: it has {address} instead");
-                plan.warn(Kind::Ip, key, "Readdressed", note);
-            } else {
-                plan.praise(Kind::Ip, key, "Allocated", format!("it has {address} now"));
+                plan.announce(Kind::Ip, key, true, "Readdressed", note);
             }
             let cidr = planner.allocation.held(&network);
             let status = IPStatus {
@@ -57,7 +59,7 @@ pub(super) fn plan(planner: &mut Planner, key: &Key) -> Plan {
             let old = ip.status.as_ref();
             plan.writes
                 .extend(Write::status(Kind::Ip, key, old, &status));
-            plan.writes.extend(ip_service::writes(planner, key, &ip));
+            plan.extend(service(planner, key, &ip, refused, address));
         }
         Err(Some(error)) => {
             let note =
@@ -68,6 +70,35 @@ pub(super) fn plan(planner: &mut Planner, key: &Key) -> Plan {
         Err(None) => {
             let note = format!("there is no Network {network}: make it, or change spec.networkRef");
             plan.warn(Kind::Ip, key, "NoNetwork", note);
+        }
+    }
+
+    plan
+}
+
+/// Decides about the Service of an IP, and tells whether all is well with it.
+fn service(
+    planner: &Planner,
+    key: &Key,
+    ip: &IP,
+    refused: Option<ip_service::Refusal>,
+    address: Ipv4Addr,
+) -> Plan {
+    let mut plan = Plan::default();
+    if let Some(refusal) = refused {
+        let note = format!("{refusal}; no Service is made, and an earlier one is removed");
+        plan.warn(Kind::Ip, key, "ServiceTemplateRefused", note);
+        return plan;
+    }
+    match ip_service::writes(planner, key, ip) {
+        Ok(writes) => {
+            plan.writes = writes;
+            plan.praise(Kind::Ip, key, "Allocated", format!("it has {address} now"));
+        }
+        Err(taken) => {
+            // A slice of an earlier time adds the address to that Service still.
+            plan.writes = ip_service::leftovers(planner, key);
+            plan.warn(Kind::Ip, key, "ServiceNameTaken", taken);
         }
     }
 

@@ -10,14 +10,49 @@ use control_api::{IP, labels};
 use k8s_openapi::api::core::v1::Service;
 use serde_json::{Value, json};
 
+pub(super) use template::{Refusal, check};
+
+mod template;
+
 /// Value of [`labels::SLICE_MANAGED_BY`] on the slices that the manager makes.
 pub(crate) const SLICE_MANAGER: &str = "controller-manager.liqo.io";
 
+/// Another Service has the name of an IP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "another Service has its name, whose traffic it would get: rename the IP, or delete that Service"
+)]
+pub(super) struct NameTaken;
+
 /// Makes what an IP asks for, and removes what it does not ask for any more.
-pub(super) fn writes(planner: &Planner, key: &Key, ip: &IP) -> Vec<Write> {
+///
+/// Its template has passed [`check`].
+///
+/// # Errors
+///
+/// Returns [`NameTaken`] if there is a Service of its name that is not its own: an EndpointSlice
+/// would add the address to the end points of that one.
+pub(super) fn writes(planner: &Planner, key: &Key, ip: &IP) -> Result<Vec<Write>, NameTaken> {
     let Some(template) = &ip.spec.service_template else {
-        return leftovers(planner, key);
+        return Ok(leftovers(planner, key));
     };
+    let wanted_service = service(key, ip, template);
+    let present = planner.world.services.get(key);
+    let Some(service) = present else {
+        let create = Action::Create(wanted_service);
+        return Ok(vec![Write::new(Kind::Service, key, create)]);
+    };
+    let uid = ip.metadata.uid.as_deref();
+    if !is_ours(&service.metadata, uid) {
+        return Err(NameTaken);
+    }
+    if template::is_exposed(service) {
+        // Applying would leave the fields that an earlier release has set.
+        let is_here = !is_going(&service.metadata);
+        let delete = Action::Delete(service.metadata.uid.clone());
+        let delete = is_here.then(|| Write::new(Kind::Service, key, delete));
+        return Ok(delete.into_iter().collect());
+    }
     let slice = json!({
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
@@ -35,23 +70,14 @@ pub(super) fn writes(planner: &Planner, key: &Key, ip: &IP) -> Vec<Write> {
         "endpoints": [{"addresses": [ip.spec.ip], "conditions": {"ready": true}}],
         "ports": slice_ports(template),
     });
-    let service = service(key, ip, template);
-    let present = planner.world.services.get(key);
+    let slices = planner.world.slices.get(key);
+    let writes = [
+        wanted(Kind::Service, key, present, ip, wanted_service),
+        without_selector(key, service),
+        wanted(Kind::EndpointSlice, key, slices, ip, slice),
+    ];
 
-    [
-        wanted(Kind::Service, key, present, ip, service),
-        without_selector(key, present, ip),
-        wanted(
-            Kind::EndpointSlice,
-            key,
-            planner.world.slices.get(key),
-            ip,
-            slice,
-        ),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    Ok(writes.into_iter().flatten().collect())
 }
 
 /// Removes what was made for an IP.
@@ -74,18 +100,9 @@ pub(super) fn leftovers(planner: &Planner, key: &Key) -> Vec<Write> {
 }
 
 fn service(key: &Key, ip: &IP, template: &ServiceTemplate) -> Value {
-    let metadata = template.metadata.clone().unwrap_or_default();
-    let mut labels = metadata.labels;
-    // What Services are found by is not for templates to set.
-    labels.remove(labels::COMPONENT);
-    labels.remove(labels::GATEWAY_SERVICE);
+    let mut labels = template.metadata.clone().unwrap_or_default().labels;
     labels.insert(labels::MANAGED.to_owned(), "true".to_owned());
-    let mut spec =
-        serde_json::to_value(template.spec.clone().unwrap_or_default()).unwrap_or_default();
-    if let Some(fields) = spec.as_object_mut() {
-        // A selector would replace the address by those of pods.
-        fields.remove("selector");
-    }
+    let ports = template.spec.as_ref().and_then(|spec| spec.ports.as_ref());
 
     json!({
         "apiVersion": "v1",
@@ -94,17 +111,14 @@ fn service(key: &Key, ip: &IP, template: &ServiceTemplate) -> Value {
             "name": key.name,
             "namespace": key.namespace,
             "labels": labels,
-            "annotations": metadata.annotations,
             "ownerReferences": [owner(ip)],
         },
-        "spec": spec,
+        "spec": {"type": "ClusterIP", "ports": ports},
     })
 }
 
-/// Takes away a selector that somebody has given to an IP's own Service.
-fn without_selector(key: &Key, present: Option<&Service>, ip: &IP) -> Option<Write> {
-    let present =
-        present.filter(|service| is_ours(&service.metadata, ip.metadata.uid.as_deref()))?;
+/// Removes a selector from an IP's own Service, which would replace the address by those of pods.
+fn without_selector(key: &Key, present: &Service) -> Option<Write> {
     let selector = present.spec.as_ref()?.selector.as_ref()?;
     let patch = json!({"spec": {"selector": null}});
 

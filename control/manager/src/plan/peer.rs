@@ -1,10 +1,11 @@
 //! Everything about one peer but its Networks: gateway, keys, Connection, summary.
 
-use super::gateway::{Gateway, Problem};
+use super::gateway::{Gateway, NOT_TENANT_NAMESPACE, Problem};
 use super::{Plan, Planner, Surroundings, connection, deployment, foreign_cluster, secret};
 use crate::cidr;
 use crate::kind::{Key, Kind};
 use crate::world::is_going;
+use k8s_openapi::jiff::Timestamp;
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
@@ -12,8 +13,10 @@ use std::net::Ipv4Addr;
 pub(super) fn plan(planner: &mut Planner, peer: &str, surroundings: &mut Surroundings<'_>) -> Plan {
     let mut plan = keep_off_endpoints(planner, peer);
     let planner = &*planner;
+    let checked = check(planner, peer);
+    plan.extend(misplaced(planner, peer, &checked, surroundings.now));
     let gateways = Gateway::of_peer(planner, peer);
-    if let Err(problem) = check(planner, peer) {
+    if let Err(problem) = checked {
         for gateway in &gateways {
             plan.extend(gateway.notice(&Err(problem.clone())));
             plan.writes
@@ -52,6 +55,28 @@ pub(super) fn plan(planner: &mut Planner, peer: &str, surroundings: &mut Surroun
     plan
 }
 
+/// Tells of the objects about a peer that do not count in their namespace, and why.
+///
+/// A peer that is none is the better reason.
+fn misplaced(planner: &Planner, peer: &str, checked: &Result<(), Problem>, now: Timestamp) -> Plan {
+    let mut plan = Plan::default();
+    for (gateway, why) in Gateway::misplaced(planner, peer) {
+        let problem = checked.clone().err().unwrap_or(Problem::Misplaced(why));
+        plan.extend(gateway.notice(&Err(problem.clone())));
+        plan.writes.extend(gateway.refuse(problem, now));
+    }
+    let misplaced = planner.world.misplaced(peer).into_iter();
+    for (_, key, why) in misplaced.filter(|(kind, ..)| *kind == Kind::PublicKey) {
+        plan.warn(Kind::PublicKey, key, NOT_TENANT_NAMESPACE, why);
+    }
+    let placed = planner.world.of_peer(peer).into_iter();
+    for (_, key) in placed.filter(|(kind, _)| *kind == Kind::PublicKey) {
+        plan.praise(Kind::PublicKey, key, "Used", "it is read as the peer's key");
+    }
+
+    plan
+}
+
 /// Decides about the one gateway that serves a peer.
 fn gateway(
     planner: &Planner,
@@ -69,7 +94,7 @@ fn gateway(
 
     let keys = secret::keys(planner, gateway, peer, surroundings, &mut plan);
     let endpoint = gateway.endpoint(planner);
-    let public_key = connection::public_key(planner, peer, gateway, keys.as_ref().ok());
+    let public_key = connection::public_key(planner, peer, keys.as_ref().ok());
     let is_known = public_key.is_ok();
     let told = endpoint.as_ref().ok().cloned().flatten();
     let verdict = match (&keys, endpoint) {

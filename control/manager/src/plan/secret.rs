@@ -4,7 +4,7 @@ use super::gateway::Gateway;
 use super::metadata::{is_ours, repaired};
 use super::{Plan, Planner, Surroundings, label};
 use crate::kind::{Key, Kind};
-use crate::world::{Subject, is_going};
+use crate::world::is_going;
 use crate::write::{Action, Write};
 use control_api::labels;
 use k8s_openapi::ByteString;
@@ -32,6 +32,10 @@ pub(super) enum KeyProblem {
     #[error("its keys are being made")]
     Pending,
     #[error(
+        "the controller manager cannot read Secrets of namespace {0} yet: it waits for its RoleBinding there"
+    )]
+    Unreadable(String),
+    #[error(
         "there is no Secret {0}: make it with privateKey and publicKey, or leave spec.secretRef empty"
     )]
     Missing(Key),
@@ -52,10 +56,18 @@ impl KeyProblem {
     /// Returns a word for it.
     pub(super) fn reason(&self) -> &'static str {
         match self {
-            Self::Pending => "WaitingForKeys",
+            Self::Pending | Self::Unreadable(_) => "WaitingForKeys",
             Self::Missing(_) => "KeysMissing",
             Self::OfAnother { .. } => "KeysOfAnotherPeer",
             Self::Invalid { .. } => "InvalidKeys",
+        }
+    }
+
+    /// Returns whether it is worth an Event: the others end without anybody's doing.
+    pub(super) fn is_told(&self) -> bool {
+        match self {
+            Self::Pending | Self::Unreadable(_) => false,
+            Self::Missing(_) | Self::OfAnother { .. } | Self::Invalid { .. } => true,
         }
     }
 }
@@ -71,6 +83,9 @@ pub(super) fn keys(
     let given = gateway.secret_name();
     let name = given.map_or_else(|| gateway.derived_name(), str::to_owned);
     let key = Key::new(gateway.key().namespace.clone(), name);
+    if !planner.world.is_readable(&key.namespace) {
+        return Err(KeyProblem::Unreadable(key.namespace));
+    }
     let watched = planner.world.secrets.get(&key);
     let looked_up = planner.world.looked_up.get(&key);
     let secret = match (watched, looked_up) {
@@ -148,9 +163,8 @@ pub(super) fn publish(planner: &Planner, peer: &str, private: Option<&[u8; 32]>)
 
 /// Removes the Secrets that were made for gateways of a peer that are gone.
 pub(super) fn leftovers(planner: &Planner, peer: &str, gateways: &[Gateway<'_>]) -> Vec<Write> {
-    let subject = Subject::Peer(peer.to_owned());
-    let linked = planner.world.linked(&subject);
-    linked
+    let secrets = planner.world.of_peer(peer).into_iter();
+    secrets
         .filter(|(kind, _)| *kind == Kind::Secret)
         .filter_map(|(_, key)| {
             let secret = planner.world.secrets.get(key)?;

@@ -6,7 +6,7 @@ use crate::kind::{Key, Kind};
 use crate::task::Task;
 use crate::world::{Subject, World, is_going};
 use crate::write::{Action, Write, covers};
-use control_api::labels;
+use control_api::{GatewayServer, labels};
 use k8s_openapi::api::core::v1::Service;
 use serde_json::{Value, json};
 
@@ -110,8 +110,15 @@ fn request(world: &World, hash: &str) -> Option<Request> {
             .servers
             .get(key)
             .filter(|_| kind == Kind::GatewayServer)?;
-        (!is_going(&server.metadata)).then(|| Request::of(server))?
+        counts(world, key, server).then(|| Request::of(server))?
     })
+}
+
+/// Returns whether a GatewayServer may ask for Services: one outside of its peer's tenant namespace
+/// would open ports with the manager's rights.
+fn counts(world: &World, key: &Key, server: &GatewayServer) -> bool {
+    let is_placed = world.check_place(Kind::GatewayServer, key).is_ok();
+    is_placed && !is_going(&server.metadata)
 }
 
 /// Returns the node port that peers were told: they keep calling it if somebody has deleted the Service.
@@ -127,14 +134,9 @@ fn former_node_port(world: &World, hash: &str, request: &Request) -> Option<i32>
     let subject = Subject::Service(hash.to_owned());
     let mut linked = world.linked(&subject);
     linked.find_map(|(_, key)| {
-        world
-            .servers
-            .get(key)?
-            .status
-            .as_ref()?
-            .endpoint
-            .as_ref()?
-            .port
+        let server = world.servers.get(key);
+        let server = server.filter(|server| counts(world, key, server))?;
+        server.status.as_ref()?.endpoint.as_ref()?.port
     })
 }
 
@@ -142,7 +144,7 @@ fn former_node_port(world: &World, hash: &str, request: &Request) -> Option<i32>
 fn unserved(world: &World) -> Option<String> {
     let servers = world.servers.iter();
     let mut requests = servers
-        .filter(|(_, server)| !is_going(&server.metadata))
+        .filter(|(key, server)| counts(world, key, server))
         .filter_map(|(_, server)| Some(Request::of(server)?.hash()));
     requests.find(|hash| of(world, hash).is_none())
 }

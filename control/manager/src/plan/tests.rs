@@ -10,6 +10,8 @@ mod notices;
 mod peers;
 mod repairs;
 mod services;
+mod templates;
+mod tenants;
 
 use crate::kind::{Key, Kind};
 use cluster::Cluster;

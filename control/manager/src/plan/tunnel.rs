@@ -2,7 +2,6 @@
 
 use super::{Plan, Planner};
 use crate::kind::{Key, Kind};
-use crate::world::Subject;
 use control_api::connection::{CONNECTED, ERROR};
 
 /// The state of a tunnel, as far as people care.
@@ -45,9 +44,8 @@ pub(super) fn plan(planner: &mut Planner, peer: &str) -> Plan {
 }
 
 fn observe(planner: &Planner, peer: &str) -> Option<(Key, Tunnel)> {
-    let subject = Subject::Peer(peer.to_owned());
-    let mut linked = planner.world.linked(&subject);
-    linked.find_map(|(kind, key)| {
+    let placed = planner.world.of_peer(peer);
+    placed.into_iter().find_map(|(kind, key)| {
         let connection = planner
             .world
             .connections

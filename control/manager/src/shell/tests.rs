@@ -99,6 +99,60 @@ fn a_manager_whose_lease_another_holds_writes_nothing_until_that_one_is_gone() {
 }
 
 #[test]
+fn a_manager_reads_and_writes_secrets_only_where_a_namespace_is_labelled_for_a_peer() {
+    run(async {
+        let server = ApiServer::start();
+        put_gateway(&server, "liqo-tenant-milan");
+        put_namespace(&server, "liqo-tenant-milan", "false");
+        let (_, manager) = start(&server, "a");
+        let networking = "/apis/networking.liqo.io/v1beta1/namespaces/liqo-tenant-milan";
+        let reason = || {
+            let gateway = server.get(&format!("{networking}/gatewayservers/milan"));
+            let conditions = gateway.unwrap_or_default()["status"]["conditions"].take();
+            conditions[0]["reason"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned()
+        };
+        wait_for("the refusal", || reason() == "NotTenantNamespace").await;
+        assert!(server.get(BINDING).is_none() && server.get(KEYS).is_none());
+
+        put_namespace(&server, "liqo-tenant-milan", "true");
+        wait_for("the binding", || server.get(BINDING).is_some()).await;
+        wait_for("the keys", || server.get(KEYS).is_some()).await;
+        // Only a watch of the namespace tells of this.
+        server.remove(KEYS);
+        wait_for("the keys again", || server.get(KEYS).is_some()).await;
+
+        put_namespace(&server, "liqo-tenant-milan", "false");
+        wait_for("the binding to be gone", || server.get(BINDING).is_none()).await;
+        wait_for("the refusal", || reason() == "NotTenantNamespace").await;
+        manager.abort();
+    });
+}
+
+#[test]
+fn a_manager_that_begins_again_waits_for_the_secrets_that_it_may_read() {
+    run(async {
+        let server = ApiServer::start();
+        put_gateway(&server, "liqo-tenant-milan");
+        put_namespace(&server, "liqo-tenant-milan", "true");
+        let (_, first) = start(&server, "a");
+        wait_for("the keys", || server.get(KEYS).is_some()).await;
+        let keys = server.get(KEYS);
+        first.abort();
+
+        let (state, second) = start(&server, "a");
+        wait_for("it to be ready", || state.ready().is_ok()).await;
+        put_node(&server, "rome-1", "172.18.1.2");
+        wait_for("work to be done", || is_there(&server, "rome-1")).await;
+
+        assert_eq!(server.get(KEYS), keys);
+        second.abort();
+    });
+}
+
+#[test]
 fn an_api_server_that_takes_the_lease_answers() {
     let server = ApiServer::start();
     let state = Arc::new(State::new());
@@ -132,6 +186,7 @@ fn run(test: impl Future<Output = ()>) {
 fn start(server: &ApiServer, identity: &str) -> (Arc<State>, JoinHandle<anyhow::Result<()>>) {
     let planner = Planner::new(Settings {
         namespace: "liqo".to_owned(),
+        tenant_namespaces: Vec::new(),
         pools: DEFAULT_POOLS.to_vec(),
         gateway_port: 51840,
         deployment_image: None,
@@ -154,6 +209,37 @@ fn start(server: &ApiServer, identity: &str) -> (Arc<State>, JoinHandle<anyhow::
         shown,
         tokio::task::spawn_local(manager.run(std::future::pending())),
     )
+}
+
+const BINDING: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/liqo-tenant-milan/rolebindings/liqo-controller-manager-tenant";
+const KEYS: &str = "/api/v1/namespaces/liqo-tenant-milan/secrets/gw-milan";
+
+fn put_namespace(server: &ApiServer, name: &str, is_tenant: &str) {
+    let labels = json!({
+        "liqo.io/remote-cluster-id": "milan",
+        "liqo.io/tenant-namespace": is_tenant,
+    });
+    let metadata = json!({"name": name, "labels": labels});
+    server.put(
+        &format!("/api/v1/namespaces/{name}"),
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}),
+    );
+}
+
+/// Puts a GatewayServer for the peer milan.
+fn put_gateway(server: &ApiServer, namespace: &str) {
+    let path =
+        format!("/apis/networking.liqo.io/v1beta1/namespaces/{namespace}/gatewayservers/milan");
+    let labels = json!({"liqo.io/remote-cluster-id": "milan"});
+    server.put(
+        &path,
+        json!({
+            "apiVersion": "networking.liqo.io/v1beta1",
+            "kind": "GatewayServer",
+            "metadata": {"name": "milan", "namespace": namespace, "labels": labels},
+            "spec": {"endpoint": {"port": 51840, "serviceType": "NodePort"}},
+        }),
+    );
 }
 
 fn put_node(server: &ApiServer, name: &str, address: &str) {

@@ -5,10 +5,12 @@ use crate::kind::{Key, Kind};
 use crate::task::Task;
 use control_api::configuration::ClusterCidrs;
 use control_api::endpoint::InternalEndpoint;
-use control_api::labels;
+use control_api::{Network, labels};
+use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
 
 /// Facts about the cluster, derived from its objects.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -21,6 +23,8 @@ pub(crate) struct Cluster {
     pub(crate) external: Option<Key>,
     /// An address of each ready node, by the name of the node.
     pub(crate) node_addresses: Vec<String>,
+    /// The addresses of the cluster itself, and what each is.
+    pub(crate) internal: BTreeSet<(Ipv4Net, &'static str)>,
     /// Where the nodes reach a gateway that is ready.
     pub(crate) gateway: Option<InternalEndpoint>,
     /// How many replicas of the gateway are ready, and how many there are.
@@ -64,6 +68,7 @@ impl Cluster {
                 .filter(|(_, node)| is_real(node) && is_ready(node))
                 .filter_map(|(_, node)| address(node))
                 .collect(),
+            internal: internal(world),
             replicas: (ready.len(), pods.len()),
             gateway: ready.into_iter().next(),
         }
@@ -71,6 +76,22 @@ impl Cluster {
 }
 
 impl World {
+    /// Returns what an address is, if it is one of the cluster itself or stands for one of a peer.
+    pub(crate) fn internal(&self, address: Ipv4Addr) -> Option<(Ipv4Net, &'static str)> {
+        let own = self.cluster.internal.iter().copied();
+        let of_peers = self.networks.iter().filter(|(key, network)| {
+            let labels = network.metadata.labels.as_ref();
+            let is_of_peer =
+                labels.is_some_and(|labels| labels.contains_key(labels::CONFIGURATION_CIDR_TYPE));
+            is_of_peer && self.is_tenant(&key.namespace)
+        });
+        let of_peers = of_peers
+            .filter_map(|(_, network)| Some((decided(network)?, "inside a CIDR of a peer")));
+
+        own.chain(of_peers)
+            .find(|(cidr, _)| cidr.contains(&address))
+    }
+
     /// Returns the work that a change of the facts makes.
     pub(super) fn tasks_of_cluster(&self, old: &Cluster) -> BTreeSet<Task> {
         let new = &self.cluster;
@@ -78,6 +99,9 @@ impl World {
         if old.id != new.id || old.cidrs != new.cidrs {
             let all = self.configurations.iter();
             tasks.extend(all.map(|(key, _)| Task::Configuration(key.clone())));
+        }
+        if old.internal != new.internal {
+            tasks.extend(self.tasks_of_templates());
         }
         if old.external != new.external {
             tasks.extend(self.ips.iter().map(|(key, _)| Task::Ip(key.clone())));
@@ -120,6 +144,40 @@ fn network_of_type<'a>(world: &'a World, wanted: &'a str) -> impl Iterator<Item 
             found.is_some_and(|found| found == wanted) && !is_going(&network.metadata)
         })
         .map(|(key, _)| key.clone())
+}
+
+fn internal(world: &World) -> BTreeSet<(Ipv4Net, &'static str)> {
+    let types = [
+        (labels::NETWORK_TYPE_POD, "inside the pod CIDR"),
+        (labels::NETWORK_TYPE_SERVICE, "inside the Service CIDR"),
+        (labels::NETWORK_TYPE_EXTERNAL, "inside the external CIDR"),
+        (labels::NETWORK_TYPE_INTERNAL, "inside the internal CIDR"),
+    ];
+    let networks = types.into_iter().flat_map(|(type_, what)| {
+        let networks = network_of_type(world, type_);
+        networks.filter_map(move |key| Some((decided(world.networks.get(&key)?)?, what)))
+    });
+    let nodes = world.nodes.iter().filter(|(_, node)| is_real(node));
+    let addresses = nodes.flat_map(|(_, node)| {
+        let status = node.status.as_ref();
+        status
+            .and_then(|it| it.addresses.as_ref())
+            .into_iter()
+            .flatten()
+    });
+    let nodes = addresses.filter_map(|it| {
+        let address: Ipv4Addr = it.address.parse().ok()?;
+        Some((Ipv4Net::from(address), "the address of a node"))
+    });
+
+    networks.chain(nodes).collect()
+}
+
+/// Returns the CIDR that a Network has, or asks for while none is decided.
+fn decided(network: &Network) -> Option<Ipv4Net> {
+    let status = network.status.as_ref();
+    let status = status.and_then(|status| status.cidr.as_deref());
+    status.unwrap_or(&network.spec.cidr).parse().ok()
 }
 
 fn cidrs(world: &World) -> Option<ClusterCidrs> {

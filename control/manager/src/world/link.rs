@@ -4,7 +4,7 @@ use super::World;
 use crate::kind::{Key, Kind};
 use crate::plan::service;
 use crate::task::Task;
-use control_api::labels;
+use control_api::{labels, tenant};
 use std::collections::BTreeSet;
 
 /// What objects have to do with.
@@ -18,6 +18,8 @@ pub(crate) enum Subject {
     Service(String),
     /// A public key.
     PublicKey(Vec<u8>),
+    /// What IPs ask Services for, which depends on the addresses of the cluster itself.
+    ServiceTemplate,
 }
 
 /// One object has to do with one subject.
@@ -43,7 +45,10 @@ pub(super) fn links(world: &World, kind: Kind, key: &Key) -> Vec<Link> {
     };
     let label = |label| meta.labels.as_ref().and_then(|labels| labels.get(label));
     let mut subjects = Vec::new();
-    if is_of_peer(kind) {
+    if kind == Kind::Namespace {
+        let peer = tenant::peer_of(meta).map(str::to_owned);
+        subjects.extend(peer.map(Subject::Peer));
+    } else if is_of_peer(kind) {
         let peer = label(labels::REMOTE_CLUSTER_ID).cloned();
         subjects.push(Subject::Peer(peer.unwrap_or_default()));
     }
@@ -53,10 +58,12 @@ pub(super) fn links(world: &World, kind: Kind, key: &Key) -> Vec<Link> {
             subjects.push(Subject::Owner(owner_kind, owner));
         }
     }
-    if kind == Kind::GatewayServer
-        && let Some(request) = world.servers.get(key).and_then(service::Request::of)
+    subjects.extend(world.service_of(kind, key).map(Subject::Service));
+    if kind == Kind::Ip
+        && let Some(ip) = world.ips.get(key)
+        && ip.spec.service_template.is_some()
     {
-        subjects.push(Subject::Service(request.hash()));
+        subjects.push(Subject::ServiceTemplate);
     }
     if kind == Kind::Service
         && let Some(hash) = label(labels::GATEWAY_SERVICE)
@@ -77,7 +84,7 @@ pub(super) fn links(world: &World, kind: Kind, key: &Key) -> Vec<Link> {
 }
 
 /// Returns whether objects of a kind belong to a peer each.
-fn is_of_peer(kind: Kind) -> bool {
+pub(super) fn is_of_peer(kind: Kind) -> bool {
     matches!(
         kind,
         Kind::Configuration
@@ -96,7 +103,7 @@ impl World {
     /// Returns the work that a link makes when it comes, changes or goes.
     pub(super) fn tasks_of_link(&self, link: &Link) -> Vec<Task> {
         match &link.0 {
-            Subject::Peer(peer) => vec![Task::Peer(peer.clone())],
+            Subject::Peer(peer) => self.tasks_of_peer(peer, link.1),
             Subject::Owner(Kind::Configuration, owner) => vec![Task::Configuration(owner.clone())],
             Subject::Owner(Kind::Ip, owner) => vec![Task::Ip(owner.clone())],
             Subject::Owner(..) => Vec::new(),
@@ -105,6 +112,7 @@ impl World {
                 peers.chain([Task::Service(hash.clone())]).collect()
             }
             Subject::PublicKey(_) => self.peers_linked(&link.0).collect(),
+            Subject::ServiceTemplate => Vec::new(),
         }
     }
 
@@ -126,7 +134,12 @@ impl World {
     /// Returns the work about an object itself.
     pub(super) fn own_tasks(&self, kind: Kind, key: &Key) -> Vec<Task> {
         match kind {
-            Kind::Network => vec![Task::Network(key.clone())],
+            Kind::Network => {
+                let of_peer = self.is_of_configuration(key);
+                let ips = of_peer.then(|| self.tasks_of_templates());
+                let ips = ips.into_iter().flatten();
+                ips.chain([Task::Network(key.clone())]).collect()
+            }
             Kind::Ip => {
                 let node = key.name.strip_prefix(crate::plan::node::PREFIX);
                 let node = node.filter(|_| key.namespace == self.namespace);
@@ -145,12 +158,18 @@ impl World {
                 let held = held.map(|(peer, _)| Task::Peer(peer.clone()));
                 held.chain(self.peer_tasks()).collect()
             }
+            Kind::Namespace => {
+                let ips = self.tasks_of_templates();
+                let ips =
+                    ips.filter(|task| matches!(task, Task::Ip(ip) if ip.namespace == key.name));
+                ips.chain([Task::Tenant(key.name.clone())]).collect()
+            }
+            Kind::RoleBinding => vec![Task::Tenant(key.namespace.clone())],
             Kind::GatewayServer
             | Kind::GatewayClient
             | Kind::PublicKey
             | Kind::Connection
             | Kind::Pod
-            | Kind::Namespace
             | Kind::ConfigMap
             | Kind::Secret
             | Kind::Service
@@ -159,11 +178,38 @@ impl World {
         }
     }
 
+    /// Returns the work about the IPs that ask for a Service.
+    pub(super) fn tasks_of_templates(&self) -> impl Iterator<Item = Task> {
+        let ips = self.linked(&Subject::ServiceTemplate);
+        ips.map(|(_, key)| Task::Ip(key.clone()))
+    }
+
+    /// Returns what a GatewayServer asks of the gateway's Services, as a hash.
+    pub(super) fn service_of(&self, kind: Kind, key: &Key) -> Option<String> {
+        let server = self
+            .servers
+            .get(key)
+            .filter(|_| kind == Kind::GatewayServer);
+        Some(service::Request::of(server?)?.hash())
+    }
+
+    /// Returns whether a Network is that of a peer's CIDR.
+    fn is_of_configuration(&self, key: &Key) -> bool {
+        let labels = self
+            .networks
+            .meta(key)
+            .and_then(|meta| meta.labels.as_ref());
+        labels.is_some_and(|labels| labels.contains_key(labels::CONFIGURATION_CIDR_TYPE))
+    }
+
     /// Returns the work about every peer.
     pub(super) fn peer_tasks(&self) -> impl Iterator<Item = Task> {
         self.links.iter().filter_map(|(subject, ..)| match subject {
             Subject::Peer(peer) => Some(Task::Peer(peer.clone())),
-            Subject::Owner(..) | Subject::Service(_) | Subject::PublicKey(_) => None,
+            Subject::Owner(..)
+            | Subject::Service(_)
+            | Subject::PublicKey(_)
+            | Subject::ServiceTemplate => None,
         })
     }
 }

@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::{
     ConfigMap, Namespace, Node, NodeStatus, Pod, PodSpec, PodStatus, Secret, Service,
 };
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::rbac::v1::RoleBinding;
 use std::collections::BTreeMap;
 
 impl Stored for Network {}
@@ -21,6 +22,7 @@ impl Stored for PublicKey {}
 impl Stored for ForeignCluster {}
 impl Stored for ConfigMap {}
 impl Stored for EndpointSlice {}
+impl Stored for RoleBinding {}
 
 impl Stored for Connection {
     /// The latency is measured anew every few seconds.
@@ -86,9 +88,22 @@ impl Stored for Pod {
 }
 
 impl Stored for Namespace {
+    /// Keeps the labels that decide what its objects may do.
     fn strip(&mut self) {
         self.metadata.annotations = None;
+        self.metadata.labels = self.metadata.labels.take().map(|labels| {
+            let is_kept = |key: &str| {
+                [
+                    labels::REMOTE_CLUSTER_ID,
+                    labels::TENANT_NAMESPACE,
+                    labels::ALLOW_INTERNAL_ADDRESSES,
+                ]
+                .contains(&key)
+            };
+            BTreeMap::from_iter(labels.into_iter().filter(|(key, _)| is_kept(key)))
+        });
         self.spec = None;
+        self.status = None;
     }
 }
 

@@ -53,8 +53,9 @@ fn what_a_new_list_does_not_tell_of_is_gone() {
     let mut world = World::new("liqo");
     world.put(Kind::Network, object(1, "10.1.0.0/16")).unwrap();
 
-    world.begin_list(Kind::Network);
-    let tasks = world.end_list(Kind::Network);
+    let networks = Listing::all(Kind::Network);
+    world.begin_list(&networks);
+    let tasks = world.end_list(&networks);
 
     assert_eq!(tasks, [Task::Network(key())].into());
     assert!(!world.networks.contains(&key()));

@@ -3,8 +3,9 @@
 use super::Side;
 use crate::cidr;
 use crate::kind::{Key, Kind};
+use crate::plan::gateway::NOT_TENANT_NAMESPACE;
 use crate::plan::{Planner, label};
-use crate::world::{Subject, is_going};
+use crate::world::is_going;
 use control_api::{Configuration, labels};
 use ipnet::Ipv4Net;
 
@@ -35,6 +36,9 @@ pub(super) fn check(
              so install one of the two again with another id"
         );
         return Err(("OwnClusterID", message));
+    }
+    if let Err(misplaced) = planner.world.check_place(Kind::Configuration, key) {
+        return Err((NOT_TENANT_NAMESPACE, misplaced.to_string()));
     }
     if let Some(other) = elder(planner, key, configuration, peer) {
         let message =
@@ -90,7 +94,7 @@ fn read(word: &str, texts: &[String]) -> Result<Vec<Ipv4Net>, String> {
     Ok(cidrs)
 }
 
-/// Returns another Configuration about the same peer that was there first.
+/// Returns another Configuration in the peer's tenant namespace that was there first.
 fn elder<'a>(
     planner: &'a Planner,
     key: &Key,
@@ -102,12 +106,9 @@ fn elder<'a>(
         (created.map(|time| time.0), key.clone())
     };
     let own = age(key, configuration);
-    let subject = Subject::Peer(peer.to_owned());
-    let mut linked = planner
-        .world
-        .linked(&subject)
-        .filter(|(kind, _)| *kind == Kind::Configuration);
-    let elder = linked.find(|(_, other)| {
+    let placed = planner.world.of_peer(peer).into_iter();
+    let mut others = placed.filter(|(kind, _)| *kind == Kind::Configuration);
+    let elder = others.find(|(_, other)| {
         let it = planner.world.configurations.get(other);
         it.is_some_and(|it| !is_going(&it.metadata) && age(other, it) < own)
     });

@@ -4,9 +4,13 @@ use crate::kind::{Key, Kind};
 use crate::plan::secret::KeyProblem;
 use crate::plan::service;
 use control_api::fabric;
+use control_api::tenant::Misplaced;
 
 /// Longest name of a gateway: `gw-` and it make a label.
 pub(super) const NAME_LEN_MAX: usize = 60;
+
+/// Reason of conditions and Events of objects that do not count in their namespace.
+pub(in crate::plan) const NOT_TENANT_NAMESPACE: &str = "NotTenantNamespace";
 
 /// What keeps a gateway from serving its peer, and the cure.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -19,6 +23,8 @@ pub(in crate::plan) enum Problem {
         "`{0}` is this cluster's own id: peers need different ones, so install one of the two again with another id"
     )]
     OwnCluster(String),
+    #[error("{0}")]
+    Misplaced(Misplaced),
     #[error("{kind} {key} serves this peer already: delete one of the two")]
     Conflict { kind: Kind, key: Key },
     #[error(
@@ -69,10 +75,11 @@ impl Problem {
             Self::NoPeer => ("NoClusterID", true),
             Self::InvalidPeer(_) => ("InvalidClusterID", true),
             Self::OwnCluster(_) => ("OwnClusterID", true),
+            Self::Misplaced(_) => (NOT_TENANT_NAMESPACE, true),
             Self::Conflict { .. } => ("Conflict", true),
             Self::NameTooLong => ("NameTooLong", true),
             Self::Service(_) => ("InvalidEndpoint", true),
-            Self::Key(problem) => (problem.reason(), *problem != KeyProblem::Pending),
+            Self::Key(problem) => (problem.reason(), problem.is_told()),
             Self::ServiceRefused(_) => ("ServiceRefused", true),
             Self::ServicePending => ("WaitingForService", false),
             Self::NoAddress(_) => ("WaitingForAddress", false),

@@ -4,7 +4,7 @@ use crate::kind::{Key, Kind};
 use crate::plan::{Notice, Planner, Settings, Surroundings};
 use crate::queue::Queue;
 use crate::task::Task;
-use crate::world::key_of;
+use crate::world::{Listing, key_of};
 use crate::write::{Action, Write};
 use fake_apiserver::merged;
 use ipam::DEFAULT_POOLS;
@@ -53,8 +53,23 @@ impl Cluster {
     }
 
     /// Makes or replaces an object as a person does, with its status.
+    ///
+    /// The namespace of an object about a peer becomes a tenant namespace first, if it has no object.
     pub(super) fn make(&mut self, kind: Kind, object: Value) -> Key {
         let key = key_in(&object);
+        let peer = &object["metadata"]["labels"]["liqo.io/remote-cluster-id"];
+        let namespace = (Kind::Namespace, Key::cluster(key.namespace.clone()));
+        if key.namespace.starts_with("liqo-tenant-") && !self.objects.contains_key(&namespace) {
+            let labels =
+                json!({"liqo.io/remote-cluster-id": peer, "liqo.io/tenant-namespace": "true"});
+            let metadata = json!({"name": key.namespace, "labels": labels});
+            self.store(
+                Kind::Namespace,
+                namespace.1,
+                json!({ "metadata": metadata }),
+                true,
+            );
+        }
         self.store(kind, key.clone(), object, true);
         key
     }
@@ -93,6 +108,9 @@ impl Cluster {
         let object = self.objects.remove(&(kind, key.clone()))?;
         let tasks = self.planner.world.remove(kind, key);
         tasks.into_iter().for_each(|task| self.queue.push(task));
+        if matches!(kind, Kind::RoleBinding | Kind::Namespace) {
+            self.forget_unbound();
+        }
         Some(object)
     }
 
@@ -102,9 +120,38 @@ impl Cluster {
         self.queue = Queue::default();
         self.started = false;
         let objects: Vec<_> = self.objects.clone().into_iter().collect();
-        for ((kind, _), object) in objects {
-            self.tell(kind, object);
+        for ((kind, key), object) in objects {
+            if kind != Kind::Secret {
+                self.tell(kind, object);
+            }
+            if kind == Kind::RoleBinding {
+                self.list_secrets(&key.namespace);
+            }
         }
+    }
+
+    /// Tells the manager the Secrets of a namespace, as its watch does once it has the right to.
+    fn list_secrets(&mut self, namespace: &str) {
+        let listing = Listing::secrets(namespace);
+        self.planner.world.begin_list(&listing);
+        let secrets: Vec<_> = self
+            .objects
+            .iter()
+            .filter(|((kind, key), object)| {
+                *kind == Kind::Secret && key.namespace == namespace && is_watched(*kind, object)
+            })
+            .map(|(_, secret)| secret.clone())
+            .collect();
+        for secret in secrets {
+            self.tell(Kind::Secret, secret);
+        }
+        let tasks = self.planner.world.end_list(&listing);
+        tasks.into_iter().for_each(|task| self.queue.push(task));
+    }
+
+    /// Returns whether the manager has the right to read Secrets of a namespace.
+    fn is_bound(&self, namespace: &str) -> bool {
+        self.planner.world.bound_namespaces().contains(namespace)
     }
 
     /// Lets the manager work until it has nothing to do, and returns what it wrote.
@@ -136,6 +183,21 @@ impl Cluster {
         panic!("no rest: {:#?}", &self.writes[self.writes.len() - 10..]);
     }
 
+    /// Ends the watches of Secrets that the manager has no right to any more.
+    fn forget_unbound(&mut self) {
+        let namespaces: BTreeSet<_> = self
+            .objects
+            .keys()
+            .map(|(_, key)| key.namespace.clone())
+            .collect();
+        for namespace in namespaces {
+            if self.planner.world.is_readable(&namespace) && !self.is_bound(&namespace) {
+                let tasks = self.planner.world.forget_secrets(&namespace);
+                tasks.into_iter().for_each(|task| self.queue.push(task));
+            }
+        }
+    }
+
     pub(super) fn get(&self, kind: Kind, key: &Key) -> &Value {
         static NONE: Value = Value::Null;
         self.objects.get(&(kind, key.clone())).unwrap_or(&NONE)
@@ -165,6 +227,10 @@ impl Cluster {
                 break plan;
             }
             for key in plan.lookups {
+                assert!(
+                    self.is_bound(&key.namespace),
+                    "no right to read Secret {key}"
+                );
                 let secret = self.objects.get(&(Kind::Secret, key.clone()));
                 let secret = secret.map(|it| serde_json::from_value::<Secret>(it.clone()));
                 let Ok(secret) = secret.transpose() else {
@@ -189,6 +255,12 @@ impl Cluster {
 
     fn write(&mut self, task: &Task, write: Write) -> bool {
         let name = (write.kind, write.key.clone());
+        if write.kind == Kind::Secret {
+            assert!(
+                self.is_bound(&write.key.namespace),
+                "no right to write {write:?}"
+            );
+        }
         let present = self.objects.get(&name).cloned();
         if present.is_none() && matches!(write.action, Action::Create(_) | Action::Apply(_)) {
             self.made.insert(name.clone());
@@ -282,8 +354,15 @@ impl Cluster {
             complete_service(&mut object, self.counter);
         }
         self.objects.insert((kind, key.clone()), object.clone());
-        if is_watched(kind, &object) || !by_person {
+        let is_seen = kind != Kind::Secret || self.planner.world.is_readable(&key.namespace);
+        if is_seen && (is_watched(kind, &object) || !by_person) {
             self.tell(kind, object);
+            if matches!(kind, Kind::RoleBinding | Kind::Namespace) {
+                self.forget_unbound();
+            }
+            if kind == Kind::RoleBinding && self.is_bound(&key.namespace) {
+                self.list_secrets(&key.namespace);
+            }
         } else if self.started {
             let tasks = self.planner.world.remove(kind, &key);
             tasks.into_iter().for_each(|task| self.queue.push(task));
@@ -305,6 +384,7 @@ impl Cluster {
 fn planner() -> Planner {
     Planner::new(Settings {
         namespace: "liqo".to_owned(),
+        tenant_namespaces: vec!["named".to_owned()],
         pools: DEFAULT_POOLS.to_vec(),
         gateway_port: 51840,
         deployment_image: None,

@@ -1,0 +1,40 @@
+{{/*
+The binding that puts a ValidatingAdmissionPolicy into force. Takes a dict: name, labels.
+*/}}
+{{- define "liqo.policyBinding" -}}
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata:
+  name: {{ .name }}
+  labels:
+    {{- include "liqo.labels" .labels | nindent 4 }}
+spec:
+  policyName: {{ .name }}
+  validationActions: [Deny]
+{{- end }}
+
+{{/*
+CEL for whether the number `variables.address` is an address of a CIDR. Takes the CIDR.
+CEL's own functions for addresses are younger than Kubernetes 1.30.
+*/}}
+{{- define "liqo.inCIDR" -}}
+{{- $parts := splitList "/" . }}
+{{- $address := 0 }}
+{{- range splitList "." (first $parts) }}
+{{- $address = add (mul $address 256) (int .) }}
+{{- end }}
+{{- $size := 1 }}
+{{- range until (int (sub 32 (int (last $parts)))) }}
+{{- $size = mul $size 2 }}
+{{- end }}
+{{- $first := mul (div $address $size) $size -}}
+(variables.address >= {{ $first }} && variables.address < {{ add $first $size }})
+{{- end }}
+
+{{/*
+CEL for whether a namespace may hold the objects of a peer: by its labels, or because the values name it.
+*/}}
+{{- define "liqo.isTenantNamespace" -}}
+(has(namespaceObject.metadata.labels) && 'liqo.io/tenant-namespace' in namespaceObject.metadata.labels && namespaceObject.metadata.labels['liqo.io/tenant-namespace'] == 'true')
+{{- with .Values.networking.tenantNamespaces }} || namespaceObject.metadata.name in [{{ range $index, $name := . }}{{ if $index }}, {{ end }}'{{ $name }}'{{ end }}]{{ end }}
+{{- end }}

@@ -1,0 +1,273 @@
+//! The chart's roles grant what the programs use, and the narrow ones stay narrow.
+
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// All that the chart renders with every value set.
+const RENDERED: &str = include_str!("../golden/everything.yaml");
+
+const PERMISSIONS: &str = include_str!("../../../control/manager/src/permissions.rs");
+
+/// Namespace of the renderings.
+const NAMESPACE: &str = "liqo-system";
+
+/// Group, resource, name of the object (empty for all) and verb.
+type Right = (String, String, String, String);
+
+#[test]
+fn the_managers_roles_are_the_tables_of_its_source() {
+    for (kind, name) in [
+        ("ClusterRole", "liqo-controller-manager"),
+        ("ClusterRole", "liqo-controller-manager-tenant"),
+        ("Role", "liqo-controller-manager"),
+    ] {
+        let granted = rights(&object(kind, name));
+        let used = table(&format!("//! {kind} `{name}`, "));
+
+        let surplus: Vec<_> = granted.difference(&used).collect();
+        let missing: Vec<_> = used.difference(&granted).collect();
+        assert!(
+            surplus.is_empty() && missing.is_empty() && !used.is_empty(),
+            "{kind} {name}: granted and not listed {surplus:#?}, listed and not granted {missing:#?}"
+        );
+    }
+}
+
+#[test]
+fn no_role_reads_secrets_beyond_liqos_namespace_and_tenant_namespaces() {
+    let cluster_roles = objects()
+        .into_iter()
+        .filter(|it| it["kind"] == "ClusterRole");
+    let readers: Vec<_> = cluster_roles
+        .filter(|role| {
+            rights(role)
+                .iter()
+                .any(|(_, resource, ..)| is_secret(resource))
+        })
+        .map(|role| text(&role["metadata"]["name"]))
+        .collect();
+
+    assert_eq!(readers, ["liqo-controller-manager-tenant"]);
+    let bound = objects().into_iter().filter(|it| {
+        text(&it["kind"]).ends_with("RoleBinding") && text(&it["roleRef"]["name"]) == readers[0]
+    });
+    assert_eq!(bound.count(), 0, "the manager binds it where it may");
+}
+
+#[test]
+fn the_gateway_reads_the_one_secret_with_its_keys() {
+    let role = rights(&object("Role", "liqo-gateway"));
+    let secrets: BTreeSet<_> = role
+        .iter()
+        .filter(|(_, resource, ..)| is_secret(resource))
+        .map(|(_, _, name, verb)| (name.as_str(), verb.as_str()))
+        .collect();
+
+    let keys = "liqo-gateway-keys";
+    assert_eq!(
+        secrets,
+        [(keys, "get"), (keys, "list"), (keys, "watch")].into()
+    );
+}
+
+#[test]
+fn nobody_holds_rights_that_grant_rights() {
+    for role in objects()
+        .iter()
+        .filter(|it| text(&it["kind"]).ends_with("Role"))
+    {
+        for (group, resource, name, verb) in rights(role) {
+            let told = format!(
+                "{}: {verb} {group}/{resource} {name}",
+                role["metadata"]["name"]
+            );
+            assert!(
+                !["escalate", "impersonate", "*"].contains(&&*verb),
+                "{told}"
+            );
+            assert!(
+                resource != "nodes/proxy" && resource != "*" && group != "*",
+                "{told}"
+            );
+            if verb == "bind" {
+                assert_eq!(name, "liqo-controller-manager-tenant", "{told}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_policy_denies() {
+    let policies = names("ValidatingAdmissionPolicy");
+    let expected = [
+        "liqo-controller-manager-bindings",
+        "liqo-controller-manager-secrets",
+        "liqo-ip-services",
+        "liqo-tenant-namespaces",
+    ];
+    assert_eq!(policies, expected.map(str::to_owned).into());
+    for name in policies {
+        let policy = object("ValidatingAdmissionPolicy", &name);
+        let binding = object("ValidatingAdmissionPolicyBinding", &name);
+        assert_eq!(policy["spec"]["failurePolicy"], "Fail", "{name}");
+        assert_eq!(binding["spec"]["policyName"], Value::from(name));
+        assert_eq!(
+            binding["spec"]["validationActions"],
+            serde_json::json!(["Deny"])
+        );
+        assert!(
+            binding["spec"]["matchResources"].is_null(),
+            "it exempts no namespace"
+        );
+    }
+}
+
+#[test]
+fn what_the_values_say_of_tenant_namespaces_reaches_every_program_and_policy() {
+    let flag = "--tenant-namespaces=peers,peers-of-old";
+    let manager = object("Deployment", "liqo-controller-manager").to_string();
+    let policy = object(
+        "ValidatingAdmissionPolicy",
+        "liqo-controller-manager-bindings",
+    )
+    .to_string();
+
+    assert!(manager.contains(flag));
+    assert!(policy.contains("['peers', 'peers-of-old']"), "{policy}");
+    for (kind, name) in [("Deployment", "liqo-gateway"), ("DaemonSet", "liqo-fabric")] {
+        let pod = object(kind, name);
+        let containers = pod["spec"]["template"]["spec"]["containers"].as_array();
+        let env = containers
+            .into_iter()
+            .flatten()
+            .flat_map(|it| it["env"].as_array());
+        let mut env = env.flatten();
+        let variable = env
+            .find(|it| it["name"] == "LIQO_TENANT_NAMESPACES")
+            .unwrap();
+        assert_eq!(variable["value"], "peers,peers-of-old", "{name}");
+    }
+}
+
+#[test]
+fn the_policy_for_ips_knows_the_clusters_cidrs() {
+    let policy = object("ValidatingAdmissionPolicy", "liqo-ip-services").to_string();
+
+    for (first, end) in [
+        (0x0af4_0000_u32, 0x0af5_0000_u32), // 10.244.0.0/16
+        (0x0af5_0000, 0x0af6_0000),         // 10.245.0.0/16
+        (0x0a60_0000, 0x0a70_0000),         // 10.96.0.0/12
+        (0x0a47_0000, 0x0a48_0000),         // 10.71.0.0/16
+        (0x0a51_0000, 0x0a52_0000),         // 10.81.0.0/16
+    ] {
+        let range = format!("variables.address >= {first} && variables.address < {end}");
+        assert!(policy.contains(&range), "{range}");
+    }
+}
+
+fn objects() -> Vec<Value> {
+    let documents = RENDERED.split("\n---\n");
+    documents
+        .filter_map(|text| serde_saphyr::from_str(text).ok())
+        .filter(Value::is_object)
+        .collect()
+}
+
+fn object(kind: &str, name: &str) -> Value {
+    let mut objects = objects().into_iter();
+    let found = objects.find(|it| {
+        let namespace = &it["metadata"]["namespace"];
+        it["kind"] == kind
+            && it["metadata"]["name"] == name
+            && (namespace.is_null() || *namespace == NAMESPACE)
+    });
+    found.unwrap_or_else(|| panic!("the chart renders no {kind} {name}"))
+}
+
+fn names(kind: &str) -> BTreeSet<String> {
+    let objects = objects().into_iter().filter(|it| it["kind"] == kind);
+    objects.map(|it| text(&it["metadata"]["name"])).collect()
+}
+
+/// Returns the rights of a role, one by one.
+fn rights(role: &Value) -> BTreeSet<Right> {
+    let mut rights = BTreeSet::new();
+    for rule in role["rules"].as_array().into_iter().flatten() {
+        let list = |field: &str| {
+            let list = rule[field].as_array().into_iter().flatten();
+            list.map(text).collect::<Vec<_>>()
+        };
+        let mut names = list("resourceNames");
+        if names.is_empty() {
+            names.push(String::new());
+        }
+        combine(
+            &mut rights,
+            &list("apiGroups"),
+            &list("resources"),
+            &names,
+            &list("verbs"),
+        );
+    }
+
+    rights
+}
+
+/// Returns the rights of the table that follows a heading.
+fn table(heading: &str) -> BTreeSet<Right> {
+    let mut lines = PERMISSIONS
+        .lines()
+        .skip_while(|line| !line.starts_with(heading));
+    lines.next();
+    let mut rights = BTreeSet::new();
+    let rows = lines
+        .skip_while(|line| !line.starts_with("//! |---"))
+        .skip(1)
+        .take_while(|line| line.starts_with("//! |"));
+    for row in rows {
+        let cells: Vec<_> = row.split('|').map(str::trim).collect();
+        let quoted = |cell: &str| {
+            let quoted = cell.split('`').skip(1).step_by(2);
+            quoted.map(str::to_owned).collect::<Vec<_>>()
+        };
+        let group = match cells[1] {
+            "core" => String::new(),
+            group => group.trim_matches('`').to_owned(),
+        };
+        let mut names = quoted(cells[3]);
+        if names.is_empty() {
+            names.push(String::new());
+        }
+        let verbs: Vec<_> = cells[4].split(' ').map(str::to_owned).collect();
+        combine(&mut rights, &[group], &quoted(cells[2]), &names, &verbs);
+    }
+
+    rights
+}
+
+fn combine(
+    rights: &mut BTreeSet<Right>,
+    groups: &[String],
+    resources: &[String],
+    names: &[String],
+    verbs: &[String],
+) {
+    for group in groups {
+        for resource in resources {
+            for name in names {
+                for verb in verbs {
+                    let right = (group.clone(), resource.clone(), name.clone(), verb.clone());
+                    rights.insert(right);
+                }
+            }
+        }
+    }
+}
+
+fn is_secret(resource: &str) -> bool {
+    resource == "secrets" || resource == "*"
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}

@@ -1,0 +1,143 @@
+//! Which objects of an API server count, by their namespace.
+//!
+//! The kinds of a fabric lie in many namespaces, and the rights on each namespace differ. A file is one
+//! person's, so its namespaces decide nothing and this step is skipped.
+
+use super::admit::{Admission, peer};
+use super::error::{Error, Place, Problem};
+use super::objects::{Object, Objects};
+use super::spec::node_ip_name;
+use crate::tenant::{self, Misplaced};
+use crate::{IP, labels};
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The namespaces that objects are read from.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Tenancy {
+    /// Liqo's own, which holds the Networks of this cluster and the IPs of its nodes.
+    pub liqo: String,
+    /// Namespaces that the settings name as tenant namespaces of any peer.
+    pub named: Vec<String>,
+    /// Metadata of the namespaces with the tenant labels.
+    pub labelled: Vec<ObjectMeta>,
+}
+
+impl Tenancy {
+    /// Removes the objects that do not count in their namespace, and returns why.
+    pub fn prune(&self, objects: &mut Objects) -> Vec<Error> {
+        let tenants = self.tenant_namespaces(objects);
+        let node_ips: BTreeSet<_> = objects
+            .of::<Node>()
+            .filter_map(|node| node.metadata.name.as_deref().map(node_ip_name))
+            .collect();
+        let mut errors = Vec::new();
+        objects.retain(|object| {
+            let wrong = match peer(object).filter(|peer| !peer.is_empty()) {
+                Some(peer) => check_tenant(object, peer, tenants.get(peer)),
+                None => self.check_own(object, &node_ips),
+            };
+            let is_right = wrong.is_ok();
+            errors.extend(wrong.err().map(|(field, problem)| Error {
+                place: Place {
+                    position: None,
+                    object: object.label(),
+                    field: field.to_owned(),
+                },
+                problem,
+            }));
+            is_right
+        });
+
+        errors
+    }
+
+    /// Returns the tenant namespace of each peer that has one, by cluster ID.
+    pub fn tenant_namespaces(&self, objects: &Objects) -> BTreeMap<String, String> {
+        let mut labelled: BTreeMap<_, Vec<&ObjectMeta>> = BTreeMap::new();
+        for namespace in &self.labelled {
+            if let Some(peer) = tenant::peer_of(namespace) {
+                labelled.entry(peer).or_default().push(namespace);
+            }
+        }
+        let mut held: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for object in objects.iter() {
+            if let Some(peer) = peer(object) {
+                held.entry(peer).or_default().insert(namespace(object));
+            }
+        }
+
+        let peers: BTreeSet<_> = labelled.keys().chain(held.keys()).copied().collect();
+        peers
+            .into_iter()
+            .filter_map(|peer| {
+                let labelled = labelled.get(peer).into_iter().flatten().copied();
+                let held = held.get(peer);
+                let holds = |name: &str| held.is_some_and(|held| held.contains(name));
+                let tenant = tenant::choose(labelled, &self.named, holds)?;
+                Some((peer.to_owned(), tenant.to_owned()))
+            })
+            .collect()
+    }
+
+    /// Checks the namespace of a Network of this cluster, or of the IP of one of its nodes.
+    fn check_own(&self, object: &Object, node_ips: &BTreeSet<String>) -> Result<(), Wrong> {
+        let is_own = match object {
+            Object::Network(_) => object.label_value(labels::NETWORK_TYPE).is_some(),
+            Object::IP(IP { metadata, .. }) => {
+                let name = metadata.name.as_ref();
+                name.is_some_and(|name| node_ips.contains(name))
+            }
+            Object::ConfigMap(_)
+            | Object::Node(_)
+            | Object::EndpointSlice(_)
+            | Object::Configuration(_)
+            | Object::GatewayServer(_)
+            | Object::GatewayClient(_)
+            | Object::PublicKey(_)
+            | Object::Connection(_) => false,
+        };
+        if !is_own || namespace(object) == self.liqo {
+            return Ok(());
+        }
+        let liqo = self.liqo.clone();
+
+        Err(("metadata.namespace", Problem::NotOfLiqo { liqo }))
+    }
+}
+
+impl Admission {
+    /// Adds the objects that [`Tenancy::prune`] has removed.
+    pub fn refuse(&mut self, misplaced: Vec<Error>) {
+        for error in &misplaced {
+            let Problem::Misplaced(problem) = &error.problem else {
+                continue;
+            };
+            let peer = problem.peer();
+            let fabric = self.fabric.as_ref();
+            if fabric.is_ok_and(|fabric| fabric.peer(peer).is_none()) {
+                let cause = self.unserved.entry(peer.to_owned());
+                cause.or_insert_with(|| error.to_string());
+            }
+        }
+        self.refused.extend(misplaced);
+    }
+}
+
+/// The field that is wrong, and why.
+type Wrong = (&'static str, Problem);
+
+fn check_tenant(object: &Object, peer: &str, tenant: Option<&String>) -> Result<(), Wrong> {
+    let tenant = tenant.map(String::as_str);
+    let checked = Misplaced::check(namespace(object), peer, tenant);
+
+    checked.map_err(|problem| ("metadata.namespace", Problem::Misplaced(problem)))
+}
+
+fn namespace(object: &Object) -> &str {
+    object.metadata().namespace.as_deref().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

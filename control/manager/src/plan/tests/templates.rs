@@ -1,0 +1,264 @@
+//! Which Services IPs get on behalf of whoever may create IPs.
+
+use super::*;
+
+/// An IP of a developer's namespace with a template.
+fn asking(ip: &str, template: &Value) -> Value {
+    json!({
+        "metadata": {"name": "printer", "namespace": "office"},
+        "spec": {"ip": ip, "serviceTemplate": template},
+    })
+}
+
+fn ports() -> Value {
+    json!({"spec": {"ports": [{"port": 80}]}})
+}
+
+fn name() -> Key {
+    Key::new("office", "printer")
+}
+
+fn namespace(labels: &Value) -> Value {
+    json!({"metadata": {"name": "office", "labels": labels}})
+}
+
+/// Returns the warnings about the IP since the last look.
+fn warnings(rome: &mut Cluster) -> Vec<String> {
+    rome.settle();
+    let notices = std::mem::take(&mut rome.notices);
+    let warnings = notices
+        .into_iter()
+        .filter(|it| it.is_warning && it.kind == Kind::Ip);
+    warnings
+        .map(|it| format!("{}: {}", it.reason, it.note))
+        .collect()
+}
+
+fn has_service(rome: &Cluster) -> (bool, bool) {
+    let is_there = |kind| !rome.get(kind, &name()).is_null();
+    (is_there(Kind::Service), is_there(Kind::EndpointSlice))
+}
+
+#[test]
+fn a_template_that_exposes_the_service_makes_none_and_is_told_by_name() {
+    for (spec, field) in [
+        (
+            json!({"externalIPs": ["203.0.113.7"], "ports": [{"port": 80}]}),
+            "spec.externalIPs",
+        ),
+        (
+            json!({"type": "NodePort", "ports": [{"port": 80}]}),
+            "spec.type is NodePort",
+        ),
+        (
+            json!({"type": "LoadBalancer", "ports": [{"port": 80}]}),
+            "spec.type is LoadBalancer",
+        ),
+        (
+            json!({"selector": {"app": "x"}, "ports": [{"port": 80}]}),
+            "spec.selector",
+        ),
+    ] {
+        let mut rome = rome();
+        rome.make(Kind::Ip, asking("192.0.2.9", &json!({ "spec": spec })));
+
+        let told = warnings(&mut rome);
+
+        assert_eq!(has_service(&rome), (false, false), "{field}");
+        assert!(
+            matches!(&*told, [one] if one.starts_with("ServiceTemplateRefused") && one.contains(field)),
+            "{told:?}"
+        );
+        assert_eq!(
+            rome.get(Kind::Ip, &name())["status"]["ip"],
+            "10.70.0.3",
+            "it is mapped"
+        );
+        assert_eq!(warnings(&mut rome), [""; 0], "told once");
+    }
+}
+
+#[test]
+fn an_address_of_the_cluster_or_a_peer_gets_no_service() {
+    for (ip, what) in [
+        ("10.244.2.30", "inside the pod CIDR"),
+        ("10.96.0.1", "inside the Service CIDR"),
+        ("172.18.1.3", "the address of a node"),
+        ("10.70.0.1", "inside the external CIDR"),
+        ("10.80.0.1", "inside the internal CIDR"),
+        ("10.0.7.7", "inside a CIDR of a peer"),
+    ] {
+        let mut rome = rome();
+        with_milan(&mut rome);
+        rome.notices.clear();
+        rome.make(Kind::Ip, asking(ip, &ports()));
+
+        let told = warnings(&mut rome);
+
+        assert_eq!(has_service(&rome), (false, false), "{ip}");
+        assert!(matches!(&*told, [one] if one.contains(what)), "{told:?}");
+    }
+    for ip in [
+        "127.0.0.1",
+        "169.254.169.254",
+        "169.254.18.1",
+        "224.0.0.1",
+        "0.0.0.0",
+    ] {
+        let mut rome = rome();
+        rome.make(
+            Kind::Namespace,
+            namespace(&json!({"ipam.liqo.io/allow-internal-addresses": "true"})),
+        );
+        rome.make(Kind::Ip, asking(ip, &ports()));
+
+        let told = warnings(&mut rome);
+
+        assert_eq!(has_service(&rome), (false, false), "{ip}");
+        assert!(
+            matches!(&*told, [one] if one.starts_with("InvalidAddress")),
+            "{told:?}"
+        );
+    }
+}
+
+#[test]
+fn a_namespace_that_is_opted_in_may_name_addresses_of_the_cluster() {
+    let mut rome = rome();
+    rome.make(Kind::Ip, asking("10.244.2.30", &ports()));
+    rome.settle();
+    assert_eq!(has_service(&rome), (false, false));
+
+    rome.make(
+        Kind::Namespace,
+        namespace(&json!({"ipam.liqo.io/allow-internal-addresses": "true"})),
+    );
+    rome.settle();
+    let allowed = has_service(&rome);
+    rome.make(Kind::Namespace, namespace(&json!({})));
+    rome.settle();
+
+    assert_eq!(allowed, (true, true));
+    assert_eq!(has_service(&rome), (false, false), "the label is gone");
+}
+
+#[test]
+fn an_address_that_becomes_one_of_the_cluster_loses_its_service() {
+    let mut rome = rome();
+    rome.make(Kind::Ip, asking("172.18.1.9", &ports()));
+    rome.make(
+        Kind::Configuration,
+        configuration("milan", &["10.9.0.0/16"], &[]),
+    );
+    rome.settle();
+    let before = has_service(&rome);
+
+    rome.make(Kind::Node, node("rome-3", "172.18.1.9"));
+    rome.settle();
+    let of_node = has_service(&rome);
+    rome.delete(Kind::Node, &Key::cluster("rome-3"));
+    rome.settle();
+    let again = has_service(&rome);
+
+    assert_eq!(
+        (before, of_node, again),
+        ((true, true), (false, false), (true, true))
+    );
+}
+
+#[test]
+fn what_an_earlier_release_made_is_removed_with_an_event() {
+    let mut rome = rome();
+    let template = json!({"spec": {"type": "NodePort", "externalIPs": ["203.0.113.7"], "ports": [{"port": 80}]}});
+    let uid = rome.make(Kind::Ip, asking("10.244.2.30", &template));
+    let uid = rome.get(Kind::Ip, &uid)["metadata"]["uid"].clone();
+    let owner = json!([{"apiVersion": "ipam.liqo.io/v1alpha1", "kind": "IP", "name": "printer", "uid": uid}]);
+    let labels = json!({
+        "liqo.io/managed": "true",
+        "endpointslice.kubernetes.io/managed-by": "controller-manager.liqo.io",
+    });
+    let metadata = json!({"name": "printer", "namespace": "office", "labels": labels, "ownerReferences": owner});
+    rome.make(
+        Kind::Service,
+        json!({"metadata": metadata, "spec": template["spec"]}),
+    );
+    rome.make(
+        Kind::EndpointSlice,
+        json!({
+            "metadata": metadata,
+            "addressType": "IPv4",
+            "endpoints": [{"addresses": ["10.244.2.30"]}],
+        }),
+    );
+
+    let told = warnings(&mut rome);
+
+    assert_eq!(has_service(&rome), (false, false));
+    assert!(
+        matches!(&*told, [one] if one.contains("an earlier one is removed")),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn fields_that_an_earlier_release_set_go_although_the_template_is_right_now() {
+    let mut rome = rome();
+    rome.make(Kind::Ip, asking("192.0.2.9", &ports()));
+    rome.settle();
+    let before = rome.get(Kind::Service, &name())["metadata"]["uid"].clone();
+
+    rome.edit(
+        Kind::Service,
+        &name(),
+        json!({"spec": {"externalIPs": ["203.0.113.7"]}}),
+    );
+    rome.settle();
+
+    let service = rome.get(Kind::Service, &name());
+    assert!(service["spec"]["externalIPs"].is_null(), "{service}");
+    assert_ne!(service["metadata"]["uid"], before, "it is made anew");
+}
+
+#[test]
+fn an_ip_adds_no_end_point_to_a_service_that_is_not_its_own() {
+    let mut rome = rome();
+    rome.objects.insert((Kind::Service, name()), json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": "printer", "namespace": "office", "uid": "theirs", "resourceVersion": "1"},
+        "spec": {"type": "ClusterIP"},
+    }));
+    rome.make(Kind::Ip, asking("192.0.2.9", &ports()));
+
+    let told = warnings(&mut rome);
+
+    assert_eq!(has_service(&rome), (true, false));
+    assert_eq!(
+        rome.get(Kind::Service, &name())["metadata"]["uid"],
+        "theirs"
+    );
+    assert!(
+        matches!(&*told, [one] if one.starts_with("ServiceNameTaken")),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn ips_without_a_template_name_any_address_that_can_be_routed() {
+    let mut rome = rome();
+    for (name, ip) in [
+        ("pod", "10.244.2.30"),
+        ("api-server", "10.96.0.1"),
+        ("host", "172.18.1.3"),
+    ] {
+        let ip = json!({"metadata": {"name": name, "namespace": "office"}, "spec": {"ip": ip}});
+        rome.make(Kind::Ip, ip);
+    }
+
+    let told = warnings(&mut rome);
+
+    assert_eq!(told, [""; 0]);
+    for name in ["pod", "api-server", "host"] {
+        let ip = rome.get(Kind::Ip, &Key::new("office", name));
+        assert!(ip["status"]["ip"].is_string(), "{name}");
+    }
+}

@@ -1,0 +1,310 @@
+//! Tenant namespaces: where objects of peers count, and where the manager has rights.
+
+use super::*;
+
+const BINDING: &str = "liqo-controller-manager-tenant";
+
+/// Milan, served.
+fn served() -> Cluster {
+    let mut rome = rome();
+    with_milan(&mut rome);
+    rome.make(
+        Kind::GatewayServer,
+        server("milan", &json!({"serviceType": "NodePort"})),
+    );
+    rome.make(Kind::PublicKey, public_key("milan", 9));
+    rome.settle();
+    assert!(ready(&rome).starts_with("True"), "{}", ready(&rome));
+    rome.notices.clear();
+    rome
+}
+
+fn ready(rome: &Cluster) -> String {
+    condition(rome.get(Kind::GatewayServer, &key("milan")), "Ready")
+}
+
+/// The same object in a developer's namespace, older than any other.
+fn in_namespace(namespace: &str, mut object: Value) -> Value {
+    object["metadata"]["namespace"] = json!(namespace);
+    object
+}
+
+fn bindings(rome: &Cluster) -> Vec<String> {
+    rome.names(Kind::RoleBinding)
+}
+
+fn tenant(name: &str, peer: &str) -> Value {
+    let labels = json!({"liqo.io/remote-cluster-id": peer, "liqo.io/tenant-namespace": "true"});
+    json!({"metadata": {"name": name, "labels": labels}})
+}
+
+#[test]
+fn an_older_object_in_a_developers_namespace_replaces_nothing_and_is_told_why() {
+    let objects = [
+        (
+            Kind::Configuration,
+            configuration("milan", &["10.9.0.0/16"], &[]),
+        ),
+        (
+            Kind::GatewayServer,
+            server("milan", &json!({"serviceType": "LoadBalancer"})),
+        ),
+        (Kind::GatewayClient, client("milan")),
+        (Kind::PublicKey, public_key("milan", 7)),
+    ];
+    for (kind, object) in objects {
+        let mut rome = rome();
+        let name = rome.make(kind, in_namespace("developers", object));
+        rome.settle();
+        let early = rome
+            .notices
+            .iter()
+            .any(|it| it.reason == "NotTenantNamespace" && it.key == name);
+        assert!(early, "{kind}: {:?}", rome.notices);
+        assert!(
+            rome.names(Kind::Secret).is_empty() && rome.names(Kind::Service).is_empty(),
+            "{kind}"
+        );
+
+        with_milan(&mut rome);
+        rome.make(
+            Kind::GatewayServer,
+            server("milan", &json!({"serviceType": "NodePort"})),
+        );
+        rome.make(Kind::PublicKey, public_key("milan", 9));
+        rome.settle();
+
+        assert!(ready(&rome).starts_with("True"), "{kind}: {}", ready(&rome));
+        let configured = condition(
+            rome.get(Kind::Configuration, &key("milan")),
+            "NetworkCIDRsConfigured",
+        );
+        assert!(configured.starts_with("True"), "{kind}: {configured}");
+        assert_eq!(
+            rome.names(Kind::Connection),
+            [format!("{TENANT}/gw-milan")],
+            "{kind}"
+        );
+        let type_ = condition(
+            rome.get(kind, &name),
+            if kind == Kind::Configuration {
+                "NetworkCIDRsConfigured"
+            } else {
+                "Ready"
+            },
+        );
+        let is_told = kind == Kind::PublicKey
+            || type_.contains("False NotTenantNamespace") && type_.contains(TENANT);
+        assert!(is_told, "{kind}: {type_}");
+    }
+}
+
+#[test]
+fn a_developers_older_copy_of_a_key_does_not_keep_a_peer_from_being_served() {
+    let mut rome = rome();
+    rome.make(
+        Kind::PublicKey,
+        in_namespace("developers", public_key("mallory", 9)),
+    );
+    rome.settle();
+
+    with_milan(&mut rome);
+    rome.make(
+        Kind::GatewayServer,
+        server("milan", &json!({"serviceType": "NodePort"})),
+    );
+    rome.make(Kind::PublicKey, public_key("milan", 9));
+    rome.settle();
+
+    assert!(ready(&rome).starts_with("True"), "{}", ready(&rome));
+}
+
+#[test]
+fn warnings_about_objects_that_are_gone_are_forgotten() {
+    let mut rome = rome();
+    for number in 0..3000 {
+        let mut key = in_namespace("developers", public_key("mallory", 9));
+        key["metadata"]["name"] = json!(format!("key-{number}"));
+        let name = rome.make(Kind::PublicKey, key);
+        rome.settle();
+        rome.delete(Kind::PublicKey, &name);
+    }
+    rome.settle();
+
+    assert!(
+        rome.planner.remembered() <= 1024,
+        "{}",
+        rome.planner.remembered()
+    );
+}
+
+#[test]
+fn a_configuration_in_a_developers_namespace_holds_no_cidr() {
+    let mut rome = rome();
+    rome.make(
+        Kind::Configuration,
+        in_namespace(
+            "developers",
+            configuration("mallory", &["10.0.0.0/16"], &["10.1.0.0/16"]),
+        ),
+    );
+    rome.settle();
+
+    assert_eq!(rome.names(Kind::Network).len(), 4);
+    assert!(rome.names(Kind::ForeignCluster).is_empty());
+    let name = Key::new("developers", "mallory");
+    let told = condition(
+        rome.get(Kind::Configuration, &name),
+        "NetworkCIDRsConfigured",
+    );
+    assert!(told.contains("networking.tenantNamespaces"), "{told}");
+}
+
+#[test]
+fn a_namespace_that_gets_the_labels_counts_and_one_that_loses_them_does_not() {
+    let mut rome = served();
+
+    rome.edit(
+        Kind::Namespace,
+        &Key::cluster(TENANT),
+        json!({"metadata": {"labels": {"liqo.io/tenant-namespace": null}}}),
+    );
+    rome.settle();
+    assert!(
+        ready(&rome).contains("NotTenantNamespace"),
+        "{}",
+        ready(&rome)
+    );
+    assert!(bindings(&rome).is_empty());
+    assert_eq!(rome.names(Kind::Network).len(), 4);
+    assert!(rome.names(Kind::Service).is_empty());
+    let keys = rome.get(Kind::GatewayKeys, &Key::new("liqo", "liqo-gateway-keys"));
+    assert!(keys["data"]["milan"].is_null());
+
+    rome.edit(
+        Kind::Namespace,
+        &Key::cluster(TENANT),
+        json!({"metadata": {"labels": {"liqo.io/tenant-namespace": "true"}}}),
+    );
+    rome.settle();
+    assert!(ready(&rome).starts_with("True"), "{}", ready(&rome));
+    assert_eq!(rome.names(Kind::Service), ["liqo/liqo-gateway"]);
+}
+
+#[test]
+fn the_second_namespace_that_is_labelled_for_a_peer_does_not_count() {
+    let mut rome = served();
+    rome.make(Kind::Namespace, tenant("another", "milan"));
+    rome.make(
+        Kind::PublicKey,
+        in_namespace("another", public_key("milan", 7)),
+    );
+    rome.settle();
+
+    assert!(ready(&rome).starts_with("True"), "{}", ready(&rome));
+    let told = rome
+        .notices
+        .iter()
+        .find(|it| it.kind == Kind::PublicKey)
+        .unwrap();
+    assert!(
+        told.note
+            .contains("read from namespace liqo-tenant-milan only"),
+        "{}",
+        told.note
+    );
+}
+
+#[test]
+fn a_namespace_that_the_settings_name_serves_a_peer_without_labels() {
+    let mut rome = rome();
+    rome.make(Kind::Namespace, json!({"metadata": {"name": "named"}}));
+    rome.make(
+        Kind::Configuration,
+        in_namespace("named", configuration("milan", &["10.244.0.0/16"], &[])),
+    );
+    rome.make(
+        Kind::GatewayServer,
+        in_namespace(
+            "named",
+            server("milan", &json!({"serviceType": "NodePort"})),
+        ),
+    );
+    rome.make(
+        Kind::PublicKey,
+        in_namespace("named", public_key("milan", 9)),
+    );
+    rome.settle();
+
+    let told = condition(
+        rome.get(Kind::GatewayServer, &Key::new("named", "milan")),
+        "Ready",
+    );
+    assert!(told.starts_with("True"), "{told}");
+    assert_eq!(bindings(&rome), [format!("named/{BINDING}")]);
+    let summary = rome.get(Kind::ForeignCluster, &Key::cluster("milan"));
+    assert_eq!(
+        summary["status"]["tenantNamespace"],
+        json!({"local": "named"})
+    );
+}
+
+#[test]
+fn the_manager_binds_its_role_in_tenant_namespaces_only() {
+    let mut rome = rome();
+    for name in ["kube-system", "developers", "named", "liqo"] {
+        rome.make(Kind::Namespace, json!({"metadata": {"name": name}}));
+    }
+    with_milan(&mut rome);
+
+    assert_eq!(
+        bindings(&rome),
+        [format!("{TENANT}/{BINDING}"), format!("named/{BINDING}")]
+    );
+    let binding = rome.get(Kind::RoleBinding, &key(BINDING));
+    assert_eq!(binding["roleRef"]["name"], BINDING);
+    assert_eq!(
+        binding["subjects"],
+        json!([{"kind": "ServiceAccount", "name": "liqo-controller-manager", "namespace": "liqo"}])
+    );
+}
+
+#[test]
+fn a_binding_with_another_subject_or_role_or_place_is_replaced_or_removed() {
+    let mut rome = served();
+    let right = rome.get(Kind::RoleBinding, &key(BINDING)).clone();
+    for wrong in [
+        json!({"subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": "developers"}]}),
+        json!({"subjects": null}),
+        json!({"roleRef": {"name": "cluster-admin"}}),
+    ] {
+        rome.edit(Kind::RoleBinding, &key(BINDING), wrong);
+        rome.settle();
+
+        let binding = rome.get(Kind::RoleBinding, &key(BINDING));
+        assert_eq!(binding["subjects"], right["subjects"]);
+        assert_eq!(binding["roleRef"], right["roleRef"]);
+        assert!(ready(&rome).starts_with("True"), "{}", ready(&rome));
+    }
+    let elsewhere = in_namespace("kube-system", right);
+    rome.make(Kind::RoleBinding, elsewhere);
+    rome.settle();
+    assert_eq!(bindings(&rome), [format!("{TENANT}/{BINDING}")]);
+}
+
+#[test]
+fn without_the_right_to_its_keys_a_gateway_says_so_and_keeps_them() {
+    let mut rome = served();
+    let keys = rome.get(Kind::Secret, &key("gw-milan"))["data"].clone();
+
+    rome.remove_alone(Kind::RoleBinding, &key(BINDING));
+    rome.settle();
+
+    assert_eq!(
+        bindings(&rome),
+        [format!("{TENANT}/{BINDING}")],
+        "it is made again"
+    );
+    assert_eq!(rome.get(Kind::Secret, &key("gw-milan"))["data"], keys);
+    assert!(ready(&rome).starts_with("True"), "{}", ready(&rome));
+}

@@ -1,0 +1,131 @@
+//! The tenant namespaces: where the objects of peers count, and where the manager has its rights.
+
+use super::link::{Subject, is_of_peer};
+use super::{Listing, World, is_going};
+use crate::kind::{Key, Kind};
+use crate::plan::tenant;
+use crate::task::Task;
+use control_api::tenant::{Misplaced, choose, peer_of};
+use std::collections::BTreeSet;
+
+/// Returns whether a peering is made of objects of a kind, which people write.
+pub(super) fn is_of_peering(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::Configuration | Kind::GatewayServer | Kind::GatewayClient | Kind::PublicKey
+    )
+}
+
+impl World {
+    /// Returns the one namespace whose objects count for a peer.
+    pub(crate) fn tenant_namespace(&self, peer: &str) -> Option<&str> {
+        let subject = Subject::Peer(peer.to_owned());
+        let linked: Vec<_> = self.linked(&subject).collect();
+        let namespaces = linked.iter().filter(|(kind, _)| *kind == Kind::Namespace);
+        let labelled = namespaces.filter_map(|(_, key)| Some(&self.namespaces.get(key)?.metadata));
+        let holds = |name: &str| {
+            let mut objects = linked.iter().filter(|(kind, _)| is_of_peering(*kind));
+            objects.any(|(_, key)| key.namespace == name)
+        };
+
+        choose(labelled, &self.named_tenants, holds)
+    }
+
+    /// Returns the objects of a peer in its tenant namespace.
+    pub(crate) fn of_peer(&self, peer: &str) -> Vec<(Kind, &Key)> {
+        let tenant = self.tenant_namespace(peer);
+        let subject = Subject::Peer(peer.to_owned());
+        let placed = self
+            .linked(&subject)
+            .filter(|(_, key)| Some(key.namespace.as_str()) == tenant);
+        placed.collect()
+    }
+
+    /// Returns the objects about a peer that people have written elsewhere, with the reason why they
+    /// do not count.
+    pub(crate) fn misplaced(&self, peer: &str) -> Vec<(Kind, &Key, Misplaced)> {
+        let tenant = self.tenant_namespace(peer);
+        let subject = Subject::Peer(peer.to_owned());
+        let written = self
+            .linked(&subject)
+            .filter(|(kind, _)| is_of_peering(*kind));
+        written
+            .filter_map(|(kind, key)| {
+                let misplaced = Misplaced::check(&key.namespace, peer, tenant).err()?;
+                Some((kind, key, misplaced))
+            })
+            .collect()
+    }
+
+    /// Checks that an object about a peer is in the peer's tenant namespace.
+    ///
+    /// # Errors
+    ///
+    /// Returns why it does not count.
+    pub(crate) fn check_place(&self, kind: Kind, key: &Key) -> Result<(), Misplaced> {
+        let peer = self.peer_of(kind, key);
+        Misplaced::check(&key.namespace, &peer, self.tenant_namespace(&peer))
+    }
+
+    /// Returns whether a namespace may hold objects of peers.
+    pub(crate) fn is_tenant(&self, namespace: &str) -> bool {
+        let found = self.namespaces.get(&Key::cluster(namespace));
+        found.is_some_and(|found| {
+            let is_named = self.named_tenants.iter().any(|named| named == namespace);
+            (is_named || peer_of(&found.metadata).is_some()) && !is_going(&found.metadata)
+        })
+    }
+
+    /// Returns the namespaces whose Secrets the manager has the right to read.
+    pub(crate) fn bound_namespaces(&self) -> BTreeSet<String> {
+        let bindings = self.role_bindings.iter();
+        let bound = bindings.filter(|(key, binding)| {
+            self.is_tenant(&key.namespace) && tenant::is_right(&self.namespace, binding)
+        });
+        bound.map(|(key, _)| key.namespace.clone()).collect()
+    }
+
+    /// Returns whether the Secrets of a namespace are known.
+    pub(crate) fn is_readable(&self, namespace: &str) -> bool {
+        self.readable.contains(namespace)
+    }
+
+    /// Forgets the Secrets of a namespace that are watched no more.
+    pub(crate) fn forget_secrets(&mut self, namespace: &str) -> BTreeSet<Task> {
+        let listing = Listing::secrets(namespace);
+        self.begin_list(&listing);
+        let tasks = self.end_list(&listing);
+        self.readable.remove(namespace);
+
+        tasks
+    }
+
+    /// Returns the work about the peers that have a gateway in a namespace.
+    pub(super) fn tasks_of_gateways(&self, namespace: &str) -> BTreeSet<Task> {
+        let servers = self.servers.within(namespace);
+        let servers = servers.map(|(key, _)| self.peer_of(Kind::GatewayServer, key));
+        let clients = self.clients.within(namespace);
+        let clients = clients.map(|(key, _)| self.peer_of(Kind::GatewayClient, key));
+
+        servers.chain(clients).map(Task::Peer).collect()
+    }
+
+    /// Returns the work about a peer that a change of one of its objects makes.
+    pub(super) fn tasks_of_peer(&self, peer: &str, kind: Kind) -> Vec<Task> {
+        let mut tasks = vec![Task::Peer(peer.to_owned())];
+        // These decide which namespace is the peer's.
+        let is_decisive =
+            kind == Kind::Namespace || !self.named_tenants.is_empty() && is_of_peering(kind);
+        if is_decisive {
+            let subject = Subject::Peer(peer.to_owned());
+            for (kind, key) in self.linked(&subject).filter(|(kind, _)| is_of_peer(*kind)) {
+                if kind == Kind::Configuration {
+                    tasks.push(Task::Configuration(key.clone()));
+                }
+                tasks.extend(self.service_of(kind, key).map(Task::Service));
+            }
+        }
+
+        tasks
+    }
+}
