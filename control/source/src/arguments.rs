@@ -1,6 +1,7 @@
 //! The flags that say where the desired state is.
 
 use crate::source::Origin;
+use crate::watch::Installation;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -30,6 +31,16 @@ pub struct Arguments {
         default_value = "liqo"
     )]
     namespace: String,
+
+    /// With --kubernetes, namespaces that may hold the objects of any peer, besides those
+    /// labelled liqo.io/tenant-namespace=true.
+    #[arg(
+        long,
+        value_name = "NAME,...",
+        env = "LIQO_TENANT_NAMESPACES",
+        value_delimiter = ','
+    )]
+    tenant_namespaces: Vec<String>,
 }
 
 impl Arguments {
@@ -37,7 +48,10 @@ impl Arguments {
     pub fn origin(self) -> Origin {
         match self.config {
             Some(path) => Origin::File(path),
-            None => Origin::Cluster(self.namespace),
+            None => Origin::Cluster(Installation {
+                namespace: self.namespace,
+                tenant_namespaces: self.tenant_namespaces,
+            }),
         }
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! file --load-----------------------------------------------------> Fabric
-//! API server --watch--> Store --objects--> control_api::fabric::admit --^
+//! API server --watch--> Store --objects--> Tenancy::prune --> control_api::fabric::admit --^
 //! ```
 
 #![forbid(unsafe_code)]
@@ -12,7 +12,7 @@ pub use arguments::Arguments;
 pub use blocks::Blocks;
 pub use source::{Error, Origin, Reading, Source};
 pub use store::{Id, Item, Keys, Store, Update};
-pub use watch::{Error as WatchError, Scope, Watch};
+pub use watch::{Error as WatchError, Installation, Scope, Watch};
 
 pub mod file;
 

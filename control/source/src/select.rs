@@ -2,14 +2,14 @@
 
 use crate::pauses::Pauses;
 use crate::store::{Id, Item, Keys, Update};
-use crate::trim::Trim;
+use crate::trim::{self, Trim};
 use control_api::fabric::Object;
 use control_api::{
     Configuration, Connection, GatewayClient, GatewayServer, IP, Network, PublicKey, labels,
 };
 use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Secret};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::Api;
 use kube::core::NamespaceResourceScope;
@@ -45,7 +45,18 @@ pub(crate) fn fabric(client: &Client, namespace: &str) -> Vec<Updates> {
         of_all::<GatewayServer>(client, of_peers),
         of_all::<GatewayClient>(client, of_peers),
         of_all::<PublicKey>(client, of_peers),
+        tenant_namespaces(client),
     ]
+}
+
+/// Watches the labels by which an administrator chooses the namespaces of peers.
+fn tenant_namespaces(client: &Client) -> Updates {
+    let labelled = format!("{}=true", labels::TENANT_NAMESPACE);
+    let config = Config::default().labels(&labelled);
+
+    updates(Api::<Namespace>::all(client.clone()), config, |namespace| {
+        Item::TenantNamespace(Box::new(trim::metadata(namespace.metadata)))
+    })
 }
 
 /// Watches what only gateways need: their private keys in `namespace`, and the

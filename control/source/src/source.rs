@@ -1,7 +1,7 @@
 //! Where the desired state comes from: one interface over file and API server.
 
 use crate::file::{self, File};
-use crate::watch::{self, Scope, Watch};
+use crate::watch::{self, Installation, Scope, Watch};
 use control_api::fabric::{Admission, Errors, Fabric, Waiting};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,8 +12,8 @@ use std::path::PathBuf;
 pub enum Origin {
     /// In a file.
     File(PathBuf),
-    /// In the API server of the cluster, with Liqo in this namespace.
-    Cluster(String),
+    /// In the API server of the cluster.
+    Cluster(Installation),
 }
 
 /// The desired state cannot be had.
@@ -66,8 +66,8 @@ impl Source {
     pub async fn open(origin: &Origin, scope: Scope) -> Result<Self, Error> {
         match origin {
             Origin::File(path) => Ok(Self::File(File::new(path))),
-            Origin::Cluster(namespace) => {
-                let mut watch = Watch::start(namespace, scope).await?;
+            Origin::Cluster(installation) => {
+                let mut watch = Watch::start(installation, scope).await?;
                 watch.wait_until_complete().await;
                 Ok(Self::Cluster(Box::new(watch)))
             }

@@ -3,6 +3,7 @@
 use crate::blocks::{self, Blocks};
 use control_api::Connection;
 use control_api::fabric::{Object, Objects};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::{BTreeMap, BTreeSet};
 use zeroize::Zeroizing;
 
@@ -18,6 +19,8 @@ pub enum Item {
     Keys(Keys),
     /// What a CNI gives to a node.
     Blocks(Blocks),
+    /// Metadata of a namespace with the tenant label.
+    TenantNamespace(Box<ObjectMeta>),
 }
 
 /// What a watch tells.
@@ -80,7 +83,7 @@ impl Store {
         objects.extend(self.iter().cloned());
         let blocks = self.items().filter_map(|item| match item {
             Item::Blocks(blocks) => Some(blocks),
-            Item::Object(_) | Item::Keys(_) => None,
+            Item::Object(_) | Item::Keys(_) | Item::TenantNamespace(_) => None,
         });
         blocks::assign(&mut objects, blocks);
 
@@ -91,7 +94,7 @@ impl Store {
     pub fn iter(&self) -> impl Iterator<Item = &Object> {
         self.items().filter_map(|item| match item {
             Item::Object(object) => Some(&**object),
-            Item::Keys(_) | Item::Blocks(_) => None,
+            Item::Keys(_) | Item::Blocks(_) | Item::TenantNamespace(_) => None,
         })
     }
 
@@ -99,10 +102,18 @@ impl Store {
     pub fn keys(&self) -> Keys {
         let keys = self.items().filter_map(|item| match item {
             Item::Keys(keys) => Some(keys.clone()),
-            Item::Object(_) | Item::Blocks(_) => None,
+            Item::Object(_) | Item::Blocks(_) | Item::TenantNamespace(_) => None,
         });
 
         keys.flatten().collect()
+    }
+
+    /// Returns the metadata of the namespaces with the tenant label.
+    pub fn tenant_namespaces(&self) -> impl Iterator<Item = &ObjectMeta> {
+        self.items().filter_map(|item| match item {
+            Item::TenantNamespace(metadata) => Some(&**metadata),
+            Item::Object(_) | Item::Keys(_) | Item::Blocks(_) => None,
+        })
     }
 
     /// Returns the Connections.

@@ -83,7 +83,7 @@ impl Trim for Connection {
 }
 
 /// Identity, age, generation, and the labels that mean something here.
-fn metadata(metadata: ObjectMeta) -> ObjectMeta {
+pub(crate) fn metadata(metadata: ObjectMeta) -> ObjectMeta {
     let is_ours = |key: &str| {
         key.contains("liqo.io/") || key == labels::APP_NAME || key == "kubernetes.io/service-name"
     };

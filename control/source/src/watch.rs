@@ -3,10 +3,12 @@
 use crate::blocks;
 use crate::select::{self, Updates};
 use crate::store::{Store, Update};
-use control_api::fabric::{Admission, Steady};
+use control_api::fabric::{Admission, Steady, Tenancy};
+use control_api::{Connection, labels};
 use futures_util::stream::{SelectAll, StreamExt as _};
 use kube::runtime::watcher;
-use kube::{Client, Config};
+use kube::{Client, Config, ResourceExt as _};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
@@ -43,15 +45,36 @@ pub enum Scope {
     Gateway,
 }
 
+/// Which objects of an API server are Liqo's.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Installation {
+    /// Namespace of Liqo.
+    pub namespace: String,
+    /// Namespaces that may hold the objects of any peer, besides those with the tenant labels.
+    pub tenant_namespaces: Vec<String>,
+}
+
+impl From<&str> for Installation {
+    /// Creates one in `namespace`, without further namespaces for peers.
+    fn from(namespace: &str) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            tenant_namespaces: Vec::new(),
+        }
+    }
+}
+
 /// A watch of all that makes a fabric.
 ///
 /// It makes progress only while [`Watch::changed`] is polled.
 pub struct Watch {
     client: Client,
-    namespace: String,
+    installation: Installation,
     updates: SelectAll<Numbered>,
     store: Store,
     steady: Steady,
+    /// The tenant namespace of each peer, by cluster ID, as it was when the objects were last read.
+    tenants: BTreeMap<String, String>,
     /// A change that was noticed and is yet to rest: when it began, and when it may be
     /// looked at. Outlives a dropped wait.
     unrest: Option<(Instant, Instant)>,
@@ -63,24 +86,26 @@ type Numbered = futures_util::stream::BoxStream<'static, (usize, Told)>;
 type Told = Result<Update, watcher::Error>;
 
 impl Watch {
-    /// Starts to watch what the Liqo of `namespace` is configured to do, with the
-    /// credentials of this pod, or those of `KUBECONFIG`.
+    /// Starts to watch what `installation` is configured to do, with the credentials of this
+    /// pod, or those of `KUBECONFIG`.
     ///
     /// # Errors
     ///
     /// Returns [`Error`] if there are no credentials. An API server that does not answer
     /// is no error: it is asked again and again.
-    pub async fn start(namespace: &str, scope: Scope) -> Result<Self, Error> {
+    pub async fn start(installation: &Installation, scope: Scope) -> Result<Self, Error> {
         let config = Config::infer()
             .await
             .map_err(|error| Error::Config(kube::Error::InferConfig(error)))?;
         let client = Client::try_from(config).map_err(Error::Client)?;
 
-        Ok(Self::with(client, namespace, scope))
+        Ok(Self::with(client, installation.clone(), scope))
     }
 
     /// Starts to watch by `client`.
-    pub fn with(client: Client, namespace: &str, scope: Scope) -> Self {
+    pub fn with(client: Client, installation: impl Into<Installation>, scope: Scope) -> Self {
+        let installation = installation.into();
+        let namespace = &installation.namespace;
         let mut updates = select::fabric(&client, namespace);
         if scope == Scope::Gateway {
             updates.extend(select::gateway(&client, namespace));
@@ -91,10 +116,11 @@ impl Watch {
 
         Self {
             client,
-            namespace: namespace.to_owned(),
+            installation,
             updates: numbered.collect(),
             store,
             steady: Steady::default(),
+            tenants: BTreeMap::new(),
             unrest: None,
             failing: false,
         }
@@ -130,7 +156,32 @@ impl Watch {
 
     /// Returns what can be served now.
     pub fn admit(&mut self) -> Admission {
-        self.steady.admit(self.store.objects())
+        let mut objects = self.store.objects();
+        let tenancy = self.tenancy();
+        self.tenants = tenancy.tenant_namespaces(&objects);
+        let misplaced = tenancy.prune(&mut objects);
+        let mut admission = self.steady.admit(objects);
+        admission.refuse(misplaced);
+
+        admission
+    }
+
+    /// Returns the Connections in the tenant namespaces of their peers: the status of a copy elsewhere
+    /// is not written in place of theirs.
+    pub fn connections(&self) -> impl Iterator<Item = &Connection> {
+        self.store.connections().filter(|connection| {
+            let peer = connection.labels().get(labels::REMOTE_CLUSTER_ID);
+            let tenant = peer.and_then(|peer| self.tenants.get(peer));
+            tenant.is_some() && tenant == connection.metadata.namespace.as_ref()
+        })
+    }
+
+    fn tenancy(&self) -> Tenancy {
+        Tenancy {
+            liqo: self.installation.namespace.clone(),
+            named: self.installation.tenant_namespaces.clone(),
+            labelled: self.store.tenant_namespaces().cloned().collect(),
+        }
     }
 
     /// Returns what is there.
@@ -145,7 +196,7 @@ impl Watch {
 
     /// Returns Liqo's namespace.
     pub fn namespace(&self) -> &str {
-        &self.namespace
+        &self.installation.namespace
     }
 
     /// Returns whether the API server's last answer to a watch was an error.

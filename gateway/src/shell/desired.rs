@@ -118,7 +118,7 @@ impl Loader {
             Source::Cluster(watch) => Some(watch),
             Source::File(_) => None,
         };
-        watch.into_iter().flat_map(|it| it.store().connections())
+        watch.into_iter().flat_map(|it| it.connections())
     }
 
     /// Starts to watch for changes; with a file, in a thread.

@@ -114,6 +114,95 @@ async fn a_cni_that_is_not_there_is_asked_for_once_and_is_no_failure() {
     }
 }
 
+#[tokio::test]
+async fn an_object_of_a_peer_counts_once_its_namespace_has_the_tenant_labels() {
+    let server = ApiServer::start();
+    let labels = json!({"liqo.io/remote-cluster-id": "milan"});
+    server.put(
+        "/apis/networking.liqo.io/v1beta1/namespaces/developers/publickeies/milan",
+        json!({
+            "metadata": {"name": "milan", "namespace": "developers", "labels": labels},
+            "spec": {"publicKey": "AAAA"},
+        }),
+    );
+    let mut watch = watch(&server);
+    within(watch.wait_until_complete()).await;
+    assert_eq!(misplaced(&mut watch), ["milan"]);
+    let namespace = |is_tenant: &str| {
+        let labels = json!({
+            "liqo.io/remote-cluster-id": "milan",
+            "liqo.io/tenant-namespace": is_tenant,
+        });
+        server.put(
+            "/api/v1/namespaces/developers",
+            json!({"metadata": {"name": "developers", "labels": labels}}),
+        );
+    };
+
+    namespace("true");
+
+    within(async {
+        while !misplaced(&mut watch).is_empty() {
+            watch.changed().await;
+        }
+    })
+    .await;
+    server.remove("/api/v1/namespaces/developers");
+    within(async {
+        while misplaced(&mut watch).is_empty() {
+            watch.changed().await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_connection_outside_of_the_tenant_namespace_is_not_reported_to() {
+    let server = ApiServer::start();
+    for namespace in ["developers", "liqo-tenant-milan"] {
+        let labels = json!({"liqo.io/remote-cluster-id": "milan"});
+        let path =
+            format!("/apis/networking.liqo.io/v1beta1/namespaces/{namespace}/connections/gw-milan");
+        server.put(
+            &path,
+            json!({
+                "metadata": {"name": "gw-milan", "namespace": namespace, "labels": labels},
+                "spec": {"type": "Server", "gatewayRef": {}},
+            }),
+        );
+    }
+    let labels = json!({
+        "liqo.io/remote-cluster-id": "milan",
+        "liqo.io/tenant-namespace": "true",
+    });
+    server.put(
+        "/api/v1/namespaces/liqo-tenant-milan",
+        json!({"metadata": {"name": "liqo-tenant-milan", "labels": labels}}),
+    );
+    let mut watch = watch(&server);
+    within(watch.wait_until_complete()).await;
+
+    watch.admit();
+
+    let reported: Vec<_> = watch
+        .connections()
+        .map(|it| it.namespace().unwrap())
+        .collect();
+    assert_eq!(reported, ["liqo-tenant-milan"]);
+}
+
+/// Returns the peers of which objects are left out for their namespace.
+fn misplaced(watch: &mut Watch) -> Vec<String> {
+    let refused = watch.admit().refused;
+    let peers = refused.iter().filter_map(|error| {
+        let control_api::fabric::Problem::Misplaced(problem) = &error.problem else {
+            return None;
+        };
+        Some(problem.peer().to_owned())
+    });
+    peers.collect()
+}
+
 fn pods(watch: &Watch) -> Vec<String> {
     let objects = watch.store().objects();
     let nodes = objects.of::<k8s_openapi::api::core::v1::Node>();
