@@ -69,6 +69,8 @@ pub(crate) async fn run(global: &Global, options: Options) -> Result<()> {
         purge::mark(&cluster, &namespace).await?;
     }
     let uninstalling = step("", "Uninstalling Liqo");
+    // Nothing is refused in the name of programs that are gone.
+    purge::remove_policies(&cluster).await?;
     if Release::find(&cluster, &namespace).await?.is_some() {
         let helm = Helm::find(global, &namespace)?;
         let timeout = crate::parse::show_duration(deadline.within(HELM_TIMEOUT).left());
@@ -85,6 +87,7 @@ pub(crate) async fn run(global: &Global, options: Options) -> Result<()> {
     } else {
         uninstalling.done("Liqo already uninstalled");
     }
+    purge::remove_tenant_bindings(&cluster).await?;
     if options.purge {
         purge::run(&cluster, &namespace, deadline).await?;
     }

@@ -9,10 +9,12 @@ use crate::failure;
 use crate::progress::{self, step};
 use crate::wait::{Deadline, Found};
 use anyhow::Result;
+use control_api::labels;
 use k8s_openapi::api::admissionregistration::v1::{
-    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+    MutatingWebhookConfiguration, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+    ValidatingWebhookConfiguration,
 };
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, RoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
@@ -39,6 +41,34 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long the CRDs, and after them the namespaces, may take; with helm below a minute.
 const GONE_WITHIN: Duration = Duration::from_secs(19);
+
+/// Removes the admission policies, those that are in force first.
+///
+/// # Errors
+///
+/// Returns an error if the API server refuses it.
+pub(crate) async fn remove_policies(cluster: &Cluster) -> Result<()> {
+    remove_labelled::<ValidatingAdmissionPolicyBinding>(cluster).await?;
+    remove_labelled::<ValidatingAdmissionPolicy>(cluster).await
+}
+
+/// Removes the RoleBindings that the controller manager has made in tenant namespaces.
+///
+/// # Errors
+///
+/// Returns an error if the API server refuses it.
+pub(crate) async fn remove_tenant_bindings(cluster: &Cluster) -> Result<()> {
+    let all = Api::<RoleBinding>::all(cluster.client.clone());
+    let ours = format!("{OURS},{}=true", labels::MANAGED);
+    for binding in cluster.list(&all, "RoleBindings", &ours).await? {
+        let namespace = binding.namespace().unwrap_or_default();
+        let api = Api::<RoleBinding>::namespaced(cluster.client.clone(), &namespace);
+        cluster
+            .delete(&api, "RoleBinding", &binding.name_any())
+            .await?;
+    }
+    Ok(())
+}
 
 /// Removes it all.
 ///

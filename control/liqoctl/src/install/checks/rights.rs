@@ -10,7 +10,7 @@ use kube::Api;
 use kube::api::PostParams;
 
 /// Verb, group and resource, and whether it is one of Liqo's namespace.
-const NEEDED: [(&str, &str, &str, bool); 10] = [
+const NEEDED: [(&str, &str, &str, bool); 12] = [
     ("create", "", "namespaces", false),
     (
         "patch",
@@ -29,6 +29,18 @@ const NEEDED: [(&str, &str, &str, bool); 10] = [
         "create",
         "rbac.authorization.k8s.io",
         "clusterrolebindings",
+        false,
+    ),
+    (
+        "create",
+        "admissionregistration.k8s.io",
+        "validatingadmissionpolicies",
+        false,
+    ),
+    (
+        "create",
+        "admissionregistration.k8s.io",
+        "validatingadmissionpolicybindings",
         false,
     ),
     ("create", "apps", "deployments", true),
