@@ -23,6 +23,7 @@ mod node_loss;
 mod objects;
 mod removal;
 mod scale;
+mod security;
 mod settings;
 mod three;
 mod upstream;
@@ -73,6 +74,7 @@ fn main() -> ExitCode {
     chart::add(&mut suite);
     health::add(&mut suite);
     input::add(&mut suite);
+    security::add(&mut suite);
     removal::add(&mut suite);
 
     let code = suite.run(env!("CARGO_BIN_EXE_cluster"), Arguments::from_args());

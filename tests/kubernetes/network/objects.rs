@@ -1,6 +1,7 @@
 //! Deleted objects are restored, and invalid objects of one peer do not affect others.
 
 use crate::fixture::{LIQO, Peering, SOON, Suite, connection, liqoctl, parallel, serial};
+use crate::foreign::Tenant;
 use crate::{MILAN, ROME};
 use anyhow::{Context as _, Result, ensure};
 use control_api::GatewayServer;
@@ -42,9 +43,10 @@ async fn a_node_port_endpoint_lists_all_nodes(peering: &'static Peering) -> Resu
 
 async fn invalid_objects_of_one_peer_do_not_affect_others(peering: &'static Peering) -> Result<()> {
     let before = connection(&peering.milan, ROME).await?;
-    let invalid = Namespace::create(&peering.milan, "liqo-tenant-nowhere").await?;
+    let invalid = Tenant::create(&peering.milan, "nowhere").await?;
 
     invalid
+        .namespace()
         .apply(
             "apiVersion: networking.liqo.io/v1beta1
 kind: Configuration

@@ -135,9 +135,13 @@ fn nothing_is_left(cluster: &Cluster) -> Result<()> {
     let all = |words: &[&str]| kubectl(cluster, &[&["get"], words, &["-o", "name"]].concat());
     let objects = all(&["crd,clusterroles,clusterrolebindings,namespaces"])?;
     let webhooks = all(&["mutatingwebhookconfigurations,validatingwebhookconfigurations"])?;
+    let policies = all(&["validatingadmissionpolicies,validatingadmissionpolicybindings"])?;
+    let bindings = all(&["rolebindings", "--all-namespaces"])?;
     let left: Vec<_> = objects
         .lines()
         .chain(webhooks.lines())
+        .chain(policies.lines())
+        .chain(bindings.lines())
         .filter(|name| name.contains(LIQO))
         .collect();
     ensure!(left.is_empty(), "{}: {left:?}", cluster.name());

@@ -174,7 +174,7 @@ async fn an_invalid_configuration_is_reported(peering: &'static Peering) -> Resu
         ),
         (
             json!({"metadata": {"labels": {"liqo.io/remote-cluster-id": "it-milan"}}}),
-            Reported("Duplicate", "liqo-tenant-it-milan/it-milan"),
+            Reported("NotTenantNamespace", "liqo-tenant-it-milan"),
         ),
         (
             json!({"metadata": {"labels": {"liqo.io/remote-cluster-id": "Not_An_Id"}}}),
