@@ -1,9 +1,8 @@
-//! Gateways die, and connections do not.
+//! Connections survive the loss of gateways.
 //!
-//! Each test loads the fabric with TCP flows, kills gateways one after the other,
-//! and asks of every flow: the same connection, every byte right, and no silence
-//! of more than a second. Datagrams every 10 ms measure the fabric's silence; TCP
-//! adds to it by waiting ever longer between its retransmissions.
+//! Each test loads the fabric with TCP flows and kills gateways one after the other. Every flow must
+//! keep its connection, transfer every byte correctly, and pause for at most a second. The
+//! pause is measured by datagrams every 10 ms, because TCP prolongs it by its backoff.
 
 use crate::fixture::{MILAN, Pair, ROME, SAME, SOON, eventually};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,23 +11,23 @@ use tests::lab::wait;
 use tests::traffic::tcp::{Server, Stream};
 use tests::traffic::udp;
 
-/// The promise: a lost replica costs at most this.
+/// The longest outage that the loss of a replica may cause.
 const GAP_MAX: Duration = Duration::from_secs(1);
 
-/// What TCP makes of it: with every retransmission the wait doubles, so a
-/// connection is silent for at most twice as long as the fabric.
+/// The same for TCP: the time between retransmissions doubles, so a connection pauses at most twice as
+/// long as the fabric.
 const TCP_GAP_MAX: Duration = Duration::from_secs(2);
 
 const FLOWS: usize = 8;
 
-/// Between two datagrams of a flow.
+/// The interval between two datagrams of a flow.
 const SAMPLE: Duration = Duration::from_millis(10);
 
-/// Bytes per second of each flow: enough to show a gap, not to load the machine.
+/// Bytes per second of each flow: shows a gap without loading the machine.
 const RATE: u64 = 500_000;
 
-/// A gateway that comes back takes part again within a second or two; one that waited
-/// for WireGuard's own timers would need much longer.
+/// Until a restarted gateway has its sessions again: it usually takes one or two seconds, and much longer
+/// if a gateway waits for WireGuard's timers.
 const RECOVERY: Duration = Duration::from_secs(8);
 
 #[test]
@@ -58,7 +57,7 @@ fn survive_process_kills(cluster: &str, kills: usize) {
     load.finish();
 }
 
-/// Its sockets stay open, and the kernel goes on without it.
+/// Its sockets stay open, and its eBPF programs continue.
 #[test]
 fn flows_survive_a_gateway_that_hangs() {
     let _alone = alone();
@@ -86,7 +85,7 @@ fn flows_survive_two_lost_pods_on_the_client_side() {
     survive_lost_pods(ROME);
 }
 
-/// A gateway's whole namespace vanishes; a new pod takes its place later.
+/// Deletes the namespace of a gateway, and later adds a new pod.
 fn survive_lost_pods(cluster: &str) {
     let _alone = alone();
     let mut pair = Pair::redundant();
@@ -99,7 +98,7 @@ fn survive_lost_pods(cluster: &str) {
         pair.lab.set_ready(cluster, number, false).unwrap();
         pair.lab.add_gateway(cluster).unwrap();
         pair.lab.wait_until_connected(RECOVERY).unwrap();
-        load.note(format!("substitute of {cluster} {number}"));
+        load.note(format!("replacement of {cluster} {number}"));
     }
 
     load.finish();
@@ -115,7 +114,7 @@ fn flows_survive_a_lost_node_on_the_client_side() {
     survive_a_lost_node(ROME);
 }
 
-/// The second node, with a gateway but without the flows' pods, loses power.
+/// Kills the second node, which has a gateway and none of the flows' pods.
 fn survive_a_lost_node(cluster: &str) {
     let _alone = alone();
     let mut pair = Pair::redundant();
@@ -163,7 +162,7 @@ fn a_planned_stop_waits_for_agents_that_restart_meanwhile() {
         .map(|port| udp::Echo::start(&pair.milan.netns, SAME, port).unwrap());
     let _echoes: Vec<_> = echoes.collect();
     let interval = Duration::from_millis(2);
-    // So many that both gateways have some of them.
+    // Enough that each gateway has some of them.
     let flows = ports.map(|port| udp::Flow::start(&pair.rome.netns, pair.to_milan(port), interval));
     let flows: Vec<_> = flows.map(Result::unwrap).collect();
     for node in [1, 2] {
@@ -171,16 +170,16 @@ fn a_planned_stop_waits_for_agents_that_restart_meanwhile() {
     }
 
     pair.lab.gateway(ROME, 1).terminate().unwrap();
-    // Three seconds of traffic: more than a gateway that nobody uses needs to leave.
+    // Three seconds of traffic: an unused gateway would have stopped by then.
     let enough = flows[0].replies() + 1500;
     let passed = || Ok(flows[0].replies() > enough);
-    wait::until(RECOVERY, "traffic while it leaves", passed).unwrap();
+    wait::until(RECOVERY, "traffic while it terminates", passed).unwrap();
     for node in [1, 2] {
         pair.lab.agent(ROME, node).start().unwrap();
     }
     let gateway = pair.lab.gateway(ROME, 1);
-    assert!(gateway.is_running(), "it waits");
-    wait::until(RECOVERY, "it to leave", || Ok(!gateway.is_running())).unwrap();
+    assert!(gateway.is_running(), "it did not wait");
+    wait::until(RECOVERY, "it to terminate", || Ok(!gateway.is_running())).unwrap();
 
     for flow in flows {
         let outcome = flow.finish();
@@ -190,7 +189,7 @@ fn a_planned_stop_waits_for_agents_that_restart_meanwhile() {
 
 #[test]
 fn flows_are_spread_over_all_pairs_of_gateways() {
-    // So many that hardly ever all of them miss one of the four pairs.
+    // Enough that each of the four pairs almost certainly has one.
     let flows = 40;
     let pair = Pair::redundant();
     let load = Load::of(&pair, flows, RATE / 5);
@@ -209,16 +208,16 @@ fn flows_are_spread_over_all_pairs_of_gateways() {
     load.finish();
 }
 
-/// More than probes and handshakes alone would make of a session so soon.
+/// More than probes and handshakes alone transfer in the meantime.
 const BUSY_BYTES: u64 = 50_000;
 
-/// Keeps tests that measure gaps from slowing each other.
+/// Serializes the tests that measure gaps.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// TCP flows from rome's pod to milan's, and as many of datagrams.
+/// TCP flows from rome's pod to milan's, and the same number of UDP flows.
 struct Load {
     server: Server,
     streams: Vec<Stream>,
@@ -260,10 +259,9 @@ impl Load {
         }
     }
 
-    /// Waits until all flows have made progress after an event, and notes what it
-    /// cost the worst of them.
+    /// Waits until all flows have made progress after an event, and records the longest gap.
     fn note(&mut self, event: String) {
-        // Twice: the first may be what was under way before the event.
+        // Twice: the first progress may be data that was in flight before the event.
         self.wait_for_progress();
         std::thread::sleep(GAP_MAX);
         self.wait_for_progress();
@@ -277,7 +275,7 @@ impl Load {
         for stream in self.streams {
             stream.finish().unwrap();
         }
-        assert_eq!(self.server.clients().len(), flows, "nobody reconnected");
+        assert_eq!(self.server.clients().len(), flows, "a flow reconnected");
         for (event, gap) in &self.gaps {
             println!("{event}: {} ms", gap.as_millis());
         }

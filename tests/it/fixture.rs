@@ -1,4 +1,4 @@
-//! What most tests begin with.
+//! Set-ups and assertions of several tests.
 
 use anyhow::Result;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -13,40 +13,40 @@ pub(crate) const ROME: &str = "rome";
 pub(crate) const MILAN: &str = "milan";
 pub(crate) const PARIS: &str = "paris";
 
-/// The address of a pod in every cluster.
+/// The address of a pod that every cluster has.
 pub(crate) const SAME: Ipv4Addr = Ipv4Addr::new(10, 244, 1, 10);
 
-/// For what happens at once, on a busy machine.
+/// For conditions that hold at once on an idle machine.
 pub(crate) const SOON: Duration = Duration::from_secs(5);
 
-/// Two clusters that peer, rome as the client, with a pod of the same address in each.
+/// Two peered clusters, rome as the client, with a pod of the same address in each.
 pub(crate) struct Pair {
     pub(crate) lab: Lab,
     pub(crate) rome: Pod,
     pub(crate) milan: Pod,
-    /// How rome sees milan's pod.
+    /// The remapped address of milan's pod in rome.
     pub(crate) milan_seen: Ipv4Addr,
-    /// How milan sees rome's pod.
+    /// The remapped address of rome's pod in milan.
     pub(crate) rome_seen: Ipv4Addr,
 }
 
 impl Pair {
-    /// Two clusters of one node and one gateway each.
+    /// Starts two clusters of one node and one gateway each.
     pub(crate) fn small() -> Self {
         Self::up(two(1, 1))
     }
 
-    /// Two clusters of two nodes and two gateways each.
+    /// Starts two clusters of two nodes and two gateways each.
     pub(crate) fn redundant() -> Self {
         Self::up(two(2, 2))
     }
 
-    /// The clusters of `spec`, among them rome and milan.
+    /// Starts the clusters of `spec`, among them rome and milan.
     pub(crate) fn up(spec: Spec) -> Self {
         Self::of(Lab::up(spec).unwrap())
     }
 
-    /// The clusters of a running laboratory.
+    /// Adds the pods to the clusters of a running laboratory.
     pub(crate) fn of(mut lab: Lab) -> Self {
         let rome = lab.add_pod(ROME, 1, SAME).unwrap();
         let milan = lab.add_pod(MILAN, 1, SAME).unwrap();
@@ -60,18 +60,18 @@ impl Pair {
         }
     }
 
-    /// Where rome finds a port of milan's pod.
+    /// A port of milan's pod, at its remapped address in rome.
     pub(crate) fn to_milan(&self, port: u16) -> SocketAddrV4 {
         SocketAddrV4::new(self.milan_seen, port)
     }
 
-    /// Where milan finds a port of rome's pod.
+    /// A port of rome's pod, at its remapped address in milan.
     pub(crate) fn to_rome(&self, port: u16) -> SocketAddrV4 {
         SocketAddrV4::new(self.rome_seen, port)
     }
 }
 
-/// Rome and milan, with as many nodes and gateways each, that peer.
+/// Specifies rome and milan, peered, with this number of nodes and gateways each.
 pub(crate) fn two(nodes: usize, replicas: usize) -> Spec {
     Spec::new()
         .cluster(ClusterSpec::new(ROME).nodes(nodes).replicas(replicas))
@@ -79,7 +79,8 @@ pub(crate) fn two(nodes: usize, replicas: usize) -> Spec {
         .peering(ROME, MILAN)
 }
 
-/// Turns off the offloads of a pod's link, so that captures see finished packets.
+/// Disables the offloads of a pod's link, so that captures have complete checksums and no
+/// super-packets.
 pub(crate) fn without_offloads(lab: &Lab, pod: &Pod) {
     let node = lab
         .cluster(&pod.cluster)
@@ -99,7 +100,7 @@ pub(crate) fn without_offloads(lab: &Lab, pod: &Pod) {
     .unwrap();
 }
 
-/// Asserts that no namespace of the laboratory has counted a broken packet.
+/// Asserts that no namespace of the laboratory has counted a malformed packet.
 pub(crate) fn assert_nothing_broken(lab: &Lab, pods: &[&Pod]) {
     let nodes = lab.clusters().flat_map(|cluster| &cluster.nodes);
     let gateways = lab.clusters().flat_map(|cluster| &cluster.gateways);
@@ -120,7 +121,7 @@ pub(crate) fn eventually(what: &str, condition: impl FnMut() -> Result<bool>) {
     wait::until(SOON, what, condition).unwrap();
 }
 
-/// The sum of a counter over all gateways of a cluster.
+/// Sums a counter over all gateways of a cluster.
 pub(crate) fn gateway_drops(lab: &Lab, cluster: &str, reason: &str) -> u64 {
     (1..=lab.cluster(cluster).gateways.len())
         .filter_map(|number| lab.gateway_status(cluster, number).ok())

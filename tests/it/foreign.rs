@@ -1,4 +1,4 @@
-//! What is not ours survives start, run, crash and clean-up.
+//! Foreign state survives start, operation, crash and clean-up.
 
 use crate::fixture::{MILAN, Pair, ROME, SOON, eventually, two};
 use std::process::Command;
@@ -25,11 +25,11 @@ fn a_nodes_foreign_state_survives_start_crash_and_clean_up() {
     lab.agent(ROME, 1).kill().unwrap();
     clean_up_agent(&lab, &node);
     assert_eq!(foreign_state(&node), foreign, "after the clean-up");
-    assert_eq!(own_state(&node), "", "something of ours is left");
+    assert_eq!(own_state(&node), "", "our state is left");
 }
 
 #[test]
-fn a_gateway_leaves_nothing_in_its_pod_and_on_the_machine() {
+fn the_clean_up_of_a_gateway_leaves_nothing_in_its_pod_and_on_the_machine() {
     let mut lab = Lab::up(two(1, 1)).unwrap();
     let pod = lab.cluster(ROME).gateway(1).pod.netns.clone();
     let instance = lab.gateway_instance(ROME, 1);
@@ -54,7 +54,7 @@ fn a_gateway_leaves_nothing_in_its_pod_and_on_the_machine() {
 }
 
 #[test]
-fn a_foreign_device_of_our_name_is_told_and_left_alone() {
+fn a_foreign_device_with_our_name_is_reported_and_not_changed() {
     let mut lab = Lab::build(two(1, 1)).unwrap();
     lab.write_fabrics().unwrap();
     let node = lab.cluster(ROME).node(1).netns.clone();
@@ -67,7 +67,7 @@ fn a_foreign_device_of_our_name_is_told_and_left_alone() {
 
     lab.start_agent(ROME, 1).unwrap();
 
-    eventually("the route agent to tell", || {
+    eventually("the route agent to report it", || {
         let agent = lab.agent(ROME, 1);
         Ok(agent.log().contains("liqo-overlay"))
     });
@@ -87,7 +87,7 @@ fn cleaning_up_twice_is_no_error() {
 }
 
 #[test]
-fn a_crashed_gateway_takes_its_place_again() {
+fn a_crashed_gateway_reconnects_after_its_restart() {
     let mut pair = Pair::small();
 
     for cluster in [ROME, MILAN] {
@@ -101,7 +101,7 @@ fn a_crashed_gateway_takes_its_place_again() {
     });
 }
 
-/// State like that of other software, close to ours.
+/// Installs state of other software that resembles ours.
 fn install_foreign_state(node: &Netns) {
     ip(
         node,
@@ -132,7 +132,7 @@ fn install_foreign_state(node: &Netns) {
         .unwrap();
 }
 
-/// All state of a node but ours, as text.
+/// The foreign state of a node, as text.
 fn foreign_state(node: &Netns) -> String {
     let is_ours = |line: &str| {
         ["liqo", "27761", "proto 108"]
@@ -152,7 +152,7 @@ fn foreign_state(node: &Netns) -> String {
         "tc qdisc show dev eth0",
     ] {
         for line in run(node, command).lines().filter(|line| !is_ours(line)) {
-            // Packet counters go on counting.
+            // Without packet counters, which change.
             let line = line.split(" counter ").next().unwrap_or_default();
             state += line;
             state.push('\n');
@@ -162,7 +162,7 @@ fn foreign_state(node: &Netns) -> String {
     state
 }
 
-/// What of ours a namespace holds, as text.
+/// Our state in a namespace, as text.
 fn own_state(netns: &Netns) -> String {
     let marks = [
         ("ip -o link show", "liqo"),
@@ -189,7 +189,7 @@ fn clean_up_agent(lab: &Lab, node: &Netns) {
         .unwrap();
 }
 
-/// The output of a command; none if it fails, as where a table does not exist.
+/// Returns the output of a command; empty if it fails, for example if a table does not exist.
 fn run(netns: &Netns, command: &str) -> String {
     let mut words = command.split(' ');
     let program = words.next().unwrap();

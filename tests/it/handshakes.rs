@@ -1,4 +1,4 @@
-//! What asks for handshakes in the bench counts right.
+//! The benchmark's handshake initiators count correctly.
 
 use boringtun::noise::rate_limiter::RateLimiter;
 use boringtun::noise::{Tunn, TunnResult};
@@ -12,49 +12,49 @@ use std::time::Duration;
 use tests::lab::netns::Netns;
 use tests::traffic::handshakes::{Initiators, Peer};
 
-/// How often the responder looks whether it is to end.
+/// Interval at which the responder checks for the end of the test.
 const TICK: Duration = Duration::from_millis(20);
 
 #[test]
 fn every_handshake_that_counts_as_answered_is_confirmed() {
     let here = Netns::adopt("here", File::open("/proc/thread-self/ns/net").unwrap());
-    let [asking, answering] = [[1; 32], [2; 32]].map(StaticSecret::from);
+    let [initiator_key, responder_key] = [[1; 32], [2; 32]].map(StaticSecret::from);
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     socket.set_read_timeout(Some(TICK)).unwrap();
     let SocketAddr::V4(target) = socket.local_addr().unwrap() else {
-        panic!("it has an IPv4 address");
+        panic!("the socket is bound to an IPv4 address");
     };
     let peer = Peer {
-        private: asking.to_bytes(),
-        responder: PublicKey::from(&answering).to_bytes(),
+        private: initiator_key.to_bytes(),
+        responder: PublicKey::from(&responder_key).to_bytes(),
         address: Ipv4Addr::LOCALHOST,
     };
     let mut initiators = Initiators::new(&here, target, &[peer]).unwrap();
-    let limiter = RateLimiter::new(&PublicKey::from(&answering), u64::MAX);
-    let (public, limiter) = (PublicKey::from(&asking), Some(Arc::new(limiter)));
-    let responder = Tunn::new(answering, public, None, None, 7, limiter);
+    let limiter = RateLimiter::new(&PublicKey::from(&responder_key), u64::MAX);
+    let (public, limiter) = (PublicKey::from(&initiator_key), Some(Arc::new(limiter)));
+    let responder = Tunn::new(responder_key, public, None, None, 7, limiter);
     let is_over = AtomicBool::new(false);
 
     let (counts, confirmed) = thread::scope(|scope| {
-        let confirmed = scope.spawn(|| answer(&socket, responder, &is_over));
+        let confirmed = scope.spawn(|| respond(&socket, responder, &is_over));
         initiators.complete_all(Duration::from_secs(5)).unwrap();
         let counts = initiators.run(Duration::from_millis(500)).unwrap();
         is_over.store(true, Ordering::Release);
         (counts, confirmed.join().unwrap())
     });
 
-    // One peer pauses between its handshakes.
+    // An initiator pauses between its handshakes.
     assert!((2..=17).contains(&counts.answered), "{counts:?}");
     assert_eq!((counts.unanswered, counts.cookies), (0, 0));
     assert_eq!(confirmed, counts.answered + 1);
 }
 
 #[test]
-fn silence_is_counted() {
+fn initiations_without_response_are_counted() {
     let here = Netns::adopt("here", File::open("/proc/thread-self/ns/net").unwrap());
     let silent = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let SocketAddr::V4(target) = silent.local_addr().unwrap() else {
-        panic!("it has an IPv4 address");
+        panic!("the socket is bound to an IPv4 address");
     };
     let peer = Peer {
         private: [1; 32],
@@ -72,8 +72,8 @@ fn silence_is_counted() {
     assert_eq!((counts.answered, counts.unanswered), (0, 1), "{counts:?}");
 }
 
-/// Answers until it is over and nothing more comes; returns how many were confirmed.
-fn answer(socket: &UdpSocket, mut tunn: Tunn, is_over: &AtomicBool) -> u64 {
+/// Responds to handshakes until `is_over` and no message is left; returns the number of confirmed ones.
+fn respond(socket: &UdpSocket, mut tunn: Tunn, is_over: &AtomicBool) -> u64 {
     let mut confirmed = 0;
     loop {
         let (mut message, mut buffer) = ([0; 2048], [0; 2048]);
@@ -84,8 +84,8 @@ fn answer(socket: &UdpSocket, mut tunn: Tunn, is_over: &AtomicBool) -> u64 {
             continue;
         };
         match tunn.decapsulate(None, &message[..len], &mut buffer) {
-            TunnResult::WriteToNetwork(answer) => {
-                socket.send_to(answer, from).unwrap();
+            TunnResult::WriteToNetwork(response) => {
+                socket.send_to(response, from).unwrap();
             }
             TunnResult::Done => confirmed += 1,
             other @ (TunnResult::Err(_)

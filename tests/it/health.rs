@@ -1,18 +1,18 @@
-//! A broken part of the way from node to node is named, soon, and forgotten once it is whole.
+//! The gateways report the failed part of the path from node to node, and its recovery.
 //!
-//! The faults are such as the route agent cannot mend: rules of a foreign firewall, between
-//! the parts.
+//! The faults are rules of a foreign firewall, which the route agent does not repair.
 
 use crate::fixture::{MILAN, Pair, ROME, SOON, eventually, two};
 use tests::lab::Lab;
 use tests::lab::netns::Netns;
 use tests::lab::wait;
 
-/// Rome and milan of two nodes and one gateway each; the way between is known to be whole.
+/// Starts rome and milan with two nodes and one gateway each, and waits until the path between them is
+/// reported as healthy.
 fn healthy() -> Lab {
     let pair = Pair::up(two(2, 1));
     for (cluster, peer) in [(ROME, MILAN), (MILAN, ROME)] {
-        wait::until(SOON * 2, "a whole way from node to node", || {
+        wait::until(SOON * 2, "a healthy path from node to node", || {
             Ok(path(&pair.lab, cluster, peer)?.0 == "EndToEnd")
         })
         .unwrap();
@@ -22,7 +22,7 @@ fn healthy() -> Lab {
 }
 
 #[test]
-fn an_overlay_that_is_blocked_towards_the_gateway_is_named_on_both_sides() {
+fn an_overlay_blocked_towards_the_gateway_is_reported_on_both_sides() {
     let lab = healthy();
     let node = lab.cluster(ROME).node(2);
 
@@ -39,7 +39,7 @@ fn an_overlay_that_is_blocked_towards_the_gateway_is_named_on_both_sides() {
 }
 
 #[test]
-fn an_overlay_that_is_blocked_towards_the_node_is_named() {
+fn an_overlay_blocked_towards_the_node_is_reported() {
     let lab = healthy();
     let node = lab.cluster(ROME).node(2);
 
@@ -53,7 +53,7 @@ fn an_overlay_that_is_blocked_towards_the_node_is_named() {
 }
 
 #[test]
-fn packets_that_a_firewall_of_one_node_drops_are_that_nodes_fault() {
+fn packets_dropped_by_a_firewall_are_attributed_to_its_node() {
     let lab = healthy();
     let node = lab.cluster(ROME).node(2);
 
@@ -68,7 +68,7 @@ fn packets_that_a_firewall_of_one_node_drops_are_that_nodes_fault() {
 }
 
 #[test]
-fn packets_that_vanish_behind_all_probes_are_told_to_vanish() {
+fn packets_lost_behind_all_probes_are_reported() {
     let lab = healthy();
 
     for number in [1, 2] {
@@ -84,20 +84,20 @@ fn packets_that_vanish_behind_all_probes_are_told_to_vanish() {
 }
 
 #[test]
-fn a_dead_gateway_of_the_peer_is_the_tunnels_fault() {
+fn a_dead_gateway_of_the_peer_is_attributed_to_the_tunnel() {
     let mut lab = healthy();
 
     lab.gateway(MILAN, 1).kill().unwrap();
     expect(&lab, ROME, MILAN, "Tunnel");
 
     lab.gateway(MILAN, 1).start().unwrap();
-    wait::until(SOON * 3, "the way to be whole again", || {
+    wait::until(SOON * 3, "the path to be healthy again", || {
         Ok(path(&lab, ROME, MILAN)?.0 == "EndToEnd")
     })
     .unwrap();
 }
 
-/// The fabric's packets flow on, and so nothing is to be told.
+/// Traffic continues, so no fault is reported.
 #[test]
 fn a_route_agent_that_is_restarted_is_no_fault() {
     let mut lab = healthy();
@@ -105,7 +105,7 @@ fn a_route_agent_that_is_restarted_is_no_fault() {
     lab.agent(ROME, 2).stop(SOON).unwrap();
     let stopped = std::time::Instant::now();
     let mut seen = Vec::new();
-    wait::until(SOON * 2, "longer than silence is borne", || {
+    wait::until(SOON * 2, "the time-out of the node's probes", || {
         seen.push(path(&lab, ROME, MILAN)?.0);
         seen.push(path(&lab, MILAN, ROME)?.0);
         Ok(stopped.elapsed() > SOON)
@@ -116,13 +116,13 @@ fn a_route_agent_that_is_restarted_is_no_fault() {
     assert_eq!(status["path"]["nodes"]["resting"], 1, "{status}");
 
     lab.agent(ROME, 2).start().unwrap();
-    eventually("the node to be well again", || {
+    eventually("the node to be healthy again", || {
         let status = lab.gateway_status(ROME, 1)?;
         Ok(status["path"]["nodes"]["resting"] == 0 && status["path"]["nodes"]["cut"] == 0)
     });
 }
 
-/// Asserts that the gateway names this part soon, and returns what else it says.
+/// Waits until the gateway reports this reason; returns the message.
 #[track_caller]
 fn expect(lab: &Lab, cluster: &str, peer: &str, reason: &str) -> String {
     let mut last = (String::new(), String::new());
@@ -132,13 +132,13 @@ fn expect(lab: &Lab, cluster: &str, peer: &str, reason: &str) -> String {
     });
     assert!(
         outcome.is_ok(),
-        "{cluster} says of the way to {peer}: {last:?}"
+        "{cluster} reports of the path to {peer}: {last:?}"
     );
 
     last.1
 }
 
-/// What a cluster's gateway says of the way to a peer: the part and the sentence.
+/// The reason and the message that a cluster's gateway reports about the path to a peer.
 fn path(lab: &Lab, cluster: &str, peer: &str) -> anyhow::Result<(String, String)> {
     let status = lab.gateway_status(cluster, 1)?;
     let path = &status["path"]["clusters"][peer];
@@ -147,7 +147,7 @@ fn path(lab: &Lab, cluster: &str, peer: &str) -> anyhow::Result<(String, String)
     Ok((text("reason"), text("message")))
 }
 
-/// Matches packets for milan's addresses as rome sees them.
+/// Matches packets for the remapped addresses of milan in rome.
 fn to_milan(lab: &Lab) -> String {
     let agent = lab.agent_status(ROME, 2).unwrap();
     let cidrs = agent["peers"][0]["cidrs"].as_array().unwrap();
@@ -155,7 +155,7 @@ fn to_milan(lab: &Lab) -> String {
     format!("ip daddr {{ {} }}", cidrs.join(", "))
 }
 
-/// Drops packets by a rule of a table that is nobody's.
+/// Drops packets by a rule in a table of its own.
 fn block(netns: &Netns, hook: &str, packets: &str) {
     let ruleset = format!(
         "table inet fault {{

@@ -1,4 +1,4 @@
-//! Datagrams and frames that mean no good.
+//! Hostile datagrams and frames.
 
 use crate::fixture::{MILAN, Pair, ROME, SAME, SOON, eventually, gateway_drops, without_offloads};
 use ebpf_common::settings::{GATEWAY_MAC, NODE_MAC, OVERLAY_PORT, OVERLAY_VNI};
@@ -15,7 +15,7 @@ use tests::traffic::{ping, tcp, udp};
 const INITIATION: u8 = 1;
 const DATA: u8 = 4;
 
-/// More than a flood may make a gateway grow.
+/// Upper bound of a gateway's memory growth in bytes under a flood.
 const GROWTH_MAX: u64 = 4 << 20;
 
 #[test]
@@ -37,10 +37,10 @@ fn tampered_datagrams_are_dropped_and_counted() {
     let wire = Wire::tap();
     let mut frames = wire.record(DATA);
     for frame in &mut frames {
-        // Ethernet, IPv4, UDP, and 8 bytes of WireGuard: its counter, in little
-        // endian. One that was not used before gets as far as the decryption.
+        // The counter in little endian, after Ethernet, IPv4, UDP and 8 bytes of WireGuard. With a new
+        // counter the message passes the replay check.
         frame.bytes[42 + 8 + 2] ^= 1;
-        // No checksum at all is allowed; a wrong one would end it too early.
+        // No UDP checksum, since a wrong one would be dropped by the kernel.
         frame.bytes[40..42].fill(0);
     }
 
@@ -97,7 +97,7 @@ fn garbage_is_dropped_and_counted_by_reason() {
 }
 
 #[test]
-fn a_flood_of_handshakes_is_answered_by_cookies_and_costs_no_memory() {
+fn a_flood_of_handshakes_causes_cookie_replies_and_costs_no_memory() {
     let mut wire = Wire::tap();
     wire.pair.lab.gateway(ROME, 1).restart().unwrap();
     let initiation = wire.recorded(INITIATION).remove(0);
@@ -150,7 +150,7 @@ fn malformed_frames_from_the_overlay_are_dropped_and_counted() {
         }
     });
 
-    eventually("them to be counted", || {
+    eventually("the drops to be counted", || {
         Ok(gateway_drops(&pair.lab, ROME, "overlay_malformed") >= 3)
     });
     assert!(ping::reaches(&pair.rome.netns, pair.milan_seen).unwrap());
@@ -177,19 +177,19 @@ fn super_packets_of_tiny_segments_are_dropped_and_their_connection_goes_on() {
     assert!(ping::reaches(&pair.rome.netns, pair.milan_seen).unwrap());
 }
 
-/// A wiretap on the way to milan's gateway, and a stranger on the underlay.
+/// A capture on the path to milan's gateway, and an attacker on the underlay.
 struct Wire {
     pair: Pair,
-    stranger: Host,
+    attacker: Host,
     tap: Capture,
 }
 
 impl Wire {
     fn tap() -> Self {
         let mut pair = Pair::small();
-        let stranger = pair.lab.add_host().unwrap();
+        let attacker = pair.lab.add_host().unwrap();
         without_offloads(&pair.lab, &pair.rome);
-        // Finished packets, as on a wire: they are to be sent again.
+        // Without offloads the captured packets are complete and can be sent again.
         for cluster in pair.lab.clusters() {
             let gateway = &cluster.gateway(1).pod;
             without_offloads(&pair.lab, gateway);
@@ -213,13 +213,12 @@ impl Wire {
 
         Self {
             pair,
-            stranger,
+            attacker,
             tap,
         }
     }
 
-    /// Sends some packets from rome to milan, and returns the messages of this
-    /// type that carried them.
+    /// Sends packets from rome to milan, and returns the WireGuard messages of this type.
     fn record(&self, kind: u8) -> Vec<Frame> {
         assert!(ping::reaches(&self.pair.rome.netns, self.pair.milan_seen).unwrap());
         let _echo = udp::Echo::start(&self.pair.milan.netns, SAME, 7900).unwrap();
@@ -234,9 +233,9 @@ impl Wire {
         self.recorded(kind)
     }
 
-    /// The messages of this type that went to milan so far; waits for the first.
+    /// Returns the captured messages of this type to milan; waits for the first.
     fn recorded(&self, kind: u8) -> Vec<Frame> {
-        tests::lab::wait::value(SOON, "a message on the wire", || {
+        tests::lab::wait::value(SOON, "a captured message", || {
             let mut frames = self.tap.frames();
             frames.retain(|frame| {
                 frame.direction == Direction::Out
@@ -250,7 +249,7 @@ impl Wire {
         .unwrap()
     }
 
-    /// Puts frames on the wire to milan once more.
+    /// Sends frames on the link to milan.
     fn inject(&self, frames: &[Frame]) {
         let core = self.pair.lab.underlay().core();
         let socket = PacketSocket::open(core, "to-milan").unwrap();
@@ -259,11 +258,11 @@ impl Wire {
         }
     }
 
-    /// Sends datagrams from the stranger to milan's gateway, `times` over.
+    /// Sends datagrams from the attacker to milan's gateway, `times` times.
     fn send(&self, datagrams: &[&[u8]], times: usize) {
         let (addresses, port) = self.pair.lab.cluster(MILAN).endpoint();
         let to: SocketAddrV4 = SocketAddrV4::new(addresses[0], port);
-        self.stranger.netns.run(|| {
+        self.attacker.netns.run(|| {
             let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
             for _ in 0..times {
                 for datagram in datagrams {
@@ -273,7 +272,7 @@ impl Wire {
         });
     }
 
-    /// Asserts that the gateways still do their job.
+    /// Asserts that pods reach each other.
     fn assert_alive(&self) {
         assert!(ping::reaches(&self.pair.rome.netns, self.pair.milan_seen).unwrap());
         assert!(ping::reaches(&self.pair.milan.netns, self.pair.rome_seen).unwrap());

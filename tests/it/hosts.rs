@@ -6,7 +6,7 @@ use tests::lab::Lab;
 use tests::traffic::{ping, tcp, udp};
 
 #[test]
-fn a_node_reaches_a_remote_pod_which_answers_it() {
+fn a_node_reaches_a_remote_pod_and_gets_replies() {
     let pair = Pair::small();
     let node = pair.lab.cluster(ROME).node(1);
     let server = tcp::Server::start(&pair.milan.netns, SAME, 7000).unwrap();
@@ -20,7 +20,7 @@ fn a_node_reaches_a_remote_pod_which_answers_it() {
 }
 
 #[test]
-fn every_node_reaches_a_remote_pod_under_an_address_of_its_own() {
+fn every_node_has_its_own_address_towards_remote_pods() {
     let pair = Pair::redundant();
     let echo = udp::Echo::start(&pair.milan.netns, SAME, 7000).unwrap();
 
@@ -40,7 +40,7 @@ fn every_node_reaches_a_remote_pod_under_an_address_of_its_own() {
 }
 
 #[test]
-fn a_pod_reaches_a_remote_host_network_pod_by_its_mapped_address() {
+fn a_pod_reaches_a_remote_host_network_pod_at_its_mapped_address() {
     let pair = Pair::redundant();
     let node = pair.lab.cluster(MILAN).node(2);
     let server = tcp::Server::start(&node.netns, [0, 0, 0, 0], 7000).unwrap();
@@ -53,7 +53,7 @@ fn a_pod_reaches_a_remote_host_network_pod_by_its_mapped_address() {
 }
 
 #[test]
-fn a_server_that_listens_at_a_nodes_own_address_only_is_reached_by_an_ip_object() {
+fn a_server_bound_to_a_nodes_address_is_reached_through_an_ip_object() {
     let mut lab = Lab::build(two(2, 1)).unwrap();
     let node = lab.cluster(MILAN).node(2);
     let (netns, address) = (node.netns.clone(), node.internal_ip);

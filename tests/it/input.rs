@@ -1,4 +1,4 @@
-//! Bad input: refused with a reason, and without harm to what runs.
+//! Invalid input is refused with a reason, and does not disturb running processes.
 
 use crate::fixture::{MILAN, Pair, ROME, eventually, two};
 use std::fs;
@@ -11,7 +11,7 @@ use tests::lab::spec::Spec;
 use tests::traffic::ping;
 
 #[test]
-fn a_bad_file_is_refused_by_check_with_object_and_field() {
+fn check_refuses_an_invalid_file_and_names_object_and_field() {
     let mut lab = Lab::build(two(1, 1)).unwrap();
     lab.write_fabrics().unwrap();
     let good = fs::read_to_string(lab.fabric_path(ROME)).unwrap();
@@ -50,23 +50,23 @@ fn a_bad_file_is_refused_by_check_with_object_and_field() {
 
         for program in [&lab.binaries().gateway, &lab.binaries().route_agent] {
             let output = check(program, &path);
-            let said = said(&output);
+            let text = text_of(&output);
             assert!(!output.status.success(), "{replace:?} was accepted");
             for word in words {
-                assert!(said.contains(word), "{replace:?}: no {word:?} in: {said}");
+                assert!(text.contains(word), "{replace:?}: no {word:?} in: {text}");
             }
         }
     }
 }
 
 #[test]
-fn a_good_file_passes_check() {
+fn a_valid_file_passes_check() {
     let mut lab = Lab::build(two(2, 2)).unwrap();
     lab.write_fabrics().unwrap();
 
     for program in [&lab.binaries().gateway, &lab.binaries().route_agent] {
         let output = check(program, &lab.fabric_path(ROME));
-        assert!(output.status.success(), "{}", said(&output));
+        assert!(output.status.success(), "{}", text_of(&output));
     }
 }
 
@@ -83,12 +83,12 @@ fn planning_again_changes_nothing() {
         .output()
         .unwrap();
 
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", text_of(&output));
     assert_eq!(fs::read_to_string(&path).unwrap(), first);
 }
 
 #[test]
-fn a_file_without_plan_is_refused_and_names_the_command() {
+fn the_error_of_an_unplanned_file_names_the_command() {
     let mut lab = Lab::build(two(1, 1)).unwrap();
     lab.write_fabrics().unwrap();
     let path = lab.identity().run_dir().join("unplanned.yaml");
@@ -105,18 +105,22 @@ fn a_file_without_plan_is_refused_and_names_the_command() {
     let output = check(&lab.binaries().gateway, &path);
 
     assert!(!output.status.success());
-    assert!(said(&output).contains("gateway plan"), "{}", said(&output));
+    assert!(
+        text_of(&output).contains("gateway plan"),
+        "{}",
+        text_of(&output)
+    );
 }
 
 #[test]
-fn a_file_that_becomes_invalid_harms_nothing_and_is_told() {
+fn a_file_that_becomes_invalid_is_reported_and_changes_nothing() {
     let pair = Pair::small();
     let path = pair.lab.fabric_path(ROME);
     let good = fs::read_to_string(&path).unwrap();
 
     replace(&path, "kind: Nonsense\n");
 
-    eventually("both to tell", || {
+    eventually("both to report the error", || {
         let gateway = pair.lab.gateway_status(ROME, 1)?.to_string();
         let agent = pair.lab.agent_status(ROME, 1)?.to_string();
         Ok(gateway.contains("Nonsense") && agent.contains("Nonsense"))
@@ -124,7 +128,7 @@ fn a_file_that_becomes_invalid_harms_nothing_and_is_told() {
     assert!(ping::reaches(&pair.rome.netns, pair.milan_seen).unwrap());
 
     replace(&path, &good);
-    eventually("both to be content again", || {
+    eventually("both to accept the file again", || {
         let gateway = pair.lab.gateway_status(ROME, 1)?.to_string();
         let agent = pair.lab.agent_status(ROME, 1)?.to_string();
         Ok(!gateway.contains("Nonsense") && !agent.contains("Nonsense"))
@@ -133,7 +137,7 @@ fn a_file_that_becomes_invalid_harms_nothing_and_is_told() {
 }
 
 #[test]
-fn a_key_of_wrong_length_is_refused_by_name() {
+fn the_error_of_a_key_of_wrong_length_names_the_key() {
     let mut lab = Lab::build(two(1, 1)).unwrap();
     lab.write_fabrics().unwrap();
     let key = lab.key_dir(ROME).join("gw-milan").join("privateKey");
@@ -141,43 +145,43 @@ fn a_key_of_wrong_length_is_refused_by_name() {
 
     lab.start_gateway(ROME, 1).unwrap();
 
-    eventually("the gateway to say so", || {
+    eventually("the error in the log", || {
         let log = lab.gateway(ROME, 1).log();
         Ok(log.contains("gw-milan") && log.contains("32"))
     });
 }
 
 #[test]
-fn a_key_that_cannot_be_read_is_refused_by_name() {
+fn the_error_of_an_unreadable_key_names_the_key() {
     let mut lab = Lab::build(two(1, 1)).unwrap();
     lab.write_fabrics().unwrap();
     let key = lab.key_dir(ROME).join("gw-milan").join("privateKey");
     fs::remove_file(&key).unwrap();
     fs::create_dir(&key).unwrap();
 
-    let log = last_words(&mut lab, ROME);
+    let log = log_of_failed_start(&mut lab, ROME);
 
     assert!(log.contains("gw-milan/privateKey"), "{log}");
     assert!(log.contains("directory"), "no reason: {log}");
 }
 
 #[test]
-fn a_key_that_only_root_may_read_is_refused_before_it_is_needed() {
+fn a_key_that_only_root_can_read_is_refused_at_the_start() {
     let mut lab = Lab::build(two(1, 1)).unwrap();
     lab.write_fabrics().unwrap();
     let key = lab.key_dir(ROME).join("gw-milan").join("privateKey");
-    // Another user's: root reads it by a privilege that a running gateway gives up.
+    // Of another user: root needs a capability to read it, which a running gateway drops.
     nix::unistd::chown(&key, Some(nix::unistd::Uid::from_raw(65_534)), None).unwrap();
     fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
 
-    let log = last_words(&mut lab, ROME);
+    let log = log_of_failed_start(&mut lab, ROME);
 
     assert!(log.contains("gw-milan/privateKey"), "{log}");
     assert!(log.contains("Permission denied"), "no reason: {log}");
 }
 
 #[test]
-fn a_missing_kernel_feature_is_told_by_name() {
+fn the_error_names_a_missing_kernel_feature() {
     let mut lab = Lab::build(two(1, 1)).unwrap();
     lab.write_fabrics().unwrap();
     let config = lab.fabric_path(ROME).display().to_string();
@@ -194,11 +198,11 @@ fn a_missing_kernel_feature_is_told_by_name() {
     let hidden = ["--mount", "--propagation", "slave", "sh", "-c", &run];
     let output = pod.output("unshare", &hidden, "").unwrap();
 
-    let said = said(&output);
-    assert!(!output.status.success(), "{said}");
+    let text = text_of(&output);
+    assert!(!output.status.success(), "{text}");
     assert!(
-        said.contains("/dev/net/tun") && said.contains("CONFIG_TUN"),
-        "{said}"
+        text.contains("/dev/net/tun") && text.contains("CONFIG_TUN"),
+        "{text}"
     );
 }
 
@@ -221,7 +225,7 @@ fn a_running_gateway_has_no_privilege_that_it_does_not_need() {
 }
 
 #[test]
-fn planning_follows_a_node_whose_address_changed() {
+fn planning_adopts_the_new_address_of_a_node() {
     let mut lab = Lab::build(two(1, 1)).unwrap();
     lab.write_fabrics().unwrap();
     let path = lab.fabric_path(ROME);
@@ -245,26 +249,26 @@ fn planning_follows_a_node_whose_address_changed() {
         .output()
         .unwrap();
 
-    let told = said(&output);
-    assert!(told.contains("100.64.9.9"), "{told}");
+    let text = text_of(&output);
+    assert!(text.contains("100.64.9.9"), "{text}");
     let checked = check(&lab.binaries().gateway, &path);
-    assert!(checked.status.success(), "{}", said(&checked));
+    assert!(checked.status.success(), "{}", text_of(&checked));
 }
 
 #[test]
-fn a_port_in_use_is_told() {
+fn the_error_names_a_port_in_use() {
     let mut lab = Lab::build(two(1, 1)).unwrap();
     lab.write_fabrics().unwrap();
     let pod = lab.cluster(MILAN).gateway(1).pod.clone();
     let _other = tests::traffic::udp::Echo::start(&pod.netns, [0, 0, 0, 0], 51840).unwrap();
 
-    let log = last_words(&mut lab, MILAN);
+    let log = log_of_failed_start(&mut lab, MILAN);
 
     assert!(log.contains("51840"), "{log}");
 }
 
 #[test]
-fn a_missing_privilege_is_told_by_name() {
+fn the_error_names_a_missing_privilege() {
     let mut lab = Lab::build(two(1, 1)).unwrap();
     lab.write_fabrics().unwrap();
     let config = lab.fabric_path(ROME).display().to_string();
@@ -296,13 +300,13 @@ fn a_missing_privilege_is_told_by_name() {
         let output = node.output("setpriv", &args, "").unwrap();
 
         assert!(!output.status.success(), "{command:?}");
-        let said = said(&output);
-        assert!(said.contains("NET_ADMIN"), "{said}");
+        let text = text_of(&output);
+        assert!(text.contains("NET_ADMIN"), "{text}");
     }
 }
 
 #[test]
-fn a_generated_key_is_that_of_the_printed_object() {
+fn the_printed_object_has_the_generated_key() {
     let lab = Lab::build(Spec::new()).unwrap();
     let directory = lab.identity().run_dir().join("new-key");
 
@@ -313,13 +317,13 @@ fn a_generated_key_is_that_of_the_printed_object() {
         .unwrap();
 
     let key = Key::open(&directory).unwrap();
-    let said = said(&output);
-    assert!(output.status.success(), "{said}");
-    assert!(said.contains(&base64(&key.public())), "{said}");
+    let text = text_of(&output);
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains(&base64(&key.public())), "{text}");
 }
 
 #[test]
-fn the_status_is_a_table_for_people() {
+fn status_prints_a_table() {
     let pair = Pair::small();
     let run_dir = pair.lab.identity().run_dir().join("run");
     let processes = [
@@ -340,13 +344,13 @@ fn the_status_is_a_table_for_people() {
             .output()
             .unwrap();
 
-        assert!(output.status.success(), "{}", said(&output));
-        assert!(said(&output).contains(MILAN), "{}", said(&output));
+        assert!(output.status.success(), "{}", text_of(&output));
+        assert!(text_of(&output).contains(MILAN), "{}", text_of(&output));
     }
 }
 
-/// Starts a gateway that cannot run, and returns what it has logged when it has ended.
-fn last_words(lab: &mut Lab, cluster: &str) -> String {
+/// Starts a gateway that fails at the start, and returns its log after its end.
+fn log_of_failed_start(lab: &mut Lab, cluster: &str) -> String {
     lab.start_gateway(cluster, 1).unwrap();
     eventually("the gateway to end", || {
         Ok(!lab.gateway(cluster, 1).is_running())
@@ -363,12 +367,13 @@ fn check(program: &Path, file: &Path) -> Output {
         .unwrap()
 }
 
-fn said(output: &Output) -> String {
+/// The standard output and the standard error of a process.
+fn text_of(output: &Output) -> String {
     let [out, err] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
     format!("{out}{err}")
 }
 
-/// Replaces a file at once, as ConfigMap mounts do.
+/// Replaces a file atomically, as ConfigMap mounts do.
 fn replace(path: &Path, text: &str) {
     let draft = path.with_extension("new");
     fs::write(&draft, text).unwrap();

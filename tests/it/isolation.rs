@@ -1,4 +1,4 @@
-//! Nothing leaks, and nothing is injected.
+//! Packets neither leak nor can be injected.
 
 use crate::fixture::{MILAN, Pair, ROME, SAME, SOON, eventually, gateway_drops, two};
 use ebpf_common::settings::{GATEWAY_MAC, NODE_MAC, OVERLAY_PORT, OVERLAY_VNI};
@@ -21,7 +21,7 @@ fn without_a_live_gateway_packets_are_refused_and_none_leaks() {
     for number in [1, 2] {
         pair.lab.gateway(ROME, number).kill().unwrap();
     }
-    eventually("the node to give up its gateways", || {
+    eventually("the node to remove its gateways", || {
         Ok(serving_replicas(&pair.lab.agent_status(ROME, 1)?).is_empty())
     });
     assert_refused(&pair);
@@ -32,7 +32,7 @@ fn without_a_live_gateway_packets_are_refused_and_none_leaks() {
 }
 
 #[test]
-fn a_node_whose_gateways_never_lived_refuses_packets() {
+fn a_node_whose_gateways_never_ran_refuses_packets() {
     let mut lab = Lab::build(two(1, 1)).unwrap();
     lab.write_fabrics().unwrap();
     lab.start_agent(ROME, 1).unwrap();
@@ -48,7 +48,7 @@ fn a_node_whose_gateways_never_lived_refuses_packets() {
     let after: usize = leaks
         .into_iter()
         .map(|leak| {
-            // What left before the route agent was ready is not its fault.
+            // Only UDP: the pings began before the route agent was ready.
             leak.finish()
                 .unwrap()
                 .iter()
@@ -60,26 +60,26 @@ fn a_node_whose_gateways_never_lived_refuses_packets() {
 }
 
 #[test]
-fn a_removed_peer_leaves_no_way_open_to_its_addresses_while_it_is_removed() {
+fn a_removed_peer_is_unreachable_during_and_after_its_removal() {
     let mut pair = Pair::small();
     assert!(ping::reaches(&pair.rome.netns, pair.milan_seen).unwrap());
 
     pair.lab.remove_peering(ROME, MILAN).unwrap();
     pair.lab.write_fabrics().unwrap();
 
-    eventually("rome to forget milan", || {
+    eventually("milan to be unreachable", || {
         Ok(!ping::reaches(&pair.rome.netns, pair.milan_seen)?)
     });
-    eventually("its route agent to forget it, too", || {
+    eventually("the route agent to remove the peer", || {
         let status = pair.lab.agent_status(ROME, 1)?;
         Ok(status["peers"].as_array().is_none_or(Vec::is_empty))
     });
 }
 
 #[test]
-fn a_strangers_vxlan_is_dropped_and_counted_by_nodes() {
+fn vxlan_from_unknown_sources_is_dropped_and_counted_by_nodes() {
     let mut pair = Pair::redundant();
-    let stranger = pair.lab.add_pod(ROME, 2, [10, 244, 2, 66]).unwrap();
+    let unknown = pair.lab.add_pod(ROME, 2, [10, 244, 2, 66]).unwrap();
     let host = pair.lab.add_host().unwrap();
     let echo = udp::Echo::start(&pair.rome.netns, SAME, 7000).unwrap();
     let node = pair.lab.cluster(ROME).node(1).internal_ip;
@@ -90,7 +90,7 @@ fn a_strangers_vxlan_is_dropped_and_counted_by_nodes() {
         SocketAddrV4::new(pair.milan_seen, 7000),
         SocketAddrV4::new(SAME, 7000),
     );
-    for from in [&stranger.netns, &host.netns] {
+    for from in [&unknown.netns, &host.netns] {
         send(from, Ipv4Addr::UNSPECIFIED, node, &forged);
     }
 
@@ -101,9 +101,9 @@ fn a_strangers_vxlan_is_dropped_and_counted_by_nodes() {
 }
 
 #[test]
-fn a_strangers_vxlan_is_dropped_and_counted_by_gateways() {
+fn vxlan_from_unknown_sources_is_dropped_and_counted_by_gateways() {
     let mut pair = Pair::small();
-    let stranger = pair.lab.add_pod(ROME, 1, [10, 244, 1, 66]).unwrap();
+    let unknown = pair.lab.add_pod(ROME, 1, [10, 244, 1, 66]).unwrap();
     let echo = udp::Echo::start(&pair.milan.netns, SAME, 7000).unwrap();
     let gateway = pair.lab.cluster(ROME).gateway(1).pod.address;
 
@@ -113,7 +113,7 @@ fn a_strangers_vxlan_is_dropped_and_counted_by_gateways() {
         pair.to_milan(7000),
     );
     let edge = &pair.lab.cluster(ROME).edge;
-    for from in [&stranger.netns, edge] {
+    for from in [&unknown.netns, edge] {
         send(from, Ipv4Addr::UNSPECIFIED, gateway, &forged);
     }
 
@@ -124,7 +124,7 @@ fn a_strangers_vxlan_is_dropped_and_counted_by_gateways() {
 }
 
 #[test]
-fn a_node_may_not_send_in_the_name_of_foreign_addresses() {
+fn a_node_cannot_send_from_the_sources_of_other_networks() {
     let pair = Pair::small();
     let echo = udp::Echo::start(&pair.milan.netns, SAME, 7000).unwrap();
     let gateway = pair.lab.cluster(ROME).gateway(1).pod.address;
@@ -137,14 +137,14 @@ fn a_node_may_not_send_in_the_name_of_foreign_addresses() {
     );
     send(&node.netns, node.internal_ip, gateway, &forged);
 
-    eventually("it to be counted", || {
+    eventually("the drop to be counted", || {
         Ok(gateway_drops(&pair.lab, ROME, "overlay_unknown_source") >= 1)
     });
     assert!(echo.clients().is_empty(), "{:?}", echo.clients());
 }
 
 #[test]
-fn dropped_packets_are_logged_with_the_reason_if_asked_for() {
+fn dropped_packets_are_logged_with_the_reason_on_request() {
     let mut pair = Pair::small();
     let target = pair.to_milan(7000);
     let gateway = pair.lab.gateway(ROME, 1);
@@ -164,12 +164,12 @@ fn dropped_packets_are_logged_with_the_reason_if_asked_for() {
 
     eventually("the forged packet in the log", || {
         let log = pair.lab.gateway(ROME, 1).log();
-        let told = |line: &str| {
+        let is_logged = |line: &str| {
             line.contains("dropped a packet")
                 && line.contains("overlay_unknown_source")
                 && line.contains("198.51.100.7")
         };
-        Ok(log.lines().any(told))
+        Ok(log.lines().any(is_logged))
     });
 }
 
@@ -185,7 +185,7 @@ fn nothing_crosses_the_underlay_in_the_clear() {
     assert_eq!(server.received(), 1 << 20);
     let frames = wire.finish().unwrap();
     assert!(frames.len() > 10, "only {} frames", frames.len());
-    // The payload counts in eight bytes: this number is in the middle of it.
+    // The payload is a sequence of numbers of eight bytes, which contains this one.
     let plain = 50_000_u64.to_be_bytes();
     for frame in &frames {
         let packet = frame.ipv4().unwrap();
@@ -197,15 +197,15 @@ fn nothing_crosses_the_underlay_in_the_clear() {
     }
 }
 
-/// Asserts that packets from rome to milan are refused at once.
+/// Asserts that packets from rome to milan are refused with ICMP errors.
 fn assert_refused(pair: &Pair) {
-    // Of refused packets the kernel tells each sender of five at once, then of one per
-    // second (ip_error in net/ipv4/route.c): the others are dropped in silence.
+    // The kernel sends each source a burst of five ICMP errors, then one per second (ip_error in
+    // net/ipv4/route.c); further packets are dropped without an error.
     for netns in [&pair.rome.netns, &pair.lab.cluster(ROME).node(1).netns] {
         eventually("a datagram to be refused", || {
             let wait = Duration::from_millis(500);
-            let answer = udp::exchange(netns, pair.to_milan(7000), b"?", wait);
-            let error = answer.expect_err("nobody can have answered");
+            let reply = udp::exchange(netns, pair.to_milan(7000), b"?", wait);
+            let error = reply.expect_err("milan is unreachable");
             Ok(matches!(
                 error.kind(),
                 std::io::ErrorKind::HostUnreachable | std::io::ErrorKind::NetworkUnreachable
@@ -221,12 +221,12 @@ fn assert_refused(pair: &Pair) {
         report.text.contains("Unreachable"),
         "{}{}",
         report.text,
-        ways(pair)
+        routes(pair)
     );
 }
 
-/// Where rome's first node sends packets at this moment, and what its agent believes.
-fn ways(pair: &Pair) -> String {
+/// The routes of rome's first node to milan, and the status of its agent.
+fn routes(pair: &Pair) -> String {
     let netns = &pair.lab.cluster(ROME).node(1).netns;
     let to = pair.milan_seen.to_string();
     let get = netns.output("ip", &["route", "get", &to], "").unwrap();
@@ -240,7 +240,7 @@ fn ways(pair: &Pair) -> String {
     )
 }
 
-/// Captures of packets to `address` on all uplinks of rome's nodes.
+/// Captures packets to `address` on the uplinks of rome's nodes.
 fn leak_captures(lab: &Lab, address: Ipv4Addr) -> Vec<Capture> {
     lab.cluster(ROME)
         .nodes
@@ -254,13 +254,13 @@ fn leak_captures(lab: &Lab, address: Ipv4Addr) -> Vec<Capture> {
         .collect()
 }
 
-/// All drops that the route agent of rome's first node has counted.
+/// The sum of the drops that the route agent of rome's first node reports.
 fn agent_drops(lab: &Lab) -> u64 {
     let status = lab.agent_status(ROME, 1).unwrap();
     status::all_drops(&status)
 }
 
-/// The payload of an overlay packet that carries a datagram.
+/// Builds the payload of an overlay packet with an inner datagram.
 fn vxlan(macs: [[u8; 6]; 2], source: SocketAddrV4, destination: SocketAddrV4) -> Vec<u8> {
     let inner = udp_frame(macs, source, destination, b"forged");
     [&vxlan_header(OVERLAY_VNI)[..], &inner].concat()

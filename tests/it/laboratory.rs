@@ -1,4 +1,4 @@
-//! The laboratory itself: what the other tests rely on.
+//! The laboratory itself.
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -33,7 +33,7 @@ fn dropping_a_laboratory_leaves_nothing() {
     drop((a, b, identity));
 
     let status = child.wait().unwrap();
-    assert!(!status.success(), "the process was killed, not asked");
+    assert!(!status.success(), "the process ended on its own");
     assert!(!run_dir.exists());
     for name in names {
         assert!(!Path::new("/run/netns").join(name).exists());
@@ -41,7 +41,7 @@ fn dropping_a_laboratory_leaves_nothing() {
 }
 
 #[test]
-fn a_destroyed_namespace_takes_its_processes_and_links_along() {
+fn destroying_a_namespace_ends_its_processes_and_removes_its_links() {
     let identity = Identity::claim().unwrap();
     let (a, b) = pair(&identity);
     let mut child = a.start(Command::new("sleep").arg("1000")).unwrap();
@@ -54,7 +54,7 @@ fn a_destroyed_namespace_takes_its_processes_and_links_along() {
 }
 
 #[test]
-fn cleaning_up_spares_the_laboratories_of_the_living() {
+fn cleaning_up_spares_laboratories_of_running_processes() {
     let identity = Identity::claim().unwrap();
     let (a, _b) = pair(&identity);
 
@@ -66,7 +66,7 @@ fn cleaning_up_spares_the_laboratories_of_the_living() {
 
 #[test]
 fn a_crashed_laboratory_is_cleaned_up() {
-    // The crash: an id whose lock nobody holds.
+    // After a crash no process holds the lock.
     let identity = Identity::claim().unwrap();
     let (a, _b) = pair(&identity);
     std::fs::remove_file(identity.run_dir().join("lock")).unwrap();
@@ -79,13 +79,13 @@ fn a_crashed_laboratory_is_cleaned_up() {
 }
 
 #[test]
-fn a_gateways_namespace_without_laboratory_is_cleaned_up() {
+fn the_namespace_of_a_gateway_without_laboratory_is_removed() {
     let identity = Identity::claim().unwrap();
     let name = format!("liqo-lq-{}0-gateway-1", identity.id());
     let status = Command::new("ip").args(["netns", "add", &name]).status();
     assert!(status.unwrap().success());
 
-    // Another test may be faster.
+    // Another test may have removed it already.
     clean_crashed().unwrap();
 
     assert!(!Path::new("/run/netns").join(name).exists());
@@ -105,28 +105,28 @@ fn an_interrupt_removes_the_laboratory() {
 }
 
 #[test]
-fn a_killed_owners_laboratory_is_cleaned_up_by_another() {
+fn the_laboratory_of_a_killed_owner_is_removed_by_another_process() {
     if std::env::var_os(OWNER).is_some() {
         own_a_laboratory();
     }
 
     let (mut owner, id) =
-        start_owner("laboratory::a_killed_owners_laboratory_is_cleaned_up_by_another");
+        start_owner("laboratory::the_laboratory_of_a_killed_owner_is_removed_by_another_process");
     signal(&owner, Signal::SIGKILL);
     owner.wait().unwrap();
     let namespace = format!("/run/netns/lq-{id}-a");
     assert!(Path::new(&namespace).exists());
 
-    // Another test may be faster.
+    // Another test may have removed it already.
     clean_crashed().unwrap();
 
     assert_gone(&id);
 }
 
-/// Set for a process that is to own a laboratory until a signal ends it.
+/// Set for a process that owns a laboratory until a signal ends it.
 const OWNER: &str = "LIQO_LAB_TEST_OWNER";
 
-/// Builds a laboratory with a process, tells its id, and waits for the end.
+/// Builds a laboratory with a process, prints its id, and waits for a signal.
 fn own_a_laboratory() -> ! {
     clean_on_signal().unwrap();
     let identity = Identity::claim().unwrap();
@@ -134,13 +134,13 @@ fn own_a_laboratory() -> ! {
     let mut child = a.start(Command::new("sleep").arg("1000")).unwrap();
     println!("\nlaboratory {}", identity.id());
     child.wait().unwrap();
-    // The clean-up has killed the child, and is about to end this process.
+    // The clean-up has killed the child, and will end this process.
     loop {
         std::thread::park();
     }
 }
 
-/// Runs this test program once more, as the owner of a laboratory.
+/// Starts another process of this test program, which owns a laboratory.
 fn start_owner(test: &str) -> (Child, String) {
     let mut owner = Command::new("/proc/self/exe")
         .args(["--exact", test, "--nocapture"])
@@ -162,7 +162,7 @@ fn signal(process: &Child, signal: Signal) {
 }
 
 fn assert_gone(id: &str) {
-    wait::until(Duration::from_secs(5), "all to be gone", || {
+    wait::until(Duration::from_secs(5), "everything to be removed", || {
         let names = std::fs::read_dir("/run/netns")?;
         let left = names
             .filter_map(Result::ok)
@@ -173,7 +173,7 @@ fn assert_gone(id: &str) {
 }
 
 #[test]
-fn namespaces_are_made_quickly() {
+fn twenty_namespaces_are_created_in_two_seconds() {
     let identity = Identity::claim().unwrap();
     let started = Instant::now();
 

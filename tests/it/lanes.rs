@@ -1,4 +1,4 @@
-//! Gateways of several lanes: packet loops on cores of their own.
+//! Gateways with several lanes, which are independent packet loops.
 
 use crate::fixture::{MILAN, Pair, ROME, SAME, SOON, assert_nothing_broken, eventually, two};
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,18 +10,18 @@ use tests::packet::Direction;
 use tests::traffic::capture::{Capture, Frame};
 use tests::traffic::{ping, tcp, udp};
 
-/// Transfers at once, from as many ports: enough that each lane takes some.
+/// Transfers from different ports: enough that each lane gets some of them.
 const TRANSFERS: usize = 48;
 
-/// Datagrams of one flow, as fast as a socket takes them.
+/// Datagrams of one flow, sent without a pause.
 const DATAGRAMS: u32 = 3_000;
 
 const PORT: u16 = 7000;
 
 #[test]
-fn lanes_share_flows_and_every_byte_is_right() {
+fn lanes_share_flows_without_corruption() {
     let pair = Pair::up(with_lanes(two(1, 1), 2, 2));
-    until_lanes_meet(&pair.lab, 1);
+    until_lanes_are_connected(&pair.lab, 1);
     let _server = tcp::Server::start(&pair.milan.netns, SAME, PORT).unwrap();
 
     for _ in 0..TRANSFERS {
@@ -44,8 +44,8 @@ fn lanes_share_flows_and_every_byte_is_right() {
 #[test]
 fn a_flow_stays_in_order() {
     let pair = Pair::up(with_lanes(two(1, 1), 2, 2));
-    until_lanes_meet(&pair.lab, 1);
-    // What goes out are complaints that nobody listens, which quote what came.
+    until_lanes_are_connected(&pair.lab, 1);
+    // Outgoing frames are ICMP errors of the closed port, which quote the datagrams.
     let is_ours =
         |frame: &Frame| frame.direction == Direction::In && !numbers_in(&frame.bytes).is_empty();
     let capture = Capture::start(&pair.milan.netns, "eth0", is_ours).unwrap();
@@ -66,12 +66,12 @@ fn a_flow_stays_in_order() {
     });
 
     let numbers = numbers(capture.finish().unwrap());
-    let turned = numbers.windows(2).find(|pair| pair[0] >= pair[1]);
-    assert_eq!(turned, None, "of {} datagrams", numbers.len());
+    let reordered = numbers.windows(2).find(|pair| pair[0] >= pair[1]);
+    assert_eq!(reordered, None, "of {} datagrams", numbers.len());
 }
 
 #[test]
-fn gateways_with_unlike_numbers_of_lanes_meet() {
+fn gateways_with_different_numbers_of_lanes_connect() {
     for (rome, milan) in [(1, 3), (3, 2)] {
         let pair = Pair::up(with_lanes(two(1, 1), rome, milan));
         let most = usize::from(rome.max(milan));
@@ -91,9 +91,9 @@ fn gateways_with_unlike_numbers_of_lanes_meet() {
 }
 
 #[test]
-fn a_lost_replica_of_several_lanes_is_survived() {
+fn flows_survive_the_loss_of_a_replica_with_several_lanes() {
     let mut pair = Pair::up(with_lanes(two(2, 2), 2, 2));
-    until_lanes_meet(&pair.lab, 2);
+    until_lanes_are_connected(&pair.lab, 2);
     let _echo = udp::Echo::start(&pair.milan.netns, SAME, PORT).unwrap();
     let interval = Duration::from_millis(10);
     let flow = udp::Flow::start(&pair.rome.netns, pair.to_milan(PORT), interval).unwrap();
@@ -102,7 +102,7 @@ fn a_lost_replica_of_several_lanes_is_survived() {
         pair.lab.gateway(cluster, number).kill().unwrap();
         pair.lab.gateway(cluster, number).start().unwrap();
         pair.lab.wait_until_connected(SOON * 4).unwrap();
-        until_lanes_meet(&pair.lab, 2);
+        until_lanes_are_connected(&pair.lab, 2);
     }
 
     let outcome = flow.finish();
@@ -118,23 +118,23 @@ fn with_lanes(mut spec: Spec, rome: u8, milan: u8) -> Spec {
     spec
 }
 
-/// Waits until both lanes of each gateway have met so many replicas.
+/// Waits until both lanes of each gateway have sessions with this number of replicas.
 #[track_caller]
-fn until_lanes_meet(lab: &Lab, replicas: usize) {
-    eventually("all lanes to meet", || {
+fn until_lanes_are_connected(lab: &Lab, replicas: usize) {
+    eventually("all lanes to be connected", || {
         Ok([ROME, MILAN].iter().all(|cluster| {
             let gateways = 1..=lab.cluster(cluster).gateways.len();
             let mut gateways = gateways.map(|number| sessions_of(lab, cluster, number));
             gateways.all(|sessions| {
-                let met: BTreeSet<_> = sessions.iter().map(|it| (it.lane, &it.replica)).collect();
+                let pairs: BTreeSet<_> = sessions.iter().map(|it| (it.lane, &it.replica)).collect();
                 let lanes: BTreeSet<_> = sessions.iter().map(|it| it.lane).collect();
-                met.len() == 2 * replicas && lanes.len() == 2
+                pairs.len() == 2 * replicas && lanes.len() == 2
             })
         }))
     });
 }
 
-/// A session that lives.
+/// A live session.
 struct Session {
     lane: u64,
     replica: String,
@@ -148,7 +148,7 @@ fn sessions(lab: &Lab, cluster: &str) -> Vec<Session> {
 
 fn sessions_of(lab: &Lab, cluster: &str, gateway: usize) -> Vec<Session> {
     let Ok(status) = lab.gateway_status(cluster, gateway) else {
-        return Vec::new(); // It starts.
+        return Vec::new(); // The gateway is starting.
     };
     let live = status::sessions(&status).into_iter();
     live.filter(|session| session["state"] == "live")
@@ -160,7 +160,7 @@ fn sessions_of(lab: &Lab, cluster: &str, gateway: usize) -> Vec<Session> {
         .collect()
 }
 
-/// Packets that each lane of a cluster's first gateway has received and sent.
+/// The numbers of received and sent packets of each lane of a cluster's first gateway.
 fn packets(lab: &Lab, cluster: &str) -> BTreeMap<u64, [u64; 2]> {
     let mut lanes = BTreeMap::new();
     for session in sessions(lab, cluster) {
@@ -178,7 +178,7 @@ fn payload(number: u32) -> Vec<u8> {
     [MARK.as_slice(), &number.to_be_bytes(), &[0; 200]].concat()
 }
 
-/// The numbers of our datagrams in a frame, which may be a super-packet.
+/// The numbers of the test's datagrams in a frame, which may be a super-packet.
 fn numbers_in(frame: &[u8]) -> Vec<u32> {
     let marks = frame.windows(MARK.len()).enumerate();
     let marks = marks.filter(|(_, bytes)| bytes == MARK);

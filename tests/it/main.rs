@@ -1,11 +1,11 @@
 //! Integration tests: real traffic between network namespaces.
 //!
-//! They need root, and fail without: run them with `cargo xtask test`. The first
-//! two groups test the laboratory, the others the fabric, one behaviour each.
+//! They need root: run them with `cargo xtask test`. The first two modules test the laboratory,
+//! the others the fabric.
 
 #![expect(
     clippy::unwrap_used,
-    reason = "what a test sets up fails the test, in functions beside it, too"
+    reason = "a failed set-up fails the test, also in helper functions"
 )]
 
 mod fixture;
@@ -13,6 +13,7 @@ mod fixture;
 mod laboratory;
 mod network;
 
+mod cpu_affinity;
 mod documentation;
 mod failover;
 mod foreign;
@@ -23,7 +24,7 @@ mod hosts;
 mod input;
 mod isolation;
 mod lanes;
-mod near;
+
 mod overlap;
 mod peers;
 mod prefixes;

@@ -1,5 +1,4 @@
-//! The laboratory's network, without any process of ours: what the other tests
-//! take for granted.
+//! The laboratory's network without gateways and route agents.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 use std::time::{Duration, Instant};
@@ -16,7 +15,7 @@ use tests::traffic::{checksum, counters, tcp, udp};
 const SOON: Duration = Duration::from_secs(2);
 
 #[test]
-fn pods_of_a_cluster_reach_each_other_by_their_own_addresses() {
+fn pods_of_a_cluster_reach_each_other_at_their_own_addresses() {
     let mut lab = Lab::build(Spec::new().cluster(ClusterSpec::new("rome").nodes(2))).unwrap();
     let a = lab.add_pod("rome", 1, [10, 244, 1, 10]).unwrap();
     let b = lab.add_pod("rome", 2, [10, 244, 2, 10]).unwrap();
@@ -28,7 +27,7 @@ fn pods_of_a_cluster_reach_each_other_by_their_own_addresses() {
 }
 
 #[test]
-fn clusters_with_the_same_addresses_are_apart() {
+fn clusters_with_the_same_addresses_are_isolated() {
     let spec = Spec::new()
         .cluster(ClusterSpec::new("rome"))
         .cluster(ClusterSpec::new("milan"));
@@ -42,7 +41,7 @@ fn clusters_with_the_same_addresses_are_apart() {
 }
 
 #[test]
-fn what_leaves_a_cluster_comes_from_a_node() {
+fn packets_that_leave_a_cluster_have_the_address_of_a_node() {
     let mut lab = Lab::build(Spec::new().cluster(ClusterSpec::new("rome"))).unwrap();
     let pod = lab.add_pod("rome", 1, [10, 244, 1, 10]).unwrap();
     let host = lab.add_host().unwrap();
@@ -68,12 +67,16 @@ fn a_node_port_spreads_flows_over_all_gateways() {
     }
 
     for echo in echoes {
-        assert!(!echo.clients().is_empty(), "{} got nothing", echo.address());
+        assert!(
+            !echo.clients().is_empty(),
+            "{} received no datagram",
+            echo.address()
+        );
     }
 }
 
 #[test]
-fn a_load_balancer_keeps_the_clients_address_apart_and_serves_only_the_ready() {
+fn a_load_balancer_uses_only_ready_gateways() {
     let rome = ClusterSpec::new("rome").nodes(2).replicas(2);
     let spec = Spec::new().cluster(rome.exposure(Exposure::LoadBalancer));
     let mut lab = Lab::build(spec).unwrap();
@@ -93,7 +96,7 @@ fn a_load_balancer_keeps_the_clients_address_apart_and_serves_only_the_ready() {
 }
 
 #[test]
-fn a_flow_behind_nat_is_forgotten_after_two_seconds() {
+fn nat_forgets_a_flow_after_two_seconds() {
     let rome = ClusterSpec::new("rome").behind_nat(Duration::from_secs(2));
     let mut lab = Lab::build(Spec::new().cluster(rome)).unwrap();
     let pod = lab.add_pod("rome", 1, [10, 244, 1, 10]).unwrap();
@@ -108,7 +111,7 @@ fn a_flow_behind_nat_is_forgotten_after_two_seconds() {
     };
     assert!(known().unwrap());
     let started = Instant::now();
-    wait::until(Duration::from_secs(6), "the flow to be forgotten", || {
+    wait::until(Duration::from_secs(6), "the flow to be removed", || {
         Ok(!known()?)
     })
     .unwrap();
@@ -116,7 +119,7 @@ fn a_flow_behind_nat_is_forgotten_after_two_seconds() {
 }
 
 #[test]
-fn a_relay_does_what_it_is_told() {
+fn a_relay_injects_the_configured_faults() {
     let (_identity, relay, a, _b) = relayed_pair();
     let ping = Ping {
         count: 50,
@@ -238,7 +241,7 @@ fn a_stalled_stream_shows_its_gap() {
 }
 
 #[test]
-fn captures_see_sound_packets_of_a_device_without_offloads() {
+fn captured_packets_of_a_device_without_offloads_have_correct_checksums() {
     let (_identity, _relay, a, b) = relayed_pair();
     let capture = Capture::packets(&a, "eth0", |packet| packet.protocol() == 6).unwrap();
     let server = tcp::Server::start(&b, [192, 0, 2, 2], 0).unwrap();
@@ -257,7 +260,7 @@ fn captures_see_sound_packets_of_a_device_without_offloads() {
 }
 
 #[test]
-fn a_closed_port_and_a_long_way_are_told() {
+fn a_closed_port_and_the_hops_of_a_path_are_reported() {
     let spec = Spec::new().cluster(ClusterSpec::new("rome").nodes(2));
     let mut lab = Lab::build(spec).unwrap();
     let a = lab.add_pod("rome", 1, [10, 244, 1, 10]).unwrap();
@@ -273,7 +276,7 @@ fn a_closed_port_and_a_long_way_are_told() {
 }
 
 #[test]
-fn the_network_of_two_clusters_is_built_quickly_and_leaves_nothing() {
+fn the_network_of_two_clusters_takes_three_seconds_and_leaves_nothing() {
     let before = namespaces();
     let spec = Spec::new()
         .cluster(ClusterSpec::new("rome").nodes(2).replicas(2))
@@ -295,7 +298,7 @@ fn the_network_of_two_clusters_is_built_quickly_and_leaves_nothing() {
 }
 
 #[test]
-fn a_killed_node_is_silent() {
+fn a_killed_node_is_unreachable() {
     let spec = Spec::new().cluster(ClusterSpec::new("rome").nodes(2).replicas(2));
     let mut lab = Lab::build(spec).unwrap();
     let a = lab.add_pod("rome", 1, [10, 244, 1, 10]).unwrap();
@@ -307,7 +310,7 @@ fn a_killed_node_is_silent() {
     assert!(!ping::reaches(&a.netns, gateway).unwrap());
 }
 
-/// An echo in each gateway pod of `rome`, where a gateway would listen.
+/// Starts an echo server in each gateway pod of `rome`, on the gateway's port.
 fn gateway_echoes(lab: &Lab) -> Vec<udp::Echo> {
     lab.cluster("rome")
         .gateways

@@ -8,7 +8,7 @@ use tests::traffic::capture::Capture;
 use tests::traffic::{checksum, ping, tcp, udp};
 
 #[test]
-fn pods_with_the_same_address_talk_tcp_both_ways() {
+fn pods_with_the_same_address_exchange_tcp_in_both_directions() {
     let pair = Pair::small();
     let in_milan = tcp::Server::start(&pair.milan.netns, SAME, 7000).unwrap();
     let in_rome = tcp::Server::start(&pair.rome.netns, SAME, 7000).unwrap();
@@ -22,7 +22,7 @@ fn pods_with_the_same_address_talk_tcp_both_ways() {
 }
 
 #[test]
-fn pods_with_the_same_address_talk_udp_and_icmp_both_ways() {
+fn pods_with_the_same_address_exchange_udp_and_icmp_in_both_directions() {
     let pair = Pair::small();
     let in_milan = udp::Echo::start(&pair.milan.netns, SAME, 7000).unwrap();
     let in_rome = udp::Echo::start(&pair.rome.netns, SAME, 7000).unwrap();
@@ -46,7 +46,7 @@ fn pods_with_the_same_address_talk_udp_and_icmp_both_ways() {
 }
 
 #[test]
-fn each_side_sees_the_other_under_a_prefix_of_its_own_choice() {
+fn each_cluster_remaps_the_other_to_a_prefix_of_its_own() {
     let pair = Pair::small();
 
     let own = &pair.lab.cluster("rome").spec.pod_cidrs[0];
@@ -66,7 +66,7 @@ fn each_side_sees_the_other_under_a_prefix_of_its_own_choice() {
 }
 
 #[test]
-fn every_packet_that_arrives_has_right_checksums() {
+fn every_received_packet_has_correct_checksums() {
     let pair = Pair::small();
     let mut captures = Vec::new();
     for pod in [&pair.rome, &pair.milan] {
@@ -86,7 +86,7 @@ fn every_packet_that_arrives_has_right_checksums() {
         ));
     }
     assert!(ping::reaches(&pair.rome.netns, pair.milan_seen).unwrap());
-    // Refused: the ICMP error quotes a packet.
+    // A closed port: the ICMP error quotes the packet.
     let second = Duration::from_secs(1);
     udp::exchange(&pair.rome.netns, pair.to_milan(9), b"?", second).unwrap_err();
 

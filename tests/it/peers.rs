@@ -1,4 +1,4 @@
-//! Several peers with the same addresses behind one gateway.
+//! Several peers with the same addresses at one gateway.
 
 use crate::fixture::{MILAN, PARIS, ROME, SAME, SOON, eventually};
 use std::net::{IpAddr, SocketAddrV4};
@@ -11,7 +11,7 @@ use tests::traffic::{ping, tcp, udp};
 const OSLO: &str = "oslo";
 
 #[test]
-fn three_clusters_with_the_same_addresses_talk_to_each_other() {
+fn three_clusters_with_the_same_addresses_reach_each_other() {
     let names = [ROME, MILAN, PARIS];
     let mut lab = Lab::up(all_peer(&names)).unwrap();
     let pods: Vec<Pod> = names
@@ -45,7 +45,7 @@ fn three_clusters_with_the_same_addresses_talk_to_each_other() {
 }
 
 #[test]
-fn peers_come_and_go_while_a_stream_to_another_runs() {
+fn adding_and_removing_a_peer_does_not_disturb_another() {
     let mut lab = Lab::up(all_peer(&[ROME, MILAN, PARIS])).unwrap();
     let rome = lab.add_pod(ROME, 1, SAME).unwrap();
     let milan = lab.add_pod(MILAN, 1, SAME).unwrap();
@@ -63,12 +63,12 @@ fn peers_come_and_go_while_a_stream_to_another_runs() {
     let echo = udp::Echo::start(&oslo.netns, SAME, 7000).unwrap();
     let oslo_seen = lab.seen_from(ROME, OSLO, SAME).unwrap();
     let to_oslo = SocketAddrV4::new(oslo_seen, 7000);
-    eventually("the fourth cluster to answer", || {
+    eventually("a reply of the fourth cluster", || {
         Ok(udp::is_echoed(&rome.netns, to_oslo, b"hei"))
     });
     lab.remove_peering(ROME, OSLO).unwrap();
     lab.write_fabrics().unwrap();
-    eventually("the fourth cluster to be gone", || {
+    eventually("the fourth cluster to be unreachable", || {
         Ok(!udp::is_echoed(&rome.netns, to_oslo, b"hei"))
     });
     stream.wait_for_progress(SOON).unwrap();
@@ -79,7 +79,7 @@ fn peers_come_and_go_while_a_stream_to_another_runs() {
     assert!(!echo.clients().is_empty());
 }
 
-/// One node and one gateway each, every two of them peered.
+/// Specifies clusters with one node and one gateway each, and a peering of each pair.
 fn all_peer(names: &[&str]) -> Spec {
     let mut spec = Spec::new();
     for (index, name) in names.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Which addresses clusters have, and under which they are seen.
+//! Addresses of clusters, remapped and not.
 
 use crate::fixture::{MILAN, ROME, SAME, SOON};
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
@@ -7,7 +7,7 @@ use tests::lab::spec::{ClusterSpec, Spec};
 use tests::traffic::{tcp, udp};
 
 #[test]
-fn every_pod_cidr_of_a_cluster_is_reached() {
+fn every_pod_cidr_of_a_cluster_is_reachable() {
     let cidrs = ["10.244.0.0/16", "10.200.0.0/16", "192.168.7.0/24"];
     let milan = ClusterSpec::new(MILAN).pod_cidrs(cidrs.map(|cidr| cidr.parse().unwrap()));
     let spec = Spec::new()
@@ -31,7 +31,7 @@ fn every_pod_cidr_of_a_cluster_is_reached() {
 }
 
 #[test]
-fn a_small_cidr_that_is_taken_is_remapped_into_a_pool() {
+fn a_small_cidr_in_use_is_remapped_into_a_pool() {
     let cidr = "192.168.7.0/24".parse().unwrap();
     let cluster = |name| ClusterSpec::new(name).pod_cidrs([cidr]);
     let spec = Spec::new()
@@ -54,7 +54,7 @@ fn a_small_cidr_that_is_taken_is_remapped_into_a_pool() {
 }
 
 #[test]
-fn a_cidr_that_is_free_is_kept() {
+fn a_free_cidr_is_not_remapped() {
     let milan = ClusterSpec::new(MILAN).pod_cidrs(["10.150.0.0/16".parse().unwrap()]);
     let spec = Spec::new()
         .cluster(ClusterSpec::new(ROME))
@@ -74,7 +74,7 @@ fn a_cidr_that_is_free_is_kept() {
 }
 
 #[test]
-fn an_outside_address_is_reached_by_its_mapped_address() {
+fn an_external_host_is_reached_at_its_mapped_address() {
     let spec = Spec::new()
         .cluster(ClusterSpec::new(ROME))
         .cluster(ClusterSpec::new(MILAN).nodes(2))
@@ -106,7 +106,7 @@ fn an_outside_address_is_reached_by_its_mapped_address() {
 }
 
 #[test]
-fn a_pod_is_reached_by_its_mapped_address_too() {
+fn a_pod_is_reached_at_its_own_and_its_mapped_address() {
     let spec = crate::fixture::two(1, 1);
     let mut lab = Lab::build(spec).unwrap();
     lab.map_address(MILAN, "database", SAME, false).unwrap();

@@ -59,7 +59,7 @@ fn the_restart_of_a_route_agent_loses_no_packet() {
 }
 
 #[test]
-fn traffic_flows_on_while_a_route_agent_is_dead() {
+fn traffic_continues_while_a_route_agent_is_dead() {
     let mut pair = Pair::small();
 
     pair.lab.agent(ROME, 1).kill().unwrap();
@@ -74,39 +74,36 @@ fn traffic_flows_on_while_a_route_agent_is_dead() {
 }
 
 #[test]
-fn a_replica_that_its_nodes_do_not_hear_yet_is_not_used() {
+fn a_replica_is_not_used_before_its_nodes_receive_its_replies() {
     let mut pair = Pair::redundant();
     let replica = pair.lab.cluster(MILAN).gateway(2).pod.name.clone();
     for node in [1, 2] {
         pair.lab.agent(MILAN, node).kill().unwrap();
     }
     pair.lab.gateway(MILAN, 2).kill().unwrap();
-    eventually(
-        "rome to have lost the replica, and milan its agents",
-        || {
-            let status = pair.lab.gateway_status(MILAN, 1)?;
-            let is_cut = status["path"]["nodes"]["cut"] == 2;
-            Ok(is_cut && told_to_leave(&pair.lab, &replica).is_empty())
-        },
-    );
+    eventually("rome to lose the replica and milan its agents", || {
+        let status = pair.lab.gateway_status(MILAN, 1)?;
+        let is_cut = status["path"]["nodes"]["cut"] == 2;
+        Ok(is_cut && leaving(&pair.lab, &replica).is_empty())
+    });
 
     pair.lab.gateway(MILAN, 2).start().unwrap();
-    eventually("rome to meet the replica again", || {
-        Ok(!told_to_leave(&pair.lab, &replica).is_empty())
+    eventually("rome to discover the replica again", || {
+        Ok(!leaving(&pair.lab, &replica).is_empty())
     });
-    let told = told_to_leave(&pair.lab, &replica);
-    assert!(told.iter().all(|it| *it), "{told:?}");
+    let sessions = leaving(&pair.lab, &replica);
+    assert!(sessions.iter().all(|it| *it), "{sessions:?}");
 
-    // Nodes that never hear it must not keep it from being used.
-    wait::until(SOON * 2, "it to be used", || {
-        let told = told_to_leave(&pair.lab, &replica);
-        Ok(!told.is_empty() && !told.contains(&true))
+    // Nodes that never receive its replies must not prevent its use.
+    wait::until(SOON * 2, "the replica to be used", || {
+        let sessions = leaving(&pair.lab, &replica);
+        Ok(!sessions.is_empty() && !sessions.contains(&true))
     })
     .unwrap();
 }
 
-/// Whether rome is to use others, for each of its sessions with a replica.
-fn told_to_leave(lab: &Lab, replica: &str) -> Vec<bool> {
+/// Whether each of rome's sessions with the replica is marked as leaving.
+fn leaving(lab: &Lab, replica: &str) -> Vec<bool> {
     let status = lab.gateway_status(ROME, 1).unwrap();
     let live = status::sessions(&status).into_iter();
     live.filter(|it| it["state"] == "live" && it["replica"] == replica)
@@ -115,7 +112,7 @@ fn told_to_leave(lab: &Lab, replica: &str) -> Vec<bool> {
 }
 
 #[test]
-fn starting_takes_no_more_memory_than_a_small_limit_allows() {
+fn a_gateway_never_exceeds_its_memory_limit() {
     let mut pair = Pair::small();
 
     for cluster in [ROME, MILAN] {
@@ -125,11 +122,11 @@ fn starting_takes_no_more_memory_than_a_small_limit_allows() {
     }
 }
 
-/// What a gateway may ever take, in bytes.
+/// Upper bound of a gateway's resident memory in bytes.
 const PEAK_MAX: u64 = 20_000_000;
 
 #[test]
-fn a_changed_file_costs_no_session() {
+fn a_changed_file_keeps_all_sessions() {
     let mut pair = Pair::small();
     let _echo = udp::Echo::start(&pair.milan.netns, SAME, 7000).unwrap();
     let interval = Duration::from_millis(2);
@@ -153,7 +150,7 @@ fn a_changed_file_costs_no_session() {
 }
 
 #[test]
-fn a_new_node_takes_part_at_once() {
+fn pods_of_a_new_node_reach_remote_pods_at_once() {
     let mut pair = Pair::small();
     pair.lab.add_node(ROME).unwrap();
     let pod = pair.lab.add_pod(ROME, 2, [10, 244, 2, 10]).unwrap();
@@ -161,13 +158,13 @@ fn a_new_node_takes_part_at_once() {
 
     pair.lab.wait_until_connected(SOON * 4).unwrap();
 
-    eventually("the new node's pod to be answered", || {
+    eventually("replies to the new node's pod", || {
         Ok(udp::is_echoed(&pod.netns, pair.to_milan(7000), b"ave"))
     });
 }
 
 #[test]
-fn what_something_else_removed_is_back_within_two_seconds() {
+fn state_that_another_program_removes_is_restored_within_two_seconds() {
     let pair = Pair::small();
     let node = &pair.lab.cluster(ROME).node(1).netns;
     let two_seconds = Duration::from_secs(2);
@@ -182,7 +179,7 @@ fn what_something_else_removed_is_back_within_two_seconds() {
     ] {
         node.exec("sh", &["-c", removal], "").unwrap();
 
-        let back = tests::lab::wait::until(two_seconds, "the way to be back", || {
+        let restored = tests::lab::wait::until(two_seconds, "the path to be restored", || {
             let echo = ping::Ping {
                 count: 1,
                 timeout: Duration::from_secs(1),
@@ -190,11 +187,11 @@ fn what_something_else_removed_is_back_within_two_seconds() {
             };
             Ok(echo.run(&pair.rome.netns, pair.milan_seen)?.is_complete())
         });
-        assert!(back.is_ok(), "after: {removal}");
+        assert!(restored.is_ok(), "after: {removal}");
     }
 }
 
-/// A TCP stream from rome's pod to milan's, that has begun to flow.
+/// Starts a TCP stream from rome's pod to milan's, and waits for its first bytes.
 fn stream(pair: &Pair) -> (Server, Stream) {
     let server = Server::start(&pair.milan.netns, SAME, 7000).unwrap();
     let stream = Stream::start(&pair.rome.netns, pair.to_milan(7000), RATE).unwrap();

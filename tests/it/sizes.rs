@@ -1,4 +1,4 @@
-//! Large packets, small paths, and the errors that tell of them.
+//! Large packets, small MTUs, and the ICMP errors about them.
 
 use crate::fixture::{
     MILAN, Pair, ROME, SAME, SOON, assert_nothing_broken, eventually, without_offloads,
@@ -48,7 +48,7 @@ fn large_packets_pass(underlay: u32) {
     assert_eq!(outcome.bytes, server.received());
     for size in [1400, 9000, udp::DATAGRAM_MAX] {
         let payload: Vec<u8> = (0..size).map(|index| (index % 251) as u8).collect();
-        // The first one may only teach its sender the MTU.
+        // The first datagram may only cause the discovery of the MTU.
         eventually(&format!("{size} bytes to pass over {underlay}"), || {
             let to = pair.to_milan(7001);
             Ok(udp::is_echoed(&pair.rome.netns, to, &payload))
@@ -56,7 +56,7 @@ fn large_packets_pass(underlay: u32) {
     }
     let ping = Ping {
         size: 65_507,
-        // One by one: together they are more than a socket may have under way.
+        // One at a time: together they exceed a socket's buffer.
         interval: Some(Duration::from_millis(500)),
         ..Ping::default()
     };
@@ -66,16 +66,16 @@ fn large_packets_pass(underlay: u32) {
 }
 
 #[test]
-fn tcp_survives_a_path_that_shrinks_and_tells() {
-    tcp_survives_a_shrinking_path(false);
+fn tcp_survives_a_smaller_mtu_with_icmp_errors() {
+    tcp_survives_a_smaller_mtu(false);
 }
 
 #[test]
-fn tcp_survives_a_path_that_shrinks_in_silence() {
-    tcp_survives_a_shrinking_path(true);
+fn tcp_survives_a_smaller_mtu_without_icmp_errors() {
+    tcp_survives_a_smaller_mtu(true);
 }
 
-fn tcp_survives_a_shrinking_path(silent: bool) {
+fn tcp_survives_a_smaller_mtu(silent: bool) {
     let pair = Pair::small();
     let _server = tcp::Server::start(&pair.milan.netns, SAME, 7000).unwrap();
     let stream = tcp::Stream::start(&pair.rome.netns, pair.to_milan(7000), 2 << 20).unwrap();
@@ -87,19 +87,19 @@ fn tcp_survives_a_shrinking_path(silent: bool) {
     stream.wait_for_progress(late).unwrap();
     stream.wait_for_progress(late).unwrap();
     stream.finish().unwrap();
-    // The gateways learn what the path carries; until then routers cut their datagrams.
+    // Routers fragment the gateways' datagrams until the gateways have discovered the path MTU.
     let core = pair.lab.underlay().core();
-    wait::until(LEARNT, "datagrams that need not be cut", || {
-        let cut = Capture::packets(core, "to-milan", |packet| packet.is_fragment())?;
+    wait::until(DISCOVERY, "datagrams without fragmentation", || {
+        let fragments = Capture::packets(core, "to-milan", |packet| packet.is_fragment())?;
         tcp::transfer(&pair.rome.netns, pair.to_milan(7000), 1 << 20)?;
-        Ok(cut.finish()?.is_empty())
+        Ok(fragments.finish()?.is_empty())
     })
     .unwrap();
 }
 
-/// Within it the gateways have learnt what the path carries: they verify every 5 s,
-/// then lose three probes, then search in three rounds.
-const LEARNT: Duration = Duration::from_secs(20);
+/// Until the gateways have discovered the path MTU: they verify it every 5 s, lose three probes, and
+/// search in three rounds.
+const DISCOVERY: Duration = Duration::from_secs(20);
 
 #[test]
 fn tcp_segments_are_clamped_to_the_tunnel() {
@@ -124,7 +124,7 @@ fn tcp_segments_are_clamped_to_the_tunnel() {
 }
 
 #[test]
-fn a_packet_too_large_for_the_tunnel_is_answered_with_its_mtu() {
+fn a_packet_larger_than_the_tunnels_mtu_causes_an_icmp_error_with_the_mtu() {
     let pair = Pair::small();
     let ping = Ping {
         count: 2,
@@ -145,7 +145,7 @@ fn a_packet_too_large_for_the_tunnel_is_answered_with_its_mtu() {
 }
 
 #[test]
-fn a_closed_port_is_told_to_the_right_socket() {
+fn an_icmp_error_of_a_closed_port_reaches_the_right_socket() {
     let pair = Pair::small();
 
     let to_milan = udp::exchange(&pair.rome.netns, pair.to_milan(9), b"?", SOON);
@@ -160,7 +160,7 @@ fn a_closed_port_is_told_to_the_right_socket() {
 }
 
 #[test]
-fn a_small_link_behind_the_remote_node_is_told_to_the_sender() {
+fn a_smaller_mtu_behind_the_remote_node_is_reported_to_the_sender() {
     let mut pair = Pair::small();
     let far = pair
         .lab
@@ -206,7 +206,7 @@ fn a_traceroute_ends_at_the_pod() {
             "{probe:?}: {hops:?}"
         );
         assert!(hops.len() <= 5, "{probe:?}: {hops:?}");
-        // Milan's own addresses mean nothing here; they must not appear.
+        // Milan's original addresses are invalid in rome and must not appear.
         for hop in hops.iter().flatten().skip(1) {
             let own = pair.lab.cluster(ROME).spec.pod_cidrs[0];
             assert!(!own.contains(hop), "{probe:?}: {hops:?}");

@@ -1,4 +1,4 @@
-//! Leaf to leaf: two clusters that do not peer, through a third that allows it.
+//! Leaf to leaf: two clusters without a peering, through a third one that permits it.
 
 use crate::fixture::{MILAN, PARIS, ROME, SAME, SOON, eventually, gateway_drops};
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
@@ -7,15 +7,15 @@ use tests::lab::pod::Pod;
 use tests::lab::spec::{ClusterSpec, Spec};
 use tests::traffic::{ping, tcp, udp};
 
-/// Milan and paris, each peered with rome only, and a pod of the same address in
-/// each, for which rome has an IP object.
+/// Milan and paris, each peered with rome only. Each has a pod with the same address, for which rome
+/// has an IP object.
 struct Leaves {
     lab: Lab,
     milan: Pod,
-    /// How milan sees paris's pod.
+    /// The address of paris's pod in milan.
     paris_seen: Ipv4Addr,
     paris: Pod,
-    /// How paris sees milan's pod.
+    /// The address of milan's pod in paris.
     milan_seen: Ipv4Addr,
 }
 
@@ -53,7 +53,7 @@ impl Leaves {
 }
 
 #[test]
-fn pods_with_ip_objects_talk_through_a_third_cluster() {
+fn pods_with_ip_objects_reach_each_other_through_a_third_cluster() {
     let leaves = Leaves::up();
     let server = tcp::Server::start(&leaves.paris.netns, SAME, 7000).unwrap();
     let echo = udp::Echo::start(&leaves.milan.netns, SAME, 7001).unwrap();
@@ -77,7 +77,7 @@ fn a_pod_without_ip_object_may_not_use_the_third_cluster() {
 
     assert!(!udp::is_echoed(&other.netns, to_paris, b"salut"));
 
-    eventually("the refusal to be counted", || {
+    eventually("the drop to be counted", || {
         Ok(gateway_drops(&leaves.lab, ROME, "tap_transit_refused") > 0)
     });
     assert!(echo.clients().is_empty());

@@ -1,4 +1,4 @@
-//! Peers of another make: upstream Liqo's gateways and plain `wireguard-go`.
+//! Peers with upstream Liqo's gateway or plain `wireguard-go`.
 
 use crate::fixture::{MILAN, Pair, ROME, SAME, SOON, eventually, gateway_drops, two};
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
@@ -11,49 +11,49 @@ use tests::upstream::{Setting, Upstream};
 
 const VENICE: &str = "venice";
 
-/// The address of venice's pod, to itself: inside everybody's pod CIDR.
+/// The original address of venice's pod, inside the pod CIDR of all clusters.
 const VENICE_POD: Ipv4Addr = Ipv4Addr::new(10, 244, 9, 9);
 
 #[test]
-fn an_upstream_server_and_a_client_of_ours_talk() {
-    let world = World::up(two(1, 1), Side::Server);
+fn our_client_connects_to_an_upstream_server() {
+    let clusters = Clusters::up(two(1, 1), Side::Server);
 
-    world.talk();
-    // Towards a gateway of ours nothing changes beside it.
-    assert!(ping::reaches(&world.pair.rome.netns, world.pair.milan_seen).unwrap());
+    clusters.assert_connected();
+    // The connection to our own gateway still works.
+    assert!(ping::reaches(&clusters.pair.rome.netns, clusters.pair.milan_seen).unwrap());
 }
 
 #[test]
-fn an_upstream_client_and_a_server_of_ours_talk() {
-    let world = World::up(two(1, 1), Side::Client);
+fn an_upstream_client_connects_to_our_server() {
+    let clusters = Clusters::up(two(1, 1), Side::Client);
 
-    world.talk();
-    assert!(ping::reaches(&world.pair.rome.netns, world.pair.milan_seen).unwrap());
+    clusters.assert_connected();
+    assert!(ping::reaches(&clusters.pair.rome.netns, clusters.pair.milan_seen).unwrap());
 }
 
 #[test]
 fn an_upstream_client_is_served_by_one_of_two_replicas() {
-    let world = World::up(two(2, 2), Side::Client);
+    let clusters = Clusters::up(two(2, 2), Side::Client);
 
-    world.talk();
+    clusters.assert_connected();
 }
 
 #[test]
 fn an_upstream_client_is_served_by_a_gateway_of_several_lanes() {
-    let world = World::up(with_lanes(two(2, 2), 3), Side::Client);
+    let clusters = Clusters::up(with_lanes(two(2, 2), 3), Side::Client);
 
-    world.talk();
-    world.every_flow_takes_the_one_session();
-    assert!(ping::reaches(&world.pair.rome.netns, world.pair.milan_seen).unwrap());
+    clusters.assert_connected();
+    clusters.assert_all_flows_use_the_session();
+    assert!(ping::reaches(&clusters.pair.rome.netns, clusters.pair.milan_seen).unwrap());
 }
 
 #[test]
-fn an_upstream_server_is_called_by_a_gateway_of_several_lanes() {
-    let world = World::up(with_lanes(two(2, 2), 3), Side::Server);
+fn a_gateway_of_several_lanes_connects_to_an_upstream_server() {
+    let clusters = Clusters::up(with_lanes(two(2, 2), 3), Side::Server);
 
-    world.talk();
-    world.every_flow_takes_the_one_session();
-    assert!(ping::reaches(&world.pair.rome.netns, world.pair.milan_seen).unwrap());
+    clusters.assert_connected();
+    clusters.assert_all_flows_use_the_session();
+    assert!(ping::reaches(&clusters.pair.rome.netns, clusters.pair.milan_seen).unwrap());
 }
 
 fn with_lanes(mut spec: Spec, lanes: u8) -> Spec {
@@ -64,58 +64,58 @@ fn with_lanes(mut spec: Spec, lanes: u8) -> Spec {
 }
 
 #[test]
-fn a_lost_session_is_made_anew() {
-    let world = World::up(two(1, 1), Side::Client);
-    world.talk();
-    let key = world.pair.lab.public_key(ROME, VENICE).unwrap();
-    let first = world.venice.wireguard.latest_handshake().unwrap();
+fn a_lost_session_is_replaced_by_a_new_handshake() {
+    let clusters = Clusters::up(two(1, 1), Side::Client);
+    clusters.assert_connected();
+    let key = clusters.pair.lab.public_key(ROME, VENICE).unwrap();
+    let first = clusters.venice.wireguard.latest_handshake().unwrap();
 
-    // Its state is gone, as after 180 s of silence or a restart.
-    world.venice.wireguard.remove_peer(key).unwrap();
-    world
+    // Deletes the session's state, as after 180 s without traffic or a restart.
+    clusters.venice.wireguard.remove_peer(key).unwrap();
+    clusters
         .venice
         .wireguard
-        .set_peer(key, Some(node_port(&world.pair.lab)))
+        .set_peer(key, Some(node_port(&clusters.pair.lab)))
         .unwrap();
 
-    // WireGuard asks for a handshake again only after 5 s (section 6.4 of its paper).
+    // WireGuard repeats an initiation only after 5 s (section 6.4 of its paper).
     wait::until(SOON * 4, "a new handshake", || {
-        Ok(world.venice.wireguard.latest_handshake()? >= first.max(1))
+        Ok(clusters.venice.wireguard.latest_handshake()? >= first.max(1))
     })
     .unwrap();
-    world.talk();
+    clusters.assert_connected();
 }
 
 #[test]
 fn a_peer_that_roams_keeps_its_session() {
-    let world = World::up(two(1, 1), Side::Client);
+    let clusters = Clusters::up(two(1, 1), Side::Client);
     let to = SocketAddrV4::new(SAME, 7100);
-    let server = tcp::Server::start(&world.pair.rome.netns, SAME, 7100).unwrap();
-    let stream = tcp::Stream::start(&world.venice.netns, to, 1 << 20).unwrap();
+    let server = tcp::Server::start(&clusters.pair.rome.netns, SAME, 7100).unwrap();
+    let stream = tcp::Stream::start(&clusters.venice.netns, to, 1 << 20).unwrap();
     stream.wait_for_progress(SOON).unwrap();
-    let handshake = world.venice.wireguard.latest_handshake().unwrap();
+    let handshake = clusters.venice.wireguard.latest_handshake().unwrap();
 
-    world.venice.wireguard.listen(GATEWAY_PORT + 1).unwrap();
+    clusters.venice.wireguard.listen(GATEWAY_PORT + 1).unwrap();
     stream.wait_for_progress(SOON).unwrap();
     stream.wait_for_progress(SOON).unwrap();
 
     stream.finish().unwrap();
     assert_eq!(server.clients().len(), 1);
     assert_eq!(
-        world.venice.wireguard.latest_handshake().unwrap(),
+        clusters.venice.wireguard.latest_handshake().unwrap(),
         handshake,
         "no new handshake was needed"
     );
 }
 
 #[test]
-fn a_peer_that_sends_what_it_may_not_is_dropped_and_counted() {
-    let world = World::up(two(1, 1), Side::Client);
-    let echo = udp::Echo::start(&world.pair.rome.netns, SAME, 7200).unwrap();
-    let device = world.venice.wireguard.device();
+fn packets_from_outside_the_allowed_ips_are_dropped_and_counted() {
+    let clusters = Clusters::up(two(1, 1), Side::Client);
+    let echo = udp::Echo::start(&clusters.pair.rome.netns, SAME, 7200).unwrap();
+    let device = clusters.venice.wireguard.device();
     let forged = Ipv4Addr::new(198, 51, 100, 7);
     tests::lab::link::ip(
-        &world.venice.netns,
+        &clusters.venice.netns,
         &[
             format!("addr add {forged}/32 dev {device}"),
             format!("route replace {SAME}/32 dev {device} src {forged}"),
@@ -125,16 +125,16 @@ fn a_peer_that_sends_what_it_may_not_is_dropped_and_counted() {
 
     let to = SocketAddrV4::new(SAME, 7200);
     let second = Duration::from_secs(1);
-    udp::exchange(&world.venice.netns, to, b"forged", second).unwrap_err();
+    udp::exchange(&clusters.venice.netns, to, b"forged", second).unwrap_err();
 
-    eventually("it to be counted", || {
-        Ok(gateway_drops(&world.pair.lab, ROME, "source-not-allowed") > 0)
+    eventually("the drop to be counted", || {
+        Ok(gateway_drops(&clusters.pair.lab, ROME, "source-not-allowed") > 0)
     });
     assert!(echo.clients().is_empty(), "{:?}", echo.clients());
 }
 
 #[test]
-fn a_peer_behind_forgetful_nat_stays_reachable() {
+fn a_peer_behind_nat_with_short_timeouts_stays_reachable() {
     let timeout = Duration::from_secs(2);
     let spec = Spec::new()
         .cluster(ClusterSpec::new(ROME).behind_nat(timeout))
@@ -143,7 +143,7 @@ fn a_peer_behind_forgetful_nat_stays_reachable() {
     let pair = Pair::up(spec);
     let _echo = udp::Echo::start(&pair.rome.netns, SAME, 7000).unwrap();
 
-    // Longer than the router remembers; only probes keep the way open.
+    // Longer than the router's time-out; only probes keep the mapping.
     std::thread::sleep(timeout * 2);
 
     assert!(udp::is_echoed(
@@ -153,23 +153,23 @@ fn a_peer_behind_forgetful_nat_stays_reachable() {
     ));
 }
 
-/// What venice is, in the peering with rome.
+/// The role of venice in the peering with rome.
 #[derive(Clone, Copy, PartialEq)]
 enum Side {
     Server,
     Client,
 }
 
-/// Rome and milan, and venice, which is not ours and peers with rome.
-struct World {
-    // Before the laboratory, so that its process ends by itself.
+/// Rome and milan, and venice with an upstream gateway, which peers with rome.
+struct Clusters {
+    // Dropped before the laboratory, which would kill its process.
     venice: Upstream,
     pair: Pair,
-    /// How rome sees venice's pod.
+    /// The remapped address of venice's pod in rome.
     venice_seen: Ipv4Addr,
 }
 
-impl World {
+impl Clusters {
     fn up(spec: Spec, side: Side) -> Self {
         let mut lab = Lab::build(spec).unwrap();
         let (host, wireguard) = lab.add_wireguard(1).unwrap();
@@ -198,7 +198,7 @@ impl World {
         lab.start().unwrap();
         let venice = Upstream::start(wireguard, &host, &setting).unwrap();
         lab.wait_until_connected(SOON * 4).unwrap();
-        tests::lab::wait::until(SOON * 4, "probes both ways", || {
+        tests::lab::wait::until(SOON * 4, "probes in both directions", || {
             Ok(venice.pings() > 0 && venice.pongs() > 0)
         })
         .unwrap();
@@ -210,9 +210,9 @@ impl World {
         }
     }
 
-    /// Asserts traffic of all kinds both ways. Venice remaps nothing, so it uses
-    /// rome's original addresses.
-    fn talk(&self) {
+    /// Asserts that TCP and ICMP work in both directions. Venice remaps nothing, so it uses rome's
+    /// original addresses.
+    fn assert_connected(&self) {
         let rome = &self.pair.rome;
         let in_rome = tcp::Server::start(&rome.netns, SAME, 0).unwrap();
         let in_venice = tcp::Server::start(&self.venice.netns, VENICE_POD, 0).unwrap();
@@ -227,8 +227,8 @@ impl World {
         assert_eq!(in_venice.client_addresses(), [IpAddr::from(SAME)]);
     }
 
-    /// Sends datagrams of so many flows that without a rule some would come to each lane.
-    fn every_flow_takes_the_one_session(&self) {
+    /// Asserts replies to enough flows that otherwise each lane would get some of them.
+    fn assert_all_flows_use_the_session(&self) {
         let echo = udp::Echo::start(&self.venice.netns, VENICE_POD, 0).unwrap();
         let to_venice = SocketAddrV4::new(self.venice_seen, echo.address().port());
         for number in 0..32_u8 {
@@ -238,7 +238,7 @@ impl World {
     }
 }
 
-/// Where rome's gateways are reached.
+/// The endpoint of rome's gateways.
 fn node_port(lab: &Lab) -> SocketAddrV4 {
     let (addresses, port) = lab.cluster(ROME).endpoint();
     SocketAddrV4::new(addresses[0], port)

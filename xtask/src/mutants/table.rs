@@ -28,12 +28,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "source-check",
         Laboratory,
-        "isolation::a_node_may_not_send_in_the_name_of_foreign_addresses",
+        "isolation::a_node_cannot_send_from_the_sources_of_other_networks",
     ),
     mutant(
         "outer-check",
         Laboratory,
-        "isolation::a_strangers_vxlan_is_dropped_and_counted_by_gateways",
+        "isolation::vxlan_from_unknown_sources_is_dropped_and_counted_by_gateways",
     ),
     mutant(
         "mss-clamp",
@@ -43,12 +43,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "checksum-fix",
         Laboratory,
-        "overlap::every_packet_that_arrives_has_right_checksums",
+        "overlap::every_received_packet_has_correct_checksums",
     ),
     mutant(
         "icmp-quote",
         Laboratory,
-        "sizes::a_closed_port_is_told_to_the_right_socket",
+        "sizes::an_icmp_error_of_a_closed_port_reaches_the_right_socket",
     ),
     mutant(
         "quote-check",
@@ -88,7 +88,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "cookie",
         Laboratory,
-        "hostile::a_flood_of_handshakes_is_answered_by_cookies_and_costs_no_memory",
+        "hostile::a_flood_of_handshakes_causes_cookie_replies_and_costs_no_memory",
     ),
     mutant(
         "queue-bound",
@@ -98,7 +98,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "allowed-source",
         Laboratory,
-        "upstream::a_peer_that_sends_what_it_may_not_is_dropped_and_counted",
+        "upstream::packets_from_outside_the_allowed_ips_are_dropped_and_counted",
     ),
     mutant(
         "slots",
@@ -108,7 +108,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "mtu",
         Laboratory,
-        "sizes::tcp_survives_a_path_that_shrinks_in_silence",
+        "sizes::tcp_survives_a_smaller_mtu_without_icmp_errors",
     ),
     mutant(
         "unreachable-route",
@@ -118,7 +118,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "vxlan-filter",
         Laboratory,
-        "isolation::a_strangers_vxlan_is_dropped_and_counted_by_nodes",
+        "isolation::vxlan_from_unknown_sources_is_dropped_and_counted_by_nodes",
     ),
     mutant(
         "reverse-path",
@@ -133,12 +133,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "reapply",
         Laboratory,
-        "restart::what_something_else_removed_is_back_within_two_seconds",
+        "restart::state_that_another_program_removes_is_restored_within_two_seconds",
     ),
     mutant(
         "no-masquerade",
         Laboratory,
-        "overlap::each_side_sees_the_other_under_a_prefix_of_its_own_choice",
+        "overlap::each_cluster_remaps_the_other_to_a_prefix_of_its_own",
     ),
     mutant(
         "liveness",

@@ -1,4 +1,4 @@
-//! The workers of a lane: each near the packets that come up on its cores.
+//! The CPU affinity of a lane's workers.
 
 use crate::fixture::{Pair, ROME, SAME, SOON, eventually};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -14,13 +14,13 @@ use tests::packet::Direction;
 use tests::traffic::capture::{Capture, Frame};
 use tests::traffic::{tcp, udp};
 
-/// Between two datagrams.
+/// The interval between two datagrams.
 const INTERVAL: Duration = Duration::from_millis(2);
 
-/// After that, another worker may be given what comes.
+/// After it, another worker may become the active one.
 const PAUSE: Duration = Duration::from_micros(700);
 
-/// Wake-ups of a worker in a second in which it has much to do.
+/// Wake-ups per second of the worker that processes the flow.
 const MANY: u64 = 200;
 
 /// Datagrams from one core and then the other.
@@ -29,34 +29,34 @@ const DATAGRAMS: u32 = 2_000;
 const PORT: u16 = 7000;
 
 #[test]
-fn a_worker_stays_on_its_core_until_there_is_much_to_move() {
+fn a_worker_stays_on_its_core_until_the_load_is_high() {
     let mut pair = Pair::small();
     let rome = pair.lab.gateway(ROME, 1).pid().unwrap();
     let everywhere = cores();
     assert!(everywhere.len() > 1, "one core is no choice");
-    let at_home: BTreeMap<_, _> = everywhere.iter().map(|it| (it.to_string(), 1)).collect();
+    let pinned: BTreeMap<_, _> = everywhere.iter().map(|it| (it.to_string(), 1)).collect();
     let _server = tcp::Server::start(&pair.milan.netns, SAME, PORT).unwrap();
 
-    eventually("each worker on a core of its own", || {
-        Ok(allowed(rome) == at_home)
+    eventually("each worker to be pinned to its own core", || {
+        Ok(allowed(rome) == pinned)
     });
     thread::scope(|scope| {
         let (netns, to) = (&pair.rome.netns, pair.to_milan(PORT));
-        let much = scope.spawn(move || tcp::transfer(netns, to, 32 << 20));
-        eventually("who moves much to run anywhere", || {
-            Ok(allowed(rome) != at_home)
+        let transfer = scope.spawn(move || tcp::transfer(netns, to, 32 << 20));
+        eventually("a busy worker to be unpinned", || {
+            Ok(allowed(rome) != pinned)
         });
-        much.join().unwrap().unwrap();
+        transfer.join().unwrap().unwrap();
     });
-    // Where others want the core, it is tried again only after a while.
-    wait::until(SOON * 2, "the workers to be back", || {
-        Ok(allowed(rome) == at_home)
+    // A worker is pinned again only after a delay if other threads compete for the core.
+    wait::until(SOON * 2, "the workers to be pinned again", || {
+        Ok(allowed(rome) == pinned)
     })
     .unwrap();
 }
 
 #[test]
-fn what_comes_up_on_a_core_is_served_there() {
+fn packets_are_processed_on_the_core_on_which_they_arrive() {
     let mut pair = Pair::small();
     let rome = pair.lab.gateway(ROME, 1).pid().unwrap();
     let _echo = udp::Echo::start(&pair.milan.netns, SAME, PORT).unwrap();
@@ -66,7 +66,7 @@ fn what_comes_up_on_a_core_is_served_there() {
             udp::Flow::start(&pair.rome.netns, pair.to_milan(PORT), INTERVAL).unwrap()
         });
 
-        let what = format!("the worker of core {core} to do most");
+        let what = format!("the worker of core {core} to process most packets");
         wait::until(SOON * 5, &what, || {
             let before = workers(rome);
             thread::sleep(Duration::from_secs(1));
@@ -88,11 +88,11 @@ fn what_comes_up_on_a_core_is_served_there() {
 }
 
 #[test]
-fn a_flow_whose_sender_moves_stays_in_order() {
+fn a_flow_stays_in_order_when_its_sender_changes_the_core() {
     let mut pair = Pair::small();
     let rome = pair.lab.gateway(ROME, 1).pid().unwrap();
     let before = workers(rome);
-    // What goes out are complaints that nobody listens, which quote what came.
+    // Outgoing frames are ICMP errors of the closed port, which quote the datagrams.
     let is_ours = |frame: &Frame| frame.direction == Direction::In && !numbers(frame).is_empty();
     let capture = Capture::start(&pair.milan.netns, "eth0", is_ours).unwrap();
 
@@ -111,7 +111,7 @@ fn a_flow_whose_sender_moves_stays_in_order() {
         }
     });
     let all = |frames: Vec<Frame>| frames.iter().flat_map(numbers).collect::<Vec<u32>>();
-    eventually("all to arrive", || {
+    eventually("all datagrams to arrive", || {
         Ok(all(capture.frames()).len() == DATAGRAMS as usize)
     });
 
@@ -130,7 +130,7 @@ fn cores() -> Vec<usize> {
     cores.collect()
 }
 
-/// Does something on one core, as do the threads that it starts.
+/// Runs `act` and the threads that it starts on one core.
 fn on<T>(core: usize, act: impl FnOnce() -> T) -> T {
     let before = sched_getaffinity(Pid::from_raw(0)).unwrap();
     let mut one = CpuSet::new();
@@ -142,11 +142,11 @@ fn on<T>(core: usize, act: impl FnOnce() -> T) -> T {
     done
 }
 
-/// A worker, as the kernel sees it.
+/// The scheduling state of a worker.
 struct Worker {
-    /// Where it may run.
+    /// The list of permitted cores.
     cores: String,
-    /// How often it has slept.
+    /// The number of voluntary context switches.
     wake_ups: u64,
 }
 
@@ -174,7 +174,7 @@ fn field<'a>(status: &'a str, name: &str) -> &'a str {
     value.expect("a field of every status").trim()
 }
 
-/// Where the workers may run, and how many of them.
+/// The number of workers by their list of permitted cores.
 fn allowed(gateway: u32) -> BTreeMap<String, u32> {
     let mut allowed = BTreeMap::new();
     for worker in workers(gateway).into_values() {
@@ -183,14 +183,14 @@ fn allowed(gateway: u32) -> BTreeMap<String, u32> {
     allowed
 }
 
-/// Starts with what no other packet does.
+/// The beginning of the payload, which no other packet has.
 const MARK: &[u8] = b"a flow whose sender moves";
 
 fn payload(number: u32) -> Vec<u8> {
     [MARK, &number.to_be_bytes()].concat()
 }
 
-/// The numbers in a frame, which may be several datagrams.
+/// The numbers of the datagrams in a frame, which may be a super-packet.
 fn numbers(frame: &Frame) -> Vec<u32> {
     let is_marked = |at: &usize| frame.bytes[*at..].starts_with(MARK);
     (0..frame.bytes.len())
