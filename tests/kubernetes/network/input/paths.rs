@@ -158,7 +158,7 @@ async fn block_reported(peering: &Peering, cause: &str) -> Result<String> {
     let message = path_unhealthy(&peering.milan, ROME, cause).await?;
     ensure!(message.contains("UDP"), "{message}");
     let message = path_unhealthy(&peering.rome, MILAN, reason::NO_ANSWER).await?;
-    ensure!(message.contains("cannot be told from here"), "{message}");
+    ensure!(message.contains(MILAN), "{message}");
     let milan = format!(
         "--remote-kubeconfig={}",
         peering.milan.kubeconfig().display()
