@@ -1,4 +1,4 @@
-//! What people with rights in one namespace, and whoever holds the controller manager's token, cannot do.
+//! Limits of the rights of an owner of one namespace, and of the controller manager's token.
 
 mod attack;
 
@@ -17,25 +17,25 @@ use serde_json::{Value, json};
 pub(crate) fn add(suite: &mut Suite) {
     parallel!(
         suite,
-        an_owner_of_a_namespace_makes_it_no_tenant_namespace,
-        an_owner_of_a_namespace_replaces_nothing_of_a_peer,
-        an_ip_gives_its_creator_no_right_on_services,
-        the_managers_token_opens_no_secret_outside_of_tenant_namespaces,
-        the_managers_token_binds_its_role_nowhere_else,
+        an_owner_of_a_namespace_cannot_make_it_a_tenant_namespace,
+        an_owner_of_a_namespace_cannot_replace_objects_of_a_peer,
+        an_ip_gives_its_creator_no_rights_on_services,
+        the_managers_token_reads_no_secrets_outside_of_tenant_namespaces,
+        the_managers_token_binds_its_role_in_tenant_namespaces_only,
     );
 }
 
-/// Labels of a namespace that only Liqo's administrators may set.
+/// The ValidatingAdmissionPolicies.
 const TENANT_LABELS: &str = "liqo-tenant-namespaces";
 const TEMPLATES: &str = "liqo-ip-services";
 const BINDINGS: &str = "liqo-controller-manager-bindings";
 const SECRETS: &str = "liqo-controller-manager-secrets";
 
-/// The ClusterRole that the manager binds, and the name of the bindings.
+/// The ClusterRole that the manager binds, which is also the name of the bindings.
 const ROLE: &str = "liqo-controller-manager-tenant";
 const MANAGER: &str = "liqo-controller-manager";
 
-/// A namespace and its owner, who has every right in it and none elsewhere.
+/// A namespace, and its owner, who has all rights in it and none elsewhere.
 struct Owned {
     namespace: Namespace,
     owner: User,
@@ -59,7 +59,7 @@ impl Owned {
             administrator: User::administrator(cluster).await?,
             namespace,
         };
-        // The authorizer hears of a binding a moment later.
+        // The authorizer watches bindings, so they take effect with a delay.
         let harmless = owned.labels(None, &json!({"team": "a"}));
         until(Deadline::after(SOON), "the owner's rights", async || {
             owned.owner.may(&harmless).await
@@ -69,7 +69,7 @@ impl Owned {
         Ok(owned)
     }
 
-    /// A change of the namespace's labels.
+    /// A request that changes the labels of the namespace.
     fn labels(&self, subresource: Option<&'static str>, labels: &Value) -> Request {
         let name = self.namespace.name().to_owned();
         Request::Merge {
@@ -99,8 +99,8 @@ impl Owned {
         })
     }
 
-    /// Waits for an Event about an object of the namespace.
-    async fn told(&self, kind: &str, reason: &str, words: &str) -> Result<()> {
+    /// Waits for an Event about an object of the namespace whose note contains `words`.
+    async fn event(&self, kind: &str, reason: &str, words: &str) -> Result<()> {
         let what = format!("Event {reason} about a {kind}");
         let path = "jsonpath={range .items[*]}{.regarding.kind} {.reason} {.note}\n{end}";
         until(Deadline::after(SOON), &what, async || {
@@ -116,7 +116,7 @@ impl Owned {
     }
 }
 
-async fn an_owner_of_a_namespace_makes_it_no_tenant_namespace(
+async fn an_owner_of_a_namespace_cannot_make_it_a_tenant_namespace(
     peering: &'static Peering,
 ) -> Result<()> {
     let owned = Owned::create(&peering.rome, "owned-labels").await?;
@@ -133,7 +133,7 @@ async fn an_owner_of_a_namespace_makes_it_no_tenant_namespace(
                 .await?;
         }
     }
-    // An administrator may; then the owner may not give the namespace to another peer, nor take it away.
+    // The administrator may. Afterwards the owner may neither change nor remove the peer.
     let text = json!({"metadata": {"labels": tenant}}).to_string();
     let name = owned.namespace.name();
     let patch = ["patch", "namespace", name, "--type=merge", "-p", &text];
@@ -153,10 +153,10 @@ async fn an_owner_of_a_namespace_makes_it_no_tenant_namespace(
         .owner
         .may(&owned.labels(None, &json!({"team": "b"})))
         .await?;
-    owned.namespace.delete().await
+    Ok(())
 }
 
-async fn an_owner_of_a_namespace_replaces_nothing_of_a_peer(
+async fn an_owner_of_a_namespace_cannot_replace_objects_of_a_peer(
     peering: &'static Peering,
 ) -> Result<()> {
     let owned = Owned::create(&peering.milan, "owned-peer").await?;
@@ -180,7 +180,7 @@ async fn an_owner_of_a_namespace_replaces_nothing_of_a_peer(
             } else {
                 "is not the tenant namespace of peer mallory"
             };
-            owned.told(kind, "NotTenantNamespace", words).await?;
+            owned.event(kind, "NotTenantNamespace", words).await?;
         }
     }
 
@@ -191,7 +191,7 @@ async fn an_owner_of_a_namespace_replaces_nothing_of_a_peer(
     ensure!(ready.is_some_and(|it| it.status == "True"), "{ready:?}");
     ensure!(
         services(&peering.milan).await? == before,
-        "a Service was made"
+        "a Service was created"
     );
     let networks = ["get", "networks.ipam.liqo.io", "-o", "name"];
     let networks = owned.namespace.kubectl(&networks).await?;
@@ -200,16 +200,16 @@ async fn an_owner_of_a_namespace_replaces_nothing_of_a_peer(
         let status = connection(here, there).await?.status.unwrap_or_default();
         ensure!(status.value.as_deref() == Some("Connected"), "{status:?}");
     }
-    owned.namespace.delete().await
+    Ok(())
 }
 
-/// Services of Liqo's namespace, by name.
+/// The names of Services in Liqo's namespace.
 async fn services(cluster: &Cluster) -> Result<String> {
     let liqo = Namespace::existing(cluster, LIQO).await?;
     liqo.kubectl(&["get", "services", "-o", "name"]).await
 }
 
-async fn an_ip_gives_its_creator_no_right_on_services(peering: &'static Peering) -> Result<()> {
+async fn an_ip_gives_its_creator_no_rights_on_services(peering: &'static Peering) -> Result<()> {
     let owned = Owned::create(&peering.rome, "owned-ips").await?;
     let refusal = Refusal::Policy(TEMPLATES);
     let ip = |ip: &str, template: Value| {
@@ -218,7 +218,7 @@ async fn an_ip_gives_its_creator_no_right_on_services(peering: &'static Peering)
     };
     let ports = json!([{"name": "http", "port": 80}]);
     let right = json!({"metadata": {"labels": {"app": "x"}}, "spec": {"type": "ClusterIP", "ports": ports}});
-    // What is refused below differs from this in one thing.
+    // Each refused request below differs from this one in one field.
     owned.owner.may(&ip("192.0.2.9", right.clone())).await?;
 
     for (field, value) in [
@@ -262,7 +262,7 @@ async fn an_ip_gives_its_creator_no_right_on_services(peering: &'static Peering)
         owned.owner.may(&Request::Create(plain)).await?;
     }
 
-    // The policy does not know the nodes' addresses; the manager does.
+    // The policy cannot read the addresses of nodes, so the manager refuses this one.
     let node = peering.rome.node_specs()?;
     let node = node.first().context("no node")?.ip.to_string();
     let spec = json!({"ip": node, "serviceTemplate": right});
@@ -272,12 +272,12 @@ async fn an_ip_gives_its_creator_no_right_on_services(peering: &'static Peering)
         .kubectl_with(&["create", "-f", "-"], &object.to_string())
         .await?;
     owned
-        .told("IP", "ServiceTemplateRefused", "the address of a node")
+        .event("IP", "ServiceTemplateRefused", "the address of a node")
         .await?;
     let made = ["get", "services,endpointslices", "-o", "name"];
     let made = owned.namespace.kubectl(&made).await?;
     ensure!(made.is_empty(), "{made}");
-    owned.namespace.delete().await
+    Ok(())
 }
 
 async fn manager(cluster: &Cluster) -> Result<User> {
@@ -286,7 +286,7 @@ async fn manager(cluster: &Cluster) -> Result<User> {
     User::with_token(cluster, token.trim()).await
 }
 
-async fn the_managers_token_opens_no_secret_outside_of_tenant_namespaces(
+async fn the_managers_token_reads_no_secrets_outside_of_tenant_namespaces(
     peering: &'static Peering,
 ) -> Result<()> {
     let cluster = &peering.rome;
@@ -328,7 +328,7 @@ async fn the_managers_token_opens_no_secret_outside_of_tenant_namespaces(
             .may_not(&administrator, &request, Refusal::Policy(SECRETS))
             .await?;
     }
-    // What it is for.
+    // The intended uses are allowed.
     manager.may(&list(Some(&tenant))).await?;
     let keys = Request::Get {
         kind: "Secret",
@@ -338,11 +338,13 @@ async fn the_managers_token_opens_no_secret_outside_of_tenant_namespaces(
     manager.may(&keys).await
 }
 
-async fn the_managers_token_binds_its_role_nowhere_else(peering: &'static Peering) -> Result<()> {
+async fn the_managers_token_binds_its_role_in_tenant_namespaces_only(
+    peering: &'static Peering,
+) -> Result<()> {
     let cluster = &peering.rome;
     let administrator = User::administrator(cluster).await?;
     let manager = manager(cluster).await?;
-    let other = Namespace::create(cluster, "unbound").await?;
+    Namespace::create(cluster, "unbound").await?;
     let binding = |namespace: &str, name: &str, role: &str, subject: Value| {
         Request::Create(json!({
             "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -363,12 +365,12 @@ async fn the_managers_token_binds_its_role_nowhere_else(peering: &'static Peerin
         binding(LIQO, ROLE, ROLE, own.clone()),
         binding(&tenant, "another", ROLE, foreign.clone()),
         binding(&tenant, "another", ROLE, own.clone()),
-        // It holds all rights of this one itself, so RBAC lets it pass them on.
+        // The manager has all rights of this role itself, so RBAC allows the binding.
         binding(&tenant, "another", MANAGER, foreign.clone()),
     ] {
         manager.is_refused(&request, policy).await?;
     }
-    // Nobody else binds the role elsewhere, by mistake or for somebody else.
+    // The policy applies to the administrator, too.
     administrator
         .is_refused(&binding("kube-system", ROLE, ROLE, own.clone()), policy)
         .await?;
@@ -391,6 +393,5 @@ async fn the_managers_token_binds_its_role_nowhere_else(peering: &'static Peerin
     }));
     manager
         .may_not(&administrator, &everywhere, Refusal::Rbac)
-        .await?;
-    other.delete().await
+        .await
 }

@@ -1,22 +1,23 @@
 //! Requests of attackers.
 //!
-//! The administrator sends each request first, as a dry run, and must succeed: otherwise a request that
-//! is refused because it is malformed would pass for one that is refused by a rule.
+//! The administrator sends each request first, as a dry run, and must succeed. Otherwise a malformed
+//! request would appear to be refused by a rule.
 
 use anyhow::{Context as _, Result, ensure};
-use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::core::GroupVersionKind;
 use kube::discovery::ApiResource;
 use kube::{Api, Client, Config};
+use kubernetes_lab::cleanup;
 use kubernetes_lab::cluster::Cluster;
 use serde_json::Value;
 
-/// What an attacker asks for.
+/// A request of an attacker.
 #[derive(Clone, Debug)]
 pub(super) enum Request {
     Create(Value),
-    /// A merge patch of an object; of its status if that is named.
+    /// A merge patch of an object or of its subresource.
     Merge {
         kind: &'static str,
         namespace: Option<String>,
@@ -35,7 +36,7 @@ pub(super) enum Request {
     },
 }
 
-/// Which rule must refuse a request.
+/// The rule that must refuse a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Refusal {
     /// RBAC: the user lacks the right.
@@ -44,45 +45,54 @@ pub(super) enum Refusal {
     Policy(&'static str),
 }
 
-/// Who sends requests to a cluster.
+/// A user of a cluster.
 pub(super) struct User {
+    cluster: Cluster,
     client: Client,
 }
 
 impl User {
     /// The administrator of a cluster.
     pub(super) async fn administrator(cluster: &Cluster) -> Result<Self> {
-        let client = cluster.client().await?;
-        Ok(Self { client })
+        Ok(Self {
+            cluster: cluster.clone(),
+            client: cluster.client().await?,
+        })
     }
 
-    /// A user of this name, with the rights that bindings give it.
+    /// A user of this name, with the rights of its bindings.
     pub(super) async fn named(cluster: &Cluster, name: &str) -> Result<Self> {
         let mut config = config(cluster).await?;
         config.auth_info.impersonate = Some(name.to_owned());
-        let client = Client::try_from(config)?;
-        Ok(Self { client })
+
+        Ok(Self {
+            cluster: cluster.clone(),
+            client: Client::try_from(config)?,
+        })
     }
 
-    /// The holder of a token, and of nothing else.
+    /// The holder of a token.
     pub(super) async fn with_token(cluster: &Cluster, token: &str) -> Result<Self> {
         let mut config = config(cluster).await?;
         config.auth_info = AuthInfo {
             token: Some(token.to_owned().into()),
             ..AuthInfo::default()
         };
-        let client = Client::try_from(config)?;
-        Ok(Self { client })
+
+        Ok(Self {
+            cluster: cluster.clone(),
+            client: Client::try_from(config)?,
+        })
     }
 
-    /// Sends a request that changes nothing.
+    /// Sends a request as a dry run, which must succeed.
     pub(super) async fn may(&self, request: &Request) -> Result<()> {
         self.send(request, true)
             .await
             .with_context(|| format!("refused: {request:?}"))
     }
 
-    /// Sends a request for good, after the administrator's dry run, and expects that `refusal` stops it.
+    /// Sends a request, after a dry run of the administrator, and expects `refusal`.
     pub(super) async fn may_not(
         &self,
         administrator: &Self,
@@ -90,24 +100,28 @@ impl User {
         refusal: Refusal,
     ) -> Result<()> {
         let valid = administrator.may(request).await;
-        valid.context("the administrator must succeed, or the request shows nothing")?;
+        valid.context("the request is refused for the administrator, too")?;
 
         self.is_refused(request, refusal).await
     }
 
-    /// Sends a request for good, and expects that `refusal` stops it.
+    /// Sends a request, and expects `refusal`. An object that it creates nevertheless is deleted after
+    /// the test.
     pub(super) async fn is_refused(&self, request: &Request, refusal: Refusal) -> Result<()> {
         let error = match self.send(request, false).await {
-            Ok(()) => anyhow::bail!("it was allowed: {request:?}"),
+            Ok(()) => {
+                self.delete_after_test(request).await?;
+                anyhow::bail!("it was allowed: {request:?}")
+            }
             Err(error) => error,
         };
         let kube::Error::Api(status) = &error else {
-            return Err(error).with_context(|| format!("no answer: {request:?}"));
+            return Err(error).with_context(|| format!("no response: {request:?}"));
         };
         let message = &status.message;
         match refusal {
             Refusal::Rbac => {
-                // Of a request, and of a binding that would give what its author does not have.
+                // The message for a request, and that for a binding with rights that its author lacks.
                 let texts = [" cannot ", "attempting to grant RBAC permissions"];
                 ensure!(
                     status.code == 403 && texts.iter().any(|text| message.contains(text)),
@@ -122,6 +136,23 @@ impl User {
                 );
             }
         }
+
+        Ok(())
+    }
+
+    async fn delete_after_test(&self, request: &Request) -> Result<()> {
+        let Request::Create(object) = request else {
+            return Ok(());
+        };
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (kind, name) = (text(&object["kind"]), text(&object["metadata"]["name"]));
+        let namespace = object["metadata"]["namespace"].as_str();
+        let administrator = Self::administrator(&self.cluster).await?;
+        let api = administrator.api(&kind, namespace);
+        cleanup::defer(format!("{kind} {name}"), async move || {
+            api.delete(&name, &DeleteParams::default()).await?;
+            Ok(())
+        });
 
         Ok(())
     }
@@ -186,7 +217,7 @@ impl User {
 async fn config(cluster: &Cluster) -> Result<Config> {
     let kubeconfig = Kubeconfig::read_from(cluster.kubeconfig())?;
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
-    config.context("the cluster's kubeconfig is no use")
+    config.context("the cluster's kubeconfig is invalid")
 }
 
 fn resource(kind: &str) -> ApiResource {
