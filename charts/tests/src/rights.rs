@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 /// All that the chart renders with every value set.
 const RENDERED: &str = include_str!("../golden/everything.yaml");
 
-const PERMISSIONS: &str = include_str!("../../../control/manager/src/permissions.rs");
+/// The page that lists each right with its reason.
+const PAGE: &str = include_str!("../../../docs/security.md");
 
 /// Namespace of the renderings.
 const NAMESPACE: &str = "liqo-system";
@@ -15,22 +16,30 @@ const NAMESPACE: &str = "liqo-system";
 type Right = (String, String, String, String);
 
 #[test]
-fn the_managers_roles_are_the_tables_of_its_source() {
-    for (kind, name) in [
-        ("ClusterRole", "liqo-controller-manager"),
-        ("ClusterRole", "liqo-controller-manager-tenant"),
-        ("Role", "liqo-controller-manager"),
-    ] {
-        let granted = rights(&object(kind, name));
-        let used = table(&format!("//! {kind} `{name}`, "));
+fn the_security_page_lists_every_right_and_no_other() {
+    let roles: Vec<_> = objects()
+        .into_iter()
+        .filter(|it| matches!(it["kind"].as_str(), Some("ClusterRole" | "Role")))
+        .collect();
+    assert!(roles.len() >= 7, "{}", roles.len());
 
-        let surplus: Vec<_> = granted.difference(&used).collect();
-        let missing: Vec<_> = used.difference(&granted).collect();
+    for role in &roles {
+        let heading = heading(role);
+        let granted = rights(role);
+        let documented = table(&heading);
+
+        let missing: Vec<_> = granted.difference(&documented).collect();
+        let stale: Vec<_> = documented.difference(&granted).collect();
         assert!(
-            surplus.is_empty() && missing.is_empty() && !used.is_empty(),
-            "{kind} {name}: granted and not listed {surplus:#?}, listed and not granted {missing:#?}"
+            missing.is_empty() && stale.is_empty(),
+            "{heading} granted and not documented {missing:#?}, documented and not granted {stale:#?}"
         );
     }
+    let headings: BTreeSet<_> = roles.iter().map(heading).collect();
+    let mut documented = PAGE
+        .lines()
+        .filter(|line| line.starts_with("ClusterRole `") || line.starts_with("Role `"));
+    assert!(documented.all(|line| headings.iter().any(|it| line.starts_with(it))));
 }
 
 #[test]
@@ -71,26 +80,26 @@ fn the_gateway_reads_the_one_secret_with_its_keys() {
 }
 
 #[test]
-fn nobody_holds_rights_that_grant_rights() {
+fn no_role_holds_rights_that_grant_rights() {
     for role in objects()
         .iter()
         .filter(|it| text(&it["kind"]).ends_with("Role"))
     {
         for (group, resource, name, verb) in rights(role) {
-            let told = format!(
+            let right = format!(
                 "{}: {verb} {group}/{resource} {name}",
                 role["metadata"]["name"]
             );
             assert!(
                 !["escalate", "impersonate", "*"].contains(&&*verb),
-                "{told}"
+                "{right}"
             );
             assert!(
                 resource != "nodes/proxy" && resource != "*" && group != "*",
-                "{told}"
+                "{right}"
             );
             if verb == "bind" {
-                assert_eq!(name, "liqo-controller-manager-tenant", "{told}");
+                assert_eq!(name, "liqo-controller-manager-tenant", "{right}");
             }
         }
     }
@@ -123,7 +132,7 @@ fn every_policy_denies() {
 }
 
 #[test]
-fn what_the_values_say_of_tenant_namespaces_reaches_every_program_and_policy() {
+fn every_program_and_policy_gets_the_tenant_namespaces_of_the_values() {
     let flag = "--tenant-namespaces=peers,peers-of-old";
     let manager = object("Deployment", "liqo-controller-manager").to_string();
     let policy = object(
@@ -213,17 +222,22 @@ fn rights(role: &Value) -> BTreeSet<Right> {
     rights
 }
 
+/// Returns the beginning of the line above the role's table on the page.
+fn heading(role: &Value) -> String {
+    let [kind, name] = [&role["kind"], &role["metadata"]["name"]].map(text);
+
+    format!("{kind} `{name}`, ")
+}
+
 /// Returns the rights of the table that follows a heading.
 fn table(heading: &str) -> BTreeSet<Right> {
-    let mut lines = PERMISSIONS
-        .lines()
-        .skip_while(|line| !line.starts_with(heading));
+    let mut lines = PAGE.lines().skip_while(|line| !line.starts_with(heading));
     lines.next();
     let mut rights = BTreeSet::new();
     let rows = lines
-        .skip_while(|line| !line.starts_with("//! |---"))
+        .skip_while(|line| !line.starts_with("|---"))
         .skip(1)
-        .take_while(|line| line.starts_with("//! |"));
+        .take_while(|line| line.starts_with('|'));
     for row in rows {
         let cells: Vec<_> = row.split('|').map(str::trim).collect();
         let quoted = |cell: &str| {

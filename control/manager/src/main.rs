@@ -13,7 +13,7 @@
 //!
 //! Nothing that is decided is kept but in the objects: a manager that begins reads the statuses and
 //! goes on. There are no finalizers: what a manager that was down has missed, it cleans up when it
-//! begins. [`permissions`] lists what it may do.
+//! begins. `docs/security.md` lists its rights.
 
 #![forbid(unsafe_code)]
 
@@ -24,7 +24,6 @@ mod condition;
 mod election;
 mod kind;
 mod metrics;
-mod permissions;
 mod plan;
 mod queue;
 mod shell;
