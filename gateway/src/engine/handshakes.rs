@@ -112,7 +112,7 @@ impl Engine {
             return self.drops.count(Drop::HandshakeRate);
         }
         let opened = session.tunnel.open(datagram, &mut buffer);
-        // Only the Diffie-Hellman after these two checks is expensive. Whoever fails them must not
+        // Only the Diffie-Hellman after these two checks is expensive. Junk that fails them must not
         // use up the budget of true responses.
         if !matches!(opened, Err(Drop::InvalidMac | Drop::Unexpected)) {
             session.responses_left -= 1;

@@ -49,7 +49,7 @@ impl Peers {
         self.by_keys.get(&(local, remote)).copied()
     }
 
-    /// Notes at all peers with our key `local` that an initiation for it has an unknown public key.
+    /// Notes, for all peers with our key `local`, that an initiation for it has an unknown public key.
     pub(super) fn note_unknown_key(&mut self, local: [u8; 32], from: IpAddr, now: Instant) {
         let peers = self.by_keys.range((local, [0; 32])..=(local, [0xff; 32]));
         for index in peers.map(|(_, index)| usize::from(*index)) {

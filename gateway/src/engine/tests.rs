@@ -478,22 +478,6 @@ fn calling(addresses: &[SocketAddr]) -> PeerConfig {
     }
 }
 
-/// Writes the mac1 of a message for the key `receiver`, as anyone who knows the public key can.
-fn add_mac1(message: &mut [u8], receiver: [u8; 32]) {
-    use blake2::digest::Mac;
-    use blake2::digest::consts::U16;
-    use blake2::{Blake2s256, Blake2sMac, Digest as _};
-
-    let public = noise::public_key(&receiver.into());
-    let key = Blake2s256::new()
-        .chain_update(b"mac1----")
-        .chain_update(public)
-        .finalize();
-    let (signed, macs) = message.split_at_mut(message.len() - 32);
-    let mac = <Blake2sMac<U16> as Mac>::new_from_slice(&key).unwrap();
-    macs[..16].copy_from_slice(&mac.chain_update(signed).finalize().into_bytes());
-}
-
 /// An inner packet with `payload`, between pods of equal addresses.
 fn inner_packet(payload: &[u8]) -> Vec<u8> {
     inner_packet_from([10, 244, 1, 10], payload)

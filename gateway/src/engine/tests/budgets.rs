@@ -17,6 +17,22 @@ fn forged_response(world: &World, handshake: u32) -> Vec<u8> {
     bytes
 }
 
+/// Writes the mac1 of a message for the key `receiver`, as anyone who knows the public key can.
+fn add_mac1(message: &mut [u8], receiver: [u8; 32]) {
+    use blake2::digest::Mac;
+    use blake2::digest::consts::U16;
+    use blake2::{Blake2s256, Blake2sMac, Digest as _};
+
+    let public = noise::public_key(&receiver.into());
+    let key = Blake2s256::new()
+        .chain_update(b"mac1----")
+        .chain_update(public)
+        .finalize();
+    let (signed, macs) = message.split_at_mut(message.len() - 32);
+    let mac = <Blake2sMac<U16> as Mac>::new_from_slice(&key).unwrap();
+    macs[..16].copy_from_slice(&mac.chain_update(signed).finalize().into_bytes());
+}
+
 /// A client whose initiation is in flight, and the port that waits for the response.
 fn waiting_client() -> (World, PortId) {
     let mut world = World::pair();
