@@ -1,8 +1,8 @@
 //! Builds the kernel programs, which the loader embeds.
 //!
-//! A cargo of its own, because target, toolchain flags and lock file are
-//! others; in a cleared environment, because what the outer build sets
-//! (wrappers, flags, linkers) is not meant for the kernel.
+//! This takes a second cargo, because target, toolchain flags and lock file
+//! differ, and a cleared environment, because wrappers, flags and linkers of the
+//! outer build are not meant for the BPF target.
 
 use std::env;
 use std::ffi::OsString;
@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
 
-/// What a compiler and a linker need of the environment.
+/// Variables that compiler and linker need.
 const PASSED: [&str; 9] = [
     "PATH",
     "HOME",
@@ -23,7 +23,7 @@ const PASSED: [&str; 9] = [
     "TMPDIR",
 ];
 
-/// Names another compiler with its own sources, where rustup's components cannot be had.
+/// Variable with another compiler that has its own sources, for systems without rustup.
 const COMPILER: &str = "LIQO_EBPF_RUSTC";
 
 fn main() {
@@ -48,7 +48,7 @@ fn main() {
     println!("cargo::rustc-env=LIQO_EBPF_OBJECT={}", object.display());
 }
 
-/// Names the first part of the toolchain that is not there.
+/// Returns the first missing part of the toolchain.
 fn missing(compiler: &OsString) -> Option<&'static str> {
     match Command::new("bpf-linker").arg("--version").output() {
         Err(_) => return Some("bpf-linker"),
@@ -80,7 +80,7 @@ fn build(program: &Path, target_dir: &Path, compiler: &OsString) -> PathBuf {
                 .filter_map(|&name| Some((name, env::var_os(name)?))),
         )
         .env("RUSTC", compiler)
-        // `-Zbuild-std` with a stable compiler: the target has no prebuilt core.
+        // For `-Zbuild-std` with a stable compiler: the target has no prebuilt core.
         .env("RUSTC_BOOTSTRAP", "1");
     if env::var_os("CARGO_FEATURE_MUTANTS").is_some() {
         cargo.args(["--features", "mutants"]);
@@ -109,7 +109,7 @@ fn manifest_dir() -> PathBuf {
     PathBuf::from(variable("CARGO_MANIFEST_DIR"))
 }
 
-/// Returns what cargo always sets for a build script.
+/// Returns a variable that cargo always sets for a build script.
 fn variable(name: &str) -> OsString {
     env::var_os(name).unwrap_or_else(|| fail(&format!("cargo has not set {name}")))
 }

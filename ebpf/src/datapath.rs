@@ -1,5 +1,6 @@
-//! The programs in the kernel: loaded, attached, and told what they shall know.
+//! The programs in the kernel: loaded, attached, and supplied with tables.
 
+use crate::socket_steering::SocketSteering;
 use crate::error::Error;
 use crate::hook::{Hook, Mechanism};
 use crate::image::Image;
@@ -9,7 +10,6 @@ use crate::pin::{self, Pins};
 use crate::steering::Steering;
 use crate::tables::Tables;
 use crate::trace::Trace;
-use crate::turns::Turns;
 use aya::Ebpf;
 use ebpf_common::probe::{Heartbeat, Sighting};
 use ebpf_common::settings::Settings;
@@ -25,7 +25,7 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What runs where.
+/// Devices, pins and numbers of one gateway.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Name of the overlay device, in the network namespace of the calling thread.
@@ -33,26 +33,26 @@ pub struct Options {
     /// Name of the TAP, in the same namespace.
     pub tap: String,
     /// Directory on a BPF file system where maps and links outlive the process; without
-    /// one they die with it.
+    /// one they are removed when it ends.
     pub pin_dir: Option<PathBuf>,
-    /// Numbers that others might collide with.
+    /// Ports, addresses and identifiers.
     pub settings: Settings,
-    /// Whether the programs tell of each dropped packet; see [`Datapath::take_trace`].
+    /// Whether the programs log each dropped packet; see [`Datapath::take_trace`].
     pub log: bool,
-    /// How many lanes the engine has, from 1 on.
+    /// Number of lanes of the engine, from 1 on.
     pub lanes: u32,
-    /// How many workers each lane has, from 1 on.
+    /// Number of workers of each lane, from 1 on.
     pub workers: u32,
     /// Saves 15 MB during the start by not reading the kernel's BTF; for some microseconds the
     /// process cannot open files.
     pub skip_kernel_types: bool,
-    /// Name of the one mechanism that a test switches off.
+    /// Name of the mechanism that a mutation test switches off.
     #[cfg(feature = "mutants")]
     pub mutant: Option<String>,
 }
 
 impl Options {
-    /// Creates the options for two devices, with the defaults of everything else.
+    /// Creates the options for two devices; all others have their defaults.
     pub fn new(overlay: impl Into<String>, tap: impl Into<String>) -> Self {
         Self {
             overlay: overlay.into(),
@@ -75,27 +75,27 @@ pub struct Datapath {
     maps: Maps,
     trace: Option<Trace>,
     steering: Option<Steering>,
-    turns: Option<Turns>,
+    socket_steering: Option<SocketSteering>,
     pins: Option<Pins>,
-    /// Loaded but not yet attached: older programs run on, with maps of another
-    /// layout, until the new maps are filled.
+    /// Loaded but not yet attached: programs of an earlier process, with maps of
+    /// another layout, stay attached until the new maps are filled.
     waiting: Option<Ebpf>,
     /// Empty while waiting.
     hooks: Vec<Hook>,
-    /// By it the programs know that this process lives; nothing is ever read from it.
-    _life: OwnedFd,
+    /// The programs reply to probes only while this socket exists; nothing is read from it.
+    _liveness_socket: OwnedFd,
 }
 
 impl Datapath {
     /// Loads the programs and attaches them, or replaces those of an earlier process.
     ///
-    /// With [`Options::pin_dir`], maps and links that are there are adopted: the
-    /// traffic does not stop. If the earlier programs had maps of another layout,
-    /// they run on until the first [`Datapath::apply`] has filled the new maps.
+    /// With [`Options::pin_dir`], pinned maps and links are adopted, so traffic does not
+    /// stop. If the earlier programs had maps of another layout, they stay attached until
+    /// the first [`Datapath::apply`] has filled the new maps.
     ///
     /// # Errors
     ///
-    /// Returns [`Error`] that names the missing privilege, kernel feature, device or mount.
+    /// Returns an [`Error`] that names the missing privilege, kernel feature, device or mount.
     pub fn attach(options: Options) -> Result<Self, Error> {
         let constants = constants(&options)?;
         let pins = options.pin_dir.as_deref().map(Pins::open).transpose()?;
@@ -108,12 +108,14 @@ impl Datapath {
         };
         let mut ebpf = object::load(&constants, pins.as_ref())?;
         let mut maps = Maps::take(&mut ebpf)?;
-        // What an earlier process has said last is not true of this one.
+        // The heartbeat of an earlier process says nothing about this one.
         maps.beat(&Heartbeat::new(false, 0, []))?;
         let is_shared = options.lanes > 1 || options.workers > 1;
         let steering = is_shared.then(|| Steering::take(&mut ebpf)).transpose()?;
-        let turns = is_shared.then(|| Turns::take(&mut ebpf)).transpose()?;
-        let life = sign_of_life(options.settings.probe_port)?;
+        let socket_steering = is_shared
+            .then(|| SocketSteering::take(&mut ebpf))
+            .transpose()?;
+        let liveness_socket = open_liveness_socket(options.settings.probe_port)?;
         let trace = (options.log).then(|| Trace::take(&mut ebpf)).transpose()?;
 
         let is_replacing = pins
@@ -124,20 +126,20 @@ impl Datapath {
             maps,
             trace,
             steering,
-            turns,
+            socket_steering,
             pins,
             waiting: Some(ebpf),
             hooks: Vec::new(),
-            _life: life,
+            _liveness_socket: liveness_socket,
         };
         if is_adopting || !is_replacing {
-            datapath.run()?;
+            datapath.attach_waiting()?;
         }
 
         Ok(datapath)
     }
 
-    /// Makes the maps hold what `tables` say, in place: unchanged entries are not touched.
+    /// Updates the maps to `tables`, in place: unchanged entries are not written.
     ///
     /// # Errors
     ///
@@ -146,15 +148,15 @@ impl Datapath {
     pub fn apply(&mut self, tables: &Tables) -> Result<Changes, Error> {
         let image = Image::new(tables, &self.options.settings)?;
         let changes = self.maps.apply(image)?;
-        self.run()?;
+        self.attach_waiting()?;
 
         Ok(changes)
     }
 
-    /// Tells the programs that the engine is alive, and which remote clusters are up.
+    /// Publishes that the engine is alive, and which remote clusters are up.
     ///
-    /// Sets [`Heartbeat::ktime_ns`]; probes are answered for
-    /// [`ebpf_common::probe::HEARTBEAT_AGE_MAX_NS`] after it, while this process lives.
+    /// Sets [`Heartbeat::ktime_ns`]; probes get a reply for another
+    /// [`ebpf_common::probe::HEARTBEAT_AGE_MAX_NS`], while this process lives.
     ///
     /// # Errors
     ///
@@ -166,10 +168,10 @@ impl Datapath {
         })
     }
 
-    /// Returns what each node's last probe said, and how long ago that was; nothing of a node
-    /// that has not asked.
+    /// Returns the report in each node's last probe, and its age; nodes that sent no probe are
+    /// left out.
     ///
-    /// Reads an entry per node: meant for once a second.
+    /// Takes a system call per node, so call it once a second at most.
     ///
     /// # Errors
     ///
@@ -187,7 +189,7 @@ impl Datapath {
             .collect())
     }
 
-    /// Returns what the programs have counted, by name; see [`ebpf_common::counter::Counter`].
+    /// Returns the counters by name; see [`ebpf_common::counter::Counter`].
     ///
     /// # Errors
     ///
@@ -201,23 +203,23 @@ impl Datapath {
         self.trace.take()
     }
 
-    /// Returns what spreads datagrams over sockets, once, and only if there are several lanes or
+    /// Returns the steering of datagrams to sockets, once, and only if there are several lanes or
     /// workers.
-    pub fn take_turns(&mut self) -> Option<Turns> {
-        self.turns.take()
+    pub fn take_socket_steering(&mut self) -> Option<SocketSteering> {
+        self.socket_steering.take()
     }
 
-    /// Returns what spreads packets over the queues of the TAP, once, and only if there are
+    /// Returns the steering of packets to the queues of the TAP, once, and only if there are
     /// several lanes or workers.
     pub fn take_steering(&mut self) -> Option<Steering> {
         self.steering.take()
     }
 
-    /// Stops the programs and removes what is pinned.
+    /// Detaches the programs and removes all pins.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Several`] if something stays; everything else is gone then.
+    /// Returns [`Error::Several`] if something could not be removed; everything else is removed.
     pub fn detach(self) -> Result<(), Error> {
         let mut errors = Vec::new();
         for hook in self.hooks {
@@ -234,17 +236,17 @@ impl Datapath {
         }
     }
 
-    /// Removes what an earlier process has pinned; fine if there is nothing.
+    /// Removes the pins of an earlier process, if there are any.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Several`] if something stays.
+    /// Returns [`Error::Several`] if something could not be removed.
     pub fn cleanup(pin_dir: &Path) -> Result<(), Error> {
         pin::remove_all(pin_dir)
     }
 
-    /// Lets the new programs take over, if they have not.
-    fn run(&mut self) -> Result<(), Error> {
+    /// Attaches the new programs, unless they are attached already.
+    fn attach_waiting(&mut self) -> Result<(), Error> {
         let Some(ebpf) = &mut self.waiting else {
             return Ok(());
         };
@@ -267,14 +269,14 @@ impl Datapath {
     }
 }
 
-/// Which program runs at which device.
+/// A program and its device.
 struct Place {
     program: &'static str,
     pin: &'static str,
     device: fn(&Options) -> &str,
 }
 
-/// The TAP first: answers find their way before questions do.
+/// The TAP comes first, so that the return path works before the first request.
 const PLACES: [Place; 2] = [
     Place {
         program: TAP_PROGRAM,
@@ -302,26 +304,27 @@ fn constants(options: &Options) -> Result<Constants, Error> {
     })
 }
 
-/// Opens the socket that the programs look for, in the calling thread's namespace.
+/// Opens the socket that proves this process alive to the programs, in the namespace of the calling
+/// thread.
 ///
-/// Shared, since a process may take over from one that still runs.
-fn sign_of_life(port: u16) -> Result<OwnedFd, Error> {
+/// Its address is shared, because a process may take over from one that still runs.
+fn open_liveness_socket(port: u16) -> Result<OwnedFd, Error> {
     let open = || {
         let flags = SockFlag::SOCK_CLOEXEC;
-        let life = socket(AddressFamily::Inet, SockType::Datagram, flags, None)?;
-        setsockopt(&life, sockopt::ReuseAddr, &true)?;
+        let socket_fd = socket(AddressFamily::Inet, SockType::Datagram, flags, None)?;
+        setsockopt(&socket_fd, sockopt::ReuseAddr, &true)?;
         let any = SockaddrIn::from(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port));
-        bind(life.as_raw_fd(), &any)?;
-        Ok(life)
+        bind(socket_fd.as_raw_fd(), &any)?;
+        Ok(socket_fd)
     };
 
-    open().map_err(|errno: Errno| Error::Life {
+    open().map_err(|errno: Errno| Error::LivenessSocket {
         port,
         source: errno.into(),
     })
 }
 
-/// Returns the clock that the programs read, in nanoseconds.
+/// Returns the time by the clock of the programs, in nanoseconds.
 fn ktime_ns() -> Result<u64, Error> {
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_err(|errno| Error::Clock {
         source: errno.into(),

@@ -1,9 +1,9 @@
-//! Why the kernel programs cannot do what they shall.
+//! Errors of loading, attaching and updating the kernel programs.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why the programs cannot be loaded, attached or told what they shall know.
+/// Why the programs cannot be loaded, attached or updated.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The process lacks a capability.
@@ -11,14 +11,14 @@ pub enum Error {
         "failed to {action}: not permitted; the process needs the capabilities NET_ADMIN, BPF and PERFMON"
     )]
     NotPermitted {
-        /// What was refused.
+        /// The refused action, as an infinitive.
         action: &'static str,
     },
 
     /// The kernel lacks something without which there is no data path.
     #[error("the kernel does not support {feature}, which needs Linux {since} or later")]
     Unsupported {
-        /// What is missing.
+        /// The feature and its kernel option.
         feature: &'static str,
         /// The first version of Linux that has it.
         since: &'static str,
@@ -27,52 +27,52 @@ pub enum Error {
     /// A device is not in the network namespace of the calling thread.
     #[error("failed to find the device {device}")]
     NoDevice {
-        /// Its name.
+        /// Name of the device.
         device: String,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
 
-    /// Pins only live in a BPF file system.
+    /// Only a BPF file system can hold pins.
     #[error("{} is on no BPF file system: run `mount -t bpf bpf /sys/fs/bpf`", .path.display())]
     NotBpffs {
-        /// Where the pins shall be.
+        /// The directory of the pins.
         path: PathBuf,
     },
 
-    /// A file or directory of the pins resists.
+    /// A file or directory of the pins cannot be read or changed.
     #[error("failed to {action} {}", .path.display())]
     Pin {
-        /// What was tried.
+        /// The failed action, as an infinitive.
         action: &'static str,
         /// The file or directory.
         path: PathBuf,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
 
-    /// The kernel refuses the programs; the verifier's words are in the source.
+    /// The kernel refuses a program; the source holds the verifier's log.
     #[error("failed to load the program {program}")]
     Program {
-        /// Its name.
+        /// Name of the program.
         program: &'static str,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: Box<aya::programs::ProgramError>,
     },
 
     /// The kernel refuses to run a program at a device.
     #[error("failed to attach to the device {device}")]
     Attach {
-        /// Its name.
+        /// Name of the device.
         device: String,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
 
     /// The embedded object is not what this loader expects.
     #[error("failed to load the object of the kernel programs")]
     Object {
-        /// What aya says.
+        /// aya's error.
         source: Box<aya::EbpfError>,
     },
 
@@ -86,73 +86,73 @@ pub enum Error {
     /// A map cannot be read or written.
     #[error("failed to access the map {map}")]
     Map {
-        /// Its name.
+        /// Name of the map.
         map: &'static str,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: Box<aya::maps::MapError>,
     },
 
-    /// The tables hold more than the maps.
+    /// A table has more entries than its map can hold.
     #[error("the table {table} has {entries} entries, the limit is {limit}")]
     TooMany {
-        /// The table's name.
+        /// Name of the table.
         table: &'static str,
-        /// How many entries it shall have.
+        /// Number of entries.
         entries: usize,
-        /// How many it can have.
+        /// Most entries.
         limit: usize,
     },
 
-    /// A swap keeps the host part, so both prefixes must be of one length.
-    #[error("cannot swap {from} for {to}: the prefix lengths differ")]
+    /// Remapping keeps the host part, so both prefixes must have one length.
+    #[error("cannot remap {from} to {to}: the prefix lengths differ")]
     PrefixLengths {
-        /// The prefix to replace.
+        /// The prefix to remap.
         from: ipnet::Ipv4Net,
-        /// Its replacement.
+        /// The remapped prefix.
         to: ipnet::Ipv4Net,
     },
 
-    /// A destination without a node.
+    /// A local destination has no node.
     #[error("the local destination {destination} has no node")]
     NoNode {
         /// The destination.
         destination: ipnet::Ipv4Net,
     },
 
-    /// One destination is both ours and another peer's.
-    #[error("{address} is both a local destination and in transit")]
+    /// A destination belongs to this cluster and to a peer.
+    #[error("{address} is a local destination and also a remote pod's IP object")]
     AmbiguousDestination {
         /// The address.
         address: std::net::Ipv4Addr,
     },
 
-    /// The sign of life cannot be given.
+    /// The liveness socket cannot be opened.
     #[error(
-        "failed to open the UDP port {port} of the overlay's namespace: is the gateway's probe port another program's there?"
+        "failed to open UDP port {port} in the overlay's namespace: another program may use the gateway's probe port"
     )]
-    Life {
+    LivenessSocket {
         /// The probe's port.
         port: u16,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
 
-    /// The clock that heartbeats are measured by cannot be read.
+    /// The clock that dates heartbeats cannot be read.
     #[error("failed to read the monotonic clock")]
     Clock {
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
 
-    /// A mechanism that tests shall switch off does not exist.
+    /// There is no mechanism of this name to switch off.
     #[cfg(feature = "mutants")]
     #[error("there is no mechanism {name} to switch off")]
     UnknownMutant {
-        /// The name.
+        /// Name of the mechanism.
         name: String,
     },
 
-    /// Several steps of a removal failed; the others were done.
+    /// Some steps of a removal failed; the others succeeded.
     #[error("failed to remove {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Several(Vec<Self>),
 }

@@ -15,17 +15,17 @@ use std::path::{Path, PathBuf};
 const PRIORITY: u16 = 27761;
 const HANDLE: TcHandle = TcHandle::new(0, 1);
 
-/// How the kernel runs programs at a device.
+/// How the kernel attaches programs to a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mechanism {
-    /// Links of their own, since 6.6.
+    /// tcx links, since Linux 6.6.
     Tcx,
-    /// Filters of the clsact queueing discipline.
+    /// Filters of the clsact qdisc.
     Clsact,
 }
 
 impl Mechanism {
-    /// Returns the best that this kernel has.
+    /// Returns tcx, if this kernel has it.
     pub(crate) fn of_kernel() -> Self {
         match KernelVersion::current() {
             Ok(version) if version < KernelVersion::new(6, 6, 0) => Self::Clsact,
@@ -34,27 +34,27 @@ impl Mechanism {
     }
 }
 
-/// A program that runs at a device's ingress.
+/// A program at the ingress of a device.
 #[derive(Debug)]
 pub(crate) enum Hook {
     /// Detached when dropped, unless pinned.
     Link {
-        /// Keeps the link, so that it can be replaced without finding it again.
+        /// Held because dropping an unpinned link detaches the program.
         _link: SchedClassifierLink,
-        /// Where it is pinned.
+        /// Path of the pin.
         pin: Option<PathBuf>,
     },
-    /// Stays until removed.
+    /// Stays attached until it is removed.
     Filter {
-        /// Taken out when the filter shall stay.
+        /// Taken out when the filter is to stay.
         link: Option<SchedClassifierLink>,
-        /// Whether it shall outlive the process.
+        /// Whether it outlives the process.
         is_kept: bool,
     },
 }
 
 impl Hook {
-    /// Runs `program` at the ingress of `device`, in place of what is pinned at `pin`.
+    /// Attaches `program` to the ingress of `device`, and replaces the program pinned at `pin`.
     ///
     /// # Errors
     ///
@@ -71,7 +71,7 @@ impl Hook {
         }
     }
 
-    /// Stops the program.
+    /// Detaches the program.
     ///
     /// # Errors
     ///
@@ -133,9 +133,9 @@ fn tcx(program: &mut SchedClassifier, device: &str, pin: Option<PathBuf>) -> Res
     })
 }
 
-/// Puts `program` into the pinned link: no packet passes between the old and the new one.
+/// Puts `program` into the pinned link, atomically: each packet passes through the old or the new one.
 ///
-/// Returns `None` if nothing is pinned, or the link's device is gone.
+/// Returns `None` if nothing is pinned, or if the link's device no longer exists.
 fn replace(
     program: &mut SchedClassifier,
     device: &str,
@@ -159,7 +159,7 @@ fn replace(
     }
 }
 
-/// The kernel cuts a link when its device goes, and says so with `ENOLINK`.
+/// The kernel detaches a link when its device is deleted, and returns `ENOLINK` from then on.
 fn is_device_gone(error: &ProgramError) -> bool {
     const ENOLINK: i32 = nix::errno::Errno::ENOLINK as i32;
 
@@ -167,7 +167,7 @@ fn is_device_gone(error: &ProgramError) -> bool {
 }
 
 fn clsact(program: &mut SchedClassifier, device: &str, is_kept: bool) -> Result<Hook, Error> {
-    // Fails where it is there already, which is as good.
+    // Fails if the qdisc exists, which is no error.
     if let Err(error) = tc::qdisc_add_clsact(device) {
         tracing::debug!(device, %error, "clsact not added");
     }
@@ -179,7 +179,7 @@ fn clsact(program: &mut SchedClassifier, device: &str, is_kept: bool) -> Result<
     });
     let id = match program.attach_with_options(device, TcAttachType::Ingress, options) {
         Ok(id) => Ok(id),
-        // A filter of ours from an earlier run: this replaces its program.
+        // Our filter of an earlier process exists: replace its program.
         Err(_) => {
             SchedClassifierLink::attached(device, TcAttachType::Ingress, PRIORITY, HANDLE, None)
                 .map_err(refused(device))
@@ -201,7 +201,7 @@ fn remove(pin: &Path) -> Result<(), Error> {
     }
 }
 
-/// Names the device in an error of the kernel.
+/// Adds the device to an error of the kernel.
 fn refused<E>(device: &str) -> impl Fn(E) -> Error
 where
     E: std::error::Error + Send + Sync + 'static,

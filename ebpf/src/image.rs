@@ -1,4 +1,4 @@
-//! What the maps shall hold, byte by byte, computed from [`Tables`].
+//! The desired contents of the maps, computed from [`Tables`].
 
 use crate::error::Error;
 use crate::tables::{Local, Tables, Transit};
@@ -11,10 +11,10 @@ use ipnet::Ipv4Net;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-/// A key of a longest-prefix map: how many bits count, and the bits.
+/// A key of a longest-prefix map: prefix length and data.
 pub(crate) type Prefix<K> = (u32, K);
 
-/// The contents of all maps that follow from tables.
+/// The contents of all maps.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Image {
     pub(crate) outbound: BTreeMap<Prefix<V4>, Outbound>,
@@ -26,11 +26,11 @@ pub(crate) struct Image {
     pub(crate) nodes: BTreeMap<V4, u8>,
 }
 
-/// A value where only the key matters.
+/// The value of maps of which only the keys matter.
 const PRESENT: u8 = 1;
 
 impl Image {
-    /// Computes the contents that `tables` ask for.
+    /// Computes the contents for `tables`.
     ///
     /// # Errors
     ///
@@ -92,7 +92,7 @@ impl Image {
 fn outbound(tables: &Tables, settings: &Settings) -> Result<BTreeMap<Prefix<V4>, Outbound>, Error> {
     (tables.outbound.iter())
         .map(|(from, route)| {
-            let (to, host_mask) = swap(*from, route.to)?;
+            let (to, host_mask) = remap(*from, route.to)?;
             let mac = Mac(settings.peer_mac(route.peer));
             let mss = route.mss;
             let value = Outbound {
@@ -112,7 +112,7 @@ fn inbound(
 ) -> Result<BTreeMap<Prefix<PeerAddress>, Inbound>, Error> {
     (tables.inbound.iter())
         .map(|((peer, from), to)| {
-            let (to, host_mask) = swap(*from, *to)?;
+            let (to, host_mask) = remap(*from, *to)?;
             let value = Inbound {
                 to,
                 host_mask,
@@ -187,10 +187,11 @@ fn transit_entry(transit: &Transit, settings: &Settings, mss: &BTreeMap<u16, u16
     entry
 }
 
-/// Weighs a node for a bucket (rendezvous hashing): when a node goes, only its buckets move.
+/// Returns the weight of a node for a bucket (rendezvous hashing): when a node disappears, only its
+/// buckets move.
 ///
-/// Every replica must come to the same choice, so the hash is fixed: FNV-1a, finished by
-/// the mixer of `MurmurHash3`, without which the last bytes hardly reach the upper bits.
+/// All replicas must select the same node, so the hash is fixed: FNV-1a, then the finalizer of
+/// `MurmurHash3`, without which the last bytes barely affect the upper bits.
 fn score(seed: u64, node: Ipv4Addr) -> u64 {
     let mut hash = fnv(seed, node.octets());
     hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
@@ -198,7 +199,7 @@ fn score(seed: u64, node: Ipv4Addr) -> u64 {
     hash ^ (hash >> 33)
 }
 
-/// Hashes what a node is weighed for: the same for thousands of nodes, hence once.
+/// Hashes bucket and destination, once for all nodes.
 fn seed(bucket: usize, destination: Ipv4Net) -> u64 {
     let bytes = (bucket as u64).to_be_bytes().into_iter();
     let bytes = bytes.chain(destination.network().octets());
@@ -217,7 +218,7 @@ fn fnv(hash: u64, bytes: impl IntoIterator<Item = u8>) -> u64 {
     })
 }
 
-/// Returns each peer's lowest limit: what comes from it may belong to any of its prefixes.
+/// Returns each peer's lowest limit: a packet from a peer may come from any of its prefixes.
 fn mss_of_peers(tables: &Tables) -> BTreeMap<u16, u16> {
     let mut limits = BTreeMap::new();
     for route in tables.outbound.values().filter(|route| route.mss != 0) {
@@ -229,7 +230,7 @@ fn mss_of_peers(tables: &Tables) -> BTreeMap<u16, u16> {
 }
 
 /// Returns the new network part, and the mask of the host part that stays.
-fn swap(from: Ipv4Net, to: Ipv4Net) -> Result<(V4, V4), Error> {
+fn remap(from: Ipv4Net, to: Ipv4Net) -> Result<(V4, V4), Error> {
     if from.prefix_len() != to.prefix_len() {
         return Err(Error::PrefixLengths { from, to });
     }

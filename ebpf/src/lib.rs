@@ -1,13 +1,14 @@
 //! Loads the kernel programs and gives each map a typed wrapper.
 //!
-//! [`Tables`] is what the programs shall know, a pure value; [`Datapath`] is
-//! the programs in the kernel, and makes them know it.
+//! [`Tables`] is the desired content of their maps, a pure value; [`Datapath`] is
+//! the programs in the kernel and applies it.
 
 #![forbid(unsafe_code)]
 
 pub mod datapath;
 pub mod tables;
 
+mod socket_steering;
 mod error;
 mod hook;
 mod image;
@@ -17,8 +18,11 @@ mod object;
 mod pin;
 mod steering;
 mod trace;
-mod turns;
 
+#[cfg(any(test, feature = "test-run"))]
+pub mod test_run;
+
+pub use socket_steering::SocketSteering;
 pub use datapath::{Datapath, Options};
 pub use ebpf_common::probe::{Heartbeat, Sighting};
 pub use ebpf_common::settings::Settings;
@@ -28,7 +32,6 @@ pub use maps::Changes;
 pub use steering::Steering;
 pub use tables::{Local, Outbound, Tables, Transit};
 pub use trace::Trace;
-pub use turns::Turns;
 
 #[cfg(test)]
 mod tests;

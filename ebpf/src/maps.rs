@@ -1,4 +1,4 @@
-//! One typed wrapper per map, and the update that never empties one.
+//! One typed wrapper per map, and updates that never empty a map.
 
 use crate::error::Error;
 use crate::image::{Image, Prefix};
@@ -10,14 +10,14 @@ use ebpf_common::maps::{self, Inbound, Local, Outbound, PeerAddress, Unknown, V4
 use ebpf_common::probe::{Heartbeat, Sighting};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How many entries an update has touched, over all maps.
+/// Number of entries that an update changed, over all maps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Entries that are new.
+    /// New entries.
     pub inserted: usize,
-    /// Entries whose value is new.
+    /// Entries with a new value.
     pub replaced: usize,
-    /// Entries that are gone.
+    /// Removed entries.
     pub removed: usize,
 }
 
@@ -33,10 +33,10 @@ pub(crate) struct Maps {
     sightings: Exact<V4, Sighting>,
     heartbeat: Exact<u32, Heartbeat>,
     counters: PerCpuArray<MapData, u64>,
-    /// What the last update has left; none before it, or after one that failed half-way.
+    /// The contents after the last update; `None` before the first and after one that failed.
     ///
-    /// Nobody else writes to the maps, and to read them takes two system calls for each of some
-    /// ten thousand entries, during which nobody can write the heartbeat.
+    /// No other process writes to the maps, and reading them takes two system calls for each of
+    /// some ten thousand entries, during which no heartbeat can be written.
     applied: Option<Image>,
 }
 
@@ -80,15 +80,15 @@ impl Maps {
         }
     }
 
-    /// Brings the maps to hold what `image` says, entry by entry.
+    /// Updates the maps to `image`, entry by entry.
     ///
-    /// All insertions come before all deletions, and within the insertions the
-    /// destinations last, so that a packet that finds its way also finds the rest.
+    /// Insertions precede deletions, and destinations are inserted last, so that a packet with a
+    /// known destination finds all other entries that it needs.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Map`] if the kernel refuses; what was done stays, and the
-    /// next update continues from there.
+    /// Returns [`Error::Map`] if the kernel refuses. Changes made before stay, and the next update
+    /// continues from there.
     pub(crate) fn apply(&mut self, image: Image) -> Result<Changes, Error> {
         let (before, is_first) = match self.applied.take() {
             Some(before) => (before, false),
@@ -136,14 +136,14 @@ impl Maps {
         remove(&mut self.sources, sources, &mut changes)?;
         remove(&mut self.nodes, nodes, &mut changes)?;
         if is_first || before.nodes != image.nodes {
-            self.make_room(&image.nodes)?;
+            self.set_sighted_nodes(&image.nodes)?;
         }
         self.applied = Some(image);
 
         Ok(changes)
     }
 
-    /// Reads what a predecessor, or an update that failed, has left.
+    /// Reads the contents that an earlier process, or a failed update, left.
     fn observe(&self) -> Result<Image, Error> {
         Ok(Image {
             outbound: self.outbound.entries()?,
@@ -156,8 +156,8 @@ impl Maps {
         })
     }
 
-    /// Makes room for what each of the nodes says, and no room for any other.
-    fn make_room(&mut self, nodes: &BTreeMap<V4, u8>) -> Result<(), Error> {
+    /// Creates entries for the last requests of `nodes`, and removes those of all others.
+    fn set_sighted_nodes(&mut self, nodes: &BTreeMap<V4, u8>) -> Result<(), Error> {
         let known: BTreeSet<V4> = self.sightings.keys()?;
         for node in nodes.keys().filter(|node| !known.contains(*node)) {
             self.sightings.insert(node, &Sighting::NONE)?;
@@ -169,7 +169,7 @@ impl Maps {
         Ok(())
     }
 
-    /// Returns what each node has said last.
+    /// Returns each node's last request.
     ///
     /// # Errors
     ///
@@ -178,7 +178,7 @@ impl Maps {
         self.sightings.entries()
     }
 
-    /// Replaces the heartbeat, as a whole.
+    /// Replaces the heartbeat.
     ///
     /// # Errors
     ///
@@ -187,7 +187,7 @@ impl Maps {
         self.heartbeat.insert(&0, heartbeat)
     }
 
-    /// Returns every counter, summed over the processors.
+    /// Returns every counter, summed over the CPUs.
     ///
     /// # Errors
     ///
@@ -208,7 +208,7 @@ const fn sizes<K, V>() -> (u32, u32) {
     (size_of::<K>() as u32, size_of::<V>() as u32)
 }
 
-/// A map as an update sees it.
+/// The operations of an update on a map.
 trait Table {
     type Key: Copy + Ord;
     type Value: Copy + PartialEq;
@@ -218,7 +218,7 @@ trait Table {
     fn remove(&mut self, key: &Self::Key) -> Result<(), Error>;
 }
 
-/// Inserts and replaces what differs; returns the keys that must go.
+/// Inserts new and replaces changed entries; returns the keys to remove.
 fn insert<T: Table>(
     table: &mut T,
     observed: &BTreeMap<T::Key, T::Value>,
@@ -257,7 +257,7 @@ fn remove<T: Table>(
     Ok(())
 }
 
-/// A map that matches the longest prefix.
+/// A map with longest-prefix match.
 struct Prefixes<K, V> {
     name: &'static str,
     trie: LpmTrie<MapData, K, V>,
@@ -292,7 +292,7 @@ impl<K: Pod + Ord, V: Pod + PartialEq> Table for Prefixes<K, V> {
     }
 }
 
-/// A map that matches the whole key.
+/// A map with exact match.
 struct Exact<K, V> {
     name: &'static str,
     hash: HashMap<MapData, K, V>,

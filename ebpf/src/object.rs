@@ -13,7 +13,7 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd as _, OwnedFd};
 
-/// The kernel programs, as `build.rs` has built them.
+/// The kernel programs, built by `build.rs`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(env!("LIQO_EBPF_OBJECT"));
 
 /// Attached to the ingress of the overlay device.
@@ -31,13 +31,13 @@ pub(crate) const REPLY_PROGRAM: &str = "reply";
 /// Attached to a TAP with several queues.
 pub(crate) const STEER_PROGRAM: &str = "steer";
 
-/// Log level that lets nothing through; the verifier then removes all logging.
+/// Log level without messages; the verifier then removes all logging.
 const LOG_OFF: u8 = 0;
 
 /// Log level of dropped packets.
 const LOG_DEBUG: u8 = aya_log::Level::Debug as u8;
 
-/// What the programs know as constants.
+/// Constants of the programs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Constants {
     pub(crate) overlay_ifindex: u32,
@@ -47,18 +47,18 @@ pub(crate) struct Constants {
     pub(crate) log: bool,
     /// See [`crate::Options::skip_kernel_types`].
     pub(crate) skip_kernel_types: bool,
-    /// Stands for the outer source in test runs; none elsewhere.
+    /// Replaces the outer source in test runs.
     pub(crate) test_outer: Option<Ipv4Addr>,
     /// Number of the mechanism that is switched off.
     #[cfg(feature = "mutants")]
     pub(crate) mutant: u32,
 }
 
-/// Makes the maps, or adopts the pinned ones, and has the verifier look at the programs.
+/// Creates the maps, or adopts the pinned ones, and loads the programs.
 ///
 /// # Errors
 ///
-/// Returns [`Error`] that names the missing privilege or kernel feature, where it is one.
+/// Returns an [`Error`] that names the missing privilege or kernel feature, if that is the cause.
 pub(crate) fn load(constants: &Constants, pins: Option<&Pins>) -> Result<Ebpf, Error> {
     let settings = &constants.settings;
     let mask = u32::MAX.checked_shl(32 - u32::from(settings.probe_net_len.min(32)));
@@ -66,7 +66,7 @@ pub(crate) fn load(constants: &Constants, pins: Option<&Pins>) -> Result<Ebpf, E
     let net = settings.probe_net.to_bits() & mask;
     let level = if constants.log { LOG_DEBUG } else { LOG_OFF };
     let test_outer = constants.test_outer.map_or(0, Ipv4Addr::to_bits);
-    // As bytes on the wire, read as one word.
+    // In network order, read as a native word.
     let (net, mask, port) = (net.to_be(), mask.to_be(), settings.probe_port.to_be());
     let (node_mac, gateway_mac) = (word(settings.node_mac), word(settings.gateway_mac));
 
@@ -87,7 +87,7 @@ pub(crate) fn load(constants: &Constants, pins: Option<&Pins>) -> Result<Ebpf, E
     #[cfg(feature = "mutants")]
     loader.override_global("MUTANT", &constants.mutant, true);
     if !constants.log {
-        // Where nothing is written, the smallest buffer there is.
+        // Nothing is logged: the smallest buffer.
         loader.map_max_entries("AYA_LOGS", 1);
     }
     if let Some(pins) = pins {
@@ -106,11 +106,11 @@ pub(crate) fn load(constants: &Constants, pins: Option<&Pins>) -> Result<Ebpf, E
     Ok(ebpf)
 }
 
-/// Makes a loader; with `skip_kernel_types` one that has not read the kernel's BTF.
+/// Creates a loader; with `skip_kernel_types` one that has not read the kernel's BTF.
 ///
 /// aya always reads it, for relocations. Our programs have none, and the 15 MB that aya makes of
-/// its 5 MB would be the most memory that a gateway ever takes. A limit of no open files keeps aya
-/// from the file for the microseconds that this takes; it needs neither a capability nor a mount.
+/// its 5 MB would be the peak of a gateway's memory. A limit of no open files keeps aya from the
+/// file for some microseconds; it needs neither a capability nor a mount.
 fn loader(skip_kernel_types: bool) -> EbpfLoader<'static> {
     if !skip_kernel_types {
         return EbpfLoader::new();
@@ -120,7 +120,7 @@ fn loader(skip_kernel_types: bool) -> EbpfLoader<'static> {
     };
     let limit = |soft| setrlimit(Resource::RLIMIT_NOFILE, soft, hard);
     if let Err(error) = limit(0) {
-        tracing::debug!(%error, "the start takes 15 MB more, for the kernel's types");
+        tracing::debug!(%error, "failed to skip the kernel's types: loading takes 15 MB more memory");
     }
     let loader = EbpfLoader::new();
     if let Err(error) = limit(soft) {
@@ -130,7 +130,7 @@ fn loader(skip_kernel_types: bool) -> EbpfLoader<'static> {
     loader
 }
 
-/// Has the verifier look at a program for sockets, and returns it.
+/// Loads a program for sockets and returns it.
 ///
 /// # Errors
 ///
@@ -167,7 +167,7 @@ fn word([a, b, c, d, e, f]: [u8; 6]) -> u64 {
     u64::from_ne_bytes([a, b, c, d, e, f, 0, 0])
 }
 
-/// Turns the kernel's refusal of a map into what the user can do about it.
+/// Returns the cause of a refused map, with a remedy where there is one.
 fn explain(error: EbpfError) -> Error {
     if is_not_permitted(&error) {
         return Error::NotPermitted {
@@ -179,9 +179,9 @@ fn explain(error: EbpfError) -> Error {
     })
 }
 
-/// Turns the kernel's refusal of a program into what the user can do about it.
+/// Returns the cause of a refused program, with a remedy where there is one.
 fn refuse(program: &'static str, error: ProgramError) -> Error {
-    // Without PERFMON, the verifier refuses what it lets the privileged do.
+    // Without PERFMON, the verifier applies stricter rules and names `!root` in its log.
     if is_not_permitted(&error) || error.to_string().contains("for !root") {
         return Error::NotPermitted {
             action: "load the kernel programs",
@@ -193,7 +193,7 @@ fn refuse(program: &'static str, error: ProgramError) -> Error {
     })
 }
 
-/// Returns the first thing that the kernel lacks of what the programs are made of.
+/// Returns the first feature that the programs need and the kernel lacks.
 fn missing_feature() -> Option<Error> {
     let maps = [
         (
@@ -230,11 +230,11 @@ fn missing_feature() -> Option<Error> {
     None
 }
 
-/// Tells whether the kernel's answer, somewhere below, is that we must not.
+/// Returns whether a cause of `error` is the kernel's `EPERM`.
 pub(crate) fn is_not_permitted(error: &(dyn std::error::Error + 'static)) -> bool {
     let mut next = Some(error);
     while let Some(error) = next {
-        // Not `EACCES`, with which the verifier refuses a program.
+        // Not `EACCES`, which the verifier returns for an invalid program.
         let code = (error.downcast_ref::<io::Error>()).and_then(io::Error::raw_os_error);
         if code == Some(Errno::EPERM as i32) {
             return true;

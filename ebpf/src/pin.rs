@@ -1,8 +1,8 @@
-//! Where maps and links live on when the process dies.
+//! Pins of maps and links, which outlive the process.
 //!
 //! ```text
-//!  <dir>/maps-2/OUTBOUND_V4 ..   one directory per revision of the layout
-//!  <dir>/overlay, <dir>/tap      the links: what runs at which device
+//!  <dir>/maps-3/OUTBOUND_V4 ..   one directory per revision of the layout
+//!  <dir>/overlay, <dir>/tap      the links of programs to devices
 //! ```
 
 use crate::error::Error;
@@ -13,7 +13,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Every map that outlives the process.
+/// The maps that outlive the process.
 const MAPS: [&str; 10] = [
     maps::OUTBOUND_V4,
     maps::INBOUND_V4,
@@ -36,11 +36,11 @@ pub(crate) struct Pins {
 }
 
 impl Pins {
-    /// Opens the directory of the pins, making it where it is not there.
+    /// Opens the directory of the pins; creates it if it does not exist.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::NotBpffs`] if it would not be on a BPF file system.
+    /// Returns [`Error::NotBpffs`] if the directory is on another file system.
     pub(crate) fn open(dir: &Path) -> Result<Self, Error> {
         let present = dir.ancestors().find(|path| path.exists());
         let is_bpffs = present
@@ -60,18 +60,19 @@ impl Pins {
         Ok(pins)
     }
 
-    /// Tells whether all maps of this layout are there, so that programs can take over.
+    /// Returns whether all maps of this layout are pinned, so that they can be adopted.
     pub(crate) fn has_maps(&self) -> bool {
         self.maps().all(|(_, path)| path.exists())
     }
 
-    /// Returns the maps and where each is pinned.
+    /// Returns name and path of each map.
     pub(crate) fn maps(&self) -> impl Iterator<Item = (&'static str, PathBuf)> {
         let dir = self.maps_dir();
         MAPS.into_iter().map(move |name| (name, dir.join(name)))
     }
 
-    /// Removes pinned maps whose sizes are not those of `sizes`: a layout that changed unnoticed.
+    /// Removes pinned maps whose key or value size differs from `sizes`: the layout changed without
+    /// a new revision.
     ///
     /// # Errors
     ///
@@ -85,10 +86,7 @@ impl Pins {
                 .and_then(|map| map.info().ok())
                 .map(|info| (info.key_size(), info.value_size()));
             if pinned != sizes(name) {
-                tracing::warn!(
-                    map = name,
-                    "a pinned map has another layout and is replaced"
-                );
+                tracing::warn!(map = name, "replacing a pinned map that has another layout");
                 fs::remove_file(&path).map_err(failed("remove", &path))?;
             }
         }
@@ -96,7 +94,7 @@ impl Pins {
         Ok(())
     }
 
-    /// Removes the maps of other revisions, once nothing uses them.
+    /// Removes the maps of other revisions, which no program uses any more.
     ///
     /// # Errors
     ///
@@ -115,7 +113,7 @@ impl Pins {
         Ok(())
     }
 
-    /// Returns where the link at a device is pinned.
+    /// Returns the path of the link at a device.
     pub(crate) fn link(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
@@ -125,11 +123,11 @@ impl Pins {
     }
 }
 
-/// Removes a directory of pins with all that is in it; fine if it is not there.
+/// Removes a directory of pins with its contents, if it exists.
 ///
 /// # Errors
 ///
-/// Returns [`Error::Several`] if something stays.
+/// Returns [`Error::Several`] if something could not be removed.
 pub(crate) fn remove_all(dir: &Path) -> Result<(), Error> {
     let mut errors = Vec::new();
     for path in children(dir)? {
@@ -163,7 +161,7 @@ fn children(dir: &Path) -> Result<Vec<PathBuf>, Error> {
     }
 }
 
-/// Names file and action in an error of the file system.
+/// Adds path and action to an error of the file system.
 pub(crate) fn failed(action: &'static str, path: &Path) -> impl Fn(io::Error) -> Error {
     let path = path.to_owned();
     move |source| Error::Pin {

@@ -1,4 +1,4 @@
-//! Spreads packets for the peers over the lanes of the engine.
+//! Steers packets for peers to the lanes of the engine.
 
 use crate::error::Error;
 use crate::object::{self, STEER_PROGRAM};
@@ -8,15 +8,15 @@ use ebpf_common::maps::LANES;
 use std::fmt;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
-/// A program that chooses among the queues of a TAP (`TUNSETSTEERINGEBPF`), and which lanes
-/// it may choose for each peer. What it is not told of goes to the first.
+/// A program that selects the queue of a TAP (`TUNSETSTEERINGEBPF`), with the map from peer to lanes.
+/// Packets for a peer without an entry go to the first lane.
 pub struct Steering {
     program: OwnedFd,
     lanes: HashMap<MapData, [u8; 2], u32>,
 }
 
 impl Steering {
-    /// Has the verifier look at the program.
+    /// Loads the program.
     ///
     /// # Errors
     ///
@@ -32,12 +32,12 @@ impl Steering {
         })
     }
 
-    /// The program.
+    /// The loaded program, for `TUNSETSTEERINGEBPF`.
     pub fn program(&self) -> BorrowedFd<'_> {
         self.program.as_fd()
     }
 
-    /// Sets which lanes may carry packets to `peer`, a bit each; none is the first.
+    /// Sets the bitmap of lanes that may carry packets to `peer`; zero means the first lane.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! What the kernel programs shall know, as a pure value.
+//! The tables of the kernel programs, as a pure value.
 
 use ipnet::Ipv4Net;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,17 +8,17 @@ use std::sync::Arc;
 /// The desired contents of the kernel's maps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tables {
-    /// From destination as seen here to the peer and its original prefix.
+    /// From remapped destination to the peer and its original prefix.
     pub outbound: BTreeMap<Ipv4Net, Outbound>,
-    /// From peer and original source prefix to the prefix as seen here, of equal length.
+    /// From peer and original source prefix to the remapped prefix, of equal length.
     pub inbound: BTreeMap<(u16, Ipv4Net), Ipv4Net>,
-    /// From inner destination to the nodes that take it.
+    /// From inner destination to its node or nodes.
     pub local: BTreeMap<Ipv4Net, Local>,
-    /// From the address of an IP object that stands for a remote pod to that pod.
+    /// From the address of an IP object to the remote pod that it stands for.
     pub transit: BTreeMap<Ipv4Addr, Transit>,
     /// From peer and original pod address to the address of its IP object.
     pub transit_sources: BTreeMap<(u16, Ipv4Addr), Ipv4Addr>,
-    /// From peer to the address under which its unknown sources are seen here.
+    /// From peer to the address to which its unknown sources are mapped.
     pub unknown_sources: BTreeMap<u16, Ipv4Addr>,
     /// Inner sources that are accepted from the overlay.
     pub sources: BTreeSet<Ipv4Net>,
@@ -26,7 +26,7 @@ pub struct Tables {
     pub nodes: BTreeSet<Ipv4Addr>,
 }
 
-/// Where a destination as seen here leads.
+/// The peer to which a remapped destination belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outbound {
     /// Index of the peer.
@@ -37,13 +37,13 @@ pub struct Outbound {
     pub mss: u16,
 }
 
-/// Which node takes an inner destination.
+/// The node of an inner destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Local {
     /// The node with this outer address.
     Node(Ipv4Addr),
-    /// One of these outer addresses, by rendezvous hash of the inner source. Many destinations
-    /// share a list, which may name every node of a cluster.
+    /// One of the nodes with these outer addresses, by rendezvous hash of the inner source. Many
+    /// destinations share a list, which may hold every node of a cluster.
     Spread(Arc<[Ipv4Addr]>),
 }
 

@@ -1,4 +1,4 @@
-//! Hands what the programs tell of single packets to `tracing`.
+//! Passes the programs' log of dropped packets on to `tracing`.
 
 use crate::error::Error;
 use aya::Ebpf;
@@ -7,7 +7,8 @@ use ebpf_common::counter::Counter;
 use log::{Log, Metadata, Record};
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// The stream of dropped packets; readable when there is something to [`Trace::flush`].
+/// The log of dropped packets; its descriptor is readable when there are entries to
+/// [`Trace::flush`].
 pub struct Trace {
     logger: EbpfLogger<Relay>,
 }
@@ -24,7 +25,7 @@ impl Trace {
         Ok(Self { logger })
     }
 
-    /// Logs what has come since.
+    /// Logs all new entries.
     pub fn flush(&mut self) {
         self.logger.flush();
     }
@@ -36,7 +37,7 @@ impl AsFd for Trace {
     }
 }
 
-/// Puts the reason's name for its number, which is all the kernel can say.
+/// Replaces the number of a reason, which the kernel logs, by its name.
 struct Relay;
 
 impl Log for Relay {

@@ -1,6 +1,6 @@
 //! The programs on real devices: VXLAN on one side, a TAP on the other.
 //!
-//! Needs root, and leaves nothing: everything is in namespaces of its own.
+//! Needs root. All devices are in new namespaces, which vanish with the test.
 
 #![deny(unsafe_code)]
 

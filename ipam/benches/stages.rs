@@ -1,4 +1,4 @@
-//! What address arithmetic costs, by how many addresses and networks are in use.
+//! The cost of address arithmetic, by number of addresses and networks in use.
 
 use cpu_time::CpuTime;
 use criterion::{BatchSize, BenchmarkId, Criterion};
@@ -7,7 +7,7 @@ use ipnet::Ipv4Net;
 use std::hint::black_box;
 use std::net::Ipv4Addr;
 
-/// How many are in use: costs must not follow it.
+/// Numbers in use; costs must not grow with them.
 const SIZES: [u32; 3] = [100, 1_000, 10_000];
 
 fn main() {
@@ -27,7 +27,7 @@ fn remap(criterion: &mut Criterion<CpuTime>) {
     });
 }
 
-/// A remapped CIDR more, and the same given back.
+/// One more remapped CIDR, and its release.
 fn networks(criterion: &mut Criterion<CpuTime>) {
     let mut group = criterion.benchmark_group("ipam/networks");
     for size in SIZES {
@@ -49,7 +49,7 @@ fn networks(criterion: &mut Criterion<CpuTime>) {
     group.finish();
 }
 
-/// An address more, the same given back, and all of them anew as after a restart.
+/// One more address, its release, and the adoption of all addresses after a restart.
 fn addresses(criterion: &mut Criterion<CpuTime>) {
     let mut group = criterion.benchmark_group("ipam/addresses");
     for size in SIZES {

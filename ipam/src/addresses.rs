@@ -1,14 +1,14 @@
-//! Which single address of a network belongs to whom.
+//! Allocation of single addresses of a network.
 
 use crate::tree::Tree;
 use ipnet::Ipv4Net;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-/// The addresses of one network in use, by owner.
+/// The allocated addresses of one network, by owner.
 ///
-/// Gives the lowest free one, at O(log n) for finding the owner and one path through a tree of 33
-/// levels, whatever the number of addresses in use.
+/// The lowest free address comes first. Each call takes O(log n) to find the owner and one path
+/// through a tree of 33 levels, whatever the number of addresses in use.
 #[derive(Clone, Debug)]
 pub struct Addresses<K> {
     network: Ipv4Net,
@@ -16,7 +16,7 @@ pub struct Addresses<K> {
     tree: Tree,
 }
 
-/// Why an address is refused.
+/// Why an address cannot be allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
     /// All addresses are in use.
@@ -28,28 +28,27 @@ pub enum AddressError {
     /// The address is of another network.
     #[error("{address} lies outside of {network}")]
     Outside {
-        /// The address that was asked for.
+        /// The requested address.
         address: Ipv4Addr,
         /// The network.
         network: Ipv4Net,
     },
-    /// Somebody else holds the address, or it is one of those set aside.
+    /// The address has another owner or is reserved.
     #[error("{address} is in use")]
     Taken {
-        /// The address that was asked for.
+        /// The requested address.
         address: Ipv4Addr,
     },
-    /// The owner holds another address, and must release it first.
+    /// The owner has another address and must release it first.
     #[error("{held} is held already")]
     Held {
-        /// The address it holds.
+        /// The owner's address.
         held: Ipv4Addr,
     },
 }
 
 impl<K: Ord> Addresses<K> {
-    /// Creates an allocator of the addresses of `network` but for the first `pre_allocated`, which are
-    /// set aside.
+    /// Creates an allocator for `network`; its first `pre_allocated` addresses are reserved.
     pub fn new(network: Ipv4Net, pre_allocated: u32) -> Self {
         let network = network.trunc();
         let mut tree = Tree::default();
@@ -64,12 +63,12 @@ impl<K: Ord> Addresses<K> {
         }
     }
 
-    /// Returns the network the addresses are of.
+    /// Returns the network of the addresses.
     pub fn network(&self) -> Ipv4Net {
         self.network
     }
 
-    /// Gives `owner` the lowest free address; asking again gives the same again.
+    /// Allocates the lowest free address to `owner`, or returns the one that it has.
     ///
     /// # Errors
     ///
@@ -90,12 +89,12 @@ impl<K: Ord> Addresses<K> {
         Ok(free.addr())
     }
 
-    /// Lets `owner` keep the address that it was given in an earlier life.
+    /// Allocates to `owner` the address that it had before a restart.
     ///
     /// # Errors
     ///
-    /// Returns [`AddressError`] if the address is not of this network or not free; then nothing has
-    /// changed.
+    /// Returns [`AddressError`] if the address is outside the network or not free; then nothing
+    /// changes.
     pub fn adopt(&mut self, owner: K, address: Ipv4Addr) -> Result<Ipv4Addr, AddressError> {
         match self.held.get(&owner) {
             Some(&held) if held == address => return Ok(address),
@@ -117,7 +116,7 @@ impl<K: Ord> Addresses<K> {
         Ok(address)
     }
 
-    /// Takes back what `owner` holds, and returns it.
+    /// Releases the address of `owner`, and returns it.
     pub fn release(&mut self, owner: &K) -> Option<Ipv4Addr> {
         let address = self.held.remove(owner)?;
         self.tree.remove(Ipv4Net::from(address), true);
@@ -125,18 +124,18 @@ impl<K: Ord> Addresses<K> {
         Some(address)
     }
 
-    /// Returns what `owner` holds.
+    /// Returns the address of `owner`.
     pub fn get(&self, owner: &K) -> Option<Ipv4Addr> {
         self.held.get(owner).copied()
     }
 }
 
-/// Returns the prefixes that make up the first `count` addresses of `network`: at most one of each size.
+/// Returns the first `count` addresses of `network` as prefixes, at most one of each length.
 fn first(network: Ipv4Net, count: u32) -> Vec<Ipv4Net> {
     let mut prefixes = Vec::new();
     let mut start = u64::from(network.network().to_bits());
     let end = (start + u64::from(count)).min(u64::from(network.broadcast().to_bits()) + 1);
-    // From the largest size to the smallest, `start` is always aligned to what comes next.
+    // From the shortest prefix to the longest, so `start` is always aligned to the next one.
     for prefix_len in network.prefix_len()..=32 {
         let size = 1u64 << (32 - prefix_len);
         if end - start >= size {

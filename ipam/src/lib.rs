@@ -1,12 +1,12 @@
 //! Address arithmetic of a fabric of clusters: prefixes, pools, remapping.
 //!
-//! Everything here is a pure function or a value: no IO, no clock, no randomness, so that
-//! equal input gives equal addresses on every replica and after every restart.
+//! Pure functions and values, without IO, clock or randomness: equal input gives equal addresses on
+//! every replica and after every restart.
 //!
-//! - [`Networks`]: which CIDR belongs to whom, and which one a remote CIDR is seen under.
-//! - [`Addresses`]: which single address of a network belongs to whom.
-//! - [`Remap`]: the translation of a CIDR onto another.
-//! - [`rewrite`]: what a gateway does to the addresses of a packet.
+//! - [`Networks`]: allocates CIDRs, and remaps remote ones that overlap.
+//! - [`Addresses`]: allocates the addresses of one network.
+//! - [`Remap`]: translates one CIDR to another.
+//! - [`rewrite`]: the oracle for a gateway's changes to packets.
 
 #![forbid(unsafe_code)]
 

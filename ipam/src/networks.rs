@@ -1,21 +1,21 @@
-//! Which cluster-wide CIDR belongs to whom, and which one a remote CIDR is seen under.
+//! Allocation of CIDRs, and remapping of remote ones that overlap.
 
 use crate::tree::Tree;
 use ipnet::Ipv4Net;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-/// The private address space, in the order in which it is given out.
+/// The private address space, in the order of allocation.
 pub const DEFAULT_POOLS: [Ipv4Net; 3] = [
     Ipv4Net::new_assert(Ipv4Addr::new(10, 0, 0, 0), 8),
     Ipv4Net::new_assert(Ipv4Addr::new(192, 168, 0, 0), 16),
     Ipv4Net::new_assert(Ipv4Addr::new(172, 16, 0, 0), 12),
 ];
 
-/// The CIDRs in use, by owner.
+/// The allocated CIDRs, by owner.
 ///
-/// Equal calls in equal order give equal CIDRs. Each call costs O(log n) for finding the owner and
-/// at most some hundred steps for the address, whatever the number of CIDRs in use.
+/// Equal calls in equal order give equal CIDRs. Each call takes O(log n) to find the owner and at
+/// most some hundred steps to find a CIDR, whatever the number of CIDRs in use.
 #[derive(Clone, Debug)]
 pub struct Networks<K> {
     pools: Vec<Ipv4Net>,
@@ -23,60 +23,61 @@ pub struct Networks<K> {
     tree: Tree,
 }
 
-/// What somebody wants.
+/// A request for a CIDR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// This CIDR, or another of its size out of the pools if it is taken or outside of them. Nobody
-    /// else gets it.
+    /// This CIDR for one owner, or another of its length from the pools if it overlaps or lies outside
+    /// of them.
     Remappable(Ipv4Net),
-    /// This very CIDR, which must lie in a pool. Nobody else gets it.
+    /// Exactly this CIDR, which must lie in a pool, for one owner.
     Exclusive(Ipv4Net),
-    /// This very CIDR, wherever it lies. Others may share it or parts of it.
+    /// Exactly this CIDR, inside a pool or not. Other owners may share it or parts of it.
     Shared(Ipv4Net),
 }
 
-/// Why a CIDR is refused.
+/// Why a CIDR cannot be allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NetworkError {
-    /// Somebody else holds the CIDR, a part of it or one around it.
+    /// The CIDR overlaps one of another owner.
     #[error("{cidr} overlaps a CIDR in use")]
     Taken {
-        /// The CIDR that was asked for.
+        /// The requested CIDR.
         cidr: Ipv4Net,
     },
-    /// The CIDR is to be exclusive but is not ours to give.
+    /// The CIDR is to be exclusive but lies outside the pools.
     #[error("{cidr} lies outside of the address pools")]
     OutsidePools {
-        /// The CIDR that was asked for.
+        /// The requested CIDR.
         cidr: Ipv4Net,
     },
-    /// No pool has room.
+    /// No pool has a free CIDR of this length.
     #[error("no free /{prefix_len} is left in the address pools")]
     Exhausted {
-        /// The size that was asked for.
+        /// The requested prefix length.
         prefix_len: u8,
     },
-    /// The owner holds another CIDR, and must release it first.
+    /// The owner has another CIDR and must release it first.
     #[error("{held} is held already")]
     Held {
-        /// The CIDR it holds.
+        /// The owner's CIDR.
         held: Ipv4Net,
     },
-    /// Two pools overlap, so their order would not be a rule.
+    /// Two pools overlap.
     #[error("the address pools {0} and {1} overlap")]
     PoolsOverlap(Ipv4Net, Ipv4Net),
 }
 
-/// What an owner asked for and got.
+/// An owner's request and its CIDR.
 #[derive(Clone, Copy, Debug)]
 struct Held {
-    asked: Option<Claim>,
+    /// `None` for an adopted CIDR.
+    claim: Option<Claim>,
     cidr: Ipv4Net,
     exclusive: bool,
 }
 
 impl<K: Ord> Networks<K> {
-    /// Creates an allocator that gives from `pools`, the first one first.
+    /// Creates an allocator that uses `pools` in this order.
     ///
     /// # Errors
     ///
@@ -98,17 +99,17 @@ impl<K: Ord> Networks<K> {
         })
     }
 
-    /// Gives `owner` a CIDR; asking the same again gives the same again.
+    /// Allocates a CIDR to `owner`; the same claim again returns the same CIDR.
     ///
     /// Host bits are ignored.
     ///
     /// # Errors
     ///
-    /// Returns [`NetworkError`] if the claim cannot be met; then nothing has changed.
+    /// Returns [`NetworkError`] if the claim cannot be satisfied; then nothing changes.
     pub fn acquire(&mut self, owner: K, claim: Claim) -> Result<Ipv4Net, NetworkError> {
         let claim = claim.trunc();
         if let Some(held) = self.held.get(&owner) {
-            return if held.asked == Some(claim) {
+            return if held.claim == Some(claim) {
                 Ok(held.cidr)
             } else {
                 Err(NetworkError::Held { held: held.cidr })
@@ -127,11 +128,11 @@ impl<K: Ord> Networks<K> {
         self.hold(owner, Some(claim), cidr, exclusive)
     }
 
-    /// Lets `owner` keep the CIDR that it was given in an earlier life, inside a pool or not.
+    /// Allocates to `owner` the CIDR that it had before a restart, inside a pool or not.
     ///
     /// # Errors
     ///
-    /// Returns [`NetworkError::Taken`] or [`NetworkError::Held`]; then nothing has changed.
+    /// Returns [`NetworkError::Taken`] or [`NetworkError::Held`]; then nothing changes.
     pub fn adopt(&mut self, owner: K, cidr: Ipv4Net) -> Result<Ipv4Net, NetworkError> {
         let cidr = cidr.trunc();
         if let Some(held) = self.held.get(&owner) {
@@ -145,7 +146,7 @@ impl<K: Ord> Networks<K> {
         self.hold(owner, None, cidr, true)
     }
 
-    /// Takes back what `owner` holds, and returns it.
+    /// Releases the CIDR of `owner`, and returns it.
     pub fn release(&mut self, owner: &K) -> Option<Ipv4Net> {
         let held = self.held.remove(owner)?;
         self.tree.remove(held.cidr, held.exclusive);
@@ -153,12 +154,12 @@ impl<K: Ord> Networks<K> {
         Some(held.cidr)
     }
 
-    /// Returns what `owner` holds.
+    /// Returns the CIDR of `owner`.
     pub fn get(&self, owner: &K) -> Option<Ipv4Net> {
         self.held.get(owner).map(|held| held.cidr)
     }
 
-    /// Returns whether nobody holds an address of `cidr`.
+    /// Returns whether `cidr` overlaps no allocated CIDR.
     pub fn is_free(&self, cidr: Ipv4Net) -> bool {
         self.tree.is_free(cidr.trunc())
     }
@@ -182,7 +183,7 @@ impl<K: Ord> Networks<K> {
     fn hold(
         &mut self,
         owner: K,
-        asked: Option<Claim>,
+        claim: Option<Claim>,
         cidr: Ipv4Net,
         exclusive: bool,
     ) -> Result<Ipv4Net, NetworkError> {
@@ -199,7 +200,7 @@ impl<K: Ord> Networks<K> {
         self.held.insert(
             owner,
             Held {
-                asked,
+                claim,
                 cidr,
                 exclusive,
             },

@@ -49,17 +49,17 @@ impl Remap {
         Self { from: net, to: net }
     }
 
-    /// Returns the CIDR that is translated; between clusters, the original one.
+    /// Returns the CIDR to translate from; between clusters, the original one.
     pub fn from(&self) -> Ipv4Net {
         self.from
     }
 
-    /// Returns the CIDR it is translated to; between clusters, the one seen here.
+    /// Returns the CIDR to translate to; between clusters, the remapped one.
     pub fn to(&self) -> Ipv4Net {
         self.to
     }
 
-    /// Returns whether addresses stay as they are.
+    /// Returns whether both CIDRs are equal.
     pub fn is_identity(&self) -> bool {
         self.from == self.to
     }

@@ -170,8 +170,8 @@ impl Gateway {
 
     fn checked_from_peer(&self, index: u16, packet: &Packet) -> Result<Verdict, Refusal> {
         check_options(&packet.options)?;
-        let nobody = Peer::default();
-        let peer = self.peers.get(&index).unwrap_or(&nobody);
+        let unknown = Peer::default();
+        let peer = self.peers.get(&index).unwrap_or(&unknown);
         let Header {
             source,
             destination,

@@ -1,7 +1,7 @@
-//! Which prefixes of the IPv4 address space are in use, and where the next free one is.
+//! The prefixes in use, and a search for the next free one.
 //!
-//! A binary tree over address bits. A node is a prefix; each knows the largest wholly free prefix
-//! below it, so that a search goes straight to the lowest one that fits:
+//! A binary tree over address bits. Each node is a prefix and stores the shortest free prefix below
+//! it, so that a search descends directly to the lowest one that fits:
 //!
 //! ```text
 //!             10.0.0.0/8   largest free: /9
@@ -9,8 +9,8 @@
 //!   10.0.0.0/9 (used)   absent: 10.128.0.0/9 is free
 //! ```
 //!
-//! Every operation walks one path down and back, at most 33 nodes, whatever the number of prefixes
-//! in use.
+//! Every operation visits one path, down and up: at most 33 nodes, whatever the number of prefixes in
+//! use.
 
 use ipnet::Ipv4Net;
 use std::net::Ipv4Addr;
@@ -18,10 +18,10 @@ use std::net::Ipv4Addr;
 /// The prefixes in use.
 #[derive(Clone, Debug)]
 pub(crate) struct Tree {
-    /// The nodes, the root first; an entry listed in `vacant` holds none.
+    /// The nodes, the root first; `vacant` lists unused entries.
     nodes: Vec<Node>,
     vacant: Vec<u32>,
-    /// Nodes looked at so far: what an operation costs.
+    /// Number of visited nodes: the cost of operations.
     #[cfg(test)]
     pub(crate) visits: std::cell::Cell<u64>,
 }
@@ -29,20 +29,20 @@ pub(crate) struct Tree {
 /// A prefix that is in use or that contains one in use.
 #[derive(Clone, Copy, Debug)]
 struct Node {
-    /// Index of the lower and the upper half; [`ABSENT`] where that half is wholly free.
+    /// Index of the lower and the upper half; [`ABSENT`] if that half is free.
     children: [u32; 2],
-    /// How many hold exactly this prefix and let others do so.
+    /// Number of owners that share exactly this prefix.
     shared: u32,
-    /// Whether one holds exactly this prefix for itself.
+    /// Whether exactly this prefix has one owner that does not share it.
     exclusive: bool,
     /// Whether this prefix or one below it is held exclusively.
     contains_exclusive: bool,
-    /// Length of the largest wholly free prefix at or below this one; [`NONE_FREE`] if there is none.
+    /// Length of the shortest free prefix at or below this one; [`NONE_FREE`] if there is none.
     largest_free: u8,
 }
 
 const ROOT: u32 = 0;
-/// The root is nobody's child.
+/// The root is no node's child.
 const ABSENT: u32 = ROOT;
 /// Longer than any prefix.
 const NONE_FREE: u8 = 33;
@@ -91,7 +91,7 @@ impl Tree {
         self.node(index).contains_exclusive
     }
 
-    /// Returns the lowest wholly free prefix of `prefix_len` within `pool`.
+    /// Returns the lowest free prefix of `prefix_len` within `pool`.
     pub(crate) fn first_free(&self, pool: Ipv4Net, prefix_len: u8) -> Option<Ipv4Net> {
         if prefix_len < pool.prefix_len() {
             return None;
@@ -160,7 +160,7 @@ impl Tree {
         self.refresh_path(net, &path);
     }
 
-    /// Returns the number of prefixes that take memory.
+    /// Returns the number of nodes.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.nodes.len() - self.vacant.len()
@@ -191,7 +191,7 @@ impl Tree {
         Some(net(Ipv4Addr::from_bits(address), prefix_len))
     }
 
-    /// Brings the nodes of `path`, the ancestors of `net`, up to date and drops the free ones.
+    /// Updates the nodes of `path`, the ancestors of `net`, and removes the free ones.
     fn refresh_path(&mut self, net: Ipv4Net, path: &[u32]) {
         for (depth, &index) in (0..net.prefix_len()).zip(path).rev() {
             let half = half(net.network(), depth);

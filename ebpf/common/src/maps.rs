@@ -1,22 +1,21 @@
 //! Names, keys, values and limits of the maps.
 //!
-//! Keys of longest-prefix maps are what follows the prefix length. The IPv6
-//! types have the layout their maps will have; the programs do not rewrite
-//! IPv6 yet, so no such map is made.
+//! A key of a longest-prefix map is the part that follows the prefix length. The IPv6
+//! types fix the layout of future maps: the programs do not rewrite IPv6 yet.
 
-/// A revision of names, keys and values; pinned maps of another one are not adopted.
+/// Revision of names, keys and values; pinned maps of another revision are not adopted.
 pub const LAYOUT: u32 = 3;
 
-/// Most entries of each table; what user space enforces.
+/// Most entries of each table; user space enforces it.
 pub const ENTRIES_MAX: u32 = 65_536;
 
 /// Capacity of the kernel's maps: an update inserts before it deletes.
 pub const CAPACITY: u32 = 2 * ENTRIES_MAX;
 
-/// Number of nodes a spread destination chooses among, by hash of the source.
+/// Buckets of a spread destination: a hash of the source selects one.
 pub const SPREAD_BUCKETS: usize = 16;
 
-/// Longest-prefix match from the destination as seen here to [`Outbound`].
+/// Longest-prefix match from the remapped destination to [`Outbound`].
 pub const OUTBOUND_V4: &str = "OUTBOUND_V4";
 
 /// Longest-prefix match from [`PeerAddress`] to [`Inbound`].
@@ -28,7 +27,7 @@ pub const LOCAL_V4: &str = "LOCAL_V4";
 /// Longest-prefix match whose keys are the inner sources accepted from the overlay.
 pub const SOURCES_V4: &str = "SOURCES_V4";
 
-/// Hash from [`PeerAddress`] to the address that stands for it towards other peers.
+/// Hash from [`PeerAddress`] to the address of its IP object.
 pub const TRANSIT_SOURCES_V4: &str = "TRANSIT_SOURCES_V4";
 
 /// Hash from peer index, in network order, to [`Unknown`].
@@ -43,33 +42,33 @@ pub const SIGHTINGS_V4: &str = "SIGHTINGS_V4";
 /// Hash with the one [`crate::probe::Heartbeat`] under key 0.
 pub const HEARTBEAT: &str = "HEARTBEAT";
 
-/// Array from lane to its [`Turn`], which user space has in its memory.
-pub const TURNS: &str = "TURNS";
+/// Array from lane to its [`ActiveWorker`]; user space maps it into its memory.
+pub const ACTIVE_WORKERS: &str = "ACTIVE_WORKERS";
 
-/// Array from CPU to the worker of each lane that serves it; [`NO_WORKER`] for none.
+/// Array from CPU to the worker that serves it, the same in all lanes, or [`NO_WORKER`].
 pub const WORKERS: &str = "WORKERS";
 
-/// CPUs that [`WORKERS`] knows.
+/// Length of [`WORKERS`].
 pub const CPUS_MAX: u32 = 1024;
 
-/// What [`WORKERS`] has for a CPU that no worker serves.
+/// The entry of [`WORKERS`] for a CPU that no worker serves.
 pub const NO_WORKER: u32 = u32::MAX;
 
-/// Hash from peer index, in network order, to the lanes that may carry packets to it, a bit each.
+/// Hash from peer index, in network order, to a bitmap of the lanes that may carry packets to it.
 pub const LANES: &str = "LANES";
 
 /// The most lanes of one engine.
 pub const LANES_MAX: u32 = 16;
 
-/// Which of a lane's workers takes what comes now.
+/// The worker that receives a lane's packets now.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Turn {
-    /// When something came last, on the clock of `bpf_ktime_get_ns`; written by the kernel.
+pub struct ActiveWorker {
+    /// Time of the last packet, by `bpf_ktime_get_ns`; written by the kernel.
     pub last: u64,
-    /// The `last` of which the worker has taken all that came until then; written by user space.
+    /// The value of `last` up to which the worker has read everything; written by user space.
     pub taken: u64,
-    /// Whose turn it is; written by the kernel.
+    /// Index of the worker; written by the kernel.
     pub worker: u32,
     /// Zero.
     pub padding: u32,
@@ -84,7 +83,7 @@ pub type V4 = [u8; 4];
 /// An IPv6 address in network order.
 pub type V6 = [u8; 16];
 
-/// An address as one peer has it; the peer comes first, so that it is part of every prefix.
+/// An original address of a peer. The peer comes first, so that it is part of every prefix.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PeerAddress<A = V4> {
@@ -96,7 +95,7 @@ pub struct PeerAddress<A = V4> {
     pub address: A,
 }
 
-/// A MAC address, aligned so that the programs copy it word by word.
+/// A MAC address, aligned so that it is copied word by word.
 #[repr(C, align(2))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mac(pub [u8; 6]);
@@ -104,13 +103,13 @@ pub struct Mac(pub [u8; 6]);
 /// Bits of a [`PeerAddress`] before the address.
 pub const PEER_BITS: u32 = 32;
 
-/// Where a destination as seen here leads.
+/// The peer to which a remapped destination belongs.
 #[repr(C, align(4))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outbound<A = V4> {
     /// The original prefix, host bits zero.
     pub to: A,
-    /// One bits where the address keeps its own.
+    /// Mask of the host part, which stays.
     pub host_mask: A,
     /// The MAC address that names the peer at the TAP.
     pub mac: Mac,
@@ -118,13 +117,13 @@ pub struct Outbound<A = V4> {
     pub mss: u16,
 }
 
-/// How a peer's source is seen here.
+/// The remapping of a peer's source.
 #[repr(C, align(4))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inbound<A = V4> {
-    /// The prefix as seen here, host bits zero.
+    /// The remapped prefix, host bits zero.
     pub to: A,
-    /// One bits where the address keeps its own.
+    /// Mask of the host part, which stays.
     pub host_mask: A,
     /// Largest TCP segment towards and from the peer, in host order; zero for no limit.
     pub mss: u16,
@@ -132,7 +131,7 @@ pub struct Inbound<A = V4> {
     pub padding: [u8; 2],
 }
 
-/// The address under which a peer's unknown sources are seen here.
+/// The address to which a peer's unknown sources are mapped.
 #[repr(C, align(4))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unknown<A = V4> {
@@ -140,24 +139,24 @@ pub struct Unknown<A = V4> {
     pub address: A,
 }
 
-/// One node: `key` is ready for the kernel.
+/// [`Local::kind`] of a node: `key` is complete.
 pub const LOCAL_NODE: u32 = 0;
 
-/// A node by hash of the source: `spread` has the outer addresses.
+/// [`Local::kind`] of a node selected by hash of the source, out of `spread`.
 pub const LOCAL_SPREAD: u32 = 1;
 
-/// A pod of another peer: `to` and `mac` say which.
+/// [`Local::kind`] of a pod of another peer: `to` and `mac` identify it.
 pub const LOCAL_TRANSIT: u32 = 2;
 
-/// Where an inner destination leads.
+/// The node or pod to which an inner destination belongs.
 #[repr(C, align(4))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Local<A = V4> {
     /// [`LOCAL_NODE`], [`LOCAL_SPREAD`] or [`LOCAL_TRANSIT`].
     pub kind: u32,
-    /// For a node, its outer address; else only its other fields count.
+    /// For a node, its outer address; for a spread, the template of the key.
     pub key: TunnelKey,
-    /// For a spread, outer addresses in host order, as the kernel's tunnel key has them.
+    /// For a spread, outer addresses in host order, as in the kernel's tunnel key.
     pub spread: [u32; SPREAD_BUCKETS],
     /// For a transit, the original address.
     pub to: A,
@@ -167,13 +166,13 @@ pub struct Local<A = V4> {
     pub mss: u16,
 }
 
-/// The kernel's `struct bpf_tunnel_key` up to and without `local_ipv4`, a size it accepts.
+/// The kernel's `struct bpf_tunnel_key` up to and without `local_ipv4`, a size that it accepts.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TunnelKey {
     /// VXLAN network identifier, in host order.
     pub id: u32,
-    /// Outer address of the other end, in host order; the rest is IPv6's.
+    /// Outer address of the remote end, in host order; the other three words are for IPv6.
     pub remote: [u32; 4],
     /// Outer type of service.
     pub tos: u8,
@@ -186,7 +185,7 @@ pub struct TunnelKey {
 }
 
 impl TunnelKey {
-    /// Hops that an overlay packet may take; the default of Linux.
+    /// Outer time to live: the default of Linux.
     pub const TTL: u8 = 64;
 
     /// Creates the key for `remote`, an IPv4 address in host order.
@@ -212,14 +211,14 @@ const _: () = {
     assert!(size_of::<Inbound<V6>>() == 36);
     assert!(size_of::<Unknown<V4>>() == 4);
     assert!(size_of::<TunnelKey>() == 28);
-    assert!(size_of::<Turn>() == 24);
+    assert!(size_of::<ActiveWorker>() == 24);
     assert!(size_of::<Local<V4>>() == 108);
     assert!(size_of::<Local<V6>>() == 120);
 };
 
 /// Returns the bucket of a spread destination for a source, in network order.
 ///
-/// The source is the one seen here, so all replicas choose alike.
+/// The source is the remapped one, so that all replicas select the same bucket.
 #[inline(always)]
 pub const fn spread_bucket(source: V4) -> usize {
     // Fibonacci hashing: the upper bits depend on all bits of the address.

@@ -1,6 +1,6 @@
-//! Which types the kernel may read and write byte by byte.
+//! Types that the kernel may read and write byte by byte.
 
-use crate::maps::{Inbound, Local, Outbound, PeerAddress, Turn, Unknown, V4};
+use crate::maps::{ActiveWorker, Inbound, Local, Outbound, PeerAddress, Unknown, V4};
 use crate::probe::{Heartbeat, Sighting};
 
 // SAFETY: `repr(C)`, no padding (see the asserted sizes), and every bit pattern is valid.
@@ -14,7 +14,7 @@ unsafe impl aya::Pod for Unknown<V4> {}
 // SAFETY: As above.
 unsafe impl aya::Pod for Local<V4> {}
 // SAFETY: As above.
-unsafe impl aya::Pod for Turn {}
+unsafe impl aya::Pod for ActiveWorker {}
 // SAFETY: As above.
 unsafe impl aya::Pod for Heartbeat {}
 // SAFETY: As above.

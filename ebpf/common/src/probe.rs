@@ -1,48 +1,48 @@
-//! The overlay probe: a node asks, the gateway's kernel program answers.
+//! The overlay probe: a node sends requests, the gateway's kernel program replies.
 //!
-//! Request and answer are UDP payloads of one fixed size, so that the program
-//! answers in place. All fields are in network order.
+//! Request and reply are UDP payloads of one fixed size, so that the program writes
+//! the reply in place. All fields are in network order.
 //!
 //! ```text
 //!  0      4          8            16      18      20       28             156
-//!  | magic | sequence | sent       | flags | count | digest | up (bitmap)   |  answer
+//!  | magic | sequence | sent       | flags | count | digest | up (bitmap)   |  reply
 //!  | magic | sequence | sent       | zero  | said  | digest | lost (bitmap) |  request
 //! ```
-//! What a node says in its request (a [`Statement`]) the program keeps for the gateway, as
-//! a [`Sighting`]. Programs of earlier versions read nothing of it, and nodes of earlier
-//! versions say nothing: all zeros.
+//! A request carries the node's report (a [`Statement`]), which the program stores for the
+//! gateway as a [`Sighting`]. Programs of earlier versions ignore it, and nodes of earlier
+//! versions send zeros.
 
 /// Length of a probe in bytes.
 pub const LEN: usize = size_of::<Probe>();
 
-/// What a probe begins with; the digit is the version of the format.
+/// First bytes of a probe; the digit is the version of the format.
 pub const MAGIC: [u8; 4] = *b"LQP1";
 
-/// Set in every answer and in no request, so that answers are not answered.
+/// Set in every reply and in no request, so that replies get no reply.
 pub const ANSWERED: u16 = 1;
 
-/// Set in the answers of a replica that is about to stop.
+/// Set in the replies of a replica that is about to stop.
 pub const LEAVING: u16 = 2;
 
-/// Most remote clusters of which an answer can tell.
+/// Most remote clusters that a reply can cover.
 pub const PEERS_MAX: usize = 1024;
 
-/// The oldest heartbeat from which the kernel still answers, in nanoseconds.
+/// Age of the heartbeat up to which the kernel replies, in nanoseconds.
 ///
-/// This is for a process that hangs. Of one that died the kernel knows at once, since
-/// its socket on the probe's port is closed; then nothing is answered either.
+/// It covers a process that hangs. A process that dies is noticed at once, because the
+/// kernel closes its socket on the probe's port.
 pub const HEARTBEAT_AGE_MAX_NS: u64 = 500_000_000;
 
-/// Set in what a node says if it says anything at all: earlier versions do not.
+/// Flag of a report: always set, so that the zeros of earlier versions differ from a report.
 pub const SPEAKS: u16 = 1;
 
-/// Set in what a node says if this replica's answers arrive there.
+/// Flag of a report: this replica's replies arrive at the node.
 pub const HEARS: u16 = 2;
 
-/// Set in what a node says if it answers the checks of remote clusters' nodes.
+/// Flag of a report: the node replies to checks of remote clusters' nodes.
 pub const REFLECTS: u16 = 4;
 
-/// Set in the last request of a route agent that is asked to stop.
+/// Flag of a report: the route agent is stopping, and this is its last request.
 pub const RESTS: u16 = 8;
 
 /// A probe on the wire.
@@ -51,15 +51,15 @@ pub const RESTS: u16 = 8;
 pub struct Probe {
     /// [`MAGIC`].
     pub magic: [u8; 4],
-    /// Chosen by the asker, comes back unchanged.
+    /// Chosen by the sender of the request, returned unchanged.
     pub sequence: [u8; 4],
-    /// The asker's clock, comes back unchanged.
+    /// Clock of the sender of the request, returned unchanged.
     pub sent: [u8; 8],
-    /// What the replica answers; in a request, what the node says: see [`Statement`].
+    /// The reply; in a request, the node's report: see [`Statement`].
     pub answer: Answer,
 }
 
-/// What a gateway replica says of itself.
+/// The state of a gateway replica.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
@@ -67,7 +67,7 @@ pub struct Answer {
     pub flags: [u8; 2],
     /// Number of remote clusters the bitmap covers.
     pub count: [u8; 2],
-    /// [`digest`] of the remote cluster ids; ranks mean nothing without it.
+    /// [`digest`] of the sorted remote cluster ids, which defines the ranks.
     pub digest: [u8; 8],
     /// One bit per remote cluster by its rank in the sorted list of ids, lowest bit first.
     pub up: [u8; PEERS_MAX / 8],
@@ -87,7 +87,7 @@ impl Probe {
         }
     }
 
-    /// Returns the request with what the node says in it.
+    /// Returns the request with the node's report.
     pub fn saying(mut self, statement: &Statement) -> Self {
         self.answer.count = statement.said.to_be_bytes();
         self.answer.digest = statement.digest.to_be_bytes();
@@ -96,7 +96,7 @@ impl Probe {
         self
     }
 
-    /// Parses a payload; `None` if it is no probe of this version.
+    /// Parses a payload; returns `None` unless it is a probe of this version.
     pub fn parse(payload: &[u8]) -> Option<Self> {
         let payload: &[u8; LEN] = payload.try_into().ok()?;
         let (magic, rest) = payload.split_first_chunk()?;
@@ -123,7 +123,7 @@ impl Probe {
         })
     }
 
-    /// Returns the payload that carries this probe.
+    /// Returns the probe as a UDP payload.
     pub fn encode(&self) -> [u8; LEN] {
         let mut payload = [0; LEN];
         let fields: [&[u8]; 7] = [
@@ -144,19 +144,19 @@ impl Probe {
         payload
     }
 
-    /// Returns the number that the asker chose.
+    /// Returns the number that the sender of the request chose.
     pub const fn sequence(&self) -> u32 {
         u32::from_be_bytes(self.sequence)
     }
 
-    /// Returns the asker's clock at the time of the request.
+    /// Returns the time of the request by its sender's clock.
     pub const fn sent(&self) -> u64 {
         u64::from_be_bytes(self.sent)
     }
 }
 
 impl Answer {
-    /// That of a request: nothing said.
+    /// The state in a request without a report.
     pub const EMPTY: Self = Self {
         flags: [0; 2],
         count: [0; 2],
@@ -164,12 +164,12 @@ impl Answer {
         up: [0; PEERS_MAX / 8],
     };
 
-    /// Tells whether this is an answer at all.
+    /// Returns whether this is a reply.
     pub const fn is_answered(&self) -> bool {
         u16::from_be_bytes(self.flags) & ANSWERED != 0
     }
 
-    /// Tells whether the replica is about to stop.
+    /// Returns whether the replica is about to stop.
     pub const fn is_leaving(&self) -> bool {
         u16::from_be_bytes(self.flags) & LEAVING != 0
     }
@@ -179,12 +179,12 @@ impl Answer {
         u16::from_be_bytes(self.count)
     }
 
-    /// Returns the [`digest`] of the ids that give the bits their meaning.
+    /// Returns the [`digest`] of the sorted ids, which defines the ranks.
     pub const fn digest(&self) -> u64 {
         u64::from_be_bytes(self.digest)
     }
 
-    /// Tells whether the remote cluster of this rank is up; `false` beyond [`Answer::count`].
+    /// Returns whether the remote cluster of this rank is up; `false` from [`Answer::count`] on.
     pub fn is_up(&self, rank: usize) -> bool {
         rank < usize::from(self.count())
             && self
@@ -194,20 +194,21 @@ impl Answer {
     }
 }
 
-/// What a node says in a request.
+/// A node's report in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Statement {
     /// [`SPEAKS`], [`HEARS`], [`REFLECTS`] and [`RESTS`].
     pub said: u16,
-    /// [`digest`] of the remote cluster ids; ranks mean nothing without it.
+    /// [`digest`] of the sorted remote cluster ids, which defines the ranks.
     pub digest: u64,
-    /// One bit per remote cluster whose nodes it does not reach, by rank as in [`Answer::up`].
+    /// One bit per remote cluster, set if the node does not reach its nodes, by rank as in
+    /// [`Answer::up`].
     pub lost: [u8; PEERS_MAX / 8],
 }
 
 impl Statement {
-    /// Creates a statement about the clusters at the ranks `lost`; those beyond [`PEERS_MAX`]
-    /// are not told of.
+    /// Creates a report that the clusters of the ranks `lost` are unreachable; ranks from
+    /// [`PEERS_MAX`] on are left out.
     pub fn new(said: u16, digest: u64, lost: impl IntoIterator<Item = usize>) -> Self {
         let mut bitmap = [0; PEERS_MAX / 8];
         for rank in lost {
@@ -224,39 +225,39 @@ impl Statement {
     }
 }
 
-/// What the kernel keeps of a node's last request.
+/// A node's last request, as the kernel stores it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sighting {
-    /// `CLOCK_MONOTONIC` when it came; zero if none has.
+    /// Time of arrival by `CLOCK_MONOTONIC`; zero before the first.
     pub ktime_ns: u64,
-    /// The fields that are the answer's in an answer: see [`Sighting::says`].
+    /// The report, in the fields of a reply: see [`Sighting::says`].
     pub request: Answer,
-    /// Keeps the size a multiple of the alignment without hidden bytes.
+    /// Explicit padding: no byte of the value is uninitialized.
     pub padding: [u8; 4],
 }
 
 const _: () = assert!(size_of::<Sighting>() == 152);
 
 impl Sighting {
-    /// That of a node which has not asked yet.
+    /// The entry of a node that has sent no request yet.
     pub const NONE: Self = Self {
         ktime_ns: 0,
         request: Answer::EMPTY,
         padding: [0; 4],
     };
 
-    /// Tells whether the node said this.
+    /// Returns whether the report has this flag.
     pub const fn says(&self, flag: u16) -> bool {
         self.request.count() & flag != 0
     }
 
-    /// Returns the [`digest`] of the ids that give the ranks their meaning.
+    /// Returns the [`digest`] of the sorted ids, which defines the ranks.
     pub const fn digest(&self) -> u64 {
         self.request.digest()
     }
 
-    /// Returns the ranks of the remote clusters whose nodes it does not reach, ascending.
+    /// Returns the ranks of the remote clusters whose nodes it does not reach, in ascending order.
     pub fn lost(&self) -> impl Iterator<Item = usize> {
         let bytes = self.request.up.into_iter().enumerate();
         bytes.filter(|(_, byte)| *byte != 0).flat_map(|(at, byte)| {
@@ -267,24 +268,24 @@ impl Sighting {
     }
 }
 
-/// The heartbeat of a gateway replica, from which the kernel answers.
+/// The heartbeat of a gateway replica, from which the kernel replies.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heartbeat {
-    /// `CLOCK_MONOTONIC` when the engine was last alive; the loader writes it.
+    /// Time of the heartbeat by `CLOCK_MONOTONIC`; the loader sets it.
     pub ktime_ns: u64,
-    /// What the kernel answers.
+    /// The reply.
     pub answer: Answer,
-    /// Keeps the size a multiple of the alignment without hidden bytes.
+    /// Explicit padding: no byte of the value is uninitialized.
     pub padding: [u8; 4],
 }
 
 const _: () = assert!(size_of::<Heartbeat>() == 152);
 
 impl Heartbeat {
-    /// Creates the heartbeat of a replica whose remote clusters, sorted by id, are `up` or not.
+    /// Creates a heartbeat; `up` is the state of each remote cluster, sorted by id.
     ///
-    /// Clusters beyond [`PEERS_MAX`] are not told of.
+    /// Clusters beyond the first [`PEERS_MAX`] are left out.
     pub fn new(leaving: bool, digest: u64, up: impl IntoIterator<Item = bool>) -> Self {
         let mut answer = Answer::EMPTY;
         let mut count: u16 = 0;
@@ -314,7 +315,7 @@ impl Heartbeat {
 
 /// Returns the FNV-1a hash, 64 bits wide, of the `ids` joined by line feeds.
 ///
-/// Node and gateway must both sort the ids; equal digests then mean equal ranks.
+/// Node and gateway both sort the ids, so equal digests mean equal ranks.
 pub fn digest<'a>(ids: impl IntoIterator<Item = &'a str>) -> u64 {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0000_0100_0000_01b3;

@@ -1,11 +1,10 @@
-//! Every number that others might collide with.
+//! Numbers and names that another system on the machine might use, too.
 //!
-//! The constants are the defaults; [`Settings`] carries what one installation
-//! uses instead.
+//! The constants are the defaults; [`Settings`] holds the values of one installation.
 
 use core::net::Ipv4Addr;
 
-/// UDP port of the overlay's VXLAN; upstream's Geneve port, free of any CNI's.
+/// UDP port of the overlay's VXLAN: upstream's Geneve port, which no CNI uses.
 pub const OVERLAY_PORT: u16 = 6091;
 
 /// VXLAN network identifier of the overlay, 24 bits.
@@ -17,7 +16,7 @@ pub const NODE_MAC: [u8; 6] = [0x02, 0x6c, 0x71, 0, 0, 0x01];
 /// MAC address of the overlay device of every gateway replica.
 pub const GATEWAY_MAC: [u8; 6] = [0x02, 0x6c, 0x71, 0, 0, 0x02];
 
-/// First four bytes of a peer's MAC address at the TAP; its index follows.
+/// First four bytes of a peer's MAC address at the TAP; the peer's index follows.
 pub const PEER_MAC_PREFIX: [u8; 4] = [0x02, 0x6c, 0x70, 0];
 
 /// Network of the overlay probe's addresses, one per gateway replica.
@@ -44,7 +43,7 @@ pub const LIVENESS_CLIENT: Ipv4Addr = Ipv4Addr::new(169, 254, 18, 2);
 /// UDP port of the liveness probe inside the tunnel, as upstream's.
 pub const LIVENESS_PORT: u16 = 12345;
 
-/// UDP port on which nodes answer the checks of remote clusters' nodes; both clusters' must be the same.
+/// UDP port of the nodes' echo responders; must be the same in both clusters.
 pub const REFLECTOR_PORT: u16 = 6093;
 
 /// Routing table of the route agent.
@@ -53,7 +52,7 @@ pub const ROUTE_TABLE: u32 = 27761;
 /// Priority of the route agent's rules; precedes `main` at 32766.
 pub const RULE_PRIORITY: u32 = 27761;
 
-/// First nexthop id of the route agent; the lower half is counted.
+/// First nexthop id of the route agent; the lower 16 bits are a counter.
 pub const NEXTHOP_BASE: u32 = 0x6c71_0000;
 
 /// Routing protocol number that marks our routes and nexthops.
@@ -68,7 +67,7 @@ pub const OVERLAY_DEVICE: &str = "liqo-overlay";
 /// Name of the TAP in the gateway's namespace.
 pub const TAP_DEVICE: &str = "liqo-tap";
 
-/// The part of these numbers that the kernel programs and their loader need.
+/// The numbers that the kernel programs and their loader use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// UDP port of the overlay.
@@ -114,14 +113,14 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Returns the MAC address that names `peer` between eBPF and engine.
+    /// Returns the MAC address that encodes `peer` between eBPF and engine.
     pub const fn peer_mac(&self, peer: u16) -> [u8; 6] {
         let [a, b, c, d] = self.peer_mac_prefix;
         let [high, low] = peer.to_be_bytes();
         [a, b, c, d, high, low]
     }
 
-    /// Returns the peer that `mac` names, or `None` if it is not a peer's.
+    /// Returns the peer that `mac` encodes, or `None` for any other address.
     pub fn peer_of_mac(&self, mac: [u8; 6]) -> Option<u16> {
         let [a, b, c, d, high, low] = mac;
         ([a, b, c, d] == self.peer_mac_prefix).then(|| u16::from_be_bytes([high, low]))

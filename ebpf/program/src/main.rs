@@ -19,11 +19,12 @@ mod options;
 mod packet;
 mod rewrite;
 
+mod active_worker;
 mod mutants;
 mod settings;
 mod tables;
 mod trace;
-mod turn;
+
 mod verifier;
 
 use aya_ebpf::bindings::TC_ACT_SHOT;
@@ -52,15 +53,15 @@ pub(crate) fn tap_ingress(ctx: TcContext) -> i32 {
 /// Attached to the sockets of the listening port; returns the index of the receiving socket.
 #[socket_filter]
 pub(crate) fn listen(ctx: SkBuffContext) -> i64 {
-    let lane = turn::lane(&ctx);
+    let lane = active_worker::lane(&ctx);
 
-    turn::place(turn::worker(lane), lane).into()
+    active_worker::place(active_worker::worker(lane), lane).into()
 }
 
 /// Attached to the sockets of one lane's port; returns the index of the receiving socket.
 #[socket_filter]
 pub(crate) fn reply(ctx: SkBuffContext) -> i64 {
-    turn::worker(turn::lane(&ctx)).into()
+    active_worker::worker(active_worker::lane(&ctx)).into()
 }
 
 /// Attached to a TAP with several queues; returns the queue of a frame.

@@ -6,7 +6,7 @@ use aya_ebpf::maps::HashMap;
 use aya_ebpf::programs::SkBuffContext;
 use ebpf_common::maps::{CAPACITY, LANES_MAX};
 
-use crate::{settings, turn};
+use crate::{active_worker, settings};
 
 #[map]
 static LANES: HashMap<[u8; 2], u32> = HashMap::with_max_entries(CAPACITY, BPF_F_NO_PREALLOC);
@@ -29,7 +29,7 @@ const UDP: u8 = 17;
 pub(crate) fn queue(ctx: &SkBuffContext) -> u32 {
     let lane = lane(ctx);
 
-    turn::place(turn::worker(lane), lane)
+    active_worker::place(active_worker::worker(lane), lane)
 }
 
 #[inline(always)]

@@ -1,16 +1,16 @@
 //! Random and damaged packets: dropped or forwarded with the right addresses.
 
+use super::fixture::tables;
 use super::generate::{address, packets};
 use super::overlay::from_node;
 use super::tap::from_peer;
-use super::world::tables;
-use super::{DROP, Programs, REDIRECT, for_all};
+use super::{DROP, REDIRECT, for_all, load};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 #[test]
 fn random_bytes_do_no_harm() {
-    let programs = Programs::load(&tables());
+    let programs = load(&tables());
 
     for_all(vec(any::<u8>(), 14..300), |bytes| {
         for run in [programs.overlay(&bytes), programs.tap(&bytes)] {
@@ -22,7 +22,7 @@ fn random_bytes_do_no_harm() {
 
 #[test]
 fn bytes_behind_an_ethernet_header_do_no_harm() {
-    let programs = Programs::load(&tables());
+    let programs = load(&tables());
 
     // A test run takes no packet without a whole IPv4 header.
     for_all(vec(any::<u8>(), 20..200), |bytes| {
@@ -36,7 +36,7 @@ fn bytes_behind_an_ethernet_header_do_no_harm() {
 /// Some bytes of a sound packet replaced, so that most addresses stay known.
 #[test]
 fn damaged_packets_are_dropped_or_leave_with_the_right_addresses() {
-    let programs = Programs::load(&tables());
+    let programs = load(&tables());
     let damage = vec((0..120usize, any::<u8>()), 1..6);
     let packets = packets(address("10.244.1.0/24"), address("10.245.0.0/16"));
 
@@ -68,7 +68,7 @@ fn damaged_packets_are_dropped_or_leave_with_the_right_addresses() {
 fn a_long_packet_passes() {
     use super::packet::{Body, Packet};
 
-    let programs = Programs::load(&tables());
+    let programs = load(&tables());
     let packet = |destination| {
         let body = Body::Udp {
             ports: [1, 2],

@@ -1,7 +1,7 @@
-//! The filters of kernels without tcx, on the kernel that is there.
+//! Filters for kernels without tcx, on the kernel of this machine.
 
-use super::Programs;
-use super::world::tables;
+use super::fixture::tables;
+use super::{Programs, load};
 use crate::hook::{Hook, Mechanism};
 use crate::object::{TAP_PROGRAM, program};
 use nix::sched::{CloneFlags, unshare};
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 
-/// Runs `work` in a network namespace of its own, which has a device `d0`.
+/// Runs `work` in a new network namespace with a device `d0`.
 fn in_namespace(work: impl FnOnce() + Send + 'static) {
     let work = thread::spawn(|| {
         unshare(CloneFlags::CLONE_NEWNET).expect("tests need root");
@@ -46,13 +46,13 @@ fn programs_of_device() -> Vec<String> {
 }
 
 #[test]
-fn a_filter_that_shall_stay_outlives_the_process_and_is_replaced_by_the_next() {
+fn a_kept_filter_outlives_the_process_and_is_replaced_by_the_next() {
     in_namespace(|| {
-        drop(attach(&Programs::load(&tables()), true));
+        drop(attach(&load(&tables()), true));
         let first = programs_of_device();
         assert_eq!(first.len(), 1);
 
-        let second = attach(&Programs::load(&tables()), true);
+        let second = attach(&load(&tables()), true);
         let replaced = programs_of_device();
         assert_eq!(replaced.len(), 1);
         assert_ne!(replaced, first);
@@ -63,9 +63,9 @@ fn a_filter_that_shall_stay_outlives_the_process_and_is_replaced_by_the_next() {
 }
 
 #[test]
-fn a_filter_that_shall_not_stay_goes_with_the_process() {
+fn an_unkept_filter_is_removed_with_the_process() {
     in_namespace(|| {
-        let hook = attach(&Programs::load(&tables()), false);
+        let hook = attach(&load(&tables()), false);
         assert_eq!(programs_of_device().len(), 1);
 
         drop(hook);

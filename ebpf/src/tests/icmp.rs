@@ -1,11 +1,11 @@
 //! ICMP errors: the quoted packet must be one of the receiver's, and is shown as it was sent.
 
+use super::fixture::{NODE_1, STANDS_FOR_2, UNKNOWN_1, ip, original, seen, tables};
 use super::generate::{address, errors, packets};
 use super::overlay::{for_peer, from_node};
 use super::packet::{Body, Packet};
 use super::tap::from_peer;
-use super::world::{NODE_1, STANDS_FOR_2, UNKNOWN_1, ip, original, seen, tables};
-use super::{Programs, REDIRECT, for_all};
+use super::{REDIRECT, for_all, load};
 use ebpf_common::counter::Counter;
 use proptest::prelude::*;
 
@@ -30,7 +30,7 @@ fn error(source: &str, destination: &str, kind: u8, quoted: Packet, keep: usize)
 
 #[test]
 fn an_error_to_a_peer_quotes_the_packet_as_the_peer_sent_it() {
-    let programs = Programs::load(&tables());
+    let programs = load(&tables());
     let errors = address("10.245.0.0/16").prop_flat_map(|sender| {
         // From the pod, or from the external address of a node on the path to it.
         let reporter = prop_oneof![address("10.244.1.0/24"), address("10.70.0.0/16")];
@@ -53,7 +53,7 @@ fn an_error_to_a_peer_quotes_the_packet_as_the_peer_sent_it() {
 
 #[test]
 fn an_error_from_a_peer_quotes_the_packet_as_it_was_sent() {
-    let programs = Programs::load(&tables());
+    let programs = load(&tables());
     let errors = address("10.244.1.0/24").prop_flat_map(|sender| {
         let quoted = packets(Just(sender), address("10.244.0.0/16"));
         errors(address("10.244.0.0/16"), Just(sender), quoted)
@@ -75,7 +75,7 @@ fn an_error_from_a_peer_quotes_the_packet_as_it_was_sent() {
 
 #[test]
 fn an_error_from_an_unknown_router_comes_from_the_peers_unknown_source_address() {
-    let programs = Programs::load(&tables());
+    let programs = load(&tables());
     let pod = address("10.244.1.0/24");
     let errors = pod.prop_flat_map(|pod| {
         let quoted = packets(Just(pod), address("10.244.0.0/16"));
@@ -100,7 +100,7 @@ fn an_error_from_an_unknown_router_comes_from_the_peers_unknown_source_address()
 /// an IP object, from an unknown router.
 #[test]
 fn an_error_from_a_peer_about_a_packet_that_it_did_not_get_is_refused() {
-    let programs = Programs::load(&tables());
+    let programs = load(&tables());
     let foreign = [
         // Sent by another pod than the one that gets the error.
         datagram("10.244.1.11", "10.244.3.3"),
@@ -128,7 +128,7 @@ fn an_error_from_a_peer_about_a_packet_that_it_did_not_get_is_refused() {
 
 #[test]
 fn an_error_to_a_peer_about_a_packet_that_did_not_come_from_it_is_refused() {
-    let programs = Programs::load(&tables());
+    let programs = load(&tables());
     let foreign = [
         // Sent by another pod of the peer, or by one of peer 2.
         datagram("10.245.3.4", "10.244.1.10"),
@@ -149,7 +149,7 @@ fn an_error_to_a_peer_about_a_packet_that_did_not_come_from_it_is_refused() {
 
 #[test]
 fn a_redirect_never_crosses_clusters() {
-    let programs = Programs::load(&tables());
+    let programs = load(&tables());
     let quoted = datagram("10.244.1.10", "10.244.3.3");
     let packet = error("10.244.3.3", "10.244.1.10", 5, quoted, 28).encode();
     programs.assert_refused(
@@ -168,7 +168,7 @@ fn a_redirect_never_crosses_clusters() {
 /// A receiver that lets fragments overlap would take the quoted addresses from the later one.
 #[test]
 fn a_later_fragment_within_the_quoted_addresses_is_refused() {
-    let programs = Programs::load(&tables());
+    let programs = load(&tables());
     let quoted = datagram("10.244.1.10", "10.244.3.3");
     let fragments = error("10.244.3.3", "10.244.1.10", 3, quoted, 48).fragments(8);
 
@@ -184,7 +184,7 @@ fn a_later_fragment_within_the_quoted_addresses_is_refused() {
 
 #[test]
 fn only_errors_pass_from_an_unknown_source() {
-    let programs = Programs::load(&tables());
+    let programs = load(&tables());
     let quoted = datagram("10.244.1.10", "10.244.3.3");
     let echo = Body::Echo {
         kind: 8,
@@ -206,7 +206,7 @@ fn only_errors_pass_from_an_unknown_source() {
 
 #[test]
 fn an_error_that_quotes_no_header_is_refused() {
-    let programs = Programs::load(&tables());
+    let programs = load(&tables());
 
     for keep in [0, 8, 19] {
         let quoted = datagram("10.244.1.10", "10.244.3.3");
@@ -226,7 +226,7 @@ fn an_error_that_quotes_no_header_is_refused() {
 
 #[test]
 fn an_error_in_fragments_quotes_the_packet_as_the_peer_sent_it() {
-    let programs = Programs::load(&tables());
+    let programs = load(&tables());
     let mut quoted = datagram("10.245.3.3", "10.244.1.10");
     quoted.body = Body::Udp {
         ports: [1, 2],

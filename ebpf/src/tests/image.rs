@@ -1,6 +1,6 @@
-//! What the maps shall hold, and its limits.
+//! The desired contents of the maps, and their limits.
 
-use super::world::{MSS_2, NODE_1, NODE_2, ip, net, tables};
+use super::fixture::{MSS_2, NODE_1, NODE_2, ip, net, tables};
 use crate::error::Error;
 use crate::image::Image;
 use crate::tables::{Local, Outbound, Tables, Transit};
@@ -14,7 +14,7 @@ fn image(tables: &Tables) -> Result<Image, Error> {
 }
 
 #[test]
-fn a_peers_lowest_segment_size_limits_what_comes_from_it() {
+fn a_peers_lowest_segment_size_limits_all_its_prefixes() {
     let mut tables = tables();
     let route = Outbound {
         peer: 2,
@@ -35,7 +35,7 @@ fn a_peers_lowest_segment_size_limits_what_comes_from_it() {
 }
 
 #[test]
-fn the_key_of_a_node_is_ready_for_the_kernel() {
+fn the_tunnel_key_of_a_node_is_complete() {
     let image = image(&tables()).unwrap();
 
     let local = image.local[&(24, [10, 244, 1, 0])];
@@ -46,7 +46,7 @@ fn the_key_of_a_node_is_ready_for_the_kernel() {
 }
 
 #[test]
-fn a_spread_destination_uses_all_its_nodes_and_no_other() {
+fn a_spread_destination_uses_exactly_its_nodes() {
     let image = image(&tables()).unwrap();
 
     let local = image.local[&(16, [10, 244, 0, 0])];
@@ -57,7 +57,7 @@ fn a_spread_destination_uses_all_its_nodes_and_no_other() {
 }
 
 #[test]
-fn an_ip_object_of_a_remote_pod_is_in_transit() {
+fn an_ip_object_of_a_remote_pod_leads_to_its_peer() {
     let mut tables = tables();
     let transit = Transit {
         peer: 2,
@@ -73,7 +73,7 @@ fn an_ip_object_of_a_remote_pod_is_in_transit() {
 }
 
 #[test]
-fn a_destination_cannot_be_local_and_in_transit() {
+fn a_destination_cannot_be_local_and_remote() {
     let mut tables = tables();
     tables
         .local

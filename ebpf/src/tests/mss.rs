@@ -1,10 +1,10 @@
-//! The segment size that a TCP handshake announces.
+//! The maximum segment size that a TCP handshake announces.
 
+use super::fixture::{MSS_1, MSS_2, STANDS_FOR_2, tables};
 use super::overlay::{for_peer, from_node};
 use super::packet::{Body, Packet, SYN};
 use super::tap::from_peer;
-use super::world::{MSS_1, MSS_2, STANDS_FOR_2, tables};
-use super::{Programs, for_all};
+use super::{for_all, load};
 use ebpf_common::counter::Counter;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -23,7 +23,7 @@ fn option() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// Options around an announced size, and where it is; the padding ends the list.
+/// Options with an announced size, and its offset; padding ends the list.
 fn options() -> impl Strategy<Value = (Vec<u8>, usize)> {
     (vec(option(), 0..4), any::<u16>(), vec(option(), 0..2)).prop_map(|(before, mss, after)| {
         let mut options = before.concat();
@@ -53,7 +53,7 @@ fn syn(source: &str, destination: &str, options: Vec<u8>) -> Packet {
     Packet::new(source, destination, body)
 }
 
-/// Lowers what the options announce at `at`.
+/// Lowers the size at offset `at`.
 fn limited(mut options: Vec<u8>, at: usize, limit: u16) -> Vec<u8> {
     let announced = u16::from_be_bytes([options[at], options[at + 1]]);
     options[at..at + 2].copy_from_slice(&announced.min(limit).to_be_bytes());
@@ -61,8 +61,8 @@ fn limited(mut options: Vec<u8>, at: usize, limit: u16) -> Vec<u8> {
 }
 
 #[test]
-fn a_handshake_announces_no_more_than_the_tunnel_takes_in_both_directions() {
-    let programs = Programs::load(&tables());
+fn a_handshake_announces_at_most_the_tunnels_segment_size_in_both_directions() {
+    let programs = load(&tables());
 
     for_all(
         (options(), any::<bool>()),
@@ -89,8 +89,8 @@ fn a_handshake_announces_no_more_than_the_tunnel_takes_in_both_directions() {
 }
 
 #[test]
-fn a_handshake_between_peers_announces_what_both_tunnels_take() {
-    let programs = Programs::load(&tables());
+fn a_handshake_between_peers_announces_the_lower_size_of_both_tunnels() {
+    let programs = load(&tables());
     let packet = syn("10.244.5.5", STANDS_FOR_2, vec![2, 4, 0x05, 0xb4]).encode();
 
     let run = programs.tap(&from_peer(1, &packet));
@@ -100,8 +100,8 @@ fn a_handshake_between_peers_announces_what_both_tunnels_take() {
 }
 
 #[test]
-fn malformed_options_stay_as_they_are() {
-    let programs = Programs::load(&tables());
+fn malformed_options_stay_unchanged() {
+    let programs = load(&tables());
     let malformed = [
         vec![0, 2, 4, 0x05, 0xb4, 0, 0, 0],   // behind the end of the list
         vec![9, 0, 2, 4, 0x05, 0xb4, 1, 1],   // an option without length
@@ -122,8 +122,8 @@ fn malformed_options_stay_as_they_are() {
 }
 
 #[test]
-fn a_payload_that_looks_like_an_option_stays() {
-    let programs = Programs::load(&tables());
+fn a_payload_that_looks_like_an_option_stays_unchanged() {
+    let programs = load(&tables());
     let packet = |destination| {
         let mut packet = syn("10.244.1.10", destination, vec![1; 4]);
         if let Body::Tcp { payload, .. } = &mut packet.body {
@@ -138,8 +138,8 @@ fn a_payload_that_looks_like_an_option_stays() {
 }
 
 #[test]
-fn segments_after_the_handshake_stay() {
-    let programs = Programs::load(&tables());
+fn segments_after_the_handshake_stay_unchanged() {
+    let programs = load(&tables());
     let packet = |destination| {
         let mut packet = syn("10.244.1.10", destination, vec![2, 4, 0xff, 0xff]);
         if let Body::Tcp { flags, .. } = &mut packet.body {

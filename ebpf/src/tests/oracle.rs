@@ -1,11 +1,11 @@
 //! Any packet in either direction: the programs decide as the oracle in `ipam` does.
 
+use super::fixture::{STANDS_FOR_1, STANDS_FOR_2, gateway, ip, node_mac, peer_mac, tables};
 use super::generate::{address, errors, packets};
 use super::overlay::from_node;
 use super::packet::{Body, Packet, frame};
 use super::tap::from_peer;
-use super::world::{STANDS_FOR_1, STANDS_FOR_2, gateway, ip, node_mac, peer_mac, tables};
-use super::{Programs, REDIRECT, for_all};
+use super::{REDIRECT, for_all, load};
 use ebpf_common::counter::Counter;
 use ipam::rewrite::{self, Refusal, Verdict};
 use proptest::prelude::*;
@@ -76,7 +76,7 @@ fn rewritten(packet: &Packet, by_oracle: &rewrite::Packet) -> Packet {
 
 #[test]
 fn the_overlay_program_decides_as_the_oracle_does() {
-    let programs = Programs::load(&tables());
+    let programs = load(&tables());
     let oracle = gateway();
 
     for_all(any_packet(), |packet| {
@@ -106,7 +106,7 @@ fn the_overlay_program_decides_as_the_oracle_does() {
 
 #[test]
 fn the_tap_program_decides_as_the_oracle_does() {
-    let programs = Programs::load(&tables());
+    let programs = load(&tables());
     let oracle = gateway();
 
     for_all((1..3u16, any_packet()), |(from, packet)| {

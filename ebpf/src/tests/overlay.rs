@@ -1,14 +1,14 @@
 //! From a node to a peer.
 
+use super::fixture::{gateway_mac, ip, node_mac, original, peer_mac, tables};
 use super::generate::{address, fragment_len, packets};
 use super::packet::{Body, Packet, frame};
-use super::world::{gateway_mac, ip, node_mac, original, peer_mac, tables};
-use super::{Programs, REDIRECT, for_all};
+use super::{REDIRECT, for_all, load, load_with};
 use ebpf_common::counter::Counter;
 use proptest::prelude::*;
 use std::net::Ipv4Addr;
 
-/// A frame as a node sends it.
+/// A frame from a node, as the overlay device delivers it.
 pub(super) fn from_node(packet: &[u8]) -> Vec<u8> {
     frame(gateway_mac(), node_mac(), packet)
 }
@@ -37,7 +37,7 @@ fn datagram(source: &str, destination: &str) -> Packet {
 
 #[test]
 fn a_packet_reaches_its_peer_with_the_original_destination() {
-    let programs = Programs::load(&tables());
+    let programs = load(&tables());
     let remotes = [
         (1, "10.245.0.0/16"),
         (2, "10.246.0.0/16"),
@@ -56,8 +56,8 @@ fn a_packet_reaches_its_peer_with_the_original_destination() {
 }
 
 #[test]
-fn every_fragment_of_a_datagram_is_swapped_and_the_first_carries_the_checksum() {
-    let programs = Programs::load(&tables());
+fn every_fragment_is_remapped_and_the_first_has_the_checksum() {
+    let programs = load(&tables());
     let packets = packets(address("10.244.0.0/16"), address("10.245.0.0/16"));
 
     for_all((packets, fragment_len()), |(packet, len)| {
@@ -72,11 +72,11 @@ fn every_fragment_of_a_datagram_is_swapped_and_the_first_carries_the_checksum() 
 }
 
 #[test]
-fn a_checksum_that_becomes_zero_is_sent_as_all_ones_and_none_stays_none() {
-    let programs = Programs::load(&tables());
+fn a_zero_udp_checksum_is_sent_as_all_ones_and_an_absent_one_stays_absent() {
+    let programs = load(&tables());
     let mut was_all_ones = 0;
 
-    // Among all values of one payload word, some make each checksum.
+    // One word of payload takes all values, so that each checksum occurs.
     for word in 0..=u16::MAX {
         let mut packet = datagram("10.244.1.10", "10.245.1.10");
         packet.body = Body::Udp {
@@ -96,12 +96,12 @@ fn a_checksum_that_becomes_zero_is_sent_as_all_ones_and_none_stays_none() {
         assert_eq!(run.frame, for_peer(1, &expected));
     }
 
-    assert!(was_all_ones > 0, "no payload made the checksum zero");
+    assert!(was_all_ones > 0, "no payload has a checksum of zero");
 }
 
 #[test]
 fn padding_behind_the_packet_stays() {
-    let programs = Programs::load(&tables());
+    let programs = load(&tables());
     let packet = datagram("10.244.1.10", "10.245.1.10");
     let padded = |packet: &Packet| [packet.encode(), vec![0xaa; 9]].concat();
 
@@ -111,8 +111,8 @@ fn padding_behind_the_packet_stays() {
 }
 
 #[test]
-fn a_stranger_on_the_underlay_gets_nothing_in() {
-    let programs = Programs::load_with(&tables(), ip("172.18.0.99"), false);
+fn a_frame_from_an_address_that_is_no_node_is_refused() {
+    let programs = load_with(&tables(), ip("172.18.0.99"), false);
     let packet = datagram("10.244.1.10", "10.245.1.10").encode();
 
     programs.assert_refused(
@@ -122,8 +122,8 @@ fn a_stranger_on_the_underlay_gets_nothing_in() {
 }
 
 #[test]
-fn a_node_sends_only_from_local_sources() {
-    let programs = Programs::load(&tables());
+fn a_source_outside_this_cluster_is_refused() {
+    let programs = load(&tables());
     let is_foreign = |source: &Ipv4Addr| {
         let [a, b, ..] = source.octets();
         (a, b) != (10, 244) && (a, b) != (10, 70)
@@ -139,8 +139,8 @@ fn a_node_sends_only_from_local_sources() {
 }
 
 #[test]
-fn a_destination_of_no_peer_goes_nowhere() {
-    let programs = Programs::load(&tables());
+fn a_destination_outside_all_peers_is_refused() {
+    let programs = load(&tables());
 
     for destination in [
         "10.244.1.10",
@@ -157,10 +157,10 @@ fn a_destination_of_no_peer_goes_nowhere() {
     }
 }
 
-/// Else ARP and IPv6 from a pod that spoofs a node would reach the gateway's IP stack.
+/// Otherwise ARP and IPv6 of a pod that spoofs a node would reach the gateway's IP stack.
 #[test]
 fn a_frame_that_is_not_ipv4_is_dropped() {
-    let programs = Programs::load(&tables());
+    let programs = load(&tables());
 
     for ethertype in [[0x86, 0xdd], [0x08, 0x06], [0x81, 0x00]] {
         for len in [54, 60, 200] {
@@ -173,7 +173,7 @@ fn a_frame_that_is_not_ipv4_is_dropped() {
 
 #[test]
 fn a_source_route_is_refused_wherever_it_stands_and_malformed_options_are_too() {
-    let programs = Programs::load(&tables());
+    let programs = load(&tables());
     let with_options = |options: Vec<u8>| {
         let mut packet = datagram("10.244.1.10", "10.245.1.10");
         packet.options = options;
@@ -199,7 +199,7 @@ fn a_source_route_is_refused_wherever_it_stands_and_malformed_options_are_too() 
             Counter::OverlayMalformed,
         );
     }
-    // The type is data of another option, or follows the end of the list.
+    // The type byte is data of another option, or follows the end of the list.
     for sound in [[7, 4, 0x83, 0x89], [0, 0x83, 3, 4]] {
         let run = programs.overlay(&from_node(&with_options(sound.to_vec())));
         assert_eq!(run.verdict, REDIRECT);
@@ -208,7 +208,7 @@ fn a_source_route_is_refused_wherever_it_stands_and_malformed_options_are_too() 
 
 #[test]
 fn headers_that_contradict_the_packet_are_refused() {
-    let programs = Programs::load(&tables());
+    let programs = load(&tables());
     let whole = datagram("10.244.1.10", "10.245.1.10").encode();
     let changed = |at: usize, value: u8| {
         let mut packet = whole.clone();
@@ -235,7 +235,7 @@ fn headers_that_contradict_the_packet_are_refused() {
 
 #[test]
 fn a_first_fragment_without_the_checksum_is_refused() {
-    let programs = Programs::load(&tables());
+    let programs = load(&tables());
     let mut packet = datagram("10.244.1.10", "10.245.1.10");
     packet.body = Body::Tcp {
         ports: [1, 2],

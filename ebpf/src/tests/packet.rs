@@ -24,7 +24,7 @@ pub(super) struct Packet {
     pub(super) body: Body,
 }
 
-/// What an IPv4 packet carries.
+/// The payload of an IPv4 packet.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Body {
     Tcp {
@@ -39,7 +39,7 @@ pub(super) enum Body {
         has_checksum: bool,
         payload: Vec<u8>,
     },
-    /// A protocol whose checksum is like UDP's, in the same place.
+    /// A protocol with UDP's checksum at the same offset.
     LikeUdp {
         protocol: u8,
         payload: Vec<u8>,
@@ -52,10 +52,10 @@ pub(super) enum Body {
         kind: u8,
         code: u8,
         quoted: Box<Packet>,
-        /// How many bytes of the quoted packet are there.
+        /// Number of quoted bytes.
         keep: usize,
     },
-    /// A protocol without a checksum of its own over the addresses.
+    /// A protocol whose checksum does not cover the addresses.
     Other {
         protocol: u8,
         payload: Vec<u8>,
@@ -74,7 +74,7 @@ impl Packet {
         }
     }
 
-    /// Returns the packet on the wire.
+    /// Returns the packet as bytes.
     pub(super) fn encode(&self) -> Vec<u8> {
         self.with_header(&self.payload(), 0)
     }
@@ -92,7 +92,7 @@ impl Packet {
             .collect()
     }
 
-    /// Returns what follows the IPv4 header.
+    /// Returns the bytes behind the IPv4 header.
     fn payload(&self) -> Vec<u8> {
         match &self.body {
             Body::Tcp {

@@ -1,9 +1,9 @@
-//! The overlay probe, answered from the heartbeat.
+//! Replies to the overlay probe, from the heartbeat.
 
+use super::fixture::{NODE_2, gateway_mac, node_mac, tables};
 use super::overlay::from_node;
 use super::packet::{Body, Packet, frame};
-use super::world::{NODE_2, gateway_mac, node_mac, tables};
-use super::{DROP, Image, OUTER, Programs, REDIRECT, Settings};
+use super::{DROP, Image, OUTER, Programs, REDIRECT, Settings, load};
 use ebpf_common::counter::Counter;
 use ebpf_common::probe::{HEARS, HEARTBEAT_AGE_MAX_NS, Heartbeat, Probe, Sighting, Statement};
 use ebpf_common::settings::PROBE_PORT;
@@ -24,7 +24,7 @@ fn request(has_checksum: bool, payload: Vec<u8>) -> Packet {
     Packet::new(NODE, REPLICA, body)
 }
 
-fn answer(has_checksum: bool, payload: Vec<u8>) -> Packet {
+fn reply(has_checksum: bool, payload: Vec<u8>) -> Packet {
     let body = Body::Udp {
         ports: [PROBE_PORT, PROBE_PORT + 1],
         has_checksum,
@@ -33,7 +33,7 @@ fn answer(has_checksum: bool, payload: Vec<u8>) -> Packet {
     Packet::new(REPLICA, NODE, body)
 }
 
-/// A heartbeat of this age, in nanoseconds.
+/// A heartbeat of this age in nanoseconds.
 fn heartbeat(age_ns: u64) -> Heartbeat {
     let now = Duration::from(clock_gettime(ClockId::CLOCK_MONOTONIC).unwrap());
     let now_ns = u64::try_from(now.as_nanos()).unwrap();
@@ -47,16 +47,16 @@ fn heartbeat(age_ns: u64) -> Heartbeat {
     }
 }
 
-/// What a living process holds, in a namespace that this thread gets for it.
-pub(super) fn sign_of_life() -> UdpSocket {
+/// The liveness socket of a process, in a new namespace of this thread.
+pub(super) fn liveness_socket() -> UdpSocket {
     unshare(CloneFlags::CLONE_NEWNET).expect("tests need root");
     UdpSocket::bind((Ipv4Addr::UNSPECIFIED, PROBE_PORT)).unwrap()
 }
 
 #[test]
-fn a_probe_is_answered_in_place_with_the_heartbeat() {
-    let programs = Programs::load(&tables());
-    let _life = sign_of_life();
+fn a_request_becomes_a_reply_with_the_heartbeat() {
+    let programs = load(&tables());
+    let _life = liveness_socket();
     let heartbeat = heartbeat(0);
     programs.beat(&heartbeat);
 
@@ -67,7 +67,7 @@ fn a_probe_is_answered_in_place_with_the_heartbeat() {
             let run = programs.overlay(&from_node(&packet.encode()));
 
             probe.answer = heartbeat.answer;
-            let expected = answer(has_checksum, probe.encode().to_vec());
+            let expected = reply(has_checksum, probe.encode().to_vec());
             assert_eq!(run.verdict, REDIRECT);
             assert_eq!(run.node, OUTER);
             let expected = frame(node_mac(), gateway_mac(), &expected.encode());
@@ -78,9 +78,9 @@ fn a_probe_is_answered_in_place_with_the_heartbeat() {
 }
 
 #[test]
-fn a_hung_engine_answers_nothing() {
-    let programs = Programs::load(&tables());
-    let _life = sign_of_life();
+fn a_hung_engine_does_not_reply() {
+    let programs = load(&tables());
+    let _life = liveness_socket();
     let packet = request(true, Probe::request(1, 2).encode().to_vec()).encode();
     let refused = |programs: &Programs| {
         programs.assert_refused(
@@ -97,10 +97,10 @@ fn a_hung_engine_answers_nothing() {
 }
 
 #[test]
-fn a_dead_process_answers_nothing_from_the_moment_of_its_death() {
-    let programs = Programs::load(&tables());
+fn a_dead_process_does_not_reply_from_the_moment_of_its_death() {
+    let programs = load(&tables());
     let packet = request(true, Probe::request(1, 2).encode().to_vec()).encode();
-    let life = sign_of_life();
+    let life = liveness_socket();
     programs.beat(&heartbeat(0));
     assert_eq!(programs.overlay(&from_node(&packet)).verdict, REDIRECT);
 
@@ -113,9 +113,9 @@ fn a_dead_process_answers_nothing_from_the_moment_of_its_death() {
 }
 
 #[test]
-fn what_a_node_says_is_kept_and_answered_like_any_other() {
-    let programs = Programs::load(&tables());
-    let _life = sign_of_life();
+fn a_report_is_stored_and_its_request_gets_a_reply() {
+    let programs = load(&tables());
+    let _life = liveness_socket();
     let heartbeat = heartbeat(0);
     programs.beat(&heartbeat);
     let statement = Statement::new(HEARS, 0x0fed_cba9_8765_4321, [0, 9, 1000]);
@@ -125,7 +125,7 @@ fn what_a_node_says_is_kept_and_answered_like_any_other() {
     let run = programs.overlay(&from_node(&packet));
 
     probe.answer = heartbeat.answer;
-    let expected = answer(true, probe.encode().to_vec()).encode();
+    let expected = reply(true, probe.encode().to_vec()).encode();
     assert_eq!(run.frame, frame(node_mac(), gateway_mac(), &expected));
     let sightings = programs.maps.borrow().sightings().unwrap();
     let sighting = sightings[&OUTER.octets()];
@@ -137,9 +137,9 @@ fn what_a_node_says_is_kept_and_answered_like_any_other() {
 }
 
 #[test]
-fn a_hung_engine_still_learns_who_asked() {
-    let programs = Programs::load(&tables());
-    let _life = sign_of_life();
+fn requests_are_stored_while_the_engine_hangs() {
+    let programs = load(&tables());
+    let _life = liveness_socket();
     let packet = request(true, Probe::request(1, 2).encode().to_vec()).encode();
 
     assert_eq!(programs.overlay(&from_node(&packet)).verdict, DROP);
@@ -149,8 +149,8 @@ fn a_hung_engine_still_learns_who_asked() {
 }
 
 #[test]
-fn there_is_room_for_nodes_and_for_nobody_else() {
-    let programs = Programs::load(&tables());
+fn only_requests_of_nodes_are_stored() {
+    let programs = load(&tables());
     let mut fewer = tables();
     fewer.nodes = [NODE_2].into();
 
@@ -162,8 +162,8 @@ fn there_is_room_for_nodes_and_for_nobody_else() {
 }
 
 #[test]
-fn what_is_no_request_is_not_answered() {
-    let programs = Programs::load(&tables());
+fn only_requests_get_a_reply() {
+    let programs = load(&tables());
     programs.beat(&heartbeat(0));
     let payload = Probe::request(1, 2).encode().to_vec();
     let mut foreign = payload.clone();

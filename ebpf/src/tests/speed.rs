@@ -1,10 +1,10 @@
 //! Nanoseconds per run, printed and written to `target/ebpf-ns.json`.
 
+use super::fixture::{net, tables};
 use super::overlay::from_node;
 use super::packet::{Body, Packet};
 use super::tap::from_peer;
-use super::world::{net, tables};
-use super::{OUTER, Programs, REDIRECT, Run};
+use super::{OUTER, Programs, REDIRECT, Run, load};
 use crate::object::{OVERLAY_PROGRAM, TAP_PROGRAM};
 use crate::tables::{Local, Outbound, Tables};
 use ebpf_common::probe::{Heartbeat, Probe};
@@ -16,10 +16,10 @@ use std::path::Path;
 
 const REPEAT: u32 = 100_000;
 
-/// How many prefixes the peers have together: ten each.
+/// Number of prefixes of all peers together; each has ten.
 const PREFIXES: [u32; 3] = [100, 10_000, 60_000];
 
-/// A peer whose CIDR stays as it is: each repetition then finds the packet as the first did.
+/// A CIDR that is remapped to itself, so that each repetition gets the same packet.
 const IDENTITY: &str = "10.200.0.0/16";
 
 fn udp(source: &str, destination: &str, options: Vec<u8>, payload: Vec<u8>) -> Vec<u8> {
@@ -45,8 +45,8 @@ fn runs_cost_nanoseconds() {
     tables.outbound.insert(identity, route);
     tables.inbound.insert((9, identity), identity);
     tables.local.insert(here, Local::Node(OUTER));
-    let programs = Programs::load(&tables);
-    let _life = super::probe::sign_of_life();
+    let programs = load(&tables);
+    let _life = super::probe::liveness_socket();
     programs.beat(&Heartbeat {
         ktime_ns: u64::MAX,
         ..Heartbeat::new(false, 1, [true])
@@ -123,7 +123,7 @@ fn runs_cost_nanoseconds() {
     }
 
     for prefixes in PREFIXES {
-        let programs = Programs::load(&many(&tables, prefixes));
+        let programs = load(&many(&tables, prefixes));
         let out = from_node(&udp(pod, remote, vec![], small()));
         let back = from_peer(9, &udp(remote, pod, vec![], small()));
         for (name, program, frame) in [
@@ -144,14 +144,14 @@ fn runs_cost_nanoseconds() {
     fs::write(target.join("ebpf-ns.json"), figures).unwrap();
 }
 
-/// Returns the best of some rounds: whatever else the machine does only adds.
+/// Returns the fastest of some rounds: other load on the machine only adds time.
 fn best(programs: &Programs, program: &'static str, frame: &[u8]) -> Run {
     let runs = (0..5).map(|_| programs.run(program, frame, REPEAT));
 
     runs.min_by_key(|run| run.duration).unwrap()
 }
 
-/// Returns `tables` with so many prefixes of other peers, and a node for each of these.
+/// Returns `tables` with this many prefixes of other peers, and a local prefix for each.
 fn many(tables: &Tables, prefixes: u32) -> Tables {
     let mut tables = tables.clone();
     for number in 0..prefixes {

@@ -1,16 +1,16 @@
 //! From a peer to a node.
 
+use super::fixture::{NODE_1, NODE_2, gateway_mac, net, node_mac, peer_mac, seen, tables};
 use super::generate::{address, fragment_len, packets};
 use super::packet::{Body, Packet, frame};
-use super::world::{NODE_1, NODE_2, gateway_mac, net, node_mac, peer_mac, seen, tables};
-use super::{Programs, REDIRECT, for_all};
+use super::{REDIRECT, for_all, load};
 use crate::tables::Local;
 use ebpf_common::counter::Counter;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-/// A frame as the engine writes it; the programs pass its addresses on.
+/// A frame from the engine; the programs keep its MAC addresses.
 pub(super) fn from_peer(peer: u16, packet: &[u8]) -> Vec<u8> {
     frame(node_mac(), peer_mac(peer), packet)
 }
@@ -33,8 +33,8 @@ fn datagram(source: &str, destination: &str) -> Packet {
 }
 
 #[test]
-fn a_packet_reaches_the_node_of_its_pod_from_the_source_as_seen_here() {
-    let programs = Programs::load(&tables());
+fn a_packet_reaches_the_node_of_its_pod_from_the_remapped_source() {
+    let programs = load(&tables());
     let sources = [
         (1, "10.244.0.0/16"),
         (2, "10.244.0.0/16"),
@@ -57,8 +57,8 @@ fn a_packet_reaches_the_node_of_its_pod_from_the_source_as_seen_here() {
 }
 
 #[test]
-fn every_fragment_of_a_datagram_is_swapped_and_the_first_carries_the_checksum() {
-    let programs = Programs::load(&tables());
+fn every_fragment_is_remapped_and_the_first_has_the_checksum() {
+    let programs = load(&tables());
     let packets = packets(address("10.244.0.0/16"), address("10.244.1.0/24"));
 
     for_all((packets, fragment_len()), |(packet, len)| {
@@ -74,8 +74,8 @@ fn every_fragment_of_a_datagram_is_swapped_and_the_first_carries_the_checksum() 
 
 #[test]
 fn a_peer_sends_only_from_its_own_prefixes() {
-    let programs = Programs::load(&tables());
-    // 192.168.7.0/24 is peer 2's alone, and a remapped address is nobody's original.
+    let programs = load(&tables());
+    // 192.168.7.0/24 belongs to peer 2 only, and remapped addresses are no original ones.
     let foreign = address("0.0.0.0/0").prop_filter("known", |source| seen(1, *source).is_none());
     let foreign = prop_oneof![foreign, address("192.168.7.0/24"), address("10.245.0.0/16")];
 
@@ -88,8 +88,8 @@ fn a_peer_sends_only_from_its_own_prefixes() {
 }
 
 #[test]
-fn a_destination_that_is_not_ours_goes_nowhere() {
-    let programs = Programs::load(&tables());
+fn a_destination_outside_this_cluster_is_refused() {
+    let programs = load(&tables());
 
     for destination in ["10.248.0.1", "172.18.0.2", "169.254.19.1", "8.8.8.8"] {
         let packet = datagram("10.244.1.10", destination).encode();
@@ -102,7 +102,7 @@ fn a_destination_that_is_not_ours_goes_nowhere() {
 
 #[test]
 fn a_frame_that_names_no_peer_is_refused() {
-    let programs = Programs::load(&tables());
+    let programs = load(&tables());
     let packet = datagram("10.244.1.10", "10.244.1.11").encode();
 
     for source in [gateway_mac(), node_mac(), [0; 6], [0xff; 6]] {
@@ -120,7 +120,7 @@ fn a_frame_that_names_no_peer_is_refused() {
 
 #[test]
 fn a_frame_that_is_not_ipv4_or_malformed_is_dropped() {
-    let programs = Programs::load(&tables());
+    let programs = load(&tables());
     let whole = datagram("10.244.1.10", "10.244.1.11").encode();
     let mut ipv6 = from_peer(1, &whole);
     ipv6.resize(80, 0);
@@ -135,7 +135,7 @@ fn a_frame_that_is_not_ipv4_or_malformed_is_dropped() {
 
 #[test]
 fn a_source_route_is_refused() {
-    let programs = Programs::load(&tables());
+    let programs = load(&tables());
 
     for (kind, destination) in [(0x83, "10.244.1.11"), (0x89, "10.70.0.22")] {
         let mut packet = datagram("10.244.5.5", destination);
@@ -148,7 +148,7 @@ fn a_source_route_is_refused() {
 }
 
 #[test]
-fn a_source_always_finds_the_same_node_of_a_spread_destination() {
+fn a_source_always_reaches_the_same_node_of_a_spread_destination() {
     let nodes: Vec<_> = (1..=4)
         .map(|host| Ipv4Addr::new(172, 18, 1, host))
         .collect();
@@ -156,7 +156,7 @@ fn a_source_always_finds_the_same_node_of_a_spread_destination() {
         let mut tables = tables();
         let spread = Local::Spread(nodes.into());
         tables.local.insert(net("10.70.0.100/32"), spread);
-        let programs = Programs::load(&tables);
+        let programs = load(&tables);
         (0..=255)
             .map(|host| {
                 let source = Ipv4Addr::new(10, 244, 7, host);
@@ -179,7 +179,7 @@ fn a_source_always_finds_the_same_node_of_a_spread_destination() {
         if node != nodes[3] {
             assert_eq!(
                 without_last[&source], node,
-                "{source} moved though its node stayed"
+                "{source} moved although its node remains"
             );
         }
     }

@@ -1,9 +1,9 @@
-//! What is told of dropped packets.
+//! The log of dropped packets.
 
+use super::fixture::tables;
 use super::overlay::from_node;
 use super::packet::{Body, Packet};
-use super::world::tables;
-use super::{OUTER, Programs};
+use super::{OUTER, load_with};
 use crate::trace::Trace;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
@@ -23,9 +23,9 @@ impl Write for Lines {
     }
 }
 
-/// What is logged of a packet with a foreign source.
-fn told_of_a_drop(log: bool) -> String {
-    let programs = Programs::load_with(&tables(), OUTER, log);
+/// Returns the log of a packet with a foreign source.
+fn log_of_a_drop(log: bool) -> String {
+    let programs = load_with(&tables(), OUTER, log);
     let mut trace = Trace::take(&mut programs.ebpf.borrow_mut()).unwrap();
     let body = Body::Other {
         protocol: 47,
@@ -48,14 +48,14 @@ fn told_of_a_drop(log: bool) -> String {
 }
 
 #[test]
-fn a_dropped_packet_is_told_of_with_reason_and_addresses() {
-    let told = told_of_a_drop(true);
+fn a_dropped_packet_is_logged_with_reason_and_addresses() {
+    let line = log_of_a_drop(true);
 
-    assert!(told.contains("overlay_unknown_source"), "{told}");
-    assert!(told.contains("10.9.9.9 -> 10.245.1.10"), "{told}");
+    assert!(line.contains("overlay_unknown_source"), "{line}");
+    assert!(line.contains("10.9.9.9 -> 10.245.1.10"), "{line}");
 }
 
 #[test]
-fn nothing_is_told_when_that_is_switched_off() {
-    assert_eq!(told_of_a_drop(false), "");
+fn nothing_is_logged_by_default() {
+    assert_eq!(log_of_a_drop(false), "");
 }

@@ -1,15 +1,15 @@
 //! From one peer to another, through this cluster.
 
+use super::fixture::{STANDS_FOR_1, STANDS_FOR_2, ip, peer_mac, tables};
 use super::generate::{address, errors, fragment_len, packets};
 use super::packet::{Body, Packet, frame};
 use super::tap::from_peer;
-use super::world::{STANDS_FOR_1, STANDS_FOR_2, ip, peer_mac, tables};
-use super::{Programs, REDIRECT, for_all};
+use super::{REDIRECT, for_all, load};
 use ebpf_common::counter::Counter;
 use proptest::prelude::*;
 
-/// What the engine must read for `peer` of a frame that came from `from`.
-fn passed_on(from: u16, peer: u16, packet: &[u8]) -> Vec<u8> {
+/// The frame that the engine must read for `peer`, out of one from the peer `from`.
+fn forwarded(from: u16, peer: u16, packet: &[u8]) -> Vec<u8> {
     frame(peer_mac(peer), peer_mac(from), packet)
 }
 
@@ -22,12 +22,12 @@ fn datagram(source: &str, destination: &str) -> Packet {
     Packet::new(source, destination, body)
 }
 
-/// Between the two pods that have IP objects, both 10.244.5.5 at home.
+/// Packets between the two pods with IP objects, both with the original address 10.244.5.5.
 fn pods() -> impl Strategy<Value = Packet> {
     packets(Just(ip("10.244.5.5")), Just(ip(STANDS_FOR_2)))
 }
 
-fn swapped(packet: &Packet) -> Packet {
+fn remapped(packet: &Packet) -> Packet {
     Packet {
         source: ip(STANDS_FOR_1),
         destination: ip("10.244.5.5"),
@@ -37,38 +37,38 @@ fn swapped(packet: &Packet) -> Packet {
 }
 
 #[test]
-fn a_packet_between_two_pods_with_ip_objects_is_swapped_at_both_ends() {
-    let programs = Programs::load(&tables());
+fn a_packet_between_two_pods_with_ip_objects_is_remapped_at_both_ends() {
+    let programs = load(&tables());
 
     for_all(pods(), |packet| {
         let run = programs.tap(&from_peer(1, &packet.encode()));
 
         assert_eq!(run.verdict, REDIRECT);
-        assert_eq!(run.frame, passed_on(1, 2, &swapped(&packet).encode()));
+        assert_eq!(run.frame, forwarded(1, 2, &remapped(&packet).encode()));
     });
     assert_eq!(programs.count(Counter::TapTransited), 512);
 }
 
 #[test]
-fn the_fragments_between_two_pods_with_ip_objects_are_swapped() {
-    let programs = Programs::load(&tables());
+fn fragments_between_two_pods_with_ip_objects_are_remapped() {
+    let programs = load(&tables());
 
     for_all((pods(), fragment_len()), |(packet, len)| {
-        let expected = swapped(&packet).fragments(len);
+        let expected = remapped(&packet).fragments(len);
 
         for (fragment, expected) in packet.fragments(len).into_iter().zip(expected) {
             let run = programs.tap(&from_peer(1, &fragment));
-            assert_eq!(run.frame, passed_on(1, 2, &expected));
+            assert_eq!(run.frame, forwarded(1, 2, &expected));
         }
     });
 }
 
 #[test]
-fn an_error_about_a_packet_between_peers_finds_its_sender() {
-    let programs = Programs::load(&tables());
-    // As peer 2 has got it: from the address that stands for peer 1's pod.
+fn an_error_about_a_packet_between_peers_reaches_its_sender() {
+    let programs = load(&tables());
+    // As received by peer 2: from the IP object of peer 1's pod.
     let quoted = packets(Just(ip(STANDS_FOR_1)), Just(ip("10.244.5.5")));
-    // From the pod itself, and from a router on the way to it.
+    // From the pod itself, and from a router on the path to it.
     let reporter = prop_oneof![Just(ip("10.244.5.5")), address("172.16.0.0/12")];
 
     for_all(errors(reporter, Just(ip(STANDS_FOR_1)), quoted), |packet| {
@@ -83,13 +83,13 @@ fn an_error_about_a_packet_between_peers_finds_its_sender() {
             quoted.destination = ip(STANDS_FOR_2);
         }
         assert_eq!(run.verdict, REDIRECT);
-        assert_eq!(run.frame, passed_on(2, 1, &expected.encode()));
+        assert_eq!(run.frame, forwarded(2, 1, &expected.encode()));
     });
 }
 
 #[test]
-fn a_pod_without_an_ip_object_cannot_pass_through() {
-    let programs = Programs::load(&tables());
+fn a_pod_without_an_ip_object_is_refused() {
+    let programs = load(&tables());
     let packet = datagram("10.244.5.6", STANDS_FOR_2).encode();
 
     programs.assert_refused(
@@ -99,8 +99,8 @@ fn a_pod_without_an_ip_object_cannot_pass_through() {
 }
 
 #[test]
-fn the_network_of_one_peer_is_closed_to_another() {
-    let programs = Programs::load(&tables());
+fn the_prefixes_of_one_peer_are_refused_to_another() {
+    let programs = load(&tables());
 
     for destination in ["10.246.5.5", "10.247.3.1", "10.245.1.1"] {
         let packet = datagram("10.244.5.5", destination).encode();
@@ -112,8 +112,8 @@ fn the_network_of_one_peer_is_closed_to_another() {
 }
 
 #[test]
-fn an_error_about_a_packet_that_was_not_forwarded_cannot_pass_through() {
-    let programs = Programs::load(&tables());
+fn an_error_about_a_packet_that_was_not_forwarded_is_refused() {
+    let programs = load(&tables());
     let error = |source, quoted: &Packet| {
         let body = Body::Error {
             kind: 3,
@@ -147,7 +147,7 @@ fn an_error_about_a_packet_that_was_not_forwarded_cannot_pass_through() {
 
 #[test]
 fn the_time_to_live_ends_a_loop() {
-    let programs = Programs::load(&tables());
+    let programs = load(&tables());
 
     for ttl in [0, 1] {
         let mut packet = datagram("10.244.5.5", STANDS_FOR_2);

@@ -1,4 +1,4 @@
-//! What is refused: frames that cannot be, and work that cannot be done.
+//! Refused frames, and errors of the loader.
 
 use super::lab::{Lab, options, tables, wait_for};
 use super::tap::VNET_HEADER;
@@ -31,7 +31,7 @@ fn truncated_frames_from_the_engine_are_counted() {
 #[test]
 fn a_frame_without_a_tunnel_key_is_counted() {
     let lab = Lab::new();
-    // A plain device in place of the overlay: its frames come through no tunnel.
+    // A device in place of the overlay whose frames come through no tunnel.
     lab.gateway
         .command("ip link add plain type veth peer name other");
     lab.gateway.command("ip link set plain up");
@@ -77,9 +77,9 @@ fn a_missing_capability_is_named() {
     let lab = Lab::new();
 
     let error = lab.gateway.run(|| {
-        // aya finds out once per process what the kernel can do, which needs privilege.
+        // aya detects the kernel's features once per process, which needs privileges.
         drop(Datapath::attach(options()).unwrap());
-        // Capabilities are a thread's own.
+        // Capabilities are per thread.
         caps::clear(None, CapSet::Effective).unwrap();
         Datapath::attach(options()).err()
     });
@@ -89,7 +89,7 @@ fn a_missing_capability_is_named() {
 }
 
 #[test]
-fn the_capabilities_that_errors_name_are_enough() {
+fn the_capabilities_that_errors_name_are_sufficient() {
     let lab = Lab::new();
 
     lab.gateway.run(|| {
@@ -146,7 +146,7 @@ fn tables_that_contradict_themselves_change_nothing() {
 }
 
 #[test]
-fn an_update_touches_only_what_differs() {
+fn an_update_writes_only_changed_entries() {
     let lab = Lab::new();
     let mut datapath = lab.gateway.run(|| Datapath::attach(options())).unwrap();
     let mut tables = tables();
@@ -161,7 +161,7 @@ fn an_update_touches_only_what_differs() {
     let third = datapath.apply(&Tables::default()).unwrap();
 
     assert_eq!((first.inserted, first.replaced, first.removed), (5, 0, 0));
-    // The limit is a part of the way out and of the way in.
+    // The segment size is part of the outbound and of the inbound entry.
     assert_eq!(
         (second.inserted, second.replaced, second.removed),
         (1, 2, 0)

@@ -22,10 +22,10 @@ use std::time::{Duration, Instant};
 
 pub(super) const NODE: Ipv4Addr = Ipv4Addr::new(172, 18, 0, 2);
 
-/// An address of the underlay that is no node's.
+/// An address of the underlay that belongs to no node.
 pub(super) const STRANGER: Ipv4Addr = Ipv4Addr::new(172, 18, 0, 3);
 
-/// For what takes milliseconds where the machine is not overloaded.
+/// Longest wait for steps that take milliseconds, unless the machine is overloaded.
 pub(super) const DEADLINE: Duration = Duration::from_secs(30);
 
 pub(super) const PEER: u16 = 7;
@@ -59,7 +59,7 @@ impl Namespace {
         }
     }
 
-    /// Runs `work` in the namespace, on a thread of its own.
+    /// Runs `work` in the namespace, on a new thread.
     pub(super) fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         thread::scope(|scope| {
             let work = scope.spawn(|| {
@@ -86,7 +86,7 @@ impl Drop for Namespace {
     }
 }
 
-/// Both namespaces, with all devices; the programs are the test's matter.
+/// Both namespaces with all devices; each test attaches the programs.
 pub(super) struct Lab {
     pub(super) node: Namespace,
     pub(super) gateway: Namespace,
@@ -132,7 +132,7 @@ impl Lab {
         Self { node, gateway, tap }
     }
 
-    /// Reads a counter of the kernel's IP stack on the node, as `nstat` has it.
+    /// Reads a counter of the node's IP stack from `/proc/net/snmp`.
     pub(super) fn node_counter(&self, protocol: &str, name: &str) -> u64 {
         let snmp = (self.node)
             .run(|| fs::read_to_string("/proc/thread-self/net/snmp"))
@@ -145,7 +145,7 @@ impl Lab {
     }
 }
 
-/// What the gateway's programs know: one peer, whose pods have our own addresses.
+/// The gateway's tables: one peer, whose pods have the same addresses as ours.
 pub(super) fn tables() -> Tables {
     let (here, there) = (net("10.244.0.0/16"), net("10.245.0.0/16"));
     let route = Outbound {
@@ -187,12 +187,12 @@ pub(super) fn command(line: &str) -> String {
 pub(super) fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + DEADLINE;
     while !is_so() {
-        assert!(Instant::now() < deadline, "in vain: {what}");
+        assert!(Instant::now() < deadline, "timed out: {what}");
         thread::yield_now();
     }
 }
 
-/// Gives this thread, and what it starts, a BPF file system of its own at `at`.
+/// Mounts a BPF file system at `at`, visible to this thread and its children only.
 pub(super) fn mount_bpffs(at: &Path) {
     use nix::mount::{MsFlags, mount};
 
@@ -204,7 +204,7 @@ pub(super) fn mount_bpffs(at: &Path) {
 }
 
 fn prepare() {
-    // The kernel's own IPv6 frames would mix with those of the test.
+    // Otherwise the kernel sends IPv6 frames of its own.
     for setting in [
         "ipv6/conf/default/disable_ipv6",
         "ipv6/conf/all/disable_ipv6",

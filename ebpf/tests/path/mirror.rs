@@ -1,7 +1,7 @@
 //! An engine that returns every packet to its sender as if a peer had sent it.
 //!
-//! The peer has the very addresses that we have, so the node talks to itself
-//! through overlay, programs and TAP, and both ends see the other remapped.
+//! The peer has the same addresses as this cluster, so the node talks to itself
+//! through overlay, programs and TAP, and each end sees the other remapped.
 
 use super::lab::PEER;
 use super::tap::{Tap, VNET_HEADER};
@@ -9,16 +9,16 @@ use ebpf::Settings;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-/// What the mirror has seen.
+/// Statistics of the mirror.
 #[derive(Default)]
 pub(super) struct Seen {
-    /// Frames turned round.
+    /// Returned frames.
     pub(super) frames: AtomicUsize,
-    /// Length of the longest.
+    /// Length of the longest frame, in bytes.
     pub(super) longest: AtomicUsize,
 }
 
-/// Runs `work` while the mirror turns frames round.
+/// Runs `work` while the mirror returns frames.
 pub(super) fn with_mirror<T>(tap: &Tap, work: impl FnOnce(&Seen) -> T) -> T {
     let seen = Seen::default();
     let is_done = AtomicBool::new(false);
@@ -27,12 +27,12 @@ pub(super) fn with_mirror<T>(tap: &Tap, work: impl FnOnce(&Seen) -> T) -> T {
         scope.spawn(|| {
             while !is_done.load(Ordering::Relaxed) {
                 match tap.read() {
-                    Some(frame) => turn(tap, frame, &seen),
+                    Some(frame) => return_frame(tap, frame, &seen),
                     None => thread::yield_now(),
                 }
             }
         });
-        // Also when `work` panics, or the scope would wait for ever.
+        // Also if `work` panics; otherwise the scope would wait forever.
         let _stop = StopOnDrop(&is_done);
         work(&seen)
     })
@@ -46,7 +46,7 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
-fn turn(tap: &Tap, mut frame: Vec<u8>, seen: &Seen) {
+fn return_frame(tap: &Tap, mut frame: Vec<u8>, seen: &Seen) {
     let settings = Settings::default();
     let (destination, source) = (
         VNET_HEADER..VNET_HEADER + 6,
@@ -60,5 +60,5 @@ fn turn(tap: &Tap, mut frame: Vec<u8>, seen: &Seen) {
     frame[source].copy_from_slice(&settings.peer_mac(PEER));
     seen.frames.fetch_add(1, Ordering::Relaxed);
     seen.longest.fetch_max(frame.len(), Ordering::Relaxed);
-    assert!(tap.write(&frame), "the kernel refuses a frame it has given");
+    assert!(tap.write(&frame), "the kernel refuses its own frame");
 }

@@ -1,4 +1,4 @@
-//! What outlives the process, and what takes over from it.
+//! Pins, which outlive the process, and their adoption by the next one.
 
 use super::lab::{DEADLINE, Lab, command, mount_bpffs, options, tables, wait_for};
 use super::mirror::with_mirror;
@@ -7,7 +7,7 @@ use std::fs;
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 
-/// Runs `work` in the gateway's namespace with a BPF file system of its own.
+/// Runs `work` in the gateway's namespace with a new BPF file system.
 fn with_bpffs<T: Send>(lab: &Lab, name: &str, work: impl FnOnce(&Path) -> T + Send) -> T {
     let at = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::create_dir_all(&at).unwrap();
@@ -24,10 +24,10 @@ fn pinned(dir: &Path) -> Options {
     }
 }
 
-/// Two pods of the node that talk through the programs.
+/// Two pods of the node that exchange datagrams through the programs.
 struct Pods {
-    asker: UdpSocket,
-    answerer: UdpSocket,
+    client: UdpSocket,
+    server: UdpSocket,
 }
 
 impl Pods {
@@ -38,15 +38,15 @@ impl Pods {
             socket
         };
         Self {
-            asker: bind("10.244.1.10:7000"),
-            answerer: bind("10.244.1.20:7000"),
+            client: bind("10.244.1.10:7000"),
+            server: bind("10.244.1.20:7000"),
         }
     }
 
-    /// Tells whether a datagram crosses.
-    fn is_through(&self) -> bool {
-        self.asker.send_to(b"x", "10.245.1.20:7000").unwrap();
-        self.answerer.recv(&mut [0; 8]).is_ok()
+    /// Returns whether a datagram arrives.
+    fn is_connected(&self) -> bool {
+        self.client.send_to(b"x", "10.245.1.20:7000").unwrap();
+        self.server.recv(&mut [0; 8]).is_ok()
     }
 }
 
@@ -66,7 +66,7 @@ fn wait_until_gone() {
 }
 
 #[test]
-fn traffic_flows_on_when_the_process_dies_and_its_successor_adopts_all() {
+fn traffic_continues_when_the_process_dies_and_the_next_one_adopts_all() {
     let lab = Lab::new();
     let pods = Pods::new(&lab);
 
@@ -74,15 +74,12 @@ fn traffic_flows_on_when_the_process_dies_and_its_successor_adopts_all() {
         with_bpffs(&lab, "adopt", |dir| {
             let mut first = Datapath::attach(pinned(dir)).unwrap();
             first.apply(&tables()).unwrap();
-            assert!(pods.is_through());
+            assert!(pods.is_connected());
             drop(first);
-            assert!(
-                pods.is_through(),
-                "the traffic has stopped with the process"
-            );
+            assert!(pods.is_connected(), "traffic stopped with the process");
 
             let mut second = Datapath::attach(pinned(dir)).unwrap();
-            assert!(pods.is_through(), "the adopted maps are empty");
+            assert!(pods.is_connected(), "the adopted maps are empty");
             assert_eq!(second.counters().unwrap()["overlay_forwarded"], 3);
             let changes = second.apply(&tables()).unwrap();
             assert_eq!(changes, ebpf::Changes::default());
@@ -99,7 +96,7 @@ fn traffic_flows_on_when_the_process_dies_and_its_successor_adopts_all() {
 }
 
 #[test]
-fn replacing_the_programs_again_and_again_loses_no_packet() {
+fn replacing_the_programs_loses_no_packet() {
     let lab = Lab::new();
     let pods = Pods::new(&lab);
 
@@ -116,7 +113,7 @@ fn replacing_the_programs_again_and_again_loses_no_packet() {
                 });
                 let mut count = 0;
                 while !replacing.is_finished() || count == 0 {
-                    assert!(pods.is_through(), "lost packet {count}");
+                    assert!(pods.is_connected(), "lost packet {count}");
                     count += 1;
                 }
                 replacing.join().unwrap();
@@ -127,7 +124,7 @@ fn replacing_the_programs_again_and_again_loses_no_packet() {
 }
 
 #[test]
-fn programs_with_another_layout_run_on_until_the_new_maps_are_filled() {
+fn programs_with_another_layout_stay_until_the_new_maps_are_filled() {
     let lab = Lab::new();
     let pods = Pods::new(&lab);
 
@@ -143,10 +140,10 @@ fn programs_with_another_layout_run_on_until_the_new_maps_are_filled() {
             fs::rename(&maps, dir.join("maps-0")).unwrap();
 
             let mut new = Datapath::attach(pinned(dir)).unwrap();
-            assert!(pods.is_through(), "the new programs run with empty maps");
+            assert!(pods.is_connected(), "the new programs run with empty maps");
             assert_eq!(new.counters().unwrap()["overlay_forwarded"], 0);
             new.apply(&tables()).unwrap();
-            assert!(pods.is_through());
+            assert!(pods.is_connected());
 
             assert_eq!(new.counters().unwrap()["overlay_forwarded"], 1);
             assert!(!dir.join("maps-0").exists(), "the old maps are still there");
@@ -156,7 +153,7 @@ fn programs_with_another_layout_run_on_until_the_new_maps_are_filled() {
 }
 
 #[test]
-fn programs_come_back_when_their_devices_were_made_again() {
+fn programs_are_attached_to_recreated_devices() {
     let lab = Lab::new();
 
     with_bpffs(&lab, "devices", |dir| {
@@ -180,7 +177,7 @@ fn programs_come_back_when_their_devices_were_made_again() {
 }
 
 #[test]
-fn without_pins_nothing_stays() {
+fn without_pins_everything_is_removed() {
     let lab = Lab::new();
 
     lab.gateway.run(|| {

@@ -11,10 +11,10 @@ use std::os::unix::fs::OpenOptionsExt;
 nix::ioctl_write_int!(set_iff, b'T', 202);
 nix::ioctl_write_int!(set_offload, b'T', 208);
 
-/// Length of the header that says what is left to do for a frame.
+/// Length of the virtio header before each frame.
 pub(super) const VNET_HEADER: usize = 10;
 
-/// The kernel may leave checksums and the cutting of TCP segments to us.
+/// Checksum and TCP segmentation offload: the kernel leaves both to the reader.
 const OFFLOADS: u64 = 0x01 | 0x02;
 
 /// The engine's end of a TAP.
@@ -23,7 +23,7 @@ pub(super) struct Tap {
 }
 
 impl Tap {
-    /// Makes a TAP in the namespace of this thread.
+    /// Creates a TAP in the namespace of this thread.
     pub(super) fn open(name: &str) -> Self {
         let file = OpenOptions::new()
             .read(true)

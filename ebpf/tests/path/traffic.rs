@@ -1,4 +1,4 @@
-//! What pods do: TCP, UDP, ping, and errors that must reach the socket.
+//! Traffic of pods: TCP, UDP, ping, and errors that must reach the socket.
 
 use super::lab::{DEADLINE, Lab, MSS, PEER, STRANGER, command, options, tables};
 use super::mirror::with_mirror;
@@ -18,7 +18,7 @@ fn attach(lab: &Lab) -> Datapath {
     datapath
 }
 
-/// A socket of the node's pod with this address.
+/// A socket of the pod with this address.
 fn socket(lab: &Lab, address: &str) -> UdpSocket {
     let socket = lab.node.run(|| UdpSocket::bind(address).unwrap());
     socket.set_read_timeout(TIMEOUT).unwrap();
@@ -50,23 +50,23 @@ fn the_engine_reads_the_peer_from_the_frame_and_the_original_addresses() {
 fn pods_with_equal_addresses_exchange_datagrams_and_see_each_other_remapped() {
     let lab = Lab::new();
     let datapath = attach(&lab);
-    let (asker, answerer) = (
+    let (client, server) = (
         socket(&lab, "10.244.1.10:7000"),
         socket(&lab, "10.244.1.20:7000"),
     );
 
     with_mirror(&lab.tap, |_| {
-        // The largest needs fragments on the way.
+        // The largest travel in fragments.
         for len in [0, 1, 100, 1392, 1393, 4000, 60_000] {
             let question = vec![0x5a; len];
             let mut buffer = vec![0; 70_000];
-            asker.send_to(&question, "10.245.1.20:7000").unwrap();
-            let (got, from) = answerer.recv_from(&mut buffer).unwrap();
+            client.send_to(&question, "10.245.1.20:7000").unwrap();
+            let (got, from) = server.recv_from(&mut buffer).unwrap();
             assert_eq!(buffer[..got], question);
             assert_eq!(from, "10.245.1.10:7000".parse::<SocketAddr>().unwrap());
 
-            answerer.send_to(&question, from).unwrap();
-            let (got, from) = asker.recv_from(&mut buffer).unwrap();
+            server.send_to(&question, from).unwrap();
+            let (got, from) = client.recv_from(&mut buffer).unwrap();
             assert_eq!(buffer[..got], question);
             assert_eq!(from, "10.245.1.20:7000".parse::<SocketAddr>().unwrap());
         }
@@ -114,13 +114,13 @@ fn a_stream_crosses_intact_in_super_packets_with_clamped_segments() {
     assert!(longest > 30_000, "no super-packet: {longest} bytes at most");
     assert_eq!(lab.node_counter("Tcp", "InCsumErrors"), 0);
     assert_eq!(lab.node_counter("Tcp", "InErrs"), 0);
-    // The SYN and its answer, each on its way out and on its way in: then they are low enough.
+    // SYN and SYN-ACK, each once: the second program finds the size low enough.
     assert_eq!(datapath.counters().unwrap()["mss_clamped"], 2);
     assert!(usize::from(MSS) < longest);
 }
 
 #[test]
-fn pings_are_answered_whole_or_in_fragments() {
+fn pings_get_replies_whole_or_in_fragments() {
     let lab = Lab::new();
     let _datapath = attach(&lab);
 
@@ -152,7 +152,7 @@ fn an_unreachable_port_refuses_the_sockets_connection() {
 }
 
 #[test]
-fn a_stranger_and_a_foreign_network_get_nothing_in() {
+fn frames_from_an_unknown_node_or_another_network_are_dropped() {
     let lab = Lab::new();
     let datapath = attach(&lab);
     let pod = socket(&lab, "10.244.1.10:7000");
@@ -176,7 +176,7 @@ fn a_stranger_and_a_foreign_network_get_nothing_in() {
 }
 
 #[test]
-fn a_probe_is_answered_while_the_engine_beats() {
+fn a_probe_gets_a_reply_while_the_heartbeat_is_fresh() {
     use ebpf::Heartbeat;
     use ebpf_common::probe::{LEN, Probe};
 
@@ -184,19 +184,19 @@ fn a_probe_is_answered_while_the_engine_beats() {
     let mut datapath = attach(&lab);
     let node = socket(&lab, "10.244.1.10:6092");
     let request = Probe::request(5, 6);
-    let ask = || {
+    let send_request = || {
         node.send_to(&request.encode(), "169.254.19.1:6092")
             .unwrap()
     };
 
-    ask();
+    send_request();
     super::lab::wait_for("the probe is refused", || {
         datapath.counters().unwrap()["overlay_probe_stale"] == 1
     });
     datapath
         .beat(&Heartbeat::new(false, 42, [true, false, true]))
         .unwrap();
-    ask();
+    send_request();
     let mut answer = [0; LEN + 1];
     let (len, from) = node.recv_from(&mut answer).unwrap();
 

@@ -12,7 +12,7 @@
 use super::links::{self, Device, Overlay};
 use super::netns::{self, Namespace};
 use super::tap::{self, Tap};
-use ebpf::{Datapath, Steering, Tables, Trace, Turns};
+use ebpf::{Datapath, SocketSteering, Steering, Tables, Trace};
 use ebpf_common::settings::{OVERLAY_DEVICE, Settings, TAP_DEVICE};
 use nix::mount::{MsFlags, mount};
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
@@ -98,7 +98,7 @@ pub(crate) struct KernelParts {
     /// Chooses the queue of the TAP for each packet, if there are several.
     pub(crate) steering: Option<Steering>,
     /// Chooses the socket for each datagram, if there are several.
-    pub(crate) turns: Option<Turns>,
+    pub(crate) socket_steering: Option<SocketSteering>,
 }
 
 impl Plan {
@@ -129,7 +129,7 @@ impl Plan {
             taps,
             steering,
             trace: datapath.take_trace(),
-            turns: datapath.take_turns(),
+            socket_steering: datapath.take_socket_steering(),
             datapath,
         })
     }

@@ -14,7 +14,7 @@ use super::tap::Tap;
 use super::udp::UdpPort;
 use crate::engine::{Engine, LANES_MAX, LaneId};
 use anyhow::{Context as _, anyhow, ensure};
-use ebpf::{Datapath, Steering, Turns};
+use ebpf::{Datapath, SocketSteering, Steering};
 use ebpf_common::maps::{CPUS_MAX, NO_WORKER};
 use ebpf_common::settings::Settings;
 use std::os::fd::OwnedFd;
@@ -58,7 +58,7 @@ pub(crate) struct Equipment {
     /// Chooses the queue of the TAP for each packet, if there are several.
     pub(crate) steering: Option<Steering>,
     /// Chooses the socket for each datagram, if there are several.
-    pub(crate) turns: Option<Turns>,
+    pub(crate) socket_steering: Option<SocketSteering>,
     pub(crate) settings: Settings,
 }
 
@@ -96,7 +96,7 @@ pub(crate) fn start(
         listen,
         datapath,
         steering,
-        turns,
+        socket_steering,
         settings,
     } = equipment;
     ensure!(
@@ -107,8 +107,8 @@ pub(crate) fn start(
     );
     let of = u8::try_from(taps.len() / workers).context("too many lanes")?;
     let cpus = lane::cpus(workers);
-    let sharing = turns
-        .map(|turns| Sharing::new(turns, &listen, &cpus))
+    let sharing = socket_steering
+        .map(|socket_steering| Sharing::new(socket_steering, &listen, &cpus))
         .transpose()
         .context("failed to spread datagrams over the workers")?;
     let (sender, notices) = notices::channel(lane::NOTICES_MAX);
@@ -160,25 +160,29 @@ struct Sharing {
 }
 
 impl Sharing {
-    fn new(mut turns: Turns, listen: &[UdpPort], cpus: &[Vec<usize>]) -> anyhow::Result<Self> {
+    fn new(
+        mut socket_steering: SocketSteering,
+        listen: &[UdpPort],
+        cpus: &[Vec<usize>],
+    ) -> anyhow::Result<Self> {
         for cpu in 0..CPUS_MAX {
-            turns.set_worker(cpu, NO_WORKER)?;
+            socket_steering.set_worker(cpu, NO_WORKER)?;
         }
         for (worker, cpus) in (0..).zip(cpus) {
             for cpu in cpus {
                 // A packet received on a CPU beyond the map leaves the active worker as it is.
                 if let Some(cpu) = u32::try_from(*cpu).ok().filter(|cpu| *cpu < CPUS_MAX) {
-                    turns.set_worker(cpu, worker)?;
+                    socket_steering.set_worker(cpu, worker)?;
                 }
             }
         }
         if let Some(first) = listen.first() {
-            first.attach(turns.listen_program())?;
+            first.attach(socket_steering.listen_program())?;
         }
 
         Ok(Self {
-            active: Arc::new(ActiveWorkers::map(turns.turns())?),
-            reply_program: turns.reply_program().try_clone_to_owned()?,
+            active: Arc::new(ActiveWorkers::map(socket_steering.active_workers())?),
+            reply_program: socket_steering.reply_program().try_clone_to_owned()?,
         })
     }
 }

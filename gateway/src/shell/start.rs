@@ -92,7 +92,7 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
         datapath,
         trace,
         steering,
-        turns,
+        socket_steering,
     } = options.plan.set_up(&served.tables)?;
     privilege::drop_set_up()?;
     loader
@@ -119,7 +119,7 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
         listen,
         datapath: Arc::clone(&datapath),
         steering,
-        turns,
+        socket_steering,
         settings: options.plan.settings,
     };
     let (lanes, notices, ended) = lanes::start(equipment, |lane| engine(&identity, lane))?;

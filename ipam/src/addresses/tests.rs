@@ -12,7 +12,7 @@ fn the_lowest_free_address_comes_first() {
 }
 
 #[test]
-fn what_is_released_is_used_again() {
+fn a_released_address_is_allocated_again() {
     let mut addresses = Addresses::new(net("10.70.0.0/16"), 1);
     for owner in ["a", "b", "c"] {
         addresses.acquire(owner).unwrap();
@@ -36,9 +36,9 @@ fn a_full_network_has_no_address() {
 }
 
 #[test]
-fn an_earlier_address_is_kept_if_it_is_free_and_of_the_network() {
+fn an_earlier_address_is_adopted_if_it_is_free_and_inside_the_network() {
     let mut addresses = Addresses::new(net("10.70.0.0/16"), 1);
-    let (kept, set_aside) = (addr("10.70.3.7"), addr("10.70.0.0"));
+    let (kept, reserved) = (addr("10.70.3.7"), addr("10.70.0.0"));
 
     assert_eq!(addresses.adopt("a", kept), Ok(kept));
     assert_eq!(addresses.adopt("a", kept), Ok(kept));
@@ -47,8 +47,8 @@ fn an_earlier_address_is_kept_if_it_is_free_and_of_the_network() {
         Err(AddressError::Taken { address: kept })
     );
     assert_eq!(
-        addresses.adopt("b", set_aside),
-        Err(AddressError::Taken { address: set_aside })
+        addresses.adopt("b", reserved),
+        Err(AddressError::Taken { address: reserved })
     );
     assert_eq!(
         addresses.adopt("b", addr("10.71.0.1")),
@@ -64,7 +64,7 @@ fn an_earlier_address_is_kept_if_it_is_free_and_of_the_network() {
 }
 
 #[test]
-fn more_may_be_set_aside_than_there_are() {
+fn more_addresses_may_be_reserved_than_exist() {
     let mut addresses = Addresses::new(net("255.255.255.252/30"), u32::MAX);
 
     assert!(addresses.acquire("a").is_err());
@@ -86,7 +86,7 @@ fn an_operation_costs_the_same_at_a_hundred_thousand() {
 
 proptest! {
     #[test]
-    fn sets_aside_exactly_the_first_ones(count in 0..600u32, prefix_len in 23..=32u8) {
+    fn exactly_the_first_addresses_are_reserved(count in 0..600u32, prefix_len in 23..=32u8) {
         let network = Ipv4Net::new(addr("10.70.0.0"), prefix_len).unwrap();
         let mut addresses = Addresses::new(network, count);
 

@@ -100,7 +100,7 @@ fn shared_cidrs_may_overlap_one_another_but_nothing_exclusive() {
 }
 
 #[test]
-fn what_is_exclusive_is_not_shared_in_whole_in_part_or_around() {
+fn a_shared_cidr_must_not_overlap_an_exclusive_one() {
     let mut networks = Networks::default();
     let external = net("10.70.0.0/16");
     networks
@@ -115,7 +115,7 @@ fn what_is_exclusive_is_not_shared_in_whole_in_part_or_around() {
 }
 
 #[test]
-fn outside_of_the_pools_shared_is_as_asked_and_exclusive_is_refused() {
+fn outside_the_pools_a_shared_cidr_is_allocated_and_an_exclusive_one_is_refused() {
     let mut networks = Networks::default();
     let cidr = net("100.64.0.0/10");
 
@@ -137,7 +137,7 @@ fn a_reservation_outside_of_the_pools_that_reaches_into_one_is_respected() {
 }
 
 #[test]
-fn asking_again_gives_the_same() {
+fn the_same_claim_returns_the_same_cidr() {
     let mut networks = Networks::default();
     shared(&mut networks, "pods", "10.0.0.0/16");
     let claim = Claim::Remappable(net("10.0.0.0/16"));
@@ -152,7 +152,7 @@ fn asking_again_gives_the_same() {
 }
 
 #[test]
-fn what_is_released_is_used_again() {
+fn a_released_cidr_is_allocated_again() {
     let mut networks = Networks::default();
     shared(&mut networks, "pods", "10.0.0.0/16");
     let claim = Claim::Remappable(net("10.0.0.0/16"));
@@ -165,7 +165,7 @@ fn what_is_released_is_used_again() {
 }
 
 #[test]
-fn a_shared_cidr_is_free_when_the_last_one_leaves() {
+fn a_shared_cidr_is_free_when_its_last_owner_releases_it() {
     let mut networks = Networks::default();
     shared(&mut networks, "a", "10.0.0.0/16");
     shared(&mut networks, "b", "10.0.0.0/16");
@@ -178,7 +178,7 @@ fn a_shared_cidr_is_free_when_the_last_one_leaves() {
 }
 
 #[test]
-fn what_was_given_in_an_earlier_life_is_kept() {
+fn an_earlier_cidr_is_adopted() {
     let mut networks = Networks::default();
 
     networks.adopt("milan", net("100.64.0.0/16")).unwrap();
@@ -272,8 +272,8 @@ struct Model<'a> {
 
 impl Model<'_> {
     fn acquire(&mut self, owner: u8, claim: Claim) -> Option<Ipv4Net> {
-        if let Some((_, asked, cidr, _)) = self.held.iter().find(|held| held.0 == owner) {
-            return (*asked == Some(claim)).then_some(*cidr);
+        if let Some((_, earlier, cidr, _)) = self.held.iter().find(|held| held.0 == owner) {
+            return (*earlier == Some(claim)).then_some(*cidr);
         }
         let in_pool = |cidr: Ipv4Net| self.pools.iter().any(|pool| pool.contains(&cidr));
         let (cidr, exclusive) = match claim {
@@ -308,12 +308,12 @@ impl Model<'_> {
     fn hold(
         &mut self,
         owner: u8,
-        asked: Option<Claim>,
+        claim: Option<Claim>,
         cidr: Ipv4Net,
         exclusive: bool,
     ) -> Option<Ipv4Net> {
         self.allows(cidr, exclusive).then(|| {
-            self.held.push((owner, asked, cidr, exclusive));
+            self.held.push((owner, claim, cidr, exclusive));
             cidr
         })
     }

@@ -24,7 +24,7 @@ fn the_whole_address_space_can_be_held() {
 }
 
 #[test]
-fn what_is_released_takes_no_memory() {
+fn a_released_prefix_takes_no_memory() {
     let mut tree = Tree::default();
     let nets = (0..1000).map(|i| super::net(Ipv4Addr::from_bits(i * 77_777), 30));
 
@@ -39,7 +39,7 @@ fn what_is_released_takes_no_memory() {
 }
 
 #[test]
-fn removing_what_was_never_held_changes_nothing() {
+fn removing_a_prefix_that_is_not_in_use_changes_nothing() {
     let mut tree = Tree::default();
     tree.insert(net("10.0.0.0/16"), true);
 
@@ -51,11 +51,11 @@ fn removing_what_was_never_held_changes_nothing() {
 }
 
 proptest! {
-    /// A small universe, 10.0.0.0/24, so that prefixes often meet.
+    /// A small universe, 10.0.0.0/24, so that prefixes often overlap.
     #[test]
     fn agrees_with_a_list_of_prefixes(
         steps in prop::collection::vec((any::<bool>(), any::<u8>(), 24..=32u8, any::<bool>()), 1..60),
-        asked in (any::<u8>(), 24..=32u8),
+        requested in (any::<u8>(), 24..=32u8),
     ) {
         let mut tree = Tree::default();
         let mut list: Vec<(Ipv4Net, bool)> = Vec::new();
@@ -70,19 +70,19 @@ proptest! {
             }
         }
 
-        let (octet, prefix_len) = asked;
-        let asked = universe(octet, prefix_len);
-        let meets = |net: &Ipv4Net| list.iter().any(|(held, _)| overlap(held, net));
+        let (octet, prefix_len) = requested;
+        let requested = universe(octet, prefix_len);
+        let overlaps = |net: &Ipv4Net| list.iter().any(|(held, _)| overlap(held, net));
 
-        prop_assert_eq!(tree.is_free(asked), !meets(&asked));
+        prop_assert_eq!(tree.is_free(requested), !overlaps(&requested));
         prop_assert_eq!(
-            tree.has_exclusive(asked),
-            list.iter().any(|(held, exclusive)| *exclusive && overlap(held, &asked))
+            tree.has_exclusive(requested),
+            list.iter().any(|(held, exclusive)| *exclusive && overlap(held, &requested))
         );
-        let lowest = net("10.0.0.0/24").subnets(prefix_len).unwrap().find(|net| !meets(net));
+        let lowest = net("10.0.0.0/24").subnets(prefix_len).unwrap().find(|net| !overlaps(net));
         prop_assert_eq!(tree.first_free(net("10.0.0.0/24"), prefix_len), lowest);
-        let lowest = asked.subnets(32).unwrap().find(|net| !meets(net));
-        prop_assert_eq!(tree.first_free(asked, 32), lowest);
+        let lowest = requested.subnets(32).unwrap().find(|net| !overlaps(net));
+        prop_assert_eq!(tree.first_free(requested, 32), lowest);
     }
 }
 

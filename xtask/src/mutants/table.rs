@@ -73,7 +73,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "life-socket",
         Kernel,
-        "tests::probe::a_dead_process_answers_nothing_from_the_moment_of_its_death",
+        "tests::probe::a_dead_process_does_not_reply_from_the_moment_of_its_death",
     ),
     mutant(
         "replay-window",

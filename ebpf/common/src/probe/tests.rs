@@ -22,7 +22,7 @@ fn a_probe_survives_the_wire() {
 }
 
 #[test]
-fn foreign_payloads_are_no_probes() {
+fn other_payloads_are_not_parsed() {
     let payload = Probe::request(1, 2).encode();
     let mut foreign = payload;
     foreign[0] ^= 1;
@@ -33,7 +33,7 @@ fn foreign_payloads_are_no_probes() {
 }
 
 #[test]
-fn a_heartbeat_tells_which_peers_are_up() {
+fn a_heartbeat_shows_which_peers_are_up() {
     let answer = Heartbeat::new(false, 42, (0..10).map(|rank| rank % 3 == 0)).answer;
 
     assert!(answer.is_answered());
@@ -45,7 +45,7 @@ fn a_heartbeat_tells_which_peers_are_up() {
 }
 
 #[test]
-fn a_heartbeat_tells_of_no_more_peers_than_fit() {
+fn a_heartbeat_leaves_out_peers_beyond_the_limit() {
     let answer = Heartbeat::new(true, 0, (0..PEERS_MAX + 1).map(|_| true)).answer;
 
     assert_eq!(usize::from(answer.count()), PEERS_MAX);
@@ -55,7 +55,7 @@ fn a_heartbeat_tells_of_no_more_peers_than_fit() {
 }
 
 #[test]
-fn a_request_says_nothing() {
+fn a_request_is_no_reply() {
     let request = Probe::request(1, 2);
 
     assert!(!request.answer.is_answered());
@@ -63,7 +63,7 @@ fn a_request_says_nothing() {
 }
 
 #[test]
-fn what_a_node_says_survives_the_wire() {
+fn a_report_survives_the_wire() {
     let lost = [0, 7, 8, 700, PEERS_MAX - 1];
     let beyond = [PEERS_MAX, 5 * PEERS_MAX];
     let statement = Statement::new(HEARS | RESTS, 42, lost.into_iter().chain(beyond));
@@ -83,7 +83,7 @@ fn what_a_node_says_survives_the_wire() {
 }
 
 #[test]
-fn a_node_of_an_earlier_version_says_nothing() {
+fn a_node_of_an_earlier_version_sends_no_report() {
     let sighting = Sighting {
         request: Probe::request(1, 2).answer,
         ..Sighting::NONE

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_peer_is_found_again_by_its_mac_address() {
+fn a_mac_address_encodes_its_peer() {
     let settings = Settings::default();
 
     for peer in [0, 1, 255, 256, u16::MAX] {
@@ -10,7 +10,7 @@ fn a_peer_is_found_again_by_its_mac_address() {
 }
 
 #[test]
-fn the_fixed_mac_addresses_name_no_peer() {
+fn the_fixed_mac_addresses_encode_no_peer() {
     let settings = Settings::default();
 
     assert_eq!(settings.peer_of_mac(settings.node_mac), None);

@@ -10,7 +10,7 @@
 )]
 
 use crate::engine::LaneId;
-use ebpf_common::maps::{LANES_MAX, Turn as Shared};
+use ebpf_common::maps::{ActiveWorker as Shared, LANES_MAX};
 use nix::errno::Errno;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::ptr::{self, NonNull};

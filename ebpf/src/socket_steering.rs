@@ -4,21 +4,21 @@ use crate::error::Error;
 use crate::object::{self, LISTEN_PROGRAM, REPLY_PROGRAM};
 use aya::Ebpf;
 use aya::maps::{Array, Map, MapData};
-use ebpf_common::maps::{TURNS, WORKERS};
+use ebpf_common::maps::{ACTIVE_WORKERS, WORKERS};
 use std::fmt;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
-/// Programs that choose among the sockets of a port (`SO_ATTACH_REUSEPORT_EBPF`), and which worker
-/// serves which CPU.
-pub struct Turns {
+/// Programs that select the socket of a port (`SO_ATTACH_REUSEPORT_EBPF`), with the maps from CPU to
+/// worker and from lane to active worker.
+pub struct SocketSteering {
     listen: OwnedFd,
     reply: OwnedFd,
-    turns: MapData,
+    active_workers: MapData,
     workers: Array<MapData, u32>,
 }
 
-impl Turns {
-    /// Has the verifier look at the programs.
+impl SocketSteering {
+    /// Loads the programs.
     ///
     /// # Errors
     ///
@@ -26,8 +26,10 @@ impl Turns {
     pub(crate) fn take(ebpf: &mut Ebpf) -> Result<Self, Error> {
         let listen = object::socket_filter(ebpf, LISTEN_PROGRAM)?;
         let reply = object::socket_filter(ebpf, REPLY_PROGRAM)?;
-        let Some(Map::Array(turns)) = ebpf.take_map(TURNS) else {
-            return Err(Error::Missing { name: TURNS });
+        let Some(Map::Array(active_workers)) = ebpf.take_map(ACTIVE_WORKERS) else {
+            return Err(Error::Missing {
+                name: ACTIVE_WORKERS,
+            });
         };
         let workers = ebpf.take_map(WORKERS);
         let workers = workers.and_then(|map| Array::try_from(map).ok());
@@ -35,28 +37,28 @@ impl Turns {
         Ok(Self {
             listen,
             reply,
-            turns,
+            active_workers,
             workers: workers.ok_or(Error::Missing { name: WORKERS })?,
         })
     }
 
-    /// For the listening port, which has a socket for each worker of each lane: all lanes of the
-    /// first worker come first.
+    /// The program for the listening port, which has a socket for each worker of each lane; the
+    /// sockets of the first worker come first.
     pub fn listen_program(&self) -> BorrowedFd<'_> {
         self.listen.as_fd()
     }
 
-    /// For a port that is one lane's, which has a socket for each of its workers.
+    /// The program for a port of one lane, which has a socket for each worker.
     pub fn reply_program(&self) -> BorrowedFd<'_> {
         self.reply.as_fd()
     }
 
-    /// The map with a [`Turn`](ebpf_common::maps::Turn) for each lane, to be mapped.
-    pub fn turns(&self) -> BorrowedFd<'_> {
-        self.turns.fd().as_fd()
+    /// The map with an [`ActiveWorker`](ebpf_common::maps::ActiveWorker) for each lane, for `mmap`.
+    pub fn active_workers(&self) -> BorrowedFd<'_> {
+        self.active_workers.fd().as_fd()
     }
 
-    /// Says which worker serves what comes on a CPU.
+    /// Sets the worker for packets that arrive on a CPU.
     ///
     /// # Errors
     ///
@@ -70,8 +72,8 @@ impl Turns {
     }
 }
 
-impl fmt::Debug for Turns {
+impl fmt::Debug for SocketSteering {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Turns")
+        f.write_str("SocketSteering")
     }
 }

@@ -1,35 +1,36 @@
-//! Which lane, and which of its workers, a datagram is given to.
+//! The lane and the worker that receive a datagram.
 
-use super::{OUTER, load};
+use super::OUTER;
 use crate::object::{self, LISTEN_PROGRAM, REPLY_PROGRAM};
+use crate::test_run::load;
 use aya::Ebpf;
 use aya::maps::{Array, MapData};
 use aya::programs::{SocketFilter, TestRun as _, TestRunOptions};
-use ebpf_common::maps::{CPUS_MAX, NO_WORKER, TURNS, Turn, WORKERS};
+use ebpf_common::maps::{ACTIVE_WORKERS, ActiveWorker, CPUS_MAX, NO_WORKER, WORKERS};
 
 const LANES: u32 = 3;
 
-/// What a test run takes for a frame's header; the program sees what follows.
+/// A test run takes this many bytes for the Ethernet header; the program sees those behind it.
 const ETHERNET: usize = 14;
 
 struct Programs {
     ebpf: Ebpf,
-    turns: Array<MapData, Turn>,
+    active_workers: Array<MapData, ActiveWorker>,
     workers: Array<MapData, u32>,
 }
 
 impl Programs {
     fn load() -> Self {
-        let mut ebpf = load(LANES, OUTER, false);
+        let mut ebpf = load(LANES, OUTER, false).expect("tests need root");
         for name in [LISTEN_PROGRAM, REPLY_PROGRAM] {
             object::socket_filter(&mut ebpf, name).unwrap();
         }
-        let turns = Array::try_from(ebpf.take_map(TURNS).unwrap()).unwrap();
+        let active_workers = Array::try_from(ebpf.take_map(ACTIVE_WORKERS).unwrap()).unwrap();
         let workers = Array::try_from(ebpf.take_map(WORKERS).unwrap()).unwrap();
 
         Self {
             ebpf,
-            turns,
+            active_workers,
             workers,
         }
     }
@@ -47,30 +48,30 @@ impl Programs {
         run.unwrap().return_value
     }
 
-    /// Has one worker serve every CPU.
+    /// Assigns every CPU to one worker.
     fn serve(&mut self, worker: u32) {
         for cpu in 0..CPUS_MAX {
             self.workers.set(cpu, worker, 0).unwrap();
         }
     }
 
-    /// Says when something came last for the first lane, and until when all is taken.
-    fn say(&mut self, last: u64, taken: u64) {
-        let turn = self.turns.get(&0, 0).unwrap();
-        let turn = Turn {
+    /// Sets the time of the first lane's last packet, and up to which time all were read.
+    fn set_times(&mut self, last: u64, taken: u64) {
+        let active = self.active_workers.get(&0, 0).unwrap();
+        let active = ActiveWorker {
             last,
             taken,
-            ..turn
+            ..active
         };
-        self.turns.set(0, turn, 0).unwrap();
+        self.active_workers.set(0, active, 0).unwrap();
     }
 
     fn last(&self) -> u64 {
-        self.turns.get(&0, 0).unwrap().last
+        self.active_workers.get(&0, 0).unwrap().last
     }
 }
 
-/// Long before, on the kernel's clock, and so long that it is still to come.
+/// A time in the past, by the kernel's clock, and a duration into the future.
 const LONG_AGO: u64 = 1_000_000;
 const LATER: u64 = 3_600_000_000_000;
 
@@ -83,7 +84,7 @@ fn message(kind: u8, place_of_index: usize, slot: u32) -> Vec<u8> {
 }
 
 #[test]
-fn each_message_is_for_the_lane_of_its_slot() {
+fn each_message_goes_to_the_lane_of_its_slot() {
     let mut programs = Programs::load();
     programs.serve(0);
 
@@ -95,12 +96,12 @@ fn each_message_is_for_the_lane_of_its_slot() {
             assert_eq!(socket, lane, "{kind} {slot:#x}");
         }
     }
-    // The kernel's test runs take no less than an Ethernet header.
+    // A message too short for an index.
     assert_eq!(programs.run(LISTEN_PROGRAM, &[2, 1, 1, 1, 1, 1]), 0);
 }
 
 #[test]
-fn all_lanes_of_a_worker_follow_each_other() {
+fn the_sockets_of_a_worker_are_consecutive() {
     let mut programs = Programs::load();
     programs.serve(2);
 
@@ -110,7 +111,7 @@ fn all_lanes_of_a_worker_follow_each_other() {
 }
 
 #[test]
-fn a_turn_ends_with_a_pause_in_which_all_was_taken() {
+fn another_worker_becomes_active_after_a_pause_if_all_packets_were_read() {
     let mut programs = Programs::load();
     let message = message(4, 4, 0);
     programs.serve(1);
@@ -118,14 +119,14 @@ fn a_turn_ends_with_a_pause_in_which_all_was_taken() {
 
     programs.serve(2);
     let later = programs.last() + LATER;
-    programs.say(later, later);
+    programs.set_times(later, later);
     assert_eq!(programs.run(REPLY_PROGRAM, &message), 1, "no pause");
-    programs.say(LONG_AGO, LONG_AGO - 1);
-    assert_eq!(programs.run(REPLY_PROGRAM, &message), 1, "not all taken");
-    programs.say(LONG_AGO, LONG_AGO);
+    programs.set_times(LONG_AGO, LONG_AGO - 1);
+    assert_eq!(programs.run(REPLY_PROGRAM, &message), 1, "unread packets");
+    programs.set_times(LONG_AGO, LONG_AGO);
     assert_eq!(programs.run(REPLY_PROGRAM, &message), 2);
 
     programs.serve(NO_WORKER);
-    programs.say(LONG_AGO, LONG_AGO);
-    assert_eq!(programs.run(REPLY_PROGRAM, &message), 2, "nobody else");
+    programs.set_times(LONG_AGO, LONG_AGO);
+    assert_eq!(programs.run(REPLY_PROGRAM, &message), 2, "no other worker");
 }

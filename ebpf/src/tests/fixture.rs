@@ -1,7 +1,7 @@
 //! One gateway with two peers that both have its own pod CIDR.
 //!
 //! ```text
-//!            as seen here      original
+//!            remapped          original
 //!  here      10.244.0.0/16     10.244.0.0/16    external 10.70.0.0/16
 //!  peer 1    10.245.0.0/16     10.244.0.0/16    external 10.71.0.0/16 for 10.70.0.0/16
 //!  peer 2    10.246.0.0/16     10.244.0.0/16    external 10.72.0.0/16 for 10.70.0.0/16
@@ -22,13 +22,13 @@ pub(super) const MSS_2: u16 = 1240;
 pub(super) const NODE_1: Ipv4Addr = Ipv4Addr::new(172, 18, 0, 2);
 pub(super) const NODE_2: Ipv4Addr = Ipv4Addr::new(172, 18, 0, 3);
 
-/// Stand for a pod of peer 1 and one of peer 2, both 10.244.5.5.
+/// The IP objects of a pod of peer 1 and a pod of peer 2, both 10.244.5.5.
 pub(super) const STANDS_FOR_1: &str = "10.70.0.21";
 pub(super) const STANDS_FOR_2: &str = "10.70.0.22";
 
 pub(super) const UNKNOWN_1: &str = "10.71.0.1";
 
-/// Every translation of every peer: peer, original, as seen here.
+/// All remaps: peer, original prefix, remapped prefix.
 const REMAPS: [(u16, &str, &str); 5] = [
     (1, "10.244.0.0/16", "10.245.0.0/16"),
     (1, "10.70.0.0/16", "10.71.0.0/16"),
@@ -70,7 +70,7 @@ pub(super) fn tables() -> Tables {
     tables
 }
 
-/// Returns the same as the oracle has it.
+/// Returns the same tables for the oracle.
 pub(super) fn gateway() -> Gateway {
     let tables = tables();
     let peer = |number| Peer {
@@ -93,12 +93,12 @@ pub(super) fn gateway() -> Gateway {
     }
 }
 
-/// Returns an address of a peer as seen here: the oracle's word.
+/// Returns the remapped address for one of a peer's own.
 pub(super) fn seen(peer: u16, original: Ipv4Addr) -> Option<Ipv4Addr> {
     remaps(peer).find_map(|remap| remap.apply(original))
 }
 
-/// Returns the original of an address as seen here.
+/// Returns the original address for a remapped one.
 pub(super) fn original(peer: u16, seen: Ipv4Addr) -> Option<Ipv4Addr> {
     remaps(peer).find_map(|remap| remap.inverse().apply(seen))
 }

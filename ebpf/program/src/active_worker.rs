@@ -10,12 +10,12 @@ use aya_ebpf::helpers::{bpf_get_smp_processor_id, bpf_ktime_get_ns};
 use aya_ebpf::macros::map;
 use aya_ebpf::maps::Array;
 use aya_ebpf::programs::SkBuffContext;
-use ebpf_common::maps::{CPUS_MAX, LANES_MAX, NO_WORKER, Turn};
+use ebpf_common::maps::{ActiveWorker, CPUS_MAX, LANES_MAX, NO_WORKER};
 
 use crate::settings;
 
 #[map]
-static TURNS: Array<Turn> = Array::with_max_entries(LANES_MAX, BPF_F_MMAPABLE);
+static ACTIVE_WORKERS: Array<ActiveWorker> = Array::with_max_entries(LANES_MAX, BPF_F_MMAPABLE);
 
 #[map]
 static WORKERS: Array<u32> = Array::with_max_entries(CPUS_MAX, 0);
@@ -40,26 +40,26 @@ const SLOT: usize = 5;
 /// may be busy, and this packet would overtake earlier ones.
 #[inline(always)]
 pub(crate) fn worker(lane: u32) -> u32 {
-    let Some(turn) = TURNS.get_ptr_mut(lane) else {
+    let Some(active) = ACTIVE_WORKERS.get_ptr_mut(lane) else {
         return FIRST;
     };
     // SAFETY: A value of the array lives as long as the program and is aligned. Other CPUs and
     // user space write it too, field by field; at worst another worker becomes active.
     unsafe {
         let now = bpf_ktime_get_ns();
-        let last = (&raw const (*turn).last).read_volatile();
+        let last = (&raw const (*active).last).read_volatile();
         if now.wrapping_sub(last) as i64 > PAUSE_NS
-            && (&raw const (*turn).taken).read_volatile() == last
+            && (&raw const (*active).taken).read_volatile() == last
         {
             let worker = WORKERS.get(bpf_get_smp_processor_id());
             let worker = worker.copied().unwrap_or(NO_WORKER);
             if worker != NO_WORKER {
-                (&raw mut (*turn).worker).write_volatile(worker);
+                (&raw mut (*active).worker).write_volatile(worker);
             }
         }
-        (&raw mut (*turn).last).write_volatile(now);
+        (&raw mut (*active).last).write_volatile(now);
 
-        (&raw const (*turn).worker).read_volatile()
+        (&raw const (*active).worker).read_volatile()
     }
 }
 

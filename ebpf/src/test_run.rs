@@ -1,0 +1,147 @@
+//! The programs on single packets, in the kernel and attached to nothing (`BPF_PROG_TEST_RUN`).
+
+use crate::error::Error;
+use crate::image::Image;
+use crate::maps::Maps;
+use crate::object::{self, Constants};
+use crate::tables::Tables;
+use aya::Ebpf;
+use aya::programs::{TestRun as _, TestRunOptions};
+use ebpf_common::counter::Counter;
+use ebpf_common::settings::Settings;
+use std::cell::RefCell;
+use std::fmt;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+/// Verdict for a dropped frame.
+pub const DROP: i32 = 2;
+
+/// Verdict for a frame that was redirected to the other device.
+pub const REDIRECT: i32 = 7;
+
+/// Offset of the mark in the kernel's `struct __sk_buff`, and that structure's length.
+const MARK: usize = 8;
+const CONTEXT_LEN: usize = 192;
+
+/// The programs, loaded but attached to nothing.
+pub struct Programs {
+    pub(crate) ebpf: RefCell<Ebpf>,
+    pub(crate) maps: RefCell<Maps>,
+}
+
+/// The result of one program on one frame.
+#[derive(Debug)]
+pub struct Run {
+    /// [`DROP`] or [`REDIRECT`].
+    pub verdict: i32,
+    /// The frame as the program left it.
+    pub frame: Vec<u8>,
+    /// The outer destination, if the program chose a node.
+    pub node: Ipv4Addr,
+    /// Time per repetition.
+    pub duration: Duration,
+}
+
+impl Programs {
+    /// Loads the programs, which take `outer` for the outer source of each frame from the overlay.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error`] as [`crate::Datapath::attach`] and [`crate::Datapath::apply`] do.
+    pub fn load(tables: &Tables, outer: Ipv4Addr, log: bool) -> Result<Self, Error> {
+        let mut ebpf = load(1, outer, log)?;
+        let mut maps = Maps::take(&mut ebpf)?;
+        maps.apply(Image::new(tables, &Settings::default())?)?;
+
+        Ok(Self {
+            ebpf: RefCell::new(ebpf),
+            maps: RefCell::new(maps),
+        })
+    }
+
+    /// Runs the program of the overlay device.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the kernel takes no such frame: it needs a whole Ethernet header, and for IPv4 and
+    /// IPv6 a whole header of these.
+    pub fn overlay(&self, frame: &[u8]) -> Run {
+        self.run(object::OVERLAY_PROGRAM, frame, 1)
+    }
+
+    /// Runs the program of the TAP.
+    ///
+    /// # Panics
+    ///
+    /// As [`Programs::overlay`].
+    pub fn tap(&self, frame: &[u8]) -> Run {
+        self.run(object::TAP_PROGRAM, frame, 1)
+    }
+
+    /// Returns how often `counter` was counted.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the kernel does not return the counters.
+    pub fn count(&self, counter: Counter) -> u64 {
+        let counters = self.maps.borrow().counters();
+        counters.expect("the counters are loaded")[counter.name()]
+    }
+
+    pub(crate) fn run(&self, program: &'static str, frame: &[u8], repeat: u32) -> Run {
+        let mut out = vec![0; frame.len() + 64];
+        let mut context = [0; CONTEXT_LEN];
+        let result = object::program(&mut self.ebpf.borrow_mut(), program)
+            .expect("the program is loaded")
+            .test_run(TestRunOptions {
+                data_in: Some(frame),
+                data_out: Some(&mut out),
+                ctx_out: Some(&mut context),
+                repeat,
+                ..TestRunOptions::default()
+            })
+            .expect("the kernel takes the frame");
+        out.truncate(result.data_size_out as usize);
+        let mark = context[MARK..].first_chunk().copied().unwrap_or_default();
+
+        Run {
+            verdict: result.return_value.cast_signed(),
+            frame: out,
+            node: Ipv4Addr::from_bits(u32::from_ne_bytes(mark)),
+            duration: result.duration,
+        }
+    }
+}
+
+impl fmt::Debug for Programs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Programs")
+    }
+}
+
+/// Loads the programs for an engine of `lanes` lanes.
+pub(crate) fn load(lanes: u32, outer: Ipv4Addr, log: bool) -> Result<Ebpf, Error> {
+    let constants = Constants {
+        overlay_ifindex: 1,
+        tap_ifindex: 1,
+        lanes,
+        settings: Settings::default(),
+        log,
+        skip_kernel_types: false,
+        test_outer: Some(outer),
+        #[cfg(feature = "mutants")]
+        mutant: mutant(),
+    };
+
+    object::load(&constants, None)
+}
+
+/// The number of the mechanism that the mutation test has switched off.
+#[cfg(feature = "mutants")]
+fn mutant() -> u32 {
+    use ebpf_common::mutant::Mechanism;
+
+    let name = std::env::var("LIQO_MUTANT").unwrap_or_default();
+    Mechanism::named(&name).map_or(0, |mechanism| mechanism as u32)
+}
