@@ -138,16 +138,18 @@ impl Filter {
 
     /// Drops an overlay frame from (`saddr`) or to (`daddr`) a gateway if its source is spoofed.
     fn reverse_path(&self, end: &str) -> Value {
+        let route = json!({"fib": {"result": "oif", "flags": ["saddr", "iif"]}});
+        // The matches that fail for most genuine frames come first.
         let mut rule = vec![
             self.is_overlay(),
             is(ip(end), "@gateways"),
             is(meta("iifkind"), "@pod-kinds"),
+            is(route, false),
             is_not(meta("iifname"), "@underlay"),
         ];
         let trusted = self.trusted.iter();
         rule.extend(trusted.map(|it| is_not(meta("iifname"), it.as_str())));
-        let route = json!({"fib": {"result": "oif", "flags": ["saddr", "iif"]}});
-        rule.extend([is(route, false), count(REVERSE_PATH), drop_it()]);
+        rule.extend([count(REVERSE_PATH), drop_it()]);
 
         Value::Array(rule)
     }
