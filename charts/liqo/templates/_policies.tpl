@@ -1,5 +1,5 @@
 {{/*
-The binding that puts a ValidatingAdmissionPolicy into force. Takes a dict: name, labels.
+The ValidatingAdmissionPolicyBinding that enforces a policy in all namespaces. Takes a dict: name, labels.
 */}}
 {{- define "liqo.policyBinding" -}}
 apiVersion: admissionregistration.k8s.io/v1
@@ -14,8 +14,8 @@ spec:
 {{- end }}
 
 {{/*
-CEL for whether the number `variables.address` is an address of a CIDR. Takes the CIDR.
-CEL's own functions for addresses are younger than Kubernetes 1.30.
+CEL for whether the number `variables.address` is in a CIDR. Takes the CIDR.
+CEL's functions for addresses are not available in Kubernetes 1.30.
 */}}
 {{- define "liqo.inCIDR" -}}
 {{- $parts := splitList "/" . }}
@@ -32,7 +32,7 @@ CEL's own functions for addresses are younger than Kubernetes 1.30.
 {{- end }}
 
 {{/*
-CEL for whether a namespace may hold the objects of a peer: by its labels, or because the values name it.
+CEL for whether a namespace is a tenant namespace: by its label, or by networking.tenantNamespaces.
 */}}
 {{- define "liqo.isTenantNamespace" -}}
 (has(namespaceObject.metadata.labels) && 'liqo.io/tenant-namespace' in namespaceObject.metadata.labels && namespaceObject.metadata.labels['liqo.io/tenant-namespace'] == 'true')

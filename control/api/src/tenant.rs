@@ -1,7 +1,7 @@
 //! Which namespace a peering is assembled from.
 //!
-//! Anybody who may write one of these kinds in some namespace can label it with a peer's cluster ID. So
-//! the objects of a peer count in one namespace only, which an administrator has chosen: the one with
+//! A user with rights in any one namespace can create objects there and label them with a peer's cluster ID.
+//! Therefore the objects of a peer count in one namespace only, which an administrator has chosen: the one with
 //! the tenant labels, or else one that the installation's settings name.
 
 use crate::labels;
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misplaced_object_is_told_the_remedy() {
+    fn a_misplaced_object_is_refused_with_the_remedy() {
         let check = |tenant| Misplaced::check("developers", "milan", tenant);
 
         assert_eq!(check(Some("developers")), Ok(()));

@@ -76,7 +76,7 @@ pub(super) fn plan(planner: &mut Planner, key: &Key) -> Plan {
     plan
 }
 
-/// Decides about the Service of an IP, and tells whether all is well with it.
+/// Plans the Service of an IP, with an Event if it is refused.
 fn service(
     planner: &Planner,
     key: &Key,

@@ -55,9 +55,9 @@ pub(super) fn plan(planner: &mut Planner, peer: &str, surroundings: &mut Surroun
     plan
 }
 
-/// Tells of the objects about a peer that do not count in their namespace, and why.
+/// Reports the objects about a peer that do not count in their namespace, and why.
 ///
-/// A peer that is none is the better reason.
+/// An invalid cluster ID takes precedence over the namespace.
 fn misplaced(planner: &Planner, peer: &str, checked: &Result<(), Problem>, now: Timestamp) -> Plan {
     let mut plan = Plan::default();
     for (gateway, why) in Gateway::misplaced(planner, peer) {

@@ -63,7 +63,7 @@ impl KeyProblem {
         }
     }
 
-    /// Returns whether it is worth an Event: the others end without anybody's doing.
+    /// Returns whether it needs an Event: the others end without any action of a user.
     pub(super) fn is_told(&self) -> bool {
         match self {
             Self::Pending | Self::Unreadable(_) => false,

@@ -114,8 +114,8 @@ fn request(world: &World, hash: &str) -> Option<Request> {
     })
 }
 
-/// Returns whether a GatewayServer may ask for Services: one outside of its peer's tenant namespace
-/// would open ports with the manager's rights.
+/// Returns whether a GatewayServer gets a Service: one outside of its peer's tenant namespace would open
+/// ports with the manager's rights.
 fn counts(world: &World, key: &Key, server: &GatewayServer) -> bool {
     let is_placed = world.check_place(Kind::GatewayServer, key).is_ok();
     is_placed && !is_going(&server.metadata)

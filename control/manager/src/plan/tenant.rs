@@ -2,7 +2,7 @@
 //!
 //! The ClusterRole that is bound holds the rights on Secrets, which the manager has nowhere else but
 //! for one Secret of Liqo's namespace. It may bind that ClusterRole only, and the chart's
-//! ValidatingAdmissionPolicy `liqo-controller-manager-bindings` limits where and for whom.
+//! ValidatingAdmissionPolicy `liqo-controller-manager-bindings` limits namespaces and subjects.
 
 use super::metadata::repaired;
 use super::{Plan, Planner};
@@ -49,7 +49,7 @@ fn action(planner: &Planner, key: &Key) -> Option<Action> {
     Some(Action::Delete(present.metadata.uid.clone()))
 }
 
-/// Returns whether a RoleBinding gives the role to the manager of `liqo`, and to nobody else.
+/// Returns whether a RoleBinding gives the role to the manager of `liqo` only.
 pub(crate) fn is_right(liqo: &str, binding: &RoleBinding) -> bool {
     let subjects = binding.subjects.as_deref().unwrap_or_default();
     let is_manager = matches!(subjects, [subject] if subject.kind == "ServiceAccount"

@@ -120,7 +120,7 @@ fn a_manager_reads_and_writes_secrets_only_where_a_namespace_is_labelled_for_a_p
         put_namespace(&server, "liqo-tenant-milan", "true");
         wait_for("the binding", || server.get(BINDING).is_some()).await;
         wait_for("the keys", || server.get(KEYS).is_some()).await;
-        // Only a watch of the namespace tells of this.
+        // Only a watch of the namespace reports this.
         server.remove(KEYS);
         wait_for("the keys again", || server.get(KEYS).is_some()).await;
 

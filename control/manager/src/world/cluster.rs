@@ -173,7 +173,7 @@ fn internal(world: &World) -> BTreeSet<(Ipv4Net, &'static str)> {
     networks.chain(nodes).collect()
 }
 
-/// Returns the CIDR that a Network has, or asks for while none is decided.
+/// Returns the allocated CIDR of a Network, or the requested one before allocation.
 fn decided(network: &Network) -> Option<Ipv4Net> {
     let status = network.status.as_ref();
     let status = status.and_then(|status| status.cidr.as_deref());

@@ -18,7 +18,7 @@ pub(crate) enum Subject {
     Service(String),
     /// A public key.
     PublicKey(Vec<u8>),
-    /// What IPs ask Services for, which depends on the addresses of the cluster itself.
+    /// IPs with a Service template, which the addresses of the cluster itself affect.
     ServiceTemplate,
 }
 
@@ -178,13 +178,13 @@ impl World {
         }
     }
 
-    /// Returns the work about the IPs that ask for a Service.
+    /// Returns the work about the IPs with a Service template.
     pub(super) fn tasks_of_templates(&self) -> impl Iterator<Item = Task> {
         let ips = self.linked(&Subject::ServiceTemplate);
         ips.map(|(_, key)| Task::Ip(key.clone()))
     }
 
-    /// Returns what a GatewayServer asks of the gateway's Services, as a hash.
+    /// Returns the hash of the gateway Service that a GatewayServer needs.
     pub(super) fn service_of(&self, kind: Kind, key: &Key) -> Option<String> {
         let server = self
             .servers

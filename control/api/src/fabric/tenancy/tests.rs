@@ -63,11 +63,14 @@ fn a_developers_older_public_key_does_not_replace_that_of_the_tenant_namespace()
 
     assert_eq!(admission.fabric, Ok(fabric(ROME)));
     assert_eq!(admission.refused.len(), 1);
-    let told = admission.refused[0].to_string();
-    assert!(told.starts_with("PublicKey developers/milan"), "{told}");
+    let message = admission.refused[0].to_string();
     assert!(
-        told.contains("to liqo-tenant-milan, or delete it"),
-        "{told}"
+        message.starts_with("PublicKey developers/milan"),
+        "{message}"
+    );
+    assert!(
+        message.contains("to liqo-tenant-milan, or delete it"),
+        "{message}"
     );
     assert!(admission.unserved.is_empty(), "milan is served");
 }
@@ -135,11 +138,11 @@ fn networks_of_this_cluster_and_ips_of_its_nodes_are_those_of_liqos_namespace() 
     let admission = admitted(&tenancy(), objects);
 
     assert_eq!(admission.fabric, Ok(fabric(ROME)));
-    let told: Vec<_> = admission.refused.iter().map(ToString::to_string).collect();
-    assert_eq!(told.len(), 2, "{told:?}");
+    let message: Vec<_> = admission.refused.iter().map(ToString::to_string).collect();
+    assert_eq!(message.len(), 2, "{message:?}");
     assert!(
-        told.iter().all(|it| it.contains("namespace liqo")),
-        "{told:?}"
+        message.iter().all(|it| it.contains("namespace liqo")),
+        "{message:?}"
     );
 }
 

@@ -1,9 +1,9 @@
-//! Which Services an IP may ask for.
+//! The allowed fields and addresses of an IP with `serviceTemplate`.
 //!
-//! Whoever may create IPs need have no right on Services and EndpointSlices, which the manager makes on
-//! their behalf. So a template gives no more than a cluster-internal name for an address outside: an
-//! address of the cluster itself would pass by NetworkPolicies (CVE-2021-25740), and external IPs
-//! would take other clients' traffic (CVE-2020-8554). The chart's ValidatingAdmissionPolicy
+//! The manager creates Services and EndpointSlices for users who may create IPs, and need not have any right on
+//! Services. Therefore a template gives no more than a cluster-internal name to an address outside of the
+//! cluster: an address inside would bypass NetworkPolicies (CVE-2021-25740), and external IPs would take over
+//! the traffic of other clients (CVE-2020-8554). The chart's ValidatingAdmissionPolicy
 //! `liqo-ip-services` refuses the same fields.
 
 use crate::cidr;
@@ -53,7 +53,7 @@ pub(in crate::plan) enum Refusal {
     },
 }
 
-/// Checks what an IP asks for.
+/// Checks template and address of an IP.
 ///
 /// # Errors
 ///
@@ -185,8 +185,8 @@ mod tests {
             (json!({"type": "LoadBalancer"}), "spec.type is LoadBalancer"),
             (json!({"type": "ExternalName"}), "spec.type is ExternalName"),
         ] {
-            let told = refused(json!({ "spec": spec }));
-            assert!(told.contains(named), "{named}: {told}");
+            let message = refused(json!({ "spec": spec }));
+            assert!(message.contains(named), "{named}: {message}");
         }
         for (metadata, named) in [
             (json!({"annotations": {"a": "b"}}), "metadata.annotations"),
@@ -203,8 +203,8 @@ mod tests {
             ),
             (json!({"labels": {"k8s.io/x": "y"}}), "labels[k8s.io/x]"),
         ] {
-            let told = refused(json!({ "metadata": metadata }));
-            assert!(told.contains(named), "{named}: {told}");
+            let message = refused(json!({ "metadata": metadata }));
+            assert!(message.contains(named), "{named}: {message}");
         }
     }
 

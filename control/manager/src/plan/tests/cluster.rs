@@ -130,7 +130,7 @@ impl Cluster {
         }
     }
 
-    /// Tells the manager the Secrets of a namespace, as its watch does once it has the right to.
+    /// Lists the Secrets of a namespace for the manager, as its watch does once it has the right.
     fn list_secrets(&mut self, namespace: &str) {
         let listing = Listing::secrets(namespace);
         self.planner.world.begin_list(&listing);

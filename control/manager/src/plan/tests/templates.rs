@@ -1,4 +1,4 @@
-//! Which Services IPs get on behalf of whoever may create IPs.
+//! The Services that the manager creates for users who may create IPs.
 
 use super::*;
 
@@ -62,19 +62,19 @@ fn a_template_that_exposes_the_service_makes_none_and_is_told_by_name() {
         let mut rome = rome();
         rome.make(Kind::Ip, asking("192.0.2.9", &json!({ "spec": spec })));
 
-        let told = warnings(&mut rome);
+        let events = warnings(&mut rome);
 
         assert_eq!(has_service(&rome), (false, false), "{field}");
         assert!(
-            matches!(&*told, [one] if one.starts_with("ServiceTemplateRefused") && one.contains(field)),
-            "{told:?}"
+            matches!(&*events, [one] if one.starts_with("ServiceTemplateRefused") && one.contains(field)),
+            "{events:?}"
         );
         assert_eq!(
             rome.get(Kind::Ip, &name())["status"]["ip"],
             "10.70.0.3",
             "it is mapped"
         );
-        assert_eq!(warnings(&mut rome), [""; 0], "told once");
+        assert_eq!(warnings(&mut rome), [""; 0], "reported once");
     }
 }
 
@@ -93,10 +93,13 @@ fn an_address_of_the_cluster_or_a_peer_gets_no_service() {
         rome.notices.clear();
         rome.make(Kind::Ip, asking(ip, &ports()));
 
-        let told = warnings(&mut rome);
+        let events = warnings(&mut rome);
 
         assert_eq!(has_service(&rome), (false, false), "{ip}");
-        assert!(matches!(&*told, [one] if one.contains(what)), "{told:?}");
+        assert!(
+            matches!(&*events, [one] if one.contains(what)),
+            "{events:?}"
+        );
     }
     for ip in [
         "127.0.0.1",
@@ -112,12 +115,12 @@ fn an_address_of_the_cluster_or_a_peer_gets_no_service() {
         );
         rome.make(Kind::Ip, asking(ip, &ports()));
 
-        let told = warnings(&mut rome);
+        let events = warnings(&mut rome);
 
         assert_eq!(has_service(&rome), (false, false), "{ip}");
         assert!(
-            matches!(&*told, [one] if one.starts_with("InvalidAddress")),
-            "{told:?}"
+            matches!(&*events, [one] if one.starts_with("InvalidAddress")),
+            "{events:?}"
         );
     }
 }
@@ -191,12 +194,12 @@ fn what_an_earlier_release_made_is_removed_with_an_event() {
         }),
     );
 
-    let told = warnings(&mut rome);
+    let events = warnings(&mut rome);
 
     assert_eq!(has_service(&rome), (false, false));
     assert!(
-        matches!(&*told, [one] if one.contains("an earlier one is removed")),
-        "{told:?}"
+        matches!(&*events, [one] if one.contains("an earlier one is removed")),
+        "{events:?}"
     );
 }
 
@@ -229,7 +232,7 @@ fn an_ip_adds_no_end_point_to_a_service_that_is_not_its_own() {
     }));
     rome.make(Kind::Ip, asking("192.0.2.9", &ports()));
 
-    let told = warnings(&mut rome);
+    let events = warnings(&mut rome);
 
     assert_eq!(has_service(&rome), (true, false));
     assert_eq!(
@@ -237,8 +240,8 @@ fn an_ip_adds_no_end_point_to_a_service_that_is_not_its_own() {
         "theirs"
     );
     assert!(
-        matches!(&*told, [one] if one.starts_with("ServiceNameTaken")),
-        "{told:?}"
+        matches!(&*events, [one] if one.starts_with("ServiceNameTaken")),
+        "{events:?}"
     );
 }
 
@@ -254,9 +257,9 @@ fn ips_without_a_template_name_any_address_that_can_be_routed() {
         rome.make(Kind::Ip, ip);
     }
 
-    let told = warnings(&mut rome);
+    let events = warnings(&mut rome);
 
-    assert_eq!(told, [""; 0]);
+    assert_eq!(events, [""; 0]);
     for name in ["pod", "api-server", "host"] {
         let ip = rome.get(Kind::Ip, &Key::new("office", name));
         assert!(ip["status"]["ip"].is_string(), "{name}");

@@ -153,11 +153,14 @@ fn a_configuration_in_a_developers_namespace_holds_no_cidr() {
     assert_eq!(rome.names(Kind::Network).len(), 4);
     assert!(rome.names(Kind::ForeignCluster).is_empty());
     let name = Key::new("developers", "mallory");
-    let told = condition(
+    let reported = condition(
         rome.get(Kind::Configuration, &name),
         "NetworkCIDRsConfigured",
     );
-    assert!(told.contains("networking.tenantNamespaces"), "{told}");
+    assert!(
+        reported.contains("networking.tenantNamespaces"),
+        "{reported}"
+    );
 }
 
 #[test]
@@ -202,16 +205,17 @@ fn the_second_namespace_that_is_labelled_for_a_peer_does_not_count() {
     rome.settle();
 
     assert!(ready(&rome).starts_with("True"), "{}", ready(&rome));
-    let told = rome
+    let reported = rome
         .notices
         .iter()
         .find(|it| it.kind == Kind::PublicKey)
         .unwrap();
     assert!(
-        told.note
+        reported
+            .note
             .contains("read from namespace liqo-tenant-milan only"),
         "{}",
-        told.note
+        reported.note
     );
 }
 
@@ -236,11 +240,11 @@ fn a_namespace_that_the_settings_name_serves_a_peer_without_labels() {
     );
     rome.settle();
 
-    let told = condition(
+    let reported = condition(
         rome.get(Kind::GatewayServer, &Key::new("named", "milan")),
         "Ready",
     );
-    assert!(told.starts_with("True"), "{told}");
+    assert!(reported.starts_with("True"), "{reported}");
     assert_eq!(bindings(&rome), [format!("named/{BINDING}")]);
     let summary = rome.get(Kind::ForeignCluster, &Key::cluster("milan"));
     assert_eq!(
