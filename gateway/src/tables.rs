@@ -151,8 +151,8 @@ fn local(fabric: &Fabric, anywhere: Option<&Local>) -> BTreeMap<Ipv4Net, Local> 
         }
         local.insert(node.external_ip.into(), Local::Node(node.internal_ip));
     }
-    if let Some((reflector, anywhere)) = fabric.reflector().zip(anywhere) {
-        local.insert(reflector.into(), anywhere.clone());
+    if let Some((echo_responder, anywhere)) = fabric.reflector().zip(anywhere) {
+        local.insert(echo_responder.into(), anywhere.clone());
     }
 
     local

@@ -224,6 +224,21 @@ fn a_running_gateway_has_no_privilege_that_it_does_not_need() {
     }
 }
 
+/// As the bench demands; the kernel's BTF alone would take 15 MB.
+#[test]
+fn a_gateway_starts_within_20_mb() {
+    const PEAK_MAX: u64 = 20_000;
+    let mut pair = Pair::small();
+    let pid = pair.lab.gateway(ROME, 1).pid().unwrap();
+
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kilobytes = peak.and_then(|peak| peak.split_whitespace().next());
+    let kilobytes: u64 = kilobytes.unwrap().parse().unwrap();
+    assert!(kilobytes < PEAK_MAX, "{kilobytes} kB");
+}
+
 #[test]
 fn planning_adopts_the_new_address_of_a_node() {
     let mut lab = Lab::build(two(1, 1)).unwrap();

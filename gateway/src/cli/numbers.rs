@@ -46,9 +46,12 @@ impl Numbers {
 fn network(text: &str) -> Result<Ipv4Net, String> {
     let net: Ipv4Net = text
         .parse()
-        .map_err(|_| "a network such as 169.254.19.0/24".to_owned())?;
+        .map_err(|_| "expected a network such as 169.254.19.0/24".to_owned())?;
     if net.trunc() != net {
-        return Err(format!("write {}: no bits behind the prefix", net.trunc()));
+        return Err(format!(
+            "write {}: the bits after the prefix must be zero",
+            net.trunc()
+        ));
     }
     Ok(net)
 }

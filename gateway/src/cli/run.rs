@@ -122,7 +122,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.0..=LEAVE_MAX).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
         _ => Err(format!(
-            "a number of seconds from 0 to {LEAVE_MAX}, such as 2 or 0.5"
+            "expected a number of seconds from 0 to {LEAVE_MAX}, such as 2 or 0.5"
         )),
     }
 }

@@ -65,8 +65,10 @@ struct Known {
     overlay: Overlay,
     /// Consecutive checks that found it deaf.
     deaf: u8,
+    /// Its probes carry a report.
     speaks: bool,
-    reflects: bool,
+    /// Runs an echo responder for end-to-end checks.
+    has_echo_responder: bool,
 }
 
 impl Nodes {
@@ -97,7 +99,7 @@ impl Nodes {
                 overlay,
                 deaf,
                 speaks: says(SPEAKS),
-                reflects: says(REFLECTS),
+                has_echo_responder: says(REFLECTS),
             };
             self.0.insert(node.name.clone(), known);
         }
@@ -144,7 +146,7 @@ impl Nodes {
             resting: count(|overlay| matches!(overlay, Overlay::Resting | Overlay::New)),
             reflect: !self.0.is_empty() && {
                 let mut probed = self.0.values().filter(|it| it.overlay != Overlay::New);
-                probed.all(|known| known.reflects)
+                probed.all(|known| known.has_echo_responder)
             },
         }
     }

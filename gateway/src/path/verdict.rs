@@ -200,8 +200,8 @@ fn between(evidence: &Evidence<'_>) -> Option<Finding> {
 
 fn healthy(evidence: &Evidence<'_>) -> Finding {
     let peer = evidence.cluster_id;
-    let reflects = evidence.remote.is_some_and(|nodes| nodes.reflect);
-    if evidence.is_checked && reflects && evidence.nodes.checking_count() > 0 {
+    let responds = evidence.remote.is_some_and(|nodes| nodes.reflect);
+    if evidence.is_checked && responds && evidence.nodes.checking_count() > 0 {
         let message = format!("the nodes reach the nodes of {peer}");
         return (Reason::EndToEnd, message);
     }

@@ -34,7 +34,7 @@ pub(crate) enum Error {
     #[error("failed to set no_new_privs")]
     NoNewPrivs(#[source] nix::errno::Errno),
 
-    /// Keys in memory could not be protected.
+    /// Core dumps could still contain keys.
     #[error("failed to make the process not dumpable")]
     Dumpable(#[source] nix::errno::Errno),
 }

@@ -4,7 +4,10 @@
 //! 4.18 and 5.0). Where the kernel refuses, datagrams are sent one by one: from then on if the device
 //! has no checksum offload, for a while if the path's MTU is too small.
 
-#![expect(unsafe_code, reason = "nix allocates for each message; libc does not")]
+#![expect(
+    unsafe_code,
+    reason = "nix allocates memory for each message, libc does not"
+)]
 
 mod lanes;
 

@@ -72,16 +72,16 @@ fn checks_of_peers_lead_to_any_ready_node_unless_an_object_has_their_address() {
     let mut fabric = fabric(&["milan"]);
     fabric.nodes[1].ready = false;
     let local = |fabric: &Fabric| tables(fabric, &Indices::default()).local;
-    let reflector = net("10.70.255.255/32");
+    let echo_responder = net("10.70.255.255/32");
 
     let spread = Local::Spread([ip("172.16.0.1")].into());
-    assert_eq!(local(&fabric)[&reflector], spread);
+    assert_eq!(local(&fabric)[&echo_responder], spread);
 
     fabric.nodes[1].external_ip = ip("10.70.255.255");
     let node = Local::Node(ip("172.16.0.2"));
-    assert_eq!(local(&fabric)[&reflector], node);
+    assert_eq!(local(&fabric)[&echo_responder], node);
     fabric.nodes.clear();
-    assert!(!local(&fabric).contains_key(&reflector));
+    assert!(!local(&fabric).contains_key(&echo_responder));
 }
 
 #[test]

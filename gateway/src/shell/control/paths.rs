@@ -90,9 +90,14 @@ impl Control {
         for (cluster_id, verdict) in &changes {
             let (reason, message) = (verdict.reason.name(), &verdict.message);
             if verdict.reason.is_fault() {
-                tracing::warn!(peer = cluster_id, reason, message, "path");
+                tracing::warn!(peer = cluster_id, reason, message, "path broken");
             } else {
-                tracing::info!(peer = cluster_id, reason, message, "path");
+                tracing::info!(
+                    peer = cluster_id,
+                    reason,
+                    message,
+                    "path healthy or not known yet"
+                );
             }
             self.state.note_path(cluster_id, verdict);
         }

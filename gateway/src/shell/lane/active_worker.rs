@@ -86,7 +86,7 @@ impl ActiveWorker {
                 AtomicU64::from_ptr(&raw mut (*shared).last),
             )
         };
-        // First: if another worker becomes active meanwhile, the time differs.
+        // Read first: the kernel changes it when another worker becomes active.
         let last = last.load(Ordering::Acquire);
 
         (worker.load(Ordering::Acquire) == self.worker).then_some(last)

@@ -90,7 +90,7 @@ impl Worker {
             if let (Some(affinity), Some((work, at))) = (&mut affinity, done.take()) {
                 affinity.handle_wake_up(work, at);
             }
-            // An unpinned worker keeps a burst: it runs where the kernel has found a free CPU.
+            // An unpinned worker stays the active one, since it runs on any free CPU.
             let is_pinned = affinity.as_ref().is_none_or(CpuAffinity::is_pinned);
             let active = active.as_ref().filter(|_| is_pinned);
             let count = match wait(&epoll, active, &mut ready, timeout) {
