@@ -61,9 +61,10 @@ fn a_gateways_memory_is_closed_to_processes_that_may_not_trace() {
         let output = Command::new(program).args(arguments).arg(file).output();
         output.unwrap().status.success()
     };
+    // Since Linux 6.16 CAP_PERFMON, which CAP_SYS_ADMIN includes, is enough to read another process.
     let untraceable = [
-        "--bounding-set=-sys_ptrace",
-        "--inh-caps=-sys_ptrace",
+        "--bounding-set=-sys_ptrace,-perfmon,-sys_admin",
+        "--inh-caps=-sys_ptrace,-perfmon,-sys_admin",
         "cat",
     ];
     let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();

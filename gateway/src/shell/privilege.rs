@@ -39,8 +39,8 @@ pub(crate) enum Error {
     Dumpable(#[source] nix::errno::Errno),
 }
 
-/// Keeps private keys in this process: no core dump holds them, and only a process with CAP_SYS_PTRACE
-/// reads its memory.
+/// Keeps private keys in this process: no core dump holds them, and only a process with CAP_SYS_PTRACE,
+/// or since Linux 6.16 CAP_PERFMON, reads its memory.
 ///
 /// # Errors
 ///
