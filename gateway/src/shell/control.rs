@@ -278,7 +278,12 @@ impl Control {
                     return;
                 };
                 if is_changed {
-                    tracing::info!(peer = cluster_id, ?state, ?latency, "connection state changed");
+                    tracing::info!(
+                        peer = cluster_id,
+                        ?state,
+                        ?latency,
+                        "connection state changed"
+                    );
                 }
                 if let Some(reporter) = &mut self.reporter {
                     reporter.note(&cluster_id, state, latency);
