@@ -1,12 +1,12 @@
 //! The programs in the kernel: loaded, attached, and supplied with tables.
 
-use crate::socket_steering::SocketSteering;
 use crate::error::Error;
 use crate::hook::{Hook, Mechanism};
 use crate::image::Image;
 use crate::maps::{Changes, Maps};
 use crate::object::{self, Constants, OVERLAY_PROGRAM, TAP_PROGRAM};
 use crate::pin::{self, Pins};
+use crate::socket_steering::SocketSteering;
 use crate::steering::Steering;
 use crate::tables::Tables;
 use crate::trace::Trace;

@@ -8,7 +8,6 @@
 pub mod datapath;
 pub mod tables;
 
-mod socket_steering;
 mod error;
 mod hook;
 mod image;
@@ -16,19 +15,20 @@ mod kernel;
 mod maps;
 mod object;
 mod pin;
+mod socket_steering;
 mod steering;
 mod trace;
 
 #[cfg(any(test, feature = "test-run"))]
 pub mod test_run;
 
-pub use socket_steering::SocketSteering;
 pub use datapath::{Datapath, Options};
 pub use ebpf_common::probe::{Heartbeat, Sighting};
 pub use ebpf_common::settings::Settings;
 pub use error::Error;
 pub use kernel::map_access_needs_cap_bpf;
 pub use maps::Changes;
+pub use socket_steering::SocketSteering;
 pub use steering::Steering;
 pub use tables::{Local, Outbound, Tables, Transit};
 pub use trace::Trace;

@@ -252,6 +252,8 @@ fn emptied(layers: &[Layer], path: &OsStr, cargo: &Path) -> Vec<PathBuf> {
         .into_iter()
         .filter(|folder| !layers.iter().any(|layer| folder.starts_with(&layer.root)))
         .filter(|folder| !needed.iter().any(|it| it.starts_with(folder)))
+        // The toolchain that rustup's proxies start.
+        .filter(|folder| !folder.join("rustc").exists())
         .collect()
 }
 
