@@ -215,13 +215,13 @@ pub(super) static PACKAGES: &[Package] = &[
     package(
         "wireguard-tools",
         "wg",
-        &[Laboratory, Bench],
+        &[Unit, Laboratory, Bench],
         "configures wireguard-go as a peer",
     ),
     package(
         "wireguard-go",
         "wireguard-go",
-        &[Laboratory, Bench],
+        &[Unit, Laboratory, Bench],
         "a WireGuard peer that is not this project's, and the bench's yardstick",
     ),
     package(

@@ -132,8 +132,8 @@ fn make_foreign_state() {
 
 /// All state of the network namespace of the kinds that the agent changes.
 fn everything() -> String {
-    run(
-        "ip -d link show | sed 's/ state [A-Z]*//'; ip address show | grep inet
-         ip route show table all | grep -v fe80; ip rule; ip nexthop; nft list ruleset",
-    )
+    // Without `tentative`: duplicate address detection ends about a second after the creation.
+    run("ip -d link show | sed 's/ state [A-Z]*//'
+         ip address show | grep inet | sed 's/ tentative//'
+         ip route show table all | grep -v fe80; ip rule; ip nexthop; nft list ruleset")
 }
