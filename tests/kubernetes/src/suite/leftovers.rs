@@ -8,11 +8,12 @@ use kube::api::{DynamicObject, ListParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client, ResourceExt as _};
 use std::collections::BTreeSet;
+use tokio::task::JoinSet;
 
 /// Kinds whose objects other tests observe: group, version, kind and plural. Objects of pods,
 /// Services and the like are in namespaces, and go with them. Kinds that the API server does not
 /// serve have no objects.
-const KINDS: [(&str, &str, &str, &str); 16] = [
+const KINDS: [Kind; 16] = [
     ("", "v1", "Node", "nodes"),
     (RBAC, "v1", "ClusterRole", "clusterroles"),
     (RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings"),
@@ -69,6 +70,8 @@ const KINDS: [(&str, &str, &str, &str); 16] = [
 /// The prefix of names of clusters that tests create, see [`Shared::NAMES`](super::Shared::NAMES).
 const PREFIX: &str = "it-";
 
+type Kind = (&'static str, &'static str, &'static str, &'static str);
+
 const ADMISSION: &str = "admissionregistration.k8s.io";
 const NETWORKING: &str = "networking.liqo.io";
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -81,6 +84,9 @@ pub(super) struct Leftovers {
     /// All tests that have run since `before`.
     tests: Vec<String>,
     before: State,
+    /// The state before the first test. Only its objects must be restored: what an earlier test left
+    /// may go at any time.
+    fixture: Option<State>,
 }
 
 impl Leftovers {
@@ -91,7 +97,12 @@ impl Leftovers {
     /// Returns an error if an API server cannot be read.
     pub(super) async fn begin(&mut self, test: &str, clusters: &[Cluster]) -> Result<()> {
         if self.running == 0 {
-            self.before = State::observe(clusters).await?;
+            let observed =
+                wait::until(Deadline::after(wait::SOON), "all API servers", async || {
+                    State::observe(clusters).await
+                });
+            self.before = observed.await?;
+            self.fixture.get_or_insert_with(|| self.before.clone());
             self.tests.clear();
         }
         self.running += 1;
@@ -116,7 +127,9 @@ impl Leftovers {
             self.tests.join(" or ")
         );
         wait::until(Deadline::after(wait::SOON), &what, async || {
-            self.before.ensure_equal(&State::observe(clusters).await?)
+            let fixture = self.fixture.as_ref().unwrap_or(&self.before);
+            let after = State::observe(clusters).await?;
+            after.ensure_as_before(&self.before, fixture)
         })
         .await
     }
@@ -147,9 +160,10 @@ impl State {
         Ok(Self(lines))
     }
 
-    fn ensure_equal(&self, after: &Self) -> Result<()> {
-        let left: Vec<_> = after.0.difference(&self.0).collect();
-        let missing: Vec<_> = self.0.difference(&after.0).collect();
+    fn ensure_as_before(&self, before: &Self, fixture: &Self) -> Result<()> {
+        let left: Vec<_> = self.0.difference(&before.0).collect();
+        let missing = before.0.difference(&self.0);
+        let missing: Vec<_> = missing.filter(|it| fixture.0.contains(*it)).collect();
         ensure!(left.is_empty(), "left: {left:?}; not restored: {missing:?}");
         ensure!(missing.is_empty(), "not restored: {missing:?}");
 
@@ -168,22 +182,36 @@ async fn objects(client: &Client) -> Result<Vec<String>> {
         .map(|it| format!("Namespace {}", it.name_any()))
         .collect();
 
-    for (group, version, kind, plural) in KINDS {
-        let gvk = GroupVersionKind::gvk(group, version, kind);
-        let resource = ApiResource::from_gvk_with_plural(&gvk, plural);
-        let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
-        let list = match api.list_metadata(&ListParams::default()).await {
-            Ok(list) => list,
-            Err(kube::Error::Api(status)) if status.code == 404 => continue,
-            Err(error) => return Err(error).with_context(|| plural.to_owned()),
-        };
-        lines.extend(list.iter().map(|it| match it.namespace() {
-            Some(namespace) => format!("{kind} {namespace}/{}", it.name_any()),
-            None => format!("{kind} {}", it.name_any()),
-        }));
+    let mut lists = JoinSet::new();
+    for kind in KINDS {
+        lists.spawn(objects_of(client.clone(), kind));
+    }
+    while let Some(list) = lists.join_next().await {
+        lines.extend(list.context("a list has panicked")??);
     }
 
     Ok(lines)
+}
+
+async fn objects_of(client: Client, kind: Kind) -> Result<Vec<String>> {
+    let (group, version, kind, plural) = kind;
+    let gvk = GroupVersionKind::gvk(group, version, kind);
+    let resource = ApiResource::from_gvk_with_plural(&gvk, plural);
+    let api: Api<DynamicObject> = Api::all_with(client, &resource);
+    let list = match api.list_metadata(&ListParams::default()).await {
+        Ok(list) => list,
+        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Vec::new()),
+        Err(error) => return Err(error).context(plural),
+    };
+    let line = |namespace: Option<String>, name: String| match namespace {
+        Some(namespace) => format!("{kind} {namespace}/{name}"),
+        None => format!("{kind} {name}"),
+    };
+
+    Ok(list
+        .iter()
+        .map(|it| line(it.namespace(), it.name_any()))
+        .collect())
 }
 
 #[cfg(test)]
@@ -205,8 +233,9 @@ mod tests {
             "Namespace liqo-tenant-upstream-server of it-rome",
         ]);
 
-        before.ensure_equal(&before).unwrap();
-        let error = before.ensure_equal(&after).unwrap_err().to_string();
+        before.ensure_as_before(&before, &before).unwrap();
+        let error = after.ensure_as_before(&before, &before);
+        let error = error.unwrap_err().to_string();
 
         assert!(
             error.contains("left: [\"Namespace liqo-tenant-upstream-server"),
@@ -216,5 +245,13 @@ mod tests {
             error.contains("not restored: [\"Node it-rome-worker"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn leftovers_of_an_earlier_test_may_go_during_a_later_one() {
+        let fixture = state(&["Namespace default of it-rome"]);
+        let before = state(&["Namespace default of it-rome", "Namespace left of it-rome"]);
+
+        fixture.ensure_as_before(&before, &fixture).unwrap();
     }
 }
