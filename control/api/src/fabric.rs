@@ -4,7 +4,7 @@
 //! text --parse--> Objects --plan--> Objects with status --Fabric::try_from--> Fabric
 //! ```
 //!
-//! Objects of an API server pass [`Tenancy::prune`] and [`admit`] first, which leave out those that do
+//! Objects of an API server pass [`Tenancy::prune`] and [`admit()`] first, which leave out those that do
 //! not count where they are, and those that cannot be served yet.
 //!
 //! All steps are pure. An error names document, object, field and cure, and comes with all others.

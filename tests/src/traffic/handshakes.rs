@@ -30,7 +30,7 @@ pub struct Peer {
 pub struct Counts {
     /// Handshakes with a response, which the initiator confirmed.
     pub answered: u64,
-    /// Handshakes without a response within [`RESPONSE_TIMEOUT`].
+    /// Handshakes without a response within `RESPONSE_TIMEOUT`.
     pub unanswered: u64,
     /// Cookie replies, which demand a proof of address.
     pub cookies: u64,

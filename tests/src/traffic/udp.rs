@@ -183,7 +183,7 @@ impl Flow {
         self.replies.load(Ordering::Relaxed)
     }
 
-    /// Ends the flow, and waits [`LAST_REPLIES`] for late replies.
+    /// Ends the flow, and waits `LAST_REPLIES` for late replies.
     ///
     /// # Panics
     ///
