@@ -25,7 +25,7 @@ pub(crate) const TAP_PROGRAM: &str = "tap_ingress";
 /// Attached to the sockets of the listening port.
 pub(crate) const LISTEN_PROGRAM: &str = "listen";
 
-/// Attached to the sockets of each other port.
+/// Attached to the sockets of all other ports.
 pub(crate) const REPLY_PROGRAM: &str = "reply";
 
 /// Attached to a TAP with several queues.
@@ -87,7 +87,7 @@ pub(crate) fn load(constants: &Constants, pins: Option<&Pins>) -> Result<Ebpf, E
     #[cfg(feature = "mutants")]
     loader.override_global("MUTANT", &constants.mutant, true);
     if !constants.log {
-        // Nothing is logged: the smallest buffer.
+        // With logging off, the smallest buffer is enough.
         loader.map_max_entries("AYA_LOGS", 1);
     }
     if let Some(pins) = pins {

@@ -48,7 +48,7 @@ mod tunnelled;
 
 mod liveness;
 mod path_mtu;
-mod probe;
+pub(crate) mod probe;
 mod probes;
 mod timers;
 

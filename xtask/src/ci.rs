@@ -30,6 +30,7 @@ const CHART: Part = (Set::Chart, &["chart"]);
 const TESTS: &[Part] = &[
     (Set::Unit, &["test", "--only", "unit"]),
     (Set::Laboratory, &["test", "--only", "laboratory"]),
+    (Set::Fuzz, &["fuzz", "--seconds=20"]),
     (Set::Demo, &["demo", "--no-build"]),
     (Set::Bench, BENCH),
     (Set::Kubernetes, &["test", "--kubernetes", "--quick"]),
@@ -102,12 +103,19 @@ pub(crate) fn checks(shell: &mut Shell) -> Result<()> {
     commands(shell, "Documentation", [documentation()])
 }
 
-fn formats() -> [Command; 2] {
-    // The kernel programs are no member of the workspace.
-    let mut programs = workspace::cargo(&["fmt", "--check", "--manifest-path"]);
-    programs.arg("ebpf/program/Cargo.toml");
+fn formats() -> [Command; 3] {
+    // The kernel programs and the fuzz targets are no members of the workspace.
+    let [programs, fuzzing] = ["ebpf/program/Cargo.toml", "fuzz/Cargo.toml"].map(|manifest| {
+        let mut command = workspace::cargo(&["fmt", "--check", "--manifest-path"]);
+        command.arg(manifest);
+        command
+    });
 
-    [workspace::cargo(&["fmt", "--all", "--check"]), programs]
+    [
+        workspace::cargo(&["fmt", "--all", "--check"]),
+        programs,
+        fuzzing,
+    ]
 }
 
 fn lints() -> [Command; 2] {

@@ -33,7 +33,7 @@ pub(crate) fn check(shell: &mut Shell) -> Result<usize> {
     let allowed = allowed(&text).context("deny.toml has no list of allowed licences")?;
 
     let mut packages = Vec::new();
-    for manifest in ["Cargo.toml", "ebpf/program/Cargo.toml"] {
+    for manifest in ["Cargo.toml", "ebpf/program/Cargo.toml", "fuzz/Cargo.toml"] {
         packages.extend(dependencies(shell, manifest)?);
     }
     let refused: Vec<_> = packages

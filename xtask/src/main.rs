@@ -12,6 +12,7 @@ mod cluster;
 mod console;
 mod crds;
 mod demo;
+mod fuzz;
 mod image;
 mod kubernetes;
 mod leftovers;
@@ -48,6 +49,8 @@ enum Command {
     Test(test::Test),
     /// Measures the tunnel and the complete path, side by side with other tunnels.
     Bench(bench::Bench),
+    /// Fuzzes the code that handles input of strangers, peers, pods and users.
+    Fuzz(fuzz::Fuzz),
     /// Manages real Kubernetes clusters on this machine.
     Cluster(cluster::Cluster),
     /// Runs every check that a change must pass, each in the view of its set.
@@ -97,6 +100,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Test(options) => test::run(&mut shell, &options)?,
         Command::Bench(options) => bench::run(&mut shell, &options)?,
         Command::Cluster(options) => cluster::run(&mut shell, &options)?,
+        Command::Fuzz(options) => fuzz::run(&mut shell, &options)?,
         Command::Ci(options) => ci::run(&mut shell, &options)?,
         Command::View(options) => view::run(&mut shell, &options)?,
         Command::Checks => ci::checks(&mut shell)?,

@@ -4,6 +4,7 @@
 //! and [`install`] executes. With nothing missing it takes milliseconds, so every
 //! command calls it first, with the sets that it runs.
 
+pub(crate) mod fuzzer;
 pub(crate) mod go;
 pub(crate) mod needs;
 pub(crate) mod rust;

@@ -31,7 +31,7 @@ const REDIRECT: u8 = 5;
 const TIME_EXCEEDED: u8 = 11;
 const PARAMETER_PROBLEM: u8 = 12;
 
-/// The addresses of a quoted header, which the receiver of the error sent.
+/// The addresses of a quoted packet, which the receiver of the error sent.
 pub(crate) struct Quote {
     pub(crate) source: u32,
     pub(crate) destination: u32,

@@ -33,7 +33,7 @@ pub(super) const REPLICAS_MAX: u32 = 16;
 
 /// Description of a gateway of this project, in its own probes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Gateway {
+pub(crate) struct Gateway {
     pub(super) version: String,
     pub(super) replica: String,
     pub(super) lane: LaneId,
@@ -47,7 +47,7 @@ pub(super) struct Gateway {
 
 /// A received message.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Probe {
+pub(crate) enum Probe {
     Ping {
         /// The PONG, without this gateway's own keys.
         reply: Reply,
@@ -64,7 +64,7 @@ pub(super) enum Probe {
 
 /// The PONG to a PING, without this gateway's own keys.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Reply {
+pub(crate) enum Reply {
     /// To a PING in our own format.
     Plain {
         cluster_id: String,
@@ -75,7 +75,7 @@ pub(super) enum Reply {
 }
 
 /// Parses a message; `None` if it is malformed or too long for its sender.
-pub(super) fn parse(json: &[u8], from_ours: bool) -> Option<Probe> {
+pub(crate) fn parse(json: &[u8], from_ours: bool) -> Option<Probe> {
     let max = if from_ours {
         OURS_BYTES_MAX
     } else {

@@ -1,0 +1,146 @@
+//! A gateway with two peers that both have its own pod CIDR, for the kernel and for the oracle.
+
+use super::{IPV4_MIN, LEN_MAX};
+use ebpf::test_run::Programs;
+use ebpf::{Local, Outbound, Tables, Transit};
+use ipam::Remap;
+use ipam::rewrite::{Gateway, Peer, RemotePod};
+use ipnet::Ipv4Net;
+use std::net::Ipv4Addr;
+
+const NODE: Ipv4Addr = Ipv4Addr::new(172, 18, 0, 2);
+
+/// Peer, original prefix, remapped prefix.
+const REMAPS: [(u16, &str, &str); 5] = [
+    (1, "10.244.0.0/16", "10.245.0.0/16"),
+    (1, "10.70.0.0/16", "10.71.0.0/16"),
+    (2, "10.244.0.0/16", "10.246.0.0/16"),
+    (2, "10.70.0.0/16", "10.72.0.0/16"),
+    (2, "192.168.7.0/24", "10.247.3.0/24"),
+];
+
+/// The prefixes of this cluster.
+const OWN: [&str; 2] = ["10.244.0.0/16", "10.70.0.0/16"];
+const LOCAL: [&str; 2] = ["10.244.0.0/16", "10.70.0.9/32"];
+
+/// Peer, original address, address of the IP object.
+const MAPPED: [(u16, &str, &str); 3] = [
+    (1, "10.244.5.5", "10.70.0.21"),
+    (2, "10.244.5.5", "10.70.0.22"),
+    (2, "192.168.7.7", "10.70.0.23"),
+];
+
+/// Peer and the address to which its unknown sources are mapped; peer 2 has none.
+const UNKNOWN: (u16, &str) = (1, "10.71.0.1");
+
+/// What selectors of addresses choose from.
+const ADDRESSES: [&str; 16] = [
+    "10.244.1.10",
+    "10.244.5.5",
+    "10.245.1.10",
+    "10.245.5.5",
+    "10.246.1.10",
+    "10.246.5.5",
+    "10.247.3.7",
+    "192.168.7.7",
+    "10.70.0.9",
+    "10.70.0.21",
+    "10.70.0.22",
+    "10.70.0.23",
+    "10.71.0.9",
+    "169.254.18.2",
+    "172.18.0.2",
+    "8.8.8.8",
+];
+
+/// A selector from here on leaves the address as the packet has it.
+const AS_IT_IS: u8 = 0x80;
+
+/// Reads flags and packet, and puts the selected addresses into it.
+///
+/// Returns `None` for what the kernel does not take in a test run, and for the overlay's probe, which
+/// the oracle does not know.
+pub(crate) fn packet(input: &[u8]) -> Option<(u8, Vec<u8>)> {
+    let (&[flags, selectors @ ..], packet) = input.split_first_chunk::<5>()?;
+    let mut packet = packet.get(..packet.len().min(LEN_MAX))?.to_vec();
+    if packet.len() < IPV4_MIN {
+        return None;
+    }
+    let quote = usize::from(packet[0] & 0xf) * 4 + 8;
+    for (selector, at) in selectors.iter().zip([12, 16, quote + 12, quote + 16]) {
+        if let Some(octets) = packet.get_mut(at..at + 4)
+            && *selector < AS_IT_IS
+        {
+            let address = ADDRESSES[usize::from(*selector) % ADDRESSES.len()];
+            octets.copy_from_slice(&address_of(address).octets());
+        }
+    }
+    if packet[16..19] == [169, 254, 19] {
+        return None;
+    }
+
+    Some((flags, packet))
+}
+
+/// Loads the programs, and returns them with the oracle of the same tables.
+pub(crate) fn load() -> (Programs, Gateway) {
+    let programs = Programs::load(&tables(), NODE, false);
+
+    (programs.expect("fuzzing the kernel needs root"), gateway())
+}
+
+fn tables() -> Tables {
+    let mut tables = Tables::default();
+    for (peer, original, remapped) in REMAPS {
+        let route = Outbound {
+            peer,
+            to: net(original),
+            mss: 0,
+        };
+        tables.outbound.insert(net(remapped), route);
+        tables.inbound.insert((peer, net(original)), net(remapped));
+    }
+    for local in LOCAL {
+        tables.local.insert(net(local), Local::Node(NODE));
+    }
+    for (peer, original, address) in MAPPED {
+        let (to, address) = (address_of(original), address_of(address));
+        tables.transit.insert(address, Transit { peer, to });
+        tables.transit_sources.insert((peer, to), address);
+    }
+    let (peer, address) = UNKNOWN;
+    tables.unknown_sources.insert(peer, address_of(address));
+    tables.sources = OWN.map(net).into();
+    tables.nodes = [NODE].into();
+
+    tables
+}
+
+fn gateway() -> Gateway {
+    let peer = |number| Peer {
+        remaps: (REMAPS.iter())
+            .filter(|(peer, ..)| *peer == number)
+            .map(|(_, from, to)| Remap::new(net(from), net(to)).expect("equal lengths"))
+            .collect(),
+        unknown_source: (UNKNOWN.0 == number).then(|| address_of(UNKNOWN.1)),
+    };
+    let pod = |(peer, original, address): (u16, &str, &str)| {
+        let original = address_of(original);
+        (address_of(address), RemotePod { peer, original })
+    };
+
+    Gateway {
+        peers: [(1, peer(1)), (2, peer(2))].into(),
+        sources: OWN.map(net).into(),
+        local: LOCAL.map(net).into(),
+        mapped_pods: MAPPED.map(pod).into(),
+    }
+}
+
+fn net(text: &str) -> Ipv4Net {
+    text.parse().expect("a prefix")
+}
+
+fn address_of(text: &str) -> Ipv4Addr {
+    text.parse().expect("an address")
+}

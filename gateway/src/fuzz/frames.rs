@@ -1,0 +1,128 @@
+//! Frames from the TAP and packets from peers, through split and coalesce.
+//!
+//! ```text
+//! flags | length, frame with the virtio header | length, frame | ..
+//! ```
+//! Rules: no panic; a frame is cut into well-formed packets; joining them loses none and invents none.
+
+use super::input::Input;
+use crate::offload::coalesce::Coalescer;
+use crate::offload::fragment::Fragments;
+use crate::offload::frame::{HEADROOM, PACKET_MAX};
+use crate::offload::icmp;
+use crate::offload::ipv4::Header;
+use crate::offload::split::{SEGMENTS_MAX, Split};
+use crate::offload::vnet;
+use ebpf_common::settings::Settings;
+
+const PEER: u16 = 7;
+
+/// Set in the flags: the kernel cuts UDP super-packets.
+const UDP: u8 = 1;
+/// Set in the flags: frames are packets of a peer, without the virtio header.
+const FROM_PEER: u8 = 2;
+
+/// Packets in one input: more only make the fuzzer slower.
+const PACKETS_MAX: usize = 1_000;
+
+pub(crate) fn run(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let flags = input.byte();
+    let mtu = input.word();
+    let mut packets = Vec::new();
+    while !input.is_empty() && packets.len() < PACKETS_MAX {
+        let frame = input.chunk();
+        if flags & FROM_PEER != 0 {
+            packets.push(frame.to_vec());
+        } else {
+            split(frame, &mut packets);
+        }
+    }
+    packets.truncate(PACKETS_MAX);
+    packets.retain(|packet| !packet.is_empty());
+    for packet in &packets {
+        refuse_or_fragment(packet, mtu);
+    }
+
+    let frames = coalesce(&packets, flags & UDP != 0);
+
+    let mut again = Vec::new();
+    for frame in &frames {
+        let is_whole = vnet::Header::parse(frame).is_some_and(|it| it.gso == vnet::Gso::None);
+        if is_whole {
+            again.push(frame[HEADROOM..].to_vec());
+        } else {
+            split(frame, &mut again);
+        }
+    }
+    assert_eq!(sorted(packets), sorted(again));
+}
+
+/// Cuts a frame, if it is sound, into packets.
+fn split(frame: &[u8], packets: &mut Vec<Vec<u8>>) {
+    let Some(header) = vnet::Header::parse(frame) else {
+        return;
+    };
+    let Some(packet) = frame.get(HEADROOM..) else {
+        return;
+    };
+    let mut packet = packet.to_vec();
+    let Ok(mut split) = Split::new(header, &mut packet) else {
+        return;
+    };
+    for count in 0.. {
+        let len = split.segment_len();
+        let Some(segment) = split.next() else {
+            break;
+        };
+        assert!(count < SEGMENTS_MAX, "more segments than the limit");
+        assert!(segment.len() <= len, "longer than announced");
+        let header = Header::parse(segment).expect("a segment has an IPv4 header");
+        assert_eq!(usize::from(header.total_len), segment.len());
+        if packets.len() < PACKETS_MAX {
+            packets.push(segment.to_vec());
+        }
+    }
+}
+
+/// Answers a packet that is too big, and cuts it into fragments.
+fn refuse_or_fragment(packet: &[u8], mtu: u16) {
+    let mut out = vec![0; PACKET_MAX];
+    if let Some(len) = icmp::too_big(packet, mtu, &mut out[..icmp::LEN_MAX]) {
+        assert!(len <= icmp::LEN_MAX);
+    }
+    if let Some(mut fragments) = Fragments::new(packet, mtu) {
+        let mut count = 0;
+        while let Some(len) = fragments.next(&mut out) {
+            assert!(len <= usize::from(mtu), "longer than the MTU");
+            count += 1;
+            assert!(count <= PACKET_MAX / 8, "more fragments than bytes");
+        }
+    }
+}
+
+fn coalesce(packets: &[Vec<u8>], udp: bool) -> Vec<Vec<u8>> {
+    let mut coalescer = Coalescer::new(Settings::default(), udp);
+    let mut frames = Vec::new();
+    let mut write = |frame: &[u8]| frames.push(frame.to_vec());
+    for packet in packets {
+        coalescer.room()[..packet.len()].copy_from_slice(packet);
+        coalescer.push(PEER, packet.len(), &mut write);
+    }
+    coalescer.flush(&mut write);
+    frames
+}
+
+/// Returns the packets without order, and without what a super-packet does not keep: the
+/// identification, and with it the header's checksum.
+fn sorted(mut packets: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    for packet in &mut packets {
+        for at in [4, 5, 10, 11] {
+            if let Some(byte) = packet.get_mut(at) {
+                *byte = 0;
+            }
+        }
+    }
+    packets.sort_unstable();
+    packets
+}

@@ -1,0 +1,17 @@
+//! Both probe parsers: the tunnel's JSON, upstream's and ours, and the overlay's.
+
+use crate::engine::probe;
+use ebpf_common::probe::{LEN, Probe};
+
+pub(crate) fn run(bytes: &[u8]) {
+    for from_ours in [false, true] {
+        let _ = probe::parse(bytes, from_ours);
+    }
+
+    if let Some(parsed) = Probe::parse(bytes) {
+        assert_eq!(parsed.encode(), bytes, "a probe survives the wire");
+        let _ = (0..2 * LEN * 8)
+            .filter(|rank| parsed.answer.is_up(*rank))
+            .count();
+    }
+}
