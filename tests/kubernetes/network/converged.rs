@@ -177,7 +177,7 @@ pub(crate) async fn until_discovered_at(peering: &Peering, addresses: &[Ipv4Addr
 }
 
 /// The output of a process's `status` command.
-async fn status(liqo: &Namespace, pod: &str, program: &str) -> Result<Value> {
+pub(crate) async fn status(liqo: &Namespace, pod: &str, program: &str) -> Result<Value> {
     let words = ["exec", pod, "--", program, "status", "-o", "json"];
     let text = liqo.kubectl(&words).await?;
 

@@ -25,6 +25,7 @@ mod removal;
 mod scale;
 mod security;
 mod settings;
+mod spoofing;
 mod three;
 mod upstream;
 
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
     objects::add(&mut suite);
     confinement::add(&mut suite);
     settings::add(&mut suite);
+    spoofing::add(&mut suite);
     upstream::add(&mut suite);
     scale::add(&mut suite);
     failover::add(&mut suite);
