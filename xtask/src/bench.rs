@@ -1,8 +1,9 @@
-//! `cargo xtask bench`: the tunnel and the complete path, side by side with other tunnels.
+//! `cargo xtask bench`: measures this project's tunnel and its path from pod to pod, and compares
+//! both with other tunnels.
 //!
-//! All tunnels are measured in the same run and in interleaved rounds, because the speed of a
-//! shared machine drifts: ratios within a round are more reliable than absolute numbers.
-//! Method and targets: `bench/README.md`.
+//! Each round measures all tunnels directly after one another. The speed of a shared machine
+//! drifts, so ratios within a round are more reliable than absolute numbers. `bench/README.md`
+//! describes the method and the targets.
 
 mod cable;
 mod compare;
@@ -45,47 +46,48 @@ use std::env;
 use std::fs;
 use std::time::Instant;
 
-/// Which measurements to take.
+/// Options of `cargo xtask bench`.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Bench {
     #[command(subcommand)]
     command: Option<Command>,
 
-    /// Repetitions of each measurement.
+    /// Number of times that each repeated measurement is taken.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
 
-    /// The duration of one measurement.
+    /// The duration of one measurement, in seconds.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
     seconds: u32,
 
-    /// Takes only these measurements; can be repeated.
+    /// Takes only these measurements. The option can be repeated.
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Measurement>,
 
-    /// Measures only these tunnels, for instance one under a profiler; can be repeated.
+    /// Measures only these tunnels, for instance one under a profiler. The option can be repeated.
     #[arg(long, value_enum, value_delimiter = ',')]
     tunnel: Vec<Tunnel>,
 
-    /// Measures only over these networks; can be repeated.
+    /// Measures only over these kinds of networks. The option can be repeated.
     #[arg(long, value_enum, value_delimiter = ',')]
     underlay: Vec<Underlay>,
 
-    /// The wireguard-go to compare with [default: the newest, which is built].
+    /// The wireguard-go program to compare with [default: builds the newest version].
     #[arg(long, value_name = "PROGRAM")]
     wireguard_go: Option<String>,
 
-    /// Takes two short rounds of the targets' measurements, within five minutes.
+    /// Takes only the measurements that have a target, in two short rounds. This takes less than
+    /// five minutes.
     #[arg(long, conflicts_with_all = ["rounds", "seconds"])]
     quick: bool,
 
-    /// Fails if a target is missed, see `bench/README.md`.
+    /// Fails if a target of `bench/README.md` is missed.
     #[arg(long)]
     check: bool,
 
-    /// Measures the processes of the last build; writes no result to `bench/results`, since
-    /// the commit of that build is unknown.
+    /// Measures the processes of the last build. Writes no result to `bench/results`, because the
+    /// commit of that build is unknown.
     #[arg(long)]
     no_build: bool,
 
@@ -96,7 +98,7 @@ pub(crate) struct Bench {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Lists changes between two stored results that exceed their spread.
+    /// Compares two stored results, and lists the numbers that changed by more than their spread.
     Compare(Compare),
 }
 
@@ -104,13 +106,14 @@ enum Command {
 enum Output {
     /// A table for people.
     Table,
-    /// JSON, as in `bench/results`.
+    /// The JSON document that is also written to `bench/results`.
     Json,
     /// Markdown.
     Markdown,
 }
 
-/// Measures, prints the result and writes it to `bench/results`.
+/// Takes the measurements and prints the result. A complete run also writes the result to
+/// `bench/results`.
 ///
 /// # Errors
 ///
@@ -123,18 +126,18 @@ pub(crate) fn run(shell: &mut Shell, options: &Bench) -> Result<()> {
 
     let start = Instant::now();
     setup::run_for(shell, &[Set::Bench])?;
-    // A folder of binaries in the environment replaces the build.
+    // An environment variable can name a folder of binaries to measure instead of a new build.
     let builds = !options.no_build && env::var_os(test::BINARIES).is_none();
     let plan = Plan::of(options, builds);
     let programs = peers::find(shell, &plan.tunnels, options.wireguard_go.as_deref())?;
-    // Before the build, whose sources are measured.
+    // The commit is read before the build, because sources may change during the build.
     let setting = setting::observe(shell, &programs, plan.rounds, plan.seconds)?;
     if builds && plan.tunnels.iter().any(|tunnel| tunnel.is_ours()) {
         test::build(shell)?;
     }
     leftovers::remove_crashed()?;
     let before = leftovers::observe(shell)?;
-    // From here on a signal removes the laboratories and ends this process.
+    // From here on, a signal removes the laboratories before it ends this process.
     ::tests::lab::clean_on_signal()?;
 
     let measured = run::measure_all(&plan, &programs)?;
@@ -186,7 +189,7 @@ fn warn_if_disturbed(report: &Report) {
     }
 }
 
-/// Writes the result as JSON, as Markdown and as a picture.
+/// Writes the result to `bench/results` as JSON, Markdown and SVG.
 fn keep(report: &Report) -> Result<()> {
     let date = report.setting.date.get(..10).unwrap_or("undated");
     let name = format!("{date}-{}", report.setting.commit);

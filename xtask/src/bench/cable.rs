@@ -1,4 +1,4 @@
-//! The underlay of a tunnel: two network namespaces connected by a veth pair.
+//! The underlay of a tunnel: a client namespace and a server namespace, connected by a veth pair.
 //!
 //! ```text
 //! near eth0 ------ eth0 far        MTU 1500
@@ -12,12 +12,12 @@ use anyhow::Result;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-/// Two connected network namespaces.
+/// Two network namespaces that are connected by a veth pair.
 #[derive(Clone, Debug)]
 pub(super) struct Cable {
-    /// The namespace of the client.
+    /// The namespace of the measuring client, for instance `iperf3 --client`.
     pub(super) near: Netns,
-    /// The namespace of the server.
+    /// The namespace of the measuring server.
     pub(super) far: Netns,
 }
 
@@ -54,20 +54,21 @@ impl Cable {
     }
 }
 
-/// The client's address.
+/// The client's address on the underlay.
 pub(super) const NEAR: Ipv4Addr = Ipv4Addr::new(10, 201, 0, 1);
 
-/// The server's address.
+/// The server's address on the underlay.
 pub(super) const FAR: Ipv4Addr = Ipv4Addr::new(10, 201, 0, 2);
 
 const DEVICE: &str = "eth0";
 
 const MTU: u32 = 1500;
 
-/// Disables segmentation offload, so that the kernel segments on sending, and enables GRO.
+/// Disables segmentation offload on a veth device, so that the kernel segments super-packets when
+/// it sends them, and enables GRO.
 ///
-/// A receiving veth does GRO only if its peer cannot segment TCP
-/// (`veth_skb_is_eligible_for_gro`), so TSO is disabled, too.
+/// A veth device does GRO only if its peer device does not offload TCP segmentation
+/// (`veth_skb_is_eligible_for_gro` in the kernel), so TSO is disabled, too.
 ///
 /// # Errors
 ///

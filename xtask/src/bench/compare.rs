@@ -1,7 +1,8 @@
-//! Compares two results and finds changes beyond their spread. PURE except for reading files.
+//! Compares two stored results, and finds numbers that changed by more than their spread. PURE
+//! except for reading files.
 
 use super::metric::{Better, METRICS, Metric, Sample, Tunnel, Underlay};
-use super::results::{YARDSTICK, by_round};
+use super::results::{REFERENCE, by_round};
 use super::stats::Summary;
 use super::table::number;
 use crate::console::{BAD, FAINT, GOOD, TITLE};
@@ -15,7 +16,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The results to compare.
+/// Options of `cargo xtask bench compare`.
 #[derive(Args, Debug)]
 pub(crate) struct Compare {
     /// The earlier result, such as `bench/results/2026-11-23-9024d38c02.json`.
@@ -27,11 +28,11 @@ pub(crate) struct Compare {
     after: PathBuf,
 }
 
-/// Reads both results and returns a table of changes.
+/// Reads both results and returns a table of the changes.
 ///
 /// # Errors
 ///
-/// Returns an error that names the file which is not a result.
+/// Returns an error that names the file, if a file cannot be read or is not a result of the bench.
 pub(super) fn run(options: &Compare) -> Result<String> {
     let before = Kept::read(&options.before)?;
     let after = Kept::read(&options.after)?;
@@ -40,7 +41,7 @@ pub(super) fn run(options: &Compare) -> Result<String> {
     Ok(render(&before, &after, &changes))
 }
 
-/// The part of a result that a comparison needs.
+/// The fields of a stored result that the comparison needs.
 #[derive(Debug, Deserialize)]
 struct Kept {
     date: String,
@@ -49,7 +50,7 @@ struct Kept {
     samples: Vec<Sample>,
 }
 
-/// Reads the samples without those of tunnels that are no longer measured.
+/// Deserializes the samples, and skips samples of tunnels that the bench no longer measures.
 fn of_known_tunnels<'de, D: Deserializer<'de>>(results: D) -> Result<Vec<Sample>, D::Error> {
     let samples = Vec::<Value>::deserialize(results)?.into_iter();
     let known = samples.filter(|sample| {
@@ -70,14 +71,14 @@ impl Kept {
     }
 }
 
-/// A number in both results.
+/// A number that both results have.
 #[derive(Clone, Copy, Debug)]
 struct Change {
     tunnel: Tunnel,
     underlay: Underlay,
     metric: Metric,
-    /// Whether it is a ratio to the yardstick, which the drift of a shared machine affects
-    /// least.
+    /// Whether the number is a ratio to the reference tunnel. Drift of a shared machine changes
+    /// ratios less than absolute numbers.
     is_ratio: bool,
     before: Summary,
     after: Summary,
@@ -85,7 +86,8 @@ struct Change {
 }
 
 impl Change {
-    /// The later median divided by the earlier one.
+    /// Returns the later median divided by the earlier median; `None` if the earlier median is
+    /// zero.
     fn factor(&self) -> Option<f64> {
         (self.before.median > 0.0).then(|| self.after.median / self.before.median)
     }
@@ -98,11 +100,11 @@ impl Change {
     }
 }
 
-/// A number that is measured once has no spread. Its relative change must exceed the noise of
-/// a shared machine.
+/// Minimum relative change of a number that is measured once per run and therefore has no spread.
+/// Drift of a shared machine stays below twelve percent.
 const NOISE: f64 = 0.12;
 
-/// Compares all numbers that both results have.
+/// Compares all numbers that occur in both results.
 fn changes(before: &[Sample], after: &[Sample]) -> Vec<Change> {
     let mut changes = Vec::new();
     for &underlay in Underlay::value_variants() {
@@ -132,17 +134,17 @@ fn change(
         values.into_values().collect()
     };
     let ratios = |samples: &[Sample]| -> Vec<f64> {
-        let yardstick = by_round(samples, underlay, metric, YARDSTICK);
+        let reference = by_round(samples, underlay, metric, REFERENCE);
         by_round(samples, underlay, metric, tunnel)
             .into_iter()
             .filter_map(|(round, ours)| {
-                let theirs = *yardstick.get(&round)?;
+                let theirs = *reference.get(&round)?;
                 (theirs > 0.0).then_some(ours / theirs)
             })
             .collect()
     };
 
-    let ratio = (tunnel != YARDSTICK).then(|| both(&ratios)).flatten();
+    let ratio = (tunnel != REFERENCE).then(|| both(&ratios)).flatten();
     let is_ratio = ratio.is_some();
     let (before, after, times) = ratio.or_else(|| both(&absolute))?;
     let is_apart = after.min > before.max || after.max < before.min;
@@ -185,7 +187,7 @@ fn render(before: &Kept, after: &Kept, changes: &[Change]) -> String {
     for change in changed {
         let style = if change.is_better() { GOOD } else { BAD };
         let unit = if change.is_ratio {
-            format!("x {}", YARDSTICK.name())
+            format!("x {}", REFERENCE.name())
         } else {
             change.metric.unit.to_owned()
         };

@@ -1,4 +1,4 @@
-//! The two ends of a tunnel, and the measuring tools that run there.
+//! The two ends of an established tunnel, and calls of the measuring tools in their namespaces.
 
 use super::metric::{Tunnel, Underlay};
 use ::tests::lab::netns::Netns;
@@ -13,13 +13,13 @@ use std::time::Duration;
 pub(super) struct Ends {
     pub(super) tunnel: Tunnel,
     pub(super) underlay: Underlay,
-    /// The namespace of the client.
+    /// The namespace of the measuring client.
     pub(super) near: Netns,
-    /// The namespace of the server.
+    /// The namespace of the measuring server.
     pub(super) far: Netns,
-    /// The server's address inside the tunnel, as the client uses it.
+    /// The destination address with which the client reaches the server through the tunnel.
     pub(super) far_address: Ipv4Addr,
-    /// The ids of the processes that encrypt and decrypt: the client's, then the server's.
+    /// The ids of the processes that encrypt and decrypt: first the client's, then the server's.
     pub(super) gateways: [u32; 2],
 }
 
@@ -28,7 +28,7 @@ impl Ends {
     ///
     /// # Errors
     ///
-    /// Returns an error if server or client fail.
+    /// Returns an error if the iperf3 server or client fails.
     pub(super) fn iperf3(&self, arguments: &[&str], seconds: u32) -> Result<String> {
         let _server = Server::start(&self.far)?;
         let time = seconds.to_string();
@@ -45,7 +45,7 @@ impl Ends {
         ];
         all.extend(arguments);
 
-        // iperf3 reports errors in its JSON, so its exit code is ignored.
+        // iperf3 reports errors in its JSON, which the caller parses. So the exit code is ignored.
         let output = self.near.output("timeout", &all, "")?;
         if output.stdout.is_empty() {
             bail!(
@@ -58,7 +58,7 @@ impl Ends {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Runs `ping` with a packet every `interval` for `duration`.
+    /// Runs `ping` for `duration`, with one echo request per `interval`.
     ///
     /// # Errors
     ///
@@ -81,7 +81,7 @@ impl Ends {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Waits until the far end replies to a ping.
+    /// Waits until the server's end replies to a ping.
     ///
     /// # Errors
     ///
@@ -104,11 +104,11 @@ impl Ends {
     }
 }
 
-/// The limit on the time that iperf3 takes beyond the measurement: it closes connections
-/// behind a full queue, on a machine without an idle core.
+/// Additional seconds after which an iperf3 client is killed. After the measurement, iperf3 waits
+/// until its queued data is sent, which takes long on a machine without an idle core.
 const SLACK_SECONDS: u32 = 20;
 
-/// An iperf3 server for one client.
+/// An `iperf3 --server --one-off`, which ends after one client.
 #[derive(Debug)]
 struct Server(Child);
 
@@ -141,21 +141,21 @@ impl Drop for Server {
 
 /// Kills a process, if it still runs, and reaps it.
 pub(super) fn end(child: &mut Child) {
-    // Both fail only if the process has ended, which is the purpose.
+    // Both calls fail only if the process has already ended.
     let _ = child.kill();
     let _ = child.wait();
 }
 
-/// iperf3's default port.
+/// The default port of iperf3.
 const PORT: &str = "5201";
 
 const START_DEADLINE: Duration = Duration::from_secs(5);
 
-/// Returns the first line of a tool's `--version`.
+/// Returns the first line that `program --version` prints.
 ///
 /// # Errors
 ///
-/// Returns an error if it cannot run.
+/// Returns an error if `program` cannot run.
 pub(super) fn version(program: &str) -> Result<String> {
     let output = Command::new(program)
         .arg("--version")

@@ -1,7 +1,7 @@
-//! The complete path: clusters with equal CIDRs, with one gateway each.
+//! The complete path from pod to pod: clusters with equal CIDRs and one gateway each.
 //!
-//! The pods are on other nodes than the gateways, so that overlay packets cross the
-//! underlay, as most do in a cluster of many nodes.
+//! The pods run on nodes without a gateway, so that overlay packets cross the underlay. In a
+//! cluster of many nodes, most pods have no gateway on their node.
 
 mod cables;
 
@@ -15,16 +15,16 @@ use tests::lab::Lab;
 use tests::lab::pod::Pod;
 use tests::lab::spec::{ClusterSpec, Spec};
 
-/// The clusters; removed when dropped.
+/// The laboratory with all clusters, which is removed on drop.
 #[derive(Debug)]
 pub(super) struct Fabric {
-    /// The pods at both ends, and the gateways between them.
+    /// The client pod, the server pod, and the gateways of their clusters.
     pub(super) ends: Ends,
     lab: Lab,
 }
 
 impl Fabric {
-    /// Creates the clusters and waits until their pods reach each other.
+    /// Creates the clusters, and waits until the client pod reaches the server pod.
     ///
     /// # Errors
     ///
@@ -58,8 +58,8 @@ impl Fabric {
         Ok(Self { ends, lab })
     }
 
-    /// Returns the sizes of the packets that the client's gateway has read from its TAP, and
-    /// those that the server's gateway has written to its TAP.
+    /// Returns two histograms of packet sizes: packets that the client's gateway has read from its
+    /// TAP, and packets that the server's gateway has written to its TAP.
     ///
     /// # Errors
     ///
@@ -74,15 +74,16 @@ impl Fabric {
 
 const NEAR: &str = "rome";
 const FAR: &str = "milan";
-/// A second peer of both, which sends only probes.
+/// A second peer of both clusters. The bench sends no data to it, so its sessions carry only
+/// probes.
 const THIRD: &str = "turin";
 
-/// The first node has the gateway, the second the pod.
+/// The gateway runs on node 1, the pod on node 2.
 const NODES: usize = 2;
 const POD_NODE: usize = 2;
 const GATEWAY: usize = 1;
 
-/// The pod's index in the pod CIDR of its node.
+/// The offset of the pod's address in the pod CIDR of its node.
 const POD_INDEX: u32 = 10;
 
 const UP_DEADLINE: Duration = Duration::from_secs(10);

@@ -1,13 +1,14 @@
-//! The tunnel without nodes and overlay: two gateways whose TAPs are the ends.
+//! The tunnel without nodes and overlay: two gateways, and traffic from TAP to TAP.
 //!
 //! ```text
 //!  near: gateway eth0 ------------ eth0 gateway :far            MTU 1500
 //!           liqo-tap ~~~~~~~~~~~~~~~~~~ liqo-tap                MTU 1420
 //! ```
 //!
-//! A kernel program redirects decrypted packets from a gateway's TAP to the overlay. Here it
-//! is detached, and the TAP gets an address and a route, so that the TCP stack of its
-//! namespace uses it like a WireGuard device. The processes are the released ones.
+//! Normally, an eBPF program redirects decrypted packets from a gateway's TAP to the overlay
+//! device. Here the program is detached, and the TAP gets an address and a route. So the TCP stack
+//! of the gateway's namespace uses the TAP like a WireGuard device. The gateway processes run the
+//! released binary.
 
 mod responder;
 mod site;
@@ -35,10 +36,10 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The two gateways; stopped when dropped.
+/// Two gateways with a session between them; both are stopped on drop.
 #[derive(Debug)]
 pub(super) struct Gateways {
-    /// The ends at the TAPs.
+    /// The namespaces of the two TAPs, and the two gateway processes.
     pub(super) ends: Ends,
     sockets: PathBuf,
     processes: [Process; 2],
@@ -47,11 +48,11 @@ pub(super) struct Gateways {
 }
 
 impl Gateways {
-    /// Starts the gateways and waits until the far end replies.
+    /// Starts the gateways, and waits until the server's TAP address replies to a ping.
     ///
     /// # Errors
     ///
-    /// Returns an error if a gateway does not start, or if the far end does not reply.
+    /// Returns an error if a gateway does not start, or if the server's end does not reply.
     pub(super) fn start(tunnel: Tunnel, underlay: Underlay) -> Result<Self> {
         let identity = Identity::claim()?;
         let cable = Cable::lay(&identity, underlay)?;
@@ -108,8 +109,8 @@ impl Gateways {
         })
     }
 
-    /// Returns the sizes of the packets that the client's gateway has read from its TAP, and
-    /// those that the server's gateway has written to its TAP.
+    /// Returns two histograms of packet sizes: packets that the client's gateway has read from its
+    /// TAP, and packets that the server's gateway has written to its TAP.
     ///
     /// # Errors
     ///
@@ -123,12 +124,12 @@ impl Gateways {
     }
 }
 
-/// The index of a gateway's only peer.
+/// The peer index. Each gateway has one peer, which gets the first index.
 const PEER: u16 = 0;
 
 const UP_DEADLINE: Duration = Duration::from_secs(20);
 
-/// The folder in which gateways pin programs, each below the name of its instance.
+/// The bpffs folder in which each gateway instance has a folder with its pinned programs.
 const PINS: &str = "/sys/fs/bpf/liqo";
 const TAP_PIN: &str = "tap";
 
@@ -178,7 +179,8 @@ fn key_dir(identity: &Identity, own: &Site, peer: &str) -> PathBuf {
     key_dirs(identity, own).join(format!("gw-{peer}"))
 }
 
-/// Makes the TAP of a gateway an end of the tunnel, and returns its namespace.
+/// Detaches the eBPF program from a gateway's TAP, and configures an address and a route on the
+/// TAP. Returns the namespace of the TAP.
 fn open_tap(instance: &str, own: &Site, peer: &Site) -> Result<Netns> {
     let pin = Path::new(PINS).join(instance).join(TAP_PIN);
     run(Command::new("bpftool")
@@ -190,7 +192,8 @@ fn open_tap(instance: &str, own: &Site, peer: &Site) -> Result<Netns> {
     let path = Path::new("/run/netns").join(&name);
     let file = File::open(&path).with_context(|| format!("failed to open {}", path.display()))?;
     let netns = Netns::adopt(&name, file);
-    // Decrypted packets have the MAC of a node as destination, outgoing ones that of a peer.
+    // The gateway writes decrypted packets with `NODE_MAC` as destination, so the TAP gets this
+    // MAC address. A packet to encrypt must have the peer's MAC address as destination.
     let own_mac = mac(NODE_MAC);
     let peer_mac = mac(Settings::default().peer_mac(PEER));
     ip(

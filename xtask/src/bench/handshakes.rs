@@ -1,14 +1,16 @@
-//! The rate of handshakes that a gateway completes, and the processor time of each.
+//! Measures how many handshakes a gateway completes per second, and the processor time per
+//! handshake.
 //!
 //! ```text
 //! near eth0 ------ eth0 far
 //! 256 peers, an address each       a gateway with these peers
 //! ```
 //!
-//! Known peers initiate handshakes again and again, each from its own address, as after a restart
-//! of the gateway or at a rekey. Unknown initiators are not measured: budgets limit them. One thread
-//! sends all initiations and uses as much processor time as the gateway, so the cost of a handshake
-//! says more than their rate.
+//! 256 peers of the gateway initiate handshakes repeatedly, each from its own address, as after a
+//! restart of the gateway or at a rekey. Initiators that are no peers are not measured, because
+//! the gateway rate-limits them. One thread sends all initiations and uses about as much processor
+//! time as the gateway. So the processor time per handshake is more meaningful than the rate of
+//! handshakes.
 
 use super::cable::{self, Cable};
 use super::gateways;
@@ -25,30 +27,30 @@ use anyhow::{Context as _, Result};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
-/// The responder under test; killed when dropped.
+/// The process under test, which responds to handshakes and is killed on drop.
 pub(super) trait Responder {
-    /// Its endpoint.
+    /// Returns the UDP port of the responder.
     fn port(&self) -> u16;
     fn pid(&self) -> u32;
-    /// Its public key for the peer with this index.
+    /// Returns the public key with which the responder authenticates to a peer. `peer` is the
+    /// index of the peer.
     fn key(&self, peer: usize) -> [u8; 32];
 }
 
-/// The number of peers.
 const PEERS: usize = 256;
 
 /// The peers' addresses, reserved for benchmarks (RFC 2544, appendix C.2.2).
 const FIRST: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 const ADDRESSES: &str = "198.18.0.0/16";
 
-/// The limit on the first handshakes of all peers.
-const MEETING: Duration = Duration::from_secs(30);
+/// Time limit for one handshake of each peer before the measurement.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Measures one tunnel's gateway.
+/// Measures the process that terminates one tunnel.
 ///
 /// # Errors
 ///
-/// Returns an error if it does not run, or does not respond to a peer.
+/// Returns an error if the process does not run, or does not respond to a peer.
 pub(super) fn measure(tunnel: Tunnel, programs: &Programs, seconds: u32) -> Result<Values> {
     let identity = Identity::claim()?;
     let cable = Cable::lay(&identity, Underlay::Uso)?;
@@ -80,7 +82,7 @@ pub(super) fn measure(tunnel: Tunnel, programs: &Programs, seconds: u32) -> Resu
         .collect();
     let target = SocketAddrV4::new(cable::FAR, responder.port());
     let mut initiators = Initiators::new(&cable.near, target, &peers)?;
-    initiators.complete_all(MEETING)?;
+    initiators.complete_all(TIMEOUT)?;
 
     let before = process::cpu_seconds(responder.pid())?;
     let outcome = initiators.run(Duration::from_secs(seconds.into()))?;

@@ -4,23 +4,23 @@ use super::stats;
 use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
 
-/// A TCP measurement.
+/// The result of a TCP measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Tcp {
     /// Payload received, in bytes.
     pub(super) bytes: f64,
     /// Payload received, in bits per second.
     pub(super) bits_per_second: f64,
-    /// Jain's fairness index of the streams: 1 if all are equal, 1 / n if one of n got
-    /// everything.
+    /// Jain's fairness index of the streams: 1 if all n streams have equal throughput, 1 / n if
+    /// one stream has all throughput.
     pub(super) fairness: f64,
 }
 
-/// Parses the result of a TCP measurement; both directions are summed.
+/// Parses the result of a TCP measurement, and sums both directions.
 ///
 /// # Errors
 ///
-/// Returns iperf3's own message if it failed.
+/// Returns the error message of iperf3 if iperf3 failed.
 pub(super) fn tcp(json: &str) -> Result<Tcp> {
     let end = end(json)?;
     let forth = end

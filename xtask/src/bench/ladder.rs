@@ -1,20 +1,24 @@
-//! Searches the highest rate that a tunnel carries. PURE.
+//! Searches the highest rate of datagrams that a tunnel carries. PURE.
 //!
-//! The rate is raised in large steps until it is not carried, or lowered until it is. Then the
-//! interval between the two rates is bisected on a logarithmic scale.
+//! The caller sends datagrams at the rate that [`Search::rate`] returns, and reports whether the
+//! tunnel carried them. First the rate is multiplied or divided by [`STEP`] until the tunnel
+//! carries one rate and fails to carry another. Then the interval between the two rates is
+//! bisected on a logarithmic scale.
 
-/// The first rate, in datagrams per second, which any tunnel carries.
+/// The first rate, in datagrams per second. Usually a tunnel carries it.
 const START: f64 = 20_000.0;
-/// The factor between rates before the bisection.
+/// The factor between successive rates before the bisection.
 const STEP: f64 = 1.6;
-/// The number of bisections; the last interval is 6 % wide.
+/// The number of bisections. The last interval is 6 % wide, because 1.6 to the power of 1/8 is
+/// 1.06.
 const HALVINGS: u32 = 3;
-/// The upper end of the search: the sender is not faster.
+/// The highest rate to try, in datagrams per second. The sender cannot send faster.
 const RATE_MAX: f64 = 2e6;
-/// The lower end of the search: the tunnel carries nothing.
+/// The lowest rate to try, in datagrams per second. The search ends here if the tunnel carries no
+/// datagrams.
 const RATE_MIN: f64 = 100.0;
 
-/// The state of a search.
+/// The state of a search, which begins with the default value.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Search {
     carried: Option<f64>,
@@ -23,7 +27,7 @@ pub(super) struct Search {
 }
 
 impl Search {
-    /// Returns the rate to try next, in datagrams per second; `None` at the end.
+    /// Returns the rate to try next, in datagrams per second; `None` if the search has ended.
     pub(super) fn rate(&self) -> Option<f64> {
         match (self.carried, self.refused) {
             (None, None) => Some(START),
@@ -35,7 +39,7 @@ impl Search {
         }
     }
 
-    /// Records whether `rate` was carried.
+    /// Records whether the tunnel carried `rate`.
     pub(super) fn handle(&mut self, rate: f64, is_carried: bool) {
         if self.carried.is_some() && self.refused.is_some() {
             self.halvings += 1;

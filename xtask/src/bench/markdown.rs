@@ -1,14 +1,14 @@
 //! Renders a result as a Markdown document.
 
 use super::metric::{Tunnel, Underlay};
-use super::results::{Report, Row, YARDSTICK};
+use super::results::{REFERENCE, Report, Row};
 use super::stats::Summary;
 use super::table::{bound, number};
 use clap::ValueEnum as _;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-/// Returns the document; `picture` is the file of the bar chart.
+/// Returns the document. `picture` is the path of the bar chart to embed.
 pub(super) fn render(report: &Report, picture: Option<&str>) -> String {
     let setting = &report.setting;
     let mut text = String::new();
@@ -34,7 +34,7 @@ pub(super) fn render(report: &Report, picture: Option<&str>) -> String {
     let _ = writeln!(
         text,
         "\n## Targets\n\nRatios are to {} in the same round.\n",
-        YARDSTICK.name()
+        REFERENCE.name()
     );
     let _ = writeln!(text, "| target | limit | measured | |\n|---|---|---|---|");
     for verdict in &report.targets {
@@ -78,7 +78,7 @@ fn write_rows(text: &mut String, underlay: Underlay, rows: &[Row]) {
         text,
         "\n## Over `{}`: median (min-max), ratio to {}\n",
         underlay.name(),
-        YARDSTICK.name()
+        REFERENCE.name()
     );
     let names: Vec<String> = tunnels.iter().map(|tunnel| tunnel.name()).collect();
     let _ = writeln!(text, "| | unit | {} |", names.join(" | "));

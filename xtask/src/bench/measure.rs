@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The numbers of one measurement.
+/// The numbers of one measurement by name; `metric.rs` has the names.
 pub(super) type Values = BTreeMap<String, f64>;
 
 /// Takes a measurement of one tunnel.
@@ -42,8 +42,8 @@ pub(super) fn measure(
     }
 }
 
-/// Measures the processor time of all tunnels' gateways at the same time, without traffic;
-/// one result per tunnel.
+/// Measures the processor time of all tunnels' gateways during the same `window` without traffic.
+/// Returns the numbers of each tunnel in the order of `tunnels`.
 ///
 /// # Errors
 ///
@@ -69,8 +69,8 @@ pub(super) fn idle(tunnels: &[&Ends], window: Duration) -> Result<Vec<Values>> {
     Ok(values.collect())
 }
 
-/// Waits until the machine is idle, for at most `patience`, and returns the number of busy
-/// cores at the end.
+/// Waits for at most `patience` until the machine is idle. Returns the number of busy cores at the
+/// end.
 ///
 /// # Errors
 ///
@@ -88,13 +88,13 @@ pub(super) fn quiet(patience: Duration) -> Result<f64> {
     }
 }
 
-/// The limit on the use of cores by other processes: it affects a result less than the drift
-/// of a shared machine.
+/// The machine counts as idle if at most this number of cores is busy. Such a load changes a
+/// result less than the drift of a shared machine.
 pub(super) const QUIET_CORES: f64 = 0.1;
 
 const QUIET_WINDOW: Duration = Duration::from_millis(600);
 
-/// Collects numbers by their names.
+/// Builds a map from pairs of name and number.
 pub(super) fn named<const N: usize>(values: [(&str, f64); N]) -> Values {
     values
         .into_iter()
@@ -174,7 +174,7 @@ fn rtt_loaded(ends: &Ends, seconds: u32) -> Result<Values> {
     Ok(values)
 }
 
-/// The time that TCP takes to fill the path.
+/// Time until TCP has opened its congestion window and fills the path.
 const RAMP: Duration = Duration::from_secs(1);
 
 fn rtt(output: &str) -> Result<Values> {
@@ -200,8 +200,8 @@ fn memory(ends: &Ends) -> Result<Values> {
     ]))
 }
 
-/// Returns the peak memory of the gateways during their start, and resets it, so that the
-/// next peak is that of the measurements.
+/// Returns the peak memory of the gateways since their start, and resets the peak. The next peak
+/// is then caused by the measurements.
 fn started(ends: &Ends) -> Result<Values> {
     let [near, far] = ends.gateways;
     let values = named([

@@ -1,4 +1,4 @@
-//! The tunnels, the measurements, and the numbers of each measurement.
+//! The tunnels, the measurements, and the numbers that each measurement yields.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Tunnel {
-    /// This project's gateways alone: the ends are at their TAPs.
+    /// Two gateways of this project without nodes and overlay; traffic runs between their TAPs.
     Gateway,
-    /// This project's complete path: pod, node, gateway, gateway, node, pod.
+    /// This project's complete path between two pods: node, gateway, gateway, node.
     Fabric,
-    /// Two processes of the newest wireguard-go, the yardstick of all others.
+    /// Two processes of the newest wireguard-go. All ratios of the bench refer to this tunnel.
     WireguardGo,
-    /// Two processes of Debian's wireguard-go.
+    /// Two processes of Debian's wireguard-go package.
     WireguardGoDebian,
     /// Two processes of boringtun-cli.
     Boringtun,
@@ -25,51 +25,53 @@ pub(super) enum Tunnel {
 }
 
 impl Tunnel {
-    /// Its name on the command line and in results.
+    /// Returns the tunnel's name on the command line and in results.
     pub(super) fn name(self) -> String {
         self.to_possible_value()
             .map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    /// Whether this checkout builds it.
+    /// Returns whether the tunnel's program is built from this checkout.
     pub(super) fn is_ours(self) -> bool {
         matches!(self, Self::Gateway | Self::Fabric)
     }
 
-    /// Whether it is only for comparison: no target depends on it.
-    pub(super) fn is_bystander(self) -> bool {
+    /// Returns whether the tunnel is measured only for comparison. No target depends on such a
+    /// tunnel.
+    pub(super) fn is_secondary(self) -> bool {
         !matches!(self, Self::Gateway | Self::Fabric | Self::WireguardGo)
     }
 }
 
-/// How the network between the tunnels' ends handles super-packets.
+/// The way in which the network between the tunnels' ends handles UDP super-packets.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, ValueEnum,
 )]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Underlay {
-    /// It carries them unsegmented.
+    /// The network carries super-packets unsegmented, like a network card with UDP segmentation
+    /// offload.
     #[default]
     Uso,
-    /// The sender's kernel segments them and the receiver's coalesces them, as with a network
-    /// card without UDP segmentation offload.
+    /// The sending kernel segments super-packets and the receiving kernel coalesces them, as with
+    /// a network card without UDP segmentation offload.
     Nouso,
 }
 
 impl Underlay {
-    /// Its name on the command line and in results.
+    /// Returns the network's name on the command line and in results.
     pub(super) fn name(self) -> String {
         self.to_possible_value()
             .map_or_else(String::new, |value| value.get_name().to_owned())
     }
 }
 
-/// A measurement of a round. `forth` is from the client to the server, `back` from the
+/// A measurement of a tunnel. `forth` means from the client to the server, `back` means from the
 /// server to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Measurement {
-    /// Round trips without other traffic.
+    /// Round-trip times without other traffic.
     RttIdle,
     /// One TCP stream forth.
     TcpX1,
@@ -83,31 +85,32 @@ pub(super) enum Measurement {
     TcpX16,
     /// One TCP stream in each direction.
     TcpBoth,
-    /// Datagrams of 64 bytes forth, at the highest rate that is carried.
+    /// UDP datagrams with 64 bytes of payload forth, at the highest rate that the tunnel carries.
     Udp64,
-    /// Datagrams of 1,200 bytes forth, at the highest rate that is carried.
+    /// UDP datagrams with 1,200 bytes of payload forth, at the highest rate that the tunnel
+    /// carries.
     Udp1200,
-    /// Round trips during four TCP streams.
+    /// Round-trip times beside four TCP streams.
     RttLoaded,
-    /// Handshakes that known peers initiate, at the highest rate that is completed.
+    /// Handshakes that peers initiate, at the highest rate that the gateway completes.
     Handshakes,
-    /// Processor time without traffic, once per bench.
+    /// Processor time of idle gateways. It is measured once per run.
     Idle,
-    /// Memory after all rounds, and its peak during them, once per bench.
+    /// Memory after all rounds, and peak memory during the rounds. It is measured once per run.
     Memory,
-    /// The peak memory before the rounds, once per bench.
+    /// Peak memory during the start of the processes. It is measured once per run.
     Start,
 }
 
 impl Measurement {
-    /// Its name on the command line and in results.
+    /// Returns the measurement's name on the command line and in results.
     pub(super) fn name(self) -> String {
         self.to_possible_value()
             .map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    /// Whether it is taken over this network. Only measurements that the network affects are
-    /// taken over more than one.
+    /// Returns whether the measurement is taken over this network. `Nouso` is used only for
+    /// measurements that segmentation offload affects.
     pub(super) fn is_taken_over(self, underlay: Underlay) -> bool {
         match underlay {
             Underlay::Uso => true,
@@ -118,13 +121,14 @@ impl Measurement {
         }
     }
 
-    /// Whether it is taken of this tunnel over this network; of tunnels for comparison only
-    /// the distinctive measurements are taken.
+    /// Returns whether the measurement is taken of this tunnel over this network. For tunnels that
+    /// serve only as comparison, a subset of the measurements is taken, so that a run takes less
+    /// time.
     pub(super) fn is_taken_of(self, tunnel: Tunnel, underlay: Underlay) -> bool {
         if self == Self::Handshakes {
             return matches!(tunnel, Tunnel::Gateway | Tunnel::WireguardGo);
         }
-        if !tunnel.is_bystander() {
+        if !tunnel.is_secondary() {
             return true;
         }
         match underlay {
@@ -143,7 +147,7 @@ impl Measurement {
         }
     }
 
-    /// Whether it is repeated in each round.
+    /// Returns whether the measurement is taken in each round; otherwise it is taken once per run.
     pub(super) fn is_repeated(self) -> bool {
         !matches!(self, Self::Idle | Self::Memory | Self::Start)
     }
@@ -152,24 +156,24 @@ impl Measurement {
 /// The numbers of one measurement of one tunnel in one round.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct Sample {
-    /// The round, from 1; 0 if the measurement is taken once per bench.
+    /// The round, counted from 1; 0 if the measurement is taken once per run.
     pub(super) round: u32,
     pub(super) tunnel: Tunnel,
     #[serde(default)]
     pub(super) underlay: Underlay,
     pub(super) measurement: Measurement,
-    /// The numbers by [`Metric::key`], and further ones that explain them.
+    /// Numbers by [`Metric::key`], and additional numbers that the table does not show.
     pub(super) values: BTreeMap<String, f64>,
 }
 
-/// A number of a measurement that the table shows.
+/// A row of the table: one number of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Metric {
-    /// The measurement with this number.
+    /// The measurement that yields the number.
     pub(super) measurement: Measurement,
-    /// Its name in [`Sample::values`].
+    /// The key of the number in [`Sample::values`].
     pub(super) key: &'static str,
-    /// Its name in the table.
+    /// The row's heading in the table. Two leading spaces mark a detail of the row above.
     pub(super) title: &'static str,
     pub(super) unit: &'static str,
     pub(super) better: Better,
@@ -178,9 +182,7 @@ pub(super) struct Metric {
 /// The direction in which a number improves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Better {
-    /// A higher number is better.
     Higher,
-    /// A lower number is better.
     Lower,
 }
 
@@ -200,7 +202,7 @@ const fn metric(
     }
 }
 
-/// The numbers of the table, in its order.
+/// The rows of the table, from top to bottom.
 pub(super) const METRICS: [Metric; 49] = {
     use Better::{Higher, Lower};
     use Measurement::{
@@ -308,57 +310,56 @@ pub(super) const METRICS: [Metric; 49] = {
     ]
 };
 
-/// TCP payload received.
+/// Received TCP payload, in Gb/s.
 pub(super) const GBPS: &str = "gbps";
-/// TCP segments that both ends retransmitted.
+/// TCP segments that either end has retransmitted.
 pub(super) const REPEATED: &str = "repeated_segments";
-/// TCP segments that arrived out of order at both ends.
+/// TCP segments that arrived out of order at either end.
 pub(super) const REORDERED: &str = "reordered_segments";
 /// The sum of [`REPEATED`] and [`REORDERED`].
 pub(super) const DISORDER: &str = "repeated_or_reordered_segments";
-/// Jain's fairness index of the TCP streams, from 1 / their number to 1.
+/// Jain's fairness index of n TCP streams, from 1 / n to 1.
 pub(super) const FAIRNESS: &str = "fairness";
-/// Processor time of the gateway at the sender, per GB of payload.
+/// Processor time of the sender's gateway, in seconds per GB of payload.
 pub(super) const SENDER: &str = "sender_cpu_s_per_gb";
-/// Processor time of the gateway at the receiver, per GB of payload.
+/// Processor time of the receiver's gateway, in seconds per GB of payload.
 pub(super) const RECEIVER: &str = "receiver_cpu_s_per_gb";
-/// Processor time of all processes and the kernel, per GB of payload.
+/// Processor time of all processes and the kernel, in seconds per GB of payload.
 pub(super) const MACHINE: &str = "machine_cpu_s_per_gb";
-/// Datagrams carried with at most 1 % loss, in thousands per second.
+/// Thousands of datagrams per second, at the highest rate with a loss of at most 1 %.
 pub(super) const KPPS: &str = "carried_kpps";
-/// Processor time of the gateway at the sender, per datagram.
+/// Processor time of the sender's gateway, in microseconds per datagram.
 pub(super) const PACKET_SENDER: &str = "sender_cpu_us_per_packet";
-/// Processor time of the gateway at the receiver, per datagram.
+/// Processor time of the receiver's gateway, in microseconds per datagram.
 pub(super) const PACKET_RECEIVER: &str = "receiver_cpu_us_per_packet";
-/// Handshakes completed per second.
 pub(super) const HANDSHAKES: &str = "handshakes_per_second";
-/// Processor time of the gateway per handshake.
+/// Processor time of the gateway, in microseconds per handshake.
 pub(super) const HANDSHAKE_CPU: &str = "responder_cpu_us_per_handshake";
-/// Share of the initiations without response.
+/// Percentage of the handshake initiations that got no response.
 pub(super) const UNANSWERED: &str = "unanswered_percent";
-/// Share of the lost packets.
+/// Percentage of the lost packets.
 pub(super) const LOSS: &str = "loss_percent";
-/// Median round-trip time.
+/// Median round-trip time, in microseconds.
 pub(super) const P50: &str = "p50_us";
-/// 99th percentile of the round-trip time.
+/// 99th percentile of the round-trip time, in microseconds.
 pub(super) const P99: &str = "p99_us";
-/// Idle processor time of the client's gateway.
+/// Processor time of the idle gateway of the client, in percent of a core.
 pub(super) const CPU_NEAR: &str = "client_gateway_cpu_percent";
-/// Idle processor time of the server's gateway.
+/// Processor time of the idle gateway of the server, in percent of a core.
 pub(super) const CPU_FAR: &str = "server_gateway_cpu_percent";
-/// Memory of the client's gateway.
+/// Resident memory of the client's gateway after the rounds, in MB.
 pub(super) const RSS_NEAR: &str = "client_gateway_rss_mb";
-/// Memory of the server's gateway.
+/// Resident memory of the server's gateway after the rounds, in MB.
 pub(super) const RSS_FAR: &str = "server_gateway_rss_mb";
-/// Peak memory of the client's gateway during the rounds.
+/// Peak resident memory of the client's gateway during the rounds, in MB.
 pub(super) const PEAK_NEAR: &str = "client_gateway_rss_peak_mb";
-/// Peak memory of the server's gateway during the rounds.
+/// Peak resident memory of the server's gateway during the rounds, in MB.
 pub(super) const PEAK_FAR: &str = "server_gateway_rss_peak_mb";
-/// Peak memory of the client's gateway during its start.
+/// Peak resident memory of the client's gateway during its start, in MB.
 pub(super) const START_NEAR: &str = "client_gateway_rss_start_mb";
-/// Peak memory of the server's gateway during its start.
+/// Peak resident memory of the server's gateway during its start, in MB.
 pub(super) const START_FAR: &str = "server_gateway_rss_start_mb";
-/// Cores that other processes used just before the measurement.
+/// Number of busy cores directly before the measurement.
 pub(super) const OTHERS: &str = "cores_busy_before";
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A peer with certificates instead of keys: two processes of nebula.
+//! A tunnel between two processes of nebula, which authenticate with certificates.
 //!
 //! ```text
 //! near eth0 ------ eth0 far        MTU 1500
@@ -20,7 +20,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The tunnel; removed when dropped.
+/// The established tunnel, which is removed on drop.
 #[derive(Debug)]
 pub(super) struct Nebula {
     pub(super) ends: Ends,
@@ -29,11 +29,11 @@ pub(super) struct Nebula {
 }
 
 impl Nebula {
-    /// Starts both processes and waits until the far end replies.
+    /// Starts both processes, and waits until the server's end replies to a ping.
     ///
     /// # Errors
     ///
-    /// Returns an error if a program does not run, or if the far end does not reply.
+    /// Returns an error if a program does not run, or if the server's end does not reply.
     pub(super) fn start(program: &Program, underlay: Underlay) -> Result<Self> {
         let identity = Identity::claim()?;
         let Cable { near, far } = Cable::lay(&identity, underlay)?;
@@ -62,7 +62,7 @@ impl Nebula {
     }
 }
 
-/// One end of the tunnel.
+/// The names and addresses of one end.
 #[derive(Debug)]
 struct End {
     name: &'static str,

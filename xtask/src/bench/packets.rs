@@ -1,4 +1,4 @@
-//! The rate of datagrams that a tunnel carries, and the processor time of each.
+//! Measures the rate of UDP datagrams that a tunnel carries, and the processor time per datagram.
 
 use super::ends::Ends;
 use super::ladder::Search;
@@ -8,27 +8,30 @@ use ::tests::traffic::rate::{self, Carried, Offer};
 use anyhow::{Context as _, Result};
 use std::time::Duration;
 
-/// The limit on the loss, in percent, at a rate that counts as carried.
+/// A rate counts as carried if at most this percentage of its datagrams is lost.
 const LOSS_PERCENT_MAX: f64 = 1.0;
 
-/// The number of attempts before a rate counts as not carried: other processes may have
-/// disturbed a single one.
+/// The number of attempts before a rate counts as not carried. Other processes may have disturbed
+/// a single attempt.
 const TRIES: u32 = 2;
 
-/// A sender that takes this factor longer than planned is too slow for the rate.
+/// If sending takes longer than planned by more than this factor, the sender is too slow for the
+/// rate.
 const DELAY_MAX: f64 = 1.05;
 
-/// The duration of one rate as a share of the measurement: a search tries a dozen rates.
+/// The duration at one rate, as a share of the measurement's duration. A search tries about a
+/// dozen rates.
 const SHARE: f64 = 1.0 / 8.0;
 
-/// The least duration of one rate: the kernel counts processor time in steps of 10 ms.
+/// The minimum duration at one rate. The kernel counts processor time in steps of 10 ms.
 const OFFER_MIN: Duration = Duration::from_millis(250);
 
-/// Searches the highest rate of datagrams of `payload_bytes` that is carried.
+/// Searches the highest rate at which the tunnel carries datagrams with `payload_bytes` of
+/// payload.
 ///
 /// # Errors
 ///
-/// Returns an error if nothing arrives, or a gateway has ended.
+/// Returns an error if no datagram arrives, or if a gateway has ended.
 pub(super) fn carried(ends: &Ends, payload_bytes: usize, seconds: u32) -> Result<Values> {
     let duration = Duration::from_secs_f64(f64::from(seconds) * SHARE).max(OFFER_MIN);
     let mut search = Search::default();
@@ -45,7 +48,8 @@ pub(super) fn carried(ends: &Ends, payload_bytes: usize, seconds: u32) -> Result
             if carried.loss_percent() > LOSS_PERCENT_MAX {
                 continue;
             }
-            // Also if the sender was too slow for the rate: these datagrams were carried.
+            // This attempt counts even if the sender was too slow for the rate, because the tunnel
+            // carried the datagrams that were sent.
             if best.is_none_or(|(best, _)| carried.per_second() > best.per_second()) {
                 best = Some((carried, used));
             }

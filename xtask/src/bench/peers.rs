@@ -1,4 +1,4 @@
-//! The newest programs of other tunnels, built or installed here.
+//! Builds or finds the programs of the other tunnels.
 
 use super::ends;
 use super::metric::Tunnel;
@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// The newest wireguard-go. This is a commit, because its last release does not yet use UDP
+/// The newest wireguard-go. It is pinned by commit, because the last release does not use UDP
 /// segmentation offload.
 const WIREGUARD_GO: Module = Module {
     path: "golang.zx2c4.com/wireguard",
@@ -28,14 +28,14 @@ const GOTATUN: Crate = Crate {
     program: "gotatun",
 };
 
-/// The newest release that builds from the module proxy: 1.11.2 and 1.12.0 need a module
-/// (`github.com/DefinedNet/netlink`) that the proxy refuses to serve.
+/// The newest nebula that builds from the Go module proxy. Versions 1.11.2 and 1.12.0 need the
+/// module `github.com/DefinedNet/netlink`, which the proxy refuses to serve.
 const NEBULA: Module = Module {
     path: "github.com/slackhq/nebula/cmd/nebula",
     version: "v1.11.1",
 };
 
-/// The program that creates nebula's certificates.
+/// Creates nebula's certificates.
 const NEBULA_CERT: Module = Module {
     path: "github.com/slackhq/nebula/cmd/nebula-cert",
     version: NEBULA.version,
@@ -45,22 +45,24 @@ const NEBULA_CERT: Module = Module {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Program {
     pub(super) path: PathBuf,
-    /// Arguments before those that all programs of its kind take.
+    /// Arguments that this program needs in addition to the arguments of all similar programs.
     pub(super) arguments: &'static [&'static str],
-    /// Its version in results.
+    /// The version as it is stored in results.
     pub(super) version: String,
-    /// A program that creates its configuration.
+    /// A helper program that creates the configuration, such as `nebula-cert`; empty if there is
+    /// none.
     pub(super) companion: PathBuf,
 }
 
-/// The programs of the other tunnels.
+/// The programs of the other tunnels, by tunnel.
 pub(super) type Programs = BTreeMap<Tunnel, Program>;
 
-/// Builds or finds the programs of `tunnels`; `wireguard_go` replaces the newest one.
+/// Builds or finds the programs of `tunnels`. `wireguard_go` names an installed program that
+/// replaces the newest wireguard-go.
 ///
 /// # Errors
 ///
-/// Returns an error if a program can be neither run nor built.
+/// Returns an error if a program is not installed and cannot be built.
 pub(super) fn find(
     shell: &mut Shell,
     tunnels: &[Tunnel],
@@ -72,10 +74,11 @@ pub(super) fn find(
             (Tunnel::Gateway | Tunnel::Fabric, _) => continue,
             (Tunnel::WireguardGo, Some(chosen)) => installed(chosen)?,
             (Tunnel::WireguardGo, None) => module(shell, &WIREGUARD_GO)?,
-            // `cargo xtask setup` installs the package.
+            // `cargo xtask setup` installs Debian's package.
             (Tunnel::WireguardGoDebian, _) => installed("wireguard-go")?,
             (Tunnel::Boringtun, _) => Program {
-                // Its default of four threads reorders packets, which halves TCP's throughput.
+                // By default, boringtun uses four threads, which reorder packets and so halve the
+                // throughput of TCP.
                 arguments: &["--threads", "1", "--disable-drop-privileges"],
                 ..registered(shell, &BORINGTUN)?
             },
@@ -108,7 +111,8 @@ fn module(shell: &mut Shell, module: &Module) -> Result<Program> {
 
     Ok(Program {
         path,
-        // A build of a commit reports the last release, or no version.
+        // A program that is built from a commit prints the version of the last release or no
+        // version.
         version: format!("{} {}", module.path, module.version),
         ..Program::default()
     })

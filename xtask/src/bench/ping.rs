@@ -6,19 +6,19 @@ use anyhow::{Context as _, Result};
 /// Round-trip times of one measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Rtt {
-    /// In microseconds; half of the packets took no longer.
+    /// Median, in microseconds.
     pub(super) p50_us: f64,
-    /// In microseconds; 99 of 100 packets took no longer.
+    /// 99th percentile, in microseconds.
     pub(super) p99_us: f64,
-    /// Share of the packets without reply, 0 to 100.
+    /// Percentage of the echo requests without reply, 0 to 100.
     pub(super) loss_percent: f64,
 }
 
-/// Reads the output of `ping`.
+/// Parses the output of `ping`.
 ///
 /// # Errors
 ///
-/// Returns an error if there was no reply.
+/// Returns an error if there was no echo reply.
 pub(super) fn rtt(output: &str) -> Result<Rtt> {
     let times: Vec<f64> = output.lines().filter_map(microseconds).collect();
     let sent = output
@@ -31,12 +31,12 @@ pub(super) fn rtt(output: &str) -> Result<Rtt> {
     Ok(Rtt {
         p50_us,
         p99_us,
-        // A duplicate reply would make it negative.
+        // Duplicate replies would make the loss negative.
         loss_percent: 100.0 * (1.0 - times.len() as f64 / sent).max(0.0),
     })
 }
 
-/// `64 bytes from 10.202.0.2: icmp_seq=1 ttl=64 time=1.75 ms`
+/// Parses the time of a line such as `64 bytes from 10.202.0.2: icmp_seq=1 ttl=64 time=1.75 ms`.
 fn microseconds(line: &str) -> Option<f64> {
     let (_, time) = line.split_once(" time=")?;
     let milliseconds: f64 = time.strip_suffix(" ms")?.parse().ok()?;
@@ -44,7 +44,7 @@ fn microseconds(line: &str) -> Option<f64> {
     Some(milliseconds * 1e3)
 }
 
-/// `3 packets transmitted, 3 received, 0% packet loss, time 26ms`
+/// Parses the first number of a line such as `3 packets transmitted, 3 received, 0% packet loss`.
 fn transmitted(line: &str) -> Option<f64> {
     let (count, _) = line.split_once(" packets transmitted")?;
 

@@ -1,4 +1,4 @@
-//! Plans the measurements of a run. PURE.
+//! Selects the measurements of a run. PURE.
 
 use super::Bench;
 use super::metric::{Measurement, Tunnel, Underlay};
@@ -6,27 +6,28 @@ use super::targets;
 use clap::ValueEnum;
 use std::time::Duration;
 
-/// The measurements of a run, and their durations.
+/// The selected measurements, tunnels and networks, and the durations.
 #[derive(Debug)]
 pub(super) struct Plan {
-    /// Repetitions of each measurement.
+    /// Number of rounds; each repeated measurement is taken once per round.
     pub(super) rounds: u32,
-    /// The duration of one measurement.
+    /// The duration of one measurement, in seconds.
     pub(super) seconds: u32,
     pub(super) measurements: Vec<Measurement>,
-    /// The tunnels, in the order of the table.
+    /// In the order of the table's columns.
     pub(super) tunnels: Vec<Tunnel>,
-    /// The networks, in the order of the table.
+    /// In the order of the tables.
     pub(super) underlays: Vec<Underlay>,
-    /// Whether only measurements that a target needs are taken.
+    /// Whether only measurements that have a target are taken.
     targets_only: bool,
-    /// Whether the result is written to `bench/results`.
+    /// Whether the run takes all measurements of a build of a known commit. Only such a result is
+    /// written to `bench/results`.
     pub(super) is_complete: bool,
 }
 
 impl Plan {
-    /// Plans a run; `builds` means that the binaries are built from this checkout, which has a
-    /// commit.
+    /// Plans a run. `builds` says that the binaries are built from this checkout, so that their
+    /// commit is known.
     pub(super) fn of(options: &Bench, builds: bool) -> Self {
         let (rounds, seconds) = if options.quick {
             (2, 1)
@@ -35,7 +36,7 @@ impl Plan {
         };
         let mut tunnels = chosen(&options.tunnel);
         if options.quick && options.tunnel.is_empty() {
-            tunnels.retain(|tunnel| !tunnel.is_bystander());
+            tunnels.retain(|tunnel| !tunnel.is_secondary());
         }
 
         Self {
@@ -53,7 +54,7 @@ impl Plan {
         }
     }
 
-    /// Returns the tunnels to create, each over each network.
+    /// Returns each pair of network and tunnel to create.
     pub(super) fn rigs(&self) -> Vec<(Underlay, Tunnel)> {
         self.underlays
             .iter()
@@ -61,7 +62,7 @@ impl Plan {
             .collect()
     }
 
-    /// Returns the measurements of each round, in their order.
+    /// Returns the measurements of a round, in their order.
     pub(super) fn repeated(&self) -> Vec<(Underlay, Measurement)> {
         self.underlays
             .iter()
@@ -75,22 +76,22 @@ impl Plan {
             .collect()
     }
 
-    /// The limit on waiting for an idle machine.
+    /// Returns the maximum time to wait for an idle machine before a measurement.
     pub(super) fn patience(&self) -> Duration {
         Duration::from_secs(u64::from(self.seconds) * 2)
     }
 
-    /// The duration of the idle measurement. It is longer than others, since the kernel counts
-    /// processor time in steps of 10 ms.
+    /// Returns the duration of the idle measurement. It is longer than other measurements, because
+    /// the kernel counts processor time in steps of 10 ms.
     pub(super) fn idle_window(&self) -> Duration {
         Duration::from_secs(u64::from(self.seconds) * 5).max(IDLE_WINDOW_MIN)
     }
 }
 
-/// One step of 10 ms is 0.1 % of a core in this window.
+/// In this window, one step of 10 ms is 0.1 % of a core.
 const IDLE_WINDOW_MIN: Duration = Duration::from_secs(10);
 
-/// Returns the named variants in the order of the table, or all if none is named.
+/// Returns the variants in `named`, in the order of the table; all variants if `named` is empty.
 fn chosen<T: ValueEnum + PartialEq + Copy>(named: &[T]) -> Vec<T> {
     T::value_variants()
         .iter()

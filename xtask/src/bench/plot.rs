@@ -1,11 +1,11 @@
-//! Renders a result as an SVG bar chart, with a panel for each of the main numbers.
+//! Renders a result as an SVG document with one bar chart per main number.
 
 use super::metric::{self, Better, Measurement, Tunnel, Underlay};
 use super::results::Row;
 use super::table::number;
 use std::fmt::Write as _;
 
-/// Returns an SVG document with a panel for each number of [`PANELS`] that was measured.
+/// Returns an SVG document with a bar chart for each measured number of [`PANELS`].
 pub(super) fn render(rows: &[Row]) -> String {
     let panels: Vec<(&str, &Row)> = PANELS
         .iter()
@@ -45,7 +45,7 @@ pub(super) fn render(rows: &[Row]) -> String {
 
 type Panel = (&'static str, Underlay, Measurement, &'static str);
 
-/// The numbers of the panels, in their order.
+/// The numbers that get a bar chart, in their order.
 const PANELS: [Panel; 10] = {
     use Measurement::{Memory, RttIdle, RttLoaded, TcpX1, TcpX4, Udp64};
     use Underlay::{Nouso, Uso};
@@ -78,14 +78,15 @@ fn height(row: &Row) -> u32 {
     TITLE_HEIGHT + BAR_STEP * row.tunnels.len() as u32 + MARGIN
 }
 
-/// Horizontal bars up to the median, with a whisker from the minimum to the maximum.
+/// Draws a bar chart of one number. A bar's length is the median, and a line on the bar extends
+/// from the minimum to the maximum.
 fn panel(svg: &mut String, left: u32, top: u32, title: &str, row: &Row) {
     let most = row
         .tunnels
         .values()
         .map(|summary| summary.max)
         .fold(0.0, f64::max);
-    // If all medians are zero, the bars are empty.
+    // All medians may be zero. Then the bars are empty.
     let scale = if most > 0.0 { BAR_WIDTH / most } else { 0.0 };
     let better = match row.metric.better {
         Better::Higher => "more is better",

@@ -9,15 +9,16 @@ use std::fs;
 pub(super) struct Memory {
     /// The current resident set size.
     pub(super) resident: f64,
-    /// The peak of the resident set size since the start of the process or [`reset_peak`].
+    /// The maximum of the resident set size since the start of the process or the last
+    /// [`reset_peak`].
     pub(super) peak: f64,
 }
 
-/// Returns the processor time of a process in user and kernel mode, in seconds.
+/// Returns the processor time that a process has used in user and kernel mode, in seconds.
 ///
 /// # Errors
 ///
-/// Returns an error if there is no such process.
+/// Returns an error if the process does not exist.
 pub(super) fn cpu_seconds(pid: u32) -> Result<f64> {
     let path = format!("/proc/{pid}/stat");
     let stat = fs::read_to_string(&path).with_context(|| format!("failed to read {path}"))?;
@@ -26,7 +27,7 @@ pub(super) fn cpu_seconds(pid: u32) -> Result<f64> {
     Ok(ticks / ticks_per_second()?)
 }
 
-/// Returns the processor time of the whole machine, in seconds.
+/// Returns the processor time that all processes and the kernel have used, in seconds.
 ///
 /// # Errors
 ///
@@ -42,7 +43,7 @@ pub(super) fn machine_cpu_seconds() -> Result<f64> {
 ///
 /// # Errors
 ///
-/// Returns an error if there is no such process.
+/// Returns an error if the process does not exist.
 pub(super) fn memory(pid: u32) -> Result<Memory> {
     let path = format!("/proc/{pid}/status");
     let status = fs::read_to_string(&path).with_context(|| format!("failed to read {path}"))?;
@@ -50,21 +51,21 @@ pub(super) fn memory(pid: u32) -> Result<Memory> {
     memory_of(&status).with_context(|| format!("{path} has no memory: has the process ended?"))
 }
 
-/// Resets the peak of a process's memory.
+/// Resets the peak of a process's resident set size.
 ///
 /// # Errors
 ///
-/// Returns an error if there is no such process.
+/// Returns an error if the process does not exist.
 pub(super) fn reset_peak(pid: u32) -> Result<()> {
     let path = format!("/proc/{pid}/clear_refs");
 
-    // proc_pid_clear_refs(5): 5 resets the peak.
+    // According to proc_pid_clear_refs(5), the value 5 resets the peak.
     fs::write(&path, "5").with_context(|| format!("failed to write {path}"))
 }
 
-/// Fields 14 and 15, counted from 1, of `/proc/PID/stat`: utime and stime.
+/// Sums fields 14 and 15 (utime and stime, counted from 1) of `/proc/PID/stat`.
 fn ticks_of_process(stat: &str) -> Option<f64> {
-    // Field 2, the name, may contain spaces and parentheses.
+    // Field 2 is the process name, which may contain spaces and parentheses.
     let (_, after_name) = stat.rsplit_once(") ")?;
     let mut fields = after_name.split(' ').skip(11);
     let user: f64 = fields.next()?.parse().ok()?;
@@ -73,7 +74,7 @@ fn ticks_of_process(stat: &str) -> Option<f64> {
     Some(user + system)
 }
 
-/// The first line of `/proc/stat`: user nice system idle iowait irq softirq ...
+/// Sums the times user, nice, system, irq and softirq in the first line of `/proc/stat`.
 fn ticks_of_machine(stat: &str) -> Option<f64> {
     let line = stat.lines().next()?.strip_prefix("cpu ")?;
     let fields: Vec<f64> = line

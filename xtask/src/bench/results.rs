@@ -1,4 +1,4 @@
-//! The result of a run: all samples, and their summary.
+//! The result of a run: all samples and their summary.
 
 use super::metric::{METRICS, Measurement, Metric, Sample, Tunnel, Underlay};
 use super::stats::Summary;
@@ -8,63 +8,64 @@ use clap::ValueEnum as _;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// The result of a run, as it is stored in `bench/results`.
+/// The result of a run, in the JSON format of `bench/results`.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Report {
-    /// The circumstances of the run.
+    /// Machine, versions and options of the run.
     #[serde(flatten)]
     pub(super) setting: Setting,
-    /// One row for each measured number of the table.
+    /// One row for each number of the table that was measured.
     pub(super) summary: Vec<Row>,
-    /// The verdict on each target.
+    /// One verdict for each target whose number was measured.
     pub(super) targets: Vec<Verdict>,
-    /// Sizes of packets at the gateways' TAPs during the TCP x1 rounds.
+    /// Histograms of the packet sizes at the gateways' TAPs during the TCP x1 measurements, by
+    /// tunnel and network.
     pub(super) super_packets: BTreeMap<String, Histogram>,
-    /// All samples in chronological order.
+    /// In chronological order.
     pub(super) samples: Vec<Sample>,
 }
 
-/// The circumstances of a run.
+/// Machine, versions and options of a run.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Setting {
     /// The start of the run, in UTC.
     pub(super) date: String,
-    /// The commit of the checkout.
+    /// The commit of the checkout, abbreviated to ten hexadecimal digits.
     pub(super) commit: String,
     /// Whether the checkout had uncommitted changes.
     pub(super) modified: bool,
-    /// The command that repeats the run.
+    /// The command line of the run.
     pub(super) command: String,
-    /// Kernel, processor, cores, memory, congestion control.
+    /// Kernel, processor, number of cores, memory and congestion control.
     pub(super) machine: BTreeMap<String, String>,
-    /// Versions of the measuring tools and of other tunnels.
+    /// Versions of the measuring tools and of the other tunnels.
     pub(super) versions: BTreeMap<String, String>,
-    /// Repetitions of each measurement.
     pub(super) rounds: u32,
     /// The duration of one measurement.
     pub(super) seconds: u32,
 }
 
-/// One number of all tunnels.
+/// One number of the table, for all tunnels over one network.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Row {
     pub(super) underlay: Underlay,
     pub(super) measurement: Measurement,
     pub(super) key: &'static str,
     pub(super) unit: &'static str,
-    /// The summary of each tunnel.
+    /// Median and range of the number, by tunnel.
     pub(super) tunnels: BTreeMap<Tunnel, Summary>,
-    /// The summary of each tunnel's ratios to [`YARDSTICK`], which are taken within a round.
+    /// Median and range of the ratios to [`REFERENCE`], by tunnel. Each ratio compares two samples
+    /// of the same round.
     pub(super) ratios: BTreeMap<Tunnel, Summary>,
-    /// Title and direction of the number.
+    /// The row of the table that this number fills.
     #[serde(skip)]
     pub(super) metric: Metric,
 }
 
-/// The tunnel with which all others are compared.
-pub(super) const YARDSTICK: Tunnel = Tunnel::WireguardGo;
+/// The tunnel to which all ratios refer.
+pub(super) const REFERENCE: Tunnel = Tunnel::WireguardGo;
 
-/// Returns a row for each number that was measured, network by network.
+/// Returns a row for each number that was measured, ordered by network.
 pub(super) fn rows(samples: &[Sample]) -> Vec<Row> {
     Underlay::value_variants()
         .iter()
@@ -76,14 +77,14 @@ pub(super) fn rows(samples: &[Sample]) -> Vec<Row> {
 
 fn row(samples: &[Sample], underlay: Underlay, metric: Metric) -> Row {
     let by_round = |tunnel| by_round(samples, underlay, metric, tunnel);
-    let yardstick = by_round(YARDSTICK);
+    let reference = by_round(REFERENCE);
     let mut tunnels = BTreeMap::new();
     let mut ratios = BTreeMap::new();
     for &tunnel in Tunnel::value_variants() {
         let ours = by_round(tunnel);
-        if tunnel != YARDSTICK {
+        if tunnel != REFERENCE {
             let ratio = ours.iter().filter_map(|(round, ours)| {
-                let theirs = *yardstick.get(round)?;
+                let theirs = *reference.get(round)?;
                 (theirs > 0.0).then_some(ours / theirs)
             });
             ratios.extend(Summary::of(ratio).map(|ratio| (tunnel, ratio)));
@@ -102,7 +103,7 @@ fn row(samples: &[Sample], underlay: Underlay, metric: Metric) -> Row {
     }
 }
 
-/// The values of one tunnel by round.
+/// Returns the values of one tunnel, by round.
 pub(super) fn by_round(
     samples: &[Sample],
     underlay: Underlay,
@@ -127,7 +128,7 @@ pub(super) mod tests {
 
     #[test]
     fn ratios_are_taken_within_a_round() {
-        // The machine slows down by half between the rounds; the ratio does not.
+        // In round 2 the machine is half as fast. The ratio stays the same.
         let samples = [
             gbps(1, Tunnel::Fabric, 4.0),
             gbps(1, Tunnel::WireguardGo, 2.0),
@@ -153,7 +154,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_zero_yardstick_gives_no_ratio() {
+    fn a_zero_reference_gives_no_ratio() {
         let samples = [
             gbps(1, Tunnel::Fabric, 4.0),
             gbps(1, Tunnel::WireguardGo, 0.0),

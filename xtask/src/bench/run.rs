@@ -1,4 +1,4 @@
-//! The rounds of a run: in each, all tunnels are measured one directly after the other.
+//! Runs the rounds. Each round measures all tunnels directly after one another.
 
 use super::ends::Ends;
 use super::fabric::Fabric;
@@ -19,13 +19,14 @@ use std::collections::BTreeMap;
 /// The measured values of a run.
 #[derive(Debug)]
 pub(super) struct Yield {
-    /// All samples in chronological order.
+    /// In chronological order.
     pub(super) samples: Vec<Sample>,
-    /// Sizes of packets at the gateways' TAPs during the TCP x1 rounds, by tunnel and network.
+    /// Histograms of the packet sizes at the gateways' TAPs during the TCP x1 measurements, by
+    /// tunnel and network.
     pub(super) super_packets: BTreeMap<String, Histogram>,
 }
 
-/// Creates all tunnels and measures them.
+/// Creates all tunnels and takes all measurements.
 ///
 /// # Errors
 ///
@@ -84,7 +85,7 @@ pub(super) fn measure_all(plan: &Plan, programs: &Programs) -> Result<Yield> {
     })
 }
 
-/// An established tunnel; removed when dropped.
+/// An established tunnel, which is removed on drop.
 #[derive(Debug)]
 enum Rig {
     Gateways(Gateways),
@@ -119,7 +120,7 @@ impl Rig {
         }
     }
 
-    /// The counters of this project's gateways; other tunnels have none.
+    /// Returns the packet sizes at the TAPs of this project's gateways; `None` for other tunnels.
     fn super_packets(&self) -> Result<Option<[Histogram; 2]>> {
         match self {
             Self::Gateways(gateways) => gateways.super_packets().map(Some),
@@ -129,7 +130,7 @@ impl Rig {
     }
 }
 
-/// Takes one measurement of each tunnel, one directly after the other.
+/// Takes one measurement of each tunnel, directly after one another.
 fn one(
     plan: &Plan,
     programs: &Programs,
@@ -138,7 +139,8 @@ fn one(
     round: u32,
 ) -> Result<Vec<Sample>> {
     let mut order = tunnels.to_vec();
-    // The order alternates: a later tunnel may have warmer caches, or a slower machine.
+    // Every second round has the reverse order, so that warm caches or a slowdown of the machine
+    // do not always affect the same tunnel.
     if round.is_multiple_of(2) {
         order.reverse();
     }
@@ -154,8 +156,8 @@ fn one(
                 values.insert(metric::OTHERS.to_owned(), busy);
                 samples.push(sample(round, ends, measurement, values));
             }
-            // The failure of a tunnel for comparison does not end the run.
-            Err(error) if ends.tunnel.is_bystander() => console::note(format_args!(
+            // A tunnel that serves only as comparison may fail without ending the run.
+            Err(error) if ends.tunnel.is_secondary() => console::note(format_args!(
                 "failed to measure {} of {}: {error:#}",
                 measurement.name(),
                 ends.tunnel.name()
@@ -198,7 +200,8 @@ fn sample(round: u32, ends: &Ends, measurement: Measurement, values: Values) -> 
     }
 }
 
-/// The counters at this moment, if the measurement is TCP x1.
+/// Returns the current packet sizes of each tunnel if the measurement is TCP x1, otherwise an
+/// empty map.
 fn counted(rigs: &[&Rig], measurement: Measurement) -> Result<BTreeMap<String, [Histogram; 2]>> {
     if measurement != Measurement::TcpX1 {
         return Ok(BTreeMap::new());

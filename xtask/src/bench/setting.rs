@@ -1,4 +1,4 @@
-//! Records the circumstances of a run.
+//! Records machine, versions and options of a run.
 
 use super::ends;
 use super::peers::Programs;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::process::Command;
 
-/// Reads the state of the machine, the checkout and the tools.
+/// Reads the machine's properties, the commit and the versions of the tools.
 ///
 /// # Errors
 ///
@@ -46,7 +46,7 @@ pub(super) fn observe(
     })
 }
 
-/// The command as a user typed it.
+/// Returns the command line that a user typed.
 fn command(arguments: impl Iterator<Item = String>) -> String {
     ["cargo".to_owned(), "xtask".to_owned()]
         .into_iter()
@@ -96,7 +96,7 @@ fn read(path: &str) -> Result<String> {
     Ok(text.trim().to_owned())
 }
 
-/// The values of all lines `key : value`.
+/// Returns the values of all lines `key : value`, as in `/proc/cpuinfo`.
 fn values<'a>(text: &'a str, key: &'a str) -> impl Iterator<Item = &'a str> {
     text.lines().filter_map(move |line| {
         let (name, value) = line.split_once(':')?;

@@ -2,17 +2,16 @@
 
 use serde::Serialize;
 
-/// Median and range of values.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Summary {
-    /// Of an even number of values, the mean of the middle two.
+    /// The mean of the middle two values if their number is even.
     pub(super) median: f64,
     pub(super) min: f64,
     pub(super) max: f64,
 }
 
 impl Summary {
-    /// Summarises `values`, or returns `None` if there are none.
+    /// Returns the median and the range of `values`; `None` if there are no values.
     pub(super) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let sorted = sorted(values);
         let (&min, &max) = (sorted.first()?, sorted.last()?);
@@ -27,8 +26,8 @@ impl Summary {
     }
 }
 
-/// Returns the smallest value that at least `percent` of the values do not
-/// exceed, or `None` if there are no values.
+/// Returns the nearest-rank percentile: the smallest value that is at least as large as `percent`
+/// percent of the values. Returns `None` if there are no values.
 pub(super) fn percentile(values: &[f64], percent: usize) -> Option<f64> {
     let sorted = sorted(values.iter().copied());
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
@@ -36,8 +35,8 @@ pub(super) fn percentile(values: &[f64], percent: usize) -> Option<f64> {
     sorted.get(rank - 1).copied()
 }
 
-/// Returns Jain's fairness index: 1 if all shares are equal, 1 / n if one of n has
-/// everything; `None` if all shares are zero.
+/// Returns Jain's fairness index: 1 if all n shares are equal, 1 / n if all but one are zero.
+/// Returns `None` if all shares are zero.
 pub(super) fn fairness(shares: &[f64]) -> Option<f64> {
     let sum: f64 = shares.iter().sum();
     let squares: f64 = shares.iter().map(|share| share * share).sum();

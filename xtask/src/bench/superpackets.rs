@@ -1,11 +1,11 @@
-//! Sizes of the packets that gateways read from and write to their TAPs.
+//! Histograms of the sizes of packets that gateways read from and write to their TAPs.
 
 use anyhow::{Context as _, Result};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// The number of packets by size; the key is the upper bound in bytes.
+/// The number of packets in each size class. The key is the upper bound of the class, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub(super) struct Histogram(pub(super) BTreeMap<u64, u64>);
@@ -29,7 +29,7 @@ impl Histogram {
         Self::of(status, "written")
     }
 
-    /// Sums the counters of all lanes.
+    /// Sums the counters of all lanes in a gateway's status.
     fn of(status: &Value, name: &str) -> Result<Self> {
         let mut sum = Self::default();
         sum.add_nested(status, name);
@@ -55,7 +55,8 @@ impl Histogram {
         }
     }
 
-    /// Each bound with its share of all packets, in percent, and its count.
+    /// Returns each size class as upper bound in bytes, percentage of all packets, and number of
+    /// packets.
     pub(super) fn shares(&self) -> Vec<(u64, f64, u64)> {
         let all: u64 = self.0.values().sum();
 
@@ -74,20 +75,20 @@ impl Histogram {
     }
 }
 
-/// The packets from the client to the server, at both gateways.
+/// Sizes of the packets from the client to the server: read by the client's gateway, and written
+/// by the server's gateway.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SuperPackets([Histogram; 2]);
 
 impl SuperPackets {
-    /// Adds the differences between two readings: packets read by the client's gateway, and
-    /// written by the server's.
+    /// Adds the packets that were counted between two readings of the histograms.
     pub(super) fn add_growth(&mut self, before: &[Histogram; 2], after: &[Histogram; 2]) {
         for (sum, (before, after)) in self.0.iter_mut().zip(before.iter().zip(after)) {
             sum.add_growth(before, after);
         }
     }
 
-    /// Returns the non-empty histograms with their titles; `where_` names tunnel and network.
+    /// Returns the non-empty histograms with their titles. `where_` names tunnel and network.
     pub(super) fn into_named(self, where_: &str) -> BTreeMap<String, Histogram> {
         let [read, written] = self.0;
 

@@ -10,7 +10,7 @@ use clap::ValueEnum as _;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-/// Returns the whole table, with styles.
+/// Returns the whole table, with ANSI styles.
 pub(super) fn render(report: &Report) -> String {
     let mut text = String::new();
     for underlay in Underlay::value_variants() {
@@ -19,8 +19,8 @@ pub(super) fn render(report: &Report) -> String {
             .iter()
             .filter(|row| row.underlay == *underlay)
             .collect();
-        for bystanders in [false, true] {
-            write_rows(&mut text, *underlay, &rows, bystanders);
+        for secondaries in [false, true] {
+            write_rows(&mut text, *underlay, &rows, secondaries);
         }
     }
 
@@ -45,12 +45,12 @@ pub(super) fn render(report: &Report) -> String {
     text
 }
 
-/// The rows of one network, with a column for each tunnel.
-fn write_rows(text: &mut String, underlay: Underlay, rows: &[&Row], bystanders: bool) {
+/// Writes the rows of one network, with a column for each tunnel.
+fn write_rows(text: &mut String, underlay: Underlay, rows: &[&Row], secondaries: bool) {
     let tunnels: BTreeSet<Tunnel> = rows
         .iter()
         .flat_map(|row| row.tunnels.keys())
-        .filter(|tunnel| tunnel.is_bystander() == bystanders)
+        .filter(|tunnel| tunnel.is_secondary() == secondaries)
         .copied()
         .collect();
     if tunnels.is_empty() {
@@ -110,7 +110,7 @@ fn heading(tunnel: Tunnel) -> String {
     tunnel.name()
 }
 
-/// The line that is printed for a sample while the bench runs.
+/// Returns the line that the bench prints after a measurement.
 pub(super) fn brief(row: &Row) -> String {
     let tunnels: Vec<String> = row
         .tunnels
@@ -145,7 +145,7 @@ fn cell(summary: Option<&Summary>) -> String {
     })
 }
 
-/// Formats three significant digits; whole numbers from one hundred.
+/// Formats a number with three significant digits; numbers from one hundred without decimals.
 pub(super) fn number(value: f64) -> String {
     match value.abs() {
         size if size >= 99.95 => format!("{value:.0}"),

@@ -1,36 +1,35 @@
-//! The targets of the data plane, which `cargo xtask bench --check` enforces.
+//! The performance targets, which `cargo xtask bench --check` enforces.
 
 use super::metric::{self, Measurement, Tunnel, Underlay};
 use super::results::Row;
 use serde::Serialize;
 
-/// The verdict on one target.
+/// The result of comparing a measured number with a target.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Verdict {
-    /// The target's name.
+    /// The name of the target.
     pub(super) what: &'static str,
-    /// The kind of the number and of its limit.
+    /// The comparison, which determines the measured number: a ratio or an absolute value.
     #[serde(rename = "asked")]
     pub(super) kind: LimitKind,
     pub(super) limit: f64,
-    /// The measured number.
     pub(super) measured: f64,
     pub(super) pass: bool,
 }
 
-/// The kind of a limit.
+/// The comparison between a measured number and its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum LimitKind {
-    /// The median of the ratios to the yardstick in each round, at least.
+    /// The median of all rounds' ratios to the reference tunnel must be at least the limit.
     RatioMin,
-    /// The median of the ratios to the yardstick in each round, at most.
+    /// The median of all rounds' ratios to the reference tunnel must be at most the limit.
     RatioMax,
-    /// The largest of all rounds, at most.
+    /// The largest value of all rounds must be at most the limit.
     Max,
 }
 
-/// Judges the targets whose numbers were measured.
+/// Compares the measured numbers with their targets, and skips targets without a measured number.
 pub(super) fn judge(rows: &[Row]) -> Vec<Verdict> {
     TARGETS
         .iter()
@@ -38,7 +37,7 @@ pub(super) fn judge(rows: &[Row]) -> Vec<Verdict> {
         .collect()
 }
 
-/// Returns whether a target needs this measurement.
+/// Returns whether a target refers to this measurement over this network.
 pub(super) fn need(underlay: Underlay, measurement: Measurement) -> bool {
     TARGETS
         .iter()
@@ -57,7 +56,7 @@ struct Target {
 }
 
 impl Target {
-    /// Returns `None` if the number was not measured.
+    /// Compares the target's number with its limit; returns `None` if the number was not measured.
     fn judge(&self, rows: &[Row]) -> Option<Verdict> {
         let row = rows.iter().find(|row| {
             row.underlay == self.underlay
@@ -102,11 +101,11 @@ const fn target(
     }
 }
 
-/// Memory of a gateway, in MB. The limits apply to the peaks during start and rounds, as a
-/// container's memory limit does.
+/// Limit on a gateway's peak memory, in MB. It applies to the start and to the rounds, because a
+/// container's memory limit applies to both.
 const RSS_MB_MAX: f64 = 20.0;
 
-/// Processor time of an idle gateway, in percent of a core.
+/// Limit on the processor time of an idle gateway, in percent of a core.
 const IDLE_PERCENT_MAX: f64 = 0.5;
 
 /// All targets, in the order of the report.

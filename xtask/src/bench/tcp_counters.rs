@@ -1,20 +1,20 @@
-//! Reads TCP counters of network namespaces from `/proc/net/snmp` and `netstat`.
+//! Reads the TCP counters of network namespaces from `/proc/net/snmp` and `/proc/net/netstat`.
 
 use ::tests::lab::netns::Netns;
 use anyhow::{Context as _, Result};
 use std::fs;
 
-/// Counters since the creation of a namespace.
+/// TCP counters, which the kernel starts at zero when a namespace is created.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct TcpCounters {
-    /// Retransmitted segments.
+    /// Retransmitted segments (`RetransSegs`).
     pub(super) repeated: f64,
-    /// Segments that arrived out of order.
+    /// Segments that arrived out of order (`TCPOFOQueue`).
     pub(super) reordered: f64,
 }
 
 impl TcpCounters {
-    /// Returns the sums over `namespaces`.
+    /// Returns the sums of the counters of all `namespaces`.
     ///
     /// # Errors
     ///
@@ -22,7 +22,8 @@ impl TcpCounters {
     pub(super) fn read(namespaces: &[&Netns]) -> Result<Self> {
         let mut sum = Self::default();
         for netns in namespaces {
-            // `/proc/net` belongs to the main thread, which is in another namespace.
+            // `/proc/net` shows the namespace of the main thread, but this thread has entered
+            // another namespace.
             let read = |name: &str| {
                 let path = format!("/proc/thread-self/net/{name}");
                 fs::read_to_string(&path).with_context(|| format!("failed to read {path}"))
@@ -36,7 +37,7 @@ impl TcpCounters {
         Ok(sum)
     }
 
-    /// Returns the increase since `before`.
+    /// Returns the increase of the counters since `before`.
     pub(super) fn since(self, before: Self) -> Self {
         Self {
             repeated: self.repeated - before.repeated,
@@ -45,7 +46,8 @@ impl TcpCounters {
     }
 }
 
-/// Finds the number below `name` in a pair of lines with the same first word.
+/// Returns the number below the column heading `name`. A table is a line of headings and a line of
+/// numbers, which both begin with `table`.
 fn value(text: &str, table: &str, name: &str) -> Option<f64> {
     let mut lines = text.lines().filter(|line| line.starts_with(table));
     let names = lines.next()?.split_whitespace();

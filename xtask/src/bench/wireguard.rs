@@ -1,4 +1,4 @@
-//! Peers that `wg` configures: two processes of wireguard-go, boringtun or gotatun.
+//! A tunnel between two processes of wireguard-go, boringtun or gotatun, which `wg` configures.
 //!
 //! ```text
 //! near eth0 ------ eth0 far        MTU 1500
@@ -21,7 +21,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The tunnel; removed when dropped.
+/// The established tunnel, which is removed on drop.
 #[derive(Debug)]
 pub(super) struct Wireguard {
     pub(super) ends: Ends,
@@ -30,11 +30,11 @@ pub(super) struct Wireguard {
 }
 
 impl Wireguard {
-    /// Starts two processes of `program` and waits until the far end replies.
+    /// Starts two processes of `program`, and waits until the server's end replies to a ping.
     ///
     /// # Errors
     ///
-    /// Returns an error if the program does not run, or if the far end does not reply.
+    /// Returns an error if the program does not run, or if the server's end does not reply.
     pub(super) fn start(tunnel: Tunnel, program: &Program, underlay: Underlay) -> Result<Self> {
         let identity = Identity::claim()?;
         let Cable { near, far } = Cable::lay(&identity, underlay)?;
@@ -64,12 +64,12 @@ impl Wireguard {
     }
 }
 
-/// Addresses of one end.
+/// The addresses of one end.
 #[derive(Debug)]
 struct Plan {
-    /// The address on the underlay.
+    /// Address on the underlay.
     underlay: Ipv4Addr,
-    /// The address in the tunnel.
+    /// Address inside the tunnel.
     tunnel: Ipv4Addr,
 }
 
@@ -88,13 +88,12 @@ const TUNNEL_MTU: u32 = 1420;
 const LISTEN_PORT: u16 = 51820;
 const UP_DEADLINE: Duration = Duration::from_secs(10);
 
-/// The process of one end.
 #[derive(Debug)]
 struct Process(Child);
 
 impl Process {
-    /// Starts the process with a private `/run`, which holds its control socket: the socket
-    /// vanishes with the process, and does not conflict with that of another `wg0`.
+    /// Starts the process with a private `/run`, in which it creates its control socket. The
+    /// socket disappears with the process, and does not conflict with the socket of another `wg0`.
     fn start(netns: &Netns, program: &Program) -> Result<Self> {
         let mut command = Command::new("unshare");
         command
@@ -102,7 +101,7 @@ impl Process {
             .arg(r#"mount -t tmpfs none /run && exec "$0" -f "$@" wg0"#)
             .arg(&program.path)
             .args(program.arguments)
-            // Each program reads one of these variables.
+            // Each of the supported programs reads one of these two variables.
             .env("LOG_LEVEL", "error")
             .env("WG_LOG_LEVEL", "error")
             .stdin(Stdio::null())
@@ -166,7 +165,7 @@ impl Drop for Process {
     }
 }
 
-/// One process that responds to the handshakes of many peers; killed when dropped.
+/// A process that responds to the handshakes of many peers, and is killed on drop.
 #[derive(Debug)]
 pub(super) struct Responder {
     process: Process,

@@ -1,14 +1,14 @@
-//! Direct links between the nodes of the path, which bypass the laboratory's routers.
+//! Direct links between the nodes, which bypass the laboratory's routers.
 //!
-//! Real switches and routers use no processor time of a node, but the laboratory's routers use
-//! that of the measured cores. The other tunnels have one veth pair between their ends, so here
-//! each pair of nodes has one, too:
+//! Real routers use no processor time of a node, but the laboratory's routers run on the measured
+//! cores. The other tunnels of the bench have one veth pair between their ends, so here each pair
+//! of nodes has one veth pair, too:
 //!
 //! ```text
 //! rome-2 --- rome-1 --- milan-1 --- milan-2       and rome-1 --- milan-2, and so on
 //! ```
 //!
-//! The ends of a link have the addresses of their nodes.
+//! Each end of a link has the internal address of its node.
 
 use super::super::cable::without_segmentation;
 use super::super::metric::Underlay;
@@ -16,11 +16,11 @@ use anyhow::Result;
 use tests::lab::link::{End, connect, ip};
 use tests::lab::node::Node;
 
-/// The name of a cluster, and one of its nodes.
+/// The name of a cluster, and a node of that cluster.
 pub(super) type Place<'a> = (&'a str, &'a Node);
 
-/// Connects each pair of nodes, and routes traffic between these nodes and between the pods of
-/// one cluster over the links.
+/// Creates a link between each pair of nodes. The links carry the traffic between nodes, and the
+/// traffic between pods of the same cluster.
 ///
 /// # Errors
 ///
@@ -60,7 +60,8 @@ fn connect_two(one: Place<'_>, other: Place<'_>, underlay: Underlay) -> Result<(
             format!("link set dev {device} up"),
             format!("route add {peer_address}/32 dev {device} src {own_address}"),
         ];
-        // Only inside a cluster, since the clusters' pod CIDRs are equal.
+        // The clusters have equal pod CIDRs, so only a route to pods of the own cluster is
+        // unambiguous.
         if own.0 == peer.0 {
             let cidrs = peer.1.pod_cidrs.iter();
             commands

@@ -1,4 +1,4 @@
-//! One gateway that responds to the handshakes of many peers.
+//! A gateway that responds to the handshakes of many peers.
 
 use super::site::{FAR, PORT, Peer};
 use super::{UP_DEADLINE, key_dir, start};
@@ -12,18 +12,18 @@ use ::tests::lab::{status, wait};
 use anyhow::{Context as _, Result};
 use std::sync::Arc;
 
-/// The gateway; killed when dropped.
+/// A running gateway, which is killed on drop.
 #[derive(Debug)]
 pub(in crate::bench) struct Responder {
     _process: Process,
     pid: u32,
-    /// The public key for each peer: as in Liqo, there is one per peering.
+    /// The gateway's public key for each peer. As in Liqo, the gateway has a key pair per peering.
     keys: Vec<[u8; 32]>,
     _identity: Arc<Identity>,
 }
 
 impl Responder {
-    /// Starts the gateway in `netns` with the peers' public keys, and waits until it has
+    /// Starts the gateway in `netns` with the peers' public keys, and waits until the gateway has
     /// configured all peers.
     ///
     /// # Errors

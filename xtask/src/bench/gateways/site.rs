@@ -1,28 +1,28 @@
-//! The two ends, and the desired state of their gateways. PURE.
+//! The two ends of the tunnel, and the Kubernetes objects that configure their gateways. PURE.
 
 use super::super::cable;
 use ::tests::lab::key::base64;
 use serde_json::{Value, json};
 use std::net::Ipv4Addr;
 
-/// One end of the tunnel.
+/// A cluster with one gateway, at one end of the tunnel.
 #[derive(Debug)]
 pub(super) struct Site {
-    /// Its cluster id.
+    /// The cluster id.
     pub(super) name: &'static str,
     /// The gateway's address on the underlay.
     pub(super) underlay: Ipv4Addr,
-    /// The pod CIDR, which the peer does not remap.
+    /// The pod CIDR. It is marked as not remapped, so the peer uses the same CIDR.
     pub(super) pods: &'static str,
-    /// The external CIDR.
+    /// The external CIDR, which is not remapped either.
     pub(super) external: &'static str,
-    /// The address of the TAP, in the pod CIDR.
+    /// The address of the gateway's TAP, which is in the pod CIDR.
     pub(super) address: Ipv4Addr,
-    /// Whether its gateway initiates the session.
+    /// Whether the gateway has the client role, which initiates the session.
     pub(super) is_client: bool,
 }
 
-/// The end of the client.
+/// The cluster of the measuring client.
 pub(super) const NEAR: Site = Site {
     name: "near",
     underlay: cable::NEAR,
@@ -32,7 +32,7 @@ pub(super) const NEAR: Site = Site {
     is_client: true,
 };
 
-/// The end of the server.
+/// The cluster of the measuring server.
 pub(super) const FAR: Site = Site {
     name: "far",
     underlay: cable::FAR,
@@ -42,16 +42,16 @@ pub(super) const FAR: Site = Site {
     is_client: false,
 };
 
-/// The port of the gateways.
+/// The UDP port on which both gateways listen.
 pub(super) const PORT: u16 = 51840;
 
 /// The default MTU of WireGuard devices, in bytes.
 pub(super) const TUNNEL_MTU: u32 = 1420;
 
-/// Liqo's own namespace.
+/// The namespace of Liqo's own objects.
 const LIQO: &str = "liqo";
 
-/// The objects that describe a gateway's own cluster.
+/// Returns the objects that describe a gateway's own cluster.
 pub(super) fn objects(own: &Site) -> Vec<Value> {
     let network = |kind: &str, cidr: &str| {
         json!({
@@ -111,23 +111,22 @@ pub(super) fn objects(own: &Site) -> Vec<Value> {
     ]
 }
 
-/// The description of a peer.
+/// The attributes of a remote cluster that a gateway needs to connect to it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Peer<'a> {
-    /// Its cluster id.
+    /// The cluster id of the peer.
     pub(super) name: &'a str,
-    /// Its endpoint; `None` if it initiates the session.
+    /// The peer's address on the underlay; `None` if the peer initiates the session.
     pub(super) endpoint: Option<Ipv4Addr>,
-    /// Its pod CIDR.
     pub(super) pods: &'a str,
-    /// The external CIDR.
     pub(super) external: &'a str,
-    /// Its public key.
+    /// The WireGuard public key of the peer.
     pub(super) key: [u8; 32],
 }
 
 impl Site {
-    /// Describes this end, whose public key is `key`, to another gateway.
+    /// Returns this cluster as a peer of another gateway. `key` is the public key of this
+    /// cluster's gateway.
     pub(super) fn as_peer(&self, key: [u8; 32]) -> Peer<'_> {
         Peer {
             name: self.name,
@@ -140,7 +139,7 @@ impl Site {
 }
 
 impl Peer<'_> {
-    /// The objects that describe the peer.
+    /// Returns the objects that configure a gateway for the peer.
     pub(super) fn objects(&self) -> Vec<Value> {
         let metadata = json!({
             "name": self.name,
@@ -191,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_end_describes_the_other_as_that_describes_itself() {
+    fn a_peer_has_the_id_and_cidrs_of_its_own_cluster() {
         let near = [objects(&NEAR), FAR.as_peer([1; 32]).objects()].concat();
         let far = [objects(&FAR), NEAR.as_peer([2; 32]).objects()].concat();
 
