@@ -1,4 +1,5 @@
-//! `cargo xtask chart`: lints the Helm chart, and compares its output with golden files.
+//! `cargo xtask chart`: lints the Helm chart, and compares the rendered manifests with golden
+//! files.
 //!
 //! ```text
 //! charts/tests/
@@ -19,19 +20,19 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Whether to check or to write.
+/// Options of `cargo xtask chart`.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
-    /// Write the current output to the golden files.
+    /// Write the rendered manifests to the golden files instead of comparing them.
     #[arg(long)]
     update: bool,
 }
 
-/// Checks the chart, or writes the golden files.
+/// Checks the chart, or writes the golden files with `--update`.
 ///
 /// # Errors
 ///
-/// As [`check`].
+/// Returns the errors of [`check`]. With `--update`, returns an error if a file cannot be written.
 pub(crate) fn run(shell: &mut Shell, options: &Options) -> Result<()> {
     let start = Instant::now();
     console::step("Chart");
@@ -45,12 +46,12 @@ pub(crate) fn run(shell: &mut Shell, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Whether this machine has helm.
+/// Returns whether helm is installed or was built on this machine. Without helm, [`check`] fails.
 pub(crate) fn is_checkable() -> bool {
     Helm::find().is_some()
 }
 
-/// Checks the chart; returns the number of comparisons.
+/// Checks the chart, and returns the number of comparisons as text.
 ///
 /// # Errors
 ///
@@ -106,12 +107,13 @@ fn chart() -> PathBuf {
     workspace::root().join("charts/liqo")
 }
 
-/// The test data, beside the chart so that a release does not contain it.
+/// Returns the folder of the test data. It is outside of the chart, so that a packaged chart does
+/// not contain it.
 fn tests() -> PathBuf {
     workspace::root().join("charts/tests")
 }
 
-/// The test files of a kind, sorted.
+/// Returns the test files of a kind (`values`, `golden` or `refused`), sorted by name.
 fn files(kind: &str) -> Result<Vec<PathBuf>> {
     let folder = tests().join(kind);
     let entries =
@@ -124,21 +126,21 @@ fn files(kind: &str) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The golden file of these values.
+/// Returns the path of the golden file for a values file.
 fn golden(values: &Path) -> PathBuf {
     let name = values.file_name().unwrap_or_default();
 
     tests().join("golden").join(name)
 }
 
-/// A file's path relative to the checkout.
+/// Returns a file's path relative to the checkout.
 fn name(path: &Path) -> String {
     let short = path.strip_prefix(workspace::root()).unwrap_or(path);
 
     short.display().to_string()
 }
 
-/// Names the first line that differs.
+/// Describes the first line that differs; returns `None` if the texts are equal.
 fn difference(file: &str, expected: &str, rendered: &str) -> Option<String> {
     if expected == rendered {
         return None;

@@ -1,7 +1,8 @@
 //! `cargo xtask ci`: every check that a change must pass.
 //!
-//! Each part runs in the [`view`] of its set, so that a program which no package of
-//! the set provides fails the run on any machine.
+//! Each part runs in the [`view`] of a package set. A view hides the programs that the set's
+//! packages do not install. So a part fails on any machine if it runs a program that the set does
+//! not declare.
 
 use crate::setup::needs::Set;
 use crate::shell::Shell;
@@ -11,22 +12,23 @@ use clap::Args;
 use std::process::Command;
 use std::time::Instant;
 
-/// Where to run.
+/// Options of `cargo xtask ci`.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
-    /// Shows the checks all programs of this machine, for a developer without root,
-    /// overlayfs or dpkg. A run with this option does not prove that a change passes.
+    /// Runs the checks without views, so that they can use all programs of this machine. This is
+    /// for a developer without root, overlayfs or dpkg. A run with this option does not prove that
+    /// a change passes.
     #[arg(long)]
     unrestricted: bool,
 }
 
-/// A part of the run: a set, and the command that runs in its view.
+/// A package set, and the command of `cargo xtask` that runs in the view of this set.
 type Part = (Set, &'static [&'static str]);
 
 const CHECKS: Part = (Set::Build, &["checks"]);
 const CHART: Part = (Set::Chart, &["chart"]);
 
-/// The parts that run tests, the quick ones first.
+/// The parts that run tests, from the fastest to the slowest.
 const TESTS: &[Part] = &[
     (Set::Unit, &["test", "--only", "unit"]),
     (Set::Laboratory, &["test", "--only", "laboratory"]),
@@ -35,7 +37,8 @@ const TESTS: &[Part] = &[
     (Set::Kubernetes, &["test", "--kubernetes", "--quick"]),
 ];
 
-/// Every measurement once, as short as possible: that the bench runs, not how fast.
+/// Takes each measurement once and as briefly as possible. This checks that the bench runs, but
+/// not the speed.
 const BENCH: &[&str] = &[
     "bench",
     "--no-build",
@@ -45,7 +48,7 @@ const BENCH: &[&str] = &[
     "--tunnel=fabric,gateway,wireguard-go-debian",
 ];
 
-/// Runs all checks, the quick ones first.
+/// Runs all checks, from the fastest to the slowest.
 ///
 /// # Errors
 ///
@@ -62,7 +65,8 @@ pub(crate) fn run(shell: &mut Shell, options: &Options) -> Result<()> {
     if let Some(deny) = deny(shell)? {
         commands(shell, "Advisories, sources and duplicates", [deny])?;
     }
-    // The tests on clusters build helm, so the chart comes after them on a new machine.
+    // The chart's check needs helm, which the tests on clusters build. So on a machine without
+    // helm, the chart is checked after these tests.
     let (early, late) = if chart::is_checkable() {
         (Some(CHART), None)
     } else {
@@ -82,7 +86,7 @@ pub(crate) fn run(shell: &mut Shell, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Runs the static checks.
+/// Runs the static checks: tidiness, licences, format, lints and documentation.
 ///
 /// # Errors
 ///
@@ -103,7 +107,8 @@ pub(crate) fn checks(shell: &mut Shell) -> Result<()> {
 }
 
 fn formats() -> [Command; 3] {
-    // The kernel programs and the fuzz targets are no members of the workspace.
+    // The eBPF programs and the fuzz targets are separate workspaces, which `cargo fmt` does not
+    // format.
     let [programs, fuzzing] = ["ebpf/program/Cargo.toml", "fuzz/Cargo.toml"].map(|manifest| {
         let mut command = workspace::cargo(&["fmt", "--check", "--manifest-path"]);
         command.arg(manifest);
@@ -139,8 +144,9 @@ fn documentation() -> Command {
     command
 }
 
-/// cargo-deny also reads the advisory database, but takes minutes to build. It runs only
-/// where it is installed, and not in a view, which hides it.
+/// Returns the cargo-deny command; `None` if cargo-deny is not installed. cargo-deny also reads
+/// the advisory database, but takes minutes to build, so it is optional. It does not run in a
+/// view, because a view hides it.
 fn deny(shell: &mut Shell) -> Result<Option<Command>> {
     let mut query = workspace::cargo(&["--list"]);
     query.env("CARGO_TERM_COLOR", "never");

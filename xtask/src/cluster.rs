@@ -1,7 +1,7 @@
-//! `cargo xtask cluster`: runs the program of the Kubernetes laboratory.
+//! `cargo xtask cluster`: builds and runs the program that manages the Kubernetes laboratory.
 //!
-//! The program is a separate crate: its Kubernetes client takes longer to build than
-//! everything that the other commands need.
+//! The program is the separate crate `kubernetes-lab`, because its Kubernetes client takes longer
+//! to build than all other commands of `xtask`.
 
 use crate::image::build::Selection;
 use crate::image::{self, Processor};
@@ -16,11 +16,11 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The laboratory's command line; see `cargo xtask cluster --help`.
+/// Arguments of the Kubernetes laboratory; see `cargo xtask cluster --help`.
 #[derive(Args, Debug)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Cluster {
-    /// The command and its arguments.
+    /// The command of the Kubernetes laboratory and its arguments.
     #[arg(
         trailing_var_arg = true,
         allow_hyphen_values = true,
@@ -29,28 +29,28 @@ pub(crate) struct Cluster {
     words: Vec<OsString>,
 }
 
-/// Builds the laboratory's program, and executes it in place of this process.
+/// Builds the laboratory's program, and replaces this process with it.
 ///
 /// # Errors
 ///
-/// Returns an error if it cannot be built.
+/// Returns an error if the program cannot be built or started.
 pub(crate) fn run(shell: &mut Shell, options: &Cluster) -> Result<()> {
     let program = program(shell)?;
     let words = match options.words.as_slice() {
         [] => vec!["--help".into()],
         words => words.to_vec(),
     };
-    // `exec`, so that the program has the terminal, as `kubectl exec --tty` needs.
+    // `exec` gives the terminal to the program, as `kubectl exec --tty` needs.
     let error = Command::new(&program).args(words).exec();
 
     Err(error).with_context(|| format!("failed to start {}", program.display()))
 }
 
-/// Builds the laboratory's program, which takes a few minutes the first time.
+/// Builds the laboratory's program and returns its path. The first build takes a few minutes.
 ///
 /// # Errors
 ///
-/// Returns an error if it cannot be built.
+/// Returns an error if the program cannot be built.
 pub(crate) fn program(shell: &mut Shell) -> Result<PathBuf> {
     let program = workspace::target().join("debug").join("cluster");
     let mut build = workspace::cargo(&["build", "--locked", "--package", "kubernetes-lab"]);
@@ -58,7 +58,7 @@ pub(crate) fn program(shell: &mut Shell) -> Result<PathBuf> {
     if program.exists() {
         build.arg("--quiet");
     } else {
-        // A new machine lacks the packages that the build needs.
+        // The first build may need packages that this machine lacks.
         setup::run_for(shell, &[Set::Kubernetes])?;
     }
     shell.run(build)?;
@@ -66,11 +66,11 @@ pub(crate) fn program(shell: &mut Shell) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// Builds the programs of the laboratory's pods, and prints their folder.
+/// Builds the programs that run in the laboratory's test pods, and prints their folder.
 ///
 /// # Errors
 ///
-/// Returns an error if they do not build.
+/// Returns an error if the build fails.
 pub(crate) fn guests(shell: &mut Shell) -> Result<()> {
     let folder = guest_programs(shell, "")?;
     anstream::println!("{}", folder.display());
@@ -78,12 +78,12 @@ pub(crate) fn guests(shell: &mut Shell) -> Result<()> {
     Ok(())
 }
 
-/// Builds the programs of the laboratory's pods, with features such as `guest/bpf` or
-/// none, and returns their folder.
+/// Builds the programs that run in the laboratory's test pods, and returns their folder.
+/// `features` is empty or a cargo feature such as `guest/bpf`.
 ///
 /// # Errors
 ///
-/// Returns an error if they do not build.
+/// Returns an error if the build fails.
 pub(crate) fn guest_programs(shell: &mut Shell, features: &str) -> Result<PathBuf> {
     let guest = Selection {
         packages: &["guest"],
@@ -94,7 +94,7 @@ pub(crate) fn guest_programs(shell: &mut Shell, features: &str) -> Result<PathBu
     image::build::binaries(shell, Processor::machine()?, guest)
 }
 
-/// Builds the programs and images of clusters' nodes, and returns their folder.
+/// Builds the programs and images of the clusters' nodes, and returns their folder.
 ///
 /// # Errors
 ///

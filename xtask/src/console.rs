@@ -1,21 +1,21 @@
-//! Progress messages: plain when piped, coloured on a terminal.
+//! Progress messages, which are coloured on a terminal and plain otherwise.
 //!
-//! Progress goes to standard error, so that standard output holds results only.
+//! Progress goes to standard error, so that standard output contains only results.
 
 use anstyle::{AnsiColor, Style};
 use std::fmt::Display;
 use std::time::{Duration, Instant};
 
-/// Style of successes.
+/// The style of successes.
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default().bold();
-/// Style of failures.
+/// The style of failures.
 pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
-/// Style of headings.
+/// The style of headings.
 pub(crate) const TITLE: Style = Style::new().bold();
-/// Style of details.
+/// The style of details.
 pub(crate) const FAINT: Style = Style::new().dimmed();
 
-/// Announces a step.
+/// Prints the title of a step.
 pub(crate) fn step(what: impl Display) {
     anstream::eprintln!("{TITLE}==> {what}{TITLE:#}");
 }
@@ -25,19 +25,19 @@ pub(crate) fn note(what: impl Display) {
     anstream::eprintln!("    {what}");
 }
 
-/// Prints that a step succeeded.
+/// Prints that a step succeeded, and its duration.
 pub(crate) fn done(what: impl Display, took: Duration) {
     let took = seconds(took);
     anstream::eprintln!("    {GOOD}ok{GOOD:#} {what} {FAINT}({took}){FAINT:#}");
 }
 
-/// Prints that a step failed.
+/// Prints that a step failed, and its duration.
 pub(crate) fn failed(what: impl Display, took: Duration) {
     let took = seconds(took);
     anstream::eprintln!("    {BAD}FAILED{BAD:#} {what} {FAINT}({took}){FAINT:#}");
 }
 
-/// Reports an error and all its causes.
+/// Prints an error and all its causes.
 pub(crate) fn failure(error: &anyhow::Error) {
     anstream::eprintln!("{BAD}error:{BAD:#} {error:#}");
 }
@@ -52,7 +52,7 @@ pub(crate) fn seconds(duration: Duration) -> String {
     }
 }
 
-/// The numbered steps of a command that takes minutes.
+/// A counter for the numbered steps of a command that takes minutes.
 #[derive(Debug)]
 pub(crate) struct Steps {
     total: u32,
@@ -61,7 +61,6 @@ pub(crate) struct Steps {
 }
 
 impl Steps {
-    /// Starts to count `total` steps.
     pub(crate) fn new(total: u32) -> Self {
         Self {
             total,
@@ -70,7 +69,7 @@ impl Steps {
         }
     }
 
-    /// Announces the next step.
+    /// Prints the next step with its number and the elapsed time.
     pub(crate) fn next(&mut self, what: impl Display) {
         let line = self.advance(what, self.start.elapsed());
         anstream::eprintln!("{TITLE}{line}{TITLE:#}");

@@ -1,7 +1,7 @@
 //! `cargo xtask crds`: generates the chart's custom resource definitions from the Rust types.
 //!
-//! An example program of `control/api` generates them: that crate takes minutes to build,
-//! so this crate does not depend on it.
+//! An example program of `control/api` generates the definitions. That crate takes minutes to
+//! build, so `xtask` starts the program instead of depending on the crate.
 
 use crate::shell::Shell;
 use crate::{console, workspace};
@@ -12,19 +12,20 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Whether to write or to check.
+/// Options of `cargo xtask crds`.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
-    /// Write nothing, and fail if a file differs from the generated one.
+    /// Write nothing, and fail if a file differs from the generated definition.
     #[arg(long)]
     check: bool,
 }
 
-/// Writes the definitions, or checks them.
+/// Writes the definitions, or compares them with the files if `--check` is given.
 ///
 /// # Errors
 ///
-/// Returns an error if they cannot be generated or written, or with `--check` differ.
+/// Returns an error if the definitions cannot be generated or written. With `--check`, returns an
+/// error if they differ from the files.
 pub(crate) fn run(shell: &mut Shell, options: &Options) -> Result<()> {
     let start = Instant::now();
     console::step("Custom resource definitions");
@@ -40,11 +41,12 @@ pub(crate) fn run(shell: &mut Shell, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Checks that the chart's definitions equal the generated ones; returns their number.
+/// Checks that the chart's definitions equal the generated definitions. Returns their number as
+/// text.
 ///
 /// # Errors
 ///
-/// Returns an error that names each file that differs, and the remedy.
+/// Returns an error that names each differing file and the remedy.
 pub(crate) fn check(shell: &mut Shell) -> Result<String> {
     let wanted = wanted(shell)?;
     let stale = stale(&read(&folder())?, &wanted);
@@ -58,15 +60,15 @@ pub(crate) fn check(shell: &mut Shell) -> Result<String> {
     Ok(format!("{} kinds", wanted.len()))
 }
 
-/// The folder in which Helm looks for definitions.
+/// Returns the folder in which Helm looks for custom resource definitions.
 fn folder() -> PathBuf {
     workspace::root().join("charts/liqo/crds")
 }
 
-/// The contents of files, by name.
+/// File contents by file name.
 type Files = BTreeMap<String, String>;
 
-/// Generates the definitions.
+/// Generates the definitions from the current Rust types.
 fn wanted(shell: &mut Shell) -> Result<Files> {
     let arguments = ["run", "--quiet", "--locked", "--package", "control-api"];
     let mut program = workspace::cargo(&arguments);
@@ -96,7 +98,7 @@ fn read(folder: &Path) -> Result<Files> {
     Ok(files)
 }
 
-/// Names each file that differs, with the reason.
+/// Describes each file that differs from the wanted files.
 fn stale(found: &Files, wanted: &Files) -> Vec<String> {
     let differing = wanted
         .iter()
@@ -113,7 +115,7 @@ fn stale(found: &Files, wanted: &Files) -> Vec<String> {
     differing.chain(superfluous).collect()
 }
 
-/// Writes the files, and removes all others from the folder.
+/// Writes the wanted files, and removes all other files from the folder.
 fn write(folder: &Path, wanted: &Files) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("failed to create {}", folder.display()))?;
     for name in read(folder)?.keys().filter(|it| !wanted.contains_key(*it)) {
@@ -146,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_current() {
+    fn written_files_are_current() {
         let folder = std::env::temp_dir().join(format!("liqo-crds-{}", std::process::id()));
         write(&folder, &files(&[("old.yaml", "a removed kind")])).unwrap();
         let wanted = files(&[("a.yaml", "a"), ("b.yaml", "b")]);

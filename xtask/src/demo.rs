@@ -1,8 +1,8 @@
-//! `cargo xtask demo`: two clusters with equal CIDRs, real traffic between their pods, and
-//! a verdict on each claim.
+//! `cargo xtask demo`: creates two clusters with equal CIDRs, sends traffic between their pods,
+//! and checks each claim of the README.
 //!
-//! Progress goes to standard error and results to standard output, so that `-o json`
-//! prints one document.
+//! Progress goes to standard error and results to standard output. So with `-o json` standard
+//! output is one JSON document.
 
 mod capture;
 mod claims;
@@ -26,10 +26,10 @@ use std::collections::BTreeMap;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
-/// How to run the demo.
+/// Options of `cargo xtask demo`.
 #[derive(Args, Debug)]
 pub(crate) struct Demo {
-    /// Uses two real Kubernetes clusters, connected with `liqoctl`.
+    /// Uses two real Kubernetes clusters, and connects them with `liqoctl`.
     #[arg(long)]
     kubernetes: bool,
 
@@ -37,15 +37,15 @@ pub(crate) struct Demo {
     #[arg(long, short, value_enum, default_value_t = Format::Text)]
     output: Format,
 
-    /// Keeps the clusters for experiments.
+    /// Keeps the clusters at the end, so that you can experiment with them.
     #[arg(long)]
     keep: bool,
 
-    /// Only removes the clusters of a kept or crashed demo.
+    /// Only removes the clusters of a demo that was kept or has crashed.
     #[arg(long, conflicts_with = "keep")]
     clean: bool,
 
-    /// Runs the processes of the last build.
+    /// Uses the binaries of the last build.
     #[arg(long)]
     no_build: bool,
 }
@@ -58,7 +58,7 @@ enum Format {
     Json,
 }
 
-/// Runs the demo; the exit code says whether every claim held.
+/// Runs the demo. The exit code is zero if every claim holds.
 ///
 /// # Errors
 ///
@@ -84,7 +84,7 @@ pub(crate) fn run(shell: &mut Shell, options: &Demo) -> Result<ExitCode> {
     }
     let before = leftovers::observe(shell)?;
     let versions = versions(shell)?;
-    // From here on a signal removes the laboratory.
+    // From here on, a signal removes the laboratory before it ends this process.
     tests::lab::clean_on_signal()?;
 
     let start = Instant::now();
@@ -115,7 +115,7 @@ pub(crate) fn run(shell: &mut Shell, options: &Demo) -> Result<ExitCode> {
     conclude(report, start, options.output)
 }
 
-/// Prints the report; the exit code says whether every claim held.
+/// Prints the report. The exit code is zero if every claim holds.
 fn conclude(mut report: Report, start: Instant, output: Format) -> Result<ExitCode> {
     report.pass = report.claims.iter().all(|claim| claim.pass);
     report.seconds = start.elapsed().as_secs_f64();
@@ -131,7 +131,7 @@ fn conclude(mut report: Report, start: Instant, output: Format) -> Result<ExitCo
     })
 }
 
-/// Prints how long the demo takes, and returns its steps.
+/// Prints the expected duration of the demo, and returns its steps.
 fn announce(options: &Demo) -> Steps {
     let is_built = workspace::binaries().join("gateway").is_file();
     let duration = if is_built || options.no_build {
@@ -170,7 +170,8 @@ fn play(stage: &mut Stage, report: &mut Report) {
     }
 }
 
-/// Judges a promise, and fails it if it leaves a link of the stage changed.
+/// Checks a promise. Fails it if the check changed the settings of a network link and did not
+/// restore them.
 fn judge(promise: &Promise, stage: &mut Stage) -> Result<Verdict> {
     let before = Links::observe(stage)?;
     let verdict = (promise.judge)(stage);

@@ -1,5 +1,5 @@
-//! `cargo xtask fuzz`: random inputs, guided by coverage, against everything that strangers, peers,
-//! pods and users send.
+//! `cargo xtask fuzz`: runs coverage-guided fuzzing against all code that handles input of
+//! strangers, peers, pods and users.
 
 use crate::setup::needs::Set;
 use crate::shell::Shell;
@@ -11,23 +11,23 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-/// What to fuzz.
+/// Options of `cargo xtask fuzz`.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Fuzz {
-    /// The target to run; all of them if none is given.
+    /// The target to run; all targets if none is given.
     #[arg(value_parser = TARGETS.map(|target| target.name), conflicts_with = "list")]
     target: Option<String>,
 
-    /// How long each target runs.
+    /// The duration of each target's run, in seconds.
     #[arg(long, value_name = "N", default_value_t = 60)]
     seconds: u64,
 
-    /// Lists the targets and ends.
+    /// Lists the targets, and ends.
     #[arg(long)]
     list: bool,
 
-    /// Runs one input, for example that of a crash, instead of random ones.
+    /// Runs one input from a file, for example the input of a crash, instead of random inputs.
     #[arg(long, value_name = "FILE", requires = "target")]
     input: Option<PathBuf>,
 }
@@ -43,16 +43,15 @@ Examples:
 Seeds are in fuzz/corpus. Inputs that reach new code are kept in target/fuzz/corpus, so that the next
 run starts from them. The input of a crash is kept in fuzz/artifacts.";
 
-/// A fuzz target.
 struct Target {
     name: &'static str,
-    /// What it fuzzes.
+    /// The input that the target generates, and the code that handles it.
     about: &'static str,
-    /// Longest input, in bytes.
+    /// Maximum length of an input, in bytes.
     len_max: u32,
 }
 
-/// All targets, as `fuzz/Cargo.toml` names them.
+/// All targets. Their names are the names in `fuzz/Cargo.toml`.
 const TARGETS: [Target; 5] = [
     Target {
         name: "engine",
@@ -81,17 +80,18 @@ const TARGETS: [Target; 5] = [
     },
 ];
 
-/// Longest time for one input, in seconds: a hundred times what the slowest takes.
+/// Time limit for one input, in seconds. It is a hundred times the duration of the slowest known
+/// input.
 const INPUT_SECONDS_MAX: u32 = 20;
 
-/// How much of a failed target's output is shown, in lines.
+/// Number of lines that are shown of a failed target's output.
 const LINES_MAX: usize = 60;
 
-/// Builds the targets and runs them, one after the other.
+/// Builds the targets, and runs them one after the other.
 ///
 /// # Errors
 ///
-/// Returns an error that names the targets that found something, and how to see it again.
+/// Returns an error that names the failed targets, and prints how to run the failing inputs again.
 pub(crate) fn run(shell: &mut Shell, options: &Fuzz) -> Result<()> {
     if options.list {
         for target in &TARGETS {
@@ -124,7 +124,7 @@ pub(crate) fn run(shell: &mut Shell, options: &Fuzz) -> Result<()> {
     conclude(&outcomes, start.elapsed())
 }
 
-/// The built targets.
+/// The cargo-fuzz program, with built targets.
 struct Fuzzer {
     program: PathBuf,
 }
@@ -144,8 +144,8 @@ impl Fuzzer {
         Ok(fuzzer)
     }
 
-    /// A call of cargo-fuzz. The sanitizer needs flags that a stable compiler only takes with
-    /// `RUSTC_BOOTSTRAP`.
+    /// Returns a call of cargo-fuzz. The sanitizer needs compiler flags that a stable compiler
+    /// accepts only with `RUSTC_BOOTSTRAP`.
     fn command(&self, action: &str) -> Command {
         let mut command = Command::new(&self.program);
         command
@@ -159,7 +159,7 @@ impl Fuzzer {
         command
     }
 
-    /// Runs a target on random inputs; returns how many, or nothing if one of them failed.
+    /// Runs a target on random inputs. Returns the number of inputs, or `None` if an input failed.
     fn fuzz(&self, shell: &mut Shell, target: &Target, seconds: u64) -> Result<Option<u64>> {
         let start = Instant::now();
         let kept = target_dir().join("corpus").join(target.name);
@@ -195,7 +195,7 @@ impl Fuzzer {
         Ok(None)
     }
 
-    /// Runs a target on one input, whose crash a person wants to see.
+    /// Runs a target on one input, and shows its output.
     fn repeat(&self, shell: &mut Shell, target: &str, input: &Path) -> Result<()> {
         let input = fs::canonicalize(input)
             .with_context(|| format!("failed to find {}", input.display()))?;
@@ -214,7 +214,7 @@ fn dictionary(target: &str) -> PathBuf {
     workspace::root().join(format!("fuzz/dictionaries/{target}.dict"))
 }
 
-/// Reads how many inputs libFuzzer has run.
+/// Returns the number of inputs that libFuzzer reports in its final statistics.
 fn inputs(stats: &str) -> Option<u64> {
     let line = stats
         .lines()
@@ -223,7 +223,7 @@ fn inputs(stats: &str) -> Option<u64> {
     line.trim().parse().ok()
 }
 
-/// Shows the end of what a failed target has printed, and how to run its input again.
+/// Prints the end of a failed target's output, and the command that runs its input again.
 fn explain(target: &str, output: &Output) {
     let text = String::from_utf8_lossy(&output.stderr);
     let lines: Vec<_> = text.lines().collect();
@@ -244,7 +244,7 @@ fn explain(target: &str, output: &Output) {
     }
 }
 
-/// Prints a line for each target, as the test suites do, and the number of all inputs.
+/// Prints a line for each target in the format of `cargo test`, and the total number of inputs.
 fn conclude(outcomes: &[(&str, Option<u64>)], took: Duration) -> Result<()> {
     for (name, inputs) in outcomes {
         let verdict = if inputs.is_some() { "ok" } else { "FAILED" };

@@ -1,10 +1,10 @@
 //! `cargo xtask image`: builds container images as archives for `ctr images import`.
 //!
-//! An image contains one statically linked binary and, where that runs another program, the
-//! program with its libraries. On one machine the same checkout produces the same image, byte
-//! for byte. In another folder only the names of functions in the kernel programs differ:
-//! cargo derives them from the path of `ebpf/common`, which is outside of the kernel
-//! programs' workspace.
+//! An image contains one statically linked binary. If the binary runs another program, the image
+//! also contains this program and its libraries. Builds of the same checkout in the same folder
+//! produce byte-identical images. In another folder, only the names of functions in the eBPF
+//! programs differ. Cargo derives these names from the path of `ebpf/common`, which is outside of
+//! the eBPF programs' workspace.
 
 pub(crate) mod build;
 
@@ -26,28 +26,29 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 use std::{env, fs};
 
-/// Which images to build.
+/// Options of `cargo xtask image`.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
-    /// The processors to build for, in one archive: amd64, arm64 or amd64,arm64
-    /// [default: this machine's].
+    /// The processor architectures to build for, all in one archive: amd64, arm64 or amd64,arm64
+    /// [default: the architecture of this machine].
     #[arg(long, value_name = "ARCH", value_delimiter = ',')]
     arch: Vec<Processor>,
 
-    /// The tag of the images' names.
+    /// The tag of the image names.
     #[arg(long, default_value = "dev", value_parser = tag)]
     tag: String,
 
-    /// The folder of the archives [default: target/images].
+    /// The folder for the archives [default: target/images].
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
 }
 
-/// A process of this project and the properties of its image.
+/// A process of this project, and the properties of its image.
 struct Shipped {
     package: &'static str,
     what: &'static str,
-    /// The program that it runs, and the Debian package of that.
+    /// The external program that the process runs, and the Debian package that contains this
+    /// program.
     drives: Option<(&'static str, &'static str)>,
     /// The licences of all files in the image, as an SPDX expression.
     licenses: &'static str,
@@ -64,7 +65,8 @@ const SHIPPED: [Shipped; 3] = [
         package: "route-agent",
         what: "Steers a node's traffic for remote clusters into the overlay, and back",
         drives: Some(("nft", "nftables")),
-        // nft and its library are under the GPL. The agent runs nft as a separate process.
+        // nft and its library are licensed under the GPL. The route agent runs nft as a separate
+        // process, so its own licence is not affected.
         licenses: "Apache-2.0 AND GPL-2.0-only",
     },
     Shipped {
@@ -75,11 +77,11 @@ const SHIPPED: [Shipped; 3] = [
     },
 ];
 
-/// Builds the images for this machine with the tag `dev`, and returns their folder.
+/// Builds the images for this machine with the tag `dev`, and returns the folder of the archives.
 ///
 /// # Errors
 ///
-/// As [`run`].
+/// Returns the errors of [`run`].
 pub(crate) fn build_all(shell: &mut Shell) -> Result<PathBuf> {
     let options = Options {
         arch: Vec::new(),
@@ -142,7 +144,7 @@ pub(crate) fn run(shell: &mut Shell, options: &Options) -> Result<()> {
 }
 
 impl Shipped {
-    /// The binary's path in the image.
+    /// Returns the path of the binary in the image.
     fn path(&self) -> String {
         format!("/usr/bin/{}", self.package)
     }
@@ -170,12 +172,12 @@ impl Shipped {
     }
 }
 
-/// The packages whose binaries are in images.
+/// Returns the packages whose binaries are in images.
 pub(crate) fn packages() -> [&'static str; 3] {
     SHIPPED.map(|shipped| shipped.package)
 }
 
-/// The Debian packages of the programs that processes run.
+/// Returns the Debian packages of all external programs in the images.
 fn driven() -> Vec<&'static str> {
     SHIPPED
         .iter()
@@ -184,10 +186,10 @@ fn driven() -> Vec<&'static str> {
         .collect()
 }
 
-/// The folder for the archives, which is created.
+/// Returns the folder for the archives, after creating it.
 fn output(options: &Options) -> Result<PathBuf> {
     let folder = match &options.output {
-        // Relative to the current folder of the user, not to the checkout.
+        // A relative path is relative to the user's current folder, not to the checkout.
         Some(folder) => env::current_dir()?.join(folder),
         None => workspace::target().join("images"),
     };
@@ -197,11 +199,12 @@ fn output(options: &Options) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Sorts the processors and removes duplicates; none means this machine's.
+/// Sorts the processors and removes duplicates. If `requested` is empty, returns the processor of
+/// this machine.
 ///
 /// # Errors
 ///
-/// Returns an error on a machine with an unsupported processor.
+/// Returns an error if `requested` is empty and this machine's processor is not supported.
 pub(crate) fn processors(requested: &[Processor]) -> Result<Vec<Processor>> {
     let mut processors = requested.to_vec();
     if processors.is_empty() {
@@ -213,7 +216,7 @@ pub(crate) fn processors(requested: &[Processor]) -> Result<Vec<Processor>> {
     Ok(processors)
 }
 
-/// Parses a tag by the rules of the image specification.
+/// Parses an image tag by the rules of the OCI distribution specification.
 fn tag(text: &str) -> Result<String, String> {
     let is_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     let is_tag = text.starts_with(is_word)
@@ -225,7 +228,7 @@ fn tag(text: &str) -> Result<String, String> {
         .ok_or_else(|| format!("a tag is up to {TAG_MAX} letters, digits, dots, dashes and _"))
 }
 
-/// The longest tag, in characters:
+/// Maximum length of a tag, in characters:
 /// <https://github.com/opencontainers/distribution-spec/blob/v1.1.0/spec.md#pulling-manifests>.
 const TAG_MAX: usize = 128;
 

@@ -1,8 +1,8 @@
-//! `cargo xtask kubernetes-binaries`: the programs of a real Kubernetes cluster.
+//! `cargo xtask kubernetes-binaries`: builds the programs of a real Kubernetes cluster.
 //!
-//! They are compiled from sources that the checksums in `tests/kubernetes/go` pin, so
-//! that the laboratory depends on no image registry and no package archive. The first
-//! build takes a quarter of an hour, so its results are cached:
+//! The programs are built from sources that the checksums in `tests/kubernetes/go` pin. So the
+//! Kubernetes laboratory depends on no image registry and no package archive. The first build
+//! takes a quarter of an hour, so the results are cached:
 //!
 //! ```text
 //! /var/cache/liqo-lab                    or $LIQO_LAB_CACHE
@@ -38,19 +38,19 @@ use std::path::PathBuf;
 use std::slice;
 use std::time::Instant;
 
-/// Which programs to build.
+/// Options of `cargo xtask kubernetes-binaries`.
 #[derive(Args, Debug)]
 pub(crate) struct Binaries {
-    /// The release of Kubernetes, in full (v1.35.4) or without its last number (1.35).
+    /// The Kubernetes release to build, as v1.35.4 or without patch version as 1.35.
     #[arg(long, value_name = "VERSION", default_value = "v1.35")]
     k8s_version: String,
 }
 
-/// Builds missing programs and prints the folder of all.
+/// Builds missing programs, and prints the folder that contains all programs.
 ///
 /// # Errors
 ///
-/// As [`folder`], and if `setup` cannot install a package.
+/// Returns the errors of [`folder`], and an error if a required package cannot be installed.
 pub(crate) fn run(shell: &mut Shell, options: &Binaries) -> Result<()> {
     setup::run_for(shell, &[Set::Kubernetes])?;
     let folder = folder(shell, &options.k8s_version)?;
@@ -59,13 +59,13 @@ pub(crate) fn run(shell: &mut Shell, options: &Binaries) -> Result<()> {
     Ok(())
 }
 
-/// Returns the folder with the programs of a release of Kubernetes, after building the
-/// missing ones.
+/// Builds the missing programs of a Kubernetes release, and returns the folder that contains all
+/// programs.
 ///
 /// # Errors
 ///
-/// Returns an error with the remedy if no such release is pinned, Go is missing, the disk is
-/// full, the Go module proxy is unreachable, or a build fails.
+/// Returns an error with the remedy if the release is not pinned, Go is missing, the disk is full,
+/// the Go module proxy is unreachable, or a build fails.
 pub(crate) fn folder(shell: &mut Shell, version: &str) -> Result<PathBuf> {
     let start = Instant::now();
     let modules = workspace::root().join("tests/kubernetes/go");
@@ -83,7 +83,7 @@ pub(crate) fn folder(shell: &mut Shell, version: &str) -> Result<PathBuf> {
         return Ok(place.folder);
     }
     let _locked = cache.lock(shell)?;
-    // The process that held the lock may have built these programs.
+    // Another process may have built the programs while this process waited for the lock.
     if !place.is_complete() {
         cache.remove_unfinished()?;
         build::missing(shell, &cache, &parts)?;
@@ -95,12 +95,12 @@ pub(crate) fn folder(shell: &mut Shell, version: &str) -> Result<PathBuf> {
     Ok(place.folder)
 }
 
-/// Returns helm for a processor, built from the same sources as that of the clusters, after
-/// building it if it is missing.
+/// Returns the path of helm for a processor architecture, and builds helm first if it is missing.
+/// The sources are those of the laboratory's helm.
 ///
 /// # Errors
 ///
-/// As [`folder`].
+/// Returns the errors of [`folder`].
 pub(crate) fn helm(shell: &mut Shell, processor: Processor) -> Result<PathBuf> {
     let start = Instant::now();
     let modules = workspace::root().join("tests/kubernetes/go");
@@ -110,7 +110,7 @@ pub(crate) fn helm(shell: &mut Shell, processor: Processor) -> Result<PathBuf> {
     console::step(format_args!("helm for {}", processor.as_str()));
     if !place.is_complete() {
         let _locked = cache.lock(shell)?;
-        // Another process may have built it while this one waited for the lock.
+        // Another process may have built helm while this process waited for the lock.
         if !place.is_complete() {
             cache.remove_unfinished()?;
             build::missing(shell, &cache, slice::from_ref(&part))?;

@@ -281,8 +281,11 @@ mod tests {
             hidden: Vec::new(),
         }];
         let path = env::join_paths([Path::new("/usr/bin"), crate::workspace::root(), &other]);
+        let home = env::var_os("HOME").map(|home| Path::new(&home).join(".cargo"));
+        let cargo = env::var_os("CARGO_HOME").map(PathBuf::from).or(home);
+        let cargo = cargo.expect("cargo has a home").join("bin");
 
-        let emptied = emptied(&layers, &path.unwrap(), Path::new("/root/.cargo/bin"));
+        let emptied = emptied(&layers, &path.unwrap(), &cargo);
 
         assert_eq!(emptied, [other.canonicalize().unwrap()]);
         fs::remove_dir_all(temporary).unwrap();

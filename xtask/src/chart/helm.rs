@@ -1,4 +1,4 @@
-//! Calls of `helm`, none of which needs a cluster or a network.
+//! Calls of `helm` that need neither a cluster nor a network.
 
 use super::{chart, name};
 use crate::shell::{Shell, show};
@@ -9,22 +9,24 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// The laboratory's cache of built programs, unless `LIQO_LAB_CACHE` names another.
+/// The Kubernetes laboratory's cache of built programs. The environment variable `LIQO_LAB_CACHE`
+/// can name another folder.
 const CACHE: &str = "/var/cache/liqo-lab";
 
-/// The Kubernetes version of the renderings, so that they do not depend on helm's own.
+/// The Kubernetes version with which charts are rendered. Otherwise the output would depend on
+/// helm's default.
 const KUBERNETES: &str = "v1.35.0";
 
-/// The namespace of the renderings. It differs from the release's name, so that a template
-/// which confuses them is noticed.
+/// The namespace with which charts are rendered. It differs from the release's name, so that a
+/// template that confuses the two produces a wrong golden file.
 const NAMESPACE: &str = "liqo-system";
 
-/// The path of helm.
 #[derive(Debug)]
 pub(super) struct Helm(PathBuf);
 
 impl Helm {
-    /// Returns the helm that the laboratory or `cargo xtask liqoctl` built, else the installed one.
+    /// Returns the helm that the Kubernetes laboratory or `cargo xtask liqoctl` has built. Falls
+    /// back to an installed helm.
     pub(super) fn find() -> Option<Self> {
         let cache = env::var_os("LIQO_LAB_CACHE").filter(|it| !it.is_empty());
         let cache = cache.map_or_else(|| CACHE.into(), PathBuf::from);
@@ -46,7 +48,7 @@ impl Helm {
             .map(Self)
     }
 
-    /// Renders the chart; the inner error is helm's.
+    /// Renders the chart. The inner result is an error if helm refuses the values.
     ///
     /// # Errors
     ///
@@ -66,7 +68,7 @@ impl Helm {
         Ok(Ok(text(&output)))
     }
 
-    /// Returns the warnings and errors of helm's lint.
+    /// Returns the warnings and errors of `helm lint`.
     ///
     /// # Errors
     ///
@@ -94,7 +96,7 @@ impl Helm {
         command
             .args([chart().as_os_str(), OsStr::new("--values")])
             .arg(values)
-            // No cluster of this machine's configuration.
+            // Helm must not use a cluster of the user's configuration.
             .env("KUBECONFIG", "/dev/null");
 
         command

@@ -1,18 +1,20 @@
-//! Values that the chart must refuse with a helpful message.
+//! Tests of values that the chart must refuse with a helpful message.
 
 use super::name;
 use anyhow::{Context as _, Result};
 use std::fs;
 use std::path::Path;
 
-/// Starts the first line of such a file; the rest of the line must occur in helm's error.
+/// The beginning of the first line of a file with refused values. The rest of the line must occur
+/// in helm's error.
 const EXPECTS: &str = "# refused: ";
 
-/// Returns the problem if helm accepts the values, or refuses them with another message.
+/// Returns a problem if helm accepts the values, or if helm's error lacks the expected words.
 ///
 /// # Errors
 ///
-/// Returns an error if the file cannot be read or has no such first line.
+/// Returns an error if the file cannot be read, or if its first line does not begin with
+/// [`EXPECTS`].
 pub(super) fn problem(values: &Path, rendered: Result<String>) -> Result<Option<String>> {
     let file = name(values);
     let text = fs::read_to_string(values).with_context(|| format!("failed to read {file}"))?;

@@ -1,4 +1,4 @@
-//! Captures packets at a device with tcpdump, which is independent of this project's code.
+//! Captures packets at a device with tcpdump, whose results do not depend on this project's code.
 
 use anyhow::{Context as _, Result, bail};
 use nix::sys::signal::{Signal, kill};
@@ -10,19 +10,20 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tests::lab::wait;
 
-/// A capture in progress; it ends when dropped.
+/// A running tcpdump, which is killed on drop.
 #[derive(Debug)]
 pub(super) struct Capture {
     tcpdump: Child,
     lines: Option<JoinHandle<Vec<String>>>,
 }
 
-/// The limit on the end of tcpdump.
+/// Time limit for tcpdump to end after SIGINT.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Capture {
-    /// Starts to capture the first packet on `device` in the network namespace `netns` that
-    /// matches `filter` (pcap-filter(7)). Packets after the return are not missed.
+    /// Starts a capture on `device` in the network namespace `netns`, which records the first
+    /// packet that matches `filter` (pcap-filter(7)). Packets that arrive after this function has
+    /// returned are captured.
     ///
     /// # Errors
     ///
@@ -52,7 +53,8 @@ impl Capture {
                 bail!("tcpdump on {device} in {netns}: {}", messages.trim());
             }
         }
-        // The rest is discarded, because a closed pipe would end tcpdump.
+        // The rest of standard error is read and discarded, because tcpdump ends when it writes to
+        // a closed pipe.
         thread::spawn(move || std::io::copy(&mut errors, &mut std::io::sink()));
         let output = tcpdump.stdout.take().context("no standard output")?;
 
@@ -62,14 +64,14 @@ impl Capture {
         })
     }
 
-    /// Ends the capture and returns one line for each packet.
+    /// Ends the capture, and returns one line for each packet.
     ///
     /// # Errors
     ///
-    /// Returns an error if tcpdump does not end.
+    /// Returns an error if tcpdump does not end in time.
     pub(super) fn finish(mut self) -> Result<Vec<String>> {
         let pid = i32::try_from(self.tcpdump.id()).context("not a process id")?;
-        // On SIGINT, tcpdump writes its buffered packets.
+        // tcpdump prints its buffered packets when it receives SIGINT.
         if self.tcpdump.try_wait()?.is_none() {
             kill(Pid::from_raw(pid), Signal::SIGINT).context("failed to interrupt tcpdump")?;
         }
@@ -88,7 +90,7 @@ impl Capture {
 
 impl Drop for Capture {
     fn drop(&mut self) {
-        // Both fail only if tcpdump has ended.
+        // Both calls fail only if tcpdump has already ended.
         let _ = self.tcpdump.kill();
         let _ = self.tcpdump.wait();
     }
@@ -99,7 +101,7 @@ fn read(output: ChildStdout) -> Vec<String> {
         .lines()
         .map_while(Result::ok)
         .map(|line| line.trim().to_owned())
-        // On SIGINT, tcpdump prints an empty line for the terminal.
+        // tcpdump prints an empty line when it receives SIGINT.
         .filter(|line| !line.is_empty())
         .collect()
 }

@@ -1,7 +1,7 @@
-//! The promises of the demo, and the check of each.
+//! The claims of the demo on network namespaces, each with a check.
 //!
-//! A check uses the clusters as a user would, and decides by the reports of the kernel, of a
-//! capture or of the server.
+//! A check sends traffic between the clusters as a user would. A value from the kernel, a capture
+//! or the server decides whether the claim holds.
 
 mod failure;
 mod path;
@@ -13,11 +13,11 @@ use anyhow::Result;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Promise {
-    /// Identifies the claim in the JSON output, so it never changes.
+    /// The identifier of the claim in the JSON output, which must not change.
     pub(super) name: &'static str,
-    /// The action, and its purpose.
+    /// The action of the check as a sentence.
     pub(super) why: &'static str,
-    /// Checks the promise.
+    /// The function that checks the claim.
     pub(super) judge: fn(&mut Stage) -> Result<Verdict>,
 }
 
@@ -25,14 +25,14 @@ pub(super) struct Promise {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Verdict {
     pub(super) pass: bool,
-    /// The measured value, as a sentence.
+    /// The measured value as a sentence.
     pub(super) measured: String,
-    /// The throughput, if the check measures it.
+    /// The throughput, if the check measures throughput.
     pub(super) throughput: Option<Throughput>,
 }
 
 impl Verdict {
-    /// A verdict without throughput.
+    /// Returns a verdict without throughput.
     pub(super) fn new(pass: bool, measured: impl Into<String>) -> Self {
         Self {
             pass,
@@ -42,7 +42,8 @@ impl Verdict {
     }
 }
 
-/// All promises except `clean-up`, which comes last; those that kill gateways at the end.
+/// All claims except `clean-up`, which is checked when the clusters are removed. Claims that kill
+/// gateways come last.
 pub(super) const PROMISES: &[Promise] = &[
     Promise {
         name: "pod-to-pod",

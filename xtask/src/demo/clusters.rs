@@ -1,5 +1,5 @@
-//! `cargo xtask demo --kubernetes`: two real clusters, connected with the commands that
-//! a user runs.
+//! `cargo xtask demo --kubernetes`: creates two Kubernetes clusters, and connects them with the
+//! commands of a user.
 
 mod stage;
 mod story;
@@ -15,17 +15,17 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
-/// The cluster on which `liqoctl network connect` runs.
+/// The name of the cluster from which `liqoctl network connect` runs.
 const ROME: &str = "demo-rome";
 
-/// The remote cluster of [`ROME`].
+/// The name of the remote cluster of [`ROME`].
 const MILAN: &str = "demo-milan";
 
-/// Runs the demo; the exit code says whether every claim held.
+/// Runs the demo. The exit code is zero if every claim holds.
 ///
 /// # Errors
 ///
-/// Returns an error if the demo cannot start, or was interrupted.
+/// Returns an error if the demo cannot start or was interrupted.
 pub(super) fn run(shell: &mut Shell, options: &Demo) -> Result<ExitCode> {
     setup::run_for(shell, &[Set::Kubernetes])?;
     let stage = Stage::new(shell, options.no_build)?;
@@ -61,7 +61,7 @@ pub(super) fn run(shell: &mut Shell, options: &Demo) -> Result<ExitCode> {
     super::conclude(report, start, options.output)
 }
 
-/// Removes the clusters of a kept or crashed demo.
+/// Removes the clusters of a demo that was kept or has crashed.
 ///
 /// # Errors
 ///
@@ -108,7 +108,7 @@ fn play(shell: &mut Shell, stage: &Stage, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Builds what the demo runs, and returns the laboratory's program.
+/// Builds all programs of the demo, and returns the path of the Kubernetes laboratory's program.
 fn build(shell: &mut Shell) -> Result<PathBuf> {
     let program = cluster::program(shell)?;
     cluster::artifacts(shell, &program)?;

@@ -1,11 +1,11 @@
-//! One ping from pod to pod, captured at each hop.
+//! Captures one ping from pod to pod at each hop.
 
 use super::capture::Capture;
 use super::stage::{MILAN, REPLICAS, ROME, Stage};
 use crate::console::{self, FAINT};
 use anyhow::Result;
 
-/// Sends one ping and prints it at each hop.
+/// Sends one ping, and prints the captured packet of each hop.
 ///
 /// # Errors
 ///
@@ -13,7 +13,8 @@ use anyhow::Result;
 pub(super) fn show(stage: &Stage) -> Result<()> {
     let core = stage.lab.underlay().core().name();
     let request = "icmp[icmptype] == icmp-echo";
-    // A data message begins with type 4 and three zero bytes; probes are smaller than the ping.
+    // A WireGuard data message begins with type 4 and three zero bytes. The size excludes probes,
+    // which are smaller than the ping.
     let encrypted = "greater 1000 and udp[8:4] == 0x04000000";
     let one = Capture::first;
 
@@ -65,7 +66,8 @@ pub(super) fn show(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// Captures in every replica, since a packet's addresses determine which one carries it.
+/// Starts a capture in every gateway replica, because the hash of a packet's addresses selects the
+/// replica.
 fn taps(
     stage: &Stage,
     cluster: &str,

@@ -1,4 +1,5 @@
-//! The settings of the stage's links, which every claim must leave as they were.
+//! The settings of the laboratory's network links. Every claim must restore the settings that it
+//! changes.
 
 use super::stage::Stage;
 use anyhow::{Context as _, Result};
@@ -8,15 +9,15 @@ use tests::lab::link::End;
 use tests::lab::link::settings::Settings;
 use tests::lab::netns::Netns;
 
-/// Where named network namespaces are mounted.
+/// The folder in which named network namespaces are mounted.
 const NAMESPACES: &str = "/run/netns";
 
-/// The settings of every link, by namespace and device.
+/// The settings of every link, by network namespace and device.
 #[derive(Debug, Default)]
 pub(super) struct Links(BTreeMap<(String, String), Settings>);
 
 impl Links {
-    /// Reads the settings of all links of the stage.
+    /// Reads the settings of all links in the laboratory's namespaces.
     ///
     /// # Errors
     ///
@@ -46,8 +47,8 @@ impl Links {
         Ok(Self(links))
     }
 
-    /// Returns a sentence for each setting that is another one `later`. Links that exist
-    /// at one time only are not compared: a killed gateway takes its own along.
+    /// Returns a sentence for each setting that differs in `later`. Links that exist in only one
+    /// of the observations are skipped, because the links of a killed gateway disappear.
     pub(super) fn changes(&self, later: &Self) -> Vec<String> {
         self.0
             .iter()
@@ -61,7 +62,7 @@ impl Links {
     }
 }
 
-/// The devices of a namespace, but for `lo`.
+/// Returns the devices of a namespace except `lo`.
 fn devices(netns: &Netns) -> Result<Vec<String>> {
     let list = || -> nix::Result<Vec<String>> {
         let interfaces = nix::net::if_::if_nameindex()?;

@@ -4,28 +4,28 @@ use crate::console::{BAD, FAINT, GOOD, TITLE};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// The verdict on one claim.
+/// A claim and whether it holds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Claim {
-    /// Identifies the claim in the JSON output, so it never changes.
+    /// The identifier of the claim in the JSON output, which must not change.
     pub(crate) name: &'static str,
     pub(crate) pass: bool,
-    /// The measured value, as a sentence.
+    /// The measured value as a sentence.
     pub(crate) measured: String,
 }
 
-/// The JSON document.
+/// The JSON document of a demo.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Report {
     pub(crate) pass: bool,
-    /// In the order of the demo.
+    /// In the order in which the demo checked them.
     pub(crate) claims: Vec<Claim>,
-    /// Over the complete path, unless its claim failed.
+    /// Absent if the claim that measures it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) throughput: Option<Throughput>,
     /// Versions of the commit, the kernel and the processes.
     pub(crate) versions: BTreeMap<String, String>,
-    /// From the creation of the first namespace to the removal of the last.
+    /// The duration from the creation of the clusters to the end of their removal.
     pub(crate) seconds: f64,
 }
 
@@ -68,7 +68,7 @@ impl Report {
     }
 }
 
-/// The colour and the word of an outcome.
+/// Returns the style and the word for a passed or failed claim.
 pub(crate) fn verdict(pass: bool) -> (anstyle::Style, &'static str) {
     if pass { (GOOD, "PASS") } else { (BAD, "FAIL") }
 }

@@ -1,4 +1,4 @@
-//! The demo's two clusters.
+//! The demo's two clusters in network namespaces.
 
 use anyhow::{Context as _, Result, bail};
 use ipnet::Ipv4Net;
@@ -9,13 +9,13 @@ use tests::lab::Lab;
 use tests::lab::pod::Pod;
 use tests::lab::spec::{ClusterSpec, Spec};
 
-/// The cluster whose gateways initiate sessions.
+/// The name of the cluster whose gateways have the client role.
 pub(super) const ROME: &str = "rome";
 
-/// The cluster whose gateways are exposed.
+/// The name of the cluster whose gateways have the server role.
 pub(super) const MILAN: &str = "milan";
 
-/// The address of the client in rome and of the server in milan.
+/// The address of the client pod in rome, and also of the server pod in milan.
 pub(super) const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 244, 1, 10);
 
 /// The number of gateway replicas in each cluster.
@@ -23,30 +23,29 @@ pub(super) const REPLICAS: usize = 2;
 
 const NODES: usize = 2;
 
-/// The limit on the first handshakes and probes of all pairs, on a busy machine.
+/// Time limit for the first handshakes and probes of all gateway replicas, on a busy machine.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Two clusters, up and connected.
+/// Two connected clusters with one pod each.
 #[derive(Debug)]
 pub(super) struct Stage {
     pub(super) lab: Lab,
-    /// A pod in rome.
     pub(super) rome: Pod,
-    /// A pod in milan, with the same address.
+    /// A pod in milan, which has the same address as the pod in rome.
     pub(super) milan: Pod,
-    /// The remapped address of the pod in milan, which rome uses.
+    /// The remapped address under which rome reaches the pod in milan.
     pub(super) milan_seen: Ipv4Addr,
-    /// The remapped address of the pod in rome, which milan uses.
+    /// The remapped address under which milan reaches the pod in rome.
     pub(super) rome_seen: Ipv4Addr,
 }
 
 impl Stage {
-    /// Creates the clusters, starts their processes and waits until all replicas are
+    /// Creates the clusters, starts their processes, and waits until all gateway replicas are
     /// connected.
     ///
     /// # Errors
     ///
-    /// Returns an error that names what is missing.
+    /// Returns an error that names the missing session or process.
     pub(super) fn build() -> Result<Self> {
         let cluster = |name| ClusterSpec::new(name).nodes(NODES).replicas(REPLICAS);
         let spec = Spec::new()
@@ -54,7 +53,8 @@ impl Stage {
             .cluster(cluster(MILAN))
             .peering(ROME, MILAN);
         let mut lab = Lab::build(spec)?;
-        // Otherwise both clusters would remap the other's CIDR to the same prefix.
+        // Reserves a CIDR in rome. Otherwise both clusters would remap the remote CIDR to the same
+        // prefix.
         let office = Ipv4Net::new(Ipv4Addr::new(10, 0, 0, 0), 12).context("a network")?;
         lab.desired_mut(ROME)?
             .reserved
@@ -73,11 +73,12 @@ impl Stage {
         })
     }
 
-    /// Starts the gateways that claims have killed, and waits until all are connected.
+    /// Restarts the gateways that claims have killed, and waits until all gateway replicas are
+    /// connected.
     ///
     /// # Errors
     ///
-    /// Returns an error that names what is missing.
+    /// Returns an error that names the missing session or process.
     pub(super) fn revive(&mut self) -> Result<()> {
         for cluster in [ROME, MILAN] {
             for replica in 1..=REPLICAS {
@@ -88,11 +89,11 @@ impl Stage {
         self.lab.wait_until_connected(CONNECT_TIMEOUT)
     }
 
-    /// The CIDR to which `viewer` remaps the pod CIDR of `remote`.
+    /// Returns the CIDR to which the cluster `viewer` remaps the pod CIDR of the cluster `remote`.
     ///
     /// # Errors
     ///
-    /// Returns an error if the clusters are not peers.
+    /// Returns an error if the clusters are not peers of each other.
     pub(super) fn pods_seen(&self, viewer: &str, remote: &str) -> Result<String> {
         let original = self.pods(remote)?;
         let (network, length) = original.split_once('/').context("not a network")?;
@@ -103,11 +104,11 @@ impl Stage {
         Ok(format!("{seen}/{length}"))
     }
 
-    /// The pod CIDR of a cluster.
+    /// Returns the pod CIDR of a cluster.
     ///
     /// # Errors
     ///
-    /// Returns an error if it has none.
+    /// Returns an error if the cluster has no pod CIDR.
     pub(super) fn pods(&self, cluster: &str) -> Result<String> {
         let networks = &self.lab.cluster(cluster).spec.pod_cidrs;
 
@@ -117,7 +118,7 @@ impl Stage {
             .to_string())
     }
 
-    /// The output of `gateway status` for a replica, counted from 1.
+    /// Returns the output of `gateway status` for a replica. `replica` is counted from 1.
     ///
     /// # Errors
     ///
@@ -137,12 +138,12 @@ impl Stage {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// The folder of the status sockets.
+    /// Returns the folder of the gateways' status sockets.
     pub(super) fn run_dir(&self) -> std::path::PathBuf {
         self.lab.identity().run_dir().join("run")
     }
 
-    /// The network namespace with a gateway's overlay device and TAP.
+    /// Returns the name of the network namespace that contains a gateway's overlay device and TAP.
     pub(super) fn inner_netns(&self, cluster: &str, replica: usize) -> String {
         format!("liqo-{}", self.lab.gateway_instance(cluster, replica))
     }

@@ -1,6 +1,6 @@
-//! Writes image archives, with a program of the Kubernetes laboratory.
+//! Writes image archives with the program `image-archive` of the Kubernetes laboratory.
 //!
-//! That crate takes long to build, so it is built only when an image is.
+//! The laboratory's crate takes long to build, so it is built only when an image is written.
 
 use crate::shell::Shell;
 use crate::workspace;
@@ -9,38 +9,39 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// The input of `image-archive`.
+/// The input of `image-archive`, as JSON.
 #[derive(Debug, Serialize)]
 pub(super) struct Plan {
-    /// The path of the archive.
+    /// The path of the archive to write.
     pub(super) archive: PathBuf,
-    /// The image's complete names.
+    /// The full names of the image, with registry and tag.
     pub(super) names: Vec<String>,
-    /// Labels by the last part of their keys, such as `title`.
+    /// Label values by the last part of the label key, such as `title`.
     #[serde(serialize_with = "qualified")]
     pub(super) labels: BTreeMap<&'static str, String>,
     pub(super) entrypoint: Vec<String>,
-    /// The content for each processor.
+    /// The content for each processor architecture.
     pub(super) platforms: Vec<Content>,
 }
 
-/// The content of an image for one processor.
+/// The content of an image for one processor architecture.
 #[derive(Debug, Serialize)]
 pub(super) struct Content {
     pub(super) platform: &'static str,
-    /// Source files by their paths in the image.
+    /// Paths of the source files, by path in the image.
     pub(super) files: BTreeMap<String, PathBuf>,
-    /// Programs to copy from `system`, and their packages.
+    /// External programs to copy from [`Self::system`], with their Debian packages.
     pub(super) programs: BTreeMap<&'static str, &'static str>,
-    /// The root folder of a system that has the programs.
+    /// The root folder of a system in which the external programs are installed.
     pub(super) system: PathBuf,
 }
 
-/// Writes an archive.
+/// Writes an archive by running `image-archive`.
 ///
 /// # Errors
 ///
-/// Returns an error if the program does not build or fails; its output was shown.
+/// Returns an error if the program does not build or fails. The program's output is already on the
+/// terminal.
 pub(super) fn write(shell: &mut Shell, plan: &Plan) -> Result<()> {
     let plan = serde_json::to_string(plan).context("a path is not UTF-8")?;
     let mut tool = workspace::cargo(&["run", "--quiet", "--locked", "--package"]);

@@ -1,4 +1,4 @@
-//! Builds binaries that are linked statically and contain no path of this machine.
+//! Builds statically linked binaries that contain no path of this machine.
 
 use super::Processor;
 use crate::shell::{Interrupted, Shell, show};
@@ -9,28 +9,30 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-/// Separates flags in `CARGO_ENCODED_RUSTFLAGS`, so that a path may have spaces.
+/// The separator of flags in `CARGO_ENCODED_RUSTFLAGS`. With this variable, flags may contain
+/// spaces.
 const SEPARATOR: &str = "\x1f";
 
-/// What to build.
+/// The packages and binaries to build.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Selection<'a> {
-    /// The packages, for which cargo chooses the features of their dependencies.
+    /// The packages to build. Cargo unifies the features of dependencies only among these
+    /// packages.
     pub(crate) packages: &'a [&'a str],
-    /// The programs to build of those; all if there are none.
+    /// The binaries to build; all binaries of the packages if empty.
     pub(crate) programs: &'a [&'a str],
-    /// Features such as `guest/bpf`, or none.
+    /// A cargo feature such as `guest/bpf`; empty for the default features.
     pub(crate) features: &'a str,
-    /// Environment variables for build scripts.
+    /// Additional environment variables for build scripts.
     pub(crate) environment: &'a [(&'a str, &'a Path)],
 }
 
-/// Builds binaries and returns their folder.
+/// Builds the binaries, and returns their folder.
 ///
 /// # Errors
 ///
-/// Returns an error with the remedy if there is no compiler for the processor, or if
-/// the build fails.
+/// Returns an error with the remedy if there is no C compiler for the processor, or if the build
+/// fails.
 pub(crate) fn binaries(
     shell: &mut Shell,
     processor: Processor,
@@ -80,7 +82,7 @@ pub(crate) fn binaries(
     Ok(workspace::target().join(target).join("release"))
 }
 
-/// Checks the C compiler and installs Rust's standard library for `processor`.
+/// Checks for the C compiler, and installs Rust's standard library for `processor`.
 fn prepare(shell: &mut Shell, processor: Processor, toolchain: &Path) -> Result<()> {
     let compiler = processor.compiler();
     let mut query = Command::new(&compiler);
@@ -114,7 +116,7 @@ fn prepare(shell: &mut Shell, processor: Processor, toolchain: &Path) -> Result<
     })
 }
 
-/// Flags that replace this machine's paths in the binaries.
+/// Returns compiler flags that replace this machine's paths in the binaries with neutral paths.
 fn flags(toolchain: &Path) -> Result<String> {
     let home = match env::var_os("CARGO_HOME") {
         Some(home) => PathBuf::from(home),

@@ -1,7 +1,7 @@
-//! Debian packages for another processor than this machine's.
+//! Downloads Debian packages for a processor architecture that differs from this machine's.
 //!
-//! apt downloads them with options for another architecture and an empty list of installed
-//! packages. With folders of its own it neither needs root nor changes the machine:
+//! apt runs with options for the other architecture, an empty list of installed packages and
+//! separate folders. So apt needs no root rights and does not change the machine:
 //!
 //! ```text
 //! target/images/debian-arm64/
@@ -20,12 +20,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-/// Returns the root folder of a system with these packages and their dependencies: `/` for
-/// this machine's processor, else a cached folder.
+/// Returns the root folder of a system that contains these packages and their dependencies. This
+/// is `/` for this machine's architecture, otherwise a folder below `target/images`.
 ///
 /// # Errors
 ///
-/// Returns an error if the packages do not exist for `processor`.
+/// Returns an error if the configured package sources lack a package for `processor`.
 pub(super) fn system(
     shell: &mut Shell,
     processor: Processor,
@@ -63,14 +63,14 @@ pub(super) fn system(
     Ok(system)
 }
 
-/// apt with separate folders.
+/// A call of apt with separate folders.
 struct Apt {
     folder: PathBuf,
     processor: Processor,
 }
 
 impl Apt {
-    /// Creates the folders, and removes those of a failed attempt.
+    /// Creates apt's folders. Removes the folders of an earlier attempt that failed.
     fn create(folder: &Path, processor: Processor) -> Result<Self> {
         let shown = folder.display();
         if folder.exists() {
@@ -80,7 +80,7 @@ impl Apt {
             fs::create_dir_all(folder.join(name))
                 .with_context(|| format!("failed to create {shown}/{name}"))?;
         }
-        // No package is installed.
+        // The empty file means that no package is installed.
         fs::write(folder.join("state/status"), "")
             .with_context(|| format!("failed to write {shown}/state/status"))?;
 
@@ -135,7 +135,8 @@ impl Apt {
             setting.push(self.folder.join(place));
             command.arg("-o").arg(setting);
         }
-        // By default apt switches to a user who may not write to these folders.
+        // By default, apt drops root rights and runs as the user `_apt`, which has no write access
+        // to these folders.
         if nix::unistd::Uid::effective().is_root() {
             command.args(["-o", "APT::Sandbox::User=root"]);
         }

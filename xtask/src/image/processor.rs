@@ -1,10 +1,10 @@
-//! The processors of images, and their compilers.
+//! The processor architectures of images, and the C compilers for them.
 
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 use std::env;
 
-/// A processor, by its name in images.
+/// A processor architecture, named as in image manifests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Processor {
     /// 64-bit x86.
@@ -16,11 +16,11 @@ pub(crate) enum Processor {
 impl Processor {
     const ALL: [Self; 2] = [Self::Amd64, Self::Arm64];
 
-    /// The processor of this machine.
+    /// Returns the architecture of this machine.
     ///
     /// # Errors
     ///
-    /// Returns an error on a machine with another processor.
+    /// Returns an error if this machine's architecture is not supported.
     pub(crate) fn machine() -> Result<Self> {
         Self::ALL
             .into_iter()
@@ -33,12 +33,12 @@ impl Processor {
             })
     }
 
-    /// Whether this machine runs its programs.
+    /// Returns whether this machine can run binaries for the architecture.
     pub(super) fn is_machine(self) -> bool {
         self.architecture() == env::consts::ARCH
     }
 
-    /// Its name in images and in Debian.
+    /// Returns the name that image manifests and Debian use.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Amd64 => "amd64",
@@ -46,13 +46,14 @@ impl Processor {
         }
     }
 
-    /// Rust's target for statically linked programs.
+    /// Returns Rust's target triple for statically linked programs.
     pub(super) fn target(self) -> String {
         format!("{}-unknown-linux-musl", self.architecture())
     }
 
-    /// The C compiler, which is the linker, too. The machine's own works for musl: Rust
-    /// provides musl's libraries, and ring's C code includes no header of a C library.
+    /// Returns the name of the C compiler, which also links. The machine's own compiler works for
+    /// musl targets: Rust provides musl's libraries, and ring's C code includes no header of a C
+    /// library.
     pub(super) fn compiler(self) -> String {
         if self.is_machine() {
             "cc".to_owned()
@@ -61,7 +62,7 @@ impl Processor {
         }
     }
 
-    /// The Debian packages of [`Self::compiler`] and its headers.
+    /// Returns the Debian packages that contain [`Self::compiler`] and its headers.
     pub(super) fn compiler_packages(self) -> &'static str {
         if self.is_machine() {
             return "gcc libc6-dev";
@@ -72,7 +73,7 @@ impl Processor {
         }
     }
 
-    /// Its name in Rust's targets.
+    /// Returns the name that Rust's target triples use.
     pub(crate) fn architecture(self) -> &'static str {
         match self {
             Self::Amd64 => "x86_64",

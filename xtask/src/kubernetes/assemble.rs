@@ -1,4 +1,4 @@
-//! Assembles the folder with the programs of a cluster's nodes.
+//! Assembles the folder that contains the programs of a cluster's nodes.
 
 use super::cache::{Cache, Place};
 use super::part::Part;
@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// The file with the version of each program.
+/// The file that lists the version of each program.
 const VERSIONS: &str = "versions.json";
 
-/// Creates `place` from parts that are in the cache.
+/// Fills `place` with hard links to the programs of cached parts.
 ///
-/// Files are hard links: they take no space, and a running cluster keeps its programs
-/// when their part is removed from the cache.
+/// Hard links take no space. A running cluster keeps its programs when their part is removed from
+/// the cache.
 ///
 /// # Errors
 ///
@@ -41,7 +41,7 @@ pub(super) fn assemble(cache: &Cache, place: &Place, parts: &[Part]) -> Result<(
     unfinished.finish()
 }
 
-/// Creates a hard link to a file or to a symbolic link.
+/// Creates a hard link to a regular file or to a symbolic link.
 fn link(from: &Path, to: &Path) -> Result<()> {
     if let Some(folder) = to.parent() {
         fs::create_dir_all(folder)

@@ -1,4 +1,4 @@
-//! Builds missing parts, and shows the progress.
+//! Builds parts that are missing in the cache, and prints the progress.
 
 use super::cache::Cache;
 use super::compiler::Go;
@@ -17,10 +17,10 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The interval between progress messages of a build.
+/// Interval between the progress messages of a build.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(15);
 
-/// Builds the parts that are not in the cache.
+/// Builds the parts that are missing in the cache.
 ///
 /// # Errors
 ///
@@ -49,11 +49,12 @@ pub(super) fn missing(shell: &mut Shell, cache: &Cache, parts: &[Part]) -> Resul
     Ok(())
 }
 
-/// Builds one part.
+/// Builds one part and adds it to the cache.
 fn build(shell: &mut Shell, go: &Go, cache: &Cache, part: &Part) -> Result<()> {
     let start = Instant::now();
     let unfinished = Unfinished::begin(&cache.part(part).folder)?;
-    // On the disk whose free space was checked; an interrupted build is removed with it.
+    // The temporary folder is on the disk whose free space was checked. It is removed together
+    // with an interrupted build.
     let temporary = unfinished.folder().join("temporary");
     let built = unfinished.folder().join("built");
     for folder in [&temporary, &built] {
@@ -64,7 +65,7 @@ fn build(shell: &mut Shell, go: &Go, cache: &Cache, part: &Part) -> Result<()> {
     let mut command = go.command();
     command
         .arg("build")
-        // `go build` takes a path that ends in a separator as a folder.
+        // `go build -o` treats a path with a trailing separator as a folder.
         .arg("-o")
         .arg(built.join(""))
         .args(&part.arguments)
@@ -88,7 +89,7 @@ fn build(shell: &mut Shell, go: &Go, cache: &Cache, part: &Part) -> Result<()> {
     Ok(())
 }
 
-/// Moves programs to their places, and creates their links.
+/// Moves the built programs to their paths in the part, and creates their symbolic links.
 fn arrange(part: &Part, built: &Path, folder: &Path) -> Result<()> {
     for program in part.programs {
         let file = folder.join(program.place);
@@ -120,7 +121,7 @@ fn failure(part: &Part, output: &Output) -> String {
     )
 }
 
-/// Prints the elapsed time at regular intervals while `work` runs.
+/// Prints the elapsed time every [`PROGRESS_INTERVAL`] while `work` runs.
 fn with_progress<T>(what: &str, work: impl FnOnce() -> T) -> T {
     let (end, ended) = mpsc::channel::<()>();
     thread::scope(|scope| {

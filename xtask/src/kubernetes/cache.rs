@@ -1,4 +1,4 @@
-//! The cache of built programs.
+//! The cache of built Kubernetes programs.
 
 use super::part::{self, Part};
 use super::superseded;
@@ -11,29 +11,28 @@ use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Names another folder, for users who may not write to [`DEFAULT`].
+/// The environment variable that names another cache folder, for users without write access to
+/// [`DEFAULT`].
 pub(super) const VARIABLE: &str = "LIQO_LAB_CACHE";
 
 const DEFAULT: &str = "/var/cache/liqo-lab";
 
-/// The folder of all parts, below the cache.
+/// The subfolder of the cache that contains all parts.
 const PARTS: &str = "parts";
 
-/// A cache folder.
 #[derive(Debug)]
 pub(super) struct Cache {
     root: PathBuf,
 }
 
 impl Cache {
-    /// The cache in the folder that [`VARIABLE`] names, or in the default one.
+    /// Returns the cache in the folder that [`VARIABLE`] names, otherwise in [`DEFAULT`].
     pub(super) fn from_environment() -> Self {
         let root = env::var_os(VARIABLE).filter(|root| !root.is_empty());
 
         Self::at(root.map_or_else(|| DEFAULT.into(), PathBuf::from))
     }
 
-    /// The cache in the folder `root`.
     pub(super) fn at(root: PathBuf) -> Self {
         Self { root }
     }
@@ -42,24 +41,25 @@ impl Cache {
         &self.root
     }
 
-    /// The place of a part.
+    /// Returns the folder of a part.
     pub(super) fn part(&self, part: &Part) -> Place {
         Place::new(self.root.join(PARTS).join(part.folder()), [part])
     }
 
-    /// The place of all parts together.
+    /// Returns the folder that contains the programs of all parts of a release.
     pub(super) fn whole(&self, version: &str, parts: &[Part]) -> Place {
         let folder = part::folder_of_all(version, parts);
 
         Place::new(self.root.join(folder), parts)
     }
 
-    /// Waits for the lock of the cache, which is held until the returned file is closed. Two
-    /// builds at once would compile the same packages twice.
+    /// Waits for the cache's lock, which is held until the returned file is closed. Without the
+    /// lock, two builds at the same time would compile the same packages twice.
     ///
     /// # Errors
     ///
-    /// Returns an error with the remedy if the cache is not writable, or `Interrupted`.
+    /// Returns an error with the remedy if the cache is not writable. Returns `Interrupted`
+    /// after Ctrl-C.
     pub(super) fn lock(&self, shell: &mut Shell) -> Result<File> {
         let file = self.create().with_context(|| {
             format!(
@@ -82,7 +82,8 @@ impl Cache {
                 console::note("waiting for another build to end");
                 is_announced = true;
             }
-            // A process instead of `thread::sleep`, because Ctrl-C interrupts processes only.
+            // Ctrl-C interrupts child processes only, so this waits in a `sleep` process instead
+            // of `thread::sleep`.
             let mut pause = Command::new("sleep");
             pause.arg("0.5");
             shell.run(pause)?;
@@ -97,8 +98,8 @@ impl Cache {
             .open(self.root.join("lock"))
     }
 
-    /// Removes the folders of interrupted builds. The caller holds the lock, so no process
-    /// uses them.
+    /// Removes the folders of interrupted builds. The caller holds the lock, so no other process
+    /// uses these folders.
     ///
     /// # Errors
     ///
@@ -115,7 +116,8 @@ impl Cache {
         Ok(())
     }
 
-    /// Removes older versions of `whole` and `parts`, except those that a cluster runs.
+    /// Removes older versions of `whole` and of `parts`. Versions whose programs are running are
+    /// kept.
     ///
     /// # Errors
     ///
@@ -130,11 +132,11 @@ impl Cache {
     }
 }
 
-/// A folder with programs.
+/// A folder in the cache, and the programs that it must contain.
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) folder: PathBuf,
-    /// The paths below the folder.
+    /// Paths of the programs relative to the folder.
     programs: Vec<&'static str>,
 }
 
@@ -148,15 +150,15 @@ impl Place {
         }
     }
 
-    /// Whether every program exists and has content: a crash of the machine can leave empty
-    /// files.
+    /// Returns whether every program exists and is not empty. A crash of the machine can leave
+    /// empty files.
     pub(super) fn is_complete(&self) -> bool {
         self.programs
             .iter()
             .all(|program| fs::metadata(self.folder.join(program)).is_ok_and(|file| file.len() > 0))
     }
 
-    /// Removes the folders of other inputs, unless a process runs a program of theirs.
+    /// Removes folders that were built from other inputs, unless one of their programs is running.
     ///
     /// # Errors
     ///

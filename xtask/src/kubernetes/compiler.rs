@@ -1,4 +1,4 @@
-//! The go command that builds all parts.
+//! Finds and calls the go command, which builds all parts.
 
 use super::cache::{self, Cache};
 use super::disk_space::Store;
@@ -11,19 +11,19 @@ use serde::Deserialize;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// How to install Go.
+/// Remedy if the go command is missing or too old.
 const GET_GO: &str = "install Go 1.21 or later from https://go.dev/dl and add its folder to PATH: it downloads the required release";
 
-/// The go command.
+/// The go command with its arguments and environment.
 #[derive(Debug)]
 pub(super) struct Go(Command);
 
 impl Go {
-    /// Finds the go command, or installs it.
+    /// Finds the go command. Installs Go if it is missing.
     ///
     /// # Errors
     ///
-    /// Returns an error with the required release and how to install it.
+    /// Returns an error with the required Go release and the remedy.
     pub(super) fn find(shell: &mut Shell) -> Result<Self> {
         let mut go = go::go(shell).map_err(|error| match error.is::<Interrupted>() {
             true => error,
@@ -37,7 +37,7 @@ impl Go {
         Ok(Self(go))
     }
 
-    /// Returns a new call of the go command.
+    /// Returns a new call of the go command with the same environment.
     pub(super) fn command(&self) -> Command {
         let Self(template) = self;
         let mut command = Command::new(template.get_program());
@@ -54,17 +54,18 @@ impl Go {
         command
     }
 
-    /// The folders that a build writes to.
+    /// Returns the folders to which a build writes.
     ///
     /// # Errors
     ///
-    /// Returns an error with the remedy if the go command does not run.
+    /// Returns an error with the remedy if the go command fails.
     pub(super) fn stores(&self, shell: &mut Shell, cache: &Cache) -> Result<[Store; 3]> {
         let mut command = self.command();
         command.args(["env", "-json", "GOCACHE", "GOMODCACHE"]);
         let output = shell.output(command)?;
         if !output.status.success() {
-            // The first call of a Go of another release downloads the required one.
+            // If another Go release is required, the first call of the go command downloads this
+            // release.
             let text = String::from_utf8_lossy(&output.stderr);
             let (excerpt, remedy) = (go_error::excerpt(&text), go_error::remedy(&text));
             bail!(
@@ -88,7 +89,7 @@ impl Go {
     }
 }
 
-/// The output of `go env -json`.
+/// The requested values in the output of `go env -json`.
 #[derive(Deserialize)]
 struct Folders {
     #[serde(rename = "GOCACHE")]

@@ -1,18 +1,19 @@
-//! A short digest of all inputs of a build.
+//! A short digest of all inputs of a build, which identifies the cached result.
 
 use sha2::{Digest as _, Sha256};
 
-/// The length of a digest in hexadecimal digits. 48 bits avoid accidental collisions;
-/// an attacker who could forge one could replace the result itself.
+/// The length of a digest, in hexadecimal digits. 48 bits are enough against accidental
+/// collisions. Intentional collisions are no threat, because an attacker who can write to the
+/// cache can also replace a result.
 const LENGTH: usize = 12;
 
-/// The inputs so far.
+/// A hash over all inputs that were added.
 #[derive(Default)]
 pub(super) struct Inputs(Sha256);
 
 impl Inputs {
-    /// Adds an input. Lengths are hashed too, so that different splits of the same bytes
-    /// have different digests.
+    /// Adds an input. The lengths are hashed, too, so that different divisions of the same bytes
+    /// into name and content have different digests.
     pub(super) fn add(&mut self, name: &str, content: &str) {
         for text in [name, content] {
             self.0.update(text.len().to_be_bytes());
@@ -20,7 +21,6 @@ impl Inputs {
         }
     }
 
-    /// Returns the digest of all inputs.
     pub(super) fn digest(self) -> String {
         let digest = self.0.finalize();
         let digits = digest.iter().map(|byte| format!("{byte:02x}"));
@@ -29,7 +29,7 @@ impl Inputs {
     }
 }
 
-/// Whether `text` can be a digest.
+/// Returns whether `text` has the format of a digest.
 pub(super) fn is_digest(text: &str) -> bool {
     text.len() == LENGTH && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
@@ -40,7 +40,8 @@ mod tests {
 
     #[test]
     fn the_digest_is_the_same_on_every_machine() {
-        // `printf '\0\0\0\0\0\0\0\1a\0\0\0\0\0\0\0\2bc' | sha256sum`
+        // The expected value is the output of `printf '\0\0\0\0\0\0\0\1a\0\0\0\0\0\0\0\2bc' |
+        // sha256sum`.
         assert_eq!(digest(&[("a", "bc")]), "3fafa1cf2f19");
     }
 

@@ -4,29 +4,29 @@ use anyhow::{Context as _, Result, bail};
 use nix::sys::statvfs::statvfs;
 use std::path::{Path, PathBuf};
 
-/// A folder that a build writes to.
+/// A folder to which a build writes.
 #[derive(Debug)]
 pub(super) struct Store {
-    /// Its content, for messages.
+    /// The kind of content, for messages.
     pub(super) what: &'static str,
-    /// The environment variable that selects another folder.
+    /// The environment variable with which a user can select another folder.
     pub(super) variable: &'static str,
-    /// Its path; it need not exist yet.
+    /// The path of the folder, which may not exist yet.
     pub(super) folder: PathBuf,
 }
 
-/// The need of the first build: 8 GB of modules and compiled packages in Go's caches
-/// (11 GB with two releases of Kubernetes), and the rest for programs and the linker's
-/// temporary files.
+/// Disk space that the first build uses, in GB. Go's caches of modules and compiled packages take
+/// 8 GB, or 11 GB with two releases of Kubernetes. Programs and temporary files of the linker take
+/// the rest.
 const FIRST_GB: u64 = 12;
 
-/// No build starts with less. Later builds need less than the first: another release of
-/// Kubernetes takes about 3 GB.
+/// Minimum free space to start a build, in bytes. It is less than [`FIRST_GB`], because later
+/// builds need less: another release of Kubernetes takes about 3 GB.
 const LEAST: u64 = 4 * GB;
 
 const GB: u64 = 1_000_000_000;
 
-/// Checks that enough space is free in every store.
+/// Checks that each store has at least [`LEAST`] bytes of free space.
 ///
 /// # Errors
 ///
@@ -58,7 +58,8 @@ fn refusal(store: &Store, free: u64) -> Option<String> {
     })
 }
 
-/// The free space, in bytes, at a path that need not exist yet.
+/// Returns the free space, in bytes, of the file system that contains `folder` or its first
+/// existing ancestor.
 fn free(folder: &Path) -> Result<u64> {
     let existing = folder
         .ancestors()

@@ -1,4 +1,4 @@
-//! Checks with killed gateways.
+//! Checks that kill gateways.
 
 use super::Verdict;
 use super::reach::milliseconds;
@@ -16,22 +16,24 @@ const PORT: u16 = 8080;
 
 const CONNECTIONS: usize = 8;
 
-/// Bytes per second of each connection; all of them use a small part of the throughput.
+/// Bytes per second of each connection. The eight connections together use a small part of the
+/// throughput.
 const RATE: u64 = 1 << 20;
 
-/// The longest gap that a lost gateway may cause.
+/// The maximum gap in a connection after a gateway was killed.
 const GAP_MAX: Duration = Duration::from_secs(1);
 
-/// Shorter gaps may be caused by the machine.
+/// Gaps that are shorter do not count as interruptions, because a busy machine can cause them.
 const GAP_MIN: Duration = Duration::from_millis(100);
 
-/// The number of further packets that must be rejected.
+/// The number of packets after the first rejected packet that must be rejected, too.
 const REJECTIONS: usize = 3;
 
-/// The kernel sends at least one ICMP error in this time.
+/// Time limit for the rejection of one packet. The kernel rate-limits ICMP errors to one per
+/// second.
 const REJECTION_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The limit on the progress of connections.
+/// Time limit for all connections to make progress.
 const PROGRESS_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) fn replica_killed(stage: &mut Stage) -> Result<Verdict> {
@@ -66,7 +68,7 @@ pub(super) fn replica_killed(stage: &mut Stage) -> Result<Verdict> {
     ))
 }
 
-/// Waits until every connection has transferred data for longer than the longest gap.
+/// Waits until every connection has transferred data for more than [`GAP_MAX`].
 fn progress(streams: &[tcp::Stream]) -> Result<()> {
     let enough = RATE * 3 / 2;
     let goals: Vec<u64> = streams
@@ -85,7 +87,7 @@ pub(super) fn no_leak(stage: &mut Stage) -> Result<Verdict> {
         .pods_seen(ROME, MILAN)?
         .parse()
         .context("not a network")?;
-    // Packets for milan that leave a node outside of the overlay.
+    // Captures packets for milan that leave a node on another route than the overlay.
     let captures = stage
         .lab
         .cluster(ROME)
@@ -109,7 +111,8 @@ pub(super) fn no_leak(stage: &mut Stage) -> Result<Verdict> {
     })?;
     let after = milliseconds(start.elapsed());
     for _ in 0..REJECTIONS {
-        // The kernel limits ICMP errors per sender: a burst of five, then one per second.
+        // The kernel sends each source a burst of five ICMP errors, then one per second (`ip_error`
+        // in the kernel's `net/ipv4/route.c`).
         wait::value(REJECTION_TIMEOUT, "a further packet to be rejected", || {
             tries += 1;
             Ok(rejected(stage).ok())
@@ -128,11 +131,11 @@ pub(super) fn no_leak(stage: &mut Stage) -> Result<Verdict> {
     ))
 }
 
-/// Sends a datagram to milan and returns the socket's error if the network rejected it;
-/// any other outcome is an error.
+/// Sends a datagram to milan. Returns the socket's error if the network rejected the datagram,
+/// otherwise an error that describes the outcome.
 ///
-/// Not over TCP: the kernel ignores an ICMP error that arrives while `connect` holds the
-/// socket's lock, and the next one comes a second later.
+/// The check uses UDP instead of TCP. During `connect`, the kernel ignores an ICMP error that
+/// arrives while the socket is locked, and sends the next ICMP error a second later.
 fn rejected(stage: &Stage) -> Result<String> {
     let to = SocketAddrV4::new(stage.milan_seen, PORT);
     let Err(error) = udp::exchange(&stage.rome.netns, to, b"?", Duration::from_millis(200)) else {

@@ -1,4 +1,4 @@
-//! Checks on the path between the clusters.
+//! Checks of the path between the clusters: encryption and path MTU.
 
 use super::Verdict;
 use crate::demo::stage::{ADDRESS, MILAN, Stage};
@@ -10,19 +10,19 @@ use tests::lab::link::{self, End};
 use tests::traffic::capture::{Capture, Frame};
 use tests::traffic::{tcp, udp};
 
-/// The text that must not be readable between the clusters.
+/// The text to send, which must not be readable between the clusters.
 const TEXT: &[u8] = b"All roads lead to Rome, and this one is encrypted from end to end.";
 
 const TEXTS: usize = 20;
 
 const PORT: u16 = 8080;
 
-/// The smallest MTU that IPv6 allows, in bytes; common in tunnels.
+/// The reduced path MTU in bytes. 1280 is the minimum MTU of IPv6 and common in tunnels.
 const NARROW: u32 = 1280;
 
 const BYTES: u64 = 8 << 20;
 
-/// The device of the network's core that leads to milan.
+/// The device of the laboratory's core router that leads to milan.
 const TO_MILAN: &str = "to-milan";
 
 pub(super) fn encrypted(stage: &mut Stage) -> Result<Verdict> {
@@ -42,7 +42,8 @@ pub(super) fn encrypted(stage: &mut Stage) -> Result<Verdict> {
     let tapped = outside.iter().filter(|frame| reveals(frame)).count();
     let data = outside.iter().filter(|frame| is_data(frame)).count();
     Ok(Verdict::new(
-        // The capture at the pod proves that the search finds the text where it is readable.
+        // The text must be readable at the pod. This proves that the search finds unencrypted
+        // text.
         echoed == TEXTS && in_clear >= 2 * TEXTS && tapped == 0 && data >= 2 * TEXTS,
         format!(
             "the text is in {in_clear} packets at the pod, and in {tapped} of {} between the clusters, {data} of them data of the WireGuard session",
@@ -55,7 +56,8 @@ fn reveals(frame: &Frame) -> bool {
     frame.bytes.windows(TEXT.len()).any(|window| window == TEXT)
 }
 
-/// Whether a frame is a WireGuard data message: type 4, three zero bytes.
+/// Returns whether a frame is a WireGuard data message, which begins with type 4 and three zero
+/// bytes.
 fn is_data(frame: &Frame) -> bool {
     frame
         .ipv4()
@@ -77,7 +79,8 @@ pub(super) fn narrow(stage: &mut Stage) -> Result<Verdict> {
         },
     ];
     let restore = Restore::of(ends)?;
-    // Otherwise the capture sees super-packets, which the kernel segments later.
+    // With offloads, the capture would see super-packets that exceed the MTU, because the kernel
+    // segments them after the capture.
     for end in ends {
         link::without_offloads(end)?;
     }

@@ -1,4 +1,4 @@
-//! Checks of reachability, and of the addresses that each side sees.
+//! Checks of reachability, and of the source addresses that the servers see.
 
 use super::Verdict;
 use crate::demo::report::Throughput;
@@ -15,13 +15,14 @@ const TCP_PORT: u16 = 8080;
 
 const UDP_PORT: u16 = 8081;
 
-/// A port without a listening socket.
+/// A UDP port on which no socket is bound.
 const CLOSED_PORT: u16 = 9;
 
-/// More than a handshake.
+/// Enough bytes to use the connection beyond the TCP handshake.
 const FEW_BYTES: u64 = 100_000;
 
-/// Enough for TCP to reach its full throughput; takes about a second on a small machine.
+/// Enough bytes for TCP to reach its full throughput. The transfer takes about a second on a small
+/// machine.
 const MANY_BYTES: u64 = 256 << 20;
 
 const DATAGRAMS: u32 = 100;

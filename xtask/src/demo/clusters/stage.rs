@@ -1,4 +1,4 @@
-//! The programs that the demo runs against its two clusters.
+//! Calls of the programs that the demo runs: the Kubernetes laboratory, `liqoctl` and `kubectl`.
 
 use super::{MILAN, ROME, build};
 use crate::shell::{Shell, show};
@@ -11,18 +11,18 @@ use std::process::Command;
 /// The paths of the programs.
 #[derive(Debug)]
 pub(super) struct Stage {
-    /// The laboratory's program.
+    /// The program of the Kubernetes laboratory.
     cluster: PathBuf,
     liqoctl: PathBuf,
     helm: PathBuf,
 }
 
 impl Stage {
-    /// Finds the programs, and builds them first unless `was_built`.
+    /// Finds the programs. Builds them first unless `was_built` is true.
     ///
     /// # Errors
     ///
-    /// Returns an error if something does not build.
+    /// Returns an error if a program is missing or does not build.
     pub(super) fn new(shell: &mut Shell, was_built: bool) -> Result<Self> {
         let debug = workspace::target().join("debug");
         let cluster = if was_built {
@@ -39,7 +39,7 @@ impl Stage {
         })
     }
 
-    /// The versions of the kernel and of `liqoctl`, by name.
+    /// Returns the versions of the kernel and of `liqoctl`, by name.
     ///
     /// # Errors
     ///
@@ -56,47 +56,48 @@ impl Stage {
             .collect()
     }
 
-    /// Returns a call of the laboratory's program.
+    /// Returns a call of the Kubernetes laboratory's program.
     pub(super) fn laboratory(&self, words: &[&str]) -> Command {
         let mut command = Command::new(&self.cluster);
         command.args(words);
         command
     }
 
-    /// Returns a call of `liqoctl`, which finds helm in the laboratory's cache.
+    /// Returns a call of `liqoctl` that uses helm from the laboratory's cache.
     pub(super) fn liqoctl(&self, words: &[&str]) -> Command {
         let mut command = Command::new(&self.liqoctl);
         command.args(words).env("LIQOCTL_HELM", &self.helm);
         command
     }
 
-    /// The path of a cluster's kubeconfig.
+    /// Returns the path of a cluster's kubeconfig.
     ///
     /// # Errors
     ///
-    /// Returns an error if there is no such cluster.
+    /// Returns an error if the cluster does not exist.
     pub(super) fn kubeconfig(&self, shell: &mut Shell, name: &str) -> Result<String> {
         let path = text(shell, self.laboratory(&["kubeconfig", name]))?;
 
         Ok(path.trim().to_owned())
     }
 
-    /// Runs `kubectl` in the demo's namespace, and returns what it printed.
+    /// Runs `kubectl` in the demo's namespace, and returns its standard output.
     ///
     /// # Errors
     ///
-    /// Returns an error with its standard error if it fails.
+    /// Returns an error with the standard error of `kubectl` if `kubectl` fails.
     pub(super) fn kubectl(&self, shell: &mut Shell, name: &str, words: &[&str]) -> Result<String> {
         let words = [&["kubectl", name], words].concat();
 
         text(shell, self.laboratory(&words))
     }
 
-    /// Prints a command as a user would type it, runs it and prints its output.
+    /// Prints a command as a user would type it, runs the command, and prints its output.
     ///
     /// # Errors
     ///
-    /// Returns an error if it fails; its standard error was shown.
+    /// Returns an error if the command fails. The command's standard error is already on the
+    /// terminal.
     pub(super) fn show(&self, shell: &mut Shell, mut command: Command) -> Result<String> {
         let shown = self.typed(&command);
         console::note(format_args!("$ {shown}"));
@@ -113,7 +114,7 @@ impl Stage {
         Ok(printed)
     }
 
-    /// Formats a command as a user in the checkout would type it.
+    /// Formats a command as a user would type it in the checkout.
     fn typed(&self, command: &Command) -> String {
         let program = if command.get_program() == self.cluster {
             "cargo xtask cluster".to_owned()
@@ -125,7 +126,7 @@ impl Stage {
         words.fold(program, |typed, word| typed + " " + &word)
     }
 
-    /// Prints commands to inspect the clusters that stay.
+    /// Prints commands with which a user can inspect the kept clusters.
     ///
     /// # Errors
     ///
@@ -152,14 +153,14 @@ impl Stage {
     }
 }
 
-/// Returns a path relative to the checkout, if it is inside.
+/// Returns a path relative to the checkout if the path is inside of the checkout.
 fn relative(path: &Path) -> String {
     let short = path.strip_prefix(workspace::root()).unwrap_or(path);
 
     short.display().to_string()
 }
 
-/// Runs a program that must succeed, and returns its standard output.
+/// Runs a command and returns its standard output. Fails if the command fails.
 fn text(shell: &mut Shell, command: Command) -> Result<String> {
     let shown = show(&command);
     let output = shell.output(command)?;

@@ -1,4 +1,4 @@
-//! The chapters of the demo in their order, each with its claim.
+//! The chapters of the demo on Kubernetes in their order, each with a claim.
 
 mod pods;
 mod removal;
@@ -14,18 +14,18 @@ use anyhow::{Context as _, Result};
 use pods::{pod, seen};
 use std::time::{Duration, Instant};
 
-/// A step of the demo with a claim.
+/// A step of the demo on Kubernetes, with the claim that it checks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chapter {
-    /// Identifies the claim in the JSON output, so it never changes.
+    /// The identifier of the claim in the JSON output, which must not change.
     pub(super) name: &'static str,
-    /// The action, and its purpose.
+    /// The action of the step as a sentence.
     pub(super) why: &'static str,
-    /// Executes the step and judges its claim.
+    /// Executes the step, and checks the claim.
     pub(super) run: fn(&mut Shell, &Stage) -> Result<Verdict>,
 }
 
-/// All chapters but the last, `clean-up`.
+/// All chapters except `clean-up`, which runs last.
 pub(super) const CHAPTERS: &[Chapter] = &[
     Chapter {
         name: "clusters",
@@ -59,23 +59,23 @@ pub(super) const CHAPTERS: &[Chapter] = &[
     },
 ];
 
-/// Pods on both nodes; each replies with its own name.
+/// The manifest of web servers on both nodes. Each server replies with the name of its pod.
 const WEB: &str = "tests/kubernetes/it/manifests/web.yaml";
 
-/// The port of these pods.
+/// The TCP port of the web servers.
 const PORT: u16 = 8080;
 
-/// The limit on connecting the clusters, once the gateways run.
+/// Time limit to connect the clusters after the gateways have started.
 const CONNECTED: Duration = Duration::from_secs(10);
 
-/// Requests that are sent while a gateway is deleted.
+/// Number of requests that a pod sends while a gateway is deleted.
 const REQUESTS: usize = 100;
 
-/// How many of them may fail: each waits for a second, the limit on the outage after the
-/// loss of a gateway.
+/// Maximum number of requests that may fail. Each failed request waits for one second, and an
+/// outage after the loss of a gateway lasts at most one second.
 const FAILED_MAX: usize = 2;
 
-/// The limit on all requests together.
+/// Time limit for all requests together.
 const REQUESTS_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn clusters(shell: &mut Shell, stage: &Stage) -> Result<Verdict> {

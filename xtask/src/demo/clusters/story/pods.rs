@@ -1,4 +1,4 @@
-//! The client and server pods, and their addresses in the other cluster.
+//! The client and server pods, and the addresses under which the other cluster reaches them.
 
 use crate::demo::clusters::stage::Stage;
 use crate::shell::Shell;
@@ -11,8 +11,7 @@ pub(super) struct Pod {
     pub(super) address: Ipv4Addr,
 }
 
-/// Returns the cluster's pod with the lowest address: pods of both clusters then usually
-/// have the same address.
+/// Returns the pod with the lowest address. In both clusters this is usually the same address.
 pub(super) fn pod(shell: &mut Shell, stage: &Stage, cluster: &str) -> Result<Pod> {
     let path = "jsonpath={range .items[*]}{.status.podIP} {.metadata.name}{\"\\n\"}{end}";
     let words = ["get", "pods", "-l", "app=web", "-o", path];
@@ -30,7 +29,8 @@ pub(super) fn pod(shell: &mut Shell, stage: &Stage, cluster: &str) -> Result<Pod
         .context("there is no pod")
 }
 
-/// Returns the remapped address under which `here` reaches a pod of `there`.
+/// Returns the remapped address under which the cluster `here` reaches a pod of the cluster
+/// `there`.
 pub(super) fn seen(
     shell: &mut Shell,
     stage: &Stage,
@@ -49,7 +49,7 @@ pub(super) fn seen(
     Ok(remap(network, address))
 }
 
-/// Replaces the prefix of an address.
+/// Replaces the network part of an address, and keeps the host part.
 fn remap(network: Ipv4Net, address: Ipv4Addr) -> Ipv4Addr {
     let host = u32::from(address) & u32::from(network.hostmask());
 

@@ -1,4 +1,4 @@
-//! Removes what the demo created, and checks that nothing is left.
+//! Removes Liqo and the clusters, and checks that nothing is left.
 
 use crate::console;
 use crate::demo::claims::Verdict;
@@ -9,11 +9,11 @@ use crate::shell::Shell;
 use anyhow::Result;
 use std::time::Instant;
 
-/// Removes Liqo and the clusters, and claims that nothing is left.
+/// Removes Liqo and the clusters. Returns whether nothing is left.
 ///
 /// # Errors
 ///
-/// Returns an error if it was interrupted.
+/// Returns an error if the removal was interrupted.
 pub(in crate::demo::clusters) fn clean_up(
     shell: &mut Shell,
     stage: &Stage,
