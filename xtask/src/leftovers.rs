@@ -1,8 +1,8 @@
-//! What runs of this project may leave on the machine, and whether they did.
+//! Finds kernel state and files that runs of this project have left on the machine.
 //!
-//! Everything the project creates carries its mark (see `docs/settings.md`), so names and
-//! numbers are enough to find it. What a *living* or a kept
-//! laboratory owns is not left over.
+//! All names and numbers that the project uses in the kernel are listed in `docs/settings.md`, so
+//! they identify the project's state. State of a laboratory that is running or that a user keeps
+//! is not a leftover.
 
 use crate::shell::Shell;
 use anyhow::{Context as _, Result};
@@ -14,20 +14,19 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The limit on the kernel's removal of namespaces and devices, which it does in the
-/// background.
+/// Time limit for the kernel to remove namespaces and devices, which happens in the background.
 const SETTLE: Duration = Duration::from_secs(10);
 
-/// Removes the state of crashed laboratories and returns their ids.
+/// Removes the state of crashed laboratories, and returns the ids of these laboratories.
 ///
 /// # Errors
 ///
-/// Returns an error with the state that cannot be removed.
+/// Returns an error that names the state that cannot be removed.
 pub(crate) fn remove_crashed() -> Result<Vec<String>> {
     ::tests::lab::clean_crashed().context("failed to remove the state of a crashed laboratory")
 }
 
-/// Returns all state with our mark that belongs to no running laboratory.
+/// Returns all state of this project that belongs to no running laboratory.
 ///
 /// # Errors
 ///
@@ -65,11 +64,12 @@ pub(crate) fn observe(shell: &mut Shell) -> Result<BTreeSet<String>> {
     Ok(found)
 }
 
-/// Waits until no state is left beyond `before`; returns the rest at the time limit.
+/// Waits until the machine has no more state of this project than `before`. Returns the additional
+/// state if it still exists after [`SETTLE`].
 ///
 /// # Errors
 ///
-/// As [`observe`].
+/// Returns the errors of [`observe`].
 pub(crate) fn since(shell: &mut Shell, before: &BTreeSet<String>) -> Result<Vec<String>> {
     let deadline = Instant::now() + SETTLE;
     loop {
@@ -81,7 +81,7 @@ pub(crate) fn since(shell: &mut Shell, before: &BTreeSet<String>) -> Result<Vec<
     }
 }
 
-/// The commands that list the kernel's state in the machine's own network namespace.
+/// The commands that list the state in the machine's own network namespace.
 const TABLES: [(Kind, &str, &[&str]); 4] = [
     (Kind::Rule, "ip", &["rule", "show"]),
     (Kind::Route, "ip", &["route", "show", "table", "all"]),
@@ -97,7 +97,7 @@ enum Kind {
     Filter,
 }
 
-/// Returns the lines of a listing that have our mark.
+/// Returns the lines of a listing that describe state of this project.
 fn ours(kind: Kind, listing: &str) -> Vec<String> {
     let (name, mark): (_, fn(&str) -> bool) = match kind {
         Kind::Rule => ("rule", |line| {
@@ -124,21 +124,21 @@ fn ours(kind: Kind, listing: &str) -> Vec<String> {
         .collect()
 }
 
-/// Whether a name has our mark. Clusters of the Kubernetes laboratory do not count, since a
-/// user may keep them.
+/// Returns whether a name has a prefix of this project. Clusters of the Kubernetes laboratory are
+/// excluded, because a user may keep them.
 fn is_ours(name: &str) -> bool {
     let ours = ["lq-", "liqo-"].iter().any(|mark| name.starts_with(mark));
     ours && !name.starts_with("liqo-lab")
 }
 
-/// Whether a description contains the id of a laboratory as a whole word.
+/// Returns whether a description contains a laboratory's id as a whole word.
 fn mentions(thing: &str, id: &str) -> bool {
     thing
         .split(|c: char| !c.is_ascii_alphanumeric())
         .any(|word| word == id)
 }
 
-/// The processes in namespaces with our mark.
+/// Returns a description of each process that runs in one of the namespaces.
 fn processes(namespaces: &[String]) -> Vec<String> {
     let inodes: Vec<(u64, &String)> = namespaces
         .iter()
@@ -161,7 +161,8 @@ fn processes(namespaces: &[String]) -> Vec<String> {
         .collect()
 }
 
-/// The ids of laboratories whose owner holds their lock, or that are kept.
+/// Returns the ids of laboratories that are kept, or whose owner process holds the laboratory's
+/// lock.
 fn running_laboratories() -> Vec<String> {
     let folder = Path::new("/run/liqo-lab");
     names_in(folder)

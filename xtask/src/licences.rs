@@ -1,7 +1,7 @@
-//! Checks that `deny.toml` allows the licence of each dependency.
+//! Checks that `deny.toml` allows the licences of all dependencies.
 //!
-//! `cargo deny` checks more, but building it takes longer than all the tests. `cargo xtask
-//! ci` runs it where it is installed, and this everywhere.
+//! `cargo deny` checks more, but takes longer to build than all tests take. `cargo xtask ci` runs
+//! `cargo deny` if it is installed, and this check on every machine.
 
 use crate::{shell::Shell, workspace};
 use anyhow::{Context as _, Result, bail};
@@ -21,8 +21,8 @@ struct Package {
     license: Option<String>,
 }
 
-/// Checks all dependencies, including those of the kernel programs, and returns their
-/// number. Because of `--locked` it fails, too, if a lock file is not current.
+/// Checks all dependencies, including those of the eBPF programs, and returns their number.
+/// Because of `--locked`, an outdated lock file is an error, too.
 ///
 /// # Errors
 ///
@@ -71,7 +71,7 @@ fn dependencies(shell: &mut Shell, manifest: &str) -> Result<Vec<Package>> {
     Ok(metadata.packages)
 }
 
-/// Reads the strings of the list `allow` in the table `licenses`.
+/// Returns the strings of the list `allow` in the table `licenses`.
 fn allowed(deny: &str) -> Option<BTreeSet<&str>> {
     let table = deny.split_once("[licenses]")?.1;
     let list = table.split_once("allow = [")?.1.split_once(']')?.0;
@@ -79,10 +79,10 @@ fn allowed(deny: &str) -> Option<BTreeSet<&str>> {
     Some(list.split('"').skip(1).step_by(2).collect())
 }
 
-/// Whether allowed licences alone satisfy an SPDX expression.
+/// Returns whether the allowed licences satisfy an SPDX expression.
 ///
-/// AND binds tighter than OR; `/` is the old spelling of OR; an exception (WITH) grants
-/// further permissions, so it is ignored.
+/// AND binds tighter than OR, and `/` is the old spelling of OR. An exception (WITH) only grants
+/// additional permissions, so it is ignored.
 fn satisfied(expression: &str, allowed: &BTreeSet<&str>) -> bool {
     let spaced = expression
         .replace('(', " ( ")

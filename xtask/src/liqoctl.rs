@@ -1,6 +1,7 @@
-//! `cargo xtask liqoctl`: builds the released `liqoctl`, a static binary that includes helm.
+//! `cargo xtask liqoctl`: builds the released `liqoctl`, a statically linked binary that includes
+//! helm.
 //!
-//! `cargo build --package liqoctl` builds one without helm, which needs no Go.
+//! `cargo build --package liqoctl` builds a `liqoctl` without helm, and needs no Go.
 
 use crate::image::build::Selection;
 use crate::image::{self, Processor};
@@ -13,26 +14,27 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-/// Which files to build.
+/// Options of `cargo xtask liqoctl`.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
-    /// The processors to build for: amd64, arm64 or amd64,arm64 [default: this machine's].
+    /// The processor architectures to build for: amd64, arm64 or amd64,arm64 [default: the
+    /// architecture of this machine].
     #[arg(long, value_name = "ARCH", value_delimiter = ',')]
     arch: Vec<Processor>,
 
-    /// The folder of the files [default: target/liqoctl].
+    /// The folder for the binaries [default: target/liqoctl].
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
 }
 
-/// Names the compressed helm for the build script of `liqoctl`.
+/// The environment variable with which the build script of `liqoctl` finds the compressed helm.
 const BUNDLED_HELM: &str = "LIQOCTL_BUNDLED_HELM";
 
-/// Builds `liqoctl` and prints the paths.
+/// Builds `liqoctl`, and prints the path of each binary.
 ///
 /// # Errors
 ///
-/// Returns an error with the remedy if a compiler is missing, or if a build fails.
+/// Returns an error with the remedy if a compiler is missing or a build fails.
 pub(crate) fn run(shell: &mut Shell, options: &Options) -> Result<()> {
     setup::run_for(shell, &[Set::Image])?;
     let output = match &options.output {
@@ -51,7 +53,7 @@ pub(crate) fn run(shell: &mut Shell, options: &Options) -> Result<()> {
 ///
 /// # Errors
 ///
-/// As [`run`].
+/// Returns the errors of [`run`].
 pub(crate) fn released(shell: &mut Shell) -> Result<PathBuf> {
     build(
         shell,
@@ -85,10 +87,11 @@ fn build(shell: &mut Shell, processor: Processor, output: &Path) -> Result<PathB
     Ok(file)
 }
 
-/// Compresses helm unless an earlier call has, and returns the archive.
+/// Compresses helm, and returns the archive's path. Reuses the archive of an earlier call.
 fn compress(shell: &mut Shell, helm: &Path) -> Result<PathBuf> {
     let folder = workspace::target().join("helm");
-    // The path is PART/bin/helm, and the name of PART has the digest of all inputs.
+    // The path of helm is PART/bin/helm. PART contains the digest of all inputs, so it identifies
+    // the version of helm.
     let part = helm.ancestors().nth(2).and_then(Path::file_name);
     let part = part.context("helm is not in the cache")?;
     let archive = folder.join(part).with_extension("gz");
@@ -106,7 +109,7 @@ fn compress(shell: &mut Shell, helm: &Path) -> Result<PathBuf> {
             String::from_utf8_lossy(&output.stderr).trim()
         );
     }
-    // Renamed when complete, so that an interrupted write leaves no archive.
+    // The complete file is renamed, so that an interrupted write leaves no archive.
     let partial = archive.with_extension("partial");
     fs::write(&partial, &output.stdout)
         .and_then(|()| fs::rename(&partial, &archive))

@@ -1,7 +1,7 @@
-//! The project's commands: `cargo xtask <command>`.
+//! `cargo xtask COMMAND`: the commands to set up, test, measure and release the project.
 //!
-//! This crate depends on neither the kernel object nor the binaries, so it builds on a
-//! machine with only cargo and a C compiler, and `setup` installs the rest.
+//! This crate does not depend on the eBPF programs or the gateway's crates. So it builds on a
+//! machine that has only cargo and a C compiler. `cargo xtask setup` installs all other tools.
 
 #![forbid(unsafe_code)]
 
@@ -31,7 +31,7 @@ use clap::{Parser, Subcommand};
 use shell::{Interrupted, Shell};
 use std::process::ExitCode;
 
-/// Sets up, demonstrates, tests and measures the fabric.
+/// Sets up, demonstrates, tests, measures and builds Liqo in Rust.
 #[derive(Parser, Debug)]
 #[command(bin_name = "cargo xtask")]
 struct Cli {
@@ -43,35 +43,36 @@ struct Cli {
 enum Command {
     /// Installs the packages and tools that this machine lacks.
     Setup,
-    /// Connects two clusters with equal addresses, and checks each promise.
+    /// Connects two clusters with equal addresses, and checks each claim of the README.
     Demo(demo::Demo),
     /// Runs all tests, including those with real traffic between clusters.
     Test(test::Test),
-    /// Measures the tunnel and the complete path, side by side with other tunnels.
+    /// Measures throughput, latency, processor time and memory, and compares them with other
+    /// tunnels.
     Bench(bench::Bench),
     /// Fuzzes the code that handles input of strangers, peers, pods and users.
     Fuzz(fuzz::Fuzz),
     /// Manages real Kubernetes clusters on this machine.
     Cluster(cluster::Cluster),
-    /// Runs every check that a change must pass, each in the view of its set.
+    /// Runs every check that a change must pass, with only the declared packages visible.
     Ci(ci::Options),
-    /// Runs a command where only the programs of one set's packages exist.
+    /// Runs a command with only the programs of one package set visible.
     View(view::View),
     /// Runs the static checks: tidiness, licences, format, lints, documentation.
     #[command(hide = true)]
     Checks,
     /// Generates the chart's custom resource definitions from the Rust types.
     Crds(crds::Options),
-    /// Checks the Helm chart: lint, golden files, refused values.
+    /// Checks the Helm chart: lint, rendered manifests, and values that it must refuse.
     Chart(chart::Options),
     /// Builds this project's container images without Docker, and prints their paths.
     Image(image::Options),
     /// Builds the released `liqoctl`, which includes helm, and prints its path.
     Liqoctl(liqoctl::Options),
-    /// Builds Kubernetes' programs for the laboratory and prints their folder.
+    /// Builds the programs of Kubernetes for the laboratory, and prints their folder.
     #[command(hide = true)]
     KubernetesBinaries(kubernetes::Binaries),
-    /// Builds the programs of the laboratory's pods and prints their folder.
+    /// Builds the programs of the laboratory's test pods, and prints their folder.
     #[command(hide = true)]
     GuestPrograms,
 }
@@ -89,7 +90,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// A shell's exit code for a program that Ctrl-C has ended: 128 and the number of SIGINT.
+/// The exit code of a command that Ctrl-C has interrupted: 128 plus the number of SIGINT, as in a
+/// shell.
 const INTERRUPTED: u8 = 130;
 
 fn run(cli: Cli) -> Result<ExitCode> {

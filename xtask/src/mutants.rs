@@ -1,5 +1,5 @@
-//! `cargo xtask test --mutants`: each mechanism is disabled once, and its test must fail.
-//! A test that passes in both cases proves nothing.
+//! `cargo xtask test --mutants`: disables one mechanism at a time, and checks that the mechanism's
+//! test then fails. A test that passes with and without a mechanism proves nothing.
 
 mod table;
 
@@ -14,25 +14,24 @@ use std::process::Command;
 use std::time::Instant;
 use table::{MUTANTS, Mutant, Suite};
 
-/// Names the mechanism that a mutant build disables.
+/// The environment variable that names the mechanism to disable in a mutant build.
 const SWITCH: &str = "LIQO_MUTANT";
 
-/// The result of a test with and without a mutant.
+/// The result of running a test once with the mechanism and once without it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// The test fails with the mutant and passes without.
+    /// The test fails without the mechanism, and passes with it.
     Caught,
-    /// The test passes in both cases.
     Survived,
-    /// The test fails in both cases, so it proves nothing.
+    /// The test fails in both runs, so it proves nothing.
     Blind,
 }
 
-/// Builds the mutants and runs the test of each.
+/// Builds the mutants, and runs the test of each mutant.
 ///
 /// # Errors
 ///
-/// Returns an error if a mutant is not caught.
+/// Returns an error if a test passes although its mechanism is disabled, or fails in both runs.
 pub(crate) fn run(shell: &mut Shell, filter: Option<&str>) -> Result<()> {
     let chosen: Vec<_> = MUTANTS
         .iter()
@@ -55,7 +54,7 @@ pub(crate) fn run(shell: &mut Shell, filter: Option<&str>) -> Result<()> {
     let mut verdicts = Vec::new();
     for mutant in chosen {
         let control = controls[mutant.test];
-        // A test that fails without the mutant need not run again.
+        // If the test has failed without the mutant, a second run would prove nothing.
         let passes = control && build.passes(shell, mutant, Some(mutant.name))?;
         verdicts.push((mutant, judge(control, passes)));
     }
@@ -95,7 +94,7 @@ fn print(verdicts: &[(&Mutant, Verdict)]) {
     }
 }
 
-/// The test binaries, and the folder of the mutant processes that the laboratory runs.
+/// The test binaries, and the folder of the mutant gateway and route agent.
 #[derive(Debug)]
 struct Build {
     tests: BTreeMap<Suite, PathBuf>,
@@ -106,7 +105,7 @@ impl Build {
     fn new(shell: &mut Shell, suites: BTreeSet<Suite>) -> Result<Self> {
         let start = Instant::now();
         console::step("Building gateway and route agent with mechanisms that can be disabled");
-        // In a separate folder: a mutant binary must never be shipped.
+        // A separate target folder ensures that a mutant binary is never released.
         let target = workspace::target().join("mutants");
         if suites.contains(&Suite::Laboratory) {
             let mut build = workspace::cargo(&["build", "--release", "--locked"]);
@@ -156,7 +155,7 @@ impl Build {
 }
 
 impl Suite {
-    /// Builds the tests and returns the path of their binary.
+    /// Builds the tests, and returns the path of the test binary.
     fn build(self, shell: &mut Shell) -> Result<PathBuf> {
         let mut build = workspace::cargo(&["test", "--locked", "--no-run"]);
         build.args(["--message-format", "json"]);
@@ -177,7 +176,7 @@ impl Suite {
             .with_context(|| format!("cargo reported no test binary in {}", self.folder()))
     }
 
-    /// The folder of the crate, where cargo runs its tests.
+    /// Returns the folder of the crate, which is the working directory of its tests.
     fn folder(self) -> &'static str {
         match self {
             Self::Laboratory => "tests",

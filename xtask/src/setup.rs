@@ -1,8 +1,8 @@
-//! `cargo xtask setup`: installs what this machine lacks.
+//! `cargo xtask setup`: installs the packages and tools that this machine lacks.
 //!
-//! Observe, plan, apply: [`observe`] reads the machine's state, [`needs::missing`] plans,
-//! and [`install`] executes. With nothing missing it takes milliseconds, so every
-//! command calls it first, with the sets that it runs.
+//! [`observe`] reads the state of the machine, [`needs::missing`] plans the installation, and
+//! [`install`] executes the plan. If nothing is missing, this takes milliseconds. So every command
+//! first calls [`run_for`] with the package sets that it needs.
 
 pub(crate) mod fuzzer;
 pub(crate) mod go;
@@ -19,7 +19,8 @@ use needs::{Set, Wanted};
 use observe::Evidence;
 use std::time::Instant;
 
-/// The sets of `cargo xtask setup`: all but those of real Kubernetes.
+/// The package sets that `cargo xtask setup` installs. Commands with Kubernetes clusters install
+/// their sets when they are first used.
 const COMMON: &[Set] = &[
     Set::Build,
     Set::Unit,
@@ -29,21 +30,22 @@ const COMMON: &[Set] = &[
     Set::Fuzz,
 ];
 
-/// Installs what is missing for the commands that need no Kubernetes.
+/// Installs the missing packages and tools of all commands that need no Kubernetes cluster.
 ///
 /// # Errors
 ///
-/// As [`run_for`].
+/// Returns the errors of [`run_for`].
 pub(crate) fn run(shell: &mut Shell) -> Result<()> {
     run_for(shell, COMMON)
 }
 
-/// Installs what `sets` need and this machine lacks; names each thing and its purpose.
+/// Installs the missing packages and tools of `sets`, and prints each of them with its purpose.
 ///
 /// # Errors
 ///
-/// Returns an error with the remedy if something cannot be installed here. Inside a
-/// [`view`] nothing is installed: whatever is missing there is not declared.
+/// Returns an error with the remedy if a package or tool cannot be installed. Inside a [`view`],
+/// nothing is installed. There, a missing program means that the set does not declare the
+/// program's package.
 pub(crate) fn run_for(shell: &mut Shell, sets: &[Set]) -> Result<()> {
     let wanted = Wanted {
         sets,
@@ -53,12 +55,12 @@ pub(crate) fn run_for(shell: &mut Shell, sets: &[Set]) -> Result<()> {
     complete(shell, wanted, Evidence::Files)
 }
 
-/// Installs every declared package of every set, also where another program of the same
-/// name exists: a [`view`] shows only programs that come from declared packages.
+/// Installs every declared package of every set, even if another program of the same name exists.
+/// A [`view`] shows only programs of declared packages.
 ///
 /// # Errors
 ///
-/// As [`run_for`].
+/// Returns the errors of [`run_for`].
 pub(crate) fn run_for_views(shell: &mut Shell) -> Result<()> {
     let wanted = Wanted {
         sets: Set::ALL,

@@ -1,8 +1,8 @@
 //! Runs other programs, and ends them when a signal stops this process.
 //!
-//! Each program gets a process group of its own. Ctrl-C (or TERM, or the end of
-//! the terminal) therefore reaches this process alone, which ends the group and
-//! returns [`Interrupted`], so that the caller can still clean up.
+//! Each program runs in its own process group. So Ctrl-C, SIGTERM and SIGHUP reach only this
+//! process. This process then ends the program's group and returns [`Interrupted`], so that the
+//! caller can clean up.
 
 use anyhow::{Context as _, Result, bail};
 use nix::sys::signal::{Signal as UnixSignal, killpg};
@@ -14,14 +14,14 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{sleep, timeout};
 
-/// The time between TERM and KILL for an interrupted program. The laboratories remove
-/// their namespaces within a second.
+/// Time between SIGTERM and SIGKILL for an interrupted program. The laboratories remove their
+/// namespaces within a second.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// As [`GRACE`], for a program that ends programs itself, and removes clusters after it.
+/// Like [`GRACE`], for a program that itself ends other programs and removes clusters.
 const GRACE_CLEAN_UP: Duration = Duration::from_secs(60);
 
-/// A signal stopped this process.
+/// The error that a signal has stopped this process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Interrupted;
 
@@ -33,7 +33,7 @@ impl std::fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
-/// Runs programs one at a time.
+/// Runs other programs, one at a time.
 #[derive(Debug)]
 pub(crate) struct Shell {
     runtime: Runtime,
@@ -41,7 +41,7 @@ pub(crate) struct Shell {
 }
 
 impl Shell {
-    /// Starts to handle INT, TERM and HUP.
+    /// Installs handlers for SIGINT, SIGTERM and SIGHUP.
     pub(crate) fn new() -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -60,12 +60,12 @@ impl Shell {
         Ok(Self { runtime, stops })
     }
 
-    /// Runs a program to its end and returns how it ended.
+    /// Runs a program until it ends, and returns its exit status.
     ///
     /// # Errors
     ///
-    /// Returns [`Interrupted`] if a signal came first, or an error if the program
-    /// cannot be started.
+    /// Returns [`Interrupted`] if a signal arrives before the program ends. Returns an error if
+    /// the program cannot be started.
     pub(crate) fn status(&mut self, command: Command) -> Result<ExitStatus> {
         self.status_within(command, GRACE)
     }
@@ -86,44 +86,44 @@ impl Shell {
         })
     }
 
-    /// Runs a program that must succeed.
+    /// Runs a program, and treats a non-zero exit status as an error.
     ///
     /// # Errors
     ///
-    /// As [`Shell::status`], and if the program fails.
+    /// Returns the errors of [`Shell::status`], and an error if the program fails.
     pub(crate) fn run(&mut self, command: Command) -> Result<()> {
         let shown = show(&command);
         let status = self.status(command)?;
         success(&shown, status)
     }
 
-    /// As [`Shell::run`], for a program that cleans up for some time when it is interrupted.
+    /// Like [`Shell::run`], for a program that needs time to clean up when it is interrupted.
     ///
     /// # Errors
     ///
-    /// As [`Shell::run`].
+    /// Returns the errors of [`Shell::run`].
     pub(crate) fn run_with_clean_up(&mut self, command: Command) -> Result<()> {
         let shown = show(&command);
         let status = self.status_within(command, GRACE_CLEAN_UP)?;
         success(&shown, status)
     }
 
-    /// Runs a program and returns what it printed, whether or not it succeeded.
+    /// Runs a program, and returns its standard output, its standard error and its exit status.
     ///
     /// # Errors
     ///
-    /// As [`Shell::status`].
+    /// Returns the errors of [`Shell::status`].
     pub(crate) fn output(&mut self, mut command: Command) -> Result<Output> {
         command.stderr(Stdio::piped());
         self.capture(command)
     }
 
-    /// Runs a program that shows its progress on standard error, and returns its standard
-    /// output, whether or not it succeeded.
+    /// Runs a program, and returns its standard output and its exit status. The program's standard
+    /// error goes to the terminal.
     ///
     /// # Errors
     ///
-    /// As [`Shell::status`].
+    /// Returns the errors of [`Shell::status`].
     pub(crate) fn capture(&mut self, mut command: Command) -> Result<Output> {
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let Self { runtime, stops } = self;
@@ -192,12 +192,12 @@ async fn any(stops: &mut [Signal; 3]) {
 async fn end(child: &mut Child, grace: Duration) {
     let group = child.id();
     kill_group(group, UnixSignal::SIGTERM);
-    // The result does not matter: the rest of the group is killed in any case.
+    // The result is ignored, because the rest of the process group is killed in any case.
     let _ = timeout(grace, child.wait()).await;
     kill_group(group, UnixSignal::SIGKILL);
     let _ = timeout(GRACE, child.wait()).await;
-    // A process may hold the lock of a laboratory until it ends, so the caller cleans up
-    // only after the last of the group has ended.
+    // A process may hold a laboratory's lock until it ends. So the caller may clean up only after
+    // all processes of the group have ended.
     let _ = timeout(GRACE, async {
         while exists(group) {
             sleep(Duration::from_millis(10)).await;
@@ -214,7 +214,7 @@ fn exists(group: Option<u32>) -> bool {
 
 fn kill_group(leader: Option<u32>, signal: UnixSignal) {
     if let Some(leader) = leader.and_then(|leader| i32::try_from(leader).ok()) {
-        // Fails only if the whole group has ended, which is the purpose.
+        // The call fails only if all processes of the group have already ended.
         let _ = killpg(Pid::from_raw(leader), signal);
     }
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: the tests beside the code and those in laboratories.
+//! `cargo xtask test`: runs the unit tests and the tests in laboratories.
 
 mod kubernetes;
 mod laboratory;
@@ -13,10 +13,10 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use std::time::Instant;
 
-/// Which tests to run.
+/// Options of `cargo xtask test`.
 #[derive(Args, Debug)]
 pub(crate) struct Test {
-    /// Disables one mechanism after the other and expects a test to fail.
+    /// Disables one mechanism at a time, and expects the test of that mechanism to fail.
     #[arg(long)]
     mutants: bool,
 
@@ -24,7 +24,7 @@ pub(crate) struct Test {
     #[arg(long, value_enum, conflicts_with_all = ["mutants", "kubernetes"])]
     only: Option<Suite>,
 
-    /// Runs the tests on real Kubernetes clusters instead.
+    /// Runs the tests on Kubernetes clusters instead of the other suites.
     #[arg(long, conflicts_with = "mutants")]
     kubernetes: bool,
 
@@ -32,21 +32,21 @@ pub(crate) struct Test {
     #[arg(long, requires = "kubernetes")]
     quick: bool,
 
-    /// With --kubernetes: how often each test of surviving streams is repeated; the
-    /// largest figures are printed.
+    /// With --kubernetes: repeats each test that measures interruptions of streams N times, and
+    /// prints the longest interruptions.
     #[arg(long, requires = "kubernetes", value_name = "N", default_value_t = 1)]
     repeat: u32,
 
-    /// Runs only tests whose names contain this.
+    /// Runs only tests whose names contain this text.
     filter: Option<String>,
 }
 
-/// The suites that need no cluster.
+/// The suites that need no Kubernetes cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Suite {
-    /// The tests beside the code.
+    /// Unit tests.
     Unit,
-    /// The tests in network namespaces.
+    /// Integration tests in network namespaces.
     Laboratory,
 }
 
@@ -59,18 +59,18 @@ impl Suite {
     }
 }
 
-/// How many laboratories run at once. They measure gaps in time, so they must not compete
-/// for a processor.
+/// Number of laboratories that run at the same time. The tests measure interruptions, so
+/// laboratories must not compete for a processor.
 const LABORATORIES: &str = "1";
 
-/// Names the folder of the laboratory's gateway and route agent.
+/// The environment variable that names the folder of the gateway and route agent under test.
 pub(crate) const BINARIES: &str = "LIQO_BIN_DIR";
 
-/// Runs the tests.
+/// Runs the selected suites.
 ///
 /// # Errors
 ///
-/// Returns an error if a test fails or if something is left on the machine.
+/// Returns an error if a test fails, or if a test leaves state on the machine.
 pub(crate) fn run(shell: &mut Shell, options: &Test) -> Result<()> {
     let start = Instant::now();
     if options.kubernetes {
@@ -91,7 +91,7 @@ pub(crate) fn run(shell: &mut Shell, options: &Test) -> Result<()> {
     } else {
         run_suites(shell, &suites, options.filter.as_deref())
     };
-    // Also after a failure: a test that was killed has not cleaned up.
+    // Laboratories are also removed after a failure, because a killed test cannot clean up.
     remove_crashed()?;
     outcome?;
     let left = leftovers::since(shell, &before)?;
@@ -104,17 +104,17 @@ pub(crate) fn run(shell: &mut Shell, options: &Test) -> Result<()> {
     Ok(())
 }
 
-/// Builds the processes that run in network namespaces, as they are shipped.
+/// Builds gateway and route agent with the flags of a release.
 ///
 /// # Errors
 ///
-/// Returns an error if they do not build.
+/// Returns an error if the build fails.
 pub(crate) fn build(shell: &mut Shell) -> Result<()> {
     let selection = Selection {
-        // All: for fewer, cargo would choose other features of dependencies, and build
-        // these a second time for the images.
+        // With fewer packages, cargo would select other features of dependencies. Then it would
+        // build these dependencies a second time for the images.
         packages: &image::packages(),
-        // The controller manager alone takes a quarter of the build's processor time.
+        // The controller manager is not needed, and takes a quarter of the build's processor time.
         programs: &["gateway", "route-agent"],
         ..Selection::default()
     };
@@ -148,7 +148,8 @@ fn unit(shell: &mut Shell, filter: Option<&str>) -> Result<()> {
     let mut units = workspace::cargo(&["test", "--locked", "--workspace", "--exclude", "tests"]);
     units.args(["--exclude", "kubernetes-lab"]).args(filter);
     shell.run(units)?;
-    // The test programs of these two need laboratories, so only their libraries are tested.
+    // The test binaries of these two packages need laboratories, so only their libraries and
+    // binaries are tested.
     let mut laboratories = workspace::cargo(&["test", "--locked", "--lib", "--bins"]);
     laboratories
         .args(["--package", "tests", "--package", "kubernetes-lab"])

@@ -1,4 +1,5 @@
-//! Checks that no compiler makes: sizes, names, purity, links of documents, vocabulary.
+//! Checks that the compiler does not make: file sizes, file names, purity, links in documents,
+//! vocabulary.
 
 mod documented;
 mod links;
@@ -9,13 +10,13 @@ use anyhow::{Context as _, Result, bail};
 use std::fs;
 use std::path::Path;
 
-/// The longest source file; longer ones are split by role.
+/// Maximum number of lines in a source file.
 const LINES_MAX: usize = 500;
 
-/// The longest README: it is read in one sitting, and the rest is in `docs/`.
+/// Maximum number of lines in the README. Details are in `docs/`.
 const README_LINES_MAX: usize = 110;
 
-/// File names that say nothing about the content.
+/// File names that do not describe the content.
 const NAMES_FORBIDDEN: &[&str] = &[
     "helper.rs",
     "helpers.rs",
@@ -25,7 +26,8 @@ const NAMES_FORBIDDEN: &[&str] = &[
     "utils.rs",
 ];
 
-/// Modules (each a file and a folder) and crates whose results depend on arguments only.
+/// Modules and crates that must be pure: their results depend only on their arguments. A module is
+/// a file and a folder.
 const PURE: &[&str] = &[
     "control/api/src",
     "control/manager/src/plan",
@@ -48,10 +50,10 @@ const PURE: &[&str] = &[
     "tests/kubernetes/src/spec",
 ];
 
-/// Files in [`PURE`] that wrap a library which reads clock and randomness.
+/// Files in [`PURE`] that wrap a library that reads the clock and random numbers.
 const PURE_EXCEPT: &[&str] = &["gateway/src/engine/noise.rs"];
 
-/// Words that give a pure file access to time, randomness or input and output.
+/// Identifiers that give a file access to time, randomness or input and output.
 const IMPURE: &[&str] = &[
     "Instant::now",
     "SystemTime::now",
@@ -65,7 +67,7 @@ const IMPURE: &[&str] = &[
     "tokio",
 ];
 
-/// Checks every source file of the project.
+/// Checks every source file and document of the project.
 ///
 /// # Errors
 ///
@@ -136,7 +138,7 @@ fn is_pure(path: &str) -> bool {
     is_listed && !PURE_EXCEPT.contains(&path) && !is_test
 }
 
-/// The numbered lines of code: neither comments nor the tests at the end.
+/// Returns the lines of code with their numbers. Skips comments and the test module at the end.
 fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.lines()
         .enumerate()
@@ -145,7 +147,7 @@ fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
         .map(|(index, line)| (index + 1, line))
 }
 
-/// Reads all files of the checkout with an extension, in the order of their paths.
+/// Reads all files of the checkout with this extension, sorted by path.
 fn collect(extension: &str) -> Result<Vec<(String, String)>> {
     let mut files = Vec::new();
     collect_below(workspace::root(), extension, &mut files)?;

@@ -1,17 +1,17 @@
-//! `cargo xtask view`: the machine as it would be if only declared packages were installed.
+//! `cargo xtask view`: runs a command as if only declared packages were installed on this machine.
 //!
-//! A test that runs a program of an undeclared package passes wherever that package
-//! happens to be installed, and fails on a user's machine. CI therefore runs each set in
-//! a view. The view is a mount namespace in which the folders of programs and headers hold
-//! only the files of the set's packages ([`setup::needs`]), their dependencies and Debian's
-//! base system, and in which `cargo` and `rustc` are the only programs from elsewhere:
+//! A test that runs a program of an undeclared package passes on machines where this package is
+//! installed, and fails on other machines. So CI runs each package set in a view. A view is a
+//! mount namespace. Its folders of programs and headers contain only files of three groups of
+//! packages: the packages of the set ([`setup::needs`]), their dependencies, and Debian's base
+//! system. The Rust toolchain and bpf-linker are the only other programs:
 //!
 //! ```text
 //! needs::PACKAGES --closure--> packages --dpkg-query -L--> kept files --hidden--> whiteouts
 //!                                                             overlayfs of /usr <----'
 //! ```
 //!
-//! Libraries and files in `/etc` stay visible.
+//! Libraries and files in `/etc` are not hidden.
 //!
 //! [`setup::needs`]: crate::setup::needs
 
@@ -34,10 +34,10 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Set in a view, to the name of its set.
+/// The environment variable that contains the name of the view's set. It exists only in a view.
 const VARIABLE: &str = "LIQO_XTASK_VIEW";
 
-/// Folders of programs and headers; a view shows no undeclared file of theirs.
+/// Folders of programs and headers. A view hides their files that belong to no declared package.
 const FOLDERS: [&str; 7] = [
     "/usr/bin",
     "/usr/sbin",
@@ -48,11 +48,11 @@ const FOLDERS: [&str; 7] = [
     "/usr/local/games",
 ];
 
-/// Where a view's PATH leads, after the folder of `cargo`.
+/// The folders of PATH in a view, after the folder of `cargo`.
 const PATH: [&str; 4] = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
-/// What a view keeps of the folder of `cargo`: rustup's proxies, and bpf-linker, which
-/// `setup` installs there.
+/// The programs in the folder of `cargo` that a view does not hide: rustup's proxies and
+/// bpf-linker. `cargo xtask setup` installs bpf-linker there.
 const TOOLCHAIN: [&str; 9] = [
     "bpf-linker",
     "cargo",
@@ -65,32 +65,32 @@ const TOOLCHAIN: [&str; 9] = [
     "rustup",
 ];
 
-/// The set, and the command to run in its view.
+/// Options of `cargo xtask view`.
 #[derive(Args, Debug)]
 pub(crate) struct View {
     /// The set whose packages are visible.
     #[arg(value_enum)]
     set: Set,
 
-    /// Hides this package of the set, too; can be repeated.
+    /// Hides this package of the set, too. The option can be repeated.
     #[arg(long, value_name = "PACKAGE")]
     without: Vec<String>,
 
-    /// The command.
+    /// The command to run, with its arguments.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
     command: Vec<OsString>,
 }
 
-/// The name of the set in whose view this process runs.
+/// Returns the name of the set if this process runs in a view.
 pub(crate) fn current() -> Option<String> {
     env::var(VARIABLE).ok()
 }
 
-/// Runs `cargo xtask` with `arguments` in the view of `set`, as a process of its own.
+/// Runs `cargo xtask` with `arguments` in a child process, in the view of `set`.
 ///
 /// # Errors
 ///
-/// As [`run`], and if the command fails.
+/// Returns the errors of [`run`], and an error if the command fails.
 pub(crate) fn xtask(shell: &mut Shell, set: Set, arguments: &[&str]) -> Result<()> {
     let set = name(set);
     let mut command = this_program(&["view", &set, THIS_PROGRAM]);
@@ -101,22 +101,23 @@ pub(crate) fn xtask(shell: &mut Shell, set: Set, arguments: &[&str]) -> Result<(
         .with_context(|| format!("in the view of the set `{set}`"))
 }
 
-/// A call of `cargo xtask`, as it is in this process.
+/// Returns a call of this program with the same build as this process.
 pub(crate) fn this_program(arguments: &[&str]) -> Command {
     let mut command = Command::new(THIS_PROGRAM);
     command.args(arguments);
     command
 }
 
-/// This process's program, even if cargo has replaced its file since the start.
+/// The path of this process's program. It works even if cargo has replaced the file since the
+/// process started.
 const THIS_PROGRAM: &str = "/proc/self/exe";
 
-/// Enters the view and becomes the command.
+/// Enters the view, and replaces this process with the command.
 ///
 /// # Errors
 ///
-/// Returns an error if a declared package is not installed, if this machine has no dpkg,
-/// if the kernel refuses the mounts, or if there is no such command.
+/// Returns an error if a declared package is not installed, if this machine has no dpkg, if the
+/// kernel refuses a mount, or if the command does not exist.
 pub(crate) fn run(shell: &mut Shell, options: &View) -> Result<()> {
     let set = name(options.set);
     let declared = declared(options.set, &options.without)?;
@@ -155,7 +156,7 @@ fn name(set: Set) -> String {
         .expect("every set has a name")
 }
 
-/// The names of the set's packages but those of `without`.
+/// Returns the names of the set's packages except those in `without`.
 fn declared(set: Set, without: &[String]) -> Result<Vec<&'static str>> {
     let names: Vec<_> = set.packages().map(|package| package.name).collect();
     for name in without {
@@ -170,7 +171,7 @@ fn declared(set: Set, without: &[String]) -> Result<Vec<&'static str>> {
         .collect())
 }
 
-/// The files of the declared packages and of all that these depend on.
+/// Returns the files of the declared packages and of their dependencies.
 fn kept(shell: &mut Shell, declared: &[&str]) -> Result<Kept> {
     let mut query = Command::new("dpkg-query");
     query.args(["--show", "--showformat", closure::FORMAT]);
@@ -200,7 +201,7 @@ fn output(shell: &mut Shell, command: Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The folder of the `cargo` in PATH.
+/// Returns the folder of the `cargo` in PATH.
 fn cargo_folder() -> Result<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let folder = env::split_paths(&path).find(|folder| folder.join("cargo").is_file());
@@ -210,7 +211,8 @@ fn cargo_folder() -> Result<PathBuf> {
         .context("there is no cargo in PATH")
 }
 
-/// The overlays of the view: `/usr`, and the folder of `cargo` where that is elsewhere.
+/// Returns the overlays of the view: one for `/usr`, and one for the folder of `cargo` if this
+/// folder is not below `/usr`.
 fn layers(kept: &Kept, cargo: &Path, path: &OsStr) -> Result<Vec<Layer>> {
     let usr = PathBuf::from("/usr");
     let mut folders: BTreeSet<PathBuf> = FOLDERS
@@ -240,8 +242,8 @@ fn layers(kept: &Kept, cargo: &Path, path: &OsStr) -> Result<Vec<Layer>> {
     Ok(vec![programs, cargo])
 }
 
-/// The folders of PATH outside of the layers: they are emptied, so that an absolute path
-/// does not lead to their programs either.
+/// Returns the folders of PATH that are in no layer. The view replaces them with empty folders, so
+/// that their programs cannot be run by absolute path either.
 fn emptied(layers: &[Layer], path: &OsStr, cargo: &Path) -> Vec<PathBuf> {
     let needed = [crate::workspace::root(), cargo];
     let folders: BTreeSet<PathBuf> = env::split_paths(path)
@@ -252,7 +254,7 @@ fn emptied(layers: &[Layer], path: &OsStr, cargo: &Path) -> Vec<PathBuf> {
         .into_iter()
         .filter(|folder| !layers.iter().any(|layer| folder.starts_with(&layer.root)))
         .filter(|folder| !needed.iter().any(|it| it.starts_with(folder)))
-        // The toolchain that rustup's proxies start.
+        // rustup's proxies start the programs of the toolchain in this folder.
         .filter(|folder| !folder.join("rustc").exists())
         .collect()
 }

@@ -1,4 +1,4 @@
-//! The checkout: its folders, its commit, and calls of cargo in it.
+//! The checkout: its folders, its commit, and calls of cargo.
 
 use crate::shell::{Interrupted, Shell};
 use anyhow::{Context as _, Result};
@@ -6,29 +6,29 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The top of the checkout.
+/// Returns the top folder of the checkout.
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .expect("the crate is a folder of the workspace")
 }
 
-/// Where cargo builds; respects `CARGO_TARGET_DIR`, as cargo does.
+/// Returns cargo's target folder, which `CARGO_TARGET_DIR` can change.
 pub(crate) fn target() -> PathBuf {
     let from_environment = env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
 
     root().join(from_environment.unwrap_or_else(|| "target".into()))
 }
 
-/// Where the binaries of the processes are, as they are in the images.
+/// Returns the folder of the release binaries, which are the same as in the images.
 pub(crate) fn binaries() -> PathBuf {
     let target = format!("{}-unknown-linux-musl", env::consts::ARCH);
 
     self::target().join(target).join("release")
 }
 
-/// Describes the commit, with `-dirty` if files differ from it; none without git or
-/// outside of a repository. `options` are those of `git describe`.
+/// Describes the commit with `git describe` and the given `options`. Appends `-dirty` if files
+/// differ from the commit. Returns `None` without git or outside of a repository.
 ///
 /// # Errors
 ///
@@ -49,12 +49,13 @@ pub(crate) fn revision(shell: &mut Shell, options: &[&str]) -> Result<Option<Str
     Ok(output.status.success().then(|| text.trim().to_owned()))
 }
 
-/// A call of the cargo that runs this crate, at the top of the checkout.
+/// Returns a call of the cargo that runs this crate. Its working directory is the top folder of
+/// the checkout.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(root());
-    // The outer `cargo run` sets these for this crate. Build scripts that watch them
-    // would run again.
+    // `cargo run` sets these variables for this crate. Build scripts that depend on them would run
+    // again.
     for (name, _) in env::vars_os() {
         let name_ = name.to_string_lossy();
         if name_.starts_with("CARGO_PKG_") || name_.starts_with("CARGO_MANIFEST_") {

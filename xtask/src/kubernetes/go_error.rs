@@ -1,10 +1,11 @@
-//! Excerpts of the go command's errors, and remedies for the known ones.
+//! Excerpts of the go command's error output, and remedies for known errors.
 
-/// The length of an excerpt: the last lines have the reason.
+/// Maximum number of lines in an excerpt. The cause of a failure is in the last lines of the
+/// output.
 const LINES_MAX: usize = 12;
 
-/// Returns the last lines of the go command's output, without those of downloaded
-/// modules, which are hundreds.
+/// Returns the last lines of the go command's output. Lines about downloaded modules are skipped,
+/// because there may be hundreds of them.
 pub(super) fn excerpt(output: &str) -> String {
     let lines: Vec<_> = output
         .lines()
@@ -15,9 +16,9 @@ pub(super) fn excerpt(output: &str) -> String {
     lines[first..].join("\n    ")
 }
 
-/// Returns the remedy for the first known error in `output`.
+/// Returns the remedy for the known error that comes first in [`REMEDIES`].
 ///
-/// The order matters: any other error can be a consequence of a full disk.
+/// A full disk comes first, because it can cause all other errors.
 pub(super) fn remedy(output: &str) -> &'static str {
     REMEDIES
         .iter()

@@ -1,10 +1,10 @@
 //! Reads the versions that a `go.mod` pins.
 
-/// Returns the version of `module` that the text of a `go.mod` requires.
+/// Returns the version of `module` that a `go.mod` file requires. `text` is the content of the
+/// file.
 ///
-/// The go command writes one requirement per line: `require path version`, or
-/// `path version` in a block. A replacement has an arrow instead of the version, or
-/// after it.
+/// The go command writes one requirement per line: `require path version`, or `path version` in a
+/// block. Lines of `replace` directives contain an arrow and are skipped.
 pub(super) fn required<'a>(text: &'a str, module: &str) -> Option<&'a str> {
     text.lines().find_map(|line| {
         let line = line.split("//").next().unwrap_or_default().trim();

@@ -1,4 +1,4 @@
-//! The parts of the cache: sources, flags and programs of each `go build`.
+//! The parts of the cache. A part is the result of one call of `go build`.
 
 mod recipe;
 mod stamp;
@@ -16,34 +16,36 @@ use std::env::consts::ARCH;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// One call of `go build`, whose programs are cached together.
+/// The inputs of one call of `go build`. Its programs are cached in one folder.
 #[derive(Debug)]
 pub(super) struct Part {
-    /// Its name in messages and in the cache.
+    /// The name of the part in messages and in the cache.
     pub(super) name: String,
-    /// The digest of all inputs: a part with other inputs has another folder.
+    /// The digest of all inputs. It is part of the folder's name, so a part with other inputs has
+    /// another folder.
     digest: String,
     /// The folder of the Go module.
     pub(super) module: PathBuf,
-    /// The processor that it is built for; `None` is this machine's.
+    /// The processor architecture of the programs; `None` for the architecture of this machine.
     pub(super) processor: Option<Processor>,
-    /// The arguments of `go build`, without `-o`.
+    /// The arguments of `go build` except `-o`.
     pub(super) arguments: Vec<String>,
     pub(super) programs: &'static [Program],
-    /// The version of each program, by the program's name.
+    /// The version of each program, by program name.
     pub(super) versions: BTreeMap<&'static str, String>,
 }
 
-/// One executable file.
+/// An executable file of a part.
 #[derive(Debug)]
 pub(super) struct Program {
-    /// The file name that `go build` derives from the package.
+    /// The file name that `go build` derives from the Go package.
     pub(super) built: &'static str,
-    /// Its path below the folder of the part, and below the folder of all parts.
+    /// The path of the program relative to the folder of its part. The path is the same in the
+    /// folder of a whole release.
     pub(super) place: &'static str,
-    /// Further names of the program, as symbolic links.
+    /// Paths of symbolic links to the program, which give the program additional names.
     pub(super) links: &'static [&'static str],
-    /// The module whose version the program has.
+    /// The Go module whose version is the version of the program.
     module: &'static str,
 }
 
@@ -53,12 +55,12 @@ impl Program {
     }
 }
 
-/// Returns the parts that clusters of `release` need.
+/// Returns all parts of a Kubernetes release.
 ///
 /// # Errors
 ///
-/// Returns an error with the file below `modules` that cannot be read, or that does not
-/// pin a program's version.
+/// Returns an error that names the file below `modules` that cannot be read or lacks the version
+/// of a program.
 pub(super) fn all(release: &Release, modules: &Path) -> Result<Vec<Part>> {
     recipe::all(release)
         .into_iter()
@@ -69,11 +71,11 @@ pub(super) fn all(release: &Release, modules: &Path) -> Result<Vec<Part>> {
         .collect()
 }
 
-/// Returns the part with helm alone, for `processor`.
+/// Returns a part that contains only helm, built for `processor`.
 ///
 /// # Errors
 ///
-/// As [`all`].
+/// Returns the errors of [`all`].
 pub(super) fn helm(processor: Processor, modules: &Path) -> Result<Part> {
     let recipe = recipe::helm(format!("helm-{}", processor.as_str()));
     let folder = modules.join(recipe.folder);
@@ -86,7 +88,8 @@ fn read(file: &Path) -> Result<String> {
 }
 
 impl Part {
-    /// Resolves `recipe` for the Go module in the folder `module`, whose files `read` returns.
+    /// Resolves the versions of a recipe. `module` is the folder of the Go module, and `read`
+    /// returns the content of a file.
     fn new(
         recipe: Recipe,
         module: PathBuf,
@@ -138,13 +141,13 @@ impl Part {
         })
     }
 
-    /// The name of its folder in the cache.
+    /// Returns the name of the part's folder in the cache.
     pub(super) fn folder(&self) -> String {
         format!("{}-{}", self.name, self.digest)
     }
 }
 
-/// The name of the folder that holds all of `parts`.
+/// Returns the name of the folder that contains the programs of all `parts`.
 pub(super) fn folder_of_all(version: &str, parts: &[Part]) -> String {
     let mut inputs = Inputs::default();
     for part in parts {

@@ -1,38 +1,38 @@
-//! The releases of Kubernetes that are pinned, and the choice of one.
+//! The pinned Kubernetes releases, and the selection of one release.
 //!
-//! All releases share one `main.go`; each has a `.mod` and a `.sum` file. To add a patch
-//! release, replace the versions (v1.35.4 and v0.35.4) in the `.mod` file; to add a minor
-//! release, copy the files first. Then run `go mod tidy -modfile=v1.35.mod`.
+//! All releases share one `main.go`. Each minor release has a `.mod` and a `.sum` file. To change
+//! the patch release, replace the versions (such as v1.35.4 and v0.35.4) in the `.mod` file. To
+//! add a minor release, copy both files first. Then run `go mod tidy -modfile=v1.35.mod`.
 
 use super::gomod;
 use anyhow::{Context as _, Result, bail};
 use std::fs;
 use std::path::Path;
 
-/// The module's folder below `tests/kubernetes/go`.
+/// The folder of the Go module, relative to `tests/kubernetes/go`.
 pub(super) const FOLDER: &str = "kubernetes";
 
-/// The module whose version is the release.
+/// The Go module whose version is the Kubernetes release.
 pub(super) const MODULE: &str = "k8s.io/kubernetes";
 
-/// The file that makes a folder a module. It requires nothing here: each minor version
-/// has a file of its own.
+/// The file that makes the folder a Go module. It contains no requirements, because each minor
+/// release has its own `.mod` file.
 const MARKER: &str = "go.mod";
 
 /// A pinned release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Release {
-    /// Its version, as in `v1.35.4`.
+    /// The full version, such as `v1.35.4`.
     pub(super) version: String,
-    /// The file that pins it and its dependencies, such as `v1.35.mod`.
+    /// The name of the file that pins the release and its dependencies, such as `v1.35.mod`.
     pub(super) modfile: String,
 }
 
-/// Returns the releases that files below `modules` pin, oldest first.
+/// Returns the pinned releases, oldest first. `modules` is the folder `tests/kubernetes/go`.
 ///
 /// # Errors
 ///
-/// Returns an error that names the file that cannot be read or pins nothing.
+/// Returns an error that names the file that cannot be read or does not require [`MODULE`].
 pub(super) fn known(modules: &Path) -> Result<Vec<Release>> {
     let folder = modules.join(FOLDER);
     let entries =
@@ -57,11 +57,12 @@ pub(super) fn known(modules: &Path) -> Result<Vec<Release>> {
     Ok(releases)
 }
 
-/// Returns the release with the version `wanted`, whose `v` and patch number are optional.
+/// Returns the release with the version `wanted`. The leading `v` and the patch number of `wanted`
+/// are optional.
 ///
 /// # Errors
 ///
-/// Returns an error that lists the pinned releases if there is no such one.
+/// Returns an error that lists the pinned releases if the wanted release is not pinned.
 pub(super) fn choose(wanted: &str, known: Vec<Release>) -> Result<Release> {
     let matches = |release: &Release| {
         let wanted = bare(wanted);
@@ -80,7 +81,7 @@ pub(super) fn choose(wanted: &str, known: Vec<Release>) -> Result<Release> {
     )
 }
 
-/// The numbers of a version, which order 1.9 before 1.10.
+/// Splits a version into numbers, so that 1.9 is ordered before 1.10.
 fn numbers(version: &str) -> Vec<u32> {
     bare(version)
         .split('.')
@@ -88,7 +89,7 @@ fn numbers(version: &str) -> Vec<u32> {
         .collect()
 }
 
-/// A version without its leading `v`.
+/// Removes the leading `v` of a version.
 fn bare(version: &str) -> &str {
     version.strip_prefix('v').unwrap_or(version)
 }

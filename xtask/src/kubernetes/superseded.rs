@@ -1,4 +1,4 @@
-//! Which folders of the cache can be removed.
+//! Decides which folders of the cache can be removed.
 
 use super::digest::is_digest;
 use std::collections::BTreeSet;
@@ -6,13 +6,14 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// Whether the folder `newer` supersedes the folder `other`: the same part with other
-/// inputs, or of another patch release.
+/// Returns whether the folder `newer` supersedes the folder `other`. This is the case if both have
+/// the same part or minor release, and their inputs or patch releases differ.
 pub(super) fn is_superseded(other: &str, newer: &str) -> bool {
     other != newer && family(other).is_some_and(|other| family(newer) == Some(other))
 }
 
-/// A name without its digest and without the patch number of its version.
+/// Returns a folder's name without its digest and without the patch number of its version. Returns
+/// `None` if the name has no digest.
 fn family(name: &str) -> Option<&str> {
     let (name, digest) = name.rsplit_once('-')?;
     if !is_digest(digest) {
@@ -25,19 +26,19 @@ fn family(name: &str) -> Option<&str> {
     }
 }
 
-/// Whether a process runs a program of `folder`: a running cluster may start further
-/// programs at any time.
+/// Returns whether a process runs a program of `folder`. A running cluster may start other
+/// programs of the folder at any time.
 ///
-/// Files are compared by inode, because their paths differ between mount namespaces.
-/// Another folder may have hard links to the same files, in which case both are kept.
+/// Files are compared by inode, because their paths differ between mount namespaces. Two folders
+/// may contain hard links to the same files. Then both folders count as in use.
 pub(super) fn is_in_use(folder: &Path) -> bool {
     let programs = files_in(&folder.join("bin"), "");
 
     !programs.is_disjoint(&files_in(Path::new("/proc"), "exe"))
 }
 
-/// Device and inode of the file `name` in each entry of `folder`, or of the entries
-/// themselves if `name` is empty.
+/// Returns device and inode of the file `name` in each subfolder of `folder`. If `name` is empty,
+/// returns device and inode of each entry of `folder` instead.
 fn files_in(folder: &Path, name: &str) -> BTreeSet<(u64, u64)> {
     let Ok(entries) = fs::read_dir(folder) else {
         return BTreeSet::new();

@@ -1,14 +1,14 @@
-//! Folders that are created atomically.
+//! Folders that appear at their final path only when they are complete.
 
 use anyhow::{Context as _, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process;
 
-/// A part of the names of unfinished folders, before the process id.
+/// The text before the process id in the names of unfinished folders.
 const MARK: &str = ".partial-";
 
-/// A folder that is being filled; removed when dropped.
+/// A folder that is being filled, which is removed on drop unless it was finished.
 #[derive(Debug)]
 pub(super) struct Unfinished {
     folder: PathBuf,
@@ -16,7 +16,8 @@ pub(super) struct Unfinished {
 }
 
 impl Unfinished {
-    /// Creates an empty folder beside `target`, which [`Unfinished::finish`] renames to it.
+    /// Creates an empty folder beside `target`. [`Unfinished::finish`] renames the folder to
+    /// `target`.
     ///
     /// # Errors
     ///
@@ -37,12 +38,12 @@ impl Unfinished {
         &self.folder
     }
 
-    /// Renames the folder to its target. An existing target, which must have lost a file,
-    /// is removed.
+    /// Renames the folder to its target, and removes an existing target first. A target exists
+    /// only if it has become incomplete.
     ///
     /// # Errors
     ///
-    /// Returns an error if the folder cannot be renamed.
+    /// Returns an error if the existing target cannot be removed or the folder cannot be renamed.
     pub(super) fn finish(self) -> Result<()> {
         if self.target.exists() {
             fs::remove_dir_all(&self.target)
@@ -56,13 +57,13 @@ impl Unfinished {
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        // After `finish` there is nothing to remove. Files that a child of the go command
-        // writes after this are removed by the next run.
+        // The folder no longer exists if `finish` has renamed it. A child of an interrupted go
+        // command may still write files after this call. The next run removes these files.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
-/// Whether this is the name of an unfinished folder.
+/// Returns whether `name` is the name of an unfinished folder.
 pub(super) fn is_unfinished(name: &str) -> bool {
     name.contains(MARK)
 }

@@ -1,29 +1,30 @@
-//! Every mechanism that can be disabled, and the test that must then fail.
+//! All mechanisms that a mutant build can disable, and for each mechanism the test that must then
+//! fail.
 
 use Suite::{Gateway, Kernel, Laboratory};
 
-/// The test program of a mutant.
+/// The test binary that contains the test of a mutant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Suite {
-    /// `tests/it`: real traffic through the processes.
+    /// Integration tests in `tests/it`, which send traffic through gateway and route agent.
     Laboratory,
-    /// The kernel programs, by `BPF_PROG_TEST_RUN`.
+    /// Tests of the eBPF programs with `BPF_PROG_TEST_RUN`.
     Kernel,
-    /// The gateway's unit tests, for situations that a laboratory cannot create.
+    /// Unit tests of the gateway, for situations that the laboratory cannot create.
     Gateway,
 }
 
-/// A mechanism and its test.
+/// A mechanism that can be disabled, and its test.
 #[derive(Debug)]
 pub(super) struct Mutant {
-    /// The value of `LIQO_MUTANT`.
+    /// The value of the environment variable `LIQO_MUTANT` that disables the mechanism.
     pub(super) name: &'static str,
     pub(super) suite: Suite,
-    /// The full name of the test.
+    /// The full path of the test, as `cargo test` prints it.
     pub(super) test: &'static str,
 }
 
-/// The mechanisms of kernel programs, gateway and route agent.
+/// The mechanisms of the eBPF programs, the gateway and the route agent.
 pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
         "source-check",
@@ -174,7 +175,7 @@ mod tests {
             let mut parts: Vec<_> = mutant.test.split("::").collect();
             let function = parts.pop().unwrap();
             let file = crate::workspace::root().join(folder).join(parts.join("/"));
-            // Inline tests are in the file of the module that they test.
+            // Unit tests may be in the file of the module that they test.
             let files = [
                 file.with_extension("rs"),
                 file.parent().unwrap().with_extension("rs"),

@@ -1,4 +1,5 @@
-//! cargo-fuzz, which builds targets with the sanitizer and libFuzzer, and starts them.
+//! Installs cargo-fuzz, which builds fuzz targets with libFuzzer and the address sanitizer, and
+//! runs them.
 
 use crate::shell::Shell;
 use crate::{console, workspace};
@@ -6,14 +7,14 @@ use anyhow::{Context as _, Result};
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// The release that fuzz targets are built with.
+/// The pinned version of cargo-fuzz.
 const VERSION: &str = "0.13.2";
 
-/// Returns the path of cargo-fuzz; builds it below `target/` if it is missing.
+/// Returns the path of cargo-fuzz. Builds cargo-fuzz below `target/` if it is missing.
 ///
 /// # Errors
 ///
-/// Returns an error with the command that failed.
+/// Returns an error that names the command that failed.
 pub(crate) fn program(shell: &mut Shell) -> Result<PathBuf> {
     let folder = workspace::target()
         .join("tools")

@@ -1,7 +1,7 @@
-//! A Go compiler, for programs that exist as Go modules only.
+//! Finds or installs a Go compiler, for programs that are available only as Go modules.
 //!
-//! Go 1.21 and later download the release that `GOTOOLCHAIN` names. Debian's is older, but
-//! can download that release as a module, with its checksum verified like any other's.
+//! Go 1.21 and later download the release that `GOTOOLCHAIN` names. Debian's Go is older, but can
+//! download a Go release as a module, and verifies its checksum like that of any module.
 
 use super::install;
 use super::needs::{GO, PACKAGES, Step};
@@ -16,25 +16,26 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-/// The release that builds everything, so that builds are the same on every machine.
+/// The Go release that builds all programs. It is pinned, so that builds are the same on every
+/// machine.
 pub(crate) const RELEASE: &str = "go1.26.8";
 
-/// The first release that obeys `GOTOOLCHAIN`.
+/// The first Go release that downloads the release in `GOTOOLCHAIN`.
 const OBEYS_GOTOOLCHAIN: (u32, u32) = (1, 21);
 
-/// Where Go's own installer puts it, which need not be in PATH.
+/// The path of Go after an installation as described on go.dev. The folder may be missing in PATH.
 const UNPACKED: &str = "/usr/local/go/bin/go";
 
-/// A program of a Go module.
+/// A program in a Go module.
 #[derive(Debug)]
 pub(crate) struct Module {
-    /// The import path of the program's package.
+    /// The import path of the program's Go package.
     pub(crate) path: &'static str,
-    /// The module's version, as in a `go.mod`.
+    /// The version of the module, as in a `go.mod`.
     pub(crate) version: &'static str,
 }
 
-/// Builds a program unless an earlier call has built it, and returns its path.
+/// Builds a program and returns its path. Reuses the program of an earlier call.
 ///
 /// # Errors
 ///
@@ -65,12 +66,12 @@ pub(crate) fn program(shell: &mut Shell, module: &Module) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// Returns a call of the Go compiler of [`RELEASE`]; installs what is missing.
+/// Returns a call of the Go compiler of [`RELEASE`]. Installs Go first if it is missing.
 ///
 /// # Errors
 ///
-/// Returns an error if there is no Go and none can be installed, or if the present one
-/// cannot download the release.
+/// Returns an error if Go is missing and cannot be installed, or if the installed Go cannot
+/// download [`RELEASE`].
 pub(crate) fn go(shell: &mut Shell) -> Result<Command> {
     let unpacked = || Some(PathBuf::from(UNPACKED)).filter(|path| path.is_file());
     let first = match find("go").or_else(unpacked) {
@@ -91,7 +92,7 @@ pub(crate) fn go(shell: &mut Shell) -> Result<Command> {
     Ok(go)
 }
 
-/// Installs the system's Go and returns its path.
+/// Installs Debian's Go package, and returns the path of the go command.
 fn install(shell: &mut Shell) -> Result<PathBuf> {
     if let Some(set) = view::current() {
         bail!("the view of the set `{set}` has no Go: declare {GO} in setup/needs.rs");
@@ -105,7 +106,8 @@ fn install(shell: &mut Shell) -> Result<PathBuf> {
     find("go").with_context(|| format!("{GO} was installed, but there is no go in PATH"))
 }
 
-/// Downloads [`RELEASE`] as a module with an old Go, and returns the path of its `go`.
+/// Downloads [`RELEASE`] as a module with an older Go, and returns the path of the downloaded go
+/// command.
 fn fetch(shell: &mut Shell, old: &Path, platform: &str) -> Result<PathBuf> {
     let module = format!("golang.org/toolchain@v0.0.1-{RELEASE}.{platform}");
     console::note(format_args!("fetching {module}"));
@@ -113,7 +115,7 @@ fn fetch(shell: &mut Shell, old: &Path, platform: &str) -> Result<PathBuf> {
     let answer: Downloaded = serde_json::from_str(&output(shell, download)?)
         .with_context(|| format!("`go mod download` of {module} printed no folder"))?;
 
-    // An old Go unpacks modules without their executable bits.
+    // Go before 1.21 removes the executable bits when it unpacks a module.
     for folder in ["bin", &format!("pkg/tool/{}", platform.replace('-', "_"))] {
         let folder = answer.dir.join(folder);
         let files = fs::read_dir(&folder)
@@ -127,14 +129,14 @@ fn fetch(shell: &mut Shell, old: &Path, platform: &str) -> Result<PathBuf> {
     Ok(answer.dir.join("bin/go"))
 }
 
-/// The output of `go mod download -json`.
+/// The requested value in the output of `go mod download -json`.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Downloaded {
     dir: PathBuf,
 }
 
-/// A call of Go without the settings of the caller's environment or module.
+/// Returns a call of Go that ignores the caller's Go settings and current module.
 fn command(go: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(go);
     command
@@ -159,12 +161,12 @@ fn output(shell: &mut Shell, command: Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Reads `go version go1.19.8 linux/amd64`: the release and the platform.
+/// Parses the release and the platform in a line such as `go version go1.19.8 linux/amd64`.
 fn parse(version: &str) -> Option<((u32, u32), String)> {
     let mut words = version.split(' ').skip(2);
     let mut numbers = words.next()?.strip_prefix("go")?.split('.');
     let major = numbers.next()?.parse().ok()?;
-    // A release candidate is called 1.26rc1.
+    // The version of a release candidate looks like 1.26rc1.
     let minor = numbers.next()?;
     let digits = minor.find(|it: char| !it.is_ascii_digit());
     let minor = minor[..digits.unwrap_or(minor.len())].parse().ok()?;

@@ -1,4 +1,4 @@
-//! Executes one step of the plan.
+//! Executes one step of the installation plan.
 
 use super::needs::{self, BPF_MOUNT, LINKER_VERSION, LLVM, Package, Step};
 use crate::console;
@@ -8,14 +8,14 @@ use std::fs;
 use std::process::Command;
 use std::time::Instant;
 
-/// The limit on waiting for another installation to release dpkg's lock, in seconds.
+/// An apt option: the time in seconds to wait until another installation releases dpkg's lock.
 const APT_LOCK_WAIT: &str = "DPkg::Lock::Timeout=300";
 
 /// Executes `step`.
 ///
 /// # Errors
 ///
-/// Returns an error with the failed command, and with the remedy where one is known.
+/// Returns an error that names the failed command, and the remedy if one is known.
 pub(super) fn apply(shell: &mut Shell, step: &Step) -> Result<()> {
     match step {
         Step::Packages(packages) => install_packages(shell, packages),
@@ -60,8 +60,9 @@ fn apt_get(arguments: &[&str]) -> Command {
     command
 }
 
-/// bpf-linker must be linked with the LLVM major version of the compiler, whose bitcode
-/// it reads. Its build script does not search Debian's LLVM folder.
+/// Returns the command that installs bpf-linker. It must be linked with the same LLVM major
+/// version as the Rust compiler, because it reads the compiler's bitcode. Its build script does
+/// not find LLVM in Debian's folder, so environment variables name this folder.
 fn install_linker() -> Command {
     let mut command = Command::new("cargo");
     command

@@ -1,44 +1,46 @@
-//! The one list of what the project needs from a machine, by set, and the plan that
-//! follows from what was observed.
+//! Lists the packages and tools that the project needs, by set. Plans the installation of missing
+//! ones.
 //!
-//! The installer and [`crate::view`] both read it: what is not declared here is neither
-//! installed by `setup` nor visible to a test set in CI.
+//! Both the installer and [`crate::view`] use this list. So a package that is not declared here is
+//! neither installed by `cargo xtask setup` nor visible to a test set in CI.
 
 use clap::ValueEnum;
 use std::collections::BTreeSet;
 
-/// The release of bpf-linker that the kernel object is built with.
+/// The release of bpf-linker that links the eBPF programs.
 pub(super) const LINKER_VERSION: &str = "0.13.0";
 
-/// The LLVM that bpf-linker is linked with; it cannot read bitcode of a later one.
+/// The LLVM major version that bpf-linker is linked with. LLVM cannot read bitcode of later
+/// versions, so the Rust compiler must use the same version.
 const LLVM_VERSION: &str = "22";
 
-/// Where Debian keeps the LLVM that matches the compiler's.
+/// The folder of Debian's LLVM package.
 pub(super) const LLVM: &str = "/usr/lib/llvm-22";
 
-/// Where the kernel's pinned programs and maps live.
+/// The mount point of the BPF file system, which holds pinned programs and maps.
 pub(super) const BPF_MOUNT: &str = "/sys/fs/bpf";
 
-/// A part of the project's work with its own list of packages.
+/// A group of commands that share a list of packages.
 ///
-/// Each set also has what [`Set::Compile`] has: a set begins by building what it runs.
+/// Each set includes the packages of [`Set::Compile`], because every command builds its programs
+/// first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Set {
-    /// A C compiler, which `rustc` links with. Required before `cargo xtask` itself.
+    /// Linking Rust programs with a C compiler. `cargo xtask` itself needs these packages, too.
     Compile,
-    /// The workspace with its kernel programs, lints and documentation.
+    /// Building the workspace and the eBPF programs, lints, and documentation.
     Build,
-    /// The tests beside the code.
+    /// Unit tests.
     Unit,
-    /// The tests in network namespaces.
+    /// Integration tests in network namespaces.
     Laboratory,
     /// `cargo xtask demo`.
     Demo,
     /// `cargo xtask bench`.
     Bench,
-    /// Clusters of real Kubernetes, and their tests.
+    /// Kubernetes clusters, and the tests on them.
     Kubernetes,
-    /// The Helm chart's checks.
+    /// Checks of the Helm chart.
     Chart,
     /// `cargo xtask image` and `cargo xtask liqoctl`.
     Image,
@@ -47,7 +49,6 @@ pub(crate) enum Set {
 }
 
 impl Set {
-    /// Every set.
     pub(crate) const ALL: &[Self] = &[
         Self::Compile,
         Self::Build,
@@ -61,7 +62,7 @@ impl Set {
         Self::Fuzz,
     ];
 
-    /// The packages of this set, with those of the sets that it includes.
+    /// Returns the packages of this set and of the sets that it includes.
     pub(crate) fn packages(self) -> impl Iterator<Item = &'static Package> {
         PACKAGES.iter().filter(move |package| package.is_in(self))
     }
@@ -85,13 +86,13 @@ impl Set {
 /// A Debian package.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Package {
-    /// Its name in Debian.
+    /// The name of the Debian package.
     pub(crate) name: &'static str,
-    /// A program in PATH, or the absolute path of a file, that exists once it is installed.
+    /// A program in PATH, or the absolute path of a file, that the package installs.
     pub(crate) proof: &'static str,
-    /// The sets that need it.
+    /// The sets that need the package.
     sets: &'static [Set],
-    /// What they need it for.
+    /// The purpose of the package, for messages.
     pub(super) why: &'static str,
 }
 
@@ -101,20 +102,20 @@ impl Package {
     }
 }
 
-/// A component of the Rust toolchain.
+/// A component of the Rust toolchain that rustup installs.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Component {
-    /// Its name in rustup.
+    /// The name of the component in rustup.
     pub(super) name: &'static str,
-    /// A file below the toolchain's folder that exists once it is installed.
+    /// A file, relative to the toolchain's folder, that exists if the component is installed.
     pub(super) proof: &'static str,
-    /// What it is for.
+    /// The purpose of the component, for messages.
     pub(super) why: &'static str,
 }
 
 use Set::{Bench, Build, Compile, Demo, Image, Kubernetes, Laboratory, Unit};
 
-/// Every package that some set needs.
+/// All packages of all sets.
 pub(super) static PACKAGES: &[Package] = &[
     package(
         "gcc",
@@ -222,7 +223,7 @@ pub(super) static PACKAGES: &[Package] = &[
         "wireguard-go",
         "wireguard-go",
         &[Unit, Laboratory, Bench],
-        "a WireGuard peer that is not this project's, and the bench's yardstick",
+        "a WireGuard peer that is not this project's, and the bench's reference",
     ),
     package(
         "git",
@@ -270,11 +271,11 @@ pub(super) static PACKAGES: &[Package] = &[
     ),
 ];
 
-/// The package that [`super::go`] installs when something must be built with Go, since a
-/// machine with Kubernetes' programs in its cache needs none.
+/// The package that [`super::go`] installs when a Go program must be built. It is not installed
+/// earlier, because a machine may already have all Go programs in its cache.
 pub(super) const GO: &str = "golang-go";
 
-/// Components of the Rust toolchain; every set has them.
+/// Components of the Rust toolchain that every set needs.
 pub(super) const COMPONENTS: &[Component] = &[
     Component {
         name: "rust-src",
@@ -296,31 +297,31 @@ pub(super) const COMPONENTS: &[Component] = &[
 const LINKER_WHY: &str = "links the kernel programs into one object";
 const BPF_MOUNT_WHY: &str = "pinned programs outlive a gateway there";
 
-/// The state of the machine.
+/// The observed state of the machine.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Observed {
-    /// The process may install packages and mount.
+    /// Whether the process runs as root, and so may install packages and mount.
     pub(super) root: bool,
-    /// `apt-get` exists.
+    /// Whether `apt-get` exists.
     pub(super) apt: bool,
-    /// `rustup` exists.
+    /// Whether `rustup` exists.
     pub(super) rustup: bool,
-    /// The major version of the compiler's LLVM.
+    /// The major version of the Rust compiler's LLVM.
     pub(super) compiler_llvm: String,
-    /// Proofs of packages and components that exist.
+    /// The proofs of packages and components that exist on this machine.
     pub(super) proofs: BTreeSet<&'static str>,
-    /// The version of bpf-linker, if it runs.
+    /// The version of bpf-linker; `None` if bpf-linker is missing or does not run.
     pub(super) linker: Option<String>,
-    /// The BPF file system is mounted.
+    /// Whether the BPF file system is mounted on [`BPF_MOUNT`].
     pub(super) bpf_mounted: bool,
 }
 
-/// Which packages must be present.
+/// The packages that must be installed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted<'a> {
-    /// The packages of these sets.
+    /// The sets whose packages must be installed.
     pub(super) sets: &'a [Set],
-    /// Also those that are otherwise installed when they are first used.
+    /// Whether to include packages that are otherwise installed when they are first used.
     pub(super) on_demand: bool,
 }
 
@@ -333,21 +334,18 @@ impl Wanted<'_> {
     }
 }
 
-/// One action of the plan; the variants are in the order of execution.
+/// A step of the installation plan. Steps are executed in the order of the variants.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Install packages.
     Packages(Vec<&'static Package>),
-    /// Install components of the toolchain.
+    /// Install components of the Rust toolchain.
     Components(Vec<&'static Component>),
-    /// Build and install bpf-linker.
     Linker,
-    /// Mount the BPF file system.
     MountBpf,
 }
 
 impl Step {
-    /// The names of the installed things, each with its purpose.
+    /// Returns the name and the purpose of each package or tool that the step installs.
     pub(super) fn things(&self) -> Vec<(&'static str, &'static str)> {
         match self {
             Self::Packages(packages) => packages.iter().map(|p| (p.name, p.why)).collect(),
@@ -358,7 +356,7 @@ impl Step {
     }
 }
 
-/// Plans the installation of everything in `wanted` that was not observed.
+/// Plans the installation of all packages and tools in `wanted` that are missing on the machine.
 pub(super) fn missing(observed: &Observed, wanted: Wanted<'_>) -> Vec<Step> {
     let packages: Vec<_> = wanted
         .packages()
@@ -380,7 +378,8 @@ pub(super) fn missing(observed: &Observed, wanted: Wanted<'_>) -> Vec<Step> {
         .collect()
 }
 
-/// Returns why `steps` cannot be executed here or would not help, with the remedy.
+/// Returns the reason and the remedy if `steps` cannot be executed on this machine. Returns `None`
+/// if they can be executed.
 pub(super) fn refusal(steps: &[Step], observed: &Observed) -> Option<String> {
     let llvm = &observed.compiler_llvm;
     if llvm != LLVM_VERSION {
@@ -415,7 +414,7 @@ pub(super) fn refusal(steps: &[Step], observed: &Observed) -> Option<String> {
     })
 }
 
-/// Returns the remedy if the system's release does not have `package`.
+/// Returns the remedy if the Linux distribution `release` has no package with this name.
 pub(super) fn unavailable(package: &Package, release: &str) -> String {
     let name = package.name;
     if name == "llvm-22-dev" {

@@ -1,4 +1,5 @@
-//! Reads the machine's state, in milliseconds: files, and the output of three programs.
+//! Reads the state of the machine from files and from the output of three programs. This takes
+//! milliseconds.
 
 use super::needs::{BPF_MOUNT, COMPONENTS, Observed, PACKAGES};
 use crate::shell::Shell;
@@ -10,20 +11,21 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What counts as proof that a package is installed.
+/// The evidence that a package is installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Evidence {
-    /// Its program or file exists, wherever it comes from.
+    /// A program or file of the package exists, even if it comes from another source.
     Files,
-    /// dpkg has installed it.
+    /// dpkg lists the package as installed.
     Packages,
 }
 
-/// Reads the machine's state.
+/// Reads the state of the machine.
 ///
 /// # Errors
 ///
-/// Returns an error if the compiler does not run, or dpkg if it is the evidence.
+/// Returns an error if the Rust compiler does not run. With [`Evidence::Packages`], also returns
+/// an error if dpkg does not run.
 pub(super) fn observe(shell: &mut Shell, evidence: Evidence) -> Result<Observed> {
     let toolchain = toolchain(shell)?;
     let installed = match evidence {
@@ -53,8 +55,8 @@ pub(super) fn observe(shell: &mut Shell, evidence: Evidence) -> Result<Observed>
     })
 }
 
-/// Finds a program in PATH and in root's folders, which are not in every user's PATH; an
-/// absolute path is looked up as a file.
+/// Finds a program in PATH and in the `sbin` folders, which may be missing in PATH. An absolute
+/// path is looked up as a file.
 pub(super) fn find(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
 
@@ -64,7 +66,7 @@ pub(super) fn find(name: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// The names of all packages that dpkg has installed completely.
+/// Returns the names of all packages that dpkg has installed completely.
 fn installed(shell: &mut Shell) -> Result<BTreeSet<String>> {
     let mut query = Command::new("dpkg-query");
     query.args(["--show", "--showformat", "${db:Status-Status} ${Package}\n"]);
@@ -103,8 +105,8 @@ fn compiler_llvm(shell: &mut Shell) -> Result<String> {
         .context("`rustc --version --verbose` has no line `LLVM version`")
 }
 
-/// Returns nothing if the linker is absent, or does not run because its LLVM is missing:
-/// installing it is the remedy for both.
+/// Returns the version of bpf-linker. Returns `None` if bpf-linker is missing, or if it does not
+/// run because its LLVM library is missing. In both cases, installing bpf-linker is the remedy.
 fn linker_version(shell: &mut Shell) -> Result<Option<String>> {
     let Some(linker) = find("bpf-linker") else {
         return Ok(None);

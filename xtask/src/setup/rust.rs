@@ -1,4 +1,4 @@
-//! Programs from the crate registry that the bench compares with ours.
+//! Builds programs from crates.io, which the bench compares with this project's gateway.
 
 use crate::shell::Shell;
 use crate::{console, workspace};
@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// A program of a registry crate.
+/// A program of a crate on crates.io.
 #[derive(Debug)]
 pub(crate) struct Crate {
     pub(crate) name: &'static str,
@@ -14,12 +14,12 @@ pub(crate) struct Crate {
     pub(crate) program: &'static str,
 }
 
-/// Builds a program with its crate's own lock file unless an earlier call has built it,
-/// and returns its path.
+/// Builds a program with the lock file of its crate, and returns the path. Reuses the program of
+/// an earlier call.
 ///
 /// # Errors
 ///
-/// Returns an error that names the crate if it does not build.
+/// Returns an error that names the crate if the crate does not build.
 pub(crate) fn program(shell: &mut Shell, of: &Crate) -> Result<PathBuf> {
     let Crate {
         name,

@@ -1,4 +1,4 @@
-//! `cargo xtask test --kubernetes`: the tests on real Kubernetes clusters.
+//! `cargo xtask test --kubernetes`: runs the tests on Kubernetes clusters.
 
 use super::Test;
 use super::repeat::{self, Choice};
@@ -10,37 +10,39 @@ use std::process::Command;
 use std::time::Instant;
 use std::{env, fs};
 
-/// The prefix of the names of tests' clusters.
+/// The prefix of the names of clusters that tests create.
 const MARK: &str = "it-";
 
-/// The folder with one entry per cluster.
+/// The folder in which each cluster has an entry.
 const CLUSTERS: &str = "/var/lib/liqo-lab/clusters";
 
-/// Names the folder with the programs and images of clusters.
+/// The environment variable that names the folder of the nodes' programs and images.
 const ARTIFACTS: &str = "LIQO_LAB_ARTIFACTS";
 
-/// Set to keep the clusters after the tests.
+/// The environment variable that keeps the clusters after the tests.
 const KEEP: &str = "LIQO_LAB_KEEP";
 
-/// Names the folder with the programs of the tests' pods.
+/// The environment variable that names the folder of the programs for test pods.
 const GUESTS: &str = "LIQO_LAB_GUESTS";
 
-/// Name the chart, the folder of images and the `liqoctl` under test.
+/// The environment variables that name the Helm chart, the folder of images and the `liqoctl` to
+/// test.
 const CHART: &str = "LIQO_LAB_CHART";
 const IMAGES: &str = "LIQO_LAB_IMAGES";
 const LIQOCTL: &str = "LIQO_LAB_LIQOCTL";
 
-/// Selects the tests that every change must pass.
+/// The environment variable that selects the tests that every change must pass.
 const ESSENTIAL: &str = "LIQO_LAB_ESSENTIAL";
 
-/// Name the file to which failures are logged, and the only tests to run.
+/// The environment variables that name the log of failed tests, and the tests to repeat.
 const FAILURES: &str = "LIQO_LAB_FAILURES";
 const ONLY: &str = "LIQO_LAB_ONLY";
 
-/// The number of repetitions of the tests that measure gaps.
+/// The environment variable that sets the number of repetitions of tests that measure
+/// interruptions.
 const REPEAT: &str = "LIQO_LAB_REPEAT";
 
-/// Runs the tests, which create and remove their clusters.
+/// Runs the tests on Kubernetes clusters. The tests create and remove their clusters.
 ///
 /// # Errors
 ///
@@ -55,11 +57,11 @@ pub(super) fn run(shell: &mut Shell, options: &Test) -> Result<()> {
     network(shell, &program, &artifacts, options)
 }
 
-/// Runs the tests of the clusters themselves.
+/// Runs the tests of the Kubernetes laboratory itself.
 ///
 /// # Errors
 ///
-/// As [`run`].
+/// Returns the errors of [`run`].
 fn clusters(
     shell: &mut Shell,
     program: &Path,
@@ -74,11 +76,11 @@ fn clusters(
     })
 }
 
-/// Runs the tests of the networking module on clusters.
+/// Runs the tests of Liqo's networking on connected clusters.
 ///
 /// # Errors
 ///
-/// As [`run`].
+/// Returns the errors of [`run`].
 fn network(shell: &mut Shell, program: &Path, artifacts: &Path, options: &Test) -> Result<()> {
     let images = image::build_all(shell)?;
     let liqoctl = liqoctl::released(shell)?;
@@ -98,11 +100,11 @@ fn network(shell: &mut Shell, program: &Path, artifacts: &Path, options: &Test) 
     })
 }
 
-/// Runs one test program of the laboratory.
+/// Runs one test binary of the laboratory.
 ///
 /// # Errors
 ///
-/// As [`run`].
+/// Returns the errors of [`run`].
 fn run_suite(
     shell: &mut Shell,
     program: &Path,
@@ -133,7 +135,8 @@ fn run_suite(
 fn run_once(shell: &mut Shell, program: &Path, tests: Command) -> Result<()> {
     let start = Instant::now();
     let outcome = shell.run(tests);
-    // Also after a failure or an interrupt, when the tests have not cleaned up.
+    // Clusters are also removed after a failure or an interrupt, when the tests could not clean
+    // up.
     if env::var_os(KEEP).is_none() {
         for name in clusters_up() {
             let mut down = Command::new(program);
@@ -151,7 +154,7 @@ fn run_once(shell: &mut Shell, program: &Path, tests: Command) -> Result<()> {
     Ok(())
 }
 
-/// Clusters of tests that are up.
+/// Returns the names of existing clusters that tests have created.
 fn clusters_up() -> Vec<String> {
     names_in(CLUSTERS)
         .into_iter()
@@ -159,7 +162,8 @@ fn clusters_up() -> Vec<String> {
         .collect()
 }
 
-/// The remains of tests' clusters, and of the laboratory itself if no cluster exists.
+/// Returns the remains of tests' clusters. If no cluster exists, also returns the remains of the
+/// laboratory itself.
 fn left() -> Vec<String> {
     let mut left = Vec::new();
     let namespaces = names_in("/run/netns");

@@ -1,4 +1,4 @@
-//! The tests in network namespaces: real traffic between clusters.
+//! Runs the integration tests in network namespaces, which send traffic between clusters.
 
 use super::repeat::{self, Choice};
 use super::{BINARIES, LABORATORIES};
@@ -6,7 +6,7 @@ use crate::shell::Shell;
 use crate::workspace;
 use anyhow::{Result, bail};
 
-/// Runs the tests with `filter` in their names.
+/// Runs the tests whose names contain `filter`.
 ///
 /// # Errors
 ///

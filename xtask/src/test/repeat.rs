@@ -1,5 +1,5 @@
-//! Repeats tests that failed while the machine stalled: tests assert time limits, which a
-//! stalled virtual machine exceeds.
+//! Repeats tests that failed while the machine stalled. Tests assert time limits, which they
+//! exceed when a virtual machine stalls.
 
 use crate::shell::{Interrupted, Shell};
 use crate::{console, workspace};
@@ -9,24 +9,23 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// The limit on repetitions.
+/// Maximum number of repetitions.
 const REPEATS_MAX: u32 = 2;
 
-/// A selection of the tests of a program.
+/// The tests of a test binary to run.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Choice<'a> {
-    /// All.
     All,
-    /// The tests with this in their names.
+    /// The tests whose names contain this text.
     Filter(&'a str),
-    /// The tests with these names.
+    /// The tests with exactly these names.
     Exactly(&'a [String]),
 }
 
-/// Runs the tests of `program` with `filter` in their names by calling `attempt`, which
-/// writes a line "failed NAME" to the given log for each failure.
+/// Runs the tests of `program` whose names contain `filter`. For this, calls `attempt`, which
+/// writes a line `failed NAME` to the given log for each failed test.
 ///
-/// If the machine stalled meanwhile, the failed tests are repeated, with a message.
+/// If the machine stalled during an attempt, prints a message and repeats the failed tests.
 ///
 /// # Errors
 ///
@@ -69,7 +68,7 @@ pub(super) fn run(
     }
 }
 
-/// Reads the names of failed tests from a log.
+/// Returns the names of the failed tests in a log.
 fn read(log: &Path) -> Result<Vec<String>> {
     let lines = match fs::read_to_string(log) {
         Ok(lines) => lines,

@@ -1,12 +1,12 @@
-//! Checks that the table in `docs/settings.md` has the numbers of the code.
+//! Checks that the table in `docs/settings.md` has the same numbers as the code.
 
 use ebpf_common::settings as code;
 use std::net::Ipv4Addr;
 
-/// The page with the table.
+/// The document with the table.
 pub(super) const PAGE: &str = "docs/settings.md";
 
-/// Returns the rows that the page lacks, or has with other numbers.
+/// Returns a problem for each row that is missing in the document or has another number.
 pub(super) fn missing(page: &str) -> Vec<String> {
     rows()
         .into_iter()

@@ -1,13 +1,13 @@
-//! Checks that relative links of Markdown documents lead to existing files and headings.
+//! Checks that relative links in Markdown documents lead to existing files and headings.
 
 use crate::workspace;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 
-/// The text of each document, by its path in the checkout.
+/// The content of each document, by path relative to the checkout.
 type Documents = BTreeMap<PathBuf, String>;
 
-/// Returns one line for each broken link of the documents.
+/// Returns one line for each broken link.
 pub(super) fn broken(documents: &[(String, String)]) -> Vec<String> {
     let documents = documents
         .iter()
@@ -64,7 +64,7 @@ fn problem(
     })
 }
 
-/// Resolves `..` without looking at files.
+/// Resolves `..` and `.` in a path without accessing the file system.
 fn normalize(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for part in path.components() {
@@ -80,7 +80,7 @@ fn normalize(path: &Path) -> PathBuf {
     normal
 }
 
-/// The targets of all links, with their line numbers.
+/// Returns the target and the line number of each link.
 fn links(text: &str) -> Vec<(usize, String)> {
     let mut links = Vec::new();
     for (number, line) in prose(text) {
@@ -91,7 +91,7 @@ fn links(text: &str) -> Vec<(usize, String)> {
             links.push((number, target.to_owned()));
             rest = after;
         }
-        // `[name]: target`
+        // A link definition has the form `[name]: target`.
         if let Some((_, target)) = line
             .split_once("]: ")
             .filter(|(name, _)| name.starts_with('['))
@@ -104,8 +104,8 @@ fn links(text: &str) -> Vec<(usize, String)> {
     links
 }
 
-/// The anchors that GitHub gives to the headings: lower case, dashes for spaces, no
-/// punctuation, and a number from the second of the same name on.
+/// Returns the anchors that GitHub generates for the headings. An anchor is in lower case, with
+/// dashes instead of spaces and without punctuation. Repeated headings get a number.
 fn anchors(text: &str) -> BTreeSet<String> {
     let mut counts: BTreeMap<String, u32> = BTreeMap::new();
     let mut anchors = BTreeSet::new();
@@ -132,7 +132,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
     anchors
 }
 
-/// The numbered lines outside of fenced code.
+/// Returns the lines outside of fenced code blocks, with their numbers.
 fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut is_code = false;
 
@@ -146,7 +146,7 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
         .map(|(index, line)| (index + 1, line))
 }
 
-/// The line without what stands between backquotes.
+/// Removes text between backquotes from a line.
 fn without_code(line: &str) -> String {
     line.split('`').step_by(2).collect()
 }

@@ -1,9 +1,9 @@
-//! Keeps home-made vocabulary out of comments.
+//! Checks that comments do not use words of this project's former private vocabulary.
 //!
-//! Comments name the actor and use the terms of Kubernetes, Linux and WireGuard. These words
-//! stand for the opposite, so a rewritten directory must not get them back.
+//! Comments name the actor and use the terms of Kubernetes, Linux and WireGuard. The forbidden
+//! words are typical for sentences without an actor.
 
-/// The directories that are free of the words.
+/// The folders whose comments are checked.
 const DIRECTORIES: &[&str] = &[
     "bench/",
     "charts/",
@@ -15,7 +15,7 @@ const DIRECTORIES: &[&str] = &[
     "xtask/",
 ];
 
-/// Words and phrases, in lower case.
+/// Forbidden words and phrases, in lower case.
 const FORBIDDEN: &[&str] = &[
     "at all",
     "for its sake",
@@ -29,9 +29,9 @@ const FORBIDDEN: &[&str] = &[
     "whom",
 ];
 
-/// Returns one line for each comment of a file that has a forbidden word.
+/// Returns one line for each comment that contains a forbidden word.
 pub(super) fn forbidden(path: &str, text: &str) -> Vec<String> {
-    // This list is the only place that needs the words.
+    // This file must contain the forbidden words in its list.
     let is_checked = DIRECTORIES.iter().any(|it| path.starts_with(it)) && path != file!();
     if !is_checked {
         return Vec::new();

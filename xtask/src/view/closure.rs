@@ -1,22 +1,22 @@
-//! The packages that installing some packages on a bare Debian would bring.
+//! Computes the packages that apt would install together with some packages on a minimal Debian.
 
 use std::collections::BTreeSet;
 
-/// The format of `dpkg-query --show` that [`parse`] reads.
+/// The output format of `dpkg-query --show` that [`parse`] reads.
 pub(super) const FORMAT: &str = "${db:Status-Status}\t${binary:Package}\t${Package}\t\
     ${Essential}\t${Priority}\t${Pre-Depends}, ${Depends}\t${Provides}\n";
 
 /// An installed package.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Installed {
-    /// Its name, with its architecture where dpkg needs that.
+    /// The name with the architecture, if dpkg needs the architecture to identify the package.
     id: String,
     name: String,
-    /// It belongs to every Debian.
+    /// Whether the package is part of every Debian installation.
     is_base: bool,
-    /// One of the names in each must be installed.
+    /// The alternatives of each dependency. One package of each inner list must be installed.
     dependencies: Vec<Vec<String>>,
-    /// Further names that satisfy dependencies.
+    /// Names of virtual packages that this package provides.
     provides: Vec<String>,
 }
 
@@ -26,7 +26,7 @@ impl Installed {
     }
 }
 
-/// Reads the output of `dpkg-query --show` in [`FORMAT`].
+/// Parses the output of `dpkg-query --show` in [`FORMAT`].
 pub(super) fn parse(listing: &str) -> Vec<Installed> {
     listing.lines().filter_map(parse_line).collect()
 }
@@ -63,7 +63,7 @@ fn split(text: &str, separator: char) -> impl Iterator<Item = &str> {
         .filter(|part| !part.is_empty())
 }
 
-/// `libc6` of `libc6:any (>= 2.36)`.
+/// Extracts the package name of a dependency, for example `libc6` of `libc6:any (>= 2.36)`.
 fn package_name(dependency: &str) -> String {
     let end = dependency
         .find(|letter: char| " :(".contains(letter))
@@ -72,12 +72,12 @@ fn package_name(dependency: &str) -> String {
     dependency[..end].to_owned()
 }
 
-/// Returns the ids of the `declared` packages, of Debian's base and of everything that
-/// these depend on. Recommended packages are not part of it.
+/// Returns the ids of the `declared` packages, of Debian's base packages, and of all their
+/// dependencies. Recommended packages are not included.
 ///
 /// # Errors
 ///
-/// Returns the declared packages that are not installed.
+/// Returns an error with the declared packages that are not installed.
 pub(super) fn closure<'a>(
     installed: &'a [Installed],
     declared: &[&str],
@@ -111,8 +111,9 @@ pub(super) fn closure<'a>(
         .collect())
 }
 
-/// Returns the package that must be added for a dependency: none if it is satisfied, else
-/// the first alternative by name, else the first package that provides one.
+/// Returns the package that must be added to satisfy a dependency; `None` if the dependency is
+/// already satisfied. Prefers an installed alternative with the required name to a package that
+/// provides this name.
 fn choose<'a>(
     installed: &'a [Installed],
     kept: &[&Installed],

@@ -1,27 +1,30 @@
-//! Which files of a folder a view hides.
+//! Finds the files of a folder that a view hides.
 
 use anyhow::{Context as _, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where Debian's symlinks lead that choose one of several packages' programs.
+/// The folder to which symbolic links of Debian's alternatives system lead. The links in this
+/// folder select the program of one package.
 const ALTERNATIVES: &str = "/etc/alternatives";
 
-/// The precedent of a line of `dpkg-query --listfiles` that names a diverted file's path.
+/// The word in a line of `dpkg-query --listfiles` that precedes the path of a diverted file.
 const DIVERTED: &str = "diverted ";
 
-/// The files that a view shows.
+/// The files that a view does not hide.
 #[derive(Debug)]
 pub(super) struct Kept(BTreeSet<PathBuf>);
 
 impl Kept {
-    /// Reads the output of `dpkg-query --listfiles`. Packages list `/bin/ping` even where
-    /// `/bin` is a link to `/usr/bin`; here that is `/usr/bin/ping`.
+    /// Parses the output of `dpkg-query --listfiles`, and resolves symbolic links of folders. A
+    /// package may list `/bin/ping` although `/bin` is a link to `/usr/bin`. The result then
+    /// contains `/usr/bin/ping`.
     pub(super) fn parse(listing: &str) -> Self {
         let mut folders = BTreeMap::new();
         let paths = listing.lines().filter_map(|line| {
-            // "diverted by dash to: /bin/sh.distrib", "locally diverted to: /bin/x".
+            // Such a line is "diverted by dash to: /bin/sh.distrib" or "locally diverted to:
+            // /bin/x".
             let path = match line.split_once(DIVERTED) {
                 Some((_, diversion)) => diversion.split_once(": ")?.1,
                 None => line,
@@ -38,12 +41,13 @@ impl Kept {
         Self(paths.collect())
     }
 
-    /// Keeps `paths` and nothing else.
+    /// Keeps only `paths`.
     pub(super) fn only(paths: impl IntoIterator<Item = PathBuf>) -> Self {
         Self(paths.into_iter().collect())
     }
 
-    /// Returns the hidden files and folders below `folder`, without what is below them.
+    /// Returns the files and folders below `folder` to hide. The content of a hidden folder is not
+    /// listed.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! The mounts of a view, in a mount namespace of its own.
+//! Creates the mounts of a view in a new mount namespace.
 
 use anyhow::{Context as _, Result};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
@@ -10,23 +10,22 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::{env, process};
 
-/// A folder of which a view hides some files.
+/// A folder over which a view mounts an overlayfs that hides some of its files.
 #[derive(Debug)]
 pub(super) struct Layer {
-    /// The folder, without symlinks in its path.
+    /// The path of the folder, without symbolic links.
     pub(super) root: PathBuf,
-    /// Files and folders below it.
+    /// Absolute paths of the files and folders to hide.
     pub(super) hidden: Vec<PathBuf>,
 }
 
-/// Moves the calling thread into a mount namespace in which the layers' hidden files do
-/// not exist and the folders in `emptied` are empty. Mounts below a layer stay. Other
-/// mounts, such as those in `/run`, spread between this namespace and the machine's as
-/// before.
+/// Moves the calling thread into a new mount namespace. There, the hidden files of the layers do
+/// not exist, and the folders in `emptied` are empty. Mounts below a layer are kept. All other
+/// mounts, such as those in `/run`, still propagate between the two mount namespaces.
 ///
 /// # Errors
 ///
-/// Returns an error that names the mount which the kernel refused.
+/// Returns an error that names the mount that the kernel refused.
 pub(super) fn enter(layers: &[Layer], emptied: &[PathBuf]) -> Result<()> {
     unshare(CloneFlags::CLONE_NEWNS).context("failed to create a mount namespace")?;
     let mounts = mount_points()?;
@@ -50,7 +49,7 @@ pub(super) fn enter(layers: &[Layer], emptied: &[PathBuf]) -> Result<()> {
         bind(&empty, path)?;
     }
 
-    // The overlays hold what they need of it.
+    // The overlays keep references to the files that they need in the temporary folder.
     umount2(&scratch, MntFlags::MNT_DETACH).context("failed to unmount the temporary folder")?;
     fs::remove_dir(&scratch).context("failed to remove the temporary folder")
 }
@@ -66,7 +65,7 @@ fn scratch() -> Result<PathBuf> {
     folder(temporary.join(format!("liqo-view-{}-{number}", process::id())))
 }
 
-/// Mounts the overlay of one layer.
+/// Mounts an overlayfs over one layer.
 fn stack<'a>(
     layer: &Layer,
     scratch: &Path,
@@ -83,7 +82,8 @@ fn stack<'a>(
         let whiteout = upper.join(below);
         fs::create_dir_all(whiteout.parent().expect("it is below `upper`"))
             .with_context(|| format!("failed to hide {}", hidden.display()))?;
-        // How overlayfs marks a file of the lower folder as deleted.
+        // A character device with the number 0/0 hides the file of the lower folder (an overlayfs
+        // whiteout).
         mknod(&whiteout, SFlag::S_IFCHR, Mode::empty(), 0)
             .with_context(|| format!("failed to hide {}", hidden.display()))?;
     }
@@ -151,7 +151,7 @@ fn change(mount_point: &Path, flags: MsFlags) -> Result<()> {
         .with_context(|| format!("failed to make {} private", mount_point.display()))
 }
 
-/// All mount points of this process, in the order of their paths.
+/// Returns all mount points of this process, sorted by path.
 fn mount_points() -> Result<Vec<PathBuf>> {
     let text =
         fs::read_to_string("/proc/thread-self/mountinfo").context("failed to list mounts")?;
@@ -166,7 +166,7 @@ fn mount_points() -> Result<Vec<PathBuf>> {
     Ok(mounts)
 }
 
-/// Reads a path of mountinfo, where white space is written as `\040` and the like.
+/// Decodes a path of mountinfo, in which white space is escaped, for example as `\040`.
 fn unescape(path: &str) -> PathBuf {
     let escapes = [
         ("\\040", " "),
@@ -256,7 +256,7 @@ mod tests {
             .is_ok_and(|status| status.success())
     }
 
-    /// A mount namespace belongs to a thread here: it ends with it.
+    /// Runs `work` in a new thread. The thread's mount namespace is removed when the thread ends.
     fn in_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
         thread::spawn(work).join().unwrap()
     }

@@ -1,30 +1,31 @@
-//! The sources, flags and programs of each part.
+//! The sources, compiler flags and programs of each part.
 
 use super::Program;
 use super::stamp::{self, Stamp};
 use crate::kubernetes::release::{self, Release};
 use anyhow::Result;
 
-/// The properties in which parts differ.
+/// The properties of a part before its versions are resolved.
 pub(super) struct Recipe {
     pub(super) name: String,
-    /// The module's folder, below `tests/kubernetes/go`.
+    /// The folder of the Go module, relative to `tests/kubernetes/go`.
     pub(super) folder: &'static str,
-    /// The file that pins all versions, in the module's folder; a `.sum` file is beside it.
+    /// The file in the module's folder that pins the versions of all dependencies. A `.sum` file
+    /// with the same name pins their checksums.
     pub(super) modfile: String,
-    /// This project's own Go files, in the module's folder.
+    /// This project's own Go files in the module's folder.
     pub(super) sources: &'static [&'static str],
-    /// Further flags of `go build`.
+    /// Additional flags of `go build`.
     flags: Vec<String>,
     stamps: &'static [Stamp],
     packages: &'static [&'static str],
     pub(super) programs: &'static [Program],
 }
 
-/// The environment of the go command.
+/// The environment variables of the go command.
 ///
-/// Builds are reproducible: programs contain neither paths of this machine nor the commit
-/// of this checkout. A module without checksum in the `.sum` file is refused.
+/// They make builds reproducible: programs contain neither paths of this machine nor the commit of
+/// this checkout. The go command refuses modules without a checksum in the `.sum` file.
 pub(in crate::kubernetes) const ENVIRONMENT: [(&str, &str); 3] = [
     ("CGO_ENABLED", "0"),
     ("GOFLAGS", "-mod=readonly -buildvcs=false -trimpath"),
@@ -32,11 +33,11 @@ pub(in crate::kubernetes) const ENVIRONMENT: [(&str, &str); 3] = [
 ];
 
 impl Recipe {
-    /// The arguments of `go build` without `-o`; `pins` is the text of the `.mod` file.
+    /// Returns the arguments of `go build` except `-o`. `pins` is the content of the `.mod` file.
     ///
     /// # Errors
     ///
-    /// Returns an error that names the module whose version is not pinned.
+    /// Returns an error that names the module without a pinned version.
     pub(super) fn arguments(&self, pins: &str) -> Result<Vec<String>> {
         let mut ldflags = vec![STRIPPED.to_owned()];
         for stamp in self.stamps {
@@ -53,12 +54,13 @@ impl Recipe {
     }
 }
 
-/// Returns the recipes of all parts that clusters of `release` need.
+/// Returns the recipes of all parts of a Kubernetes release.
 pub(super) fn all(release: &Release) -> [Recipe; 4] {
     [kubernetes(release), tools(), localpath(), kwok()]
 }
 
-/// Omits symbols and debug information, which are half of a Go program.
+/// Linker flags that omit symbols and debug information, which are half of the size of a Go
+/// program.
 const STRIPPED: &str = "-s -w";
 
 const KUBERNETES: &[Program] = &[Program {
@@ -110,14 +112,15 @@ const TOOLS: &[Program] = &[
 fn tools() -> Recipe {
     Recipe {
         sources: &["coredns/main.go"],
-        // The laboratory uses overlayfs only, so other snapshotters are left out.
+        // containerd uses overlayfs in the laboratory, so the other snapshotters are not built.
         flags: vec!["-tags=no_btrfs,no_zfs,no_devmapper".to_owned()],
         packages: &["tool", "./coredns"],
         ..plain("tools", TOOLS, stamp::TOOLS)
     }
 }
 
-/// A recipe for helm alone, with the versions of [`tools`], for the released `liqoctl`.
+/// Returns a recipe for helm alone, which the released `liqoctl` includes. It uses the same
+/// versions as [`tools`].
 pub(super) fn helm(name: String) -> Recipe {
     Recipe {
         name,
@@ -151,7 +154,7 @@ fn kwok() -> Recipe {
     }
 }
 
-/// A recipe for third-party programs, which a `go.mod` lists as tools.
+/// Returns a recipe for third-party programs that a `go.mod` lists as tools.
 fn plain(name: &'static str, programs: &'static [Program], stamps: &'static [Stamp]) -> Recipe {
     Recipe {
         name: name.to_owned(),

@@ -1,13 +1,13 @@
-//! Versions that the linker writes into programs.
+//! Versions that the linker writes into variables of a program.
 //!
-//! Most programs report the version that their own release script passes to the linker,
-//! and a wrong default without it: helm then assumes Kubernetes 1.20, and refuses charts
-//! that require a newer one.
+//! The release scripts of most programs pass the version to the linker. Without this, a program
+//! reports a default version: helm, for example, assumes Kubernetes 1.20 and refuses charts that
+//! require a newer version.
 
 use crate::kubernetes::{gomod, release};
 use anyhow::{Context as _, Result};
 
-/// A variable of a program, and its value.
+/// A string variable of a Go program, and the value that the linker writes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stamp {
     variable: &'static str,
@@ -18,14 +18,14 @@ pub(super) struct Stamp {
 enum Value {
     /// A fixed text.
     Constant(&'static str),
-    /// The version of this module, as in `v1.35.4`.
+    /// The pinned version of this module, such as `v1.35.4`.
     Version(&'static str),
-    /// The minor number of that version, such as `35`.
+    /// The minor number of this module's pinned version, such as `35`.
     Minor(&'static str),
 }
 
-/// The variables of Kubernetes. Commit and build date must be well-formed, and constant so
-/// that builds are reproducible.
+/// The version variables of Kubernetes. Kubernetes requires a commit and a build date in the right
+/// format. Both are constant, so that builds are reproducible.
 pub(super) const KUBERNETES: &[Stamp] = &[
     version("k8s.io/component-base/version.gitVersion", release::MODULE),
     constant("k8s.io/component-base/version.gitMajor", "1"),
@@ -44,7 +44,7 @@ pub(super) const KUBERNETES: &[Stamp] = &[
 const COMMIT: &str = "laboratory";
 const DATE: &str = "2026-01-01T00:00:00Z";
 
-/// The variables of containerd, the CNI plugins and helm.
+/// The version variables of containerd, the CNI plugins and helm.
 pub(super) const TOOLS: &[Stamp] = &[
     version(
         "github.com/containerd/containerd/v2/version.Version",
@@ -68,18 +68,18 @@ pub(super) const TOOLS: &[Stamp] = &[
     ),
 ];
 
-/// The variable of the storage provisioner.
+/// The version variable of the storage provisioner.
 pub(super) const LOCALPATH: &[Stamp] = &[version(
     "main.VERSION",
     "github.com/rancher/local-path-provisioner",
 )];
 
 impl Stamp {
-    /// Returns the linker's flag; `pins` is the text of a `go.mod`.
+    /// Returns the linker flag that sets the variable. `pins` is the content of a `go.mod`.
     ///
     /// # Errors
     ///
-    /// Returns an error that names the module without version.
+    /// Returns an error that names the module without a pinned version.
     pub(super) fn flag(&self, pins: &str) -> Result<String> {
         let pinned = |module| {
             gomod::required(pins, module).with_context(|| format!("no version of {module}"))

@@ -88,7 +88,8 @@ fn helm_is_a_part_of_its_own_for_each_processor() {
     let [amd64, arm64] =
         [Processor::Amd64, Processor::Arm64].map(|processor| helm(processor, &modules).unwrap());
 
-    // Neither supersedes the other, nor the tools.
+    // The names differ before the digest. So the folders of helm for both processors, and of the
+    // part with all tools, do not supersede each other.
     assert!(amd64.folder().starts_with("helm-amd64-"));
     assert!(arm64.folder().starts_with("helm-arm64-"));
     assert_ne!(amd64.digest, arm64.digest);
@@ -101,12 +102,12 @@ fn digests(change: impl Fn(&str, String) -> String) -> Vec<String> {
     parts(change).into_iter().map(|part| part.digest).collect()
 }
 
-/// The parts that this checkout pins.
+/// Returns the parts of the release that the tests use, with the versions that this checkout pins.
 pub(in crate::kubernetes) fn of_this_checkout() -> Vec<Part> {
     parts(|_, text| text)
 }
 
-/// The parts of this checkout after `change` to its files.
+/// Returns the parts of this checkout after `change` was applied to the content of each file.
 fn parts(change: impl Fn(&str, String) -> String) -> Vec<Part> {
     let modules = workspace::root().join("tests/kubernetes/go");
     let release = release::choose("1.35", release::known(&modules).unwrap()).unwrap();
