@@ -46,7 +46,6 @@ use std::env;
 use std::fs;
 use std::time::Instant;
 
-/// Options of `cargo xtask bench`.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Bench {

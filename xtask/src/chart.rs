@@ -20,7 +20,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Options of `cargo xtask chart`.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
     /// Write the rendered manifests to the golden files instead of comparing them.

@@ -12,7 +12,6 @@ use clap::Args;
 use std::process::Command;
 use std::time::Instant;
 
-/// Options of `cargo xtask ci`.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
     /// Runs the checks without views, so that they can use all programs of this machine. This is

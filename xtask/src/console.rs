@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default().bold();
 /// The style of failures.
 pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
-/// The style of headings.
 pub(crate) const TITLE: Style = Style::new().bold();
 /// The style of details.
 pub(crate) const FAINT: Style = Style::new().dimmed();
@@ -31,7 +30,6 @@ pub(crate) fn done(what: impl Display, took: Duration) {
     anstream::eprintln!("    {GOOD}ok{GOOD:#} {what} {FAINT}({took}){FAINT:#}");
 }
 
-/// Prints that a step failed, and its duration.
 pub(crate) fn failed(what: impl Display, took: Duration) {
     let took = seconds(took);
     anstream::eprintln!("    {BAD}FAILED{BAD:#} {what} {FAINT}({took}){FAINT:#}");

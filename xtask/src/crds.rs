@@ -12,7 +12,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Options of `cargo xtask crds`.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
     /// Write nothing, and fail if a file differs from the generated definition.
@@ -110,7 +109,7 @@ fn stale(found: &Files, wanted: &Files) -> Vec<String> {
     let superfluous = found
         .keys()
         .filter(|name| !wanted.contains_key(*name))
-        .map(|name| format!("{name} (of no kind)"));
+        .map(|name| format!("{name} (unknown)"));
 
     differing.chain(superfluous).collect()
 }
@@ -143,7 +142,7 @@ mod tests {
 
         assert_eq!(
             stale,
-            ["a.yaml (stale)", "d.yaml (missing)", "c.yaml (of no kind)"]
+            ["a.yaml (stale)", "d.yaml (missing)", "c.yaml (unknown)"]
         );
     }
 

@@ -26,7 +26,6 @@ use std::collections::BTreeMap;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
-/// Options of `cargo xtask demo`.
 #[derive(Args, Debug)]
 pub(crate) struct Demo {
     /// Uses two real Kubernetes clusters, and connects them with `liqoctl`.
@@ -94,7 +93,7 @@ pub(crate) fn run(shell: &mut Shell, options: &Demo) -> Result<ExitCode> {
     };
     match Stage::build() {
         Ok(mut stage) => {
-            steps.next(format_args!("Judge {} claims", PROMISES.len()));
+            steps.next(format_args!("Check {} claims", PROMISES.len()));
             play(&mut stage, &mut report);
             if options.keep {
                 steps.next("Keep the clusters");

@@ -26,7 +26,6 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 use std::{env, fs};
 
-/// Options of `cargo xtask image`.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
     /// The processor architectures to build for, all in one archive: amd64, arm64 or amd64,arm64

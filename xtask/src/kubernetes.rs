@@ -38,7 +38,6 @@ use std::path::PathBuf;
 use std::slice;
 use std::time::Instant;
 
-/// Options of `cargo xtask kubernetes-binaries`.
 #[derive(Args, Debug)]
 pub(crate) struct Binaries {
     /// The Kubernetes release to build, as v1.35.4 or without patch version as 1.35.

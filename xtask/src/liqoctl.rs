@@ -14,7 +14,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-/// Options of `cargo xtask liqoctl`.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
     /// The processor architectures to build for: amd64, arm64 or amd64,arm64 [default: the

@@ -79,7 +79,7 @@ fn complete(shell: &mut Shell, wanted: Wanted<'_>, evidence: Evidence) -> Result
         console::note(format_args!("missing: {thing} ({why})"));
     }
     if let (false, Some(set)) = (steps.is_empty(), view::current()) {
-        bail!("the view of the set `{set}` lacks the above: declare it in setup/needs.rs");
+        bail!("the set `{set}` does not declare these packages: add them in setup/needs.rs");
     }
     if let Some(refusal) = needs::refusal(&steps, &observed) {
         bail!(refusal);

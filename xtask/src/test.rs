@@ -13,7 +13,6 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use std::time::Instant;
 
-/// Options of `cargo xtask test`.
 #[derive(Args, Debug)]
 pub(crate) struct Test {
     /// Disables one mechanism at a time, and expects the test of that mechanism to fail.

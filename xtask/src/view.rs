@@ -65,7 +65,6 @@ const TOOLCHAIN: [&str; 9] = [
     "rustup",
 ];
 
-/// Options of `cargo xtask view`.
 #[derive(Args, Debug)]
 pub(crate) struct View {
     /// The set whose packages are visible.

@@ -16,7 +16,6 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Options of `cargo xtask bench compare`.
 #[derive(Args, Debug)]
 pub(crate) struct Compare {
     /// The earlier result, such as `bench/results/2026-11-23-9024d38c02.json`.

@@ -16,7 +16,6 @@ use crate::console;
 use anyhow::{Context as _, Result};
 use std::collections::BTreeMap;
 
-/// The measured values of a run.
 #[derive(Debug)]
 pub(super) struct Yield {
     /// In chronological order.

@@ -17,11 +17,9 @@ pub(super) struct Promise {
     pub(super) name: &'static str,
     /// The action of the check as a sentence.
     pub(super) why: &'static str,
-    /// The function that checks the claim.
     pub(super) judge: fn(&mut Stage) -> Result<Verdict>,
 }
 
-/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Verdict {
     pub(super) pass: bool,
@@ -52,7 +50,7 @@ pub(super) const PROMISES: &[Promise] = &[
     },
     Promise {
         name: "pod-to-pod-back",
-        why: "a pod in milan opens one to a pod in rome",
+        why: "a pod in milan opens a TCP connection to a pod in rome",
         judge: reach::pod_to_pod_back,
     },
     Promise {

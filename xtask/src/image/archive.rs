@@ -12,7 +12,6 @@ use std::path::PathBuf;
 /// The input of `image-archive`, as JSON.
 #[derive(Debug, Serialize)]
 pub(super) struct Plan {
-    /// The path of the archive to write.
     pub(super) archive: PathBuf,
     /// The full names of the image, with registry and tag.
     pub(super) names: Vec<String>,

@@ -35,7 +35,6 @@ pub(super) struct Part {
     pub(super) versions: BTreeMap<&'static str, String>,
 }
 
-/// An executable file of a part.
 #[derive(Debug)]
 pub(super) struct Program {
     /// The file name that `go build` derives from the Go package.

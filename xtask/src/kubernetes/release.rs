@@ -19,7 +19,6 @@ pub(super) const MODULE: &str = "k8s.io/kubernetes";
 /// release has its own `.mod` file.
 const MARKER: &str = "go.mod";
 
-/// A pinned release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Release {
     /// The full version, such as `v1.35.4`.

@@ -26,7 +26,6 @@ const OBEYS_GOTOOLCHAIN: (u32, u32) = (1, 21);
 /// The path of Go after an installation as described on go.dev. The folder may be missing in PATH.
 const UNPACKED: &str = "/usr/local/go/bin/go";
 
-/// A program in a Go module.
 #[derive(Debug)]
 pub(crate) struct Module {
     /// The import path of the program's Go package.

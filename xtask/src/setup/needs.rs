@@ -86,11 +86,9 @@ impl Set {
 /// A Debian package.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Package {
-    /// The name of the Debian package.
     pub(crate) name: &'static str,
     /// A program in PATH, or the absolute path of a file, that the package installs.
     pub(crate) proof: &'static str,
-    /// The sets that need the package.
     sets: &'static [Set],
     /// The purpose of the package, for messages.
     pub(super) why: &'static str,
@@ -297,7 +295,6 @@ pub(super) const COMPONENTS: &[Component] = &[
 const LINKER_WHY: &str = "links the kernel programs into one object";
 const BPF_MOUNT_WHY: &str = "pinned programs outlive a gateway there";
 
-/// The observed state of the machine.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Observed {
     /// Whether the process runs as root, and so may install packages and mount.

@@ -6,7 +6,6 @@ use std::collections::BTreeSet;
 pub(super) const FORMAT: &str = "${db:Status-Status}\t${binary:Package}\t${Package}\t\
     ${Essential}\t${Priority}\t${Pre-Depends}, ${Depends}\t${Provides}\n";
 
-/// An installed package.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Installed {
     /// The name with the architecture, if dpkg needs the architecture to identify the package.

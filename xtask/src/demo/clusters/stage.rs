@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The paths of the programs.
 #[derive(Debug)]
 pub(super) struct Stage {
     /// The program of the Kubernetes laboratory.

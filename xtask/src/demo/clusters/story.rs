@@ -29,17 +29,17 @@ pub(super) struct Chapter {
 pub(super) const CHAPTERS: &[Chapter] = &[
     Chapter {
         name: "clusters",
-        why: "two clusters that chose the same addresses",
+        why: "two clusters use the same pod CIDRs",
         run: clusters,
     },
     Chapter {
         name: "install",
-        why: "Liqo in both",
+        why: "`liqoctl` installs Liqo in both clusters",
         run: install,
     },
     Chapter {
         name: "connect",
-        why: "one command connects them in both directions",
+        why: "one command connects the clusters in both directions",
         run: connect,
     },
     Chapter {
@@ -114,7 +114,7 @@ fn install(shell: &mut Shell, stage: &Stage) -> Result<Verdict> {
 
     Ok(Verdict::new(
         true,
-        format!("twice in {}", console::seconds(start.elapsed())),
+        format!("installed after {}", console::seconds(start.elapsed())),
     ))
 }
 
@@ -164,9 +164,9 @@ fn curl(shell: &mut Shell, stage: &Stage) -> Result<Verdict> {
     Ok(Verdict::new(
         all_replied,
         if all_replied {
-            "the remote pods replied, in both directions"
+            "the remote pods replied in both directions"
         } else {
-            "another pod replied than the request was sent to"
+            "the reply came from another pod than the destination"
         },
     ))
 }
@@ -197,7 +197,7 @@ fn failover(shell: &mut Shell, stage: &Stage) -> Result<Verdict> {
 
     Ok(Verdict::new(
         results.contains("ended") && failed <= FAILED_MAX,
-        format!("{failed} of {REQUESTS} requests failed, without a pause between them"),
+        format!("{failed} of {REQUESTS} requests failed"),
     ))
 }
 

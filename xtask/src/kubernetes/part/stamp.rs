@@ -16,7 +16,6 @@ pub(super) struct Stamp {
 
 #[derive(Clone, Copy, Debug)]
 enum Value {
-    /// A fixed text.
     Constant(&'static str),
     /// The pinned version of this module, such as `v1.35.4`.
     Version(&'static str),
