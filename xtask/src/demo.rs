@@ -235,7 +235,7 @@ fn clean_up(left: &[String]) -> Claim {
 }
 
 fn keep(mut stage: Stage) -> Result<()> {
-    stage.revive()?;
+    stage.restart_killed()?;
     stage.lab.keep()?;
     let rome = stage.rome.netns.name();
     let node = stage.lab.cluster(ROME).node(1).netns.name();

@@ -97,7 +97,7 @@ impl Shell {
         success(&shown, status)
     }
 
-    /// Like [`Shell::run`], for a program that needs time to clean up when it is interrupted.
+    /// Runs a program like [`Shell::run`], but gives an interrupted program more time to clean up.
     ///
     /// # Errors
     ///

@@ -27,7 +27,7 @@ impl Cable {
     /// # Errors
     ///
     /// Returns an error if the kernel refuses a namespace or a device.
-    pub(super) fn lay(identity: &Arc<Identity>, underlay: Underlay) -> Result<Self> {
+    pub(super) fn new(identity: &Arc<Identity>, underlay: Underlay) -> Result<Self> {
         let cable = Self {
             near: Netns::create(identity, "near")?,
             far: Netns::create(identity, "far")?,

@@ -100,7 +100,7 @@ impl Change {
 }
 
 /// Minimum relative change of a number that is measured once per run and therefore has no spread.
-/// Drift of a shared machine stays below twelve percent.
+/// A smaller change can be caused by the drift of a shared machine.
 const NOISE: f64 = 0.12;
 
 /// Compares all numbers that occur in both results.

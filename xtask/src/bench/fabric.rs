@@ -42,7 +42,7 @@ impl Fabric {
             .into_iter()
             .flat_map(|name| lab.cluster(name).nodes.iter().map(move |node| (name, node)))
             .collect();
-        cables::lay(&places, underlay)?;
+        cables::add(&places, underlay)?;
         let near = add_pod(&mut lab, NEAR)?;
         let far = add_pod(&mut lab, FAR)?;
 

@@ -55,7 +55,7 @@ impl Gateways {
     /// Returns an error if a gateway does not start, or if the server's end does not reply.
     pub(super) fn start(tunnel: Tunnel, underlay: Underlay) -> Result<Self> {
         let identity = Identity::claim()?;
-        let cable = Cable::lay(&identity, underlay)?;
+        let cable = Cable::new(&identity, underlay)?;
         let program = Binaries::find().gateway;
         let near_key = Key::open(&key_dir(&identity, &NEAR, FAR.name))?.public();
         let far_key = Key::open(&key_dir(&identity, &FAR, NEAR.name))?.public();

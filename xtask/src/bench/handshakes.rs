@@ -53,7 +53,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// Returns an error if the process does not run, or does not respond to a peer.
 pub(super) fn measure(tunnel: Tunnel, programs: &Programs, seconds: u32) -> Result<Values> {
     let identity = Identity::claim()?;
-    let cable = Cable::lay(&identity, Underlay::Uso)?;
+    let cable = Cable::new(&identity, Underlay::Uso)?;
     ip(
         &cable.near,
         &[format!("route add local {ADDRESSES} dev lo")],

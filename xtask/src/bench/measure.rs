@@ -69,14 +69,14 @@ pub(super) fn idle(tunnels: &[&Ends], window: Duration) -> Result<Vec<Values>> {
     Ok(values.collect())
 }
 
-/// Waits for at most `patience` until the machine is idle. Returns the number of busy cores at the
+/// Waits for at most `max_wait` until the machine is idle. Returns the number of busy cores at the
 /// end.
 ///
 /// # Errors
 ///
 /// Returns an error if `/proc/stat` cannot be read.
-pub(super) fn quiet(patience: Duration) -> Result<f64> {
-    let deadline = Instant::now() + patience;
+pub(super) fn wait_until_idle(max_wait: Duration) -> Result<f64> {
+    let deadline = Instant::now() + max_wait;
     loop {
         let start = Instant::now();
         let before = process::machine_cpu_seconds()?;

@@ -66,29 +66,29 @@ impl Underlay {
     }
 }
 
-/// A measurement of a tunnel. `forth` means from the client to the server, `back` means from the
-/// server to the client.
+/// A measurement of a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Measurement {
     /// Round-trip times without other traffic.
     RttIdle,
-    /// One TCP stream forth.
+    /// One TCP stream from the client to the server.
     TcpX1,
-    /// One TCP stream back.
+    /// One TCP stream from the server to the client.
     TcpX1Back,
-    /// Four TCP streams forth.
+    /// Four TCP streams from the client to the server.
     TcpX4,
-    /// Four TCP streams back.
+    /// Four TCP streams from the server to the client.
     TcpX4Back,
-    /// Sixteen TCP streams forth.
+    /// Sixteen TCP streams from the client to the server.
     TcpX16,
     /// One TCP stream in each direction.
     TcpBoth,
-    /// UDP datagrams with 64 bytes of payload forth, at the highest rate that the tunnel carries.
+    /// UDP datagrams with 64 bytes of payload from the client to the server, at the highest rate
+    /// that the tunnel carries.
     Udp64,
-    /// UDP datagrams with 1,200 bytes of payload forth, at the highest rate that the tunnel
-    /// carries.
+    /// UDP datagrams with 1,200 bytes of payload from the client to the server, at the highest rate
+    /// that the tunnel carries.
     Udp1200,
     /// Round-trip times beside four TCP streams.
     RttLoaded,

@@ -36,7 +36,7 @@ impl Nebula {
     /// Returns an error if a program does not run, or if the server's end does not reply.
     pub(super) fn start(program: &Program, underlay: Underlay) -> Result<Self> {
         let identity = Identity::claim()?;
-        let Cable { near, far } = Cable::lay(&identity, underlay)?;
+        let Cable { near, far } = Cable::new(&identity, underlay)?;
         let folder = identity.run_dir();
         certify(&program.companion, folder)?;
         let mut processes = [

@@ -14,9 +14,9 @@ pub(super) struct Plan {
     /// The duration of one measurement, in seconds.
     pub(super) seconds: u32,
     pub(super) measurements: Vec<Measurement>,
-    /// In the order of the table's columns.
+    /// The tunnels, in the order of the table's columns.
     pub(super) tunnels: Vec<Tunnel>,
-    /// In the order of the tables.
+    /// The networks, in the order of the tables.
     pub(super) underlays: Vec<Underlay>,
     /// Whether only measurements that have a target are taken.
     targets_only: bool,
@@ -77,7 +77,7 @@ impl Plan {
     }
 
     /// Returns the maximum time to wait for an idle machine before a measurement.
-    pub(super) fn patience(&self) -> Duration {
+    pub(super) fn max_wait(&self) -> Duration {
         Duration::from_secs(u64::from(self.seconds) * 2)
     }
 
@@ -88,7 +88,7 @@ impl Plan {
     }
 }
 
-/// In this window, one step of 10 ms is 0.1 % of a core.
+/// Minimum duration of the idle measurement. The kernel's step of 10 ms is 0.1 % of this duration.
 const IDLE_WINDOW_MIN: Duration = Duration::from_secs(10);
 
 /// Returns the variants in `named`, in the order of the table; all variants if `named` is empty.

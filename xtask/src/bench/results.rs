@@ -21,7 +21,7 @@ pub(super) struct Report {
     /// Histograms of the packet sizes at the gateways' TAPs during the TCP x1 measurements, by
     /// tunnel and network.
     pub(super) super_packets: BTreeMap<String, Histogram>,
-    /// In chronological order.
+    /// All samples, in chronological order.
     pub(super) samples: Vec<Sample>,
 }
 

@@ -17,8 +17,8 @@ use anyhow::{Context as _, Result};
 use std::collections::BTreeMap;
 
 #[derive(Debug)]
-pub(super) struct Yield {
-    /// In chronological order.
+pub(super) struct Outcome {
+    /// All samples, in chronological order.
     pub(super) samples: Vec<Sample>,
     /// Histograms of the packet sizes at the gateways' TAPs during the TCP x1 measurements, by
     /// tunnel and network.
@@ -30,7 +30,7 @@ pub(super) struct Yield {
 /// # Errors
 ///
 /// Returns an error that names the tunnel and the measurement that failed.
-pub(super) fn measure_all(plan: &Plan, programs: &Programs) -> Result<Yield> {
+pub(super) fn measure_all(plan: &Plan, programs: &Programs) -> Result<Outcome> {
     console::step("Creating the tunnels");
     let mut rigs = Vec::new();
     for (underlay, tunnel) in plan.rigs() {
@@ -78,7 +78,7 @@ pub(super) fn measure_all(plan: &Plan, programs: &Programs) -> Result<Yield> {
         .into_iter()
         .flat_map(|(name, sum)| sum.into_named(&name))
         .collect();
-    Ok(Yield {
+    Ok(Outcome {
         samples,
         super_packets,
     })
@@ -149,7 +149,7 @@ fn one(
         if !measurement.is_taken_of(ends.tunnel, ends.underlay) {
             continue;
         }
-        let busy = measure::quiet(plan.patience())?;
+        let busy = measure::wait_until_idle(plan.max_wait())?;
         match measure::measure(ends, programs, measurement, plan.seconds) {
             Ok(mut values) => {
                 values.insert(metric::OTHERS.to_owned(), busy);
@@ -179,7 +179,7 @@ fn one(
 fn idle(plan: &Plan, tunnels: &[&Ends]) -> Result<Vec<Sample>> {
     let window = plan.idle_window();
     console::step(format_args!("No traffic, for {}", console::seconds(window)));
-    measure::quiet(plan.patience())?;
+    measure::wait_until_idle(plan.max_wait())?;
     let values = measure::idle(tunnels, window).context("failed to measure idle gateways")?;
 
     Ok(tunnels

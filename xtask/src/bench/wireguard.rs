@@ -37,7 +37,7 @@ impl Wireguard {
     /// Returns an error if the program does not run, or if the server's end does not reply.
     pub(super) fn start(tunnel: Tunnel, program: &Program, underlay: Underlay) -> Result<Self> {
         let identity = Identity::claim()?;
-        let Cable { near, far } = Cable::lay(&identity, underlay)?;
+        let Cable { near, far } = Cable::new(&identity, underlay)?;
 
         let keys = [Key::generate()?, Key::generate()?];
         let processes = [

@@ -22,8 +22,8 @@ const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Capture {
     /// Starts a capture on `device` in the network namespace `netns`, which records the first
-    /// packet that matches `filter` (pcap-filter(7)). Packets that arrive after this function has
-    /// returned are captured.
+    /// packet that matches `filter` (pcap-filter(7)). The capture has
+    /// started when this function returns.
     ///
     /// # Errors
     ///

@@ -18,9 +18,9 @@ pub(crate) struct Claim {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Report {
     pub(crate) pass: bool,
-    /// In the order in which the demo checked them.
+    /// All claims, in the order in which the demo checked them.
     pub(crate) claims: Vec<Claim>,
-    /// Absent if the claim that measures it failed.
+    /// The measured throughput; `None` if the claim that measures it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) throughput: Option<Throughput>,
     /// Versions of the commit, the kernel and the processes.

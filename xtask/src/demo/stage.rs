@@ -79,7 +79,7 @@ impl Stage {
     /// # Errors
     ///
     /// Returns an error that names the missing session or process.
-    pub(super) fn revive(&mut self) -> Result<()> {
+    pub(super) fn restart_killed(&mut self) -> Result<()> {
         for cluster in [ROME, MILAN] {
             for replica in 1..=REPLICAS {
                 self.lab.gateway(cluster, replica).start()?;

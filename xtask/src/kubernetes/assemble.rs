@@ -11,7 +11,7 @@ use std::path::Path;
 /// The file that lists the version of each program.
 const VERSIONS: &str = "versions.json";
 
-/// Fills `place` with hard links to the programs of cached parts.
+/// Fills `place` with hard links to the programs of `parts`, which are in the cache.
 ///
 /// Hard links take no space. A running cluster keeps its programs when their part is removed from
 /// the cache.

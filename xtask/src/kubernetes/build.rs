@@ -1,4 +1,5 @@
-//! Builds parts that are missing in the cache, and prints the progress.
+//! Builds missing parts of the cache, and prints the progress. A part is the result of one
+//! `go build`.
 
 use super::cache::Cache;
 use super::compiler::Go;

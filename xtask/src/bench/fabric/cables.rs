@@ -25,7 +25,7 @@ pub(super) type Place<'a> = (&'a str, &'a Node);
 /// # Errors
 ///
 /// Returns an error if the kernel refuses a device or a route.
-pub(super) fn lay(places: &[Place<'_>], underlay: Underlay) -> Result<()> {
+pub(super) fn add(places: &[Place<'_>], underlay: Underlay) -> Result<()> {
     for (number, one) in places.iter().enumerate() {
         for other in &places[number + 1..] {
             connect_two(*one, *other, underlay)?;
