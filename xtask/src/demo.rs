@@ -17,7 +17,7 @@ use crate::setup::needs::Set;
 use crate::shell::Shell;
 use crate::{console, leftovers, setup, test, workspace};
 use anyhow::{Context as _, Result};
-use claims::{PROMISES, Promise, Verdict};
+use claims::{CHECKS, Check, Verdict};
 use clap::{Args, ValueEnum};
 use links::Links;
 use report::{Claim, Report};
@@ -93,7 +93,7 @@ pub(crate) fn run(shell: &mut Shell, options: &Demo) -> Result<ExitCode> {
     };
     match Stage::build() {
         Ok(mut stage) => {
-            steps.next(format_args!("Check {} claims", PROMISES.len()));
+            steps.next(format_args!("Check {} claims", CHECKS.len()));
             play(&mut stage, &mut report);
             if options.keep {
                 steps.next("Keep the clusters");
@@ -148,11 +148,11 @@ fn play(stage: &mut Stage, report: &mut Report) {
     if let Err(error) = introduce(stage) {
         console::failure(&error);
     }
-    for promise in PROMISES {
-        console::step(format_args!("{}: {}", promise.name, promise.why));
+    for check in CHECKS {
+        console::step(format_args!("{}: {}", check.name, check.why));
         let start = Instant::now();
         let verdict =
-            judge(promise, stage).unwrap_or_else(|error| Verdict::new(false, format!("{error:#}")));
+            judge(check, stage).unwrap_or_else(|error| Verdict::new(false, format!("{error:#}")));
         if verdict.pass {
             console::done(&verdict.measured, start.elapsed());
         } else {
@@ -162,18 +162,18 @@ fn play(stage: &mut Stage, report: &mut Report) {
             report.throughput = Some(throughput);
         }
         report.claims.push(Claim {
-            name: promise.name,
+            name: check.name,
             pass: verdict.pass,
             measured: verdict.measured,
         });
     }
 }
 
-/// Checks a promise. Fails it if the check changed the settings of a network link and did not
-/// restore them.
-fn judge(promise: &Promise, stage: &mut Stage) -> Result<Verdict> {
+/// Runs the check of a claim. The claim also fails if the check changed settings of a network link
+/// and did not restore them.
+fn judge(check: &Check, stage: &mut Stage) -> Result<Verdict> {
     let before = Links::observe(stage)?;
-    let verdict = (promise.judge)(stage);
+    let verdict = (check.judge)(stage);
     let changes = before.changes(&Links::observe(stage)?);
     let verdict = verdict?;
     if changes.is_empty() {

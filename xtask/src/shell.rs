@@ -21,7 +21,7 @@ const GRACE: Duration = Duration::from_secs(3);
 /// Like [`GRACE`], for a program that itself ends other programs and removes clusters.
 const GRACE_CLEAN_UP: Duration = Duration::from_secs(60);
 
-/// The error that a signal has stopped this process.
+/// The error that a signal (SIGINT, SIGTERM or SIGHUP) has interrupted this process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Interrupted;
 

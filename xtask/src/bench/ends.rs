@@ -8,7 +8,7 @@ use std::net::Ipv4Addr;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// An established tunnel.
+/// The two ends of an established tunnel.
 #[derive(Debug)]
 pub(super) struct Ends {
     pub(super) tunnel: Tunnel,

@@ -34,14 +34,13 @@ pub(super) struct Setting {
     pub(super) commit: String,
     /// Whether the checkout had uncommitted changes.
     pub(super) modified: bool,
-    /// The command line of the run.
     pub(super) command: String,
     /// Kernel, processor, number of cores, memory and congestion control.
     pub(super) machine: BTreeMap<String, String>,
     /// Versions of the measuring tools and of the other tunnels.
     pub(super) versions: BTreeMap<String, String>,
     pub(super) rounds: u32,
-    /// The duration of one measurement.
+    /// The duration of one measurement, in seconds.
     pub(super) seconds: u32,
 }
 

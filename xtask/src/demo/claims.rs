@@ -12,7 +12,7 @@ use super::stage::Stage;
 use anyhow::Result;
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Promise {
+pub(super) struct Check {
     /// The identifier of the claim in the JSON output, which must not change.
     pub(super) name: &'static str,
     /// The action of the check as a sentence.
@@ -42,73 +42,73 @@ impl Verdict {
 
 /// All claims except `clean-up`, which is checked when the clusters are removed. Claims that kill
 /// gateways come last.
-pub(super) const PROMISES: &[Promise] = &[
-    Promise {
+pub(super) const CHECKS: &[Check] = &[
+    Check {
         name: "pod-to-pod",
         why: "a pod in rome opens a TCP connection to a pod in milan",
         judge: reach::pod_to_pod,
     },
-    Promise {
+    Check {
         name: "pod-to-pod-back",
         why: "a pod in milan opens a TCP connection to a pod in rome",
         judge: reach::pod_to_pod_back,
     },
-    Promise {
+    Check {
         name: "same-address",
         why: "client and server have the same address in their own clusters",
         judge: reach::same_address,
     },
-    Promise {
+    Check {
         name: "source-seen",
         why: "the server sees the client's address remapped to its own cluster's prefix for rome",
         judge: reach::source_seen,
     },
-    Promise {
+    Check {
         name: "host-to-pod",
         why: "a node is the client; milan sees an address of rome's external CIDR",
         judge: reach::host_to_pod,
     },
-    Promise {
+    Check {
         name: "tcp-intact",
         why: "256 MiB over TCP, each byte compared, and no wrong checksum at either end",
         judge: reach::tcp_intact,
     },
-    Promise {
+    Check {
         name: "udp",
         why: "an echo server returns datagrams unchanged",
         judge: reach::udp,
     },
-    Promise {
+    Check {
         name: "large-udp",
         why: "datagrams of 60,000 bytes are fragmented and reassembled",
         judge: reach::large_udp,
     },
-    Promise {
+    Check {
         name: "icmp",
         why: "ping",
         judge: reach::icmp,
     },
-    Promise {
+    Check {
         name: "icmp-error",
         why: "the sending socket gets \"port unreachable\", whose quoted header was remapped",
         judge: reach::icmp_error,
     },
-    Promise {
+    Check {
         name: "encrypted-on-the-wire",
         why: "a text is sent, and a capture between the clusters is searched for it",
         judge: path::encrypted,
     },
-    Promise {
+    Check {
         name: "mtu-1280",
         why: "the path between the clusters shrinks from 1500 to 1280 bytes",
         judge: path::narrow,
     },
-    Promise {
+    Check {
         name: "replica-killed",
         why: "a gateway of each cluster is killed (SIGKILL) under eight running connections",
         judge: failure::replica_killed,
     },
-    Promise {
+    Check {
         name: "no-leak",
         why: "rome's last gateway is killed: packets are rejected, and none leaves on another route",
         judge: failure::no_leak,
@@ -121,9 +121,9 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn every_promise_has_a_name_of_its_own() {
-        let names: BTreeSet<_> = PROMISES.iter().map(|promise| promise.name).collect();
+    fn each_check_has_its_own_name() {
+        let names: BTreeSet<_> = CHECKS.iter().map(|check| check.name).collect();
 
-        assert_eq!(names.len(), PROMISES.len());
+        assert_eq!(names.len(), CHECKS.len());
     }
 }

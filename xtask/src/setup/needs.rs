@@ -83,7 +83,6 @@ impl Set {
     }
 }
 
-/// A Debian package.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Package {
     pub(crate) name: &'static str,
@@ -103,7 +102,6 @@ impl Package {
 /// A component of the Rust toolchain that rustup installs.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Component {
-    /// The name of the component in rustup.
     pub(super) name: &'static str,
     /// A file, relative to the toolchain's folder, that exists if the component is installed.
     pub(super) proof: &'static str,
@@ -335,7 +333,7 @@ impl Wanted<'_> {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Packages(Vec<&'static Package>),
-    /// Install components of the Rust toolchain.
+    /// The installation of components of the Rust toolchain.
     Components(Vec<&'static Component>),
     Linker,
     MountBpf,

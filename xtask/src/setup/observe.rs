@@ -11,7 +11,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The evidence that a package is installed.
+/// The criterion by which a package counts as installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Evidence {
     /// A program or file of the package exists, even if it comes from another source.

@@ -9,7 +9,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// Maximum number of repetitions.
+/// Maximum number of attempts after the first one.
 const REPEATS_MAX: u32 = 2;
 
 /// The tests of a test binary to run.
