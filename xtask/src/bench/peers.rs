@@ -111,8 +111,8 @@ fn module(shell: &mut Shell, module: &Module) -> Result<Program> {
 
     Ok(Program {
         path,
-        // A program that is built from a commit prints the version of the last release or no
-        // version.
+        // This is the version of the module, because `--version` of a program that is built from a
+        // commit prints the last release or nothing.
         version: format!("{} {}", module.path, module.version),
         ..Program::default()
     })
