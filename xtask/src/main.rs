@@ -1,6 +1,6 @@
 //! `cargo xtask COMMAND`: the commands to set up, test, measure and release the project.
 //!
-//! This crate does not depend on the eBPF programs or the gateway's crates. So it builds on a
+//! This crate depends on neither the eBPF object file nor the project's binaries. So it builds on a
 //! machine that has only cargo and a C compiler. `cargo xtask setup` installs all other tools.
 
 #![forbid(unsafe_code)]

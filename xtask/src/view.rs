@@ -37,7 +37,7 @@ use std::process::Command;
 /// The environment variable that contains the name of the view's set. It exists only in a view.
 const VARIABLE: &str = "LIQO_XTASK_VIEW";
 
-/// Folders of programs and headers. A view hides their files that belong to no declared package.
+/// Folders of programs and headers, in which a view hides all files of undeclared packages.
 const FOLDERS: [&str; 7] = [
     "/usr/bin",
     "/usr/sbin",

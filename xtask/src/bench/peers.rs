@@ -35,7 +35,7 @@ const NEBULA: Module = Module {
     version: "v1.11.1",
 };
 
-/// Creates nebula's certificates.
+/// The program that creates nebula's certificates.
 const NEBULA_CERT: Module = Module {
     path: "github.com/slackhq/nebula/cmd/nebula-cert",
     version: NEBULA.version,
