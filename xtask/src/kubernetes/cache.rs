@@ -158,7 +158,8 @@ impl Place {
             .all(|program| fs::metadata(self.folder.join(program)).is_ok_and(|file| file.len() > 0))
     }
 
-    /// Removes folders that were built from other inputs, unless one of their programs is running.
+    /// Removes folders of the same part or release that were built from other inputs. Keeps a folder
+    /// if one of its programs is running.
     ///
     /// # Errors
     ///
