@@ -12,17 +12,17 @@ mod fabric;
 mod gateways;
 mod handshakes;
 mod iperf;
-mod ladder;
 mod markdown;
 mod measure;
 mod metric;
 mod nebula;
 mod packets;
-mod peers;
 mod ping;
 mod plan;
 mod plot;
 mod process;
+mod programs;
+mod rate_search;
 mod results;
 mod run;
 mod setting;
@@ -128,7 +128,7 @@ pub(crate) fn run(shell: &mut Shell, options: &Bench) -> Result<()> {
     // An environment variable can name a folder of binaries to measure instead of a new build.
     let builds = !options.no_build && env::var_os(test::BINARIES).is_none();
     let plan = Plan::of(options, builds);
-    let programs = peers::find(shell, &plan.tunnels, options.wireguard_go.as_deref())?;
+    let programs = programs::find(shell, &plan.tunnels, options.wireguard_go.as_deref())?;
     // The commit is read before the build, because sources may change during the build.
     let setting = setting::observe(shell, &programs, plan.rounds, plan.seconds)?;
     if builds && plan.tunnels.iter().any(|tunnel| tunnel.is_ours()) {

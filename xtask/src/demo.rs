@@ -10,7 +10,7 @@ mod clusters;
 mod hops;
 mod links;
 mod report;
-mod stage;
+mod scenario;
 
 use crate::console::Steps;
 use crate::setup::needs::Set;
@@ -21,7 +21,7 @@ use claims::{CHECKS, Check, Verdict};
 use clap::{Args, ValueEnum};
 use links::Links;
 use report::{Claim, Report};
-use stage::{MILAN, REPLICAS, ROME, Stage};
+use scenario::{MILAN, REPLICAS, ROME, Scenario};
 use std::collections::BTreeMap;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
@@ -91,16 +91,16 @@ pub(crate) fn run(shell: &mut Shell, options: &Demo) -> Result<ExitCode> {
         versions,
         ..Report::default()
     };
-    match Stage::build() {
-        Ok(mut stage) => {
+    match Scenario::build() {
+        Ok(mut scenario) => {
             steps.next(format_args!("Check {} claims", CHECKS.len()));
-            play(&mut stage, &mut report);
+            check_claims(&mut scenario, &mut report);
             if options.keep {
                 steps.next("Keep the clusters");
-                keep(stage)?;
+                keep(scenario)?;
             } else {
                 steps.next("Clean up, and check that nothing is left");
-                drop(stage);
+                drop(scenario);
                 let left = leftovers::since(shell, &before)?;
                 report.claims.push(clean_up(&left));
             }
@@ -144,15 +144,15 @@ fn announce(options: &Demo) -> Steps {
     Steps::new(if options.no_build { 4 } else { 5 })
 }
 
-fn play(stage: &mut Stage, report: &mut Report) {
-    if let Err(error) = introduce(stage) {
+fn check_claims(scenario: &mut Scenario, report: &mut Report) {
+    if let Err(error) = show_clusters(scenario) {
         console::failure(&error);
     }
     for check in CHECKS {
         console::step(format_args!("{}: {}", check.name, check.why));
         let start = Instant::now();
-        let verdict =
-            judge(check, stage).unwrap_or_else(|error| Verdict::new(false, format!("{error:#}")));
+        let verdict = judge(check, scenario)
+            .unwrap_or_else(|error| Verdict::new(false, format!("{error:#}")));
         if verdict.pass {
             console::done(&verdict.measured, start.elapsed());
         } else {
@@ -171,10 +171,10 @@ fn play(stage: &mut Stage, report: &mut Report) {
 
 /// Runs the check of a claim. The claim also fails if the check changed settings of a network link
 /// and did not restore them.
-fn judge(check: &Check, stage: &mut Stage) -> Result<Verdict> {
-    let before = Links::observe(stage)?;
-    let verdict = (check.judge)(stage);
-    let changes = before.changes(&Links::observe(stage)?);
+fn judge(check: &Check, scenario: &mut Scenario) -> Result<Verdict> {
+    let before = Links::observe(scenario)?;
+    let verdict = (check.judge)(scenario);
+    let changes = before.changes(&Links::observe(scenario)?);
     let verdict = verdict?;
     if changes.is_empty() {
         return Ok(verdict);
@@ -187,14 +187,14 @@ fn judge(check: &Check, stage: &mut Stage) -> Result<Verdict> {
     })
 }
 
-fn introduce(stage: &Stage) -> Result<()> {
+fn show_clusters(scenario: &Scenario) -> Result<()> {
     console::step("Two clusters with equal CIDRs");
     for (own, remote) in [(ROME, MILAN), (MILAN, ROME)] {
-        let cluster = stage.lab.cluster(own);
+        let cluster = scenario.lab.cluster(own);
         console::note(format_args!(
             "{own:<5} pod CIDR {}; {remote}'s is remapped to {}",
-            stage.pods(own)?,
-            stage.pods_seen(own, remote)?,
+            scenario.pods(own)?,
+            scenario.pods_seen(own, remote)?,
         ));
         for node in &cluster.nodes {
             console::note(format_args!(
@@ -205,16 +205,16 @@ fn introduce(stage: &Stage) -> Result<()> {
     }
     console::note(format_args!(
         "the client in rome has the address {}, the server in milan has {}, remapped to {} in rome",
-        stage.rome.address, stage.milan.address, stage.milan_seen,
+        scenario.rome.address, scenario.milan.address, scenario.milan_seen,
     ));
 
     console::step("One packet, seen at each hop");
-    hops::show(stage)?;
+    hops::show(scenario)?;
 
     console::step("The status of gateways");
     for (cluster, replica) in [(ROME, 1), (MILAN, REPLICAS)] {
         console::note(format_args!("gateway {replica} of {cluster}:"));
-        for line in stage.gateway_status(cluster, replica)?.lines() {
+        for line in scenario.gateway_status(cluster, replica)?.lines() {
             console::note(format_args!("  {line}"));
         }
     }
@@ -234,24 +234,24 @@ fn clean_up(left: &[String]) -> Claim {
     }
 }
 
-fn keep(mut stage: Stage) -> Result<()> {
-    stage.restart_killed()?;
-    stage.lab.keep()?;
-    let rome = stage.rome.netns.name();
-    let node = stage.lab.cluster(ROME).node(1).netns.name();
-    let inner = stage.inner_netns(ROME, 1);
-    let program = stage.lab.binaries().gateway.display();
-    let instance = stage.lab.gateway_instance(ROME, 1);
+fn keep(mut scenario: Scenario) -> Result<()> {
+    scenario.restart_killed()?;
+    scenario.lab.keep()?;
+    let rome = scenario.rome.netns.name();
+    let node = scenario.lab.cluster(ROME).node(1).netns.name();
+    let inner = scenario.inner_netns(ROME, 1);
+    let program = scenario.lab.binaries().gateway.display();
+    let instance = scenario.lab.gateway_instance(ROME, 1);
 
     console::step("The clusters stay up; try these commands");
     for (purpose, command) in [
         (
             "ping milan from rome",
-            format!("ip netns exec {rome} ping {}", stage.milan_seen),
+            format!("ip netns exec {rome} ping {}", scenario.milan_seen),
         ),
         (
             "a node's route to milan",
-            format!("ip netns exec {node} ip route get {}", stage.milan_seen),
+            format!("ip netns exec {node} ip route get {}", scenario.milan_seen),
         ),
         (
             "all routes of the route agent",
@@ -265,12 +265,12 @@ fn keep(mut stage: Stage) -> Result<()> {
             "the status of a gateway",
             format!(
                 "{program} status --instance {instance} --run-dir {}",
-                stage.run_dir().display()
+                scenario.run_dir().display()
             ),
         ),
         (
             "the desired state",
-            format!("less {}", stage.lab.fabric_path(ROME).display()),
+            format!("less {}", scenario.lab.fabric_path(ROME).display()),
         ),
         ("remove the clusters", "cargo xtask demo --clean".to_owned()),
     ] {

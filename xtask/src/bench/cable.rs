@@ -1,7 +1,7 @@
 //! The underlay of a tunnel: a client namespace and a server namespace, connected by a veth pair.
 //!
 //! ```text
-//! near eth0 ------ eth0 far        MTU 1500
+//! client eth0 ------ eth0 server        MTU 1500
 //! ```
 
 use super::metric::Underlay;
@@ -16,9 +16,9 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub(super) struct Cable {
     /// The namespace of the measuring client, for instance `iperf3 --client`.
-    pub(super) near: Netns,
+    pub(super) client: Netns,
     /// The namespace of the measuring server.
-    pub(super) far: Netns,
+    pub(super) server: Netns,
 }
 
 impl Cable {
@@ -29,16 +29,16 @@ impl Cable {
     /// Returns an error if the kernel refuses a namespace or a device.
     pub(super) fn new(identity: &Arc<Identity>, underlay: Underlay) -> Result<Self> {
         let cable = Self {
-            near: Netns::create(identity, "near")?,
-            far: Netns::create(identity, "far")?,
+            client: Netns::create(identity, "client")?,
+            server: Netns::create(identity, "server")?,
         };
-        let [near, far] = [&cable.near, &cable.far].map(|netns| End {
+        let [client, server] = [&cable.client, &cable.server].map(|netns| End {
             netns,
             device: DEVICE,
         });
-        connect(near, far, MTU)?;
+        connect(client, server, MTU)?;
 
-        for (end, address) in [(near, NEAR), (far, FAR)] {
+        for (end, address) in [(client, CLIENT), (server, SERVER)] {
             if underlay == Underlay::Nouso {
                 without_segmentation(end)?;
             }
@@ -55,10 +55,10 @@ impl Cable {
 }
 
 /// The client's address on the underlay.
-pub(super) const NEAR: Ipv4Addr = Ipv4Addr::new(10, 201, 0, 1);
+pub(super) const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 201, 0, 1);
 
 /// The server's address on the underlay.
-pub(super) const FAR: Ipv4Addr = Ipv4Addr::new(10, 201, 0, 2);
+pub(super) const SERVER: Ipv4Addr = Ipv4Addr::new(10, 201, 0, 2);
 
 const DEVICE: &str = "eth0";
 

@@ -268,7 +268,7 @@ mod tests {
     fn a_number_that_is_measured_once_must_change_by_more_than_noise() {
         let rss = |value| {
             let memory = Measurement::Memory;
-            [sample(0, Tunnel::Fabric, memory, metric::RSS_NEAR, value)]
+            [sample(0, Tunnel::Fabric, memory, metric::RSS_CLIENT, value)]
         };
 
         assert_eq!(beyond(&rss(10.0), &rss(11.0)), 0);

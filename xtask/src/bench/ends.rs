@@ -14,11 +14,11 @@ pub(super) struct Ends {
     pub(super) tunnel: Tunnel,
     pub(super) underlay: Underlay,
     /// The namespace of the measuring client.
-    pub(super) near: Netns,
+    pub(super) client: Netns,
     /// The namespace of the measuring server.
-    pub(super) far: Netns,
+    pub(super) server: Netns,
     /// The destination address with which the client reaches the server through the tunnel.
-    pub(super) far_address: Ipv4Addr,
+    pub(super) server_address: Ipv4Addr,
     /// The ids of the processes that encrypt and decrypt: first the client's, then the server's.
     pub(super) gateways: [u32; 2],
 }
@@ -30,10 +30,10 @@ impl Ends {
     ///
     /// Returns an error if the iperf3 server or client fails.
     pub(super) fn iperf3(&self, arguments: &[&str], seconds: u32) -> Result<String> {
-        let _server = Server::start(&self.far)?;
+        let _server = Server::start(&self.server)?;
         let time = seconds.to_string();
         let limit = (seconds + SLACK_SECONDS).to_string();
-        let address = self.far_address.to_string();
+        let address = self.server_address.to_string();
         let mut all = vec![
             limit.as_str(),
             "iperf3",
@@ -46,7 +46,7 @@ impl Ends {
         all.extend(arguments);
 
         // iperf3 reports errors in its JSON, which the caller parses. So the exit code is ignored.
-        let output = self.near.output("timeout", &all, "")?;
+        let output = self.client.output("timeout", &all, "")?;
         if output.stdout.is_empty() {
             bail!(
                 "iperf3 {} failed ({}): {}",
@@ -67,10 +67,10 @@ impl Ends {
         let count = duration.as_micros() / interval.as_micros().max(1);
         let count = count.max(1).to_string();
         let interval = format!("{:.3}", interval.as_secs_f64());
-        let address = self.far_address.to_string();
+        let address = self.server_address.to_string();
         let arguments = ["-n", "-i", &interval, "-c", &count, "-W", "1", &address];
 
-        let output = self.near.output("ping", &arguments, "")?;
+        let output = self.client.output("ping", &arguments, "")?;
         if output.stdout.is_empty() {
             bail!(
                 "ping failed ({}): {}",
@@ -89,15 +89,15 @@ impl Ends {
     pub(super) fn wait_until_up(&self, deadline: Duration) -> Result<()> {
         let what = format!(
             "{} to reply at {} through {}",
-            self.far.name(),
-            self.far_address,
+            self.server.name(),
+            self.server_address,
             self.tunnel.name()
         );
-        let address = self.far_address.to_string();
+        let address = self.server_address.to_string();
 
         wait::until(deadline, &what, || {
             let ping = self
-                .near
+                .client
                 .output("ping", &["-n", "-c1", "-W1", &address], "")?;
             Ok(ping.status.success())
         })

@@ -31,28 +31,28 @@ impl Fabric {
     /// Returns an error if a process does not start or no packet arrives.
     pub(super) fn start(underlay: Underlay) -> Result<Self> {
         let spec = Spec::new()
-            .cluster(ClusterSpec::new(NEAR).nodes(NODES))
-            .cluster(ClusterSpec::new(FAR).nodes(NODES))
+            .cluster(ClusterSpec::new(CLIENT).nodes(NODES))
+            .cluster(ClusterSpec::new(SERVER).nodes(NODES))
             .cluster(ClusterSpec::new(THIRD))
-            .peering(NEAR, FAR)
-            .peering(THIRD, NEAR)
-            .peering(THIRD, FAR);
+            .peering(CLIENT, SERVER)
+            .peering(THIRD, CLIENT)
+            .peering(THIRD, SERVER);
         let mut lab = Lab::up(spec)?;
-        let places: Vec<_> = [NEAR, FAR]
+        let places: Vec<_> = [CLIENT, SERVER]
             .into_iter()
             .flat_map(|name| lab.cluster(name).nodes.iter().map(move |node| (name, node)))
             .collect();
         cables::add(&places, underlay)?;
-        let near = add_pod(&mut lab, NEAR)?;
-        let far = add_pod(&mut lab, FAR)?;
+        let client = add_pod(&mut lab, CLIENT)?;
+        let server = add_pod(&mut lab, SERVER)?;
 
         let ends = Ends {
             tunnel: Tunnel::Fabric,
             underlay,
-            far_address: lab.seen_from(NEAR, FAR, far.address)?,
-            near: near.netns,
-            far: far.netns,
-            gateways: [gateway(&mut lab, NEAR)?, gateway(&mut lab, FAR)?],
+            server_address: lab.seen_from(CLIENT, SERVER, server.address)?,
+            client: client.netns,
+            server: server.netns,
+            gateways: [gateway(&mut lab, CLIENT)?, gateway(&mut lab, SERVER)?],
         };
         ends.wait_until_up(UP_DEADLINE)?;
         Ok(Self { ends, lab })
@@ -65,15 +65,15 @@ impl Fabric {
     ///
     /// Returns an error if a gateway's status cannot be read.
     pub(super) fn super_packets(&self) -> Result<[Histogram; 2]> {
-        let near = self.lab.gateway_status(NEAR, GATEWAY)?;
-        let far = self.lab.gateway_status(FAR, GATEWAY)?;
+        let client = self.lab.gateway_status(CLIENT, GATEWAY)?;
+        let server = self.lab.gateway_status(SERVER, GATEWAY)?;
 
-        Ok([Histogram::read(&near)?, Histogram::written(&far)?])
+        Ok([Histogram::read(&client)?, Histogram::written(&server)?])
     }
 }
 
-const NEAR: &str = "rome";
-const FAR: &str = "milan";
+const CLIENT: &str = "rome";
+const SERVER: &str = "milan";
 /// A second peer of both clusters. The bench sends no data to it, so its sessions carry only
 /// probes.
 const THIRD: &str = "turin";

@@ -1,8 +1,8 @@
 //! The tunnel without nodes and overlay: two gateways, and traffic from TAP to TAP.
 //!
 //! ```text
-//!  near: gateway eth0 ------------ eth0 gateway :far            MTU 1500
-//!           liqo-tap ~~~~~~~~~~~~~~~~~~ liqo-tap                MTU 1420
+//! client's gateway   eth0 ---------- eth0   server's gateway      MTU 1500
+//!                liqo-tap ~~~~~~~~~~ liqo-tap                     MTU 1420
 //! ```
 //!
 //! Normally, an eBPF program redirects decrypted packets from a gateway's TAP to the overlay
@@ -10,8 +10,8 @@
 //! of the gateway's namespace uses the TAP like a WireGuard device. The gateway processes run the
 //! released binary.
 
+mod cluster;
 mod responder;
-mod site;
 
 pub(super) use responder::Responder;
 
@@ -27,8 +27,8 @@ use ::tests::lab::netns::Netns;
 use ::tests::lab::process::Process;
 use ::tests::lab::{status, wait};
 use anyhow::{Context as _, Result};
+use cluster::{CLIENT, Cluster, PORT, Peer, SERVER, TUNNEL_MTU};
 use ebpf_common::settings::{NODE_MAC, Settings, TAP_DEVICE};
-use site::{FAR, NEAR, PORT, Peer, Site, TUNNEL_MTU};
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -57,23 +57,23 @@ impl Gateways {
         let identity = Identity::claim()?;
         let cable = Cable::new(&identity, underlay)?;
         let program = Binaries::find().gateway;
-        let near_key = Key::open(&key_dir(&identity, &NEAR, FAR.name))?.public();
-        let far_key = Key::open(&key_dir(&identity, &FAR, NEAR.name))?.public();
+        let client_key = Key::open(&key_dir(&identity, &CLIENT, SERVER.name))?.public();
+        let server_key = Key::open(&key_dir(&identity, &SERVER, CLIENT.name))?.public();
         let mut processes = [
             start(
                 &identity,
-                &cable.near,
+                &cable.client,
                 &program,
-                &NEAR,
-                &[FAR.as_peer(far_key)],
+                &CLIENT,
+                &[SERVER.as_peer(server_key)],
             )
             .context("the client's gateway")?,
             start(
                 &identity,
-                &cable.far,
+                &cable.server,
                 &program,
-                &FAR,
-                &[NEAR.as_peer(near_key)],
+                &SERVER,
+                &[CLIENT.as_peer(client_key)],
             )
             .context("the server's gateway")?,
         ];
@@ -85,18 +85,18 @@ impl Gateways {
             }))
         })?;
 
-        let mut pid = |index: usize, site: &Site| {
+        let mut pid = |index: usize, cluster: &Cluster| {
             processes[index]
                 .pid()
-                .with_context(|| format!("the gateway of {} has ended", site.name))
+                .with_context(|| format!("the gateway of {} has ended", cluster.name))
         };
-        let gateways = [pid(0, &NEAR)?, pid(1, &FAR)?];
+        let gateways = [pid(0, &CLIENT)?, pid(1, &SERVER)?];
         let ends = Ends {
             tunnel,
             underlay,
-            near: open_tap(processes[0].name(), &NEAR, &FAR)?,
-            far: open_tap(processes[1].name(), &FAR, &NEAR)?,
-            far_address: FAR.address,
+            client: open_tap(processes[0].name(), &CLIENT, &SERVER)?,
+            server: open_tap(processes[1].name(), &SERVER, &CLIENT)?,
+            server_address: SERVER.address,
             gateways,
         };
         ends.wait_until_up(UP_DEADLINE)?;
@@ -116,11 +116,11 @@ impl Gateways {
     ///
     /// Returns an error if a gateway's status cannot be read.
     pub(super) fn super_packets(&self) -> Result<[Histogram; 2]> {
-        let [near, far] = &self.processes;
-        let near = status::read(&self.sockets, near.name())?;
-        let far = status::read(&self.sockets, far.name())?;
+        let [client, server] = &self.processes;
+        let client = status::read(&self.sockets, client.name())?;
+        let server = status::read(&self.sockets, server.name())?;
 
-        Ok([Histogram::read(&near)?, Histogram::written(&far)?])
+        Ok([Histogram::read(&client)?, Histogram::written(&server)?])
     }
 }
 
@@ -137,11 +137,11 @@ fn start(
     identity: &Arc<Identity>,
     netns: &Netns,
     program: &Path,
-    own: &Site,
+    own: &Cluster,
     peers: &[Peer<'_>],
 ) -> Result<Process> {
     let fabric = identity.run_dir().join(format!("{}.yaml", own.name));
-    let objects = site::objects(own).into_iter();
+    let objects = cluster::objects(own).into_iter();
     let objects = objects.chain(peers.iter().flat_map(Peer::objects));
     let documents: Vec<String> = objects.map(|object| object.to_string()).collect();
     fs::write(&fabric, documents.join("\n---\n"))
@@ -171,17 +171,17 @@ fn start(
     Ok(process)
 }
 
-fn key_dirs(identity: &Identity, own: &Site) -> PathBuf {
+fn key_dirs(identity: &Identity, own: &Cluster) -> PathBuf {
     identity.run_dir().join(own.name).join("keys")
 }
 
-fn key_dir(identity: &Identity, own: &Site, peer: &str) -> PathBuf {
+fn key_dir(identity: &Identity, own: &Cluster, peer: &str) -> PathBuf {
     key_dirs(identity, own).join(format!("gw-{peer}"))
 }
 
 /// Detaches the eBPF program from a gateway's TAP, and configures an address and a route on the
 /// TAP. Returns the namespace of the TAP.
-fn open_tap(instance: &str, own: &Site, peer: &Site) -> Result<Netns> {
+fn open_tap(instance: &str, own: &Cluster, peer: &Cluster) -> Result<Netns> {
     let pin = Path::new(PINS).join(instance).join(TAP_PIN);
     run(Command::new("bpftool")
         .args(["link", "detach", "pinned"])

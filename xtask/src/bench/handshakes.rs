@@ -2,22 +2,20 @@
 //! handshake.
 //!
 //! ```text
-//! near eth0 ------ eth0 far
-//! 256 peers, an address each       a gateway with these peers
+//! client: 256 peers with one address each   eth0 ------ eth0   server: a gateway of these peers
 //! ```
 //!
-//! 256 peers of the gateway initiate handshakes repeatedly, each from its own address, as after a
-//! restart of the gateway or at a rekey. Initiators that are no peers are not measured, because
-//! the gateway rate-limits them. One thread sends all initiations and uses about as much processor
-//! time as the gateway. So the processor time per handshake is more meaningful than the rate of
-//! handshakes.
+//! Each peer initiates handshakes repeatedly from its own address. A gateway has the same load
+//! after a restart. Initiators that are no peers are not measured, because the gateway rate-limits
+//! them. One thread sends all initiations and uses about as much processor time as the gateway. So
+//! the processor time per handshake is more meaningful than the rate of handshakes.
 
 use super::cable::{self, Cable};
 use super::gateways;
 use super::measure::{Values, named};
 use super::metric::{self, Tunnel, Underlay};
-use super::peers::Programs;
 use super::process;
+use super::programs::Programs;
 use super::wireguard;
 use ::tests::lab::Identity;
 use ::tests::lab::key::Key;
@@ -55,20 +53,28 @@ pub(super) fn measure(tunnel: Tunnel, programs: &Programs, seconds: u32) -> Resu
     let identity = Identity::claim()?;
     let cable = Cable::new(&identity, Underlay::Uso)?;
     ip(
-        &cable.near,
+        &cable.client,
         &[format!("route add local {ADDRESSES} dev lo")],
     )?;
-    let back = format!("route add {ADDRESSES} via {}", cable::NEAR);
-    ip(&cable.far, &[back])?;
+    let back = format!("route add {ADDRESSES} via {}", cable::CLIENT);
+    ip(&cable.server, &[back])?;
 
     let keys = (0..PEERS).map(|_| Key::generate());
     let keys = keys.collect::<Result<Vec<_>>>()?;
     let public: Vec<_> = keys.iter().map(Key::public).collect();
     let responder: Box<dyn Responder> = if tunnel.is_ours() {
-        Box::new(gateways::Responder::start(&identity, &cable.far, &public)?)
+        Box::new(gateways::Responder::start(
+            &identity,
+            &cable.server,
+            &public,
+        )?)
     } else {
         let program = programs.get(&tunnel).context("its program was not built")?;
-        Box::new(wireguard::Responder::start(&cable.far, program, &public)?)
+        Box::new(wireguard::Responder::start(
+            &cable.server,
+            program,
+            &public,
+        )?)
     };
 
     let peers: Vec<_> = (0_u32..)
@@ -80,8 +86,8 @@ pub(super) fn measure(tunnel: Tunnel, programs: &Programs, seconds: u32) -> Resu
             address: Ipv4Addr::from_bits(FIRST.to_bits() + number),
         })
         .collect();
-    let target = SocketAddrV4::new(cable::FAR, responder.port());
-    let mut initiators = Initiators::new(&cable.near, target, &peers)?;
+    let target = SocketAddrV4::new(cable::SERVER, responder.port());
+    let mut initiators = Initiators::new(&cable.client, target, &peers)?;
     initiators.complete_all(TIMEOUT)?;
 
     let before = process::cpu_seconds(responder.pid())?;

@@ -2,7 +2,7 @@
 
 use super::ends::Ends;
 use super::metric::{self, Measurement};
-use super::peers::Programs;
+use super::programs::Programs;
 use super::tcp_counters::TcpCounters;
 use super::{handshakes, iperf, packets, ping, process};
 use anyhow::{Context as _, Result};
@@ -50,8 +50,8 @@ pub(super) fn measure(
 /// Returns an error if a gateway has ended.
 pub(super) fn idle(tunnels: &[&Ends], window: Duration) -> Result<Vec<Values>> {
     let used = |ends: &&Ends| -> Result<[f64; 2]> {
-        let [near, far] = ends.gateways;
-        Ok([process::cpu_seconds(near)?, process::cpu_seconds(far)?])
+        let [client, server] = ends.gateways;
+        Ok([process::cpu_seconds(client)?, process::cpu_seconds(server)?])
     };
 
     let start = Instant::now();
@@ -62,8 +62,8 @@ pub(super) fn idle(tunnels: &[&Ends], window: Duration) -> Result<Vec<Values>> {
 
     let values = before.iter().zip(after).map(|(before, after)| {
         named([
-            (metric::CPU_NEAR, (after[0] - before[0]) * percent),
-            (metric::CPU_FAR, (after[1] - before[1]) * percent),
+            (metric::CPU_CLIENT, (after[0] - before[0]) * percent),
+            (metric::CPU_SERVER, (after[1] - before[1]) * percent),
         ])
     });
     Ok(values.collect())
@@ -112,16 +112,16 @@ enum Direction {
 fn tcp(ends: &Ends, streams: u32, direction: Direction, seconds: u32) -> Result<Values> {
     let parallel = streams.to_string();
     let mut arguments = vec!["--parallel", parallel.as_str()];
-    let [near, far] = ends.gateways;
+    let [client, server] = ends.gateways;
     let (sender, receiver) = match direction {
-        Direction::Forth => (near, far),
+        Direction::Forth => (client, server),
         Direction::Back => {
             arguments.push("--reverse");
-            (far, near)
+            (server, client)
         }
         Direction::Both => {
             arguments.push("--bidir");
-            (near, far)
+            (client, server)
         }
     };
     let used = || -> Result<[f64; 3]> {
@@ -131,7 +131,7 @@ fn tcp(ends: &Ends, streams: u32, direction: Direction, seconds: u32) -> Result<
             process::machine_cpu_seconds()?,
         ])
     };
-    let counters = || TcpCounters::read(&[&ends.near, &ends.far]);
+    let counters = || TcpCounters::read(&[&ends.client, &ends.server]);
 
     let before = (used()?, counters()?);
     let result = iperf::tcp(&ends.iperf3(&arguments, seconds)?)?;
@@ -188,28 +188,28 @@ fn rtt(output: &str) -> Result<Values> {
 }
 
 fn memory(ends: &Ends) -> Result<Values> {
-    let [near, far] = ends.gateways;
-    let near = process::memory(near)?;
-    let far = process::memory(far)?;
+    let [client, server] = ends.gateways;
+    let client = process::memory(client)?;
+    let server = process::memory(server)?;
 
     Ok(named([
-        (metric::RSS_NEAR, near.resident / 1e6),
-        (metric::RSS_FAR, far.resident / 1e6),
-        (metric::PEAK_NEAR, near.peak / 1e6),
-        (metric::PEAK_FAR, far.peak / 1e6),
+        (metric::RSS_CLIENT, client.resident / 1e6),
+        (metric::RSS_SERVER, server.resident / 1e6),
+        (metric::PEAK_CLIENT, client.peak / 1e6),
+        (metric::PEAK_SERVER, server.peak / 1e6),
     ]))
 }
 
 /// Returns the peak memory of the gateways since their start, and resets the peak. The next peak
 /// is then caused by the measurements.
 fn started(ends: &Ends) -> Result<Values> {
-    let [near, far] = ends.gateways;
+    let [client, server] = ends.gateways;
     let values = named([
-        (metric::START_NEAR, process::memory(near)?.peak / 1e6),
-        (metric::START_FAR, process::memory(far)?.peak / 1e6),
+        (metric::START_CLIENT, process::memory(client)?.peak / 1e6),
+        (metric::START_SERVER, process::memory(server)?.peak / 1e6),
     ]);
-    process::reset_peak(near)?;
-    process::reset_peak(far)?;
+    process::reset_peak(client)?;
+    process::reset_peak(server)?;
 
     Ok(values)
 }

@@ -287,24 +287,24 @@ pub(super) const METRICS: [Metric; 49] = {
         metric(Handshakes, UNANSWERED, "  not answered", "%", Lower),
         metric(
             Idle,
-            CPU_NEAR,
+            CPU_CLIENT,
             "idle CPU, client's gateway",
             "% of a core",
             Lower,
         ),
         metric(
             Idle,
-            CPU_FAR,
+            CPU_SERVER,
             "idle CPU, server's gateway",
             "% of a core",
             Lower,
         ),
-        metric(Memory, RSS_NEAR, "RSS, client's gateway", "MB", Lower),
-        metric(Memory, RSS_FAR, "RSS, server's gateway", "MB", Lower),
-        metric(Memory, PEAK_NEAR, "  at most, client's", "MB", Lower),
-        metric(Memory, PEAK_FAR, "  at most, server's", "MB", Lower),
-        metric(Start, START_NEAR, "  to start, client's", "MB", Lower),
-        metric(Start, START_FAR, "  to start, server's", "MB", Lower),
+        metric(Memory, RSS_CLIENT, "RSS, client's gateway", "MB", Lower),
+        metric(Memory, RSS_SERVER, "RSS, server's gateway", "MB", Lower),
+        metric(Memory, PEAK_CLIENT, "  at most, client's", "MB", Lower),
+        metric(Memory, PEAK_SERVER, "  at most, server's", "MB", Lower),
+        metric(Start, START_CLIENT, "  to start, client's", "MB", Lower),
+        metric(Start, START_SERVER, "  to start, server's", "MB", Lower),
     ]
 };
 
@@ -342,21 +342,21 @@ pub(super) const P50: &str = "p50_us";
 /// 99th percentile of the round-trip time, in microseconds.
 pub(super) const P99: &str = "p99_us";
 /// Processor time of the idle gateway of the client, in percent of a core.
-pub(super) const CPU_NEAR: &str = "client_gateway_cpu_percent";
+pub(super) const CPU_CLIENT: &str = "client_gateway_cpu_percent";
 /// Processor time of the idle gateway of the server, in percent of a core.
-pub(super) const CPU_FAR: &str = "server_gateway_cpu_percent";
+pub(super) const CPU_SERVER: &str = "server_gateway_cpu_percent";
 /// Resident memory of the client's gateway after the rounds, in MB.
-pub(super) const RSS_NEAR: &str = "client_gateway_rss_mb";
+pub(super) const RSS_CLIENT: &str = "client_gateway_rss_mb";
 /// Resident memory of the server's gateway after the rounds, in MB.
-pub(super) const RSS_FAR: &str = "server_gateway_rss_mb";
+pub(super) const RSS_SERVER: &str = "server_gateway_rss_mb";
 /// Peak resident memory of the client's gateway during the rounds, in MB.
-pub(super) const PEAK_NEAR: &str = "client_gateway_rss_peak_mb";
+pub(super) const PEAK_CLIENT: &str = "client_gateway_rss_peak_mb";
 /// Peak resident memory of the server's gateway during the rounds, in MB.
-pub(super) const PEAK_FAR: &str = "server_gateway_rss_peak_mb";
+pub(super) const PEAK_SERVER: &str = "server_gateway_rss_peak_mb";
 /// Peak resident memory of the client's gateway during its start, in MB.
-pub(super) const START_NEAR: &str = "client_gateway_rss_start_mb";
+pub(super) const START_CLIENT: &str = "client_gateway_rss_start_mb";
 /// Peak resident memory of the server's gateway during its start, in MB.
-pub(super) const START_FAR: &str = "server_gateway_rss_start_mb";
+pub(super) const START_SERVER: &str = "server_gateway_rss_start_mb";
 /// Number of busy cores directly before the measurement.
 pub(super) const OTHERS: &str = "cores_busy_before";
 

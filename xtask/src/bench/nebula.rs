@@ -1,14 +1,14 @@
 //! A tunnel between two processes of nebula, which authenticate with certificates.
 //!
 //! ```text
-//! near eth0 ------ eth0 far        MTU 1500
-//!   nebula1 ~~~~~~ nebula1         MTU 1300, its default
+//! client    eth0 ------ eth0      server      MTU 1500
+//!        nebula1 ~~~~~~ nebula1               MTU 1300, the default of nebula
 //! ```
 
 use super::cable::{self, Cable};
 use super::ends::Ends;
 use super::metric::{Tunnel, Underlay};
-use super::peers::Program;
+use super::programs::Program;
 use ::tests::lab::Identity;
 use ::tests::lab::netns::Netns;
 use ::tests::lab::process::Process;
@@ -36,12 +36,12 @@ impl Nebula {
     /// Returns an error if a program does not run, or if the server's end does not reply.
     pub(super) fn start(program: &Program, underlay: Underlay) -> Result<Self> {
         let identity = Identity::claim()?;
-        let Cable { near, far } = Cable::new(&identity, underlay)?;
+        let Cable { client, server } = Cable::new(&identity, underlay)?;
         let folder = identity.run_dir();
         certify(&program.companion, folder)?;
         let mut processes = [
-            process(program, folder, &near, [&NEAR, &FAR])?,
-            process(program, folder, &far, [&FAR, &NEAR])?,
+            process(program, folder, &client, [&CLIENT, &SERVER])?,
+            process(program, folder, &server, [&SERVER, &CLIENT])?,
         ];
 
         let mut pid = |index: usize| processes[index].pid().context("nebula ended at once");
@@ -49,9 +49,9 @@ impl Nebula {
             tunnel: Tunnel::Nebula,
             underlay,
             gateways: [pid(0)?, pid(1)?],
-            near,
-            far,
-            far_address: FAR.tunnel,
+            client,
+            server,
+            server_address: SERVER.tunnel,
         };
         ends.wait_until_up(UP_DEADLINE)?;
         Ok(Self {
@@ -70,15 +70,15 @@ struct End {
     tunnel: Ipv4Addr,
 }
 
-const NEAR: End = End {
-    name: "near",
-    underlay: cable::NEAR,
+const CLIENT: End = End {
+    name: "client",
+    underlay: cable::CLIENT,
     tunnel: Ipv4Addr::new(10, 202, 0, 1),
 };
 
-const FAR: End = End {
-    name: "far",
-    underlay: cable::FAR,
+const SERVER: End = End {
+    name: "server",
+    underlay: cable::SERVER,
     tunnel: Ipv4Addr::new(10, 202, 0, 2),
 };
 
@@ -101,7 +101,7 @@ fn certify(program: &Path, folder: &Path) -> Result<()> {
     };
 
     run(&["ca", "-name", "bench"])?;
-    for end in [&NEAR, &FAR] {
+    for end in [&CLIENT, &SERVER] {
         let network = format!("{}/24", end.tunnel);
         run(&["sign", "-name", end.name, "-networks", &network])?;
     }

@@ -1,8 +1,8 @@
 //! Measures the rate of UDP datagrams that a tunnel carries, and the processor time per datagram.
 
 use super::ends::Ends;
-use super::ladder::Search;
 use super::measure::{Values, named};
+use super::rate_search::Search;
 use super::{metric, process};
 use ::tests::traffic::rate::{self, Carried, Offer};
 use anyhow::{Context as _, Result};
@@ -72,12 +72,12 @@ pub(super) fn carried(ends: &Ends, payload_bytes: usize, seconds: u32) -> Result
 
 fn try_once(ends: &Ends, offer: Offer) -> Result<(Carried, [f64; 2])> {
     let used = || -> Result<[f64; 2]> {
-        let [near, far] = ends.gateways;
-        Ok([process::cpu_seconds(near)?, process::cpu_seconds(far)?])
+        let [client, server] = ends.gateways;
+        Ok([process::cpu_seconds(client)?, process::cpu_seconds(server)?])
     };
 
     let before = used()?;
-    let carried = rate::offer(&ends.near, &ends.far, ends.far_address, offer)?;
+    let carried = rate::offer(&ends.client, &ends.server, ends.server_address, offer)?;
     let after = used()?;
 
     Ok((carried, [after[0] - before[0], after[1] - before[1]]))

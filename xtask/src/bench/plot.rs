@@ -59,7 +59,7 @@ const PANELS: [Panel; 10] = {
         ("RTT idle, p50", Uso, RttIdle, metric::P50),
         ("RTT idle, p99", Uso, RttIdle, metric::P99),
         ("RTT beside TCP x4, p50", Uso, RttLoaded, metric::P50),
-        ("RSS at most, server's", Uso, Memory, metric::PEAK_FAR),
+        ("RSS at most, server's", Uso, Memory, metric::PEAK_SERVER),
     ]
 };
 

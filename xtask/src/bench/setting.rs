@@ -1,7 +1,7 @@
 //! Records machine, versions and options of a run.
 
 use super::ends;
-use super::peers::Programs;
+use super::programs::Programs;
 use super::results::Setting;
 use crate::shell::Shell;
 use crate::workspace;

@@ -113,8 +113,8 @@ const TARGETS: [Target; 19] = {
     use LimitKind::{Max, RatioMax, RatioMin};
     use Measurement::{Idle, Memory, RttIdle, RttLoaded, Start, TcpX1, TcpX4, Udp64};
     use metric::{
-        CPU_FAR, CPU_NEAR, DISORDER, GBPS, KPPS, P50, P99, PEAK_FAR, PEAK_NEAR, RECEIVER, SENDER,
-        START_FAR, START_NEAR,
+        CPU_CLIENT, CPU_SERVER, DISORDER, GBPS, KPPS, P50, P99, PEAK_CLIENT, PEAK_SERVER, RECEIVER,
+        SENDER, START_CLIENT, START_SERVER,
     };
     const TUNNEL: (Tunnel, Underlay) = (Tunnel::Gateway, Underlay::Uso);
     const NOUSO: (Tunnel, Underlay) = (Tunnel::Gateway, Underlay::Nouso);
@@ -176,56 +176,56 @@ const TARGETS: [Target; 19] = {
         target(
             "RSS to start, client, MB",
             PATH,
-            (Start, START_NEAR),
+            (Start, START_CLIENT),
             Max,
             RSS_MB_MAX,
         ),
         target(
             "RSS to start, server, MB",
             PATH,
-            (Start, START_FAR),
+            (Start, START_SERVER),
             Max,
             RSS_MB_MAX,
         ),
         target(
             "RSS loaded, tunnel, client, MB",
             TUNNEL,
-            (Memory, PEAK_NEAR),
+            (Memory, PEAK_CLIENT),
             Max,
             RSS_MB_MAX,
         ),
         target(
             "RSS loaded, tunnel, server, MB",
             TUNNEL,
-            (Memory, PEAK_FAR),
+            (Memory, PEAK_SERVER),
             Max,
             RSS_MB_MAX,
         ),
         target(
             "RSS loaded, path, client, MB",
             PATH,
-            (Memory, PEAK_NEAR),
+            (Memory, PEAK_CLIENT),
             Max,
             RSS_MB_MAX,
         ),
         target(
             "RSS loaded, path, server, MB",
             PATH,
-            (Memory, PEAK_FAR),
+            (Memory, PEAK_SERVER),
             Max,
             RSS_MB_MAX,
         ),
         target(
             "idle CPU, 2 peers, client, %",
             PATH,
-            (Idle, CPU_NEAR),
+            (Idle, CPU_CLIENT),
             Max,
             IDLE_PERCENT_MAX,
         ),
         target(
             "idle CPU, 2 peers, server, %",
             PATH,
-            (Idle, CPU_FAR),
+            (Idle, CPU_SERVER),
             Max,
             IDLE_PERCENT_MAX,
         ),
@@ -272,8 +272,8 @@ mod tests {
     fn the_peak_of_memory_is_limited() {
         let memory = |key, value| sample(0, Tunnel::Fabric, Measurement::Memory, key, value);
         let samples = [
-            memory(metric::RSS_NEAR, 8.0),
-            memory(metric::PEAK_NEAR, 20.5),
+            memory(metric::RSS_CLIENT, 8.0),
+            memory(metric::PEAK_CLIENT, 20.5),
         ];
 
         assert_eq!(passes(&samples), [false]);
@@ -282,7 +282,10 @@ mod tests {
     #[test]
     fn the_limit_itself_passes() {
         let idle = |key, value| sample(0, Tunnel::Fabric, Measurement::Idle, key, value);
-        let samples = [idle(metric::CPU_NEAR, 0.5), idle(metric::CPU_FAR, 0.51)];
+        let samples = [
+            idle(metric::CPU_CLIENT, 0.5),
+            idle(metric::CPU_SERVER, 0.51),
+        ];
 
         assert_eq!(passes(&samples), [true, false]);
     }

@@ -1,15 +1,15 @@
 //! A tunnel between two processes of wireguard-go, boringtun or gotatun, which `wg` configures.
 //!
 //! ```text
-//! near eth0 ------ eth0 far        MTU 1500
-//!       wg0 ~~~~~~ wg0             MTU 1420
+//! client eth0 ------ eth0 server      MTU 1500
+//!         wg0 ~~~~~~ wg0              MTU 1420
 //! ```
 
 use super::cable::{self, Cable};
 use super::ends::{self, Ends};
 use super::handshakes;
 use super::metric::{Tunnel, Underlay};
-use super::peers::Program;
+use super::programs::Program;
 use ::tests::lab::Identity;
 use ::tests::lab::key::{Key, base64};
 use ::tests::lab::link::ip;
@@ -37,22 +37,22 @@ impl Wireguard {
     /// Returns an error if the program does not run, or if the server's end does not reply.
     pub(super) fn start(tunnel: Tunnel, program: &Program, underlay: Underlay) -> Result<Self> {
         let identity = Identity::claim()?;
-        let Cable { near, far } = Cable::new(&identity, underlay)?;
+        let Cable { client, server } = Cable::new(&identity, underlay)?;
 
         let keys = [Key::generate()?, Key::generate()?];
         let processes = [
-            Process::start(&near, program).context("the client's process")?,
-            Process::start(&far, program).context("the server's process")?,
+            Process::start(&client, program).context("the client's process")?,
+            Process::start(&server, program).context("the server's process")?,
         ];
-        processes[0].configure(&near, &NEAR, &keys[0], &keys[1], &FAR)?;
-        processes[1].configure(&far, &FAR, &keys[1], &keys[0], &NEAR)?;
+        processes[0].configure(&client, &CLIENT, &keys[0], &keys[1], &SERVER)?;
+        processes[1].configure(&server, &SERVER, &keys[1], &keys[0], &CLIENT)?;
 
         let ends = Ends {
             tunnel,
             underlay,
-            near,
-            far,
-            far_address: FAR.tunnel,
+            client,
+            server,
+            server_address: SERVER.tunnel,
             gateways: [processes[0].0.id(), processes[1].0.id()],
         };
         ends.wait_until_up(UP_DEADLINE)?;
@@ -66,20 +66,20 @@ impl Wireguard {
 
 /// The addresses of one end.
 #[derive(Debug)]
-struct Plan {
+struct End {
     /// Address on the underlay.
     underlay: Ipv4Addr,
     /// Address inside the tunnel.
     tunnel: Ipv4Addr,
 }
 
-const NEAR: Plan = Plan {
-    underlay: cable::NEAR,
+const CLIENT: End = End {
+    underlay: cable::CLIENT,
     tunnel: Ipv4Addr::new(10, 202, 0, 1),
 };
 
-const FAR: Plan = Plan {
-    underlay: cable::FAR,
+const SERVER: End = End {
+    underlay: cable::SERVER,
     tunnel: Ipv4Addr::new(10, 202, 0, 2),
 };
 
@@ -123,10 +123,10 @@ impl Process {
     fn configure(
         &self,
         netns: &Netns,
-        own: &Plan,
+        own: &End,
         key: &Key,
         peer_key: &Key,
-        peer: &Plan,
+        peer: &End,
     ) -> Result<()> {
         self.set_conf(
             netns,
@@ -227,7 +227,7 @@ mod tests {
             ..Program::default()
         };
         let tunnel = Wireguard::start(Tunnel::WireguardGoDebian, &program, Underlay::Uso).unwrap();
-        let names = [&tunnel.ends.near, &tunnel.ends.far].map(|netns| netns.name().to_owned());
+        let names = [&tunnel.ends.client, &tunnel.ends.server].map(|netns| netns.name().to_owned());
 
         drop(tunnel);
 

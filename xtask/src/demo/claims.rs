@@ -8,7 +8,7 @@ mod path;
 mod reach;
 
 use super::report::Throughput;
-use super::stage::Stage;
+use super::scenario::Scenario;
 use anyhow::Result;
 
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +17,7 @@ pub(super) struct Check {
     pub(super) name: &'static str,
     /// The action of the check as a sentence.
     pub(super) why: &'static str,
-    pub(super) judge: fn(&mut Stage) -> Result<Verdict>,
+    pub(super) judge: fn(&mut Scenario) -> Result<Verdict>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]

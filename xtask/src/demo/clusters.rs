@@ -1,8 +1,8 @@
 //! `cargo xtask demo --kubernetes`: creates two Kubernetes clusters, and connects them with the
 //! commands of a user.
 
-mod stage;
-mod story;
+mod steps;
+mod tools;
 
 use super::Demo;
 use super::report::{Claim, Report};
@@ -10,10 +10,10 @@ use crate::setup::needs::Set;
 use crate::shell::{Interrupted, Shell};
 use crate::{cluster, console, image, setup, workspace};
 use anyhow::Result;
-use stage::Stage;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
+use tools::Tools;
 
 /// The name of the cluster from which `liqoctl network connect` runs.
 const ROME: &str = "demo-rome";
@@ -28,14 +28,14 @@ const MILAN: &str = "demo-milan";
 /// Returns an error if the demo cannot start or was interrupted.
 pub(super) fn run(shell: &mut Shell, options: &Demo) -> Result<ExitCode> {
     setup::run_for(shell, &[Set::Kubernetes])?;
-    let stage = Stage::new(shell, options.no_build)?;
+    let tools = Tools::new(shell, options.no_build)?;
     let start = Instant::now();
     let mut report = Report {
-        versions: stage.versions(shell)?,
+        versions: tools.versions(shell)?,
         ..Report::default()
     };
 
-    let outcome = play(shell, &stage, &mut report);
+    let outcome = run_steps(shell, &tools, &mut report);
     let interrupted = outcome
         .as_ref()
         .is_err_and(|error| error.is::<Interrupted>());
@@ -49,9 +49,9 @@ pub(super) fn run(shell: &mut Shell, options: &Demo) -> Result<ExitCode> {
         });
     }
     if options.keep && !interrupted {
-        stage.suggest_commands(shell)?;
+        tools.suggest_commands(shell)?;
     } else {
-        let cleaned = story::clean_up(shell, &stage, !report.claims.is_empty());
+        let cleaned = steps::clean_up(shell, &tools, !report.claims.is_empty());
         report.claims.push(cleaned?);
     }
     if interrupted {
@@ -88,18 +88,18 @@ pub(super) fn clean(shell: &mut Shell) -> Result<()> {
     shell.run(down)
 }
 
-fn play(shell: &mut Shell, stage: &Stage, report: &mut Report) -> Result<()> {
-    for chapter in story::CHAPTERS {
-        console::step(format_args!("{}: {}", chapter.name, chapter.why));
+fn run_steps(shell: &mut Shell, tools: &Tools, report: &mut Report) -> Result<()> {
+    for step in steps::STEPS {
+        console::step(format_args!("{}: {}", step.name, step.why));
         let start = Instant::now();
-        let verdict = (chapter.run)(shell, stage)?;
+        let verdict = (step.run)(shell, tools)?;
         if verdict.pass {
             console::done(&verdict.measured, start.elapsed());
         } else {
             console::failed(&verdict.measured, start.elapsed());
         }
         report.claims.push(Claim {
-            name: chapter.name,
+            name: step.name,
             pass: verdict.pass,
             measured: verdict.measured,
         });

@@ -1,7 +1,7 @@
 //! Captures one ping from pod to pod at each hop.
 
 use super::capture::Capture;
-use super::stage::{MILAN, REPLICAS, ROME, Stage};
+use super::scenario::{MILAN, REPLICAS, ROME, Scenario};
 use crate::console::{self, FAINT};
 use anyhow::Result;
 
@@ -10,8 +10,8 @@ use anyhow::Result;
 /// # Errors
 ///
 /// Returns an error if a capture does not start.
-pub(super) fn show(stage: &Stage) -> Result<()> {
-    let core = stage.lab.underlay().core().name();
+pub(super) fn show(scenario: &Scenario) -> Result<()> {
+    let core = scenario.lab.underlay().core().name();
     let request = "icmp[icmptype] == icmp-echo";
     // A WireGuard data message begins with type 4 and three zero bytes. The size excludes probes,
     // which are smaller than the ping.
@@ -20,16 +20,16 @@ pub(super) fn show(stage: &Stage) -> Result<()> {
 
     let mut hops = vec![(
         "pod in rome: to the remapped address",
-        vec![one(stage.rome.netns.name(), "eth0", request, &[])?],
+        vec![one(scenario.rome.netns.name(), "eth0", request, &[])?],
     )];
-    let node = stage.lab.cluster(ROME).node(1).netns.name();
+    let node = scenario.lab.cluster(ROME).node(1).netns.name();
     hops.push((
         "overlay device of the node: unchanged, sent to a gateway",
         vec![one(node, "liqo-overlay", request, &[])?],
     ));
     hops.push((
         "gateway of rome, after the rewrite: the original address; the peer's index is in the MAC",
-        taps(stage, ROME, |netns| {
+        taps(scenario, ROME, |netns| {
             one(netns, "liqo-tap", request, &["-e"])
         })?,
     ));
@@ -39,18 +39,18 @@ pub(super) fn show(stage: &Stage) -> Result<()> {
     ));
     hops.push((
         "gateway of milan, decrypted: before the rewrite",
-        taps(stage, MILAN, |netns| {
+        taps(scenario, MILAN, |netns| {
             one(netns, "liqo-tap", request, &["-e"])
         })?,
     ));
     hops.push((
         "pod in milan: from the remapped address",
-        vec![one(stage.milan.netns.name(), "eth0", request, &[])?],
+        vec![one(scenario.milan.netns.name(), "eth0", request, &[])?],
     ));
 
-    let destination = stage.milan_seen.to_string();
+    let destination = scenario.milan_seen.to_string();
     let ping = ["-n", "-c", "1", "-s", "1000", "-W", "2", &destination];
-    let output = stage.rome.netns.exec("ping", &ping, "")?;
+    let output = scenario.rome.netns.exec("ping", &ping, "")?;
     for (hop, captures) in hops {
         console::note(format_args!("{FAINT}{hop}{FAINT:#}"));
         for capture in captures {
@@ -69,11 +69,11 @@ pub(super) fn show(stage: &Stage) -> Result<()> {
 /// Starts a capture in every gateway replica, because the hash of a packet's addresses selects the
 /// replica.
 fn taps(
-    stage: &Stage,
+    scenario: &Scenario,
     cluster: &str,
     start: impl Fn(&str) -> Result<Capture>,
 ) -> Result<Vec<Capture>> {
     (1..=REPLICAS)
-        .map(|replica| start(&stage.inner_netns(cluster, replica)))
+        .map(|replica| start(&scenario.inner_netns(cluster, replica)))
         .collect()
 }

@@ -1,7 +1,7 @@
 //! The settings of the laboratory's network links. Every claim must restore the settings that it
 //! changes.
 
-use super::stage::Stage;
+use super::scenario::Scenario;
 use anyhow::{Context as _, Result};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -22,8 +22,8 @@ impl Links {
     /// # Errors
     ///
     /// Returns an error if a namespace cannot be entered.
-    pub(super) fn observe(stage: &Stage) -> Result<Self> {
-        let id = stage.lab.identity().id();
+    pub(super) fn observe(scenario: &Scenario) -> Result<Self> {
+        let id = scenario.lab.identity().id();
         let entries = fs::read_dir(NAMESPACES).context("failed to list the namespaces")?;
         let mut links = BTreeMap::new();
         for entry in entries {

@@ -39,17 +39,17 @@ const MTU: u32 = 1500;
 
 fn connect_two(one: Place<'_>, other: Place<'_>, underlay: Underlay) -> Result<()> {
     let [to_one, to_other] = [one, other].map(|(_, node)| format!("to-{}", node.name));
-    let near = End {
+    let one_end = End {
         netns: &one.1.netns,
         device: &to_other,
     };
-    let far = End {
+    let other_end = End {
         netns: &other.1.netns,
         device: &to_one,
     };
-    connect(near, far, MTU)?;
+    connect(one_end, other_end, MTU)?;
 
-    for (end, own, peer) in [(near, one, other), (far, other, one)] {
+    for (end, own, peer) in [(one_end, one, other), (other_end, other, one)] {
         if underlay == Underlay::Nouso {
             without_segmentation(end)?;
         }

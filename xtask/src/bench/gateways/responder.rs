@@ -1,6 +1,6 @@
 //! A gateway that responds to the handshakes of many peers.
 
-use super::site::{FAR, PORT, Peer};
+use super::cluster::{PORT, Peer, SERVER};
 use super::{UP_DEADLINE, key_dir, start};
 use crate::bench::handshakes;
 use ::tests::lab::Identity;
@@ -39,7 +39,7 @@ impl Responder {
             .collect();
         let keys = names
             .iter()
-            .map(|name| Key::open(&key_dir(identity, &FAR, name)));
+            .map(|name| Key::open(&key_dir(identity, &SERVER, name)));
         let keys = keys
             .map(|key| Ok(key?.public()))
             .collect::<Result<Vec<_>>>()?;
@@ -62,7 +62,7 @@ impl Responder {
             .collect();
 
         let program = Binaries::find().gateway;
-        let mut process = start(identity, netns, &program, &FAR, &known)?;
+        let mut process = start(identity, netns, &program, &SERVER, &known)?;
         let sockets = identity.run_dir();
         wait::until(UP_DEADLINE, "the gateway to configure its peers", || {
             let status = status::read(sockets, process.name());

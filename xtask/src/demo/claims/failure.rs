@@ -2,7 +2,7 @@
 
 use super::Verdict;
 use super::reach::milliseconds;
-use crate::demo::stage::{ADDRESS, MILAN, REPLICAS, ROME, Stage};
+use crate::demo::scenario::{ADDRESS, MILAN, REPLICAS, ROME, Scenario};
 use anyhow::{Context as _, Result, bail};
 use ipnet::Ipv4Net;
 use std::io::ErrorKind;
@@ -36,16 +36,16 @@ const REJECTION_TIMEOUT: Duration = Duration::from_secs(3);
 /// Time limit for all connections to make progress.
 const PROGRESS_TIMEOUT: Duration = Duration::from_secs(10);
 
-pub(super) fn replica_killed(stage: &mut Stage) -> Result<Verdict> {
-    let _server = tcp::Server::start(&stage.milan.netns, ADDRESS, PORT)?;
-    let to = SocketAddrV4::new(stage.milan_seen, PORT);
+pub(super) fn replica_killed(scenario: &mut Scenario) -> Result<Verdict> {
+    let _server = tcp::Server::start(&scenario.milan.netns, ADDRESS, PORT)?;
+    let to = SocketAddrV4::new(scenario.milan_seen, PORT);
     let streams = (0..CONNECTIONS)
-        .map(|_| tcp::Stream::start(&stage.rome.netns, to, RATE))
+        .map(|_| tcp::Stream::start(&scenario.rome.netns, to, RATE))
         .collect::<Result<Vec<_>>>()?;
     progress(&streams)?;
 
     for cluster in [MILAN, ROME] {
-        stage.lab.gateway(cluster, 1).kill()?;
+        scenario.lab.gateway(cluster, 1).kill()?;
         progress(&streams)?;
     }
 
@@ -82,13 +82,13 @@ fn progress(streams: &[tcp::Stream]) -> Result<()> {
     })
 }
 
-pub(super) fn no_leak(stage: &mut Stage) -> Result<Verdict> {
-    let milan: Ipv4Net = stage
+pub(super) fn no_leak(scenario: &mut Scenario) -> Result<Verdict> {
+    let milan: Ipv4Net = scenario
         .pods_seen(ROME, MILAN)?
         .parse()
         .context("not a network")?;
     // Captures packets for milan that leave a node on another route than the overlay.
-    let captures = stage
+    let captures = scenario
         .lab
         .cluster(ROME)
         .nodes
@@ -101,13 +101,13 @@ pub(super) fn no_leak(stage: &mut Stage) -> Result<Verdict> {
         .collect::<Result<Vec<_>>>()?;
 
     for replica in 1..=REPLICAS {
-        stage.lab.gateway(ROME, replica).kill()?;
+        scenario.lab.gateway(ROME, replica).kill()?;
     }
     let start = Instant::now();
     let mut tries = 0;
     let rejection = wait::value(PROGRESS_TIMEOUT, "packets to be rejected", || {
         tries += 1;
-        Ok(rejected(stage).ok())
+        Ok(rejected(scenario).ok())
     })?;
     let after = milliseconds(start.elapsed());
     for _ in 0..REJECTIONS {
@@ -115,7 +115,7 @@ pub(super) fn no_leak(stage: &mut Stage) -> Result<Verdict> {
         // in the kernel's `net/ipv4/route.c`).
         wait::value(REJECTION_TIMEOUT, "a further packet to be rejected", || {
             tries += 1;
-            Ok(rejected(stage).ok())
+            Ok(rejected(scenario).ok())
         })?;
     }
 
@@ -136,9 +136,10 @@ pub(super) fn no_leak(stage: &mut Stage) -> Result<Verdict> {
 ///
 /// The check uses UDP instead of TCP. During `connect`, the kernel ignores an ICMP error that
 /// arrives while the socket is locked, and sends the next ICMP error a second later.
-fn rejected(stage: &Stage) -> Result<String> {
-    let to = SocketAddrV4::new(stage.milan_seen, PORT);
-    let Err(error) = udp::exchange(&stage.rome.netns, to, b"?", Duration::from_millis(200)) else {
+fn rejected(scenario: &Scenario) -> Result<String> {
+    let to = SocketAddrV4::new(scenario.milan_seen, PORT);
+    let Err(error) = udp::exchange(&scenario.rome.netns, to, b"?", Duration::from_millis(200))
+    else {
         bail!("milan replied");
     };
 

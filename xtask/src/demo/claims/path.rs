@@ -1,7 +1,7 @@
 //! Checks of the path between the clusters: encryption and path MTU.
 
 use super::Verdict;
-use crate::demo::stage::{ADDRESS, MILAN, Stage};
+use crate::demo::scenario::{ADDRESS, MILAN, Scenario};
 use anyhow::{Context as _, Result};
 use std::net::SocketAddrV4;
 use tests::fault::mtu;
@@ -25,15 +25,15 @@ const BYTES: u64 = 8 << 20;
 /// The device of the laboratory's core router that leads to milan.
 const TO_MILAN: &str = "to-milan";
 
-pub(super) fn encrypted(stage: &mut Stage) -> Result<Verdict> {
-    let core = stage.lab.underlay().core();
-    let to = SocketAddrV4::new(stage.milan_seen, PORT);
-    let _echo = udp::Echo::start(&stage.milan.netns, ADDRESS, PORT)?;
-    let inside = Capture::start(&stage.rome.netns, "eth0", |_| true)?;
+pub(super) fn encrypted(scenario: &mut Scenario) -> Result<Verdict> {
+    let core = scenario.lab.underlay().core();
+    let to = SocketAddrV4::new(scenario.milan_seen, PORT);
+    let _echo = udp::Echo::start(&scenario.milan.netns, ADDRESS, PORT)?;
+    let inside = Capture::start(&scenario.rome.netns, "eth0", |_| true)?;
     let outside = Capture::start(core, TO_MILAN, |_| true)?;
 
     let echoed = (0..TEXTS)
-        .filter(|_| udp::is_echoed(&stage.rome.netns, to, TEXT))
+        .filter(|_| udp::is_echoed(&scenario.rome.netns, to, TEXT))
         .count();
 
     let inside = inside.finish()?;
@@ -65,9 +65,9 @@ fn is_data(frame: &Frame) -> bool {
         .is_some_and(|datagram| matches!(datagram.payload, [4, 0, 0, 0, ..]))
 }
 
-pub(super) fn narrow(stage: &mut Stage) -> Result<Verdict> {
-    let core = stage.lab.underlay().core();
-    let edge = &stage.lab.cluster(MILAN).edge;
+pub(super) fn narrow(scenario: &mut Scenario) -> Result<Verdict> {
+    let core = scenario.lab.underlay().core();
+    let edge = &scenario.lab.cluster(MILAN).edge;
     let ends = [
         End {
             netns: core,
@@ -85,11 +85,11 @@ pub(super) fn narrow(stage: &mut Stage) -> Result<Verdict> {
         link::without_offloads(end)?;
     }
     mtu::set(ends, NARROW)?;
-    let server = tcp::Server::start(&stage.milan.netns, ADDRESS, PORT)?;
+    let server = tcp::Server::start(&scenario.milan.netns, ADDRESS, PORT)?;
     let capture = Capture::packets(core, TO_MILAN, |_| true)?;
 
-    let to = SocketAddrV4::new(stage.milan_seen, PORT);
-    let outcome = tcp::transfer(&stage.rome.netns, to, BYTES);
+    let to = SocketAddrV4::new(scenario.milan_seen, PORT);
+    let outcome = tcp::transfer(&scenario.rome.netns, to, BYTES);
 
     restore.now()?;
     let frames = capture.finish()?;

@@ -2,7 +2,7 @@
 
 use super::Verdict;
 use crate::demo::report::Throughput;
-use crate::demo::stage::{ADDRESS, MILAN, ROME, Stage};
+use crate::demo::scenario::{ADDRESS, MILAN, ROME, Scenario};
 use anyhow::{Context as _, Result};
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
@@ -29,12 +29,12 @@ const DATAGRAMS: u32 = 100;
 const LARGE_DATAGRAMS: u32 = 5;
 const LARGE_BYTES: usize = 60_000;
 
-pub(super) fn pod_to_pod(stage: &mut Stage) -> Result<Verdict> {
-    connection(&stage.rome, &stage.milan, stage.milan_seen)
+pub(super) fn pod_to_pod(scenario: &mut Scenario) -> Result<Verdict> {
+    connection(&scenario.rome, &scenario.milan, scenario.milan_seen)
 }
 
-pub(super) fn pod_to_pod_back(stage: &mut Stage) -> Result<Verdict> {
-    connection(&stage.milan, &stage.rome, stage.rome_seen)
+pub(super) fn pod_to_pod_back(scenario: &mut Scenario) -> Result<Verdict> {
+    connection(&scenario.milan, &scenario.rome, scenario.rome_seen)
 }
 
 fn connection(client: &Pod, server: &Pod, seen: Ipv4Addr) -> Result<Verdict> {
@@ -55,10 +55,10 @@ fn connection(client: &Pod, server: &Pod, seen: Ipv4Addr) -> Result<Verdict> {
     ))
 }
 
-pub(super) fn same_address(stage: &mut Stage) -> Result<Verdict> {
-    let listener = tcp::Server::start(&stage.milan.netns, ADDRESS, TCP_PORT)?;
+pub(super) fn same_address(scenario: &mut Scenario) -> Result<Verdict> {
+    let listener = tcp::Server::start(&scenario.milan.netns, ADDRESS, TCP_PORT)?;
 
-    let connection = tcp::connect(&stage.rome.netns, at(stage.milan_seen, TCP_PORT))?;
+    let connection = tcp::connect(&scenario.rome.netns, at(scenario.milan_seen, TCP_PORT))?;
 
     let client = connection.local_addr().context("the client's address")?;
     let server = listener.address();
@@ -68,12 +68,12 @@ pub(super) fn same_address(stage: &mut Stage) -> Result<Verdict> {
     ))
 }
 
-pub(super) fn source_seen(stage: &mut Stage) -> Result<Verdict> {
-    let there = seen_by(&stage.rome, &stage.milan, stage.milan_seen)?;
-    let back = seen_by(&stage.milan, &stage.rome, stage.rome_seen)?;
+pub(super) fn source_seen(scenario: &mut Scenario) -> Result<Verdict> {
+    let there = seen_by(&scenario.rome, &scenario.milan, scenario.milan_seen)?;
+    let back = seen_by(&scenario.milan, &scenario.rome, scenario.rome_seen)?;
 
     Ok(Verdict::new(
-        there == [IpAddr::V4(stage.rome_seen)] && back == [IpAddr::V4(stage.milan_seen)],
+        there == [IpAddr::V4(scenario.rome_seen)] && back == [IpAddr::V4(scenario.milan_seen)],
         format!("milan's server saw {there:?}, rome's server saw {back:?}"),
     ))
 }
@@ -85,13 +85,13 @@ fn seen_by(client: &Pod, server: &Pod, seen: Ipv4Addr) -> Result<Vec<IpAddr>> {
     Ok(listener.client_addresses())
 }
 
-pub(super) fn host_to_pod(stage: &mut Stage) -> Result<Verdict> {
-    let node = stage.lab.cluster(ROME).node(1);
-    let mapped = stage.lab.mapped(ROME, &format!("node-{}", node.name))?;
-    let expected = stage.lab.seen_from(MILAN, ROME, mapped)?;
-    let listener = tcp::Server::start(&stage.milan.netns, ADDRESS, TCP_PORT)?;
+pub(super) fn host_to_pod(scenario: &mut Scenario) -> Result<Verdict> {
+    let node = scenario.lab.cluster(ROME).node(1);
+    let mapped = scenario.lab.mapped(ROME, &format!("node-{}", node.name))?;
+    let expected = scenario.lab.seen_from(MILAN, ROME, mapped)?;
+    let listener = tcp::Server::start(&scenario.milan.netns, ADDRESS, TCP_PORT)?;
 
-    tcp::transfer(&node.netns, at(stage.milan_seen, TCP_PORT), FEW_BYTES)?;
+    tcp::transfer(&node.netns, at(scenario.milan_seen, TCP_PORT), FEW_BYTES)?;
 
     let seen = listener.client_addresses();
     Ok(Verdict::new(
@@ -103,18 +103,18 @@ pub(super) fn host_to_pod(stage: &mut Stage) -> Result<Verdict> {
     ))
 }
 
-pub(super) fn tcp_intact(stage: &mut Stage) -> Result<Verdict> {
-    let listener = tcp::Server::start(&stage.milan.netns, ADDRESS, TCP_PORT)?;
+pub(super) fn tcp_intact(scenario: &mut Scenario) -> Result<Verdict> {
+    let listener = tcp::Server::start(&scenario.milan.netns, ADDRESS, TCP_PORT)?;
 
     let outcome = tcp::transfer(
-        &stage.rome.netns,
-        at(stage.milan_seen, TCP_PORT),
+        &scenario.rome.netns,
+        at(scenario.milan_seen, TCP_PORT),
         MANY_BYTES,
     )?;
 
     let received = listener.received();
-    let mut broken = counters::broken(&stage.rome.netns)?;
-    broken.extend(counters::broken(&stage.milan.netns)?);
+    let mut broken = counters::broken(&scenario.rome.netns)?;
+    broken.extend(counters::broken(&scenario.milan.netns)?);
     let throughput = Throughput {
         tcp_bits_per_second: outcome.bits_per_second(),
         tcp_bytes: received,
@@ -135,24 +135,24 @@ pub(super) fn tcp_intact(stage: &mut Stage) -> Result<Verdict> {
     })
 }
 
-pub(super) fn udp(stage: &mut Stage) -> Result<Verdict> {
-    echoes(stage, DATAGRAMS, 512)
+pub(super) fn udp(scenario: &mut Scenario) -> Result<Verdict> {
+    echoes(scenario, DATAGRAMS, 512)
 }
 
-pub(super) fn large_udp(stage: &mut Stage) -> Result<Verdict> {
-    echoes(stage, LARGE_DATAGRAMS, LARGE_BYTES)
+pub(super) fn large_udp(scenario: &mut Scenario) -> Result<Verdict> {
+    echoes(scenario, LARGE_DATAGRAMS, LARGE_BYTES)
 }
 
-fn echoes(stage: &Stage, count: u32, bytes: usize) -> Result<Verdict> {
-    let echo = udp::Echo::start(&stage.milan.netns, ADDRESS, UDP_PORT)?;
-    let to = at(stage.milan_seen, UDP_PORT);
+fn echoes(scenario: &Scenario, count: u32, bytes: usize) -> Result<Verdict> {
+    let echo = udp::Echo::start(&scenario.milan.netns, ADDRESS, UDP_PORT)?;
+    let to = at(scenario.milan_seen, UDP_PORT);
 
     let echoed = (0..count)
         .filter(|&number| {
             let payload: Vec<u8> = (0..bytes)
                 .map(|at| (at as u32 * 7 + number) as u8)
                 .collect();
-            udp::is_echoed(&stage.rome.netns, to, &payload)
+            udp::is_echoed(&scenario.rome.netns, to, &payload)
         })
         .count();
 
@@ -163,8 +163,8 @@ fn echoes(stage: &Stage, count: u32, bytes: usize) -> Result<Verdict> {
     ))
 }
 
-pub(super) fn icmp(stage: &mut Stage) -> Result<Verdict> {
-    let report = Ping::default().run(&stage.rome.netns, stage.milan_seen)?;
+pub(super) fn icmp(scenario: &mut Scenario) -> Result<Verdict> {
+    let report = Ping::default().run(&scenario.rome.netns, scenario.milan_seen)?;
 
     Ok(Verdict::new(
         report.is_complete(),
@@ -177,11 +177,11 @@ pub(super) fn icmp(stage: &mut Stage) -> Result<Verdict> {
     ))
 }
 
-pub(super) fn icmp_error(stage: &mut Stage) -> Result<Verdict> {
+pub(super) fn icmp_error(scenario: &mut Scenario) -> Result<Verdict> {
     let start = Instant::now();
-    let to = at(stage.milan_seen, CLOSED_PORT);
+    let to = at(scenario.milan_seen, CLOSED_PORT);
 
-    let reply = udp::exchange(&stage.rome.netns, to, b"anyone?", Duration::from_secs(2));
+    let reply = udp::exchange(&scenario.rome.netns, to, b"anyone?", Duration::from_secs(2));
 
     let took = milliseconds(start.elapsed());
     Ok(match reply {

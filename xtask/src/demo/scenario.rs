@@ -28,7 +28,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Two connected clusters with one pod each.
 #[derive(Debug)]
-pub(super) struct Stage {
+pub(super) struct Scenario {
     pub(super) lab: Lab,
     pub(super) rome: Pod,
     /// A pod in milan, which has the same address as the pod in rome.
@@ -39,7 +39,7 @@ pub(super) struct Stage {
     pub(super) rome_seen: Ipv4Addr,
 }
 
-impl Stage {
+impl Scenario {
     /// Creates the clusters, starts their processes, and waits until all gateway replicas are
     /// connected.
     ///

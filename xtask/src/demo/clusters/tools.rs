@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 #[derive(Debug)]
-pub(super) struct Stage {
+pub(super) struct Tools {
     /// The program of the Kubernetes laboratory.
     cluster: PathBuf,
     liqoctl: PathBuf,
     helm: PathBuf,
 }
 
-impl Stage {
+impl Tools {
     /// Finds the programs. Builds them first unless `was_built` is true.
     ///
     /// # Errors

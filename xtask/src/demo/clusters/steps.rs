@@ -1,11 +1,11 @@
-//! The chapters of the demo on Kubernetes in their order, each with a claim.
+//! The steps of the demo on Kubernetes in their order, each with a claim.
 
 mod pods;
 mod removal;
 
 pub(super) use removal::clean_up;
 
-use super::stage::Stage;
+use super::tools::Tools;
 use super::{MILAN, ROME};
 use crate::demo::claims::Verdict;
 use crate::shell::Shell;
@@ -16,43 +16,43 @@ use std::time::{Duration, Instant};
 
 /// A step of the demo on Kubernetes, with the claim that it checks.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Chapter {
+pub(super) struct Step {
     /// The identifier of the claim in the JSON output, which must not change.
     pub(super) name: &'static str,
     /// The action of the step as a sentence.
     pub(super) why: &'static str,
     /// Executes the step, and checks the claim.
-    pub(super) run: fn(&mut Shell, &Stage) -> Result<Verdict>,
+    pub(super) run: fn(&mut Shell, &Tools) -> Result<Verdict>,
 }
 
-/// All chapters except `clean-up`, which runs last.
-pub(super) const CHAPTERS: &[Chapter] = &[
-    Chapter {
+/// All steps except `clean-up`, which runs last.
+pub(super) const STEPS: &[Step] = &[
+    Step {
         name: "clusters",
         why: "two clusters use the same pod CIDRs",
         run: clusters,
     },
-    Chapter {
+    Step {
         name: "install",
         why: "`liqoctl` installs Liqo in both clusters",
         run: install,
     },
-    Chapter {
+    Step {
         name: "connect",
         why: "one command connects the clusters in both directions",
         run: connect,
     },
-    Chapter {
+    Step {
         name: "curl",
         why: "a pod in rome sends a request to a pod in milan, and one in milan to a pod in rome",
         run: curl,
     },
-    Chapter {
+    Step {
         name: "failover",
         why: "a gateway is deleted while a pod sends requests",
         run: failover,
     },
-    Chapter {
+    Step {
         name: "view",
         why: "the state of the connection in both clusters",
         run: view,
@@ -78,17 +78,17 @@ const FAILED_MAX: usize = 2;
 /// Time limit for all requests together.
 const REQUESTS_TIMEOUT: Duration = Duration::from_secs(60);
 
-fn clusters(shell: &mut Shell, stage: &Stage) -> Result<Verdict> {
-    shell.run(stage.laboratory(&["up", ROME, MILAN]))?;
+fn clusters(shell: &mut Shell, tools: &Tools) -> Result<Verdict> {
+    shell.run(tools.laboratory(&["up", ROME, MILAN]))?;
     let mut networks = Vec::new();
     for name in [ROME, MILAN] {
         for image in ["gateway", "route-agent", "controller-manager"] {
             let archive = workspace::target().join(format!("images/liqo-{image}.tar"));
             let archive = archive.to_str().context("a path is not UTF-8")?;
-            shell.run(stage.laboratory(&["load", name, archive]))?;
+            shell.run(tools.laboratory(&["load", name, archive]))?;
         }
         let path = "jsonpath={.items[*].spec.podCIDR}";
-        let pod_cidrs = stage.kubectl(shell, name, &["get", "nodes", "-o", path])?;
+        let pod_cidrs = tools.kubectl(shell, name, &["get", "nodes", "-o", path])?;
         console::note(format_args!(
             "{name:<10} pod CIDRs of the nodes: {pod_cidrs}"
         ));
@@ -101,15 +101,15 @@ fn clusters(shell: &mut Shell, stage: &Stage) -> Result<Verdict> {
     ))
 }
 
-fn install(shell: &mut Shell, stage: &Stage) -> Result<Verdict> {
+fn install(shell: &mut Shell, tools: &Tools) -> Result<Verdict> {
     let start = Instant::now();
     for name in [ROME, MILAN] {
-        let kubeconfig = stage.kubeconfig(shell, name)?;
+        let kubeconfig = tools.kubeconfig(shell, name)?;
         let chart = workspace::root().join("charts/liqo");
         let chart = chart.to_str().context("a path is not UTF-8")?;
         let words = ["install", "--kubeconfig", &kubeconfig, "--cluster-id", name];
         let flags = ["--local-chart-path", chart, "--set", "tag=dev"];
-        stage.show(shell, stage.liqoctl(&[&words[..], &flags].concat()))?;
+        tools.show(shell, tools.liqoctl(&[&words[..], &flags].concat()))?;
     }
 
     Ok(Verdict::new(
@@ -118,14 +118,14 @@ fn install(shell: &mut Shell, stage: &Stage) -> Result<Verdict> {
     ))
 }
 
-fn connect(shell: &mut Shell, stage: &Stage) -> Result<Verdict> {
+fn connect(shell: &mut Shell, tools: &Tools) -> Result<Verdict> {
     let start = Instant::now();
-    let [rome, milan] = [ROME, MILAN].map(|name| stage.kubeconfig(shell, name));
+    let [rome, milan] = [ROME, MILAN].map(|name| tools.kubeconfig(shell, name));
     let (rome, milan) = (rome?, milan?);
     let words = ["network", "connect", "--kubeconfig", &rome];
     let remote = ["--remote-kubeconfig", &milan, "--wait"];
     let how = ["--gw-server-service-type", "NodePort"];
-    stage.show(shell, stage.liqoctl(&[&words[..], &remote, &how].concat()))?;
+    tools.show(shell, tools.liqoctl(&[&words[..], &remote, &how].concat()))?;
 
     let took = start.elapsed();
     Ok(Verdict::new(
@@ -134,30 +134,30 @@ fn connect(shell: &mut Shell, stage: &Stage) -> Result<Verdict> {
     ))
 }
 
-fn curl(shell: &mut Shell, stage: &Stage) -> Result<Verdict> {
+fn curl(shell: &mut Shell, tools: &Tools) -> Result<Verdict> {
     for name in [ROME, MILAN] {
         let manifest = workspace::root().join(WEB);
         let manifest = manifest.to_str().context("a path is not UTF-8")?;
-        stage.kubectl(shell, name, &["apply", "-f", manifest])?;
+        tools.kubectl(shell, name, &["apply", "-f", manifest])?;
     }
     for name in [ROME, MILAN] {
         let words = ["rollout", "status", "deployment/web", "--timeout=60s"];
-        stage.kubectl(shell, name, &words)?;
+        tools.kubectl(shell, name, &words)?;
     }
 
     let mut all_replied = true;
     for (here, there) in [(ROME, MILAN), (MILAN, ROME)] {
-        let client = pod(shell, stage, here)?;
-        let server = pod(shell, stage, there)?;
-        let seen = seen(shell, stage, here, there, server.address)?;
+        let client = pod(shell, tools, here)?;
+        let server = pod(shell, tools, there)?;
+        let seen = seen(shell, tools, here, there, server.address)?;
         console::note(format_args!(
             "{here}: pod {} sends a request to pod {} in {there}, remapped to {seen}",
             client.address, server.address
         ));
         let url = format!("http://{seen}:{PORT}/");
         let words = ["kubectl", here, "exec", &client.name, "--", "curl", "-s"];
-        let command = stage.laboratory(&[&words[..], &["--max-time", "5", &url]].concat());
-        let reply = stage.show(shell, command)?;
+        let command = tools.laboratory(&[&words[..], &["--max-time", "5", &url]].concat());
+        let reply = tools.show(shell, command)?;
         all_replied &= reply.contains(&server.name);
     }
 
@@ -171,28 +171,28 @@ fn curl(shell: &mut Shell, stage: &Stage) -> Result<Verdict> {
     ))
 }
 
-fn failover(shell: &mut Shell, stage: &Stage) -> Result<Verdict> {
-    let client = pod(shell, stage, ROME)?;
-    let server = pod(shell, stage, MILAN)?;
-    let seen = seen(shell, stage, ROME, MILAN, server.address)?;
+fn failover(shell: &mut Shell, tools: &Tools) -> Result<Verdict> {
+    let client = pod(shell, tools, ROME)?;
+    let server = pod(shell, tools, MILAN)?;
+    let seen = seen(shell, tools, ROME, MILAN, server.address)?;
     let one = format!("curl -s --max-time 1 -o /dev/null http://{seen}:{PORT}/ || echo failed");
     let all = format!("for i in $(seq {REQUESTS}); do {one}; sleep 0.05; done; echo ended");
     let detached = format!("({all}) >/tmp/requests 2>&1 &");
     let exec = ["exec", &client.name, "--", "sh", "-c"];
-    stage.kubectl(shell, ROME, &[&exec[..], &[&detached]].concat())?;
+    tools.kubectl(shell, ROME, &[&exec[..], &[&detached]].concat())?;
 
     let gateways = "networking.liqo.io/component=gateway";
     let first = "jsonpath={.items[0].metadata.name}";
     let words = ["-n", "liqo", "get", "pods", "-l", gateways, "-o", first];
-    let gateway = stage.kubectl(shell, MILAN, &words)?;
+    let gateway = tools.kubectl(shell, MILAN, &words)?;
     let words = ["kubectl", MILAN, "-n", "liqo", "delete", "pod", &gateway];
     let now = ["--grace-period=0", "--force"];
-    stage.show(shell, stage.laboratory(&[&words[..], &now].concat()))?;
+    tools.show(shell, tools.laboratory(&[&words[..], &now].concat()))?;
 
     let until = "until grep -q ended /tmp/requests; do sleep 0.2; done";
     let seconds = REQUESTS_TIMEOUT.as_secs();
     let wait = format!("timeout {seconds} sh -c '{until}'; cat /tmp/requests");
-    let results = stage.kubectl(shell, ROME, &[&exec[..], &[&wait]].concat())?;
+    let results = tools.kubectl(shell, ROME, &[&exec[..], &[&wait]].concat())?;
     let failed = results.lines().filter(|line| *line == "failed").count();
 
     Ok(Verdict::new(
@@ -201,14 +201,14 @@ fn failover(shell: &mut Shell, stage: &Stage) -> Result<Verdict> {
     ))
 }
 
-fn view(shell: &mut Shell, stage: &Stage) -> Result<Verdict> {
+fn view(shell: &mut Shell, tools: &Tools) -> Result<Verdict> {
     for name in [ROME, MILAN] {
-        let kubeconfig = stage.kubeconfig(shell, name)?;
-        stage.show(shell, stage.liqoctl(&["info", "--kubeconfig", &kubeconfig]))?;
+        let kubeconfig = tools.kubeconfig(shell, name)?;
+        tools.show(shell, tools.liqoctl(&["info", "--kubeconfig", &kubeconfig]))?;
         let kinds = "configurations,gatewayservers,gatewayclients,connections";
-        stage.show(
+        tools.show(
             shell,
-            stage.laboratory(&["kubectl", name, "get", kinds, "-A"]),
+            tools.laboratory(&["kubectl", name, "get", kinds, "-A"]),
         )?;
     }
 

@@ -7,7 +7,7 @@ use std::net::Ipv4Addr;
 
 /// A cluster with one gateway, at one end of the tunnel.
 #[derive(Debug)]
-pub(super) struct Site {
+pub(super) struct Cluster {
     /// The cluster id.
     pub(super) name: &'static str,
     /// The gateway's address on the underlay.
@@ -23,9 +23,9 @@ pub(super) struct Site {
 }
 
 /// The cluster of the measuring client.
-pub(super) const NEAR: Site = Site {
-    name: "near",
-    underlay: cable::NEAR,
+pub(super) const CLIENT: Cluster = Cluster {
+    name: "client",
+    underlay: cable::CLIENT,
     pods: "10.202.1.0/24",
     external: "10.203.1.0/24",
     address: Ipv4Addr::new(10, 202, 1, 1),
@@ -33,9 +33,9 @@ pub(super) const NEAR: Site = Site {
 };
 
 /// The cluster of the measuring server.
-pub(super) const FAR: Site = Site {
-    name: "far",
-    underlay: cable::FAR,
+pub(super) const SERVER: Cluster = Cluster {
+    name: "server",
+    underlay: cable::SERVER,
     pods: "10.202.2.0/24",
     external: "10.203.2.0/24",
     address: Ipv4Addr::new(10, 202, 2, 1),
@@ -52,7 +52,7 @@ pub(super) const TUNNEL_MTU: u32 = 1420;
 const LIQO: &str = "liqo";
 
 /// Returns the objects that describe a gateway's own cluster.
-pub(super) fn objects(own: &Site) -> Vec<Value> {
+pub(super) fn objects(own: &Cluster) -> Vec<Value> {
     let network = |kind: &str, cidr: &str| {
         json!({
             "apiVersion": "ipam.liqo.io/v1alpha1",
@@ -124,7 +124,7 @@ pub(super) struct Peer<'a> {
     pub(super) key: [u8; 32],
 }
 
-impl Site {
+impl Cluster {
     /// Returns this cluster as a peer of another gateway. `key` is the public key of this
     /// cluster's gateway.
     pub(super) fn as_peer(&self, key: [u8; 32]) -> Peer<'_> {
@@ -191,14 +191,14 @@ mod tests {
 
     #[test]
     fn a_peer_has_the_id_and_cidrs_of_its_own_cluster() {
-        let near = [objects(&NEAR), FAR.as_peer([1; 32]).objects()].concat();
-        let far = [objects(&FAR), NEAR.as_peer([2; 32]).objects()].concat();
+        let at_client = [objects(&CLIENT), SERVER.as_peer([1; 32]).objects()].concat();
+        let at_server = [objects(&SERVER), CLIENT.as_peer([2; 32]).objects()].concat();
 
         let of = |objects: &[Value], kind: &str| {
             let found = objects.iter().find(|object| object["kind"] == kind);
             found.cloned().unwrap_or_default()
         };
-        for (own, other) in [(&near, &far), (&far, &near)] {
+        for (own, other) in [(&at_client, &at_server), (&at_server, &at_client)] {
             let known = of(own, "Configuration");
             let itself = of(other, "Network");
             assert_eq!(
@@ -210,8 +210,8 @@ mod tests {
                 of(other, "ConfigMap")["data"]["CLUSTER_ID"]
             );
         }
-        let client = of(&near, "GatewayClient");
-        let slice = of(&far, "EndpointSlice");
+        let client = of(&at_client, "GatewayClient");
+        let slice = of(&at_server, "EndpointSlice");
         assert_eq!(
             client["spec"]["endpoint"]["addresses"],
             slice["endpoints"][0]["addresses"]

@@ -2,7 +2,7 @@
 
 use crate::console;
 use crate::demo::claims::Verdict;
-use crate::demo::clusters::stage::Stage;
+use crate::demo::clusters::tools::Tools;
 use crate::demo::clusters::{MILAN, ROME};
 use crate::demo::report::Claim;
 use crate::shell::Shell;
@@ -16,17 +16,17 @@ use std::time::Instant;
 /// Returns an error if the removal was interrupted.
 pub(in crate::demo::clusters) fn clean_up(
     shell: &mut Shell,
-    stage: &Stage,
+    tools: &Tools,
     is_installed: bool,
 ) -> Result<Claim> {
     console::step("clean-up: nothing is left");
     let start = Instant::now();
     let verdict = if is_installed {
-        uninstall(shell, stage)
+        uninstall(shell, tools)
     } else {
         Ok(Verdict::new(true, "the clusters are removed"))
     };
-    shell.run(stage.laboratory(&["down", ROME, MILAN]))?;
+    shell.run(tools.laboratory(&["down", ROME, MILAN]))?;
 
     let verdict = verdict.unwrap_or_else(|error| Verdict::new(false, format!("{error:#}")));
     if verdict.pass {
@@ -41,18 +41,18 @@ pub(in crate::demo::clusters) fn clean_up(
     })
 }
 
-fn uninstall(shell: &mut Shell, stage: &Stage) -> Result<Verdict> {
-    let [rome, milan] = [ROME, MILAN].map(|name| stage.kubeconfig(shell, name));
+fn uninstall(shell: &mut Shell, tools: &Tools) -> Result<Verdict> {
+    let [rome, milan] = [ROME, MILAN].map(|name| tools.kubeconfig(shell, name));
     let (rome, milan) = (rome?, milan?);
     let words = ["network", "reset", "--kubeconfig", &rome];
     let remote = ["--remote-kubeconfig", &milan, "--wait", "--skip-confirm"];
-    stage.show(shell, stage.liqoctl(&[&words[..], &remote].concat()))?;
+    tools.show(shell, tools.liqoctl(&[&words[..], &remote].concat()))?;
     let mut left = Vec::new();
     for (name, kubeconfig) in [(ROME, &rome), (MILAN, &milan)] {
         let words = ["uninstall", "--purge", "--skip-confirm", "--kubeconfig"];
-        stage.show(shell, stage.liqoctl(&[&words[..], &[kubeconfig]].concat()))?;
+        tools.show(shell, tools.liqoctl(&[&words[..], &[kubeconfig]].concat()))?;
         let kinds = "crd,clusterroles,clusterrolebindings,namespaces";
-        let objects = stage.kubectl(shell, name, &["get", kinds, "-o", "name"])?;
+        let objects = tools.kubectl(shell, name, &["get", kinds, "-o", "name"])?;
         left.extend(
             objects
                 .lines()
@@ -61,7 +61,7 @@ fn uninstall(shell: &mut Shell, stage: &Stage) -> Result<Verdict> {
         );
         for node in ["control-plane", "worker"] {
             let node = format!("{name}-{node}");
-            let links = stage.laboratory(&["exec", &node, "ip", "-o", "link"]);
+            let links = tools.laboratory(&["exec", &node, "ip", "-o", "link"]);
             let links = shell.output(links)?;
             let links = String::from_utf8_lossy(&links.stdout).into_owned();
             left.extend(

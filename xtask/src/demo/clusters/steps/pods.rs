@@ -1,6 +1,6 @@
 //! The client and server pods, and the addresses under which the other cluster reaches them.
 
-use crate::demo::clusters::stage::Stage;
+use crate::demo::clusters::tools::Tools;
 use crate::shell::Shell;
 use anyhow::{Context as _, Result};
 use ipnet::Ipv4Net;
@@ -12,10 +12,10 @@ pub(super) struct Pod {
 }
 
 /// Returns the pod with the lowest address. In both clusters this is usually the same address.
-pub(super) fn pod(shell: &mut Shell, stage: &Stage, cluster: &str) -> Result<Pod> {
+pub(super) fn pod(shell: &mut Shell, tools: &Tools, cluster: &str) -> Result<Pod> {
     let path = "jsonpath={range .items[*]}{.status.podIP} {.metadata.name}{\"\\n\"}{end}";
     let words = ["get", "pods", "-l", "app=web", "-o", path];
-    let listing = stage.kubectl(shell, cluster, &words)?;
+    let listing = tools.kubectl(shell, cluster, &words)?;
     let pods = listing.lines().filter_map(|line| line.split_once(' '));
     let pods = pods.map(|(address, name)| {
         let address = address.parse().context("a pod's address")?;
@@ -33,7 +33,7 @@ pub(super) fn pod(shell: &mut Shell, stage: &Stage, cluster: &str) -> Result<Pod
 /// `there`.
 pub(super) fn seen(
     shell: &mut Shell,
-    stage: &Stage,
+    tools: &Tools,
     here: &str,
     there: &str,
     address: Ipv4Addr,
@@ -41,7 +41,7 @@ pub(super) fn seen(
     let tenant = format!("liqo-tenant-{there}");
     let path = "jsonpath={.status.remote.cidr.pod[0]}";
     let words = ["-n", &tenant, "get", "configuration", there, "-o", path];
-    let network = stage.kubectl(shell, here, &words)?;
+    let network = tools.kubectl(shell, here, &words)?;
     let network: Ipv4Net = network
         .parse()
         .context("the remapped network of the pods")?;
