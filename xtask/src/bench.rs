@@ -103,11 +103,11 @@ enum Command {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Output {
-    /// A table for people.
+    /// A table for terminals.
     Table,
     /// The JSON document that is also written to `bench/results`.
     Json,
-    /// Markdown.
+    /// The Markdown document that is also written to `bench/results`.
     Markdown,
 }
 

@@ -4,8 +4,8 @@
 //! ```text
 //! charts/tests/
 //!   values/NAME.yaml     values of a user
-//!   golden/NAME.yaml     the output for them
-//!   refused/NAME.yaml    values to refuse; the first line has the expected words
+//!   golden/NAME.yaml     the manifests that helm renders with these values
+//!   refused/NAME.yaml    values that the chart must refuse; line 1 has the expected error
 //! ```
 
 mod helm;
@@ -50,7 +50,7 @@ pub(crate) fn is_checkable() -> bool {
     Helm::find().is_some()
 }
 
-/// Checks the chart, and returns the number of comparisons as text.
+/// Checks the chart, and returns a summary with the numbers of renderings and refusals.
 ///
 /// # Errors
 ///

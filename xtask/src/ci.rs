@@ -36,8 +36,7 @@ const TESTS: &[Part] = &[
     (Set::Kubernetes, &["test", "--kubernetes", "--quick"]),
 ];
 
-/// Takes each measurement once and as briefly as possible. This checks that the bench runs, but
-/// not the speed.
+/// Takes each measurement once for one second. This checks that the bench runs, but not the speed.
 const BENCH: &[&str] = &[
     "bench",
     "--no-build",
@@ -143,9 +142,10 @@ fn documentation() -> Command {
     command
 }
 
-/// Returns the cargo-deny command; `None` if cargo-deny is not installed. cargo-deny also reads
-/// the advisory database, but takes minutes to build, so it is optional. It does not run in a
-/// view, because a view hides it.
+/// Returns the cargo-deny command; `None` if cargo-deny is not installed.
+///
+/// cargo-deny is optional, because it takes minutes to build. It checks the advisory database in
+/// addition to the licences. The command does not run in a view, because a view hides cargo-deny.
 fn deny(shell: &mut Shell) -> Result<Option<Command>> {
     let mut query = workspace::cargo(&["--list"]);
     query.env("CARGO_TERM_COLOR", "never");

@@ -6,12 +6,9 @@ use anstyle::{AnsiColor, Style};
 use std::fmt::Display;
 use std::time::{Duration, Instant};
 
-/// The style of successes.
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default().bold();
-/// The style of failures.
 pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
 pub(crate) const TITLE: Style = Style::new().bold();
-/// The style of details.
 pub(crate) const FAINT: Style = Style::new().dimmed();
 
 /// Prints the title of a step.

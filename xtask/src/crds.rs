@@ -40,8 +40,8 @@ pub(crate) fn run(shell: &mut Shell, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Checks that the chart's definitions equal the generated definitions. Returns their number as
-/// text.
+/// Checks that the chart's definitions equal the generated definitions. Returns a summary with the
+/// number of definitions.
 ///
 /// # Errors
 ///

@@ -44,14 +44,14 @@ pub(crate) struct Demo {
     #[arg(long, conflicts_with = "keep")]
     clean: bool,
 
-    /// Uses the binaries of the last build.
+    /// Uses the binaries of the last build instead of building them.
     #[arg(long)]
     no_build: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// Text for people.
+    /// Text for terminals.
     Text,
     /// One JSON document.
     Json,
@@ -130,7 +130,7 @@ fn conclude(mut report: Report, start: Instant, output: Format) -> Result<ExitCo
     })
 }
 
-/// Prints the expected duration of the demo, and returns its steps.
+/// Prints the expected duration of the demo, and returns a counter for its steps.
 fn announce(options: &Demo) -> Steps {
     let is_built = workspace::binaries().join("gateway").is_file();
     let duration = if is_built || options.no_build {

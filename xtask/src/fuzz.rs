@@ -1,5 +1,5 @@
-//! `cargo xtask fuzz`: runs coverage-guided fuzzing against all code that handles input of
-//! strangers, peers, pods and users.
+//! `cargo xtask fuzz`: runs coverage-guided fuzzing against all code that handles input of peers,
+//! pods, users and unauthenticated senders.
 
 use crate::setup::needs::Set;
 use crate::shell::Shell;
@@ -83,7 +83,7 @@ const TARGETS: [Target; 5] = [
 /// input.
 const INPUT_SECONDS_MAX: u32 = 20;
 
-/// Number of lines that are shown of a failed target's output.
+/// Maximum number of lines to print from the end of a failed target's output.
 const LINES_MAX: usize = 60;
 
 /// Builds the targets, and runs them one after the other.
@@ -243,7 +243,7 @@ fn explain(target: &str, output: &Output) {
     }
 }
 
-/// Prints a line for each target in the format of `cargo test`, and the total number of inputs.
+/// Prints the result of each target in the format of `cargo test`, and the total number of inputs.
 fn conclude(outcomes: &[(&str, Option<u64>)], took: Duration) -> Result<()> {
     for (name, inputs) in outcomes {
         let verdict = if inputs.is_some() { "ok" } else { "FAILED" };

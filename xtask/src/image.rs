@@ -1,7 +1,9 @@
 //! `cargo xtask image`: builds container images as archives for `ctr images import`.
 //!
 //! An image contains one statically linked binary. If the binary runs another program, the image
-//! also contains this program and its libraries. Builds of the same checkout in the same folder
+//! also contains that program and its libraries.
+//!
+//! Builds of the same checkout in the same folder
 //! produce byte-identical images. In another folder, only the names of functions in the eBPF
 //! programs differ. Cargo derives these names from the path of `ebpf/common`, which is outside of
 //! the eBPF programs' workspace.

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! /var/cache/liqo-lab                    or $LIQO_LAB_CACHE
-//!   parts/tools-5d0c83f1e2ab/            the result of one `go build`, by its inputs' digest
+//!   parts/tools-5d0c83f1e2ab/            the result of one `go build`, with a digest of its inputs
 //!   v1.35.4-90be0d7e41c6/                the programs of a cluster of that version:
 //!     bin/  cni/  versions.json          hard links into the parts
 //!   lock                                 held while parts are built

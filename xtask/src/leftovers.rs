@@ -1,8 +1,7 @@
 //! Finds kernel state and files that runs of this project have left on the machine.
 //!
-//! All names and numbers that the project uses in the kernel are listed in `docs/settings.md`, so
-//! they identify the project's state. State of a laboratory that is running or that a user keeps
-//! is not a leftover.
+//! The names and numbers in `docs/settings.md` identify this project's state in the kernel. The
+//! state of a laboratory that is running or that a user keeps is not a leftover.
 
 use crate::shell::Shell;
 use anyhow::{Context as _, Result};
@@ -14,7 +13,8 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Time limit for the kernel to remove namespaces and devices, which happens in the background.
+/// Time limit for the kernel to remove namespaces and devices. The kernel removes them in the
+/// background.
 const SETTLE: Duration = Duration::from_secs(10);
 
 /// Removes the state of crashed laboratories, and returns the ids of these laboratories.

@@ -1,7 +1,7 @@
 //! Checks that `deny.toml` allows the licences of all dependencies.
 //!
-//! `cargo deny` checks more, but takes longer to build than all tests take. `cargo xtask ci` runs
-//! `cargo deny` if it is installed, and this check on every machine.
+//! `cargo xtask ci` runs this check on every machine. `cargo deny` checks more, but takes minutes
+//! to build. So `cargo xtask ci` runs `cargo deny` only if it is installed.
 
 use crate::{shell::Shell, workspace};
 use anyhow::{Context as _, Result, bail};

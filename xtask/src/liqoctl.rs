@@ -108,7 +108,7 @@ fn compress(shell: &mut Shell, helm: &Path) -> Result<PathBuf> {
             String::from_utf8_lossy(&output.stderr).trim()
         );
     }
-    // The complete file is renamed, so that an interrupted write leaves no archive.
+    // The archive is renamed after it is complete, so that an interrupted write leaves no archive.
     let partial = archive.with_extension("partial");
     fs::write(&partial, &output.stdout)
         .and_then(|()| fs::rename(&partial, &archive))

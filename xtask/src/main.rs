@@ -50,7 +50,7 @@ enum Command {
     /// Measures throughput, latency, processor time and memory, and compares them with other
     /// tunnels.
     Bench(bench::Bench),
-    /// Fuzzes the code that handles input of strangers, peers, pods and users.
+    /// Fuzzes the code that handles input of peers, pods, users and unauthenticated senders.
     Fuzz(fuzz::Fuzz),
     /// Manages real Kubernetes clusters on this machine.
     Cluster(cluster::Cluster),

@@ -1,8 +1,8 @@
 //! `cargo xtask setup`: installs the packages and tools that this machine lacks.
 //!
 //! [`observe`] reads the state of the machine, [`needs::missing`] plans the installation, and
-//! [`install`] executes the plan. If nothing is missing, this takes milliseconds. So every command
-//! first calls [`run_for`] with the package sets that it needs.
+//! [`install`] executes the plan. Every command first calls [`run_for`] with the package sets that
+//! it needs. If nothing is missing, the call takes milliseconds.
 
 pub(crate) mod fuzzer;
 pub(crate) mod go;
@@ -55,8 +55,8 @@ pub(crate) fn run_for(shell: &mut Shell, sets: &[Set]) -> Result<()> {
     complete(shell, wanted, Evidence::Files)
 }
 
-/// Installs every declared package of every set, even if another program of the same name exists.
-/// A [`view`] shows only programs of declared packages.
+/// Installs the declared packages of all sets. A package is also installed if its program exists
+/// from another source, because a [`view`] shows only programs of declared packages.
 ///
 /// # Errors
 ///

@@ -1,8 +1,8 @@
 //! Runs other programs, and ends them when a signal stops this process.
 //!
 //! Each program runs in its own process group. So Ctrl-C, SIGTERM and SIGHUP reach only this
-//! process. This process then ends the program's group and returns [`Interrupted`], so that the
-//! caller can clean up.
+//! process. This process then ends the program's group. The caller receives [`Interrupted`], and
+//! can clean up.
 
 use anyhow::{Context as _, Result, bail};
 use nix::sys::signal::{Signal as UnixSignal, killpg};
@@ -18,7 +18,7 @@ use tokio::time::{sleep, timeout};
 /// namespaces within a second.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// Like [`GRACE`], for a program that itself ends other programs and removes clusters.
+/// Time between SIGTERM and SIGKILL for a program that must end other programs and remove clusters.
 const GRACE_CLEAN_UP: Duration = Duration::from_secs(60);
 
 /// The error that a signal (SIGINT, SIGTERM or SIGHUP) has interrupted this process.
@@ -196,8 +196,8 @@ async fn end(child: &mut Child, grace: Duration) {
     let _ = timeout(grace, child.wait()).await;
     kill_group(group, UnixSignal::SIGKILL);
     let _ = timeout(GRACE, child.wait()).await;
-    // A process may hold a laboratory's lock until it ends. So the caller may clean up only after
-    // all processes of the group have ended.
+    // A process of the group may hold a laboratory's lock until it ends. The caller must clean up
+    // after all processes have ended.
     let _ = timeout(GRACE, async {
         while exists(group) {
             sleep(Duration::from_millis(10)).await;

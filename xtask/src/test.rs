@@ -43,7 +43,7 @@ pub(crate) struct Test {
 /// The suites that need no Kubernetes cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Suite {
-    /// Unit tests.
+    /// Unit tests, which need no network namespace.
     Unit,
     /// Integration tests in network namespaces.
     Laboratory,

@@ -26,8 +26,8 @@ const NAMES_FORBIDDEN: &[&str] = &[
     "utils.rs",
 ];
 
-/// Modules and crates that must be pure: their results depend only on their arguments. A module is
-/// a file and a folder.
+/// Modules and crates that must be pure: their results depend only on their arguments. An entry
+/// without `src` at its end matches the file and the folder of a module.
 const PURE: &[&str] = &[
     "control/api/src",
     "control/manager/src/plan",
@@ -50,7 +50,8 @@ const PURE: &[&str] = &[
     "tests/kubernetes/src/spec",
 ];
 
-/// Files in [`PURE`] that wrap a library that reads the clock and random numbers.
+/// Files in [`PURE`] that are not checked, because they wrap a library that reads the clock and
+/// random numbers.
 const PURE_EXCEPT: &[&str] = &["gateway/src/engine/noise.rs"];
 
 /// Identifiers that give a file access to time, randomness or input and output.

@@ -1,10 +1,11 @@
 //! `cargo xtask view`: runs a command as if only declared packages were installed on this machine.
 //!
 //! A test that runs a program of an undeclared package passes on machines where this package is
-//! installed, and fails on other machines. So CI runs each package set in a view. A view is a
-//! mount namespace. Its folders of programs and headers contain only files of three groups of
-//! packages: the packages of the set ([`setup::needs`]), their dependencies, and Debian's base
-//! system. The Rust toolchain and bpf-linker are the only other programs:
+//! installed, and fails on other machines. So CI runs the tests of each package set in a view.
+//!
+//! A view is a mount namespace. Its folders of programs and headers contain only files of three
+//! groups of packages: the packages of the set ([`setup::needs`]), their dependencies, and Debian's
+//! base system. The Rust toolchain and bpf-linker are the only other programs:
 //!
 //! ```text
 //! needs::PACKAGES --closure--> packages --dpkg-query -L--> kept files --hidden--> whiteouts
@@ -241,8 +242,8 @@ fn layers(kept: &Kept, cargo: &Path, path: &OsStr) -> Result<Vec<Layer>> {
     Ok(vec![programs, cargo])
 }
 
-/// Returns the folders of PATH that are in no layer. The view replaces them with empty folders, so
-/// that their programs cannot be run by absolute path either.
+/// Returns the folders of PATH that are in no layer. The view replaces these folders with empty
+/// folders, so that a command cannot run their programs by absolute path.
 fn emptied(layers: &[Layer], path: &OsStr, cargo: &Path) -> Vec<PathBuf> {
     let needed = [crate::workspace::root(), cargo];
     let folders: BTreeSet<PathBuf> = env::split_paths(path)

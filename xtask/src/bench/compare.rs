@@ -1,5 +1,4 @@
-//! Compares two stored results, and finds numbers that changed by more than their spread. PURE
-//! except for reading files.
+//! Compares two stored results, and finds numbers that changed by more than their spread.
 
 use super::metric::{Better, METRICS, Metric, Sample, Tunnel, Underlay};
 use super::results::{REFERENCE, by_round};
@@ -40,7 +39,7 @@ pub(super) fn run(options: &Compare) -> Result<String> {
     Ok(render(&before, &after, &changes))
 }
 
-/// The fields of a stored result that the comparison needs.
+/// A stored result, reduced to the fields that the comparison needs.
 #[derive(Debug, Deserialize)]
 struct Kept {
     date: String,
@@ -70,7 +69,7 @@ impl Kept {
     }
 }
 
-/// A number that both results have.
+/// A number that occurs in both results, before and after the change.
 #[derive(Clone, Copy, Debug)]
 struct Change {
     tunnel: Tunnel,

@@ -104,8 +104,8 @@ impl Ends {
     }
 }
 
-/// Additional seconds after which an iperf3 client is killed. After the measurement, iperf3 waits
-/// until its queued data is sent, which takes long on a machine without an idle core.
+/// Time limit for an iperf3 client to end after the measurement, in seconds. iperf3 first sends its
+/// queued data, which takes long on a machine without an idle core.
 const SLACK_SECONDS: u32 = 20;
 
 /// An `iperf3 --server --one-off`, which ends after one client.
@@ -139,7 +139,7 @@ impl Drop for Server {
     }
 }
 
-/// Kills a process, if it still runs, and reaps it.
+/// Kills a process if it still runs, and reaps the process.
 pub(super) fn end(child: &mut Child) {
     // Both calls fail only if the process has already ended.
     let _ = child.kill();

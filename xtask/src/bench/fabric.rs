@@ -74,11 +74,11 @@ impl Fabric {
 
 const CLIENT: &str = "rome";
 const SERVER: &str = "milan";
-/// A second peer of both clusters. The bench sends no data to it, so its sessions carry only
-/// probes.
+/// The name of a second peer of both clusters. The bench sends no data to this peer, so the peer's
+/// sessions carry only probes.
 const THIRD: &str = "turin";
 
-/// The gateway runs on node 1, the pod on node 2.
+// Nodes are counted from 1.
 const NODES: usize = 2;
 const POD_NODE: usize = 2;
 const GATEWAY: usize = 1;

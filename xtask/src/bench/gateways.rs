@@ -6,9 +6,9 @@
 //! ```
 //!
 //! Normally, an eBPF program redirects decrypted packets from a gateway's TAP to the overlay
-//! device. Here the program is detached, and the TAP gets an address and a route. So the TCP stack
-//! of the gateway's namespace uses the TAP like a WireGuard device. The gateway processes run the
-//! released binary.
+//! device. The bench detaches this program, and configures an address and a route on the TAP. So
+//! the TCP stack of the gateway's namespace uses the TAP like a WireGuard device. The gateway
+//! processes run the released binary.
 
 mod cluster;
 mod responder;
@@ -36,7 +36,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Two gateways with a session between them; both are stopped on drop.
+/// Two gateways with a session between them. The gateways are stopped on drop.
 #[derive(Debug)]
 pub(super) struct Gateways {
     /// The namespaces of the two TAPs, and the two gateway processes.
@@ -124,7 +124,8 @@ impl Gateways {
     }
 }
 
-/// The peer index. Each gateway has one peer, which gets the first index.
+/// The peer index in the MAC address of a peer. Each gateway has one peer, which has the first
+/// index.
 const PEER: u16 = 0;
 
 const UP_DEADLINE: Duration = Duration::from_secs(20);
@@ -192,8 +193,8 @@ fn open_tap(instance: &str, own: &Cluster, peer: &Cluster) -> Result<Netns> {
     let path = Path::new("/run/netns").join(&name);
     let file = File::open(&path).with_context(|| format!("failed to open {}", path.display()))?;
     let netns = Netns::adopt(&name, file);
-    // The gateway writes decrypted packets with `NODE_MAC` as destination, so the TAP gets this
-    // MAC address. A packet to encrypt must have the peer's MAC address as destination.
+    // The gateway writes decrypted packets with the destination MAC address `NODE_MAC`, so the TAP
+    // gets this address. A packet to encrypt must have the peer's MAC address as destination.
     let own_mac = mac(NODE_MAC);
     let peer_mac = mac(Settings::default().peer_mac(PEER));
     ip(

@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The numbers of one measurement by name; `metric.rs` has the names.
+/// The numbers of one measurement, by the keys that [`metric`] defines.
 pub(super) type Values = BTreeMap<String, f64>;
 
-/// Takes a measurement of one tunnel.
+/// Takes `measurement` of the tunnel between `ends`. The measurement takes about `seconds`.
 ///
 /// # Errors
 ///
@@ -88,13 +88,12 @@ pub(super) fn wait_until_idle(max_wait: Duration) -> Result<f64> {
     }
 }
 
-/// The machine counts as idle if at most this number of cores is busy. Such a load changes a
-/// result less than the drift of a shared machine.
+/// The number of busy cores up to which the machine counts as idle. This load changes a result less
+/// than the drift of a shared machine.
 pub(super) const QUIET_CORES: f64 = 0.1;
 
 const QUIET_WINDOW: Duration = Duration::from_millis(600);
 
-/// Builds a map from pairs of name and number.
 pub(super) fn named<const N: usize>(values: [(&str, f64); N]) -> Values {
     values
         .into_iter()
@@ -200,8 +199,8 @@ fn memory(ends: &Ends) -> Result<Values> {
     ]))
 }
 
-/// Returns the peak memory of the gateways since their start, and resets the peak. The next peak
-/// is then caused by the measurements.
+/// Returns the peak memory of the gateways since their start, and resets the peak. So a later peak
+/// is a peak during the measurements.
 fn started(ends: &Ends) -> Result<Values> {
     let [client, server] = ends.gateways;
     let values = named([

@@ -42,7 +42,8 @@ impl Tunnel {
     }
 }
 
-/// The way in which the network between the tunnels' ends handles UDP super-packets.
+/// The network between the ends of a tunnel. The networks differ in the handling of UDP
+/// super-packets, which contain the payload of several datagrams.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, ValueEnum,
 )]
@@ -88,9 +89,9 @@ pub(super) enum Measurement {
     /// UDP datagrams with 1,200 bytes of payload from the client to the server, at the highest rate
     /// that the tunnel carries.
     Udp1200,
-    /// Round-trip times beside four TCP streams.
+    /// Round-trip times while four TCP streams run from the client to the server.
     RttLoaded,
-    /// Handshakes that peers initiate, at the highest rate that the gateway completes.
+    /// Handshakes that peers initiate, at the highest rate that the gateway can complete.
     Handshakes,
     /// Processor time of idle gateways. It is measured once per run.
     Idle,
@@ -119,9 +120,8 @@ impl Measurement {
         }
     }
 
-    /// Returns whether the measurement is taken of this tunnel over this network. For tunnels that
-    /// serve only as comparison, a subset of the measurements is taken, so that a run takes less
-    /// time.
+    /// Returns whether the measurement is taken of this tunnel over this network. Only a subset of
+    /// the measurements is taken of [secondary](Tunnel::is_secondary) tunnels, which saves time.
     pub(super) fn is_taken_of(self, tunnel: Tunnel, underlay: Underlay) -> bool {
         if self == Self::Handshakes {
             return matches!(tunnel, Tunnel::Gateway | Tunnel::WireguardGo);
@@ -335,7 +335,7 @@ pub(super) const HANDSHAKES: &str = "handshakes_per_second";
 pub(super) const HANDSHAKE_CPU: &str = "responder_cpu_us_per_handshake";
 /// Percentage of the handshake initiations that got no response.
 pub(super) const UNANSWERED: &str = "unanswered_percent";
-/// Percentage of the lost packets.
+/// Percentage of the packets that are lost.
 pub(super) const LOSS: &str = "loss_percent";
 /// Median round-trip time, in microseconds.
 pub(super) const P50: &str = "p50_us";

@@ -11,22 +11,23 @@ use std::time::Duration;
 /// A rate counts as carried if at most this percentage of its datagrams is lost.
 const LOSS_PERCENT_MAX: f64 = 1.0;
 
-/// The number of attempts before a rate counts as not carried. Other processes may have disturbed
-/// a single attempt.
+/// Maximum number of attempts at one rate. A rate is tried again after a failure, because another
+/// process may have caused the failure.
 const TRIES: u32 = 2;
 
-/// If sending takes longer than planned by more than this factor, the sender is too slow for the
-/// rate.
+/// Maximum ratio of the actual to the planned duration of sending. Above this ratio, the sender is
+/// too slow for the rate.
 const DELAY_MAX: f64 = 1.05;
 
-/// The duration at one rate, as a share of the measurement's duration. A search tries about a
-/// dozen rates.
+/// The duration of sending at one rate, as a share of the measurement's duration. A search tries
+/// about twelve rates.
 const SHARE: f64 = 1.0 / 8.0;
 
-/// The minimum duration at one rate. The kernel counts processor time in steps of 10 ms.
+/// The minimum duration of sending at one rate. A shorter duration gives inexact results, because
+/// the kernel counts processor time in steps of 10 ms.
 const OFFER_MIN: Duration = Duration::from_millis(250);
 
-/// Searches the highest rate at which the tunnel carries datagrams with `payload_bytes` of
+/// Searches for the highest rate at which the tunnel carries datagrams with `payload_bytes` of
 /// payload.
 ///
 /// # Errors
@@ -48,7 +49,7 @@ pub(super) fn carried(ends: &Ends, payload_bytes: usize, seconds: u32) -> Result
             if carried.loss_percent() > LOSS_PERCENT_MAX {
                 continue;
             }
-            // This attempt counts even if the sender was too slow for the rate, because the tunnel
+            // The result is valid even if the sender was too slow for the rate, because the tunnel
             // carried the datagrams that were sent.
             if best.is_none_or(|(best, _)| carried.per_second() > best.per_second()) {
                 best = Some((carried, used));

@@ -1,4 +1,4 @@
-//! Selects the measurements of a run. PURE.
+//! Selects the measurements of a run.
 
 use super::Bench;
 use super::metric::{Measurement, Tunnel, Underlay};
@@ -9,7 +9,7 @@ use std::time::Duration;
 /// The selected measurements, tunnels and networks, and the durations.
 #[derive(Debug)]
 pub(super) struct Plan {
-    /// Number of rounds; each repeated measurement is taken once per round.
+    /// Number of rounds. Each repeated measurement is taken once per round.
     pub(super) rounds: u32,
     /// The duration of one measurement, in seconds.
     pub(super) seconds: u32,
@@ -26,8 +26,8 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Plans a run. `builds` says that the binaries are built from this checkout, so that their
-    /// commit is known.
+    /// Plans a run. `builds` states whether the bench builds the binaries from this checkout, so
+    /// that their commit is known.
     pub(super) fn of(options: &Bench, builds: bool) -> Self {
         let (rounds, seconds) = if options.quick {
             (2, 1)
@@ -62,7 +62,7 @@ impl Plan {
             .collect()
     }
 
-    /// Returns the measurements of a round, in their order.
+    /// Returns the measurements of a round, in chronological order.
     pub(super) fn repeated(&self) -> Vec<(Underlay, Measurement)> {
         self.underlays
             .iter()

@@ -45,7 +45,7 @@ pub(super) fn render(rows: &[Row]) -> String {
 
 type Panel = (&'static str, Underlay, Measurement, &'static str);
 
-/// The numbers that get a bar chart, in their order.
+/// The numbers that get a bar chart, from top to bottom.
 const PANELS: [Panel; 10] = {
     use Measurement::{Memory, RttIdle, RttLoaded, TcpX1, TcpX4, Udp64};
     use Underlay::{Nouso, Uso};
@@ -86,7 +86,7 @@ fn panel(svg: &mut String, left: u32, top: u32, title: &str, row: &Row) {
         .values()
         .map(|summary| summary.max)
         .fold(0.0, f64::max);
-    // All medians may be zero. Then the bars are empty.
+    // If all medians are zero, all bars are empty.
     let scale = if most > 0.0 { BAR_WIDTH / most } else { 0.0 };
     let better = match row.metric.better {
         Better::Higher => "more is better",

@@ -39,7 +39,7 @@ pub(super) fn machine_cpu_seconds() -> Result<f64> {
     Ok(ticks / ticks_per_second()?)
 }
 
-/// Returns the memory of a process.
+/// Returns the current and the peak resident memory of a process.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Builds or finds the programs of the other tunnels.
+//! Builds or finds the programs of the tunnels that this project is compared with.
 
 use super::ends;
 use super::metric::Tunnel;
@@ -41,11 +41,11 @@ const NEBULA_CERT: Module = Module {
     version: NEBULA.version,
 };
 
-/// The program of another tunnel.
+/// A tunnel program of another project.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Program {
     pub(super) path: PathBuf,
-    /// Arguments that this program needs in addition to the arguments of all similar programs.
+    /// Additional arguments, which only this program needs.
     pub(super) arguments: &'static [&'static str],
     /// The version as it is stored in results.
     pub(super) version: String,
@@ -54,7 +54,7 @@ pub(super) struct Program {
     pub(super) companion: PathBuf,
 }
 
-/// The programs of the other tunnels, by tunnel.
+/// The programs of other projects, by tunnel.
 pub(super) type Programs = BTreeMap<Tunnel, Program>;
 
 /// Builds or finds the programs of `tunnels`. `wireguard_go` names an installed program that
@@ -111,8 +111,8 @@ fn module(shell: &mut Shell, module: &Module) -> Result<Program> {
 
     Ok(Program {
         path,
-        // This is the version of the module, because `--version` of a program that is built from a
-        // commit prints the last release or nothing.
+        // The version of the module is used, because `--version` prints the last release or nothing
+        // if a program was built from a commit.
         version: format!("{} {}", module.path, module.version),
         ..Program::default()
     })

@@ -1,18 +1,18 @@
-//! Searches the highest rate of datagrams that a tunnel carries. PURE.
+//! Searches for the highest rate of datagrams that a tunnel carries.
 //!
 //! The caller sends datagrams at the rate that [`Search::rate`] returns, and reports whether the
 //! tunnel carried them. First the rate is multiplied or divided by [`STEP`] until the tunnel
-//! carries one rate and fails to carry another. Then the interval between the two rates is
+//! carries one rate and does not carry the next rate. Then the interval between the two rates is
 //! bisected on a logarithmic scale.
 
-/// The first rate, in datagrams per second. Usually a tunnel carries it.
+/// The first rate, in datagrams per second. Most tunnels carry this rate.
 const START: f64 = 20_000.0;
 /// The factor between successive rates before the bisection.
 const STEP: f64 = 1.6;
 /// The number of bisections. The last interval is 6 % wide, because 1.6 to the power of 1/8 is
 /// 1.06.
 const HALVINGS: u32 = 3;
-/// The highest rate to try, in datagrams per second. The sender cannot send faster.
+/// The highest rate to try, in datagrams per second. The sender cannot exceed it.
 const RATE_MAX: f64 = 2e6;
 /// The lowest rate to try, in datagrams per second. The search ends here if the tunnel carries no
 /// datagrams.

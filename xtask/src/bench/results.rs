@@ -102,7 +102,7 @@ fn row(samples: &[Sample], underlay: Underlay, metric: Metric) -> Row {
     }
 }
 
-/// Returns the values of one tunnel, by round.
+/// Returns the numbers of one row and one tunnel, by round.
 pub(super) fn by_round(
     samples: &[Sample],
     underlay: Underlay,

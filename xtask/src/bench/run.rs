@@ -1,4 +1,4 @@
-//! Runs the rounds. Each round measures all tunnels directly after one another.
+//! Runs all rounds. Each round measures all tunnels in direct succession.
 
 use super::ends::Ends;
 use super::fabric::Fabric;
@@ -129,7 +129,7 @@ impl Rig {
     }
 }
 
-/// Takes one measurement of each tunnel, directly after one another.
+/// Takes one measurement of all tunnels in direct succession.
 fn one(
     plan: &Plan,
     programs: &Programs,
@@ -155,7 +155,7 @@ fn one(
                 values.insert(metric::OTHERS.to_owned(), busy);
                 samples.push(sample(round, ends, measurement, values));
             }
-            // A tunnel that serves only as comparison may fail without ending the run.
+            // No target depends on this tunnel, so its failure does not end the run.
             Err(error) if ends.tunnel.is_secondary() => console::note(format_args!(
                 "failed to measure {} of {}: {error:#}",
                 measurement.name(),
@@ -199,8 +199,8 @@ fn sample(round: u32, ends: &Ends, measurement: Measurement, values: Values) -> 
     }
 }
 
-/// Returns the current packet sizes of each tunnel if the measurement is TCP x1, otherwise an
-/// empty map.
+/// Returns the current packet sizes by tunnel and network. Returns an empty map if the measurement
+/// is not TCP x1.
 fn counted(rigs: &[&Rig], measurement: Measurement) -> Result<BTreeMap<String, [Histogram; 2]>> {
     if measurement != Measurement::TcpX1 {
         return Ok(BTreeMap::new());

@@ -46,7 +46,7 @@ pub(super) fn observe(
     })
 }
 
-/// Returns the command line that a user typed.
+/// Returns the command line with which a user can repeat the run.
 fn command(arguments: impl Iterator<Item = String>) -> String {
     ["cargo".to_owned(), "xtask".to_owned()]
         .into_iter()

@@ -29,7 +29,7 @@ impl Histogram {
         Self::of(status, "written")
     }
 
-    /// Sums the counters of all lanes in a gateway's status.
+    /// Sums the counters of all lanes (packet loops) in a gateway's status.
     fn of(status: &Value, name: &str) -> Result<Self> {
         let mut sum = Self::default();
         sum.add_nested(status, name);
@@ -81,7 +81,7 @@ impl Histogram {
 pub(super) struct SuperPackets([Histogram; 2]);
 
 impl SuperPackets {
-    /// Adds the packets that were counted between two readings of the histograms.
+    /// Adds the difference between two readings of the gateways' histograms.
     pub(super) fn add_growth(&mut self, before: &[Histogram; 2], after: &[Histogram; 2]) {
         for (sum, (before, after)) in self.0.iter_mut().zip(before.iter().zip(after)) {
             sum.add_growth(before, after);

@@ -9,7 +9,7 @@ use serde::Serialize;
 pub(super) struct Verdict {
     /// The name of the target.
     pub(super) what: &'static str,
-    /// The comparison, which determines the measured number: a ratio or an absolute value.
+    /// The comparison. It determines whether `measured` and `limit` are ratios or absolute values.
     #[serde(rename = "asked")]
     pub(super) kind: LimitKind,
     pub(super) limit: f64,
@@ -37,7 +37,7 @@ pub(super) fn judge(rows: &[Row]) -> Vec<Verdict> {
         .collect()
 }
 
-/// Returns whether a target refers to this measurement over this network.
+/// Returns whether any target limits a number of this measurement over this network.
 pub(super) fn need(underlay: Underlay, measurement: Measurement) -> bool {
     TARGETS
         .iter()

@@ -4,7 +4,7 @@ use ::tests::lab::netns::Netns;
 use anyhow::{Context as _, Result};
 use std::fs;
 
-/// TCP counters, which the kernel starts at zero when a namespace is created.
+/// TCP counters of a network namespace. They are zero when the namespace is created.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct TcpCounters {
     /// Retransmitted segments (`RetransSegs`).
@@ -22,8 +22,8 @@ impl TcpCounters {
     pub(super) fn read(namespaces: &[&Netns]) -> Result<Self> {
         let mut sum = Self::default();
         for netns in namespaces {
-            // `/proc/net` shows the namespace of the main thread, but this thread has entered
-            // another namespace.
+            // This thread has entered `netns`, but `/proc/net` shows the network namespace of the
+            // main thread.
             let read = |name: &str| {
                 let path = format!("/proc/thread-self/net/{name}");
                 fs::read_to_string(&path).with_context(|| format!("failed to read {path}"))
@@ -46,8 +46,8 @@ impl TcpCounters {
     }
 }
 
-/// Returns the number below the column heading `name`. A table is a line of headings and a line of
-/// numbers, which both begin with `table`.
+/// Returns the number in the column `name`. Two lines begin with `table`: first the line of column
+/// names, then the line of numbers.
 fn value(text: &str, table: &str, name: &str) -> Option<f64> {
     let mut lines = text.lines().filter(|line| line.starts_with(table));
     let names = lines.next()?.split_whitespace();

@@ -101,7 +101,7 @@ impl Process {
             .arg(r#"mount -t tmpfs none /run && exec "$0" -f "$@" wg0"#)
             .arg(&program.path)
             .args(program.arguments)
-            // Each of the supported programs reads one of these two variables.
+            // boringtun, gotatun and wireguard-go each read one of these two variables.
             .env("LOG_LEVEL", "error")
             .env("WG_LOG_LEVEL", "error")
             .stdin(Stdio::null())

@@ -21,9 +21,9 @@ pub(super) struct Capture {
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Capture {
-    /// Starts a capture on `device` in the network namespace `netns`, which records the first
-    /// packet that matches `filter` (pcap-filter(7)). The capture has
-    /// started when this function returns.
+    /// Starts a capture of the first packet on `device` that matches `filter` (pcap-filter(7)).
+    /// `netns` is the name of the device's network namespace. The capture has started when this
+    /// function returns.
     ///
     /// # Errors
     ///

@@ -15,7 +15,7 @@ use anyhow::Result;
 pub(super) struct Check {
     /// The identifier of the claim in the JSON output, which must not change.
     pub(super) name: &'static str,
-    /// The action of the check as a sentence.
+    /// A description of the check for the console.
     pub(super) why: &'static str,
     pub(super) judge: fn(&mut Scenario) -> Result<Verdict>,
 }

@@ -1,5 +1,5 @@
-//! `cargo xtask demo --kubernetes`: creates two Kubernetes clusters, and connects them with the
-//! commands of a user.
+//! `cargo xtask demo --kubernetes`: creates two Kubernetes clusters, and connects them with
+//! `liqoctl`.
 
 mod steps;
 mod tools;

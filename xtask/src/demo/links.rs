@@ -12,7 +12,7 @@ use tests::lab::netns::Netns;
 /// The folder in which named network namespaces are mounted.
 const NAMESPACES: &str = "/run/netns";
 
-/// The settings of every link, by network namespace and device.
+/// The settings of all links, by network namespace and device.
 #[derive(Debug, Default)]
 pub(super) struct Links(BTreeMap<(String, String), Settings>);
 
@@ -47,8 +47,8 @@ impl Links {
         Ok(Self(links))
     }
 
-    /// Returns a sentence for each setting that differs in `later`. Links that exist in only one
-    /// of the observations are skipped, because the links of a killed gateway disappear.
+    /// Describes each setting that differs in `later`. Links that are missing in `self` or `later`
+    /// are skipped, because the links of a killed gateway disappear.
     pub(super) fn changes(&self, later: &Self) -> Vec<String> {
         self.0
             .iter()

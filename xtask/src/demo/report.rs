@@ -35,7 +35,7 @@ pub(crate) struct Report {
 pub(crate) struct Throughput {
     /// Payload bits per second.
     pub(crate) tcp_bits_per_second: f64,
-    /// Payload bytes that were compared.
+    /// Payload bytes that the server received and compared with the sent bytes.
     pub(crate) tcp_bytes: u64,
 }
 

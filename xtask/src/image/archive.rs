@@ -1,6 +1,6 @@
 //! Writes image archives with the program `image-archive` of the Kubernetes laboratory.
 //!
-//! The laboratory's crate takes long to build, so it is built only when an image is written.
+//! The program is built only when an image is written, because its crate takes long to build.
 
 use crate::shell::Shell;
 use crate::workspace;
@@ -31,7 +31,7 @@ pub(super) struct Content {
     pub(super) files: BTreeMap<String, PathBuf>,
     /// External programs to copy from [`Self::system`], with their Debian packages.
     pub(super) programs: BTreeMap<&'static str, &'static str>,
-    /// The root folder of a system in which the external programs are installed.
+    /// The root folder of a Debian system that contains the external programs.
     pub(super) system: PathBuf,
 }
 

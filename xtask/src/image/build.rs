@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-/// The separator of flags in `CARGO_ENCODED_RUSTFLAGS`. With this variable, flags may contain
+/// The separator of flags in `CARGO_ENCODED_RUSTFLAGS`. Unlike in `RUSTFLAGS`, a flag may contain
 /// spaces.
 const SEPARATOR: &str = "\x1f";
 

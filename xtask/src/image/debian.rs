@@ -20,8 +20,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-/// Returns the root folder of a system that contains these packages and their dependencies. This
-/// is `/` for this machine's architecture, otherwise a folder below `target/images`.
+/// Returns the root folder of a Debian system that contains `packages` and their dependencies. The
+/// folder is `/` for this machine's architecture, otherwise a folder below `target/images`.
 ///
 /// # Errors
 ///

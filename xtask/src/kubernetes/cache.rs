@@ -82,8 +82,8 @@ impl Cache {
                 console::note("waiting for another build to end");
                 is_announced = true;
             }
-            // Ctrl-C interrupts child processes only, so this waits in a `sleep` process instead
-            // of `thread::sleep`.
+            // `Shell` handles Ctrl-C only while a child process runs. So a `sleep` process is used
+            // instead of `thread::sleep`.
             let mut pause = Command::new("sleep");
             pause.arg("0.5");
             shell.run(pause)?;
@@ -158,8 +158,8 @@ impl Place {
             .all(|program| fs::metadata(self.folder.join(program)).is_ok_and(|file| file.len() > 0))
     }
 
-    /// Removes folders of the same part or release that were built from other inputs. Keeps a folder
-    /// if one of its programs is running.
+    /// Removes folders of the same part or release that were built from other inputs. Keeps a
+    /// folder if one of its programs is running.
     ///
     /// # Errors
     ///

@@ -5,7 +5,7 @@
 const LINES_MAX: usize = 12;
 
 /// Returns the last lines of the go command's output. Lines about downloaded modules are skipped,
-/// because there may be hundreds of them.
+/// because the output may contain hundreds of these lines.
 pub(super) fn excerpt(output: &str) -> String {
     let lines: Vec<_> = output
         .lines()

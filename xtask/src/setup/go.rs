@@ -1,7 +1,7 @@
 //! Finds or installs a Go compiler, for programs that are available only as Go modules.
 //!
 //! Go 1.21 and later download the release that `GOTOOLCHAIN` names. Debian's Go is older, but can
-//! download a Go release as a module, and verifies its checksum like that of any module.
+//! download a Go release as a module. Go verifies the checksum of each module.
 
 use super::install;
 use super::needs::{GO, PACKAGES, Step};
@@ -21,9 +21,9 @@ use std::time::Instant;
 pub(crate) const RELEASE: &str = "go1.26.8";
 
 /// The first Go release that downloads the release in `GOTOOLCHAIN`.
-const OBEYS_GOTOOLCHAIN: (u32, u32) = (1, 21);
+const GOTOOLCHAIN_SINCE: (u32, u32) = (1, 21);
 
-/// The path of Go after an installation as described on go.dev. The folder may be missing in PATH.
+/// The path of Go after an installation according to go.dev. The folder may be missing in PATH.
 const UNPACKED: &str = "/usr/local/go/bin/go";
 
 #[derive(Debug)]
@@ -81,7 +81,7 @@ pub(crate) fn go(shell: &mut Shell) -> Result<Command> {
     let (release, platform) =
         parse(&version).with_context(|| format!("{version:?} names no release of Go"))?;
 
-    if release >= OBEYS_GOTOOLCHAIN {
+    if release >= GOTOOLCHAIN_SINCE {
         let mut go = command(&first, &[]);
         go.env("GOTOOLCHAIN", RELEASE);
         return Ok(go);
@@ -188,11 +188,11 @@ mod tests {
     }
 
     #[test]
-    fn releases_before_1_21_do_not_obey_gotoolchain() {
+    fn releases_before_1_21_ignore_gotoolchain() {
         let (release, _) = parse("go version go1.19.8 linux/amd64").unwrap();
-        assert!(release < OBEYS_GOTOOLCHAIN);
+        assert!(release < GOTOOLCHAIN_SINCE);
 
         let (release, _) = parse("go version go1.26.8 linux/amd64").unwrap();
-        assert!(release >= OBEYS_GOTOOLCHAIN);
+        assert!(release >= GOTOOLCHAIN_SINCE);
     }
 }

@@ -8,10 +8,11 @@ use std::fs;
 use std::process::Command;
 use std::time::Instant;
 
-/// An apt option: the time in seconds to wait until another installation releases dpkg's lock.
+/// The apt option that sets the time limit for dpkg's lock, in seconds. Another installation may
+/// hold the lock.
 const APT_LOCK_WAIT: &str = "DPkg::Lock::Timeout=300";
 
-/// Executes `step`.
+/// Executes `step`, and prints its commands.
 ///
 /// # Errors
 ///
@@ -60,9 +61,11 @@ fn apt_get(arguments: &[&str]) -> Command {
     command
 }
 
-/// Returns the command that installs bpf-linker. It must be linked with the same LLVM major
-/// version as the Rust compiler, because it reads the compiler's bitcode. Its build script does
-/// not find LLVM in Debian's folder, so environment variables name this folder.
+/// Returns the command that installs bpf-linker.
+///
+/// bpf-linker reads the bitcode of the Rust compiler, so both must use the same LLVM major version.
+/// The build script of bpf-linker does not find LLVM in Debian's folder, so environment variables
+/// name this folder.
 fn install_linker() -> Command {
     let mut command = Command::new("cargo");
     command

@@ -1,8 +1,7 @@
-//! Lists the packages and tools that the project needs, by set. Plans the installation of missing
-//! ones.
+//! Lists the packages and tools that the project needs, and plans their installation.
 //!
-//! Both the installer and [`crate::view`] use this list. So a package that is not declared here is
-//! neither installed by `cargo xtask setup` nor visible to a test set in CI.
+//! Both `cargo xtask setup` and [`crate::view`] use this list. So a package that is not declared
+//! here is neither installed nor visible in CI.
 
 use clap::ValueEnum;
 use std::collections::BTreeSet;
@@ -26,13 +25,13 @@ pub(super) const BPF_MOUNT: &str = "/sys/fs/bpf";
 /// first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Set {
-    /// Linking Rust programs with a C compiler. `cargo xtask` itself needs these packages, too.
+    /// Compiling and linking Rust programs, including `cargo xtask`.
     Compile,
     /// Building the workspace and the eBPF programs, lints, and documentation.
     Build,
-    /// Unit tests.
+    /// `cargo xtask test --only unit`.
     Unit,
-    /// Integration tests in network namespaces.
+    /// `cargo xtask test --only laboratory`: integration tests in network namespaces.
     Laboratory,
     /// `cargo xtask demo`.
     Demo,
@@ -40,7 +39,7 @@ pub(crate) enum Set {
     Bench,
     /// Kubernetes clusters, and the tests on them.
     Kubernetes,
-    /// Checks of the Helm chart.
+    /// `cargo xtask chart`.
     Chart,
     /// `cargo xtask image` and `cargo xtask liqoctl`.
     Image,
@@ -267,8 +266,8 @@ pub(super) static PACKAGES: &[Package] = &[
     ),
 ];
 
-/// The package that [`super::go`] installs when a Go program must be built. It is not installed
-/// earlier, because a machine may already have all Go programs in its cache.
+/// The package that [`super::go`] installs when a Go program must be built. Without Go programs to
+/// build, a machine does not need this package.
 pub(super) const GO: &str = "golang-go";
 
 /// Components of the Rust toolchain that every set needs.
@@ -295,7 +294,7 @@ const BPF_MOUNT_WHY: &str = "pinned programs outlive a gateway there";
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Observed {
-    /// Whether the process runs as root, and so may install packages and mount.
+    /// Whether the process runs as root, which can install packages and mount file systems.
     pub(super) root: bool,
     /// Whether `apt-get` exists.
     pub(super) apt: bool,
@@ -311,12 +310,12 @@ pub(super) struct Observed {
     pub(super) bpf_mounted: bool,
 }
 
-/// The packages that must be installed.
+/// The selection of packages to install.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted<'a> {
     /// The sets whose packages must be installed.
     pub(super) sets: &'a [Set],
-    /// Whether to include packages that are otherwise installed when they are first used.
+    /// Whether to include [`GO`], which is otherwise installed at its first use.
     pub(super) on_demand: bool,
 }
 
@@ -409,7 +408,8 @@ pub(super) fn refusal(steps: &[Step], observed: &Observed) -> Option<String> {
     })
 }
 
-/// Returns the remedy if the Linux distribution `release` has no package with this name.
+/// Returns the error message, with the remedy, for a package that the Linux distribution `release`
+/// does not provide.
 pub(super) fn unavailable(package: &Package, release: &str) -> String {
     let name = package.name;
     if name == "llvm-22-dev" {

@@ -1,4 +1,4 @@
-//! Reads the state of the machine from files and from the output of three programs. This takes
+//! Reads the state of the machine from files and from the output of three programs within
 //! milliseconds.
 
 use super::needs::{BPF_MOUNT, COMPONENTS, Observed, PACKAGES};
@@ -14,7 +14,7 @@ use std::process::Command;
 /// The criterion by which a package counts as installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Evidence {
-    /// A program or file of the package exists, even if it comes from another source.
+    /// A program or file of the package exists. It may come from another source.
     Files,
     /// dpkg lists the package as installed.
     Packages,

@@ -14,8 +14,8 @@ pub(crate) struct Crate {
     pub(crate) program: &'static str,
 }
 
-/// Builds a program with the lock file of its crate, and returns the path. Reuses the program of
-/// an earlier call.
+/// Builds a program with the lock file of its crate, and returns the program's path. Reuses the
+/// program of an earlier call.
 ///
 /// # Errors
 ///

@@ -19,7 +19,7 @@ const CLUSTERS: &str = "/var/lib/liqo-lab/clusters";
 /// The environment variable that names the folder of the nodes' programs and images.
 const ARTIFACTS: &str = "LIQO_LAB_ARTIFACTS";
 
-/// The environment variable that keeps the clusters after the tests.
+/// The environment variable that prevents the removal of the clusters after the tests.
 const KEEP: &str = "LIQO_LAB_KEEP";
 
 /// The environment variable that names the folder of the programs for test pods.

@@ -1,5 +1,5 @@
-//! Repeats tests that failed while the machine stalled. Tests assert time limits, which they
-//! exceed when a virtual machine stalls.
+//! Repeats tests that failed while the machine stalled. Stalls of a virtual machine cause tests to
+//! exceed their time limits.
 
 use crate::shell::{Interrupted, Shell};
 use crate::{console, workspace};
@@ -22,10 +22,11 @@ pub(super) enum Choice<'a> {
     Exactly(&'a [String]),
 }
 
-/// Runs the tests of `program` whose names contain `filter`. For this, calls `attempt`, which
-/// writes a line `failed NAME` to the given log for each failed test.
+/// Runs the tests of `program` whose names contain `filter`. If the machine stalled during an
+/// attempt, prints a message and repeats the failed tests.
 ///
-/// If the machine stalled during an attempt, prints a message and repeats the failed tests.
+/// `attempt` runs the tests once. For each failed test, it writes a line `failed NAME` to the file
+/// that it receives.
 ///
 /// # Errors
 ///

@@ -3,7 +3,7 @@
 use ebpf_common::settings as code;
 use std::net::Ipv4Addr;
 
-/// The document with the table.
+/// The path of the document, relative to the checkout.
 pub(super) const PAGE: &str = "docs/settings.md";
 
 /// Returns a problem for each row that is missing in the document or has another number.

@@ -1,4 +1,5 @@
-//! Computes the packages that apt would install together with some packages on a minimal Debian.
+//! Computes the packages that apt would install together with the declared packages on a minimal
+//! Debian.
 
 use std::collections::BTreeSet;
 

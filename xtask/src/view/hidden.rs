@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The folder to which symbolic links of Debian's alternatives system lead. The links in this
-/// folder select the program of one package.
+/// The folder of Debian's alternatives system. `/usr/bin/awk`, for example, is a symbolic link to
+/// `awk` in this folder, which is a symbolic link to the program of one package.
 const ALTERNATIVES: &str = "/etc/alternatives";
 
 /// The word in a line of `dpkg-query --listfiles` that precedes the path of a diverted file.
@@ -23,8 +23,8 @@ impl Kept {
     pub(super) fn parse(listing: &str) -> Self {
         let mut folders = BTreeMap::new();
         let paths = listing.lines().filter_map(|line| {
-            // Such a line is "diverted by dash to: /bin/sh.distrib" or "locally diverted to:
-            // /bin/x".
+            // Examples of such lines are "diverted by dash to: /bin/sh.distrib" and "locally
+            // diverted to: /bin/x".
             let path = match line.split_once(DIVERTED) {
                 Some((_, diversion)) => diversion.split_once(": ")?.1,
                 None => line,

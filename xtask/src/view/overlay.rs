@@ -19,9 +19,9 @@ pub(super) struct Layer {
     pub(super) hidden: Vec<PathBuf>,
 }
 
-/// Moves the calling thread into a new mount namespace. There, the hidden files of the layers do
-/// not exist, and the folders in `emptied` are empty. Mounts below a layer are kept. All other
-/// mounts, such as those in `/run`, still propagate between the two mount namespaces.
+/// Moves the calling thread into a new mount namespace. In this namespace, the hidden files of the
+/// layers do not exist, and the folders in `emptied` are empty. Mounts below a layer are kept. All
+/// other mounts, such as the mounts in `/run`, still propagate between the two mount namespaces.
 ///
 /// # Errors
 ///

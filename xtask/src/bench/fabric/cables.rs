@@ -1,8 +1,7 @@
 //! Direct links between the nodes, which bypass the laboratory's routers.
 //!
 //! Real routers use no processor time of a node, but the laboratory's routers run on the measured
-//! cores. The other tunnels of the bench have one veth pair between their ends, so here each pair
-//! of nodes has one veth pair, too:
+//! cores. Therefore a veth pair connects each pair of nodes, like the ends of all other tunnels:
 //!
 //! ```text
 //! rome-2 --- rome-1 --- milan-1 --- milan-2       and rome-1 --- milan-2, and so on
@@ -16,7 +15,7 @@ use anyhow::Result;
 use tests::lab::link::{End, connect, ip};
 use tests::lab::node::Node;
 
-/// The name of a cluster, and a node of that cluster.
+/// The name of a cluster, and one of its nodes.
 pub(super) type Place<'a> = (&'a str, &'a Node);
 
 /// Creates a link between each pair of nodes. The links carry the traffic between nodes, and the

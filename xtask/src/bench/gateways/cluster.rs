@@ -1,4 +1,5 @@
-//! The two ends of the tunnel, and the Kubernetes objects that configure their gateways. PURE.
+//! The clusters at the two ends of the tunnel, and the Kubernetes objects that configure their
+//! gateways.
 
 use super::super::cable;
 use ::tests::lab::key::base64;
@@ -12,9 +13,9 @@ pub(super) struct Cluster {
     pub(super) name: &'static str,
     /// The gateway's address on the underlay.
     pub(super) underlay: Ipv4Addr,
-    /// The pod CIDR. It is marked as not remapped, so the peer uses the same CIDR.
+    /// The pod CIDR, which the peer does not remap.
     pub(super) pods: &'static str,
-    /// The external CIDR, which is not remapped either.
+    /// The external CIDR, which the peer does not remap.
     pub(super) external: &'static str,
     /// The address of the gateway's TAP, which is in the pod CIDR.
     pub(super) address: Ipv4Addr,
@@ -125,8 +126,8 @@ pub(super) struct Peer<'a> {
 }
 
 impl Cluster {
-    /// Returns this cluster as a peer of another gateway. `key` is the public key of this
-    /// cluster's gateway.
+    /// Returns the attributes of this cluster that the other gateway needs. `key` is the public key
+    /// of this cluster's gateway.
     pub(super) fn as_peer(&self, key: [u8; 32]) -> Peer<'_> {
         Peer {
             name: self.name,

@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub(in crate::bench) struct Responder {
     _process: Process,
     pid: u32,
-    /// The gateway's public key for each peer. As in Liqo, the gateway has a key pair per peering.
+    /// The gateway's public keys, by peer. Like in Liqo, a gateway has one key pair per peering.
     keys: Vec<[u8; 32]>,
     _identity: Arc<Identity>,
 }

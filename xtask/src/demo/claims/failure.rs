@@ -16,14 +16,14 @@ const PORT: u16 = 8080;
 
 const CONNECTIONS: usize = 8;
 
-/// Bytes per second of each connection. The eight connections together use a small part of the
-/// throughput.
+/// The rate of each connection, in bytes per second. The sum of all connections is far below the
+/// throughput of the tunnel.
 const RATE: u64 = 1 << 20;
 
 /// The maximum gap in a connection after a gateway was killed.
 const GAP_MAX: Duration = Duration::from_secs(1);
 
-/// Gaps that are shorter do not count as interruptions, because a busy machine can cause them.
+/// The minimum gap that counts as an interruption. A busy machine can cause shorter gaps.
 const GAP_MIN: Duration = Duration::from_millis(100);
 
 /// The number of packets after the first rejected packet that must be rejected, too.
@@ -87,7 +87,7 @@ pub(super) fn no_leak(scenario: &mut Scenario) -> Result<Verdict> {
         .pods_seen(ROME, MILAN)?
         .parse()
         .context("not a network")?;
-    // Captures packets for milan that leave a node on another route than the overlay.
+    // A packet to milan's remapped CIDR on `eth0` has left the node without encapsulation.
     let captures = scenario
         .lab
         .cluster(ROME)
@@ -111,8 +111,8 @@ pub(super) fn no_leak(scenario: &mut Scenario) -> Result<Verdict> {
     })?;
     let after = milliseconds(start.elapsed());
     for _ in 0..REJECTIONS {
-        // The kernel sends each source a burst of five ICMP errors, then one per second (`ip_error`
-        // in the kernel's `net/ipv4/route.c`).
+        // The kernel sends five ICMP errors to a source without delay, and then one per second
+        // (`ip_error` in the kernel's `net/ipv4/route.c`).
         wait::value(REJECTION_TIMEOUT, "a further packet to be rejected", || {
             tries += 1;
             Ok(rejected(scenario).ok())

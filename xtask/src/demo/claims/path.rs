@@ -10,7 +10,7 @@ use tests::lab::link::{self, End};
 use tests::traffic::capture::{Capture, Frame};
 use tests::traffic::{tcp, udp};
 
-/// The text to send, which must not be readable between the clusters.
+/// The payload of the datagrams. It must not be readable between the clusters.
 const TEXT: &[u8] = b"All roads lead to Rome, and this one is encrypted from end to end.";
 
 const TEXTS: usize = 20;
@@ -22,7 +22,7 @@ const NARROW: u32 = 1280;
 
 const BYTES: u64 = 8 << 20;
 
-/// The device of the laboratory's core router that leads to milan.
+/// The device of the laboratory's core router on the link to milan.
 const TO_MILAN: &str = "to-milan";
 
 pub(super) fn encrypted(scenario: &mut Scenario) -> Result<Verdict> {

@@ -1,4 +1,4 @@
-//! The steps of the demo on Kubernetes in their order, each with a claim.
+//! The steps of the demo on Kubernetes in chronological order. Each step checks one claim.
 
 mod pods;
 mod removal;
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 pub(super) struct Step {
     /// The identifier of the claim in the JSON output, which must not change.
     pub(super) name: &'static str,
-    /// The action of the step as a sentence.
+    /// A description of the step for the console.
     pub(super) why: &'static str,
     /// Executes the step, and checks the claim.
     pub(super) run: fn(&mut Shell, &Tools) -> Result<Verdict>,
@@ -71,8 +71,8 @@ const CONNECTED: Duration = Duration::from_secs(10);
 /// Number of requests that a pod sends while a gateway is deleted.
 const REQUESTS: usize = 100;
 
-/// Maximum number of requests that may fail. Each failed request waits for one second, and an
-/// outage after the loss of a gateway lasts at most one second.
+/// Maximum number of requests that may fail. A request fails after one second, and an outage after
+/// the loss of a gateway lasts at most one second.
 const FAILED_MAX: usize = 2;
 
 /// Time limit for all requests together.

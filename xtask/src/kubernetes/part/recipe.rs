@@ -24,8 +24,8 @@ pub(super) struct Recipe {
 
 /// The environment variables of the go command.
 ///
-/// They make builds reproducible: programs contain neither paths of this machine nor the commit of
-/// this checkout. The go command refuses modules without a checksum in the `.sum` file.
+/// The variables make builds reproducible: programs contain neither paths of this machine nor the
+/// commit of this checkout. The go command refuses modules without a checksum in the `.sum` file.
 pub(in crate::kubernetes) const ENVIRONMENT: [(&str, &str); 3] = [
     ("CGO_ENABLED", "0"),
     ("GOFLAGS", "-mod=readonly -buildvcs=false -trimpath"),

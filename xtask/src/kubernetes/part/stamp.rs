@@ -1,8 +1,8 @@
 //! Versions that the linker writes into variables of a program.
 //!
-//! The release scripts of most programs pass the version to the linker. Without this, a program
-//! reports a default version: helm, for example, assumes Kubernetes 1.20 and refuses charts that
-//! require a newer version.
+//! The release scripts of most programs pass the version to the linker. Without the linker flag, a
+//! program has a default version. For example, helm then assumes Kubernetes 1.20 and refuses charts
+//! that require a newer version.
 
 use crate::kubernetes::{gomod, release};
 use anyhow::{Context as _, Result};

@@ -11,7 +11,8 @@ pub(super) struct Pod {
     pub(super) address: Ipv4Addr,
 }
 
-/// Returns the pod with the lowest address. In both clusters this is usually the same address.
+/// Returns the web server's pod with the lowest address. The lowest addresses of both clusters are
+/// usually equal.
 pub(super) fn pod(shell: &mut Shell, tools: &Tools, cluster: &str) -> Result<Pod> {
     let path = "jsonpath={range .items[*]}{.status.podIP} {.metadata.name}{\"\\n\"}{end}";
     let words = ["get", "pods", "-l", "app=web", "-o", path];

@@ -9,7 +9,7 @@ use crate::shell::Shell;
 use anyhow::Result;
 use std::time::Instant;
 
-/// Removes Liqo and the clusters, and returns the claim that nothing is left.
+/// Removes Liqo and the clusters, and returns the verdict on the claim `clean-up`.
 ///
 /// # Errors
 ///
