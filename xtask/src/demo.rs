@@ -134,7 +134,7 @@ fn conclude(mut report: Report, start: Instant, output: Format) -> Result<ExitCo
 fn announce(options: &Demo) -> Steps {
     let is_built = workspace::binaries().join("gateway").is_file();
     let duration = if is_built || options.no_build {
-        "about 20 seconds, and a minute or two more where sources have changed"
+        "about 20 seconds, and a minute or two more if sources have changed"
     } else {
         "about 6 minutes on 2 cores the first time, nearly all of it to compile; \
          20 seconds afterwards"

@@ -3,10 +3,9 @@
 //! An image contains one statically linked binary. If the binary runs another program, the image
 //! also contains that program and its libraries.
 //!
-//! Builds of the same checkout in the same folder
-//! produce byte-identical images. In another folder, only the names of functions in the eBPF
-//! programs differ. Cargo derives these names from the path of `ebpf/common`, which is outside of
-//! the eBPF programs' workspace.
+//! Builds of the same checkout in the same folder produce byte-identical images. In another folder,
+//! only the names of functions in the eBPF programs differ. Cargo derives these names from the path
+//! of `ebpf/common`, which is outside of the eBPF programs' workspace.
 
 pub(crate) mod build;
 

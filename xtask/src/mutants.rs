@@ -17,21 +17,22 @@ use table::{MUTANTS, Mutant, Suite};
 /// The environment variable that names the mechanism to disable in a mutant build.
 const SWITCH: &str = "LIQO_MUTANT";
 
-/// The result of running a test once with the mechanism and once without it.
+/// Whether a test detects that its mechanism is disabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// The test fails without the mechanism, and passes with it.
+    /// The test passes with the mechanism, and fails without the mechanism.
     Caught,
+    /// The test passes with and without the mechanism.
     Survived,
-    /// The test fails in both runs, so it proves nothing.
-    Blind,
+    /// The test fails with the mechanism, so a failure without the mechanism proves nothing.
+    Invalid,
 }
 
 /// Builds the mutants, and runs the test of each mutant.
 ///
 /// # Errors
 ///
-/// Returns an error if a test passes although its mechanism is disabled, or fails in both runs.
+/// Returns an error if a test passes without its mechanism, or fails with its mechanism.
 pub(crate) fn run(shell: &mut Shell, filter: Option<&str>) -> Result<()> {
     let chosen: Vec<_> = MUTANTS
         .iter()
@@ -74,7 +75,7 @@ fn judge(passes_without: bool, passes_with: bool) -> Verdict {
     match (passes_without, passes_with) {
         (true, false) => Verdict::Caught,
         (true, true) => Verdict::Survived,
-        (false, _) => Verdict::Blind,
+        (false, _) => Verdict::Invalid,
     }
 }
 
@@ -84,7 +85,7 @@ fn print(verdicts: &[(&Mutant, Verdict)]) {
         let (style, word) = match verdict {
             Verdict::Caught => (console::GOOD, "caught"),
             Verdict::Survived => (console::BAD, "SURVIVED"),
-            Verdict::Blind => (console::BAD, "BLIND"),
+            Verdict::Invalid => (console::BAD, "INVALID"),
         };
         anstream::println!(
             "{:<18} {style}{word:<10}{style:#} {}",
@@ -206,8 +207,8 @@ mod tests {
     fn a_mutant_is_caught_if_its_test_fails_only_with_it() {
         assert_eq!(judge(true, false), Verdict::Caught);
         assert_eq!(judge(true, true), Verdict::Survived);
-        assert_eq!(judge(false, false), Verdict::Blind);
-        assert_eq!(judge(false, true), Verdict::Blind);
+        assert_eq!(judge(false, false), Verdict::Invalid);
+        assert_eq!(judge(false, true), Verdict::Invalid);
     }
 
     #[test]

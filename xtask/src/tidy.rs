@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_file_is_to_be_split() {
+    fn a_long_file_is_refused() {
         let problems = problems_of("gateway/src/shell.rs", &"\n".repeat(LINES_MAX + 1));
 
         assert_eq!(
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_must_say_what_is_inside() {
+    fn a_file_name_without_meaning_is_refused() {
         assert_eq!(problems_of("gateway/src/engine/mod.rs", "").len(), 1);
         assert_eq!(problems_of("gateway/src/utils.rs", "").len(), 1);
         assert!(problems_of("gateway/src/engine.rs", "").is_empty());

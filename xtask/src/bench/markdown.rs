@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn all_rows_of_a_table_have_as_many_cells() {
+    fn all_rows_of_a_table_have_the_same_number_of_cells() {
         let text = render(&report(), None);
 
         let counts: BTreeSet<usize> = text

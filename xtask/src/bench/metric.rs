@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_those_of_the_command_line() {
+    fn names_equal_the_values_of_the_command_line() {
         assert_eq!(Measurement::TcpX1Back.name(), "tcp-x1-back");
         assert_eq!(Measurement::Udp64.name(), "udp64");
     }

@@ -101,7 +101,7 @@ fn installed(program: &str) -> Result<Program> {
     Ok(Program {
         path: program.into(),
         version: ends::version(program)
-            .context("is it installed? `cargo xtask setup` installs Debian's")?,
+            .context("is it installed? `cargo xtask setup` installs Debian's package")?,
         ..Program::default()
     })
 }

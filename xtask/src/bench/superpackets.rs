@@ -88,8 +88,9 @@ impl SuperPackets {
         }
     }
 
-    /// Returns the non-empty histograms with their titles. `where_` names tunnel and network.
-    pub(super) fn into_named(self, where_: &str) -> BTreeMap<String, Histogram> {
+    /// Returns the non-empty histograms with their titles. `name` identifies tunnel and
+    /// network.
+    pub(super) fn into_named(self, name: &str) -> BTreeMap<String, Histogram> {
         let [read, written] = self.0;
 
         [
@@ -98,7 +99,7 @@ impl SuperPackets {
         ]
         .into_iter()
         .filter(|(_, histogram)| histogram.0.values().any(|count| *count > 0))
-        .map(|(what, histogram)| (format!("{where_}, TCP x1 forth: {what} gateway"), histogram))
+        .map(|(what, histogram)| (format!("{name}, TCP x1 forth: {what} gateway"), histogram))
         .collect()
     }
 }

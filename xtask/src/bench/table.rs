@@ -192,7 +192,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn targets_close_the_table() {
+    fn targets_are_below_the_table() {
         let text = plain(&report());
 
         assert!(

@@ -96,7 +96,7 @@ impl Helm {
         command
             .args([chart().as_os_str(), OsStr::new("--values")])
             .arg(values)
-            // Helm must not use a cluster of the user's configuration.
+            // Helm must not use a cluster of the user's kubeconfig.
             .env("KUBECONFIG", "/dev/null");
 
         command
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn information_is_no_fault() {
+    fn information_is_not_an_error() {
         assert!(!is_fault("[INFO] Chart.yaml: icon is recommended"));
         assert!(is_fault("[WARNING] templates/: object name is wrong"));
     }

@@ -59,7 +59,7 @@ mod tests {
     use crate::kubernetes::scratch::Scratch;
 
     #[test]
-    fn programs_links_and_versions_come_together() {
+    fn programs_links_and_versions_are_in_one_folder() {
         let scratch = Scratch::new("assemble");
         let cache = Cache::at(scratch.path().to_owned());
         let parts = part::of_this_checkout();

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unreachable_proxy_is_to_be_retried() {
+    fn the_remedy_for_an_unreachable_proxy_is_a_retry() {
         let output = "go: k8s.io/api@v0.35.4: Get \"https://proxy.golang.org/x\": dial tcp 1.2.3.4:443: i/o timeout";
 
         assert!(remedy(output).contains("run the same command again, downloads are kept"));
@@ -102,14 +102,14 @@ mod tests {
     }
 
     #[test]
-    fn wrong_checksums_are_not_to_be_retried() {
+    fn a_retry_is_no_remedy_for_wrong_checksums() {
         let output = "verifying x@v1: checksum mismatch\n\nSECURITY ERROR\n";
 
         assert!(!remedy(output).contains("again"));
     }
 
     #[test]
-    fn an_unknown_error_is_to_be_retried() {
+    fn the_remedy_for_an_unknown_error_is_a_retry() {
         assert_eq!(remedy("x.go:1:1: undefined: y"), ANY);
     }
 }

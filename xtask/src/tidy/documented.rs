@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn another_number_is_noticed() {
+    fn a_differing_number_is_reported() {
         let rows = rows().join("\n").replace("6091", "6081");
 
         let missing = missing(&rows);

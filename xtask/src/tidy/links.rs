@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_to_nothing_is_named_with_its_line() {
+    fn a_broken_link_is_reported_with_its_line() {
         let text = "# A\n\n[a](gone.md) [b](#b) [c](b.md#gone)";
 
         let broken = broken_in(&documents(&[("a.md", text), ("b.md", "")]), |path| {

@@ -96,7 +96,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn only_files_of_packages_stay() {
+    fn only_files_of_packages_are_kept() {
         let folder = Folder::new("packages");
         for name in ["git", "gcc", "sys/a.h", "sys/b.h", "curl/curl.h"] {
             folder.create(name);
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_diverted_file_stays_under_its_other_name() {
+    fn a_diverted_file_is_kept_under_its_new_path() {
         let folder = Folder::new("diverted");
         folder.create("sh.distrib");
         let listing = format!(
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn an_alternative_stays_with_its_program_only() {
+    fn an_alternative_is_kept_only_with_its_program() {
         let cc = Path::new("/usr/bin/cc");
         let compiler = cc.canonicalize().unwrap();
 

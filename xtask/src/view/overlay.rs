@@ -190,7 +190,7 @@ mod tests {
     use std::thread;
 
     #[test]
-    fn a_hidden_program_is_not_found_and_a_kept_one_is() {
+    fn hidden_programs_are_not_found_and_kept_programs_are() {
         let temporary = env::temp_dir().join(format!("liqo-overlay-test-{}", process::id()));
         let [bin, other] = ["bin", "other"].map(|name| folder(temporary.join(name)).unwrap());
         for path in [bin.join("git"), bin.join("gcc"), other.join("go")] {
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mount_below_a_layer_stays() {
+    fn a_mount_below_a_layer_is_kept() {
         let root = env::temp_dir().join(format!("liqo-overlay-mount-{}", process::id()));
         let below = folder(root.join("below")).unwrap();
         let root = root.canonicalize().unwrap();

@@ -52,7 +52,7 @@ pub(super) const TUNNEL_MTU: u32 = 1420;
 /// The namespace of Liqo's own objects.
 const LIQO: &str = "liqo";
 
-/// Returns the objects that describe a gateway's own cluster.
+/// Returns the Kubernetes objects that describe a gateway's own cluster.
 pub(super) fn objects(own: &Cluster) -> Vec<Value> {
     let network = |kind: &str, cidr: &str| {
         json!({
@@ -140,7 +140,7 @@ impl Cluster {
 }
 
 impl Peer<'_> {
-    /// Returns the objects that configure a gateway for the peer.
+    /// Returns the Kubernetes objects that configure a gateway for the peer.
     pub(super) fn objects(&self) -> Vec<Value> {
         let metadata = json!({
             "name": self.name,

@@ -46,7 +46,7 @@ fn the_version_is_built_into_kubernetes() {
 }
 
 #[test]
-fn each_program_has_a_version_and_a_place_of_its_own() {
+fn each_program_has_a_version_and_its_own_path() {
     let parts = of_this_checkout();
 
     let places: Vec<_> = parts
@@ -83,7 +83,7 @@ fn changed_parts_change_the_folder_of_all() {
 }
 
 #[test]
-fn helm_is_a_part_of_its_own_for_each_processor() {
+fn helm_is_a_separate_part_for_each_processor() {
     let modules = workspace::root().join("tests/kubernetes/go");
     let [amd64, arm64] =
         [Processor::Amd64, Processor::Arm64].map(|processor| helm(processor, &modules).unwrap());

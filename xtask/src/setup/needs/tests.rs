@@ -8,7 +8,7 @@ fn a_complete_machine_needs_nothing() {
 }
 
 #[test]
-fn a_bare_machine_gets_packages_before_what_is_built_with_them() {
+fn packages_are_installed_before_the_tools_that_need_them() {
     let steps = missing(&Observed::default(), EVERYTHING);
 
     let [
