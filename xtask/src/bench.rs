@@ -136,7 +136,7 @@ pub(crate) fn run(shell: &mut Shell, options: &Bench) -> Result<()> {
     }
     leftovers::remove_crashed()?;
     let before = leftovers::observe(shell)?;
-    // From here on, a signal removes the laboratories before it ends this process.
+    // From now on, a signal handler removes the laboratories before this process ends.
     ::tests::lab::clean_on_signal()?;
 
     let measured = run::measure_all(&plan, &programs)?;

@@ -24,7 +24,7 @@ pub(crate) struct Options {
 /// # Errors
 ///
 /// Returns an error if the definitions cannot be generated or written. With `--check`, returns an
-/// error if they differ from the files.
+/// error if the definitions differ from the files.
 pub(crate) fn run(shell: &mut Shell, options: &Options) -> Result<()> {
     let start = Instant::now();
     console::step("Custom resource definitions");

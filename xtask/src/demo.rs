@@ -83,7 +83,7 @@ pub(crate) fn run(shell: &mut Shell, options: &Demo) -> Result<ExitCode> {
     }
     let before = leftovers::observe(shell)?;
     let versions = versions(shell)?;
-    // From here on, a signal removes the laboratory before it ends this process.
+    // From now on, a signal handler removes the laboratory before this process ends.
     tests::lab::clean_on_signal()?;
 
     let start = Instant::now();

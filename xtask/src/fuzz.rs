@@ -79,8 +79,8 @@ const TARGETS: [Target; 5] = [
     },
 ];
 
-/// Time limit for one input, in seconds. It is a hundred times the duration of the slowest known
-/// input.
+/// Time limit for one input, in seconds. The limit is a hundred times the duration of the slowest
+/// known input.
 const INPUT_SECONDS_MAX: u32 = 20;
 
 /// Maximum number of lines to print from the end of a failed target's output.
@@ -194,7 +194,7 @@ impl Fuzzer {
         Ok(None)
     }
 
-    /// Runs a target on one input, and shows its output.
+    /// Runs a target on one input. The output of the target goes to the terminal.
     fn repeat(&self, shell: &mut Shell, target: &str, input: &Path) -> Result<()> {
         let input = fs::canonicalize(input)
             .with_context(|| format!("failed to find {}", input.display()))?;

@@ -95,7 +95,7 @@ pub(crate) fn folder(shell: &mut Shell, version: &str) -> Result<PathBuf> {
 }
 
 /// Returns the path of helm for a processor architecture, and builds helm first if it is missing.
-/// The sources are those of the laboratory's helm.
+/// The laboratory's clusters use helm of the same version.
 ///
 /// # Errors
 ///

@@ -110,8 +110,8 @@ pub(crate) fn run(shell: &mut Shell, options: &Test) -> Result<()> {
 /// Returns an error if the build fails.
 pub(crate) fn build(shell: &mut Shell) -> Result<()> {
     let selection = Selection {
-        // With fewer packages, cargo would select other features of dependencies. Then it would
-        // build these dependencies a second time for the images.
+        // With fewer packages, cargo would select other features of dependencies, and would build
+        // these dependencies a second time for the images.
         packages: &image::packages(),
         // The controller manager is not needed, and takes a quarter of the build's processor time.
         programs: &["gateway", "route-agent"],

@@ -108,8 +108,8 @@ pub(crate) fn this_program(arguments: &[&str]) -> Command {
     command
 }
 
-/// The path of this process's program. It works even if cargo has replaced the file since the
-/// process started.
+/// The path of this process's program. The path remains valid if cargo replaces the file while the
+/// process runs.
 const THIS_PROGRAM: &str = "/proc/self/exe";
 
 /// Enters the view, and replaces this process with the command.
@@ -254,7 +254,7 @@ fn emptied(layers: &[Layer], path: &OsStr, cargo: &Path) -> Vec<PathBuf> {
         .into_iter()
         .filter(|folder| !layers.iter().any(|layer| folder.starts_with(&layer.root)))
         .filter(|folder| !needed.iter().any(|it| it.starts_with(folder)))
-        // rustup's proxies start the programs of the toolchain in this folder.
+        // The folder of `rustc` is kept, because rustup's proxies start its programs.
         .filter(|folder| !folder.join("rustc").exists())
         .collect()
 }

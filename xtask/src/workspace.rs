@@ -55,7 +55,7 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(root());
     // `cargo run` sets these variables for this crate. A build script that depends on a variable
-    // runs again when the variable changes, so they are removed.
+    // runs again when the variable changes, so the variables are removed.
     for (name, _) in env::vars_os() {
         let name_ = name.to_string_lossy();
         if name_.starts_with("CARGO_PKG_") || name_.starts_with("CARGO_MANIFEST_") {

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Summary {
-    /// The mean of the middle two values if their number is even.
+    /// The middle value, or the mean of the middle two values if the number of values is even.
     pub(super) median: f64,
     pub(super) min: f64,
     pub(super) max: f64,

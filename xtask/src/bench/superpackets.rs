@@ -88,8 +88,7 @@ impl SuperPackets {
         }
     }
 
-    /// Returns the non-empty histograms with their titles. `name` identifies tunnel and
-    /// network.
+    /// Returns the non-empty histograms with their titles. `name` identifies tunnel and network.
     pub(super) fn into_named(self, name: &str) -> BTreeMap<String, Histogram> {
         let [read, written] = self.0;
 

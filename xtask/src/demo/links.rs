@@ -1,4 +1,4 @@
-//! The settings of the laboratory's network links. Every claim must restore the settings that it
+//! The settings of the laboratory's network links. Every check must restore the settings that it
 //! changes.
 
 use super::scenario::Scenario;

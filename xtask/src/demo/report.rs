@@ -23,7 +23,7 @@ pub(crate) struct Report {
     /// The measured throughput; `None` if the claim that measures it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) throughput: Option<Throughput>,
-    /// Versions of the commit, the kernel and the processes.
+    /// The commit, and the versions of kernel, gateway and route agent or `liqoctl`.
     pub(crate) versions: BTreeMap<String, String>,
     /// The duration from the creation of the clusters to the end of their removal.
     pub(crate) seconds: f64,

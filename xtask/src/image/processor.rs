@@ -51,9 +51,10 @@ impl Processor {
         format!("{}-unknown-linux-musl", self.architecture())
     }
 
-    /// Returns the name of the C compiler, which also links. The machine's own compiler works for
-    /// musl targets: Rust provides musl's libraries, and ring's C code includes no header of a C
-    /// library.
+    /// Returns the name of the C compiler, which is also the linker.
+    ///
+    /// The `cc` of this machine can build its musl target. Rust provides musl's libraries, and the C
+    /// code of ring includes no header of a C library.
     pub(super) fn compiler(self) -> String {
         if self.is_machine() {
             "cc".to_owned()

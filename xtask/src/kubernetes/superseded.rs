@@ -6,8 +6,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// Returns whether the folder `newer` supersedes the folder `other`. This is the case if both have
-/// the same part or minor release, and their inputs or patch releases differ.
+/// Returns whether the folder `newer` supersedes the folder `other`. A folder supersedes all other
+/// folders of the same part or minor release.
 pub(super) fn is_superseded(other: &str, newer: &str) -> bool {
     other != newer && family(other).is_some_and(|other| family(newer) == Some(other))
 }

@@ -16,8 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-/// The Go release that builds all programs. It is pinned, so that builds are the same on every
-/// machine.
+/// The Go release that builds all programs. The pinned release makes builds equal on all machines.
 pub(crate) const RELEASE: &str = "go1.26.8";
 
 /// The first Go release that downloads the release in `GOTOOLCHAIN`.

@@ -41,7 +41,6 @@ impl Kept {
         Self(paths.collect())
     }
 
-    /// Keeps only `paths`.
     pub(super) fn only(paths: impl IntoIterator<Item = PathBuf>) -> Self {
         Self(paths.into_iter().collect())
     }

@@ -80,7 +80,7 @@ impl Tools {
         Ok(path.trim().to_owned())
     }
 
-    /// Runs `kubectl` in the demo's namespace, and returns its standard output.
+    /// Runs `kubectl` with the kubeconfig of the cluster `name`, and returns its standard output.
     ///
     /// # Errors
     ///
