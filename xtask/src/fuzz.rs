@@ -123,7 +123,7 @@ pub(crate) fn run(shell: &mut Shell, options: &Fuzz) -> Result<()> {
     conclude(&outcomes, start.elapsed())
 }
 
-/// The cargo-fuzz program, with built targets.
+/// The path of cargo-fuzz. [`Fuzzer::build`] returns this value after it has built the targets.
 struct Fuzzer {
     program: PathBuf,
 }
