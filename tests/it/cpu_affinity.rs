@@ -1,4 +1,4 @@
-//! The CPU affinity of a lane's workers.
+//! Tests of the CPU affinity of a gateway lane's worker threads.
 
 use crate::fixture::{Pair, ROME, SAME, SOON, eventually};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -14,13 +14,13 @@ use tests::packet::Direction;
 use tests::traffic::capture::{Capture, Frame};
 use tests::traffic::{tcp, udp};
 
-/// The interval between two datagrams.
+/// Idle time of the sender after which another worker of the lane may become the active worker.
 const INTERVAL: Duration = Duration::from_millis(2);
 
-/// After it, another worker may become the active one.
+/// Minimum wake-ups per second of the worker that processes the flow.
 const PAUSE: Duration = Duration::from_micros(700);
 
-/// Wake-ups per second of the worker that processes the flow.
+/// Number of datagrams that the test sends from alternating CPU cores.
 const MANY: u64 = 200;
 
 /// Datagrams from one core and then the other.
@@ -33,7 +33,7 @@ fn a_worker_stays_on_its_core_until_the_load_is_high() {
     let mut pair = Pair::small();
     let rome = pair.lab.gateway(ROME, 1).pid().unwrap();
     let everywhere = cores();
-    assert!(everywhere.len() > 1, "one core is no choice");
+    assert!(everywhere.len() > 1, "the test needs two cores");
     let pinned: BTreeMap<_, _> = everywhere.iter().map(|it| (it.to_string(), 1)).collect();
     let _server = tcp::Server::start(&pair.milan.netns, SAME, PORT).unwrap();
 
@@ -48,7 +48,7 @@ fn a_worker_stays_on_its_core_until_the_load_is_high() {
         });
         transfer.join().unwrap().unwrap();
     });
-    // A worker is pinned again only after a delay if other threads compete for the core.
+    // If other threads compete for the core, the gateway pins a worker again only after a delay.
     wait::until(SOON * 2, "the workers to be pinned again", || {
         Ok(allowed(rome) == pinned)
     })
@@ -92,7 +92,7 @@ fn a_flow_stays_in_order_when_its_sender_changes_the_core() {
     let mut pair = Pair::small();
     let rome = pair.lab.gateway(ROME, 1).pid().unwrap();
     let before = workers(rome);
-    // Outgoing frames are ICMP errors of the closed port, which quote the datagrams.
+    // Outgoing frames are ICMP errors that quote the datagrams, because the port is closed.
     let is_ours = |frame: &Frame| frame.direction == Direction::In && !numbers(frame).is_empty();
     let capture = Capture::start(&pair.milan.netns, "eth0", is_ours).unwrap();
 
@@ -123,7 +123,7 @@ fn a_flow_stays_in_order_when_its_sender_changes_the_core() {
     }
 }
 
-/// The cores that this process may run on.
+/// Returns the CPU cores on which this process may run.
 fn cores() -> Vec<usize> {
     let all = sched_getaffinity(Pid::from_raw(0)).unwrap();
     let cores = (0..CpuSet::count()).filter(|core| all.is_set(*core).unwrap());
@@ -142,15 +142,15 @@ fn on<T>(core: usize, act: impl FnOnce() -> T) -> T {
     done
 }
 
-/// The scheduling state of a worker.
+/// The scheduling state of a worker thread.
 struct Worker {
-    /// The list of permitted cores.
+    /// The list of permitted cores, in the format of `/proc/PID/status`.
     cores: String,
     /// The number of voluntary context switches.
     wake_ups: u64,
 }
 
-/// The workers of a gateway's only lane, by thread.
+/// Returns the workers of a gateway's only lane by the `/proc` path of their thread.
 fn workers(gateway: u32) -> BTreeMap<PathBuf, Worker> {
     let read = |path: PathBuf| fs::read_to_string(path).unwrap_or_default();
     let tasks = fs::read_dir(format!("/proc/{gateway}/task")).unwrap();
@@ -174,7 +174,7 @@ fn field<'a>(status: &'a str, name: &str) -> &'a str {
     value.expect("a field of every status").trim()
 }
 
-/// The number of workers by their list of permitted cores.
+/// Returns the number of workers for each list of permitted cores.
 fn allowed(gateway: u32) -> BTreeMap<String, u32> {
     let mut allowed = BTreeMap::new();
     for worker in workers(gateway).into_values() {
@@ -183,14 +183,15 @@ fn allowed(gateway: u32) -> BTreeMap<String, u32> {
     allowed
 }
 
-/// The beginning of the payload, which no other packet has.
+/// The first bytes of each payload, which identify the test's datagrams.
 const MARK: &[u8] = b"a flow whose sender moves";
 
 fn payload(number: u32) -> Vec<u8> {
     [MARK, &number.to_be_bytes()].concat()
 }
 
-/// The numbers of the datagrams in a frame, which may be a super-packet.
+/// Returns the numbers of the datagrams in a frame. A frame may be a super-packet of several
+/// datagrams.
 fn numbers(frame: &Frame) -> Vec<u32> {
     let is_marked = |at: &usize| frame.bytes[*at..].starts_with(MARK);
     (0..frame.bytes.len())

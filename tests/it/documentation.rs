@@ -1,4 +1,4 @@
-//! The examples of the documentation work.
+//! Tests that the examples in the documentation work.
 
 use crate::fixture::ROME;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use tests::lab::Lab;
 use tests::lab::spec::Spec;
 
-/// The prefix that the page says rome chooses for milan.
+/// Milan's remapped pod CIDR in rome, according to `docs/file-mode.md`.
 const CHOSEN: &str = "10.0.0.0/16";
 
 #[test]
@@ -40,7 +40,7 @@ fn the_fabric_file_of_the_documentation_can_be_planned_and_checked() {
     assert!(page.contains(&format!("here `pod: [{CHOSEN}]`")));
 }
 
-/// The only example in YAML on the page.
+/// Returns the only YAML example of `docs/file-mode.md`.
 fn example() -> String {
     let page = fs::read_to_string(page()).unwrap();
     let (_, after) = page.split_once("```yaml\n").unwrap();

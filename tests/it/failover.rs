@@ -1,8 +1,8 @@
-//! Connections survive the loss of gateways.
+//! Tests that connections survive the loss of gateways.
 //!
-//! Each test loads the fabric with TCP flows and kills gateways one after the other. Every flow must
-//! keep its connection, transfer every byte correctly, and pause for at most a second. The
-//! pause is measured by datagrams every 10 ms, because TCP prolongs it by its backoff.
+//! Each test loads the fabric with TCP flows and stops gateways one after the other. Every flow
+//! must keep its connection, transfer every byte correctly, and pause for at most a second. UDP
+//! datagrams every 10 ms measure the pause, because TCP's backoff would prolong it.
 
 use crate::fixture::{MILAN, Pair, ROME, SAME, SOON, eventually};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,8 +14,8 @@ use tests::traffic::udp;
 /// The longest outage that the loss of a replica may cause.
 const GAP_MAX: Duration = Duration::from_secs(1);
 
-/// The same for TCP: the time between retransmissions doubles, so a connection pauses at most twice as
-/// long as the fabric.
+/// The longest pause of a TCP connection. TCP doubles the time between retransmissions, so a
+/// connection pauses at most twice as long as the fabric.
 const TCP_GAP_MAX: Duration = Duration::from_secs(2);
 
 const FLOWS: usize = 8;
@@ -23,11 +23,12 @@ const FLOWS: usize = 8;
 /// The interval between two datagrams of a flow.
 const SAMPLE: Duration = Duration::from_millis(10);
 
-/// Bytes per second of each flow: shows a gap without loading the machine.
+/// Bytes per second of each flow. The rate is high enough to show a gap, and too low to load the
+/// machine.
 const RATE: u64 = 500_000;
 
-/// Until a restarted gateway has its sessions again: it usually takes one or two seconds, and much longer
-/// if a gateway waits for WireGuard's timers.
+/// The limit for a restarted gateway to have its sessions again. One or two seconds are usual. A
+/// gateway that waits for WireGuard's timers would exceed the limit.
 const RECOVERY: Duration = Duration::from_secs(8);
 
 #[test]
@@ -57,7 +58,7 @@ fn survive_process_kills(cluster: &str, kills: usize) {
     load.finish();
 }
 
-/// Its sockets stay open, and its eBPF programs continue.
+/// A hanging gateway keeps its sockets open, and its eBPF programs continue to run.
 #[test]
 fn flows_survive_a_gateway_that_hangs() {
     let _alone = alone();
@@ -85,7 +86,7 @@ fn flows_survive_two_lost_pods_on_the_client_side() {
     survive_lost_pods(ROME);
 }
 
-/// Deletes the namespace of a gateway, and later adds a new pod.
+/// Deletes the network namespace of each gateway, and adds a new gateway pod for it.
 fn survive_lost_pods(cluster: &str) {
     let _alone = alone();
     let mut pair = Pair::redundant();
@@ -162,7 +163,7 @@ fn a_planned_stop_waits_for_agents_that_restart_meanwhile() {
         .map(|port| udp::Echo::start(&pair.milan.netns, SAME, port).unwrap());
     let _echoes: Vec<_> = echoes.collect();
     let interval = Duration::from_millis(2);
-    // Enough that each gateway has some of them.
+    // With eight flows, each gateway carries some of them.
     let flows = ports.map(|port| udp::Flow::start(&pair.rome.netns, pair.to_milan(port), interval));
     let flows: Vec<_> = flows.map(Result::unwrap).collect();
     for node in [1, 2] {
@@ -170,16 +171,16 @@ fn a_planned_stop_waits_for_agents_that_restart_meanwhile() {
     }
 
     pair.lab.gateway(ROME, 1).terminate().unwrap();
-    // Three seconds of traffic: an unused gateway would have stopped by then.
+    // The flow takes 3 s for 1,500 replies. A gateway without traffic would have stopped by then.
     let enough = flows[0].replies() + 1500;
     let passed = || Ok(flows[0].replies() > enough);
-    wait::until(RECOVERY, "traffic while it terminates", passed).unwrap();
+    wait::until(RECOVERY, "traffic while the gateway terminates", passed).unwrap();
     for node in [1, 2] {
         pair.lab.agent(ROME, node).start().unwrap();
     }
     let gateway = pair.lab.gateway(ROME, 1);
-    assert!(gateway.is_running(), "it did not wait");
-    wait::until(RECOVERY, "it to terminate", || Ok(!gateway.is_running())).unwrap();
+    assert!(gateway.is_running(), "the gateway did not wait");
+    wait::until(RECOVERY, "the termination", || Ok(!gateway.is_running())).unwrap();
 
     for flow in flows {
         let outcome = flow.finish();
@@ -189,7 +190,7 @@ fn a_planned_stop_waits_for_agents_that_restart_meanwhile() {
 
 #[test]
 fn flows_are_spread_over_all_pairs_of_gateways() {
-    // Enough that each of the four pairs almost certainly has one.
+    // With 40 flows, each of the four pairs of gateways almost certainly carries one.
     let flows = 40;
     let pair = Pair::redundant();
     let load = Load::of(&pair, flows, RATE / 5);
@@ -208,7 +209,7 @@ fn flows_are_spread_over_all_pairs_of_gateways() {
     load.finish();
 }
 
-/// More than probes and handshakes alone transfer in the meantime.
+/// A session without flows transfers fewer bytes during the test, for probes and handshakes.
 const BUSY_BYTES: u64 = 50_000;
 
 /// Serializes the tests that measure gaps.
@@ -223,7 +224,7 @@ struct Load {
     streams: Vec<Stream>,
     echo: udp::Echo,
     datagrams: Vec<udp::Flow>,
-    /// The longest gap of any flow around each event.
+    /// The name of each event, and the longest gap of any flow around the event.
     gaps: Vec<(String, Duration)>,
 }
 
@@ -261,7 +262,7 @@ impl Load {
 
     /// Waits until all flows have made progress after an event, and records the longest gap.
     fn note(&mut self, event: String) {
-        // Twice: the first progress may be data that was in flight before the event.
+        // The first progress may be data that was in flight before the event, so the second counts.
         self.wait_for_progress();
         std::thread::sleep(GAP_MAX);
         self.wait_for_progress();

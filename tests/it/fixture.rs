@@ -1,4 +1,4 @@
-//! Set-ups and assertions of several tests.
+//! Clusters and assertions that several tests share.
 
 use anyhow::Result;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -13,13 +13,13 @@ pub(crate) const ROME: &str = "rome";
 pub(crate) const MILAN: &str = "milan";
 pub(crate) const PARIS: &str = "paris";
 
-/// The address of a pod that every cluster has.
+/// The address of the pod in each cluster. All clusters use the same pod CIDR.
 pub(crate) const SAME: Ipv4Addr = Ipv4Addr::new(10, 244, 1, 10);
 
-/// For conditions that hold at once on an idle machine.
+/// The limit for conditions that hold at once on an idle machine.
 pub(crate) const SOON: Duration = Duration::from_secs(5);
 
-/// Two peered clusters, rome as the client, with a pod of the same address in each.
+/// Two peered clusters, each with a pod that has the address [`SAME`]. Rome is the client.
 pub(crate) struct Pair {
     pub(crate) lab: Lab,
     pub(crate) rome: Pod,
@@ -46,7 +46,7 @@ impl Pair {
         Self::of(Lab::up(spec).unwrap())
     }
 
-    /// Adds the pods to the clusters of a running laboratory.
+    /// Adds a pod to rome and to milan in a running laboratory.
     pub(crate) fn of(mut lab: Lab) -> Self {
         let rome = lab.add_pod(ROME, 1, SAME).unwrap();
         let milan = lab.add_pod(MILAN, 1, SAME).unwrap();
@@ -60,18 +60,18 @@ impl Pair {
         }
     }
 
-    /// A port of milan's pod, at its remapped address in rome.
+    /// Returns a port of milan's pod, at the pod's remapped address in rome.
     pub(crate) fn to_milan(&self, port: u16) -> SocketAddrV4 {
         SocketAddrV4::new(self.milan_seen, port)
     }
 
-    /// A port of rome's pod, at its remapped address in milan.
+    /// Returns a port of rome's pod, at the pod's remapped address in milan.
     pub(crate) fn to_rome(&self, port: u16) -> SocketAddrV4 {
         SocketAddrV4::new(self.rome_seen, port)
     }
 }
 
-/// Specifies rome and milan, peered, with this number of nodes and gateways each.
+/// Specifies a peering of rome and milan, with this number of nodes and gateways in each cluster.
 pub(crate) fn two(nodes: usize, replicas: usize) -> Spec {
     Spec::new()
         .cluster(ClusterSpec::new(ROME).nodes(nodes).replicas(replicas))
@@ -100,7 +100,7 @@ pub(crate) fn without_offloads(lab: &Lab, pod: &Pod) {
     .unwrap();
 }
 
-/// Asserts that no namespace of the laboratory has counted a malformed packet.
+/// Asserts that no network namespace of the laboratory has counted a malformed packet.
 pub(crate) fn assert_nothing_broken(lab: &Lab, pods: &[&Pod]) {
     let nodes = lab.clusters().flat_map(|cluster| &cluster.nodes);
     let gateways = lab.clusters().flat_map(|cluster| &cluster.gateways);
@@ -115,7 +115,7 @@ pub(crate) fn assert_nothing_broken(lab: &Lab, pods: &[&Pod]) {
     }
 }
 
-/// Waits until `condition` holds.
+/// Waits until `condition` holds, at most for [`SOON`].
 #[track_caller]
 pub(crate) fn eventually(what: &str, condition: impl FnMut() -> Result<bool>) {
     wait::until(SOON, what, condition).unwrap();

@@ -1,4 +1,4 @@
-//! Foreign state survives start, operation, crash and clean-up.
+//! Tests that network state of other software survives start, operation, crash and clean-up.
 
 use crate::fixture::{MILAN, Pair, ROME, SOON, eventually, two};
 use std::process::Command;
@@ -101,7 +101,7 @@ fn a_crashed_gateway_reconnects_after_its_restart() {
     });
 }
 
-/// Installs state of other software that resembles ours.
+/// Installs network state of other software that resembles Liqo's state.
 fn install_foreign_state(node: &Netns) {
     ip(
         node,
@@ -132,7 +132,7 @@ fn install_foreign_state(node: &Netns) {
         .unwrap();
 }
 
-/// The foreign state of a node, as text.
+/// Returns the network state of other software on a node, as text.
 fn foreign_state(node: &Netns) -> String {
     let is_ours = |line: &str| {
         ["liqo", "27761", "proto 108"]
@@ -152,7 +152,7 @@ fn foreign_state(node: &Netns) -> String {
         "tc qdisc show dev eth0",
     ] {
         for line in run(node, command).lines().filter(|line| !is_ours(line)) {
-            // Without packet counters, which change.
+            // Packet counters change, so the comparison omits them.
             let line = line.split(" counter ").next().unwrap_or_default();
             state += line;
             state.push('\n');
@@ -162,7 +162,7 @@ fn foreign_state(node: &Netns) -> String {
     state
 }
 
-/// Our state in a namespace, as text.
+/// Returns Liqo's network state in a namespace, as text.
 fn own_state(netns: &Netns) -> String {
     let marks = [
         ("ip -o link show", "liqo"),
@@ -189,7 +189,8 @@ fn clean_up_agent(lab: &Lab, node: &Netns) {
         .unwrap();
 }
 
-/// Returns the output of a command; empty if it fails, for example if a table does not exist.
+/// Returns the output of a command. The output is empty if the command fails, for example because a
+/// table does not exist.
 fn run(netns: &Netns, command: &str) -> String {
     let mut words = command.split(' ');
     let program = words.next().unwrap();

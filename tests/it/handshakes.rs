@@ -1,4 +1,4 @@
-//! The benchmark's handshake initiators count correctly.
+//! Tests that the handshake initiators of the benchmark count correctly.
 
 use boringtun::noise::rate_limiter::RateLimiter;
 use boringtun::noise::{Tunn, TunnResult};
@@ -12,7 +12,7 @@ use std::time::Duration;
 use tests::lab::netns::Netns;
 use tests::traffic::handshakes::{Initiators, Peer};
 
-/// Interval at which the responder checks for the end of the test.
+/// The interval at which the responder checks whether the test is over.
 const TICK: Duration = Duration::from_millis(20);
 
 #[test]
@@ -43,7 +43,7 @@ fn every_handshake_that_counts_as_answered_is_confirmed() {
         (counts, confirmed.join().unwrap())
     });
 
-    // An initiator pauses between its handshakes.
+    // The upper limit holds because an initiator pauses between its handshakes.
     assert!((2..=17).contains(&counts.answered), "{counts:?}");
     assert_eq!((counts.unanswered, counts.cookies), (0, 0));
     assert_eq!(confirmed, counts.answered + 1);
@@ -72,7 +72,8 @@ fn initiations_without_response_are_counted() {
     assert_eq!((counts.answered, counts.unanswered), (0, 1), "{counts:?}");
 }
 
-/// Responds to handshakes until `is_over` and no message is left; returns the number of confirmed ones.
+/// Responds to handshakes until `is_over` is set and no message is left, and returns the number of
+/// confirmed handshakes.
 fn respond(socket: &UdpSocket, mut tunn: Tunn, is_over: &AtomicBool) -> u64 {
     let mut confirmed = 0;
     loop {

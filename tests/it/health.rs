@@ -1,14 +1,15 @@
-//! The gateways report the failed part of the path from node to node, and its recovery.
+//! Tests that the gateways report the failed part of the path between two nodes, and its recovery.
 //!
-//! The faults are rules of a foreign firewall, which the route agent does not repair.
+//! A firewall in a separate nftables table causes the faults, because the route agent does not
+//! remove rules of other tables.
 
 use crate::fixture::{MILAN, Pair, ROME, SOON, eventually, two};
 use tests::lab::Lab;
 use tests::lab::netns::Netns;
 use tests::lab::wait;
 
-/// Starts rome and milan with two nodes and one gateway each, and waits until the path between them is
-/// reported as healthy.
+/// Starts rome and milan with two nodes and one gateway each, and waits until both report the path
+/// between their nodes as healthy.
 fn healthy() -> Lab {
     let pair = Pair::up(two(2, 1));
     for (cluster, peer) in [(ROME, MILAN), (MILAN, ROME)] {
@@ -97,9 +98,9 @@ fn a_dead_gateway_of_the_peer_is_attributed_to_the_tunnel() {
     .unwrap();
 }
 
-/// Traffic continues, so no fault is reported.
+/// A restart of the route agent does not interrupt traffic, so the gateway must not report a fault.
 #[test]
-fn a_route_agent_that_is_restarted_is_no_fault() {
+fn a_restart_of_a_route_agent_is_no_fault() {
     let mut lab = healthy();
 
     lab.agent(ROME, 2).stop(SOON).unwrap();
@@ -122,7 +123,7 @@ fn a_route_agent_that_is_restarted_is_no_fault() {
     });
 }
 
-/// Waits until the gateway reports this reason; returns the message.
+/// Waits until the gateway reports this reason, and returns the message.
 #[track_caller]
 fn expect(lab: &Lab, cluster: &str, peer: &str, reason: &str) -> String {
     let mut last = (String::new(), String::new());
@@ -138,7 +139,7 @@ fn expect(lab: &Lab, cluster: &str, peer: &str, reason: &str) -> String {
     last.1
 }
 
-/// The reason and the message that a cluster's gateway reports about the path to a peer.
+/// Returns the reason and the message that a cluster's gateway reports about the path to a peer.
 fn path(lab: &Lab, cluster: &str, peer: &str) -> anyhow::Result<(String, String)> {
     let status = lab.gateway_status(cluster, 1)?;
     let path = &status["path"]["clusters"][peer];
@@ -147,7 +148,7 @@ fn path(lab: &Lab, cluster: &str, peer: &str) -> anyhow::Result<(String, String)
     Ok((text("reason"), text("message")))
 }
 
-/// Matches packets for the remapped addresses of milan in rome.
+/// Returns an nftables match for packets to milan's remapped addresses in rome.
 fn to_milan(lab: &Lab) -> String {
     let agent = lab.agent_status(ROME, 2).unwrap();
     let cidrs = agent["peers"][0]["cidrs"].as_array().unwrap();
@@ -155,7 +156,7 @@ fn to_milan(lab: &Lab) -> String {
     format!("ip daddr {{ {} }}", cidrs.join(", "))
 }
 
-/// Drops packets by a rule in a table of its own.
+/// Drops packets by a rule in a separate nftables table.
 fn block(netns: &Netns, hook: &str, packets: &str) {
     let ruleset = format!(
         "table inet fault {{

@@ -1,4 +1,4 @@
-//! Hostile datagrams and frames.
+//! Tests that hostile datagrams and frames are dropped and counted.
 
 use crate::fixture::{MILAN, Pair, ROME, SAME, SOON, eventually, gateway_drops, without_offloads};
 use ebpf_common::settings::{GATEWAY_MAC, NODE_MAC, OVERLAY_PORT, OVERLAY_VNI};
@@ -11,11 +11,11 @@ use tests::traffic::capture::{Capture, Frame};
 use tests::traffic::frame::vxlan_header;
 use tests::traffic::{ping, tcp, udp};
 
-/// The first byte of WireGuard's messages.
+/// Message types of WireGuard, in the first byte of a message.
 const INITIATION: u8 = 1;
 const DATA: u8 = 4;
 
-/// Upper bound of a gateway's memory growth in bytes under a flood.
+/// Upper bound in bytes for the growth of a gateway's memory under a flood.
 const GROWTH_MAX: u64 = 4 << 20;
 
 #[test]
@@ -37,10 +37,11 @@ fn tampered_datagrams_are_dropped_and_counted() {
     let wire = Wire::tap();
     let mut frames = wire.record(DATA);
     for frame in &mut frames {
-        // The counter in little endian, after Ethernet, IPv4, UDP and 8 bytes of WireGuard. With a new
-        // counter the message passes the replay check.
+        // The message counter follows 42 bytes of Ethernet, IPv4 and UDP headers and 8 bytes of
+        // WireGuard. The counter is little endian. A changed counter passes the replay check.
         frame.bytes[42 + 8 + 2] ^= 1;
-        // No UDP checksum, since a wrong one would be dropped by the kernel.
+        // The kernel would drop a datagram with a wrong UDP checksum. Zero means that there is
+        // none.
         frame.bytes[40..42].fill(0);
     }
 
@@ -61,7 +62,8 @@ fn a_gateways_memory_is_closed_to_processes_that_may_not_trace() {
         let output = Command::new(program).args(arguments).arg(file).output();
         output.unwrap().status.success()
     };
-    // Since Linux 6.16 CAP_PERFMON, which CAP_SYS_ADMIN includes, is enough to read another process.
+    // Since Linux 6.16, CAP_PERFMON suffices to read another process, and CAP_SYS_ADMIN includes
+    // it.
     let untraceable = [
         "--bounding-set=-sys_ptrace,-perfmon,-sys_admin",
         "--inh-caps=-sys_ptrace,-perfmon,-sys_admin",
@@ -70,8 +72,14 @@ fn a_gateways_memory_is_closed_to_processes_that_may_not_trace() {
     let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
     let core = limits.lines().find(|line| line.contains("core file"));
 
-    assert!(reads("cat", &[]), "a process that may trace");
-    assert!(!reads("setpriv", &untraceable), "of the same user");
+    assert!(
+        reads("cat", &[]),
+        "a process with CAP_SYS_PTRACE cannot read the memory"
+    );
+    assert!(
+        !reads("setpriv", &untraceable),
+        "a process without CAP_SYS_PTRACE reads the memory"
+    );
     let core: Vec<_> = core.unwrap().split_whitespace().collect();
     assert_eq!(core[4..6], ["0", "0"]);
 }
@@ -157,8 +165,8 @@ fn malformed_frames_from_the_overlay_are_dropped_and_counted() {
     assert!(ping::reaches(&pair.rome.netns, pair.milan_seen).unwrap());
 }
 
-/// With an MSS of 88 bytes a window of bulk data is a super-packet of several hundred segments, each
-/// as costly to seal as a packet.
+/// With an MSS of 88 bytes, a super-packet of bulk data has several hundred segments. Each segment
+/// costs as much to encrypt as a packet.
 #[test]
 fn super_packets_of_tiny_segments_are_dropped_and_their_connection_goes_on() {
     let pair = Pair::small();
@@ -178,7 +186,7 @@ fn super_packets_of_tiny_segments_are_dropped_and_their_connection_goes_on() {
     assert!(ping::reaches(&pair.rome.netns, pair.milan_seen).unwrap());
 }
 
-/// A capture on the path to milan's gateway, and an attacker on the underlay.
+/// Two clusters with a capture on the link to milan, and an attacker on the underlay.
 struct Wire {
     pair: Pair,
     attacker: Host,
@@ -190,7 +198,7 @@ impl Wire {
         let mut pair = Pair::small();
         let attacker = pair.lab.add_host().unwrap();
         without_offloads(&pair.lab, &pair.rome);
-        // Without offloads the captured packets are complete and can be sent again.
+        // Without offloads, the captured packets are complete, so the test can send them again.
         for cluster in pair.lab.clusters() {
             let gateway = &cluster.gateway(1).pod;
             without_offloads(&pair.lab, gateway);
@@ -219,7 +227,8 @@ impl Wire {
         }
     }
 
-    /// Sends packets from rome to milan, and returns the WireGuard messages of this type.
+    /// Sends packets from rome to milan, and returns the captured WireGuard messages of type
+    /// `kind`.
     fn record(&self, kind: u8) -> Vec<Frame> {
         assert!(ping::reaches(&self.pair.rome.netns, self.pair.milan_seen).unwrap());
         let _echo = udp::Echo::start(&self.pair.milan.netns, SAME, 7900).unwrap();
@@ -234,7 +243,7 @@ impl Wire {
         self.recorded(kind)
     }
 
-    /// Returns the captured messages of this type to milan; waits for the first.
+    /// Waits for WireGuard messages of type `kind` to milan, and returns them.
     fn recorded(&self, kind: u8) -> Vec<Frame> {
         tests::lab::wait::value(SOON, "a captured message", || {
             let mut frames = self.tap.frames();

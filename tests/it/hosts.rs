@@ -1,4 +1,4 @@
-//! Nodes as clients and servers.
+//! Tests of traffic between nodes and remote pods or nodes.
 
 use crate::fixture::{MILAN, Pair, ROME, SAME, SOON, two};
 use std::net::{IpAddr, SocketAddrV4};

@@ -1,4 +1,4 @@
-//! Invalid input is refused with a reason, and does not disturb running processes.
+//! Tests that invalid input is refused with a reason, and does not disturb running processes.
 
 use crate::fixture::{MILAN, Pair, ROME, eventually, two};
 use std::fs;
@@ -120,7 +120,7 @@ fn a_file_that_becomes_invalid_is_reported_and_changes_nothing() {
 
     replace(&path, "kind: Nonsense\n");
 
-    eventually("both to report the error", || {
+    eventually("gateway and route agent to report the error", || {
         let gateway = pair.lab.gateway_status(ROME, 1)?.to_string();
         let agent = pair.lab.agent_status(ROME, 1)?.to_string();
         Ok(gateway.contains("Nonsense") && agent.contains("Nonsense"))
@@ -128,7 +128,7 @@ fn a_file_that_becomes_invalid_is_reported_and_changes_nothing() {
     assert!(ping::reaches(&pair.rome.netns, pair.milan_seen).unwrap());
 
     replace(&path, &good);
-    eventually("both to accept the file again", || {
+    eventually("gateway and route agent to accept the file again", || {
         let gateway = pair.lab.gateway_status(ROME, 1)?.to_string();
         let agent = pair.lab.agent_status(ROME, 1)?.to_string();
         Ok(!gateway.contains("Nonsense") && !agent.contains("Nonsense"))
@@ -170,7 +170,8 @@ fn a_key_that_only_root_can_read_is_refused_at_the_start() {
     let mut lab = Lab::build(two(1, 1)).unwrap();
     lab.write_fabrics().unwrap();
     let key = lab.key_dir(ROME).join("gw-milan").join("privateKey");
-    // Of another user: root needs a capability to read it, which a running gateway drops.
+    // The key belongs to another user. Root needs a capability to read it, which a gateway drops
+    // when it runs.
     nix::unistd::chown(&key, Some(nix::unistd::Uid::from_raw(65_534)), None).unwrap();
     fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
 
@@ -211,7 +212,7 @@ fn a_running_gateway_has_no_privilege_that_it_does_not_need() {
     let mut pair = Pair::small();
     let pid = pair.lab.gateway(ROME, 1).pid().unwrap();
 
-    // CAP_NET_ADMIN is bit 12 in capability.h.
+    // The bit of CAP_NET_ADMIN is 12 (linux/capability.h).
     let needed = format!("{:016x}", 1_u64 << 12);
     let tasks: Vec<_> = fs::read_dir(format!("/proc/{pid}/task")).unwrap().collect();
     assert!(tasks.len() > 1, "{tasks:?}");
@@ -224,7 +225,7 @@ fn a_running_gateway_has_no_privilege_that_it_does_not_need() {
     }
 }
 
-/// As the bench demands; the kernel's BTF alone would take 15 MB.
+/// The benchmark has the same limit. The kernel's BTF alone would take 15 MB.
 #[test]
 fn a_gateway_starts_within_20_mb() {
     const PEAK_MAX: u64 = 20_000;
@@ -364,7 +365,7 @@ fn status_prints_a_table() {
     }
 }
 
-/// Starts a gateway that fails at the start, and returns its log after its end.
+/// Starts a gateway that fails at the start, and returns its log after it has ended.
 fn log_of_failed_start(lab: &mut Lab, cluster: &str) -> String {
     lab.start_gateway(cluster, 1).unwrap();
     eventually("the gateway to end", || {
@@ -382,13 +383,13 @@ fn check(program: &Path, file: &Path) -> Output {
         .unwrap()
 }
 
-/// The standard output and the standard error of a process.
+/// Returns the standard output and the standard error of a process.
 fn text_of(output: &Output) -> String {
     let [out, err] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
     format!("{out}{err}")
 }
 
-/// Replaces a file atomically, as ConfigMap mounts do.
+/// Replaces a file atomically, as the kubelet does for a mounted ConfigMap.
 fn replace(path: &Path, text: &str) {
     let draft = path.with_extension("new");
     fs::write(&draft, text).unwrap();

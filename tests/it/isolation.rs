@@ -1,4 +1,4 @@
-//! Packets neither leak nor can be injected.
+//! Tests that packets neither leak out of the tunnel nor can be injected into it.
 
 use crate::fixture::{MILAN, Pair, ROME, SAME, SOON, eventually, gateway_drops, two};
 use ebpf_common::settings::{GATEWAY_MAC, NODE_MAC, OVERLAY_PORT, OVERLAY_VNI};
@@ -38,7 +38,7 @@ fn a_node_whose_gateways_never_ran_refuses_packets() {
     lab.start_agent(ROME, 1).unwrap();
     let pair = Pair::of(lab);
     let leaks = leak_captures(&pair.lab, pair.milan_seen);
-    eventually("the route agent to have its routes", || {
+    eventually("the route agent to install its routes", || {
         let report = Ping::default().run(&pair.rome.netns, pair.milan_seen)?;
         Ok(report.text.contains("Unreachable"))
     });
@@ -48,7 +48,7 @@ fn a_node_whose_gateways_never_ran_refuses_packets() {
     let after: usize = leaks
         .into_iter()
         .map(|leak| {
-            // Only UDP: the pings began before the route agent was ready.
+            // Only UDP counts, because the pings began before the route agent was ready.
             leak.finish()
                 .unwrap()
                 .iter()
@@ -94,7 +94,7 @@ fn vxlan_from_unknown_sources_is_dropped_and_counted_by_nodes() {
         send(from, Ipv4Addr::UNSPECIFIED, node, &forged);
     }
 
-    eventually("both to be counted", || {
+    eventually("both packets to be counted", || {
         Ok(agent_drops(&pair.lab) >= before + 2)
     });
     assert!(echo.clients().is_empty(), "{:?}", echo.clients());
@@ -117,7 +117,7 @@ fn vxlan_from_unknown_sources_is_dropped_and_counted_by_gateways() {
         send(from, Ipv4Addr::UNSPECIFIED, gateway, &forged);
     }
 
-    eventually("both to be counted", || {
+    eventually("both packets to be counted", || {
         Ok(gateway_drops(&pair.lab, ROME, "overlay_unknown_node") >= 2)
     });
     assert!(echo.clients().is_empty(), "{:?}", echo.clients());
@@ -185,7 +185,7 @@ fn nothing_crosses_the_underlay_in_the_clear() {
     assert_eq!(server.received(), 1 << 20);
     let frames = wire.finish().unwrap();
     assert!(frames.len() > 10, "only {} frames", frames.len());
-    // The payload is a sequence of numbers of eight bytes, which contains this one.
+    // The payload consists of consecutive 8-byte numbers, and `plain` is one of them.
     let plain = 50_000_u64.to_be_bytes();
     for frame in &frames {
         let packet = frame.ipv4().unwrap();
@@ -197,10 +197,10 @@ fn nothing_crosses_the_underlay_in_the_clear() {
     }
 }
 
-/// Asserts that packets from rome to milan are refused with ICMP errors.
+/// Asserts that rome's pod and node get ICMP errors for packets to milan.
 fn assert_refused(pair: &Pair) {
-    // The kernel sends each source a burst of five ICMP errors, then one per second (ip_error in
-    // net/ipv4/route.c); further packets are dropped without an error.
+    // The kernel sends five ICMP errors at once to each source, then one per second (`ip_error` in
+    // `net/ipv4/route.c`). It drops further packets without an error.
     for netns in [&pair.rome.netns, &pair.lab.cluster(ROME).node(1).netns] {
         eventually("a datagram to be refused", || {
             let wait = Duration::from_millis(500);
@@ -225,7 +225,7 @@ fn assert_refused(pair: &Pair) {
     );
 }
 
-/// The routes of rome's first node to milan, and the status of its agent.
+/// Returns the route to milan on rome's first node, and the status of the node's route agent.
 fn routes(pair: &Pair) -> String {
     let netns = &pair.lab.cluster(ROME).node(1).netns;
     let to = pair.milan_seen.to_string();
@@ -254,13 +254,13 @@ fn leak_captures(lab: &Lab, address: Ipv4Addr) -> Vec<Capture> {
         .collect()
 }
 
-/// The sum of the drops that the route agent of rome's first node reports.
+/// Returns the number of packets that the route agent of rome's first node reports as dropped.
 fn agent_drops(lab: &Lab) -> u64 {
     let status = lab.agent_status(ROME, 1).unwrap();
     status::all_drops(&status)
 }
 
-/// Builds the payload of an overlay packet with an inner datagram.
+/// Builds the UDP payload of a VXLAN packet, with an inner UDP datagram.
 fn vxlan(macs: [[u8; 6]; 2], source: SocketAddrV4, destination: SocketAddrV4) -> Vec<u8> {
     let inner = udp_frame(macs, source, destination, b"forged");
     [&vxlan_header(OVERLAY_VNI)[..], &inner].concat()

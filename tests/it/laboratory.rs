@@ -1,4 +1,4 @@
-//! The laboratory itself.
+//! Tests of the laboratory of network namespaces.
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -66,7 +66,7 @@ fn cleaning_up_spares_laboratories_of_running_processes() {
 
 #[test]
 fn a_crashed_laboratory_is_cleaned_up() {
-    // After a crash no process holds the lock.
+    // After a crash, no process holds the lock file of a laboratory.
     let identity = Identity::claim().unwrap();
     let (a, _b) = pair(&identity);
     std::fs::remove_file(identity.run_dir().join("lock")).unwrap();
@@ -85,7 +85,7 @@ fn the_namespace_of_a_gateway_without_laboratory_is_removed() {
     let status = Command::new("ip").args(["netns", "add", &name]).status();
     assert!(status.unwrap().success());
 
-    // Another test may have removed it already.
+    // Another test may have removed the namespace already.
     clean_crashed().unwrap();
 
     assert!(!Path::new("/run/netns").join(name).exists());
@@ -117,16 +117,16 @@ fn the_laboratory_of_a_killed_owner_is_removed_by_another_process() {
     let namespace = format!("/run/netns/lq-{id}-a");
     assert!(Path::new(&namespace).exists());
 
-    // Another test may have removed it already.
+    // Another test may have removed the namespace already.
     clean_crashed().unwrap();
 
     assert_gone(&id);
 }
 
-/// Set for a process that owns a laboratory until a signal ends it.
+/// The environment variable that makes this test program own a laboratory until a signal ends it.
 const OWNER: &str = "LIQO_LAB_TEST_OWNER";
 
-/// Builds a laboratory with a process, prints its id, and waits for a signal.
+/// Builds a laboratory that runs a process, prints the laboratory's id, and waits for a signal.
 fn own_a_laboratory() -> ! {
     clean_on_signal().unwrap();
     let identity = Identity::claim().unwrap();
@@ -134,13 +134,14 @@ fn own_a_laboratory() -> ! {
     let mut child = a.start(Command::new("sleep").arg("1000")).unwrap();
     println!("\nlaboratory {}", identity.id());
     child.wait().unwrap();
-    // The clean-up has killed the child, and will end this process.
+    // The signal handler has killed the child. It ends this process after the clean-up.
     loop {
         std::thread::park();
     }
 }
 
-/// Starts another process of this test program, which owns a laboratory.
+/// Starts this test program again as the owner of a laboratory, and returns the process and the
+/// laboratory's id.
 fn start_owner(test: &str) -> (Child, String) {
     let mut owner = Command::new("/proc/self/exe")
         .args(["--exact", test, "--nocapture"])

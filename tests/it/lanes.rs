@@ -1,4 +1,4 @@
-//! Gateways with several lanes, which are independent packet loops.
+//! Tests of gateways with several lanes. A lane is an independent packet loop.
 
 use crate::fixture::{MILAN, Pair, ROME, SAME, SOON, assert_nothing_broken, eventually, two};
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,10 +10,10 @@ use tests::packet::Direction;
 use tests::traffic::capture::{Capture, Frame};
 use tests::traffic::{ping, tcp, udp};
 
-/// Transfers from different ports: enough that each lane gets some of them.
+/// Number of transfers from different ports, which suffices for each lane to carry some.
 const TRANSFERS: usize = 48;
 
-/// Datagrams of one flow, sent without a pause.
+/// Number of datagrams of one flow, sent without a pause.
 const DATAGRAMS: u32 = 3_000;
 
 const PORT: u16 = 7000;
@@ -45,7 +45,7 @@ fn lanes_share_flows_without_corruption() {
 fn a_flow_stays_in_order() {
     let pair = Pair::up(with_lanes(two(1, 1), 2, 2));
     until_lanes_are_connected(&pair.lab, 1);
-    // Outgoing frames are ICMP errors of the closed port, which quote the datagrams.
+    // Outgoing frames are ICMP errors that quote the datagrams, because the port is closed.
     let is_ours =
         |frame: &Frame| frame.direction == Direction::In && !numbers_in(&frame.bytes).is_empty();
     let capture = Capture::start(&pair.milan.netns, "eth0", is_ours).unwrap();
@@ -61,7 +61,7 @@ fn a_flow_stays_in_order() {
         let numbers = frames.iter().flat_map(|frame| numbers_in(&frame.bytes));
         numbers.collect()
     };
-    eventually("most of them to arrive", || {
+    eventually("most datagrams to arrive", || {
         Ok(numbers(capture.frames()).len() > DATAGRAMS as usize / 2)
     });
 
@@ -78,7 +78,7 @@ fn gateways_with_different_numbers_of_lanes_connect() {
 
         wait::until(
             SOON * 4,
-            "as many sessions as the side with more has lanes",
+            "one session for each lane of the side with more lanes",
             || {
                 let all = [ROME, MILAN].map(|cluster| sessions(&pair.lab, cluster).len());
                 Ok(all == [most, most])
@@ -118,7 +118,7 @@ fn with_lanes(mut spec: Spec, rome: u8, milan: u8) -> Spec {
     spec
 }
 
-/// Waits until both lanes of each gateway have sessions with this number of replicas.
+/// Waits until both lanes of each gateway have sessions with this number of remote replicas.
 #[track_caller]
 fn until_lanes_are_connected(lab: &Lab, replicas: usize) {
     eventually("all lanes to be connected", || {
@@ -134,11 +134,11 @@ fn until_lanes_are_connected(lab: &Lab, replicas: usize) {
     });
 }
 
-/// A live session.
+/// A live session of a gateway.
 struct Session {
     lane: u64,
     replica: String,
-    /// Packets received and sent.
+    /// The numbers of received and sent packets.
     packets: [u64; 2],
 }
 
@@ -160,7 +160,7 @@ fn sessions_of(lab: &Lab, cluster: &str, gateway: usize) -> Vec<Session> {
         .collect()
 }
 
-/// The numbers of received and sent packets of each lane of a cluster's first gateway.
+/// Returns the numbers of received and sent packets of each lane of a cluster's first gateway.
 fn packets(lab: &Lab, cluster: &str) -> BTreeMap<u64, [u64; 2]> {
     let mut lanes = BTreeMap::new();
     for session in sessions(lab, cluster) {
@@ -178,7 +178,8 @@ fn payload(number: u32) -> Vec<u8> {
     [MARK.as_slice(), &number.to_be_bytes(), &[0; 200]].concat()
 }
 
-/// The numbers of the test's datagrams in a frame, which may be a super-packet.
+/// Returns the numbers of the test's datagrams in a frame. A frame may be a super-packet of several
+/// datagrams.
 fn numbers_in(frame: &[u8]) -> Vec<u32> {
     let marks = frame.windows(MARK.len()).enumerate();
     let marks = marks.filter(|(_, bytes)| bytes == MARK);

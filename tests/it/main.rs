@@ -1,7 +1,7 @@
-//! Integration tests: real traffic between network namespaces.
+//! Integration tests with real traffic between network namespaces.
 //!
-//! They need root: run them with `cargo xtask test`. The first two modules test the laboratory,
-//! the others the fabric.
+//! The tests need root, and `cargo xtask test` runs them. The modules [`laboratory`] and
+//! [`network`] test the laboratory, all other modules test the fabric.
 
 #![expect(
     clippy::unwrap_used,

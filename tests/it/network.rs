@@ -1,4 +1,4 @@
-//! The laboratory's network without gateways and route agents.
+//! Tests of the laboratory's network, without gateways and route agents.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 use std::time::{Duration, Instant};
@@ -310,7 +310,7 @@ fn a_killed_node_is_unreachable() {
     assert!(!ping::reaches(&a.netns, gateway).unwrap());
 }
 
-/// Starts an echo server in each gateway pod of `rome`, on the gateway's port.
+/// Starts an echo server on the gateway's port in each gateway pod of `rome`.
 fn gateway_echoes(lab: &Lab) -> Vec<udp::Echo> {
     lab.cluster("rome")
         .gateways

@@ -1,4 +1,4 @@
-//! Clusters with the same addresses.
+//! Tests of clusters with the same pod CIDR.
 
 use crate::fixture::{Pair, SAME, assert_nothing_broken, without_offloads};
 use std::net::IpAddr;
@@ -86,7 +86,7 @@ fn every_received_packet_has_correct_checksums() {
         ));
     }
     assert!(ping::reaches(&pair.rome.netns, pair.milan_seen).unwrap());
-    // A closed port: the ICMP error quotes the packet.
+    // The port is closed, so the ICMP error quotes the packet.
     let second = Duration::from_secs(1);
     udp::exchange(&pair.rome.netns, pair.to_milan(9), b"?", second).unwrap_err();
 

@@ -1,4 +1,4 @@
-//! Several peers with the same addresses at one gateway.
+//! Tests of several peers with the same addresses at one gateway.
 
 use crate::fixture::{MILAN, PARIS, ROME, SAME, SOON, eventually};
 use std::net::{IpAddr, SocketAddrV4};

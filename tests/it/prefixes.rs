@@ -1,4 +1,4 @@
-//! Addresses of clusters, remapped and not.
+//! Tests of pod CIDRs and of single addresses, with and without remapping.
 
 use crate::fixture::{MILAN, ROME, SAME, SOON};
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};

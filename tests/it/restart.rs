@@ -1,4 +1,4 @@
-//! Restarts under running traffic.
+//! Tests of restarts under running traffic.
 
 use crate::fixture::{MILAN, Pair, ROME, SAME, SOON, eventually};
 use std::time::Duration;
@@ -94,7 +94,7 @@ fn a_replica_is_not_used_before_its_nodes_receive_its_replies() {
     let sessions = leaving(&pair.lab, &replica);
     assert!(sessions.iter().all(|it| *it), "{sessions:?}");
 
-    // Nodes that never receive its replies must not prevent its use.
+    // A replica whose nodes never receive its replies must still be used after a time-out.
     wait::until(SOON * 2, "the replica to be used", || {
         let sessions = leaving(&pair.lab, &replica);
         Ok(!sessions.is_empty() && !sessions.contains(&true))
@@ -102,7 +102,7 @@ fn a_replica_is_not_used_before_its_nodes_receive_its_replies() {
     .unwrap();
 }
 
-/// Whether each of rome's sessions with the replica is marked as leaving.
+/// Returns for each of rome's live sessions with the replica whether it is marked as leaving.
 fn leaving(lab: &Lab, replica: &str) -> Vec<bool> {
     let status = lab.gateway_status(ROME, 1).unwrap();
     let live = status::sessions(&status).into_iter();

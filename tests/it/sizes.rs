@@ -1,4 +1,4 @@
-//! Large packets, small MTUs, and the ICMP errors about them.
+//! Tests of large packets, small MTUs, and the ICMP errors about them.
 
 use crate::fixture::{
     MILAN, Pair, ROME, SAME, SOON, assert_nothing_broken, eventually, without_offloads,
@@ -16,7 +16,7 @@ use tests::traffic::ping::Ping;
 use tests::traffic::traceroute::{self, Probe};
 use tests::traffic::{tcp, udp};
 
-/// Liqo's default MTU of the tunnel, which is that of its routes.
+/// Liqo's default MTU of the tunnel. The routes to remote pods have the same MTU.
 const TUNNEL_MTU: u16 = 1340;
 
 #[test]
@@ -48,7 +48,7 @@ fn large_packets_pass(underlay: u32) {
     assert_eq!(outcome.bytes, server.received());
     for size in [1400, 9000, udp::DATAGRAM_MAX] {
         let payload: Vec<u8> = (0..size).map(|index| (index % 251) as u8).collect();
-        // The first datagram may only cause the discovery of the MTU.
+        // The first datagram may be lost, because it causes the discovery of the MTU.
         eventually(&format!("{size} bytes to pass over {underlay}"), || {
             let to = pair.to_milan(7001);
             Ok(udp::is_echoed(&pair.rome.netns, to, &payload))
@@ -56,7 +56,7 @@ fn large_packets_pass(underlay: u32) {
     }
     let ping = Ping {
         size: 65_507,
-        // One at a time: together they exceed a socket's buffer.
+        // Several requests at a time would exceed the receive buffer of the socket.
         interval: Some(Duration::from_millis(500)),
         ..Ping::default()
     };
@@ -97,8 +97,8 @@ fn tcp_survives_a_smaller_mtu(silent: bool) {
     .unwrap();
 }
 
-/// Until the gateways have discovered the path MTU: they verify it every 5 s, lose three probes, and
-/// search in three rounds.
+/// The limit for the gateways to discover the path MTU. A gateway verifies it every 5 s, waits for
+/// three lost probes, and then searches in three rounds.
 const DISCOVERY: Duration = Duration::from_secs(20);
 
 #[test]
@@ -214,7 +214,7 @@ fn a_traceroute_ends_at_the_pod() {
     }
 }
 
-/// Reduces the MTU of both clusters' uplinks.
+/// Reduces the MTU of both clusters' uplinks, and suppresses ICMP errors if `silent` is set.
 fn shrink(lab: &Lab, size: u32, silent: bool) {
     let core = lab.underlay().core();
     if silent {

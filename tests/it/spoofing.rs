@@ -1,4 +1,4 @@
-//! Pods with CAP_NET_RAW that forge the outer addresses of nodes and gateways.
+//! Tests of pods with CAP_NET_RAW that forge the outer addresses of nodes and gateways.
 
 use crate::fixture::{MILAN, Pair, ROME, SAME, eventually, two};
 use anyhow::ensure;
@@ -12,10 +12,10 @@ use tests::packet::PacketSocket;
 use tests::traffic::frame::{udp_frame, vxlan_header};
 use tests::traffic::{ping, udp};
 
-/// Nodes and gateways of the attacked cluster; each node has one gateway.
+/// Number of nodes of the attacked cluster. Each node runs one gateway.
 const NODES: usize = 2;
 
-/// The port of the pod that forged packets are meant for.
+/// The UDP port of the pod that is the target of the forged packets.
 const TARGET_PORT: u16 = 7000;
 
 #[test]
@@ -29,7 +29,7 @@ fn a_pod_cannot_send_to_a_node_as_a_gateway() {
     };
     let nodes = attack.nodes();
 
-    // The pod that the inner packet is for is on the first node.
+    // The pod at the inner destination address is on the first node.
     for forged in attack.gateways() {
         attack.send(forged, SocketAddrV4::new(nodes[0], OVERLAY_PORT), &inner);
     }
@@ -80,20 +80,20 @@ fn a_service_does_not_lead_forged_packets_to_a_node_or_gateway() {
     attack.assert_genuine_traffic_flows();
 }
 
-/// UDP port of the first Service.
+/// UDP port of the first Service. The second Service has the next port.
 const SERVICE: u16 = 9000;
 
 /// Two peering clusters, with a hostile pod on each node of rome.
 struct Attack {
     pair: Pair,
     pods: Vec<Pod>,
-    /// Drops of each node before the attack, by reason.
+    /// The status of each node's route agent before the attack.
     before: Vec<Value>,
 }
 
-/// The packet that an attacker wants to be delivered.
+/// The inner packet of a forged VXLAN packet.
 struct Inner {
-    /// From and to.
+    /// Source and destination, in this order.
     macs: [[u8; 6]; 2],
     source: SocketAddrV4,
     destination: SocketAddrV4,
@@ -123,7 +123,7 @@ impl Attack {
         gateways.map(|gateway| gateway.pod.address).collect()
     }
 
-    /// A packet of rome's pod to milan's, as a node sends it to a gateway.
+    /// Returns a packet from rome's pod to milan's, as a node sends it to a gateway.
     fn inner_to_milan(&self) -> Inner {
         Inner {
             macs: [NODE_MAC, GATEWAY_MAC],
@@ -147,7 +147,8 @@ impl Attack {
         }
     }
 
-    /// Leads a port of the first node to an overlay port, as kube-proxy does for a Service.
+    /// Translates a port of the first node to the overlay port of `endpoint`, as kube-proxy does
+    /// for a Service.
     fn install_service(&self, port: u16, endpoint: Ipv4Addr) {
         let node = &self.pair.lab.cluster(ROME).node(1).netns;
         let ruleset = format!(
@@ -161,8 +162,8 @@ impl Attack {
         node.exec("nft", &["-f", "-"], &ruleset).unwrap();
     }
 
-    /// Waits until the node of each hostile pod has counted this many more drops, and asserts that
-    /// no forged packet has arrived.
+    /// Waits until the node of each hostile pod has counted `expected` more drops, and asserts that
+    /// no forged packet has reached `targets`.
     fn assert_dropped(&self, reason: &str, expected: u64, targets: &[&udp::Echo]) {
         let drops = |status: &Value| status::drops(status, reason);
         eventually(
@@ -197,7 +198,7 @@ impl Attack {
     }
 }
 
-/// The status of the route agent on each node of rome.
+/// Returns the status of the route agent on each node of rome.
 fn statuses(lab: &Lab) -> Vec<Value> {
     (1..=NODES)
         .map(|node| lab.agent_status(ROME, node).unwrap())

@@ -1,4 +1,5 @@
-//! Leaf to leaf: two clusters without a peering, through a third one that permits it.
+//! Tests of traffic between two clusters without a peering, through a third cluster that permits
+//! it.
 
 use crate::fixture::{MILAN, PARIS, ROME, SAME, SOON, eventually, gateway_drops};
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
@@ -7,15 +8,15 @@ use tests::lab::pod::Pod;
 use tests::lab::spec::{ClusterSpec, Spec};
 use tests::traffic::{ping, tcp, udp};
 
-/// Milan and paris, each peered with rome only. Each has a pod with the same address, for which rome
-/// has an IP object.
+/// Milan and paris, which are peered with rome only. Each has a pod with the address [`SAME`]. Rome
+/// has an IP object for each of the two pods.
 struct Leaves {
     lab: Lab,
     milan: Pod,
-    /// The address of paris's pod in milan.
+    /// The address at which milan reaches paris's pod.
     paris_seen: Ipv4Addr,
     paris: Pod,
-    /// The address of milan's pod in paris.
+    /// The address at which paris reaches milan's pod.
     milan_seen: Ipv4Addr,
 }
 

@@ -1,4 +1,4 @@
-//! Peers with upstream Liqo's gateway or plain `wireguard-go`.
+//! Tests of peers with upstream Liqo's gateway or with plain `wireguard-go`.
 
 use crate::fixture::{MILAN, Pair, ROME, SAME, SOON, eventually, gateway_drops, two};
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
@@ -11,7 +11,7 @@ use tests::upstream::{Setting, Upstream};
 
 const VENICE: &str = "venice";
 
-/// The original address of venice's pod, inside the pod CIDR of all clusters.
+/// The original address of venice's pod. All clusters have the same pod CIDR.
 const VENICE_POD: Ipv4Addr = Ipv4Addr::new(10, 244, 9, 9);
 
 #[test]
@@ -19,7 +19,7 @@ fn our_client_connects_to_an_upstream_server() {
     let clusters = Clusters::up(two(1, 1), Side::Server);
 
     clusters.assert_connected();
-    // The connection to our own gateway still works.
+    // The session with the peer that runs this gateway, too, still works.
     assert!(ping::reaches(&clusters.pair.rome.netns, clusters.pair.milan_seen).unwrap());
 }
 
@@ -70,7 +70,7 @@ fn a_lost_session_is_replaced_by_a_new_handshake() {
     let key = clusters.pair.lab.public_key(ROME, VENICE).unwrap();
     let first = clusters.venice.wireguard.latest_handshake().unwrap();
 
-    // Deletes the session's state, as after 180 s without traffic or a restart.
+    // WireGuard's session time-out (180 s without traffic) and a restart delete the same state.
     clusters.venice.wireguard.remove_peer(key).unwrap();
     clusters
         .venice
@@ -104,7 +104,7 @@ fn a_peer_that_roams_keeps_its_session() {
     assert_eq!(
         clusters.venice.wireguard.latest_handshake().unwrap(),
         handshake,
-        "no new handshake was needed"
+        "roaming caused a new handshake"
     );
 }
 
@@ -143,7 +143,7 @@ fn a_peer_behind_nat_with_short_timeouts_stays_reachable() {
     let pair = Pair::up(spec);
     let _echo = udp::Echo::start(&pair.rome.netns, SAME, 7000).unwrap();
 
-    // Longer than the router's time-out; only probes keep the mapping.
+    // The sleep is longer than the NAT time-out, so only the gateways' probes keep the NAT entry.
     std::thread::sleep(timeout * 2);
 
     assert!(udp::is_echoed(
@@ -153,16 +153,16 @@ fn a_peer_behind_nat_with_short_timeouts_stays_reachable() {
     ));
 }
 
-/// The role of venice in the peering with rome.
+/// The gateway role of venice in the peering with rome.
 #[derive(Clone, Copy, PartialEq)]
 enum Side {
     Server,
     Client,
 }
 
-/// Rome and milan, and venice with an upstream gateway, which peers with rome.
+/// Rome and milan, and venice with an upstream gateway. Venice is peered with rome.
 struct Clusters {
-    // Dropped before the laboratory, which would kill its process.
+    // Drops this field before the laboratory, because dropping the laboratory kills the process.
     venice: Upstream,
     pair: Pair,
     /// The remapped address of venice's pod in rome.
@@ -210,7 +210,7 @@ impl Clusters {
         }
     }
 
-    /// Asserts that TCP and ICMP work in both directions. Venice remaps nothing, so it uses rome's
+    /// Asserts that TCP and ICMP work in both directions. Venice does not remap, so it uses rome's
     /// original addresses.
     fn assert_connected(&self) {
         let rome = &self.pair.rome;
@@ -227,7 +227,8 @@ impl Clusters {
         assert_eq!(in_venice.client_addresses(), [IpAddr::from(SAME)]);
     }
 
-    /// Asserts replies to enough flows that otherwise each lane would get some of them.
+    /// Asserts replies to 32 flows. If flows were spread over lanes, each lane would carry some of
+    /// them.
     fn assert_all_flows_use_the_session(&self) {
         let echo = udp::Echo::start(&self.venice.netns, VENICE_POD, 0).unwrap();
         let to_venice = SocketAddrV4::new(self.venice_seen, echo.address().port());
@@ -238,7 +239,7 @@ impl Clusters {
     }
 }
 
-/// The endpoint of rome's gateways.
+/// Returns the endpoint of rome's gateways.
 fn node_port(lab: &Lab) -> SocketAddrV4 {
     let (addresses, port) = lab.cluster(ROME).endpoint();
     SocketAddrV4::new(addresses[0], port)
