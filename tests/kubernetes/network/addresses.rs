@@ -1,4 +1,4 @@
-//! IP objects, each of which maps one address into the external CIDR.
+//! Tests of IP objects. Each IP object maps one address into the external CIDR.
 
 use crate::MILAN;
 use crate::fixture::{Peering, SOON, Suite, Web, parallel, remapped};
@@ -45,7 +45,7 @@ async fn a_deleted_ip_object_is_unreachable(peering: &'static Peering) -> Result
     .await
 }
 
-/// Creates an IP object in the namespace of `web`, and returns the address that it is mapped to.
+/// Creates an IP object in the namespace of `web`, and returns the mapped address.
 async fn map(web: &Web, name: &str, address: &str) -> Result<Ipv4Addr> {
     let object = format!(
         "apiVersion: ipam.liqo.io/v1alpha1

@@ -1,4 +1,5 @@
-//! Traffic does not depend on API servers, and changes take effect once they are back.
+//! Tests that traffic does not depend on API servers, and that changes take effect after an outage
+//! of the API servers.
 
 use crate::converged::{gateways, liqo, until_converged};
 use crate::failover::kill;
@@ -26,12 +27,12 @@ pub(crate) fn add(suite: &mut Suite) {
 /// The time for which both API servers are stopped.
 const AWAY: Duration = Duration::from_secs(60);
 
-/// The same in runs with several rounds.
+/// The time for which both API servers are stopped in runs with several rounds.
 const AWAY_LONG: Duration = Duration::from_secs(300);
 
-/// The limit for Liqo to recover. The kubelet restarts containers with backoff, and kube-proxy,
-/// whose requests a starting API server refuses, may wait for 100 s before it programs the API
-/// server's endpoint again.
+/// The limit for Liqo to recover after an outage of the API server. The kubelet restarts containers
+/// with backoff. Kube-proxy may wait for 100 s before it restores the API server's endpoint,
+/// because a starting API server refuses its requests.
 const RECOVERED: Duration = Duration::from_secs(180);
 
 const API_SERVER: &str = "kube-apiserver";
@@ -96,7 +97,7 @@ async fn recovered(peering: &Peering, since: Timestamp) -> Result<()> {
     }
     until_connections_are(peering, "Connected").await?;
     for (here, there) in [(&peering.rome, MILAN), (&peering.milan, ROME)] {
-        // Gateways, too, reach the API server through kube-proxy.
+        // Gateways reach the API server through kube-proxy, so they also recover late.
         until(Deadline::after(RECOVERED), "a new latency", async || {
             let status = connection(here, there).await?.status.unwrap_or_default();
             let measured = status.latency.and_then(|it| it.timestamp);
@@ -157,7 +158,7 @@ spec:
     Ok(())
 }
 
-/// The restart count of each pod of Liqo, by name.
+/// Returns the restart count of each pod of Liqo, by name.
 async fn restarts(peering: &Peering) -> Result<BTreeMap<String, String>> {
     let mut restarts = BTreeMap::new();
     for cluster in peering.clusters() {
@@ -171,7 +172,7 @@ async fn restarts(peering: &Peering) -> Result<BTreeMap<String, String>> {
     Ok(restarts)
 }
 
-/// Sends a request to the control plane's process 1.
+/// Sends a request to process 1 of the control plane node, which supervises the API server.
 fn control(cluster: &Cluster, request: Request) -> Result<()> {
     control::send(cluster.node(0).name(), &request).map(drop)
 }

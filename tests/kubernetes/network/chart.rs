@@ -1,5 +1,5 @@
-//! The chart as GitOps tools use it: rendering and applying it again changes nothing; an upgrade
-//! and its rollback keep the peering.
+//! Tests of the chart with GitOps tools. A second rendering and a second `kubectl apply` change
+//! nothing. An upgrade and a roll-back keep the peering.
 
 use crate::fixture::{
     INSTALL, LIQO, Peering, Suite, chart, liqoctl_command, serial, until_connections_are,
@@ -19,10 +19,11 @@ pub(crate) fn add(suite: &mut Suite) {
     );
 }
 
-/// The limit of Helm for pods to become ready.
+/// Helm's limit for pods to become ready.
 const TIMEOUT: &str = "--timeout=2m";
 
-/// The chart is the embedded one and helm the bundled one; the fixture clears the environment.
+/// Without a path, `liqoctl install` uses the embedded chart and the bundled helm. The command runs
+/// without PATH and HOME.
 async fn liqoctl_without_path_makes_a_release_that_helm_upgrades(
     peering: &'static Peering,
 ) -> Result<()> {
@@ -86,7 +87,8 @@ async fn rendered_manifests_can_be_applied_repeatedly(peering: &'static Peering)
     let generations = release.generations()?;
     let again = kubectl(&peering.rome, &apply)?;
 
-    // kubectl replaces the selector of a PodDisruptionBudget as a whole, even if it is unchanged.
+    // `kubectl` reports a PodDisruptionBudget as changed, because it always replaces the selector
+    // as a whole.
     let changed = again.lines().filter(|it| !it.ends_with("unchanged"));
     let changed: Vec<_> = changed
         .filter(|it| !it.starts_with("poddisruptionbudget"))
@@ -103,7 +105,7 @@ async fn rendered_manifests_can_be_applied_repeatedly(peering: &'static Peering)
     until_connections_are(peering, "Connected").await
 }
 
-/// The release of a cluster, with the values of its installation.
+/// A cluster's Helm release, and a folder with the values of its installation.
 struct Release<'a> {
     cluster: &'a Cluster,
     folder: PathBuf,
@@ -148,14 +150,15 @@ impl<'a> Release<'a> {
         line.map(str::to_owned).context("no revision")
     }
 
-    /// The value of the label that the upgrade adds to gateway pods.
+    /// Returns the value of the label that the upgrade adds to gateway pods.
     fn gateways_labelled(&self) -> Result<String> {
         let path = "jsonpath={.spec.template.metadata.labels.chart-test}";
         let words = ["get", "deployment/liqo-gateway", "-n", LIQO, "-o", path];
         kubectl(self.cluster, &words)
     }
 
-    /// The generations of all Deployments and DaemonSets.
+    /// Returns the generation of each Deployment and DaemonSet. A changed spec increments the
+    /// generation.
     fn generations(&self) -> Result<String> {
         let path =
             "jsonpath={range .items[*]}{.kind}/{.metadata.name} {.metadata.generation}\n{end}";
@@ -181,7 +184,7 @@ impl Drop for Release<'_> {
     }
 }
 
-/// The data by which peers identify a cluster.
+/// The data of a cluster that an upgrade must keep: cluster id, public keys and remapped CIDRs.
 #[derive(Debug, PartialEq, Eq)]
 struct Identity {
     id: String,

@@ -1,4 +1,5 @@
-//! Rights of running gateways: capabilities, seccomp, AppArmor, mounts.
+//! Tests of the capabilities, the seccomp filter, the AppArmor profile and the mounts of running
+//! gateways.
 
 use crate::fixture::{Peering, Suite, parallel};
 use crate::scale::usage::{Part, Process, processes};
@@ -12,10 +13,10 @@ pub(crate) fn add(suite: &mut Suite) {
     );
 }
 
-/// `CAP_NET_ADMIN` in a set of capabilities: bit 12 in capability.h.
+/// `CAP_NET_ADMIN` in a set of capabilities. Its bit is 12 (linux/capability.h).
 const NET_ADMIN: u64 = 1 << 12;
 
-/// Where the kernel tells whether AppArmor is on.
+/// Contains `Y` if the kernel has AppArmor enabled.
 const APPARMOR: &str = "/sys/module/apparmor/parameters/enabled";
 
 async fn a_running_gateway_is_confined_and_keeps_only_net_admin(
@@ -40,7 +41,7 @@ fn is_confined(gateway: &Process) -> Result<()> {
         ("CapPrm:", format!("{NET_ADMIN:016x}")),
         ("CapEff:", format!("{NET_ADMIN:016x}")),
         ("NoNewPrivs:", "1".to_owned()),
-        // A filter; the pod's profile is RuntimeDefault.
+        // Mode 2 is a filter. The pod's seccomp profile is RuntimeDefault.
         ("Seccomp:", "2".to_owned()),
     ] {
         let found = status.lines().find_map(|line| line.strip_prefix(field));
@@ -51,10 +52,13 @@ fn is_confined(gateway: &Process) -> Result<()> {
         ensure!(profile.contains("(enforce)"), "AppArmor: {profile}");
     }
 
-    // Fields and source of a mount stand on both sides of " - " (`man 5 proc`).
+    // In mountinfo, " - " separates the fields of a mount from its type and source (`man 5 proc`).
     let mounts = gateway.read("mountinfo")?;
     for kind in [" - bpf ", " - nsfs "] {
-        ensure!(!mounts.contains(kind), "it mounted{kind}:\n{mounts}");
+        ensure!(
+            !mounts.contains(kind),
+            "the gateway mounted{kind}:\n{mounts}"
+        );
     }
 
     Ok(())

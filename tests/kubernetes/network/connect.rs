@@ -1,4 +1,4 @@
-//! Pods of two clusters with the same CIDRs reach each other.
+//! Tests that pods of two clusters with the same CIDRs reach each other.
 
 use crate::fixture::{
     LIQO, Peering, SOON, Suite, Web, connection, liqoctl, parallel, remapped, remaps,
@@ -61,7 +61,7 @@ async fn a_node_reaches_remote_pods(peering: &'static Peering) -> Result<()> {
     Ok(())
 }
 
-/// The address of a node is outside of the pod CIDR, so an IP object maps it.
+/// The address of a node is not in the pod CIDR, so an IP object maps it.
 async fn a_pod_reaches_remote_nodes_by_their_mapped_addresses(
     peering: &'static Peering,
 ) -> Result<()> {
@@ -73,7 +73,8 @@ async fn a_pod_reaches_remote_nodes_by_their_mapped_addresses(
         let mapped = liqo.get(&ip, "{.status.ip}").await?;
         let mapped: Ipv4Addr = mapped.parse().context("the node has no mapped address")?;
         let address = remapped(&peering.rome, MILAN, mapped).await?;
-        // The kubelet serves its health on loopback only; its API demands authentication.
+        // The request goes to the kubelet's API, which demands authentication. The kubelet's health
+        // port listens on loopback only.
         let words = ["exec", &rome.pods[0].name, "--", "curl", "--silent"];
         let url = format!("https://{address}:10250/healthz");
         let code = ["--insecure", "--output", "/dev/null", "--max-time", "5"];

@@ -1,5 +1,7 @@
-//! The state of both clusters in which tests begin to break things: two gateways on two nodes,
-//! each with a session to each remote replica, and route agents that use both.
+//! The converged state of both clusters, from which tests start to cause faults.
+//!
+//! Two gateways run on two nodes. Each gateway has a session with each remote replica, and the
+//! route agents use both gateways.
 
 use crate::fixture::{LIQO, Peering, SOON};
 use anyhow::{Context as _, Result, bail, ensure};
@@ -18,23 +20,23 @@ pub(crate) const AGENT: &str = "app.kubernetes.io/name=fabric";
 
 const GATEWAYS: usize = 2;
 
-/// The pod of a gateway.
+/// A gateway's pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Gateway {
     pub(crate) name: String,
     pub(crate) node: String,
-    /// Part of the names of the pod's control groups.
+    /// The pod's uid, which the paths of the pod's control groups contain.
     pub(crate) uid: String,
     pub(crate) restarts: u32,
     is_terminating: bool,
 }
 
-/// The namespace that Liqo is installed in.
+/// Returns the namespace in which Liqo is installed.
 pub(crate) async fn liqo(cluster: &Cluster) -> Result<Namespace> {
     Namespace::existing(cluster, LIQO).await
 }
 
-/// The gateways of a cluster, including those that are terminating.
+/// Returns the gateways of a cluster, including terminating ones.
 pub(crate) async fn gateways(cluster: &Cluster) -> Result<Vec<Gateway>> {
     let liqo = liqo(cluster).await?;
     let list = liqo.kubectl(&["get", "pods", "-l", GATEWAY, "-o", "json"]);
@@ -57,7 +59,7 @@ pub(crate) async fn gateways(cluster: &Cluster) -> Result<Vec<Gateway>> {
         .collect())
 }
 
-/// Waits until both clusters have converged; replaces gateways that share a node.
+/// Waits until both clusters have converged. Replaces gateways that run on the same node.
 pub(crate) async fn until_converged(peering: &Peering) -> Result<()> {
     let [rome, milan] = peering.clusters();
     for cluster in [rome, milan] {
@@ -74,8 +76,8 @@ pub(crate) async fn until_converged(peering: &Peering) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the gateways are on different nodes. A gateway that was restarted is replaced,
-/// since the kubelet would delay its next restart.
+/// Waits until the gateways are on different nodes. Deletes the pod of a restarted gateway, since
+/// the kubelet would delay its next restart.
 async fn spread(cluster: &Cluster) -> Result<()> {
     let liqo = liqo(cluster).await?;
     let what = format!("the gateways of {} to be on two nodes", cluster.name());
@@ -136,8 +138,8 @@ async fn is_converged(here: &Cluster, there: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// The remote replicas, and their addresses, with which each gateway of `here`, a client of
-/// `there`, has live sessions.
+/// Returns the live sessions of each gateway of `here`, which is a client of `there`. A session is
+/// given by its remote replica and that replica's address.
 async fn live_sessions(here: &Cluster, there: &Cluster) -> Result<Vec<BTreeSet<(String, IpAddr)>>> {
     let liqo = liqo(here).await?;
     let mut all = Vec::new();
@@ -158,8 +160,8 @@ async fn live_sessions(here: &Cluster, there: &Cluster) -> Result<Vec<BTreeSet<(
     Ok(all)
 }
 
-/// Waits until each gateway of the client has a session with each replica of the server at each of
-/// these addresses, and with none at another.
+/// Waits until each gateway of the client has sessions with each replica of the server at each of
+/// these addresses, and has no session at any other address.
 pub(crate) async fn until_discovered_at(peering: &Peering, addresses: &[Ipv4Addr]) -> Result<()> {
     let [rome, milan] = peering.clusters();
     let what = format!("sessions with all replicas at {addresses:?}");
@@ -176,7 +178,7 @@ pub(crate) async fn until_discovered_at(peering: &Peering, addresses: &[Ipv4Addr
     .await
 }
 
-/// The output of a process's `status` command.
+/// Returns the output of a program's `status` command in a pod.
 pub(crate) async fn status(liqo: &Namespace, pod: &str, program: &str) -> Result<Value> {
     let words = ["exec", pod, "--", program, "status", "-o", "json"];
     let text = liqo.kubectl(&words).await?;

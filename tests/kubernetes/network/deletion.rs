@@ -1,4 +1,4 @@
-//! Objects deleted by hand, in any order, neither block anything nor prevent a new connection.
+//! Tests that users may delete objects in any order. The deletions end, and a new connection works.
 
 use crate::converged::until_converged;
 use crate::fixture::{
@@ -20,8 +20,8 @@ pub(crate) fn add(suite: &mut Suite) {
     );
 }
 
-/// Orders in which the objects of a peering are deleted. `foreigncluster` and `namespace` are
-/// cluster-scoped, all others are in the tenant namespace.
+/// Orders in which the test deletes the objects of a peering. `foreigncluster` and `namespace` are
+/// cluster-scoped. All other objects are in the tenant namespace.
 const ORDERS: [&[&str]; 5] = [
     &[
         "gatewayserver",
@@ -75,16 +75,16 @@ async fn deleted_and_recreated(peering: &'static Peering, at: &Cluster, there: &
     Ok(())
 }
 
-/// Deletes all objects of a kind that belong to a peer, and waits until they are gone, unless the
-/// manager recreates them.
+/// Deletes all objects of a kind that belong to a peer. Waits until they are gone, unless they are
+/// Connections or Networks.
 fn delete(at: &Cluster, there: &str, kind: &str) -> Result<()> {
     let tenant = format!("liqo-tenant-{there}");
     let limit = "--timeout=30s";
     let deleted = match kind {
         "namespace" => kubectl(at, &["delete", kind, &tenant, limit]),
-        // The manager recreates it while other objects of the peering exist.
+        // The manager recreates the ForeignCluster while other objects of the peering exist.
         "foreigncluster" => kubectl(at, &["delete", kind, there, limit]),
-        // The manager recreates them.
+        // The manager recreates these objects.
         "connection" | "network" => kubectl(
             at,
             &["delete", kind, "--all", "-n", &tenant, "--wait=false"],
@@ -146,7 +146,7 @@ async fn deleted_objects_of_the_manager_are_recreated_unchanged(
     Ok(())
 }
 
-/// The objects, with their addresses, that the manager creates for a peering and for nodes.
+/// Returns the objects that the manager creates for a peering and for nodes, with their addresses.
 fn managed(cluster: &Cluster, there: &str) -> Result<String> {
     let tenant = format!("liqo-tenant-{there}");
     let path = "jsonpath={range .items[*]}{.kind} {.metadata.name} {.status.cidr} {.status.ip}{\"\\n\"}{end}";
@@ -161,7 +161,7 @@ fn managed(cluster: &Cluster, there: &str) -> Result<String> {
     Ok(format!("{peering}{nodes}{summary}{keys}"))
 }
 
-/// Only Helm recreates objects of the chart.
+/// Only Helm recreates deleted objects of the chart.
 async fn deleted_objects_of_the_chart_are_recreated_by_an_install(
     peering: &'static Peering,
 ) -> Result<()> {
@@ -183,8 +183,9 @@ async fn deleted_objects_of_the_chart_are_recreated_by_an_install(
     until_converged(peering).await?;
     reach_each_other(peering, &webs).await?;
 
-    // The manager's Deployment owns objects for all peers, among them the Service of the gateways.
-    // The new Service has another port, which `connect` writes to the client's cluster.
+    // The manager's Deployment owns objects for all peers, so its deletion also deletes the Service
+    // of the gateways. The new Service has another port. `connect` writes this port to the client's
+    // cluster.
     for cluster in peering.clusters() {
         let manager = "deployment/liqo-controller-manager";
         kubectl(cluster, &["delete", "-n", LIQO, manager, "--timeout=60s"])?;
@@ -210,7 +211,7 @@ async fn reach_each_other(peering: &Peering, webs: &[Web; 2]) -> Result<()> {
     Ok(())
 }
 
-/// Waits until every pod of `here` reaches every pod of `there`, a cluster called `abroad`.
+/// Waits until every pod of `here` reaches every pod of `there`, whose cluster id is `abroad`.
 pub(crate) async fn reaches(home: &Cluster, here: &Web, abroad: &str, there: &Web) -> Result<()> {
     for from in &here.pods {
         for to in &there.pods {

@@ -1,4 +1,4 @@
-//! Gateways and route agents are deleted, killed and rolled out under traffic.
+//! Tests that delete, kill and roll out gateways and route agents under traffic.
 
 use crate::converged::{AGENT, Gateway, gateways, liqo};
 use crate::fixture::{Peering, Suite, serial, until_connections_are};
@@ -86,7 +86,7 @@ const GATEWAYS: &str = "deployment/liqo-gateway";
 
 const AGENTS: &str = "daemonset/liqo-fabric";
 
-/// Deletes the pod of a gateway without a grace period.
+/// Deletes the pod of a gateway in each round, without a grace period.
 async fn deleted_gateway(peering: &'static Peering, at: &Cluster, case: &str) -> Result<()> {
     let rounds = Rounds::start(peering, case, Ends::Everywhere).await?;
     let all = rounds.each(lost_a_replica, async |round| {
@@ -99,7 +99,7 @@ async fn deleted_gateway(peering: &'static Peering, at: &Cluster, case: &str) ->
     all.await
 }
 
-/// Kills the process of a gateway, which the kubelet restarts.
+/// Kills the process of a gateway in each round. The kubelet restarts it.
 async fn killed_gateway(peering: &'static Peering, at: &Cluster, case: &str) -> Result<()> {
     let rounds = Rounds::start(peering, case, Ends::Everywhere).await?;
     let all = rounds.each(lost_a_replica, async |round| {
@@ -110,7 +110,7 @@ async fn killed_gateway(peering: &'static Peering, at: &Cluster, case: &str) -> 
     all.await
 }
 
-/// Deletes the pod of a route agent, in each round on another node.
+/// Deletes the pod of a route agent in each round, alternating between the nodes.
 async fn deleted_agent(peering: &'static Peering, at: &Cluster, case: &str) -> Result<()> {
     let rounds = Rounds::start(peering, case, Ends::Everywhere).await?;
     let all = rounds.each(lost_nothing, async |round| {
@@ -123,7 +123,7 @@ async fn deleted_agent(peering: &'static Peering, at: &Cluster, case: &str) -> R
     all.await
 }
 
-/// Restarts a workload by a rollout.
+/// Restarts a workload in each round by a rollout.
 async fn planned(
     peering: &'static Peering,
     at: &Cluster,
@@ -141,7 +141,7 @@ async fn roll_out(cluster: &Cluster, what: &str) -> Result<()> {
     liqo.rolled_out(what).await
 }
 
-/// Selects another gateway in each round.
+/// Returns a gateway, alternating between the gateways from round to round.
 async fn one_gateway(cluster: &Cluster, round: usize) -> Result<Gateway> {
     let gateways = gateways(cluster).await?;
     let place = round % gateways.len().max(1);
@@ -149,7 +149,8 @@ async fn one_gateway(cluster: &Cluster, round: usize) -> Result<Gateway> {
     gateways.into_iter().nth(place).context("no gateway")
 }
 
-/// Kills a gateway from the machine, since process 1 of a pod ignores signals from within.
+/// Kills a gateway by a signal from the machine. Process 1 of a pod ignores signals from inside the
+/// pod.
 pub(crate) fn kill(gateway: &Gateway) -> Result<()> {
     let is_of_pod = |pid: &str| {
         let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
@@ -163,7 +164,7 @@ pub(crate) fn kill(gateway: &Gateway) -> Result<()> {
     suite::machine("kill", &["-9", &pid]).map(drop)
 }
 
-/// Waits until the kubelet has restarted a gateway, and it is ready.
+/// Waits until the kubelet has restarted a gateway, and the gateway is ready.
 async fn restarted(cluster: &Cluster, gateway: &Gateway) -> Result<()> {
     let liqo = liqo(cluster).await?;
     let pod = format!("pod/{}", gateway.name);

@@ -1,4 +1,4 @@
-//! Two connected clusters, and helpers of several tests.
+//! Two connected clusters, and helper functions of several tests.
 
 use crate::{MILAN, NAPLES, ROME, rounds};
 use anyhow::{Context as _, Result, ensure};
@@ -19,30 +19,32 @@ use std::time::{Duration, Instant};
 pub(crate) use kubernetes_lab::wait::SOON;
 pub(crate) use kubernetes_lab::{parallel, serial};
 
-/// All tests of this program.
+/// The tests of this program, which share one [`Peering`].
 pub(crate) type Suite = suite::Suite<Peering>;
 
-/// Variables that `cargo xtask test --kubernetes` sets to the paths of its artifacts.
+/// Environment variables that `cargo xtask test --kubernetes` sets to the paths of its artifacts.
 const LIQOCTL: &str = "LIQO_LAB_LIQOCTL";
 const IMAGES: &str = "LIQO_LAB_IMAGES";
 const CHART: &str = "LIQO_LAB_CHART";
 
-/// The namespace that Liqo is installed in.
+/// The namespace in which Liqo is installed.
 pub(crate) const LIQO: &str = "liqo";
 
-/// Pods on both nodes that reply with client, pod and node, and a Service of them.
+/// Pods on both nodes, and their Service. Each pod replies with the client's address, its own
+/// address, its name and the name of its node.
 const WEB: &str = include_str!("../it/manifests/web.yaml");
 
-/// The same pods, [`ON_NODE`] of them on the node NODE.
+/// The same pods as [`WEB`], but [`ON_NODE`] of them on the node that replaces the word `NODE`.
 const WEB_ON_NODE: &str = include_str!("manifests/on-node.yaml");
 
-/// As many pods as there are streams, so that each gateway forwards some.
+/// The number of pods equals that of the streams, so that each gateway forwards some streams.
 const ON_NODE: usize = 4;
 
-/// The limit of a test for each of its rounds: the longest takes five minutes on an idle machine.
+/// The limit of a test for each of its rounds. The longest test takes five minutes on an idle
+/// machine.
 const LIMIT: Duration = Duration::from_secs(20 * 60);
 
-/// Two clusters with the same CIDRs, with Liqo, connected.
+/// Two connected clusters with the same CIDRs, with Liqo installed.
 #[derive(Debug)]
 pub(crate) struct Peering {
     pub(crate) rome: Cluster,
@@ -76,12 +78,12 @@ impl Shared for Peering {
 }
 
 impl Peering {
-    /// Both clusters, the client first.
+    /// Returns both clusters. The first is the client of the peering.
     pub(crate) fn clusters(&self) -> [&Cluster; 2] {
         [&self.rome, &self.milan]
     }
 
-    /// Installs Liqo, and connects the clusters; idempotent.
+    /// Installs Liqo, and connects the clusters. The function is idempotent.
     fn prepare(&self) -> Result<()> {
         for cluster in self.clusters() {
             prepare(cluster)?;
@@ -103,7 +105,7 @@ impl Peering {
         network([&self.rome, &self.milan], verb, flags)
     }
 
-    /// Creates a namespace with pods of [`WEB`] in each cluster.
+    /// Creates a namespace with the pods of [`WEB`] in each cluster.
     pub(crate) async fn web(&self, name: &str) -> Result<[Web; 2]> {
         let rome = Web::up(&self.rome, name).await?;
         let milan = Web::up(&self.milan, name).await?;
@@ -112,7 +114,7 @@ impl Peering {
     }
 }
 
-/// Runs `liqoctl network` on two clusters, of which the second is the server.
+/// Runs `liqoctl network` on two clusters. The second cluster is the server.
 pub(crate) fn network(pair: [&Cluster; 2], verb: &str, flags: &[&str]) -> Result<String> {
     let [local, remote] = pair;
     let remote = format!("--remote-kubeconfig={}", remote.kubeconfig().display());
@@ -120,7 +122,7 @@ pub(crate) fn network(pair: [&Cluster; 2], verb: &str, flags: &[&str]) -> Result
     liqoctl(local, &words)
 }
 
-/// Pods of a cluster that reply with client, pod and node.
+/// The pods of [`WEB`] or [`WEB_ON_NODE`] in a cluster.
 #[derive(Clone, Debug)]
 pub(crate) struct Web {
     pub(crate) namespace: Namespace,
@@ -163,7 +165,7 @@ impl Web {
         Ok(Self { namespace, pods })
     }
 
-    /// Sends an HTTP request from a pod, and returns the response: client, pod and node.
+    /// Sends an HTTP request from a pod, and returns the response of a [`Web`] pod.
     pub(crate) async fn get(&self, pod: &WebPod, to: &str) -> Result<String> {
         let url = format!("http://{to}/");
         let words = ["exec", &pod.name, "--", "curl", "--silent", "--show-error"];
@@ -172,7 +174,7 @@ impl Web {
     }
 }
 
-/// The remaps of `here` for the CIDRs of `there`.
+/// Returns the remaps of `here` for the CIDRs of `there`.
 pub(crate) async fn remaps(here: &Cluster, there: &str) -> Result<Vec<Remap>> {
     let tenant = format!("liqo-tenant-{there}");
     let api: Api<Configuration> = Api::namespaced(here.client().await?, &tenant);
@@ -194,7 +196,7 @@ pub(crate) async fn remaps(here: &Cluster, there: &str) -> Result<Vec<Remap>> {
     Ok(remaps)
 }
 
-/// The address under which `here` reaches an address of `there`.
+/// Returns the address at which `here` reaches an address of `there`.
 pub(crate) async fn remapped(here: &Cluster, there: &str, address: Ipv4Addr) -> Result<Ipv4Addr> {
     let remaps = remaps(here, there).await?;
     let mut remapped = remaps.iter().filter_map(|remap| remap.apply(address));
@@ -203,7 +205,7 @@ pub(crate) async fn remapped(here: &Cluster, there: &str, address: Ipv4Addr) -> 
         .context("the address is in no CIDR of the peer")
 }
 
-/// The Connection of `here` to `there`.
+/// Returns the Connection of `here` to `there`.
 pub(crate) async fn connection(here: &Cluster, there: &str) -> Result<Connection> {
     let tenant = format!("liqo-tenant-{there}");
     let api: Api<Connection> = Api::namespaced(here.client().await?, &tenant);
@@ -232,8 +234,8 @@ pub(crate) async fn until_pair_is(pair: [&Cluster; 2], value: &str) -> Result<()
     .await
 }
 
-/// A `liqoctl` command of a cluster's administrator. It is the released program, and its environment
-/// is a kubeconfig only, without PATH and HOME.
+/// Returns a `liqoctl` command for a cluster's administrator. The program is the released one. Its
+/// environment has KUBECONFIG only, without PATH and HOME.
 pub(crate) fn liqoctl_command(cluster: &Cluster) -> Result<Command> {
     let mut command = Command::new(variable(LIQOCTL)?);
     command.env_clear().env("KUBECONFIG", cluster.kubeconfig());
@@ -258,7 +260,7 @@ pub(crate) fn liqoctl(cluster: &Cluster, words: &[&str]) -> Result<String> {
     Ok(out)
 }
 
-/// Flags of `liqoctl install` on the laboratory's clusters.
+/// Flags of `liqoctl install` for the laboratory's clusters.
 pub(crate) const INSTALL: &[&str] = &[
     "--pod-cidr=10.244.0.0/16",
     "--set=tag=dev",
@@ -280,18 +282,18 @@ pub(crate) fn install(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// The path of the chart.
+/// Returns the path of the chart.
 pub(crate) fn chart() -> Result<String> {
     Ok(variable(CHART)?.display().to_string())
 }
 
-/// Loads the images into a new cluster, and installs Liqo.
+/// Loads Liqo's images into a new cluster, and installs Liqo.
 pub(crate) fn prepare(cluster: &Cluster) -> Result<()> {
     load_images(cluster)?;
     install(cluster)
 }
 
-/// Loads Liqo's images into all nodes.
+/// Loads Liqo's images into all nodes of a cluster.
 pub(crate) fn load_images(cluster: &Cluster) -> Result<()> {
     let folder = variable(IMAGES)?;
     let entries = std::fs::read_dir(&folder)

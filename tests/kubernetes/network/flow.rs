@@ -1,4 +1,5 @@
-//! Traffic between pods, which the test itself sends and receives in their namespaces.
+//! Traffic between pods. The test process itself sends and receives it, in the pods' network
+//! namespaces.
 
 use crate::fixture::{Peering, SOON, Web, remapped};
 use crate::{MILAN, ROME};
@@ -10,7 +11,8 @@ use std::time::{Duration, Instant};
 use tests::lab::netns::Netns;
 use tests::traffic::{tcp, udp};
 
-/// The number of TCP streams; also the most flows of datagrams, of which each pair of pods has one.
+/// The number of TCP streams, and the maximum number of UDP flows. Each pair of pods has one UDP
+/// flow.
 const STREAMS: usize = 8;
 
 /// Bytes per second of each stream.
@@ -19,34 +21,34 @@ const RATE: u64 = 256 << 10;
 const TCP_PORT: u16 = 7000;
 const UDP_PORT: u16 = 7001;
 
-/// TCP streams and a steady flow of datagrams from rome's pods to milan's.
+/// TCP streams and constant UDP flows from rome's pods to milan's.
 pub(crate) struct Traffic {
     webs: [Web; 2],
     servers: Vec<tcp::Server>,
     streams: Vec<tcp::Stream>,
     _echoes: Vec<udp::Echo>,
-    /// Source and destination of each flow of datagrams.
+    /// The source and the destination of each UDP flow.
     pairs: Vec<(Netns, SocketAddrV4)>,
     flows: Vec<udp::Flow>,
-    /// The start of the current flows of datagrams.
+    /// The start of the current UDP flows.
     since: jiff::Timestamp,
     interval: Duration,
 }
 
-/// The measurements of one lap.
+/// The measurements of one lap, which is the time between two calls of [`Traffic::lap`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Outcome {
-    /// The longest time without progress of a stream.
+    /// The longest time in which a TCP stream made no progress.
     pub(crate) tcp_gap: Duration,
-    /// The longest time in which all datagrams of a flow were lost. Delayed datagrams are not
+    /// The longest time in which all datagrams of a UDP flow were lost. A delayed datagram is not
     /// lost.
     pub(crate) udp_outage: Duration,
-    /// Datagrams that were not echoed.
+    /// The number of datagrams without an echo.
     pub(crate) udp_lost: u64,
 }
 
 impl Outcome {
-    /// The greater of each figure.
+    /// Returns the greater value of each measurement.
     pub(crate) fn worse(self, other: Self) -> Self {
         Self {
             tcp_gap: self.tcp_gap.max(other.tcp_gap),
@@ -57,8 +59,8 @@ impl Outcome {
 }
 
 impl Traffic {
-    /// Starts traffic between new pods on all nodes, in namespaces of this name, with a datagram
-    /// every `interval`; returns once all streams make progress.
+    /// Starts traffic between new pods on all nodes, in namespaces called `name`. Each UDP flow
+    /// sends a datagram every `interval`. Returns once all streams make progress.
     pub(crate) async fn start(peering: &Peering, name: &str, interval: Duration) -> Result<Self> {
         let webs = peering.web(name).await?;
         Self::between(peering, webs, interval).await
@@ -96,8 +98,8 @@ impl Traffic {
         Ok(traffic)
     }
 
-    /// Starts servers in milan's pods, and returns all pairs of a pod of rome and an address of a
-    /// pod of milan.
+    /// Starts servers in milan's pods. Returns each pair of a pod of rome and an address of a pod
+    /// of milan.
     async fn pairs(&mut self, peering: &Peering) -> Result<Vec<(Netns, Ipv4Addr)>> {
         let [rome, milan] = self.webs.clone();
         let mut targets = Vec::new();
@@ -135,7 +137,7 @@ impl Traffic {
             .context("a stream stalled")
     }
 
-    /// Waits for this time, in which every stream must keep making progress.
+    /// Waits for `time`. Fails if a stream makes no progress.
     pub(crate) fn flows_for(&self, time: Duration) -> Result<()> {
         let end = Instant::now() + time;
         while Instant::now() < end {
@@ -145,7 +147,8 @@ impl Traffic {
         Ok(())
     }
 
-    /// Returns the measurements since the last lap, and begins another; the connections stay.
+    /// Returns the measurements since the last lap, and begins the next lap with the same
+    /// connections.
     pub(crate) fn lap(&mut self) -> Result<Outcome> {
         self.flows_on()?;
         let gaps = self.streams.iter().map(tcp::Stream::take_longest_gap);
@@ -155,7 +158,7 @@ impl Traffic {
         };
         self.start_datagrams()?;
         self.flows_on()?;
-        // The wait for the last echoes belongs to this lap, too.
+        // This lap includes the wait for the last echoes.
         let gaps = self.streams.iter().map(tcp::Stream::take_longest_gap);
         outcome.tcp_gap = outcome.tcp_gap.max(gaps.max().unwrap_or_default());
 
@@ -168,7 +171,7 @@ impl Traffic {
         }
     }
 
-    /// Ends the flows of datagrams in parallel, since each waits for its last echoes.
+    /// Ends the UDP flows in parallel, since each flow waits for its last echoes.
     fn end_datagrams(&mut self) -> Result<Outcome> {
         let ends: Vec<_> = self
             .flows
@@ -179,7 +182,7 @@ impl Traffic {
         for end in ends {
             let flow = end.join().ok().context("a flow has panicked")?;
             for missing in &flow.missing {
-                // A timestamp, to compare with the logs.
+                // The timestamp helps to find the loss in the logs.
                 let start = self.since + self.interval * u32::try_from(missing.start)?;
                 let count = missing.end - missing.start;
                 eprintln!("{count} datagrams of a flow were lost from {start:.3} on");
@@ -194,7 +197,7 @@ impl Traffic {
     }
 
     /// Ends the traffic, and returns the measurements since the last lap. Asserts that every byte
-    /// arrived unchanged, over the first connections.
+    /// arrived unchanged and that no stream reconnected.
     pub(crate) async fn finish(mut self) -> Result<Outcome> {
         self.flows_on()?;
         let gaps = self.streams.iter().map(tcp::Stream::take_longest_gap);

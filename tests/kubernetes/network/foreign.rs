@@ -1,5 +1,5 @@
-//! Peers with upstream's gateway. Each consists of a gateway with a pod in a network namespace on
-//! the Ethernet segment of the nodes.
+//! Foreign peers, which run a gateway like upstream Liqo's. Each consists of a gateway with a pod,
+//! in a network namespace on the Ethernet segment of the nodes.
 
 mod segment;
 mod tenant;
@@ -21,26 +21,27 @@ use tests::traffic::tcp;
 use tests::upstream::{Setting, Upstream};
 use tests::wireguard::WireguardGo;
 
-/// The pod CIDR of all foreign peers, and of the clusters.
+/// The pod CIDR of all foreign peers, which is also that of the clusters.
 pub(crate) const POD_CIDR: &str = "10.244.0.0/16";
 
-/// The address of the pod of each foreign peer.
+/// The address of each foreign peer's pod.
 pub(crate) const POD: Ipv4Addr = Ipv4Addr::new(10, 244, 9, 9);
 
 /// The external CIDR of each foreign peer.
 pub(crate) const EXTERNAL_CIDR: &str = "10.70.0.0/16";
 
-/// The WireGuard port of a foreign server.
+/// The WireGuard port of a foreign peer that is a server.
 const PORT: u16 = 51840;
 
-/// Bytes of each transfer.
+/// The number of bytes of each transfer.
 const TRANSFER: u64 = 256 << 10;
 
-/// A gateway like upstream's that peers with a cluster.
+/// A peer of a cluster, with a gateway like upstream's.
 pub(crate) struct Foreign {
-    // Dropped before the segment, which would kill its process.
+    // This field is dropped before `_segment`, because dropping the segment kills the gateway's
+    // process.
     pub(crate) upstream: Upstream,
-    /// The objects of the cluster about this peer.
+    /// The objects for this peer in the cluster.
     pub(crate) tenant: Tenant,
     _segment: Segment,
 }
@@ -66,17 +67,18 @@ impl Unconfigured {
         })
     }
 
-    /// The public key of its device.
+    /// Returns the public key of the WireGuard device.
     pub(crate) fn key(&self) -> [u8; 32] {
         self.wireguard.key().public()
     }
 
-    /// The endpoint of its device.
+    /// Returns the endpoint of the WireGuard device.
     pub(crate) fn address(&self) -> SocketAddrV4 {
         SocketAddrV4::new(self.host.address, PORT)
     }
 
-    /// Makes the host the gateway of `tenant`: a client of `endpoint`, or a server without one.
+    /// Makes the host the gateway of `tenant`. The gateway is a client of `endpoint`, or a server
+    /// if `endpoint` is `None`.
     pub(crate) async fn become_peer(
         self,
         tenant: Tenant,
@@ -100,7 +102,8 @@ impl Unconfigured {
 }
 
 impl Foreign {
-    /// Starts a client with the cluster id `id` of a GatewayServer with this `spec.endpoint`.
+    /// Starts a foreign client with the cluster id `id`. `endpoint` is `spec.endpoint` of the
+    /// cluster's GatewayServer for this client.
     pub(crate) async fn client(cluster: &Cluster, id: &str, endpoint: &Value) -> Result<Self> {
         let unconfigured = Unconfigured::start()?;
         let tenant = Tenant::create(cluster, id).await?;
@@ -119,7 +122,7 @@ impl Foreign {
             .await
     }
 
-    /// Starts a server with the cluster id `id`, of which the cluster is a client.
+    /// Starts a foreign server with the cluster id `id`. The cluster is its client.
     pub(crate) async fn server(cluster: &Cluster, id: &str) -> Result<Self> {
         let unconfigured = Unconfigured::start()?;
         let tenant = Tenant::create(cluster, id).await?;
@@ -130,17 +133,17 @@ impl Foreign {
         unconfigured.become_peer(tenant, None).await
     }
 
-    /// The network namespace of the gateway and its pod.
+    /// Returns the network namespace of the gateway and its pod.
     pub(crate) fn netns(&self) -> &Netns {
         &self.upstream.netns
     }
 
-    /// The address under which the cluster reaches its pod.
+    /// Returns the address at which the cluster reaches the pod of this peer.
     pub(crate) async fn remapped(&self) -> Result<Ipv4Addr> {
         remapped(self.tenant.cluster(), self.tenant.id(), POD).await
     }
 
-    /// Changes the endpoint of the cluster's gateway.
+    /// Changes the endpoint of the cluster's gateway in this peer's WireGuard device.
     pub(crate) async fn set_endpoint(&self, endpoint: SocketAddrV4) -> Result<()> {
         let key = self.tenant.own_key().await?;
         self.upstream.wireguard.set_peer(key, Some(endpoint))
@@ -161,14 +164,15 @@ impl Foreign {
         .await
     }
 
-    /// Asserts traffic in both directions with every pod of `web`; the foreign side remaps
-    /// nothing, so it uses the cluster's original addresses.
+    /// Asserts traffic in both directions between this peer and every pod of `web`. This peer does
+    /// not remap, so it uses the cluster's original addresses.
     pub(crate) async fn exchanges_traffic(&self, web: &Web) -> Result<()> {
         let remapped = self.remapped().await?;
         for pod in &web.pods {
             let netns = pod::netns(&web.namespace, &pod.name).await?;
             // The gateway is connected before every node has routes. A node without routes
-            // masquerades a SYN, and connection tracking keeps doing so for its connection.
+            // masquerades the SYN of a connection, and connection tracking continues to do so.
+            // Pings show that the routes exist.
             for (netns, to) in [(&netns, remapped), (self.netns(), pod.address)] {
                 let what = format!("a path from {} to {to}", netns.name());
                 until(Deadline::after(SOON), &what, async || {

@@ -1,4 +1,4 @@
-//! A fault is reported by the Connection, the ForeignCluster and `liqoctl info`.
+//! Tests that the Connection, the ForeignCluster and `liqoctl info` report a fault.
 
 use crate::fixture::{Peering, SOON, Suite, connection, liqoctl, serial};
 use crate::{MILAN, ROME};
@@ -19,7 +19,7 @@ pub(crate) fn add(suite: &mut Suite) {
     );
 }
 
-/// The limit within which a fault must be reported, plus the time in which the machine stalled.
+/// The limit for a fault to be reported. The test adds the time for which the machine stalled.
 const PROMPT: Duration = Duration::from_secs(5);
 
 /// The node whose overlay is blocked.
@@ -58,7 +58,7 @@ async fn a_blocked_overlay_is_reported_everywhere_within_five_seconds(
     healthy(peering).await
 }
 
-/// Waits until all reports name the node, in both clusters.
+/// Waits until all reports in both clusters name the node.
 async fn reported(peering: &Peering) -> Result<()> {
     let deadline = Deadline::after(SOON);
     until(deadline, "the Connection to name the node", async || {
@@ -117,7 +117,7 @@ async fn healthy(peering: &Peering) -> Result<()> {
     .await
 }
 
-/// Status, reason and message of the condition [`PATH_HEALTHY`].
+/// Returns status, reason and message of the condition [`PATH_HEALTHY`].
 async fn condition(here: &Cluster, there: &str) -> Result<(String, String, String)> {
     let status = connection(here, there).await?.status.unwrap_or_default();
     let mut conditions = status.conditions.into_iter();

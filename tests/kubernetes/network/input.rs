@@ -1,5 +1,5 @@
-//! Invalid input of people and programs: it is reported with its remedy, nothing crashes, and
-//! other peers are not disturbed.
+//! Tests of invalid input by users and programs. Liqo must report each input with its remedy. No
+//! process may crash, and traffic with other peers must not be interrupted.
 
 mod commands;
 mod kinds;
@@ -20,20 +20,20 @@ pub(crate) fn add(suite: &mut Suite) {
     paths::add(suite);
 }
 
-/// The time between datagrams.
+/// The interval between two datagrams of a UDP flow.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// The longest outage that a loaded machine causes.
+/// The longest outage that a loaded machine causes on its own.
 const OUTAGE: Duration = Duration::from_millis(250);
 
-/// Traffic and restart counts of the clusters, which invalid input must not affect.
-struct Witness {
+/// Monitors traffic, restarts and stalls while a test provides invalid input.
+struct Monitor {
     traffic: Traffic,
     restarts: BTreeMap<String, String>,
     stalls: stall::Witness,
 }
 
-impl Witness {
+impl Monitor {
     async fn start(peering: &Peering, name: &str) -> Result<Self> {
         Ok(Self {
             traffic: Traffic::start(peering, name, INTERVAL).await?,
@@ -42,7 +42,7 @@ impl Witness {
         })
     }
 
-    /// Asserts that traffic was not interrupted, and that no process was restarted.
+    /// Asserts that traffic was not interrupted, and that no container restarted.
     async fn finish(self, peering: &Peering) -> Result<()> {
         let outcome = self.traffic.finish().await?;
         let restarts = restarts(peering).await?;
@@ -52,7 +52,7 @@ impl Witness {
             self.restarts
         );
         let stalls = self.stalls.finish();
-        // A stall may be taken for the loss of a replica.
+        // Gateways may mistake a stall of the machine for the loss of a replica.
         let limit = match stalls.count {
             0 => OUTAGE,
             _ => LOST_REPLICA + stalls.longest,
@@ -63,7 +63,7 @@ impl Witness {
     }
 }
 
-/// The restart count of each of Liqo's pods.
+/// Returns the restart count of each of Liqo's pods, by name.
 async fn restarts(peering: &Peering) -> Result<BTreeMap<String, String>> {
     let mut restarts = BTreeMap::new();
     for cluster in peering.clusters() {

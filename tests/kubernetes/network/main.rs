@@ -1,7 +1,8 @@
-//! Tests of the networking module on two real clusters with the same CIDRs, which `liqoctl`
-//! connects.
+//! Tests of the networking module on two real clusters with the same CIDRs. `liqoctl` connects
+//! them.
 //!
-//! All tests share the clusters and their connection. `cargo xtask test --kubernetes` runs them.
+//! All tests share the clusters and their connection. `cargo xtask test --kubernetes` runs the
+//! tests.
 
 mod converged;
 mod fixture;
@@ -32,16 +33,16 @@ mod upstream;
 use libtest_mimic::Arguments;
 use std::process::ExitCode;
 
-/// The local cluster of `liqoctl network connect`: the client.
+/// The local cluster of `liqoctl network connect`, which is the client of the peering.
 const ROME: &str = "it-rome";
 
-/// The remote cluster of `liqoctl network connect`: the server.
+/// The remote cluster of `liqoctl network connect`, which is the server of the peering.
 const MILAN: &str = "it-milan";
 
-/// A third cluster, which only some tests make.
+/// A third cluster, which only some tests create.
 const NAPLES: &str = "it-naples";
 
-/// The tests of `cargo xtask test --kubernetes --quick`, which take two minutes.
+/// The tests of `cargo xtask test --kubernetes --quick`. They take two minutes.
 const ESSENTIAL: &[&str] = &[
     "connect::every_pod_reaches_every_remote_pod",
     "connect::a_node_reaches_remote_pods",

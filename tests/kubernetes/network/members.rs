@@ -1,4 +1,4 @@
-//! Nodes join and leave a connected cluster.
+//! Tests of nodes that join and leave a connected cluster.
 
 use crate::converged::{AGENT, gateways, liqo};
 use crate::deletion::reaches;
@@ -30,13 +30,13 @@ pub(crate) fn add(suite: &mut Suite) {
     );
 }
 
-/// The limit within which pods of a new node reach the other cluster, once the node has a pod
-/// network and its route agent is ready.
+/// The limit within which pods of a new node reach the other cluster. The limit applies from the
+/// moment when the node has a pod network and a ready route agent.
 const REACHED: Duration = Duration::from_secs(2);
 
 const UDP_PORT: u16 = 7002;
 
-/// The limit of one echo.
+/// The time-out of a single echo.
 const ECHO_TIMEOUT: Duration = Duration::from_millis(200);
 
 async fn a_node_that_joins_the_server_is_reached_and_forgotten_after_it_leaves(
@@ -69,7 +69,8 @@ async fn joins_and_leaves(at: &Cluster, other: &Cluster, name: &str) -> Result<(
     let target = remapped(other, at.name(), pod).await?;
     let source = abroad.pods.first().context("no pod")?;
     let source = pod::netns(&abroad.namespace, &source.name).await?;
-    // Positive control: after the node has left, the same capture must see nothing.
+    // The capture must contain packets while the node exists, because the same capture must be
+    // empty after the node has left.
     let frames = frames_to(at, joined.ip, &source, target)?;
     ensure!(frames > 0, "no packet is forwarded to the node");
 
@@ -81,8 +82,8 @@ async fn joins_and_leaves(at: &Cluster, other: &Cluster, name: &str) -> Result<(
     Ok(())
 }
 
-/// Asserts that pods of the new node reach those of the other cluster, and are reached by them,
-/// within [`REACHED`]; returns the address of one.
+/// Asserts that pods of the new node reach the pods of the other cluster within [`REACHED`], and
+/// the reverse. Returns the address of a pod on the new node.
 async fn reached(
     at: &Cluster,
     node: &NodeSpec,
@@ -90,7 +91,7 @@ async fn reached(
     abroad: &Web,
     name: &str,
 ) -> Result<Ipv4Addr> {
-    // The pods start before the route agent, whose image is not loaded yet.
+    // The pods start before the route agent, because the agent's image is not loaded yet.
     let home = Web::on_node(at, name, &node.name).await?;
     let pod = home.pods.first().context("no pod")?.clone();
     let netns = pod::netns(&home.namespace, &pod.name).await?;
@@ -102,8 +103,8 @@ async fn reached(
         echoes.push(udp::Echo::start(&peer_netns, peer.address, UDP_PORT)?);
         let there = remapped(at, other.name(), peer.address).await?;
         let here = remapped(other, at.name(), pod.address).await?;
-        first_echoes.push(("to it", first_echo(peer_netns, here)));
-        first_echoes.push(("from it", first_echo(netns.clone(), there)));
+        first_echoes.push(("to the new node", first_echo(peer_netns, here)));
+        first_echoes.push(("from the new node", first_echo(netns.clone(), there)));
     }
 
     load_images(at)?;
@@ -129,7 +130,7 @@ async fn reached(
     Ok(pod.address)
 }
 
-/// Sends datagrams until one is echoed, and returns the time of the echo.
+/// Sends datagrams in a thread until one is echoed. The thread returns the time of the first echo.
 fn first_echo(from: Netns, to: Ipv4Addr) -> JoinHandle<Result<Instant>> {
     let to = SocketAddrV4::new(to, UDP_PORT);
     thread::spawn(move || {
@@ -137,7 +138,7 @@ fn first_echo(from: Netns, to: Ipv4Addr) -> JoinHandle<Result<Instant>> {
         while Instant::now() < end {
             match udp::exchange(&from, to, b"first", ECHO_TIMEOUT) {
                 Ok(_) => return Ok(Instant::now()),
-                // An error that returns at once is not retried at once.
+                // A pause limits the rate of retries, since some errors return at once.
                 Err(_) => thread::sleep(Duration::from_millis(20)),
             }
         }
@@ -145,8 +146,8 @@ fn first_echo(from: Netns, to: Ipv4Addr) -> JoinHandle<Result<Instant>> {
     })
 }
 
-/// Replaces the route agent of a node after its image was loaded, since the kubelet would retry
-/// the missing image with backoff.
+/// Replaces the route agent's pod on a node after the image was loaded, and returns the new pod's
+/// name. The kubelet would retry the missing image with backoff.
 async fn restarted_agent(at: &Cluster, node: &NodeSpec) -> Result<String> {
     let liqo = liqo(at).await?;
     let old = agent(&liqo, node).await?;
@@ -172,10 +173,10 @@ async fn agent(liqo: &Namespace, node: &NodeSpec) -> Result<String> {
     Ok(name)
 }
 
-/// Waits until neither objects of a node that has left exist nor packets are forwarded to it.
+/// Waits until the node's objects are deleted, and no node forwards packets to it.
 async fn forgotten(at: &Cluster, left: &NodeSpec, from: &Netns, to: Ipv4Addr) -> Result<()> {
     let liqo = liqo(at).await?;
-    // Kubernetes would delete these pods after a minute.
+    // Kubernetes would delete the pods of the node only after a minute.
     let field = format!("spec.nodeName={}", left.name);
     let words = [
         "delete",
@@ -205,21 +206,21 @@ async fn forgotten(at: &Cluster, left: &NodeSpec, from: &Netns, to: Ipv4Addr) ->
         "gateways to stop forwarding to the node",
         async || {
             let frames = frames_to(at, left.ip, from, to)?;
-            ensure!(frames == 0, "{frames} frames were sent to it");
+            ensure!(frames == 0, "{frames} frames were sent to the node");
             Ok(())
         },
     )
     .await
 }
 
-/// The restart count of each gateway.
+/// Returns the restart count of each gateway by the pod's name.
 async fn restarts(at: &Cluster) -> Result<BTreeMap<String, u32>> {
     let gateways = gateways(at).await?.into_iter();
     Ok(gateways.map(|it| (it.name, it.restarts)).collect())
 }
 
-/// Sends datagrams, and counts the frames that the other nodes send to the address of a node, and
-/// their ARP requests for it.
+/// Sends datagrams. Returns the number of frames and ARP requests that other nodes send for the
+/// address `node`.
 fn frames_to(at: &Cluster, node: Ipv4Addr, from: &Netns, to: Ipv4Addr) -> Result<usize> {
     const DATAGRAMS: usize = 5;
     const ARP: [u8; 2] = [0x08, 0x06];
@@ -240,7 +241,7 @@ fn frames_to(at: &Cluster, node: Ipv4Addr, from: &Netns, to: Ipv4Addr) -> Result
     }
     for _ in 0..DATAGRAMS {
         let to = SocketAddrV4::new(to, UDP_PORT);
-        // The captures count, not the echo.
+        // Only the captures are evaluated, so a missing echo is not an error.
         let _ = udp::exchange(from, to, b"path", ECHO_TIMEOUT);
     }
     let mut frames = 0;

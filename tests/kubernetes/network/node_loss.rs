@@ -1,4 +1,4 @@
-//! Nodes with a gateway are drained, killed and restarted under traffic between pods on other
+//! Tests that drain, kill and restart nodes with a gateway. Traffic flows between pods on other
 //! nodes.
 
 use crate::MILAN;
@@ -26,10 +26,11 @@ pub(crate) fn add(suite: &mut Suite) {
     );
 }
 
-/// The limit for the Ready condition of a node: the controller manager misses a kubelet after 50 s.
+/// The limit for the Ready condition of a killed node to change. The controller manager detects a
+/// missing kubelet after 50 s.
 const MISSED: Duration = Duration::from_secs(50 + SOON.as_secs());
 
-/// The index of the node that is drained or killed; node 0 has the API server.
+/// The index of the node that the tests drain or kill. Node 0 runs the API server.
 const NODE: u8 = 1;
 
 async fn draining_a_gateways_node_of_the_server_loses_nothing(
@@ -56,8 +57,8 @@ async fn streams_survive_the_loss_and_the_return_of_a_gateways_node_of_the_clien
     lost(peering, &peering.rome, "lost-node-client").await
 }
 
-/// A node port reaches any gateway, so one node may forward all sessions. Once the client knows
-/// another node, it spreads them.
+/// A node port of any node reaches all gateways, so a single node may forward all sessions. Once
+/// the client has the addresses of other nodes, it spreads the sessions over them.
 async fn streams_survive_the_loss_of_the_node_that_forwards_all_sessions(
     peering: &'static Peering,
 ) -> Result<()> {
@@ -74,7 +75,7 @@ async fn streams_survive_the_loss_of_the_node_that_forwards_all_sessions(
         until_discovered_at(peering, &all).await?;
         until_converged(peering).await?;
         let power = power(&node);
-        let outcome = rounds.promise(lost_a_replica, "passed-node", async |traffic| {
+        let outcome = rounds.check(lost_a_replica, "passed-node", async |traffic| {
             node.kill()?;
             traffic.flows_on()
         });
@@ -86,12 +87,12 @@ async fn streams_survive_the_loss_of_the_node_that_forwards_all_sessions(
     rounds.finish().await
 }
 
-/// The addresses of the nodes of a cluster.
+/// Returns the addresses of the nodes of a cluster.
 fn addresses(cluster: &Cluster) -> Result<Vec<Ipv4Addr>> {
     Ok(cluster.node_specs()?.iter().map(|node| node.ip).collect())
 }
 
-/// Sets the addresses of the client's endpoint.
+/// Sets the addresses in `spec.endpoint` of the client's GatewayClient.
 async fn set_endpoint(client: &Cluster, addresses: &[Ipv4Addr]) -> Result<()> {
     let tenant = Namespace::existing(client, &format!("liqo-tenant-{MILAN}")).await?;
     let patch = json!({"spec": {"endpoint": {"addresses": addresses}}}).to_string();
@@ -138,15 +139,15 @@ async fn lost(peering: &'static Peering, at: &Cluster, case: &str) -> Result<()>
         until_discovered_at(peering, &addresses(&peering.milan)?).await?;
         until_converged(peering).await?;
         let power = power(&node);
-        let outcome = rounds.promise(lost_a_replica, case, async |traffic| {
+        let outcome = rounds.check(lost_a_replica, case, async |traffic| {
             node.kill()?;
             traffic.flows_on()?;
-            // The reaction of Kubernetes must not cost anything either.
+            // The reaction of Kubernetes to the lost node must not interrupt traffic either.
             ready(at, node.name(), "Unknown").await
         });
         outcome.await?;
 
-        let back = rounds.promise(lost_nothing, &returned, async |_| {
+        let back = rounds.check(lost_nothing, &returned, async |_| {
             power.run().await?;
             ready(at, node.name(), "True").await?;
             let liqo = liqo(at).await?;
@@ -159,7 +160,7 @@ async fn lost(peering: &'static Peering, at: &Cluster, case: &str) -> Result<()>
     rounds.finish().await
 }
 
-/// Registers the restart of a node that the test is about to kill.
+/// Registers the restart of a node, which the test is about to kill.
 fn power(node: &Node) -> Deferred {
     let node = node.clone();
     cleanup::defer(format!("power of {}", node.name()), async move || {

@@ -1,4 +1,5 @@
-//! Deleted objects are restored, and invalid objects of one peer do not affect others.
+//! Tests that deleted objects are restored, and that invalid objects of a peer do not affect
+//! others.
 
 use crate::fixture::{LIQO, Peering, SOON, Suite, connection, liqoctl, parallel, serial};
 use crate::foreign::Tenant;
@@ -79,7 +80,7 @@ spec:
         )
         .await?;
 
-    // An undisturbed replica publishes a latency every 10 s.
+    // An undisturbed gateway publishes a latency every 10 s.
     let measured = |it: &control_api::Connection| {
         let latency = it.status.as_ref()?.latency.as_ref()?;
         latency.timestamp.as_ref().map(|at| at.0)
@@ -134,6 +135,6 @@ async fn manually_deleted_objects_are_restored(peering: &'static Peering) -> Res
         Ok(())
     })
     .await?;
-    // `connect` writes the new key and the new node port to the client's cluster.
+    // `connect` writes the new public key and the new node port to the client's cluster.
     peering.connect()
 }

@@ -1,4 +1,4 @@
-//! Reset and uninstallation leave neither objects nor state of the nodes.
+//! Tests that reset and uninstallation leave neither objects nor network state on nodes.
 
 use crate::fixture::{LIQO, Peering, SOON, Suite, install, liqoctl, liqoctl_command, serial};
 use crate::{MILAN, ROME};
@@ -18,7 +18,7 @@ pub(crate) fn add(suite: &mut Suite) {
     );
 }
 
-/// The limit of a reset and of an uninstallation.
+/// The limit for a reset, and for an uninstallation.
 const COMPLETED: Duration = Duration::from_secs(60);
 
 async fn a_reset_removes_the_peering_and_a_connect_restores_it(
@@ -44,8 +44,8 @@ async fn a_reset_removes_the_peering_and_a_connect_restores_it(
     peering.connect()
 }
 
-/// Runs `liqoctl network connect` on a terminal at the end of its input, and returns its exit code
-/// and its output.
+/// Runs `liqoctl network connect` on a terminal whose input has ended. Returns exit code and
+/// output.
 fn connect_on_a_terminal_without_input(peering: &Peering) -> Result<(Option<i32>, String)> {
     let command = liqoctl_command(&peering.rome)?;
     let line = format!(
@@ -53,7 +53,7 @@ fn connect_on_a_terminal_without_input(peering: &Peering) -> Result<(Option<i32>
         command.get_program().display(),
         peering.milan.kubeconfig().display(),
     );
-    // `script` runs a command on a new terminal.
+    // `script` runs a command on a new pseudo-terminal.
     let output = Command::new("script")
         .args(["--quiet", "--return", "--command", &line, "/dev/null"])
         .env("KUBECONFIG", peering.rome.kubeconfig())
@@ -65,7 +65,8 @@ fn connect_on_a_terminal_without_input(peering: &Peering) -> Result<(Option<i32>
     Ok((output.status.code(), shown))
 }
 
-/// Waits until neither objects nor routes of a cluster's only peering, with `there`, are left.
+/// Waits until a cluster has neither objects nor routes for the peer `there`, which is its only
+/// peer.
 pub(crate) async fn nothing_of(cluster: &Cluster, there: &str) -> Result<()> {
     let tenant = format!("liqo-tenant-{there}");
     let what = format!("nothing to be left of the peering in {}", cluster.name());
@@ -78,7 +79,7 @@ pub(crate) async fn nothing_of(cluster: &Cluster, there: &str) -> Result<()> {
         ensure!(networks.trim().is_empty(), "{networks}");
         for node in cluster.nodes() {
             let routes = node.exec("ip", &["route", "show", "table", "27761"])?;
-            // Routes to the gateways themselves stay.
+            // Routes to the cluster's own gateways (169.254.19.0/24) remain.
             let mut others = routes.lines().filter(|it| !it.contains("169.254.19."));
             ensure!(others.next().is_none(), "{routes}");
         }
@@ -112,7 +113,7 @@ async fn a_reset_and_an_uninstall_complete_while_the_other_cluster_is_down(
     }
 
     let start = Instant::now();
-    // Like upstream's, `uninstall` refuses while a peering exists.
+    // `liqoctl uninstall` refuses while a peering exists, like upstream's.
     let refused = liqoctl(&peering.rome, &["uninstall", "--purge", "--skip-confirm"]);
     ensure!(refused.is_err(), "uninstalled in spite of a peering");
     let alone = format!("--remote-cluster-id={MILAN}");
@@ -167,7 +168,7 @@ fn nothing_is_left(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Runs `kubectl` as the administrator of a cluster, and returns its standard output.
+/// Runs `kubectl` as the administrator of a cluster, and returns the standard output.
 pub(crate) fn kubectl(cluster: &Cluster, words: &[&str]) -> Result<String> {
     let mut command = cluster.kubectl();
     let output = command.args(words).output()?;

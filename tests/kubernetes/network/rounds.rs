@@ -1,5 +1,5 @@
-//! Faults under traffic, repeated in rounds if `LIQO_LAB_REPEAT` is set. The worst outcome of each
-//! case is printed at the end.
+//! Faults under traffic, in several rounds if `LIQO_LAB_REPEAT` is set. [`print`] shows the worst
+//! outcome of each case at the end.
 
 use crate::converged::until_converged;
 use crate::fixture::{Peering, Web};
@@ -11,26 +11,27 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tests::stall::Witness;
 
-/// The number of rounds; 1 if it is not set.
+/// The environment variable with the number of rounds. The default is one round.
 const REPEAT: &str = "LIQO_LAB_REPEAT";
 
-/// The time between datagrams.
+/// The interval between two datagrams of a UDP flow.
 const INTERVAL: Duration = Duration::from_millis(10);
 
 /// The longest outage that the loss of a replica may cause.
 pub(crate) const LOST_REPLICA: Duration = Duration::from_secs(1);
 
-/// The same for TCP, whose retransmissions back off.
+/// The longest TCP pause that the loss of a replica may cause. TCP backs off between
+/// retransmissions.
 const LOST_REPLICA_TCP: Duration = Duration::from_secs(2);
 
-/// The longest pause of TCP without loss, on a loaded machine.
+/// The longest TCP pause on a loaded machine if no packet is lost.
 const NOTHING_LOST_TCP: Duration = Duration::from_secs(1);
 
-/// The most rounds of a test that are repeated because the machine stalled.
-const EXCUSED_MAX: usize = 5;
+/// The maximum number of rounds of a test that are repeated because the machine stalled.
+const REPEATED_MAX: usize = 5;
 
-/// A check of an outcome.
-pub(crate) type Promise = fn(Outcome) -> Result<()>;
+/// Returns an error if an outcome exceeds the limits of a case.
+pub(crate) type Check = fn(Outcome) -> Result<()>;
 
 /// The cases in the order of their first measurement.
 static MEASURED: Mutex<Vec<Case>> = Mutex::new(Vec::new());
@@ -45,27 +46,27 @@ struct Case {
 pub(crate) enum Ends {
     /// Pods on all nodes.
     Everywhere,
-    /// Pods on the first node of each cluster, since other nodes are killed.
+    /// Pods on the first node of each cluster, because the test kills other nodes.
     FirstNodes,
 }
 
-/// Traffic under repeated faults.
+/// Traffic under faults that occur once in each round.
 pub(crate) struct Rounds {
     peering: &'static Peering,
     name: String,
     traffic: Traffic,
-    /// The number of rounds that count.
+    /// The number of rounds to measure, without repeated ones.
     count: u32,
-    /// The number of rounds that have begun.
+    /// The number of rounds that have begun, including repeated ones.
     begun: u32,
-    /// Rounds that do not count, because the machine stalled.
-    excused: BTreeSet<u32>,
-    /// The error of the first broken promise.
-    broken: Option<anyhow::Error>,
+    /// The rounds that are repeated because the machine stalled.
+    repeated: BTreeSet<u32>,
+    /// The error of the first failed check.
+    failure: Option<anyhow::Error>,
 }
 
 impl Rounds {
-    /// Starts traffic in namespaces of this name.
+    /// Starts traffic between pods in new namespaces called `name`.
     pub(crate) async fn start(peering: &'static Peering, name: &str, ends: Ends) -> Result<Self> {
         let traffic = match ends {
             Ends::Everywhere => Traffic::start(peering, name, INTERVAL).await?,
@@ -85,16 +86,16 @@ impl Rounds {
             traffic,
             count: count()?,
             begun: 0,
-            excused: BTreeSet::new(),
-            broken: None,
+            repeated: BTreeSet::new(),
+            failure: None,
         })
     }
 
-    /// Begins another round, if one is left, and returns its number.
+    /// Begins another round if one is left, and returns the round's index from 0.
     pub(crate) fn another(&mut self) -> Option<usize> {
         let number = self.begun as usize;
-        let wanted = self.count as usize + self.excused.len();
-        if number >= wanted {
+        let rounds = self.count as usize + self.repeated.len();
+        if number >= rounds {
             return None;
         }
         self.begun += 1;
@@ -102,7 +103,7 @@ impl Rounds {
         Some(number)
     }
 
-    /// Runs `body`, and returns its effect on the traffic until all streams make progress again.
+    /// Runs `body`. Returns the outcome of the traffic until all streams make progress again.
     pub(crate) async fn measure(
         &mut self,
         case: &str,
@@ -114,31 +115,31 @@ impl Rounds {
         Ok(outcome)
     }
 
-    /// Runs `body`, which promises an outcome of the traffic.
+    /// Runs `body`, and checks the outcome of the traffic.
     ///
-    /// [`Rounds::finish`] returns the error of a broken promise, so that all rounds are measured.
-    /// A round in which the machine stalled is repeated, since its outcome proves nothing.
-    pub(crate) async fn promise(
+    /// [`Rounds::finish`] returns the error of a failed check, so that all rounds are measured. If
+    /// the machine stalled in a round with a failed check, the round is repeated.
+    pub(crate) async fn check(
         &mut self,
-        promise: Promise,
+        check: Check,
         case: &str,
         body: impl AsyncFnOnce(&Traffic) -> Result<()>,
     ) -> Result<()> {
         let witness = Witness::start();
         let outcome = self.outcome(case, body).await?;
         let stalls = witness.finish();
-        let kept = promise(outcome).with_context(|| format!("{case}, round {}", self.begun));
-        if kept.is_err() && stalls.count > 0 && self.excused.len() < EXCUSED_MAX {
+        let checked = check(outcome).with_context(|| format!("{case}, round {}", self.begun));
+        if checked.is_err() && stalls.count > 0 && self.repeated.len() < REPEATED_MAX {
             eprintln!(
                 "{case}: round {} does not count: the machine stalled {} times, for up to {:.1?}",
                 self.begun, stalls.count, stalls.longest
             );
-            self.excused.insert(self.begun);
+            self.repeated.insert(self.begun);
             return Ok(());
         }
 
         note(case, outcome);
-        self.broken = self.broken.take().or(kept.err());
+        self.failure = self.failure.take().or(checked.err());
         Ok(())
     }
 
@@ -155,32 +156,32 @@ impl Rounds {
         Ok(outcome)
     }
 
-    /// Runs `body`, which promises an outcome, once in each round, each time on converged clusters,
-    /// and ends the traffic.
+    /// Runs `body` once in each round and checks the outcome of the traffic. Each round starts on
+    /// converged clusters. Ends the traffic after the last round.
     pub(crate) async fn each(
         mut self,
-        promise: Promise,
+        check: Check,
         mut body: impl AsyncFnMut(usize) -> Result<()>,
     ) -> Result<()> {
         let case = self.name.clone();
         while let Some(number) = self.another() {
             until_converged(self.peering).await?;
-            self.promise(promise, &case, async |_| body(number).await)
+            self.check(check, &case, async |_| body(number).await)
                 .await?;
         }
 
         self.finish().await
     }
 
-    /// Ends the traffic. Asserts that no byte was changed or lost, that no connection broke, and
-    /// that every promise was kept.
+    /// Ends the traffic. Asserts that no byte changed or was lost, that no connection broke, and
+    /// that no check failed.
     pub(crate) async fn finish(self) -> Result<()> {
         self.traffic.finish().await?;
-        self.broken.map_or(Ok(()), Err)
+        self.failure.map_or(Ok(()), Err)
     }
 }
 
-/// Checks that an outcome is within the limits of a lost replica.
+/// Checks that an outcome is within the limits for the loss of a replica.
 pub(crate) fn lost_a_replica(outcome: Outcome) -> Result<()> {
     ensure!(outcome.udp_outage <= LOST_REPLICA, "{outcome:?}");
     ensure!(outcome.tcp_gap <= LOST_REPLICA_TCP, "{outcome:?}");
@@ -196,7 +197,7 @@ pub(crate) fn lost_nothing(outcome: Outcome) -> Result<()> {
     Ok(())
 }
 
-/// The number of rounds that [`REPEAT`] sets.
+/// Returns the number of rounds that [`REPEAT`] sets.
 pub(crate) fn count() -> Result<u32> {
     let Ok(text) = env::var(REPEAT) else {
         return Ok(1);

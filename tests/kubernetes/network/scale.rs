@@ -1,4 +1,5 @@
-//! The cost of one peering and of fifty: memory, processor time, requests, seconds.
+//! Tests of the cost of one peering and of fifty: memory, processor time, API requests, and time
+//! until changes take effect.
 
 mod cost;
 mod requests;
@@ -25,38 +26,39 @@ pub(crate) fn add(suite: &mut Suite) {
     );
 }
 
-/// The most resident memory of a process, in bytes.
+/// The maximum resident memory of a process, in bytes.
 const MANAGER_BYTES: u64 = 50_000_000;
 const GATEWAY_BYTES: u64 = 20_000_000;
 const AGENT_BYTES: u64 = 20_000_000;
 
-/// The most resident memory of all processes of a cluster with one peering, in bytes.
+/// The maximum resident memory of all Liqo processes of a cluster with one peering, in bytes.
 const ALL_BYTES: u64 = 120_000_000;
 
-/// The most requests that all processes of an idle cluster send in a minute.
+/// The maximum number of API requests of all Liqo processes in an idle cluster, per
+/// [`IDLE_WINDOW`].
 const IDLE_REQUESTS: u64 = 60;
 
-/// The time for which the requests of idle processes are counted.
+/// The time for which the requests of an idle cluster are counted.
 const IDLE_WINDOW: Duration = Duration::from_secs(60);
 
-/// The number of peers besides the other cluster.
+/// The number of foreign peers, in addition to the other cluster.
 const PEERS: usize = 50;
 
-/// One of this many peers is a server, the others are clients.
+/// Every tenth peer is a server. All other peers are clients.
 const SERVER_EVERY: usize = 10;
 
-/// The peers that exchange traffic: the first two clients, and the first server.
+/// The indices of the peers that exchange traffic: the first two clients, and the first server.
 const WITH_TRAFFIC: [usize; 3] = [0, 1, SERVER_EVERY - 1];
 
 /// The limit for all peers to be connected on a loaded machine.
 const ALL_CONNECTED: Duration = Duration::from_secs(180);
 
-/// The most processor time and requests that a change may cost all processes together.
+/// The maximum processor time and number of API requests of all processes for one change.
 const CHANGE_PROCESSOR: Duration = Duration::from_secs(1);
 const CHANGE_REQUESTS: u64 = 60;
 
-/// The limits for a change to take effect, and for a new peer to be connected, whose first probe
-/// is sent after 2 s, and whose handshake is retried after 5 s.
+/// The limit for a change to take effect, and the limit for a new peer to be connected. A new peer
+/// sends its first probe after 2 s, and retries its handshake after 5 s.
 const EFFECTIVE: Duration = Duration::from_secs(3);
 const CONNECTED: Duration = Duration::from_secs(10);
 
@@ -140,7 +142,7 @@ async fn fifty_peers_are_served_and_a_change_costs_little(peering: &'static Peer
     );
     removed(rome, &meter, newcomer).await?;
     memory(rome).await?;
-    // The other peers were not disturbed.
+    // Traffic shows that the change did not disturb the other peers.
     for number in WITH_TRAFFIC {
         peers[number].exchanges_traffic(&web).await?;
     }
@@ -148,11 +150,11 @@ async fn fifty_peers_are_served_and_a_change_costs_little(peering: &'static Peer
     Ok(())
 }
 
-/// Adds one more peer.
+/// Adds a peer, and checks the cost.
 async fn added(cluster: &Cluster, meter: &Meter<'_>, web: &Web) -> Result<Foreign> {
     let unconfigured = Unconfigured::start()?;
     let key = unconfigured.key();
-    // The cost of the namespace is not measured.
+    // The measurement excludes the creation of the namespace.
     let tenant = Tenant::create(cluster, "newcomer").await?;
 
     let (cost, newcomer) = meter
@@ -176,13 +178,13 @@ async fn added(cluster: &Cluster, meter: &Meter<'_>, web: &Web) -> Result<Foreig
     Ok(newcomer)
 }
 
-/// Waits until all nodes have a route to the newcomer's pod.
+/// Waits until all nodes have a route to the pod of the new peer.
 async fn newcomer_is_routed(cluster: &Cluster, id: &str) -> Result<()> {
     let [a, b, ..] = remapped(cluster, id, POD).await?.octets();
     routes(cluster, &format!("{a}.{b}.0.0/16"), true).await
 }
 
-/// Changes the external CIDR of a peer.
+/// Changes the external CIDR of a peer, and checks the cost.
 async fn changed(cluster: &Cluster, meter: &Meter<'_>, tenant: &Tenant) -> Result<()> {
     let before = external(&tenant.configured().await?)?;
 
@@ -201,7 +203,7 @@ async fn changed(cluster: &Cluster, meter: &Meter<'_>, tenant: &Tenant) -> Resul
     check(&cost, EFFECTIVE)
 }
 
-/// Removes a peer.
+/// Removes a peer, and checks the cost.
 async fn removed(cluster: &Cluster, meter: &Meter<'_>, tenant: &Tenant) -> Result<()> {
     let configuration = tenant.configured().await?;
     let external = external(&configuration)?;
@@ -237,14 +239,14 @@ fn check(cost: &Cost, limit: Duration) -> Result<()> {
     Ok(())
 }
 
-/// The remapped external CIDR of a peer.
+/// Returns the remapped external CIDR of a peer.
 fn external(configuration: &Configuration) -> Result<String> {
     let status = configuration.status.clone().unwrap_or_default();
     let cidrs = status.remote.context("no status.remote")?.cidr.external;
     cidrs.into_iter().next().context("no external CIDR")
 }
 
-/// Waits until all nodes have a route to a prefix, or until none has.
+/// Waits until all nodes have a route to `prefix`, or until no node has one if `expected` is false.
 async fn routes(cluster: &Cluster, prefix: &str, expected: bool) -> Result<()> {
     let what = format!("routes to {prefix} on all nodes: {expected}");
     until(Deadline::after(SOON), &what, async || {
@@ -258,7 +260,8 @@ async fn routes(cluster: &Cluster, prefix: &str, expected: bool) -> Result<()> {
     .await
 }
 
-/// Asserts that no process exceeds its limit; returns the resident memory of all.
+/// Asserts that no process exceeds its limit. Returns the resident memory of all processes, in
+/// bytes.
 async fn memory(cluster: &Cluster) -> Result<u64> {
     let mut all = 0;
     let mut exceeding = Vec::new();

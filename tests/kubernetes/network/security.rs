@@ -1,4 +1,4 @@
-//! Limits of the rights of an owner of one namespace, and of the controller manager's token.
+//! Tests of the limits for the owner of a single namespace, and for the controller manager's token.
 
 mod attack;
 
@@ -25,17 +25,17 @@ pub(crate) fn add(suite: &mut Suite) {
     );
 }
 
-/// The ValidatingAdmissionPolicies.
+/// The names of the ValidatingAdmissionPolicies.
 const TENANT_LABELS: &str = "liqo-tenant-namespaces";
 const TEMPLATES: &str = "liqo-ip-services";
 const BINDINGS: &str = "liqo-controller-manager-bindings";
 const SECRETS: &str = "liqo-controller-manager-secrets";
 
-/// The ClusterRole that the manager binds, which is also the name of the bindings.
+/// The ClusterRole that the manager binds. The RoleBindings have the same name.
 const ROLE: &str = "liqo-controller-manager-tenant";
 const MANAGER: &str = "liqo-controller-manager";
 
-/// A namespace, and its owner, who has all rights in it and none elsewhere.
+/// A namespace and its owner. The owner has all rights in this namespace, and no others.
 struct Owned {
     namespace: Namespace,
     owner: User,
@@ -59,7 +59,7 @@ impl Owned {
             administrator: User::administrator(cluster).await?,
             namespace,
         };
-        // The authorizer watches bindings, so they take effect with a delay.
+        // The authorizer watches RoleBindings, so the rights take effect with a delay.
         let harmless = owned.labels(None, &json!({"team": "a"}));
         until(Deadline::after(SOON), "the owner's rights", async || {
             owned.owner.may(&harmless).await
@@ -69,7 +69,7 @@ impl Owned {
         Ok(owned)
     }
 
-    /// A request that changes the labels of the namespace.
+    /// Returns a request that changes the labels of the namespace.
     fn labels(&self, subresource: Option<&'static str>, labels: &Value) -> Request {
         let name = self.namespace.name().to_owned();
         Request::Merge {
@@ -99,7 +99,7 @@ impl Owned {
         })
     }
 
-    /// Waits for an Event about an object of the namespace whose note contains `words`.
+    /// Waits for an Event about an object of the namespace, with a note that contains `words`.
     async fn event(&self, kind: &str, reason: &str, words: &str) -> Result<()> {
         let what = format!("Event {reason} about a {kind}");
         let path = "jsonpath={range .items[*]}{.regarding.kind} {.reason} {.note}\n{end}";
@@ -133,7 +133,8 @@ async fn an_owner_of_a_namespace_cannot_make_it_a_tenant_namespace(
                 .await?;
         }
     }
-    // The administrator may. Afterwards the owner may neither change nor remove the peer.
+    // The administrator may set the labels. Afterwards the owner may neither change nor remove the
+    // peer.
     let text = json!({"metadata": {"labels": tenant}}).to_string();
     let name = owned.namespace.name();
     let patch = ["patch", "namespace", name, "--type=merge", "-p", &text];
@@ -203,7 +204,7 @@ async fn an_owner_of_a_namespace_cannot_replace_objects_of_a_peer(
     Ok(())
 }
 
-/// The names of Services in Liqo's namespace.
+/// Returns the names of the Services in Liqo's namespace.
 async fn services(cluster: &Cluster) -> Result<String> {
     let liqo = Namespace::existing(cluster, LIQO).await?;
     liqo.kubectl(&["get", "services", "-o", "name"]).await
@@ -218,7 +219,7 @@ async fn an_ip_gives_its_creator_no_rights_on_services(peering: &'static Peering
     };
     let ports = json!([{"name": "http", "port": 80}]);
     let right = json!({"metadata": {"labels": {"app": "x"}}, "spec": {"type": "ClusterIP", "ports": ports}});
-    // Each refused request below differs from this one in one field.
+    // This request is allowed. Each refused request below differs from it in one field.
     owned.owner.may(&ip("192.0.2.9", right.clone())).await?;
 
     for (field, value) in [
@@ -262,7 +263,7 @@ async fn an_ip_gives_its_creator_no_rights_on_services(peering: &'static Peering
         owned.owner.may(&Request::Create(plain)).await?;
     }
 
-    // The policy cannot read the addresses of nodes, so the manager refuses this one.
+    // The policy cannot read the addresses of nodes, so the manager refuses a node's address.
     let node = peering.rome.node_specs()?;
     let node = node.first().context("no node")?.ip.to_string();
     let spec = json!({"ip": node, "serviceTemplate": right});
@@ -328,7 +329,7 @@ async fn the_managers_token_reads_no_secrets_outside_of_tenant_namespaces(
             .may_not(&administrator, &request, Refusal::Policy(SECRETS))
             .await?;
     }
-    // The intended uses are allowed.
+    // The requests that the manager needs are allowed.
     manager.may(&list(Some(&tenant))).await?;
     let keys = Request::Get {
         kind: "Secret",
@@ -365,19 +366,20 @@ async fn the_managers_token_binds_its_role_in_tenant_namespaces_only(
         binding(LIQO, ROLE, ROLE, own.clone()),
         binding(&tenant, "another", ROLE, foreign.clone()),
         binding(&tenant, "another", ROLE, own.clone()),
-        // The manager has all rights of this role itself, so RBAC allows the binding.
+        // The manager has all rights of its own role, so RBAC allows the binding and only the
+        // policy refuses it.
         binding(&tenant, "another", MANAGER, foreign.clone()),
     ] {
         manager.is_refused(&request, policy).await?;
     }
-    // The policy applies to the administrator, too.
+    // The policy also applies to the administrator.
     administrator
         .is_refused(&binding("kube-system", ROLE, ROLE, own.clone()), policy)
         .await?;
     administrator
         .is_refused(&binding(&tenant, "another", ROLE, foreign.clone()), policy)
         .await?;
-    // The same objects with another role are valid.
+    // The policy ignores bindings of other roles, so only RBAC refuses them.
     let view = binding("kube-system", "another", "view", foreign.clone());
     manager
         .may_not(&administrator, &view, Refusal::Rbac)

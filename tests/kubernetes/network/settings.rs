@@ -1,4 +1,5 @@
-//! The settings of each GatewayServer are honoured, though the same gateways serve all peers.
+//! Tests that the settings of each GatewayServer take effect, although the same gateways serve all
+//! peers.
 
 use crate::fixture::{LIQO, Peering, SOON, Suite, Web, serial};
 use crate::foreign::{Foreign, Tenant};
@@ -28,7 +29,7 @@ pub(crate) fn add(suite: &mut Suite) {
     );
 }
 
-/// In the default range of node ports, near its end.
+/// A node port near the end of the default range, where automatic allocations are rare.
 const NODE_PORT: u16 = 32_740;
 
 async fn a_fixed_node_port_is_served_at_every_node(peering: &'static Peering) -> Result<()> {
@@ -56,7 +57,7 @@ async fn a_fixed_node_port_is_served_at_every_node(peering: &'static Peering) ->
 
 async fn a_load_balancer_is_served_at_its_address(peering: &'static Peering) -> Result<()> {
     let web = Web::up(&peering.milan, "balanced").await?;
-    // The laboratory's load balancer ignores this address, as many do.
+    // The laboratory's load balancer ignores the requested address, as many load balancers do.
     let requested = "172.18.2.199";
     let spec_of_server = json!({
         "endpoint": {"serviceType": "LoadBalancer", "port": 51841, "loadBalancerIP": requested},
@@ -114,7 +115,7 @@ async fn a_cluster_ip_is_served_within_the_cluster(peering: &'static Peering) ->
         "{addresses:?}"
     );
     ensure!(port == 51842, "{port}");
-    // A route via a node, like that of a VPN into the cluster.
+    // The client reaches the Service through a node, as through a VPN into the cluster.
     let node = peering.milan.node_specs()?[1].ip;
     let route = format!("route replace {}/32 via {node}", addresses[0]);
     ip(peer.netns(), &[route])?;
@@ -268,14 +269,14 @@ async fn each_peer_has_the_mtu_of_its_own_gateway_server(peering: &'static Peeri
     Ok(())
 }
 
-/// Whether the path delivers packets of this size unfragmented.
+/// Returns whether packets of this size pass without fragmentation.
 fn passes(from: &Netns, to: Ipv4Addr, bytes: u32) -> Result<bool> {
     Ok(ping(from, to, bytes)?.is_complete())
 }
 
 /// Pings with packets of this size and the flag Don't Fragment.
 fn ping(from: &Netns, to: Ipv4Addr, bytes: u32) -> Result<Report> {
-    /// Bytes of the IP and ICMP headers.
+    /// The size of the IP and ICMP headers, in bytes.
     const HEADERS: u32 = 28;
 
     let ping = Ping {
@@ -287,7 +288,7 @@ fn ping(from: &Netns, to: Ipv4Addr, bytes: u32) -> Result<Report> {
     ping.run(from, to)
 }
 
-/// Clears the path MTUs that a pod has learnt.
+/// Clears the path MTUs in a pod's route cache.
 fn clear_path_mtus(netns: &Netns) -> Result<()> {
     ip(netns, &["route flush cache"])
 }
@@ -337,7 +338,7 @@ fn first_port(spec: &k8s_openapi::api::core::v1::ServiceSpec) -> Result<&Service
     ports.next().context("a Service has a port")
 }
 
-/// Waits until the GatewayServer of a tenant is gone.
+/// Waits until the GatewayServer of a tenant is deleted.
 async fn gone(cluster: &Cluster, tenant: &Tenant) -> Result<()> {
     let api: Api<GatewayServer> =
         Api::namespaced(cluster.client().await?, tenant.namespace().name());

@@ -1,4 +1,5 @@
-//! Pods with CAP_NET_RAW that spoof the outer addresses of nodes and gateways, on every node.
+//! Tests of pods with CAP_NET_RAW on every node that spoof the outer addresses of nodes and
+//! gateways.
 
 use crate::MILAN;
 use crate::converged::{AGENT, GATEWAY, liqo, status};
@@ -22,10 +23,10 @@ pub(crate) fn add(suite: &mut Suite) {
     );
 }
 
-/// A pod on each node that may send raw packets.
+/// A DaemonSet of pods with CAP_NET_RAW.
 const RAW: &str = include_str!("manifests/raw.yaml");
 
-/// The UDP port that the spoofed packets are meant for.
+/// The UDP port of the pod that is the target of the spoofed packets.
 const PORT: u16 = 7000;
 
 async fn pods_cannot_send_to_nodes_as_gateways(peering: &'static Peering) -> Result<()> {
@@ -77,7 +78,7 @@ async fn pods_cannot_send_to_gateways_as_nodes(peering: &'static Peering) -> Res
     Ok(())
 }
 
-/// Pods that may send raw packets.
+/// A pod with CAP_NET_RAW on each node.
 struct Attackers {
     namespace: Namespace,
     pods: Vec<String>,
@@ -99,8 +100,8 @@ impl Attackers {
         })
     }
 
-    /// Sends a frame from each pod and each of `sources` to each of `destinations`; returns the number
-    /// of frames.
+    /// Sends a frame from each pod with each outer address of `sources` to each of `destinations`.
+    /// Returns the number of frames.
     async fn send(
         &self,
         sources: &[Ipv4Addr],
@@ -115,7 +116,8 @@ impl Attackers {
                     let [from, to] =
                         [source, destination].map(|it| SocketAddrV4::new(*it, OVERLAY_PORT));
                     let packet = base64(&udp_packet(from, to, &payload));
-                    // Protocol 255 is IPPROTO_RAW of raw(7): the packet begins with its IP header.
+                    // With protocol 255 (IPPROTO_RAW, `man 7 raw`), the packet begins with its own
+                    // IP header.
                     let send = format!(
                         "echo {packet} | base64 -d | socat -u STDIN IP4-SENDTO:{destination}:255,hdrincl=1"
                     );
@@ -128,7 +130,7 @@ impl Attackers {
         Ok(sent)
     }
 
-    /// The frames that all nodes have dropped because of their reverse path.
+    /// Returns the number of frames that all nodes have dropped because of their reverse path.
     async fn drops(&self) -> Result<u64> {
         let mut sum = 0;
         for agent in self.liqo.pods(AGENT).await? {
@@ -140,7 +142,8 @@ impl Attackers {
         Ok(sum)
     }
 
-    /// Waits until at least this many frames were dropped; fails if one arrives at `target`.
+    /// Waits until nodes have dropped at least `count` frames. Fails if a frame arrives at
+    /// `target`.
     async fn until_dropped(&self, count: u64, target: &udp::Echo) -> Result<()> {
         let what = format!("{count} frames to be dropped");
         until(Deadline::after(SOON), &what, async || {
@@ -156,7 +159,7 @@ impl Attackers {
     }
 }
 
-/// The addresses of a cluster's gateways and nodes.
+/// Returns the addresses of a cluster's gateways, and those of its nodes.
 async fn addresses(cluster: &Cluster) -> Result<(Vec<Ipv4Addr>, Vec<Ipv4Addr>)> {
     let liqo = liqo(cluster).await?;
     let pods = ["get", "pods", "-l", GATEWAY, "-o"];

@@ -1,4 +1,4 @@
-//! Three clusters with the same CIDRs, each connected to both others.
+//! Tests of three clusters with the same CIDRs. Each is connected to both other clusters.
 
 use crate::NAPLES;
 use crate::converged::until_converged;

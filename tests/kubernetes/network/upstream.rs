@@ -1,4 +1,4 @@
-//! Peers with upstream's gateway, and the requests of upstream's `liqoctl`.
+//! Tests of peers with upstream Liqo's gateway, and of the requests of upstream's `liqoctl`.
 
 mod sequence;
 
@@ -46,11 +46,11 @@ async fn an_upstream_server_is_connected_and_passes_traffic(
     peer.exchanges_traffic(&web).await
 }
 
-/// Both peers have the cluster's own pod CIDR.
+/// The pod CIDR of both peers is also that of the cluster.
 async fn two_upstream_peers_with_equal_addresses_are_distinguished(
     peering: &'static Peering,
 ) -> Result<()> {
-    /// The TCP port of a server in the pod of each peer.
+    /// The TCP port of the server in each peer's pod.
     const PORT: u16 = 7400;
 
     let web = Web::up(&peering.rome, "equal-peers").await?;
@@ -117,7 +117,7 @@ async fn the_sequence_of_upstreams_liqoctl_completes(peering: &'static Peering) 
     Ok(())
 }
 
-/// Upgrades Liqo with more flags.
+/// Upgrades Liqo by `liqoctl install` with additional flags.
 fn install_with(cluster: &Cluster, flags: &[&str]) -> Result<()> {
     let chart = std::env::var("LIQO_LAB_CHART").context("LIQO_LAB_CHART is not set")?;
     let chart = format!("--local-chart-path={chart}");

@@ -1,4 +1,4 @@
-//! Hosts on the Ethernet segment of the nodes that belong to no cluster.
+//! Hosts that belong to no cluster, on the Ethernet segment of the nodes.
 
 use anyhow::{Context as _, Result};
 use kubernetes_lab::suite;
@@ -11,14 +11,14 @@ use tests::lab::link::ip;
 use tests::lab::netns::Netns;
 use tests::lab::underlay::Host;
 
-/// The third octet of their addresses: clusters have 1 to 250, NAT has 254.
+/// The third octet of these hosts' addresses. Clusters have 1 to 250, and NAT has 254.
 const NET: u8 = 253;
 
-/// The last octet of the next host's address. None is used twice, since neighbour caches may hold
-/// its MAC address.
+/// The last octet of the next host's address. An octet is never used again, since neighbour caches
+/// may hold the MAC address of the earlier host.
 static NEXT: AtomicU8 = AtomicU8::new(1);
 
-/// Hosts that are removed when this is dropped.
+/// The owner of hosts. Dropping it removes the hosts.
 pub(crate) struct Segment(Arc<Identity>);
 
 impl Segment {
@@ -26,7 +26,7 @@ impl Segment {
         Ok(Self(Identity::claim()?))
     }
 
-    /// The owner of files and namespaces of these hosts.
+    /// Returns the owner of the hosts' files and network namespaces.
     pub(crate) fn identity(&self) -> &Identity {
         &self.0
     }
@@ -40,7 +40,8 @@ impl Segment {
         let port = format!("x{number}");
         let netns = Netns::create(&self.0, &format!("host-{number}"))?;
 
-        // An earlier run may have used the name, and the kernel removes veth devices late.
+        // An earlier run may have used the name, because the kernel removes veth devices with a
+        // delay.
         let _ = suite::machine("ip", &["-n", NETNS, "link", "delete", &port]);
         let words = ["-n", NETNS, "link", "add", &port, "type", "veth", "peer"];
         let peer = ["name", "eth0", "address", &mac, "netns", netns.name()];

@@ -1,4 +1,4 @@
-//! The objects of a tenant namespace, written as `liqoctl` writes them.
+//! The objects of a tenant namespace, with the same content as `liqoctl` writes.
 
 use crate::fixture::SOON;
 use anyhow::{Context as _, Result, ensure};
@@ -24,7 +24,7 @@ pub(crate) struct Tenant {
 }
 
 impl Tenant {
-    /// Creates the namespace with the labels of a tenant.
+    /// Creates the namespace with the labels of a tenant namespace.
     pub(crate) async fn create(cluster: &Cluster, id: &str) -> Result<Self> {
         let name = format!("liqo-tenant-{id}");
         let namespace = Namespace::create(cluster, &name).await?;
@@ -42,12 +42,12 @@ impl Tenant {
         })
     }
 
-    /// The cluster id of the peer.
+    /// Returns the cluster id of the peer.
     pub(crate) fn id(&self) -> &str {
         &self.id
     }
 
-    /// The cluster of the namespace, whose peer this is.
+    /// Returns the cluster of the namespace.
     pub(crate) fn cluster(&self) -> &Cluster {
         self.namespace.cluster()
     }
@@ -56,12 +56,13 @@ impl Tenant {
         &self.namespace
     }
 
-    /// Applies an object of this kind about the peer, with its cluster id as name.
+    /// Applies an object of this kind for the peer. The name of the object is the peer's cluster
+    /// id.
     pub(crate) async fn write(&self, kind: &str, spec: &Value) -> Result<()> {
         self.write_as(&self.id, kind, spec).await
     }
 
-    /// Applies an object of this kind about the peer.
+    /// Applies an object of this kind for the peer, with the name `name`.
     pub(crate) async fn write_as(&self, name: &str, kind: &str, spec: &Value) -> Result<()> {
         let object = json!({
             "apiVersion": NETWORKING,
@@ -73,7 +74,7 @@ impl Tenant {
         manifest::apply(client, &[object], Some(self.namespace.name())).await
     }
 
-    /// Applies a Configuration with the CIDRs of the peer.
+    /// Applies a Configuration with the pod CIDRs and external CIDRs of the peer.
     pub(crate) async fn configure(&self, pod: &[&str], external: &[&str]) -> Result<()> {
         let remote = json!({"cidr": {"pod": pod, "external": external}});
         self.write("Configuration", &json!({"remote": remote}))
@@ -107,7 +108,7 @@ impl Tenant {
         self.write("GatewayServer", spec).await
     }
 
-    /// Applies a GatewayClient for the peer at this endpoint.
+    /// Applies a GatewayClient that connects to the peer at `to`.
     pub(crate) async fn connect_to(&self, to: &SocketAddrV4) -> Result<()> {
         let endpoint = json!({
             "addresses": [to.ip().to_string()],
@@ -118,13 +119,13 @@ impl Tenant {
         self.write("GatewayClient", &spec).await
     }
 
-    /// Applies a PublicKey with the key of the peer.
+    /// Applies a PublicKey with the peer's key.
     pub(crate) async fn publish(&self, key: &[u8]) -> Result<()> {
         let key = ByteString(key.to_vec());
         self.write("PublicKey", &json!({"publicKey": key})).await
     }
 
-    /// Waits for `status.endpoint` of the GatewayServer.
+    /// Waits for `status.endpoint` of the GatewayServer, and returns its addresses and port.
     pub(crate) async fn endpoint(&self) -> Result<(Vec<String>, u16)> {
         let api: Api<GatewayServer> = self.api();
         let what = format!("an endpoint for {}", self.id);
@@ -139,7 +140,7 @@ impl Tenant {
         .await
     }
 
-    /// Waits for the public key that the cluster uses for this peer.
+    /// Waits for the public key that the cluster uses for this peer, and returns it.
     pub(crate) async fn own_key(&self) -> Result<[u8; 32]> {
         let secrets: Api<Secret> = self.api();
         let what = format!("keys for {}", self.id);
@@ -152,7 +153,7 @@ impl Tenant {
         .await
     }
 
-    /// A client for the objects of the namespace.
+    /// Returns a client for the objects of the namespace.
     pub(crate) fn api<K>(&self) -> Api<K>
     where
         K: kube::Resource<Scope = NamespaceResourceScope>,

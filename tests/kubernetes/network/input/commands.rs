@@ -1,4 +1,4 @@
-//! `liqoctl` with invalid flags, kubeconfigs and clusters.
+//! Tests of `liqoctl` with invalid flags, kubeconfigs and clusters.
 
 use crate::fixture::{LIQO, Peering, Suite, install, liqoctl, parallel, serial};
 use crate::{MILAN, ROME};
@@ -123,7 +123,7 @@ async fn the_id_of_a_cluster_does_not_change(peering: &'static Peering) -> Resul
     Ok(())
 }
 
-/// A second ConfigMap of milan has the id of rome.
+/// A ConfigMap in another namespace of milan has the cluster id of rome.
 async fn two_clusters_with_one_id_are_refused(peering: &'static Peering) -> Result<()> {
     let namespace = Namespace::create(&peering.milan, "same-id").await?;
     let second = namespace.clone();
@@ -159,7 +159,7 @@ data: {{CLUSTER_ID: {ROME}}}
         "{error}"
     );
     ensure!(error.contains("--cluster-id"), "{error}");
-    // With two ids, liqoctl needs the namespace.
+    // With two cluster ids in one cluster, `liqoctl` needs the namespace as a flag.
     let error = refusal(&peering.rome, &words[..3])?;
     ensure!(error.contains("same-id") && error.contains(LIQO), "{error}");
     Ok(())
@@ -179,7 +179,7 @@ async fn missing_crds_of_the_remote_cluster_are_reported(peering: &'static Peeri
     ensure!(error.contains("the remote cluster"), "{error}");
     ensure!(error.contains("CRDs are missing"), "{error}");
     ensure!(error.contains("liqoctl install"), "{error}");
-    // An installation restores the CRD, and connecting its object.
+    // An installation restores the CRD. `connect` restores the object of this kind.
     install(&peering.milan)?;
     peering.connect()?;
     let after = super::restarts(peering).await?;
@@ -197,20 +197,20 @@ pub(super) fn refusal(cluster: &Cluster, words: &[&str]) -> Result<String> {
     Ok(error)
 }
 
-/// A file that is removed when this is dropped.
+/// A temporary file, which dropping the value removes.
 struct File {
     path: PathBuf,
 }
 
 impl File {
-    /// Writes an edited copy of a cluster's kubeconfig.
+    /// Writes a copy of a cluster's kubeconfig, which `edit` has changed.
     fn kubeconfig(name: &str, cluster: &Cluster, edit: impl FnOnce(&mut Value)) -> Result<Self> {
         let file = Kubeconfig::read_from(cluster.kubeconfig())?;
         let mut value = serde_json::to_value(&file)?;
         edit(&mut value);
         let name = format!("liqo-lab-{name}-{}", std::process::id());
         let path = env::temp_dir().join(name);
-        // JSON is YAML.
+        // Every JSON document is also a YAML document.
         fs::write(&path, value.to_string())?;
 
         Ok(Self { path })

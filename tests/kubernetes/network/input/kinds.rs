@@ -1,8 +1,8 @@
-//! Invalid edits of objects of each kind.
+//! Tests of invalid edits of each kind of object.
 
 mod edit;
 
-use super::Witness;
+use super::Monitor;
 use super::paths::path_unhealthy;
 use crate::fixture::{LIQO, Peering, SOON, Suite, Web, connection, serial};
 use crate::foreign::{Foreign, Tenant};
@@ -30,7 +30,7 @@ pub(super) fn add(suite: &mut Suite) {
 async fn an_invalid_gateway_server_is_reported_until_it_is_fixed(
     peering: &'static Peering,
 ) -> Result<()> {
-    let witness = Witness::start(peering, "wrong-server").await?;
+    let monitor = Monitor::start(peering, "wrong-server").await?;
     let right = json!({"endpoint": {"serviceType": "NodePort", "port": 51950}, "mtu": 1340});
     let peer = Foreign::client(&peering.milan, "wrong-server", &right["endpoint"]).await?;
     peer.connected().await?;
@@ -55,7 +55,7 @@ async fn an_invalid_gateway_server_is_reported_until_it_is_fixed(
             endpoint("serviceType", json!("Invalid")),
             Refused("Unsupported value"),
         ),
-        // The range of node ports is a setting of the API server.
+        // A setting of the API server determines the range of node ports.
         (
             endpoint("nodePort", json!(80)),
             Reported("ServiceRefused", "valid ports"),
@@ -79,18 +79,18 @@ async fn an_invalid_gateway_server_is_reported_until_it_is_fixed(
         replace(&peer.tenant, "GatewayServer", &right).await?;
         ready(&peer.tenant, "gatewayserver").await?;
     }
-    // The edits may have changed the node port.
+    // The edits may have changed the node port, so the peer gets the current endpoint.
     let (addresses, port) = peer.tenant.endpoint().await?;
     peer.set_endpoint(std::net::SocketAddrV4::new(addresses[0].parse()?, port))
         .await?;
     peer.connected().await?;
 
     peer.tenant.delete().await?;
-    witness.finish(peering).await
+    monitor.finish(peering).await
 }
 
 async fn an_invalid_gateway_client_is_reported(peering: &'static Peering) -> Result<()> {
-    let witness = Witness::start(peering, "wrong-client").await?;
+    let monitor = Monitor::start(peering, "wrong-client").await?;
     let tenant = Tenant::create(&peering.rome, "wrong-client").await?;
     let right = json!({
         "endpoint": {"addresses": ["172.18.253.254"], "port": 51840, "protocol": "UDP"},
@@ -140,11 +140,11 @@ async fn an_invalid_gateway_client_is_reported(peering: &'static Peering) -> Res
     }
 
     tenant.delete().await?;
-    witness.finish(peering).await
+    monitor.finish(peering).await
 }
 
 async fn an_invalid_configuration_is_reported(peering: &'static Peering) -> Result<()> {
-    let witness = Witness::start(peering, "wrong-cidrs").await?;
+    let monitor = Monitor::start(peering, "wrong-cidrs").await?;
     let tenant = Tenant::create(&peering.rome, "wrong-cidrs").await?;
     let (pods, external) = (["10.244.0.0/16"], ["10.70.0.0/16"]);
     tenant.configure(&pods, &external).await?;
@@ -187,11 +187,11 @@ async fn an_invalid_configuration_is_reported(peering: &'static Peering) -> Resu
     }
 
     tenant.delete().await?;
-    witness.finish(peering).await
+    monitor.finish(peering).await
 }
 
 async fn invalid_keys_are_reported_until_they_are_fixed(peering: &'static Peering) -> Result<()> {
-    let witness = Witness::start(peering, "wrong-keys").await?;
+    let monitor = Monitor::start(peering, "wrong-keys").await?;
     let endpoint = json!({"serviceType": "NodePort"});
     let peer = Foreign::client(&peering.milan, "wrong-keys", &endpoint).await?;
     peer.connected().await?;
@@ -207,14 +207,14 @@ async fn invalid_keys_are_reported_until_they_are_fixed(peering: &'static Peerin
         peer.tenant.publish(&right).await?;
         ready(&peer.tenant, "gatewayserver").await?;
     }
-    // A peer with an invalid key is not served, and so not connected.
+    // The gateways have no session with a peer whose key is invalid.
     peer.connected().await?;
     peer.tenant.publish(b"invalid").await?;
     connection_is(&peer, "Error").await?;
     path_unhealthy(&peering.milan, "wrong-keys", reason::NOT_SERVED).await?;
     peer.tenant.publish(&right).await?;
     peer.connected().await?;
-    // The key of another device is valid; only the handshake shows that the keys differ.
+    // The key of another device is valid. Only the handshake shows that the keys differ.
     let web = Web::up(&peering.milan, "wrong-keys-web").await?;
     peer.tenant.publish(&[9; 32]).await?;
     ready(&peer.tenant, "gatewayserver").await?;
@@ -226,7 +226,7 @@ async fn invalid_keys_are_reported_until_they_are_fixed(peering: &'static Peerin
     reaches(&peer, &web, true).await?;
     connection_is(&peer, "Connected").await?;
 
-    // The cluster's own key is checked, too.
+    // The gateways also check the cluster's own private key.
     let secret = "secret/gw-wrong-keys";
     let read = "{.data.privateKey}";
     let before = peer.tenant.namespace().get(secret, read).await?;
@@ -249,11 +249,11 @@ async fn invalid_keys_are_reported_until_they_are_fixed(peering: &'static Peerin
     reaches(&peer, &web, true).await?;
 
     peer.tenant.delete().await?;
-    witness.finish(peering).await
+    monitor.finish(peering).await
 }
 
 async fn edits_of_managed_fields_are_refused_or_reverted(peering: &'static Peering) -> Result<()> {
-    let witness = Witness::start(peering, "put-back").await?;
+    let monitor = Monitor::start(peering, "put-back").await?;
     let endpoint = json!({"serviceType": "NodePort", "port": 51960});
     let peer = Foreign::client(&peering.milan, "put-back", &endpoint).await?;
     peer.connected().await?;
@@ -379,11 +379,11 @@ async fn edits_of_managed_fields_are_refused_or_reverted(peering: &'static Peeri
     peer.connected().await?;
 
     peer.tenant.delete().await?;
-    witness.finish(peering).await
+    monitor.finish(peering).await
 }
 
 async fn a_name_that_is_too_long_is_reported(peering: &'static Peering) -> Result<()> {
-    let witness = Witness::start(peering, "long-name").await?;
+    let monitor = Monitor::start(peering, "long-name").await?;
     let name = "x".repeat(70);
     let tenant = Tenant::create(&peering.milan, "long-name").await?;
     tenant
@@ -401,7 +401,7 @@ async fn a_name_that_is_too_long_is_reported(peering: &'static Peering) -> Resul
     let what = format!("configuration/{longest}");
     reported_by(other.namespace(), &what, "NameTooLong", "cluster id").await?;
 
-    // A cluster id that exceeds the 63 characters of a label value.
+    // The cluster id exceeds 63 characters, the limit of a label value.
     let long = "z".repeat(64);
     let spec = json!({
         "apiVersion": "networking.liqo.io/v1beta1",
@@ -418,7 +418,7 @@ async fn a_name_that_is_too_long_is_reported(peering: &'static Peering) -> Resul
 
     tenant.delete().await?;
     other.delete().await?;
-    witness.finish(peering).await
+    monitor.finish(peering).await
 }
 
 /// Waits until the Connection has this `status.value`.
@@ -433,7 +433,8 @@ async fn connection_is(peer: &Foreign, expected: &str) -> Result<()> {
     .await
 }
 
-/// Waits until the peer's pod reaches the cluster's, or until it does not.
+/// Waits until the peer's pod reaches the first pod of `web`, or does not reach it if `expected` is
+/// false.
 async fn reaches(peer: &Foreign, web: &Web, expected: bool) -> Result<()> {
     let to = web.pods[0].address;
     let what = format!("{to} to be reachable: {expected}");
@@ -445,7 +446,7 @@ async fn reaches(peer: &Foreign, web: &Web, expected: bool) -> Result<()> {
     .await
 }
 
-/// The Service of a GatewayServer, such as `service/NAME`.
+/// Returns the Service of a GatewayServer in the form `service/NAME`.
 async fn service(tenant: &Tenant) -> Result<String> {
     let what = format!("gatewayserver/{}", tenant.id());
     let name = tenant

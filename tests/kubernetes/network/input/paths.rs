@@ -1,6 +1,6 @@
-//! Faulty names, endpoints, MTUs and firewalls between clusters.
+//! Tests of invalid names, endpoints, MTUs and firewall rules between clusters.
 
-use super::Witness;
+use super::Monitor;
 use super::commands::refusal;
 use crate::fixture::{Peering, SOON, Suite, Web, connection, serial, until_connections_are};
 use crate::foreign::{Foreign, Tenant};
@@ -28,7 +28,7 @@ pub(super) fn add(suite: &mut Suite) {
 }
 
 async fn a_name_that_does_not_resolve_is_reported(peering: &'static Peering) -> Result<()> {
-    let witness = Witness::start(peering, "no-such-name").await?;
+    let monitor = Monitor::start(peering, "no-such-name").await?;
     let host = "no-such-host.invalid";
     let tenant = Tenant::create(&peering.rome, "no-such-name").await?;
     tenant
@@ -47,20 +47,20 @@ async fn a_name_that_does_not_resolve_is_reported(peering: &'static Peering) -> 
     let value = status.unwrap_or_default().value;
     ensure!(value.as_deref() == Some("Connecting"), "{value:?}");
 
-    // A name that resolves, but no gateway listens at its address.
+    // The name resolves, but no gateway listens at its address.
     let endpoint = json!({"addresses": ["localhost"], "port": 51840, "protocol": "UDP"});
     tenant
         .write("GatewayClient", &json!({"endpoint": endpoint}))
         .await?;
     path_unhealthy(&peering.rome, "no-such-name", reason::NO_ANSWER).await?;
     tenant.delete().await?;
-    witness.finish(peering).await
+    monitor.finish(peering).await
 }
 
 async fn two_servers_without_a_client_do_not_affect_other_peers(
     peering: &'static Peering,
 ) -> Result<()> {
-    let witness = Witness::start(peering, "two-servers").await?;
+    let monitor = Monitor::start(peering, "two-servers").await?;
     let spec = json!({"endpoint": {"serviceType": "NodePort"}});
     let mut tenants = Vec::new();
     for (cluster, key) in [(&peering.rome, [12; 32]), (&peering.milan, [13; 32])] {
@@ -88,10 +88,10 @@ async fn two_servers_without_a_client_do_not_affect_other_peers(
         .await?;
         tenant.delete().await?;
     }
-    witness.finish(peering).await
+    monitor.finish(peering).await
 }
 
-/// Links drop packets of full size; smaller ones keep the connection.
+/// The links drop packets of full size. Smaller packets keep the Connection `Connected`.
 async fn an_mtu_above_that_of_the_links_keeps_the_connection(
     peering: &'static Peering,
 ) -> Result<()> {
@@ -106,7 +106,8 @@ async fn an_mtu_above_that_of_the_links_keeps_the_connection(
     peer.exchanges_traffic(&web).await
 }
 
-/// Drops datagrams as a firewall of the nodes does, in one direction and in the other.
+/// Drops datagrams between the nodes of both clusters, first in one direction and then in the
+/// other.
 async fn blocked_udp_is_reported_with_the_port_to_open(peering: &'static Peering) -> Result<()> {
     for (at, from, cause, direction) in [
         (
@@ -140,7 +141,8 @@ async fn blocked_udp_is_reported_with_the_port_to_open(peering: &'static Peering
     Ok(())
 }
 
-/// Waits until milan, the server, reports this reason, and returns the error of `liqoctl`.
+/// Waits until the Connection of milan, the server, has the reason `cause`. Returns the error of
+/// `liqoctl network connect`.
 async fn block_reported(peering: &Peering, cause: &str) -> Result<String> {
     until(
         Deadline::after(SOON),
@@ -168,8 +170,8 @@ async fn block_reported(peering: &Peering, cause: &str) -> Result<String> {
     refusal(&peering.rome, &words)
 }
 
-/// Waits until the Connection to a peer reports an unhealthy path for this reason, and returns the
-/// message.
+/// Waits until the Connection to a peer reports an unhealthy path for this reason. Returns the
+/// message of the condition.
 pub(super) async fn path_unhealthy(cluster: &Cluster, peer: &str, reason: &str) -> Result<String> {
     let what = format!("{reason} of {peer} in {}", cluster.name());
     until(Deadline::after(SOON), &what, async || {
@@ -185,7 +187,8 @@ pub(super) async fn path_unhealthy(cluster: &Cluster, peer: &str, reason: &str) 
     .await
 }
 
-/// Drops datagrams of another cluster's nodes at this one's, until the result runs.
+/// Drops datagrams from the nodes of `from` on the nodes of `at`. Running the result removes the
+/// rules.
 fn block(at: &Cluster, from: &Cluster) -> Result<Deferred> {
     let nodes = at.nodes();
     let what = format!("tables {BLOCK} of {}", at.name());
@@ -206,7 +209,8 @@ fn block(at: &Cluster, from: &Cluster) -> Result<Deferred> {
     for node in at.nodes() {
         for command in [
             format!("add table inet {BLOCK}"),
-            // Before connection tracking, so that established flows are dropped, too.
+            // The chain precedes connection tracking, so it also drops packets of established
+            // flows.
             format!("add chain inet {BLOCK} in {{ type filter hook prerouting priority -400 ; }}"),
             format!(
                 "add rule inet {BLOCK} in ip saddr {{ {sources} }} meta l4proto udp counter drop"
@@ -223,7 +227,7 @@ const BLOCK: &str = "lab-block";
 async fn a_second_gateway_for_a_peer_is_reported_and_the_first_keeps_serving(
     peering: &'static Peering,
 ) -> Result<()> {
-    let witness = Witness::start(peering, "second-gateway").await?;
+    let monitor = Monitor::start(peering, "second-gateway").await?;
     let tenant = Namespace::existing(&peering.milan, &format!("liqo-tenant-{ROME}")).await?;
     let labels = json!({"liqo.io/remote-cluster-id": ROME});
     let endpoint = json!({"addresses": ["172.18.1.2"], "port": 51840});
@@ -266,5 +270,5 @@ async fn a_second_gateway_for_a_peer_is_reported_and_the_first_keeps_serving(
         ensure!(message.contains("delete one of the two"), "{message}");
     }
 
-    witness.finish(peering).await
+    monitor.finish(peering).await
 }

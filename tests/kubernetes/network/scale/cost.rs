@@ -1,4 +1,4 @@
-//! The cost of a change: the difference to an idle time.
+//! The cost of a change, which is the resource usage beyond that of the idle cluster.
 
 use super::requests;
 use super::usage::{self, Part, Process};
@@ -8,29 +8,29 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// The time for which idle processes and each change are measured, since effects may come late.
+/// The duration of each measurement. It is longer than a change, since effects may occur late.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// Resources used in a time.
+/// The resource usage of Liqo's processes during a measurement.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cost {
     /// The time from the first request of the change to its effect.
     pub(super) effective: Duration,
-    /// The time of the measurement.
+    /// The duration of the measurement.
     time: Duration,
-    /// Processor time by kind of process.
+    /// The processor time of each kind of process.
     parts: BTreeMap<Part, Duration>,
-    /// Requests of all processes.
+    /// The number of API requests of all processes.
     pub(super) requests: u64,
 }
 
 impl Cost {
-    /// Processor time of all processes.
+    /// Returns the processor time of all processes.
     pub(super) fn processor(&self) -> Duration {
         self.parts.values().sum()
     }
 
-    /// The cost beyond that of `idle` in the same time.
+    /// Subtracts the usage of the idle cluster in the same time.
     fn beyond(mut self, idle: &Self) -> Self {
         let share = self.time.as_secs_f64() / idle.time.as_secs_f64();
         for (part, time) in &mut self.parts {
@@ -72,7 +72,7 @@ pub(super) struct Meter<'a> {
 }
 
 impl<'a> Meter<'a> {
-    /// Measures the idle cluster first.
+    /// Measures the idle cluster.
     pub(super) async fn start(cluster: &'a Cluster) -> Result<Self> {
         let mut meter = Self {
             cluster,
@@ -88,12 +88,12 @@ impl<'a> Meter<'a> {
         Ok(meter)
     }
 
-    /// The cost of the idle cluster.
+    /// Returns the cost of the idle cluster for [`WINDOW`].
     pub(super) fn idle(&self) -> &Cost {
         &self.idle
     }
 
-    /// Measures the cost of `change`, which returns once it is effective.
+    /// Measures the cost of `change`, which must return once the change is effective.
     pub(super) async fn measure<T>(
         &self,
         change: impl AsyncFnOnce() -> Result<T>,

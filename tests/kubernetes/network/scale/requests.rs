@@ -10,11 +10,11 @@ use kubernetes_lab::manifest;
 use kubernetes_lab::wait::{Deadline, until};
 use serde_json::json;
 
-/// The FlowSchema. Its priority level is the one that these requests have without it.
+/// The name of the FlowSchema. The requests have the same priority level without the FlowSchema.
 const SCHEMA: &str = "liqo-lab";
 const LEVEL: &str = "workload-low";
 
-/// Starts to count, until the end of the test.
+/// Creates the FlowSchema, which counts requests until the end of the test.
 pub(crate) async fn start_counting(cluster: &Cluster) -> Result<()> {
     let group = format!("system:serviceaccounts:{LIQO}");
     let all = ["*"];
@@ -49,7 +49,7 @@ pub(crate) async fn start_counting(cluster: &Cluster) -> Result<()> {
     );
     manifest::apply(&cluster.client().await?, &[object], None).await?;
 
-    // The leader renews its Lease every 5 s.
+    // A first request must arrive, because the leader renews its Lease every 5 s.
     until(
         Deadline::after(SOON),
         "requests to be counted",
@@ -61,7 +61,7 @@ pub(crate) async fn start_counting(cluster: &Cluster) -> Result<()> {
     .await
 }
 
-/// The number of requests since [`start_counting`].
+/// Returns the number of requests since [`start_counting`].
 pub(crate) fn count(cluster: &Cluster) -> Result<u64> {
     const METRIC: &str = "apiserver_flowcontrol_dispatched_requests_total{";
 
@@ -73,7 +73,7 @@ pub(crate) fn count(cluster: &Cluster) -> Result<u64> {
             continue;
         };
         let (_, value) = rest.rsplit_once(' ').context("a sample has a value")?;
-        // Prometheus writes all values as floating point numbers.
+        // Prometheus represents all values as floating-point numbers.
         let value: f64 = value.parse()?;
         #[expect(
             clippy::cast_possible_truncation,

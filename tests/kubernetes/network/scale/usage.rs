@@ -15,7 +15,7 @@ use crate::fixture::LIQO;
 
 const GROUPS: &str = "/sys/fs/cgroup";
 
-/// Part of the path of every control group of the laboratory.
+/// A part of the control group path of every process in the laboratory.
 const LABORATORY: &str = "/liqo-lab/";
 
 /// A kind of process of Liqo.
@@ -27,7 +27,8 @@ pub(crate) enum Part {
 }
 
 impl Part {
-    /// Matches `/proc/PID/comm`, which the kernel truncates to 15 characters.
+    /// Returns the kind of a process by its `/proc/PID/comm`. The kernel truncates the name to 15
+    /// characters.
     fn of(program: &str) -> Option<Self> {
         match program {
             "controller-mana" => Some(Self::Manager),
@@ -38,14 +39,14 @@ impl Part {
     }
 }
 
-/// A process of Liqo in a cluster.
+/// A running process of Liqo.
 #[derive(Clone, Debug)]
 pub(crate) struct Process {
     pub(crate) part: Part,
-    /// The name of its pod.
+    /// The name of the process's pod.
     pub(crate) pod: String,
     pid: String,
-    /// The path of its control group.
+    /// The file system path of the process's control group.
     group: PathBuf,
 }
 
@@ -63,12 +64,12 @@ impl fmt::Display for Memory {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "for people")]
+#[expect(clippy::cast_precision_loss, reason = "the value is only displayed")]
 pub(crate) fn megabytes(bytes: u64) -> f64 {
     bytes as f64 / 1e6
 }
 
-/// Finds the processes of Liqo in a cluster, one in each of its pods.
+/// Returns the processes of Liqo in a cluster. Each of its pods has one process.
 pub(crate) async fn processes(cluster: &Cluster) -> Result<Vec<Process>> {
     let pods: Api<Pod> = Api::namespaced(cluster.client().await?, LIQO);
     let pods = pods.list(&ListParams::default()).await?.items;
@@ -110,7 +111,7 @@ pub(crate) async fn processes(cluster: &Cluster) -> Result<Vec<Process>> {
 }
 
 impl Process {
-    /// Processor time of its control group.
+    /// Returns the processor time that the control group of the process has used.
     pub(crate) fn processor(&self) -> Result<Duration> {
         let read = |file: &str| fs::read_to_string(self.group.join(file));
         if let Ok(nanoseconds) = read("cpuacct.usage") {
@@ -125,7 +126,7 @@ impl Process {
         Ok(Duration::from_micros(microseconds.trim().parse()?))
     }
 
-    /// Reads a file of `/proc/PID`.
+    /// Reads a file in the process's `/proc/PID`.
     pub(crate) fn read(&self, file: &str) -> Result<String> {
         fs::read_to_string(format!("/proc/{}/{file}", self.pid)).context("the process has ended")
     }
@@ -146,14 +147,14 @@ impl Process {
     }
 }
 
-/// The path of the control group with processor time. `/proc/PID/cgroup` has a line
-/// `NUMBER:CONTROLLERS:PATH` for each hierarchy of version 1, and one without controllers for
-/// version 2 (`man 7 cgroups`).
+/// Returns the path of the control group that accounts processor time. `/proc/PID/cgroup` has a
+/// line `NUMBER:CONTROLLERS:PATH` for each hierarchy of version 1. The line of version 2 has no
+/// controllers (`man 7 cgroups`).
 fn group(text: &str) -> Option<PathBuf> {
     let lines = text.lines().filter_map(|line| {
         let (_, rest) = line.split_once(':')?;
         let (controllers, path) = rest.split_once(':')?;
-        // The prefix is the place of this machine in the hierarchy of its host.
+        // In a container, the path begins with the control group of this machine on its host.
         let at = path.find(LABORATORY)?;
         Some((controllers, path[at + 1..].to_owned()))
     });

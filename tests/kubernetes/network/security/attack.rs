@@ -1,7 +1,7 @@
-//! Requests of attackers.
+//! API requests of attackers.
 //!
-//! The administrator sends each request first, as a dry run, and must succeed. Otherwise a malformed
-//! request would appear to be refused by a rule.
+//! The administrator sends each request first, as a dry run, which must succeed. Otherwise a
+//! malformed request would look like a request that a rule refuses.
 
 use anyhow::{Context as _, Result, ensure};
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
@@ -13,7 +13,7 @@ use kubernetes_lab::cleanup;
 use kubernetes_lab::cluster::Cluster;
 use serde_json::Value;
 
-/// A request of an attacker.
+/// A request to the API server.
 #[derive(Clone, Debug)]
 pub(super) enum Request {
     Create(Value),
@@ -39,20 +39,20 @@ pub(super) enum Request {
 /// The rule that must refuse a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Refusal {
-    /// RBAC: the user lacks the right.
+    /// RBAC, because the user lacks the right.
     Rbac,
-    /// The ValidatingAdmissionPolicy of this name.
+    /// The ValidatingAdmissionPolicy with this name.
     Policy(&'static str),
 }
 
-/// A user of a cluster.
+/// A user of a cluster, with a client that sends requests as this user.
 pub(super) struct User {
     cluster: Cluster,
     client: Client,
 }
 
 impl User {
-    /// The administrator of a cluster.
+    /// Returns the administrator of a cluster.
     pub(super) async fn administrator(cluster: &Cluster) -> Result<Self> {
         Ok(Self {
             cluster: cluster.clone(),
@@ -60,7 +60,7 @@ impl User {
         })
     }
 
-    /// A user of this name, with the rights of its bindings.
+    /// Returns the user called `name`, who has the rights that RoleBindings grant to this name.
     pub(super) async fn named(cluster: &Cluster, name: &str) -> Result<Self> {
         let mut config = config(cluster).await?;
         config.auth_info.impersonate = Some(name.to_owned());
@@ -71,7 +71,7 @@ impl User {
         })
     }
 
-    /// The holder of a token.
+    /// Returns the user that a token identifies.
     pub(super) async fn with_token(cluster: &Cluster, token: &str) -> Result<Self> {
         let mut config = config(cluster).await?;
         config.auth_info = AuthInfo {
@@ -92,7 +92,7 @@ impl User {
             .with_context(|| format!("refused: {request:?}"))
     }
 
-    /// Sends a request, after a dry run of the administrator, and expects `refusal`.
+    /// Sends a request after a dry run of the administrator, and expects `refusal`.
     pub(super) async fn may_not(
         &self,
         administrator: &Self,
@@ -105,8 +105,8 @@ impl User {
         self.is_refused(request, refusal).await
     }
 
-    /// Sends a request, and expects `refusal`. An object that it creates nevertheless is deleted after
-    /// the test.
+    /// Sends a request, and expects `refusal`. If the request succeeds, the test deletes the
+    /// created object at its end.
     pub(super) async fn is_refused(&self, request: &Request, refusal: Refusal) -> Result<()> {
         let error = match self.send(request, false).await {
             Ok(()) => {
@@ -121,7 +121,8 @@ impl User {
         let message = &status.message;
         match refusal {
             Refusal::Rbac => {
-                // The message for a request, and that for a binding with rights that its author lacks.
+                // The first text is for requests, the second for bindings with rights that their
+                // author lacks.
                 let texts = [" cannot ", "attempting to grant RBAC permissions"];
                 ensure!(
                     status.code == 403 && texts.iter().any(|text| message.contains(text)),
@@ -231,7 +232,7 @@ fn resource(kind: &str) -> ApiResource {
     };
     let gvk = GroupVersionKind::gvk(group, version, kind);
     let plural = match kind {
-        // The spelling is upstream's.
+        // Upstream Liqo's CRD has this spelling.
         "PublicKey" => "publickeies".to_owned(),
         _ => format!("{}s", kind.to_lowercase()),
     };

@@ -1,5 +1,6 @@
-//! The requests of upstream's `liqoctl network connect` v1.2: it reads, creates and waits in this
-//! order, and fails when a wait times out.
+//! The API requests of upstream's `liqoctl network connect` v1.2.
+//!
+//! Upstream reads, creates and waits in the same order, and fails when a wait times out.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use control_api::configuration::NETWORK_CIDRS_CONFIGURED;
@@ -25,10 +26,10 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 
 const NETWORKING: &str = "networking.liqo.io/v1beta1";
 
-/// The namespace of Liqo, in which upstream reads templates.
+/// The namespace of Liqo, from which upstream reads templates.
 const LIQO: &str = "liqo";
 
-/// A cluster with its tenant namespace for the other one.
+/// A cluster, and its tenant namespace for the other cluster.
 struct Side {
     client: Client,
     id: String,
@@ -37,7 +38,7 @@ struct Side {
     deadline: Deadline,
 }
 
-/// Connects `client`, as the local cluster, to `server`.
+/// Connects `client`, which is the local cluster, to `server`, which is the remote cluster.
 pub(super) async fn play(client: &Cluster, server: &Cluster) -> Result<()> {
     let start = Instant::now();
     let deadline = Deadline::after(TIMEOUT);
@@ -90,8 +91,8 @@ pub(super) async fn play(client: &Cluster, server: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Asserts what upstream's end-to-end tests check: one Deployment of the gateway, and all pods of
-/// the tenant namespace ready.
+/// Asserts the same as upstream's end-to-end tests. The tenant namespace has one Deployment of the
+/// gateway, and all its pods are ready.
 pub(super) async fn tenant_passes_upstreams_tests(cluster: &Cluster, peer: &str) -> Result<()> {
     let namespace = format!("liqo-tenant-{peer}");
     let client = cluster.client().await?;
@@ -147,7 +148,7 @@ impl Side {
         Ok(())
     }
 
-    /// Reads the CIDRs of this cluster that are published to the peer.
+    /// Reads this cluster's CIDRs that the peer gets in its Configuration.
     async fn published(&self) -> Result<Value> {
         let of = async |api: Api<Network>, type_: &str| {
             let selector = format!("{}={type_}", labels::NETWORK_TYPE);
@@ -197,7 +198,7 @@ impl Side {
         .await
     }
 
-    /// Reads a template, without which upstream fails.
+    /// Reads a template. Upstream fails if the template is missing.
     async fn check_template(&self, kind: &str, name: &str) -> Result<()> {
         let gvk = GroupVersionKind::gvk("networking.liqo.io", "v1beta1", kind);
         let plural = format!("{}s", kind.to_lowercase());
@@ -349,7 +350,7 @@ impl Side {
     }
 }
 
-/// A gateway of either role.
+/// A GatewayServer or a GatewayClient.
 trait Gateway:
     Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned
 {

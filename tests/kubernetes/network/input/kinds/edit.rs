@@ -1,4 +1,4 @@
-//! Edits of an object, and their expected outcome.
+//! Invalid edits of objects, and their expected outcomes.
 
 use crate::fixture::SOON;
 use crate::foreign::Tenant;
@@ -10,15 +10,16 @@ use std::collections::BTreeMap;
 
 use Expected::{Refused, Reported};
 
-/// The outcome of an invalid edit.
+/// The expected outcome of an invalid edit.
 pub(super) enum Expected {
-    /// The API server refuses it with an error that contains this text.
+    /// The API server rejects the edit with an error that contains this text.
     Refused(&'static str),
-    /// A condition of the object is false with this reason and a message that contains this text.
+    /// A condition of the object is `False`, with this reason and a message that contains this
+    /// text.
     Reported(&'static str, &'static str),
 }
 
-/// Edits the object that has the cluster id of the peer as name, and asserts the outcome.
+/// Edits the object of a kind that is named after the peer's cluster id, and asserts the outcome.
 pub(super) async fn edit(
     tenant: &Tenant,
     kind: &str,
@@ -53,7 +54,7 @@ pub(super) async fn reported(tenant: &Tenant, kind: &str, reason: &str, text: &s
     reported_by(tenant.namespace(), &what, reason, text).await
 }
 
-/// Waits until a condition of an object is false for this reason.
+/// Waits until a condition of an object is `False` with this reason.
 pub(super) async fn reported_by(
     namespace: &Namespace,
     what: &str,
@@ -78,7 +79,7 @@ fn has(condition: &Value, text: &str) -> bool {
         .is_some_and(|it| it.contains(text))
 }
 
-/// Waits until the current generation of a gateway is ready.
+/// Waits until a GatewayServer or GatewayClient is ready in its current generation.
 pub(super) async fn ready(tenant: &Tenant, kind: &str) -> Result<()> {
     let what = format!("{kind}/{}", tenant.id());
     let wait = format!("{what} to be ready");
@@ -112,7 +113,7 @@ async fn conditions(namespace: &Namespace, what: &str) -> Result<BTreeMap<String
         .collect())
 }
 
-/// Replaces the spec, including fields that an edit added.
+/// Replaces the whole spec of an object, so that fields which an edit has added disappear.
 pub(super) async fn replace(tenant: &Tenant, kind: &str, spec: &Value) -> Result<()> {
     let what = format!("{}/{}", kind.to_lowercase(), tenant.id());
     let operations = json!([{"op": "replace", "path": "/spec", "value": spec}]).to_string();
