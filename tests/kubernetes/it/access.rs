@@ -1,5 +1,5 @@
-//! Access to pods and nodes: `exec`, `attach`, `logs`, `cp`, `port-forward`, the kubelet's API, and
-//! the API server from a pod.
+//! Tests of access to pods and nodes: `exec`, `attach`, `logs`, `cp`, `port-forward`, the kubelet's
+//! API, and the API server from a pod.
 
 use crate::fixture::{Clusters, Suite, machine, parallel, scratch};
 use crate::workloads::web;
@@ -29,7 +29,7 @@ async fn exec_passes_on_input_output_and_exit_code(clusters: &'static Clusters) 
     let namespace = clusters.namespace("exec").await?;
     namespace.apply(COUNTER).await?;
     namespace.wait("pod/counter", "Ready").await?;
-    // Larger than all buffers on the path.
+    // The input is larger than all buffers on the path.
     let input: String = (0..200_000).map(|number| format!("{number}\n")).collect();
 
     let cat = ["exec", "-i", "counter", "--", "cat"];
@@ -104,7 +104,7 @@ async fn logs_are_followed_while_they_are_written(clusters: &'static Clusters) -
     let mut logs = namespace.spawn(&["logs", "-f", "counter"])?;
     logs.line_with("number 1.", SOON).await?;
 
-    // Without a gap, from past lines to future ones.
+    // The output contains every number from before and from after the start of `logs`.
     let last = last_number(&namespace).await?;
     for number in 2..=last + 3 {
         logs.line_with(&format!("number {number}."), SOON).await?;
@@ -130,7 +130,7 @@ async fn logs_of_a_crashed_container_are_kept(clusters: &'static Clusters) -> Re
     Ok(())
 }
 
-/// A container that crashes once, and is ready after its restart.
+/// A pod whose container crashes once, and is ready after its restart.
 const CRASHER: &str = "
 apiVersion: v1
 kind: Pod
@@ -201,18 +201,19 @@ async fn a_services_port_is_forwarded(clusters: &'static Clusters) -> Result<()>
 
     let [first, second] = forwarded(&namespace, "service/web", ":80").await?;
 
-    // kubectl selects one pod when it starts.
+    // `kubectl port-forward` selects a pod when it starts, so both requests reach the same pod.
     let pod = |response: &str| response.split(' ').nth(1).map(str::to_owned);
     ensure!(first.contains("pod=web-"), "{first}");
     ensure!(pod(&first) == pod(&second), "{first}{second}");
     Ok(())
 }
 
-/// Sends two requests through a forwarded port; the kernel chooses the local port.
+/// Sends two requests through a forwarded port, and returns the responses. The kernel chooses the
+/// local port.
 async fn forwarded(namespace: &Namespace, to: &str, port: &str) -> Result<[String; 2]> {
     let mut forwarding = namespace.spawn(&["port-forward", to, port])?;
     let line = forwarding.line_with("127.0.0.1:", SOON).await?;
-    // Forwarding from 127.0.0.1:40123 -> 8080
+    // `kubectl` prints: Forwarding from 127.0.0.1:40123 -> 8080
     let (_, rest) = line
         .split_once("127.0.0.1:")
         .context("the line has an address")?;
@@ -288,7 +289,7 @@ curl -sS -m 5 --cacert $account/ca.crt -H "Authorization: Bearer $(cat $account/
     Ok(())
 }
 
-/// A container that prints `number 1.`, `number 2.` and so on, five per second.
+/// A pod that prints `number 1.`, `number 2.` and so on, five numbers per second.
 const COUNTER: &str = "
 apiVersion: v1
 kind: Pod
@@ -303,7 +304,7 @@ spec:
       command: [sh, -c, 'while :; do i=$((i + 1)); echo number $i.; sleep 0.2; done']
 ";
 
-/// The last number that the counter has printed.
+/// Returns the last number that the pod of [`COUNTER`] has printed.
 async fn last_number(namespace: &Namespace) -> Result<u32> {
     until(Deadline::after(SOON), "the first number", async || {
         let line = namespace.kubectl(&["logs", "--tail=1", "counter"]).await?;

@@ -1,5 +1,5 @@
-//! Extensions and limits of the API: custom resources, webhooks, aggregated APIs, certificates,
-//! quotas and pod security.
+//! Tests of API extensions and of API limits: custom resources, webhooks, aggregated APIs,
+//! certificates, quotas and pod security.
 
 mod aggregation;
 mod certificate;
@@ -180,7 +180,7 @@ async fn a_quota_refuses_what_exceeds_it(clusters: &'static Clusters) -> Result<
             let used = namespace
                 .get("quota/few", "{.status.used.configmaps}")
                 .await?;
-            // The ConfigMap kube-root-ca.crt, which every namespace has.
+            // The quota counts the ConfigMap `kube-root-ca.crt`, which every namespace has.
             ensure!(used == "1", "{used:?}");
             Ok(())
         },
@@ -202,13 +202,13 @@ async fn a_quota_refuses_what_exceeds_it(clusters: &'static Clusters) -> Result<
     Ok(())
 }
 
-/// Creates an object by `kubectl create`, without a retry.
+/// Creates an object by a single `kubectl create`, without retries.
 async fn create(namespace: &Namespace, yaml: &str) -> Result<String> {
     let words = ["create", "-f", "-"];
     namespace.kubectl_with(&words, yaml).await
 }
 
-/// The error of a request that must be refused.
+/// Returns the error of a request that must be refused.
 fn refusal(outcome: Result<String>) -> Result<String> {
     let error = outcome.err().context("the request was accepted")?;
     Ok(format!("{error:#}"))

@@ -1,4 +1,4 @@
-//! Faults of components, pods' networks and uplinks.
+//! Tests of faults that the laboratory causes in components, pod networks and uplinks.
 
 use crate::fixture::{Clusters, Suite, scratch, serial};
 use crate::workloads::web;
@@ -183,8 +183,8 @@ async fn an_uplink_drops_the_configured_fraction_of_frames(
                 .next()
                 .and_then(|text| text.rsplit([' ', ',']).next()?.parse().ok())
                 .with_context(|| format!("no count in {text}"))?;
-            // 30 % in each direction: 29 of 60 are received on average, more than 50 in one of 10^8
-            // runs.
+            // The uplink drops 30 % of the frames in each direction, so 29 of 60 replies arrive on
+            // average. More than 50 arrive in one of 10^8 runs.
             ensure!(
                 (8..=50).contains(&received),
                 "{received} of 60 were received"
@@ -215,7 +215,8 @@ async fn a_cluster_behind_nat_reaches_others_and_is_unreachable(
     with_uplink(&clusters.milan, &Uplink::Nat { udp_timeout }, async || {
         let node = clusters.milan.node(1);
         node.exec("curl", &["-sS", "-m", "5", &outside])?;
-        // The node port masquerades the source, so conntrack has to show it.
+        // The node port masquerades the source address, so only the conntrack table shows the
+        // translation.
         let router = format!("liqo-lab-nat-{}", clusters.milan.number);
         let flows = run(
             "ip",
@@ -301,7 +302,7 @@ async fn a_certificate_expires(clusters: &'static Clusters) -> Result<()> {
     kubectl(&clusters.rome, &["get", "namespaces"]).map(drop)
 }
 
-/// Runs `body` while a cluster has another uplink.
+/// Runs `body` while `cluster` has the uplink `uplink`.
 async fn with_uplink(
     cluster: &Cluster,
     uplink: &Uplink,
@@ -316,7 +317,7 @@ async fn with_uplink(
     plain.run().await
 }
 
-/// The shortest of several round trips, since the first waits for ARP.
+/// Returns the shortest of five round-trip times, since the first one includes ARP.
 fn round_trip(node: &Node, to: &str) -> Result<Duration> {
     let text = node.exec("ping", &["-c", "5", "-i", "0.2", "-W", "1", "-q", to])?;
     let fastest = text

@@ -14,7 +14,7 @@ use std::{env, fs, process};
 pub(crate) use kubernetes_lab::suite::{artifacts, machine};
 pub(crate) use kubernetes_lab::{parallel, serial};
 
-/// All tests of this program.
+/// The tests of this program, which share one value of [`Clusters`].
 pub(crate) type Suite = suite::Suite<Clusters>;
 
 /// Two clusters with the same CIDRs.
@@ -58,7 +58,7 @@ fn up() -> Result<Vec<Cluster>> {
     )
 }
 
-/// Creates an empty folder for a test, which is removed after it.
+/// Creates an empty folder for a test. The folder is removed after the test.
 pub(crate) fn scratch(name: &str) -> Result<PathBuf> {
     let folder = env::temp_dir().join(format!("liqo-lab-it-{name}-{}", process::id()));
     let created = folder.clone();
@@ -75,7 +75,7 @@ pub(crate) fn scratch(name: &str) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// A command of the laboratory's program.
+/// Returns a command that runs the laboratory's program `cluster`.
 pub(crate) fn command() -> std::process::Command {
     std::process::Command::new(env!("CARGO_BIN_EXE_cluster"))
 }

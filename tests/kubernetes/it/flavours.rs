@@ -1,4 +1,4 @@
-//! Clusters with other than the default settings.
+//! Tests of clusters with settings other than the defaults.
 
 use crate::fixture::{Clusters, Suite, artifacts, serial};
 use crate::workloads::web;
@@ -97,7 +97,7 @@ async fn a_cluster_with_a_hundred_hollow_nodes_and_no_kube_proxy(
     Ok(())
 }
 
-/// Pods that tolerate and select hollow nodes.
+/// 200 pods that tolerate and select hollow nodes.
 const CROWD: &str = "
 apiVersion: apps/v1
 kind: Deployment
@@ -123,7 +123,7 @@ spec:
           image: localhost/nothing:1
 ";
 
-/// Creates a cluster that is removed after the test.
+/// Creates a cluster, which is removed after the test.
 async fn up(spec: Spec) -> Result<Cluster> {
     let name = spec.name.clone();
     cleanup::defer(

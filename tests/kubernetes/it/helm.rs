@@ -1,4 +1,4 @@
-//! Helm releases.
+//! Tests of Helm releases.
 
 use crate::fixture::{Clusters, Suite, parallel};
 use anyhow::{Context as _, Result, ensure};
@@ -14,7 +14,7 @@ pub(crate) fn add(suite: &mut Suite) {
     );
 }
 
-/// A chart of a Deployment with the value `colour`.
+/// A chart with a Deployment that has the value `colour` in its environment.
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/it/manifests/trivial");
 
 async fn a_release_is_installed_upgraded_rolled_back_and_removed(
@@ -46,7 +46,7 @@ async fn a_release_is_installed_upgraded_rolled_back_and_removed(
     until(Deadline::after(SOON), "nothing to be left", async || {
         let kinds = "all,configmaps,secrets";
         let left = namespace.kubectl(&["get", kinds, "-o", "name"]).await?;
-        // The only object of an empty namespace.
+        // Every namespace has this ConfigMap. No other object may be left.
         ensure!(left == "configmap/kube-root-ca.crt\n", "{left}");
         Ok(())
     })
@@ -71,7 +71,7 @@ async fn a_release_that_does_not_become_ready_fails(clusters: &'static Clusters)
     Ok(())
 }
 
-/// Runs `helm` with these arguments, in which `CHART` is replaced by the path of the chart.
+/// Runs `helm` with the arguments in `words`. The word `CHART` stands for the path of the chart.
 fn helm(namespace: &Namespace, words: &str) -> Result<String> {
     let words = words
         .split(' ')
@@ -89,13 +89,13 @@ fn helm(namespace: &Namespace, words: &str) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// All releases, including those that failed.
+/// Returns all releases, including failed ones.
 fn list(namespace: &Namespace) -> Result<Value> {
     let releases = helm(namespace, "list --all --output=json")?;
     serde_json::from_str(&releases).with_context(|| format!("no JSON: {releases}"))
 }
 
-/// The colour and the number of available pods of the Deployment.
+/// Returns the colour and the number of available pods of the Deployment.
 async fn deployed(namespace: &Namespace) -> Result<String> {
     let path = "{.spec.template.spec.containers[0].env[0].value} {.status.availableReplicas}";
     namespace.get("deployment/trivial", path).await

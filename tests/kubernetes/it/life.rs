@@ -1,4 +1,4 @@
-//! Creation and removal of clusters, also when interrupted, and errors for invalid input.
+//! Tests of the creation and the removal of clusters, including interruptions and invalid input.
 
 use crate::fixture::{Clusters, Suite, command, parallel, scratch, serial};
 use anyhow::{Context as _, Result, ensure};
@@ -33,7 +33,7 @@ pub(crate) fn add(suite: &mut Suite) {
     );
 }
 
-/// A cluster that only these tests make.
+/// The name of a cluster that only these tests create.
 const TORN: &str = "it-torn";
 
 async fn up_does_not_change_a_cluster_that_is_up(clusters: &'static Clusters) -> Result<()> {
@@ -103,13 +103,13 @@ async fn invalid_networks_are_refused_with_the_name_of_the_flag(
     }
     ensure!(
         !cluster::names()?.iter().any(|name| name == TORN),
-        "its creation was begun"
+        "`up` began to create the cluster"
     );
     Ok(())
 }
 
 async fn up_without_root_reports_the_reason(_: &'static Clusters) -> Result<()> {
-    // Another user may not read the checkout.
+    // The checkout may be unreadable for other users, so a copy of the program runs.
     let folder = scratch("no-root")?;
     let program = folder.join("cluster");
     fs::copy(command().get_program(), &program)?;
@@ -121,7 +121,7 @@ async fn up_without_root_reports_the_reason(_: &'static Clusters) -> Result<()> 
         .args(["up", TORN])
         .output()?;
 
-    ensure!(!output.status.success(), "it succeeded");
+    ensure!(!output.status.success(), "the command succeeded");
     ensure!(
         stderr(&output).contains("run this as root"),
         "{}",
@@ -143,7 +143,7 @@ async fn an_underlay_in_use_is_reported_with_the_device(_: &'static Clusters) ->
         .env("LIQO_LAB_STATE", &folder)
         .output()?;
 
-    ensure!(!output.status.success(), "it succeeded");
+    ensure!(!output.status.success(), "the command succeeded");
     let error = stderr(&output);
     ensure!(
         error.contains("docker9") && error.contains("--underlay"),
@@ -201,7 +201,7 @@ async fn logs_and_usage_of_a_node_are_printed(_: &'static Clusters) -> Result<()
 
 async fn an_interrupted_up_leaves_nothing(_: &'static Clusters) -> Result<()> {
     remove_after_test();
-    // At different times, some of them while the files of a node are created.
+    // The delays differ, so that some signals arrive while the files of a node are created.
     for delay_ms in [0, 20, 40, 60, 80, 120, 160, 250] {
         let mut up = begin(&["up", TORN])?;
         tokio::time::sleep(Duration::from_millis(100 + delay_ms)).await;
@@ -263,7 +263,7 @@ async fn a_full_disk_is_reported_and_leaves_nothing(_: &'static Clusters) -> Res
         .env("LIQO_LAB_STATE", &folder)
         .output()?;
 
-    ensure!(!output.status.success(), "it succeeded");
+    ensure!(!output.status.success(), "the command succeeded");
     ensure!(
         stderr(&output).contains("No space left on device"),
         "{}",
@@ -277,7 +277,7 @@ async fn a_full_disk_is_reported_and_leaves_nothing(_: &'static Clusters) -> Res
     nothing_left(TORN)
 }
 
-/// Has [`TORN`] removed after the test, if it is left.
+/// Registers the removal of [`TORN`] after the test.
 fn remove_after_test() {
     cleanup::defer(TORN, async || {
         match cluster::names()?.iter().any(|name| name == TORN) {
@@ -287,7 +287,7 @@ fn remove_after_test() {
     });
 }
 
-/// Waits until the first node of [`TORN`] runs.
+/// Waits until the process of the first node of [`TORN`] runs.
 async fn first_node() -> Result<()> {
     let node = kubernetes_lab::node::Node::of(TORN, &format!("{TORN}-control-plane"));
     wait::until(Deadline::after(SOON), "the first node to run", async || {

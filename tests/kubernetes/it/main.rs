@@ -1,7 +1,7 @@
-//! Tests of the laboratory's clusters, and of its faults.
+//! Tests of the laboratory's clusters, and of the faults that it can cause.
 //!
-//! All tests share two clusters with the same CIDRs, [`ROME`] and [`MILAN`]. Each test has its own
-//! namespace. `cargo xtask test --kubernetes` runs them.
+//! All tests share two clusters with the same CIDRs, [`ROME`] and [`MILAN`]. Each test has a
+//! namespace of its own. `cargo xtask test --kubernetes` runs the tests.
 
 mod fixture;
 
@@ -21,10 +21,10 @@ use fixture::Suite;
 use libtest_mimic::Arguments;
 use std::process::ExitCode;
 
-/// The cluster of most tests.
+/// The cluster that most tests use.
 const ROME: &str = "it-rome";
 
-/// The remote cluster.
+/// The second cluster, which is remote in the tests.
 const MILAN: &str = "it-milan";
 
 fn main() -> ExitCode {

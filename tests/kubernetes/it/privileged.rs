@@ -1,4 +1,4 @@
-//! Privileges of pods on the networks of their nodes and on their own.
+//! Tests of the privileges of pods in the network of their node and in their own network.
 
 mod kernel_programs;
 
@@ -36,7 +36,7 @@ async fn a_host_network_pod_creates_a_link_on_its_node(clusters: &'static Cluste
     ensure!(own.contains(&format!(" {ip}/16 ")), "{own}");
     let seen = node.exec("ip", &["-d", "link", "show", "it-vxlan"])?;
     ensure!(seen.contains("vxlan id 4711 dev eth0"), "{seen}");
-    // The link belongs to the node, and outlives the pod.
+    // The link belongs to the node's network, so it outlives the pod.
     namespace.kubectl(&["delete", "pod", "host"]).await?;
     node.exec("ip", &["link", "show", "it-vxlan"]).map(drop)
 }
@@ -80,13 +80,13 @@ async fn a_privileged_pod_mounts_its_own_bpf_file_system(
     let mounted = namespace.sh("host", mount).await?;
 
     ensure!(mounted.starts_with("bpf /bpf bpf rw"), "{mounted}");
-    // It is another instance than that of the node.
+    // The pod's BPF file system is a different instance from that of the node.
     let nodes = node.exec("ls", &["/sys/fs/bpf"])?;
     ensure!(!nodes.contains("mine"), "{nodes}");
     Ok(())
 }
 
-/// Registers the removal of a link of a node.
+/// Registers the removal of a node's link after the test.
 fn remove_link_after_test(node: &Node, link: &'static str) {
     let node = node.clone();
     cleanup::defer(
@@ -98,7 +98,7 @@ fn remove_link_after_test(node: &Node, link: &'static str) {
     );
 }
 
-/// A privileged pod on the network of its node, and that node.
+/// Starts a privileged pod in the network of its node, and returns its namespace and that node.
 async fn on_host(clusters: &Clusters, name: &str) -> Result<(Namespace, Node)> {
     let namespace = clusters.namespace(name).await?;
     namespace.apply(HOST).await?;
@@ -170,7 +170,7 @@ async fn links_in_a_pods_network_need_privileges(clusters: &'static Clusters) ->
     Ok(())
 }
 
-/// A TUN device over UDP, like that of a gateway but without encryption.
+/// The pods forward packets between a TUN device and UDP, as gateways do, but without encryption.
 async fn a_tunnel_between_two_pods_carries_packets(clusters: &'static Clusters) -> Result<()> {
     let namespace = tun(clusters, "tunnel").await?;
     let ip = async |pod: &str| {
@@ -200,7 +200,7 @@ async fn a_tunnel_between_two_pods_carries_packets(clusters: &'static Clusters) 
     Ok(())
 }
 
-/// Four pods with different privileges.
+/// Starts four pods with different privileges.
 async fn tun(clusters: &Clusters, name: &str) -> Result<Namespace> {
     let namespace = clusters.namespace(name).await?;
     namespace.apply(include_str!("manifests/tun.yaml")).await?;

@@ -1,4 +1,4 @@
-//! Services of all types, reached from pods, nodes, the other cluster and the machine.
+//! Tests of Services of all types. Clients are pods, nodes, the other cluster and the machine.
 
 mod load_balancer;
 mod source;
@@ -73,7 +73,7 @@ async fn a_pod_reaches_itself_through_its_service(clusters: &'static Clusters) -
     for pod in &pods {
         let source = Source::Pod(&namespace, pod);
         source.reaches("web", &pods.clone().into()).await?;
-        // One of these connections at least is to the pod itself.
+        // At least one of these connections leads back to the client pod.
         let responses = source.requests("web").await?;
         ensure!(responses.iter().any(|it| it.pod == *pod), "{responses:?}");
     }
@@ -100,8 +100,8 @@ async fn a_node_port_reaches_all_pods_from_everywhere(clusters: &'static Cluster
     Ok(())
 }
 
-/// The node of the client masquerades traffic to other clusters, so the source is the node's
-/// address, which the node port must not change.
+/// The client's node masquerades traffic to other clusters, so the source is that node's address.
+/// The node port must not change the source address.
 async fn a_local_node_port_keeps_the_source_address(clusters: &'static Clusters) -> Result<()> {
     let namespace = clusters.namespace("local-node-port").await?;
     web(&namespace).await?;
@@ -195,7 +195,8 @@ async fn a_headless_service_resolves_to_its_pods(clusters: &'static Clusters) ->
         async || {
             let name = "each.headless.svc.cluster.local";
             let hosts = namespace.sh(&pod, &format!("nslookup {name}")).await?;
-            // The line of the name server has a tab instead of the space.
+            // `nslookup` prints a tab after `Address:` in the line of the name server, and a space
+            // in all others.
             let addresses = hosts.lines().filter_map(|it| it.strip_prefix("Address: "));
             let found: BTreeSet<_> = addresses.collect();
             ensure!(found == expected, "{hosts}, not {expected:?}");
@@ -298,7 +299,7 @@ async fn node_port(namespace: &Namespace) -> Result<String> {
     namespace.get("service/web", path).await
 }
 
-/// Changes some fields of a Service.
+/// Changes fields of a Service by a merge patch.
 async fn patch(namespace: &Namespace, service: &str, fields: &str) -> Result<()> {
     let words = ["patch", "service", service, "--type=merge", "-p", fields];
     namespace.kubectl(&words).await.map(drop)

@@ -1,4 +1,4 @@
-//! Volumes of the default class, projected volumes, and mount propagation.
+//! Tests of volumes of the default class, of projected volumes, and of mount propagation.
 
 use crate::fixture::{Clusters, Suite, parallel};
 use anyhow::{Context as _, Result, ensure};
@@ -21,13 +21,13 @@ pub(crate) fn add(suite: &mut Suite) {
     );
 }
 
-/// A StatefulSet with a volume for each of its two pods.
+/// A StatefulSet of two pods, each with its own volume.
 const DISK: &str = include_str!("manifests/disk.yaml");
 
 /// A pod with a projected volume.
 const VOLUMES: &str = include_str!("manifests/volumes.yaml");
 
-/// A pod with containers of each mount propagation.
+/// A pod with a container for each mode of mount propagation.
 const PROPAGATION: &str = include_str!("manifests/propagation.yaml");
 
 async fn a_volume_outlives_its_pod(clusters: &'static Clusters) -> Result<()> {
@@ -36,7 +36,7 @@ async fn a_volume_outlives_its_pod(clusters: &'static Clusters) -> Result<()> {
     namespace.rolled_out("statefulset/disk").await?;
     let pods = ["disk-0", "disk-1"];
     for pod in pods {
-        // With a shared volume, each pod would read the other's line.
+        // If the pods shared a volume, each pod would also read the line of the other pod.
         namespace
             .sh(pod, &format!("echo {pod} >>/data/owners"))
             .await?;
@@ -95,7 +95,7 @@ async fn a_deleted_claim_removes_its_directory(clusters: &'static Clusters) -> R
         },
     )
     .await?;
-    // The other claim is unchanged.
+    // The claim of the second pod must not change.
     let other = namespace.get("pvc/data-disk-1", "{.status.phase}").await?;
     ensure!(other == "Bound", "{other}");
     Ok(())
@@ -195,8 +195,8 @@ async fn a_changed_configmap_reaches_a_running_pod(clusters: &'static Clusters) 
 
     let mut looks = 0;
     until(Deadline::after(SOON), "the new values", async || {
-        // The kubelet syncs a pod once a minute, or when it changes, possibly before it has the new
-        // objects.
+        // The kubelet updates volumes once a minute, and when the pod changes. It may do so before
+        // it has the new objects, so the pod changes repeatedly.
         looks += 1;
         let nudge = format!(r#"{{"metadata": {{"annotations": {{"looks": "{looks}"}}}}}}"#);
         change("pod/reader", &nudge).await?;
@@ -208,7 +208,7 @@ async fn a_changed_configmap_reaches_a_running_pod(clusters: &'static Clusters) 
     Ok(())
 }
 
-/// Starts the pod `reader` in a new namespace.
+/// Starts the pod `reader` with a projected volume in a new namespace.
 async fn reader(clusters: &Clusters, name: &str) -> Result<Namespace> {
     let namespace = clusters.namespace(name).await?;
     namespace.apply(VOLUMES).await?;

@@ -1,4 +1,4 @@
-//! Deployments, Jobs, and traffic between pods.
+//! Tests of Deployments, Jobs, and traffic between pods.
 
 use crate::fixture::{Clusters, Suite, parallel};
 use anyhow::{Context as _, Result, ensure};
@@ -17,7 +17,7 @@ pub(crate) fn add(suite: &mut Suite) {
     );
 }
 
-/// Two pods, one on each node, that return client, pod and node, and a Service of them.
+/// Two pods on different nodes, and their Service. The pods respond with client, pod and node.
 pub(crate) const WEB: &str = include_str!("manifests/web.yaml");
 
 /// Applies [`WEB`], and returns the names of both pods.
@@ -97,7 +97,7 @@ async fn pods_of_two_namespaces_communicate_without_a_policy(
     let [pod, _] = web(&client).await?;
 
     let url = "http://web.policy-server.svc.cluster.local/json";
-    // kube-proxy may program the Service after the rollout.
+    // Kube-proxy may program the Service after the rollout has completed.
     let response = wait::until(
         Deadline::after(SOON),
         "a response of the Service",

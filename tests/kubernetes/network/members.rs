@@ -25,8 +25,8 @@ use tests::traffic::udp;
 pub(crate) fn add(suite: &mut Suite) {
     serial!(
         suite,
-        a_node_that_joins_the_server_is_reached_and_forgotten_after_it_leaves,
-        a_node_that_joins_the_client_is_reached_and_forgotten_after_it_leaves,
+        a_node_that_joins_the_server_is_reached_and_removed_after_it_leaves,
+        a_node_that_joins_the_client_is_reached_and_removed_after_it_leaves,
     );
 }
 
@@ -39,13 +39,13 @@ const UDP_PORT: u16 = 7002;
 /// The time-out of a single echo.
 const ECHO_TIMEOUT: Duration = Duration::from_millis(200);
 
-async fn a_node_that_joins_the_server_is_reached_and_forgotten_after_it_leaves(
+async fn a_node_that_joins_the_server_is_reached_and_removed_after_it_leaves(
     peering: &'static Peering,
 ) -> Result<()> {
     joins_and_leaves(&peering.milan, &peering.rome, "joins-server").await
 }
 
-async fn a_node_that_joins_the_client_is_reached_and_forgotten_after_it_leaves(
+async fn a_node_that_joins_the_client_is_reached_and_removed_after_it_leaves(
     peering: &'static Peering,
 ) -> Result<()> {
     joins_and_leaves(&peering.rome, &peering.milan, "joins-client").await
@@ -75,7 +75,7 @@ async fn joins_and_leaves(at: &Cluster, other: &Cluster, name: &str) -> Result<(
     ensure!(frames > 0, "no packet is forwarded to the node");
 
     third.run().await?;
-    forgotten(at, &joined, &source, target).await?;
+    removed(at, &joined, &source, target).await?;
     let after = restarts(at).await?;
     ensure!(after == before, "{after:?}, and before {before:?}");
 
@@ -174,7 +174,7 @@ async fn agent(liqo: &Namespace, node: &NodeSpec) -> Result<String> {
 }
 
 /// Waits until the node's objects are deleted, and no node forwards packets to it.
-async fn forgotten(at: &Cluster, left: &NodeSpec, from: &Netns, to: Ipv4Addr) -> Result<()> {
+async fn removed(at: &Cluster, left: &NodeSpec, from: &Netns, to: Ipv4Addr) -> Result<()> {
     let liqo = liqo(at).await?;
     // Kubernetes would delete the pods of the node only after a minute.
     let field = format!("spec.nodeName={}", left.name);

@@ -1,4 +1,4 @@
-//! Tests of `pause`, started by `exec` from a shell.
+//! Tests of `pause`, which a shell starts by `exec`.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The limit of waits, also on a loaded machine.
+/// The time-out of waits, which suffices on a loaded machine.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 #[test]
@@ -32,7 +32,7 @@ fn an_adopted_child_is_reaped() {
         "the child of the shell is adopted"
     );
 
-    // `cat` ends at the end of its input.
+    // Closing the input ends `cat`.
     drop(stdin);
 
     until("no child is left, not even a zombie", || {
@@ -83,14 +83,14 @@ impl Drop for Owned {
     }
 }
 
-/// Whether the process is `pause`, has no pending signal, and sleeps.
+/// Returns whether the process is `pause`, has no pending signal, and sleeps.
 fn waits(pause: &Owned) -> bool {
     let no_pending = status(pause, "ShdPnd:").bytes().all(|digit| digit == b'0');
 
     status(pause, "Name:") == "pause" && no_pending && status(pause, "State:").starts_with('S')
 }
 
-/// A field of `/proc/<pid>/status`.
+/// Returns a field of `/proc/PID/status`.
 fn status(pause: &Owned, field: &str) -> String {
     let path = format!("/proc/{}/status", pause.0.id());
     let text = fs::read_to_string(path).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Tests of `whoami` over a socket.
+//! Tests of `whoami` over TCP connections.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -38,7 +38,7 @@ fn it_is_healthy_as_soon_as_it_listens() {
 #[test]
 fn idle_clients_do_not_block_others() {
     let server = Server::start();
-    // One less than there are threads.
+    // The server has 16 threads, so one thread remains.
     let _silent: Vec<_> = (0..15)
         .map(|_| TcpStream::connect(server.address).unwrap())
         .collect();
@@ -92,7 +92,7 @@ fn it_exits_successfully_at_sigterm() {
     assert_eq!(server.process.wait().unwrap().code(), Some(0));
 }
 
-/// A server on a port of this machine that the kernel chose.
+/// A server process, on a port that the kernel chose.
 struct Server {
     process: Child,
     address: SocketAddr,

@@ -1,4 +1,4 @@
-//! An aggregated API, to which the API server proxies requests.
+//! Tests of an aggregated API, to which the API server forwards requests.
 
 use super::{refusal, server};
 use crate::fixture::{Clusters, Suite, parallel};
@@ -38,8 +38,8 @@ async fn an_aggregated_api_receives_the_user_of_a_request(
             "caBundle": authority,
         },
     });
-    // Registered after the namespace, and so removed before it: no namespace can be removed while
-    // an API service does not reply.
+    // The APIService must be removed before the namespace, so its removal is registered later.
+    // Kubernetes deletes no namespace while an APIService is unavailable.
     let cluster = namespace.clone();
     cleanup::defer(format!("APIService {NAME}"), async move || {
         let delete = ["delete", "apiservice", NAME, "--ignore-not-found"];
@@ -75,8 +75,8 @@ async fn an_aggregated_api_receives_the_user_of_a_request(
 
 const NAME: &str = "v1alpha1.it.liqo.io";
 
-/// Returns user and path of a request. The only verb is `get`, so that the namespace controller does
-/// not list the resource when it removes namespaces.
+/// Returns the user and the path of a request. The API has the verb `get` only, so that the
+/// namespace controller does not list the resource when it deletes a namespace.
 const GREET: &str = r#"
 header() { while read -r line; do
   [ "${line%%:*}" = "$1" ] && all+="${all:+,}$(echo ${line#*:})"
@@ -96,14 +96,14 @@ case ${path%%\?*} in
 esac
 "#;
 
-/// Reads a greeting by `kubectl get`.
+/// Reads a greeting from the aggregated API by `kubectl get`.
 async fn greet(namespace: &Namespace, words: &[&str]) -> Result<Value> {
     let answer = namespace.kubectl(&[&["get"], words].concat()).await?;
     serde_json::from_str(&answer).with_context(|| format!("no JSON: {answer}"))
 }
 
-/// Asserts that the server refuses other clients than the API server, which could impersonate
-/// users.
+/// Asserts that the server refuses clients other than the API server. Such clients could
+/// impersonate users.
 async fn refuses_others(namespace: &Namespace) -> Result<()> {
     let get = "curl -ksS -m 5 -H 'X-Remote-User: admin' https://server.aggregation.svc/apis";
     refusal(namespace.sh("server", get).await)?;

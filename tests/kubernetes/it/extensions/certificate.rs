@@ -1,4 +1,4 @@
-//! Certificate signing requests.
+//! Tests of certificate signing requests.
 
 use super::refusal;
 use crate::fixture::{Clusters, Suite, parallel, scratch};
@@ -71,7 +71,7 @@ async fn a_signed_certificate_authenticates_a_user(clusters: &'static Clusters) 
 
 const NAME: &str = "it-caesar";
 
-/// A key and its certificate signing request.
+/// Returns a new private key and its certificate signing request.
 fn request() -> Result<(String, String)> {
     let key = KeyPair::generate().context("failed to generate a key")?;
     let mut params = CertificateParams::default();
@@ -87,7 +87,7 @@ fn request() -> Result<(String, String)> {
     Ok((key.serialize_pem(), request))
 }
 
-/// Runs `kubectl` with the certificate and the key in `folder`, and without a kubeconfig.
+/// Runs `kubectl` without a kubeconfig, with the certificate and the key in `folder`.
 fn as_user(clusters: &Clusters, folder: &Path, words: &[&str]) -> Result<String> {
     let cluster = &clusters.rome;
     let output = Command::new(cluster.artifacts().program("kubectl"))

@@ -1,4 +1,4 @@
-//! A pod that serves HTTPS by a script, as server of a webhook or an aggregated API.
+//! A pod with an HTTPS server that runs a script. It implements a webhook or an aggregated API.
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::ByteString;
@@ -6,14 +6,14 @@ use kubernetes_lab::namespace::Namespace;
 use rcgen::CertifiedKey;
 use serde_json::{Value, json};
 
-/// The name of the pod, its Service and its Secret.
+/// The name of the pod, of its Service and of its Secret.
 const NAME: &str = "server";
 
-/// Runs `script` for each request, and returns the self-signed certificate of the server as a
-/// `caBundle`.
+/// Starts a server that runs `script` for each request. Returns the server's self-signed
+/// certificate as a `caBundle`.
 ///
-/// `clients` is the certificate of an authority. With it, the server refuses clients without a
-/// certificate of that authority.
+/// `clients` is the certificate of a certificate authority. If it is set, the server refuses
+/// clients without a certificate of this authority.
 pub(super) async fn start(
     namespace: &Namespace,
     script: &str,
@@ -55,7 +55,7 @@ pub(super) async fn start(
             }],
         }}),
     ];
-    // JSON is YAML.
+    // Every JSON document is also a YAML document.
     let documents = objects.map(|object| object.to_string()).join("\n---\n");
     namespace.apply(&documents).await?;
     namespace.wait(&format!("pod/{NAME}"), "Ready").await?;
@@ -63,8 +63,8 @@ pub(super) async fn start(
     Ok(json!(ByteString(cert.pem().into())))
 }
 
-/// Reads a request into `path`, `headers` (lower case, a line each) and `body`, and responds with the
-/// `status` and the `answer` that the script sets.
+/// Reads a request into `path`, `body` and `headers` (one per line, in lower case). Responds with
+/// the `status` and the `answer` that the script sets.
 const REQUEST: &str = r#"
 read -r method path version
 headers=

@@ -1,4 +1,4 @@
-//! A validating admission webhook.
+//! Tests of a validating admission webhook.
 
 use super::{create, server};
 use crate::fixture::{Clusters, Suite, parallel};
@@ -55,7 +55,7 @@ async fn no_object_is_stored_while_a_required_webhook_is_down(
     Ok(())
 }
 
-/// Denies objects whose label is not `good`.
+/// Denies objects whose label `reviewed` is not `good`.
 const REVIEW: &str = r#"
 field() { [[ $body =~ \"$1\":\"([^\"]*)\" ]] && echo "${BASH_REMATCH[1]}"; }
 user=${body#*\"userInfo\":}
@@ -72,7 +72,7 @@ answer+=',"response":{"uid":"'$(field uid)'",'$verdict'}}'
 "#;
 
 /// Registers the webhook for labelled ConfigMaps of this namespace only, so that other tests do not
-/// depend on its server. The result unregisters it.
+/// depend on its server. Running the result unregisters the webhook.
 async fn register(namespace: &Namespace, authority: &Value) -> Result<Deferred> {
     let name = namespace.name();
     let configuration = json!({
@@ -108,7 +108,7 @@ async fn register(namespace: &Namespace, authority: &Value) -> Result<Deferred> 
     Ok(webhook)
 }
 
-/// Creates a ConfigMap with a label.
+/// Creates a ConfigMap with the label `reviewed`.
 async fn store(namespace: &Namespace, name: &str, label: &str) -> Result<()> {
     let object = json!({
         "apiVersion": "v1", "kind": "ConfigMap",
@@ -117,8 +117,8 @@ async fn store(namespace: &Namespace, name: &str, label: &str) -> Result<()> {
     create(namespace, &object.to_string()).await.map(drop)
 }
 
-/// Creates ConfigMaps until one is refused with this error. The API server uses a new webhook, and
-/// its node programs the Service, with a delay.
+/// Creates ConfigMaps until the API server refuses one with this error. The API server calls a new
+/// webhook with a delay, and its node programs the Service with a delay.
 async fn refused(namespace: &Namespace, label: &str, expected: &str) -> Result<()> {
     let mut tries = 0;
     until(Deadline::after(SOON), expected, async || {

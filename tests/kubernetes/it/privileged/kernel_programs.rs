@@ -1,4 +1,4 @@
-//! The gateway's eBPF programs, attached by a pod from an image of this test.
+//! Tests of the gateway's eBPF programs in a pod. An image of this test contains the loader.
 
 use super::remove_link_after_test;
 use crate::fixture::{Clusters, Suite, parallel};
@@ -16,17 +16,18 @@ pub(super) fn add(suite: &mut Suite) {
     parallel!(suite, ebpf_programs_outlive_the_pod_that_attached_them);
 }
 
-/// The folder of guest programs, which `cargo xtask test --kubernetes` sets.
+/// The environment variable with the folder of guest programs. `cargo xtask test --kubernetes` sets
+/// it.
 const GUESTS: &str = "LIQO_LAB_GUESTS";
 
 /// The image of this test.
 const IMAGE: &str = "localhost/it-bpf:1";
 
-/// The folder of pins in a node's BPF file system.
+/// The folder of pinned maps and links in a node's BPF file system.
 const PINS: &str = "/sys/fs/bpf/it-lab";
 
-/// The programs drop packets of the VXLAN device without a tunnel key, which shows whether they are
-/// attached.
+/// The attached programs drop packets of the VXLAN device that have no tunnel key. Pings therefore
+/// show whether the programs are attached.
 async fn ebpf_programs_outlive_the_pod_that_attached_them(
     clusters: &'static Clusters,
 ) -> Result<()> {
@@ -51,7 +52,8 @@ async fn ebpf_programs_outlive_the_pod_that_attached_them(
         ensure!(pins.split(' ').any(|it| it == pin), "{pins}");
     }
 
-    // Another pod replaces the programs, and reads the counters of the time without a pod.
+    // The second pod replaces the programs. The counters include the packet that was dropped while
+    // no pod existed.
     let second = run(&namespace, "second", &near, &attach).await?;
     ensure!(second.contains("\noverlay_no_tunnel_key 1\n"), "{second}");
 
@@ -61,7 +63,7 @@ async fn ebpf_programs_outlive_the_pod_that_attached_them(
     Ok(())
 }
 
-/// Builds an image of the guest program `bpf`, and loads it into all nodes.
+/// Builds an image with the guest program `bpf`, and loads it into all nodes.
 fn load(clusters: &Clusters) -> Result<()> {
     let guests = env::var_os(GUESTS)
         .with_context(|| format!("{GUESTS} is not set: run `cargo xtask test --kubernetes`"))?;
@@ -80,7 +82,7 @@ fn load(clusters: &Clusters) -> Result<()> {
     std::fs::remove_file(&archive).context("failed to remove the archive")
 }
 
-/// Connects both nodes by a VXLAN, and adds a TAP device to the near one.
+/// Connects both nodes by VXLAN devices, and adds a TAP device to the near node.
 fn connect(clusters: &Clusters, near: &Node, far: &Node) -> Result<()> {
     let specs = clusters.rome.node_specs()?;
     let ip = |node: &Node| {
@@ -106,13 +108,13 @@ fn connect(clusters: &Clusters, near: &Node, far: &Node) -> Result<()> {
 const NEAR: &str = "192.0.2.1";
 const FAR: &str = "192.0.2.2";
 
-/// Sends one ICMP echo request through the VXLAN to the near node, and waits for the reply.
+/// Sends an ICMP echo request through the VXLAN to the near node, and waits for the reply.
 fn ping(from: &Node) -> Result<()> {
     let words = ["ping", "-c", "1", "-W", "1", NEAR];
     from.exec("busybox", &words).map(drop)
 }
 
-/// Registers the removal of links, images and pins of the nodes.
+/// Registers the removal of links, images and pinned objects from the nodes.
 fn clear_after_test(near: &Node, far: &Node) {
     for node in [near, far] {
         remove_link_after_test(node, "it-overlay");
@@ -129,7 +131,7 @@ fn clear_after_test(near: &Node, far: &Node) {
     });
 }
 
-/// Runs a command of the image in a pod on `node`, and returns its output.
+/// Runs a command of the image in a pod on `node`, and returns the command's output.
 async fn run(namespace: &Namespace, name: &str, node: &Node, command: &[&str]) -> Result<String> {
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
         "nodeName": node.name(),

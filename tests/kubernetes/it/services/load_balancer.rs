@@ -1,4 +1,4 @@
-//! Services of type LoadBalancer.
+//! Tests of Services of type LoadBalancer.
 
 use super::patch;
 use super::source::Source;
@@ -133,7 +133,7 @@ async fn expose(namespace: &Namespace, name: &str) -> Result<()> {
     namespace.kubectl(&words).await.map(drop)
 }
 
-/// Waits for the address of a Service.
+/// Waits until a Service has an address, and returns the address.
 async fn address(namespace: &Namespace, service: &str) -> Result<Ipv4Addr> {
     until(Deadline::after(SOON), "an address", async || {
         let path = "{.status.loadBalancer.ingress[*].ip}";
@@ -143,8 +143,8 @@ async fn address(namespace: &Namespace, service: &str) -> Result<Ipv4Addr> {
     .await
 }
 
-/// Waits until no Service of the namespace has `address`, and the node has it only for a Service of
-/// another test.
+/// Waits until no Service of the namespace has `address`. The node may keep the address for a
+/// Service of another test.
 async fn is_released(clusters: &Clusters, address: Ipv4Addr, namespace: &Namespace) -> Result<()> {
     until(Deadline::after(SOON), "the address to be released", async || {
         let holders = [
@@ -165,7 +165,8 @@ async fn is_released(clusters: &Clusters, address: Ipv4Addr, namespace: &Namespa
     .await
 }
 
-/// Whether the control plane's node, which owns the addresses of load balancers, has this one.
+/// Returns whether the node of the control plane has `address`. This node has the addresses of all
+/// load balancers.
 fn is_on_node(clusters: &Clusters, address: Ipv4Addr) -> Result<bool> {
     let show = ["-4", "-oneline", "address", "show", "dev", "eth0"];
     let shown = clusters.rome.node(0).exec("ip", &show)?;

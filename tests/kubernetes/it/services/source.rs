@@ -1,4 +1,4 @@
-//! HTTP requests to pods that return their identity.
+//! HTTP requests to pods that respond with their identity.
 
 use crate::fixture::machine;
 use anyhow::{Context as _, Result, ensure};
@@ -8,22 +8,22 @@ use kubernetes_lab::wait::{Deadline, SOON, until};
 use std::collections::BTreeSet;
 use std::fmt::{self, Display};
 
-/// The number of requests, each over a new connection. The probability that one of two pods gets
-/// none is one in eight million.
+/// The number of requests, each over a new connection. With two pods, the probability that one pod
+/// gets no request is one in eight million.
 const REQUESTS: usize = 24;
 
 /// The client of requests.
 #[derive(Debug)]
 pub(crate) enum Source<'a> {
-    /// The machine, outside of all nodes.
+    /// The machine, in its initial network namespace.
     Machine,
-    /// A node.
+    /// A node, in the network of the node.
     Node(Node),
-    /// A pod.
+    /// A pod, given by namespace and name.
     Pod(&'a Namespace, &'a str),
 }
 
-/// The response of a pod: its identity, and the address of the client.
+/// The response of a pod, with the pod's identity and the client's address.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Response {
     pub(crate) client: String,
@@ -55,10 +55,10 @@ impl Source<'_> {
         }
     }
 
-    /// Sends [`REQUESTS`] requests to `to`, a host with an optional port, and returns the distinct
-    /// responses. Fails at the first request without a response.
+    /// Sends [`REQUESTS`] requests to `to`, which is a host with an optional port. Returns the
+    /// distinct responses, and fails at the first request without a response.
     pub(crate) async fn requests(&self, to: &str) -> Result<BTreeSet<Response>> {
-        // The range notation of curl.
+        // `curl` repeats the request for each number of the range.
         let url = format!("http://{to}/[1-{REQUESTS}]");
         let text = self.curl(&["--fail-early", &url]).await?;
         ensure!(
@@ -68,8 +68,8 @@ impl Source<'_> {
         text.lines().map(Response::parse).collect()
     }
 
-    /// Waits until requests to `to` reach exactly these pods, without a failure. kube-proxy programs
-    /// its rules a while after pods are ready.
+    /// Waits until requests to `to` reach exactly these pods, without a failure. Kube-proxy
+    /// programs its rules with a delay after pods are ready.
     pub(crate) async fn reaches(&self, to: &str, expected: &BTreeSet<String>) -> Result<()> {
         let what = format!("{self} to reach {expected:?} by {to}");
         until(Deadline::after(SOON), &what, async || {

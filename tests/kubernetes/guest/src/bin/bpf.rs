@@ -39,7 +39,8 @@ fn run(arguments: &[&str]) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Pinned maps and links outlive their handles and this process.
+/// Attaches the programs, and prints counters above zero. Pinned maps and links outlive this
+/// process.
 fn attach(overlay: &str, tap: &str, folder: &str) -> Result<(), Box<dyn Error>> {
     let mut options = Options::new(overlay, tap);
     options.pin_dir = Some(folder.into());

@@ -1,7 +1,8 @@
-//! Process 1 of a pod: keeps its namespaces, reaps its processes, ends at SIGTERM.
+//! Process 1 of a pod. It keeps the pod's namespaces, reaps the pod's processes, and ends at
+//! SIGTERM.
 //!
-//! It waits for signals without handlers, and so uses no processor time and only a few pages of
-//! memory.
+//! The process waits for signals without handlers, so it uses no processor time and only a few
+//! pages of memory.
 
 #![forbid(unsafe_code)]
 
@@ -14,11 +15,12 @@ fn main() -> Result<(), Errno> {
     signals.add(Signal::SIGINT);
     signals.add(Signal::SIGTERM);
     signals.add(Signal::SIGCHLD);
-    // A blocked signal stays pending; process 1 ignores signals without a handler.
+    // A blocked signal stays pending until the wait below. Process 1 ignores an unblocked signal
+    // without a handler.
     signals.thread_block()?;
 
     loop {
-        // Before the first wait, too: the program before `exec` may have left children.
+        // The program before `exec` may have left children, so the first iteration also reaps.
         reap();
         match signals.wait() {
             Ok(Signal::SIGCHLD) | Err(Errno::EINTR) => {}
@@ -28,7 +30,7 @@ fn main() -> Result<(), Errno> {
     }
 }
 
-/// Reaps all children that have ended, since one SIGCHLD may stand for several.
+/// Reaps all children that have ended. One SIGCHLD may stand for several children.
 fn reap() {
     while let Ok(status) = waitpid(None, Some(WaitPidFlag::WNOHANG)) {
         if status == WaitStatus::StillAlive {

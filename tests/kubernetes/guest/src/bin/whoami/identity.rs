@@ -1,18 +1,18 @@
-//! The identity of the pod.
+//! The identity of the pod in which this program runs.
 
 use std::{env, fs};
 
-/// The host name, which in a pod is the pod's name.
+/// The kernel's host name. In a pod, the host name is the pod's name.
 const HOSTNAME: &str = "/proc/sys/kernel/hostname";
 
-/// The identity of the pod; fields are empty if their variable is not set.
+/// The identity of the pod. A field is empty if its environment variable is not set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Identity {
-    /// `POD_NAME`, or the host name.
+    /// The value of `POD_NAME`, or the host name if the variable is not set.
     pub(crate) pod: String,
-    /// `NODE_NAME`.
+    /// The value of `NODE_NAME`.
     pub(crate) node: String,
-    /// `POD_IP`.
+    /// The value of `POD_IP`.
     pub(crate) ip: String,
 }
 

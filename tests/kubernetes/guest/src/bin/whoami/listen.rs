@@ -1,4 +1,4 @@
-//! Opens the listening socket, dual-stack if the kernel has IPv6.
+//! Opens the listening socket, which is dual-stack if the kernel supports IPv6.
 
 use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, SockaddrIn6, bind, listen as start, setsockopt,
@@ -8,30 +8,30 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV6, TcpListener};
 use std::os::fd::AsRawFd as _;
 
-/// The backlog of connections that wait for a thread.
+/// The maximum number of connections that wait for a thread.
 const BACKLOG: i32 = 128;
 
-/// Listens on `address`, by default on all addresses of both families.
+/// Listens on `address`. The default is all addresses of both families.
 ///
 /// # Errors
 ///
-/// Returns the kernel's error, for example if the port is taken.
+/// Returns the kernel's error, for example if the port is in use.
 pub(crate) fn listen(address: Option<IpAddr>, port: u16) -> io::Result<TcpListener> {
     if let Some(address) = address {
         return TcpListener::bind((address, port));
     }
 
-    // The first attempt fails without IPv6 in the kernel. If the port is in use, the second attempt
-    // fails, too.
+    // The first attempt fails if the kernel has no IPv6. If the port is in use, both attempts fail.
     dual_stack(port).or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)))
 }
 
-/// Opens a dual-stack socket; the standard library does not set `IPV6_V6ONLY`.
+/// Opens a dual-stack socket. The standard library cannot clear `IPV6_V6ONLY`.
 fn dual_stack(port: u16) -> io::Result<TcpListener> {
     let flags = SockFlag::SOCK_CLOEXEC;
     let socket = socket(AddressFamily::Inet6, SockType::Stream, flags, None)?;
     setsockopt(&socket, sockopt::Ipv6V6Only, &false)?;
-    // A restarted server binds the port while old connections are in TIME_WAIT.
+    // With this option, a restarted server can bind the port while old connections are in
+    // TIME_WAIT.
     setsockopt(&socket, sockopt::ReuseAddr, &true)?;
     let all = SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, port, 0, 0);
     bind(socket.as_raw_fd(), &SockaddrIn6::from(all))?;

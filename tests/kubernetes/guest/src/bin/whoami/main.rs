@@ -40,8 +40,8 @@ fn run() -> Result<(), Box<dyn Error>> {
     let mut stops = SigSet::empty();
     stops.add(Signal::SIGINT);
     stops.add(Signal::SIGTERM);
-    // Before the first thread, which inherits the mask. Process 1 must handle SIGTERM itself, or the
-    // pod would not end before it is killed.
+    // Threads inherit the signal mask, so the signals are blocked before the first thread starts.
+    // Process 1 must handle SIGTERM, or the pod ends only when the kubelet kills it.
     stops.thread_block()?;
 
     let listener = listen::listen(options.address, options.port)

@@ -7,12 +7,12 @@ const USAGE: &str = "usage: whoami [--port N] [--address IP]";
 /// The default port.
 const PORT: u16 = 8080;
 
-/// The listening address.
+/// The listening address and port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Options {
-    /// The TCP port; the kernel chooses one for 0.
+    /// The TCP port. With 0, the kernel chooses a port.
     pub(crate) port: u16,
-    /// The address; `None` means all.
+    /// The listening IP address. `None` means all addresses.
     pub(crate) address: Option<IpAddr>,
 }
 

@@ -1,34 +1,34 @@
-//! Reads the request line and the Host of a request.
+//! Reads the request line and the `Host` header of a request.
 
 use std::io::{self, Read};
 
-/// The longest head in bytes, more than any client of the laboratory sends.
+/// The maximum length of a request's head, in bytes. The laboratory's clients send less.
 const HEAD_BYTES_MAX: usize = 8 * 1024;
 
 /// The parts of a request that the response needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
-    /// Such as `GET`.
+    /// The HTTP method, such as `GET`.
     pub(crate) method: String,
     /// The path without the query.
     pub(crate) path: String,
-    /// The header `Host`; empty if it is missing.
+    /// The value of the `Host` header, which is empty if the header is missing.
     pub(crate) host: String,
 }
 
-/// The reason why a request cannot be read.
+/// The reason for which a request cannot be read.
 #[derive(Debug)]
 pub(crate) enum Refusal {
     /// The client closed the connection or timed out, so no response is sent.
     Gone,
     /// The head is longer than [`HEAD_BYTES_MAX`].
     TooLong,
-    /// The head is no HTTP.
+    /// The head does not follow the syntax of HTTP.
     Malformed,
 }
 
 impl Request {
-    /// Reads a head up to its empty line, but not the body.
+    /// Reads the head of a request up to its empty line, but not the body.
     ///
     /// # Errors
     ///

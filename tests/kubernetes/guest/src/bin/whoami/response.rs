@@ -7,13 +7,12 @@ use std::net::SocketAddr;
 
 const OK: &str = "200 OK";
 
-/// A response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Response {
     status: &'static str,
     media_type: &'static str,
     body: String,
-    /// Omits the body, for `HEAD`.
+    /// Omits the body, because the method is `HEAD`.
     head_only: bool,
 }
 
@@ -50,12 +49,12 @@ impl Response {
         }
     }
 
-    /// Whether the status is an error.
+    /// Returns whether the status is an error.
     pub(crate) fn is_refused(&self) -> bool {
         self.status != OK
     }
 
-    /// The bytes to send, after which the connection is closed.
+    /// Returns the bytes to send. The server closes the connection afterwards.
     pub(crate) fn into_bytes(self) -> Vec<u8> {
         let Self {
             status,

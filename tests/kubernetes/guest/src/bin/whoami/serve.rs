@@ -1,4 +1,4 @@
-//! Serves connections, a bounded number at a time.
+//! Serves a bounded number of connections at a time.
 
 use crate::identity::Identity;
 use crate::request::{Refusal, Request};
@@ -9,23 +9,23 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The number of connections that are served in parallel; further ones wait in the backlog.
+/// The number of connections that are served in parallel. Further connections wait in the backlog.
 const THREADS: usize = 16;
 
-/// The stack of a thread, for a head of 8 KiB and a response.
+/// The stack size of a thread in bytes, which suffices for a head of 8 KiB and a response.
 const STACK_BYTES: usize = 128 * 1024;
 
-/// The limit for a client to send its request and to receive the response.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The limit for a client to send its request, and for the response to be sent.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The delay after an error of the listening socket, such as too many open files.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// Starts the threads, which serve until the process ends.
+/// Starts the threads, which serve connections until the process ends.
 ///
 /// # Errors
 ///
-/// Returns the kernel's error if it refuses a thread.
+/// Returns the kernel's error if a thread cannot be created.
 pub(crate) fn start(listener: TcpListener, identity: Identity) -> io::Result<()> {
     let shared = Arc::new((listener, identity));
     for _ in 0..THREADS {
@@ -37,7 +37,7 @@ pub(crate) fn start(listener: TcpListener, identity: Identity) -> io::Result<()>
                 loop {
                     match listener.accept() {
                         Ok((stream, client)) => serve(stream, client, identity),
-                        Err(error) if is_passing(&error) => {}
+                        Err(error) if is_transient(&error) => {}
                         Err(_) => thread::sleep(RETRY),
                     }
                 }
@@ -47,8 +47,8 @@ pub(crate) fn start(listener: TcpListener, identity: Identity) -> io::Result<()>
     Ok(())
 }
 
-/// Errors of a connection that was closed before it was accepted.
-fn is_passing(error: &io::Error) -> bool {
+/// Returns whether the error concerns only a connection that ended before it was accepted.
+fn is_transient(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::ConnectionAborted
@@ -60,7 +60,7 @@ fn is_passing(error: &io::Error) -> bool {
 fn serve(stream: TcpStream, client: SocketAddr, identity: &Identity) {
     let mut timed = Timed {
         stream: &stream,
-        deadline: Instant::now() + PATIENCE,
+        deadline: Instant::now() + TIMEOUT,
     };
     let response = match Request::read(&mut timed) {
         Ok(request) => Response::to(&request, client, identity),
@@ -70,22 +70,22 @@ fn serve(stream: TcpStream, client: SocketAddr, identity: &Identity) {
     };
 
     let is_refused = response.is_refused();
-    // A failed write concerns this client only.
+    // A failed write concerns only this client.
     let _ = stream
-        .set_write_timeout(Some(PATIENCE))
+        .set_write_timeout(Some(TIMEOUT))
         .and_then(|()| (&stream).write_all(&response.into_bytes()))
         .and_then(|()| stream.shutdown(Shutdown::Write));
     if is_refused {
-        // Unread data at the close would reset the connection, and the client might lose the
-        // response. So the rest of the request is read, until the deadline.
+        // If unread data were left, closing would reset the connection and the client might lose
+        // the response. The server therefore reads the rest of the request until the deadline.
         let _ = io::copy(&mut timed.take(DISCARDED_BYTES_MAX), &mut io::sink());
     }
 }
 
-/// The most bytes of an unexpected body that are read before the connection is closed.
+/// The maximum number of bytes of an unexpected body that are read before the connection is closed.
 const DISCARDED_BYTES_MAX: u64 = 64 * 1024;
 
-/// A stream with a deadline for all reads together.
+/// A stream with a single deadline for all reads.
 struct Timed<'a> {
     stream: &'a TcpStream,
     deadline: Instant,
