@@ -1,4 +1,4 @@
-//! Faults under traffic, in several rounds if `LIQO_LAB_REPEAT` is set. [`print`] shows the worst
+//! Faults under traffic, in several rounds if `LIQO_LAB_REPEAT` is set. `rounds::print` shows the worst
 //! outcome of each case at the end.
 
 use crate::converged::until_converged;

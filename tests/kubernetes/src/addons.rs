@@ -6,13 +6,13 @@ use anyhow::{Context as _, Result};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Deployments that must be available before a cluster is up: namespace and name.
+/// Namespace and name of each Deployment that must be available before a cluster is up.
 pub(crate) const DEPLOYMENTS: [(&str, &str); 2] = [
     ("kube-system", "coredns"),
     ("local-path-storage", "local-path-provisioner"),
 ];
 
-/// The objects of all addons.
+/// Returns the objects of all addons.
 ///
 /// # Errors
 ///

@@ -1,7 +1,7 @@
-//! Control groups. Each node is the root of its own hierarchy.
+//! Control groups of nodes. Each node is the root of its own hierarchy.
 //!
-//! A node joins `/liqo-lab/NODE` before its cgroup namespace is created. Inside, this group is the
-//! root, so that neither the kubelet nor runc needs a special setting.
+//! A node joins `/liqo-lab/NODE` before its cgroup namespace is created. Inside the namespace, this
+//! group is the root, so that kubelet and runc need no special setting.
 
 use anyhow::{Context as _, Result};
 use nix::mount::{MsFlags, mount};
@@ -11,31 +11,31 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The mount point of control groups, on the machine and in each node.
+/// The mount point of the control groups, on the machine and in each node.
 const MOUNT_POINT: &str = "/sys/fs/cgroup";
 
-/// The parent of the groups of all nodes.
-const OURS: &str = "liqo-lab";
+/// The group that contains the groups of all nodes.
+const PARENT: &str = "liqo-lab";
 
-/// The group of a node's processes outside of pods, with version 2, where a group with processes
-/// cannot have children with limits.
+/// The group of a node's processes outside of pods, for version 2. A group with processes must not
+/// have children with limits there.
 const LEAF: &str = "init";
 
 /// The resource usage of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
-    /// Memory of its processes without the page cache, in bytes.
+    /// Memory of the node's processes without the page cache, in bytes.
     pub(crate) resident_bytes: u64,
-    /// Processor time since its start.
+    /// Processor time since the start of the node.
     pub(crate) processor: Duration,
 }
 
-/// The version of control groups of this machine, and their hierarchies.
+/// The version of control groups on this machine, and the hierarchies of version 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
-    /// Version 1: one hierarchy per set of controllers.
+    /// Version 1 has a hierarchy for each set of controllers.
     V1(Vec<Tree>),
-    /// Version 2: one hierarchy.
+    /// Version 2 has a single hierarchy.
     V2,
 }
 
@@ -44,12 +44,12 @@ pub(crate) enum Layout {
 pub(crate) struct Tree {
     /// The mount point on the machine.
     pub(crate) path: PathBuf,
-    /// The mount options: its controllers, or `none,name=NAME`.
+    /// The mount options of the hierarchy, which are its controllers or `none,name=NAME`.
     pub(crate) options: String,
 }
 
 impl Layout {
-    /// Detects the version and the hierarchies of this machine.
+    /// Detects the version and the hierarchies of control groups on this machine.
     ///
     /// # Errors
     ///
@@ -78,7 +78,7 @@ impl Layout {
     pub(crate) fn join(&self, node: &str) -> Result<()> {
         let me = std::process::id().to_string();
         for folder in self.folders() {
-            let parent = folder.join(OURS);
+            let parent = folder.join(PARENT);
             let group = parent.join(node);
             match self {
                 Self::V1(_) => {
@@ -103,7 +103,7 @@ impl Layout {
         Ok(())
     }
 
-    /// Mounts the hierarchies below `root`, the root directory of a node.
+    /// Mounts the hierarchies in a node, whose root directory is `root`.
     ///
     /// # Errors
     ///
@@ -125,12 +125,13 @@ impl Layout {
         }
     }
 
-    /// Moves process 1 of a node out of the root group, so that the groups of pods can have limits.
+    /// Moves process 1 of a node from the root group into [`LEAF`], so that the groups of pods can
+    /// have limits.
     ///
     /// # Errors
     ///
     /// Returns an error if the kernel refuses.
-    pub(crate) fn settle(&self) -> Result<()> {
+    pub(crate) fn leave_root_group(&self) -> Result<()> {
         if *self == Self::V2 {
             let leaf = Path::new(MOUNT_POINT).join(LEAF);
             fs::create_dir_all(&leaf).context("failed to make the group of process 1")?;
@@ -141,25 +142,25 @@ impl Layout {
         Ok(())
     }
 
-    /// Removes the groups of `node`, whose processes have ended.
+    /// Removes the groups of `node`. Its processes must have ended.
     pub(crate) fn remove(&self, node: &str) {
         for folder in self.folders() {
-            remove_tree(&folder.join(OURS).join(node));
-            // Fails while other nodes have groups.
-            let _ = fs::remove_dir(folder.join(OURS));
+            remove_tree(&folder.join(PARENT).join(node));
+            // The removal fails while other nodes have groups.
+            let _ = fs::remove_dir(folder.join(PARENT));
         }
     }
 
-    /// The current usage of `node`.
+    /// Returns the current usage of `node`.
     ///
     /// # Errors
     ///
-    /// Returns an error if it has no groups.
+    /// Returns an error if the node has no groups.
     pub(crate) fn usage(&self, node: &str) -> Result<Usage> {
         let read = |tree: &str, file: &str| {
             let path = Path::new(MOUNT_POINT)
                 .join(tree)
-                .join(OURS)
+                .join(PARENT)
                 .join(node)
                 .join(file);
             fs::read_to_string(&path).with_context(|| format!("failed to read {}", path.display()))
@@ -189,8 +190,8 @@ impl Layout {
     }
 }
 
-/// Reads the hierarchies of version 1 below [`MOUNT_POINT`] from `/proc/self/mountinfo` (`man 5 proc`): the
-/// path is the fifth field; type, source and options follow ` - `.
+/// Reads the hierarchies of version 1 below [`MOUNT_POINT`] from `/proc/self/mountinfo` (`man 5
+/// proc`). The path is the fifth field of a line. Type, source and options follow ` - `.
 fn parse(mountinfo: &str) -> Vec<Tree> {
     let mut seen = BTreeSet::new();
 
@@ -227,7 +228,8 @@ fn parse(mountinfo: &str) -> Vec<Tree> {
         .collect()
 }
 
-/// Sets the processors and memory nodes of a new cpuset group, which accepts no process without.
+/// Copies the processors and memory nodes of `top` to a new cpuset group. The kernel adds no
+/// process to a group without them.
 fn inherit_cpuset(top: &Path, group: &Path) -> Result<()> {
     for file in ["cpuset.cpus", "cpuset.mems"] {
         let Ok(value) = fs::read_to_string(top.join(file)) else {
@@ -245,7 +247,8 @@ fn delegate(group: &Path) -> Result<()> {
     let controllers = fs::read_to_string(group.join("cgroup.controllers"))
         .context("failed to read the controllers")?;
     for controller in controllers.split_whitespace() {
-        // One by one: a controller that cannot be enabled here must not disable the others.
+        // Each controller is enabled by a separate write, since some controllers cannot be enabled
+        // here.
         let _ = fs::write(
             group.join("cgroup.subtree_control"),
             format!("+{controller}"),
@@ -265,7 +268,7 @@ fn remove_tree(group: &Path) {
     for entry in entries.filter(|entry| entry.path().is_dir()) {
         remove_tree(&entry.path());
     }
-    // Removing the directory of a group removes its files; a group in use stays.
+    // Removing the directory of a group also removes its files. The kernel keeps a group in use.
     let _ = fs::remove_dir(group);
 }
 

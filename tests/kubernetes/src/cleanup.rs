@@ -1,8 +1,8 @@
 //! Cleanups of a test, like Go's `testing.T.Cleanup`.
 //!
-//! A cleanup is registered before the change that it undoes, so that a change that fails
-//! half-way is undone, too. The runner runs the cleanups of a test in reverse order after its
-//! body has returned, failed, panicked or timed out, and goes on after errors.
+//! A cleanup is registered before the change that it reverts, so that it also reverts a partial
+//! change. The runner runs the cleanups of a test in reverse order, after the test's body has
+//! returned, failed, panicked or timed out. An error of a cleanup does not prevent the others.
 
 use anyhow::{Context as _, Error, Result, anyhow};
 use std::any::Any;
@@ -15,20 +15,20 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-/// The limit of one cleanup: the slowest removes a node, which takes seconds, on a machine that
-/// may run at a tenth of its speed.
+/// The limit of a cleanup. The slowest cleanup removes a node, which takes seconds. A loaded
+/// machine may run at a tenth of its speed.
 const CLEANUP_LIMIT: Duration = Duration::from_secs(180);
 
 tokio::task_local! {
     static CURRENT: Cleanups;
 }
 
-/// Registers a cleanup with the test that runs; `what` names in errors what it removes or
-/// restores. It must succeed where there is nothing to undo.
+/// Registers a cleanup for the current test. Errors contain `what`, which describes the object to
+/// remove or restore. The cleanup must succeed if there is nothing to revert.
 ///
 /// # Panics
 ///
-/// Panics outside of the body of a test, where no runner would run it.
+/// Panics outside of a test's body, because no runner would run the cleanup.
 pub fn defer(
     what: impl Into<String>,
     action: impl AsyncFnOnce() -> Result<()> + 'static,
@@ -56,11 +56,11 @@ pub struct Deferred {
 }
 
 impl Deferred {
-    /// Runs the cleanup now, instead of after the test.
+    /// Runs the cleanup immediately, instead of after the test.
     ///
     /// # Errors
     ///
-    /// Returns the error of the cleanup, which is not tried again.
+    /// Returns the error of the cleanup. A failed cleanup is not repeated.
     pub async fn run(self) -> Result<()> {
         let entry = self.cleanups.0.borrow_mut()[self.index].take();
         match entry {
@@ -76,8 +76,8 @@ impl fmt::Debug for Deferred {
     }
 }
 
-/// Runs `body`, for `limit` at most, and then its cleanups; between the two `on_failure` sees the
-/// error of a body that failed, so that it can gather evidence.
+/// Runs the body of a test for at most `limit`, and then its cleanups. Calls `on_failure` with the
+/// error of a failed body before the cleanups, so that evidence can be collected.
 ///
 /// # Errors
 ///
@@ -110,7 +110,7 @@ pub(crate) async fn run(
 
 type Action = Box<dyn FnOnce() -> Pin<Box<dyn Future<Output = Result<()>>>>>;
 
-/// The cleanups of one test in the order of registration; `None` where one has run already.
+/// The cleanups of a test in the order of registration. An entry is `None` once it has run.
 #[derive(Clone, Default)]
 struct Cleanups(Rc<RefCell<Vec<Option<Entry>>>>);
 
@@ -140,7 +140,7 @@ impl Entry {
     }
 }
 
-/// Runs a future that may panic, for `limit` at most.
+/// Runs a future for at most `limit`, and returns its panic as an error.
 async fn bounded(future: impl Future<Output = Result<()>>, limit: Duration) -> Result<()> {
     let mut future = pin!(future);
     let caught = poll_fn(|context| {
@@ -172,7 +172,7 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(30);
 
-    /// Stands for the objects of a cluster.
+    /// Represents the objects of a cluster.
     type Objects = Rc<RefCell<BTreeSet<&'static str>>>;
 
     fn create(objects: &Objects, name: &'static str) -> Deferred {

@@ -14,7 +14,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// The exit code of a program that Ctrl-C ended: 128 plus the number of SIGINT.
+/// The exit code after Ctrl-C, which is 128 plus the number of SIGINT.
 const INTERRUPTED: u8 = 130;
 
 const EXAMPLES: &str = "Examples:
@@ -39,9 +39,9 @@ pub struct Cli {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Builds Kubernetes and all that a cluster needs, once per machine.
+    /// Builds Kubernetes and all other artifacts of clusters, once per machine.
     Build(build::Build),
-    /// Creates clusters, or completes those of which parts are missing.
+    /// Creates clusters, or the missing parts of existing ones.
     Up(life::Up),
     /// Removes clusters.
     Down(life::Down),
@@ -55,13 +55,13 @@ enum Command {
     Exec(run::Exec),
     /// Shows the log of a component of a node.
     Logs(run::Logs),
-    /// Shows memory and processor time of each node.
+    /// Shows memory and processor time of each node since its start.
     Usage(inspect::Usage),
     /// Runs kubectl against a cluster.
     Kubectl(run::Tool),
     /// Runs helm against a cluster.
     Helm(run::Tool),
-    /// Impairs or restores the network between a cluster and the others.
+    /// Impairs or restores the network between a cluster and other clusters.
     Uplink(fault::SetUplink),
     /// Kills, stops, starts, disconnects or reconnects a node.
     Node(fault::SetNode),
@@ -84,7 +84,7 @@ enum Command {
     /// Relays and impairs the frames of an uplink.
     #[command(hide = true)]
     Relay(fault::Relay),
-    /// Assigns addresses to Services, inside a node.
+    /// Assigns addresses to Services of type LoadBalancer, inside a node.
     #[command(hide = true)]
     LoadBalancer {
         /// The path of the kubeconfig.
@@ -96,7 +96,7 @@ enum Command {
     },
 }
 
-/// Resolves when Ctrl-C or SIGTERM arrives.
+/// The error of a command that Ctrl-C or SIGTERM has interrupted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Interrupted;
 
@@ -170,15 +170,15 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
         .context("failed to start a runtime")
 }
 
-/// Replaces this process by `command`; returns only if that fails.
-fn become_program(mut command: std::process::Command) -> anyhow::Error {
+/// Replaces this process by `command`. Returns only if the replacement fails.
+fn replace_process(mut command: std::process::Command) -> anyhow::Error {
     use std::os::unix::process::CommandExt as _;
 
     let name = command.get_program().to_string_lossy().into_owned();
     anyhow::Error::new(command.exec()).context(format!("failed to start {name}"))
 }
 
-/// The arguments of another program.
+/// The arguments that are passed to another program.
 #[derive(clap::Args, Debug)]
 struct Rest {
     #[arg(

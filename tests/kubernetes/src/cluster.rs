@@ -6,7 +6,7 @@ mod registry;
 mod up;
 
 pub use registry::names;
-pub use up::{Options, settle, up};
+pub use up::{Options, up, wait_for_starts};
 
 use crate::node::{Node, control};
 use crate::place::{self, Artifacts};
@@ -21,17 +21,17 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The file in a cluster's folder that exists once the cluster has come up.
+/// The name of the file in a cluster's folder that exists once the cluster has been up.
 const COMPLETE: &str = "complete";
 
-/// A cluster of this machine.
+/// A cluster on this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cluster {
     /// The desired state.
     pub spec: Spec,
-    /// Its number on the underlay, from 1 to 250.
+    /// The number of the cluster on the underlay, from 1 to 250. Addresses of nodes contain it.
     pub number: u8,
-    /// The folder of its programs.
+    /// The folder of the cluster's programs.
     pub artifacts: PathBuf,
 }
 
@@ -45,7 +45,8 @@ impl Cluster {
         registry::find(name)
     }
 
-    /// All clusters, sorted by name, except those without a record, which only `down` can remove.
+    /// Returns all clusters, sorted by name. Omits clusters without a record, which only `down` can
+    /// remove.
     ///
     /// # Errors
     ///
@@ -57,58 +58,58 @@ impl Cluster {
             .collect()
     }
 
-    /// The name from its spec.
+    /// Returns the name in the spec.
     pub fn name(&self) -> &str {
         &self.spec.name
     }
 
-    /// The folder of its state.
+    /// Returns the folder of the cluster's state.
     pub fn folder(&self) -> PathBuf {
         place::clusters().join(self.name())
     }
 
-    /// The path of its administrator's kubeconfig.
+    /// Returns the path of the administrator's kubeconfig.
     pub fn kubeconfig(&self) -> PathBuf {
         self.folder().join("kubeconfig")
     }
 
-    /// Whether it has come up once.
+    /// Returns whether the cluster has been up before.
     pub fn is_complete(&self) -> bool {
         self.folder().join(COMPLETE).exists()
     }
 
-    /// The programs of its version of Kubernetes.
+    /// Returns the programs of the cluster's version of Kubernetes.
     pub fn artifacts(&self) -> Artifacts {
         Artifacts::new(&self.artifacts)
     }
 
-    /// The specs of its nodes, the control plane first.
+    /// Returns the specs of the nodes. The control plane is the first.
     ///
     /// # Errors
     ///
-    /// Returns an error if the underlay is gone.
+    /// Returns an error if the underlay does not exist.
     pub fn node_specs(&self) -> Result<Vec<NodeSpec>> {
         let underlay = Underlay::existing()?.context("the underlay is gone: run `up` again")?;
         Ok(NodeSpec::all(&self.spec, self.number, underlay.net()))
     }
 
-    /// Handles of its nodes, the control plane first.
+    /// Returns handles of the nodes. The control plane is the first.
     pub fn nodes(&self) -> Vec<Node> {
         (0..self.spec.nodes)
             .map(|index| Node::of(self.name(), &self.spec.node_name(index)))
             .collect()
     }
 
-    /// The handle of a node; index 0 is the control plane.
+    /// Returns the handle of a node. Index 0 is the control plane.
     pub fn node(&self, index: u8) -> Node {
         Node::of(self.name(), &self.spec.node_name(index))
     }
 
-    /// A client with the rights of its administrator.
+    /// Returns a client with the administrator's rights.
     ///
     /// # Errors
     ///
-    /// Returns an error if its kubeconfig cannot be read.
+    /// Returns an error if the kubeconfig cannot be read.
     pub async fn client(&self) -> Result<Client> {
         let path = self.kubeconfig();
         let config = Kubeconfig::read_from(&path)
@@ -120,12 +121,12 @@ impl Cluster {
         Client::try_from(config).context("failed to create a client")
     }
 
-    /// A `kubectl` command of its administrator.
+    /// Returns a `kubectl` command with the administrator's kubeconfig.
     pub fn kubectl(&self) -> Command {
         self.program("kubectl")
     }
 
-    /// A `helm` command of its administrator.
+    /// Returns a `helm` command with the administrator's kubeconfig.
     pub fn helm(&self) -> Command {
         self.program("helm")
     }
@@ -145,7 +146,7 @@ impl Cluster {
         remove(self.name())
     }
 
-    /// The states of the components of each node.
+    /// Returns the states of the components of each node, by the node's name.
     ///
     /// # Errors
     ///
@@ -161,18 +162,18 @@ impl Cluster {
     }
 }
 
-/// Removes the cluster `name`, also one of which only parts are left.
+/// Removes the cluster `name`, even if only parts of it exist.
 ///
 /// # Errors
 ///
-/// Returns the errors of all parts that could not be removed; all other parts are removed.
+/// Returns the errors of all parts that could not be removed. Other parts are removed nevertheless.
 pub fn remove(name: &str) -> Result<()> {
     let mut failures = Vec::new();
     let cluster = registry::read(name).unwrap_or_else(|error| {
         failures.push(format!("{error:#}"));
         None
     });
-    // Also nodes that are not in its spec, and those of which only the network namespace exists.
+    // Nodes outside of the spec are removed too, and nodes that have a network namespace only.
     let mut nodes = Node::all(name)?;
     let begun = underlay::node_namespaces(name)?;
     nodes.extend(begun.iter().map(|node| Node::of(name, node)));
@@ -191,8 +192,8 @@ pub fn remove(name: &str) -> Result<()> {
     fs::remove_dir_all(&folder).with_context(|| format!("failed to remove {}", folder.display()))
 }
 
-/// Removes the underlay, kernel settings and folders that clusters share; does nothing while a
-/// cluster exists.
+/// Removes the underlay, the kernel settings and the folders that clusters share. Does nothing
+/// while a cluster exists.
 ///
 /// # Errors
 ///
@@ -219,7 +220,7 @@ pub fn clear_machine() -> Result<()> {
         removed.with_context(|| format!("failed to remove {}", path.display()))?;
     }
     match fs::remove_dir(&state) {
-        // The folder may be a mount point.
+        // If the folder is a mount point, it cannot be removed.
         Err(error) if error.kind() != std::io::ErrorKind::ResourceBusy => {
             Err(error).with_context(|| format!("failed to remove {}", state.display()))
         }

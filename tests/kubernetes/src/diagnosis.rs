@@ -1,4 +1,4 @@
-//! Writes the state of clusters to files, to diagnose failed tests.
+//! Writes the state of clusters to files, for the diagnosis of failed tests.
 
 use crate::cluster::Cluster;
 use crate::host;
@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Files about a cluster, and the arguments of `kubectl` for each.
+/// File names for a cluster, and the arguments of `kubectl` that print each file.
 const CLUSTER_FILES: [(&str, &str); 6] = [
     ("nodes.yaml", "get nodes -o yaml"),
     ("pods.txt", "get pods -A -o wide"),
@@ -24,7 +24,7 @@ const CLUSTER_FILES: [(&str, &str); 6] = [
     ("described-pods.txt", "describe pods -A"),
 ];
 
-/// Files about a node, and the commands for each.
+/// File names for a node, and the commands that print each file.
 const NODE_FILES: [(&str, &[&str]); 7] = [
     ("links.txt", &["ip -d -s link show"]),
     ("addresses.txt", &["ip address show", "ip neighbour show"]),
@@ -52,7 +52,7 @@ const NODE_FILES: [(&str, &[&str]); 7] = [
     ),
 ];
 
-/// Writes all files below `folder`. The error of a command is written to its file.
+/// Writes all files below `folder`. If a command fails, its file contains the error.
 ///
 /// # Errors
 ///
@@ -79,14 +79,14 @@ pub fn gather(clusters: &[Cluster], folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Copies the logs of all pods, including containers before a restart.
+/// Copies the logs of all pods, including those of containers before a restart.
 fn pod_logs(cluster: &Cluster, folder: &Path) -> Result<()> {
     for node in cluster.nodes() {
         let from = node.root().join("var/log/pods");
         let to = folder.join(node.name()).join("pods");
         fs::create_dir_all(&to).context("failed to create a folder for logs")?;
         let all = from.join(".");
-        // The folder does not exist before the first pod.
+        // The folder does not exist before the first pod starts.
         let _ = host::run("cp", &["-rL".as_ref(), all.as_os_str(), to.as_os_str()]);
     }
 
@@ -96,7 +96,7 @@ fn pod_logs(cluster: &Cluster, folder: &Path) -> Result<()> {
 fn node_state(node: &Node, folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).context("failed to create a folder for a node")?;
     let logs = node.logs().join(".");
-    // The folder does not exist before the first component.
+    // The folder does not exist before the first component starts.
     let _ = host::run("cp", &["-r".as_ref(), logs.as_os_str(), folder.as_os_str()]);
     let _ = fs::copy(node.folder().join("init.log"), folder.join("init.log"));
     for (file, commands) in NODE_FILES {

@@ -17,22 +17,23 @@ use crate::underlay::{DEVICE, NETNS, Underlay, bridge, node_netns};
 use anyhow::{Context as _, Result};
 use std::time::Duration;
 
-/// The network between a cluster and the underlay.
+/// The network link between a cluster and the underlay.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Uplink {
-    /// No fault.
+    /// A link without faults.
     Plain,
-    /// The cluster is disconnected.
+    /// No link: the cluster is disconnected.
     Down,
-    /// Frames are lost, delayed or duplicated.
+    /// A link that loses, delays or duplicates frames.
     Relay {
-        /// The faults of frames in each direction.
+        /// The faults of the frames in each direction.
         faults: Faults,
-        /// The numbers of the remote clusters that are affected; all traffic if empty.
+        /// The numbers of the remote clusters with affected traffic. All traffic is affected if
+        /// empty.
         towards: Vec<u8>,
     },
-    /// The cluster is behind a router with source NAT: other clusters cannot reach it, and see the
-    /// address of the router as source. The machine reaches it without NAT.
+    /// A router with source NAT. Other clusters cannot reach the cluster, and receive its packets
+    /// from the router's address. The machine reaches the cluster without NAT.
     Nat {
         /// The time-out of an idle UDP flow, in whole seconds.
         udp_timeout: Duration,
@@ -43,7 +44,7 @@ pub enum Uplink {
 ///
 /// # Errors
 ///
-/// Returns an error if the kernel refuses.
+/// Returns an error if the kernel refuses a change.
 pub fn set_uplink(cluster: &Cluster, uplink: &Uplink) -> Result<()> {
     let underlay = Underlay::existing()?.context("the underlay is gone: run `up` again")?;
     let number = cluster.number;
@@ -54,11 +55,11 @@ pub fn set_uplink(cluster: &Cluster, uplink: &Uplink) -> Result<()> {
         Uplink::Relay { faults, towards } => relay::start(cluster, *faults, towards)?,
         Uplink::Nat { udp_timeout } => nat::start(underlay, cluster, *udp_timeout)?,
     }
-    forget_neighbours()
+    flush_neighbours()
 }
 
-/// Restores the plain uplink of the cluster with this number, and returns whether it was
-/// missing.
+/// Restores the plain uplink of the cluster with this number, if it is missing. Returns whether it
+/// was missing.
 ///
 /// # Errors
 ///
@@ -73,17 +74,17 @@ pub(crate) fn restore(underlay: Underlay, number: u8) -> Result<bool> {
     Ok(true)
 }
 
-/// Removes the uplink, of any kind, of the cluster with this number.
+/// Removes the uplink of the cluster with this number, whatever its kind.
 pub fn clear(underlay: Underlay, number: u8) {
     relay::stop(number);
     nat::stop(number);
-    // The links of another kind do not exist.
+    // Only the links of the current kind exist, so errors are expected.
     let _ = underlay.disconnect(number);
     let _ = ip(Some(NETNS), &[format!("link delete dn{number}")]);
 }
 
-/// The `ip` commands for two pairs of devices instead of the one pair of a plain uplink, and the
-/// two ends between which a relay or router is inserted.
+/// Returns the `ip` commands that create two pairs of devices instead of the pair of a plain
+/// uplink, and the two ends between which a relay or a router is inserted.
 fn split(number: u8, netns: &str) -> ([String; 4], [String; 2]) {
     let [near, far] = ["ru", "rd"].map(|end| format!("{end}{number}"));
     let commands = [
@@ -95,8 +96,8 @@ fn split(number: u8, netns: &str) -> ([String; 4], [String; 2]) {
     (commands, [near, far])
 }
 
-/// Flushes neighbour caches, since MAC addresses have moved to other ports.
-fn forget_neighbours() -> Result<()> {
+/// Flushes neighbour caches, since the bridge now reaches MAC addresses through other ports.
+fn flush_neighbours() -> Result<()> {
     ip(None, &[format!("neighbour flush dev {DEVICE}")])?;
     for cluster in Cluster::all()? {
         for node in cluster.nodes().iter().filter(|node| node.pid().is_some()) {

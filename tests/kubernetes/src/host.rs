@@ -9,16 +9,16 @@ use std::process::{Command, Output, Stdio};
 ///
 /// # Errors
 ///
-/// Returns an error with its standard error if it fails, or if it is missing.
+/// Returns an error with the standard error of a failed program, or if the program is missing.
 pub(crate) fn run<S: AsRef<OsStr>>(program: &str, args: &[S]) -> Result<String> {
     checked(Command::new(program).args(args), "")
 }
 
-/// Runs `ip` commands, written without the word `ip`, as one batch.
+/// Runs `ip` commands as a batch. The commands are written without the word `ip`.
 ///
 /// # Errors
 ///
-/// Returns the error of `ip` for the first command that fails; later commands are not run.
+/// Returns the error of the first command that fails. Later commands are not run.
 pub(crate) fn ip<S: AsRef<str>>(netns: Option<&str>, commands: &[S]) -> Result<()> {
     let batch: String = commands
         .iter()
@@ -50,11 +50,11 @@ pub(crate) fn checked(command: &mut Command, input: &str) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Runs a program with this standard input, and returns its output and status.
+/// Runs a program with this standard input, and returns its output and its exit status.
 ///
 /// # Errors
 ///
-/// Returns an error if it cannot be started.
+/// Returns an error if the program cannot be started.
 pub(crate) fn output(command: &mut Command, input: &str) -> Result<Output> {
     let name = command.get_program().to_string_lossy().into_owned();
     let mut child = command
@@ -69,7 +69,7 @@ pub(crate) fn output(command: &mut Command, input: &str) -> Result<Output> {
     let output = child
         .wait_with_output()
         .with_context(|| format!("failed to wait for {name}"))?;
-    // A program may exit before it has read all of its input.
+    // A program may exit before it has read all input.
     if let Ok(Err(error)) = feed.join()
         && error.kind() != ErrorKind::BrokenPipe
     {

@@ -1,7 +1,7 @@
-//! Builds OCI images without Docker, reproducibly.
+//! Builds OCI images reproducibly, without Docker.
 //!
-//! `ctr images import` and `skopeo` read these archives. They hold content-addressed blobs, and
-//! the documents that describe them.
+//! `ctr images import` and `skopeo` can read the archives. An archive contains content-addressed
+//! blobs and the documents that describe them.
 //!
 //! ```text
 //! index.json ──name──> manifest ──────> config, layers       one platform
@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Layers of the laboratory's own images are not compressed, since compression takes longer than
-//! copying within one machine. Layers of released images are.
+//! copying on the same machine. Layers of released images are compressed.
 
 pub mod laboratory;
 pub mod programs;
@@ -38,25 +38,25 @@ use layer::Layer;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The `PATH` of common images.
+/// The default `PATH` of common images.
 const PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// An image for one platform.
 #[derive(Clone, Debug)]
 pub struct Image {
-    /// Architecture and operating system.
+    /// The architecture of the image. The operating system is Linux.
     pub platform: Platform,
-    /// The layers, the lowest first.
+    /// The layers. The lowest layer is the first.
     pub layers: Vec<Tree>,
-    /// The program, with its first arguments.
+    /// The program, and its first arguments.
     pub entrypoint: Vec<String>,
-    /// Further arguments; without an entrypoint, the program.
+    /// Additional arguments. Without an entrypoint, the first element is the program.
     pub command: Vec<String>,
     /// Labels such as `org.opencontainers.image.title`.
     pub labels: BTreeMap<String, String>,
-    /// The time of creation that the image declares.
+    /// The creation time that the image declares.
     pub created: Created,
-    /// The compression of its layers.
+    /// The compression of the layers.
     pub compression: Compression,
 }
 
@@ -104,10 +104,10 @@ impl Image {
     }
 }
 
-/// Writes an archive with one image under one or more names.
+/// Writes an archive with an image under one or more names.
 ///
-/// `images` are the same image for different platforms. The archive is renamed to `to` when it is
-/// complete.
+/// `images` contains the same image for different platforms. The complete archive is renamed to
+/// `to`, so that `to` is never incomplete.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Kernel settings that clusters change, and their restoration.
+//! Changes kernel settings for clusters, and restores them.
 
 use crate::place;
 use anyhow::{Context as _, Result};
@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-/// Keys below `/proc/sys` and their values; `None` if kubelets set the value.
+/// Keys below `/proc/sys` and their values. The value is `None` if kubelets set it.
 const CHANGED: [(&str, Option<&str>); 5] = [
-    // The default of 128 is too low for several containerds and kubelets.
+    // Several containerds and kubelets need more than the default of 128.
     ("fs/inotify/max_user_instances", Some("8192")),
     ("fs/inotify/max_user_watches", Some("1048576")),
     ("vm/overcommit_memory", None),
@@ -16,7 +16,7 @@ const CHANGED: [(&str, Option<&str>); 5] = [
     ("kernel/panic_on_oops", None),
 ];
 
-/// Saves the values of the machine, once, and sets those that clusters need.
+/// Saves the machine's values if they are not saved yet, and sets the values that clusters need.
 ///
 /// # Errors
 ///
@@ -42,7 +42,8 @@ pub(crate) fn prepare() -> Result<()> {
     Ok(())
 }
 
-/// Resets `panic_on_oops`, which kubelets set: a kernel oops would stop the whole machine.
+/// Disables `panic_on_oops`, which kubelets enable. With it, a kernel oops would stop the whole
+/// machine.
 ///
 /// # Errors
 ///

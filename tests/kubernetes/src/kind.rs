@@ -1,17 +1,18 @@
 //! Clusters of [kind](https://kind.sigs.k8s.io), for machines with Docker.
 //!
-//! Nodes are containers. Names, networks and kubeconfigs are the same; faults are not available.
+//! Nodes are containers. Names, networks and kubeconfigs are the same as without kind. Faults are
+//! not available.
 
 use crate::spec::{KubeProxy, Spec};
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
 use std::process::{Command, Stdio};
 
-/// Checks that kind and Docker work.
+/// Checks that kind and Docker are installed and work.
 ///
 /// # Errors
 ///
-/// Returns an error with the missing program and the address of its installation guide.
+/// Returns an error with the missing program and the URL of its installation guide.
 pub(crate) fn check() -> Result<()> {
     for (program, args, from) in [
         (
@@ -38,8 +39,7 @@ pub(crate) fn check() -> Result<()> {
     Ok(())
 }
 
-/// The configuration of a cluster
-/// (<https://kind.sigs.k8s.io/docs/user/configuration>).
+/// Returns the configuration of a cluster (<https://kind.sigs.k8s.io/docs/user/configuration>).
 ///
 /// # Errors
 ///
@@ -97,7 +97,7 @@ pub(crate) fn config(spec: &Spec) -> Result<Value> {
     }))
 }
 
-/// The names of kind's clusters.
+/// Returns the names of kind's clusters.
 ///
 /// # Errors
 ///

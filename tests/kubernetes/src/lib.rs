@@ -1,8 +1,8 @@
-//! Real Kubernetes clusters on one machine, without Docker and without a registry.
+//! Real Kubernetes clusters on a single machine, without Docker and without a registry.
 //!
 //! A node is a set of Linux namespaces with containerd, a kubelet and kube-proxy. The nodes of all
-//! clusters share one Ethernet segment, the [`underlay`]. [`cluster`] creates and removes clusters,
-//! [`node`] starts and stops nodes, [`fault`] impairs networks.
+//! clusters share an Ethernet segment, the [`underlay`]. [`cluster`] creates and removes clusters,
+//! [`node`] starts and stops nodes, and [`fault`] impairs networks.
 
 #![forbid(unsafe_code)]
 

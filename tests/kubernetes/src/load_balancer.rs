@@ -1,7 +1,7 @@
 //! Assigns addresses of the underlay to Services of type LoadBalancer.
 //!
-//! The control plane's node owns the addresses; kube-proxy, which reads them from the status of
-//! Services, forwards their traffic.
+//! The addresses belong to the node of the control plane. kube-proxy reads the addresses from the
+//! status of Services, and forwards their traffic.
 
 use crate::host;
 use anyhow::{Context as _, Result};
@@ -16,13 +16,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::path::Path;
 
-/// The host part of the first and the last address.
+/// The last octets of the addresses that can be assigned.
 const RANGE: std::ops::RangeInclusive<u8> = 100..=249;
 
-/// The device of the addresses.
+/// The device that gets the addresses.
 const DEVICE: &str = "eth0";
 
-/// Namespace and name of a Service.
+/// The namespace and the name of a Service.
 type Key = (String, String);
 
 /// The assigned addresses.
@@ -32,8 +32,8 @@ struct Addresses {
 }
 
 impl Addresses {
-    /// Returns the address of a Service: `known`, the one in its status, if it is free, else the
-    /// first free one; `None` if all are assigned.
+    /// Returns the address of a Service, or `None` if all addresses are assigned. Prefers `known`,
+    /// which is the address in the Service's status, over the first free address.
     fn assign(&mut self, key: &Key, known: Option<Ipv4Addr>, prefix: [u8; 3]) -> Option<Ipv4Addr> {
         if let Some(address) = self.assigned.get(key) {
             return Some(*address);
@@ -49,17 +49,18 @@ impl Addresses {
         Some(address)
     }
 
-    /// Releases the address of a Service.
+    /// Releases the address of a Service, and returns the address.
     fn release(&mut self, key: &Key) -> Option<Ipv4Addr> {
         self.assigned.remove(key)
     }
 }
 
-/// Runs until the process is killed; `prefix` is the first three octets of the addresses.
+/// Assigns addresses until the process is killed. `prefix` is the first three octets of the
+/// addresses.
 ///
 /// # Errors
 ///
-/// Returns an error if the watch fails; process 1 then restarts this program.
+/// Returns an error if the watch fails. Process 1 then restarts this program.
 pub(crate) async fn run(kubeconfig: &Path, prefix: [u8; 3]) -> Result<()> {
     let config = Kubeconfig::read_from(kubeconfig).context("failed to read the kubeconfig")?;
     let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default())
@@ -81,7 +82,7 @@ pub(crate) async fn run(kubeconfig: &Path, prefix: [u8; 3]) -> Result<()> {
             Event::Init => first.clear(),
             Event::InitApply(service) => first.push(service),
             Event::InitDone => {
-                // Services that have an address keep it, so they are first.
+                // Services that have an address already must keep it, so they are processed first.
                 first.sort_by_key(|service| known(service).is_none());
                 for service in first.drain(..) {
                     apply(&client, &mut addresses, &service, prefix).await?;
@@ -129,7 +130,7 @@ async fn apply(
             .await;
         match patched {
             Ok(_) => println!("{}/{} has {address:?}", key.0, key.1),
-            // The Service was deleted, which the watch reports next.
+            // The Service was deleted. The next event of the watch reports the deletion.
             Err(kube::Error::Api(status)) if status.code == 404 => {}
             Err(error) => return Err(error).context("failed to write a Service's status"),
         }
@@ -145,7 +146,8 @@ fn release(addresses: &mut Addresses, key: &Key) -> Result<()> {
     }
 }
 
-/// Removes the addresses of an earlier run of this program; Services get theirs back.
+/// Removes the addresses that an earlier run of this program has added. Services get the same
+/// addresses again.
 fn clear(prefix: [u8; 3]) -> Result<()> {
     let [a, b, c] = prefix;
     let shown = host::run("ip", &["-4", "-oneline", "address", "show", "dev", DEVICE])?;

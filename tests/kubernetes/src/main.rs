@@ -1,4 +1,4 @@
-//! The program behind `cargo xtask cluster`, which is also process 1 of nodes.
+//! The program that `cargo xtask cluster` runs, which is also process 1 of nodes.
 
 #![forbid(unsafe_code)]
 

@@ -12,17 +12,17 @@ use std::time::Duration;
 
 use crate::wait::{self, Deadline};
 
-/// The field manager.
+/// The field manager of applied objects.
 const MANAGER: &str = "liqo-lab";
 
-/// The limit for prerequisites of an object, such as its CRD or its namespace.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The limit for the prerequisites of an object to exist, such as its CRD or its namespace.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Reads the objects of a multi-document YAML text.
+/// Reads the objects of a YAML text with one or more documents.
 ///
 /// # Errors
 ///
-/// Returns an error that names the line.
+/// Returns an error that names the invalid line.
 pub fn parse(yaml: &str) -> Result<Vec<Value>> {
     let objects: Vec<Value> =
         serde_saphyr::from_multiple(yaml).context("the manifest is invalid YAML")?;
@@ -30,7 +30,7 @@ pub fn parse(yaml: &str) -> Result<Vec<Value>> {
     Ok(objects.into_iter().filter(|it| !it.is_null()).collect())
 }
 
-/// Applies objects in order; objects without a namespace go to `namespace`.
+/// Applies objects in their order. Objects without a namespace are created in `namespace`.
 ///
 /// # Errors
 ///
@@ -52,7 +52,7 @@ pub async fn apply(client: &Client, objects: &[Value], namespace: Option<&str>) 
         let what = format!("{} {name}", gvk.kind);
         if !kinds.contains_key(&gvk) {
             let kind = wait::until(
-                Deadline::after(PATIENCE),
+                Deadline::after(TIMEOUT),
                 &format!("the kind {}", gvk.kind),
                 async || Ok(discovery::pinned_kind(client, &gvk).await?),
             )
@@ -68,17 +68,17 @@ pub async fn apply(client: &Client, objects: &[Value], namespace: Option<&str>) 
     Ok(())
 }
 
-/// Retries while prerequisites are missing, such as the ServiceAccount of a namespace or the
-/// server of a webhook.
+/// Applies an object. Retries while prerequisites are missing, such as the ServiceAccount of a
+/// namespace or the server of a webhook.
 async fn apply_one(api: &Api<DynamicObject>, name: &str, object: &DynamicObject) -> Result<()> {
     let params = PatchParams::apply(MANAGER).force();
     let refused = wait::until(
-        Deadline::after(PATIENCE),
+        Deadline::after(TIMEOUT),
         "the object to be accepted",
         async || {
             match api.patch(name, &params, &Patch::Apply(object)).await {
                 Ok(_) => Ok(None),
-                // An invalid object is not retried.
+                // The API server would refuse an invalid object again, so it is not retried.
                 Err(kube::Error::Api(status)) if [400, 409, 422].contains(&status.code) => {
                     Ok(Some(status.message))
                 }

@@ -1,4 +1,4 @@
-//! A Kubernetes namespace of a test.
+//! A Kubernetes namespace for a test.
 
 use crate::cleanup;
 use crate::cluster::Cluster;
@@ -16,10 +16,10 @@ use std::thread;
 use std::time::Duration;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
-/// [`wait::SOON`] for `kubectl`.
+/// The value of [`wait::SOON`] as a flag of `kubectl`.
 const TIMEOUT: &str = "--timeout=120s";
 
-/// A namespace of a cluster, and shorthands for `kubectl` in it.
+/// A namespace of a cluster, with methods that run `kubectl` in this namespace.
 #[derive(Clone)]
 pub struct Namespace {
     cluster: Cluster,
@@ -34,13 +34,12 @@ impl fmt::Debug for Namespace {
 }
 
 impl Namespace {
-    /// Creates the namespace `name`, in which privileged pods may run; it is deleted after the
-    /// test. If it exists, for example because an earlier test has just deleted it, it is removed
-    /// first.
+    /// Creates the namespace `name`, in which privileged pods may run. The namespace is deleted
+    /// after the test. A namespace of this name that an earlier test has left is removed first.
     ///
     /// # Errors
     ///
-    /// Returns an error if the API server refuses it.
+    /// Returns an error if the API server refuses the namespace.
     ///
     /// # Panics
     ///
@@ -70,17 +69,17 @@ impl Namespace {
         })
     }
 
-    /// The name without the cluster's.
+    /// Returns the name of the namespace, without the cluster's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The cluster that it is in.
+    /// Returns the cluster of the namespace.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
     }
 
-    /// A client with all rights in the cluster.
+    /// Returns a client with all rights in the cluster.
     pub fn client(&self) -> &Client {
         &self.client
     }
@@ -94,23 +93,23 @@ impl Namespace {
         manifest::apply(&self.client, &manifest::parse(yaml)?, Some(&self.name)).await
     }
 
-    /// A `kubectl` command in this namespace.
+    /// Returns a `kubectl` command for this namespace.
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = self.cluster.kubectl();
         command.args(["--namespace", &self.name]).args(args);
         command
     }
 
-    /// Runs `kubectl` in this namespace, and returns its standard output.
+    /// Runs `kubectl` in this namespace, and returns the standard output.
     ///
     /// # Errors
     ///
-    /// Returns an error with the standard error of `kubectl` if it fails.
+    /// Returns an error with the standard error if `kubectl` fails.
     pub async fn kubectl(&self, args: &[&str]) -> Result<String> {
         self.kubectl_with(args, "").await
     }
 
-    /// Runs `kubectl` with `input` on its standard input.
+    /// Runs `kubectl` with the standard input `input`, and returns the standard output.
     ///
     /// # Errors
     ///
@@ -123,42 +122,41 @@ impl Namespace {
             .context("kubectl's thread has panicked")?
     }
 
-    /// Runs a shell command in a pod, and returns its standard output.
+    /// Runs a shell command in a pod, and returns the standard output.
     ///
     /// # Errors
     ///
-    /// Returns an error with the standard error of the command if it fails.
+    /// Returns an error with the standard error if the command fails.
     pub async fn sh(&self, pod: &str, script: &str) -> Result<String> {
         self.kubectl(&["exec", pod, "--", "sh", "-c", script]).await
     }
 
-    /// Starts `kubectl` in the background, until the result is dropped.
+    /// Starts `kubectl` in the background. Dropping the result kills the process.
     ///
     /// # Errors
     ///
-    /// Returns an error if it cannot be started.
+    /// Returns an error if `kubectl` cannot be started.
     pub fn spawn(&self, args: &[&str]) -> Result<Running> {
         Running::start(&mut self.command(args))
     }
 
-    /// Waits until a Deployment, StatefulSet or DaemonSet such as `deployment/web` is rolled
-    /// out.
+    /// Waits until a Deployment, StatefulSet or DaemonSet such as `deployment/web` is rolled out.
     ///
     /// # Errors
     ///
-    /// Returns an error if that takes longer than [`wait::SOON`].
+    /// Returns an error if the rollout takes longer than [`wait::SOON`].
     pub async fn rolled_out(&self, what: &str) -> Result<()> {
         self.kubectl(&["rollout", "status", what, TIMEOUT])
             .await
             .map(drop)
     }
 
-    /// Waits for a condition of an object, such as `Ready` of `pod/host`, or for anything
-    /// else that `kubectl wait --for` takes, such as `jsonpath={.status.phase}=Failed`.
+    /// Waits for a condition of an object, such as `Ready` of `pod/host`. `condition` may also be
+    /// another argument of `kubectl wait --for`, such as `jsonpath={.status.phase}=Failed`.
     ///
     /// # Errors
     ///
-    /// Returns an error if that takes longer than [`wait::SOON`].
+    /// Returns an error if the wait takes longer than [`wait::SOON`].
     pub async fn wait(&self, what: &str, condition: &str) -> Result<()> {
         let condition = match condition.contains('=') {
             true => format!("--for={condition}"),
@@ -169,7 +167,7 @@ impl Namespace {
             .map(drop)
     }
 
-    /// Reads a field of an object, by a JSONPath such as `{.status.podIP}`.
+    /// Returns a field of an object. `path` is a JSONPath such as `{.status.podIP}`.
     ///
     /// # Errors
     ///
@@ -179,7 +177,7 @@ impl Namespace {
         self.kubectl(&["get", what, "-o", &path]).await
     }
 
-    /// The sorted names of the pods with a label such as `app=web`.
+    /// Returns the sorted names of the pods with a label such as `app=web`.
     ///
     /// # Errors
     ///
@@ -193,11 +191,11 @@ impl Namespace {
         Ok(names.split_whitespace().map(str::to_owned).collect())
     }
 
-    /// Deletes the namespace if it exists, without waiting until it is gone.
+    /// Deletes the namespace if it exists. Does not wait until the namespace is gone.
     ///
     /// # Errors
     ///
-    /// Returns an error if the API server refuses.
+    /// Returns an error if the API server refuses the deletion.
     pub async fn delete(&self) -> Result<()> {
         let options = ["--wait=false", "--ignore-not-found"];
         let words = [["delete", "namespace", &self.name].as_slice(), &options].concat();
@@ -205,7 +203,7 @@ impl Namespace {
     }
 }
 
-/// Removes a namespace if it exists, and waits until it is gone.
+/// Deletes a namespace if it exists, and waits until the namespace is gone.
 async fn clear(client: &Client, name: &str) -> Result<()> {
     let api: Api<v1::Namespace> = Api::all(client.clone());
     let Some(namespace) = api.get_opt(name).await? else {
@@ -223,11 +221,11 @@ async fn clear(client: &Client, name: &str) -> Result<()> {
     .await
 }
 
-/// A running `kubectl`, which is killed when this is dropped.
+/// A running `kubectl`. Dropping this value kills the process.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
-    /// Lines of its standard output and its standard error.
+    /// The lines of the process's standard output and standard error.
     lines: UnboundedReceiver<String>,
 }
 
@@ -242,7 +240,7 @@ impl Running {
         let (sender, lines) = mpsc::unbounded_channel();
         let out = child.stdout.take().context("standard output is piped")?;
         let err = child.stderr.take().context("standard error is piped")?;
-        // Both pipes are read to their end, since a full pipe would block kubectl.
+        // Threads read both pipes to their end, since a full pipe would block `kubectl`.
         let other = sender.clone();
         thread::spawn(move || pass_on(out, &sender));
         thread::spawn(move || pass_on(err, &other));
@@ -250,12 +248,13 @@ impl Running {
         Ok(Self { child, lines })
     }
 
-    /// Waits for a line that contains `text`, on its standard output or its standard error, and
-    /// returns the line. Lines before it are discarded.
+    /// Waits for a line of the standard output or standard error that contains `text`, and returns
+    /// the line. Discards earlier lines.
     ///
     /// # Errors
     ///
-    /// Returns an error with the discarded lines if it ends before, or after `limit`.
+    /// Returns an error with the discarded lines if the process ends first, or if the wait exceeds
+    /// `limit`.
     pub async fn line_with(&mut self, text: &str, limit: Duration) -> Result<String> {
         let mut seen = String::new();
         let found = async {
@@ -280,7 +279,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -288,7 +287,7 @@ impl Drop for Running {
 
 fn pass_on(from: impl Read, to: &UnboundedSender<String>) {
     for line in BufReader::new(from).split(b'\n').map_while(Result::ok) {
-        // The receiver may be dropped already.
+        // The receiver may already be dropped.
         let _ = to.send(String::from_utf8_lossy(&line).into_owned());
     }
 }

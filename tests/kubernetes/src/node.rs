@@ -1,4 +1,4 @@
-//! A node: a set of Linux namespaces with a small root directory.
+//! A node is a set of Linux namespaces with a small root directory.
 //!
 //! ```text
 //! up -> start -> `node-start`: joins the cgroups and the network namespace,
@@ -32,38 +32,38 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// The limit for the kernel to end all processes of a node.
-const END: Duration = Duration::from_secs(20);
+const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The limit for process 1 to set up a node.
-const SET_UP: Duration = Duration::from_secs(20);
+const SETUP_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The input of process 1 of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
-    /// The desired cluster.
+    /// The spec of the cluster.
     pub spec: Spec,
-    /// The desired node.
+    /// The spec of the node.
     pub node: NodeSpec,
-    /// All nodes of the cluster, the control plane first.
+    /// The specs of all nodes in the cluster. The control plane is the first.
     pub nodes: Vec<NodeSpec>,
-    /// The folder of the programs, on the machine.
+    /// The folder of the programs, as a path on the machine.
     pub artifacts: PathBuf,
-    /// The folder of the node, on the machine.
+    /// The folder of the node, as a path on the machine.
     pub folder: PathBuf,
-    /// The control socket of its process 1, on the machine.
+    /// The control socket of process 1, as a path on the machine.
     pub socket: PathBuf,
-    /// The first three octets of the addresses for load balancers.
+    /// The first three octets of the addresses that load balancers get.
     pub load_balancers: [u8; 3],
 }
 
 impl Plan {
-    /// The node's root directory, on the machine.
+    /// Returns the node's root directory, as a path on the machine.
     pub fn root(&self) -> PathBuf {
         self.folder.join("root")
     }
 }
 
-/// A handle of a node, which may run or not.
+/// A handle of a node. The node need not run.
 #[derive(Clone, Debug)]
 pub struct Node {
     name: String,
@@ -71,7 +71,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// The node `name` of `cluster`.
+    /// Returns the handle of the node `name` in `cluster`.
     pub fn of(cluster: &str, name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -100,7 +100,7 @@ impl Node {
         bail!("no node {name:?}: there are {}", known.join(", "))
     }
 
-    /// All nodes of `cluster` that have a folder, sorted by name.
+    /// Returns all nodes of `cluster` that have a folder, sorted by name.
     ///
     /// # Errors
     ///
@@ -122,27 +122,27 @@ impl Node {
         Ok(nodes)
     }
 
-    /// The name, which is also the host name.
+    /// Returns the node's name, which is also its host name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The folder of its state, on the machine.
+    /// Returns the folder of the node's state, as a path on the machine.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Its root directory on the machine.
+    /// Returns the node's root directory, as a path on the machine.
     pub fn root(&self) -> PathBuf {
         self.folder.join("root")
     }
 
-    /// The folder of the logs of its components, on the machine.
+    /// Returns the folder with the logs of the node's components, as a path on the machine.
     pub fn logs(&self) -> PathBuf {
         self.root().join("var/log/lab")
     }
 
-    /// The last input of its process 1.
+    /// Returns the input that process 1 of the node has got last.
     ///
     /// # Errors
     ///
@@ -154,34 +154,34 @@ impl Node {
         serde_json::from_str(&text).with_context(|| format!("{} is damaged", path.display()))
     }
 
-    /// The process id, on the machine, of its process 1; `None` if the node does not run.
+    /// Returns the id of process 1 on the machine. Returns `None` if the node does not run.
     pub fn pid(&self) -> Option<Pid> {
         let text = fs::read_to_string(self.folder.join("pid")).ok()?;
         let (pid, started) = text.trim().split_once(' ')?;
         let pid: i32 = pid.parse().ok()?;
-        // The id may have been reused.
+        // Another process may have got the same id.
         (started_at(pid)? == started).then_some(Pid::from_raw(pid))
     }
 
-    /// Starts the node unless it runs, and returns whether it was started.
+    /// Starts the node if it does not run, and returns whether it was started.
     ///
     /// # Errors
     ///
-    /// Returns an error with the log of its first process.
+    /// Returns an error with the log of process 1.
     pub fn start(&self, plan: &Plan) -> Result<bool> {
         if self.pid().is_some() {
-            // The device may be new, and nodes may have joined.
+            // The node's device may have been created again, and other nodes may have joined.
             host::ip(
                 Some(&underlay::node_netns(&self.name)),
                 &config::routes(plan),
             )?;
-            self.note(plan)?;
+            self.write_plan(plan)?;
             return Ok(false);
         }
-        // Empty groups of an earlier run would confuse the kubelet.
+        // The kubelet fails with empty groups of an earlier run.
         Layout::detect()?.remove(&self.name);
         root::prepare(plan)?;
-        self.note(plan)?;
+        self.write_plan(plan)?;
 
         let mut command = Command::new(place::program());
         command.arg("node-start").arg(&self.folder);
@@ -196,20 +196,21 @@ impl Node {
             format!("process 1 of {} ended at once: {}", self.name, log.trim())
         })?;
         fs::write(self.folder.join("pid"), format!("{pid} {started}\n"))
-            .context("failed to note a node's process id")?;
+            .context("failed to write a node's process id")?;
 
         Ok(true)
     }
 
-    /// Removes the routes to a node that has left the cluster, now and for the next start.
+    /// Removes the routes to a node that has left the cluster, from the running node and from its
+    /// plan.
     ///
     /// # Errors
     ///
     /// Returns an error if the node does not run.
-    pub fn forget(&self, left: &NodeSpec) -> Result<()> {
+    pub fn remove_routes_to(&self, left: &NodeSpec) -> Result<()> {
         let mut plan = self.plan()?;
         plan.nodes.retain(|node| node.name != left.name);
-        self.note(&plan)?;
+        self.write_plan(&plan)?;
         let v6 = left.pod_cidr_v6.map(|cidr| format!("route delete {cidr}"));
         let v4 = format!("route delete {}", left.pod_cidr);
         let routes: Vec<_> = [v4].into_iter().chain(v6).collect();
@@ -217,8 +218,8 @@ impl Node {
         host::ip(Some(&underlay::node_netns(&self.name)), &routes)
     }
 
-    /// Writes the input of process 1 for the next start.
-    fn note(&self, plan: &Plan) -> Result<()> {
+    /// Writes the plan, which process 1 reads at the next start.
+    fn write_plan(&self, plan: &Plan) -> Result<()> {
         let text = serde_json::to_string_pretty(plan).context("a plan is JSON")?;
         fs::write(self.folder.join("plan.json"), text).context("failed to write a node's plan")
     }
@@ -238,13 +239,13 @@ impl Node {
         self.wait_until_set_up()
     }
 
-    /// Waits until process 1 has set up the node and starts components.
+    /// Waits until process 1 has set up the node and has begun to start components.
     ///
     /// # Errors
     ///
     /// Returns an error with the log of process 1 if it ends or times out.
     pub fn wait_until_set_up(&self) -> Result<()> {
-        let deadline = Instant::now() + SET_UP;
+        let deadline = Instant::now() + SETUP_TIMEOUT;
         loop {
             let Err(error) = control::send(&self.name, &control::Request::Status) else {
                 return Ok(());
@@ -257,43 +258,44 @@ impl Node {
         }
     }
 
-    /// Kills the node, like a power failure, and waits until its processes are gone.
+    /// Kills the node like a power failure, and waits until its processes are gone.
     ///
     /// # Errors
     ///
-    /// Returns an error if a process of it does not end.
+    /// Returns an error if one of its processes does not end.
     pub fn kill(&self) -> Result<()> {
         self.signal(Signal::SIGKILL)
     }
 
-    /// Shuts the node down, which stops its components in order, and waits until its processes are
-    /// gone.
+    /// Shuts the node down, and waits until its processes are gone. The shutdown stops the
+    /// components in order.
     ///
     /// # Errors
     ///
-    /// Returns an error if a process of it does not end.
+    /// Returns an error if one of its processes does not end.
     pub fn stop(&self) -> Result<()> {
         self.signal(Signal::SIGTERM)
     }
 
-    /// Signals process 1, at whose end the kernel kills all others of its PID namespace.
+    /// Sends a signal to process 1. When process 1 ends, the kernel kills all processes of its PID
+    /// namespace.
     fn signal(&self, signal: Signal) -> Result<()> {
         let Some(pid) = self.pid() else {
             return Ok(());
         };
         kill(pid, signal).with_context(|| format!("failed to end {}", self.name))?;
-        let deadline = Instant::now() + END;
+        let deadline = Instant::now() + STOP_TIMEOUT;
         while self.pid().is_some() {
             if Instant::now() > deadline {
                 bail!("process {pid}, node {}, does not end", self.name);
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        // The devices are removed with the namespace.
+        // Removing the network namespace also removes its devices.
         underlay::remove_netns(&underlay::node_netns(&self.name))
     }
 
-    /// Kills the node, and removes its state.
+    /// Kills the node, and removes its folder and its network namespace.
     ///
     /// # Errors
     ///
@@ -302,10 +304,10 @@ impl Node {
         self.kill()?;
         underlay::remove_netns(&underlay::node_netns(&self.name))?;
         Layout::detect()?.remove(&self.name);
-        // The control socket may be missing.
+        // The control socket does not exist if the node never started.
         let _ = fs::remove_file(control::socket(&self.name));
         if self.folder.exists() {
-            // Mounts are not followed.
+            // The option keeps `rm` from following mounts.
             let folder = self.folder.as_os_str();
             let options = ["-rf", "--one-file-system", "--"].map(std::ffi::OsStr::new);
             host::run("rm", &[options.as_slice(), &[folder]].concat())?;
@@ -314,7 +316,7 @@ impl Node {
         Ok(())
     }
 
-    /// A command inside the running node.
+    /// Returns a command that runs inside the node.
     ///
     /// # Errors
     ///
@@ -342,21 +344,21 @@ impl Node {
         Ok(command)
     }
 
-    /// Runs a program inside the node, and returns its standard output.
+    /// Runs a program inside the node, and returns the standard output.
     ///
     /// # Errors
     ///
-    /// Returns an error with its standard error if it fails.
+    /// Returns an error with the standard error if the program fails.
     pub fn exec(&self, program: &str, args: &[&str]) -> Result<String> {
         host::checked(self.command(program)?.args(args), "")
     }
 }
 
-/// The start time of a process in clock ticks since boot: field 22 of `/proc/PID/stat`
-/// (`man 5 proc`). `None` if it is gone or a zombie.
+/// Returns the start time of a process in clock ticks since boot, which is field 22 of
+/// `/proc/PID/stat` (`man 5 proc`). Returns `None` if the process is gone or a zombie.
 fn started_at(pid: i32) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field, the name, may contain spaces and parentheses.
+    // The second field is the process name, which may contain spaces and parentheses.
     let mut fields = stat.rsplit_once(") ")?.1.split(' ');
     let state = fields.next()?;
     if state == "Z" || state == "X" {

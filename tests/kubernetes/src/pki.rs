@@ -1,6 +1,6 @@
 //! Certificates, keys and kubeconfigs of a cluster, like those of kubeadm.
 //!
-//! All keys are ECDSA P-256, of which a cluster's set takes a few milliseconds.
+//! All keys are ECDSA P-256. The keys of a cluster take a few milliseconds.
 
 use crate::spec::{NodeSpec, Spec};
 use anyhow::{Context as _, Result};
@@ -15,13 +15,13 @@ use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use time::{Duration, OffsetDateTime};
 
-/// The time for which certificates are valid before their creation, since clocks differ.
+/// The start of a certificate's validity before its creation. It allows for differing clocks.
 const BACKDATED: Duration = Duration::minutes(5);
 
-/// The group with all rights.
+/// The group whose members have all rights in a cluster.
 const MASTERS: &str = "system:masters";
 
-/// A folder of certificates and keys: `NAME.crt` and `NAME.key`.
+/// A folder of certificates and keys, in files called `NAME.crt` and `NAME.key`.
 #[derive(Clone, Debug)]
 pub struct Pki {
     folder: PathBuf,
@@ -31,14 +31,14 @@ pub struct Pki {
 /// The subject of a client certificate.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
-    /// Becomes the common name.
+    /// The common name of the certificate.
     pub user: &'a str,
-    /// Becomes the organization.
+    /// The organization of the certificate.
     pub group: Option<&'a str>,
 }
 
 impl Pki {
-    /// Uses the certificates in `folder`; new ones are valid for `lifetime`.
+    /// Uses the certificates in `folder`. New certificates are valid for `lifetime`.
     pub fn new(folder: impl Into<PathBuf>, lifetime: std::time::Duration) -> Self {
         Self {
             folder: folder.into(),
@@ -46,12 +46,12 @@ impl Pki {
         }
     }
 
-    /// The folder of certificates and keys.
+    /// Returns the folder of certificates and keys.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Creates the certificates of all components, and the kubeconfigs.
+    /// Creates the certificates and the kubeconfigs of all components.
     ///
     /// # Errors
     ///
@@ -93,7 +93,7 @@ impl Pki {
         self.complete(spec, nodes)
     }
 
-    /// Creates the certificates of kubelets that have joined since.
+    /// Creates the certificates of kubelets that have none yet.
     ///
     /// # Errors
     ///
@@ -124,18 +124,18 @@ impl Pki {
         self.write(&format!("{user}.conf"), &text)
     }
 
-    /// Creates a client certificate, signed by the authority `ca`.
+    /// Creates a client certificate signed by the certificate authority `ca`.
     ///
     /// # Errors
     ///
-    /// Returns an error if the authority is missing or a file cannot be written.
+    /// Returns an error if the authority is missing, or if a file cannot be written.
     pub fn client(&self, ca: &str, name: &str, subject: Subject<'_>) -> Result<()> {
         let mut params = CertificateParams::default();
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         self.signed(ca, name, subject, params)
     }
 
-    /// Creates a server certificate for `names`: host names or addresses.
+    /// Creates a server certificate for `names`, which are host names or IP addresses.
     ///
     /// # Errors
     ///
@@ -148,11 +148,11 @@ impl Pki {
         self.signed("ca", name, Subject { user, group }, params)
     }
 
-    /// The kubeconfig of the client `user` of this folder.
+    /// Returns a kubeconfig for the client `user`, whose certificate is in this folder.
     ///
     /// # Errors
     ///
-    /// Returns an error if its certificate or key is missing.
+    /// Returns an error if the certificate or the key is missing.
     pub fn kubeconfig(&self, cluster: &str, server: &str, user: &str) -> Result<String> {
         let data = |file: &str| -> Result<ByteString> { Ok(ByteString(self.read(file)?.into())) };
         let entry = format!("{cluster}-{user}");
@@ -187,7 +187,7 @@ impl Pki {
             KeyUsagePurpose::KeyEncipherment,
             KeyUsagePurpose::KeyCertSign,
         ];
-        // An authority outlives short-lived certificates that it signs.
+        // The authority must outlive the certificates that it signs.
         params.not_before = OffsetDateTime::now_utc() - BACKDATED;
         params.not_after = params.not_before + Duration::days(3650);
         let certificate = params
@@ -249,13 +249,13 @@ impl Pki {
     }
 }
 
-/// The URL of the API server of a cluster with these nodes.
+/// Returns the URL of the API server in a cluster with these nodes.
 pub fn server(nodes: &[NodeSpec]) -> String {
     let ip = nodes.first().map(|node| node.ip.to_string());
     format!("https://{}:6443", ip.unwrap_or_default())
 }
 
-/// All names and addresses of the API server, inside the cluster and outside.
+/// Returns all names and addresses of the API server, inside and outside of the cluster.
 fn api_names(spec: &Spec, nodes: &[NodeSpec]) -> Vec<String> {
     let inside = [
         "kubernetes",

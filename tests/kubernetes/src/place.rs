@@ -1,4 +1,4 @@
-//! Folders of the laboratory.
+//! The folders of the laboratory's files.
 
 use anyhow::{Context as _, Result};
 use std::collections::BTreeMap;
@@ -9,40 +9,41 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::OnceLock;
 
-/// The default of [`cache`]: programs and images, shared by all checkouts and clusters.
+/// The default of [`cache`]. All checkouts and clusters share its programs and images.
 const CACHE: &str = "/var/cache/liqo-lab";
 
 /// The default of [`state`].
 const STATE: &str = "/var/lib/liqo-lab";
 
-/// The variable with the folder of programs and images of one Kubernetes version.
+/// The environment variable with the folder of programs and images of one Kubernetes version.
 pub const ARTIFACTS_VARIABLE: &str = "LIQO_LAB_ARTIFACTS";
 
-/// The program that runs nodes, if it is not this one. It is open, so that it stays the same
-/// program if cargo replaces its file.
+/// The program that runs nodes, or nothing if it is the current one. The open file remains the same
+/// program if cargo replaces the file at its path.
 static PROGRAM: OnceLock<File> = OnceLock::new();
 
-/// The folder of programs and images; `LIQO_LAB_CACHE` overrides it.
+/// Returns the folder of programs and images. `LIQO_LAB_CACHE` overrides the default.
 pub fn cache() -> PathBuf {
     from_environment("LIQO_LAB_CACHE", CACHE)
 }
 
-/// The folder of all state of clusters, which `down` removes; `LIQO_LAB_STATE` overrides it.
+/// Returns the folder of the state of all clusters. The command `down` removes this folder.
+/// `LIQO_LAB_STATE` overrides the default.
 pub fn state() -> PathBuf {
     from_environment("LIQO_LAB_STATE", STATE)
 }
 
-/// The folder of all clusters.
+/// Returns the folder of all clusters.
 pub fn clusters() -> PathBuf {
     state().join("clusters")
 }
 
-/// Sets the program that runs nodes, for tests, which have no commands for it. Only the first call
-/// has an effect.
+/// Sets the program that runs nodes. Test programs need it, because they do not have the commands
+/// for nodes. Only the first call has an effect.
 ///
 /// # Errors
 ///
-/// Returns an error if there is no such file.
+/// Returns an error if the file cannot be opened.
 pub fn use_program(program: impl AsRef<Path>) -> Result<()> {
     let program = program.as_ref();
     let file =
@@ -52,8 +53,9 @@ pub fn use_program(program: impl AsRef<Path>) -> Result<()> {
     Ok(())
 }
 
-/// The program that runs nodes: that of [`use_program`], or this one. The path is valid while
-/// this process lives, and leads to the same program even if `cargo build` replaces its file.
+/// Returns the path of the program that runs nodes, which is that of [`use_program`] or this
+/// program. The path is valid until this process ends. It refers to the same program if `cargo
+/// build` replaces the file.
 pub fn program() -> PathBuf {
     let process = process::id();
 
@@ -77,32 +79,33 @@ impl Artifacts {
         Self(folder.into())
     }
 
-    /// The folder of this version.
+    /// Returns the folder of this version.
     pub fn folder(&self) -> &Path {
         &self.0
     }
 
-    /// The folder of programs: Kubernetes, containerd, etcd, helm and others.
+    /// Returns the folder of programs, which contains Kubernetes, containerd, etcd, helm and
+    /// others.
     pub fn programs(&self) -> PathBuf {
         self.0.join("bin")
     }
 
-    /// The path of a program.
+    /// Returns the path of a program.
     pub fn program(&self, name: &str) -> PathBuf {
         self.programs().join(name)
     }
 
-    /// The folder of CNI plugins.
+    /// Returns the folder of CNI plugins.
     pub fn plugins(&self) -> PathBuf {
         self.0.join("cni")
     }
 
-    /// The folder of image archives for nodes.
+    /// Returns the folder of image archives for nodes.
     pub fn images(&self) -> PathBuf {
         self.0.join("images")
     }
 
-    /// The version of each program, such as `v1.35.4`.
+    /// Returns the version of each program, such as `v1.35.4`.
     ///
     /// # Errors
     ///
@@ -114,7 +117,7 @@ impl Artifacts {
         serde_json::from_str(&text).with_context(|| format!("{} is damaged", path.display()))
     }
 
-    /// A folder of containerd that contains these images, to be linked into nodes.
+    /// Returns the folder of unpacked images for containerd, to which nodes have hard links.
     pub fn seed(&self) -> PathBuf {
         self.0.join("seed")
     }
@@ -126,7 +129,8 @@ mod tests {
     use std::io::{BufRead as _, BufReader, Write as _};
     use std::process::{Command, Stdio};
 
-    /// Set for a copy of this test program that starts itself once its file is gone.
+    /// The environment variable that makes a copy of this test program start itself after its file
+    /// was removed.
     const COPY: &str = "LIQO_LAB_TEST_COPY";
 
     #[test]
@@ -157,7 +161,7 @@ mod tests {
     fn start_itself() {
         println!("\nready");
         std::io::stdin().read_line(&mut String::new()).unwrap();
-        // Through another program, as a node and a relay are started.
+        // `env` starts the program, as another program starts a node or a relay.
         let mut env = Command::new("env");
         let second = this_test(&program(), "second");
         let status = env

@@ -1,4 +1,4 @@
-//! Network namespaces of pods, in which tests send and receive.
+//! Network namespaces of pods, in which tests send and receive packets.
 
 use crate::namespace::Namespace;
 use anyhow::{Context as _, Result};
@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 use tests::lab::netns::Netns;
 
-/// Opens the network namespace of a pod that has a shell.
+/// Opens the network namespace of a pod, which must contain a shell.
 ///
 /// # Errors
 ///
@@ -19,7 +19,8 @@ pub async fn netns(namespace: &Namespace, pod: &str) -> Result<Netns> {
     Ok(Netns::adopt(pod, file))
 }
 
-/// Opens the network namespace with the name `link` in `/proc`, by a process in it.
+/// Opens the network namespace that `link` identifies, such as `net:[4026531840]`, by a process in
+/// this namespace.
 fn open(link: &PathBuf) -> Option<File> {
     let processes = fs::read_dir("/proc").ok()?;
     processes

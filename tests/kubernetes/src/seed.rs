@@ -1,7 +1,7 @@
-//! The seed: a folder of containerd with the unpacked images of all nodes.
+//! The seed is a folder of containerd with the unpacked images of all nodes.
 //!
-//! A temporary containerd creates it once, when the laboratory is built. Nodes get hard links to
-//! it, so that starting a node neither unpacks nor stores images.
+//! A temporary containerd creates the seed once, when the laboratory is built. Nodes get hard links
+//! to the seed, so that a start of a node neither unpacks nor copies images.
 
 use crate::host;
 use crate::place::Artifacts;
@@ -14,13 +14,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The files below containerd's folder that it modifies; all others are immutable.
+/// The files in containerd's folder that containerd modifies. All other files are immutable.
 pub(crate) const DATABASES: [&str; 2] = [
     "io.containerd.metadata.v1.bolt/meta.db",
     "io.containerd.snapshotter.v1.overlayfs/metadata.db",
 ];
 
-/// The limit for containerd to respond.
+/// The limit for containerd to start responding.
 const START: Duration = Duration::from_secs(20);
 
 /// Creates the seed of `artifacts` from its image archives.
@@ -32,7 +32,7 @@ pub(crate) fn make(artifacts: &Artifacts) -> Result<()> {
     let seed = artifacts.seed();
     let partial = seed.with_extension("partial");
     let state = seed.with_extension("state");
-    // Left by an interrupted run; the caller holds the lock of the build.
+    // An interrupted run may have left the folders. The caller holds the lock of the build.
     for folder in [&partial, &state] {
         host::run("rm", &[OsStr::new("-rf"), folder.as_os_str()])?;
     }
@@ -52,7 +52,8 @@ pub(crate) fn make(artifacts: &Artifacts) -> Result<()> {
         }
         containerd.stop()
     });
-    // Also after a failure. The mounts of containerd are gone with its mount namespace.
+    // The folder is also removed after a failure. The mounts have ended with containerd's mount
+    // namespace.
     host::run("rm", &[OsStr::new("-rf"), state.as_os_str()])?;
     if let Err(error) = made {
         host::run("rm", &[OsStr::new("-rf"), partial.as_os_str()])?;
@@ -63,7 +64,7 @@ pub(crate) fn make(artifacts: &Artifacts) -> Result<()> {
     fs::rename(&partial, &seed).context("failed to rename the folder of unpacked images")
 }
 
-/// A containerd in its own mount namespace, which ends when this is dropped.
+/// A containerd in its own mount namespace. Dropping this value ends the process.
 struct Containerd {
     child: Child,
     socket: PathBuf,
@@ -73,7 +74,7 @@ impl Containerd {
     fn start(artifacts: &Artifacts, root: &Path, state: &Path) -> Result<Self> {
         let socket = state.join("containerd.sock");
         let config = state.join("config.toml");
-        // No shim, no network, no CRI: this containerd only unpacks images.
+        // This containerd only unpacks images, so it needs no shim, no network and no CRI.
         let text = "version = 3\ndisabled_plugins = [\"io.containerd.grpc.v1.cri\", \"io.containerd.cri.v1.images\", \"io.containerd.cri.v1.runtime\"]\n";
         fs::write(&config, text).context("failed to write containerd's configuration")?;
         let log = File::create(state.join("log")).context("failed to create containerd's log")?;
@@ -139,7 +140,7 @@ impl Containerd {
 
 impl Drop for Containerd {
     fn drop(&mut self) {
-        // The process may have ended.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! The spec of a cluster: pure values, checked once.
+//! The spec of a cluster, as values without side effects.
 
 use anyhow::{Result, bail, ensure};
 use clap::ValueEnum;
@@ -6,16 +6,17 @@ use ipnet::{Ipv4Net, Ipv6Net};
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The most nodes of a cluster, whose addresses are below those of load balancers.
+/// The maximum number of nodes of a cluster. The last octets of their addresses must be below those
+/// of load balancers.
 pub const NODES_MAX: u8 = 90;
 
-/// The most hollow nodes; each has a pod CIDR, too.
+/// The maximum number of hollow nodes of a cluster. Each hollow node has a pod CIDR.
 pub const HOLLOW_MAX: u16 = 5_000;
 
-/// The longest name of a cluster, so that the names of its nodes are valid host names.
+/// The maximum length of a cluster's name. It ensures that the names of nodes are valid host names.
 const NAME_MAX: usize = 40;
 
-/// The host part of the first node's address in its cluster's /24.
+/// The last octet of the first node's address. A cluster has a /24 of the underlay.
 const FIRST_NODE: u8 = 2;
 
 /// The mode of kube-proxy.
@@ -27,14 +28,15 @@ pub enum KubeProxy {
     Nftables,
     /// iptables rules.
     Iptables,
-    /// The IP virtual server of the kernel, module `ip_vs`.
+    /// The IP virtual server of the kernel, which is the module `ip_vs`.
     Ipvs,
-    /// No kube-proxy.
+    /// No kube-proxy runs.
     None,
 }
 
 impl KubeProxy {
-    /// The value of `mode` in its configuration; `None` without kube-proxy.
+    /// Returns the value of `mode` in kube-proxy's configuration. Returns `None` without
+    /// kube-proxy.
     pub fn mode(self) -> Option<&'static str> {
         match self {
             Self::Nftables => Some("nftables"),
@@ -48,28 +50,29 @@ impl KubeProxy {
 /// The desired state of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spec {
-    /// A DNS label.
+    /// The name of the cluster, which is a DNS label.
     pub name: String,
     /// The number of nodes, including the control plane.
     pub nodes: u8,
-    /// The number of further nodes without a kubelet.
+    /// The number of additional nodes without a kubelet, which kwok simulates.
     pub hollow: u16,
-    /// The CIDR of its pods.
+    /// The pod CIDR of the cluster.
     pub pod_cidr: Ipv4Net,
-    /// The CIDR of its Services.
+    /// The Service CIDR of the cluster.
     pub service_cidr: Ipv4Net,
     /// The mode of kube-proxy.
     pub kube_proxy: KubeProxy,
-    /// Whether pods, Services and nodes have IPv6 addresses in addition.
+    /// Whether pods, Services and nodes also have IPv6 addresses.
     pub ipv6: bool,
-    /// The requested Kubernetes version.
+    /// The requested Kubernetes version. `None` means the default version.
     pub version: Option<String>,
-    /// The lifetime of its certificates, in seconds.
+    /// The lifetime of the cluster's certificates, in seconds.
     pub certificate_seconds: u64,
 }
 
 impl Spec {
-    /// A cluster with default settings: all clusters have the same CIDRs, on purpose.
+    /// Returns a cluster with default settings. The default CIDRs are the same in all clusters, to
+    /// test overlapping addresses.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -84,11 +87,11 @@ impl Spec {
         }
     }
 
-    /// Checks the settings in combination.
+    /// Checks that the settings are valid and consistent.
     ///
     /// # Errors
     ///
-    /// Returns an error that names the flag and its valid values.
+    /// Returns an error that names the invalid flag and its valid values.
     pub fn check(&self) -> Result<()> {
         check_name(&self.name)?;
         ensure!(
@@ -125,7 +128,7 @@ impl Spec {
         self.check_room()
     }
 
-    /// Checks that each node has a pod CIDR.
+    /// Checks that the cluster's pod CIDR has room for the pod CIDR of each node.
     fn check_room(&self) -> Result<()> {
         let count = u32::from(self.nodes) + u32::from(self.hollow);
         let bits = u32::from(self.node_prefix_len() - self.pod_cidr.prefix_len());
@@ -138,8 +141,8 @@ impl Spec {
         Ok(())
     }
 
-    /// The prefix length of a node's pod CIDR: 24, or longer if the cluster's CIDR is small or if
-    /// it has many nodes.
+    /// Returns the prefix length of each node's pod CIDR. It is 24, or longer if the cluster has a
+    /// small pod CIDR or many nodes.
     pub fn node_prefix_len(&self) -> u8 {
         let count = u32::from(self.nodes) + u32::from(self.hollow);
         let bits = count.next_power_of_two().trailing_zeros() as u8;
@@ -147,7 +150,7 @@ impl Spec {
         (self.pod_cidr.prefix_len() + bits).max(24)
     }
 
-    /// The name of node `index`, like that of kind.
+    /// Returns the name of node `index`, which has the same form as with kind.
     pub fn node_name(&self, index: u8) -> String {
         match index {
             0 => format!("{}-control-plane", self.name),
@@ -156,12 +159,13 @@ impl Spec {
         }
     }
 
-    /// The name of hollow node `index`.
+    /// Returns the name of hollow node `index`.
     pub fn hollow_name(&self, index: u16) -> String {
         format!("{}-hollow{index}", self.name)
     }
 
-    /// The pod CIDR of node `index`; hollow nodes follow the others.
+    /// Returns the pod CIDR of node `index`. The indices of hollow nodes follow those of other
+    /// nodes.
     pub fn node_pod_cidr(&self, index: u16) -> Ipv4Net {
         let prefix_len = self.node_prefix_len();
         let offset = u32::from(index) << (32 - prefix_len);
@@ -170,51 +174,52 @@ impl Spec {
         Ipv4Net::new(addr, prefix_len).unwrap_or(self.pod_cidr)
     }
 
-    /// The IPv6 CIDR of all pods.
+    /// Returns the IPv6 CIDR of all pods.
     pub fn pod_cidr_v6(&self) -> Ipv6Net {
         v6([0xfd00, 0x0010, 0x0244, 0, 0, 0, 0, 0], 48)
     }
 
-    /// The IPv6 pod CIDR of node `index`.
+    /// Returns the IPv6 pod CIDR of node `index`.
     pub fn node_pod_cidr_v6(&self, index: u16) -> Ipv6Net {
         v6([0xfd00, 0x0010, 0x0244, index, 0, 0, 0, 0], 64)
     }
 
-    /// The IPv6 CIDR of Services.
+    /// Returns the IPv6 CIDR of Services.
     pub fn service_cidr_v6(&self) -> Ipv6Net {
         v6([0xfd00, 0x0010, 0x0096, 0, 0, 0, 0, 0], 112)
     }
 
-    /// The address of the Service `kubernetes`: the first of the CIDR.
+    /// Returns the address of the Service `kubernetes`, which is the first address of the Service
+    /// CIDR.
     pub fn api_service(&self) -> Ipv4Addr {
         Ipv4Addr::from_bits(self.service_cidr.addr().to_bits() + 1)
     }
 
-    /// The address of the cluster's DNS: the tenth of the CIDR.
+    /// Returns the address of the cluster's DNS, which is the tenth address of the Service CIDR.
     pub fn dns_service(&self) -> Ipv4Addr {
         Ipv4Addr::from_bits(self.service_cidr.addr().to_bits() + 10)
     }
 }
 
-/// A node, derived from the cluster's spec, its number and the underlay.
+/// The spec of a node, which follows from the cluster's spec, its number and the underlay.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeSpec {
     /// The name of the Node object, which is also the host name.
     pub name: String,
-    /// Whether it runs the control plane.
+    /// Whether the node runs the control plane.
     pub control_plane: bool,
-    /// The address on the underlay.
+    /// The node's address on the underlay.
     pub ip: Ipv4Addr,
-    /// The IPv6 address on the underlay, in clusters with IPv6.
+    /// The node's IPv6 address on the underlay, if the cluster has IPv6.
     pub ip_v6: Option<Ipv6Addr>,
-    /// The CIDR of its pods.
+    /// The CIDR of the node's pods.
     pub pod_cidr: Ipv4Net,
-    /// The IPv6 CIDR of its pods.
+    /// The IPv6 CIDR of the node's pods, if the cluster has IPv6.
     pub pod_cidr_v6: Option<Ipv6Net>,
 }
 
 impl NodeSpec {
-    /// All nodes of the cluster with this number on `underlay`.
+    /// Returns all nodes of the cluster with this number on `underlay`.
     pub fn all(spec: &Spec, number: u8, underlay: Ipv4Net) -> Vec<Self> {
         (0..spec.nodes)
             .map(|index| Self {
@@ -230,26 +235,28 @@ impl NodeSpec {
             .collect()
     }
 
-    /// The addresses on the underlay, IPv4 first.
+    /// Returns the node's addresses on the underlay. The IPv4 address is the first.
     pub fn ips(&self) -> Vec<IpAddr> {
         let v6 = self.ip_v6.map(IpAddr::from);
         [IpAddr::from(self.ip)].into_iter().chain(v6).collect()
     }
 
-    /// The CIDRs of its pods, IPv4 first.
+    /// Returns the CIDRs of the node's pods. The IPv4 CIDR is the first.
     pub fn pod_cidrs(&self) -> Vec<String> {
         let v6 = self.pod_cidr_v6.map(|cidr| cidr.to_string());
         [self.pod_cidr.to_string()].into_iter().chain(v6).collect()
     }
 }
 
-/// The address of host `host` in the /24 of the cluster with this number.
+/// Returns an address on the underlay. The third octet is the cluster's number, and the last is
+/// `host`.
 pub fn underlay_address(underlay: Ipv4Net, number: u8, host: u8) -> Ipv4Addr {
     let [a, b, ..] = underlay.addr().octets();
     Ipv4Addr::new(a, b, number, host)
 }
 
-/// The same for IPv6, in a unique local prefix (RFC 4193).
+/// Returns the IPv6 address that corresponds to [`underlay_address`], in a unique local prefix (RFC
+/// 4193).
 pub fn underlay_address_v6(number: u8, host: u8) -> Ipv6Addr {
     Ipv6Addr::new(0xfd00, 0x0172, 0x0018, 0, 0, 0, number.into(), host.into())
 }

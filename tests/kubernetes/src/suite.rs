@@ -1,8 +1,9 @@
-//! Runs tests that share clusters: parallel ones beside each other, serial ones alone.
+//! Runs tests that share clusters. Parallel tests run at the same time, and each serial test runs
+//! alone.
 //!
-//! After each test the runner runs its [cleanups](crate::cleanup), and waits until the clusters
-//! are as they were before it. After a serial test that failed it also restores what all tests
-//! share, so that one failure stays one failure.
+//! After each test, the runner runs the test's [cleanups](crate::cleanup), and waits until the
+//! clusters are in their earlier state. After a failed serial test, the runner also restores the
+//! shared clusters, so that later tests do not fail for the same reason.
 
 mod leftovers;
 
@@ -25,52 +26,54 @@ use std::sync::{Arc, Mutex, Once, PoisonError, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Threads for parallel tests, which wait most of the time.
+/// The number of threads for parallel tests. The tests wait most of the time.
 const THREADS: usize = 4;
 
-/// If set, the clusters are kept after the tests, and used again by the next run.
+/// If this variable is set, the clusters are kept after the tests, and the next run uses them
+/// again.
 const KEEP: &str = "LIQO_LAB_KEEP";
 
-/// If set, only the essential tests run.
+/// If this variable is set, only the essential tests run.
 const ESSENTIAL: &str = "LIQO_LAB_ESSENTIAL";
 
-/// If set, only the tests of these names run; separated by commas.
+/// If this variable is set, only the named tests run. Commas separate the names.
 const ONLY: &str = "LIQO_LAB_ONLY";
 
-/// The file that gets a line "failed NAME" for each test that fails.
+/// The variable with the path of a file that gets a line "failed NAME" for each failed test.
 const FAILURES: &str = "LIQO_LAB_FAILURES";
 
-/// The body of a test.
+/// The function that runs a test on the shared clusters.
 pub type Body<C> = fn(&'static C) -> Pin<Box<dyn Future<Output = Result<()>>>>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
-    /// Changes only objects of its own.
+    /// The test changes only objects that it creates.
     Parallel,
-    /// Breaks what other tests use.
+    /// The test may impair objects that other tests use.
     Serial,
 }
 
 /// The clusters that all tests of a program share.
 pub trait Shared: Sized + Send + Sync + 'static {
-    /// The names of the clusters. They begin with `it-`, unlike those that people choose.
+    /// The names of the clusters. They begin with `it-`, to differ from the names of users'
+    /// clusters.
     const NAMES: &'static [&'static str];
 
-    /// Makes the clusters, or completes those that exist.
+    /// Creates the clusters, or the missing parts of existing ones.
     ///
     /// # Errors
     ///
-    /// Returns an error if a cluster does not come up.
+    /// Returns an error if a cluster does not become ready.
     fn make() -> Result<Self>;
 
-    /// Restores the clusters after a serial test that failed.
+    /// Restores the clusters after a failed serial test.
     ///
     /// # Errors
     ///
     /// Returns an error if a cluster cannot be restored.
     fn restore(&self) -> Result<()>;
 
-    /// The limit of each test; it bounds a test that hangs.
+    /// Returns the time limit of each test, which ends a hanging test.
     fn limit() -> Duration {
         Duration::from_secs(20 * 60)
     }
@@ -88,16 +91,16 @@ struct Test<C: Shared> {
     body: Body<C>,
 }
 
-/// The state that all trials of a run share.
+/// The state that all tests of a run share.
 struct Run<C: Shared> {
     shared: &'static C,
     clusters: Vec<Cluster>,
-    /// Held for writing by a serial test, for reading by a parallel one.
-    turn: RwLock<()>,
+    /// Serial tests lock for writing, and parallel tests lock for reading.
+    lock: RwLock<()>,
     leftovers: Mutex<Leftovers>,
 }
 
-/// Adds tests that run in parallel, by the names of their functions.
+/// Adds tests that run in parallel. Each test is given by the name of its function.
 #[macro_export]
 macro_rules! parallel {
     ($suite:expr, $($test:ident),+ $(,)?) => {
@@ -105,7 +108,7 @@ macro_rules! parallel {
     };
 }
 
-/// Adds tests that run alone, by the names of their functions.
+/// Adds tests that run alone. Each test is given by the name of its function.
 #[macro_export]
 macro_rules! serial {
     ($suite:expr, $($test:ident),+ $(,)?) => {
@@ -123,29 +126,29 @@ impl<C: Shared> Default for Suite<C> {
 }
 
 impl<C: Shared> Suite<C> {
-    /// Adds a test that changes only objects of its own, and runs beside others.
+    /// Adds a test that changes only its own objects, and runs at the same time as others.
     pub fn parallel(&mut self, module: &str, name: &str, body: Body<C>) {
         self.add(module, name, Mode::Parallel, body);
     }
 
-    /// Adds a test that breaks what other tests use, and runs alone.
+    /// Adds a test that may impair objects of other tests, and runs alone.
     pub fn serial(&mut self, module: &str, name: &str, body: Body<C>) {
         self.add(module, name, Mode::Serial, body);
     }
 
-    /// Sets the tests that every change must pass; `LIQO_LAB_ESSENTIAL` runs no others.
+    /// Sets the essential tests, which every change must pass. `LIQO_LAB_ESSENTIAL` selects them.
     pub fn essential(&mut self, names: &'static [&'static str]) {
         self.essential = names;
     }
 
-    /// Makes the clusters, runs the tests with the laboratory's `program`, and removes
-    /// the clusters.
+    /// Creates the clusters, runs the tests, and removes the clusters. `program` is the
+    /// laboratory's program, which runs the nodes.
     pub fn run(mut self, program: &str, mut arguments: Arguments) -> ExitCode {
         if let Err(error) = place::use_program(program).and_then(|()| self.select()) {
             eprintln!("error: {error:#}");
             return ExitCode::FAILURE;
         }
-        // Parallel tests first, so that the threads are all in use.
+        // Parallel tests are first, so that all threads are in use.
         self.tests.sort_by_key(|test| test.mode == Mode::Serial);
         arguments.test_threads.get_or_insert(THREADS);
         if arguments.list {
@@ -179,7 +182,7 @@ impl<C: Shared> Suite<C> {
         self.tests.push(Test { name, mode, body });
     }
 
-    /// Drops the tests that the environment does not select.
+    /// Removes the tests that the environment variables do not select.
     fn select(&mut self) -> Result<()> {
         let mut names = self.essential.iter();
         let unknown = names.find(|name| !self.tests.iter().any(|test| test.name == **name));
@@ -228,7 +231,7 @@ impl<C: Shared> Run<C> {
         Ok(Self {
             shared,
             clusters: clusters.collect(),
-            turn: RwLock::default(),
+            lock: RwLock::default(),
             leftovers: Mutex::default(),
         })
     }
@@ -236,32 +239,33 @@ impl<C: Shared> Run<C> {
     fn test(&self, test: &Test<C>) -> Result<()> {
         match test.mode {
             Mode::Parallel => {
-                let _turn = self.turn.read().unwrap_or_else(PoisonError::into_inner);
-                self.test_in_turn(test)
+                let _lock = self.lock.read().unwrap_or_else(PoisonError::into_inner);
+                self.run_locked(test)
             }
             Mode::Serial => {
-                let _turn = self.turn.write().unwrap_or_else(PoisonError::into_inner);
-                self.test_in_turn(test)
+                let _lock = self.lock.write().unwrap_or_else(PoisonError::into_inner);
+                self.run_locked(test)
             }
         }
     }
 
-    fn test_in_turn(&self, test: &Test<C>) -> Result<()> {
+    fn run_locked(&self, test: &Test<C>) -> Result<()> {
         let mut leftovers = self.leftovers();
         block_on(leftovers.begin(&test.name, &self.clusters))?;
         drop(leftovers);
 
         let body = (test.body)(self.shared);
         let mut outcome = block_on(cleanup::run(body, C::limit(), |error| {
-            // libtest prints all failures at the end, which may be half an hour away.
+            // libtest prints failures only at the end of all tests, which may be half an hour
+            // later.
             eprintln!("failed: {error:#}");
             report(C::NAMES);
         }));
         if outcome.is_err() && test.mode == Mode::Serial {
-            outcome = also(outcome, self.shared.restore().context("failed to restore"));
+            outcome = join_errors(outcome, self.shared.restore().context("failed to restore"));
         }
         let mut leftovers = self.leftovers();
-        also(outcome, block_on(leftovers.end(&self.clusters)))
+        join_errors(outcome, block_on(leftovers.end(&self.clusters)))
     }
 
     fn leftovers(&self) -> std::sync::MutexGuard<'_, Leftovers> {
@@ -271,15 +275,15 @@ impl<C: Shared> Run<C> {
     }
 }
 
-/// Joins the errors of both outcomes.
-fn also(first: Result<()>, second: Result<()>) -> Result<()> {
+/// Combines two outcomes. The error contains the errors of both.
+fn join_errors(first: Result<()>, second: Result<()>) -> Result<()> {
     match (first, second) {
         (Err(first), Err(second)) => Err(anyhow!("{first:#}; {second:#}")),
         (first, second) => first.and(second),
     }
 }
 
-/// Adds a test to the file of those that failed, if one is set.
+/// Appends a line for a failed test to the file that [`FAILURES`] names, if any.
 fn log_failure(name: &str) -> Result<()> {
     let Some(path) = env::var_os(FAILURES) else {
         return Ok(());
@@ -287,14 +291,14 @@ fn log_failure(name: &str) -> Result<()> {
     let context = || format!("failed to write {}", Path::new(&path).display());
     let mut options = File::options();
     let file = options.create(true).append(true).open(&path);
-    // One call for a line: parallel tests append to the same file.
+    // The line is written in a single call, since parallel tests append to the same file.
     let line = format!("failed {name}\n");
 
     file.and_then(|mut file| file.write_all(line.as_bytes()))
         .with_context(context)
 }
 
-/// Runs a future on this thread.
+/// Runs a future on the current thread.
 ///
 /// # Errors
 ///
@@ -307,11 +311,11 @@ pub fn block_on<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
         .block_on(future)
 }
 
-/// Makes clusters in parallel, or completes those that exist.
+/// Creates clusters in parallel, or the missing parts of existing ones.
 ///
 /// # Errors
 ///
-/// Returns the first error of any.
+/// Returns the error of the first failed cluster.
 pub fn up(specs: Vec<Spec>) -> Result<Vec<Cluster>> {
     let start = Instant::now();
     let artifacts = artifacts()?;
@@ -323,7 +327,7 @@ pub fn up(specs: Vec<Spec>) -> Result<Vec<Cluster>> {
             thread::spawn(move || block_on(cluster::up(spec, &artifacts, &Options::default())))
         })
         .collect();
-    // Wait for all: a cluster that still comes up while others are removed would be left.
+    // All threads must end, since a cluster that is still being created would survive the removal.
     let clusters: Vec<_> = threads
         .into_iter()
         .map(|thread| {
@@ -341,11 +345,11 @@ pub fn up(specs: Vec<Spec>) -> Result<Vec<Cluster>> {
     Ok(clusters)
 }
 
-/// The programs that `cargo xtask test --kubernetes` has built for clusters.
+/// Returns the programs that `cargo xtask test --kubernetes` has built for clusters.
 ///
 /// # Errors
 ///
-/// Returns an error if that command does not run this test.
+/// Returns an error if this command does not run the test program.
 pub fn artifacts() -> Result<Artifacts> {
     env::var_os(place::ARTIFACTS_VARIABLE)
         .map(Artifacts::new)
@@ -357,11 +361,11 @@ pub fn artifacts() -> Result<Artifacts> {
         })
 }
 
-/// Runs a program of the machine, and returns its standard output.
+/// Runs a program on the machine, and returns the standard output.
 ///
 /// # Errors
 ///
-/// Returns an error with its standard error if it fails.
+/// Returns an error with the standard error if the program fails.
 pub fn machine(program: &str, args: &[&str]) -> Result<String> {
     let output = Command::new(program)
         .args(args)
@@ -387,7 +391,7 @@ fn remove(names: &[&str]) -> Result<()> {
     cluster::clear_machine()
 }
 
-/// Writes the state of the clusters to files, once, and prints where they are.
+/// Writes the state of the clusters to files at the first call, and prints the folder.
 fn report(names: &[&str]) {
     static REPORTED: Once = Once::new();
     REPORTED.call_once(|| {

@@ -1,4 +1,4 @@
-//! The underlay: the Ethernet segment of the nodes of all clusters.
+//! The underlay is the Ethernet segment of the nodes of all clusters.
 //!
 //! ```text
 //!   machine (.255.254)         rome: .1.2 .1.3        milan: .2.2 .2.3
@@ -8,9 +8,9 @@
 //!        +-------------------- bridge br0 (.0.1) ----------+
 //! ```
 //!
-//! The uplink of a cluster connects its bridge to the segment: a pair of devices, which faults
-//! replace. The bridges are in a network namespace without routes, so that no packet of a cluster
-//! leaves the machine.
+//! An uplink is a pair of devices that connects a cluster's bridge to the segment. Faults replace
+//! the uplink. The bridges are in a network namespace without routes, so that no packet of a
+//! cluster leaves the machine.
 
 use crate::host::{self, ip};
 use crate::place;
@@ -22,16 +22,16 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::path::Path;
 
-/// The default of `--underlay`.
+/// The default value of the flag `--underlay`.
 pub const DEFAULT: &str = "172.18.0.0/16";
 
-/// The network namespace of the bridges.
+/// The name of the network namespace that contains the bridges.
 pub const NETNS: &str = "liqo-lab-underlay";
 
-/// The file with the owner of the segment: the folder of a laboratory's state.
+/// The file that contains the state folder of the laboratory that owns the segment.
 const OWNER: &str = "/run/liqo-lab-owner";
 
-/// The device of the machine on the segment.
+/// The machine's device on the segment.
 pub const DEVICE: &str = "liqo-lab0";
 
 /// The existing segment.
@@ -61,11 +61,11 @@ impl Underlay {
         Ok(Some(Self { net }))
     }
 
-    /// Creates the segment, or its missing parts.
+    /// Creates the segment, or the missing parts of an existing one.
     ///
     /// # Errors
     ///
-    /// Returns an error if its addresses are in use, or if another segment exists.
+    /// Returns an error if the addresses are in use, or if another segment exists.
     pub fn ensure(requested: Option<Ipv4Net>) -> Result<Self> {
         let existing = Self::existing()?;
         if let Some(existing) = existing {
@@ -75,12 +75,12 @@ impl Underlay {
                     existing.net
                 );
             }
-            // /sys may show the devices of another network namespace.
+            // The test needs `ip`, because /sys may show the devices of another network namespace.
             if netns_exists(NETNS) && host::run("ip", &["link", "show", DEVICE]).is_ok() {
                 return Ok(existing);
             }
         }
-        // An incomplete segment is created again with its saved network.
+        // An incomplete segment is created again, with the network that was saved.
         let net = match requested.or(existing.map(Self::net)) {
             Some(net) => net,
             None => DEFAULT.parse().context("the default is a network")?,
@@ -102,22 +102,22 @@ impl Underlay {
         Ok(underlay)
     }
 
-    /// The network of its addresses.
+    /// Returns the network of the segment's addresses.
     pub fn net(self) -> Ipv4Net {
         self.net
     }
 
-    /// The address of the machine.
+    /// Returns the machine's address on the segment.
     pub fn machine(self) -> Ipv4Addr {
         underlay_address(self.net, 255, 254)
     }
 
-    /// The default gateway of nodes, which forwards nothing.
+    /// Returns the address of the nodes' default gateway, which forwards no packets.
     pub fn gateway(self) -> Ipv4Addr {
         underlay_address(self.net, 0, 1)
     }
 
-    /// Checks that the machine has no route to this network, for example of Docker.
+    /// Checks that the machine has no route to this network, such as a route of Docker.
     fn check_free(self) -> Result<()> {
         #[derive(Deserialize)]
         struct Route {
@@ -157,7 +157,7 @@ impl Underlay {
             "link set br0 up".to_owned(),
         ];
         ip(Some(NETNS), &inside)?;
-        // Present only with br_netfilter, which must not filter bridged frames.
+        // The setting exists only with br_netfilter, which must not filter bridged frames.
         let _ = host::run(
             "ip",
             &[
@@ -179,11 +179,11 @@ impl Underlay {
         ip(Some(NETNS), &["link set machine master br0 up"])
     }
 
-    /// Creates the bridge and the uplink of the cluster with this number, unless they exist.
+    /// Creates the bridge and the uplink of the cluster with this number, if they do not exist.
     ///
     /// # Errors
     ///
-    /// Returns an error if the kernel refuses.
+    /// Returns an error if the kernel refuses a device.
     pub fn attach_cluster(self, number: u8) -> Result<()> {
         if has_device(NETNS, &bridge(number)) {
             return Ok(());
@@ -203,7 +203,7 @@ impl Underlay {
     ///
     /// # Errors
     ///
-    /// Returns an error if it exists.
+    /// Returns an error if the uplink exists.
     pub fn connect(self, number: u8) -> Result<()> {
         ip(
             Some(NETNS),
@@ -215,9 +215,9 @@ impl Underlay {
         )
     }
 
-    /// Whether the cluster with this number has its plain uplink.
+    /// Returns whether the cluster with this number has its plain uplink.
     pub fn is_connected(self, number: u8) -> bool {
-        // `ip` shows the name of a device's peer only if both are in one namespace.
+        // `ip` shows the name of a device's peer only if both devices are in the same namespace.
         host::run(
             "ip",
             &[
@@ -236,26 +236,26 @@ impl Underlay {
     ///
     /// # Errors
     ///
-    /// Returns an error if it does not exist.
+    /// Returns an error if the uplink does not exist.
     pub fn disconnect(self, number: u8) -> Result<()> {
         ip(Some(NETNS), &[format!("link delete up{number}")])
     }
 
-    /// Creates the network namespace of `node`, and connects it to its cluster's bridge, unless it
-    /// is connected.
+    /// Creates the network namespace of `node`, and connects it to its cluster's bridge, if it is
+    /// not connected.
     ///
-    /// The MAC address is derived from the IP address, so that neighbour entries stay valid when a
+    /// The MAC address contains the IP address, so that neighbour entries remain valid when a
     /// cluster is created again.
     ///
     /// # Errors
     ///
-    /// Returns an error if the kernel refuses.
+    /// Returns an error if the kernel refuses a device.
     pub fn attach_node(self, number: u8, node: &NodeSpec) -> Result<()> {
         let netns = node_netns(&node.name);
         let [a, b, c, d] = node.ip.octets();
         let port = port(node.ip);
         if !netns_exists(&netns) {
-            // The kernel removes the devices of a former namespace asynchronously.
+            // The kernel removes the devices of an earlier namespace asynchronously.
             let _ = ip(Some(NETNS), &[format!("link delete {port}")]);
             add_netns(&netns)?;
         }
@@ -275,7 +275,8 @@ impl Underlay {
             "link set lo up".to_owned(),
             format!("address add {}/16 dev eth0", node.ip),
             "link set eth0 up".to_owned(),
-            // The gateway forwards nothing, but without the route a host cannot reach ClusterIPs.
+            // The gateway forwards no packets, but host processes need a default route to reach
+            // ClusterIPs.
             format!("route add default via {}", self.gateway()),
         ];
         if let Some(ip) = node.ip_v6 {
@@ -289,16 +290,17 @@ impl Underlay {
     ///
     /// # Errors
     ///
-    /// Returns an error if the node has no device on it.
+    /// Returns an error if the node has no device on the segment.
     pub fn set_port(self, node: Ipv4Addr, up: bool) -> Result<()> {
         let state = if up { "up" } else { "down" };
         ip(Some(NETNS), &[format!("link set {} {state}", port(node))])
     }
 
-    /// Removes the bridge of the cluster with this number, after its nodes.
+    /// Removes the bridge of the cluster with this number. The cluster's nodes must be removed
+    /// before.
     pub fn detach_cluster(self, number: u8) {
         for device in [format!("up{number}"), bridge(number)] {
-            // A missing device is no error.
+            // The device may be missing.
             let _ = ip(Some(NETNS), &[format!("link delete {device}")]);
         }
     }
@@ -310,15 +312,15 @@ impl Underlay {
     /// Returns an error if the network namespace cannot be removed.
     pub fn remove(self) -> Result<()> {
         remove_devices();
-        // At the latest, the next boot of the machine removes it.
+        // The next boot of the machine removes the file if this call fails.
         let _ = fs::remove_file(OWNER);
         let path = place::state().join("underlay");
         fs::remove_file(&path).with_context(|| format!("failed to remove {}", path.display()))
     }
 }
 
-/// Checks that no other laboratory has clusters: names of devices are global, so that only one
-/// laboratory can exist on a machine.
+/// Checks that no other laboratory has clusters. The names of devices are global, so a machine can
+/// have only one laboratory.
 fn check_owner() -> Result<()> {
     let Ok(owner) = fs::read_to_string(OWNER) else {
         return Ok(());
@@ -334,32 +336,32 @@ fn check_owner() -> Result<()> {
     Ok(())
 }
 
-/// Removes the devices and the namespace of a segment, as far as they exist.
+/// Removes the devices and the namespace of a segment, if they exist.
 fn remove_devices() {
-    // A missing device is no error.
+    // The device may be missing.
     let _ = host::run("ip", &["link", "delete", DEVICE]);
     if netns_exists(NETNS) {
         let _ = host::run("ip", &["netns", "delete", NETNS]);
     }
 }
 
-/// The bridge of the cluster with this number.
+/// Returns the name of the bridge of the cluster with this number.
 pub fn bridge(number: u8) -> String {
     format!("br{number}")
 }
 
-/// The end of a node's link at the bridge.
+/// Returns the name of the device that connects a node to its cluster's bridge.
 fn port(node: Ipv4Addr) -> String {
     let [.., number, host] = node.octets();
     format!("n{number}-{host}")
 }
 
-/// The network namespace of a node.
+/// Returns the name of a node's network namespace.
 pub fn node_netns(node: &str) -> String {
     format!("liqo-lab-{node}")
 }
 
-/// The nodes of a cluster that have a network namespace.
+/// Returns the names of a cluster's nodes that have a network namespace.
 ///
 /// # Errors
 ///
@@ -376,7 +378,7 @@ pub fn node_namespaces(cluster: &str) -> Result<Vec<String>> {
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
         .filter_map(|name| {
             let role = name.strip_prefix(&prefix)?;
-            // The name of another cluster may begin with that of this one.
+            // The name of another cluster may begin with `cluster` and a hyphen.
             let number = role.strip_prefix("worker").unwrap_or("none");
             let ours = role == "control-plane" || number.bytes().all(|it| it.is_ascii_digit());
             ours.then(|| format!("{cluster}-{role}"))
@@ -384,7 +386,7 @@ pub fn node_namespaces(cluster: &str) -> Result<Vec<String>> {
         .collect())
 }
 
-/// Whether the network namespace exists.
+/// Returns whether a network namespace of this name exists.
 pub fn netns_exists(name: &str) -> bool {
     Path::new("/run/netns").join(name).exists()
 }
@@ -393,7 +395,7 @@ pub fn netns_exists(name: &str) -> bool {
 ///
 /// # Errors
 ///
-/// Returns an error if it exists.
+/// Returns an error if the namespace exists.
 pub fn add_netns(name: &str) -> Result<()> {
     host::run("ip", &["netns", "add", name]).map(drop)
 }
@@ -402,7 +404,7 @@ pub fn add_netns(name: &str) -> Result<()> {
 ///
 /// # Errors
 ///
-/// Returns an error if it cannot be removed.
+/// Returns an error if the namespace cannot be removed.
 pub fn remove_netns(name: &str) -> Result<()> {
     if netns_exists(name) {
         host::run("ip", &["netns", "delete", name])?;

@@ -1,26 +1,26 @@
-//! Waits for conditions, with deadlines.
+//! Waits for conditions until a deadline.
 
 use anyhow::{Result, anyhow, bail};
 use std::time::{Duration, Instant};
 
-/// The limit for a condition that a test only waits for.
+/// The limit for a condition that a test waits for without measuring the time.
 ///
-/// It bounds a test that hangs, and promises nothing. The slowest condition takes 30 s on an idle
-/// machine (kube-proxy's longest sync period, six attempts of a WireGuard handshake); a loaded
+/// It ends a hanging test, and is no promise to users. The slowest conditions take 30 s on an idle
+/// machine: kube-proxy's longest sync period, and six attempts of a WireGuard handshake. A loaded
 /// machine takes four times as long.
 pub const SOON: Duration = Duration::from_secs(120);
 
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// The limit of one check.
+/// The time-out of a single check.
 const CHECK_MAX: Duration = Duration::from_secs(10);
 
-/// When a wait times out.
+/// The time at which a wait times out.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline(Instant);
 
 impl Deadline {
-    /// In `duration` from now.
+    /// Returns the deadline that is `duration` from now.
     pub fn after(duration: Duration) -> Self {
         Self(Instant::now() + duration)
     }
@@ -30,7 +30,8 @@ impl Deadline {
 ///
 /// # Errors
 ///
-/// Returns the last error of `check` and the name of the condition, `what`, at the deadline.
+/// Returns an error at the deadline. The error contains `what`, which describes the condition, and
+/// the last error of `check`.
 pub async fn until<T>(
     deadline: Deadline,
     what: &str,

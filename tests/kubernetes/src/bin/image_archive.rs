@@ -1,4 +1,4 @@
-//! Writes the image that its only argument describes, for `cargo xtask image`.
+//! Writes an image for `cargo xtask image`. The only argument describes the image in JSON:
 //!
 //! ```json
 //! {
@@ -15,8 +15,8 @@
 //! }
 //! ```
 //!
-//! `programs` maps names to Debian packages. The programs are copied from `system`, this machine or a
-//! folder of unpacked packages.
+//! `programs` maps names of programs to Debian packages. The programs are copied from `system`,
+//! which is the root directory of this machine or a folder of unpacked packages.
 
 #![forbid(unsafe_code)]
 
@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 use std::env;
 use std::path::{Path, PathBuf};
 
-/// The argument.
+/// The image of the argument.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Plan {
@@ -39,12 +39,12 @@ struct Plan {
     platforms: Vec<Content>,
 }
 
-/// The content for one platform.
+/// The content of the image for a single platform.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Content {
     platform: String,
-    /// Paths in the image, and their sources.
+    /// The absolute path of each file in the image, and the path of its source.
     files: BTreeMap<String, PathBuf>,
     programs: BTreeMap<String, String>,
     system: PathBuf,

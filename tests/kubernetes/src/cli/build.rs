@@ -1,4 +1,4 @@
-//! `build`: programs, image archives, and the seed of unpacked images.
+//! The command `build`: programs, image archives, and the seed of unpacked images.
 
 use crate::image::laboratory::laboratory_images;
 use crate::place::{self, Artifacts};
@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// Builds Kubernetes, etcd, containerd, runc's shim, CNI plugins, CoreDNS, helm and the
-/// images of every node from Go modules and Debian packages.
+/// Builds Kubernetes, etcd, containerd, runc's shim, CNI plugins, CoreDNS and helm from Go modules,
+/// and the images of every node from Debian packages.
 #[derive(Args, Debug, Default)]
 pub(super) struct Build {
-    /// The Kubernetes version, such as 1.35, of which a `.mod` file is committed.
+    /// The Kubernetes version, such as 1.35. A `.mod` file for the version must be committed.
     #[arg(long, value_name = "VERSION")]
     pub(super) k8s_version: Option<String>,
 }
@@ -29,7 +29,7 @@ impl Build {
             Some(folder) => Artifacts::new(folder),
             None => Artifacts::new(self.programs()?),
         };
-        // Another process may build the same artifacts.
+        // The lock excludes other processes that build the same artifacts.
         let path = artifacts.folder().join("images.lock");
         let lock =
             File::create(&path).with_context(|| format!("failed to open {}", path.display()))?;
@@ -37,7 +37,7 @@ impl Build {
             .with_context(|| format!("failed to lock {}", path.display()))?;
         let inputs = inputs()?;
         let marker = artifacts.folder().join("images.digest");
-        // Artifacts of an interrupted or older build have no digest, or another.
+        // An interrupted build leaves no digest, and an older build leaves a different one.
         let known = fs::read_to_string(&marker).unwrap_or_default();
         if known != inputs || !artifacts.seed().exists() {
             images(&artifacts)?;
@@ -61,7 +61,7 @@ impl Build {
     }
 }
 
-/// Runs a command of `cargo xtask`, and returns its standard output, which is one line.
+/// Runs a command of `cargo xtask`, and returns the single line of its standard output.
 fn xtask(words: &[&str]) -> Result<String> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
@@ -82,8 +82,8 @@ fn xtask(words: &[&str]) -> Result<String> {
     Ok(text.trim().to_owned())
 }
 
-/// The inputs of images, except programs with pinned versions: the sources that build images, and
-/// those of guest programs.
+/// Returns a digest of all inputs of images, except for programs with pinned versions. The inputs
+/// are the sources that build images, and the sources of guest programs.
 fn inputs() -> Result<String> {
     let top = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut digest = Sha256::new();

@@ -1,4 +1,4 @@
-//! `uplink`, `node`, `component` and `pod`: faults.
+//! The commands `uplink`, `node`, `component` and `pod`, which cause faults.
 
 use super::runtime;
 use crate::cluster::Cluster;
@@ -9,10 +9,10 @@ use anyhow::{Context as _, Result, ensure};
 use clap::{Args, Subcommand, ValueEnum};
 use std::time::Duration;
 
-/// Impairs or restores the network between a cluster and the others.
+/// Impairs or restores the network between a cluster and other clusters.
 #[derive(Args, Debug)]
 pub(super) struct SetUplink {
-    /// The cluster.
+    /// Name of the cluster.
     #[arg(value_name = "NAME")]
     name: String,
 
@@ -22,13 +22,13 @@ pub(super) struct SetUplink {
 
 #[derive(Subcommand, Debug)]
 enum Kind {
-    /// No fault.
+    /// Restores the uplink.
     Plain,
-    /// The cluster is disconnected.
+    /// Disconnects the cluster.
     Down,
-    /// Frames are lost, delayed or duplicated.
+    /// Drops, delays or duplicates frames.
     Bad(Bad),
-    /// The cluster is behind a router with source NAT.
+    /// Puts the cluster behind a router with source NAT.
     Nat {
         /// Time-out of an idle UDP flow, in seconds.
         #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = clap::value_parser!(u64).range(1..))]
@@ -92,7 +92,7 @@ pub(super) struct Relay {
     reorder: f64,
     #[arg(long)]
     delay_ms: u64,
-    /// The numbers of clusters, separated by commas.
+    /// Numbers of the affected clusters, separated by commas.
     #[arg(long)]
     towards: String,
 }
@@ -130,22 +130,22 @@ fn share(text: &str) -> Result<f64> {
 /// An action on a node.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum NodeVerb {
-    /// Like a power failure.
+    /// Kills the node, like a power failure.
     Kill,
-    /// Like a shutdown.
+    /// Shuts the node down.
     Stop,
-    /// Starts it after `kill` or `stop`, with its data.
+    /// Starts the node after `kill` or `stop`, with its data.
     Start,
-    /// Disconnects it from the underlay.
+    /// Disconnects the node from the underlay.
     Cut,
-    /// Reconnects it to the underlay.
+    /// Reconnects the node to the underlay.
     Heal,
 }
 
 /// Kills, stops, starts, disconnects or reconnects a node.
 #[derive(Args, Debug)]
 pub(super) struct SetNode {
-    /// The node, such as rome-worker.
+    /// Name of the node, such as rome-worker.
     #[arg(value_name = "NODE")]
     node: String,
 
@@ -174,22 +174,22 @@ fn port(node: &Node, up: bool) -> Result<()> {
 /// An action on a component.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum ComponentVerb {
-    /// Kills it; it is restarted after a second.
+    /// Kills the component, which is restarted after a second.
     Kill,
-    /// Stops it; it is not restarted.
+    /// Stops the component, which is not restarted.
     Stop,
-    /// Starts it after `stop`.
+    /// Starts the component after `stop`.
     Start,
 }
 
-/// Kills, stops or starts a component of a node; without a component, lists them.
+/// Kills, stops or starts a component of a node. Without a component, lists the components.
 #[derive(Args, Debug)]
 pub(super) struct SetComponent {
-    /// The node, such as rome-worker.
+    /// Name of the node, such as rome-worker.
     #[arg(value_name = "NODE")]
     node: String,
 
-    /// The component, such as kubelet.
+    /// Name of the component, such as kubelet.
     #[arg(value_name = "COMPONENT", requires = "verb")]
     component: Option<String>,
 
@@ -237,7 +237,7 @@ enum PodVerb {
 /// Disconnects or reconnects a pod.
 #[derive(Args, Debug)]
 pub(super) struct SetPod {
-    /// The cluster.
+    /// Name of the cluster.
     #[arg(value_name = "NAME")]
     name: String,
 

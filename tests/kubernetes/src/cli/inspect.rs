@@ -1,4 +1,4 @@
-//! `list`, `kubeconfig` and `usage`.
+//! The commands `list`, `kubeconfig` and `usage`.
 
 use crate::cgroup::Layout;
 use crate::cluster::Cluster;
@@ -47,10 +47,10 @@ impl List {
     }
 }
 
-/// Prints the path of a cluster's kubeconfig, and nothing else.
+/// Prints the path of a cluster's kubeconfig, without any other output.
 #[derive(Args, Debug)]
 pub(super) struct Kubeconfig {
-    /// The cluster.
+    /// Name of the cluster.
     #[arg(value_name = "NAME")]
     pub(super) name: String,
 }

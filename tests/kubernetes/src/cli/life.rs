@@ -1,4 +1,4 @@
-//! `up` and `down`.
+//! The commands `up` and `down`.
 
 use super::build::Build;
 use super::{Interrupted, runtime};
@@ -14,9 +14,9 @@ use std::time::Instant;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::{JoinSet, LocalSet};
 
-/// Creates clusters in parallel; builds missing artifacts first.
+/// Creates clusters in parallel. Builds missing artifacts first.
 ///
-/// A cluster that is up is not changed; missing parts of a cluster are created.
+/// Does not change a cluster that is up. Creates missing parts of an existing cluster.
 #[derive(Args, Debug)]
 pub(super) struct Up {
     /// Names of clusters.
@@ -27,7 +27,7 @@ pub(super) struct Up {
     #[arg(long, value_name = "N")]
     nodes: Option<u8>,
 
-    /// Number of further hollow nodes of each cluster: they look ready, and run nothing.
+    /// Number of additional hollow nodes of each cluster, which are ready but run no containers.
     #[arg(long, value_name = "N")]
     hollow: Option<u16>,
 
@@ -43,7 +43,7 @@ pub(super) struct Up {
     #[arg(long, value_name = "MODE")]
     kube_proxy: Option<KubeProxy>,
 
-    /// Give nodes, pods and Services IPv6 addresses in addition.
+    /// Also assign IPv6 addresses to nodes, pods and Services.
     #[arg(long)]
     ipv6: bool,
 
@@ -85,7 +85,7 @@ impl Up {
         Ok(())
     }
 
-    /// The spec of each cluster.
+    /// Returns the spec of each cluster.
     ///
     /// # Errors
     ///
@@ -108,7 +108,7 @@ impl Up {
         Ok(specs)
     }
 
-    /// The spec of the existing cluster, or the default one, changed by the flags.
+    /// Returns the spec of the existing cluster or the default spec, with the changes of the flags.
     fn spec(&self, name: &str) -> Result<Spec> {
         let mut spec = match cluster::names()?.iter().any(|known| known == name) {
             true => Cluster::find(name)?.spec,
@@ -129,7 +129,7 @@ impl Up {
     }
 }
 
-/// Checks that the kernel has the IP virtual server if a cluster uses it.
+/// Checks that the kernel has the IP virtual server (IPVS) if a cluster uses it.
 fn check_modes(specs: &[Spec]) -> Result<()> {
     if !specs.iter().any(|spec| spec.kube_proxy == KubeProxy::Ipvs) {
         return Ok(());
@@ -144,7 +144,7 @@ fn check_modes(specs: &[Spec]) -> Result<()> {
     Ok(())
 }
 
-/// Creates all clusters; an interrupt removes those that did not exist before.
+/// Creates all clusters. An interrupt removes the clusters that did not exist before.
 async fn all(specs: Vec<Spec>, artifacts: Artifacts, options: Options) -> Result<()> {
     let before = cluster::names()?;
     let new: Vec<String> = specs
@@ -179,7 +179,7 @@ async fn all(specs: Vec<Spec>, artifacts: Artifacts, options: Options) -> Result
         return Ok(());
     };
     tasks.shutdown().await;
-    cluster::settle();
+    cluster::wait_for_starts();
     match clean_up(&new, !error.is::<Interrupted>()) {
         Ok(()) => Err(error),
         Err(left) => {
@@ -188,7 +188,7 @@ async fn all(specs: Vec<Spec>, artifacts: Artifacts, options: Options) -> Result
     }
 }
 
-/// Removes new clusters that are incomplete, and writes their diagnosis.
+/// Writes a diagnosis of new clusters that are incomplete, and removes them.
 fn clean_up(new: &[String], failed: bool) -> Result<()> {
     for name in new {
         let cluster = Cluster::find(name);
@@ -214,7 +214,8 @@ fn clean_up(new: &[String], failed: bool) -> Result<()> {
     cluster::clear_machine()
 }
 
-/// Removes clusters, and with the last one all state of the laboratory except built artifacts.
+/// Removes clusters. With the last cluster, removes all state of the laboratory except built
+/// artifacts.
 #[derive(Args, Debug)]
 pub(super) struct Down {
     /// Names of clusters.
@@ -236,7 +237,7 @@ impl Down {
         };
         let known = cluster::names()?;
         for name in names.iter().filter(|name| !known.contains(name)) {
-            // Its error lists the existing clusters.
+            // The error of this call lists the existing clusters.
             Cluster::find(name)?;
         }
         let failures: Vec<_> = std::thread::scope(|scope| {

@@ -1,6 +1,6 @@
-//! `--kind`: the commands that kind supports.
+//! The flag `--kind`, with the commands that kind supports.
 
-use super::{Command as Words, become_program};
+use super::{Command as Words, replace_process};
 use crate::{host, kind, place};
 use anyhow::{Context as _, Result, bail};
 use std::fs;
@@ -53,7 +53,7 @@ pub(super) fn execute(words: Words) -> Result<ExitCode> {
             let mut command = Command::new("docker");
             command.args(["exec", "--interactive", &exec.node, &exec.program]);
             command.args(exec.rest.args);
-            return Err(become_program(command));
+            return Err(replace_process(command));
         }
         Words::Kubectl(tool) => return Err(run("kubectl", tool)),
         Words::Helm(tool) => return Err(run("helm", tool)),
@@ -79,7 +79,7 @@ fn run(program: &str, tool: super::run::Tool) -> anyhow::Error {
         Ok(kubeconfig) => {
             let mut command = Command::new(program);
             command.env("KUBECONFIG", kubeconfig).args(tool.rest.args);
-            become_program(command)
+            replace_process(command)
         }
         Err(error) => error,
     }
@@ -97,7 +97,8 @@ fn known(name: &str) -> Result<PathBuf> {
     kubeconfig(name)
 }
 
-/// kind's clusters outlive the laboratory's state, so the cache has their kubeconfigs.
+/// Writes the kubeconfig of a cluster into the cache, and returns its path. Clusters of kind
+/// outlive the laboratory's state, so their kubeconfigs must not be part of it.
 fn kubeconfig(name: &str) -> Result<PathBuf> {
     let folder = place::cache().join("kind");
     fs::create_dir_all(&folder).context("failed to create a folder for kubeconfigs")?;

@@ -1,6 +1,6 @@
-//! `exec`, `logs`, `load`, `kubectl` and `helm`.
+//! The commands `exec`, `logs`, `load`, `kubectl` and `helm`.
 
-use super::{Rest, become_program};
+use super::{Rest, replace_process};
 use crate::cluster::Cluster;
 use crate::node::Node;
 use anyhow::{Context as _, Result, anyhow};
@@ -14,11 +14,11 @@ use std::thread;
 /// Runs a command inside a node.
 #[derive(Args, Debug)]
 pub(super) struct Exec {
-    /// The node, such as rome-worker.
+    /// Name of the node, such as rome-worker.
     #[arg(value_name = "NODE")]
     pub(super) node: String,
 
-    /// The program.
+    /// The program to run.
     #[arg(value_name = "CMD")]
     pub(super) program: String,
 
@@ -31,21 +31,21 @@ impl Exec {
         match Node::find(&self.node).and_then(|node| node.command(&self.program)) {
             Ok(mut command) => {
                 command.args(self.rest.args);
-                become_program(command)
+                replace_process(command)
             }
             Err(error) => error,
         }
     }
 }
 
-/// Shows the log of a component of a node; without a component, lists them.
+/// Shows the log of a component of a node. Without a component, lists the components.
 #[derive(Args, Debug)]
 pub(super) struct Logs {
-    /// The node, such as rome-worker.
+    /// Name of the node, such as rome-worker.
     #[arg(value_name = "NODE")]
     pub(super) node: String,
 
-    /// The component, such as kubelet or containerd; `init` is process 1.
+    /// Name of the component, such as kubelet or containerd. `init` is process 1.
     #[arg(value_name = "COMPONENT")]
     component: Option<String>,
 
@@ -53,7 +53,7 @@ pub(super) struct Logs {
     #[arg(long, short)]
     follow: bool,
 
-    /// Number of last lines to show first.
+    /// Number of earlier lines to show first.
     #[arg(long, value_name = "LINES", default_value = "200")]
     tail: u32,
 }
@@ -61,7 +61,7 @@ pub(super) struct Logs {
 impl Logs {
     pub(super) fn run(self) -> anyhow::Error {
         match self.command() {
-            Ok(command) => become_program(command),
+            Ok(command) => replace_process(command),
             Err(error) => error,
         }
     }
@@ -99,11 +99,11 @@ impl Logs {
 /// Loads an image into all nodes of a cluster.
 #[derive(Args, Debug)]
 pub(super) struct Load {
-    /// The cluster.
+    /// Name of the cluster.
     #[arg(value_name = "NAME")]
     pub(super) name: String,
 
-    /// The image: an OCI or Docker archive, such as one of `cargo xtask image`.
+    /// The image, as an OCI or Docker archive such as those of `cargo xtask image`.
     #[arg(value_name = "IMAGE")]
     pub(super) archive: PathBuf,
 }
@@ -127,7 +127,7 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// Returns an error if the file is no archive, or if a node refuses it.
+    /// Returns an error if the file is no archive, or if a node rejects the image.
     pub fn load(&self, archive: &std::path::Path) -> Result<()> {
         let nodes = self.nodes();
         let results: Vec<Result<()>> = thread::scope(|scope| {
@@ -172,11 +172,11 @@ fn load(node: &Node, archive: &std::path::Path) -> Result<()> {
     Ok(())
 }
 
-/// Runs a program of the cluster as its administrator.
+/// Runs a program as the administrator of a cluster.
 #[derive(Args, Debug)]
 #[command(disable_help_flag = true)]
 pub(super) struct Tool {
-    /// The cluster.
+    /// Name of the cluster.
     #[arg(value_name = "NAME")]
     pub(super) name: String,
 
@@ -195,6 +195,6 @@ impl Tool {
             _ => cluster.kubectl(),
         };
         command.args::<Vec<OsString>, _>(self.rest.args);
-        become_program(command)
+        replace_process(command)
     }
 }

@@ -7,11 +7,12 @@ use kube::Api;
 use kube::api::DeleteParams;
 
 impl Cluster {
-    /// Adds a node, waits until it is ready, and returns the new state of the cluster.
+    /// Adds a node, waits until the node is ready, and returns the new state of the cluster.
     ///
     /// # Errors
     ///
-    /// Returns an error if the CIDRs have no room for it, or if it does not become ready.
+    /// Returns an error if the CIDRs have no room for the node, or if the node does not become
+    /// ready.
     pub async fn add_node(&self) -> Result<Self> {
         let grown = self.with_nodes(self.spec.nodes.saturating_add(1))?;
         registry::write(&grown)?;
@@ -19,24 +20,24 @@ impl Cluster {
         up(grown.spec.clone(), &grown.artifacts(), &Options::default()).await
     }
 
-    /// Kills the node that joined last, removes its state and its Node object, and returns the new
-    /// state of the cluster.
+    /// Kills the last node, removes its state and its Node object, and returns the new state of the
+    /// cluster.
     ///
     /// # Errors
     ///
-    /// Returns an error if it is the only node, or if a part of it cannot be removed.
+    /// Returns an error if this node is the only one, or if a part of the node cannot be removed.
     pub async fn remove_node(&self) -> Result<Self> {
         let shrunk = self.with_nodes(self.spec.nodes.saturating_sub(1))?;
         let specs = self.node_specs()?;
         let left = specs.last().context("a cluster has nodes")?;
         self.node(shrunk.spec.nodes).remove()?;
-        // After the kubelet has ended, which would create it again.
+        // A running kubelet would create the Node object again, so the kubelet has to end first.
         let api: Api<Node> = Api::all(self.client().await?);
         api.delete(&left.name, &DeleteParams::default())
             .await
             .with_context(|| format!("failed to delete the Node {}", left.name))?;
         for node in shrunk.nodes() {
-            node.forget(left)?;
+            node.remove_routes_to(left)?;
         }
         registry::write(&shrunk)?;
 

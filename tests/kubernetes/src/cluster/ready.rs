@@ -10,11 +10,11 @@ use kube::api::ListParams;
 use kube::{Api, Client};
 use std::time::{Duration, Instant};
 
-/// The limit for each step of a cluster that comes up, possibly beside many others on two
+/// The limit for each step of the start of a cluster, if other clusters start on the same two
 /// processors.
-const PATIENCE: Duration = Duration::from_secs(150);
+const STEP_TIMEOUT: Duration = Duration::from_secs(150);
 
-/// Prints the steps of a cluster that comes up, with the time since the first.
+/// Prints the steps of the start of a cluster, with the elapsed time.
 #[derive(Debug)]
 pub(super) struct Progress {
     name: String,
@@ -38,7 +38,7 @@ impl Progress {
 /// Waits until the API server is ready.
 pub(super) async fn api(client: &Client) -> Result<()> {
     wait::until(
-        Deadline::after(PATIENCE),
+        Deadline::after(STEP_TIMEOUT),
         "the API server to be ready",
         async || {
             let request = kube::api::Request::new("/readyz").list(&ListParams::default());
@@ -52,7 +52,7 @@ pub(super) async fn api(client: &Client) -> Result<()> {
 }
 
 /// Waits until `count` nodes with a kubelet are ready. The kubelets of `started` nodes must have
-/// renewed their leases since then, since a node that was killed stays Ready for a while.
+/// renewed their leases after `since`, because the Node of a killed node stays Ready for a while.
 pub(super) async fn nodes(
     client: &Client,
     count: usize,
@@ -62,7 +62,7 @@ pub(super) async fn nodes(
     let nodes: Api<Node> = Api::all(client.clone());
     let leases: Api<Lease> = Api::namespaced(client.clone(), "kube-node-lease");
     wait::until(
-        Deadline::after(PATIENCE),
+        Deadline::after(STEP_TIMEOUT),
         "all nodes to be ready",
         async || {
             for name in started {
@@ -85,12 +85,12 @@ pub(super) async fn nodes(
     .await
 }
 
-/// Waits until DNS and storage are available.
+/// Waits until the Deployments of DNS and storage are available.
 pub(super) async fn addons(client: &Client) -> Result<()> {
     for (namespace, name) in crate::addons::DEPLOYMENTS {
         let api: Api<Deployment> = Api::namespaced(client.clone(), namespace);
         wait::until(
-            Deadline::after(PATIENCE),
+            Deadline::after(STEP_TIMEOUT),
             &format!("{name} to be available"),
             async || {
                 let deployment = api.get(name).await?;

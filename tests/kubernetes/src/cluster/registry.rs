@@ -1,4 +1,4 @@
-//! The registry of clusters: a folder for each, with a record.
+//! The registry of clusters. Each cluster has a folder with a record.
 
 use super::Cluster;
 use crate::place;
@@ -7,10 +7,10 @@ use anyhow::{Context as _, Result, bail};
 use std::fs::{self, File};
 use std::path::Path;
 
-/// The largest number of a cluster; the octets above belong to hosts, NAT routers and the machine.
+/// The largest number of a cluster. Hosts, NAT routers and the machine use larger numbers.
 const NUMBER_MAX: u8 = 250;
 
-/// The sorted names of all clusters.
+/// Returns the sorted names of all clusters.
 ///
 /// # Errors
 ///
@@ -71,7 +71,7 @@ pub(super) fn lock() -> Result<File> {
     Ok(file)
 }
 
-/// Adds a cluster with the lowest free number.
+/// Adds a cluster, which gets the lowest free number.
 pub(super) fn enter(spec: Spec, artifacts: &Path) -> Result<Cluster> {
     let taken: Vec<u8> = Cluster::all()?
         .iter()

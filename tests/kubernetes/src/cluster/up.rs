@@ -20,19 +20,19 @@ use std::fs;
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
-/// The field manager of the laboratory.
+/// The field manager of objects that the laboratory applies.
 const MANAGER: &str = "liqo-lab";
 
 /// Settings that are not part of a cluster's spec.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The network of the underlay; `None` is the default.
+    /// The network of the underlay. `None` means the existing network or the default.
     pub underlay: Option<Ipv4Net>,
 }
 
-/// Creates the cluster, and waits until it is ready.
+/// Creates a cluster, and waits until it is ready.
 ///
-/// A cluster that is up is not changed; missing parts of a cluster are created.
+/// Does not change a cluster that is up. Creates missing parts of an existing cluster.
 ///
 /// # Errors
 ///
@@ -44,7 +44,7 @@ pub async fn up(spec: Spec, artifacts: &Artifacts, options: &Options) -> Result<
     let (artifacts, options) = (artifacts.clone(), options.clone());
     let since = Timestamp::now();
     let begun = tokio::task::spawn_blocking(move || -> Result<_> {
-        let _beginning = BEGINNING.read().unwrap_or_else(PoisonError::into_inner);
+        let _starting = STARTING.read().unwrap_or_else(PoisonError::into_inner);
         let (cluster, nodes, underlay) = place(spec, &artifacts, &options)?;
         let started = start(&cluster, &nodes, underlay)?;
         Ok((cluster, nodes, started))
@@ -78,13 +78,14 @@ pub async fn up(spec: Spec, artifacts: &Artifacts, options: &Options) -> Result<
     Ok(cluster)
 }
 
-/// Held while nodes are started, which continues when [`up`] is dropped.
-static BEGINNING: RwLock<()> = RwLock::new(());
+/// Locked for reading while nodes are started. The start continues if the future of [`up`] is
+/// dropped.
+static STARTING: RwLock<()> = RwLock::new(());
 
-/// Waits, for a second or two, until no node is being started. Nodes removed before that would be
-/// created again.
-pub fn settle() {
-    drop(BEGINNING.write().unwrap_or_else(PoisonError::into_inner));
+/// Waits until no node is being started, which takes a second or two. If a node were removed
+/// before, its start would create it again.
+pub fn wait_for_starts() {
+    drop(STARTING.write().unwrap_or_else(PoisonError::into_inner));
 }
 
 /// Registers the cluster, and connects it to the underlay.
@@ -146,7 +147,7 @@ fn difference(is: &Spec, desired: &Spec) -> String {
         .join(", ")
 }
 
-/// Starts the nodes that do not run, and returns their names. Their components wait for each
+/// Starts the nodes that do not run, and returns their names. The components of nodes wait for each
 /// other.
 fn start(cluster: &Cluster, specs: &[NodeSpec], underlay: Underlay) -> Result<Vec<String>> {
     let pki = issue(cluster, specs)?;
@@ -202,8 +203,8 @@ fn issue(cluster: &Cluster, specs: &[NodeSpec]) -> Result<Pki> {
     Ok(pki)
 }
 
-/// Creates the Node objects before the kubelets register, with the pod CIDRs of the other nodes'
-/// routes.
+/// Creates the Node objects with their pod CIDRs before the kubelets register. Nodes have routes to
+/// these pod CIDRs.
 async fn register(client: &Client, cluster: &Cluster, specs: &[NodeSpec]) -> Result<()> {
     let api: Api<Node> = Api::all(client.clone());
     let spec = &cluster.spec;
@@ -246,7 +247,7 @@ async fn apply_node(api: &Api<Node>, name: &str, object: &Value) -> Result<()> {
     Ok(())
 }
 
-/// A node that kwok simulates; its taint repels pods without a toleration.
+/// Returns a Node object that kwok simulates. Its taint repels pods without a toleration.
 fn hollow(spec: &Spec, index: u16, name: &str) -> Value {
     let cidr = spec.node_pod_cidr(u16::from(spec.nodes) + index);
 

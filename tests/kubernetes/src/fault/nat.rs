@@ -1,7 +1,7 @@
 //! An uplink with a router that does source NAT.
 //!
-//! The nodes need no other routes: by proxy ARP the router replies for all addresses of the segment
-//! that are not in their cluster.
+//! The nodes need no additional routes. By proxy ARP, the router replies for all addresses of the
+//! segment outside of the nodes' cluster.
 
 use super::split;
 use crate::cluster::Cluster;
@@ -40,7 +40,7 @@ pub(super) fn start(underlay: Underlay, cluster: &Cluster, udp_timeout: Duration
     for device in [&outside, &inside] {
         settings.extend([
             format!("net.ipv4.conf.{device}.proxy_arp=1"),
-            // Disables the random delay of replies, up to a second.
+            // Zero disables the random delay of proxy ARP replies, which may be a second.
             format!("net.ipv4.neigh.{device}.proxy_delay=0"),
         ]);
     }
@@ -60,7 +60,7 @@ pub(super) fn start(underlay: Underlay, cluster: &Cluster, udp_timeout: Duration
 }}
 "
     );
-    // Rules first: two of the settings exist once they have enabled connection tracking.
+    // The rules enable connection tracking, which creates two of the settings below.
     let inside = ["netns", "exec", &netns];
     host::checked(
         Command::new("ip").args(inside).args(["nft", "-f", "-"]),
@@ -73,7 +73,7 @@ pub(super) fn start(underlay: Underlay, cluster: &Cluster, udp_timeout: Duration
 
 /// Removes the router of the cluster with this number, if it exists.
 pub(super) fn stop(number: u8) {
-    // The cluster may have no router.
+    // The removal fails if the cluster has no router.
     let _ = remove_netns(&netns(number));
 }
 

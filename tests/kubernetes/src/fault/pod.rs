@@ -1,4 +1,4 @@
-//! Disconnects pods.
+//! Disconnects pods from the network, and reconnects them.
 
 use crate::cluster::Cluster;
 use crate::host;
@@ -7,14 +7,14 @@ use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 
-/// The nft table of a node with the addresses of disconnected pods.
+/// The nftables table with the addresses of a node's disconnected pods.
 const TABLE: &str = "lab-fault";
 
-/// Disconnects a pod from everything, including its node, or reconnects it.
+/// Disconnects a pod from all networks including its node, or reconnects it.
 ///
 /// # Errors
 ///
-/// Returns an error if the pod does not exist, or uses the network of its node.
+/// Returns an error if the pod does not exist, or if it uses the network of its node.
 pub async fn set_pod_network(
     cluster: &Cluster,
     namespace: &str,
@@ -35,7 +35,7 @@ pub async fn set_pod_network(
     let address = status.pod_ip.context("the pod has no address")?;
     let node = Node::find(&spec.node_name.context("the pod is not scheduled")?)?;
 
-    // A set, so that the change is idempotent and does not affect other pods.
+    // With a set of addresses, the change is idempotent and does not affect other pods.
     let verb = if connected { "delete" } else { "add" };
     let rules = format!(
         "table inet {TABLE} {{

@@ -15,7 +15,8 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Offloads that are disabled, so that devices deliver no packets that are still to be segmented.
+/// The offloads that are disabled. With them, devices would deliver super-packets without
+/// checksums.
 const OFFLOADS: [&str; 6] = ["tx", "rx", "sg", "tso", "gso", "gro"];
 
 /// Inserts a relay into the uplink of a cluster.
@@ -62,7 +63,7 @@ pub(super) fn stop(number: u8) {
     let Ok(text) = fs::read_to_string(&path) else {
         return;
     };
-    // The relay may have ended, and its process id may have been reused.
+    // The relay may have ended, and another process may have its process id.
     if let Ok(pid) = text.parse::<i32>()
         && fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|it| it.contains("relay"))
     {
@@ -71,7 +72,7 @@ pub(super) fn stop(number: u8) {
     let _ = fs::remove_file(path);
 }
 
-/// Runs the relay, in the network namespace of the bridges, until it is killed.
+/// Runs the relay in the network namespace of the bridges, until the relay is killed.
 ///
 /// # Errors
 ///
@@ -89,8 +90,9 @@ pub fn run(near: &str, far: &str, faults: Faults, towards: &[u8]) -> Result<()> 
     }
 }
 
-/// Whether source or destination of a frame is a node of the cluster with this number. MAC addresses
-/// are 02:42 and the IP address, whose third octet is the number.
+/// Returns whether the source or the destination of a frame is a node of the cluster with this
+/// number. A node's MAC address is 02:42 and its IP address. The third octet of the IP address is
+/// the number.
 fn is_of(frame: &[u8], number: u8) -> bool {
     [0, 6].iter().any(|at| {
         frame

@@ -1,7 +1,8 @@
-//! Writes archives: blobs first, and last the index that names them.
+//! Writes archives. The blobs precede the index, which refers to them.
 //!
-//! The name of a blob is its digest, which its tar header contains, but which is known after its last
-//! byte. The header is therefore written last, so that no file is read twice.
+//! The name of a blob is its digest. The tar header before the blob contains this name, but the
+//! digest is known only after the last byte. The header is therefore written after the blob, so
+//! that no file is read twice.
 
 use super::document::{Blob, Index, MediaType};
 use super::hashing::{ALGORITHM, Hashing};
@@ -14,30 +15,30 @@ use std::io::{BufWriter, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use tar::{EntryType, Header};
 
-/// The size in bytes of a tar block; a tar ends with two empty ones.
+/// The size of a tar block in bytes. A tar ends with two empty blocks.
 const BLOCK: u64 = 512;
 const EMPTY: [u8; BLOCK as usize] = [0; BLOCK as usize];
 
-/// The writer of a blob.
+/// The writer that receives the bytes of a blob.
 pub(super) type Out<'a> = Hashing<&'a mut BufWriter<File>>;
 
-/// The buffer in bytes; a program of 100 MB takes a few hundred writes.
+/// The size of the write buffer in bytes. A program of 100 MB takes a few hundred writes.
 const BUFFER: usize = 256 * 1024;
 
-/// An unfinished archive, whose file is removed when it is dropped.
+/// An unfinished archive. Dropping it removes its file.
 #[derive(Debug)]
 pub(super) struct Archive {
     out: BufWriter<File>,
-    /// The offset of the next entry.
+    /// The offset of the next tar entry.
     end: u64,
-    /// The digests of its blobs.
+    /// The digests of the blobs in the archive.
     blobs: BTreeSet<String>,
     draft: Draft,
     to: PathBuf,
 }
 
 impl Archive {
-    /// Begins an archive that is renamed to `to` when it is finished.
+    /// Begins an archive, which [`Archive::finish`] renames to `to`.
     pub(super) fn create(to: &Path) -> Result<Self> {
         let mut draft = OsString::from(to);
         draft.push(".partial");
@@ -54,7 +55,8 @@ impl Archive {
         })
     }
 
-    /// Adds the bytes that `write` writes as a blob; equal blobs are stored once.
+    /// Adds a blob with the bytes that `write` writes. A blob that the archive already contains is
+    /// not added again.
     pub(super) fn blob(
         &mut self,
         media_type: MediaType,
@@ -80,7 +82,7 @@ impl Archive {
         })
     }
 
-    /// Adds a document as a blob.
+    /// Adds a blob with the JSON of a document.
     pub(super) fn document(
         &mut self,
         media_type: MediaType,
@@ -91,7 +93,7 @@ impl Archive {
         self.blob(media_type, |out| Ok(out.write_all(&text)?))
     }
 
-    /// Adds the index, and renames the archive.
+    /// Adds the index, and renames the archive to its final name.
     pub(super) fn finish(mut self, index: &Index) -> Result<()> {
         self.file("index.json", &serde_json::to_vec(index)?)?;
         self.file("oci-layout", br#"{"imageLayoutVersion":"1.0.0"}"#)?;
@@ -99,7 +101,7 @@ impl Archive {
         self.out.write_all(&EMPTY)?;
         let length = self.out.stream_position()?;
         self.out.flush()?;
-        // The last blob may have been a duplicate, which is overwritten.
+        // The length also cuts off a last blob that was a duplicate.
         self.out.get_ref().set_len(length)?;
 
         fs::rename(&self.draft.0, &self.to)
@@ -118,13 +120,13 @@ impl Archive {
     }
 }
 
-/// A file that is removed unless it was renamed.
+/// A file that is removed when this value is dropped, unless the file was renamed.
 #[derive(Debug)]
 struct Draft(PathBuf);
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        // Fails after the rename.
+        // The removal fails after the file was renamed.
         let _ = fs::remove_file(&self.0);
     }
 }
@@ -143,7 +145,7 @@ fn header(path: &str, size: u64) -> Result<Header> {
     Ok(header)
 }
 
-/// The number of padding bytes after `size` bytes.
+/// Returns the padding of a tar entry with `size` bytes.
 fn padding(size: u64) -> &'static [u8] {
     let missing = size.next_multiple_of(BLOCK) - size;
 

@@ -1,24 +1,24 @@
-//! The time of creation that an image declares.
+//! The creation time that an image declares.
 
 use anyhow::{Context as _, Result};
 use std::env;
 use std::fmt::{self, Display};
 use time::UtcDateTime;
 
-/// The time of reproducible builds, in seconds since 1970:
-/// <https://reproducible-builds.org/specs/source-date-epoch/>.
+/// The environment variable with the creation time of reproducible builds, in seconds since 1970
+/// (<https://reproducible-builds.org/specs/source-date-epoch/>).
 const VARIABLE: &str = "SOURCE_DATE_EPOCH";
 
-/// The time of creation; by default in 1970, so that the same files make the same image.
+/// The creation time. The default is 1970, so that the same files result in the same image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Created(UtcDateTime);
 
 impl Created {
-    /// The value of `SOURCE_DATE_EPOCH`, or the default.
+    /// Returns the time of `SOURCE_DATE_EPOCH`, or the default if the variable is not set.
     ///
     /// # Errors
     ///
-    /// Returns an error if the variable is no number of seconds.
+    /// Returns an error if the value is not a number of seconds.
     pub fn from_environment() -> Result<Self> {
         let Some(seconds) = env::var_os(VARIABLE) else {
             return Ok(Self::default());
@@ -42,7 +42,7 @@ impl Default for Created {
     }
 }
 
-/// Formats as RFC 3339, as the image specification demands.
+/// Formats the time according to RFC 3339, as the OCI image specification requires.
 impl Display for Created {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (date, time) = (self.0.date(), self.0.time());

@@ -1,56 +1,56 @@
-//! The documents of the OCI image specification 1.1.
+//! The JSON documents of the OCI image specification 1.1.
 //!
-//! Structures have a fixed order of fields, and maps are ordered, so that the same image has the same
+//! Fields of structures and keys of maps have a fixed order, so that the same image has the same
 //! bytes.
 
 use super::Platform;
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 
-/// The operating system of images.
+/// The operating system that all images declare.
 pub(super) const OS: &str = "linux";
 
-/// The annotations for a name: the fully qualified one of containerd, then the common one.
+/// The annotations for the name of an image: containerd's key, and the key of the specification.
 const NAMES: [&str; 2] = [
     "io.containerd.image.name",
     "org.opencontainers.image.ref.name",
 ];
 
-/// The `schemaVersion` of the documents.
+/// The value of `schemaVersion` in all documents.
 const SCHEMA: u8 = 2;
 
 /// The media type of a blob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) enum MediaType {
-    /// An index of images for several platforms, or of an archive.
+    /// An index of images. The images differ in platform, or belong to the same archive.
     #[serde(rename = "application/vnd.oci.image.index.v1+json")]
     Index,
-    /// The manifest of one image.
+    /// The manifest of an image for a single platform.
     #[serde(rename = "application/vnd.oci.image.manifest.v1+json")]
     Manifest,
     /// The configuration of an image.
     #[serde(rename = "application/vnd.oci.image.config.v1+json")]
     Config,
-    /// An uncompressed tar.
+    /// A layer as an uncompressed tar.
     #[serde(rename = "application/vnd.oci.image.layer.v1.tar")]
     Layer,
-    /// A compressed tar.
+    /// A layer as a tar compressed by gzip.
     #[serde(rename = "application/vnd.oci.image.layer.v1.tar+gzip")]
     LayerGzip,
 }
 
-/// A blob of the archive.
+/// A reference to a blob of the archive.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Blob {
     pub(super) media_type: MediaType,
-    /// `sha256:` and the hash in hexadecimal.
+    /// `sha256:` and the hash in hexadecimal digits.
     pub(super) digest: String,
     /// The length in bytes.
     pub(super) size: u64,
 }
 
-/// A blob with its attributes in an index.
+/// A reference to a blob in an index, with attributes.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Descriptor {
     #[serde(flatten)]
@@ -76,7 +76,7 @@ impl Descriptor {
         }
     }
 
-    /// Sets the platform of the image.
+    /// Sets the platform of the image that the blob describes.
     pub(super) fn on(mut self, architecture: Platform) -> Self {
         self.platform = Some(On {
             architecture,
@@ -85,7 +85,7 @@ impl Descriptor {
         self
     }
 
-    /// Sets the name of the image.
+    /// Sets the name of the image that the blob describes.
     pub(super) fn named(mut self, name: &str) -> Self {
         self.annotations = NAMES.map(|key| (key, name.to_owned())).into();
         self
@@ -111,7 +111,7 @@ impl Index {
     }
 }
 
-/// The manifest of one image.
+/// The manifest of an image for a single platform.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Manifest {
@@ -139,7 +139,7 @@ impl Manifest {
     }
 }
 
-/// The configuration of an image.
+/// The configuration of an image for a single platform.
 #[derive(Debug, Serialize)]
 pub(super) struct Config {
     pub(super) created: String,
@@ -149,7 +149,7 @@ pub(super) struct Config {
     pub(super) rootfs: RootFs,
 }
 
-/// The entrypoint and the environment.
+/// The entrypoint, the command, the environment and the labels of an image.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct Process {
@@ -170,7 +170,7 @@ pub(super) struct RootFs {
 }
 
 impl RootFs {
-    /// Creates it from the digests of uncompressed tars.
+    /// Creates the list from the digests of the uncompressed tars.
     pub(super) fn new(digests: impl IntoIterator<Item = String>) -> Self {
         Self {
             r#type: "layers",

@@ -1,7 +1,7 @@
-//! Reads the loader and the libraries that a program needs.
+//! Reads from a program which loader and which libraries it needs.
 //!
-//! The format is `elf(5)`, 64-bit little-endian, on both platforms. Unlike `ldd`, this runs nothing and
-//! reads programs of other platforms.
+//! The format is that of `elf(5)` with 64 bits and little endian on both platforms. Unlike `ldd`,
+//! this module does not run the program, so it can read programs of other platforms.
 //!
 //! ```text
 //! header -> program headers -> PT_INTERP  -> path of the loader
@@ -15,7 +15,7 @@ use std::fs;
 use std::path::Path;
 
 const MAGIC: &[u8] = b"\x7fELF";
-/// `ELFCLASS64` and `ELFDATA2LSB`, which follow the magic number.
+/// The bytes after the magic number: `ELFCLASS64` and `ELFDATA2LSB`.
 const LITTLE_64: &[u8] = &[2, 1];
 
 const MACHINE_X86_64: u16 = 62;
@@ -31,28 +31,29 @@ const DT_STRTAB: u64 = 5;
 const DT_RPATH: u64 = 15;
 const DT_RUNPATH: u64 = 29;
 
-/// The size in bytes of an entry of the dynamic section.
+/// The size of an entry in the dynamic section, in bytes.
 const DYNAMIC_SIZE: usize = 16;
 
-/// The data of a program or library for its loader.
+/// The data that the dynamic loader reads from a program or a library.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Elf {
-    /// The platform from the header.
+    /// The platform in the ELF header.
     pub(super) platform: Platform,
-    /// The path of the loader; `None` for libraries and static programs.
+    /// The path of the dynamic loader. `None` for libraries and static programs.
     pub(super) loader: Option<String>,
-    /// The names of needed libraries (`DT_NEEDED`).
+    /// The names of the needed libraries (`DT_NEEDED`).
     pub(super) needed: Vec<String>,
-    /// The first folders to search for libraries (`DT_RUNPATH`); `$ORIGIN` is the program's folder.
+    /// Folders that the loader searches before its default folders (`DT_RUNPATH`). `$ORIGIN` stands
+    /// for the program's folder.
     pub(super) folders: Vec<String>,
 }
 
 impl Elf {
-    /// Reads a file.
+    /// Reads a program or a library.
     ///
     /// # Errors
     ///
-    /// Returns an error if it cannot be read, or is no program of a known platform.
+    /// Returns an error if the file cannot be read, or if it is no ELF file of a known platform.
     pub(super) fn read(path: &Path) -> Result<Self> {
         let bytes = fs::read(path).with_context(|| format!("failed to read {}", path.display()))?;
 
@@ -128,11 +129,11 @@ impl Elf {
 #[derive(Debug)]
 struct Segment {
     kind: u32,
-    /// The offset in the file.
+    /// The offset in the file, in bytes.
     offset: usize,
     /// The virtual address.
     address: u64,
-    /// The length in the file.
+    /// The length in the file, in bytes.
     size: usize,
 }
 
@@ -153,7 +154,7 @@ impl Segment {
             .collect()
     }
 
-    /// The offset in the file of a virtual address, if it is in this segment.
+    /// Returns the file offset of a virtual address, if this segment contains the address.
     fn offset_of(&self, address: u64) -> Option<usize> {
         let inside = usize::try_from(address.checked_sub(self.address)?).ok()?;
 
@@ -161,7 +162,7 @@ impl Segment {
     }
 }
 
-/// The bytes of a file, of which no offset is trusted.
+/// The bytes of a file. Every access checks its offset, since the file may be malformed.
 #[derive(Clone, Copy, Debug)]
 struct Bytes<'a>(&'a [u8]);
 
@@ -171,7 +172,7 @@ impl Bytes<'_> {
             .get(at..)
             .and_then(|rest| rest.first_chunk())
             .copied()
-            .context("it is truncated")
+            .context("the file is truncated")
     }
 
     fn u16(self, at: usize) -> Result<u16> {
@@ -186,16 +187,16 @@ impl Bytes<'_> {
         self.array(at).map(u64::from_le_bytes)
     }
 
-    /// Reads an offset or a length.
+    /// Reads a 64-bit offset or length.
     fn offset(self, at: usize) -> Result<usize> {
         Ok(usize::try_from(self.u64(at)?)?)
     }
 
-    /// Reads a string that ends with a zero byte.
+    /// Reads a string up to its terminating zero byte.
     fn text(self, at: usize) -> Result<String> {
-        let rest = self.0.get(at..).context("it is truncated")?;
+        let rest = self.0.get(at..).context("the file is truncated")?;
         let end = rest.iter().position(|byte| *byte == 0);
-        let text = &rest[..end.context("it is truncated")?];
+        let text = &rest[..end.context("the file is truncated")?];
 
         Ok(String::from_utf8(text.to_vec())?)
     }
@@ -220,12 +221,12 @@ mod tests {
         let head = &whole[..4096.min(whole.len())];
 
         for end in 0..head.len() {
-            // Any result is valid, but no panic.
+            // Any result is valid, but the function must not panic.
             let _ = Elf::parse(&head[..end]);
         }
         let error = Elf::parse(&head[..60]).unwrap_err();
 
-        assert_eq!(error.to_string(), "it is truncated");
+        assert_eq!(error.to_string(), "the file is truncated");
     }
 
     #[test]

@@ -1,13 +1,13 @@
-//! A writer that computes the digest of its bytes.
+//! A writer that computes the digest of the bytes that it forwards.
 
 use sha2::{Digest as _, Sha256};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-/// The prefix of digests.
+/// The prefix of all digests.
 pub(super) const ALGORITHM: &str = "sha256:";
 
-/// Forwards bytes, counts them and computes their hash.
+/// Forwards, counts and hashes bytes.
 #[derive(Debug)]
 pub(super) struct Hashing<W> {
     out: W,
@@ -24,17 +24,17 @@ impl<W> Hashing<W> {
         }
     }
 
-    /// The number of forwarded bytes.
+    /// Returns the number of forwarded bytes.
     pub(super) fn written(&self) -> u64 {
         self.written
     }
 
-    /// `sha256:` and the hash of the forwarded bytes in hexadecimal.
+    /// Returns the digest of the forwarded bytes: `sha256:` and the hash in hexadecimal digits.
     pub(super) fn digest(&self) -> String {
         let sum = self.hash.clone().finalize();
 
         sum.iter().fold(ALGORITHM.to_owned(), |mut text, byte| {
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             let _ = write!(text, "{byte:02x}");
             text
         })

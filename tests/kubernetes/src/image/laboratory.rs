@@ -1,4 +1,4 @@
-//! The images on all nodes of the laboratory, which needs no registry.
+//! The images that all nodes of the laboratory have, so that no registry is needed.
 
 mod tools;
 
@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The sandbox image of pods; containerd's configuration names it.
+/// The name of the sandbox image of pods. containerd's configuration contains this name.
 pub const PAUSE: &str = "registry.k8s.io/pause:3.10";
 
-/// The image of network tools.
+/// The names of the image with network tools.
 pub const TOOLS_NAMES: [&str; 3] = [
     "docker.io/library/busybox:1.36",
     "docker.io/library/busybox:latest",
@@ -23,23 +23,23 @@ pub const TOOLS_NAMES: [&str; 3] = [
 const COREDNS: &str = "registry.k8s.io/coredns/coredns";
 const LOCAL_PATH_PROVISIONER: &str = "docker.io/rancher/local-path-provisioner";
 
-/// The file with the versions of the programs.
+/// The name of the file with the versions of the programs.
 const VERSIONS: &str = "versions.json";
 
-/// A written image.
+/// An image archive that was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// The fully qualified names.
+    /// The fully qualified names of the image.
     pub names: Vec<String>,
-    /// The path of its archive.
+    /// The path of the archive.
     pub archive: PathBuf,
 }
 
-/// Writes the laboratory's images into the folder `to`.
+/// Writes the archives of the laboratory's images into the folder `to`.
 ///
-/// `artifacts` is the folder of `cargo xtask kubernetes-binaries`, with the programs of a cluster in
-/// `bin` and their versions in `versions.json`. `guest` contains `pause` and `whoami`, linked
-/// statically.
+/// `artifacts` is the output folder of `cargo xtask kubernetes-binaries`. It contains the programs
+/// of a cluster in `bin`, and their versions in `versions.json`. `guest` contains the static
+/// programs `pause` and `whoami`.
 ///
 /// # Errors
 ///
@@ -69,7 +69,7 @@ pub fn laboratory_images(artifacts: &Path, guest: &Path, to: &Path) -> Result<Ve
     ])
 }
 
-/// Settings of all images.
+/// Settings that all images share.
 struct Laboratory<'a> {
     platform: Platform,
     created: Created,
@@ -77,10 +77,10 @@ struct Laboratory<'a> {
 }
 
 impl Laboratory<'_> {
-    /// Writes an image of one program.
+    /// Writes an image with a single program.
     fn program(&self, name: &str, image: &str, folder: &Path, path: &str) -> Result<Written> {
         let mut tree = Tree::new();
-        // A static program that may write temporary files and resolve names.
+        // The program is static. It needs no other files, and may write temporary files.
         tree.directory("/tmp", 0o1777)?;
         tree.file(path, &folder.join(name))?;
 
@@ -127,7 +127,7 @@ impl Versions {
         Ok(Self { path, versions })
     }
 
-    /// The name of an image whose tag is the version of `program`.
+    /// Returns the name of an image with the version of `program` as its tag.
     fn name(&self, image: &str, program: &str) -> Result<String> {
         let version = self.versions.get(program);
         let version = version

@@ -1,4 +1,4 @@
-//! Writes a tree of files as a reproducible tar, without times and owners.
+//! Writes a tree of files as a reproducible tar. All times and owners are zero.
 
 use super::archive::Archive;
 use super::document::{Blob, MediaType};
@@ -11,16 +11,16 @@ use std::io::{self, Read as _, Write};
 use std::path::Path;
 use tar::{Builder, EntryType, Header};
 
-/// The compression of a layer.
+/// The compression of an image's layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
     /// An uncompressed tar.
     None,
-    /// gzip, with the same bytes on every machine.
+    /// gzip with the same output on every machine.
     Gzip,
 }
 
-/// A layer in an archive.
+/// A layer that was added to an archive.
 #[derive(Debug)]
 pub(super) struct Layer {
     pub(super) blob: Blob,
@@ -29,7 +29,7 @@ pub(super) struct Layer {
 }
 
 impl Layer {
-    /// Adds the files of `tree` to an archive.
+    /// Adds a layer with the files of `tree` to an archive.
     ///
     /// # Errors
     ///
@@ -48,7 +48,7 @@ impl Layer {
             Compression::Gzip => {
                 let mut content = String::new();
                 let blob = archive.blob(MediaType::LayerGzip, |out| {
-                    // Without time and name, which would differ.
+                    // The gzip header has no time and no name, which would differ between builds.
                     let packed = GzEncoder::new(out, flate2::Compression::best());
                     let mut tar = Hashing::new(packed);
                     write(tree, &mut tar)?;
@@ -62,7 +62,7 @@ impl Layer {
     }
 }
 
-/// Writes `tree`, parents before children.
+/// Writes `tree` as a tar in which parents precede their children.
 fn write(tree: &Tree, out: &mut impl Write) -> Result<()> {
     let mut tar = Builder::new(out);
     for (path, entry) in tree.entries() {
@@ -99,7 +99,7 @@ fn append(tar: &mut Builder<impl Write>, path: &str, entry: &Entry) -> Result<()
 fn copy(tar: &mut Builder<impl Write>, path: &str, source: &Path, mode: u32) -> Result<()> {
     let file = File::open(source)?;
     let size = file.metadata()?.len();
-    // The header has the size, so the rest of a file that grows is omitted.
+    // The header contains the size, so bytes that are appended to the file meanwhile are omitted.
     let mut content = file.take(size);
     let mut header = header(EntryType::Regular, mode, size);
     tar.append_data(&mut header, path, &mut content)?;

@@ -1,11 +1,11 @@
-//! The platform of an image.
+//! The platforms that images support.
 
 use anyhow::{Context as _, Result, bail};
 use std::env;
 use std::fmt::{self, Display};
 use std::str::FromStr;
 
-/// An architecture with the name that Go uses.
+/// A processor architecture, named as in Go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Platform {
     /// x86-64.
@@ -15,11 +15,11 @@ pub enum Platform {
 }
 
 impl Platform {
-    /// The platform of this machine.
+    /// Returns the platform of this machine.
     ///
     /// # Errors
     ///
-    /// Returns an error on an unsupported architecture.
+    /// Returns an error if the architecture is not supported.
     pub fn machine() -> Result<Self> {
         match env::consts::ARCH {
             "x86_64" => Ok(Self::Amd64),
@@ -28,7 +28,7 @@ impl Platform {
         }
     }
 
-    /// The name, as in `linux/amd64`.
+    /// Returns the name of the architecture, such as `amd64` in `linux/amd64`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Amd64 => "amd64",

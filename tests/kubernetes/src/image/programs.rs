@@ -1,4 +1,4 @@
-//! Collects programs for an image, with their loader and libraries.
+//! Collects programs with their loaders and libraries for an image.
 
 use super::elf::Elf;
 use super::{Platform, Tree};
@@ -9,10 +9,10 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Component, Path, PathBuf};
 
-/// The most symlinks in one path, like that of the kernel (path_resolution(7)).
+/// The maximum number of symlinks in a path, which equals the kernel's limit (path_resolution(7)).
 const SYMLINKS_MAX: usize = 40;
 
-/// A source of programs: this machine, or a folder of unpacked packages.
+/// A root directory with programs: that of this machine, or a folder of unpacked packages.
 #[derive(Clone, Debug)]
 pub struct System {
     root: PathBuf,
@@ -21,7 +21,8 @@ pub struct System {
 }
 
 impl System {
-    /// This machine. Its system folders precede `PATH`, so that images do not depend on the user.
+    /// Returns this machine's root directory. System folders precede those of `PATH`, so that
+    /// images do not depend on the user.
     pub fn machine() -> Self {
         let path = env::var_os("PATH").unwrap_or_default();
         let mut system = Self::at("/");
@@ -30,7 +31,7 @@ impl System {
         system
     }
 
-    /// The packages unpacked into `root`.
+    /// Returns the root directory `root`, into which packages were unpacked.
     pub fn at(root: impl Into<PathBuf>) -> Self {
         let programs = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
@@ -43,7 +44,7 @@ impl System {
     /// Adds the program `name`, its loader and its libraries to `tree`. `package` is the Debian
     /// package of the program.
     ///
-    /// All files keep their paths; symlinks to them are resolved.
+    /// All files keep their paths. Symlinks are replaced by the files that they refer to.
     ///
     /// # Errors
     ///
@@ -73,7 +74,7 @@ impl System {
         Ok(())
     }
 
-    /// Finds a program, as a path in the system.
+    /// Returns the path of a program, relative to the root directory of the system.
     fn program(&self, name: &str) -> Option<PathBuf> {
         self.programs
             .iter()
@@ -81,8 +82,8 @@ impl System {
             .find(|path| self.resolve(path).is_some_and(|file| file.is_file()))
     }
 
-    /// Finds a library of the same platform as the loader does: first in the run path of `user`, the
-    /// program at `path`, then in the system's folders.
+    /// Finds a library for the program or library `user` at `path`, and of the same platform.
+    /// Searches the run path of `user` before the default folders, like the dynamic loader.
     fn library(&self, name: &str, user: &Elf, path: &Path) -> Option<PathBuf> {
         let origin = path.parent().unwrap_or(Path::new("/")).to_string_lossy();
         let run_path = user.folders.iter().map(|folder| {
@@ -99,7 +100,8 @@ impl System {
             })
     }
 
-    /// Resolves a path within the system, including symlinks.
+    /// Resolves all symlinks of a path. Absolute symlinks refer to the root directory of the
+    /// system.
     fn resolve(&self, path: &Path) -> Option<PathBuf> {
         let mut path = path.to_owned();
         for _ in 0..SYMLINKS_MAX {
@@ -112,7 +114,7 @@ impl System {
         None
     }
 
-    /// Resolves the first symlink of a path, or returns the file.
+    /// Resolves the first symlink of a path. Returns the file if the path has no symlink.
     fn follow(&self, path: &Path) -> ControlFlow<PathBuf, PathBuf> {
         let mut passed = PathBuf::new();
         let mut components = path.components();
@@ -136,7 +138,7 @@ impl System {
     }
 }
 
-/// The default folders of libraries: those of Debian, then those of other distributions.
+/// Returns the default folders of libraries. Debian's folders precede those of other distributions.
 fn folders(platform: Platform) -> impl Iterator<Item = PathBuf> {
     let triple = match platform {
         Platform::Amd64 => "x86_64-linux-gnu",

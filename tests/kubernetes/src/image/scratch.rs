@@ -1,4 +1,4 @@
-//! Temporary folders of tests.
+//! Temporary folders for tests.
 
 use std::env;
 use std::fs::{self, Permissions};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A folder that is removed when this is dropped.
+/// A folder that is removed when this value is dropped.
 #[derive(Debug)]
 pub(super) struct Scratch(PathBuf);
 
@@ -24,7 +24,7 @@ impl Scratch {
         Self(folder.canonicalize().unwrap())
     }
 
-    /// Adds a file with this mode, and its parent folders.
+    /// Adds a file with these permissions, and its parent folders.
     pub(super) fn file(&self, path: &str, content: impl AsRef<[u8]>, mode: u32) -> PathBuf {
         let path = self.0.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! Archives, read back with the `tar` crate.
+//! Tests that read archives by the `tar` crate.
 
 use super::scratch::Scratch;
 use super::*;
@@ -43,7 +43,7 @@ fn descriptors_have_digest_and_size_of_their_blobs() {
             waiting.extend(serde_json::from_slice::<Value>(blob).ok());
         }
     }
-    // The index, and for each platform manifest, configuration and layer.
+    // The archive has an index, and for each platform a manifest, a configuration and a layer.
     assert_eq!(seen, 1 + 2 * 3);
 }
 
@@ -212,7 +212,7 @@ fn a_failed_archive_keeps_the_previous_file() {
 
 const NAME: &[&str; 1] = &["localhost/a:1"];
 
-/// An image of files whose modes on disk differ from those in images.
+/// Returns an image with files whose permissions on disk differ from those in images.
 fn image(folder: &Scratch, platform: Platform) -> Image {
     let program = folder.file("program", "program", 0o700);
     let plain = folder.file("plain", "plain", 0o600);
@@ -240,7 +240,7 @@ fn of_both_platforms() -> Parsed {
     Parsed::of(&written(&folder, NAME, &images))
 }
 
-/// The files of an archive by path.
+/// The content of each file in an archive, by path.
 struct Parsed(BTreeMap<String, Vec<u8>>);
 
 impl Parsed {
@@ -276,7 +276,7 @@ impl Parsed {
     }
 }
 
-/// All blobs that a document refers to.
+/// Returns all references of a document to blobs.
 fn descriptors(document: &Value) -> Vec<&Value> {
     let lists = ["manifests", "layers"].map(|list| document[list].as_array());
     let config = document
@@ -291,7 +291,7 @@ fn descriptors(document: &Value) -> Vec<&Value> {
         .collect()
 }
 
-/// The entries of the only layer of an archive, as lines.
+/// Returns the entries of the only layer of an archive, as lines of text.
 fn shown_layer(archive: &Parsed) -> Vec<String> {
     let layer = archive.blob(&archive.only_manifest()["layers"][0]);
 

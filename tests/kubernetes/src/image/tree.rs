@@ -1,4 +1,4 @@
-//! The tree of files of a layer.
+//! The files of a layer.
 
 use anyhow::{Context as _, Result, bail};
 use std::collections::BTreeMap;
@@ -7,20 +7,21 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-/// The most symlinks in one path, like that of the kernel (path_resolution(7)).
+/// The maximum number of symlinks in a path, which equals the kernel's limit (path_resolution(7)).
 const SYMLINKS_MAX: usize = 40;
 
-/// The modes of executable and other files, whatever their modes on this machine.
+/// The permissions in the image. The permissions on this machine only decide between the two.
 const PROGRAM: u32 = 0o755;
 const FILE: u32 = 0o644;
 
-/// Directories, files and symlinks by their path, all owned by root.
+/// Directories, files and symlinks by their path. Root owns all of them.
 ///
-/// Paths are absolute, and symlinks of the tree are followed: if `/bin` is a symlink to `usr/bin`,
-/// `/bin/sh` is added as `/usr/bin/sh`. Missing directories are added.
+/// Paths are absolute. Symlinks in the tree are resolved: if `/bin` is a symlink to `usr/bin`,
+/// `/bin/sh` is added as `/usr/bin/sh`. Missing parent directories are added.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tree {
-    /// By path without the leading slash, so that parents precede children.
+    /// The entries by path without the leading slash. In this order, parents precede their
+    /// children.
     entries: BTreeMap<String, Entry>,
 }
 
@@ -51,7 +52,7 @@ impl Tree {
     }
 
     /// Creates a tree in which `/bin`, `/sbin`, `/lib` and `/lib64` are symlinks into `/usr`, as in
-    /// current distributions, and `/tmp` is writable for all users.
+    /// current distributions. All users may write to `/tmp`.
     pub fn merged_usr() -> Self {
         let mut entries = BTreeMap::new();
         for name in ["bin", "lib", "lib64", "sbin"] {
@@ -65,11 +66,11 @@ impl Tree {
         Self { entries }
     }
 
-    /// Adds a directory, or sets the mode of an existing one.
+    /// Adds a directory, or sets the permissions of an existing one.
     ///
     /// # Errors
     ///
-    /// Returns an error if the path is no directory.
+    /// Returns an error if the path exists and is not a directory.
     pub fn directory(&mut self, path: &str, mode: u32) -> Result<()> {
         let place = self.place(path)?;
         match self.entries.get(&place) {
@@ -81,12 +82,12 @@ impl Tree {
         }
     }
 
-    /// Adds a file of this machine, which is read when the image is written. It is executable if the
-    /// source is.
+    /// Adds a file of this machine, which is read when the image is written. The file is executable
+    /// in the image if it is executable on the machine.
     ///
     /// # Errors
     ///
-    /// Returns an error if `source` is no file, or something else is at `path`.
+    /// Returns an error if `source` is not a file, or if another entry exists at `path`.
     pub fn file(&mut self, path: &str, source: &Path) -> Result<()> {
         let metadata =
             fs::metadata(source).with_context(|| format!("failed to find {}", source.display()))?;
@@ -104,11 +105,11 @@ impl Tree {
         )
     }
 
-    /// Adds a file with this content that is not executable.
+    /// Adds a file with this content, which is not executable.
     ///
     /// # Errors
     ///
-    /// Returns an error if something else is at `path`.
+    /// Returns an error if another entry exists at `path`.
     pub fn bytes(&mut self, path: &str, content: impl Into<Vec<u8>>) -> Result<()> {
         self.add(
             path,
@@ -119,11 +120,11 @@ impl Tree {
         )
     }
 
-    /// Adds a symlink, whose target need not be there.
+    /// Adds a symlink. Its target may be missing.
     ///
     /// # Errors
     ///
-    /// Returns an error if something else is at `path`.
+    /// Returns an error if another entry exists at `path`.
     pub fn symlink(&mut self, path: &str, target: &str) -> Result<()> {
         self.add(
             path,
@@ -133,13 +134,13 @@ impl Tree {
         )
     }
 
-    /// Tells whether there is something at `path`, be it a symlink.
+    /// Returns whether an entry exists at `path`. Does not follow a symlink at `path` itself.
     pub fn contains(&self, path: &str) -> bool {
         self.place(path)
             .is_ok_and(|place| self.entries.contains_key(&place))
     }
 
-    /// All there is, sorted by path.
+    /// Returns all entries, sorted by path.
     pub(super) fn entries(&self) -> impl Iterator<Item = (&str, &Entry)> {
         self.entries
             .iter()
@@ -169,7 +170,8 @@ impl Tree {
         }
     }
 
-    /// Resolves the symlinks among the directories of a path, but not the last component.
+    /// Resolves the symlinks in the parent directories of a path, but not a symlink at the path
+    /// itself.
     fn place(&self, path: &str) -> Result<String> {
         let mut place = path.to_owned();
         for _ in 0..SYMLINKS_MAX {
@@ -183,7 +185,7 @@ impl Tree {
         bail!("{path} has more than {SYMLINKS_MAX} symlinks")
     }
 
-    /// Replaces the first symlink among the directories of a path by its target.
+    /// Replaces the first symlink in the parent directories of a path by its target.
     fn first_symlink(&self, components: &[&str]) -> Option<String> {
         (1..components.len()).find_map(|end| {
             let Entry::Symlink { target } = self.entries.get(&components[..end].join("/"))? else {
@@ -200,7 +202,7 @@ impl Tree {
     }
 }
 
-/// The components of an absolute path; `..` at the root has no effect.
+/// Returns the components of an absolute path. `..` at the root has no effect.
 fn components(path: &str) -> Result<Vec<&str>> {
     let Some(relative) = path.strip_prefix('/') else {
         bail!("{path:?} is no absolute path");

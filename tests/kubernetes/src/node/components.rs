@@ -1,4 +1,4 @@
-//! The components of a node and their command lines, as pure functions.
+//! The components of a node and their command lines. All functions are pure.
 
 use super::Plan;
 use std::net::SocketAddr;
@@ -7,27 +7,27 @@ use std::path::PathBuf;
 /// The folder of certificates inside a node.
 const PKI: &str = "/etc/kubernetes/pki";
 
-/// The file that exists once the Node objects do. A kubelet that registers before would create its
-/// own, without a pod CIDR.
+/// The file that exists once the Node objects exist. If a kubelet registered earlier, it would
+/// create a Node object without a pod CIDR.
 pub const REGISTERED: &str = "/var/lib/lab/registered";
 
-/// The socket of containerd.
+/// The path of containerd's socket.
 pub const CONTAINERD: &str = "/run/containerd/containerd.sock";
 
-/// A program that runs as long as its node does.
+/// A program that runs from the start to the end of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Component {
-    /// The name, also of its log.
+    /// The name of the component and of its log.
     pub name: &'static str,
-    /// A name in the node's `PATH`, or a path.
+    /// The program, as a name in the node's `PATH` or as a path.
     pub program: &'static str,
     /// The arguments after the program's name.
     pub args: Vec<String>,
-    /// The conditions of its first start.
+    /// The conditions for the component's first start.
     pub after: Vec<Condition>,
 }
 
-/// A condition of a start.
+/// A condition that must hold before a component starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
     /// A file or a socket exists.
@@ -36,7 +36,7 @@ pub enum Condition {
     Listens(SocketAddr),
 }
 
-/// All components of a node.
+/// Returns all components of a node, in the order of their start.
 pub fn all(plan: &Plan) -> Vec<Component> {
     let mut components = vec![containerd()];
     if plan.node.control_plane {
@@ -67,7 +67,7 @@ fn containerd() -> Component {
     component("containerd", args, [])
 }
 
-/// etcd without fsync, since its data need not survive a crash of the machine.
+/// etcd runs without fsync, since its data need not survive a crash of the machine.
 fn etcd(plan: &Plan) -> Component {
     let client = "http://127.0.0.1:2379";
     let args = [
@@ -110,7 +110,8 @@ fn api_server(plan: &Plan) -> Component {
         format!("--proxy-client-key-file={PKI}/front-proxy-client.key"),
     ];
     if plan.spec.kube_proxy.mode().is_none() {
-        // Without kube-proxy no node routes to the ClusterIP of the API server.
+        // Without kube-proxy, no node has routes to ClusterIPs, so the API server connects to
+        // endpoints.
         args.push("--enable-aggregator-routing".to_owned());
     }
     component("kube-apiserver", args, [])
@@ -139,7 +140,7 @@ fn controller_manager(plan: &Plan) -> Component {
         // The default of 20 requests per second delays a new cluster by seconds.
         "--kube-api-qps=500".to_owned(),
         "--kube-api-burst=1000".to_owned(),
-        // The default is in /usr, which is read-only in a node.
+        // The default is a folder in /usr, which is read-only in a node.
         "--flex-volume-plugin-dir=/var/lib/kubelet/volume-plugins".to_owned(),
         format!("--node-cidr-mask-size-ipv4={}", plan.spec.node_prefix_len()),
     ];
@@ -165,7 +166,7 @@ fn scheduler(_: &Plan) -> Component {
     component("kube-scheduler", args, [api_is_there()])
 }
 
-/// The load balancer of the laboratory, which is the same program as process 1.
+/// The laboratory's load balancer, which is a command of the same program as process 1.
 fn load_balancer(plan: &Plan) -> Component {
     let [a, b, c] = plan.load_balancers;
     let args = [
@@ -179,8 +180,8 @@ fn load_balancer(plan: &Plan) -> Component {
     }
 }
 
-/// kwok, which reports hollow nodes as ready and their pods as running. Without stages in its
-/// configuration it exits.
+/// kwok reports hollow nodes as ready, and their pods as running. kwok exits if its configuration
+/// has no stages.
 fn kwok() -> Component {
     let script = format!(
         "kwok-stages >/etc/kubernetes/stages.yaml && exec kwok --kubeconfig={PKI}/admin.conf \

@@ -1,13 +1,13 @@
-//! The configuration files of a node, as pure functions of its plan.
+//! The configuration files of a node. All functions are pure.
 
 use super::Plan;
 use crate::spec::NodeSpec;
 use serde_json::{Value, json};
 
-/// The image of the sandbox of pods.
+/// The name of the sandbox image of pods.
 const PAUSE: &str = "registry.k8s.io/pause:3.10";
 
-/// All configuration files, by path inside the node.
+/// Returns the path inside the node and the content of each configuration file.
 pub(super) fn files(plan: &Plan) -> Vec<(&'static str, String)> {
     let mut files = vec![
         ("/etc/cni/net.d/10-lab.conflist", pretty(&cni(&plan.node))),
@@ -21,7 +21,7 @@ pub(super) fn files(plan: &Plan) -> Vec<(&'static str, String)> {
     files
 }
 
-/// The CNI configuration: each pod has a veth pair to its node, without a bridge.
+/// Returns the CNI configuration. Each pod has a veth pair to its node, without a bridge.
 fn cni(node: &NodeSpec) -> Value {
     let ranges: Vec<_> = node
         .pod_cidrs()
@@ -34,7 +34,8 @@ fn cni(node: &NodeSpec) -> Value {
     json!({"cniVersion": "1.0.0", "name": "lab", "plugins": [
         {"type": "ptp", "mtu": 1500, "ipMasq": false, "ipam": {
             "type": "host-local",
-            // On tmpfs: after a restart of the node, addresses of dead pods are free.
+            // The folder is on tmpfs, so that a restart of the node frees the addresses of its
+            // pods.
             "dataDir": "/run/cni-ipam",
             "ranges": ranges,
             "routes": routes,
@@ -43,7 +44,7 @@ fn cni(node: &NodeSpec) -> Value {
     ]})
 }
 
-/// The configuration of containerd. Without CAP_SYS_RESOURCE a process must not have a better OOM
+/// Returns containerd's configuration. Without CAP_SYS_RESOURCE, a process must not get a lower OOM
 /// score than its parent, and runc would fail with `EOF`.
 pub(super) fn containerd() -> String {
     format!(
@@ -102,7 +103,7 @@ fn kubelet(plan: &Plan) -> Value {
         "clusterDomain": "cluster.local",
         "clusterDNS": [plan.spec.dns_service()],
         "resolvConf": "/etc/resolv.conf",
-        // A full disk of the machine neither collects images nor evicts pods.
+        // A full disk of the machine must cause neither image collection nor pod eviction.
         "imageGCHighThresholdPercent": 100,
         "evictionHard": {
             "nodefs.available": "0%",
@@ -111,7 +112,7 @@ fn kubelet(plan: &Plan) -> Value {
         },
         "maxPods": 110,
         "volumeStatsAggPeriod": "0s",
-        // The default is in /usr, which is read-only in a node.
+        // The default is a folder in /usr, which is read-only in a node.
         "volumePluginDir": "/var/lib/kubelet/volume-plugins",
         "oomScoreAdj": 0,
     })
@@ -132,13 +133,13 @@ fn proxy(plan: &Plan) -> Option<Value> {
         "mode": mode,
         "hostnameOverride": plan.node.name,
         "oomScoreAdj": 0,
-        // Zero leaves these settings of the machine unchanged.
+        // Zero means that kube-proxy does not change these settings of the machine.
         "conntrack": {"maxPerCore": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
     }))
 }
 
-/// nft rules that masquerade traffic of pods to destinations outside of the pod CIDR, as CNI plugins
-/// do.
+/// Returns nftables rules that masquerade traffic from pods to destinations outside of the pod
+/// CIDR, as CNI plugins do.
 pub(super) fn masquerade(plan: &Plan) -> String {
     let pods = plan.spec.pod_cidr;
     let v6 = plan.spec.ipv6.then(|| {
@@ -158,7 +159,7 @@ pub(super) fn masquerade(plan: &Plan) -> String {
     )
 }
 
-/// `ip` commands for routes to the pod CIDRs of the other nodes.
+/// Returns `ip` commands that create routes to the pod CIDRs of the other nodes.
 pub(super) fn routes(plan: &Plan) -> Vec<String> {
     plan.nodes
         .iter()
@@ -172,15 +173,14 @@ pub(super) fn routes(plan: &Plan) -> Vec<String> {
         .collect()
 }
 
-/// Settings below `/proc/sys/net`, which are per network namespace.
+/// Settings below `/proc/sys/net` and their values. Each network namespace has its own settings.
 pub(super) const SETTINGS: [(&str, &str); 7] = [
     ("ipv4/ip_forward", "1"),
     ("ipv4/conf/all/rp_filter", "0"),
     ("ipv4/conf/default/rp_filter", "0"),
     ("ipv4/conf/eth0/rp_filter", "0"),
     ("ipv6/conf/all/forwarding", "1"),
-    // Otherwise forwarding disables the default route of router advertisements, and duplicate
-    // address detection delays every pod by a second.
+    // Duplicate address detection would delay each pod by a second.
     ("ipv6/conf/default/accept_dad", "0"),
     ("bridge/bridge-nf-call-iptables", "1"),
 ];

@@ -1,5 +1,5 @@
-//! The protocol between the machine and process 1 of a node: one request and one reply, each a line
-//! of JSON, over a Unix socket.
+//! The protocol between the machine and process 1 of a node. Request and reply are a line of JSON
+//! each, over a Unix socket.
 
 use crate::place;
 use anyhow::{Context as _, Result, bail};
@@ -9,23 +9,24 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The limit of a reply.
+/// The time-out of a reply.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The longest line, in bytes.
+/// The maximum length of a line, in bytes.
 pub(super) const LINE_MAX: u64 = 64 * 1024;
 
-/// A request to process 1.
+/// A request to process 1 of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Request {
-    /// Return the states of all components.
+    /// Returns the states of all components.
     Status,
-    /// Send a signal, by number, to a component, which is restarted if it ends.
+    /// Sends a signal, given by its number, to a component. Process 1 restarts the component if it
+    /// ends.
     Signal(String, i32),
-    /// Stop a component, without a restart.
+    /// Stops a component, which process 1 does not restart.
     Stop(String),
-    /// Start a stopped component.
+    /// Starts a component that was stopped.
     Start(String),
 }
 
@@ -44,16 +45,16 @@ pub enum Reply {
 pub struct State {
     /// The name of the component.
     pub name: String,
-    /// The process id inside the node; `None` if it does not run.
+    /// The process id inside the node. `None` if the component does not run.
     pub pid: Option<i32>,
-    /// The number of its starts.
+    /// The number of times that the component was started.
     pub starts: u32,
-    /// Whether it was stopped by a request.
+    /// Whether a request has stopped the component.
     pub stopped: bool,
 }
 
-/// The path of the socket of a node. It is outside of the node's folder, since the path of a socket
-/// must be shorter than 108 bytes.
+/// Returns the path of a node's control socket. It is not in the node's folder, since the path of a
+/// socket must be shorter than 108 bytes.
 pub fn socket(node: &str) -> PathBuf {
     place::state().join("run").join(node)
 }

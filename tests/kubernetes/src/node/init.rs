@@ -1,4 +1,4 @@
-//! `node-init`: process 1 of a node.
+//! The command `node-init`, which is process 1 of a node.
 
 use super::components::{self, Component, Condition};
 use super::control::{self, Reply, Request};
@@ -22,16 +22,16 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The limit of a connection to a server on this node.
+/// The time-out of a connection to a server on this node.
 const CONNECT: Duration = Duration::from_millis(20);
 
-/// The limit for a client to send its request.
+/// The time-out for a client to send its request.
 const REQUEST: Duration = Duration::from_millis(200);
 
 /// The limit for all components to end at a shutdown.
 const SHUTDOWN: Duration = Duration::from_secs(5);
 
-/// Runs the node of `folder` until SIGTERM.
+/// Runs the node with the folder `folder` until SIGTERM.
 ///
 /// # Errors
 ///
@@ -40,13 +40,13 @@ pub fn run(folder: &Path) -> Result<()> {
     let plan = fs::read_to_string(folder.join("plan.json")).context("failed to read the plan")?;
     let plan: Plan = serde_json::from_str(&plan).context("the plan is damaged")?;
     let signals = signals()?;
-    // Both are opened before the root directory of the machine becomes inaccessible.
+    // The root directory of the machine, which contains both, is not accessible later.
     let layout = Layout::detect()?;
     let socket = listen(&plan.socket)?;
 
     sethostname(&plan.node.name).context("failed to set the host name")?;
     root::enter(&plan, &layout)?;
-    layout.settle()?;
+    layout.leave_root_group()?;
     set_up(&plan)?;
 
     Init {
@@ -57,7 +57,7 @@ pub fn run(folder: &Path) -> Result<()> {
     .run()
 }
 
-/// Blocks signals, and returns a descriptor from which they are read.
+/// Blocks signals, and returns a file descriptor from which the signals are read.
 fn signals() -> Result<SignalFd> {
     let mut set = SigSet::empty();
     for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT] {
@@ -72,7 +72,7 @@ fn listen(path: &Path) -> Result<UnixListener> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).context("failed to make the folder of sockets")?;
     }
-    // The socket of an earlier run of this node.
+    // An earlier run of this node may have left its socket.
     let _ = fs::remove_file(path);
     let socket = UnixListener::bind(path)
         .with_context(|| format!("failed to listen on {}", path.display()))?;
@@ -83,14 +83,14 @@ fn listen(path: &Path) -> Result<UnixListener> {
     Ok(socket)
 }
 
-/// Writes configuration files, kernel settings, routes and nft rules of the node.
+/// Writes the configuration files, kernel settings, routes and nftables rules of the node.
 fn set_up(plan: &Plan) -> Result<()> {
     for (path, text) in config::files(plan) {
         fs::write(path, text).with_context(|| format!("failed to write {path}"))?;
     }
     for (key, value) in config::SETTINGS {
         let path = Path::new("/proc/sys/net").join(key);
-        // Settings that this kernel lacks are not needed.
+        // Settings that this kernel does not have are not needed.
         if path.exists() {
             fs::write(&path, value).with_context(|| format!("failed to set {key}"))?;
         }
@@ -131,7 +131,7 @@ impl Init {
         }
     }
 
-    /// Waits for a signal or a request, for `limit` at most.
+    /// Waits for a signal or a request, for at most `limit`.
     fn wait(&self, limit: Option<Duration>) -> Result<()> {
         let limit = match limit {
             Some(limit) => PollTimeout::try_from(limit).unwrap_or(PollTimeout::MAX),
@@ -164,14 +164,14 @@ impl Init {
             }
             Action::Signal(pid, signal) => {
                 if let Ok(signal) = Signal::try_from(*signal) {
-                    // The process may have ended.
+                    // The process may have ended already.
                     let _ = kill(Pid::from_raw(*pid), signal);
                 }
             }
         }
     }
 
-    /// Reaps components and orphans that have ended.
+    /// Reaps ended components and orphaned processes.
     fn reap(&mut self) {
         loop {
             let status = match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
@@ -202,11 +202,11 @@ impl Init {
             return;
         };
         line.push('\n');
-        // The client may have closed the connection.
+        // The client may have closed the connection already.
         let _ = (&stream).write_all(line.as_bytes());
     }
 
-    /// Stops all components. The kernel kills the processes of pods when process 1 ends.
+    /// Stops all components. When process 1 ends, the kernel kills the processes of pods.
     fn shut_down(&mut self) {
         let deadline = Instant::now() + SHUTDOWN;
         for pid in self.supervisor.running() {

@@ -1,4 +1,4 @@
-//! The root directory of a node: its files on the machine, and its mounts.
+//! The root directory of a node, with its files on the machine and its mounts.
 
 use super::Plan;
 use crate::cgroup::Layout;
@@ -12,11 +12,11 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 
-/// The `PATH` of processes of a node.
+/// The `PATH` of all processes in a node.
 pub(super) const PATH: &str =
     "/opt/lab/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Directories of a node.
+/// Directories that a node's root directory contains.
 const DIRECTORIES: [&str; 22] = [
     "dev",
     "etc/cni/net.d",
@@ -42,7 +42,7 @@ const DIRECTORIES: [&str; 22] = [
     "var/log/pods",
 ];
 
-/// Files of the machine's `/etc` that programs in `/usr` need.
+/// Files in the machine's `/etc` that programs in `/usr` need.
 const SHARED: [&str; 8] = [
     "alternatives",
     "group",
@@ -54,7 +54,7 @@ const SHARED: [&str; 8] = [
     "services",
 ];
 
-/// Creates the root directory of a node on the machine, or its missing parts.
+/// Creates the root directory of a node on the machine, or the missing parts of it.
 ///
 /// # Errors
 ///
@@ -99,7 +99,7 @@ pub(super) fn prepare(plan: &Plan) -> Result<()> {
             "etc/hosts",
             format!("127.0.0.1 localhost\n::1 localhost\n{hosts}"),
         ),
-        // No name server is reachable; pods use the DNS of the cluster.
+        // The node reaches no name server. Pods use the DNS of the cluster.
         ("etc/resolv.conf", String::new()),
         ("etc/machine-id", format!("{id}\n")),
     ] {
@@ -109,8 +109,8 @@ pub(super) fn prepare(plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// Gives containerd the images of all nodes, by hard links to the seed. Layers and blobs are
-/// immutable, so links are safe; the databases, which containerd modifies, are copied.
+/// Provides containerd with the images of all nodes, by hard links to the seed. Layers and blobs
+/// are immutable, so they can be linked. The databases are copied, since containerd modifies them.
 fn seed(plan: &Plan) -> Result<()> {
     let to = plan.root().join("var/lib/containerd");
     if to.exists() {
@@ -121,11 +121,11 @@ fn seed(plan: &Plan) -> Result<()> {
         return fs::create_dir(&to).context("failed to create containerd's folder");
     }
 
-    // Renamed when it is complete, since this may be interrupted.
+    // The folder is renamed once it is complete, since an interrupt may stop the copy.
     let partial = to.with_extension("partial");
     host::run("rm", &["-rf".as_ref(), partial.as_os_str()])?;
     let [from, partial_] = [seed.as_os_str(), partial.as_os_str()];
-    // Hard links need one file system.
+    // Hard links require that seed and node are on the same file system.
     if host::run("cp", &["-al".as_ref(), from, partial_]).is_ok() {
         for database in crate::seed::DATABASES {
             let path = partial.join(database);
@@ -148,7 +148,7 @@ fn link(target: &str, path: &Path) -> Result<()> {
     symlink(target, path).with_context(|| format!("failed to link {}", path.display()))
 }
 
-/// Makes the prepared directory the root of process 1.
+/// Makes the prepared root directory the root of process 1, by `pivot_root`.
 ///
 /// # Errors
 ///
@@ -171,7 +171,7 @@ pub(super) fn enter(plan: &Plan, layout: &Layout) -> Result<()> {
     attach("tmpfs", &root.join("run"), Some("mode=755"))?;
     layout.mount(&root)?;
     attach("bpf", &root.join("sys/fs/bpf"), None)?;
-    // Some kernels lack it.
+    // Some kernels have no tracefs.
     let _ = attach("tracefs", &root.join("sys/kernel/tracing"), None);
 
     chdir(&root).context("failed to enter the root directory")?;
@@ -179,7 +179,7 @@ pub(super) fn enter(plan: &Plan, layout: &Layout) -> Result<()> {
     pivot_root(".", "run/old").context("failed to change the root")?;
     umount2("/run/old", MntFlags::MNT_DETACH).context("failed to leave the old root")?;
     fs::remove_dir("/run/old").context("failed to remove the mount point of the old root")?;
-    // Pods may propagate mounts to the node and to other pods.
+    // Shared mounts allow pods to propagate mounts to the node and to other pods.
     change(Path::new("/"), MsFlags::MS_REC | MsFlags::MS_SHARED)
 }
 

@@ -1,7 +1,7 @@
-//! `node-start`: creates the namespaces of a node, and starts its process 1.
+//! The command `node-start`, which creates the namespaces of a node and starts its process 1.
 //!
-//! A separate process, since it moves itself into control groups and a network namespace, and out of
-//! the session of the terminal.
+//! It is a separate process because it moves itself into control groups and a network namespace,
+//! and out of the terminal's session.
 
 use super::Plan;
 use crate::cgroup::Layout;
@@ -13,7 +13,7 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Starts the node of `folder`, and prints the id of its process 1.
+/// Starts the node with the folder `folder`, and prints the id of its process 1.
 ///
 /// # Errors
 ///
@@ -22,7 +22,7 @@ pub fn run(folder: &Path) -> Result<()> {
     let plan = fs::read_to_string(folder.join("plan.json")).context("failed to read the plan")?;
     let plan: Plan = serde_json::from_str(&plan).context("the plan is damaged")?;
 
-    // Fails only if this process leads a session already.
+    // The call fails only if this process already leads a session.
     let _ = setsid();
     Layout::detect()?.join(&plan.node.name)?;
     let netns = format!("/run/netns/{}", node_netns(&plan.node.name));

@@ -1,19 +1,19 @@
-//! Decides which components of a node are started, restarted and stopped.
+//! Decides which components of a node to start, restart and stop.
 //!
-//! The decisions are synchronous functions over values; the time and the state of conditions are
-//! arguments.
+//! The functions are synchronous and pure. Their arguments include the time and the state of
+//! conditions.
 
 use super::components::{Component, Condition};
 use super::control::{Reply, Request, State};
 use std::time::{Duration, Instant};
 
-/// The backoff before a component is restarted.
+/// The delay before a component is restarted.
 const BACKOFF: Duration = Duration::from_secs(1);
 
-/// The interval of checks of conditions.
+/// The interval at which the conditions of a component are checked.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// All components of a node.
+/// The supervised components of a node, in the order of their start.
 #[derive(Debug)]
 pub(super) struct Supervisor {
     parts: Vec<Part>,
@@ -28,17 +28,17 @@ struct Part {
     due_at: Option<Instant>,
 }
 
-/// An action of the shell.
+/// An action that process 1 carries out for the supervisor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// Start the component with this index.
+    /// Starts the component with this index.
     Start(usize),
-    /// Send a signal to a process.
+    /// Sends a signal to a process. The fields are the process id and the signal's number.
     Signal(i32, i32),
 }
 
 impl Supervisor {
-    /// Creates a supervisor whose components are all due.
+    /// Creates a supervisor that starts all components at `now`, once their conditions hold.
     pub(super) fn new(components: Vec<Component>, now: Instant) -> Self {
         let part = |component| Part {
             component,
@@ -56,7 +56,7 @@ impl Supervisor {
         self.parts.get(index).map(|part| &part.component)
     }
 
-    /// Returns the components to start; `holds` checks a condition.
+    /// Returns the components to start. `holds` returns whether a condition holds.
     pub(super) fn poll(
         &mut self,
         now: Instant,
@@ -78,7 +78,7 @@ impl Supervisor {
         actions
     }
 
-    /// The time of the next call of [`Supervisor::poll`].
+    /// Returns the time at which [`Supervisor::poll`] must be called next.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         self.parts
             .iter()
@@ -87,7 +87,7 @@ impl Supervisor {
             .min()
     }
 
-    /// Handles the start of a component, which failed if `pid` is `None`.
+    /// Records that a component was started. `pid` is `None` if the start failed.
     pub(super) fn handle_start(&mut self, index: usize, pid: Option<i32>, now: Instant) {
         let Some(part) = self.parts.get_mut(index) else {
             return;
@@ -99,7 +99,7 @@ impl Supervisor {
         }
     }
 
-    /// Handles the end of a process; returns the name of its component.
+    /// Records that a process has ended, and returns the name of its component.
     pub(super) fn handle_end(&mut self, pid: i32, now: Instant) -> Option<&'static str> {
         let part = self.parts.iter_mut().find(|part| part.pid == Some(pid))?;
         part.pid = None;
@@ -108,7 +108,7 @@ impl Supervisor {
         Some(part.component.name)
     }
 
-    /// Handles a request; returns its reply, and an action.
+    /// Handles a request. Returns the reply, and the action that the request needs.
     pub(super) fn handle_request(
         &mut self,
         request: &Request,
@@ -149,7 +149,7 @@ impl Supervisor {
         (self.status(), action)
     }
 
-    /// The running processes, in reverse order of start.
+    /// Returns the ids of the running processes, in reverse order of their start.
     pub(super) fn running(&self) -> Vec<i32> {
         self.parts
             .iter()

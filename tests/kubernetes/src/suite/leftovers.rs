@@ -1,4 +1,4 @@
-//! Objects that tests leave in the shared clusters, or remove and do not restore.
+//! Detects objects that tests leave in the shared clusters, or remove without restoring them.
 
 use crate::cluster::{self, Cluster};
 use crate::wait::{self, Deadline};
@@ -10,9 +10,9 @@ use kube::{Api, Client, ResourceExt as _};
 use std::collections::BTreeSet;
 use tokio::task::JoinSet;
 
-/// Kinds whose objects other tests observe: group, version, kind and plural. Objects of pods,
-/// Services and the like are in namespaces, and go with them. Kinds that the API server does not
-/// serve have no objects.
+/// Kinds of objects that affect other tests, as group, version, kind and plural. Pods, Services and
+/// other namespaced objects of a test disappear with its namespace. Kinds that the API server does
+/// not serve are skipped.
 const KINDS: [Kind; 16] = [
     ("", "v1", "Node", "nodes"),
     (RBAC, "v1", "ClusterRole", "clusterroles"),
@@ -67,7 +67,8 @@ const KINDS: [Kind; 16] = [
     (NETWORKING, "v1beta1", "PublicKey", "publickeies"),
 ];
 
-/// The prefix of names of clusters that tests create, see [`Shared::NAMES`](super::Shared::NAMES).
+/// The prefix of the names of clusters that tests create. See
+/// [`Shared::NAMES`](super::Shared::NAMES).
 const PREFIX: &str = "it-";
 
 type Kind = (&'static str, &'static str, &'static str, &'static str);
@@ -76,21 +77,21 @@ const ADMISSION: &str = "admissionregistration.k8s.io";
 const NETWORKING: &str = "networking.liqo.io";
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// Compares the clusters before and after tests. Tests that run in parallel are compared
-/// together, since their objects cannot be distinguished.
+/// Compares the clusters before and after tests. Parallel tests are compared together, since their
+/// objects cannot be distinguished.
 #[derive(Debug, Default)]
 pub(super) struct Leftovers {
     running: usize,
-    /// All tests that have run since `before`.
+    /// The tests that have run since `before` was observed.
     tests: Vec<String>,
     before: State,
-    /// The state before the first test. Only its objects must be restored: what an earlier test left
-    /// may go at any time.
+    /// The state before the first test. Only objects in it must be restored. Objects that an
+    /// earlier test has left may disappear at any time.
     fixture: Option<State>,
 }
 
 impl Leftovers {
-    /// Notes that a test begins.
+    /// Registers the start of a test.
     ///
     /// # Errors
     ///
@@ -111,11 +112,13 @@ impl Leftovers {
         Ok(())
     }
 
-    /// Notes that a test has ended. If no other test runs, waits until the clusters are as before.
+    /// Registers the end of a test. If no other test runs, waits until the clusters are in the
+    /// state before the tests.
     ///
     /// # Errors
     ///
-    /// Returns an error that names the tests, what they left, and what they did not restore.
+    /// Returns an error that names the tests, the objects that are left, and the objects that are
+    /// not restored.
     pub(super) async fn end(&mut self, clusters: &[Cluster]) -> Result<()> {
         self.running -= 1;
         if self.running > 0 {
@@ -135,7 +138,7 @@ impl Leftovers {
     }
 }
 
-/// The clusters of tests, and the objects in those of the suite, as lines for people.
+/// The clusters that tests have created, and the objects of the shared clusters, as lines of text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct State(BTreeSet<String>);
 
@@ -172,8 +175,8 @@ impl State {
 }
 
 async fn objects(client: &Client) -> Result<Vec<String>> {
-    // A terminating namespace is not counted, since its removal takes seconds. Objects in it that
-    // other tests observe are counted below.
+    // Terminating namespaces are skipped, since their removal takes seconds. Objects in them that
+    // affect other tests are listed below.
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let namespaces = namespaces.list_metadata(&ListParams::default()).await?;
     let mut lines: Vec<_> = namespaces

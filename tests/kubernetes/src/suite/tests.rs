@@ -1,4 +1,4 @@
-//! Tests of the runner without clusters.
+//! Tests of the runner, without clusters.
 
 use super::*;
 use anyhow::bail;

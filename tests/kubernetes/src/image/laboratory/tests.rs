@@ -1,4 +1,4 @@
-//! Tests with stand-ins for built programs, and with the tools of this machine.
+//! Tests with fake programs in place of built ones, and with the tools of this machine.
 
 use super::*;
 use crate::image::scratch::Scratch;
@@ -51,7 +51,7 @@ fn the_image_of_tools_is_reproducible() {
         fs::read(to.join("tools.tar")).unwrap()
     };
 
-    // `assert_eq` would print the archives.
+    // `assert_eq` would print the complete archives.
     assert!(bytes("first") == bytes("second"));
 }
 
@@ -69,7 +69,7 @@ fn the_error_for_missing_programs_names_the_command_that_builds_them() {
     );
 }
 
-/// Stand-ins for artifacts and guest.
+/// Creates fake programs in place of artifacts and guest programs.
 fn artifacts() -> Scratch {
     let folder = Scratch::new();
     for program in ["bin/coredns", "bin/local-path-provisioner"] {

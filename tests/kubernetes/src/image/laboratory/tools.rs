@@ -1,4 +1,4 @@
-//! The image of network tools: full programs, and applets of busybox.
+//! The image of network tools, which contains full programs and the applets of busybox.
 
 use crate::image::Tree;
 use crate::image::programs::System;
@@ -6,18 +6,18 @@ use anyhow::{Context as _, Result, bail};
 use std::path::Path;
 use std::process::Command;
 
-/// A program that an image contains.
+/// A program of this machine that an image contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Program {
     /// The file name.
     pub name: &'static str,
-    /// The Debian package.
+    /// The Debian package that contains the program.
     pub package: &'static str,
-    /// The purpose, for the list of needed packages.
+    /// The purpose of the program, for the list of required packages.
     pub why: &'static str,
 }
 
-/// The programs of the image of tools, except those of the guest. The machine must have them.
+/// The programs of the image except guest programs. They must be installed on the machine.
 pub const TOOLS: &[Program] = &[
     BUSYBOX,
     program("bash", "bash", "the shell of the image of tools"),
@@ -50,11 +50,11 @@ const BUSYBOX: Program = program(
     "all common programs of the image of tools in one",
 );
 
-/// Files of the machine: path in the image, path on the machine, package.
+/// Files of the machine: path in the image, path on the machine, and Debian package.
 const FILES: [(&str, &str, &str); 3] = [
     ("/etc/protocols", "/etc/protocols", "netbase"),
     ("/etc/services", "/etc/services", "netbase"),
-    // The path that Debian's openssl reads; a symlink on the machine.
+    // Debian's openssl reads this path, which is a symlink on the machine.
     (
         "/usr/lib/ssl/openssl.cnf",
         "/etc/ssl/openssl.cnf",
@@ -62,7 +62,7 @@ const FILES: [(&str, &str, &str); 3] = [
     ),
 ];
 
-/// The users of the image: tcpdump drops root for its own user, and fails without it.
+/// The users of the image. tcpdump changes from root to its own user, and fails if there is none.
 const PASSWD: &str = "\
 root:x:0:0:root:/root:/bin/sh
 nobody:x:65534:65534:nobody:/:/bin/false
@@ -77,7 +77,7 @@ protocols: files
 services: files
 ";
 
-/// All files of the image.
+/// Returns all files of the image.
 pub(super) fn tree(guest: &Path) -> Result<Tree> {
     let mut tree = Tree::merged_usr();
     let machine = System::machine();
@@ -97,8 +97,8 @@ pub(super) fn tree(guest: &Path) -> Result<Tree> {
         tree.directory(folder, 0o755)?;
     }
 
-    // Not the shell of busybox: in Debian it prefers applets, such as a small `ip`, over programs in
-    // `PATH`.
+    // The shell is bash. Debian's busybox shell would prefer applets over programs in `PATH`, such
+    // as its limited `ip`.
     tree.symlink("/usr/bin/sh", "bash")?;
     for applet in applets()? {
         let is_real = ["/usr/bin", "/usr/sbin"]
@@ -112,7 +112,7 @@ pub(super) fn tree(guest: &Path) -> Result<Tree> {
     Ok(tree)
 }
 
-/// The applets of busybox.
+/// Returns the names of busybox's applets.
 fn applets() -> Result<Vec<String>> {
     let output = Command::new(BUSYBOX.name)
         .arg("--list")

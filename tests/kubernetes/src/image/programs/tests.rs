@@ -1,4 +1,4 @@
-//! Tests on this machine, and on folders with unpacked systems.
+//! Tests with programs of this machine, and with folders of unpacked packages.
 
 use super::*;
 use crate::image::scratch::Scratch;
