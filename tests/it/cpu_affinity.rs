@@ -14,16 +14,16 @@ use tests::packet::Direction;
 use tests::traffic::capture::{Capture, Frame};
 use tests::traffic::{tcp, udp};
 
-/// Idle time of the sender after which another worker of the lane may become the active worker.
+/// The interval between two datagrams of a flow.
 const INTERVAL: Duration = Duration::from_millis(2);
 
-/// Minimum wake-ups per second of the worker that processes the flow.
+/// Idle time of the sender after which another worker of the lane may become the active worker.
 const PAUSE: Duration = Duration::from_micros(700);
 
-/// Number of datagrams that the test sends from alternating CPU cores.
+/// Minimum wake-ups per second of the worker that processes the flow.
 const MANY: u64 = 200;
 
-/// Datagrams from one core and then the other.
+/// Number of datagrams that the test sends from alternating CPU cores.
 const DATAGRAMS: u32 = 2_000;
 
 const PORT: u16 = 7000;
@@ -130,7 +130,7 @@ fn cores() -> Vec<usize> {
     cores.collect()
 }
 
-/// Runs `act` and the threads that it starts on one core.
+/// Runs `act` on a single CPU core. Threads that `act` starts inherit the CPU affinity.
 fn on<T>(core: usize, act: impl FnOnce() -> T) -> T {
     let before = sched_getaffinity(Pid::from_raw(0)).unwrap();
     let mut one = CpuSet::new();

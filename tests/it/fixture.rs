@@ -121,7 +121,7 @@ pub(crate) fn eventually(what: &str, condition: impl FnMut() -> Result<bool>) {
     wait::until(SOON, what, condition).unwrap();
 }
 
-/// Sums a counter over all gateways of a cluster.
+/// Sums the drops for a reason over all gateways of a cluster.
 pub(crate) fn gateway_drops(lab: &Lab, cluster: &str, reason: &str) -> u64 {
     (1..=lab.cluster(cluster).gateways.len())
         .filter_map(|number| lab.gateway_status(cluster, number).ok())

@@ -62,8 +62,8 @@ fn a_gateways_memory_is_closed_to_processes_that_may_not_trace() {
         let output = Command::new(program).args(arguments).arg(file).output();
         output.unwrap().status.success()
     };
-    // Since Linux 6.16, CAP_PERFMON suffices to read another process, and CAP_SYS_ADMIN includes
-    // it.
+    // Since Linux 6.16, CAP_PERFMON suffices to read another process. CAP_SYS_ADMIN includes
+    // CAP_PERFMON.
     let untraceable = [
         "--bounding-set=-sys_ptrace,-perfmon,-sys_admin",
         "--inh-caps=-sys_ptrace,-perfmon,-sys_admin",

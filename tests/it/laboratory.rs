@@ -134,7 +134,7 @@ fn own_a_laboratory() -> ! {
     let mut child = a.start(Command::new("sleep").arg("1000")).unwrap();
     println!("\nlaboratory {}", identity.id());
     child.wait().unwrap();
-    // The signal handler has killed the child. It ends this process after the clean-up.
+    // The signal handler has killed the child. The handler ends this process after the clean-up.
     loop {
         std::thread::park();
     }

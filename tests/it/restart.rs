@@ -102,7 +102,8 @@ fn a_replica_is_not_used_before_its_nodes_receive_its_replies() {
     .unwrap();
 }
 
-/// Returns for each of rome's live sessions with the replica whether it is marked as leaving.
+/// Returns one value for each live session between rome and the replica. The value is true if the
+/// session is marked as leaving.
 fn leaving(lab: &Lab, replica: &str) -> Vec<bool> {
     let status = lab.gateway_status(ROME, 1).unwrap();
     let live = status::sessions(&status).into_iter();

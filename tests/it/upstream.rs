@@ -19,7 +19,7 @@ fn our_client_connects_to_an_upstream_server() {
     let clusters = Clusters::up(two(1, 1), Side::Server);
 
     clusters.assert_connected();
-    // The session with the peer that runs this gateway, too, still works.
+    // Rome still has a session with milan, whose gateway is this project's own.
     assert!(ping::reaches(&clusters.pair.rome.netns, clusters.pair.milan_seen).unwrap());
 }
 

@@ -201,7 +201,8 @@ async fn a_services_port_is_forwarded(clusters: &'static Clusters) -> Result<()>
 
     let [first, second] = forwarded(&namespace, "service/web", ":80").await?;
 
-    // `kubectl port-forward` selects a pod when it starts, so both requests reach the same pod.
+    // `kubectl port-forward` selects a pod when the command starts, so both requests reach the same
+    // pod.
     let pod = |response: &str| response.split(' ').nth(1).map(str::to_owned);
     ensure!(first.contains("pod=web-"), "{first}");
     ensure!(pod(&first) == pod(&second), "{first}{second}");

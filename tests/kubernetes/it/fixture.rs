@@ -17,7 +17,7 @@ pub(crate) use kubernetes_lab::{parallel, serial};
 /// The tests of this program, which share one value of [`Clusters`].
 pub(crate) type Suite = suite::Suite<Clusters>;
 
-/// Two clusters with the same CIDRs.
+/// Two clusters with the same CIDRs. Tests that need a single cluster use rome.
 #[derive(Debug)]
 pub(crate) struct Clusters {
     pub(crate) rome: Cluster,

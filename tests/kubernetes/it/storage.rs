@@ -195,8 +195,9 @@ async fn a_changed_configmap_reaches_a_running_pod(clusters: &'static Clusters) 
 
     let mut looks = 0;
     until(Deadline::after(SOON), "the new values", async || {
-        // The kubelet updates volumes once a minute, and when the pod changes. It may do so before
-        // it has the new objects, so the pod changes repeatedly.
+        // The kubelet updates the volumes of a pod once a minute, and when the pod changes. An
+        // update may precede the arrival of the new objects at the kubelet, so the pod changes
+        // repeatedly.
         looks += 1;
         let nudge = format!(r#"{{"metadata": {{"annotations": {{"looks": "{looks}"}}}}}}"#);
         change("pod/reader", &nudge).await?;

@@ -31,8 +31,8 @@ const AWAY: Duration = Duration::from_secs(60);
 const AWAY_LONG: Duration = Duration::from_secs(300);
 
 /// The limit for Liqo to recover after an outage of the API server. The kubelet restarts containers
-/// with backoff. Kube-proxy may wait for 100 s before it restores the API server's endpoint,
-/// because a starting API server refuses its requests.
+/// with backoff. A starting API server refuses the requests of kube-proxy. Kube-proxy may then wait
+/// for 100 s before it restores the API server's endpoint.
 const RECOVERED: Duration = Duration::from_secs(180);
 
 const API_SERVER: &str = "kube-apiserver";

@@ -75,8 +75,8 @@ async fn deleted_and_recreated(peering: &'static Peering, at: &Cluster, there: &
     Ok(())
 }
 
-/// Deletes all objects of a kind that belong to a peer. Waits until they are gone, unless they are
-/// Connections or Networks.
+/// Deletes all objects of a kind that belong to a peer. Waits until the objects are gone, except
+/// for Connections and Networks.
 fn delete(at: &Cluster, there: &str, kind: &str) -> Result<()> {
     let tenant = format!("liqo-tenant-{there}");
     let limit = "--timeout=30s";

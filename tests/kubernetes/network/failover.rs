@@ -99,7 +99,7 @@ async fn deleted_gateway(peering: &'static Peering, at: &Cluster, case: &str) ->
     all.await
 }
 
-/// Kills the process of a gateway in each round. The kubelet restarts it.
+/// Kills the process of a gateway in each round. The kubelet restarts the process.
 async fn killed_gateway(peering: &'static Peering, at: &Cluster, case: &str) -> Result<()> {
     let rounds = Rounds::start(peering, case, Ends::Everywhere).await?;
     let all = rounds.each(lost_a_replica, async |round| {

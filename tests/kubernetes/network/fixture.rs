@@ -34,7 +34,8 @@ pub(crate) const LIQO: &str = "liqo";
 /// address, its name and the name of its node.
 const WEB: &str = include_str!("../it/manifests/web.yaml");
 
-/// The same pods as [`WEB`], but [`ON_NODE`] of them on the node that replaces the word `NODE`.
+/// A manifest with [`ON_NODE`] pods like those of [`WEB`], on a single node. The name of the node
+/// replaces the word `NODE`.
 const WEB_ON_NODE: &str = include_str!("manifests/on-node.yaml");
 
 /// The number of pods equals that of the streams, so that each gateway forwards some streams.
@@ -129,7 +130,7 @@ pub(crate) struct Web {
     pub(crate) pods: Vec<WebPod>,
 }
 
-/// A pod of [`Web`].
+/// A pod of [`WEB`] or [`WEB_ON_NODE`].
 #[derive(Clone, Debug)]
 pub(crate) struct WebPod {
     pub(crate) name: String,
@@ -267,7 +268,7 @@ pub(crate) const INSTALL: &[&str] = &[
     "--set=pullPolicy=IfNotPresent",
 ];
 
-/// Installs Liqo, or upgrades it.
+/// Installs Liqo, or upgrades an existing installation.
 pub(crate) fn install(cluster: &Cluster) -> Result<()> {
     let start = Instant::now();
     let chart = format!("--local-chart-path={}", variable(CHART)?.display());
@@ -282,7 +283,7 @@ pub(crate) fn install(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Returns the path of the chart.
+/// Returns the path of the chart under test.
 pub(crate) fn chart() -> Result<String> {
     Ok(variable(CHART)?.display().to_string())
 }

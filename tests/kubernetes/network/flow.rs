@@ -1,4 +1,4 @@
-//! Traffic between pods. The test process itself sends and receives it, in the pods' network
+//! Traffic between pods. The test process sends and receives the packets in the pods' network
 //! namespaces.
 
 use crate::fixture::{Peering, SOON, Web, remapped};

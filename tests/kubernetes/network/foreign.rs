@@ -33,7 +33,7 @@ pub(crate) const EXTERNAL_CIDR: &str = "10.70.0.0/16";
 /// The WireGuard port of a foreign peer that is a server.
 const PORT: u16 = 51840;
 
-/// The number of bytes of each transfer.
+/// The number of bytes that each TCP transfer sends.
 const TRANSFER: u64 = 256 << 10;
 
 /// A peer of a cluster, with a gateway like upstream's.

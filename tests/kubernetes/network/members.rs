@@ -173,7 +173,7 @@ async fn agent(liqo: &Namespace, node: &NodeSpec) -> Result<String> {
     Ok(name)
 }
 
-/// Waits until the node's objects are deleted, and no node forwards packets to it.
+/// Waits until the node's objects are deleted, and no other node forwards packets to the node.
 async fn removed(at: &Cluster, left: &NodeSpec, from: &Netns, to: Ipv4Addr) -> Result<()> {
     let liqo = liqo(at).await?;
     // Kubernetes would delete the pods of the node only after a minute.

@@ -58,7 +58,7 @@ async fn streams_survive_the_loss_and_the_return_of_a_gateways_node_of_the_clien
 }
 
 /// A node port of any node reaches all gateways, so a single node may forward all sessions. Once
-/// the client has the addresses of other nodes, it spreads the sessions over them.
+/// the client has the addresses of other nodes, the client spreads the sessions over these nodes.
 async fn streams_survive_the_loss_of_the_node_that_forwards_all_sessions(
     peering: &'static Peering,
 ) -> Result<()> {

@@ -1,5 +1,5 @@
-//! Faults under traffic, in several rounds if `LIQO_LAB_REPEAT` is set. `rounds::print` shows the worst
-//! outcome of each case at the end.
+//! Faults under traffic, in several rounds if `LIQO_LAB_REPEAT` is set. `rounds::print` shows the
+//! worst outcome of each case at the end.
 
 use crate::converged::until_converged;
 use crate::fixture::{Peering, Web};

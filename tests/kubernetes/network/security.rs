@@ -366,8 +366,8 @@ async fn the_managers_token_binds_its_role_in_tenant_namespaces_only(
         binding(LIQO, ROLE, ROLE, own.clone()),
         binding(&tenant, "another", ROLE, foreign.clone()),
         binding(&tenant, "another", ROLE, own.clone()),
-        // The manager has all rights of its own role, so RBAC allows the binding and only the
-        // policy refuses it.
+        // RBAC allows this binding, because the manager has all rights of its own role. Only the
+        // policy refuses the binding.
         binding(&tenant, "another", MANAGER, foreign.clone()),
     ] {
         manager.is_refused(&request, policy).await?;
@@ -379,7 +379,7 @@ async fn the_managers_token_binds_its_role_in_tenant_namespaces_only(
     administrator
         .is_refused(&binding(&tenant, "another", ROLE, foreign.clone()), policy)
         .await?;
-    // The policy ignores bindings of other roles, so only RBAC refuses them.
+    // The policy ignores bindings of other roles, so only RBAC refuses the following bindings.
     let view = binding("kube-system", "another", "view", foreign.clone());
     manager
         .may_not(&administrator, &view, Refusal::Rbac)

@@ -46,7 +46,7 @@ async fn an_upstream_server_is_connected_and_passes_traffic(
     peer.exchanges_traffic(&web).await
 }
 
-/// The pod CIDR of both peers is also that of the cluster.
+/// Both peers and the cluster have the same pod CIDR.
 async fn two_upstream_peers_with_equal_addresses_are_distinguished(
     peering: &'static Peering,
 ) -> Result<()> {

@@ -229,7 +229,7 @@ fn parse(mountinfo: &str) -> Vec<Tree> {
 }
 
 /// Copies the processors and memory nodes of `top` to a new cpuset group. The kernel adds no
-/// process to a group without them.
+/// process to a group without processors and memory nodes.
 fn inherit_cpuset(top: &Path, group: &Path) -> Result<()> {
     for file in ["cpuset.cpus", "cpuset.mems"] {
         let Ok(value) = fs::read_to_string(top.join(file)) else {

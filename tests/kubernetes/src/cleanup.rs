@@ -2,7 +2,8 @@
 //!
 //! A cleanup is registered before the change that it reverts, so that it also reverts a partial
 //! change. The runner runs the cleanups of a test in reverse order, after the test's body has
-//! returned, failed, panicked or timed out. An error of a cleanup does not prevent the others.
+//! returned, failed, panicked or timed out. After an error of a cleanup, the runner runs the
+//! remaining cleanups.
 
 use anyhow::{Context as _, Error, Result, anyhow};
 use std::any::Any;
@@ -49,7 +50,7 @@ pub fn defer(
         .expect("cleanups are registered by tests that a suite runs")
 }
 
-/// A registered cleanup. Dropping it changes nothing.
+/// A registered cleanup. The cleanup remains registered if this value is dropped.
 pub struct Deferred {
     cleanups: Cleanups,
     index: usize,

@@ -72,13 +72,13 @@ enum Command {
     /// Starts a node from its folder, and prints its process id.
     #[command(hide = true)]
     NodeStart {
-        /// The node's folder.
+        /// Folder of the node's state.
         folder: PathBuf,
     },
     /// Runs as process 1 of a node.
     #[command(hide = true)]
     NodeInit {
-        /// The node's folder.
+        /// Folder of the node's state.
         folder: PathBuf,
     },
     /// Relays and impairs the frames of an uplink.

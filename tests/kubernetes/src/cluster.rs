@@ -27,9 +27,10 @@ const COMPLETE: &str = "complete";
 /// A cluster on this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cluster {
-    /// The desired state.
+    /// The desired state of the cluster.
     pub spec: Spec,
-    /// The number of the cluster on the underlay, from 1 to 250. Addresses of nodes contain it.
+    /// The number of the cluster on the underlay, from 1 to 250. The number is part of the nodes'
+    /// addresses.
     pub number: u8,
     /// The folder of the cluster's programs.
     pub artifacts: PathBuf,
@@ -58,7 +59,7 @@ impl Cluster {
             .collect()
     }
 
-    /// Returns the name in the spec.
+    /// Returns the cluster's name, which its spec contains.
     pub fn name(&self) -> &str {
         &self.spec.name
     }
@@ -173,7 +174,7 @@ pub fn remove(name: &str) -> Result<()> {
         failures.push(format!("{error:#}"));
         None
     });
-    // Nodes outside of the spec are removed too, and nodes that have a network namespace only.
+    // Some nodes are not in the spec or have only a network namespace. They are removed too.
     let mut nodes = Node::all(name)?;
     let begun = underlay::node_namespaces(name)?;
     nodes.extend(begun.iter().map(|node| Node::of(name, node)));

@@ -74,7 +74,7 @@ pub(crate) fn restore(underlay: Underlay, number: u8) -> Result<bool> {
     Ok(true)
 }
 
-/// Removes the uplink of the cluster with this number, whatever its kind.
+/// Removes the uplink of the cluster with this number. The uplink may be of any kind.
 pub fn clear(underlay: Underlay, number: u8) {
     relay::stop(number);
     nat::stop(number);

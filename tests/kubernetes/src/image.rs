@@ -54,9 +54,9 @@ pub struct Image {
     pub command: Vec<String>,
     /// Labels such as `org.opencontainers.image.title`.
     pub labels: BTreeMap<String, String>,
-    /// The creation time that the image declares.
+    /// The creation time in the image's configuration.
     pub created: Created,
-    /// The compression of the layers.
+    /// The compression of all layers.
     pub compression: Compression,
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-/// Keys below `/proc/sys` and their values. The value is `None` if kubelets set it.
+/// Keys below `/proc/sys` and their values. The value is `None` if kubelets set the key.
 const CHANGED: [(&str, Option<&str>); 5] = [
     // Several containerds and kubelets need more than the default of 128.
     ("fs/inotify/max_user_instances", Some("8192")),
@@ -42,7 +42,8 @@ pub(crate) fn prepare() -> Result<()> {
     Ok(())
 }
 
-/// Disables `panic_on_oops`, which kubelets enable. With it, a kernel oops would stop the whole
+/// Disables `panic_on_oops`, which kubelets enable. If enabled, a kernel oops stops the whole
+/// machine.
 /// machine.
 ///
 /// # Errors

@@ -25,7 +25,6 @@ const DEVICE: &str = "eth0";
 /// The namespace and the name of a Service.
 type Key = (String, String);
 
-/// The assigned addresses.
 #[derive(Debug, Default)]
 struct Addresses {
     assigned: BTreeMap<Key, Ipv4Addr>,

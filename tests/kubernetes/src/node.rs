@@ -40,9 +40,9 @@ const SETUP_TIMEOUT: Duration = Duration::from_secs(20);
 /// The input of process 1 of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
-    /// The spec of the cluster.
+    /// The spec of the cluster that contains the node.
     pub spec: Spec,
-    /// The spec of the node.
+    /// The spec of the node itself.
     pub node: NodeSpec,
     /// The specs of all nodes in the cluster. The control plane is the first.
     pub nodes: Vec<NodeSpec>,

@@ -15,7 +15,8 @@ use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use time::{Duration, OffsetDateTime};
 
-/// The start of a certificate's validity before its creation. It allows for differing clocks.
+/// The time between the start of a certificate's validity and its creation. Clocks may differ by
+/// this time.
 const BACKDATED: Duration = Duration::minutes(5);
 
 /// The group whose members have all rights in a cluster.
@@ -28,7 +29,7 @@ pub struct Pki {
     lifetime: Duration,
 }
 
-/// The subject of a client certificate.
+/// The name and the group by which the API server identifies a client.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
     /// The common name of the certificate.

@@ -12,14 +12,14 @@ use std::sync::OnceLock;
 /// The default of [`cache`]. All checkouts and clusters share its programs and images.
 const CACHE: &str = "/var/cache/liqo-lab";
 
-/// The default of [`state`].
+/// The default of [`state`], which contains the files of clusters.
 const STATE: &str = "/var/lib/liqo-lab";
 
 /// The environment variable with the folder of programs and images of one Kubernetes version.
 pub const ARTIFACTS_VARIABLE: &str = "LIQO_LAB_ARTIFACTS";
 
-/// The program that runs nodes, or nothing if it is the current one. The open file remains the same
-/// program if cargo replaces the file at its path.
+/// The program that [`use_program`] has set. The file stays open, so that nodes run the same
+/// program even if cargo replaces the file.
 static PROGRAM: OnceLock<File> = OnceLock::new();
 
 /// Returns the folder of programs and images. `LIQO_LAB_CACHE` overrides the default.
@@ -33,7 +33,7 @@ pub fn state() -> PathBuf {
     from_environment("LIQO_LAB_STATE", STATE)
 }
 
-/// Returns the folder of all clusters.
+/// Returns the folder that contains a folder for each cluster.
 pub fn clusters() -> PathBuf {
     state().join("clusters")
 }
@@ -69,17 +69,17 @@ fn from_environment(variable: &str, default: &str) -> PathBuf {
     env::var_os(variable).map_or_else(|| default.into(), PathBuf::from)
 }
 
-/// The programs and images of one Kubernetes version.
+/// A folder with the programs and images of one Kubernetes version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Artifacts(PathBuf);
 
 impl Artifacts {
-    /// Uses the programs and images in `folder`.
+    /// Refers to the artifacts in `folder`, which need not exist yet.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self(folder.into())
     }
 
-    /// Returns the folder of this version.
+    /// Returns the folder of all artifacts.
     pub fn folder(&self) -> &Path {
         &self.0
     }
@@ -90,12 +90,12 @@ impl Artifacts {
         self.0.join("bin")
     }
 
-    /// Returns the path of a program.
+    /// Returns the path of the program `name`, such as `kubectl`.
     pub fn program(&self, name: &str) -> PathBuf {
         self.programs().join(name)
     }
 
-    /// Returns the folder of CNI plugins.
+    /// Returns the folder of the CNI plugins' programs.
     pub fn plugins(&self) -> PathBuf {
         self.0.join("cni")
     }

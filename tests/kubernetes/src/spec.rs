@@ -19,14 +19,14 @@ const NAME_MAX: usize = 40;
 /// The last octet of the first node's address. A cluster has a /24 of the underlay.
 const FIRST_NODE: u8 = 2;
 
-/// The mode of kube-proxy.
+/// The mode in which kube-proxy forwards the traffic of Services.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum KubeProxy {
-    /// nftables rules.
+    /// Forwarding by nftables rules.
     #[default]
     Nftables,
-    /// iptables rules.
+    /// Forwarding by iptables rules.
     Iptables,
     /// The IP virtual server of the kernel, which is the module `ip_vs`.
     Ipvs,
@@ -50,17 +50,17 @@ impl KubeProxy {
 /// The desired state of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spec {
-    /// The name of the cluster, which is a DNS label.
+    /// The name of the cluster. It must be a DNS label.
     pub name: String,
     /// The number of nodes, including the control plane.
     pub nodes: u8,
     /// The number of additional nodes without a kubelet, which kwok simulates.
     pub hollow: u16,
-    /// The pod CIDR of the cluster.
+    /// The CIDR from which each node gets a pod CIDR.
     pub pod_cidr: Ipv4Net,
-    /// The Service CIDR of the cluster.
+    /// The CIDR from which Services get ClusterIPs.
     pub service_cidr: Ipv4Net,
-    /// The mode of kube-proxy.
+    /// The mode in which kube-proxy forwards the traffic of Services.
     pub kube_proxy: KubeProxy,
     /// Whether pods, Services and nodes also have IPv6 addresses.
     pub ipv6: bool,
@@ -159,7 +159,7 @@ impl Spec {
         }
     }
 
-    /// Returns the name of hollow node `index`.
+    /// Returns the name of hollow node `index`, such as `rome-hollow0`.
     pub fn hollow_name(&self, index: u16) -> String {
         format!("{}-hollow{index}", self.name)
     }
@@ -174,17 +174,17 @@ impl Spec {
         Ipv4Net::new(addr, prefix_len).unwrap_or(self.pod_cidr)
     }
 
-    /// Returns the IPv6 CIDR of all pods.
+    /// Returns the IPv6 CIDR of all pods, which is the same in all clusters.
     pub fn pod_cidr_v6(&self) -> Ipv6Net {
         v6([0xfd00, 0x0010, 0x0244, 0, 0, 0, 0, 0], 48)
     }
 
-    /// Returns the IPv6 pod CIDR of node `index`.
+    /// Returns the IPv6 pod CIDR of node `index`, which is a /64.
     pub fn node_pod_cidr_v6(&self, index: u16) -> Ipv6Net {
         v6([0xfd00, 0x0010, 0x0244, index, 0, 0, 0, 0], 64)
     }
 
-    /// Returns the IPv6 CIDR of Services.
+    /// Returns the IPv6 CIDR of Services, which is the same in all clusters.
     pub fn service_cidr_v6(&self) -> Ipv6Net {
         v6([0xfd00, 0x0010, 0x0096, 0, 0, 0, 0, 0], 112)
     }
@@ -212,7 +212,7 @@ pub struct NodeSpec {
     pub ip: Ipv4Addr,
     /// The node's IPv6 address on the underlay, if the cluster has IPv6.
     pub ip_v6: Option<Ipv6Addr>,
-    /// The CIDR of the node's pods.
+    /// The CIDR from which the node's pods get addresses.
     pub pod_cidr: Ipv4Net,
     /// The IPv6 CIDR of the node's pods, if the cluster has IPv6.
     pub pod_cidr_v6: Option<Ipv6Net>,

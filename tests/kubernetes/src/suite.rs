@@ -79,7 +79,7 @@ pub trait Shared: Sized + Send + Sync + 'static {
     }
 }
 
-/// All tests of a program.
+/// The tests of a program, and the names of those that are essential.
 pub struct Suite<C: Shared> {
     tests: Vec<Test<C>>,
     essential: &'static [&'static str],

@@ -22,7 +22,7 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::path::Path;
 
-/// The default value of the flag `--underlay`.
+/// The default of `--underlay`, which is the network of all nodes.
 pub const DEFAULT: &str = "172.18.0.0/16";
 
 /// The name of the network namespace that contains the bridges.
@@ -34,7 +34,7 @@ const OWNER: &str = "/run/liqo-lab-owner";
 /// The machine's device on the segment.
 pub const DEVICE: &str = "liqo-lab0";
 
-/// The existing segment.
+/// The Ethernet segment on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Underlay {
     net: Ipv4Net,
@@ -356,7 +356,7 @@ fn port(node: Ipv4Addr) -> String {
     format!("n{number}-{host}")
 }
 
-/// Returns the name of a node's network namespace.
+/// Returns the name of a node's network namespace, as `ip netns` shows it.
 pub fn node_netns(node: &str) -> String {
     format!("liqo-lab-{node}")
 }

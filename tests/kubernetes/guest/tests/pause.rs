@@ -32,7 +32,7 @@ fn an_adopted_child_is_reaped() {
         "the child of the shell is adopted"
     );
 
-    // Closing the input ends `cat`.
+    // `cat` ends when its input is closed.
     drop(stdin);
 
     until("no child is left, not even a zombie", || {

@@ -1,4 +1,5 @@
-//! A pod with an HTTPS server that runs a script. It implements a webhook or an aggregated API.
+//! A pod with an HTTPS server that runs a script. The server implements a webhook or an aggregated
+//! API.
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::ByteString;

@@ -20,7 +20,7 @@ pub(super) fn add(suite: &mut Suite) {
 /// it.
 const GUESTS: &str = "LIQO_LAB_GUESTS";
 
-/// The image of this test.
+/// The name of the image that this test builds.
 const IMAGE: &str = "localhost/it-bpf:1";
 
 /// The folder of pinned maps and links in a node's BPF file system.

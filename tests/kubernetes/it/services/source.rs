@@ -12,7 +12,7 @@ use std::fmt::{self, Display};
 /// gets no request is one in eight million.
 const REQUESTS: usize = 24;
 
-/// The client of requests.
+/// The client that sends requests.
 #[derive(Debug)]
 pub(crate) enum Source<'a> {
     /// The machine, in its initial network namespace.

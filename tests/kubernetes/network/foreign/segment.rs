@@ -18,7 +18,7 @@ const NET: u8 = 253;
 /// may hold the MAC address of the earlier host.
 static NEXT: AtomicU8 = AtomicU8::new(1);
 
-/// The owner of hosts. Dropping it removes the hosts.
+/// The owner of the hosts. Dropping this value removes the hosts.
 pub(crate) struct Segment(Arc<Identity>);
 
 impl Segment {

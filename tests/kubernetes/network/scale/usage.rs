@@ -18,7 +18,7 @@ const GROUPS: &str = "/sys/fs/cgroup";
 /// A part of the control group path of every process in the laboratory.
 const LABORATORY: &str = "/liqo-lab/";
 
-/// A kind of process of Liqo.
+/// A kind of Liqo process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Part {
     Manager,

@@ -60,7 +60,7 @@ impl User {
         })
     }
 
-    /// Returns the user called `name`, who has the rights that RoleBindings grant to this name.
+    /// Returns a user called `name`. RoleBindings to this name grant the user's rights.
     pub(super) async fn named(cluster: &Cluster, name: &str) -> Result<Self> {
         let mut config = config(cluster).await?;
         config.auth_info.impersonate = Some(name.to_owned());

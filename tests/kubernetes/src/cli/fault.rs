@@ -127,7 +127,6 @@ fn share(text: &str) -> Result<f64> {
     Ok(share)
 }
 
-/// An action on a node.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum NodeVerb {
     /// Kills the node, like a power failure.
@@ -149,7 +148,7 @@ pub(super) struct SetNode {
     #[arg(value_name = "NODE")]
     node: String,
 
-    /// The action.
+    /// Action on the node.
     verb: NodeVerb,
 }
 
@@ -171,7 +170,6 @@ fn port(node: &Node, up: bool) -> Result<()> {
     underlay.set_port(node.plan()?.node.ip, up)
 }
 
-/// An action on a component.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum ComponentVerb {
     /// Kills the component, which is restarted after a second.
@@ -193,7 +191,7 @@ pub(super) struct SetComponent {
     #[arg(value_name = "COMPONENT", requires = "verb")]
     component: Option<String>,
 
-    /// The action.
+    /// Action on the component.
     verb: Option<ComponentVerb>,
 }
 
@@ -225,7 +223,6 @@ impl SetComponent {
     }
 }
 
-/// An action on the network of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum PodVerb {
     /// Disconnects the pod.
@@ -241,11 +238,11 @@ pub(super) struct SetPod {
     #[arg(value_name = "NAME")]
     name: String,
 
-    /// The pod, as NAMESPACE/NAME.
+    /// The pod, in the form NAMESPACE/NAME.
     #[arg(value_name = "POD")]
     pod: String,
 
-    /// The action.
+    /// Action on the pod's network.
     verb: PodVerb,
 }
 

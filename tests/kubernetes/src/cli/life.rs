@@ -188,7 +188,7 @@ async fn all(specs: Vec<Spec>, artifacts: Artifacts, options: Options) -> Result
     }
 }
 
-/// Writes a diagnosis of new clusters that are incomplete, and removes them.
+/// Writes a diagnosis of each new cluster that is incomplete, and removes the cluster.
 fn clean_up(new: &[String], failed: bool) -> Result<()> {
     for name in new {
         let cluster = Cluster::find(name);

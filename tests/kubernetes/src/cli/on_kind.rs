@@ -98,7 +98,7 @@ fn known(name: &str) -> Result<PathBuf> {
 }
 
 /// Writes the kubeconfig of a cluster into the cache, and returns its path. Clusters of kind
-/// outlive the laboratory's state, so their kubeconfigs must not be part of it.
+/// outlive the laboratory's state, so the kubeconfigs must not be stored there.
 fn kubeconfig(name: &str) -> Result<PathBuf> {
     let folder = place::cache().join("kind");
     fs::create_dir_all(&folder).context("failed to create a folder for kubeconfigs")?;

@@ -83,7 +83,7 @@ pub async fn up(spec: Spec, artifacts: &Artifacts, options: &Options) -> Result<
 static STARTING: RwLock<()> = RwLock::new(());
 
 /// Waits until no node is being started, which takes a second or two. If a node were removed
-/// before, its start would create it again.
+/// earlier, the start would create the node again.
 pub fn wait_for_starts() {
     drop(STARTING.write().unwrap_or_else(PoisonError::into_inner));
 }

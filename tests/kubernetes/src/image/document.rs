@@ -19,7 +19,6 @@ const NAMES: [&str; 2] = [
 /// The value of `schemaVersion` in all documents.
 const SCHEMA: u8 = 2;
 
-/// The media type of a blob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) enum MediaType {
     /// An index of images. The images differ in platform, or belong to the same archive.
@@ -28,7 +27,7 @@ pub(super) enum MediaType {
     /// The manifest of an image for a single platform.
     #[serde(rename = "application/vnd.oci.image.manifest.v1+json")]
     Manifest,
-    /// The configuration of an image.
+    /// The configuration of an image, which contains the entrypoint and the environment.
     #[serde(rename = "application/vnd.oci.image.config.v1+json")]
     Config,
     /// A layer as an uncompressed tar.
@@ -46,7 +45,7 @@ pub(super) struct Blob {
     pub(super) media_type: MediaType,
     /// `sha256:` and the hash in hexadecimal digits.
     pub(super) digest: String,
-    /// The length in bytes.
+    /// The length of the blob in bytes.
     pub(super) size: u64,
 }
 

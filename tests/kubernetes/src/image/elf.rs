@@ -131,7 +131,7 @@ struct Segment {
     kind: u32,
     /// The offset in the file, in bytes.
     offset: usize,
-    /// The virtual address.
+    /// The virtual address to which the loader maps the segment.
     address: u64,
     /// The length in the file, in bytes.
     size: usize,

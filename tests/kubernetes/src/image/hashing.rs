@@ -40,7 +40,6 @@ impl<W> Hashing<W> {
         })
     }
 
-    /// Returns the inner writer.
     pub(super) fn into_inner(self) -> W {
         self.out
     }

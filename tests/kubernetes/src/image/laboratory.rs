@@ -106,7 +106,7 @@ impl Laboratory<'_> {
     }
 }
 
-/// The versions of programs by name.
+/// The content of `versions.json`, and its path for errors.
 struct Versions {
     path: PathBuf,
     versions: BTreeMap<String, String>,

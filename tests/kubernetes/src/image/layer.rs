@@ -99,7 +99,8 @@ fn append(tar: &mut Builder<impl Write>, path: &str, entry: &Entry) -> Result<()
 fn copy(tar: &mut Builder<impl Write>, path: &str, source: &Path, mode: u32) -> Result<()> {
     let file = File::open(source)?;
     let size = file.metadata()?.len();
-    // The header contains the size, so bytes that are appended to the file meanwhile are omitted.
+    // The header contains the size, so bytes that are appended to the file during the copy are
+    // omitted.
     let mut content = file.take(size);
     let mut header = header(EntryType::Regular, mode, size);
     tar.append_data(&mut header, path, &mut content)?;

@@ -1,4 +1,4 @@
-//! The files of a layer.
+//! Builds the tree of files that a layer contains.
 
 use anyhow::{Context as _, Result, bail};
 use std::collections::BTreeMap;
@@ -25,7 +25,6 @@ pub struct Tree {
     entries: BTreeMap<String, Entry>,
 }
 
-/// An entry of a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Entry {
     Directory { mode: u32 },
@@ -46,7 +45,7 @@ impl Display for Entry {
 }
 
 impl Tree {
-    /// Creates an empty tree.
+    /// Creates a tree without entries.
     pub fn new() -> Self {
         Self::default()
     }

@@ -30,7 +30,7 @@ pub enum Request {
     Start(String),
 }
 
-/// A reply of process 1.
+/// A reply of process 1 of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Reply {
@@ -40,10 +40,10 @@ pub enum Reply {
     Error(String),
 }
 
-/// The state of a component.
+/// The state of a component in a reply.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
-    /// The name of the component.
+    /// The name of the component, such as `kubelet`.
     pub name: String,
     /// The process id inside the node. `None` if the component does not run.
     pub pid: Option<i32>,

@@ -1,7 +1,7 @@
 //! The command `node-start`, which creates the namespaces of a node and starts its process 1.
 //!
-//! It is a separate process because it moves itself into control groups and a network namespace,
-//! and out of the terminal's session.
+//! The command runs as a separate process because it moves itself into control groups and a network
+//! namespace, and out of the terminal's session.
 
 use super::Plan;
 use crate::cgroup::Layout;

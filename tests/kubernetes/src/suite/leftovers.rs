@@ -11,8 +11,8 @@ use std::collections::BTreeSet;
 use tokio::task::JoinSet;
 
 /// Kinds of objects that affect other tests, as group, version, kind and plural. Pods, Services and
-/// other namespaced objects of a test disappear with its namespace. Kinds that the API server does
-/// not serve are skipped.
+/// other namespaced objects are deleted with the namespace of their test. Kinds that the API server
+/// does not serve are skipped.
 const KINDS: [Kind; 16] = [
     ("", "v1", "Node", "nodes"),
     (RBAC, "v1", "ClusterRole", "clusterroles"),

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! bpf attach OVERLAY TAP FOLDER   pins maps and links in FOLDER, on a BPF file system;
-//!                                 prints the counters of the programs that it replaces
-//! bpf detach FOLDER               removes them
+//!                                 prints counters, including those of replaced programs
+//! bpf detach FOLDER               removes the pinned maps and links
 //! ```
 
 #![forbid(unsafe_code)]

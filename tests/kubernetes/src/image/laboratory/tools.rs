@@ -9,7 +9,7 @@ use std::process::Command;
 /// A program of this machine that an image contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Program {
-    /// The file name.
+    /// The file name of the program.
     pub name: &'static str,
     /// The Debian package that contains the program.
     pub package: &'static str,
@@ -77,7 +77,7 @@ protocols: files
 services: files
 ";
 
-/// Returns all files of the image.
+/// Returns the tree of all files in the image.
 pub(super) fn tree(guest: &Path) -> Result<Tree> {
     let mut tree = Tree::merged_usr();
     let machine = System::machine();

@@ -1,13 +1,13 @@
-//! The command line.
+//! Parses the command line of `whoami`.
 
 use std::net::IpAddr;
 
 const USAGE: &str = "usage: whoami [--port N] [--address IP]";
 
-/// The default port.
+/// The default of `--port`.
 const PORT: u16 = 8080;
 
-/// The listening address and port.
+/// The options on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Options {
     /// The TCP port. With 0, the kernel chooses a port.

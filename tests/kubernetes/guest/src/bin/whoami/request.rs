@@ -10,7 +10,7 @@ const HEAD_BYTES_MAX: usize = 8 * 1024;
 pub(crate) struct Request {
     /// The HTTP method, such as `GET`.
     pub(crate) method: String,
-    /// The path without the query.
+    /// The path of the URL, without the query.
     pub(crate) path: String,
     /// The value of the `Host` header, which is empty if the header is missing.
     pub(crate) host: String,
@@ -21,7 +21,7 @@ pub(crate) struct Request {
 pub(crate) enum Refusal {
     /// The client closed the connection or timed out, so no response is sent.
     Gone,
-    /// The head is longer than [`HEAD_BYTES_MAX`].
+    /// The head exceeds [`HEAD_BYTES_MAX`].
     TooLong,
     /// The head does not follow the syntax of HTTP.
     Malformed,

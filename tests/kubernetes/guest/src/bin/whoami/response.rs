@@ -1,4 +1,4 @@
-//! HTTP responses.
+//! Creates HTTP responses with the identity of the pod.
 
 use crate::identity::Identity;
 use crate::request::Request;
@@ -98,7 +98,7 @@ fn quoted(text: &str) -> String {
     for letter in text.chars() {
         match letter {
             '"' | '\\' => quoted.extend(['\\', letter]),
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             control if control < ' ' => {
                 let _ = write!(quoted, "\\u{:04x}", u32::from(control));
             }

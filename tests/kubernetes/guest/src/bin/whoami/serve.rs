@@ -47,7 +47,7 @@ pub(crate) fn start(listener: TcpListener, identity: Identity) -> io::Result<()>
     Ok(())
 }
 
-/// Returns whether the error concerns only a connection that ended before it was accepted.
+/// Returns whether the error concerns only a connection that ended before `accept`.
 fn is_transient(error: &io::Error) -> bool {
     matches!(
         error.kind(),
