@@ -14,8 +14,8 @@ use tests::traffic::udp;
 /// The longest outage that the loss of a replica may cause.
 const GAP_MAX: Duration = Duration::from_secs(1);
 
-/// The longest pause of a TCP connection. TCP doubles the time between retransmissions, so a
-/// connection pauses at most twice as long as the fabric.
+/// The longest pause of a TCP connection, which is twice [`GAP_MAX`]. TCP doubles the time between
+/// retransmissions.
 const TCP_GAP_MAX: Duration = Duration::from_secs(2);
 
 const FLOWS: usize = 8;
@@ -86,7 +86,8 @@ fn flows_survive_two_lost_pods_on_the_client_side() {
     survive_lost_pods(ROME);
 }
 
-/// Deletes the network namespace of each gateway, and adds a new gateway pod for it.
+/// Deletes the network namespaces of two gateways, one after the other. Each lost gateway is
+/// replaced by a new pod.
 fn survive_lost_pods(cluster: &str) {
     let _alone = alone();
     let mut pair = Pair::redundant();
@@ -115,7 +116,7 @@ fn flows_survive_a_lost_node_on_the_client_side() {
     survive_a_lost_node(ROME);
 }
 
-/// Kills the second node, which has a gateway and none of the flows' pods.
+/// Kills the second node. The node runs a gateway, but no pod that sends or receives test traffic.
 fn survive_a_lost_node(cluster: &str) {
     let _alone = alone();
     let mut pair = Pair::redundant();
@@ -262,7 +263,8 @@ impl Load {
 
     /// Waits until all flows have made progress after an event, and records the longest gap.
     fn note(&mut self, event: String) {
-        // The first progress may be data that was in flight before the event, so the second counts.
+        // The first progress may be data that was in flight before the event. The second wait shows
+        // progress after the event.
         self.wait_for_progress();
         std::thread::sleep(GAP_MAX);
         self.wait_for_progress();

@@ -40,8 +40,7 @@ fn tampered_datagrams_are_dropped_and_counted() {
         // The message counter follows 42 bytes of Ethernet, IPv4 and UDP headers and 8 bytes of
         // WireGuard. The counter is little endian. A changed counter passes the replay check.
         frame.bytes[42 + 8 + 2] ^= 1;
-        // The kernel would drop a datagram with a wrong UDP checksum. Zero means that there is
-        // none.
+        // The kernel would drop a datagram with a wrong UDP checksum. Zero means no checksum.
         frame.bytes[40..42].fill(0);
     }
 

@@ -225,7 +225,7 @@ fn a_running_gateway_has_no_privilege_that_it_does_not_need() {
     }
 }
 
-/// The benchmark has the same limit. The kernel's BTF alone would take 15 MB.
+/// The benchmark enforces the same limit. The kernel's BTF alone would take 15 MB.
 #[test]
 fn a_gateway_starts_within_20_mb() {
     const PEAK_MAX: u64 = 20_000;
@@ -365,7 +365,7 @@ fn status_prints_a_table() {
     }
 }
 
-/// Starts a gateway that fails at the start, and returns its log after it has ended.
+/// Starts a gateway that fails at the start, and returns the gateway's log.
 fn log_of_failed_start(lab: &mut Lab, cluster: &str) -> String {
     lab.start_gateway(cluster, 1).unwrap();
     eventually("the gateway to end", || {

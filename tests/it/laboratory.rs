@@ -66,7 +66,7 @@ fn cleaning_up_spares_laboratories_of_running_processes() {
 
 #[test]
 fn a_crashed_laboratory_is_cleaned_up() {
-    // After a crash, no process holds the lock file of a laboratory.
+    // A missing lock file simulates a crash, after which no process holds the lock.
     let identity = Identity::claim().unwrap();
     let (a, _b) = pair(&identity);
     std::fs::remove_file(identity.run_dir().join("lock")).unwrap();

@@ -79,7 +79,7 @@ fn adding_and_removing_a_peer_does_not_disturb_another() {
     assert!(!echo.clients().is_empty());
 }
 
-/// Specifies clusters with one node and one gateway each, and a peering of each pair.
+/// Specifies clusters with one node and one gateway each, and a peering between each two clusters.
 fn all_peer(names: &[&str]) -> Spec {
     let mut spec = Spec::new();
     for (index, name) in names.iter().enumerate() {

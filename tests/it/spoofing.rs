@@ -123,7 +123,8 @@ impl Attack {
         gateways.map(|gateway| gateway.pod.address).collect()
     }
 
-    /// Returns a packet from rome's pod to milan's, as a node sends it to a gateway.
+    /// Returns an inner packet from rome's pod to milan's pod. The MAC addresses are those of
+    /// packets from a node to a gateway.
     fn inner_to_milan(&self) -> Inner {
         Inner {
             macs: [NODE_MAC, GATEWAY_MAC],

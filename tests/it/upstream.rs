@@ -70,7 +70,7 @@ fn a_lost_session_is_replaced_by_a_new_handshake() {
     let key = clusters.pair.lab.public_key(ROME, VENICE).unwrap();
     let first = clusters.venice.wireguard.latest_handshake().unwrap();
 
-    // WireGuard's session time-out (180 s without traffic) and a restart delete the same state.
+    // Removing the peer deletes its session, like a restart or 180 s without traffic.
     clusters.venice.wireguard.remove_peer(key).unwrap();
     clusters
         .venice
@@ -162,7 +162,8 @@ enum Side {
 
 /// Rome and milan, and venice with an upstream gateway. Venice is peered with rome.
 struct Clusters {
-    // Drops this field before the laboratory, because dropping the laboratory kills the process.
+    // This field is dropped before the laboratory, because dropping the laboratory kills venice's
+    // process.
     venice: Upstream,
     pair: Pair,
     /// The remapped address of venice's pod in rome.
@@ -227,8 +228,8 @@ impl Clusters {
         assert_eq!(in_venice.client_addresses(), [IpAddr::from(SAME)]);
     }
 
-    /// Asserts replies to 32 flows. If flows were spread over lanes, each lane would carry some of
-    /// them.
+    /// Asserts replies to 32 flows. The peer has a single session, which the flows of all lanes
+    /// must use.
     fn assert_all_flows_use_the_session(&self) {
         let echo = udp::Echo::start(&self.venice.netns, VENICE_POD, 0).unwrap();
         let to_venice = SocketAddrV4::new(self.venice_seen, echo.address().port());

@@ -138,8 +138,8 @@ async fn is_converged(here: &Cluster, there: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Returns the live sessions of each gateway of `here`, which is a client of `there`. A session is
-/// given by its remote replica and that replica's address.
+/// Returns the live sessions of each gateway of `here`, which is a client of `there`. Each session
+/// is a pair of the remote replica and the replica's address.
 async fn live_sessions(here: &Cluster, there: &Cluster) -> Result<Vec<BTreeSet<(String, IpAddr)>>> {
     let liqo = liqo(here).await?;
     let mut all = Vec::new();

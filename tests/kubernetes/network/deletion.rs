@@ -211,7 +211,8 @@ async fn reach_each_other(peering: &Peering, webs: &[Web; 2]) -> Result<()> {
     Ok(())
 }
 
-/// Waits until every pod of `here` reaches every pod of `there`, whose cluster id is `abroad`.
+/// Waits until every pod of `here` reaches every pod of `there`. `abroad` is the id of the cluster
+/// that contains `there`.
 pub(crate) async fn reaches(home: &Cluster, here: &Web, abroad: &str, there: &Web) -> Result<()> {
     for from in &here.pods {
         for to in &there.pods {

@@ -17,8 +17,8 @@ const MOUNT_POINT: &str = "/sys/fs/cgroup";
 /// The group that contains the groups of all nodes.
 const PARENT: &str = "liqo-lab";
 
-/// The group of a node's processes outside of pods, for version 2. A group with processes must not
-/// have children with limits there.
+/// In version 2, the group of a node's processes outside of pods. A group with processes must not
+/// have children with limits.
 const LEAF: &str = "init";
 
 /// The resource usage of a node.

@@ -87,10 +87,10 @@ enum Command {
     /// Assigns addresses to Services of type LoadBalancer, inside a node.
     #[command(hide = true)]
     LoadBalancer {
-        /// The path of the kubeconfig.
+        /// Path of a kubeconfig with rights to read Services and to write their status.
         #[arg(long)]
         kubeconfig: PathBuf,
-        /// The first three octets of the addresses.
+        /// First three octets of the addresses.
         #[arg(long)]
         prefix: String,
     },

@@ -142,7 +142,7 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// As [`remove`].
+    /// Returns the same errors as [`remove`].
     pub fn down(&self) -> Result<()> {
         remove(self.name())
     }

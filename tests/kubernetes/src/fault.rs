@@ -28,8 +28,8 @@ pub enum Uplink {
     Relay {
         /// The faults of the frames in each direction.
         faults: Faults,
-        /// The numbers of the remote clusters with affected traffic. All traffic is affected if
-        /// empty.
+        /// The numbers of the remote clusters with affected traffic. If the list is empty, all
+        /// traffic is affected.
         towards: Vec<u8>,
     },
     /// A router with source NAT. Other clusters cannot reach the cluster, and receive its packets

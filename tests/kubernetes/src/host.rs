@@ -35,7 +35,7 @@ pub(crate) fn ip<S: AsRef<str>>(netns: Option<&str>, commands: &[S]) -> Result<(
 ///
 /// # Errors
 ///
-/// As [`run`].
+/// Returns the same errors as [`run`].
 pub(crate) fn checked(command: &mut Command, input: &str) -> Result<String> {
     let shown = format!("{command:?}").replace('"', "");
     let output = output(command, input)?;

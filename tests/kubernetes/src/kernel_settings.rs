@@ -44,7 +44,6 @@ pub(crate) fn prepare() -> Result<()> {
 
 /// Disables `panic_on_oops`, which kubelets enable. If enabled, a kernel oops stops the whole
 /// machine.
-/// machine.
 ///
 /// # Errors
 ///

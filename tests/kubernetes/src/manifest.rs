@@ -78,7 +78,8 @@ async fn apply_one(api: &Api<DynamicObject>, name: &str, object: &DynamicObject)
         async || {
             match api.patch(name, &params, &Patch::Apply(object)).await {
                 Ok(_) => Ok(None),
-                // The API server would refuse an invalid object again, so it is not retried.
+                // The API server would refuse an invalid object again, so the request is not
+                // retried.
                 Err(kube::Error::Api(status)) if [400, 409, 422].contains(&status.code) => {
                     Ok(Some(status.message))
                 }

@@ -43,7 +43,7 @@ impl Namespace {
     ///
     /// # Panics
     ///
-    /// As [`cleanup::defer`].
+    /// Panics outside of a test's body, like [`cleanup::defer`].
     pub async fn create(cluster: &Cluster, name: &str) -> Result<Self> {
         let namespace = Self::existing(cluster, name).await?;
         clear(&namespace.client, name).await?;
@@ -113,7 +113,7 @@ impl Namespace {
     ///
     /// # Errors
     ///
-    /// As [`Namespace::kubectl`].
+    /// Returns the same errors as [`Namespace::kubectl`].
     pub async fn kubectl_with(&self, args: &[&str], input: &str) -> Result<String> {
         let mut command = self.command(args);
         let input = input.to_owned();
@@ -181,7 +181,7 @@ impl Namespace {
     ///
     /// # Errors
     ///
-    /// As [`Namespace::kubectl`].
+    /// Returns the same errors as [`Namespace::kubectl`].
     pub async fn pods(&self, label: &str) -> Result<Vec<String>> {
         let path = "jsonpath={.items[*].metadata.name}";
         let names = self

@@ -142,7 +142,7 @@ impl Node {
         self.root().join("var/log/lab")
     }
 
-    /// Returns the input that process 1 of the node has got last.
+    /// Returns the plan that the node was last started with.
     ///
     /// # Errors
     ///
@@ -159,7 +159,7 @@ impl Node {
         let text = fs::read_to_string(self.folder.join("pid")).ok()?;
         let (pid, started) = text.trim().split_once(' ')?;
         let pid: i32 = pid.parse().ok()?;
-        // Another process may have got the same id.
+        // Another process may have the same id.
         (started_at(pid)? == started).then_some(Pid::from_raw(pid))
     }
 
@@ -228,7 +228,7 @@ impl Node {
     ///
     /// # Errors
     ///
-    /// As [`Node::start`].
+    /// Returns the same errors as [`Node::start`].
     pub fn restart(&self) -> Result<()> {
         let plan = self.plan()?;
         let number = plan.node.ip.octets()[2];

@@ -15,8 +15,8 @@ use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use time::{Duration, OffsetDateTime};
 
-/// The time between the start of a certificate's validity and its creation. Clocks may differ by
-/// this time.
+/// The time by which the validity of a certificate starts before its creation, since clocks may
+/// differ.
 const BACKDATED: Duration = Duration::minutes(5);
 
 /// The group whose members have all rights in a cluster.
@@ -98,7 +98,7 @@ impl Pki {
     ///
     /// # Errors
     ///
-    /// As [`Pki::create`].
+    /// Returns the same errors as [`Pki::create`].
     pub fn complete(&self, spec: &Spec, nodes: &[NodeSpec]) -> Result<()> {
         for node in nodes {
             let user = format!("system:node:{}", node.name);
@@ -140,7 +140,7 @@ impl Pki {
     ///
     /// # Errors
     ///
-    /// As [`Pki::client`], and if a name is invalid.
+    /// Returns the same errors as [`Pki::client`], and an error if a name is invalid.
     pub fn server(&self, name: &str, user: &str, names: Vec<String>) -> Result<()> {
         let mut params =
             CertificateParams::new(names).context("the name of a server is invalid")?;

@@ -1,4 +1,4 @@
-//! The spec of a cluster, as values without side effects.
+//! The spec of a cluster, and the values that follow from it. All functions are pure.
 
 use anyhow::{Result, bail, ensure};
 use clap::ValueEnum;
@@ -28,7 +28,7 @@ pub enum KubeProxy {
     Nftables,
     /// Forwarding by iptables rules.
     Iptables,
-    /// The IP virtual server of the kernel, which is the module `ip_vs`.
+    /// Forwarding by the kernel's IP virtual server, which is the module `ip_vs`.
     Ipvs,
     /// No kube-proxy runs.
     None,
@@ -201,7 +201,7 @@ impl Spec {
     }
 }
 
-/// The spec of a node, which follows from the cluster's spec, its number and the underlay.
+/// The spec of a node, derived from the cluster's spec, its number and the underlay.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeSpec {
     /// The name of the Node object, which is also the host name.

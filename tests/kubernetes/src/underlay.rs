@@ -75,7 +75,7 @@ impl Underlay {
                     existing.net
                 );
             }
-            // The test needs `ip`, because /sys may show the devices of another network namespace.
+            // The check uses `ip`, because /sys may show the devices of another network namespace.
             if netns_exists(NETNS) && host::run("ip", &["link", "show", DEVICE]).is_ok() {
                 return Ok(existing);
             }
@@ -312,7 +312,7 @@ impl Underlay {
     /// Returns an error if the network namespace cannot be removed.
     pub fn remove(self) -> Result<()> {
         remove_devices();
-        // The next boot of the machine removes the file if this call fails.
+        // The file is in `/run`, so it disappears at the next boot even if this call fails.
         let _ = fs::remove_file(OWNER);
         let path = place::state().join("underlay");
         fs::remove_file(&path).with_context(|| format!("failed to remove {}", path.display()))

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 /// The limit for a condition that a test waits for without measuring the time.
 ///
-/// It ends a hanging test, and is no promise to users. The slowest conditions take 30 s on an idle
-/// machine: kube-proxy's longest sync period, and six attempts of a WireGuard handshake. A loaded
-/// machine takes four times as long.
+/// The limit ends a hanging test. It is not a performance goal. The slowest conditions take 30 s on
+/// an idle machine: kube-proxy's longest sync period, and six attempts of a WireGuard handshake. A
+/// loaded machine takes four times as long.
 pub const SOON: Duration = Duration::from_secs(120);
 
 const INTERVAL: Duration = Duration::from_millis(100);

@@ -47,7 +47,7 @@ impl Tenant {
         &self.id
     }
 
-    /// Returns the cluster of the namespace.
+    /// Returns the cluster that contains the namespace.
     pub(crate) fn cluster(&self) -> &Cluster {
         self.namespace.cluster()
     }

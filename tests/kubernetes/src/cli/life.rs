@@ -188,7 +188,8 @@ async fn all(specs: Vec<Spec>, artifacts: Artifacts, options: Options) -> Result
     }
 }
 
-/// Writes a diagnosis of each new cluster that is incomplete, and removes the cluster.
+/// Removes each new cluster that is incomplete. After a failure, writes a diagnosis of the cluster
+/// first.
 fn clean_up(new: &[String], failed: bool) -> Result<()> {
     for name in new {
         let cluster = Cluster::find(name);

@@ -101,7 +101,7 @@ impl Archive {
         self.out.write_all(&EMPTY)?;
         let length = self.out.stream_position()?;
         self.out.flush()?;
-        // The length also cuts off a last blob that was a duplicate.
+        // The file is truncated, since a duplicate blob may have been written after the last entry.
         self.out.get_ref().set_len(length)?;
 
         fs::rename(&self.draft.0, &self.to)

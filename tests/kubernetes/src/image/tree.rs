@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 /// The maximum number of symlinks in a path, which equals the kernel's limit (path_resolution(7)).
 const SYMLINKS_MAX: usize = 40;
 
-/// The permissions in the image. The permissions on this machine only decide between the two.
+/// The permissions of executable files and of other files in the image. The permissions of the
+/// source files may differ.
 const PROGRAM: u32 = 0o755;
 const FILE: u32 = 0o644;
 

@@ -30,9 +30,9 @@ pub struct Component {
 /// A condition that must hold before a component starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// A file or a socket exists.
+    /// A file or a socket at this path exists.
     Path(PathBuf),
-    /// A server accepts connections.
+    /// A server at this address accepts connections.
     Listens(SocketAddr),
 }
 

@@ -40,7 +40,8 @@ pub fn run(folder: &Path) -> Result<()> {
     let plan = fs::read_to_string(folder.join("plan.json")).context("failed to read the plan")?;
     let plan: Plan = serde_json::from_str(&plan).context("the plan is damaged")?;
     let signals = signals()?;
-    // The root directory of the machine, which contains both, is not accessible later.
+    // The control groups and the socket are opened before the root directory of the machine becomes
+    // inaccessible.
     let layout = Layout::detect()?;
     let socket = listen(&plan.socket)?;
 
@@ -90,7 +91,7 @@ fn set_up(plan: &Plan) -> Result<()> {
     }
     for (key, value) in config::SETTINGS {
         let path = Path::new("/proc/sys/net").join(key);
-        // Settings that this kernel does not have are not needed.
+        // Some kernels lack a setting, for example without br_netfilter.
         if path.exists() {
             fs::write(&path, value).with_context(|| format!("failed to set {key}"))?;
         }

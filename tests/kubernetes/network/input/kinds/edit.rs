@@ -19,7 +19,7 @@ pub(super) enum Expected {
     Reported(&'static str, &'static str),
 }
 
-/// Edits the object of a kind that is named after the peer's cluster id, and asserts the outcome.
+/// Edits the object of kind `kind` whose name is the peer's cluster id, and asserts the outcome.
 pub(super) async fn edit(
     tenant: &Tenant,
     kind: &str,
