@@ -16,7 +16,7 @@ pub(crate) fn add(suite: &mut Suite) {
 /// `CAP_NET_ADMIN` in a set of capabilities. Its bit is 12 (linux/capability.h).
 const NET_ADMIN: u64 = 1 << 12;
 
-/// Contains `Y` if the kernel has AppArmor enabled.
+/// The file that contains `Y` if the kernel has AppArmor enabled.
 const APPARMOR: &str = "/sys/module/apparmor/parameters/enabled";
 
 async fn a_running_gateway_is_confined_and_keeps_only_net_admin(

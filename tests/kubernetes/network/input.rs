@@ -26,7 +26,7 @@ const INTERVAL: Duration = Duration::from_millis(20);
 /// The longest outage that a loaded machine causes on its own.
 const OUTAGE: Duration = Duration::from_millis(250);
 
-/// Monitors traffic, restarts and stalls while a test provides invalid input.
+/// The traffic, the restart counts and the stalls while a test provides invalid input.
 struct Monitor {
     traffic: Traffic,
     restarts: BTreeMap<String, String>,

@@ -30,7 +30,7 @@ const NOTHING_LOST_TCP: Duration = Duration::from_secs(1);
 /// The maximum number of rounds of a test that are repeated because the machine stalled.
 const REPEATED_MAX: usize = 5;
 
-/// Returns an error if an outcome exceeds the limits of a case.
+/// A function that returns an error if an outcome exceeds the limits of a case.
 pub(crate) type Check = fn(Outcome) -> Result<()>;
 
 /// The cases in the order of their first measurement.

@@ -173,7 +173,7 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(30);
 
-    /// Represents the objects of a cluster.
+    /// The names of the objects in a simulated cluster.
     type Objects = Rc<RefCell<BTreeSet<&'static str>>>;
 
     fn create(objects: &Objects, name: &'static str) -> Deferred {

@@ -38,8 +38,8 @@ pub fn clusters() -> PathBuf {
     state().join("clusters")
 }
 
-/// Sets the program that runs nodes. Test programs need it, because they do not have the commands
-/// for nodes. Only the first call has an effect.
+/// Sets the program that runs nodes. Test programs call this function, because they do not have the
+/// commands `node-start` and `node-init`. Only the first call has an effect.
 ///
 /// # Errors
 ///

@@ -64,8 +64,9 @@ pub(super) async fn start(
     Ok(json!(ByteString(cert.pem().into())))
 }
 
-/// Reads a request into `path`, `body` and `headers` (one per line, in lower case). Responds with
-/// the `status` and the `answer` that the script sets.
+/// A script that reads a request into the variables `path`, `body` and `headers` (one header per
+/// line, in lower case). It then runs the test's script, which may set `status` and `answer` for
+/// the response.
 const REQUEST: &str = r#"
 read -r method path version
 headers=

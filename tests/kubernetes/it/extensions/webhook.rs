@@ -55,7 +55,7 @@ async fn no_object_is_stored_while_a_required_webhook_is_down(
     Ok(())
 }
 
-/// Denies objects whose label `reviewed` is not `good`.
+/// A script that denies objects whose label `reviewed` is not `good`.
 const REVIEW: &str = r#"
 field() { [[ $body =~ \"$1\":\"([^\"]*)\" ]] && echo "${BASH_REMATCH[1]}"; }
 user=${body#*\"userInfo\":}

@@ -140,7 +140,7 @@ impl Tenant {
         .await
     }
 
-    /// Waits for the public key that the cluster uses for this peer, and returns it.
+    /// Waits for the public key that the cluster uses for this peer, and returns the key.
     pub(crate) async fn own_key(&self) -> Result<[u8; 32]> {
         let secrets: Api<Secret> = self.api();
         let what = format!("keys for {}", self.id);

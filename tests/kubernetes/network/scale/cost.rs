@@ -64,7 +64,7 @@ impl fmt::Display for Cost {
     }
 }
 
-/// Measures the cost of changes in a cluster.
+/// The processes of a cluster, and their cost while the cluster is idle.
 pub(super) struct Meter<'a> {
     cluster: &'a Cluster,
     processes: Vec<Process>,

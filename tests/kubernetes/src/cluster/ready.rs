@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// processors.
 const STEP_TIMEOUT: Duration = Duration::from_secs(150);
 
-/// Prints the steps of the start of a cluster, with the elapsed time.
+/// The name of a cluster and the time at which its creation began, for progress messages.
 #[derive(Debug)]
 pub(super) struct Progress {
     name: String,

@@ -1,4 +1,4 @@
-//! Reads from a program which loader and which libraries it needs.
+//! Reads the names of the loader and of the libraries that a program needs.
 //!
 //! The format is that of `elf(5)` with 64 bits and little endian on both platforms. Unlike `ldd`,
 //! this module does not run the program, so it can read programs of other platforms.

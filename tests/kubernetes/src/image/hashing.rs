@@ -7,7 +7,7 @@ use std::io::{self, Write};
 /// The prefix of all digests.
 pub(super) const ALGORITHM: &str = "sha256:";
 
-/// Forwards, counts and hashes bytes.
+/// A writer that forwards, counts and hashes bytes.
 #[derive(Debug)]
 pub(super) struct Hashing<W> {
     out: W,

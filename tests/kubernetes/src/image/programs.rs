@@ -82,8 +82,9 @@ impl System {
             .find(|path| self.resolve(path).is_some_and(|file| file.is_file()))
     }
 
-    /// Finds a library for the program or library `user` at `path`, and of the same platform.
-    /// Searches the run path of `user` before the default folders, like the dynamic loader.
+    /// Finds the library `name`, which the program or library `user` at `path` needs. The library
+    /// must have the same platform as `user`. Like the dynamic loader, searches the run path of
+    /// `user` first.
     fn library(&self, name: &str, user: &Elf, path: &Path) -> Option<PathBuf> {
         let origin = path.parent().unwrap_or(Path::new("/")).to_string_lossy();
         let run_path = user.folders.iter().map(|folder| {

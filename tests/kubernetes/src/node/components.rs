@@ -67,7 +67,7 @@ fn containerd() -> Component {
     component("containerd", args, [])
 }
 
-/// etcd runs without fsync, since its data need not survive a crash of the machine.
+/// Returns etcd. It runs without fsync, since its data need not survive a crash of the machine.
 fn etcd(plan: &Plan) -> Component {
     let client = "http://127.0.0.1:2379";
     let args = [
@@ -166,7 +166,7 @@ fn scheduler(_: &Plan) -> Component {
     component("kube-scheduler", args, [api_is_there()])
 }
 
-/// The laboratory's load balancer, which is a command of the same program as process 1.
+/// Returns the laboratory's load balancer, which is a command of the same program as process 1.
 fn load_balancer(plan: &Plan) -> Component {
     let [a, b, c] = plan.load_balancers;
     let args = [
@@ -180,8 +180,8 @@ fn load_balancer(plan: &Plan) -> Component {
     }
 }
 
-/// kwok reports hollow nodes as ready, and their pods as running. kwok exits if its configuration
-/// has no stages.
+/// Returns kwok, which reports hollow nodes as ready, and their pods as running. kwok exits if its
+/// configuration has no stages.
 fn kwok() -> Component {
     let script = format!(
         "kwok-stages >/etc/kubernetes/stages.yaml && exec kwok --kubeconfig={PKI}/admin.conf \

@@ -77,8 +77,8 @@ const ADMISSION: &str = "admissionregistration.k8s.io";
 const NETWORKING: &str = "networking.liqo.io";
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// Compares the clusters before and after tests. Parallel tests are compared together, since their
-/// objects cannot be distinguished.
+/// The state of the clusters before tests, which is compared with the state after the tests.
+/// Parallel tests are compared together, since their objects cannot be distinguished.
 #[derive(Debug, Default)]
 pub(super) struct Leftovers {
     running: usize,

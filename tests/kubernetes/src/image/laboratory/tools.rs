@@ -54,7 +54,7 @@ const BUSYBOX: Program = program(
 const FILES: [(&str, &str, &str); 3] = [
     ("/etc/protocols", "/etc/protocols", "netbase"),
     ("/etc/services", "/etc/services", "netbase"),
-    // Debian's openssl reads this path, which is a symlink on the machine.
+    // Debian's openssl reads the first path, which is a symlink on the machine.
     (
         "/usr/lib/ssl/openssl.cnf",
         "/etc/ssl/openssl.cnf",

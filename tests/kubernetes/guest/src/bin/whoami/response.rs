@@ -12,7 +12,7 @@ pub(crate) struct Response {
     status: &'static str,
     media_type: &'static str,
     body: String,
-    /// Omits the body, because the method is `HEAD`.
+    /// Whether the body is omitted, because the method is `HEAD`.
     head_only: bool,
 }
 
