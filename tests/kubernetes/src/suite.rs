@@ -55,8 +55,7 @@ enum Mode {
 
 /// The clusters that all tests of a program share.
 pub trait Shared: Sized + Send + Sync + 'static {
-    /// The names of the clusters. They begin with `it-`, to differ from the names of users'
-    /// clusters.
+    /// The names of the clusters. The prefix `it-` distinguishes them from clusters of users.
     const NAMES: &'static [&'static str];
 
     /// Creates the clusters, or the missing parts of existing ones.

@@ -49,7 +49,7 @@ pub(super) struct Blob {
     pub(super) size: u64,
 }
 
-/// A reference to a blob in an index, with attributes.
+/// A reference to a blob in an index. It may have a platform and a name.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Descriptor {
     #[serde(flatten)]

@@ -105,7 +105,7 @@ impl Tree {
         )
     }
 
-    /// Adds a file with this content, which is not executable.
+    /// Adds a file with this content. The file is not executable.
     ///
     /// # Errors
     ///
