@@ -49,7 +49,7 @@ pub(crate) async fn start_counting(cluster: &Cluster) -> Result<()> {
     );
     manifest::apply(&cluster.client().await?, &[object], None).await?;
 
-    // A first request must arrive, because the leader renews its Lease every 5 s.
+    // The leader renews its Lease every 5 s, so a first request must be counted soon.
     until(
         Deadline::after(SOON),
         "requests to be counted",
