@@ -92,7 +92,8 @@ fn a_flow_stays_in_order_when_its_sender_changes_the_core() {
     let mut pair = Pair::small();
     let rome = pair.lab.gateway(ROME, 1).pid().unwrap();
     let before = workers(rome);
-    // Outgoing frames are ICMP errors that quote the datagrams, because the port is closed.
+    // The filter omits outgoing frames. They are ICMP errors that quote the datagrams, because the
+    // port is closed.
     let is_ours = |frame: &Frame| frame.direction == Direction::In && !numbers(frame).is_empty();
     let capture = Capture::start(&pair.milan.netns, "eth0", is_ours).unwrap();
 
@@ -150,7 +151,7 @@ struct Worker {
     wake_ups: u64,
 }
 
-/// Returns the workers of a gateway's only lane by the `/proc` path of their thread.
+/// Returns the workers of a gateway's only lane. The keys are the `/proc` paths of the threads.
 fn workers(gateway: u32) -> BTreeMap<PathBuf, Worker> {
     let read = |path: PathBuf| fs::read_to_string(path).unwrap_or_default();
     let tasks = fs::read_dir(format!("/proc/{gateway}/task")).unwrap();

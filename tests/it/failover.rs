@@ -27,8 +27,8 @@ const SAMPLE: Duration = Duration::from_millis(10);
 /// machine.
 const RATE: u64 = 500_000;
 
-/// The limit for a restarted gateway to have its sessions again. One or two seconds are usual. A
-/// gateway that waits for WireGuard's timers would exceed the limit.
+/// The limit within which a restarted gateway must restore its sessions. One or two seconds are
+/// usual. A gateway that waits for WireGuard's timers exceeds the limit.
 const RECOVERY: Duration = Duration::from_secs(8);
 
 #[test]
@@ -191,7 +191,7 @@ fn a_planned_stop_waits_for_agents_that_restart_meanwhile() {
 
 #[test]
 fn flows_are_spread_over_all_pairs_of_gateways() {
-    // With 40 flows, each of the four pairs of gateways almost certainly carries one.
+    // With 40 flows, each of the four pairs of gateways almost certainly carries at least one flow.
     let flows = 40;
     let pair = Pair::redundant();
     let load = Load::of(&pair, flows, RATE / 5);
@@ -210,7 +210,8 @@ fn flows_are_spread_over_all_pairs_of_gateways() {
     load.finish();
 }
 
-/// A session without flows transfers fewer bytes during the test, for probes and handshakes.
+/// The minimum number of bytes that a session with flows sends. Probes and handshakes alone need
+/// fewer bytes.
 const BUSY_BYTES: u64 = 50_000;
 
 /// Serializes the tests that measure gaps.

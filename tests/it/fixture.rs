@@ -16,7 +16,7 @@ pub(crate) const PARIS: &str = "paris";
 /// The address of the pod in each cluster. All clusters use the same pod CIDR.
 pub(crate) const SAME: Ipv4Addr = Ipv4Addr::new(10, 244, 1, 10);
 
-/// The limit for conditions that hold at once on an idle machine.
+/// The limit for conditions that hold almost immediately on an idle machine.
 pub(crate) const SOON: Duration = Duration::from_secs(5);
 
 /// Two peered clusters, each with a pod that has the address [`SAME`]. Rome is the client.
@@ -41,7 +41,7 @@ impl Pair {
         Self::up(two(2, 2))
     }
 
-    /// Starts the clusters of `spec`, among them rome and milan.
+    /// Starts the clusters of `spec`, which must include rome and milan.
     pub(crate) fn up(spec: Spec) -> Self {
         Self::of(Lab::up(spec).unwrap())
     }

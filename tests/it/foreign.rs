@@ -1,4 +1,5 @@
-//! Tests that network state of other software survives start, operation, crash and clean-up.
+//! Tests that Liqo's processes do not change the network state of other software, and that
+//! `cleanup` removes only Liqo's own state.
 
 use crate::fixture::{MILAN, Pair, ROME, SOON, eventually, two};
 use std::process::Command;
@@ -101,7 +102,8 @@ fn a_crashed_gateway_reconnects_after_its_restart() {
     });
 }
 
-/// Installs network state of other software that resembles Liqo's state.
+/// Adds devices, rules, routes and nftables tables of other software. Their names and numbers
+/// resemble those of Liqo.
 fn install_foreign_state(node: &Netns) {
     ip(
         node,

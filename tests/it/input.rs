@@ -225,7 +225,7 @@ fn a_running_gateway_has_no_privilege_that_it_does_not_need() {
     }
 }
 
-/// The benchmark enforces the same limit. The kernel's BTF alone would take 15 MB.
+/// The benchmark enforces the same limit. Loading the kernel's BTF would take 15 MB of these 20 MB.
 #[test]
 fn a_gateway_starts_within_20_mb() {
     const PEAK_MAX: u64 = 20_000;

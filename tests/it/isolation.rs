@@ -48,7 +48,8 @@ fn a_node_whose_gateways_never_ran_refuses_packets() {
     let after: usize = leaks
         .into_iter()
         .map(|leak| {
-            // Only UDP counts, because the pings began before the route agent was ready.
+            // Only UDP packets count as leaks, because the pings began before the route agent was
+            // ready.
             leak.finish()
                 .unwrap()
                 .iter()
@@ -200,7 +201,7 @@ fn nothing_crosses_the_underlay_in_the_clear() {
 /// Asserts that rome's pod and node get ICMP errors for packets to milan.
 fn assert_refused(pair: &Pair) {
     // The kernel sends five ICMP errors at once to each source, then one per second (`ip_error` in
-    // `net/ipv4/route.c`). It drops further packets without an error.
+    // `net/ipv4/route.c`). The kernel drops further packets without an error.
     for netns in [&pair.rome.netns, &pair.lab.cluster(ROME).node(1).netns] {
         eventually("a datagram to be refused", || {
             let wait = Duration::from_millis(500);

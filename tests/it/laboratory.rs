@@ -85,7 +85,7 @@ fn the_namespace_of_a_gateway_without_laboratory_is_removed() {
     let status = Command::new("ip").args(["netns", "add", &name]).status();
     assert!(status.unwrap().success());
 
-    // Another test may have removed the namespace already.
+    // Parallel tests also call this function, so the namespace may already be gone.
     clean_crashed().unwrap();
 
     assert!(!Path::new("/run/netns").join(name).exists());
@@ -117,7 +117,7 @@ fn the_laboratory_of_a_killed_owner_is_removed_by_another_process() {
     let namespace = format!("/run/netns/lq-{id}-a");
     assert!(Path::new(&namespace).exists());
 
-    // Another test may have removed the namespace already.
+    // Parallel tests also call this function, so the namespace may already be gone.
     clean_crashed().unwrap();
 
     assert_gone(&id);

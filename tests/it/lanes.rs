@@ -10,7 +10,7 @@ use tests::packet::Direction;
 use tests::traffic::capture::{Capture, Frame};
 use tests::traffic::{ping, tcp, udp};
 
-/// Number of transfers from different ports, which suffices for each lane to carry some.
+/// Number of transfers from different ports, which suffices for each lane to carry at least one.
 const TRANSFERS: usize = 48;
 
 /// Number of datagrams of one flow, sent without a pause.
@@ -45,7 +45,8 @@ fn lanes_share_flows_without_corruption() {
 fn a_flow_stays_in_order() {
     let pair = Pair::up(with_lanes(two(1, 1), 2, 2));
     until_lanes_are_connected(&pair.lab, 1);
-    // Outgoing frames are ICMP errors that quote the datagrams, because the port is closed.
+    // The filter omits outgoing frames. They are ICMP errors that quote the datagrams, because the
+    // port is closed.
     let is_ours =
         |frame: &Frame| frame.direction == Direction::In && !numbers_in(&frame.bytes).is_empty();
     let capture = Capture::start(&pair.milan.netns, "eth0", is_ours).unwrap();

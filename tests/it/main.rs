@@ -1,7 +1,7 @@
 //! Integration tests with real traffic between network namespaces.
 //!
 //! The tests need root, and `cargo xtask test` runs them. The modules [`laboratory`] and
-//! [`network`] test the laboratory, all other modules test the fabric.
+//! [`network`] test the laboratory. Most other modules test gateways and route agents.
 
 #![expect(
     clippy::unwrap_used,

@@ -97,8 +97,8 @@ fn tcp_survives_a_smaller_mtu(silent: bool) {
     .unwrap();
 }
 
-/// The limit for the gateways to discover the path MTU. A gateway verifies the path MTU every 5 s,
-/// waits for three lost probes, and then searches in three rounds.
+/// The time within which the gateways must discover the path MTU. A gateway verifies the path MTU
+/// every 5 s, waits for three lost probes, and then searches in three rounds.
 const DISCOVERY: Duration = Duration::from_secs(20);
 
 #[test]

@@ -70,7 +70,7 @@ fn a_lost_session_is_replaced_by_a_new_handshake() {
     let key = clusters.pair.lab.public_key(ROME, VENICE).unwrap();
     let first = clusters.venice.wireguard.latest_handshake().unwrap();
 
-    // Removing the peer deletes its session, like a restart or 180 s without traffic.
+    // Removing the peer deletes its session, as a restart of `wireguard-go` would.
     clusters.venice.wireguard.remove_peer(key).unwrap();
     clusters
         .venice
@@ -78,7 +78,7 @@ fn a_lost_session_is_replaced_by_a_new_handshake() {
         .set_peer(key, Some(node_port(&clusters.pair.lab)))
         .unwrap();
 
-    // WireGuard repeats an initiation only after 5 s (section 6.4 of its paper).
+    // WireGuard repeats an initiation only after 5 s (section 6.4 of the WireGuard paper).
     wait::until(SOON * 4, "a new handshake", || {
         Ok(clusters.venice.wireguard.latest_handshake()? >= first.max(1))
     })
@@ -228,8 +228,8 @@ impl Clusters {
         assert_eq!(in_venice.client_addresses(), [IpAddr::from(SAME)]);
     }
 
-    /// Asserts replies to 32 flows. The peer has a single session, which the flows of all lanes
-    /// must use.
+    /// Asserts that 32 flows receive replies. The peer has a single session, which the flows of all
+    /// lanes must use.
     fn assert_all_flows_use_the_session(&self) {
         let echo = udp::Echo::start(&self.venice.netns, VENICE_POD, 0).unwrap();
         let to_venice = SocketAddrV4::new(self.venice_seen, echo.address().port());

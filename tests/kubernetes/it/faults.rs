@@ -184,7 +184,7 @@ async fn an_uplink_drops_the_configured_fraction_of_frames(
                 .and_then(|text| text.rsplit([' ', ',']).next()?.parse().ok())
                 .with_context(|| format!("no count in {text}"))?;
             // The uplink drops 30 % of the frames in each direction, so 29 of 60 replies arrive on
-            // average. More than 50 arrive in one of 10^8 runs.
+            // average. Fewer than 8 or more than 50 arrive in one of 10^8 runs.
             ensure!(
                 (8..=50).contains(&received),
                 "{received} of 60 were received"
@@ -215,8 +215,8 @@ async fn a_cluster_behind_nat_reaches_others_and_is_unreachable(
     with_uplink(&clusters.milan, &Uplink::Nat { udp_timeout }, async || {
         let node = clusters.milan.node(1);
         node.exec("curl", &["-sS", "-m", "5", &outside])?;
-        // The node port masquerades the source address, so only the conntrack table shows the
-        // translation.
+        // kube-proxy masquerades traffic to a node port, so the pod does not see the address of the
+        // router. Only the conntrack table of the router shows the translation.
         let router = format!("liqo-lab-nat-{}", clusters.milan.number);
         let flows = run(
             "ip",

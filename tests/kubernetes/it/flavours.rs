@@ -97,7 +97,7 @@ async fn a_cluster_with_a_hundred_hollow_nodes_and_no_kube_proxy(
     Ok(())
 }
 
-/// 200 pods that tolerate and select hollow nodes.
+/// A Deployment of 200 pods that select hollow nodes and tolerate their taint.
 const CROWD: &str = "
 apiVersion: apps/v1
 kind: Deployment

@@ -277,7 +277,7 @@ async fn a_full_disk_is_reported_and_leaves_nothing(_: &'static Clusters) -> Res
     nothing_left(TORN)
 }
 
-/// Registers the removal of [`TORN`] after the test.
+/// Registers a cleanup that removes the cluster [`TORN`].
 fn remove_after_test() {
     cleanup::defer(TORN, async || {
         match cluster::names()?.iter().any(|name| name == TORN) {

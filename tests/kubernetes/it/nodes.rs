@@ -18,8 +18,8 @@ pub(crate) fn add(suite: &mut Suite) {
     );
 }
 
-/// The limit for the Ready condition of a killed node to change. The controller manager detects a
-/// missing kubelet after 50 s (`--node-monitor-grace-period`).
+/// The time within which the Ready condition of a killed node must change. The controller manager
+/// detects a missing kubelet after 50 s (`--node-monitor-grace-period`).
 const MISSED: Duration = Duration::from_secs(50 + SOON.as_secs());
 
 const SLEEPERS: &str = "
@@ -129,7 +129,7 @@ async fn a_node_that_is_shut_down_can_be_restarted(clusters: &'static Clusters) 
     Ok(())
 }
 
-/// Registers the restart of a node, which the test is about to stop.
+/// Registers a cleanup that restarts a node, before the test stops the node.
 fn power(node: &Node) -> Deferred {
     let node = node.clone();
     cleanup::defer(format!("power of {}", node.name()), async move || {

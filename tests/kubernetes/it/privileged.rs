@@ -86,7 +86,7 @@ async fn a_privileged_pod_mounts_its_own_bpf_file_system(
     Ok(())
 }
 
-/// Registers the removal of a node's link after the test.
+/// Registers a cleanup that removes a link of a node.
 fn remove_link_after_test(node: &Node, link: &'static str) {
     let node = node.clone();
     cleanup::defer(

@@ -196,7 +196,7 @@ async fn a_headless_service_resolves_to_its_pods(clusters: &'static Clusters) ->
             let name = "each.headless.svc.cluster.local";
             let hosts = namespace.sh(&pod, &format!("nslookup {name}")).await?;
             // `nslookup` prints a tab after `Address:` in the line of the name server, and a space
-            // in all others.
+            // in all other lines.
             let addresses = hosts.lines().filter_map(|it| it.strip_prefix("Address: "));
             let found: BTreeSet<_> = addresses.collect();
             ensure!(found == expected, "{hosts}, not {expected:?}");

@@ -30,9 +30,9 @@ const AWAY: Duration = Duration::from_secs(60);
 /// The time for which both API servers are stopped in runs with several rounds.
 const AWAY_LONG: Duration = Duration::from_secs(300);
 
-/// The limit for Liqo to recover after an outage of the API server. The kubelet restarts containers
-/// with backoff. A starting API server refuses the requests of kube-proxy. Kube-proxy may then wait
-/// for 100 s before it restores the API server's endpoint.
+/// The time within which Liqo must recover after an outage of the API server. The kubelet restarts
+/// containers with backoff. A starting API server refuses the requests of kube-proxy. Kube-proxy
+/// may then wait for 100 s before it restores the API server's endpoint.
 const RECOVERED: Duration = Duration::from_secs(180);
 
 const API_SERVER: &str = "kube-apiserver";
@@ -86,7 +86,8 @@ async fn streams_need_no_api_server_and_changes_take_effect_afterwards(
     until_converged(peering).await
 }
 
-/// Waits until both API servers are ready, and Connections have a latency newer than `since`.
+/// Waits until both API servers are ready, and Connections have a latency that was measured after
+/// `since`.
 async fn recovered(peering: &Peering, since: Timestamp) -> Result<()> {
     for cluster in peering.clusters() {
         let liqo = liqo(cluster).await?;
@@ -97,7 +98,8 @@ async fn recovered(peering: &Peering, since: Timestamp) -> Result<()> {
     }
     until_connections_are(peering, "Connected").await?;
     for (here, there) in [(&peering.rome, MILAN), (&peering.milan, ROME)] {
-        // Gateways reach the API server through kube-proxy, so they also recover late.
+        // Gateways reach the API server through kube-proxy, so gateways recover as late as
+        // kube-proxy.
         until(Deadline::after(RECOVERED), "a new latency", async || {
             let status = connection(here, there).await?.status.unwrap_or_default();
             let measured = status.latency.and_then(|it| it.timestamp);

@@ -19,7 +19,7 @@ pub(crate) fn add(suite: &mut Suite) {
     );
 }
 
-/// Helm's limit for pods to become ready.
+/// The flag that limits the time for which Helm waits for ready pods.
 const TIMEOUT: &str = "--timeout=2m";
 
 /// Without a path, `liqoctl install` uses the embedded chart and the bundled helm. The command runs
@@ -87,8 +87,8 @@ async fn rendered_manifests_can_be_applied_repeatedly(peering: &'static Peering)
     let generations = release.generations()?;
     let again = kubectl(&peering.rome, &apply)?;
 
-    // `kubectl` reports a PodDisruptionBudget as changed, because it always replaces the selector
-    // as a whole.
+    // `kubectl` reports a PodDisruptionBudget as changed, because `kubectl` always replaces the
+    // selector as a whole.
     let changed = again.lines().filter(|it| !it.ends_with("unchanged"));
     let changed: Vec<_> = changed
         .filter(|it| !it.starts_with("poddisruptionbudget"))

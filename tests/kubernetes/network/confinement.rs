@@ -13,7 +13,7 @@ pub(crate) fn add(suite: &mut Suite) {
     );
 }
 
-/// `CAP_NET_ADMIN` in a set of capabilities. Its bit is 12 (linux/capability.h).
+/// The mask of `CAP_NET_ADMIN`, which is bit 12 of a capability set (linux/capability.h).
 const NET_ADMIN: u64 = 1 << 12;
 
 /// The file that contains `Y` if the kernel has AppArmor enabled.

@@ -77,7 +77,7 @@ pub(crate) async fn until_converged(peering: &Peering) -> Result<()> {
 }
 
 /// Waits until the gateways are on different nodes. Deletes the pod of a restarted gateway, since
-/// the kubelet would delay its next restart.
+/// the kubelet would delay the next restart of the pod's container.
 async fn spread(cluster: &Cluster) -> Result<()> {
     let liqo = liqo(cluster).await?;
     let what = format!("the gateways of {} to be on two nodes", cluster.name());

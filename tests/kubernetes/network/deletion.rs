@@ -198,7 +198,7 @@ async fn deleted_objects_of_the_chart_are_recreated_by_an_install(
     Ok(())
 }
 
-/// Waits until every pod of each cluster reaches every pod of the other.
+/// Waits until every pod of each cluster reaches every pod of the other cluster.
 async fn reach_each_other(peering: &Peering, webs: &[Web; 2]) -> Result<()> {
     let [rome, milan] = webs;
     for (here, there, home, abroad) in [

@@ -38,11 +38,12 @@ const WEB: &str = include_str!("../it/manifests/web.yaml");
 /// replaces the word `NODE`.
 const WEB_ON_NODE: &str = include_str!("manifests/on-node.yaml");
 
-/// The number of pods equals that of the streams, so that each gateway forwards some streams.
+/// The number of pods on a single node. With this number, each stream of a test has its own pair of
+/// pods.
 const ON_NODE: usize = 4;
 
-/// The limit of a test for each of its rounds. The longest test takes five minutes on an idle
-/// machine.
+/// The time limit of a test with a single round. Each further round adds the same time. The longest
+/// test takes five minutes on an idle machine.
 const LIMIT: Duration = Duration::from_secs(20 * 60);
 
 /// Two connected clusters with the same CIDRs, with Liqo installed.
@@ -235,8 +236,8 @@ pub(crate) async fn until_pair_is(pair: [&Cluster; 2], value: &str) -> Result<()
     .await
 }
 
-/// Returns a `liqoctl` command for a cluster's administrator. The program is the released one. Its
-/// environment has KUBECONFIG only, without PATH and HOME.
+/// Returns a `liqoctl` command for a cluster's administrator. The command runs the program of the
+/// release. The environment contains KUBECONFIG, but neither PATH nor HOME.
 pub(crate) fn liqoctl_command(cluster: &Cluster) -> Result<Command> {
     let mut command = Command::new(variable(LIQOCTL)?);
     command.env_clear().env("KUBECONFIG", cluster.kubeconfig());

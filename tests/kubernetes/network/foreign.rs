@@ -1,5 +1,5 @@
-//! Foreign peers, which run a gateway like upstream Liqo's. Each consists of a gateway with a pod,
-//! in a network namespace on the Ethernet segment of the nodes.
+//! Foreign peers, which run a gateway like upstream Liqo's. Each peer consists of a gateway with a
+//! pod, in a network namespace on the Ethernet segment of the nodes.
 
 mod segment;
 mod tenant;
@@ -21,7 +21,7 @@ use tests::traffic::tcp;
 use tests::upstream::{Setting, Upstream};
 use tests::wireguard::WireguardGo;
 
-/// The pod CIDR of all foreign peers, which is also that of the clusters.
+/// The pod CIDR of all foreign peers. The clusters have the same pod CIDR.
 pub(crate) const POD_CIDR: &str = "10.244.0.0/16";
 
 /// The address of each foreign peer's pod.
@@ -122,7 +122,7 @@ impl Foreign {
             .await
     }
 
-    /// Starts a foreign server with the cluster id `id`. The cluster is its client.
+    /// Starts a foreign server with the cluster id `id`. The cluster is the client of this server.
     pub(crate) async fn server(cluster: &Cluster, id: &str) -> Result<Self> {
         let unconfigured = Unconfigured::start()?;
         let tenant = Tenant::create(cluster, id).await?;
@@ -171,8 +171,8 @@ impl Foreign {
         for pod in &web.pods {
             let netns = pod::netns(&web.namespace, &pod.name).await?;
             // The gateway is connected before every node has routes. A node without routes
-            // masquerades the SYN of a connection, and connection tracking continues to do so.
-            // Pings show that the routes exist.
+            // masquerades the SYN of a connection, and connection tracking then masquerades all
+            // packets of the connection. Pings show that the routes exist.
             for (netns, to) in [(&netns, remapped), (self.netns(), pod.address)] {
                 let what = format!("a path from {} to {to}", netns.name());
                 until(Deadline::after(SOON), &what, async || {

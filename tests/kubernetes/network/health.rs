@@ -19,7 +19,8 @@ pub(crate) fn add(suite: &mut Suite) {
     );
 }
 
-/// The limit for a fault to be reported. The test adds the time for which the machine stalled.
+/// The time within which a fault must be reported. The test adds the time for which the machine
+/// stalled.
 const PROMPT: Duration = Duration::from_secs(5);
 
 /// The node whose overlay is blocked.

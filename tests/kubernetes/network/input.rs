@@ -23,7 +23,7 @@ pub(crate) fn add(suite: &mut Suite) {
 /// The interval between two datagrams of a UDP flow.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// The longest outage that a loaded machine causes on its own.
+/// The longest outage on a loaded machine without a fault.
 const OUTAGE: Duration = Duration::from_millis(250);
 
 /// The traffic, the restart counts and the stalls while a test provides invalid input.

@@ -42,7 +42,7 @@ const MILAN: &str = "it-milan";
 /// A third cluster, which only some tests create.
 const NAPLES: &str = "it-naples";
 
-/// The tests of `cargo xtask test --kubernetes --quick`. They take two minutes.
+/// The tests of `cargo xtask test --kubernetes --quick`. These tests take two minutes.
 const ESSENTIAL: &[&str] = &[
     "connect::every_pod_reaches_every_remote_pod",
     "connect::a_node_reaches_remote_pods",

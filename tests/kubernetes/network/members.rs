@@ -82,8 +82,8 @@ async fn joins_and_leaves(at: &Cluster, other: &Cluster, name: &str) -> Result<(
     Ok(())
 }
 
-/// Asserts that pods of the new node reach the pods of the other cluster within [`REACHED`], and
-/// the reverse. Returns the address of a pod on the new node.
+/// Asserts that pods of the new node and pods of the other cluster reach each other within
+/// [`REACHED`]. Returns the address of a pod on the new node.
 async fn reached(
     at: &Cluster,
     node: &NodeSpec,
@@ -91,7 +91,8 @@ async fn reached(
     abroad: &Web,
     name: &str,
 ) -> Result<Ipv4Addr> {
-    // The pods start before the route agent, because the agent's image is not loaded yet.
+    // The route agent starts after its image is loaded. The pods start earlier, so that the echoes
+    // show the delay after the start of the agent.
     let home = Web::on_node(at, name, &node.name).await?;
     let pod = home.pods.first().context("no pod")?.clone();
     let netns = pod::netns(&home.namespace, &pod.name).await?;

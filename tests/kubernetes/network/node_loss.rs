@@ -26,8 +26,8 @@ pub(crate) fn add(suite: &mut Suite) {
     );
 }
 
-/// The limit for the Ready condition of a killed node to change. The controller manager detects a
-/// missing kubelet after 50 s.
+/// The time within which the Ready condition of a killed node must change. The controller manager
+/// detects a missing kubelet after 50 s.
 const MISSED: Duration = Duration::from_secs(50 + SOON.as_secs());
 
 /// The index of the node that the tests drain or kill. Node 0 runs the API server.
@@ -160,7 +160,7 @@ async fn lost(peering: &'static Peering, at: &Cluster, case: &str) -> Result<()>
     rounds.finish().await
 }
 
-/// Registers the restart of a node, which the test is about to kill.
+/// Registers a cleanup that restarts a node, before the test kills the node.
 fn power(node: &Node) -> Deferred {
     let node = node.clone();
     cleanup::defer(format!("power of {}", node.name()), async move || {

@@ -1,5 +1,5 @@
-//! Tests that deleted objects are restored, and that invalid objects of a peer do not affect
-//! others.
+//! Tests that deleted objects are restored, and that invalid objects of a peer do not affect other
+//! peers.
 
 use crate::fixture::{LIQO, Peering, SOON, Suite, connection, liqoctl, parallel, serial};
 use crate::foreign::Tenant;

@@ -18,7 +18,7 @@ pub(crate) fn add(suite: &mut Suite) {
     );
 }
 
-/// The limit for a reset, and for an uninstallation.
+/// The time within which a reset or an uninstallation must complete.
 const COMPLETED: Duration = Duration::from_secs(60);
 
 async fn a_reset_removes_the_peering_and_a_connect_restores_it(
@@ -113,7 +113,7 @@ async fn a_reset_and_an_uninstall_complete_while_the_other_cluster_is_down(
     }
 
     let start = Instant::now();
-    // `liqoctl uninstall` refuses while a peering exists, like upstream's.
+    // Like upstream's command, `liqoctl uninstall` refuses while a peering exists.
     let refused = liqoctl(&peering.rome, &["uninstall", "--purge", "--skip-confirm"]);
     ensure!(refused.is_err(), "uninstalled in spite of a peering");
     let alone = format!("--remote-cluster-id={MILAN}");

@@ -50,15 +50,15 @@ const SERVER_EVERY: usize = 10;
 /// The indices of the peers that exchange traffic: the first two clients, and the first server.
 const WITH_TRAFFIC: [usize; 3] = [0, 1, SERVER_EVERY - 1];
 
-/// The limit for all peers to be connected on a loaded machine.
+/// The time within which all peers must be connected on a loaded machine.
 const ALL_CONNECTED: Duration = Duration::from_secs(180);
 
 /// The maximum processor time and number of API requests of all processes for one change.
 const CHANGE_PROCESSOR: Duration = Duration::from_secs(1);
 const CHANGE_REQUESTS: u64 = 60;
 
-/// The limit for a change to take effect, and the limit for a new peer to be connected. A new peer
-/// sends its first probe after 2 s, and retries its handshake after 5 s.
+/// The time within which a change must take effect, and the time within which a new peer must be
+/// connected. A new peer sends its first probe after 2 s, and retries its handshake after 5 s.
 const EFFECTIVE: Duration = Duration::from_secs(3);
 const CONNECTED: Duration = Duration::from_secs(10);
 

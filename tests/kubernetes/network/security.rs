@@ -35,7 +35,7 @@ const SECRETS: &str = "liqo-controller-manager-secrets";
 const ROLE: &str = "liqo-controller-manager-tenant";
 const MANAGER: &str = "liqo-controller-manager";
 
-/// A namespace and its owner. The owner has all rights in this namespace, and no others.
+/// A namespace and its owner. The owner has all rights in this namespace, and no other rights.
 struct Owned {
     namespace: Namespace,
     owner: User,
@@ -219,7 +219,7 @@ async fn an_ip_gives_its_creator_no_rights_on_services(peering: &'static Peering
     };
     let ports = json!([{"name": "http", "port": 80}]);
     let right = json!({"metadata": {"labels": {"app": "x"}}, "spec": {"type": "ClusterIP", "ports": ports}});
-    // This request is allowed. Each refused request below differs from it in one field.
+    // This request is allowed. Each refused request below differs from this request in one field.
     owned.owner.may(&ip("192.0.2.9", right.clone())).await?;
 
     for (field, value) in [

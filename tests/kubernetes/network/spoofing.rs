@@ -130,7 +130,7 @@ impl Attackers {
         Ok(sent)
     }
 
-    /// Returns the number of frames that all nodes have dropped because of their reverse path.
+    /// Returns the number of frames that the reverse path check of all nodes has dropped.
     async fn drops(&self) -> Result<u64> {
         let mut sum = 0;
         for agent in self.liqo.pods(AGENT).await? {

@@ -1,4 +1,4 @@
-//! Tests of three clusters with the same CIDRs. Each is connected to both other clusters.
+//! Tests of three clusters with the same CIDRs. Each cluster is connected to both other clusters.
 
 use crate::NAPLES;
 use crate::converged::until_converged;

@@ -142,7 +142,7 @@ impl Layout {
         Ok(())
     }
 
-    /// Removes the groups of `node`. Its processes must have ended.
+    /// Removes the groups of `node`. The processes of the node must have ended.
     pub(crate) fn remove(&self, node: &str) {
         for folder in self.folders() {
             remove_tree(&folder.join(PARENT).join(node));
@@ -268,7 +268,8 @@ fn remove_tree(group: &Path) {
     for entry in entries.filter(|entry| entry.path().is_dir()) {
         remove_tree(&entry.path());
     }
-    // Removing the directory of a group also removes its files. The kernel keeps a group in use.
+    // Removing the directory of a group also removes its files. The removal fails while the group
+    // is in use.
     let _ = fs::remove_dir(group);
 }
 

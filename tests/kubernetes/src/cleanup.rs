@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-/// The limit of a cleanup. The slowest cleanup removes a node, which takes seconds. A loaded
+/// The time limit of a cleanup. The slowest cleanup removes a node, which takes seconds. A loaded
 /// machine may run at a tenth of its speed.
 const CLEANUP_LIMIT: Duration = Duration::from_secs(180);
 

@@ -59,7 +59,7 @@ impl Cluster {
             .collect()
     }
 
-    /// Returns the cluster's name, which its spec contains.
+    /// Returns the cluster's name, which is `spec.name`.
     pub fn name(&self) -> &str {
         &self.spec.name
     }
@@ -174,7 +174,7 @@ pub fn remove(name: &str) -> Result<()> {
         failures.push(format!("{error:#}"));
         None
     });
-    // Some nodes are not in the spec or have only a network namespace. They are removed too.
+    // Nodes that are not in the spec, or that have only a network namespace, are also removed.
     let mut nodes = Node::all(name)?;
     let begun = underlay::node_namespaces(name)?;
     nodes.extend(begun.iter().map(|node| Node::of(name, node)));
@@ -193,8 +193,8 @@ pub fn remove(name: &str) -> Result<()> {
     fs::remove_dir_all(&folder).with_context(|| format!("failed to remove {}", folder.display()))
 }
 
-/// Removes the underlay, the kernel settings and the folders that clusters share. Does nothing
-/// while a cluster exists.
+/// Removes the underlay and the folders that clusters share, and restores the kernel settings. Does
+/// nothing while a cluster exists.
 ///
 /// # Errors
 ///

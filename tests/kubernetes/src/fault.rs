@@ -1,7 +1,7 @@
-//! Faults of networks.
+//! Faults of networks: impaired uplinks and disconnected pods.
 //!
-//! [`Node`](crate::node::Node) and [`control`](crate::node::control) kill and stop nodes and their
-//! components.
+//! The faults of nodes and components are in [`Node`](crate::node::Node) and
+//! [`control`](crate::node::control).
 
 mod nat;
 mod pod;
@@ -58,8 +58,8 @@ pub fn set_uplink(cluster: &Cluster, uplink: &Uplink) -> Result<()> {
     flush_neighbours()
 }
 
-/// Restores the plain uplink of the cluster with this number, if it is missing. Returns whether it
-/// was missing.
+/// Restores the plain uplink of the cluster with this number, if it is missing. Returns whether the
+/// uplink was missing.
 ///
 /// # Errors
 ///
@@ -83,8 +83,8 @@ pub fn clear(underlay: Underlay, number: u8) {
     let _ = ip(Some(NETNS), &[format!("link delete dn{number}")]);
 }
 
-/// Returns the `ip` commands that create two pairs of devices instead of the pair of a plain
-/// uplink, and the two ends between which a relay or a router is inserted.
+/// Returns the `ip` commands that create two pairs of devices. The pairs replace the single pair of
+/// a plain uplink. Also returns the two ends between which a relay or a router is inserted.
 fn split(number: u8, netns: &str) -> ([String; 4], [String; 2]) {
     let [near, far] = ["ru", "rd"].map(|end| format!("{end}{number}"));
     let commands = [
@@ -96,7 +96,8 @@ fn split(number: u8, netns: &str) -> ([String; 4], [String; 2]) {
     (commands, [near, far])
 }
 
-/// Flushes neighbour caches, since the bridge now reaches MAC addresses through other ports.
+/// Flushes neighbour caches. A NAT router replies to ARP requests for nodes with its own MAC
+/// address, so entries become invalid when the router is inserted or removed.
 fn flush_neighbours() -> Result<()> {
     ip(None, &[format!("neighbour flush dev {DEVICE}")])?;
     for cluster in Cluster::all()? {

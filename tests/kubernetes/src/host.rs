@@ -31,7 +31,7 @@ pub(crate) fn ip<S: AsRef<str>>(netns: Option<&str>, commands: &[S]) -> Result<(
     checked(command.args(["-batch", "-"]), &batch).map(drop)
 }
 
-/// Runs a program with this standard input, and returns its standard output.
+/// Runs a program with the standard input `input`, and returns the standard output.
 ///
 /// # Errors
 ///
@@ -50,7 +50,7 @@ pub(crate) fn checked(command: &mut Command, input: &str) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Runs a program with this standard input, and returns its output and its exit status.
+/// Runs a program with the standard input `input`, and returns the output and the exit status.
 ///
 /// # Errors
 ///

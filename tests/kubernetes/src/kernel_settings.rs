@@ -42,8 +42,8 @@ pub(crate) fn prepare() -> Result<()> {
     Ok(())
 }
 
-/// Disables `panic_on_oops`, which kubelets enable. If enabled, a kernel oops stops the whole
-/// machine.
+/// Disables `panic_on_oops`, which kubelets enable. With `panic_on_oops`, a kernel oops stops the
+/// whole machine.
 ///
 /// # Errors
 ///

@@ -1,7 +1,7 @@
 //! Assigns addresses of the underlay to Services of type LoadBalancer.
 //!
 //! The addresses belong to the node of the control plane. kube-proxy reads the addresses from the
-//! status of Services, and forwards their traffic.
+//! status of Services, and forwards the traffic of the Services.
 
 use crate::host;
 use anyhow::{Context as _, Result};
@@ -81,7 +81,8 @@ pub(crate) async fn run(kubeconfig: &Path, prefix: [u8; 3]) -> Result<()> {
             Event::Init => first.clear(),
             Event::InitApply(service) => first.push(service),
             Event::InitDone => {
-                // Services that have an address already must keep it, so they are processed first.
+                // Services with an address must keep the address, so these Services are processed
+                // first.
                 first.sort_by_key(|service| known(service).is_none());
                 for service in first.drain(..) {
                     apply(&client, &mut addresses, &service, prefix).await?;

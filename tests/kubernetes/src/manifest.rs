@@ -15,7 +15,8 @@ use crate::wait::{self, Deadline};
 /// The field manager of applied objects.
 const MANAGER: &str = "liqo-lab";
 
-/// The limit for the prerequisites of an object to exist, such as its CRD or its namespace.
+/// The limit for retries while prerequisites of an object are missing, such as its CRD or its
+/// namespace.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Reads the objects of a YAML text with one or more documents.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! up -> start -> `node-start`: joins the cgroups and the network namespace,
-//!                unshares the others, starts `node-init` and ends
+//!                unshares the other namespaces, starts `node-init` and ends
 //!                   -> `node-init`, process 1: mounts, pivot_root, settings,
 //!                      then runs and restarts containerd, kubelet and so on
 //! ```
@@ -31,10 +31,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// The limit for the kernel to end all processes of a node.
+/// The time within which the kernel must end all processes of a node.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The limit for process 1 to set up a node.
+/// The time within which process 1 must set up a node.
 const SETUP_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The input of process 1 of a node.
@@ -170,7 +170,8 @@ impl Node {
     /// Returns an error with the log of process 1.
     pub fn start(&self, plan: &Plan) -> Result<bool> {
         if self.pid().is_some() {
-            // The node's device may have been created again, and other nodes may have joined.
+            // The node's device may have been created again, and other nodes may have joined. In
+            // both cases, routes are missing.
             host::ip(
                 Some(&underlay::node_netns(&self.name)),
                 &config::routes(plan),
@@ -178,7 +179,7 @@ impl Node {
             self.write_plan(plan)?;
             return Ok(false);
         }
-        // The kubelet fails with empty groups of an earlier run.
+        // The kubelet fails if empty control groups of an earlier run exist.
         Layout::detect()?.remove(&self.name);
         root::prepare(plan)?;
         self.write_plan(plan)?;
@@ -262,7 +263,7 @@ impl Node {
     ///
     /// # Errors
     ///
-    /// Returns an error if one of its processes does not end.
+    /// Returns an error if a process of the node does not end.
     pub fn kill(&self) -> Result<()> {
         self.signal(Signal::SIGKILL)
     }
@@ -272,7 +273,7 @@ impl Node {
     ///
     /// # Errors
     ///
-    /// Returns an error if one of its processes does not end.
+    /// Returns an error if a process of the node does not end.
     pub fn stop(&self) -> Result<()> {
         self.signal(Signal::SIGTERM)
     }

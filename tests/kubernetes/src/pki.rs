@@ -1,6 +1,6 @@
 //! Certificates, keys and kubeconfigs of a cluster, like those of kubeadm.
 //!
-//! All keys are ECDSA P-256. The keys of a cluster take a few milliseconds.
+//! All keys are ECDSA P-256. Creating all keys of a cluster takes a few milliseconds.
 
 use crate::spec::{NodeSpec, Spec};
 use anyhow::{Context as _, Result};

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::OnceLock;
 
-/// The default of [`cache`]. All checkouts and clusters share its programs and images.
+/// The default of [`cache`]. All checkouts and clusters share the programs and images in this
+/// folder.
 const CACHE: &str = "/var/cache/liqo-lab";
 
 /// The default of [`state`], which contains the files of clusters.
@@ -53,9 +54,9 @@ pub fn use_program(program: impl AsRef<Path>) -> Result<()> {
     Ok(())
 }
 
-/// Returns the path of the program that runs nodes, which is that of [`use_program`] or this
-/// program. The path is valid until this process ends. It refers to the same program if `cargo
-/// build` replaces the file.
+/// Returns the path of the program that runs nodes. This is the program that [`use_program`] has
+/// set, or else the program of this process. The path remains valid until this process ends, even
+/// if `cargo build` replaces the file.
 pub fn program() -> PathBuf {
     let process = process::id();
 
@@ -84,8 +85,7 @@ impl Artifacts {
         &self.0
     }
 
-    /// Returns the folder of programs, which contains Kubernetes, containerd, etcd, helm and
-    /// others.
+    /// Returns the folder of programs such as `kubelet`, `containerd`, `etcd` and `helm`.
     pub fn programs(&self) -> PathBuf {
         self.0.join("bin")
     }

@@ -20,7 +20,7 @@ pub(crate) const DATABASES: [&str; 2] = [
     "io.containerd.snapshotter.v1.overlayfs/metadata.db",
 ];
 
-/// The limit for containerd to start responding.
+/// The time within which containerd must respond after its start.
 const START: Duration = Duration::from_secs(20);
 
 /// Creates the seed of `artifacts` from its image archives.

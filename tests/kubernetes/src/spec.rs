@@ -6,8 +6,8 @@ use ipnet::{Ipv4Net, Ipv6Net};
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The maximum number of nodes of a cluster. The last octets of their addresses must be below those
-/// of load balancers.
+/// The maximum number of nodes of a cluster. The last octets of the nodes' addresses must be below
+/// those of load balancers.
 pub const NODES_MAX: u8 = 90;
 
 /// The maximum number of hollow nodes of a cluster. Each hollow node has a pod CIDR.
@@ -150,7 +150,7 @@ impl Spec {
         (self.pod_cidr.prefix_len() + bits).max(24)
     }
 
-    /// Returns the name of node `index`, which has the same form as with kind.
+    /// Returns the name of node `index`, which has the same form as the names of kind's nodes.
     pub fn node_name(&self, index: u8) -> String {
         match index {
             0 => format!("{}-control-plane", self.name),
@@ -201,7 +201,7 @@ impl Spec {
     }
 }
 
-/// The spec of a node, derived from the cluster's spec, its number and the underlay.
+/// The spec of a node, derived from the cluster's spec, the cluster's number and the underlay.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeSpec {
     /// The name of the Node object, which is also the host name.

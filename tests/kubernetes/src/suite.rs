@@ -125,7 +125,7 @@ impl<C: Shared> Default for Suite<C> {
 }
 
 impl<C: Shared> Suite<C> {
-    /// Adds a test that changes only its own objects, and runs at the same time as others.
+    /// Adds a test that changes only its own objects, and runs in parallel with other tests.
     pub fn parallel(&mut self, module: &str, name: &str, body: Body<C>) {
         self.add(module, name, Mode::Parallel, body);
     }
@@ -348,7 +348,7 @@ pub fn up(specs: Vec<Spec>) -> Result<Vec<Cluster>> {
 ///
 /// # Errors
 ///
-/// Returns an error if this command does not run the test program.
+/// Returns an error if this command did not start the test program.
 pub fn artifacts() -> Result<Artifacts> {
     env::var_os(place::ARTIFACTS_VARIABLE)
         .map(Artifacts::new)

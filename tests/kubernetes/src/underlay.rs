@@ -28,7 +28,7 @@ pub const DEFAULT: &str = "172.18.0.0/16";
 /// The name of the network namespace that contains the bridges.
 pub const NETNS: &str = "liqo-lab-underlay";
 
-/// The file that contains the state folder of the laboratory that owns the segment.
+/// The file with the path of the state folder of the laboratory that owns the segment.
 const OWNER: &str = "/run/liqo-lab-owner";
 
 /// The machine's device on the segment.

@@ -38,8 +38,8 @@ async fn an_aggregated_api_receives_the_user_of_a_request(
             "caBundle": authority,
         },
     });
-    // The APIService must be removed before the namespace, so its removal is registered later.
-    // Kubernetes deletes no namespace while an APIService is unavailable.
+    // The APIService must be removed before the namespace, because Kubernetes deletes no namespace
+    // while an APIService is unavailable. Cleanups run in reverse order of registration.
     let cluster = namespace.clone();
     cleanup::defer(format!("APIService {NAME}"), async move || {
         let delete = ["delete", "apiservice", NAME, "--ignore-not-found"];

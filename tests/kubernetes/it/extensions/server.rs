@@ -13,7 +13,7 @@ const NAME: &str = "server";
 /// Starts a server that runs `script` for each request. Returns the server's self-signed
 /// certificate as a `caBundle`.
 ///
-/// `clients` is the certificate of a certificate authority. If it is set, the server refuses
+/// `clients` is the certificate of a certificate authority. If `clients` is set, the server refuses
 /// clients without a certificate of this authority.
 pub(super) async fn start(
     namespace: &Namespace,

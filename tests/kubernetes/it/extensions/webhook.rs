@@ -72,7 +72,7 @@ answer+=',"response":{"uid":"'$(field uid)'",'$verdict'}}'
 "#;
 
 /// Registers the webhook for labelled ConfigMaps of this namespace only, so that other tests do not
-/// depend on its server. Running the result unregisters the webhook.
+/// depend on the webhook's server. Running the result unregisters the webhook.
 async fn register(namespace: &Namespace, authority: &Value) -> Result<Deferred> {
     let name = namespace.name();
     let configuration = json!({
@@ -118,7 +118,8 @@ async fn store(namespace: &Namespace, name: &str, label: &str) -> Result<()> {
 }
 
 /// Creates ConfigMaps until the API server refuses one with this error. The API server calls a new
-/// webhook with a delay, and its node programs the Service with a delay.
+/// webhook only after a delay. The node of the API server programs the Service of the webhook only
+/// after a delay.
 async fn refused(namespace: &Namespace, label: &str, expected: &str) -> Result<()> {
     let mut tries = 0;
     until(Deadline::after(SOON), expected, async || {

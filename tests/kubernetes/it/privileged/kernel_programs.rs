@@ -114,7 +114,7 @@ fn ping(from: &Node) -> Result<()> {
     from.exec("busybox", &words).map(drop)
 }
 
-/// Registers the removal of links, images and pinned objects from the nodes.
+/// Registers cleanups that remove links, the image and pinned objects from both nodes.
 fn clear_after_test(near: &Node, far: &Node) {
     for node in [near, far] {
         remove_link_after_test(node, "it-overlay");

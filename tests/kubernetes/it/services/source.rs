@@ -17,7 +17,7 @@ const REQUESTS: usize = 24;
 pub(crate) enum Source<'a> {
     /// The machine, in its initial network namespace.
     Machine,
-    /// A node, in the network of the node.
+    /// A node, in its own network namespace.
     Node(Node),
     /// A pod, given by namespace and name.
     Pod(&'a Namespace, &'a str),

@@ -40,8 +40,8 @@ impl Segment {
         let port = format!("x{number}");
         let netns = Netns::create(&self.0, &format!("host-{number}"))?;
 
-        // An earlier run may have used the name, because the kernel removes veth devices with a
-        // delay.
+        // The device of an earlier run may still exist, because the kernel removes veth devices
+        // with a delay.
         let _ = suite::machine("ip", &["-n", NETNS, "link", "delete", &port]);
         let words = ["-n", NETNS, "link", "add", &port, "type", "veth", "peer"];
         let peer = ["name", "eth0", "address", &mac, "netns", netns.name()];

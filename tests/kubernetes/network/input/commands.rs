@@ -29,7 +29,7 @@ pub(super) fn add(suite: &mut Suite) {
     );
 }
 
-/// The limit for a command to report that an API server is unreachable.
+/// The time within which a command must report that an API server is unreachable.
 const REPORTED: Duration = Duration::from_secs(25);
 
 async fn an_unreachable_api_server_is_named(peering: &'static Peering) -> Result<()> {

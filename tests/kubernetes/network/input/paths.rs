@@ -91,7 +91,8 @@ async fn two_servers_without_a_client_do_not_affect_other_peers(
     monitor.finish(peering).await
 }
 
-/// The links drop packets of 9,000 bytes. Smaller packets keep the Connection `Connected`.
+/// The links have an MTU of 1,500 bytes. The probes of the gateways fit into this MTU, so the
+/// Connection stays `Connected`.
 async fn an_mtu_above_that_of_the_links_keeps_the_connection(
     peering: &'static Peering,
 ) -> Result<()> {

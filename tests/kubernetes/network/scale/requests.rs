@@ -10,7 +10,8 @@ use kubernetes_lab::manifest;
 use kubernetes_lab::wait::{Deadline, until};
 use serde_json::json;
 
-/// The name of the FlowSchema. The requests have the same priority level without the FlowSchema.
+/// The name and the priority level of the FlowSchema. By default, requests of ServiceAccounts have
+/// the same priority level.
 const SCHEMA: &str = "liqo-lab";
 const LEVEL: &str = "workload-low";
 
@@ -49,7 +50,7 @@ pub(crate) async fn start_counting(cluster: &Cluster) -> Result<()> {
     );
     manifest::apply(&cluster.client().await?, &[object], None).await?;
 
-    // The leader renews its Lease every 5 s, so a first request must be counted soon.
+    // The leader renews its Lease every few seconds, so the counter must soon exceed zero.
     until(
         Deadline::after(SOON),
         "requests to be counted",

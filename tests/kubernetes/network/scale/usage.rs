@@ -69,7 +69,7 @@ pub(crate) fn megabytes(bytes: u64) -> f64 {
     bytes as f64 / 1e6
 }
 
-/// Returns the processes of Liqo in a cluster. Each of its pods has one process.
+/// Returns the processes of Liqo in a cluster. Each pod of Liqo has one process.
 pub(crate) async fn processes(cluster: &Cluster) -> Result<Vec<Process>> {
     let pods: Api<Pod> = Api::namespaced(cluster.client().await?, LIQO);
     let pods = pods.list(&ListParams::default()).await?.items;

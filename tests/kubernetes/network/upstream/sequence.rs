@@ -91,8 +91,8 @@ pub(super) async fn play(client: &Cluster, server: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Asserts the same as upstream's end-to-end tests. The tenant namespace has one Deployment of the
-/// gateway, and all its pods are ready.
+/// Asserts the conditions of upstream's end-to-end tests. The tenant namespace has one Deployment
+/// of the gateway, and a single pod, which is active and ready.
 pub(super) async fn tenant_passes_upstreams_tests(cluster: &Cluster, peer: &str) -> Result<()> {
     let namespace = format!("liqo-tenant-{peer}");
     let client = cluster.client().await?;

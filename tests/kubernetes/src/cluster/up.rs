@@ -82,8 +82,8 @@ pub async fn up(spec: Spec, artifacts: &Artifacts, options: &Options) -> Result<
 /// dropped.
 static STARTING: RwLock<()> = RwLock::new(());
 
-/// Waits until no node is being started, which takes a second or two. If a node were removed
-/// earlier, the start would create the node again.
+/// Waits until no node is being started, which takes a second or two. A start that is still running
+/// would create a removed node again.
 pub fn wait_for_starts() {
     drop(STARTING.write().unwrap_or_else(PoisonError::into_inner));
 }

@@ -91,8 +91,8 @@ pub fn run(near: &str, far: &str, faults: Faults, towards: &[u8]) -> Result<()> 
 }
 
 /// Returns whether the source or the destination of a frame is a node of the cluster with this
-/// number. A node's MAC address is 02:42 and its IP address. The third octet of the IP address is
-/// the number.
+/// number. A node's MAC address consists of 02:42 and the node's IP address. The third octet of the
+/// IP address is the number of the cluster.
 fn is_of(frame: &[u8], number: u8) -> bool {
     [0, 6].iter().any(|at| {
         frame

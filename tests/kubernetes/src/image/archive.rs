@@ -1,4 +1,4 @@
-//! Writes archives. The blobs precede the index, which refers to them.
+//! Writes archives. The blobs precede the index, which refers to the blobs.
 //!
 //! The name of a blob is its digest. The tar header before the blob contains this name, but the
 //! digest is known only after the last byte. The header is therefore written after the blob, so
@@ -25,7 +25,7 @@ pub(super) type Out<'a> = Hashing<&'a mut BufWriter<File>>;
 /// The size of the write buffer in bytes. A program of 100 MB takes a few hundred writes.
 const BUFFER: usize = 256 * 1024;
 
-/// An unfinished archive. Dropping it removes its file.
+/// An unfinished archive. Dropping this value removes the file.
 #[derive(Debug)]
 pub(super) struct Archive {
     out: BufWriter<File>,

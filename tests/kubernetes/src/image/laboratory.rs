@@ -26,7 +26,7 @@ const LOCAL_PATH_PROVISIONER: &str = "docker.io/rancher/local-path-provisioner";
 /// The name of the file with the versions of the programs.
 const VERSIONS: &str = "versions.json";
 
-/// An image archive that was written.
+/// An image archive that [`laboratory_images`] has written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
     /// The fully qualified names of the image.

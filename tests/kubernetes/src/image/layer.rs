@@ -48,7 +48,8 @@ impl Layer {
             Compression::Gzip => {
                 let mut content = String::new();
                 let blob = archive.blob(MediaType::LayerGzip, |out| {
-                    // The gzip header has no time and no name, which would differ between builds.
+                    // The gzip header contains neither time nor file name, since both differ
+                    // between builds.
                     let packed = GzEncoder::new(out, flate2::Compression::best());
                     let mut tar = Hashing::new(packed);
                     write(tree, &mut tar)?;

@@ -12,7 +12,8 @@ use std::path::{Component, Path, PathBuf};
 /// The maximum number of symlinks in a path, which equals the kernel's limit (path_resolution(7)).
 const SYMLINKS_MAX: usize = 40;
 
-/// A root directory with programs: that of this machine, or a folder of unpacked packages.
+/// A root directory with programs. This is the root directory of the machine, or a folder of
+/// unpacked packages.
 #[derive(Clone, Debug)]
 pub struct System {
     root: PathBuf,

@@ -67,7 +67,7 @@ fn containerd() -> Component {
     component("containerd", args, [])
 }
 
-/// Returns etcd. It runs without fsync, since its data need not survive a crash of the machine.
+/// Returns etcd. etcd runs without fsync, since the data need not survive a crash of the machine.
 fn etcd(plan: &Plan) -> Component {
     let client = "http://127.0.0.1:2379";
     let args = [

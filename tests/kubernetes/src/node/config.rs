@@ -44,8 +44,8 @@ fn cni(node: &NodeSpec) -> Value {
     ]})
 }
 
-/// Returns containerd's configuration. Without CAP_SYS_RESOURCE, a process must not get a lower OOM
-/// score than its parent, and runc would fail with `EOF`. `restrict_oom_score_adj` prevents lower
+/// Returns containerd's configuration. Without CAP_SYS_RESOURCE, a process cannot have a lower OOM
+/// score than its parent. runc would then fail with `EOF`. `restrict_oom_score_adj` prevents lower
 /// scores.
 pub(super) fn containerd() -> String {
     format!(

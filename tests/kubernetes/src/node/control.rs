@@ -1,5 +1,5 @@
-//! The protocol between the machine and process 1 of a node. Request and reply are a line of JSON
-//! each, over a Unix socket.
+//! The protocol between the machine and process 1 of a node. A request is a line of JSON on a Unix
+//! socket. The reply is another line of JSON.
 
 use crate::place;
 use anyhow::{Context as _, Result, bail};

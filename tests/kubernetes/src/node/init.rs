@@ -22,13 +22,13 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The time-out of a connection to a server on this node.
+/// The time-out for connecting to a server on this node.
 const CONNECT: Duration = Duration::from_millis(20);
 
 /// The time-out for a client to send its request.
 const REQUEST: Duration = Duration::from_millis(200);
 
-/// The limit for all components to end at a shutdown.
+/// The time within which all components must end at a shutdown.
 const SHUTDOWN: Duration = Duration::from_secs(5);
 
 /// Runs the node with the folder `folder` until SIGTERM.
@@ -40,8 +40,7 @@ pub fn run(folder: &Path) -> Result<()> {
     let plan = fs::read_to_string(folder.join("plan.json")).context("failed to read the plan")?;
     let plan: Plan = serde_json::from_str(&plan).context("the plan is damaged")?;
     let signals = signals()?;
-    // The control groups and the socket are opened before the root directory of the machine becomes
-    // inaccessible.
+    // Both calls use paths of the root directory of the machine, which becomes inaccessible below.
     let layout = Layout::detect()?;
     let socket = listen(&plan.socket)?;
 

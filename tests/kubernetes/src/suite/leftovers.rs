@@ -77,16 +77,16 @@ const ADMISSION: &str = "admissionregistration.k8s.io";
 const NETWORKING: &str = "networking.liqo.io";
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// The state of the clusters before tests, which is compared with the state after the tests.
-/// Parallel tests are compared together, since their objects cannot be distinguished.
+/// The state of the clusters before tests, which is compared with the state after the tests. Tests
+/// that run in parallel are compared as a group, since their objects cannot be distinguished.
 #[derive(Debug, Default)]
 pub(super) struct Leftovers {
     running: usize,
     /// The tests that have run since `before` was observed.
     tests: Vec<String>,
     before: State,
-    /// The state before the first test. Only objects in it must be restored. Objects that an
-    /// earlier test has left may disappear at any time.
+    /// The state before the first test. Only the objects of this state must be restored. Objects
+    /// that an earlier test has left may disappear at any time.
     fixture: Option<State>,
 }
 

@@ -20,7 +20,8 @@ fn main() -> Result<(), Errno> {
     signals.thread_block()?;
 
     loop {
-        // The program before `exec` may have left children, so the first iteration also reaps.
+        // A shell may have started children before `exec` replaced it by this program. The first
+        // iteration reaps children that ended before SIGCHLD was blocked.
         reap();
         match signals.wait() {
             Ok(Signal::SIGCHLD) | Err(Errno::EINTR) => {}

@@ -62,7 +62,8 @@ const FILES: [(&str, &str, &str); 3] = [
     ),
 ];
 
-/// The users of the image. tcpdump changes from root to its own user, and fails if there is none.
+/// The users of the image. tcpdump changes from root to its own user, and fails if this user does
+/// not exist.
 const PASSWD: &str = "\
 root:x:0:0:root:/root:/bin/sh
 nobody:x:65534:65534:nobody:/:/bin/false

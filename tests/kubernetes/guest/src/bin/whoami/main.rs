@@ -6,8 +6,8 @@
 //! /healthz  ok
 //! ```
 //!
-//! Any other path is the same as `/`. The identity is that of the variables `POD_NAME`, `NODE_NAME`
-//! and `POD_IP`, which a pod sets from its fields.
+//! Any other path is the same as `/`. The identity consists of the variables `POD_NAME`,
+//! `NODE_NAME` and `POD_IP`, which the manifest of the pod sets by the downward API.
 
 #![forbid(unsafe_code)]
 

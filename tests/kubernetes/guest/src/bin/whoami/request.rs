@@ -16,7 +16,7 @@ pub(crate) struct Request {
     pub(crate) host: String,
 }
 
-/// The reason for which a request cannot be read.
+/// The reason why a request cannot be read.
 #[derive(Debug)]
 pub(crate) enum Refusal {
     /// The client closed the connection or timed out, so no response is sent.

@@ -15,7 +15,7 @@ const THREADS: usize = 16;
 /// The stack size of a thread in bytes, which suffices for a head of 8 KiB and a response.
 const STACK_BYTES: usize = 128 * 1024;
 
-/// The limit for a client to send its request, and for the response to be sent.
+/// The time-out for receiving a request, and for sending the response.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The delay after an error of the listening socket, such as too many open files.
