@@ -86,7 +86,7 @@ fn every_received_packet_has_correct_checksums() {
         ));
     }
     assert!(ping::reaches(&pair.rome.netns, pair.milan_seen).unwrap());
-    // The port is closed, so the ICMP error quotes the packet.
+    // The port is closed, so milan's pod sends an ICMP error that quotes the packet.
     let second = Duration::from_secs(1);
     udp::exchange(&pair.rome.netns, pair.to_milan(9), b"?", second).unwrap_err();
 

@@ -94,7 +94,8 @@ fn a_replica_is_not_used_before_its_nodes_receive_its_replies() {
     let sessions = leaving(&pair.lab, &replica);
     assert!(sessions.iter().all(|it| *it), "{sessions:?}");
 
-    // A replica whose nodes never receive its replies must still be used after a time-out.
+    // The route agents of milan do not run, so milan's nodes never receive replies of the replica.
+    // Rome must nevertheless use the replica after a time-out.
     wait::until(SOON * 2, "the replica to be used", || {
         let sessions = leaving(&pair.lab, &replica);
         Ok(!sessions.is_empty() && !sessions.contains(&true))

@@ -9,7 +9,8 @@ use std::process::{Command, Output, Stdio};
 ///
 /// # Errors
 ///
-/// Returns an error with the standard error of a failed program, or if the program is missing.
+/// Returns an error if the program is missing, or if it fails. The error of a failed program
+/// contains its standard error.
 pub(crate) fn run<S: AsRef<OsStr>>(program: &str, args: &[S]) -> Result<String> {
     checked(Command::new(program).args(args), "")
 }

@@ -159,7 +159,7 @@ impl Node {
         let text = fs::read_to_string(self.folder.join("pid")).ok()?;
         let (pid, started) = text.trim().split_once(' ')?;
         let pid: i32 = pid.parse().ok()?;
-        // Another process may have the same id.
+        // After the node has ended, another process may have the same id.
         (started_at(pid)? == started).then_some(Pid::from_raw(pid))
     }
 

@@ -15,8 +15,8 @@ use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use time::{Duration, OffsetDateTime};
 
-/// The time by which the validity of a certificate starts before its creation, since clocks may
-/// differ.
+/// The time between the start of the validity of a certificate and its creation. Clocks may differ
+/// by this time.
 const BACKDATED: Duration = Duration::minutes(5);
 
 /// The group whose members have all rights in a cluster.

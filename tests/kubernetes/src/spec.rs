@@ -71,8 +71,8 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// Returns a cluster with default settings. The default CIDRs are the same in all clusters, to
-    /// test overlapping addresses.
+    /// Returns the spec of a cluster with default settings. The default CIDRs are the same in all
+    /// clusters, to test overlapping addresses.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),

@@ -3,7 +3,7 @@
 use anyhow::{Result, anyhow, bail};
 use std::time::{Duration, Instant};
 
-/// The limit for a condition that a test waits for without measuring the time.
+/// The time limit for a condition whose delay the test does not measure.
 ///
 /// The limit ends a hanging test. It is not a performance goal. The slowest conditions take 30 s on
 /// an idle machine: kube-proxy's longest sync period, and six attempts of a WireGuard handshake. A

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// The duration of each measurement. It is longer than a change, since effects may occur late.
+/// The duration of each measurement. A measurement takes longer than a change, since effects may
+/// occur late.
 const WINDOW: Duration = Duration::from_secs(10);
 
 /// The resource usage of Liqo's processes during a measurement.

@@ -154,7 +154,8 @@ fn group(text: &str) -> Option<PathBuf> {
     let lines = text.lines().filter_map(|line| {
         let (_, rest) = line.split_once(':')?;
         let (controllers, path) = rest.split_once(':')?;
-        // In a container, the path begins with the control group of this machine on its host.
+        // If this machine is a container, the path begins with the control group of the container
+        // on its host.
         let at = path.find(LABORATORY)?;
         Some((controllers, path[at + 1..].to_owned()))
     });

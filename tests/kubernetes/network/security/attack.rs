@@ -105,8 +105,8 @@ impl User {
         self.is_refused(request, refusal).await
     }
 
-    /// Sends a request, and expects `refusal`. If the request succeeds, the test deletes the
-    /// created object at its end.
+    /// Sends a request, and expects `refusal`. If the request succeeds, a cleanup deletes the
+    /// created object.
     pub(super) async fn is_refused(&self, request: &Request, refusal: Refusal) -> Result<()> {
         let error = match self.send(request, false).await {
             Ok(()) => {

@@ -1,4 +1,4 @@
-//! The command `build`: programs, image archives, and the seed of unpacked images.
+//! The command `build`, which builds programs, image archives, and the seed of unpacked images.
 
 use crate::image::laboratory::laboratory_images;
 use crate::place::{self, Artifacts};

@@ -49,7 +49,7 @@ pub(super) struct Blob {
     pub(super) size: u64,
 }
 
-/// A reference to a blob in an index. It may have a platform and a name.
+/// A reference to a blob in an index, with an optional platform and an optional name.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Descriptor {
     #[serde(flatten)]
