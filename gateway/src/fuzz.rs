@@ -1,7 +1,7 @@
-//! The library that `fuzz/` fuzzes: the gateway's pure modules and the harnesses that drive them.
+//! Library that `fuzz/` fuzzes: the gateway's pure modules, and the harnesses that call them.
 //!
-//! It stands beside `main.rs` because it consists of the same modules, which no other crate can name.
-//! boringtun's clock is the mock one here, so that time passes only when a harness says so.
+//! The library is part of this crate, because it compiles the same private modules as `main.rs`. It
+//! uses boringtun's mock clock, so that time advances only when a harness advances it.
 
 #![forbid(unsafe_code)]
 #![allow(
@@ -22,29 +22,29 @@ mod fuzz {
     pub(crate) mod probes;
 }
 
-/// Feeds the engine with the datagrams and the time that `input` describes.
+/// Passes the datagrams that `input` describes to engines, at the times that `input` describes.
 ///
 /// # Panics
 ///
-/// Panics if a rule of the engine is broken.
+/// Panics if an invariant of the engine is violated.
 pub fn datagrams(input: &[u8]) {
     fuzz::datagrams::run(input);
 }
 
-/// Splits and joins the frames that `input` describes.
+/// Splits and coalesces the frames that `input` describes.
 ///
 /// # Panics
 ///
-/// Panics if a rule of the offloads is broken.
+/// Panics if an invariant of the offloads is violated.
 pub fn frames(input: &[u8]) {
     fuzz::frames::run(input);
 }
 
-/// Reads `input` as a probe of the tunnel and as one of the overlay.
+/// Parses `input` as a probe of the tunnel and as a probe of the overlay.
 ///
 /// # Panics
 ///
-/// Panics if a parser breaks a rule.
+/// Panics if an invariant of a parser is violated.
 pub fn probes(input: &[u8]) {
     fuzz::probes::run(input);
 }

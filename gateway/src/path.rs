@@ -1,12 +1,13 @@
-//! The health of the path from this cluster's nodes to those of each peer. PURE.
+//! Evaluates the health of the path from this cluster's nodes to the nodes of each peer. PURE.
 //!
 //! ```text
 //!  node --overlay-- this gateway --tunnel-- remote gateway --overlay-- remote nodes
 //!         overlay probes          PING / PONG       advertised in PONG
 //!  `-------------------- end-to-end checks of the nodes ------------------------'
 //! ```
-//! The verdict names the first broken part, because the parts behind it cannot be observed. A fault is
-//! reported at once and its end after a delay, so that an intermittent fault causes few writes.
+//! The verdict names the first broken segment, because the later segments cannot be observed. A new
+//! fault is reported at once. The end of a fault is reported after a delay, so that an intermittent
+//! fault causes few writes to the API server.
 
 use crate::engine::{ConnectionState, HandshakeEvidence, Kind, Nodes};
 use control_api::fabric::Node;
@@ -23,45 +24,45 @@ pub(crate) use overlay::{Overlay, is_known_to_all};
 pub(crate) use tunnel::TunnelRole;
 pub(crate) use verdict::{Reason, Verdict};
 
-/// Interval of the checks: with 5,000 nodes a check takes 10 ms, 1 % of a core.
+/// Interval of the checks. With 5,000 nodes a check takes 10 ms, which is 1 % of a core.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Time after a connection during which failed checks of the nodes do not count: they may be older
-/// than the connection.
+/// Time after the connection is established during which failed end-to-end checks are ignored. They
+/// may have failed before the connection existed.
 const SETTLE: Duration = Duration::from_secs(3);
 
-/// Consecutive checks that must find a failed one of the nodes: a node's report may be a second old.
+/// Number of consecutive checks with the same kind of failure that make a fault. One is not enough,
+/// because a node's report may be a second old.
 const FAILED_MIN: u8 = 2;
 
 /// Time without a fault until the path is reported as healthy.
 const HEAL: Duration = Duration::from_secs(2);
 
-/// Least time between two reports of different faults of a peer.
+/// Minimum time between two reports of different faults of one peer.
 const CHANGE_GAP: Duration = Duration::from_secs(3);
 
-/// The paths to all peers.
+/// Health of the paths to all peers, as this replica observes it.
 #[derive(Debug)]
 pub(crate) struct Paths {
-    /// This replica's name.
     replica: String,
     nodes: overlay::Nodes,
     peers: BTreeMap<String, Peer>,
 }
 
-/// The path to a peer.
+/// Observations of the path to one peer.
 #[derive(Debug)]
 struct Peer {
     tunnel: tunnel::Tunnel,
     kind: Kind,
     remote: Option<Nodes>,
-    /// The nodes of this cluster check an address of the remote cluster.
+    /// Whether the nodes of this cluster run end-to-end checks to the remote cluster.
     is_checked: bool,
-    /// Names of the nodes whose checks fail.
+    /// Names of the local nodes whose end-to-end checks fail.
     failing: Vec<String>,
-    /// Consecutive checks in which `failing` was not empty.
+    /// Number of consecutive checks in which `failing` was not empty.
     failed_checks: u8,
     reported: Option<Reported>,
-    /// Since when there is no fault.
+    /// Start of the current time without a fault; `None` during a fault.
     healthy_since: Option<Instant>,
 }
 
@@ -72,7 +73,6 @@ struct Reported {
 }
 
 impl Paths {
-    /// Creates one without peers.
     pub(crate) fn new(replica: &str) -> Self {
         Self {
             replica: replica.to_owned(),
@@ -81,7 +81,8 @@ impl Paths {
         }
     }
 
-    /// Sets the peers, the role in the tunnel to each, and whether the nodes check an address there.
+    /// Sets the peers as (cluster id, tunnel role, whether local nodes run end-to-end checks). A
+    /// peer that is already known keeps its observations.
     pub(crate) fn set_peers<'a>(
         &mut self,
         peers: impl IntoIterator<Item = (&'a str, TunnelRole, bool)>,
@@ -97,7 +98,7 @@ impl Paths {
         }
     }
 
-    /// Notes the state of the tunnel to a peer.
+    /// Records the connection state of the tunnel to a peer.
     pub(crate) fn note_connection(
         &mut self,
         cluster_id: &str,
@@ -109,7 +110,7 @@ impl Paths {
         }
     }
 
-    /// Notes the evidence from the handshakes of a peer that is not connected.
+    /// Records the handshake evidence of a peer that is not connected.
     pub(crate) fn note_evidence(
         &mut self,
         cluster_id: &str,
@@ -121,14 +122,14 @@ impl Paths {
         }
     }
 
-    /// Notes that the public key of a peer, or our private key for it, changed.
+    /// Records a change of the peer's public key, or of the local private key for the peer.
     pub(crate) fn note_rekeyed(&mut self, cluster_id: &str) {
         if let Some(peer) = self.peers.get_mut(cluster_id) {
             peer.tunnel.note_rekeyed();
         }
     }
 
-    /// Notes the result of a name lookup of a peer.
+    /// Records the result of a DNS lookup of an endpoint of a peer.
     pub(crate) fn note_lookup(
         &mut self,
         cluster_id: &str,
@@ -140,7 +141,7 @@ impl Paths {
         }
     }
 
-    /// Notes a peer's kind and the health of its nodes.
+    /// Records a peer's kind, and the health of its nodes.
     pub(crate) fn note_remote(&mut self, cluster_id: &str, kind: Kind, nodes: Option<Nodes>) {
         if let Some(peer) = self.peers.get_mut(cluster_id) {
             peer.kind = kind;
@@ -148,7 +149,8 @@ impl Paths {
         }
     }
 
-    /// Evaluates the last probe of each node.
+    /// Evaluates the last overlay probe of each node. `sightings` holds the age and the content of
+    /// that probe, by the node's address.
     pub(crate) fn check(
         &mut self,
         nodes: &[Node],
@@ -161,7 +163,8 @@ impl Paths {
         let digest = digest(ids.iter().map(|id| id.as_str()));
         let mut failing: BTreeMap<usize, Vec<String>> = BTreeMap::new();
         for (name, sighting) in self.nodes.checking(sightings) {
-            // Ranks refer to the same list of clusters only if the digests are equal.
+            // A node reports failed checks by rank in its list of clusters. The ranks are valid
+            // only if the digests of both lists are equal.
             if sighting.digest() == digest {
                 for rank in sighting.lost() {
                     failing.entry(rank).or_default().push(name.to_owned());
@@ -178,7 +181,7 @@ impl Paths {
         }
     }
 
-    /// Returns the health of this cluster's nodes, to be advertised to the peers.
+    /// Returns the health of this cluster's nodes, which PONGs advertise to the peers.
     pub(crate) fn nodes(&self) -> Nodes {
         self.nodes.summary()
     }
@@ -188,7 +191,7 @@ impl Paths {
         self.nodes.unhealthy()
     }
 
-    /// Returns the verdicts that are to be reported now.
+    /// Returns the verdicts that must be reported now, with the cluster id of their peer.
     pub(crate) fn poll_changes(&mut self, now: Instant) -> Vec<(String, Verdict)> {
         let (replica, nodes) = (&self.replica, &self.nodes);
         let peers = self.peers.iter_mut();
@@ -225,7 +228,8 @@ impl Peer {
         }
     }
 
-    /// Returns the nodes whose failed checks count.
+    /// Returns the local nodes whose end-to-end checks fail. Returns none until the failures are
+    /// confirmed.
     fn failing_at(&self, now: Instant) -> &[String] {
         let is_settled = self.tunnel.age(now) >= SETTLE;
         if is_settled && self.failed_checks >= FAILED_MIN {
@@ -235,7 +239,7 @@ impl Peer {
         }
     }
 
-    /// Notes the present verdict; returns whether it is to be reported.
+    /// Records the current verdict, and returns whether it must be reported.
     fn note_verdict(&mut self, verdict: &Verdict, now: Instant) -> bool {
         let is_healthy = verdict.reason.is_healthy();
         let healthy_since = *self.healthy_since.get_or_insert(now);

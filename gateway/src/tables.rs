@@ -1,7 +1,9 @@
-//! Translates the desired state into the tables of the kernel programs and the peers of the engine. PURE.
+//! Translates the desired state into the tables of the eBPF programs and the peers of the engine.
+//! PURE.
 //!
-//! Both identify a peer by its index. A peer keeps its index, and a freed index is reused last, so that a
-//! packet between them never changes its peer.
+//! The eBPF programs and the engine identify a peer by its index. A peer keeps its index, and a
+//! freed index is reused last. A packet between the two is therefore never assigned to another
+//! peer.
 
 use crate::engine::{PeerConfig, PrivateKey, Role};
 use control_api::fabric::{self, Fabric, MappedIp, Node, Peer, Target};
@@ -12,7 +14,7 @@ use ipnet::Ipv4Net;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// IPv4 and TCP header without options, in bytes.
+/// Length of an IPv4 and a TCP header without options, in bytes.
 const TCP_HEADERS: u16 = 40;
 
 const _: () = assert!(
@@ -28,7 +30,7 @@ pub(crate) struct Indices {
 }
 
 impl Indices {
-    /// Assigns an index to each peer of `fabric`, and frees those of all others.
+    /// Assigns an index to each peer of `fabric`, and frees the indices of all other peers.
     pub(crate) fn assign(&mut self, fabric: &Fabric) {
         self.assigned.retain(|id, _| fabric.peer(id).is_some());
         for peer in &fabric.peers {
@@ -50,7 +52,7 @@ impl Indices {
         self.assigned.get(cluster_id).copied()
     }
 
-    /// Returns the free index that was assigned the longest time ago.
+    /// Returns the free index that was assigned least recently.
     fn free(&mut self) -> u16 {
         while self.assigned.values().any(|index| *index == self.next) {
             self.next = self.next.wrapping_add(1);
@@ -61,7 +63,7 @@ impl Indices {
     }
 }
 
-/// Returns the tables of the kernel programs.
+/// Returns the tables of the eBPF programs.
 pub(crate) fn tables(fabric: &Fabric, indices: &Indices) -> Tables {
     let anywhere = ready_nodes(fabric);
     let mut tables = Tables {
@@ -87,9 +89,9 @@ pub(crate) fn tables(fabric: &Fabric, indices: &Indices) -> Tables {
     tables
 }
 
-/// Returns the engine's peers; `keys` are the local private keys by the peer's cluster id.
+/// Returns the peers of the engine. `keys` holds the local private keys by the peer's cluster id.
 ///
-/// Omits peers without a key.
+/// A peer without a key is omitted.
 pub(crate) fn peers(
     fabric: &Fabric,
     indices: &Indices,
@@ -137,7 +139,8 @@ fn add_peer(tables: &mut Tables, peer: &Peer, index: u16) {
     }
 }
 
-/// Returns the node for each local prefix; a pod address in no node's prefix goes to any ready node.
+/// Returns the node for each local prefix. A pod address in no node's prefix is routed to any ready
+/// node.
 fn local(fabric: &Fabric, anywhere: Option<&Local>) -> BTreeMap<Ipv4Net, Local> {
     let mut local = BTreeMap::new();
     if let Some(anywhere) = anywhere {
@@ -193,8 +196,8 @@ fn add_ip(
     }
 }
 
-/// Returns all ready nodes, or all nodes if none is ready: an unavailable control plane makes every node
-/// unready while its pods keep running.
+/// Returns all ready nodes, or all nodes if none is ready. An unavailable control plane makes every
+/// node unready while its pods keep running.
 fn ready_nodes(fabric: &Fabric) -> Option<Local> {
     let addresses = |is_candidate: fn(&Node) -> bool| -> Option<Local> {
         let nodes = fabric.nodes.iter().filter(|node| is_candidate(node));

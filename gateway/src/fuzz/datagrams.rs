@@ -1,10 +1,13 @@
-//! Sequences of datagrams, and time, into the engine.
+//! Harness that passes sequences of datagrams, and time, to engines.
 //!
 //! ```text
 //! flags | action, its arguments | action, its arguments | ..
 //! ```
-//! Rules that no sequence may break: no panic; each inner packet that leaves an engine was sent, and
-//! leaves once; the engines come to rest; after an attack the clusters connect again.
+//! Invariants:
+//! - No engine panics.
+//! - Each inner packet that an engine delivers was sent, and is delivered once.
+//! - The engines become idle.
+//! - After an attack the clusters connect again.
 
 use super::input::Input;
 use super::network::{HOSTS, Network, SERVER, inner};
@@ -12,16 +15,17 @@ use crate::engine::{Nodes, PortId};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-/// Set in the flags: start with sessions that are up.
+/// Flag: the sequence begins with established sessions.
 const CONNECTED: u8 = 1;
-/// Set in the flags: at the end, check that the clusters connect again.
+/// Flag: the harness checks at the end that the clusters connect again.
 const RECOVERS: u8 = 2;
 
-/// Actions in one input: more only make the fuzzer slower.
+/// Maximum number of actions per input. More actions only slow the fuzzer down.
 const ACTIONS_MAX: usize = 200;
-/// Longest inner packet, in bytes.
+/// Maximum length of an inner packet, in bytes.
 const PACKET_MAX: usize = 1_500;
-/// Longer than all budgets, timers and cookies of the engine together.
+/// Time limit for the clusters to connect again. It is longer than all budgets, timers and cookies
+/// of the engine together.
 const RECOVERY_SECONDS_MAX: u32 = 120;
 
 pub(crate) fn run(bytes: &[u8]) {
@@ -82,7 +86,7 @@ fn act(network: &mut Network, input: &mut Input<'_>) {
     }
 }
 
-/// Injects a datagram that was sent before, with some bytes changed.
+/// Injects a copy of an earlier datagram, with some bytes changed.
 fn inject_copy(network: &mut Network, input: &mut Input<'_>) {
     let place = input.below(network.seen.len().max(1));
     let Some(mut copy) = network.seen.get(place).cloned() else {
@@ -114,7 +118,7 @@ fn inject_copy(network: &mut Network, input: &mut Input<'_>) {
     }
 }
 
-/// Changes what an engine is, apart from its peers.
+/// Changes the state or the configuration of an engine, except its peers.
 fn reconfigure(network: &mut Network, input: &mut Input<'_>) {
     let (host, what) = (input.below(HOSTS), input.byte());
     network.has_left |= what.is_multiple_of(4);
@@ -138,7 +142,7 @@ fn reconfigure(network: &mut Network, input: &mut Input<'_>) {
     network.drain(host);
 }
 
-/// A liveness probe of a host to its peer, as upstream's gateways send it.
+/// Builds a liveness probe of a host to its peer, in upstream's format.
 fn probe(host: usize, json: &[u8]) -> Vec<u8> {
     let (server, client) = ([169, 254, 18, 1], [169, 254, 18, 2]);
     let (from, to) = if host == SERVER {
@@ -157,7 +161,7 @@ fn probe(host: usize, json: &[u8]) -> Vec<u8> {
     inner(from, to, 17, &datagram)
 }
 
-/// The address of a host, of a stranger, or one inside the tunnel.
+/// Returns the address of a host, of an unknown sender, or an address inside the tunnel.
 fn address(input: &mut Input<'_>) -> SocketAddr {
     let (which, port) = (input.byte(), input.word());
     let ip = match which % 4 {
@@ -169,7 +173,7 @@ fn address(input: &mut Input<'_>) -> SocketAddr {
     (ip, port).into()
 }
 
-/// Checks that server and client find each other, with the configuration that they had first.
+/// Checks that server and clients connect again with their first configuration.
 fn recover(network: &mut Network) {
     for host in 0..HOSTS {
         network.set_peers(host, true);

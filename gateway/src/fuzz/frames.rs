@@ -1,9 +1,12 @@
-//! Frames from the TAP and packets from peers, through split and coalesce.
+//! Harness that passes TAP frames, or packets from peers, through the split and coalesce offloads.
 //!
 //! ```text
 //! flags | length, frame with the virtio header | length, frame | ..
 //! ```
-//! Rules: no panic; a frame is cut into well-formed packets; joining them loses none and invents none.
+//! Invariants:
+//! - No function panics.
+//! - A frame is split into well-formed packets.
+//! - Coalescing neither loses nor adds packets.
 
 use super::input::Input;
 use crate::offload::coalesce::Coalescer;
@@ -17,12 +20,12 @@ use ebpf_common::settings::Settings;
 
 const PEER: u16 = 7;
 
-/// Set in the flags: the kernel cuts UDP super-packets.
+/// Flag: the kernel supports segmentation of UDP super-packets.
 const UDP: u8 = 1;
-/// Set in the flags: frames are packets of a peer, without the virtio header.
+/// Flag: the input has packets from a peer, without virtio headers, instead of TAP frames.
 const FROM_PEER: u8 = 2;
 
-/// Packets in one input: more only make the fuzzer slower.
+/// Maximum number of packets per input. More packets only slow the fuzzer down.
 const PACKETS_MAX: usize = 1_000;
 
 pub(crate) fn run(bytes: &[u8]) {
@@ -58,7 +61,7 @@ pub(crate) fn run(bytes: &[u8]) {
     assert_eq!(sorted(packets), sorted(again));
 }
 
-/// Cuts a frame, if it is sound, into packets.
+/// Splits a frame into packets, if its header is valid.
 fn split(frame: &[u8], packets: &mut Vec<Vec<u8>>) {
     let Some(header) = vnet::Header::parse(frame) else {
         return;
@@ -85,7 +88,7 @@ fn split(frame: &[u8], packets: &mut Vec<Vec<u8>>) {
     }
 }
 
-/// Answers a packet that is too big, and cuts it into fragments.
+/// Builds the ICMP error for a packet that exceeds the MTU, and fragments the packet.
 fn refuse_or_fragment(packet: &[u8], mtu: u16) {
     let mut out = vec![0; PACKET_MAX];
     if let Some(len) = icmp::too_big(packet, mtu, &mut out[..icmp::LEN_MAX]) {
@@ -113,8 +116,8 @@ fn coalesce(packets: &[Vec<u8>], udp: bool) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Returns the packets without order, and without what a super-packet does not keep: the
-/// identification, and with it the header's checksum.
+/// Sorts the packets, and sets their identification and header checksum to zero, because a
+/// super-packet does not preserve these fields.
 fn sorted(mut packets: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     for packet in &mut packets {
         for at in [4, 5, 10, 11] {

@@ -1,6 +1,6 @@
-//! The fuzzer's bytes, read as numbers and slices.
+//! Reads the fuzzer's bytes as numbers and slices.
 
-/// What is left of an input; zeros follow its end.
+/// The unread part of an input. A number that is read beyond the end is zero.
 pub(crate) struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
@@ -24,19 +24,19 @@ impl<'a> Input<'a> {
         u16::from_be_bytes([self.byte(), self.byte()])
     }
 
-    /// Returns one of `0..count`, which must not be empty.
+    /// Returns a number below `count`, which must not be zero.
     pub(crate) fn below(&mut self, count: usize) -> usize {
         usize::from(self.word()) % count
     }
 
-    /// Returns the next bytes, up to `len`.
+    /// Returns the next `len` bytes, or fewer at the end of the input.
     pub(crate) fn bytes(&mut self, len: usize) -> &'a [u8] {
         let (bytes, rest) = self.0.split_at(len.min(self.0.len()));
         self.0 = rest;
         bytes
     }
 
-    /// Returns bytes that are preceded by their length, of 16 bits.
+    /// Reads a 16-bit length, and returns that many bytes.
     pub(crate) fn chunk(&mut self) -> &'a [u8] {
         let len = usize::from(self.word());
         self.bytes(len)

@@ -1,9 +1,9 @@
-//! Two clusters over a network that the fuzzer controls, under virtual time.
+//! Simulates two clusters over a network that the fuzzer controls, under virtual time.
 //!
 //! ```text
 //!  0: the server's gateway
 //!  1: the client's gateway
-//!  2: another replica of the client: a peer that knows the key and obeys nothing
+//!  2: a second replica of the client's gateway, with the same key
 //! ```
 
 use crate::engine::{
@@ -14,24 +14,25 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-/// The index of the other cluster at every engine.
+/// Peer index of the other cluster in every engine.
 pub(crate) const PEER: u16 = 1;
 pub(crate) const HOSTS: usize = 3;
 pub(crate) const SERVER: usize = 0;
 
 const PORT: u16 = 51_840;
-/// The first port that a host opens for a client session.
+/// First port of a host's client sessions.
 const CLIENT_PORTS: u16 = 20_000;
 const MTU: u16 = 1_340;
 const LATENCY: Duration = Duration::from_millis(5);
 const SERVER_KEY: [u8; 32] = [0x51; 32];
 const CLIENT_KEY: [u8; 32] = [0x63; 32];
 
-/// Datagrams that the network holds and that it remembers; the oldest give way.
+/// Maximum numbers of datagrams in flight and of recorded datagrams. The oldest ones are removed.
 const WIRE_MAX: usize = 256;
 const SEEN_MAX: usize = 64;
 
-/// More timeouts than this without time passing mean that the engine never rests.
+/// Maximum number of wake-ups in one call of `run` or `wait`. More of them mean that the engines
+/// never become idle.
 const TIMEOUTS_MAX: usize = 10_000;
 
 #[derive(Clone, Debug)]
@@ -48,18 +49,18 @@ struct Host {
     ports: BTreeSet<PortId>,
 }
 
-/// All hosts and the network between them.
+/// All hosts, and the network between them.
 pub(crate) struct Network {
     now: Instant,
     hosts: Vec<Host>,
-    /// On their way.
+    /// Datagrams in flight.
     pub(crate) wire: VecDeque<Datagram>,
-    /// Sent before, for copies.
+    /// Datagrams that were sent before. The fuzzer injects copies of them.
     pub(crate) seen: VecDeque<Datagram>,
-    /// Inner packets that were sent and have not arrived yet.
+    /// Number of copies of each inner packet that were sent and have not arrived yet.
     sent: BTreeMap<Vec<u8>, u32>,
     packets: u64,
-    /// An engine is leaving, which cannot be undone.
+    /// Whether an engine is leaving, which is irreversible.
     pub(crate) has_left: bool,
     out: Vec<u8>,
 }
@@ -116,7 +117,7 @@ impl Network {
         self.hosts[host].engine.select(PEER, 0).is_some()
     }
 
-    /// Gives a host its peer, or takes it away.
+    /// Sets or removes the only peer of a host.
     pub(crate) fn set_peers(&mut self, host: usize, has_peer: bool) {
         let is_server = host == SERVER;
         let (own, others) = if is_server {
@@ -146,7 +147,7 @@ impl Network {
         self.drain(host);
     }
 
-    /// Lets time pass while the network delivers everything.
+    /// Advances time by `duration`, and delivers all datagrams that are due.
     pub(crate) fn run(&mut self, duration: Duration) {
         let end = self.now + duration;
         for _ in 0..TIMEOUTS_MAX {
@@ -161,10 +162,10 @@ impl Network {
             }
             self.handle_timeouts();
         }
-        panic!("the engines never rest");
+        panic!("the engines never become idle");
     }
 
-    /// Lets time pass while the network delivers nothing.
+    /// Advances time by `duration`, and delivers no datagrams.
     pub(crate) fn wait(&mut self, duration: Duration) {
         let end = self.now + duration;
         for _ in 0..TIMEOUTS_MAX {
@@ -175,7 +176,7 @@ impl Network {
             self.advance_to(next);
             self.handle_timeouts();
         }
-        panic!("the engines never rest");
+        panic!("the engines never become idle");
     }
 
     fn advance_to(&mut self, to: Instant) {
@@ -195,7 +196,7 @@ impl Network {
         }
     }
 
-    /// Delivers the datagram at this place on the wire, if its socket is open.
+    /// Delivers the datagram at this position of `wire`, if the destination has an open socket.
     pub(crate) fn deliver(&mut self, place: usize) {
         let Some(mut datagram) = self.wire.remove(place) else {
             return;
@@ -218,7 +219,8 @@ impl Network {
             .then_some((host, port))
     }
 
-    /// Hands a datagram to a host, as its socket would; an inner packet must be one that was sent.
+    /// Passes a datagram to a host, as its socket does. Checks that a decrypted inner packet was
+    /// sent, and was not delivered before.
     pub(crate) fn receive(
         &mut self,
         host: usize,
@@ -239,7 +241,7 @@ impl Network {
         self.drain(host);
     }
 
-    /// Sends a packet that no other equals from a host to its peer.
+    /// Sends a unique packet from a host to its peer.
     pub(crate) fn send(&mut self, host: usize, len: usize) {
         self.packets += 1;
         let mut payload = self.packets.to_be_bytes().to_vec();
@@ -269,7 +271,7 @@ impl Network {
         self.drain(host);
     }
 
-    /// Handles all that an engine wants, as the shell does after each input.
+    /// Drains the output of an engine, as the shell does after each input.
     pub(crate) fn drain(&mut self, number: usize) {
         let mut out = std::mem::take(&mut self.out);
         loop {

@@ -1,4 +1,4 @@
-//! Both probe parsers: the tunnel's JSON, upstream's and ours, and the overlay's.
+//! Harness for both probe parsers: the JSON of the tunnel and the binary format of the overlay.
 
 use crate::engine::probe;
 use ebpf_common::probe::{LEN, Probe};
@@ -9,7 +9,7 @@ pub(crate) fn run(bytes: &[u8]) {
     }
 
     if let Some(parsed) = Probe::parse(bytes) {
-        assert_eq!(parsed.encode(), bytes, "a probe survives the wire");
+        assert_eq!(parsed.encode(), bytes, "encoding restores the bytes");
         let _ = (0..2 * LEN * 8)
             .filter(|rank| parsed.answer.is_up(*rank))
             .count();

@@ -1,4 +1,4 @@
-//! The overlay between this replica and each node of this cluster.
+//! Determines the state of the overlay between this replica and each node of this cluster.
 
 use crate::engine;
 use control_api::fabric::Node;
@@ -7,32 +7,33 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-/// Time without a probe until a node is silent: eight of its probes are missing.
+/// Time without a probe after which a node is [`Overlay::Silent`]: eight probes are missing.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// Time until the first probe of a node: a new node must start its route agent first, and the nodes
-/// must learn of a new replica.
+/// Time limit for the first probe of a node. A new node has to start its route agent first, and the
+/// nodes have to discover a new replica.
 const ARRIVAL: Duration = Duration::from_secs(30);
 
-/// Time for which a stopped route agent may be away, as in an upgrade.
+/// Time for which a stopped route agent counts as [`Overlay::Resting`], for example in an upgrade.
 const REST: Duration = Duration::from_secs(60);
 
-/// Consecutive checks that must find a node deaf: its report may be older than this replica's first
-/// reply.
+/// Number of consecutive checks after which a node is [`Overlay::Deaf`]. The first report of a node
+/// may be older than the first reply of this replica.
 const DEAF_MIN: u8 = 2;
 
 /// The state of the overlay between a node and this replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Overlay {
-    /// Probes arrive, and so do the replies, as far as the node's version reports that.
+    /// Probes of the node arrive, and the replies reach the node. A route agent of an earlier
+    /// version does not report whether the replies arrive.
     Healthy,
-    /// No probe has arrived yet, within [`ARRIVAL`].
+    /// No probe of the node has arrived yet, and [`ARRIVAL`] has not passed.
     New,
-    /// Its route agent was stopped.
+    /// The route agent of the node has announced that it stops.
     Resting,
-    /// Its probes do not arrive.
+    /// Probes of the node do not arrive.
     Silent,
-    /// Its probes arrive, but the replies do not arrive at the node.
+    /// Probes of the node arrive, but the replies do not reach the node.
     Deaf,
 }
 
@@ -63,16 +64,16 @@ struct Known {
     address: Ipv4Addr,
     since: Instant,
     overlay: Overlay,
-    /// Consecutive checks that found it deaf.
+    /// Number of consecutive checks that found the node deaf.
     deaf: u8,
-    /// Its probes carry a report.
+    /// Whether the node's probes carry a report. Earlier versions of the route agent send none.
     speaks: bool,
-    /// Runs an echo responder for end-to-end checks.
+    /// Whether the node runs an echo responder for end-to-end checks.
     has_echo_responder: bool,
 }
 
 impl Nodes {
-    /// Sets the nodes, and evaluates the last probe of each.
+    /// Replaces the set of nodes, and evaluates the last probe of each.
     pub(super) fn update(
         &mut self,
         nodes: &[Node],
@@ -80,7 +81,7 @@ impl Nodes {
         now: Instant,
     ) {
         let mut before = std::mem::take(&mut self.0);
-        // A node that is not ready is a known fault outside of the overlay.
+        // A node that is not ready has a known fault outside of the overlay.
         for node in nodes.iter().filter(|node| node.ready) {
             let known = before.remove(&node.name);
             let known = known.filter(|known| known.address == node.internal_ip);
@@ -105,7 +106,7 @@ impl Nodes {
         }
     }
 
-    /// Returns the nodes whose end-to-end checks count, each with its last probe.
+    /// Returns the nodes whose end-to-end checks are evaluated, each with its last probe.
     pub(super) fn checking<'a>(
         &'a self,
         sightings: &'a BTreeMap<Ipv4Addr, (Duration, Sighting)>,
@@ -116,7 +117,7 @@ impl Nodes {
             .filter_map(|(name, known)| Some((name.as_str(), &sightings.get(&known.address)?.1)))
     }
 
-    /// Returns the number of nodes whose end-to-end checks count.
+    /// Returns the number of nodes whose end-to-end checks are evaluated.
     pub(super) fn checking_count(&self) -> usize {
         let checking = |known: &&Known| known.overlay == Overlay::Healthy && known.speaks;
         self.0.values().filter(checking).count()
@@ -133,7 +134,7 @@ impl Nodes {
         self.0.len()
     }
 
-    /// Returns the summary that is advertised to the peers.
+    /// Returns the summary that PONGs advertise to the peers.
     pub(super) fn summary(&self) -> engine::Nodes {
         let count = |is: fn(Overlay) -> bool| {
             let nodes = self.0.values().filter(|known| is(known.overlay));
@@ -152,8 +153,8 @@ impl Nodes {
     }
 }
 
-/// Returns whether every ready node knows this replica: its probes arrive, and so do the replies as
-/// far as its version reports that.
+/// Returns whether every ready node exchanges probes with this replica. The probes of a node are
+/// enough if its route agent does not report whether the replies arrive.
 pub(crate) fn is_known_to_all(
     nodes: &[Node],
     sightings: &BTreeMap<Ipv4Addr, (Duration, Sighting)>,
@@ -161,7 +162,7 @@ pub(crate) fn is_known_to_all(
     let mut ready = nodes.iter().filter(|node| node.ready);
     ready.all(|node| {
         let seen = sightings.get(&node.internal_ip);
-        // The map may still hold probes to an earlier process of this replica.
+        // The map may still hold probes that an earlier process of this replica received.
         let fresh = seen.filter(|(age, _)| *age < SILENCE);
         fresh.is_some_and(|(_, sighting)| sighting.says(HEARS) || !sighting.says(SPEAKS))
     })

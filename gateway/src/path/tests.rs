@@ -264,8 +264,8 @@ fn a_message_names_three_nodes_and_how_many_more() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// For any sequence of faults, the last report is the final state, and a peer is reported at most
-    /// at every second check.
+    /// For any sequence of faults, the last report is the final state, and there is at most one
+    /// report per peer in two checks.
     #[test]
     fn the_final_state_is_reported_and_reports_are_limited(
         steps in prop::collection::vec((0..3usize, 0..16u16, any::<bool>(), any::<bool>()), 1..80),
@@ -290,7 +290,7 @@ proptest! {
 
 const ALL: u16 = HEARS | REFLECTS;
 
-/// A gateway and its nodes, under virtual time.
+/// Simulates a gateway and its nodes, under virtual time.
 struct Lab {
     paths: Paths,
     clusters: Vec<String>,
@@ -302,7 +302,7 @@ struct TestNode {
     node: Node,
     said: u16,
     lost: BTreeSet<usize>,
-    /// Its list of clusters, if that is not the gateway's.
+    /// The node's list of clusters; empty if it equals the gateway's list.
     clusters: Vec<String>,
     is_old: bool,
     is_silent: bool,
@@ -354,7 +354,8 @@ impl TestNode {
 }
 
 impl Lab {
-    /// Connected with peers of our kind of two nodes each; nothing is reported yet.
+    /// Creates a gateway that is connected to gateways of this project. Each peer has two nodes,
+    /// and nothing has been reported yet.
     fn new(clusters: &[&str]) -> Self {
         let now = Instant::now();
         let mut lab = Self {
@@ -389,7 +390,7 @@ impl Lab {
         self.paths.note_remote(cluster, Kind::Ours, nodes);
     }
 
-    /// Passes `seconds`, and returns the reports.
+    /// Advances time by `seconds`, and returns the reports.
     fn run(&mut self, seconds: u64) -> Vec<(String, Verdict)> {
         let mut reports = Vec::new();
         for _ in 0..seconds {

@@ -1,7 +1,8 @@
-//! Faults between the gateways, and their direction, from the handshakes.
+//! Finds faults between the gateways, and their direction, from handshake messages.
 //!
-//! A server knows whether handshake initiations of its peer arrive, so it can determine the blocked
-//! direction. A client only knows that no response arrives, and refers to the server's Connection.
+//! The server observes whether initiations of its peer arrive, so it can determine the blocked
+//! direction. The client observes only that no response arrives, so its message refers to the
+//! Connection object in the server's cluster.
 
 use super::verdict::{Finding, Reason};
 use crate::engine::{ConnectionState, HandshakeEvidence};
@@ -9,47 +10,48 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// Age of handshake evidence until it is a finding: longer than any round trip, which would end in a
-/// connection.
+/// Age at which handshake evidence becomes a finding. It is longer than any round trip, because a
+/// handshake in progress is no fault.
 const EVIDENCE_AGE: Duration = Duration::from_secs(3);
 
-/// Time without a handshake after a lost connection until that is a finding: every implementation
-/// attempts one within WireGuard's `REKEY_TIMEOUT` of 5 s.
+/// Time without a handshake message after the loss of a connection that becomes a finding. Every
+/// implementation attempts a handshake within WireGuard's `REKEY_TIMEOUT` of 5 s.
 const SILENCE: Duration = Duration::from_secs(6);
 
-/// The same before the first connection: the peer may still be configured.
+/// Time without a handshake message before the first connection that becomes a finding. It is
+/// longer than [`SILENCE`], because the peer may not be configured yet.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// This cluster's role in the tunnel to a peer, with the endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TunnelRole {
-    /// The peer opens the tunnel.
+    /// The peer initiates the tunnel.
     Server {
         /// The published UDP port of this cluster's gateways.
         port: u16,
     },
-    /// This cluster opens the tunnel.
+    /// This cluster initiates the tunnel.
     Client {
-        /// Addresses and names of the peer's gateways.
+        /// IP addresses and host names of the peer's gateways.
         addresses: Vec<String>,
-        /// Their UDP port.
+        /// UDP port of the peer's gateways.
         port: u16,
     },
 }
 
-/// The tunnel to a peer.
+/// Observations of the tunnel to one peer.
 #[derive(Debug)]
 pub(super) struct Tunnel {
     role: TunnelRole,
     state: ConnectionState,
-    /// Since when the connection is in that state.
+    /// Time of the last change of `state`.
     since: Instant,
     evidence: HandshakeEvidence,
-    /// Since when `evidence` is unchanged.
+    /// Time of the last change of `evidence`.
     evidence_since: Instant,
-    /// The keys changed after the last connection.
+    /// Whether a key has changed since the last connection.
     is_rekeyed: bool,
-    /// The names that do not resolve, with the resolver's error.
+    /// Host names that do not resolve, with the resolver's error.
     unresolved: BTreeMap<String, String>,
 }
 
@@ -66,7 +68,7 @@ impl Tunnel {
         }
     }
 
-    /// Sets role and endpoint; forgets failed lookups of removed names.
+    /// Sets role and endpoint, and removes failed lookups of names that are no longer endpoints.
     pub(super) fn set_role(&mut self, role: TunnelRole) {
         self.role = role;
         let TunnelRole::Client { addresses, .. } = &self.role else {
@@ -94,7 +96,7 @@ impl Tunnel {
         self.is_rekeyed = true;
     }
 
-    /// Notes the result of a name lookup.
+    /// Records the result of a DNS lookup.
     pub(super) fn note_lookup(&mut self, host: &str, outcome: Result<(), String>) {
         match outcome {
             Ok(()) => self.unresolved.remove(host),
@@ -102,7 +104,7 @@ impl Tunnel {
         };
     }
 
-    /// Returns for how long the connection has been in its present state.
+    /// Returns the time since the last change of the connection state.
     pub(super) fn age(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.since)
     }
@@ -187,7 +189,7 @@ impl Tunnel {
         Some((Reason::NoAnswer, message))
     }
 
-    /// Returns the finding before there is any evidence.
+    /// Returns the finding while there is no evidence of the cause.
     fn unknown(&self, replica: &str, peer: &str) -> Finding {
         if self.state == ConnectionState::Connecting {
             let message =
@@ -202,7 +204,7 @@ impl Tunnel {
         (Reason::Tunnel, message)
     }
 
-    /// Returns a name that does not resolve and its error, if no other endpoint is left.
+    /// Returns a name that does not resolve and its error, if no endpoint has an address.
     fn unresolved(&self, addresses: &[String]) -> Option<(&String, &String)> {
         let is_unresolved = |host: &String| self.unresolved.contains_key(host);
         let first = addresses.first();
@@ -211,7 +213,7 @@ impl Tunnel {
         self.unresolved.get_key_value(first?)
     }
 
-    /// Returns whether the evidence is old enough: a handshake in progress is no finding.
+    /// Returns whether the evidence is old enough to be a finding.
     fn is_evidence_due(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.evidence_since) >= EVIDENCE_AGE
     }
@@ -329,7 +331,7 @@ mod tests {
 
         lab.tunnel.note_lookup("milan.example", Ok(()));
         assert_eq!(lab.reason(0), Some(Reason::Connecting));
-        // Another endpoint is left.
+        // The second endpoint is an IP address, which needs no lookup.
         lab.tunnel
             .set_role(client(&["milan.example", "198.51.100.1"]));
         lab.tunnel.note_lookup("milan.example", failed);

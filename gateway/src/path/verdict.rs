@@ -1,56 +1,58 @@
-//! The verdict on a path: the first broken part, the cause and the remedy.
+//! The verdict on a path names the first broken segment, the cause and the remedy.
 
 use super::overlay::{self, Overlay};
 use crate::engine::{Kind, Nodes};
 use control_api::connection::reason;
 use ebpf_common::settings::REFLECTOR_PORT;
 
-/// Nodes that a message names at most.
+/// Maximum number of nodes that a message names.
 const NAMES_MAX: usize = 3;
 
 /// The health of the path to a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) reason: Reason,
-    /// For users: nodes or addresses, cause and remedy.
+    /// Message for users: the affected nodes or addresses, the cause and the remedy.
     pub(crate) message: String,
 }
 
-/// The broken part of a path, or the extent to which it is known to be healthy.
+/// The broken segment of a path, or the segments that are known to be healthy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// The tunnel is not up yet.
+    /// The tunnel has not been established yet.
     Connecting,
-    /// Healthy from node to node.
+    /// The path is healthy from local nodes to remote nodes.
     EndToEnd,
-    /// Healthy from the nodes to the remote gateways, which report nothing about their nodes.
+    /// The path is healthy from local nodes to the remote gateways, which do not report the health
+    /// of their nodes.
     ToRemoteGateway,
-    /// Broken between the gateways.
+    /// The path is broken between the gateways.
     Tunnel,
-    /// Broken between the gateways: no handshake of the peer arrives.
+    /// The path is broken between the gateways: no handshake of the peer arrives.
     NothingArrives,
-    /// Broken between the gateways: handshakes of the peer arrive, and the responses are lost.
+    /// The path is broken between the gateways: handshakes of the peer arrive, but the responses
+    /// are lost.
     AnswersLost,
-    /// Broken between the gateways, in a direction that only the server side can determine.
+    /// The path is broken between the gateways, in a direction that only the server can determine.
     NoAnswer,
     /// The gateways' keys do not match.
     KeysDiffer,
-    /// No name of the peer's gateways resolves.
+    /// No host name of the peer's gateways resolves.
     NameNotResolved,
     /// No local gateway serves the peer.
     NotServed,
-    /// Broken between this gateway and local nodes.
+    /// The path is broken between this gateway and some local nodes.
     LocalOverlay,
-    /// Broken between the remote gateways and their nodes.
+    /// The path is broken between the remote gateways and some of their nodes.
     RemoteOverlay,
-    /// Broken on some local nodes, before the overlay.
+    /// The path is broken on some local nodes, before the overlay.
     Node,
     /// End-to-end checks fail on all nodes although overlays and tunnel are healthy.
     NodeToNode,
 }
 
 impl Reason {
-    /// Returns the reason for the condition of the Connection.
+    /// Returns the reason in the condition of the Connection object.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Connecting => "Connecting",
@@ -70,12 +72,13 @@ impl Reason {
         }
     }
 
-    /// Returns whether packets are known to pass.
+    /// Returns whether packets are known to reach at least the remote gateways.
     pub(crate) fn is_healthy(self) -> bool {
         matches!(self, Self::EndToEnd | Self::ToRemoteGateway)
     }
 
-    /// Returns whether it concerns only this replica's tunnel; other replicas have their own.
+    /// Returns whether the reason concerns only the tunnel of this replica. Other replicas have
+    /// tunnels of their own.
     pub(crate) fn is_of_tunnel(self) -> bool {
         matches!(
             self,
@@ -88,12 +91,13 @@ impl Reason {
         )
     }
 
-    /// Returns whether it is based on received handshakes, which other replicas may not have received.
+    /// Returns whether the reason is based on received handshake messages, which other replicas may
+    /// not have received.
     pub(crate) fn is_observed(self) -> bool {
         matches!(self, Self::AnswersLost | Self::KeysDiffer)
     }
 
-    /// Returns whether a part is known to be broken.
+    /// Returns whether a segment is known to be broken.
     pub(crate) fn is_fault(self) -> bool {
         !self.is_healthy() && self != Self::Connecting
     }
@@ -112,7 +116,7 @@ pub(super) struct Evidence<'a> {
     pub(super) failing: &'a [String],
 }
 
-/// Returns the first broken part.
+/// Returns the verdict for the first broken segment.
 pub(super) fn judge(evidence: &Evidence<'_>) -> Verdict {
     let tunnel = evidence.tunnel.clone();
     let (reason, message) = tunnel
@@ -169,10 +173,10 @@ fn remote_overlay(evidence: &Evidence<'_>) -> Option<Finding> {
     Some((Reason::RemoteOverlay, message))
 }
 
-/// Returns the finding where end-to-end checks fail although both overlays and the tunnel are healthy.
+/// Returns a finding if end-to-end checks fail although both overlays and the tunnel are healthy.
 fn between(evidence: &Evidence<'_>) -> Option<Finding> {
     let remote = evidence.remote?;
-    // A remote node without a running agent does not reply to checks.
+    // A remote node does not reply to checks while its route agent is stopped.
     if !evidence.is_checked || !remote.reflect || remote.resting > 0 || evidence.failing.is_empty()
     {
         return None;
@@ -216,7 +220,7 @@ fn healthy(evidence: &Evidence<'_>) -> Finding {
     (Reason::ToRemoteGateway, message)
 }
 
-/// Returns up to [`NAMES_MAX`] names, and the number of the others.
+/// Lists up to [`NAMES_MAX`] names, and the number of the remaining ones.
 fn names<'a>(mut names: impl Iterator<Item = &'a str>) -> String {
     let some: Vec<&str> = names.by_ref().take(NAMES_MAX).collect();
     let kind = if some.len() == 1 { "node" } else { "nodes" };

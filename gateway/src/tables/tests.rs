@@ -38,7 +38,7 @@ fn peers_with_overlapping_prefixes_differ_by_index() {
 }
 
 #[test]
-fn pods_lead_to_their_node_and_unknown_ones_to_any_ready_node() {
+fn pods_are_routed_to_their_node_and_unknown_ones_to_any_ready_node() {
     let mut fabric = fabric(&[]);
     fabric.nodes[1].ready = false;
 
@@ -49,13 +49,13 @@ fn pods_lead_to_their_node_and_unknown_ones_to_any_ready_node() {
     assert_eq!(
         local[&net("10.244.2.0/24")],
         Local::Node(ip("172.16.0.2")),
-        "its pods may live on"
+        "pods of an unready node may still run"
     );
     assert_eq!(local[&net("10.70.0.1/32")], Local::Node(ip("172.16.0.1")));
 }
 
 #[test]
-fn without_a_ready_node_unknown_pods_lead_to_all_nodes() {
+fn without_a_ready_node_unknown_pods_are_routed_to_all_nodes() {
     let mut fabric = fabric(&[]);
     for node in &mut fabric.nodes {
         node.ready = false;
@@ -68,7 +68,7 @@ fn without_a_ready_node_unknown_pods_lead_to_all_nodes() {
 }
 
 #[test]
-fn checks_of_peers_lead_to_any_ready_node_unless_an_object_has_their_address() {
+fn checks_of_peers_are_routed_to_any_ready_node_unless_an_object_has_their_address() {
     let mut fabric = fabric(&["milan"]);
     fabric.nodes[1].ready = false;
     let local = |fabric: &Fabric| tables(fabric, &Indices::default()).local;
@@ -85,7 +85,7 @@ fn checks_of_peers_lead_to_any_ready_node_unless_an_object_has_their_address() {
 }
 
 #[test]
-fn mapped_addresses_lead_where_their_target_is() {
+fn mapped_addresses_are_routed_to_the_node_of_their_target() {
     let mut fabric = fabric(&["milan"]);
     fabric.ips = vec![
         mapped(
@@ -169,7 +169,7 @@ fn the_engine_gets_key_role_and_original_prefixes() {
     assert_eq!(peers[0].allowed, [net("10.244.0.0/16")]);
 }
 
-/// Two nodes, and peers that all use this cluster's own pod CIDR.
+/// Returns a fabric of two nodes, and of peers with the same pod CIDR as this cluster.
 fn fabric(peers: &[&str]) -> Fabric {
     let node = |name: &str, last: u8| Node {
         name: name.into(),
