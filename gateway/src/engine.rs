@@ -1,9 +1,10 @@
-//! WireGuard for many peers, without IO: PURE.
+//! Implements WireGuard for many peers. PURE: the shell performs all IO and passes in the time.
 //!
-//! The shell feeds input (`handle_*`, `queue`, `set_*`, `leave`). After each input it drains, in this order:
-//! [`Engine::poll_transmit`], [`Engine::poll_queued`] and [`Engine::poll_event`], each until `None`. Then it waits
-//! until [`Engine::poll_timeout`] at most. Packets from the TAP take the fast path: [`Engine::select`],
-//! [`Engine::seal`], [`Engine::destination`].
+//! The shell (`shell/`) calls the input methods `handle_*`, `queue`, `set_*` and `leave`. After
+//! each input the shell drains the engine. It calls [`Engine::poll_transmit`],
+//! [`Engine::poll_queued`] and [`Engine::poll_event`], in this order, each until it returns `None`.
+//! Then the shell waits for the next input, or until [`Engine::poll_timeout`]. For packets from the
+//! TAP the shell calls [`Engine::select`], [`Engine::seal`] and [`Engine::destination`].
 //!
 //! ```text
 //! datagram -> classify -+-> data        -> session by index -> inner check -> packet | probe
@@ -14,12 +15,13 @@
 //!          -> sessions: boringtun's timers, liveness, path MTU
 //! ```
 //!
-//! A session is identified by peer and slot. The slot is the upper 24 bits of the initiator's index, so that all
-//! replicas of a cluster, and all lanes of a replica, share one static key. On the wire it is plain WireGuard. Only
-//! `engine/noise.rs` names boringtun, which reads clock and randomness directly.
+//! A session is identified by its peer and its slot. The slot is the upper 24 bits of the sender
+//! index in an initiation. Slots allow all replicas of a cluster, and all lanes (worker threads) of
+//! a replica, to share one static key. The messages on the wire are plain WireGuard. Only
+//! `engine/noise.rs` uses boringtun, because boringtun reads the clock and randomness directly.
 //!
-//! A port is used only after [`Engine::handle_port_opened`]. Packets that waited for a session come out sealed from
-//! [`Engine::poll_queued`].
+//! The engine sends from a UDP port only after [`Engine::handle_port_opened`].
+//! [`Engine::poll_queued`] returns the packets that waited for a session, already encrypted.
 
 pub(crate) mod interface;
 
@@ -78,12 +80,11 @@ use std::net::SocketAddr;
 use std::time::Instant;
 use tunnelled::Tunnelled;
 
-/// Returns the public key of a private one.
 pub(crate) fn public_key(private: &PrivateKey) -> [u8; 32] {
     noise::public_key(private)
 }
 
-/// The state machine of all peers.
+/// WireGuard state machine of one lane, for all peers.
 pub(crate) struct Engine {
     local: Local,
     clock: Clock,
@@ -91,17 +92,18 @@ pub(crate) struct Engine {
     keys: Keys,
     peers: Peers,
     sessions: Sessions,
-    /// Sessions that wait for confirmation, oldest first. May hold some that are confirmed or gone.
+    /// Tentative sessions, oldest first. May contain ids of sessions that were confirmed or removed
+    /// since.
     tentative: VecDeque<SessionId>,
-    /// The sessions of the client ports.
+    /// The session for which each client port was opened.
     ports: BTreeMap<PortId, SessionId>,
     next_port: u32,
-    /// This cluster's live gateway replicas, sorted.
+    /// Names of this cluster's live gateway replicas, sorted.
     replicas: Vec<String>,
-    /// Addresses that no endpoint may have.
+    /// Addresses that are routed into tunnels. They must not be endpoints.
     tunnelled: Tunnelled,
     queue: Queue,
-    /// Peers that have both queued packets and a session.
+    /// Indices of the peers that have both queued packets and a usable session.
     awake: BTreeSet<u16>,
     drops: Drops,
     transmits: VecDeque<Transmit>,
@@ -109,19 +111,20 @@ pub(crate) struct Engine {
     next_timeout: Instant,
     /// Timestamp of the last PING, in nanoseconds since the Unix epoch.
     last_sent: i128,
-    /// A message for an unknown receiver was handled since the last timeout.
+    /// Whether a message with an unknown receiver index was handled since the last timeout.
     unknown_receiver_handled: bool,
-    /// Health of this cluster's nodes, once known.
+    /// Health of this cluster's nodes; `None` until the shell reports it.
     nodes: Option<Nodes>,
-    /// This cluster's nodes do not know this replica yet.
+    /// Whether some nodes of this cluster still drop packets from this replica, which has just
+    /// started.
     standby: bool,
-    /// When this replica started to leave.
+    /// When this replica started to leave; `None` before.
     leaving: Option<Instant>,
     drained: bool,
 }
 
 impl Engine {
-    /// Creates an engine without peers. `seed` is 32 bytes of the system's randomness.
+    /// Creates an engine without peers. `seed` is 32 random bytes from the operating system.
     pub(crate) fn new(local: Local, seed: [u8; 32], clock: Clock) -> Self {
         let mut rng = Rng::new(seed);
 
@@ -152,7 +155,8 @@ impl Engine {
         }
     }
 
-    /// Replaces the set of peers. A peer with unchanged keys, cluster and role keeps its sessions.
+    /// Replaces the set of peers. A peer with unchanged keys, cluster id and role keeps its
+    /// sessions.
     pub(crate) fn set_peers(&mut self, peers: Vec<PeerConfig>, now: Instant) {
         let configured: BTreeSet<u16> = peers.iter().map(|peer| peer.index).collect();
         let gone: Vec<u16> = self
@@ -210,8 +214,10 @@ impl Engine {
         self.queue.remove(index, &mut self.drops);
     }
 
-    /// Sets the names of this cluster's live gateway replicas. A replica that is missing in a list of others
-    /// serves no peer; with an empty list it serves all. At the start this comes before [`Engine::set_peers`].
+    /// Sets the names of this cluster's live gateway replicas. They share the single-session peers
+    /// (upstream Liqo and plain WireGuard), each of which has a session with one replica. If the
+    /// list is empty, this replica serves all of these peers. If the list contains only other
+    /// replicas, it serves none. The shell calls this before the first [`Engine::set_peers`].
     pub(crate) fn set_replicas(&mut self, mut replicas: Vec<String>, now: Instant) {
         replicas.sort_unstable();
         replicas.dedup();
@@ -225,7 +231,8 @@ impl Engine {
         }
     }
 
-    /// Sets the kind of a peer in a lane other than the first, which has no session to learn it from.
+    /// Sets the kind of a peer in a lane other than the first. Such a lane has no session with a
+    /// peer of unknown kind, so it cannot learn the kind from probes.
     pub(crate) fn set_kind(&mut self, index: u16, kind: Kind, now: Instant) {
         let Some(peer) = self.peers.get_mut(index) else {
             return;
@@ -237,7 +244,7 @@ impl Engine {
         }
     }
 
-    /// Handles the addresses of one of a peer's endpoints.
+    /// Handles the result of a DNS lookup: the addresses of `host`, an endpoint of `peer`.
     pub(crate) fn handle_resolved(
         &mut self,
         peer: u16,
@@ -255,12 +262,13 @@ impl Engine {
         }
     }
 
-    /// Handles that the socket of `port` is open.
+    /// Starts the handshake for which the shell has opened the socket of `port`.
     pub(crate) fn handle_port_opened(&mut self, port: PortId, now: Instant) {
         self.start_handshake(port, now);
     }
 
-    /// Handles one received datagram; `out` must be as long as the datagram.
+    /// Handles one received datagram. Writes an inner packet to `out`, which must be at least as
+    /// long as the datagram.
     #[inline]
     pub(crate) fn handle_datagram(
         &mut self,
@@ -289,7 +297,8 @@ impl Engine {
         Received::Nothing
     }
 
-    /// Handles an initiation that another lane received and verified for our key `local`.
+    /// Handles an initiation that another lane received and verified. `local` is the public half of
+    /// the local key that the initiation is for.
     pub(crate) fn handle_forwarded_initiation(
         &mut self,
         local: [u8; 32],
@@ -301,7 +310,8 @@ impl Engine {
         self.handle_verified(local, Source { port, from }, datagram, now);
     }
 
-    /// Returns the next datagram of the engine's own.
+    /// Returns the next datagram that the engine itself sends: a handshake, keepalive or probe
+    /// message.
     pub(crate) fn poll_transmit(&mut self) -> Option<Transmit> {
         self.transmits.pop_front()
     }
@@ -310,7 +320,6 @@ impl Engine {
         self.local.lane
     }
 
-    /// Returns the next event.
     pub(crate) fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
@@ -358,13 +367,14 @@ impl Engine {
         }
     }
 
-    /// Sets the health of this cluster's nodes that PONGs report to peers.
+    /// Sets the health of this cluster's nodes, which PONGs report to the peers.
     pub(crate) fn set_nodes(&mut self, nodes: Nodes) {
         self.nodes = Some(nodes);
     }
 
-    /// Sets whether this cluster's nodes do not know this replica yet. They would refuse packets that arrive
-    /// through it, so it advertises itself as leaving, and peers prefer other replicas.
+    /// Sets whether some nodes of this cluster still drop packets from this replica, because it has
+    /// just started. Meanwhile the replica advertises itself as leaving, so that peers prefer other
+    /// replicas.
     pub(crate) fn set_standby(&mut self, standby: bool, now: Instant) {
         if self.standby != standby {
             self.standby = standby;
@@ -372,7 +382,8 @@ impl Engine {
         }
     }
 
-    /// Starts to leave: PINGs make peers move their flows to other replicas. Ends with [`Event::Drained`].
+    /// Starts to leave. PINGs make the peers move their flows to other replicas. The engine then
+    /// emits [`Event::Drained`].
     pub(crate) fn leave(&mut self, now: Instant) {
         if self.leaving.is_some() {
             return;
@@ -385,7 +396,7 @@ impl Engine {
         self.ping_all(now);
     }
 
-    /// Makes a PING due on every session, to advertise a change of this replica.
+    /// Makes a PING due now on every session, to advertise a change of this replica's state.
     fn ping_all(&mut self, now: Instant) {
         for session in self.sessions.iter_mut() {
             session.liveness.ping_now(now);
@@ -393,8 +404,9 @@ impl Engine {
         self.next_timeout = self.next_timeout.min(now);
     }
 
-    /// Returns a slot that no session of this lane has and that `is_suitable` accepts: at least one slot in
-    /// [`LANES_MAX`].
+    /// Returns a random slot that no session of this lane uses and that `is_suitable` accepts. It
+    /// must accept at least one of [`LANES_MAX`] slots on average, because slots are drawn until
+    /// one is accepted.
     fn slot(&mut self, is_suitable: impl Fn(u32) -> bool) -> u32 {
         loop {
             let slot = self.rng.next_index();
@@ -404,7 +416,8 @@ impl Engine {
         }
     }
 
-    /// Returns such a slot for an initiation to the key `remote`, with the key's hint while slots with it are free.
+    /// Returns a random free slot for an initiation to the public key `remote`. The slot carries
+    /// the hint of that key, unless all draws of hinted slots are in use.
     fn hinted_slot(&mut self, remote: &[u8; 32], is_suitable: impl Fn(u32) -> bool) -> u32 {
         let hint = index::hint(remote);
         for _ in 0..index::SLOT_TRIES {

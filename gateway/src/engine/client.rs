@@ -1,11 +1,16 @@
-//! The client's role: opens and keeps sessions, one per remote replica.
+//! Client role: opens and maintains sessions, one per remote replica.
 //!
-//! Behind a load balancer a client cannot choose the replica. So it opens sessions from new source ports until the
-//! PONGs have named every replica, and closes each further session to the same lane of a replica at the same address.
-//! Where the peer has several addresses (a NodePort has one per node), it keeps sessions to each replica at two of them:
-//! any address leads to any replica, and a node may die. A peer that is not one of ours has one session, which moves
-//! from port to port and keeps its tunnel: such a peer remembers the timestamp of our last handshake, and the tunnel
-//! remembers the cookie.
+//! A client cannot choose the replica behind a load balancer. It therefore opens sessions from new
+//! source ports until the PONGs have named every replica. It closes each further session to the
+//! same lane of a replica at the same address.
+//!
+//! A peer may have several addresses, for example one per node for a NodePort. Each address
+//! forwards to any replica. The client then keeps sessions to each replica at two addresses,
+//! because a node may fail.
+//!
+//! A peer that is not a gateway of this project has one session. If this session is lost, it moves
+//! to a new source port and keeps its [`Tunnel`]. The peer accepts only initiations with a newer
+//! timestamp, and the tunnel holds the cookie.
 
 mod discovery;
 mod ours;
@@ -21,51 +26,55 @@ use crate::mutant;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// Time-out of the first attempt; doubles with every failure.
+/// Timeout of the first handshake attempt; doubles with every failure.
 const ATTEMPT: Duration = Duration::from_secs(1);
-/// Longest time-out and pause. Shorter than WireGuard's `REKEY_TIMEOUT` of 5 s: every attempt may reach another
-/// replica.
+/// Upper bound of the timeout and of the pause. It is shorter than WireGuard's `REKEY_TIMEOUT` of 5
+/// s, because each attempt may reach another replica.
 const ATTEMPT_MAX: Duration = Duration::from_secs(2);
 /// First pause between attempts; doubles with every failure.
 const PAUSE: Duration = Duration::from_millis(250);
-/// Quick attempts to discover a further replica, per replica and lane of it: with random choice among
-/// n, 8 n attempts miss a given one with a probability below e^-8. (With 4 n, one return of a
-/// gateway in twenty took longer than 3 s, and one in some hundreds longer than 8 s.)
+/// Quick attempts to discover a further replica, per replica and lane. If a load balancer chooses
+/// among n at random, 8 n attempts miss a given one with a probability below e^-8. With 4 n
+/// attempts, one returning gateway in twenty was discovered only after more than 3 s.
 const ATTEMPTS_PER_REPLICA: u32 = 8;
-/// Pause between attempts after the quick ones: a replica that comes back is discovered within seconds, at the cost of
-/// one small message a second.
+/// Pause between attempts after the quick ones. A returning replica is discovered within seconds,
+/// at the cost of one small message per second.
 const PAUSE_LATER: Duration = Duration::from_secs(1);
-/// Addresses at which there are sessions to each replica.
+/// Number of addresses at which the client keeps sessions to each replica.
 const PATHS_PER_REPLICA: usize = 2;
-/// Pause between attempts to reach a replica at a further address after the quick ones: there may be no such path.
+/// Pause between attempts at a further address after the quick ones. The replica may be unreachable
+/// at that address.
 const PAUSE_PATHS: Duration = Duration::from_secs(60);
-/// How long a replica that would not serve a single-session peer waits before it explores whether the peer is one.
+/// Delay before a replica that does not serve a peer of unknown kind explores the kind of that
+/// peer.
 const STAGGER: Duration = Duration::from_secs(1);
-/// Longest exploration.
+/// Time limit of a session that explores the kind of a peer.
 const EXPLORATION: Duration = Duration::from_secs(3);
-/// First pause between explorations; doubles every time, since each exploration takes the session from the replica that
-/// serves a peer without probes.
+/// First pause between explorations; doubles every time. A peer without probes has one session, and
+/// each exploration takes that session from the replica that serves the peer.
 const EXPLORE_AGAIN: Duration = Duration::from_secs(10);
 const EXPLORE_AGAIN_MAX: Duration = Duration::from_secs(300);
-/// Shortest interval between handshakes that messages for an unknown receiver cause.
+/// Minimum interval between handshakes that messages with an unknown receiver index trigger.
 const RENEWAL: Duration = Duration::from_secs(1);
 
-/// State of the client's role for one peer, beside its sessions.
+/// State of the client role for one peer, without its sessions.
 #[derive(Debug)]
 pub(super) struct Client {
     pub(super) endpoints: Endpoints,
-    /// Lanes of replicas to connect to, by the highest numbers that replicas advertise.
+    /// Number of remote lanes to connect to, derived from the highest numbers of replicas and lanes
+    /// that the remote replicas advertise.
     expected_lanes: u32,
-    /// Attempts since a replica was lost or came.
+    /// Attempts to discover a replica since a session was lost or `expected_lanes` increased.
     attempts: u32,
-    /// Attempts to reach replicas at further addresses since all were discovered.
+    /// Attempts at further addresses since a session was lost, or lanes or addresses were added.
     path_attempts: u32,
     next_attempt: Instant,
-    /// The same for further addresses: a new replica must not wait for these.
+    /// Earliest time of the next attempt at a further address. It is separate from `next_attempt`,
+    /// so that the discovery of a new replica does not wait for these attempts.
     next_path: Instant,
-    /// Attempts in a row without a response.
+    /// Consecutive attempts without a response.
     failures: u32,
-    /// When this replica may explore again, after the peer did not reveal its kind.
+    /// Earliest time of the next exploration, if the last one did not reveal the peer's kind.
     explore_again: Instant,
     explorations: u32,
 }
@@ -85,14 +94,15 @@ impl Client {
         }
     }
 
-    /// Replaces the hosts; a change allows quick attempts.
+    /// Replaces the endpoints. A change allows quick attempts again.
     pub(super) fn set_endpoints(&mut self, hosts: &[String], port: u16, now: Instant) {
         if self.endpoints.set(hosts, port, now) {
             self.allow_paths(now);
         }
     }
 
-    /// Handles resolved addresses, and returns how many of them are refused.
+    /// Replaces the addresses of `host`, and returns the number of addresses that were refused
+    /// because they are inside a tunnel.
     pub(super) fn handle_resolved(
         &mut self,
         host: &str,
@@ -107,7 +117,7 @@ impl Client {
         self.endpoints.handle_resolved(host, addresses)
     }
 
-    /// Allows quick attempts again, starting now.
+    /// Allows quick attempts again, starting now, after a session was lost.
     fn handle_loss(&mut self, now: Instant) {
         self.attempts = 0;
         self.next_attempt = now;
@@ -120,7 +130,7 @@ impl Client {
         self.next_path = now;
     }
 
-    /// Handles the number of lanes to connect to; an increase allows quick attempts.
+    /// Updates the number of remote lanes to connect to. An increase allows quick attempts again.
     fn handle_expected_lanes(&mut self, lanes: u32, now: Instant) {
         if lanes > self.expected_lanes {
             self.attempts = 0;
@@ -129,7 +139,8 @@ impl Client {
         self.expected_lanes = lanes;
     }
 
-    /// Notes an attempt to discover a further replica; returns whether it was the last quick one.
+    /// Counts an attempt to discover a further replica, and returns whether it was the last quick
+    /// one.
     fn handle_attempt(&mut self, now: Instant) -> bool {
         let quick = self.expected_lanes * ATTEMPTS_PER_REPLICA;
         self.attempts = self.attempts.saturating_add(1);
@@ -143,7 +154,7 @@ impl Client {
         self.attempts == quick
     }
 
-    /// Notes an attempt to reach a replica at a further address.
+    /// Counts an attempt to reach a replica at a further address.
     fn handle_path_attempt(&mut self, now: Instant) {
         let quick = self.expected_lanes * ATTEMPTS_PER_REPLICA;
         self.path_attempts = self.path_attempts.saturating_add(1);
@@ -155,7 +166,7 @@ impl Client {
             };
     }
 
-    /// Handles a response, which ends the backoff.
+    /// Ends the backoff after a handshake response.
     pub(super) fn handle_established(&mut self, now: Instant) {
         if self.failures > 0 {
             self.failures = 0;
@@ -172,8 +183,9 @@ impl Client {
         backoff(ATTEMPT, self.failures)
     }
 
-    /// Returns whether this replica may hold a session to explore the kind of a peer that another replica serves.
-    /// `live_since` is when that session became live.
+    /// Returns whether this replica may hold a session to explore the kind of a peer that another
+    /// replica serves. `live_since` is the time at which that session became live. When the session
+    /// reaches its time limit, the next exploration is scheduled.
     fn explores(&mut self, kind: Kind, live_since: Option<Instant>, now: Instant) -> bool {
         if live_since.is_some_and(|since| now.duration_since(since) >= EXPLORATION) {
             let pause = EXPLORE_AGAIN * 2_u32.pow(self.explorations.min(8));
@@ -185,13 +197,13 @@ impl Client {
     }
 }
 
-/// Doubles `first` with every failure, up to [`ATTEMPT_MAX`].
+/// Returns `first`, doubled for every failure, up to [`ATTEMPT_MAX`].
 fn backoff(first: Duration, failures: u32) -> Duration {
     (first * 2_u32.pow(failures.min(8))).min(ATTEMPT_MAX)
 }
 
 impl Engine {
-    /// Opens and closes sessions of a peer towards the desired ones; idempotent.
+    /// Opens and closes sessions of a peer until they match the desired set. Idempotent.
     pub(super) fn maintain_client(&mut self, index: u16, now: Instant) {
         let Some(peer) = self.peers.get_mut(index) else {
             return;
@@ -219,7 +231,7 @@ impl Engine {
         }
     }
 
-    /// Handles that a source port can be used.
+    /// Sends the initiation of the session that waits for `port`.
     pub(super) fn start_handshake(&mut self, port: PortId, now: Instant) {
         let Some(session) = self.ports.get(&port).and_then(|id| self.sessions.get(*id)) else {
             return; // The session has ended meanwhile.
@@ -229,7 +241,6 @@ impl Engine {
         }
     }
 
-    /// Sends an initiation.
     pub(super) fn initiate(&mut self, id: SessionId, now: Instant) {
         let mut buffer = [0; HANDSHAKE_BUFFER];
         let Some(session) = self.sessions.get_mut(id) else {
@@ -247,8 +258,9 @@ impl Engine {
         self.wake_session(id);
     }
 
-    /// Renews the handshake of a single-session peer that uses an index we do not know: it may have had a handshake with
-    /// another replica of ours. `from` is not authenticated, hence the limits.
+    /// Starts a handshake with the peer at `from`, which sent a message with an unknown receiver
+    /// index. A single-session peer may have had a handshake with another replica of this cluster.
+    /// `from` is not authenticated, so the rate of these handshakes is limited.
     pub(super) fn handle_unknown_receiver(&mut self, from: SocketAddr, now: Instant) {
         if self.unknown_receiver_handled {
             return;
@@ -270,7 +282,7 @@ impl Engine {
         }
     }
 
-    /// Closes a lost session that we opened, and opens another one from a new port.
+    /// Replaces a lost session that this side opened by one from a new source port.
     pub(super) fn replace_lost(&mut self, id: SessionId, now: Instant) {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
@@ -297,13 +309,13 @@ impl Engine {
         self.maintain_client(index, now);
     }
 
-    /// Opens a session from a new port to `target`, whose gateway responds in `lane`.
+    /// Opens a session from a new port to `target`. The remote gateway responds in its lane `lane`.
     fn open(&mut self, index: u16, target: SocketAddr, lane: LaneId, now: Instant) {
         self.open_with(index, target, |slot| lane.holds(slot), now);
     }
 
-    /// As [`Engine::open`], to a peer of unknown kind: a gateway of ours responds in its first lane, whatever the
-    /// number of its lanes.
+    /// Opens a session to a peer of unknown kind. If the peer is a gateway of this project, its
+    /// first lane responds, for any number of lanes.
     fn open_first(&mut self, index: u16, target: SocketAddr, now: Instant) {
         self.open_with(index, target, LaneId::is_held_by_first, now);
     }

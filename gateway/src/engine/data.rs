@@ -1,4 +1,5 @@
-//! Data messages: the fast path, without allocation, lock or formatting.
+//! Handles data messages. For established sessions this is the fast path, which neither allocates,
+//! locks nor formats.
 
 use super::Engine;
 use super::drops::Drop;
@@ -10,7 +11,7 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 impl Engine {
-    /// Handles a data message for the receiver index `index`.
+    /// Handles a data message with the receiver index `index`.
     #[inline]
     pub(super) fn handle_data(
         &mut self,
@@ -25,7 +26,7 @@ impl Engine {
             self.handle_unknown_receiver(source.from, now);
             return Received::Nothing;
         };
-        // Both checks come before decryption, and cost nothing while the endpoint is unchanged.
+        // These two checks precede decryption. They are cheap while the endpoint is unchanged.
         if source.from != session.endpoint && self.tunnelled.contains(source.from) {
             self.drops.count(Drop::EndpointInsideTunnel);
             return Received::Nothing;
@@ -89,14 +90,15 @@ impl Engine {
         }
     }
 
-    /// Returns the session of a flow to `peer`; without one the packet goes to [`Engine::queue`].
+    /// Returns the session of a flow to `peer`. If there is none, the caller passes the packet to
+    /// [`Engine::queue`].
     #[inline]
     pub(crate) fn select(&self, peer: u16, flow_hash: u32) -> Option<SessionId> {
         self.peers.get(peer)?.select(flow_hash)
     }
 
-    /// Encrypts `packet` into `out`, which must be 32 bytes longer, and returns
-    /// the datagram's length; `None` is a counted drop.
+    /// Encrypts `packet` into `out`, and returns the length of the datagram. `out` must be at least
+    /// 32 bytes longer than `packet`. Returns `None` if the packet was dropped and counted.
     #[inline]
     pub(crate) fn seal(
         &mut self,
@@ -160,7 +162,8 @@ impl Engine {
         peer.is_some_and(|peer| !peer.selectable.is_empty())
     }
 
-    /// Seals the next queued packet into `out`, which must be 32 bytes longer than the longest one.
+    /// Encrypts the next queued packet into `out`. A packet is dropped if `out` is less than 32
+    /// bytes longer.
     pub(crate) fn poll_queued(&mut self, out: &mut [u8]) -> Option<Sealed> {
         loop {
             let peer = *self.awake.first()?;

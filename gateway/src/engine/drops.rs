@@ -1,9 +1,9 @@
-//! Dropped datagrams and packets: one counter per reason.
+//! Counts dropped datagrams and packets by reason.
 
-/// Names the reasons and their spelling in status and metrics.
+/// Defines the reasons, and their names in `gateway status` and metrics.
 macro_rules! reasons {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
-        /// The reason for a drop.
+        /// Reason to drop a datagram or packet.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         #[repr(usize)]
         pub(crate) enum Drop {
@@ -25,95 +25,96 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// Neither type nor length is that of a WireGuard message.
+    /// A datagram whose type and length match no WireGuard message.
     Malformed = "malformed",
-    /// Longer than the buffer, or than a datagram can be.
+    /// A message or packet that does not fit into the output buffer.
     Oversized = "oversized",
     /// A message whose receiver index belongs to no session.
     UnknownReceiver = "unknown-receiver",
-    /// A handshake message whose mac1 matches none of our keys.
+    /// A handshake message whose mac1 matches no local key.
     InvalidMac = "invalid-mac",
-    /// A handshake message beyond the limit of work on messages that are not authenticated yet.
+    /// A handshake message beyond the global limit of mac1 checks for unauthenticated senders.
     HandshakeBudget = "handshake-budget",
-    /// A handshake message beyond the limit of such work per source.
+    /// A handshake message beyond the limit of mac1 checks per source.
     HandshakeSourceBudget = "handshake-source-budget",
-    /// A handshake beyond its source's share under load, or a response beyond its session's limit.
+    /// An initiation beyond its source's share while the key is under load, or a response beyond
+    /// the limit of its session.
     HandshakeRate = "handshake-rate",
-    /// A handshake that drew a cookie reply: under load its sender must prove its address.
+    /// An initiation to which the gateway sent a cookie reply, because the key is under load and
+    /// the sender has to prove its address.
     CookieSent = "cookie-sent",
     /// A handshake with a public key that belongs to no peer.
     UnknownPeer = "unknown-peer",
-    /// A handshake that does not authenticate, or is not newer than the last one of its slot.
+    /// A handshake message that fails authentication, or an initiation whose timestamp is not newer
+    /// than the last one of its slot.
     InvalidHandshake = "invalid-handshake",
     /// A handshake response or cookie reply without a handshake in progress.
     Unexpected = "unexpected",
-    /// A data message that does not authenticate.
+    /// A data message that fails authentication.
     InvalidTag = "invalid-tag",
-    /// A data message that arrived before, or is older than the replay window.
+    /// A data message that was received before, or is older than the replay window.
     Replayed = "replayed",
-    /// A data message whose counter exceeds the limit of a key.
+    /// A data message whose counter has reached WireGuard's `REJECT_AFTER_MESSAGES`.
     CounterLimit = "counter-limit",
-    /// A data message for keys that the session does not have, or no longer.
+    /// A data message to receive or send for which the session has no valid keys.
     NoKeys = "no-keys",
-    /// The inner packet is not well-formed IPv4.
+    /// An inner packet that is not well-formed IPv4.
     InnerMalformed = "inner-malformed",
-    /// The inner packet is not IPv4.
+    /// An inner packet that is not IPv4.
     InnerNotIpv4 = "inner-not-ipv4",
-    /// The inner source address is outside the peer's prefixes.
+    /// An inner packet whose source address is outside the peer's prefixes.
     SourceNotAllowed = "source-not-allowed",
-    /// An ICMP error that quotes a packet which its receiver did not send to the peer.
+    /// An ICMP error whose quoted packet was not sent by the receiver of the error to the peer.
     QuoteNotAllowed = "quote-not-allowed",
-    /// A liveness probe that cannot be parsed, or whose reply would be much longer.
+    /// A liveness probe that cannot be parsed, or whose PONG would be much longer than the PING.
     ProbeMalformed = "probe-malformed",
-    /// A liveness probe beyond the peer's rate.
+    /// A liveness probe beyond the rate limit of the peer.
     ProbeRate = "probe-rate",
-    /// A PONG that matches no PING of ours.
+    /// A PONG that matches no remembered PING.
     ProbeUnexpected = "probe-unexpected",
-    /// An endpoint inside a tunnel: of a datagram, of a session, or resolved from a name. Replies to it would be
-    /// encapsulated again and again.
+    /// An endpoint inside a tunnel: the source of a datagram, the endpoint of a session or a
+    /// resolved address. Datagrams to such an endpoint would be encapsulated again and again.
     EndpointInsideTunnel = "endpoint-inside-tunnel",
     /// A datagram that arrived at another session's client port.
     ForeignPort = "foreign-port",
-    /// The peer is unknown or removed.
+    /// A packet or probe of a peer that is unknown or was removed.
     NoPeer = "no-peer",
-    /// The session ended between selection and use.
+    /// A packet or handshake whose session was removed in the meantime.
     SessionGone = "session-gone",
-    /// Dropped from the head of a full queue.
+    /// A packet that was removed from the head of a full queue.
     QueueFull = "queue-full",
-    /// Waited too long for a session.
+    /// A packet that waited too long for a session.
     QueueExpired = "queue-expired",
     /// A datagram that found the engine's transmit queue full.
     TransmitQueueFull = "transmit-queue-full",
-    /// An unconfirmed session that expired or gave way to a newer one.
+    /// A tentative session that expired, or was removed because the limit of tentative sessions was
+    /// reached.
     TentativeEvicted = "tentative-evicted",
-    /// A session refused because the limit of sessions is reached.
+    /// A session that was refused or removed because the limit of sessions was reached.
     SessionLimit = "session-limit",
     /// All quick attempts to discover a further replica were used up.
     ReplicaAttempts = "replica-attempts",
 }
 
-/// One counter per reason.
+/// Counters, indexed by [`Drop`].
 #[derive(Clone, Debug)]
 pub(crate) struct Drops([u64; Drop::ALL.len()]);
 
 impl Drops {
-    /// Creates counters of zero.
     pub(crate) fn new() -> Self {
         Self([0; Drop::ALL.len()])
     }
 
-    /// Counts one drop.
     #[inline]
     pub(crate) fn count(&mut self, reason: Drop) {
         self.0[reason as usize] += 1;
     }
 
-    /// Returns how often `reason` was counted.
     pub(crate) fn get(&self, reason: Drop) -> u64 {
         self.0[reason as usize]
     }
 
-    /// Returns all names and counts, in a fixed order.
+    /// Returns the name and count of each reason, in the order of [`Drop::ALL`].
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
         Drop::ALL.iter().map(|drop| (drop.name(), self.get(*drop)))
     }

@@ -1,26 +1,27 @@
-//! Endpoints of a peer in the server's role: IP literals and host names.
+//! The endpoints of a peer in the server role: IP addresses and host names.
 
 use super::tunnelled::Tunnelled;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-/// Interval of the first lookups of a name, and for how long (upstream's numbers).
+/// Interval of DNS lookups of a name during the first [`RESOLVE_PERIOD`]. Both are upstream Liqo's
+/// values.
 const RESOLVE_INTERVAL: Duration = Duration::from_secs(5);
 const RESOLVE_PERIOD: Duration = Duration::from_secs(600);
-/// Interval of later lookups.
+/// Interval of DNS lookups of a known name after [`RESOLVE_PERIOD`].
 const RESOLVE_INTERVAL_LATER: Duration = Duration::from_secs(300);
-/// Most addresses kept per name.
+/// Upper limit of addresses per name. Further addresses are ignored.
 const ADDRESSES_MAX: usize = 32;
 
-/// The endpoints of one peer.
+/// The endpoints of one peer, in the configured order.
 #[derive(Debug)]
 pub(super) struct Endpoints {
     port: u16,
     entries: Vec<Entry>,
-    /// Addresses inside tunnels, which are never used.
+    /// Prefixes that are routed into tunnels. Addresses in them are never used.
     tunnelled: Tunnelled,
-    /// Addresses returned so far by [`Endpoints::next`].
-    turn: usize,
+    /// Number of addresses that [`Endpoints::next`] has returned, for round robin.
+    rotation: usize,
 }
 
 #[derive(Debug)]
@@ -43,13 +44,14 @@ impl Endpoints {
             port,
             entries: Vec::new(),
             tunnelled: Tunnelled::default(),
-            turn: 0,
+            rotation: 0,
         };
         endpoints.set(hosts, port, now);
         endpoints
     }
 
-    /// Replaces the hosts; those that stay keep their addresses. Returns whether there is a change.
+    /// Replaces the hosts, and returns whether they changed. A host that remains keeps its
+    /// addresses.
     pub(super) fn set(&mut self, hosts: &[String], port: u16, now: Instant) -> bool {
         let known = self.entries.iter().map(|entry| &entry.host);
         if port == self.port && known.eq(hosts) {
@@ -71,13 +73,14 @@ impl Endpoints {
         true
     }
 
-    /// Sets the addresses that are never used.
+    /// Sets the prefixes whose addresses are never used.
     pub(super) fn set_tunnelled(&mut self, tunnelled: Tunnelled) {
         self.tunnelled = tunnelled;
     }
 
-    /// Handles resolved addresses and returns how many of them are inside a tunnel. A result without any others changes
-    /// nothing.
+    /// Replaces the addresses of `host`, and returns the number of addresses that were refused
+    /// because they are inside a tunnel. The known addresses remain if there are no usable new
+    /// ones.
     pub(super) fn handle_resolved(&mut self, host: &str, mut addresses: Vec<SocketAddr>) -> usize {
         let all = addresses.len();
         addresses.retain(|address| !self.tunnelled.contains(*address));
@@ -94,11 +97,12 @@ impl Endpoints {
         refused
     }
 
-    /// Returns the next name that is due to be looked up.
+    /// Returns the next name whose DNS lookup is due, and schedules its next lookup.
     pub(super) fn poll_lookup(&mut self, now: Instant) -> Option<String> {
         self.entries.iter_mut().find_map(|entry| {
             let lookup = entry.lookup.as_mut().filter(|lookup| lookup.next <= now)?;
-            // A name that never resolved is a mistake that may be corrected at any time.
+            // A name that has never resolved is probably a mistake. The short interval makes a
+            // correction take effect soon.
             let is_known = !entry.addresses.is_empty();
             let interval = if !is_known || now.duration_since(lookup.since) < RESOLVE_PERIOD {
                 RESOLVE_INTERVAL
@@ -110,30 +114,27 @@ impl Endpoints {
         })
     }
 
-    /// Returns the peer's port.
     pub(super) fn port(&self) -> u16 {
         self.port
     }
 
-    /// Returns whether `address` is one of the known ones.
     pub(super) fn contains(&self, address: SocketAddr) -> bool {
         self.addresses().any(|known| known == address)
     }
 
-    /// Returns the first known address, which is the one that upstream uses.
+    /// Returns the first known address. Upstream's client uses only this one.
     pub(super) fn first(&self) -> Option<SocketAddr> {
         self.addresses().next()
     }
 
-    /// Returns the known addresses round robin.
+    /// Returns the known addresses, round robin.
     pub(super) fn next(&mut self) -> Option<SocketAddr> {
         let count = self.addresses().count();
-        let position = self.turn.checked_rem(count)?;
-        self.turn += 1;
+        let position = self.rotation.checked_rem(count)?;
+        self.rotation += 1;
         self.addresses().nth(position)
     }
 
-    /// Returns how many addresses are known.
     pub(super) fn len(&self) -> usize {
         self.addresses().count()
     }
@@ -200,7 +201,7 @@ mod tests {
         };
 
         assert_eq!(lookups(&mut endpoints, 0, 600), 120);
-        // A correction takes effect soon.
+        // A name without an address keeps the short interval.
         assert_eq!(lookups(&mut endpoints, 600, 1_200), 120);
         endpoints.handle_resolved("gw.example", vec![address("192.0.2.1:51840")]);
         assert_eq!(lookups(&mut endpoints, 1_200, 2_400), 4);

@@ -1,28 +1,29 @@
-//! Handshake messages received from a peer while there is no connection: evidence of which
-//! direction is blocked.
+//! Records the handshake messages of a peer while there is no connection. They are evidence of the
+//! blocked direction.
 //!
 //! ```text
-//!   server: no initiation               the path to here is blocked, or the client does not call
-//!           initiations                 the path back is blocked: the client gets no response
+//!   server: no initiation               client -> server is blocked, or the client sends none
+//!           initiations                 server -> client is blocked: the responses are lost
 //!           initiations, unknown key    the keys do not match
-//!   client: no response                 either direction, or the keys: the server has the evidence
+//!   client: no response                 any of these: only the server can distinguish them
 //! ```
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// How long a message counts: three attempts of any implementation (WireGuard's `REKEY_TIMEOUT` is 5 s).
+/// Time for which a message counts as evidence: three attempts at WireGuard's `REKEY_TIMEOUT` of 5
+/// s.
 const WINDOW: Duration = Duration::from_secs(15);
 
-/// Sources of recent handshake messages; all `None` while connected.
+/// Source addresses of recent handshake messages; all `None` while connected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HandshakeEvidence {
-    /// Initiations of the peer, which got a response.
+    /// Source of initiations of the peer, to which this gateway responded.
     pub(crate) initiations: Option<IpAddr>,
-    /// Initiations with our key for the peer, but another public key than the peer's. Their senders are not
-    /// authenticated.
+    /// Source of initiations for the local key of this peer, but with an unknown public key. The
+    /// sender is not authenticated.
     pub(crate) unknown_keys: Option<IpAddr>,
-    /// Responses to our initiations.
+    /// Source of responses to initiations of this gateway.
     pub(crate) responses: Option<IpAddr>,
 }
 
@@ -35,13 +36,13 @@ pub(super) struct Collector {
     reported: HandshakeEvidence,
 }
 
-/// The last message of one kind.
+/// Time and source of the last message of one kind.
 #[derive(Debug, Default)]
 pub(super) struct Latest(Option<(Instant, IpAddr)>);
 
 impl Latest {
-    /// Notes a message. The source stays while messages arrive from it, so that a peer with several sources does not
-    /// change the evidence again and again.
+    /// Records a message. A recent source is kept while messages arrive from it, so that a peer
+    /// with several sources does not change the evidence repeatedly.
     pub(super) fn note(&mut self, from: IpAddr, now: Instant) {
         if self
             .0
@@ -58,7 +59,8 @@ impl Latest {
 }
 
 impl Collector {
-    /// Returns the evidence if it changed. A connection clears it.
+    /// Returns the evidence if it has changed since the last call. A connection clears the
+    /// evidence.
     pub(super) fn poll(&mut self, is_connected: bool, now: Instant) -> Option<HandshakeEvidence> {
         if is_connected {
             let reported = self.reported;

@@ -1,4 +1,4 @@
-//! Handshake messages: authentication, and assignment to sessions.
+//! Authenticates handshake messages, and assigns them to sessions.
 
 use super::Engine;
 use super::drops::Drop;
@@ -11,14 +11,15 @@ use crate::mutant;
 use std::net::SocketAddr;
 use std::time::Instant;
 
-/// Unconfirmed sessions per peer: every client replica, port and lane at once.
+/// Upper limit of tentative sessions per peer. All replicas, ports and lanes of a client may
+/// connect at once.
 const TENTATIVE_PER_PEER: usize = 64;
-/// Unconfirmed sessions of all peers; each costs 12 KB.
+/// Upper limit of tentative sessions of all peers; each session costs 12 KB.
 const TENTATIVE_MAX: usize = 512;
-/// Confirmed sessions per peer: four replicas with the most lanes, at two addresses each.
+/// Upper limit of confirmed sessions per peer: four replicas with 16 lanes each, at two addresses.
 const LIVE_PER_PEER: usize = 128;
 
-/// Source of a message and the port that received it.
+/// The source of a message, and the local port that received it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Source {
     pub(super) port: PortId,
@@ -26,7 +27,6 @@ pub(super) struct Source {
 }
 
 impl Engine {
-    /// Handles an initiation.
     pub(super) fn handle_initiation(&mut self, source: Source, datagram: &[u8], now: Instant) {
         let mut buffer = [0; HANDSHAKE_BUFFER];
         let local = match self.keys.verify(source.from, datagram, &mut buffer) {
@@ -36,7 +36,8 @@ impl Engine {
         self.handle_verified(local, source, datagram, now);
     }
 
-    /// Handles an initiation whose mac1, cookie and limits were checked for our key `local`.
+    /// Handles an initiation whose mac1, cookie and limits have been checked. `local` is the public
+    /// half of the local key that the initiation is for.
     pub(super) fn handle_verified(
         &mut self,
         local: [u8; 32],
@@ -58,7 +59,8 @@ impl Engine {
             return self.drops.count(Drop::InvalidHandshake);
         }
 
-        // Only clients of ours choose the lane; all other peers have their session in the first one.
+        // Only clients of this project choose the lane. All other peers have their session in the
+        // first lane.
         let is_ours = self.peers.get(peer).is_some_and(|p| p.kind == Kind::Ours);
         if !is_ours && !self.local.lane.is_first() {
             return self.events.push_back(Event::Initiation {
@@ -87,8 +89,10 @@ impl Engine {
         }
     }
 
-    /// Checks that an initiation is the peer's own and newer than all before it for its slot. Every lane remembers
-    /// those that it hands to the first, too: it would handle a copy itself once the peer is known as one of ours.
+    /// Checks that the peer itself created an initiation, and that its timestamp is newer than all
+    /// earlier ones of its slot. A lane also remembers initiations that it forwards to the first
+    /// lane: once the peer is known to be a gateway of this project, the lane handles replayed
+    /// copies itself.
     fn is_newest(&mut self, peer: u16, slot: u32, initiator: Initiator) -> bool {
         let Some(peer) = self.peers.get_mut(peer) else {
             return false;
@@ -101,8 +105,8 @@ impl Engine {
         timestamp.is_some_and(|timestamp| peer.timestamps.take(slot, timestamp))
     }
 
-    /// Handles the response to an initiation of ours. It never draws a cookie, whatever the load: its
-    /// sender knows an index of ours.
+    /// Handles the response to an initiation of this gateway. A response never requires a cookie,
+    /// because its sender must know a local index.
     pub(super) fn handle_response(&mut self, index: u32, datagram: &[u8], now: Instant) {
         let mut buffer = [0; HANDSHAKE_BUFFER];
         let Some(session) = self.sessions.by_index(index) else {
@@ -112,8 +116,8 @@ impl Engine {
             return self.drops.count(Drop::HandshakeRate);
         }
         let opened = session.tunnel.open(datagram, &mut buffer);
-        // Only the Diffie-Hellman after these two checks is expensive. Junk that fails them must not
-        // use up the budget of true responses.
+        // A message that fails one of these two checks costs no Diffie-Hellman. It must not use up
+        // the budget of genuine responses.
         if !matches!(opened, Err(Drop::InvalidMac | Drop::Unexpected)) {
             session.responses_left -= 1;
         }
@@ -135,7 +139,8 @@ impl Engine {
         }
     }
 
-    /// Handles a cookie reply. It moves no endpoint, because it is not encrypted with a session's keys.
+    /// Handles a cookie reply. It does not change the endpoint, because session keys do not
+    /// authenticate it.
     pub(super) fn handle_cookie(&mut self, index: u32, datagram: &[u8], now: Instant) {
         let mut buffer = [0; HANDSHAKE_BUFFER];
         let Some(session) = self.sessions.by_index(index) else {
@@ -152,7 +157,8 @@ impl Engine {
         }
     }
 
-    /// Handles the first data message after a response: it proves that the initiator is present and has the keys.
+    /// Confirms the handshake of a session at the first data message after the response. This
+    /// message proves that the initiation was no replay and that the initiator has the keys.
     pub(super) fn confirm(&mut self, id: SessionId, now: Instant) {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
@@ -195,7 +201,8 @@ impl Engine {
         self.handle_established(id, now);
     }
 
-    /// Handles that the peer renewed the keys of a session: a peer that has one session uses this one.
+    /// Handles renewed keys of a session. A single-session peer uses only the session with the
+    /// newest keys, so flows move to this session.
     fn handle_renewed(&mut self, id: SessionId, now: Instant) {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
@@ -207,7 +214,7 @@ impl Engine {
         }
     }
 
-    /// Handles that a session got its first confirmed keys, or new ones after it was lost.
+    /// Handles the first keys of a session, or new keys after the session was lost.
     fn handle_established(&mut self, id: SessionId, now: Instant) {
         let Some(index) = self.sessions.get(id).map(|session| session.peer) else {
             return;
@@ -219,7 +226,7 @@ impl Engine {
         self.tick_session(id, now);
     }
 
-    /// Finds the session that an initiation with this slot belongs to.
+    /// Returns the session to which an initiation with this slot belongs.
     fn responder(&self, index: u16, slot: u32, source: Source, now: Instant) -> Option<SessionId> {
         let peer = self.peers.get(index)?;
         let sessions = || {
@@ -231,7 +238,8 @@ impl Engine {
         }
 
         let by_slot = sessions().filter(|session| session.remote_slot == Some(slot));
-        // Two replicas of a peer may draw the same slot: a session that is in use from elsewhere is the other's.
+        // Two replicas of a peer may choose the same slot. A session that is in use from another
+        // endpoint belongs to the other replica.
         let is_ours = peer.kind == Kind::Ours;
         let by_slot = by_slot
             .filter(|s| !is_ours || s.endpoint == source.from || s.is_silent(now))
@@ -250,7 +258,8 @@ impl Engine {
             .map(|session| session.id)
     }
 
-    /// Responds to an initiation within a session. Only the first data message moves its endpoint.
+    /// Responds to an initiation within a session. The endpoint changes only with the first data
+    /// message.
     fn respond(
         &mut self,
         id: SessionId,
@@ -307,15 +316,15 @@ impl Engine {
         Ok(len)
     }
 
-    /// Removes the oldest tentative session of the peer, or of all peers, at the limit. A confirmed session never
-    /// gives way to a tentative one.
+    /// Makes room for a tentative session. At a limit, removes the oldest tentative session of the
+    /// peer or of all peers. A confirmed session is never removed for a tentative one.
     fn make_room(&mut self, index: u16) {
         let sessions = &self.sessions;
         let is_tentative = |id: &SessionId| {
             let session = sessions.get(*id);
             session.is_some_and(|session| session.state == State::Tentative)
         };
-        // Drops entries confirmed or removed since: this list is shorter than that of all sessions.
+        // Remove the ids of sessions that have been confirmed or removed in the meantime.
         self.tentative.retain(is_tentative);
         let of_peer = self.peers.get(index).into_iter();
         let of_peer = of_peer.flat_map(|peer| &peer.sessions);

@@ -1,7 +1,7 @@
-//! Sender indices: the 32 bits by which the other side addresses us.
+//! Sender indices: the remote side copies these 32 bits into the receiver index of its messages.
 //!
-//! WireGuard leaves the sender index to the sender (whitepaper, section 5.4.2) and boringtun leaves 24 bits of it
-//! to us. In an initiation of ours they are:
+//! WireGuard lets the sender choose the index (whitepaper, section 5.4.2), and boringtun lets its
+//! caller choose the upper 24 bits. An initiation of this gateway has this index:
 //!
 //! ```text
 //!  31            24 23                           8 7             0
@@ -12,34 +12,38 @@
 //! |<------------------- slot, 24 bits ----------->|<- boringtun ->|
 //! ```
 //!
-//! - The *key hint* is the first byte of the responder's public key. A gateway has one key per peering, and mac1
-//!   does not say for which key a message is: without a hint the responder has to try one after the other. With it a
-//!   gateway of 1,000 keys tries four. The hint is never trusted: mac1 decides, and a wrong hint costs its sender the
-//!   budget of a sender without one (`engine/keys/budget.rs`). An observer learns eight bits of a public key.
-//! - The lane byte selects the lane of the responder, of `n` (`engine/lanes.rs`).
+//! - The *key hint* is the first byte of the responder's public key. A gateway has one key per
+//!   peering, and mac1 does not name the key of a message. Without a hint the responder has to try
+//!   its keys one after another. With a hint, a gateway with 1,000 keys tries four of them. The
+//!   hint is not trusted: only mac1 decides. A sender with a wrong hint gets the budget of a sender
+//!   without a hint (`engine/keys/budget.rs`). An observer learns eight bits of a public key.
+//! - The lane byte selects one of the responder's `n` lanes (`engine/lanes.rs`).
 //! - The counter distinguishes the handshakes of a session.
 //!
-//! The slot names a session among those of the same two keys. For a responder key in a given lane there are
-//! 65,536 / `n` slots with the correct hint: at least 4,096, and a peer has up to 128 sessions. Peers whose keys share the
-//! hint share these slots; where [`SLOT_TRIES`] draws find none free, the session goes without the hint.
+//! The slot identifies a session among all sessions of the same two keys. For one responder key and
+//! lane, 65,536 / `n` slots have the correct hint. This is at least 4,096, and a peer has up to 128
+//! sessions. Peers whose keys have the same hint share these slots. If [`SLOT_TRIES`] draws find no
+//! free slot, the session uses a slot without the hint.
 //!
-//! The index of a response needs no hint: all 24 bits of its slot are random. So are those of upstream's initiations, of
-//! other WireGuards and of the first release, of which one in 256 seems to hint at a given key.
+//! The index of a response has no hint, and so the upper 16 bits of its slot are random. The slots
+//! of upstream gateways, of other WireGuard implementations and of the first release are random,
+//! too. One in 256 of these has the hint of a given key by chance.
 
-/// Draws of a slot with the hint. Where nine tenths of the slots are in use, one session in 800 goes without.
+/// Maximum number of draws of a hinted slot. If 90 % of the slots are in use, one session in 800
+/// gets no hint.
 pub(super) const SLOT_TRIES: usize = 64;
 
-/// Place of the sender index in an initiation.
+/// Position of the sender index in an initiation.
 const SENDER: std::ops::Range<usize> = 4..8;
 const HINT_SHIFT: u32 = 16;
 
-/// Returns the slot of an index.
+/// Returns the upper 24 bits of an index.
 #[inline]
 pub(super) fn slot(index: u32) -> u32 {
     index >> 8
 }
 
-/// Returns the hint at a public key.
+/// Returns the hint for a public key, which is its first byte.
 pub(super) fn hint(public_key: &[u8; 32]) -> u8 {
     public_key[0]
 }
@@ -49,7 +53,7 @@ pub(super) fn with_hint(slot: u32, hint: u8) -> u32 {
     slot & ((1 << HINT_SHIFT) - 1) | u32::from(hint) << HINT_SHIFT
 }
 
-/// Returns the key hint of an initiation.
+/// Returns the key hint of an initiation; `None` if the message is too short.
 pub(super) fn hint_of(initiation: &[u8]) -> Option<u8> {
     let index = u32::from_le_bytes(initiation.get(SENDER)?.try_into().ok()?);
 

@@ -1,4 +1,4 @@
-//! Packets inside the tunnel: source checks and liveness probes.
+//! Checks the packets inside the tunnel: source addresses, ICMP errors and liveness probes.
 
 use super::drops::Drop;
 use crate::mutant;
@@ -7,13 +7,14 @@ use ipnet::Ipv4Net;
 use std::net::Ipv4Addr;
 use std::ops::Range;
 
-/// Address of the server inside every tunnel (upstream's numbering).
+/// Address of the server inside every tunnel, as upstream Liqo assigns it.
 pub(super) const SERVER: Ipv4Addr = settings::LIVENESS_SERVER;
 /// Address of the client inside every tunnel.
 pub(super) const CLIENT: Ipv4Addr = settings::LIVENESS_CLIENT;
 /// Source and destination port of liveness probes.
 pub(super) const PROBE_PORT: u16 = settings::LIVENESS_PORT;
-/// Network of these addresses, in which upstream numbers further tunnels.
+/// Network prefix of these two addresses. Upstream assigns the addresses of further tunnels in it,
+/// too.
 const PROBE_NET: u32 = settings::LIVENESS_NET.to_bits() >> PROBE_NET_SHIFT;
 const PROBE_NET_SHIFT: u32 = 32 - settings::LIVENESS_NET_LEN as u32;
 
@@ -24,7 +25,7 @@ pub(super) const UDP_HEADER: usize = 8;
 
 const ICMP: u8 = 1;
 const UDP: u8 = 17;
-/// Flag "more fragments" and the fragment offset.
+/// Mask of the "more fragments" flag and of the fragment offset.
 const FRAGMENT: u16 = 0x3fff;
 const FRAGMENT_OFFSET: u16 = 0x1fff;
 const TTL: u8 = 64;
@@ -35,7 +36,8 @@ const ICMP_ERRORS: [u8; 5] = [3, 4, REDIRECT, 11, 12];
 const REDIRECT: u8 = 5;
 const ICMP_HEADER: usize = 8;
 
-/// The source addresses of a peer, as disjoint ranges in ascending order: one binary search per packet.
+/// Allowed source addresses of a peer, as disjoint ranges in ascending order. A lookup is one
+/// binary search.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sources(Vec<(u32, u32)>);
 
@@ -69,13 +71,13 @@ impl Sources {
 /// Result of [`check`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Inner {
-    /// A packet for the shell.
+    /// A packet that the shell writes to the TAP.
     Forward,
-    /// A liveness probe, whose JSON lies in this range.
+    /// A liveness probe. The range is the position of the JSON in the packet.
     Probe(Range<usize>),
 }
 
-/// Checks an inner packet of a peer whose source addresses are `sources`.
+/// Checks an inner packet of a peer. `sources` are the addresses that the peer may use.
 ///
 /// # Errors
 ///
@@ -151,7 +153,7 @@ impl Header {
         })
     }
 
-    /// Returns where the probe's JSON lies if the packet is a probe.
+    /// Returns the position of the probe's JSON if the packet is a probe.
     fn probe(&self, packet: &[u8]) -> Option<Range<usize>> {
         if self.protocol != UDP || self.fragment != 0 {
             return None;
@@ -169,7 +171,7 @@ impl Header {
         Some(self.len + UDP_HEADER..end)
     }
 
-    /// Returns whether this is an ICMP error.
+    /// Returns whether the packet is an ICMP error.
     fn is_error(&self, packet: &[u8]) -> bool {
         self.protocol == ICMP
             && self.fragment & FRAGMENT_OFFSET == 0
@@ -180,9 +182,9 @@ impl Header {
 
     /// Returns whether an ICMP error quotes a packet that its receiver sent to the peer.
     ///
-    /// Such an error may come from any source: routers and nodes of the peer send theirs from
-    /// outside the peer's prefixes, and path MTU discovery needs them. The kernel programs check
-    /// that the receiver is an address of ours.
+    /// Such an error may have any source address. Routers and nodes of the remote cluster send
+    /// errors from outside the peer's prefixes, and path MTU discovery needs these errors. The eBPF
+    /// programs check that the receiver belongs to this cluster.
     fn quotes_receiver(&self, packet: &[u8], sources: &Sources) -> bool {
         let Some(icmp) = packet[self.len..].first_chunk::<{ ICMP_HEADER + IPV4_HEADER }>() else {
             return false;
@@ -198,7 +200,7 @@ impl Header {
     }
 }
 
-/// The addresses of a probe that [`check`] recognised.
+/// The addresses of a probe, to which the PONG is sent back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ProbeAddresses {
     pub(super) source: (Ipv4Addr, u16),
@@ -222,7 +224,7 @@ pub(super) fn probe_addresses(packet: &[u8]) -> ProbeAddresses {
     }
 }
 
-/// Builds the packet that carries a probe.
+/// Builds the IPv4 packet of a probe, with [`PROBE_PORT`] as the source port.
 pub(super) fn probe_packet(from: Ipv4Addr, to: (Ipv4Addr, u16), json: &[u8]) -> Vec<u8> {
     let total = IPV4_HEADER + UDP_HEADER + json.len();
     let total_field = u16::try_from(total).expect("probes are shorter than an IPv4 packet can be");
@@ -252,7 +254,7 @@ pub(super) fn probe_packet(from: Ipv4Addr, to: (Ipv4Addr, u16), json: &[u8]) -> 
     packet
 }
 
-/// Adds 16-bit words as the internet checksum does; at most 64 KiB.
+/// Sums 16-bit words for the internet checksum (RFC 1071), of at most 64 KiB.
 fn sum(bytes: &[u8]) -> u32 {
     bytes
         .chunks(2)

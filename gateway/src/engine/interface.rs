@@ -1,4 +1,4 @@
-//! Values that engine and shell exchange.
+//! Types of the values that engine and shell exchange.
 
 pub(crate) use super::handshake_evidence::HandshakeEvidence;
 pub(crate) use super::key::PrivateKey;
@@ -8,18 +8,18 @@ use serde::Serialize;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// One UDP source port of this process.
+/// Identifies a UDP socket of this process. It is not the port number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub(crate) struct PortId(pub(crate) u32);
 
 impl PortId {
-    /// The listening port, open as long as the process lives. All others are
-    /// client ports, opened and closed by [`Event`]s.
+    /// The listening port, which is open as long as the process runs. All others are client ports,
+    /// which the shell opens and closes on [`Event`]s.
     pub(crate) const LISTEN: Self = Self(0);
 }
 
-/// Identifies a session; never used again for another one.
+/// Identifies a session. The id of a removed session is not reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SessionId {
     pub(super) place: u32,
@@ -38,21 +38,19 @@ pub(crate) struct Clock {
 /// Identity of this replica, which its probes advertise.
 #[derive(Clone, Debug)]
 pub(crate) struct Local {
-    /// This cluster's id.
     pub(crate) cluster_id: String,
-    /// Unique among the cluster's gateways.
+    /// Name of this replica, unique among the gateways of the cluster.
     pub(crate) replica: String,
-    /// The lane of this engine.
     pub(crate) lane: LaneId,
     pub(crate) version: String,
 }
 
-/// The side that opens the sessions of a peering.
+/// The role of this cluster in a peering. The client opens the sessions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// The peer opens them, towards our listening port.
+    /// The peer opens the sessions, to the listening port of this gateway.
     Server,
-    /// We open them.
+    /// This gateway opens the sessions.
     Client {
         /// Host names or IP literals of the peer, in order of preference.
         addresses: Vec<String>,
@@ -60,34 +58,29 @@ pub(crate) enum Role {
     },
 }
 
-/// One remote cluster, as the desired state has it.
+/// Desired configuration of one remote cluster.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct PeerConfig {
-    /// Index in MAC addresses and tables.
+    /// Identifies the peer in MAC addresses and in the tables of the eBPF programs.
     pub(crate) index: u16,
-    /// The remote cluster's id.
     pub(crate) cluster_id: String,
-    /// Several peerings may share one.
+    /// The private key of this cluster for the peering. Several peerings may share one key.
     pub(crate) local_private_key: PrivateKey,
     pub(crate) public_key: [u8; 32],
     pub(crate) role: Role,
     /// Upper bound of the inner MTU, in bytes.
     pub(crate) mtu: u16,
-    /// The original prefixes of the remote cluster: inner source addresses of the peer.
+    /// Original prefixes of the remote cluster, before remapping. The peer may send only from
+    /// these.
     pub(crate) allowed: Vec<Ipv4Net>,
 }
 
-/// Result of a received datagram.
+/// Result of [`super::Engine::handle_datagram`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Received {
-    /// The first `len` bytes of `out` are an IPv4 packet that `peer` may send.
-    Packet {
-        /// Index of the peer.
-        peer: u16,
-        /// In bytes.
-        len: usize,
-    },
-    /// A message for the engine, or a counted drop.
+    /// The first `len` bytes of `out` are an IPv4 packet that `peer` is allowed to send.
+    Packet { peer: u16, len: usize },
+    /// The engine has handled the message itself, or has dropped and counted it.
     Nothing,
 }
 
@@ -98,11 +91,11 @@ pub(crate) struct Transmit {
     pub(crate) to: SocketAddr,
     /// The UDP payload.
     pub(crate) datagram: Vec<u8>,
-    /// Set the DF bit: the datagram measures the path MTU.
+    /// Whether to set the DF bit, because the datagram measures the path MTU.
     pub(crate) dont_fragment: bool,
 }
 
-/// A packet that waited for a session, sealed by [`super::Engine::poll_queued`].
+/// A packet that waited for a session, encrypted by [`super::Engine::poll_queued`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sealed {
     pub(crate) port: PortId,
@@ -111,61 +104,61 @@ pub(crate) struct Sealed {
     pub(crate) len: usize,
 }
 
-/// Something the shell must act on.
+/// A request or a report to the shell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// Open a UDP socket on any free port, then call [`super::Engine::handle_port_opened`]. A failure needs no call:
     /// the engine requests another port later.
     OpenPort(PortId),
-    /// Close the port's socket; nothing is sent from it any more.
+    /// Close the socket of the port. The engine no longer sends from it.
     ClosePort(PortId),
     /// Resolve `host`, then call [`super::Engine::handle_resolved`]. A failure needs no call: the engine requests
     /// another lookup later.
     Resolve {
-        /// Index of the peer.
         peer: u16,
         host: String,
-        /// Port of the resulting addresses.
+        /// UDP port to combine with the resolved addresses.
         port: u16,
     },
-    /// The state for the peer's `Connection` object. Emitted at every change, and every 10 s while connected.
+    /// Reports the state for the peer's `Connection` object. Emitted at every change, and every 10
+    /// s while connected.
     Connection {
-        /// Index of the peer.
         peer: u16,
         state: ConnectionState,
         /// Smoothed round-trip time of probes.
         latency: Option<Duration>,
     },
-    /// The peer's kind, and the health of its nodes as its replicas report it. Emitted at every change.
+    /// Reports the peer's kind, and the health of its nodes. Emitted at every change.
     Remote {
-        /// Index of the peer.
         peer: u16,
         kind: Kind,
-        /// The worst report of its replicas; `None` if one reports nothing.
+        /// Worst report of the peer's replicas; `None` if a replica does not report the health.
         nodes: Option<Nodes>,
     },
-    /// Handshake messages received from the peer while there is no connection. Emitted at every change.
+    /// Reports the handshake messages received from the peer while there is no connection. Emitted
+    /// at every change.
     HandshakeEvidence {
-        /// Index of the peer.
         peer: u16,
         evidence: HandshakeEvidence,
     },
-    /// An initiation of a single-session peer, for the first lane: this lane is another.
+    /// An initiation of a single-session peer (upstream Liqo or plain WireGuard). The shell
+    /// forwards it to the first lane, which has the sessions of these peers.
     Initiation {
-        /// The public half of our key, for which mac1, cookie and limits were checked.
+        /// Public half of the local key for which mac1, cookie and limits were checked.
         local: [u8; 32],
         from: SocketAddr,
         /// The UDP payload.
         datagram: Vec<u8>,
     },
-    /// Whether this lane can send packets to the peer, for the overlay's heartbeat to the nodes.
+    /// Reports whether this lane can send packets to the peer. The gateway's replies to overlay
+    /// probes advertise this to the nodes.
     Reachable {
-        /// Index of the peer.
         peer: u16,
-        /// At least one session is usable.
+        /// Whether at least one session is usable.
         reachable: bool,
     },
-    /// After [`super::Engine::leave`]: all peers that can move their flows have moved them.
+    /// Reports, after [`super::Engine::leave`], that the peers have moved their flows, or that the
+    /// time limit has passed.
     Drained,
 }
 
@@ -173,13 +166,13 @@ pub(crate) enum Event {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Nodes {
-    /// Ready nodes.
+    /// Number of ready nodes.
     pub(crate) all: u32,
-    /// Ready nodes that the overlay does not connect with the replica.
+    /// Number of ready nodes that cannot exchange overlay packets with the replica.
     pub(crate) cut: u32,
-    /// Ready nodes whose route agent was stopped and may restart.
+    /// Number of ready nodes whose route agent was stopped or has not sent a probe yet.
     pub(crate) resting: u32,
-    /// Whether all of them reply to the checks of the peers' nodes.
+    /// Whether all ready nodes that have sent a probe reply to end-to-end checks of remote nodes.
     pub(crate) reflect: bool,
 }
 
@@ -190,7 +183,7 @@ pub(crate) enum ConnectionState {
     Connecting,
     /// PONGs arrive.
     Connected,
-    /// PONGs arrived once, and no longer do.
+    /// PONGs arrived earlier, but no longer arrive.
     Error,
 }
 
@@ -198,10 +191,10 @@ pub(crate) enum ConnectionState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Kind {
-    /// No probe has arrived; perhaps plain WireGuard.
+    /// No probe has arrived yet. The peer may be plain WireGuard.
     Unknown,
-    /// This project: a session per slot, and one for each pair of replicas.
+    /// A gateway of this project, with a session for each pair of replicas and lanes.
     Ours,
-    /// Upstream Liqo: one session.
+    /// A gateway of upstream Liqo, with one session.
     Upstream,
 }

@@ -1,11 +1,11 @@
-//! Private keys in memory.
+//! Private keys, which are erased from memory when dropped.
 
 use std::fmt;
 use zeroize::Zeroize as _;
 
 /// A WireGuard private key, overwritten in memory when dropped.
 ///
-/// It stands on the heap, so that a move leaves no copy of it behind.
+/// The key is on the heap, so that moving this value leaves no copy on the stack.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct PrivateKey(Box<[u8; Self::LEN]>);
 
@@ -13,7 +13,7 @@ impl PrivateKey {
     /// Length of a key in bytes.
     pub(crate) const LEN: usize = 32;
 
-    /// Returns a key of zeros, to be filled by `fill`.
+    /// Creates a key whose bytes `fill` writes in place.
     ///
     /// # Errors
     ///
@@ -27,7 +27,7 @@ impl PrivateKey {
         Ok(key)
     }
 
-    /// Returns the key of these bytes; `None` if their number is wrong.
+    /// Creates a key from 32 bytes; returns `None` for any other length.
     pub(crate) fn from_slice(bytes: &[u8]) -> Option<Self> {
         Self::try_fill(|key| {
             let bytes: &[u8; Self::LEN] = bytes.try_into().map_err(drop)?;
@@ -69,7 +69,7 @@ mod tests {
     use std::cell::Cell;
 
     thread_local! {
-        /// The bytes that the last key left in memory.
+        /// Memory contents of the last dropped key.
         pub(super) static DROPPED: Cell<Option<[u8; PrivateKey::LEN]>> = const { Cell::new(None) };
     }
 

@@ -1,8 +1,12 @@
-//! Our static keys, and the defence of handshakes against floods.
+//! Local static keys, and their protection against floods of handshakes.
 //!
-//! An initiation passes these checks, cheapest first: mac1 with the key that its source used last; mac1 with the keys at
-//! which its sender index hints, then with all others (0.5 us each, within [`Budget`]); mac2 while that key is under load
-//! (1 us); the source's share of handshakes while it is. Only then comes the first Diffie-Hellman.
+//! An initiation has to pass these checks before the first Diffie-Hellman, cheapest first:
+//!
+//! - mac1 with the key that the source used last
+//! - mac1 with the keys that match the hint in the sender index, then with all other keys: 0.5 us
+//!   per key, limited by [`Budget`]
+//! - mac2, while the key is under load: 1 us
+//! - the source's share of handshakes, while the key is under load
 
 mod budget;
 mod recent;
@@ -19,10 +23,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
-/// How often all limits start anew.
+/// Period after which all limits are reset.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Our keys by their public half, whose first byte is the hint.
+/// Local keys by their public half. The first byte of the public half is the key hint.
 pub(super) struct Keys {
     keys: BTreeMap<[u8; 32], LocalKey>,
     recent: RecentKeys,
@@ -34,7 +38,7 @@ pub(super) struct Keys {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub(super) reason: Drop,
-    /// Length of the cookie message in the buffer, to be sent.
+    /// Length of the cookie reply in the buffer, if one must be sent.
     pub(super) cookie: Option<usize>,
 }
 
@@ -57,7 +61,7 @@ impl Keys {
         }
     }
 
-    /// Adds a key unless it is there, and returns its public half.
+    /// Adds a key unless it is present, and returns its public half.
     pub(super) fn add(&mut self, private: &PrivateKey) -> [u8; 32] {
         let public = super::noise::public_key(private);
         if let Entry::Vacant(entry) = self.keys.entry(public) {
@@ -78,20 +82,19 @@ impl Keys {
         self.keys.get(public)
     }
 
-    /// Remembers that `from` uses the key `public`. Only data under a session's
-    /// keys proves that: an initiation may be a copy sent from any address.
+    /// Remembers that `from` uses the local key `public`. Only a data message proves this, because
+    /// an initiation may be a copy that was sent from any address.
     pub(super) fn remember(&mut self, from: IpAddr, public: [u8; 32]) {
         self.recent.remember(from, public);
     }
 
-    /// Returns the key that `from` used last.
+    /// Returns the local key that `from` used last.
     #[cfg(test)]
     pub(super) fn recent(&self, from: IpAddr) -> Option<[u8; 32]> {
         self.recent.get(from)
     }
 
-    /// Finds the key that an initiation is meant for, and checks that its sender
-    /// may cost a Diffie-Hellman.
+    /// Finds the local key of an initiation, and checks that its sender may cause a Diffie-Hellman.
     pub(super) fn verify(
         &mut self,
         from: SocketAddr,
@@ -139,7 +142,7 @@ impl Keys {
         Err(Drop::InvalidMac.into())
     }
 
-    /// Starts a period when it is time.
+    /// Resets all limits if the period has ended.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
         if now < self.reset_at {
             return;
@@ -171,7 +174,7 @@ impl Keys {
     }
 }
 
-/// Returns the public keys that have the hint.
+/// Returns the range of public keys that have the hint as their first byte.
 fn with_hint(hint: u8) -> RangeInclusive<[u8; 32]> {
     let (mut first, mut last) = ([0; 32], [0xff; 32]);
     (first[0], last[0]) = (hint, hint);

@@ -1,11 +1,13 @@
-//! Pairs of lanes of two gateways.
+//! Pairs the lanes of two gateways.
 //!
-//! A gateway has an engine per lane, and lanes share nothing: a session belongs to one lane of
-//! either side, so its nonces and its replay window have one writer. All lanes listen on one UDP
-//! port. The kernel delivers a message to the lane that the lowest byte of its slot selects (see
-//! `shell::udp::lanes`): the slot of the sender index in an initiation, of the receiver index in
-//! all other messages. So an initiator chooses the lane that responds, once it knows their number,
-//! and a responder's own indices select its own lane.
+//! A lane is a worker thread of a gateway, with its own engine. Lanes share no state: a session
+//! belongs to one lane on each side, so its nonces and its replay window have one writer.
+//!
+//! All lanes listen on one UDP port. The kernel delivers a message to the lane that the lowest byte
+//! of the slot selects (`shell/udp/lanes.rs`). In an initiation this is the slot of the sender
+//! index, in all other messages the slot of the receiver index. Once an initiator has learned the
+//! number of remote lanes, its slot selects the lane that responds. A responder chooses slots that
+//! select its own lane.
 //!
 //! ```text
 //! lanes of the client   0   1          0      0   1   2
@@ -13,14 +15,14 @@
 //! lanes of the server   0   1       0  1  2   0   1
 //! ```
 //!
-//! There are as many sessions as the side with more lanes has lanes, so every lane is used.
+//! The number of sessions is the greater number of lanes of the two sides, so every lane is used.
 
 use serde::Serialize;
 
-/// Most lanes of one gateway.
+/// Upper limit of lanes per gateway.
 pub(crate) const LANES_MAX: u8 = 16;
 
-/// One of the lanes of a gateway.
+/// Identifies a lane by its number and the number of lanes of its gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub(crate) struct LaneId {
     number: u8,
@@ -31,8 +33,8 @@ impl LaneId {
     /// The lane of a gateway with one lane.
     pub(crate) const ONLY: Self = Self { number: 0, of: 1 };
 
-    /// Returns the lane `number`, from 0 on, of a gateway with `of` lanes; `None` if `number` is not below `of`, or
-    /// `of` exceeds [`LANES_MAX`].
+    /// Returns the lane `number`, counted from 0, of a gateway with `of` lanes. Returns `None` if
+    /// `number` is not below `of`, or `of` exceeds [`LANES_MAX`].
     pub(crate) fn new(number: u8, of: u8) -> Option<Self> {
         (number < of && of <= LANES_MAX).then_some(Self { number, of })
     }
@@ -42,22 +44,23 @@ impl LaneId {
         (0..of).filter_map(move |number| Self::new(number, of))
     }
 
-    /// From 0 on.
+    /// Returns the number of the lane, counted from 0.
     pub(crate) fn number(self) -> u8 {
         self.number
     }
 
-    /// The number of lanes of its gateway.
+    /// Returns the number of lanes of the lane's gateway.
     pub(crate) fn of(self) -> u8 {
         self.of
     }
 
-    /// Returns whether messages with this slot are delivered to the first lane, whatever the number of lanes.
+    /// Returns whether messages with this slot are delivered to the first lane, for any number of
+    /// lanes.
     pub(super) fn is_held_by_first(slot: u32) -> bool {
         slot & 0xff == 0
     }
 
-    /// Returns whether this is the lane of single-session peers.
+    /// Returns whether this is the first lane, which has the sessions of single-session peers.
     pub(crate) fn is_first(self) -> bool {
         self.number == 0
     }
@@ -67,14 +70,14 @@ impl LaneId {
         (slot & 0xff) % u32::from(self.of) == u32::from(self.number)
     }
 
-    /// Returns whether this lane and one of another gateway are to have a session.
+    /// Returns whether this lane must have a session with the lane `other` of a remote gateway.
     pub(super) fn pairs_with(self, other: Self) -> bool {
         let width = self.of.min(other.of);
 
         self.number % width == other.number % width
     }
 
-    /// Returns a lane that pairs with this one, of a gateway with as many lanes as that of `like`.
+    /// Returns a remote lane that pairs with this one. `like` is any lane of the remote gateway.
     pub(super) fn counterpart(self, like: Self) -> Self {
         Self {
             number: self.number % like.of,

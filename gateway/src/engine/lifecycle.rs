@@ -1,4 +1,4 @@
-//! Adding and removing sessions, and the effects on their peers.
+//! Adds and removes sessions, and updates their peers.
 
 use super::Engine;
 use super::drops::Drop;
@@ -24,7 +24,7 @@ impl Engine {
         let selectable: Vec<_> = usable()
             .filter(|session| match peer.kind {
                 Kind::Ours => all_leave || !session.leaving,
-                // A single-session peer keeps only the newest one.
+                // A single-session peer uses only its newest session.
                 Kind::Unknown | Kind::Upstream => Some(session.live_since) == newest,
             })
             .map(|session| Candidate {
@@ -56,7 +56,7 @@ impl Engine {
         self.next_timeout = self.next_timeout.min(session.poll_timeout(kind));
     }
 
-    /// Adds a session to its peer.
+    /// Adds a session to its peer; returns `None` if the limit of sessions is reached.
     pub(super) fn add_session(&mut self, session: Session) -> Option<SessionId> {
         let index = session.peer;
         let Some(id) = self.sessions.insert(session) else {
@@ -71,7 +71,7 @@ impl Engine {
         Some(id)
     }
 
-    /// Removes a session, and the port that was opened for it.
+    /// Removes a session, and closes the port that was opened for it.
     pub(super) fn remove_session(&mut self, id: SessionId) {
         let Some(session) = self.sessions.remove(id) else {
             return;

@@ -1,12 +1,12 @@
-//! Liveness of one session, by PING and PONG.
+//! Detects the loss of a session by PING and PONG.
 //!
 //! ```text
-//!   PING every 250 ms (ours), 2 s (upstream)
-//!   PONG ---> alive
-//!   ours:      PING again after two round trips, 100 ms at least;
-//!              three PINGs without PONG and a grace of two round trips ---> lost
-//!   upstream:  neither PONG nor any other message for 10 s             ---> lost
-//!   unknown:   never lost: it may be plain WireGuard
+//!   this project:  a PING every 250 ms; one without PONG is repeated after two round trips,
+//!                  100 ms at least; three PINGs without PONG and a grace period of two
+//!                  round trips ---> lost
+//!   upstream:      a PING every 2 s; neither PONG nor any other message for 10 s ---> lost
+//!   unknown kind:  eight PINGs every 250 ms, then every 2 s; never lost, because the peer
+//!                  may be plain WireGuard
 //! ```
 
 use super::interface::Kind;
@@ -15,37 +15,40 @@ use std::time::{Duration, Instant};
 
 /// Interval of PINGs between gateways of this project.
 pub(super) const OURS_INTERVAL: Duration = Duration::from_millis(250);
-/// Shortest time until a PING without PONG is repeated. A dead gateway must be detected before TCP's second
-/// retransmission, 600 ms after the first loss: the third one follows only 800 ms later.
+/// Minimum time after which a PING without PONG is repeated. A dead gateway must be detected before
+/// TCP's second retransmission, 600 ms after the first loss, because the third one follows only 800
+/// ms later.
 const RETRY_MIN: Duration = Duration::from_millis(100);
 /// Interval of upstream's own probes.
 const UPSTREAM_INTERVAL: Duration = Duration::from_secs(2);
-/// Upstream's own threshold: 5 intervals.
+/// Time without PONG after which upstream reports an error: 5 intervals.
 const UPSTREAM_THRESHOLD: Duration = Duration::from_secs(10);
-/// PINGs without PONG after which a session with a gateway of this project is lost.
+/// Number of PINGs without PONG after which a session with a gateway of this project is lost.
 const MISSES_MAX: u32 = 3;
-/// Bounds of the grace after the last of them, which is two round trips.
+/// Bounds of the grace period after the last of these PINGs. The grace period is two round trips.
 const GRACE_MIN: Duration = Duration::from_millis(50);
 const GRACE_MAX: Duration = Duration::from_secs(2);
-/// Grace while no round-trip time is known.
+/// Grace period while no round-trip time is known.
 const GRACE_UNKNOWN: Duration = Duration::from_millis(750);
-/// A peer from which any message arrived this recently is alive: its PONGs may have been lost in a full queue.
+/// Time after any received message during which a session is not lost. Its PONGs may have been
+/// dropped from a full queue.
 const HEARD: Duration = Duration::from_millis(300);
-/// A session that receives messages but no PONG for this long is lost: its own messages do not arrive.
+/// Time without PONG after which a session is lost although other messages arrive, because the
+/// messages in the other direction do not arrive.
 const ONE_WAY_MAX: Duration = Duration::from_secs(3);
-/// PINGs at the short interval to a peer of unknown kind.
+/// Number of PINGs at [`OURS_INTERVAL`] to a peer of unknown kind.
 const EAGER_PINGS: u32 = 8;
-/// PINGs remembered: 8 s at the short interval.
+/// Upper limit of remembered PINGs: 8 s at [`OURS_INTERVAL`].
 const OUTSTANDING_MAX: usize = 32;
 
-/// The state machine of one session's probe.
+/// Probe state machine of one session.
 #[derive(Debug)]
 pub(super) struct Liveness {
     started: Instant,
     next_ping: Instant,
     pings: u32,
     outstanding: VecDeque<SentPing>,
-    /// PINGs since the last one with a PONG, without padded ones.
+    /// Number of PINGs since the last PING with a PONG. Padded PINGs do not count.
     unanswered: u32,
     /// When `unanswered` reached [`MISSES_MAX`].
     exhausted: Instant,
@@ -58,16 +61,16 @@ struct SentPing {
     /// Timestamp in nanoseconds since the Unix epoch.
     sent: i128,
     at: Instant,
-    /// The inner packet's length, if it measures the path.
+    /// Length of the inner packet if the PING is padded to measure the path MTU.
     size: Option<u16>,
 }
 
-/// The PING that a PONG belongs to.
+/// The PING that a PONG acknowledges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reply {
     pub(super) rtt: Duration,
     pub(super) sent_at: Instant,
-    /// The inner packet's length, if it measures the path.
+    /// Length of the inner packet if the PING was padded to measure the path MTU.
     pub(super) size: Option<u16>,
 }
 
@@ -86,7 +89,7 @@ impl Liveness {
         }
     }
 
-    /// Resets everything but the round-trip time, after a handshake.
+    /// Resets everything except the round-trip time, after a handshake.
     pub(super) fn restart(&mut self, now: Instant) {
         let rtt = self.rtt;
         *self = Self {
@@ -100,19 +103,20 @@ impl Liveness {
         self.rtt
     }
 
-    /// Returns whether a PONG has arrived.
+    /// Returns whether a PONG has arrived since the last handshake.
     pub(super) fn has_reply(&self) -> bool {
         self.last_reply.is_some()
     }
 
-    /// Returns whether PONGs arrive, by upstream's threshold. This decides the state of the connection, not of the
-    /// session.
+    /// Returns whether PONGs arrive. Except for gateways of this project, the last PONG must be
+    /// younger than upstream's threshold. The result determines the reported state of the
+    /// connection, not the state of the session.
     pub(super) fn is_replying(&self, kind: Kind, now: Instant) -> bool {
         self.last_reply
             .is_some_and(|last| kind == Kind::Ours || now.duration_since(last) < UPSTREAM_THRESHOLD)
     }
 
-    /// Returns whether at most one PING is without PONG.
+    /// Returns whether a PONG has arrived and at most one PING is without PONG.
     pub(super) fn is_healthy(&self) -> bool {
         self.has_reply() && self.unanswered <= 1
     }
@@ -122,8 +126,9 @@ impl Liveness {
         self.next_ping = now;
     }
 
-    /// Aligns PINGs with the engine's ticks, at which all sessions are due: a wake-up costs more than a PING. Once
-    /// aligned, PINGs stay so, [`OURS_INTERVAL`] apart.
+    /// Moves the next PING to this tick. All sessions then send their PINGs in the same wake-up,
+    /// because a wake-up costs more than a PING. The following PINGs stay aligned, because ticks
+    /// are [`OURS_INTERVAL`] apart.
     pub(super) fn handle_tick(&mut self, kind: Kind, now: Instant) {
         let is_due_before_next = self.next_ping <= now + OURS_INTERVAL;
         if kind == Kind::Ours && self.unanswered == 0 && is_due_before_next {
@@ -138,7 +143,7 @@ impl Liveness {
         }
 
         let interval = match kind {
-            // A PONG postpones it to the full interval.
+            // A PONG postpones the next PING to the full interval.
             Kind::Ours => self.rtt.map_or(OURS_INTERVAL, |rtt| {
                 (rtt * 2).clamp(RETRY_MIN, OURS_INTERVAL)
             }),
@@ -146,12 +151,13 @@ impl Liveness {
             Kind::Unknown if self.pings < EAGER_PINGS => OURS_INTERVAL,
             Kind::Unknown => UPSTREAM_INTERVAL,
         };
-        // Relative to the scheduled time, so that delays do not add up, but without a burst after a pause.
+        // Add to the scheduled time, so that delays do not add up. The lower bound prevents a burst
+        // after a pause.
         self.next_ping = (self.next_ping + interval).max(now + interval / 2);
         true
     }
 
-    /// Notes that a PING was sent.
+    /// Records a sent PING. `sent` is its timestamp.
     pub(super) fn handle_sent(&mut self, sent: i128, size: Option<u16>, now: Instant) {
         if self.outstanding.len() == OUTSTANDING_MAX {
             self.outstanding.pop_front();
@@ -176,7 +182,7 @@ impl Liveness {
         let ping = self.outstanding.remove(position)?;
         let rtt = now.saturating_duration_since(ping.at);
         if ping.size.is_none() {
-            // Padded PINGs stay: they still measure the path.
+            // Padded PINGs remain, because they still measure the path MTU.
             self.outstanding
                 .retain(|q| q.at >= ping.at || q.size.is_some());
             let later = self.outstanding.iter().filter(|q| q.size.is_none());
@@ -199,13 +205,13 @@ impl Liveness {
         })
     }
 
-    /// Forgets missing PONGs, because this process was late and not the peer.
+    /// Resets the number of missing PONGs, because this process was suspended.
     pub(super) fn forgive(&mut self) {
         self.unanswered = 0;
     }
 
-    /// Returns when the session is lost if no further message arrives; `heard` is the time of the last authenticated
-    /// one.
+    /// Returns when the session is lost if no further message arrives. `heard` is the time of the
+    /// last authenticated message.
     pub(super) fn lost_at(&self, kind: Kind, heard: Instant) -> Option<Instant> {
         match kind {
             Kind::Unknown => None,
@@ -230,7 +236,7 @@ impl Liveness {
         self.lost_at(kind, heard).is_some_and(|at| at <= now)
     }
 
-    /// Returns when something is due.
+    /// Returns the time of the next PING or of the loss of the session, whichever is earlier.
     pub(super) fn poll_timeout(&self, kind: Kind, heard: Instant) -> Instant {
         self.lost_at(kind, heard)
             .map_or(self.next_ping, |at| at.min(self.next_ping))

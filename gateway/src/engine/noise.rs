@@ -1,17 +1,20 @@
 //! WireGuard's Noise layer: the only file that names boringtun.
 //!
-//! boringtun reads the clock and the system's randomness directly; only this file notices. It also handles what
-//! boringtun leaves to its caller:
+//! boringtun reads the clock and the system's randomness directly, which the rest of the engine
+//! must not do. This file also handles the cases that boringtun leaves to its caller:
 //!
-//! - boringtun queues whole packets while it has no keys. [`Tunnel::seal`] refuses them instead.
-//! - It panics when a buffer is too small. Lengths are checked first.
-//! - It does not end a key by its counter, and overflows at the last one. [`Tunnel::open`] refuses counters from
-//!   `REJECT_AFTER_MESSAGES` on. The sending side never gets there: at ten million messages a second that takes 58,000
-//!   years.
-//! - It counts a handshake in every rate limiter that verifies it. [`LocalKey::verify`] verifies each initiation
-//!   once; the tunnels' own limiter, which checks mac1 again, never limits.
-//! - Its cookie binds an address without the port. [`cookie_address`] adds it.
-//! - It does not expose an initiation's timestamp. `noise/initiation.rs` reads it.
+//! - boringtun queues whole packets while it has no keys. [`Tunnel::seal`] refuses such packets
+//!   instead.
+//! - boringtun panics if a buffer is too small. [`Tunnel::seal`] and [`Tunnel::open`] check the
+//!   lengths first.
+//! - boringtun does not limit the counter of a key, which finally overflows. [`Tunnel::open`]
+//!   refuses counters from `REJECT_AFTER_MESSAGES` on. A sender needs 58,000 years to reach this
+//!   limit at ten million messages per second.
+//! - boringtun counts a handshake in every rate limiter that verifies it. [`LocalKey::verify`]
+//!   verifies each initiation once. The tunnels have a limiter without a limit, because they verify
+//!   mac1 again.
+//! - boringtun's cookie covers the address without the port. [`cookie_address`] adds the port.
+//! - boringtun does not expose the timestamp of an initiation. `noise/initiation.rs` reads it.
 
 mod initiation;
 
@@ -30,17 +33,18 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Bytes that a data message adds to its packet: a header of 16 and a tag of 16.
+/// Bytes that a data message adds to its packet: a header of 16 bytes and a tag of 16 bytes.
 pub(super) const OVERHEAD: usize = 32;
 
-/// Fits every message except data: the longest, an initiation, has 148 bytes.
+/// Buffer size for every message except data. The longest one, an initiation, has 148 bytes.
 pub(super) const HANDSHAKE_BUFFER: usize = 256;
 
-/// Handshakes per second and local key beyond which senders must prove their address. A handshake costs about 0.2 ms,
-/// so 100 cost 2 % of a core.
+/// Handshakes per second and local key above which senders must prove their address. A handshake
+/// costs about 0.2 ms, so 100 cost 2 % of a core.
 const HANDSHAKES_PER_SECOND: u64 = 100;
 
-/// The first counter that no data message may have (`REJECT_AFTER_MESSAGES`; whitepaper, section 6.1).
+/// The lowest counter that a data message must not have (`REJECT_AFTER_MESSAGES`; whitepaper,
+/// section 6.1).
 const REJECT_AFTER_MESSAGES: u64 = u64::MAX - (1 << 13);
 
 /// Type of a message, with the receiver index if it has one.
@@ -63,18 +67,17 @@ pub(super) fn classify(datagram: &[u8]) -> Option<Message> {
     }
 }
 
-/// Returns the public half of a static key.
 pub(super) fn public_key(private: &PrivateKey) -> [u8; 32] {
     PublicKey::from(&StaticSecret::from(*private.as_bytes())).to_bytes()
 }
 
-/// One of our static keys, with its load of unauthenticated handshakes.
+/// A local static key, with the rate limiter of its handshakes.
 pub(super) struct LocalKey {
     secret: StaticSecret,
     public: PublicKey,
-    /// Decides about cookies; counts each handshake once.
+    /// Decides when senders need a cookie. Counts each handshake once.
     limiter: RateLimiter,
-    /// For the tunnels, which verify again.
+    /// Limiter without a limit for the tunnels, which verify each handshake again.
     unlimited: Arc<RateLimiter>,
     /// Handshakes since the last [`LocalKey::reset_load`].
     handshakes: u64,
@@ -112,7 +115,7 @@ impl LocalKey {
         }
     }
 
-    /// Checks mac1, and mac2 under load, of a handshake message.
+    /// Checks the mac1 of a handshake message. Under load, also checks its mac2.
     pub(super) fn verify(
         &mut self,
         from: SocketAddr,
@@ -143,18 +146,19 @@ impl LocalKey {
         self.secret.diffie_hellman(&PublicKey::from(remote))
     }
 
-    /// Resets the load; to be called every second.
+    /// Resets the load. The engine calls this every second.
     pub(super) fn reset_load(&mut self) {
         self.limiter.reset_count();
         self.handshakes = 0;
     }
 }
 
-/// Returns what boringtun's cookie binds instead of the bare address.
+/// Returns the address to which boringtun binds a cookie, derived from address and port.
 ///
-/// The whitepaper (section 5.4.7) binds address and port. An IPv4 address and a port fit into the 16 bytes that
-/// boringtun takes. Of an IPv6 address the /64 stays and the rest is hashed with the port, so a cookie fits another
-/// port of the same /64 only by chance.
+/// The whitepaper (section 5.4.7) binds a cookie to address and port, but boringtun only to an
+/// address of 16 bytes. An IPv4 address and a port fit into 16 bytes. For IPv6 the first eight
+/// bytes are the /64 prefix, and the other eight are a hash of address and port. A cookie is then
+/// valid for another port only if the hashes collide.
 fn cookie_address(from: SocketAddr) -> IpAddr {
     let mut bytes = [0; 16];
     match from.ip() {
@@ -180,15 +184,16 @@ pub(super) enum Opened {
     Packet(usize),
     /// An authenticated message without a packet.
     Keepalive,
-    /// An initiation was accepted; the buffer holds the response, to be sent.
+    /// An initiation was accepted. The buffer holds the response of this length, to be sent.
     Response(usize),
-    /// A response was accepted and there are keys; the buffer holds the keepalive that confirms them, to be sent.
+    /// A response was accepted, and the tunnel has keys. The buffer holds a keepalive of this
+    /// length, to be sent to confirm them.
     Established(usize),
-    /// A cookie was accepted, for the next initiation.
+    /// A cookie was accepted. The next initiation will use it.
     Cookie,
 }
 
-/// Effect of the passing of time.
+/// Effect of [`Tunnel::tick`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tick {
     Nothing,
@@ -200,11 +205,11 @@ pub(super) enum Tick {
     Expired,
 }
 
-/// One tunnel: handshakes, keys and replay windows.
+/// A WireGuard tunnel: handshakes, keys and replay windows.
 pub(super) struct Tunnel {
     tunn: Box<Tunn>,
-    /// Whether there are keys to send with. Kept here because boringtun reads the clock to determine it; keys appear
-    /// with messages and disappear only in `tick`.
+    /// Whether the tunnel has keys for sending. Cached, because boringtun would read the clock to
+    /// determine it. Keys are established in `open`, and expire only in `tick`.
     keyed: bool,
     #[cfg(feature = "mutants")]
     remembered: std::collections::VecDeque<([u8; 12], Vec<u8>)>,
@@ -230,7 +235,7 @@ impl Tunnel {
         }
     }
 
-    /// Returns whether there are keys to send with.
+    /// Returns whether the tunnel has keys for sending.
     #[inline]
     pub(super) fn is_keyed(&self) -> bool {
         self.keyed
@@ -241,7 +246,7 @@ impl Tunnel {
         self.tunn.time_since_last_handshake()
     }
 
-    /// Writes an initiation, also while another one waits for its response.
+    /// Writes an initiation, even if an earlier one still waits for its response.
     pub(super) fn initiate(&mut self, out: &mut [u8; HANDSHAKE_BUFFER]) -> Option<usize> {
         match self.tunn.format_handshake_initiation(out, true) {
             TunnResult::WriteToNetwork(datagram) => Some(datagram.len()),
@@ -271,7 +276,7 @@ impl Tunnel {
         }
     }
 
-    /// Handles a message for this tunnel. The mac1 of an initiation must be verified.
+    /// Handles a message for this tunnel. The caller must have verified the mac1 of an initiation.
     #[inline]
     pub(super) fn open(&mut self, datagram: &[u8], out: &mut [u8]) -> Result<Opened, Drop> {
         let Some(message) = classify(datagram) else {
@@ -325,7 +330,7 @@ impl Tunnel {
         Ok(opened)
     }
 
-    /// Advances boringtun's timers; to be called several times a second.
+    /// Advances boringtun's timers. The engine calls this several times per second.
     pub(super) fn tick(&mut self, out: &mut [u8; HANDSHAKE_BUFFER]) -> Tick {
         let tick = match self.tunn.update_timers(out) {
             TunnResult::WriteToNetwork(datagram) => match classify(datagram) {
@@ -344,7 +349,8 @@ impl Tunnel {
         tick
     }
 
-    /// Remembers the packet of a message, so that a replay can be let through.
+    /// Remembers the packet of a message, so that the mutant without a replay window can deliver it
+    /// again.
     #[cfg(feature = "mutants")]
     fn remember(&mut self, datagram: &[u8], packet: &[u8]) {
         const REMEMBERED_MAX: usize = 64;
@@ -367,7 +373,7 @@ impl Tunnel {
     }
 }
 
-/// Returns index and counter of a data message.
+/// Returns the receiver index and the counter of a data message, which together identify it.
 #[cfg(feature = "mutants")]
 fn name(datagram: &[u8]) -> [u8; 12] {
     datagram[4..16].try_into().expect("twelve bytes")

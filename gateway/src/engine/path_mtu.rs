@@ -1,23 +1,23 @@
-//! Path MTU discovery by padded probes: the longest inner packet that a path carries.
+//! Path MTU discovery by padded probes. Finds the longest inner packet that a path carries.
 //!
 //! ```text
 //!           acknowledged, 5 s later
 //!            +-------+
-//!            v       |      three lost while short ones arrive
+//!            v       |      three lost, while short ones arrive
 //!         Verify ----+--------------------------------------> Search
 //!            ^                                                  |
 //!            +--- the longest of all candidates that arrived ---+
 //! ```
 //!
-//! It does not depend on ICMP. The desired state sets the upper bound; probing lowers the MTU below it, and every few
-//! minutes tries to raise it again.
+//! Discovery does not depend on ICMP. The desired state sets the upper bound of the MTU. Probing
+//! lowers the MTU below that bound, and tries to raise it again every few minutes.
 
 use crate::mutant;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Candidates: outer packet lengths of links and tunnels in use, in bytes. The last one is accepted by every IPv4
-/// host (RFC 1122, section 3.3.3).
+/// Candidates: outer packet lengths of common links and tunnels, in bytes. Every IPv4 host accepts
+/// the last one (RFC 1122, section 3.3.3).
 const OUTER: [u16; 23] = [
     8_951, 8_500, 4_352, 1_500, 1_492, 1_480, 1_472, 1_460, 1_450, 1_440, 1_430, 1_420, 1_410,
     1_400, 1_380, 1_360, 1_340, 1_320, 1_300, 1_280, 1_200, 1_024, 576,
@@ -25,18 +25,18 @@ const OUTER: [u16; 23] = [
 
 /// Interval at which the current MTU is verified.
 const VERIFY_INTERVAL: Duration = Duration::from_secs(5);
-/// Interval at which a longer one is tried. Linux caches a path MTU for ten minutes, so a shorter interval gains
-/// little.
+/// Interval at which a longer MTU is tried. Linux caches a path MTU for ten minutes, so a shorter
+/// interval gains little.
 const RAISE_INTERVAL: Duration = Duration::from_secs(150);
-/// Losses in a row that start a search, and rounds of a search.
+/// Number of consecutive lost probes that start a search, and number of rounds of a search.
 const TRIES: u8 = 3;
-/// Shortest wait for a probe.
+/// Minimum time to wait for the PONG of a probe.
 const WAIT_MIN: Duration = Duration::from_millis(250);
 
 /// Path MTU state machine of one session.
 #[derive(Debug)]
 pub(super) struct PathMtu {
-    /// Inner lengths in descending order; the first is the upper bound.
+    /// Inner lengths in bytes, in descending order. The first one is the upper bound.
     candidates: Vec<u16>,
     current: u16,
     phase: Phase,
@@ -47,15 +47,16 @@ pub(super) struct PathMtu {
 
 #[derive(Clone, Copy, Debug)]
 enum Phase {
-    /// The current MTU is probed; `lost` probes of it in a row were lost.
+    /// Probes the current MTU. `lost` is the number of consecutive lost probes.
     Verify { lost: u8 },
-    /// All candidates longer than `best`, which arrived, are probed; `rounds` are left.
+    /// Probes all candidates longer than `best`, the longest one that arrived. `rounds` is the
+    /// number of rounds left.
     Search { best: u16, rounds: u8 },
 }
 
 impl PathMtu {
-    /// Creates a state machine that assumes `upper` (inner length in bytes) and verifies it from `now` on; `overhead`
-    /// is what the tunnel adds to a packet.
+    /// Creates a state machine that assumes the MTU `upper` (inner length in bytes), and verifies
+    /// it from `now` on. `overhead` is the number of bytes that the tunnel adds to a packet.
     pub(super) fn new(upper: u16, overhead: u16, now: Instant) -> Self {
         let lower = OUTER
             .iter()
@@ -79,7 +80,7 @@ impl PathMtu {
         self.current
     }
 
-    /// Returns the upper bound.
+    /// Returns the upper bound of the MTU, in bytes.
     pub(super) fn upper(&self) -> u16 {
         self.candidates[0]
     }
@@ -94,8 +95,8 @@ impl PathMtu {
         self.probes.pop_front()
     }
 
-    /// Advances time to `now`. `healthy` means that short probes arrive: otherwise the loss of long ones proves
-    /// nothing. `rtt` is the path's round-trip time.
+    /// Advances time to `now`. `healthy` means that probes without padding arrive. If they do not,
+    /// lost padded probes say nothing about the MTU. `rtt` is the path's round-trip time.
     pub(super) fn handle_timeout(&mut self, healthy: bool, rtt: Duration, now: Instant) {
         if now < self.due {
             return;
@@ -118,7 +119,7 @@ impl PathMtu {
         }
     }
 
-    /// Handles that a probe of this inner length arrived.
+    /// Handles the PONG of a probe with the inner length `size`.
     pub(super) fn handle_arrival(&mut self, size: u16, now: Instant) {
         match self.phase {
             Phase::Search { best, .. } if size == self.upper() => {
@@ -130,7 +131,7 @@ impl PathMtu {
                     rounds,
                 };
             }
-            Phase::Verify { .. } if size < self.current => {} // Late: of an earlier search.
+            Phase::Verify { .. } if size < self.current => {} // A late PONG of an earlier search.
             Phase::Verify { .. } if now >= self.raise_at && self.current < self.upper() => {
                 self.raise_at = now + RAISE_INTERVAL;
                 self.search(self.current);
@@ -157,8 +158,8 @@ impl PathMtu {
         self.probes.extend(longer);
     }
 
-    /// Ends a search. If no probe arrived the shortest candidate is assumed, unless short probes do not arrive
-    /// either.
+    /// Ends a search. If no padded probe arrived, the shortest candidate is assumed. The MTU stays
+    /// unchanged if probes without padding do not arrive either.
     fn conclude(&mut self, best: u16, healthy: bool, now: Instant) {
         let shortest = self.candidates[self.candidates.len() - 1];
         if best > 0 || healthy {

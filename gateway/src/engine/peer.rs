@@ -9,42 +9,42 @@ use super::timestamps::Timestamps;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-/// Interval at which a connection's latency is reported (upstream's number).
+/// Interval at which the latency of a connection is reported. It is upstream Liqo's value.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
-/// How long a connection to a gateway of ours may be without a live session before it is reported as an error: longer
-/// than any failover takes.
+/// Time without a live session after which the connection to a gateway of this project is reported
+/// as an error. It is longer than any failover.
 const CONNECTION_HOLD: Duration = Duration::from_secs(2);
 
-/// Probes of one peer handled per tick: a PING and a PONG of 128 sessions. Parsing one and replying costs 10 us: 1 %
-/// of a core.
+/// Probes that are handled per peer and tick: one PING and one PONG of each of 128 sessions. A
+/// probe costs 10 us, so the limit is 1 % of a core.
 const PROBES_PER_TICK: u32 = 256;
-/// Probes handled at once after a pause: 16 sessions that all measure the path, with up to 23 PINGs and 23 PONGs
-/// each.
+/// Probes that are handled at once after a pause: 16 sessions that all measure the path MTU, with
+/// up to 23 PINGs and 23 PONGs each.
 pub(super) const PROBES_BURST: u32 = 768;
 
 pub(super) struct Peer {
     pub(super) config: PeerConfig,
-    /// The public half of our key for it.
+    /// Public half of the local key for this peer.
     pub(super) local_key: [u8; 32],
-    /// The shared secret of both static keys, computed at the first initiation.
+    /// Shared secret of both static keys, computed at the first initiation.
     static_shared: Option<SharedSecret>,
     pub(super) timestamps: Timestamps,
     pub(super) sources: Sources,
     pub(super) kind: Kind,
     pub(super) version: Option<String>,
-    /// The kind and the health of its nodes that were last reported.
+    /// Kind and node health in the last report to the shell.
     pub(super) reported: Option<(Kind, Option<Nodes>)>,
-    /// All its sessions, oldest first.
+    /// All sessions with the peer, oldest first.
     pub(super) sessions: Vec<SessionId>,
     /// The sessions that flows may use.
     pub(super) selectable: Vec<Candidate>,
     pub(super) connection: Connection,
     /// Handshake messages received while there is no connection.
     pub(super) evidence: handshake_evidence::Collector,
-    /// Present in the client's role.
+    /// State of the client role; `None` in the server role.
     pub(super) client: Option<Client>,
     pub(super) next_tick: Instant,
-    /// Probes that may be handled now, on all sessions together.
+    /// Probes that may be handled until the next tick, on all sessions together.
     probes_left: u32,
 }
 
@@ -80,7 +80,8 @@ impl Peer {
         }
     }
 
-    /// Applies a new configuration if the sessions can stay; returns whether they can.
+    /// Applies a new configuration and returns true if the sessions can stay. Otherwise returns
+    /// false and changes nothing.
     pub(super) fn update(&mut self, config: &PeerConfig, now: Instant) -> bool {
         let same_tunnel = self.config.cluster_id == config.cluster_id
             && self.config.local_private_key == config.local_private_key
@@ -107,7 +108,8 @@ impl Peer {
         self.probes_left = (self.probes_left + PROBES_PER_TICK).min(PROBES_BURST);
     }
 
-    /// Returns the shared secret of `local`, our key for the peer, and the peer's own.
+    /// Returns the shared secret of `local`, which is the local key for this peer, and the peer's
+    /// static key.
     pub(super) fn static_shared(&mut self, local: &LocalKey) -> &SharedSecret {
         let remote = self.config.public_key;
 
@@ -123,7 +125,7 @@ impl Peer {
         is_left
     }
 
-    /// Returns our address and the peer's inside the tunnel.
+    /// Returns the local and the remote address of liveness probes inside the tunnel.
     pub(super) fn probe_addresses(&self) -> (Ipv4Addr, Ipv4Addr) {
         match self.config.role {
             Role::Server => (inner::SERVER, inner::CLIENT),
@@ -131,8 +133,8 @@ impl Peer {
         }
     }
 
-    /// Returns the session of a flow: always the same one while it is usable, whatever other sessions come and go
-    /// (rendezvous hashing).
+    /// Returns the session of a flow by rendezvous hashing. A removed session moves only its own
+    /// flows, and an added session moves only the flows that it takes over.
     #[inline]
     pub(super) fn select(&self, flow_hash: u32) -> Option<SessionId> {
         let weight = |candidate: &Candidate| {
@@ -148,7 +150,7 @@ impl Peer {
     }
 }
 
-/// State of the connection, for the `Connection` object.
+/// State of the connection, for the status of the `Connection` object.
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) state: ConnectionState,
@@ -168,8 +170,8 @@ impl Connection {
         }
     }
 
-    /// Takes over from `before`, the state of the same peer with other keys; returns whether the change is to be
-    /// reported: a connected peer no longer is.
+    /// Takes over the state `before` of the same peer with other keys. If the peer has ever been
+    /// connected, the state becomes an error. Returns whether the change must be reported.
     pub(super) fn replace(&mut self, before: ConnectionState) -> bool {
         let is_lost = before != ConnectionState::Connecting;
         if is_lost {
@@ -179,7 +181,7 @@ impl Connection {
         is_lost
     }
 
-    /// Handles a PONG; returns whether the state is to be reported.
+    /// Handles a PONG, and returns whether the state must be reported.
     pub(super) fn handle_pong(&mut self, rtt: Duration, now: Instant) -> bool {
         self.latency = Some(rtt);
         self.alive = now;
@@ -193,7 +195,8 @@ impl Connection {
         is_news
     }
 
-    /// Handles whether some session is alive; returns whether the state is to be reported.
+    /// Updates the state at a tick, and returns whether it must be reported. `is_alive` means that
+    /// at least one session is alive.
     pub(super) fn handle_tick(&mut self, is_alive: bool, now: Instant) -> bool {
         if is_alive {
             self.alive = now;

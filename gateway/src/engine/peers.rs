@@ -8,7 +8,7 @@ use std::time::Instant;
 #[derive(Default)]
 pub(super) struct Peers {
     by_index: Vec<Option<Box<Peer>>>,
-    /// From our public key and the peer's to the index.
+    /// Index of each peer, by the local public key and the public key of the peer.
     by_keys: BTreeMap<([u8; 32], [u8; 32]), u16>,
 }
 
@@ -44,12 +44,13 @@ impl Peers {
         self.by_index.get_mut(usize::from(index))?.as_deref_mut()
     }
 
-    /// Returns the peer with the public key `remote` and our public key `local`.
+    /// Returns the index of the peer with the public key `remote` and the local public key `local`.
     pub(super) fn by_keys(&self, local: [u8; 32], remote: [u8; 32]) -> Option<u16> {
         self.by_keys.get(&(local, remote)).copied()
     }
 
-    /// Notes, for all peers with our key `local`, that an initiation for it has an unknown public key.
+    /// Records an initiation with an unknown public key as evidence for all peers that use the
+    /// local key `local`.
     pub(super) fn note_unknown_key(&mut self, local: [u8; 32], from: IpAddr, now: Instant) {
         let peers = self.by_keys.range((local, [0; 32])..=(local, [0xff; 32]));
         for index in peers.map(|(_, index)| usize::from(*index)) {
@@ -59,7 +60,7 @@ impl Peers {
         }
     }
 
-    /// Returns all peers by index.
+    /// Returns all peers, ordered by index.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Peer> {
         self.by_index.iter().filter_map(|peer| peer.as_deref())
     }

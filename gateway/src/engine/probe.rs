@@ -1,4 +1,4 @@
-//! The liveness probe's message: upstream's JSON with additional keys.
+//! Message format of the liveness probe: upstream's JSON with additional keys.
 //!
 //! ```text
 //! PING {"clusterID":"<the receiver's>","msgType":"PING","timeStamp":"<RFC 3339>"
@@ -9,11 +9,13 @@
 //!       ,"nodes":{"all":2,"cut":1,"resting":0,"reflect":true}}
 //! ```
 //!
-//! A replica with one lane omits the lane. Upstream ignores unknown keys, and echoes them. So the sender of a PING
-//! describes itself under a key of its own, and a peer that only echoes the object is not taken for one of ours.
+//! A replica with one lane omits `lane` and `lanes`. Upstream ignores unknown keys, and echoes them
+//! in its PONG. The sender of a PING therefore describes itself under the key `gateway`, but the
+//! sender of a PONG at the top level. A peer that only echoes the object is thus not mistaken for a
+//! gateway of this project.
 //!
-//! The first release offered a cipher of its own in `gateway.data` of a PING. The offer is ignored
-//! like any unknown key, and its sender keeps to WireGuard's cipher.
+//! The first release offered a cipher of its own in `gateway.data` of a PING. This key is ignored
+//! like any unknown key, and the sender then continues with WireGuard's cipher.
 
 mod plain;
 
@@ -23,12 +25,12 @@ use serde_json::{Map, Value, json};
 
 /// Longest object that upstream accepts, in bytes.
 const UPSTREAM_BYTES_MAX: usize = 1024;
-/// Longest object accepted from a peer of ours: MTU probes are as long as a packet, and the longest frame in use has
-/// 9,000 bytes.
+/// Longest object accepted from a gateway of this project, in bytes. A padded PING is as long as a
+/// packet, and the longest frames in use have 9,000 bytes.
 const OURS_BYTES_MAX: usize = 9_216;
-/// Longest name of a replica or version that is kept (length of a DNS name).
+/// Longest accepted name of a replica or version, in bytes. It is the limit of DNS names.
 const NAME_BYTES_MAX: usize = 253;
-/// Most replicas of one cluster; higher numbers are clamped.
+/// Upper limit of replicas per cluster. Higher advertised numbers are clamped.
 pub(super) const REPLICAS_MAX: u32 = 16;
 
 /// Description of a gateway of this project, in its own probes.
@@ -37,19 +39,20 @@ pub(crate) struct Gateway {
     pub(super) version: String,
     pub(super) replica: String,
     pub(super) lane: LaneId,
-    /// The number of replicas of its cluster; only in a PONG.
+    /// Number of replicas in the gateway's cluster; only in a PONG.
     pub(super) replicas: Option<u32>,
-    /// Peers use other replicas if there are any: this one stops, or has only started.
+    /// Whether peers should prefer other replicas, because this one is stopping or has just
+    /// started.
     pub(super) leaving: bool,
-    /// Health of its nodes; only in a PONG.
+    /// Health of the nodes in the gateway's cluster; only in a PONG.
     pub(super) nodes: Option<Nodes>,
 }
 
-/// A received message.
+/// A received probe message.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Probe {
     Ping {
-        /// The PONG, without this gateway's own keys.
+        /// The PONG to send, still without the keys that describe this gateway.
         reply: Reply,
         /// The sender, if it is a gateway of this project.
         gateway: Option<Gateway>,
@@ -62,15 +65,15 @@ pub(crate) enum Probe {
     },
 }
 
-/// The PONG to a PING, without this gateway's own keys.
+/// The PONG to send, still without the keys that describe this gateway.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Reply {
-    /// To a PING in our own format.
+    /// Reply to a PING in the format that this project writes.
     Plain {
         cluster_id: String,
         time_stamp: String,
     },
-    /// To a PING in any other format: its object.
+    /// Reply to a PING in any other format: the JSON object of the PING.
     Other(Map<String, Value>),
 }
 
@@ -88,7 +91,7 @@ pub(crate) fn parse(json: &[u8], from_ours: bool) -> Option<Probe> {
     plain::parse(json).or_else(|| parse_any(json))
 }
 
-/// Parses a message of any format.
+/// Parses a message by the general path, which accepts any spelling of the JSON.
 fn parse_any(json: &[u8]) -> Option<Probe> {
     let Value::Object(mut object) = serde_json::from_slice(json).ok()? else {
         return None;
@@ -118,7 +121,6 @@ fn parse_any(json: &[u8]) -> Option<Probe> {
     })
 }
 
-/// Writes a PONG.
 pub(super) fn pong(reply: Reply, own: &Gateway) -> Vec<u8> {
     match reply {
         Reply::Plain {
@@ -156,11 +158,12 @@ fn pong_any(mut reply: Map<String, Value>, own: &Gateway) -> Vec<u8> {
     Value::Object(reply).to_string().into_bytes()
 }
 
-/// Returns how many bytes a PONG may be longer than its PING: the keys in which `own` describes itself.
+/// Returns the length in bytes of the keys in which `own` describes itself. A PONG may be longer
+/// than its PING by this length.
 pub(super) fn own_len(own: &Gateway) -> usize {
-    const QUESTIONS: usize = "\"clusterID\":\"\",\"timeStamp\":\"\",".len();
+    const ECHOED: usize = "\"clusterID\":\"\",\"timeStamp\":\"\",".len();
 
-    plain::pong("", "", own).len() - QUESTIONS
+    plain::pong("", "", own).len() - ECHOED
 }
 
 /// Writes a PING to the cluster `cluster_id`, sent at `sent` (nanoseconds since the Unix epoch), padded to `len`
@@ -171,7 +174,7 @@ pub(super) fn ping(cluster_id: &str, sent: i128, own: &Gateway, len: Option<usiz
     plain::ping(cluster_id, &sent.to_string(), own, len)
 }
 
-/// Parses the description of a gateway of ours; both names are required.
+/// Parses the description of a gateway of this project. `version` and `replica` are required.
 fn gateway(object: &Map<String, Value>) -> Option<Gateway> {
     let name = |key| string(object, key).filter(|name| is_name(name));
     let number = |key| find(object, key).and_then(Value::as_u64);
@@ -187,7 +190,7 @@ fn gateway(object: &Map<String, Value>) -> Option<Gateway> {
     })
 }
 
-/// Returns the lane of a gateway: the only one if it is omitted or invalid.
+/// Returns the lane of a gateway, or [`LaneId::ONLY`] if the numbers are missing or invalid.
 fn lane(number: Option<u64>, of: Option<u64>) -> LaneId {
     let small = |number: Option<u64>| u8::try_from(number?).ok();
     let named = small(number).zip(small(of));
@@ -210,13 +213,14 @@ fn nodes(object: &Map<String, Value>) -> Option<Nodes> {
     })
 }
 
-/// Returns whether `name` is acceptable: names are shown to users, so they contain neither line feeds nor terminal
-/// control sequences.
+/// Returns whether `name` is acceptable. Names are shown to users, so they must not contain line
+/// feeds or terminal control sequences.
 fn is_name(name: &str) -> bool {
     name.len() <= NAME_BYTES_MAX && name.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// Returns the spelling of `key` in the object. Its case is not significant.
+/// Returns `key` as the object spells it. The case of keys is not significant, as in upstream's
+/// JSON decoder.
 fn spelling(object: &Map<String, Value>, key: &str) -> Option<String> {
     if object.contains_key(key) {
         return Some(key.to_owned());

@@ -10,7 +10,8 @@ use super::session::State;
 use std::collections::VecDeque;
 use std::time::Instant;
 
-/// Most datagrams of the engine that wait to be sent: PINGs on all sessions of a large gateway at once.
+/// Upper limit of the engine's datagrams that wait to be sent. Large enough for PINGs on all
+/// sessions of a large gateway at once.
 const TRANSMITS_MAX: usize = 16_384;
 
 impl Engine {
@@ -38,7 +39,8 @@ impl Engine {
             Some(Probe::Ping { reply, gateway }) => {
                 let own = self.gateway(leaving);
                 let json = probe::pong(reply, &own);
-                // Some JSON grows when it is written again, and a PONG must not amplify.
+                // Some JSON becomes longer when it is parsed and written again. The limit prevents
+                // amplification.
                 if json.len() > request && json.len() > request + probe::own_len(&own) {
                     return self.drops.count(Drop::ProbeMalformed);
                 }
@@ -50,7 +52,8 @@ impl Engine {
         }
     }
 
-    /// Sends a PING, padded to an inner packet of `size` bytes if that is given; such a datagram is not fragmented.
+    /// Sends a PING. If `size` is given, pads it to an inner packet of `size` bytes and sets the DF
+    /// bit.
     pub(super) fn send_ping(&mut self, id: SessionId, size: Option<u16>, now: Instant) {
         let sent = self.next_sent(now);
         let Some(session) = self.sessions.get_mut(id) else {
@@ -70,7 +73,8 @@ impl Engine {
         self.send_probe(id, &packet, size.is_some());
     }
 
-    /// Returns the timestamp of a PING that is sent now. It is unique, because a PONG identifies its PING by it.
+    /// Returns a unique timestamp for a PING at `now`. A PONG identifies its PING by this
+    /// timestamp.
     fn next_sent(&mut self, now: Instant) -> i128 {
         let sent = self.clock.unix + now.saturating_duration_since(self.clock.instant);
         self.last_sent = (self.last_sent + 1).max(i128::try_from(sent.as_nanos()).unwrap_or(0));
@@ -108,7 +112,8 @@ impl Engine {
         self.learn(id, gateway, now);
     }
 
-    /// Handles the description of a probe's sender; a sender without one is upstream's.
+    /// Handles the description of a probe's sender. A sender without a description is an upstream
+    /// gateway.
     fn learn(&mut self, id: SessionId, gateway: Option<Gateway>, now: Instant) {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
@@ -134,7 +139,7 @@ impl Engine {
             return;
         }
 
-        // In other lanes the shell sets the kind.
+        // In all other lanes the shell sets the kind (`set_kind`).
         let is_first = self.local.lane.is_first();
         let is_another = is_first && peer.kind != kind;
         if is_first {
@@ -150,18 +155,19 @@ impl Engine {
         self.refresh(index);
         self.maintain_client(index, now);
         if is_another {
-            self.report_remote(index); // The other lanes depend on it.
+            self.report_remote(index); // The shell passes the kind to the other lanes.
         }
     }
 
-    /// Handles that the shell lost the last report about a peer.
+    /// Makes the engine report a peer's kind and node health again, because the shell lost the
+    /// report.
     pub(crate) fn forget_report(&mut self, index: u16) {
         if let Some(peer) = self.peers.get_mut(index) {
             peer.reported = None;
         }
     }
 
-    /// Returns the description of this replica.
+    /// Returns the description of this replica, for its probes.
     fn gateway(&self, leaving: bool) -> Gateway {
         let replicas = u32::try_from(self.replicas.len()).unwrap_or(u32::MAX);
 
@@ -195,7 +201,7 @@ impl Engine {
         }
     }
 
-    /// Queues a datagram of the engine.
+    /// Queues a datagram for [`Engine::poll_transmit`].
     pub(super) fn transmit(
         &mut self,
         port: super::PortId,
@@ -211,7 +217,7 @@ impl Engine {
         push(&mut self.transmits, transmit, &mut self.drops);
     }
 
-    /// Reports the state of a peer's connection, if it changed.
+    /// Reports changes of a peer's connection, handshake evidence, kind and node health.
     pub(super) fn report_connection(&mut self, index: u16, now: Instant) {
         let Some(peer) = self.peers.get_mut(index) else {
             return;
@@ -258,7 +264,7 @@ impl Engine {
     }
 }
 
-/// Returns the worse of two replicas' reports about the same nodes.
+/// Combines two replicas' reports about the same nodes, with the worse value of each field.
 fn worst(one: Option<Nodes>, other: Option<Nodes>) -> Option<Nodes> {
     let (one, other) = (one?, other?);
 

@@ -1,24 +1,25 @@
-//! Packets that wait for a session, bounded in bytes and in time.
+//! Packets that wait for a session. The queues are limited in bytes and in time.
 
 use super::drops::{Drop, Drops};
 use crate::mutant;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
-/// Most bytes queued for one peer: about 60 ms at 34 Mb/s, a round trip's worth of first packets.
+/// Upper limit of queued bytes per peer: about 60 ms at 34 Mb/s, which is a round trip of first
+/// packets.
 const PEER_BYTES_MAX: usize = 256 * 1024;
-/// Most bytes queued for all peers.
+/// Upper limit of queued bytes of all peers.
 const BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Longest time in the queue: a TCP sender has retransmitted three times by then.
+/// Maximum time of a packet in the queue. A TCP sender retransmits three times in that time.
 const AGE_MAX: Duration = Duration::from_secs(5);
-/// Cost of a packet beside its bytes.
+/// Memory per packet in addition to its bytes.
 const PACKET_OVERHEAD: usize = size_of::<Waiting>();
 
 /// The queues of all peers.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     peers: BTreeMap<u16, PeerQueue>,
-    /// The peers ordered by queued bytes.
+    /// The peers, ordered by queued bytes.
     by_bytes: BTreeSet<(usize, u16)>,
     bytes: usize,
 }
@@ -36,8 +37,8 @@ struct Waiting {
 }
 
 impl Queue {
-    /// Appends a packet. Beyond the limits it drops the oldest packets of the peer, or of the peer with the longest
-    /// queue.
+    /// Appends a packet. At the limit per peer, drops the oldest packets of the peer. At the limit
+    /// of all peers, drops the oldest packets of the peer with the longest queue.
     pub(super) fn push(&mut self, peer: u16, packet: &[u8], now: Instant, drops: &mut Drops) {
         let cost = packet.len() + PACKET_OVERHEAD;
         let queue = self.peers.entry(peer).or_default();
@@ -65,7 +66,7 @@ impl Queue {
         }
     }
 
-    /// Takes the oldest packet for `peer`.
+    /// Removes and returns the oldest packet for `peer`.
     pub(super) fn pop(&mut self, peer: u16) -> Option<Box<[u8]>> {
         let queue = self.peers.get_mut(&peer)?;
         let waiting = queue.packets.pop_front()?;
@@ -82,7 +83,7 @@ impl Queue {
         Some(waiting.packet)
     }
 
-    /// Returns the cost in bytes of the packets for `peer`.
+    /// Returns the memory in bytes of the packets for `peer`.
     pub(super) fn bytes(&self, peer: u16) -> usize {
         self.peers.get(&peer).map_or(0, |queue| queue.bytes)
     }

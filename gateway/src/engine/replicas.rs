@@ -1,12 +1,14 @@
-//! Selects the gateway replica that serves a single-session peer.
+//! Selects the gateway replica that serves a single-session peer (upstream Liqo or plain
+//! WireGuard).
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-/// Returns whether `own` serves the peer `cluster_id`, among the live `replicas`.
+/// Returns whether the replica `own` serves the peer `cluster_id`. `replicas` are the live
+/// replicas.
 ///
-/// Every replica derives the same result from the same list (rendezvous hashing), and only the peers of a removed
-/// replica move. With an empty list a replica serves all peers; one that is missing in the list is leaving and serves
-/// none.
+/// All replicas derive the same result from the same list by rendezvous hashing. The removal of a
+/// replica moves only the peers of that replica. With an empty list, a replica serves all peers. A
+/// replica that is missing in the list is leaving, and serves no peer.
 pub(super) fn serves(own: &str, replicas: &[String], cluster_id: &str) -> bool {
     replicas.is_empty() || chosen(replicas, cluster_id) == Some(own)
 }
@@ -18,8 +20,9 @@ fn chosen<'a>(replicas: &'a [String], cluster_id: &str) -> Option<&'a str> {
         .max_by_key(|replica| (weight(replica, cluster_id), *replica))
 }
 
-/// Replicas of one release have the same standard library, whose hasher is fixed. During an upgrade two replicas may
-/// serve one peer for a moment.
+/// Returns the weight of a replica for a peer. Replicas of one release get equal weights, because
+/// their standard library has the same hasher. During an upgrade, two replicas may briefly serve
+/// the same peer.
 fn weight(replica: &str, cluster_id: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     (replica, cluster_id).hash(&mut hasher);

@@ -2,11 +2,10 @@
 
 use std::hash::{DefaultHasher, Hasher as _};
 
-/// A keyed hash (SipHash) over a counter.
+/// A generator that hashes (SipHash) its seed and a counter.
 ///
-/// Not a cryptographic generator: it chooses indices and slots, which are sent in the clear. Predicting them gains
-/// nothing, because every message is authenticated; that they cannot be derived from earlier ones is defence in
-/// depth.
+/// It is not a cryptographic generator. It chooses slots, which are sent in plain text. Predicting
+/// a slot gives an attacker nothing, because every message is authenticated.
 #[derive(Clone, Debug)]
 pub(super) struct Rng {
     seed: [u8; 32],
@@ -26,7 +25,7 @@ impl Rng {
         hasher.finish()
     }
 
-    /// Returns the next number of 24 bits.
+    /// Returns a random number of 24 bits.
     pub(super) fn next_index(&mut self) -> u32 {
         (self.next_u64() >> 40) as u32
     }

@@ -10,19 +10,19 @@ use std::time::{Duration, Instant};
 
 /// Bytes that the outer IPv4 and UDP headers and a data message add to a packet.
 const OVERHEAD_V4: u16 = 20 + 8 + 32;
-/// The same with an IPv6 header.
+/// Bytes that the outer IPv6 and UDP headers and a data message add to a packet.
 const OVERHEAD_V6: u16 = 40 + 8 + 32;
-/// How long a closed session still replies, so that the other side learns that it is closed and no packet in flight
-/// is lost.
+/// Time for which a closed session still replies. The remote side learns from the replies that the
+/// session is closed, and no packet in flight is lost.
 const CLOSING: Duration = Duration::from_secs(1);
 
-/// Handshake responses of one session that may cost a Diffie-Hellman (0.1 ms) per tick: 1 % of a core.
-/// They name the index of a handshake in progress and have a correct mac1, so a forger has seen the
-/// initiation and knows our public key.
+/// Upper limit of handshake responses per session and tick that cost a Diffie-Hellman (0.1 ms): 1 %
+/// of a core. Such a response has the index of a handshake in progress and a valid mac1. To forge
+/// it, an attacker must have observed the initiation and must know the local public key.
 const RESPONSES_PER_TICK: u32 = 16;
 
-/// A session with a gateway of ours without a message for this long is not in use there: it sends four PINGs a
-/// second.
+/// Time without a message after which a session with a gateway of this project is no longer in use.
+/// The remote side sends four PINGs per second on a session in use.
 const SILENCE: Duration = Duration::from_secs(1);
 
 /// States of a session.
@@ -36,15 +36,16 @@ const SILENCE: Duration = Duration::from_secs(1);
 pub(super) enum State {
     /// Waits until the shell has opened the source port.
     Opening,
-    /// Sent an initiation.
+    /// Has sent an initiation, and waits for the response.
     Handshaking,
-    /// Responded to an initiation. Only the first data message proves that it was not a replay.
+    /// Has responded to an initiation. Only the first data message proves that the initiation was
+    /// no replay.
     Tentative,
     /// Carries packets.
     Live,
     /// PONGs no longer arrive.
     Down { since: Instant },
-    /// Closed; still replies.
+    /// Closed, but still replies to probes.
     Closing {
         /// The time of removal.
         until: Instant,
@@ -67,15 +68,15 @@ impl State {
 pub(super) struct Session {
     pub(super) id: SessionId,
     pub(super) peer: u16,
-    /// The upper 24 bits of our index.
+    /// Upper 24 bits of the local sender index.
     pub(super) slot: u32,
-    /// The upper 24 bits of the remote initiator's index.
+    /// Upper 24 bits of the sender index in the peer's initiation.
     pub(super) remote_slot: Option<u32>,
     pub(super) tunnel: Tunnel,
     pub(super) state: State,
     pub(super) port: PortId,
     pub(super) endpoint: SocketAddr,
-    /// The address to which we opened it; `None` if the peer opened it.
+    /// Address to which this side opened the session; `None` if the peer opened it.
     pub(super) target: Option<SocketAddr>,
     pub(super) created: Instant,
     /// Start of the current wait for a response or for data.
@@ -88,38 +89,40 @@ pub(super) struct Session {
     pub(super) remote_lane: LaneId,
     /// The number of replicas that the remote replica advertises.
     pub(super) replicas: u32,
-    /// The health of its nodes that the remote replica reports.
+    /// Health of the remote cluster's nodes, as the remote replica reports it.
     pub(super) nodes: Option<Nodes>,
-    /// A response was sent, and no message under the keys of its handshake has arrived since.
+    /// Whether a response was sent, and no data message with the new keys has arrived since.
     pub(super) unconfirmed: bool,
-    /// The receiver index of the last data message.
+    /// Receiver index of the last data message.
     pub(super) heard_index: Option<u32>,
-    /// `heard_index` when the last response was sent: messages with this index do not confirm the handshake.
+    /// Value of `heard_index` when the last response was sent. Messages with this index have older
+    /// keys, and do not confirm the handshake.
     pub(super) index_before: Option<u32>,
-    /// The remote replica is leaving.
+    /// Whether the remote replica is leaving.
     pub(super) leaving: bool,
-    /// A PONG confirms that the remote replica knows that we are leaving.
+    /// Whether a PONG has confirmed that the remote replica received the notice of leaving.
     pub(super) leave_known: bool,
-    /// A cookie made us repeat the initiation at once. Another cookie does not, until keys are established.
+    /// Whether a cookie has already caused a repeated initiation. Further cookies cause none until
+    /// keys are established.
     pub(super) cookie_used: bool,
     pub(super) liveness: Liveness,
     pub(super) path_mtu: PathMtu,
     pub(super) next_tick: Instant,
-    /// Handshake responses that may cost a Diffie-Hellman until the next tick.
+    /// Handshake responses that may still cost a Diffie-Hellman until the next tick.
     pub(super) responses_left: u32,
     pub(super) traffic: Traffic,
 }
 
-/// Inner packets in either direction; probes are not counted.
+/// Numbers of inner packets and their bytes; liveness probes are not counted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Traffic {
     pub(super) rx_bytes: u64,
     pub(super) rx_packets: u64,
     pub(super) tx_bytes: u64,
     pub(super) tx_packets: u64,
-    /// Packets of both directions at the last tick.
+    /// Packets of both directions until the last tick.
     packets_before: u64,
-    /// Ticks in a row without a packet.
+    /// Number of consecutive ticks without a packet.
     pub(super) quiet_ticks: u32,
 }
 
@@ -176,13 +179,14 @@ impl Session {
         self.state == State::Live && self.tunnel.is_keyed()
     }
 
-    /// Returns whether the next handshake reaches the same lane of the peer. First handshakes are handed to its first
-    /// lane, whichever lane the slot selects.
+    /// Returns whether the next handshake reaches the same remote lane. The peer forwards
+    /// handshakes of unknown gateways to its first lane, which may differ from the lane that the
+    /// slot selects.
     pub(super) fn is_settled(&self) -> bool {
         self.remote_lane.holds(self.slot)
     }
 
-    /// Returns whether we opened the session and have not closed it.
+    /// Returns whether this side opened the session and has not closed it.
     pub(super) fn is_own(&self) -> bool {
         self.target.is_some() && !self.is_closing()
     }
@@ -192,7 +196,7 @@ impl Session {
         matches!(self.state, State::Opening | State::Handshaking)
     }
 
-    /// Returns whether no message has arrived for longer than PINGs of a gateway of ours are apart.
+    /// Returns whether no message has arrived for [`SILENCE`].
     pub(super) fn is_silent(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.heard) >= SILENCE
     }
@@ -201,7 +205,7 @@ impl Session {
         matches!(self.state, State::Closing { .. })
     }
 
-    /// Closes the session with a last PING.
+    /// Closes the session. A last PING informs the remote replica.
     pub(super) fn close(&mut self, now: Instant) {
         if !self.is_closing() {
             self.state = State::Closing {
@@ -211,7 +215,7 @@ impl Session {
         }
     }
 
-    /// Makes the session live, with confirmed keys.
+    /// Makes the session live after its keys were confirmed, and restarts the probes.
     pub(super) fn revive(&mut self, now: Instant) {
         self.state = State::Live;
         self.live_since = now;
@@ -226,13 +230,15 @@ impl Session {
         }
     }
 
-    /// Returns whether messages of the session may arrive at `port`: a client port belongs to one session.
+    /// Returns whether messages of the session may arrive at `port`. A client port belongs to one
+    /// session.
     #[inline]
     pub(super) fn is_at(&self, port: PortId) -> bool {
         port == PortId::LISTEN || port == self.port
     }
 
-    /// Moves the session to the source of an authenticated message. A session that we opened keeps its own port.
+    /// Moves the endpoint to the source of an authenticated message. A session that this side
+    /// opened keeps its local port.
     #[inline]
     pub(super) fn roam(&mut self, port: PortId, endpoint: SocketAddr) {
         self.endpoint = endpoint;
@@ -241,7 +247,7 @@ impl Session {
         }
     }
 
-    /// Returns the next deadline.
+    /// Returns the time at which the session needs the next call of `tick_session`.
     pub(super) fn poll_timeout(&self, kind: Kind) -> Instant {
         if !self.tunnel.is_keyed() {
             return self.next_tick;
@@ -263,7 +269,7 @@ impl Session {
         self.traffic.handle_tick();
     }
 
-    /// Returns the state for `gateway status`; the session is in `lane`.
+    /// Returns the state for `gateway status`. `lane` is the lane of this engine.
     pub(super) fn snapshot(&self, lane: LaneId, now: Instant) -> SessionSnapshot {
         SessionSnapshot {
             lane: lane.number(),

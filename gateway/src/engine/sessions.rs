@@ -1,4 +1,4 @@
-//! All sessions, found by id and by our index in constant time.
+//! All sessions, found by id and by local index in constant time.
 
 use super::index;
 use super::interface::SessionId;
@@ -6,14 +6,14 @@ use super::session::Session;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Most sessions of one process: 1,000 peers with 4 x 4 replicas, at two addresses each.
+/// Upper limit of sessions per lane: 1,000 peers with 4 x 4 replicas, at two addresses each.
 const SESSIONS_MAX: usize = 32_768;
 
 #[derive(Default)]
 pub(super) struct Sessions {
     places: Vec<Place>,
     free: Vec<u32>,
-    /// From slot to place. Only looked up, never iterated, so its order cannot matter.
+    /// Place of each slot. The map is never iterated, so its order does not matter.
     slots: HashMap<u32, u32, BuildHasherDefault<Fibonacci>>,
 }
 
@@ -24,7 +24,8 @@ struct Place {
 }
 
 impl Sessions {
-    /// Adds a session and sets its id; `None` at the limit. Its slot must be free.
+    /// Adds a session, and sets its id. Returns `None` if the limit is reached. The slot must be
+    /// free.
     pub(super) fn insert(&mut self, mut session: Session) -> Option<SessionId> {
         if self.slots.len() >= SESSIONS_MAX {
             return None;
@@ -109,7 +110,8 @@ impl Sessions {
     }
 }
 
-/// Fibonacci hashing. The keys are random numbers that we chose, so an attacker cannot make them collide.
+/// Fibonacci hashing. The keys are slots, which this gateway draws at random, so an attacker cannot
+/// cause collisions.
 #[derive(Default)]
 struct Fibonacci(u64);
 

@@ -1,4 +1,4 @@
-//! The state of the engine, for `gateway status` and metrics.
+//! State of the engine, for `gateway status` and metrics.
 
 use super::interface::{ConnectionState, Kind, PortId};
 use serde::Serialize;
@@ -12,7 +12,7 @@ pub(crate) struct Snapshot {
     pub(crate) cluster_id: String,
     pub(crate) replica: String,
     pub(crate) leaving: bool,
-    /// Ordered by index.
+    /// Peers, ordered by index.
     pub(crate) peers: Vec<PeerSnapshot>,
     /// Dropped datagrams and packets by reason, without zeros.
     pub(crate) drops: BTreeMap<&'static str, u64>,
@@ -21,13 +21,13 @@ pub(crate) struct Snapshot {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PeerSnapshot {
-    /// Index in MAC addresses and tables.
+    /// Identifies the peer in MAC addresses and in the tables of the eBPF programs.
     pub(crate) index: u16,
     pub(crate) cluster_id: String,
-    /// `server` or `client`.
+    /// Role of this cluster: `server` or `client`.
     pub(crate) role: &'static str,
     pub(crate) kind: Kind,
-    /// `None` if the peer does not advertise it.
+    /// Version of the peer's gateways; `None` if they do not advertise it.
     pub(crate) version: Option<String>,
     /// Whether this replica serves the peer; false only for single-session peers.
     pub(crate) served: bool,
@@ -35,7 +35,7 @@ pub(crate) struct PeerSnapshot {
     /// Smoothed round-trip time of probes.
     #[serde(serialize_with = "seconds")]
     pub(crate) latency: Option<Duration>,
-    /// Bytes of packets that wait for a session.
+    /// Memory in bytes of the packets that wait for a session.
     pub(crate) queued_bytes: usize,
     pub(crate) sessions: Vec<SessionSnapshot>,
 }
@@ -44,16 +44,17 @@ pub(crate) struct PeerSnapshot {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SessionSnapshot {
     pub(crate) lane: u8,
-    /// The upper 24 bits of our index.
+    /// Upper 24 bits of the local sender index.
     pub(crate) slot: u32,
-    /// The upper 24 bits of the remote index, once known.
+    /// Upper 24 bits of the sender index in the peer's initiation; `None` if the peer has sent
+    /// none.
     pub(crate) remote_slot: Option<u32>,
     pub(crate) endpoint: SocketAddr,
     pub(crate) port: PortId,
     pub(crate) state: &'static str,
-    /// `None` until the remote replica advertises it.
+    /// Name of the remote replica; `None` until the replica advertises it.
     pub(crate) replica: Option<String>,
-    /// `None` until the remote replica advertises it.
+    /// Number of the remote lane; `None` until the remote replica advertises it.
     pub(crate) remote_lane: Option<u8>,
     pub(crate) leaving: bool,
     /// Smoothed round-trip time of probes.

@@ -1,4 +1,4 @@
-//! Engines in one process, stepped under virtual time over a simulated network.
+//! Runs engines in one process, under virtual time, over a simulated network.
 
 mod adversary;
 mod budgets;
@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
-/// The well-known port of all gateways.
+/// The UDP port on which all gateways listen.
 const PORT: u16 = 51_840;
 /// First port of a host's client sessions.
 const CLIENT_PORTS: u16 = 20_000;
@@ -29,7 +29,7 @@ const PORTS_PER_LANE: u16 = 1_000;
 /// The length of an outer IPv4 and UDP header.
 const OUTER_HEADERS: usize = 28;
 const MTU: u16 = 1_340;
-/// Index of the other cluster in every engine.
+/// Peer index of the other cluster in every engine.
 const PEER: u16 = 1;
 
 fn ms(ms: u64) -> Duration {
@@ -40,24 +40,25 @@ fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
-/// A gateway replica, a lane of one, or another machine with an address.
+/// A gateway replica with one lane, or one lane of a replica. Lanes of a replica share the address.
 struct Host {
     ip: Ipv4Addr,
     engine: Engine,
-    /// A dead host neither sends nor receives, and its time stands still.
+    /// False for a dead host, which neither sends nor receives, and whose timers stop.
     alive: bool,
     ports: BTreeSet<PortId>,
     received: Vec<(u16, Vec<u8>)>,
     events: Vec<Event>,
 }
 
-/// A virtual address that spreads clients over hosts, with connection tracking.
+/// A load balancer with connection tracking: one address for several hosts.
 struct Balancer {
     address: SocketAddr,
     hosts: Vec<usize>,
     /// A dead balancer drops everything.
     alive: bool,
-    turn: usize,
+    /// Varies the choice of the host for each new source address.
+    seed: usize,
     tracked: BTreeMap<SocketAddr, usize>,
 }
 
@@ -70,27 +71,27 @@ struct Datagram {
     dont_fragment: bool,
 }
 
-struct World {
+struct Network {
     start: Instant,
     now: Instant,
     hosts: Vec<Host>,
     balancers: Vec<Balancer>,
-    flying: VecDeque<Datagram>,
-    /// All datagrams sent, if recorded.
+    in_flight: VecDeque<Datagram>,
+    /// All sent datagrams; `None` unless a test records them.
     capture: Option<Vec<Datagram>>,
     latency: Duration,
-    /// Longer outer packets are dropped silently.
+    /// Path MTU in bytes. Longer outer packets are dropped without an ICMP error.
     mtu: Option<usize>,
     /// Drops every n-th datagram.
     lose_every: Option<usize>,
     /// Drops datagrams to this address.
-    deaf: Option<Ipv4Addr>,
+    unreachable: Option<Ipv4Addr>,
     sent: usize,
-    /// Datagrams for addresses without a host.
-    strangers: Vec<Datagram>,
+    /// Datagrams to addresses without a host.
+    unrouted: Vec<Datagram>,
 }
 
-impl World {
+impl Network {
     fn new() -> Self {
         let now = Instant::now();
         Self {
@@ -98,26 +99,26 @@ impl World {
             now,
             hosts: Vec::new(),
             balancers: Vec::new(),
-            flying: VecDeque::new(),
+            in_flight: VecDeque::new(),
             capture: None,
             latency: ms(5),
             mtu: None,
             lose_every: None,
-            deaf: None,
+            unreachable: None,
             sent: 0,
-            strangers: Vec::new(),
+            unrouted: Vec::new(),
         }
     }
 
-    /// Two clusters of one replica each: 0 is the server, 1 the client.
+    /// Creates two clusters of one replica each. Host 0 is the server, host 1 the client.
     fn pair() -> Self {
-        let mut world = Self::new();
-        let server = world.host("server-0");
-        let client = world.host("client-0");
-        let address = world.address(server);
-        world.set_peers(server, vec![serving()]);
-        world.set_peers(client, vec![calling(&[address])]);
-        world
+        let mut network = Self::new();
+        let server = network.host("server-0");
+        let client = network.host("client-0");
+        let address = network.address(server);
+        network.set_peers(server, vec![serving()]);
+        network.set_peers(client, vec![calling(&[address])]);
+        network
     }
 
     fn host(&mut self, replica: &str) -> usize {
@@ -155,7 +156,7 @@ impl World {
             address,
             hosts: hosts.to_vec(),
             alive: true,
-            turn: 0,
+            seed: 0,
             tracked: BTreeMap::new(),
         });
         address
@@ -174,7 +175,7 @@ impl World {
         self.drain(host);
     }
 
-    /// Restarts a process without any state.
+    /// Replaces the engine of a host by a new one, like a restart of the process.
     fn restart(&mut self, host: usize, replica: &str, peers: Vec<PeerConfig>) {
         self.hosts[host].engine = self.engine(replica, LaneId::ONLY);
         self.hosts[host].ports = BTreeSet::from([PortId::LISTEN]);
@@ -189,7 +190,7 @@ impl World {
             let deadlines = self.hosts.iter().filter(|host| host.alive);
             let next = deadlines
                 .map(|host| host.engine.poll_timeout())
-                .chain(self.flying.iter().map(|datagram| datagram.due))
+                .chain(self.in_flight.iter().map(|datagram| datagram.due))
                 .min();
             // Nothing is due while every host is dead.
             let Some(next) = next.filter(|next| *next <= end) else {
@@ -208,7 +209,7 @@ impl World {
         self.advance_to(end);
     }
 
-    /// Advances time until `condition` holds, and returns how much.
+    /// Advances time until `condition` holds, and returns the elapsed time.
     #[track_caller]
     fn run_until(&mut self, limit: Duration, condition: impl Fn(&Self) -> bool) -> Duration {
         let from = self.now;
@@ -227,8 +228,8 @@ impl World {
     }
 
     fn deliver(&mut self) {
-        while let Some(position) = self.flying.iter().position(|d| d.due <= self.now) {
-            let mut datagram = self.flying.remove(position).unwrap();
+        while let Some(position) = self.in_flight.iter().position(|d| d.due <= self.now) {
+            let mut datagram = self.in_flight.remove(position).unwrap();
             let target = match self.balance(&datagram) {
                 Some(host) => Some((self.listening(host, &datagram.bytes), PortId::LISTEN)),
                 None => self.socket(datagram.to, &datagram.bytes),
@@ -238,7 +239,7 @@ impl World {
                     self.receive(host, port, datagram.from, &mut datagram.bytes);
                 }
                 Some(_) => {}
-                None => self.strangers.push(datagram),
+                None => self.unrouted.push(datagram),
             }
         }
     }
@@ -256,15 +257,16 @@ impl World {
         self.drain(host);
     }
 
-    /// Finds the host behind a virtual address; the same client always finds the same.
+    /// Returns the host to which a load balancer sends a datagram. All datagrams of a source
+    /// address go to the same host.
     fn balance(&mut self, datagram: &Datagram) -> Option<usize> {
         let balancer = self
             .balancers
             .iter_mut()
             .find(|b| b.address == datagram.to)?;
         let host = *balancer.tracked.entry(datagram.from).or_insert_with(|| {
-            balancer.turn += 1;
-            let random = balancer.turn.wrapping_mul(0x9e37_79b9) >> 16;
+            balancer.seed += 1;
+            let random = balancer.seed.wrapping_mul(0x9e37_79b9) >> 16;
             balancer.hosts[random % balancer.hosts.len()]
         });
         Some(host)
@@ -349,7 +351,6 @@ impl World {
         self.send(from, to, bytes, dont_fragment);
     }
 
-    /// Sends a datagram.
     fn send(&mut self, from: SocketAddr, to: SocketAddr, bytes: Vec<u8>, dont_fragment: bool) {
         let datagram = Datagram {
             due: self.now + self.latency,
@@ -369,11 +370,11 @@ impl World {
             .iter()
             .any(|b| !b.alive && [from, to].contains(&b.address));
         let is_lost = passes_dead
-            || self.deaf.is_some_and(|deaf| to.ip() == deaf)
+            || self.unreachable.is_some_and(|ip| to.ip() == ip)
             || self.mtu.is_some_and(too_long)
             || self.lose_every.is_some_and(unlucky);
         if !is_lost {
-            self.flying.push_back(datagram);
+            self.in_flight.push_back(datagram);
         }
     }
 
@@ -394,7 +395,7 @@ impl World {
         self.drain(host);
     }
 
-    /// Takes the payloads that a host received.
+    /// Takes the payloads of the inner packets that a host has received.
     fn payloads(&mut self, host: usize) -> Vec<Vec<u8>> {
         let received = std::mem::take(&mut self.hosts[host].received);
         received
@@ -415,7 +416,7 @@ impl World {
         self.hosts[host].engine.snapshot(self.now).peers.remove(0)
     }
 
-    /// The remote replicas with which a host has a session that flows may use.
+    /// Returns the names of the remote replicas with which a host has a session that flows may use.
     fn discovered(&self, host: usize) -> BTreeSet<String> {
         let sessions = self.peer(host).sessions.into_iter();
         sessions
@@ -424,7 +425,7 @@ impl World {
             .collect()
     }
 
-    /// The last handshake evidence that a host reported about its peer.
+    /// Returns the last handshake evidence that a host has reported about its peer.
     fn evidence(&self, host: usize) -> HandshakeEvidence {
         let mut events = self.hosts[host].events.iter().rev();
         let last = events.find_map(|event| match event {
@@ -449,7 +450,7 @@ impl World {
 const SERVER_KEY: [u8; 32] = [0x51; 32];
 const CLIENT_KEY: [u8; 32] = [0x63; 32];
 
-/// The peer in the server's configuration.
+/// Returns the peer of the server's configuration, which is the client's cluster.
 fn serving() -> PeerConfig {
     PeerConfig {
         index: PEER,
@@ -462,7 +463,7 @@ fn serving() -> PeerConfig {
     }
 }
 
-/// The peer in the client's configuration.
+/// Returns the peer of the client's configuration, which is the server's cluster.
 fn calling(addresses: &[SocketAddr]) -> PeerConfig {
     PeerConfig {
         index: PEER,
@@ -478,7 +479,7 @@ fn calling(addresses: &[SocketAddr]) -> PeerConfig {
     }
 }
 
-/// An inner packet with `payload`, between pods of equal addresses.
+/// Returns an inner packet with `payload`. Both pods have the same address.
 fn inner_packet(payload: &[u8]) -> Vec<u8> {
     inner_packet_from([10, 244, 1, 10], payload)
 }

@@ -1,4 +1,4 @@
-//! Timers of peers and sessions.
+//! Runs the timers of peers and sessions.
 
 use super::Engine;
 use super::drops::Drop;
@@ -8,24 +8,26 @@ use super::noise::{HANDSHAKE_BUFFER, Tick};
 use super::session::{Session, State};
 use std::time::{Duration, Instant};
 
-/// Interval of ticks, at which all sessions and peers are due; boringtun needs several a second. They are aligned,
-/// because a wake-up costs more than the work done in it.
+/// Interval of the ticks at which sessions and peers are handled. boringtun needs several ticks per
+/// second. Sessions share the ticks, because a wake-up costs more than the work in it.
 const TICK: Duration = Duration::from_millis(250);
-/// Deadlines closer than this are handled in one wake-up.
+/// Deadlines that are closer together than this are handled in one wake-up.
 const GRAIN: Duration = Duration::from_millis(5);
-/// Most sessions whose PINGs are aligned. They take less than a millisecond, during which packets wait.
+/// Number of sessions up to which all PINGs are sent in the same tick. The PINGs then take less
+/// than a millisecond, during which packets wait.
 const ALIGNED_MAX: usize = 64;
-/// A call later than this means that this process was suspended, and that the peers' PONGs still wait in its sockets.
+/// Delay of a timeout above which the process is assumed to have been suspended. PONGs of the peers
+/// then still wait in its sockets.
 const LATE: Duration = Duration::from_millis(200);
-/// Time limit for an initiator's first data message.
+/// Time limit for the first data message after a response.
 const CONFIRMATION: Duration = Duration::from_secs(10);
-/// How long a server keeps a session whose PONGs no longer arrive.
+/// Time for which a server keeps a session whose PONGs no longer arrive.
 const DOWN: Duration = Duration::from_secs(10);
 /// Assumed round-trip time while none is known.
 const RTT_UNKNOWN: Duration = Duration::from_millis(100);
-/// Ticks without a packet after which a leaving replica's peers have moved their flows.
+/// Number of ticks without a packet after which the peers of a leaving replica count as moved.
 const QUIET_TICKS: u32 = 2;
-/// Time limit for leaving.
+/// Time limit for leaving. The engine then emits [`Event::Drained`] in any case.
 const LEAVE_MAX: Duration = Duration::from_secs(5);
 
 impl Engine {
@@ -121,7 +123,7 @@ impl Engine {
         }
     }
 
-    /// Handles everything that is due for one session.
+    /// Handles all timers of a session that are due.
     pub(super) fn tick_session(&mut self, id: SessionId, now: Instant) {
         let next = self.next_tick(now);
         let Some(session) = self.sessions.get_mut(id) else {
@@ -139,7 +141,7 @@ impl Engine {
         self.wake_session(id);
     }
 
-    /// Advances boringtun's timers.
+    /// Advances boringtun's timers for a session, and sends the resulting message.
     fn tick_tunnel(&mut self, id: SessionId, now: Instant) {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
@@ -152,7 +154,7 @@ impl Engine {
         let mut buffer = [0; HANDSHAKE_BUFFER];
         let tick = session.tunnel.tick(&mut buffer);
         let (peer, port, to) = (session.peer, session.port, session.endpoint);
-        // Between gateways of ours only the client opens sessions, from new ports.
+        // Between two gateways of this project, only the client initiates handshakes.
         let may_initiate = session.state != State::Opening
             && !session.is_closing()
             && (session.target.is_some() || kind != Kind::Ours);
@@ -169,13 +171,13 @@ impl Engine {
         }
     }
 
-    /// Returns whether a session has expired.
+    /// Returns whether a session has expired and must be removed.
     fn end_of(&mut self, id: SessionId, now: Instant) -> bool {
         let Some(session) = self.sessions.get(id) else {
             return false;
         };
         let over = match session.state {
-            State::Opening | State::Handshaking => false, // The peer's attempts time out.
+            State::Opening | State::Handshaking => false, // The client role times out its attempts.
             State::Tentative => now.duration_since(session.created) >= CONFIRMATION,
             State::Live => session.target.is_none() && !session.tunnel.is_keyed(),
             State::Down { since } => {
@@ -190,7 +192,7 @@ impl Engine {
         over
     }
 
-    /// Aligns PINGs with the ticks while sessions are few.
+    /// Aligns PINGs with the ticks, if there are few sessions.
     fn align_pings(&mut self, id: SessionId, now: Instant) {
         let are_few = self.sessions.len() <= ALIGNED_MAX;
         let Some(session) = self.sessions.get_mut(id).filter(|_| are_few) else {
@@ -201,7 +203,7 @@ impl Engine {
         session.liveness.handle_tick(kind, now);
     }
 
-    /// Sends a PING that is due, and detects missing PONGs.
+    /// Sends a PING that is due, and detects the loss of the session.
     fn tick_liveness(&mut self, id: SessionId, now: Instant) {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
@@ -241,7 +243,7 @@ impl Engine {
         }
     }
 
-    /// Handles that PONGs no longer arrive: the session's flows move at once.
+    /// Handles a session whose PONGs no longer arrive. Its flows move to other sessions at once.
     fn handle_lost(&mut self, id: SessionId, now: Instant) {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
@@ -254,8 +256,8 @@ impl Engine {
         self.refresh(peer);
     }
 
-    /// Reports once that the peers have moved their flows after [`Engine::leave`]. It does not wait for upstream's,
-    /// which cannot move them.
+    /// Emits [`Event::Drained`] once after [`Engine::leave`], when the peers have moved their
+    /// flows. Upstream peers cannot move their flows, so the engine does not wait for them.
     fn check_drained(&mut self, now: Instant) {
         let Some(since) = self.leaving.filter(|_| !self.drained) else {
             return;
@@ -277,5 +279,5 @@ impl Engine {
 
 const _: () = assert!(
     TICK.as_millis() == liveness::OURS_INTERVAL.as_millis(),
-    "a tick per PING"
+    "PINGs are aligned with ticks"
 );

@@ -1,29 +1,34 @@
-//! The newest timestamp of a peer's initiations, per slot: an old initiation is refused also when the session that it
-//! opened is forgotten.
+//! The newest timestamp of a peer's initiations, per slot. A replayed initiation is refused even
+//! after its session was removed.
 //!
-//! WireGuard remembers one timestamp per peer (whitepaper, section 5.1). The replicas of a cluster share a key and have
-//! clocks of their own, so here it is one per slot, which only one replica uses.
+//! WireGuard remembers one timestamp per peer (whitepaper, section 5.1). Here the replicas of a
+//! cluster share one key, but have different clocks. A slot is used by only one replica, so there
+//! is one timestamp per slot.
 
 use super::noise::Timestamp;
 use std::collections::BTreeMap;
 
-/// Most slots of one peer: five times its confirmed and unconfirmed sessions; 40 KB.
+/// Upper limit of slots per peer, which take 40 KB. It is five times the limit of confirmed and
+/// tentative sessions.
 ///
-/// A client that tries to discover a lost replica opens a session a second, and uses up these slots in 17 minutes.
+/// A client that tries to discover a lost replica opens one session per second, so it uses up these
+/// slots in 17 minutes.
 const SLOTS_MAX: usize = 1_024;
 
-/// The newest timestamps of one peer.
+/// Newest timestamps of one peer.
 #[derive(Debug, Default)]
 pub(super) struct Timestamps {
     by_slot: BTreeMap<u32, Timestamp>,
-    /// The newest timestamp of a slot that was forgotten for want of room: a slot that is not known must be newer. So
-    /// a replica whose clock is behind its siblings' by more than the time in which they used [`SLOTS_MAX`] slots is not
-    /// served before its clock has passed this.
+    /// Newest timestamp of the slots that were removed at the limit. The first initiation of an
+    /// unknown slot must be newer. A replica whose clock is behind is therefore refused, if other
+    /// replicas have used [`SLOTS_MAX`] slots with newer timestamps, until its clock has passed
+    /// this timestamp.
     forgotten: Timestamp,
 }
 
 impl Timestamps {
-    /// Takes the timestamp of an initiation for `slot` in; returns whether it is newer than all before.
+    /// Records the timestamp of an initiation for `slot`, and returns whether it is newer than all
+    /// earlier ones of the slot.
     pub(super) fn take(&mut self, slot: u32, timestamp: Timestamp) -> bool {
         let newest = self.by_slot.get(&slot).unwrap_or(&self.forgotten);
         if timestamp <= *newest {

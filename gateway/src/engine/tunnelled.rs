@@ -1,8 +1,9 @@
-//! Addresses that are routed into a tunnel: none of them may be an outer one.
+//! Addresses that are routed into a tunnel. None of them may be an endpoint.
 //!
-//! Packets to the remapped prefixes of remote clusters go through a tunnel. A peer can send, through its own tunnel, a
-//! packet that holds one of its own data messages. If its session followed that message's source, every datagram to the
-//! peer would be routed back and encapsulated again, longer each time, without end.
+//! Packets to the remapped prefixes of remote clusters are routed into a tunnel. A malicious peer
+//! can send one of its own data messages as a packet through its tunnel. If the source of that
+//! message became the session's endpoint, every datagram to the peer would be routed into the
+//! tunnel again. Each round would encapsulate the datagram once more.
 
 use super::Engine;
 use super::drops::Drop;
@@ -11,7 +12,7 @@ use ipnet::Ipv4Net;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-/// The prefixes to which remote clusters are remapped here; cheap to clone.
+/// Prefixes to which remote clusters are remapped in this cluster. Cheap to clone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tunnelled(Arc<Sources>);
 
@@ -20,7 +21,8 @@ impl Tunnelled {
         Self(Arc::new(Sources::new(nets)))
     }
 
-    /// Returns whether packets to `address` go through a tunnel. An IPv4-mapped IPv6 address counts as IPv4.
+    /// Returns whether packets to `address` are routed into a tunnel. An IPv4-mapped IPv6 address
+    /// counts as IPv4.
     pub(super) fn contains(&self, address: SocketAddr) -> bool {
         match address.ip().to_canonical() {
             IpAddr::V4(ip) => self.0.contains(ip.to_bits()),
@@ -30,8 +32,9 @@ impl Tunnelled {
 }
 
 impl Engine {
-    /// Sets the prefixes that are routed into tunnels. No peer has an endpoint in one of them, so the engine neither
-    /// accepts datagrams from there nor sends any. At the start this comes before [`Engine::set_peers`].
+    /// Sets the prefixes that are routed into tunnels. No endpoint may be in these prefixes, so the
+    /// engine neither accepts datagrams from them nor sends any to them. The shell calls this
+    /// before the first [`Engine::set_peers`].
     pub(crate) fn set_tunnelled(&mut self, nets: &[Ipv4Net]) {
         let tunnelled = Tunnelled::new(nets);
         if tunnelled == self.tunnelled {

@@ -1,4 +1,4 @@
-//! Discovery of a peer's replicas: which replica and lane each session reaches, and which are missing.
+//! Determines the replica and lane that each session of a peer reaches, and the missing ones.
 
 use crate::engine::endpoints::Endpoints;
 use crate::engine::interface::{LaneId, SessionId};
@@ -7,25 +7,26 @@ use crate::engine::session::Session;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
-/// The replicas and lanes that the sessions of one of our lanes reach.
+/// The remote replicas and lanes that the sessions of one local lane reach.
 #[derive(Debug)]
 pub(super) struct Discovery<'a> {
     own: LaneId,
-    /// The addresses of the sessions to each lane that pairs with ours.
+    /// Remote addresses of the sessions to each remote lane that pairs with `own`.
     pub(super) paths: BTreeMap<(&'a str, LaneId), BTreeSet<SocketAddr>>,
     /// The discovered replicas, each with one of its lanes.
     replicas: BTreeMap<&'a str, LaneId>,
-    /// Sessions whose replica has not replied yet.
+    /// Number of sessions whose remote replica has not replied yet.
     pub(super) unknown: usize,
-    /// All sessions that this side has opened.
+    /// Number of sessions that this side has opened.
     pub(super) sessions: usize,
-    /// Sessions to lanes that pair with other lanes of ours, and sessions that the next handshake would move to another lane.
+    /// Sessions to remote lanes that do not pair with `own`, and sessions that the next handshake
+    /// would move to another remote lane.
     surplus: Vec<(&'a str, SessionId)>,
-    /// Sessions to addresses that the peer no longer has.
+    /// Sessions to addresses that are no longer endpoints of the peer.
     stale: Vec<SessionId>,
     /// Sessions to replicas beyond [`REPLICAS_MAX`].
     excess: Vec<SessionId>,
-    /// The highest number of replicas that one advertises.
+    /// Highest number of replicas that a remote replica advertises.
     advertised: u32,
 }
 
@@ -75,7 +76,7 @@ impl<'a> Discovery<'a> {
         }
     }
 
-    /// Returns the lanes of discovered replicas that pair with ours and have no session.
+    /// Returns the lanes of discovered replicas that pair with `own` and have no session.
     pub(super) fn missing_lanes(&self) -> impl Iterator<Item = (&'a str, LaneId)> {
         self.replicas.iter().flat_map(|(replica, like)| {
             let lanes = LaneId::all(like.of()).filter(|lane| self.own.pairs_with(*lane));
@@ -85,19 +86,20 @@ impl<'a> Discovery<'a> {
         })
     }
 
-    /// Returns how many replicas are not discovered yet.
+    /// Returns the number of advertised replicas that are not discovered yet.
     pub(super) fn missing_replicas(&self) -> usize {
         (self.advertised as usize).saturating_sub(self.replicas.len())
     }
 
-    /// Returns the lane in which to look for a replica that is not discovered: it most likely has as many lanes as the
-    /// others.
+    /// Returns the lane in which to look for an undiscovered replica. The number of its lanes is
+    /// assumed to equal that of a discovered replica.
     pub(super) fn lane_of_undiscovered(&self) -> LaneId {
         let like = self.replicas.values().next();
         like.map_or(LaneId::ONLY, |like| self.own.counterpart(*like))
     }
 
-    /// Returns the sessions to close: none before there are better ones.
+    /// Returns the sessions to close. A surplus session is kept until its replica has a session in
+    /// every lane. A stale session is kept until this is true for all replicas.
     pub(super) fn into_surplus(self) -> Vec<SessionId> {
         let missing: BTreeSet<_> = self.missing_lanes().map(|(replica, _)| replica).collect();
         let is_complete = missing.is_empty() && self.missing_replicas() == 0;

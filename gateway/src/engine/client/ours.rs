@@ -1,4 +1,4 @@
-//! Sessions with each replica of a peer of this project.
+//! Maintains client sessions with every replica of a peer that runs gateways of this project.
 
 use super::discovery::Discovery;
 use super::{Client, PATHS_PER_REPLICA};
@@ -9,11 +9,13 @@ use crate::engine::session::{Session, State};
 use std::net::SocketAddr;
 use std::time::Instant;
 
-/// Most sessions that this side opens with one peer, whatever replicas and lanes it advertises.
+/// Upper limit of the sessions that this side opens with one peer. It does not depend on the
+/// replicas and lanes that the peer advertises.
 const OWN_PER_PEER: usize = 128;
 
 impl Client {
-    /// Returns address and lane of an attempt to reach a lane at one more address, if one is due.
+    /// Returns the address and lane of an attempt to reach a known lane at a further address, if
+    /// such an attempt is due.
     fn further_path(
         &mut self,
         discovery: &Discovery<'_>,
@@ -43,9 +45,9 @@ impl Client {
 }
 
 impl Engine {
-    /// Closes sessions that reach the same lane of a replica at the same address, or at more than
-    /// [`PATHS_PER_REPLICA`] addresses. Sessions to a current address, in the lane that their index names, are kept first,
-    /// then older ones.
+    /// Closes the duplicates of a session: sessions that reach the same remote lane at the same
+    /// address, or at more than [`PATHS_PER_REPLICA`] addresses. Sessions to a current address
+    /// whose slot selects that lane are kept first, then older ones.
     pub(in crate::engine) fn close_duplicates(&mut self, id: SessionId, now: Instant) {
         let Some(session) = self.sessions.get(id) else {
             return;
@@ -91,7 +93,7 @@ impl Engine {
         self.close(&surplus, now);
     }
 
-    /// Closes sessions with a last PING, so that the other side notices.
+    /// Closes sessions. A last PING informs the remote replica.
     fn close(&mut self, ids: &[SessionId], now: Instant) {
         for id in ids {
             let Some(session) = self.sessions.get_mut(*id) else {
@@ -104,7 +106,8 @@ impl Engine {
         }
     }
 
-    /// Maintains sessions with each replica of a peer of ours, in the lanes that pair.
+    /// Maintains sessions from this lane to the lanes that pair with it, in every replica of the
+    /// peer.
     pub(super) fn cover_replicas(&mut self, index: u16, now: Instant) {
         self.abandon_unanswered(index, now);
         let Some(peer) = self.peers.get_mut(index) else {
@@ -149,7 +152,7 @@ impl Engine {
         }
     }
 
-    /// Removes attempts with a peer of ours that timed out.
+    /// Removes the sessions of a peer whose handshake attempt timed out.
     fn abandon_unanswered(&mut self, index: u16, now: Instant) {
         let Some(peer) = self.peers.get_mut(index) else {
             return;

@@ -1,4 +1,4 @@
-//! The one session of a peer that is not of this project.
+//! Maintains the single session with a peer that is not a gateway of this project.
 
 use super::PAUSE;
 use crate::engine::Engine;
@@ -6,12 +6,13 @@ use crate::engine::interface::{Event, Kind, SessionId};
 use crate::engine::session::State;
 use std::time::{Duration, Instant};
 
-/// How long a peer that replies to no probes may be silent before its session moves: WireGuard's
-/// `KEEPALIVE_TIMEOUT + REKEY_TIMEOUT`, within which a peer sends something.
+/// Time without a message after which the session of a peer without probes moves to a new port. It
+/// is WireGuard's `KEEPALIVE_TIMEOUT + REKEY_TIMEOUT`, within which a live peer sends a message.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
 
 impl Engine {
-    /// Maintains the one session of a peer that is not of this project.
+    /// Opens the single session of a peer, or moves it if the peer does not respond or has lost the
+    /// session's address.
     pub(super) fn keep_single(&mut self, index: u16, now: Instant) {
         let Some(peer) = self.peers.get_mut(index) else {
             return;
@@ -54,8 +55,8 @@ impl Engine {
         }
     }
 
-    /// Moves a session to a new source port and the next address: connection tracking of a load balancer or NAT may
-    /// bind the old port to a dead gateway.
+    /// Moves a session to a new source port and the next address. The connection tracking of a load
+    /// balancer or NAT may still map the old port to a dead gateway.
     pub(super) fn rehome(&mut self, id: SessionId, now: Instant) {
         let port = self.new_port();
         let Some(session) = self.sessions.get_mut(id) else {
@@ -91,7 +92,8 @@ impl Engine {
         self.refresh(index);
     }
 
-    /// Removes our sessions with a single-session peer that another replica of ours serves.
+    /// Removes the sessions that this side opened with a single-session peer, because another
+    /// replica or lane serves the peer.
     pub(super) fn abandon(&mut self, index: u16) {
         let Some(peer) = self.peers.get(index) else {
             return;

@@ -9,7 +9,6 @@ fn sources() -> Sources {
     Sources::new(&nets(&["10.244.0.0/16"]))
 }
 
-/// An IPv4 packet with `payload` of `protocol`.
 fn packet(source: [u8; 4], destination: [u8; 4], protocol: u8, payload: &[u8]) -> Vec<u8> {
     let total = u16::try_from(IPV4_HEADER + payload.len()).unwrap();
     let mut packet = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, protocol, 0, 0];
@@ -20,7 +19,7 @@ fn packet(source: [u8; 4], destination: [u8; 4], protocol: u8, payload: &[u8]) -
     packet
 }
 
-/// An ICMP error from a router outside the peer's prefixes.
+/// Builds an ICMP error from a router outside the peer's prefixes.
 fn icmp_error(kind: u8, to: [u8; 4], quoted: &[u8]) -> Vec<u8> {
     icmp_error_from([192, 168, 7, 1], kind, to, quoted)
 }

@@ -1,12 +1,13 @@
-//! The key with which each source authenticated last: the first one to try for it, at no cost to any budget.
+//! Remembers the local key that each source used last. This key is tried first, outside of any
+//! budget.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// The most sources that are remembered.
+/// Upper limit of remembered sources.
 const SOURCES_MAX: usize = 4_096;
 
-/// Our public key that each source used last.
+/// Public half of the local key that each source used last.
 #[derive(Default)]
 pub(super) struct RecentKeys {
     by_source: BTreeMap<IpAddr, Recent>,
@@ -25,7 +26,7 @@ impl RecentKeys {
         self.by_source.get(&source).map(|recent| recent.public)
     }
 
-    /// Remembers a source. Beyond [`SOURCES_MAX`] the least recent one is forgotten.
+    /// Remembers the key of a source. Beyond [`SOURCES_MAX`] the least recent source is removed.
     pub(super) fn remember(&mut self, source: IpAddr, public: [u8; 32]) {
         let order = self.next_order;
         self.next_order += 1;
@@ -41,7 +42,7 @@ impl RecentKeys {
         }
     }
 
-    /// Forgets the sources of keys that are no longer used.
+    /// Removes the sources of keys that are no longer used.
     pub(super) fn retain(&mut self, is_used: impl Fn(&[u8; 32]) -> bool) {
         self.by_source.retain(|_, recent| is_used(&recent.public));
         self.by_order

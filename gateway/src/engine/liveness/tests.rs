@@ -2,7 +2,8 @@ use super::*;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Sends due PINGs for `duration`; PONGs arrive after `rtt`, if that is given.
+/// Sends due PINGs for `duration`, and returns when the session is lost. PONGs arrive after `rtt`;
+/// none arrive if it is `None`.
 fn run(
     liveness: &mut Liveness,
     kind: Kind,
@@ -89,7 +90,7 @@ fn a_peer_that_sends_is_alive_for_three_seconds() {
             liveness.handle_sent(sent, None, now);
         }
         now += 5 * MS;
-        assert!(now < start + 10_000 * MS, "lost eventually");
+        assert!(now < start + 10_000 * MS, "the session is never lost");
     }
 
     assert!(now >= start + 3_500 * MS);

@@ -1,7 +1,7 @@
-//! Reads initiations up to their timestamp, which boringtun keeps to itself.
+//! Decrypts initiations up to their timestamp, which boringtun does not expose.
 //!
-//! boringtun remembers the newest timestamp of a tunnel, and forgets it with the tunnel. The engine has a tunnel per slot
-//! and remembers the newest timestamps longer (`engine/timestamps.rs`).
+//! boringtun remembers the newest timestamp only while the tunnel exists. The engine has one tunnel
+//! per slot, and remembers the newest timestamps longer (`engine/timestamps.rs`).
 //!
 //! ```text
 //!  0         4            8              40              88              116    132    148
@@ -31,7 +31,7 @@ pub(in crate::engine) struct Timestamp([u8; TIMESTAMP]);
 
 #[cfg(test)]
 impl Timestamp {
-    /// A timestamp that is `number` units after the first one.
+    /// Returns a timestamp that grows with `number`.
     pub(in crate::engine) fn of(number: u32) -> Self {
         let mut bytes = [0; TIMESTAMP];
         bytes[TIMESTAMP - 4..].copy_from_slice(&number.to_be_bytes());
@@ -40,16 +40,16 @@ impl Timestamp {
     }
 }
 
-/// The sender of an initiation. A copy sent by anyone else reads the same.
+/// The sender of an initiation, which may be a replayed copy.
 pub(in crate::engine) struct Initiator {
     pub(in crate::engine) public_key: [u8; 32],
-    /// Its sender index.
+    /// Sender index of the initiation.
     pub(in crate::engine) index: u32,
     sealed_timestamp: [u8; TIMESTAMP + TAG],
     state: State,
 }
 
-/// The handshake's state (whitepaper, section 5.4.2).
+/// State of the Noise handshake (whitepaper, section 5.4.2).
 struct State {
     chaining_key: Zeroizing<[u8; 32]>,
     hash: [u8; 32],
@@ -79,7 +79,7 @@ impl Initiator {
         })
     }
 
-    /// Returns the timestamp, which proves that the sender has the private key of its public one: `shared` is the
+    /// Returns the timestamp if the sender has the private key for its public key. `shared` is the
     /// shared secret of both static keys.
     pub(in crate::engine) fn timestamp(mut self, shared: &SharedSecret) -> Option<Timestamp> {
         let key = self.state.mix_key(shared.as_bytes());
@@ -107,7 +107,7 @@ impl State {
         self.hash = hash(&self.hash, input);
     }
 
-    /// Replaces the chaining key and returns the key derived beside it (the whitepaper's KDF2).
+    /// Replaces the chaining key, and returns the second output of the whitepaper's KDF2.
     fn mix_key(&mut self, input: &[u8]) -> Zeroizing<[u8; 32]> {
         let secret = mac(&*self.chaining_key, &[input]);
         self.chaining_key = mac(&*secret, &[&[1]]);
@@ -115,7 +115,7 @@ impl State {
         mac(&*secret, &[&*self.chaining_key, &[2]])
     }
 
-    /// Decrypts `sealed` into `plain`, which is shorter by the tag.
+    /// Decrypts `sealed` into `plain`, which is shorter by the tag of 16 bytes.
     fn open(&mut self, key: &[u8; 32], sealed: &[u8], plain: &mut [u8]) -> Option<()> {
         let (text, tag) = sealed.split_last_chunk::<TAG>()?;
         plain.copy_from_slice(text);
@@ -181,7 +181,7 @@ mod tests {
         let second = read();
 
         assert!(first < second, "{first:?} {second:?}");
-        // TAI64 counts from 2^62 on.
+        // A TAI64 label is 2^62 plus the seconds.
         assert_eq!(first.0[..4], [0x40, 0, 0, 0]);
     }
 

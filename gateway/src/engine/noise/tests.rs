@@ -12,10 +12,10 @@ fn handshake() -> (Tunnel, Tunnel) {
 
     let len = initiator.initiate(&mut buffer).unwrap();
     let Ok(Opened::Response(len)) = responder.open(&buffer[..len], &mut out) else {
-        panic!("a response");
+        panic!("expected a response");
     };
     let Ok(Opened::Established(len)) = initiator.open(&out[..len], &mut buffer) else {
-        panic!("keys");
+        panic!("expected keys");
     };
     assert!(!responder.is_keyed(), "not before the first data message");
     assert_eq!(
@@ -100,6 +100,6 @@ fn a_cookie_address_is_unlike_for_unlike_ports() {
 
 #[test]
 fn a_tunnel_stays_small() {
-    // The limit of unconfirmed sessions reckons with this.
+    // `TENTATIVE_MAX` assumes 12 KB per session.
     assert!(size_of::<Tunn>() < 12 * 1_024, "{}", size_of::<Tunn>());
 }

@@ -4,7 +4,8 @@ const RTT: Duration = Duration::from_millis(20);
 const UPPER: u16 = 1_340;
 const OVERHEAD: u16 = 60;
 
-/// Steps the machine over a path that carries inner packets up to `path` bytes.
+/// Runs the state machine over a path that carries inner packets of up to `path` bytes, and returns
+/// the number of sent probes.
 fn run(
     mtu: &mut PathMtu,
     now: &mut Instant,

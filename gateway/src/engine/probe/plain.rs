@@ -1,8 +1,9 @@
-//! Fast path for messages in the format that our own gateways write: a gateway with a thousand peers parses and
-//! writes sixteen thousand a second.
+//! Fast path for messages in the format that this project writes. A gateway with 1,000 peers parses
+//! and writes 16,000 messages per second.
 //!
-//! It allocates no value per key, and writes a message in a few pieces. Other formats (strings with escapes, unknown
-//! keys, another case) take the general path, which gives the same result for messages that both accept.
+//! The fast path allocates no value per key. Messages in other formats (strings with escapes,
+//! unknown keys, other case) take the general path. Both paths give the same result for messages
+//! that both accept.
 
 use super::{Gateway, Probe, REPLICAS_MAX, Reply, is_name, lane};
 use crate::engine::interface::{LaneId, Nodes};
@@ -11,7 +12,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::fmt::Write as _;
 
-/// The keys of both types.
+/// The keys of PING and PONG.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Message<'a> {
@@ -21,7 +22,7 @@ struct Message<'a> {
     time_stamp: &'a str,
     #[serde(borrow, default)]
     gateway: Option<Sender<'a>>,
-    /// Ignored: only its length matters.
+    /// Ignored, because padding only makes the message longer.
     #[serde(default, rename = "pad")]
     _pad: Option<IgnoredAny>,
     #[serde(default)]
@@ -93,7 +94,7 @@ pub(super) fn parse(json: &[u8]) -> Option<Probe> {
 }
 
 impl Message<'_> {
-    /// Returns the description of the sender in a PONG.
+    /// Returns the description of the sender, if the message is a PONG.
     fn gateway(&self) -> Option<Gateway> {
         let replicas = self.replicas.map(|n| n.clamp(1, REPLICAS_MAX.into()));
 
@@ -113,7 +114,7 @@ impl Message<'_> {
     }
 }
 
-/// Writes a PING, padded to `pad_to` bytes.
+/// Writes a PING, padded to `pad_to` bytes if that is given.
 pub(super) fn ping(
     cluster_id: &str,
     time_stamp: &str,
@@ -142,7 +143,7 @@ pub(super) fn ping(
     text.into_bytes()
 }
 
-/// Writes a lane, unless it is the only one.
+/// Writes the number of the lane, unless the gateway has only one lane.
 fn write_lane(text: &mut String, lane: LaneId) {
     if lane != LaneId::ONLY {
         let (number, of) = (lane.number(), lane.of());
@@ -150,7 +151,7 @@ fn write_lane(text: &mut String, lane: LaneId) {
     }
 }
 
-/// Writes the PONG to a PING in our own format.
+/// Writes the PONG to a PING in the format that this project writes.
 pub(super) fn pong(cluster_id: &str, time_stamp: &str, own: &Gateway) -> Vec<u8> {
     let mut text = begin(cluster_id, "PONG", time_stamp);
     text.push_str(",\"replica\":");
@@ -175,7 +176,7 @@ pub(super) fn pong(cluster_id: &str, time_stamp: &str, own: &Gateway) -> Vec<u8>
 }
 
 fn begin(cluster_id: &str, kind: &str, time_stamp: &str) -> String {
-    /// Fits a message without a long name.
+    /// Initial capacity in bytes, which fits a message with short names.
     const ROOM: usize = 320;
 
     let mut text = String::with_capacity(ROOM);
@@ -189,7 +190,8 @@ fn begin(cluster_id: &str, kind: &str, time_stamp: &str) -> String {
     text
 }
 
-/// Writes a string, which rarely needs an escape.
+/// Writes a JSON string. Strings with special characters, which are rare, are escaped by
+/// `serde_json`.
 fn string(text: &mut String, value: &str) {
     let needs_escape = |byte: u8| byte < b' ' || byte == b'"' || byte == b'\\';
     if value.bytes().any(needs_escape) {
@@ -246,13 +248,13 @@ mod tests {
     fn reply(probe: Option<Probe>) -> Reply {
         match probe {
             Some(Probe::Ping { reply, .. }) => reply,
-            other => panic!("a PING, not {other:?}"),
+            other => panic!("expected a PING, not {other:?}"),
         }
     }
 
     proptest! {
         #[test]
-        fn both_parsers_agree_on_what_we_write(
+        fn both_parsers_agree_on_messages_of_this_project(
             own in gateway(), other in gateway(), id in "\\PC{0,30}", pad in prop::option::of(0..999_usize),
         ) {
             let time_stamp = "2026-11-21T09:00:00.000000001Z";
@@ -266,20 +268,20 @@ mod tests {
             if id.bytes().all(|byte| byte.is_ascii_alphanumeric())
                 && !format!("{own:?}").contains('\\')
             {
-                prop_assert!(read.is_some(), "it is of our form");
+                prop_assert!(read.is_some(), "the fast path must accept it");
             }
             prop_assert!(read.is_none() || read == parse_any(&pong));
 
             let slow = reply(parse_any(&ping));
-            let Reply::Other(slow) = slow else { panic!("the general path") };
+            let Reply::Other(slow) = slow else { panic!("expected the general path") };
             let slow = pong_any(slow, &other);
             if let Some(fast) = parse(&ping) {
                 let Reply::Plain { cluster_id, time_stamp } = reply(Some(fast)) else {
-                    panic!("the fast path");
+                    panic!("expected the fast path");
                 };
                 let fast = super::pong(&cluster_id, &time_stamp, &other);
                 prop_assert_eq!(object(&fast), object(&slow));
-                prop_assert_eq!(fast.len(), slow.len(), "neither amplifies more");
+                prop_assert_eq!(fast.len(), slow.len(), "both replies have the same length");
             }
         }
     }

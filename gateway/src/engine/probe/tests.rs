@@ -21,7 +21,7 @@ fn object(json: &[u8]) -> Map<String, Value> {
 
 fn reply(json: &[u8], own: &Gateway) -> Map<String, Value> {
     let Some(Probe::Ping { reply, .. }) = parse(json, false) else {
-        panic!("a PING");
+        panic!("expected a PING");
     };
     object(&pong(reply, own))
 }
@@ -42,7 +42,7 @@ fn a_pong_is_the_ping_with_our_keys_added() {
 }
 
 #[test]
-fn a_leaving_replica_says_so() {
+fn a_leaving_replica_advertises_it() {
     let leaving = Gateway {
         leaving: true,
         ..own()
@@ -51,7 +51,7 @@ fn a_leaving_replica_says_so() {
     assert_eq!(reply(UPSTREAM_PING, &leaving)["leaving"], true);
     let Some(Probe::Ping { gateway, .. }) = parse(&ping("milan", SENT, &leaving, None), false)
     else {
-        panic!("a PING");
+        panic!("expected a PING");
     };
     assert!(gateway.unwrap().leaving);
 }
@@ -72,7 +72,7 @@ fn a_pong_reports_the_health_of_nodes() {
     let pong = Value::Object(reply(UPSTREAM_PING, &own)).to_string();
 
     let Some(Probe::Pong { gateway, .. }) = parse(pong.as_bytes(), false) else {
-        panic!("a PONG");
+        panic!("expected a PONG");
     };
     assert_eq!(gateway.unwrap().nodes, Some(nodes));
 }
@@ -90,7 +90,7 @@ fn malformed_health_of_nodes_is_ignored() {
             r#"{{"msgType":"PONG","timeStamp":"2026-11-21T09:00:00Z","version":"1","replica":"a","nodes":{nodes}}}"#
         );
         let Some(Probe::Pong { gateway, .. }) = parse(json.as_bytes(), true) else {
-            panic!("a PONG");
+            panic!("expected a PONG");
         };
         assert_eq!(gateway.unwrap().nodes, None, "{nodes}");
     }
@@ -108,7 +108,7 @@ fn the_case_of_keys_is_not_significant() {
 }
 
 #[test]
-fn a_ping_of_ours_is_one_of_upstreams_with_additions() {
+fn a_ping_of_this_project_is_one_of_upstreams_with_additions() {
     let ping = ping("milan", SENT, &own(), None);
 
     let object = object(&ping);
@@ -142,7 +142,7 @@ fn an_echoed_ping_does_not_describe_a_gateway() {
     let Some(Probe::Pong { gateway, sent }) =
         parse(Value::Object(reflected).to_string().as_bytes(), false)
     else {
-        panic!("a PONG");
+        panic!("expected a PONG");
     };
 
     assert_eq!(gateway, None);
@@ -154,9 +154,9 @@ fn a_padded_ping_has_the_requested_length_and_a_short_pong() {
     let ping = ping("milan", SENT, &own(), Some(1_312));
 
     assert_eq!(ping.len(), 1_312);
-    assert_eq!(parse(&ping, false), None, "too long for a stranger");
+    assert_eq!(parse(&ping, false), None, "too long for upstream");
     let Some(Probe::Ping { reply, gateway }) = parse(&ping, true) else {
-        panic!("a PING");
+        panic!("expected a PING");
     };
     assert_eq!(gateway.unwrap().replica, "gw-0");
     assert!(pong(reply, &own()).len() < 256);
@@ -186,7 +186,7 @@ fn names_with_control_characters_are_refused() {
         );
 
         let Some(Probe::Pong { gateway, .. }) = parse(json.as_bytes(), false) else {
-            panic!("a PONG");
+            panic!("expected a PONG");
         };
 
         assert_eq!(gateway, None, "{name}");
@@ -198,7 +198,7 @@ fn excessive_numbers_of_replicas_are_clamped() {
     let json = br#"{"msgType":"PONG","timeStamp":"2026-11-21T09:00:00Z","version":"1","replica":"r","replicas":18446744073709551615}"#;
 
     let Some(Probe::Pong { gateway, .. }) = parse(json, false) else {
-        panic!("a PONG");
+        panic!("expected a PONG");
     };
 
     assert_eq!(gateway.unwrap().replicas, Some(REPLICAS_MAX));
@@ -215,7 +215,7 @@ proptest! {
         let reply = pong_any(object(&ping("c", sent, &own(), None)), &own());
 
         let Some(Probe::Pong { sent: replied, .. }) = parse(&reply, false) else {
-            panic!("a PONG");
+            panic!("expected a PONG");
         };
         prop_assert_eq!(replied, sent);
     }

@@ -1,4 +1,4 @@
-//! Random faults: limits hold throughout, and afterwards all replicas reconnect.
+//! Injects random faults. The limits hold throughout, and all replicas reconnect afterwards.
 
 use super::*;
 use proptest::prelude::*;
@@ -34,20 +34,20 @@ fn fault() -> impl Strategy<Value = Fault> {
 const NAMES: [&str; 4] = ["server-0", "server-1", "client-0", "client-1"];
 
 struct Chaos {
-    world: World,
+    network: Network,
     address: SocketAddr,
     moves: u8,
 }
 
 impl Chaos {
     fn new() -> Self {
-        let mut world = World::new();
+        let mut network = Network::new();
         for name in NAMES {
-            world.host(name);
+            network.host(name);
         }
-        let address = world.balancer(&[0, 1]);
+        let address = network.balancer(&[0, 1]);
         let mut chaos = Self {
-            world,
+            network,
             address,
             moves: 0,
         };
@@ -66,37 +66,37 @@ impl Chaos {
 
     fn start(&mut self, host: usize) {
         let peers = self.peers(host);
-        self.world.restart(host, NAMES[host], peers);
+        self.network.restart(host, NAMES[host], peers);
         let own = if host < 2 { &NAMES[..2] } else { &NAMES[2..] };
-        self.world.set_replicas(host, own);
+        self.network.set_replicas(host, own);
     }
 
     fn inject(&mut self, fault: Fault) {
         match fault {
-            Fault::Kill(host) => self.world.hosts[host].alive = false,
+            Fault::Kill(host) => self.network.hosts[host].alive = false,
             Fault::Restart(host) => self.start(host),
             Fault::Move(host) => {
                 self.moves += 1;
-                self.world.hosts[host].ip = Ipv4Addr::new(203, 0, 113, self.moves);
+                self.network.hosts[host].ip = Ipv4Addr::new(203, 0, 113, self.moves);
             }
-            Fault::Lose(every) => self.world.lose_every = every,
-            Fault::Latency(latency) => self.world.latency = ms(latency),
-            Fault::Narrow(is_narrow) => self.world.mtu = is_narrow.then_some(1_280),
+            Fault::Lose(every) => self.network.lose_every = every,
+            Fault::Latency(latency) => self.network.latency = ms(latency),
+            Fault::Narrow(is_narrow) => self.network.mtu = is_narrow.then_some(1_280),
             Fault::Leave(host) => {
-                let now = self.world.now;
-                self.world.hosts[host].engine.leave(now);
+                let now = self.network.now;
+                self.network.hosts[host].engine.leave(now);
             }
             Fault::Reload(host) => {
                 let peers = self.peers(host);
-                self.world.set_peers(host, peers);
+                self.network.set_peers(host, peers);
             }
-            Fault::Forget => self.world.balancers[0].tracked.clear(),
+            Fault::Forget => self.network.balancers[0].tracked.clear(),
         }
     }
 
     fn check_limits(&self) {
-        for host in &self.world.hosts {
-            let snapshot = host.engine.snapshot(self.world.now);
+        for host in &self.network.hosts {
+            let snapshot = host.engine.snapshot(self.network.now);
             let sessions = snapshot.peers.iter().map(|peer| peer.sessions.len());
             assert!(sessions.sum::<usize>() <= 128);
             assert!(host.ports.len() <= 24, "{} ports", host.ports.len());
@@ -114,33 +114,33 @@ proptest! {
         faults in proptest::collection::vec((fault(), 0..3_000_u64), 1..12),
     ) {
         let mut chaos = Chaos::new();
-        chaos.world.run(secs(5));
+        chaos.network.run(secs(5));
 
         for (fault, pause) in faults {
             chaos.inject(fault);
-            let end = chaos.world.now + ms(pause);
-            while chaos.world.now < end {
+            let end = chaos.network.now + ms(pause);
+            while chaos.network.now < end {
                 for host in 0..4 {
-                    if chaos.world.hosts[host].alive {
-                        chaos.world.packet(host, &inner_packet(b"x"), 7);
+                    if chaos.network.hosts[host].alive {
+                        chaos.network.packet(host, &inner_packet(b"x"), 7);
                     }
                 }
-                chaos.world.run(ms(50));
+                chaos.network.run(ms(50));
             }
             chaos.check_limits();
         }
-        chaos.world.lose_every = None;
-        chaos.world.latency = ms(5);
-        chaos.world.mtu = None;
+        chaos.network.lose_every = None;
+        chaos.network.latency = ms(5);
+        chaos.network.mtu = None;
         for host in 0..4 {
             chaos.start(host);
         }
-        chaos.world.run(secs(60));
+        chaos.network.run(secs(60));
 
         for (host, name) in NAMES.into_iter().enumerate() {
             chaos.check_limits();
-            prop_assert_eq!(chaos.world.discovered(host).len(), 2, "{}", name);
-            let sessions = chaos.world.peer(host).sessions;
+            prop_assert_eq!(chaos.network.discovered(host).len(), 2, "{}", name);
+            let sessions = chaos.network.peer(host).sessions;
             prop_assert_eq!(sessions.len(), 2);
             prop_assert!(sessions.iter().all(|session| session.mtu == MTU));
         }
@@ -151,29 +151,29 @@ proptest! {
         faults in proptest::collection::vec((fault(), 0..3_000_u64), 1..12),
     ) {
         let mut chaos = Chaos::new();
-        chaos.world.run(secs(5));
+        chaos.network.run(secs(5));
 
         for (fault, pause) in faults {
             if matches!(fault, Fault::Leave(_) | Fault::Kill(_)) {
                 continue;
             }
             chaos.inject(fault);
-            chaos.world.run(ms(pause));
+            chaos.network.run(ms(pause));
         }
-        chaos.world.lose_every = None;
-        chaos.world.latency = ms(5);
-        chaos.world.run(secs(60));
+        chaos.network.lose_every = None;
+        chaos.network.latency = ms(5);
+        chaos.network.run(secs(60));
 
         for (host, name) in NAMES.into_iter().enumerate() {
-            prop_assert_eq!(chaos.world.discovered(host).len(), 2, "{}", name);
-            prop_assert_eq!(chaos.world.peer(host).sessions.len(), 2);
+            prop_assert_eq!(chaos.network.discovered(host).len(), 2, "{}", name);
+            prop_assert_eq!(chaos.network.peer(host).sessions.len(), 2);
         }
         for host in 0..4 {
-            chaos.world.payloads(host);
-            chaos.world.packet(host, &inner_packet(b"well"), 1);
+            chaos.network.payloads(host);
+            chaos.network.packet(host, &inner_packet(b"well"), 1);
         }
-        chaos.world.run(ms(100));
-        let arrived = (0..4).map(|host| chaos.world.payloads(host).len());
+        chaos.network.run(ms(100));
+        let arrived = (0..4).map(|host| chaos.network.payloads(host).len());
         prop_assert_eq!(arrived.sum::<usize>(), 4);
     }
 }
@@ -181,13 +181,13 @@ proptest! {
 #[test]
 fn time_passes_while_every_host_is_dead() {
     let mut chaos = Chaos::new();
-    chaos.world.run(secs(5));
-    let before = chaos.world.now;
+    chaos.network.run(secs(5));
+    let before = chaos.network.now;
 
     for host in 0..4 {
         chaos.inject(Fault::Kill(host));
     }
-    chaos.world.run(secs(1));
+    chaos.network.run(secs(1));
 
-    assert_eq!(chaos.world.now, before + secs(1));
+    assert_eq!(chaos.network.now, before + secs(1));
 }

@@ -1,26 +1,27 @@
-//! Peers of the first release (commit ea9b234), which offer a key for AES-256-GCM in their PINGs:
-//! the offer is ignored, and both sides keep to WireGuard's cipher.
+//! Tests peers of the first release (commit ea9b234). They offer a key for AES-256-GCM in their
+//! PINGs. The offer is ignored, and both sides continue with WireGuard's cipher.
 
 use super::*;
 use crate::engine::inner::{Inner, Sources};
 use crate::engine::noise::{HANDSHAKE_BUFFER, LocalKey, OVERHEAD, Opened, Tick, Tunnel};
 use serde_json::Value;
 
-/// Longer than three rekeys of WireGuard (every 120 s).
+/// Longer than three rekey intervals of WireGuard, which are 120 s each.
 const MIXED_FOR: Duration = Duration::from_secs(400);
 const STEP: Duration = Duration::from_millis(50);
 const PING_INTERVAL: Duration = Duration::from_millis(250);
-/// The second byte of data under that cipher, which WireGuard reserves as zero.
+/// First bytes of a data message under the cipher of the first release. In WireGuard the second
+/// byte is reserved, and must be zero.
 const FIRST_RELEASE_DATA: [u8; 4] = [4, 1, 0, 0];
 
-/// A gateway of the first release: its messages as that commit wrote them.
+/// Simulates a gateway of the first release, with the messages that this release sends.
 struct FirstRelease {
     is_client: bool,
     tunnel: Tunnel,
     own: SocketAddr,
-    /// The address of the gateway under test, once known.
+    /// Address of the gateway under test; `None` until it is known.
     remote: Option<SocketAddr>,
-    /// The number of the key that it offers until a PONG arrives.
+    /// Number of the key in the current offer; `None` after a PONG.
     offer: Option<u64>,
     offers: u64,
     next_ping: Instant,
@@ -28,7 +29,7 @@ struct FirstRelease {
 }
 
 impl FirstRelease {
-    /// A client that calls `remote`, or a server that waits.
+    /// Creates a client that connects to `remote`, or a server if `remote` is `None`.
     fn new(remote: Option<SocketAddr>, now: Instant) -> Self {
         let is_client = remote.is_some();
         let (own_key, peer_key) = match is_client {
@@ -52,38 +53,38 @@ impl FirstRelease {
         }
     }
 
-    fn initiate(&mut self, world: &mut World) {
+    fn initiate(&mut self, network: &mut Network) {
         let mut buffer = [0; HANDSHAKE_BUFFER];
         let len = self.tunnel.initiate(&mut buffer).unwrap();
-        self.send(world, &buffer[..len]);
+        self.send(network, &buffer[..len]);
     }
 
-    /// Lets time pass, and does what is due.
-    fn step(&mut self, world: &mut World) {
-        world.run(STEP);
-        for datagram in std::mem::take(&mut world.strangers) {
+    /// Advances time by [`STEP`], and handles received datagrams and due timers.
+    fn step(&mut self, network: &mut Network) {
+        network.run(STEP);
+        for datagram in std::mem::take(&mut network.unrouted) {
             assert_eq!(datagram.bytes[1..4], [0, 0, 0], "plain WireGuard");
-            self.handle(world, &datagram);
+            self.handle(network, &datagram);
         }
         let mut buffer = [0; HANDSHAKE_BUFFER];
         match self.tunnel.tick(&mut buffer) {
-            Tick::Initiation(len) if self.is_client => self.send(world, &buffer[..len]),
-            Tick::Keepalive(len) => self.send(world, &buffer[..len]),
+            Tick::Initiation(len) if self.is_client => self.send(network, &buffer[..len]),
+            Tick::Keepalive(len) => self.send(network, &buffer[..len]),
             Tick::Initiation(_) | Tick::Nothing | Tick::Expired => {}
         }
-        if self.tunnel.is_keyed() && world.now >= self.next_ping {
-            self.next_ping = world.now + PING_INTERVAL;
-            self.probe(world, &self.ping());
+        if self.tunnel.is_keyed() && network.now >= self.next_ping {
+            self.next_ping = network.now + PING_INTERVAL;
+            self.probe(network, &self.ping());
         }
     }
 
-    fn handle(&mut self, world: &mut World, datagram: &Datagram) {
+    fn handle(&mut self, network: &mut Network, datagram: &Datagram) {
         let mut out = vec![0; datagram.bytes.len().max(HANDSHAKE_BUFFER)];
         self.remote = Some(datagram.from);
         match self.tunnel.open(&datagram.bytes, &mut out).unwrap() {
-            Opened::Packet(len) => self.handle_packet(world, &out[..len]),
+            Opened::Packet(len) => self.handle_packet(network, &out[..len]),
             Opened::Response(len) | Opened::Established(len) => {
-                self.send(world, &out[..len]);
+                self.send(network, &out[..len]);
                 self.offers += 1;
                 self.offer = Some(1_795_252_800_000_000_000 + self.offers);
             }
@@ -91,7 +92,7 @@ impl FirstRelease {
         }
     }
 
-    fn handle_packet(&mut self, world: &mut World, packet: &[u8]) {
+    fn handle_packet(&mut self, network: &mut Network, packet: &[u8]) {
         let sources = Sources::new(&["10.244.0.0/16".parse().unwrap()]);
         match inner::check(packet, &sources).unwrap() {
             Inner::Forward => self.received.push(packet[20..].to_vec()),
@@ -102,7 +103,7 @@ impl FirstRelease {
                 if probe["msgType"] == "PONG" {
                     self.offer = None;
                 } else {
-                    self.probe(world, &pong(&probe));
+                    self.probe(network, &pong(&probe));
                 }
             }
         }
@@ -123,28 +124,28 @@ impl FirstRelease {
         )
     }
 
-    fn probe(&mut self, world: &mut World, json: &str) {
+    fn probe(&mut self, network: &mut Network, json: &str) {
         let (from, to) = match self.is_client {
             true => (inner::CLIENT, inner::SERVER),
             false => (inner::SERVER, inner::CLIENT),
         };
         let packet = inner::probe_packet(from, (to, inner::PROBE_PORT), json.as_bytes());
-        self.packet(world, &packet);
+        self.packet(network, &packet);
     }
 
-    fn packet(&mut self, world: &mut World, packet: &[u8]) {
+    fn packet(&mut self, network: &mut Network, packet: &[u8]) {
         let mut out = vec![0; packet.len() + OVERHEAD];
         let len = self.tunnel.seal(packet, &mut out).unwrap();
-        self.send(world, &out[..len]);
+        self.send(network, &out[..len]);
     }
 
-    fn send(&self, world: &mut World, bytes: &[u8]) {
-        let remote = self.remote.expect("it was called, or calls");
-        world.send(self.own, remote, bytes.to_vec(), false);
+    fn send(&self, network: &mut Network, bytes: &[u8]) {
+        let remote = self.remote.expect("the remote address is known");
+        network.send(self.own, remote, bytes.to_vec(), false);
     }
 }
 
-/// What the first release replies to a PING of ours.
+/// Returns the PONG of the first release to a PING of the gateway under test.
 fn pong(ping: &Value) -> String {
     let (cluster, sent) = (&ping["clusterID"], &ping["timeStamp"]);
 
@@ -159,63 +160,63 @@ fn server_of_first_release() -> SocketAddr {
 }
 
 /// Exchanges packets in both directions over several rekeys.
-fn exchange(world: &mut World, old: &mut FirstRelease) {
-    let from = world.now;
-    while !(world.reachable(0) && world.peer(0).kind == Kind::Ours) {
-        assert!(world.now - from < secs(5), "no session");
-        old.step(world);
+fn exchange(network: &mut Network, old: &mut FirstRelease) {
+    let from = network.now;
+    while !(network.reachable(0) && network.peer(0).kind == Kind::Ours) {
+        assert!(network.now - from < secs(5), "no session");
+        old.step(network);
     }
 
     let mut sent = Vec::new();
-    while world.now - from < MIXED_FOR {
+    while network.now - from < MIXED_FOR {
         let payload = u32::try_from(sent.len()).unwrap().to_be_bytes().to_vec();
-        world.packet(0, &inner_packet(&payload), 0);
-        old.packet(world, &inner_packet(&payload));
+        network.packet(0, &inner_packet(&payload), 0);
+        old.packet(network, &inner_packet(&payload));
         sent.push(payload);
-        old.step(world);
+        old.step(network);
     }
-    old.step(world);
+    old.step(network);
 
-    assert_eq!(world.payloads(0), sent, "all, once, in order");
-    assert_eq!(old.received, sent, "all, once, in order");
+    assert_eq!(network.payloads(0), sent, "every packet once, in order");
+    assert_eq!(old.received, sent, "every packet once, in order");
     assert!(old.offers >= 4, "a key per handshake: {}", old.offers);
     assert_eq!(old.offer, None, "a PONG ends each offer");
-    assert_eq!(world.peer(0).version.as_deref(), Some("0.9.0"));
-    assert_eq!(world.peer(0).sessions.len(), 1);
-    assert_eq!(world.hosts[0].engine.snapshot(world.now).drops.len(), 0);
+    assert_eq!(network.peer(0).version.as_deref(), Some("0.9.0"));
+    assert_eq!(network.peer(0).sessions.len(), 1);
+    assert_eq!(network.hosts[0].engine.snapshot(network.now).drops.len(), 0);
 }
 
 #[test]
 fn a_client_of_the_first_release_is_served_without_loss() {
-    let mut world = World::new();
-    let server = world.host("server-0");
-    world.set_peers(server, vec![serving()]);
-    let mut old = FirstRelease::new(Some(world.address(server)), world.now);
+    let mut network = Network::new();
+    let server = network.host("server-0");
+    network.set_peers(server, vec![serving()]);
+    let mut old = FirstRelease::new(Some(network.address(server)), network.now);
 
-    old.initiate(&mut world);
-    exchange(&mut world, &mut old);
+    old.initiate(&mut network);
+    exchange(&mut network, &mut old);
 }
 
 #[test]
 fn a_server_of_the_first_release_is_used_without_loss() {
-    let mut world = World::new();
-    let client = world.host("client-0");
-    world.set_peers(client, vec![calling(&[server_of_first_release()])]);
-    let mut old = FirstRelease::new(None, world.now);
+    let mut network = Network::new();
+    let client = network.host("client-0");
+    network.set_peers(client, vec![calling(&[server_of_first_release()])]);
+    let mut old = FirstRelease::new(None, network.now);
 
-    exchange(&mut world, &mut old);
+    exchange(&mut network, &mut old);
 }
 
 #[test]
 fn data_under_the_first_releases_cipher_is_dropped_as_malformed() {
-    let mut world = World::pair();
-    world.run(ms(120));
-    world.packet(1, &inner_packet(b"x"), 0);
-    let mut datagram = world.flying.pop_back().unwrap();
+    let mut network = Network::pair();
+    network.run(ms(120));
+    network.packet(1, &inner_packet(b"x"), 0);
+    let mut datagram = network.in_flight.pop_back().unwrap();
 
     datagram.bytes[..4].copy_from_slice(&FIRST_RELEASE_DATA);
-    world.receive(0, PortId::LISTEN, datagram.from, &mut datagram.bytes);
+    network.receive(0, PortId::LISTEN, datagram.from, &mut datagram.bytes);
 
-    assert_eq!(world.drops(0, Drop::Malformed), 1);
-    assert_eq!(world.payloads(0), Vec::<Vec<u8>>::new());
+    assert_eq!(network.drops(0, Drop::Malformed), 1);
+    assert_eq!(network.payloads(0), Vec::<Vec<u8>>::new());
 }
