@@ -1,4 +1,5 @@
-//! Implements WireGuard for many peers. PURE: the shell performs all IO and passes in the time.
+//! Implements WireGuard for many peers. PURE: a state machine without IO, clock or randomness. The
+//! shell performs all IO, and passes the current time to each method.
 //!
 //! The shell (`shell/`) calls the input methods `handle_*`, `queue`, `set_*` and `leave`. After
 //! each input the shell drains the engine. It calls [`Engine::poll_transmit`],
@@ -8,7 +9,7 @@
 //!
 //! ```text
 //! datagram -> classify -+-> data        -> session by index -> inner check -> packet | probe
-//!                       +-> initiation  -> keys -> peer -> session by slot | tentative one
+//!                       +-> initiation  -> keys -> peer -> session by slot, or a tentative session
 //!                       +-> response    -> session by index -> keys -> live
 //!                       +-> cookie      -> session by index
 //! time     -> peers: resolve names, open and close sessions, report the connection
@@ -100,7 +101,7 @@ pub(crate) struct Engine {
     next_port: u32,
     /// Names of this cluster's live gateway replicas, sorted.
     replicas: Vec<String>,
-    /// Addresses that are routed into tunnels. They must not be endpoints.
+    /// Prefixes that are routed into tunnels. No endpoint may be in them.
     tunnelled: Tunnelled,
     queue: Queue,
     /// Indices of the peers that have both queued packets and a usable session.
@@ -115,8 +116,8 @@ pub(crate) struct Engine {
     unknown_receiver_handled: bool,
     /// Health of this cluster's nodes; `None` until the shell reports it.
     nodes: Option<Nodes>,
-    /// Whether some nodes of this cluster still drop packets from this replica, which has just
-    /// started.
+    /// Whether some nodes of this cluster still drop packets from this replica. See
+    /// [`Engine::set_standby`].
     standby: bool,
     /// When this replica started to leave; `None` before.
     leaving: Option<Instant>,
@@ -214,10 +215,11 @@ impl Engine {
         self.queue.remove(index, &mut self.drops);
     }
 
-    /// Sets the names of this cluster's live gateway replicas. They share the single-session peers
-    /// (upstream Liqo and plain WireGuard), each of which has a session with one replica. If the
-    /// list is empty, this replica serves all of these peers. If the list contains only other
-    /// replicas, it serves none. The shell calls this before the first [`Engine::set_peers`].
+    /// Sets the names of this cluster's live gateway replicas. These replicas share the
+    /// single-session peers (upstream Liqo and plain WireGuard), each of which has a session with
+    /// one replica. If the list is empty, this replica serves all of these peers. If the list
+    /// contains only other replicas, this replica serves none. The shell calls this before the
+    /// first [`Engine::set_peers`].
     pub(crate) fn set_replicas(&mut self, mut replicas: Vec<String>, now: Instant) {
         replicas.sort_unstable();
         replicas.dedup();
@@ -372,9 +374,9 @@ impl Engine {
         self.nodes = Some(nodes);
     }
 
-    /// Sets whether some nodes of this cluster still drop packets from this replica, because it has
-    /// just started. Meanwhile the replica advertises itself as leaving, so that peers prefer other
-    /// replicas.
+    /// Sets whether some nodes of this cluster still drop packets from this replica. Nodes do so
+    /// until they have discovered a new replica. Meanwhile the replica advertises itself as leaving,
+    /// so that peers prefer other replicas.
     pub(crate) fn set_standby(&mut self, standby: bool, now: Instant) {
         if self.standby != standby {
             self.standby = standby;
@@ -382,8 +384,8 @@ impl Engine {
         }
     }
 
-    /// Starts to leave. PINGs make the peers move their flows to other replicas. The engine then
-    /// emits [`Event::Drained`].
+    /// Starts to leave. PINGs make the peers move their flows to other replicas. When they have
+    /// moved, the engine emits [`Event::Drained`].
     pub(crate) fn leave(&mut self, now: Instant) {
         if self.leaving.is_some() {
             return;
@@ -404,9 +406,9 @@ impl Engine {
         self.next_timeout = self.next_timeout.min(now);
     }
 
-    /// Returns a random slot that no session of this lane uses and that `is_suitable` accepts. It
-    /// must accept at least one of [`LANES_MAX`] slots on average, because slots are drawn until
-    /// one is accepted.
+    /// Returns a random slot that no session of this lane uses and that `is_suitable` accepts. The
+    /// function draws slots until one is accepted, so `is_suitable` must accept about one in
+    /// [`LANES_MAX`] slots or more.
     fn slot(&mut self, is_suitable: impl Fn(u32) -> bool) -> u32 {
         loop {
             let slot = self.rng.next_index();
@@ -417,7 +419,7 @@ impl Engine {
     }
 
     /// Returns a random free slot for an initiation to the public key `remote`. The slot carries
-    /// the hint of that key, unless all draws of hinted slots are in use.
+    /// the hint of that key, unless [`index::SLOT_TRIES`] draws find no free slot with the hint.
     fn hinted_slot(&mut self, remote: &[u8; 32], is_suitable: impl Fn(u32) -> bool) -> u32 {
         let hint = index::hint(remote);
         for _ in 0..index::SLOT_TRIES {

@@ -1,4 +1,5 @@
-//! Evaluates the health of the path from this cluster's nodes to the nodes of each peer. PURE.
+//! Evaluates the health of the path from this cluster's nodes to the nodes of each peer. PURE: no
+//! IO, clock or randomness.
 //!
 //! ```text
 //!  node --overlay-- this gateway --tunnel-- remote gateway --overlay-- remote nodes
@@ -31,7 +32,7 @@ pub(crate) const INTERVAL: Duration = Duration::from_secs(1);
 /// may have failed before the connection existed.
 const SETTLE: Duration = Duration::from_secs(3);
 
-/// Number of consecutive checks with the same kind of failure that make a fault. One is not enough,
+/// Number of consecutive checks with failing nodes that make a fault. One check is not enough,
 /// because a node's report may be a second old.
 const FAILED_MIN: u8 = 2;
 

@@ -1,9 +1,9 @@
 //! Translates the desired state into the tables of the eBPF programs and the peers of the engine.
-//! PURE.
+//! PURE: no IO, clock or randomness.
 //!
 //! The eBPF programs and the engine identify a peer by its index. A peer keeps its index, and a
-//! freed index is reused last. A packet between the two is therefore never assigned to another
-//! peer.
+//! freed index is reused last. A packet between the eBPF programs and the engine is therefore never
+//! assigned to another peer.
 
 use crate::engine::{PeerConfig, PrivateKey, Role};
 use control_api::fabric::{self, Fabric, MappedIp, Node, Peer, Target};

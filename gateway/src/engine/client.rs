@@ -1,4 +1,4 @@
-//! Client role: opens and maintains sessions, one per remote replica.
+//! Client role: opens and maintains sessions with every remote replica.
 //!
 //! A client cannot choose the replica behind a load balancer. It therefore opens sessions from new
 //! source ports until the PONGs have named every replica. It closes each further session to the
@@ -9,8 +9,12 @@
 //! because a node may fail.
 //!
 //! A peer that is not a gateway of this project has one session. If this session is lost, it moves
-//! to a new source port and keeps its [`Tunnel`]. The peer accepts only initiations with a newer
-//! timestamp, and the tunnel holds the cookie.
+//! to a new source port. It keeps its [`Tunnel`], which holds the cookie and continues the
+//! handshake timestamps that the peer remembers.
+//!
+//! The first probe from a peer reveals the peer's kind. Before, only one replica of this cluster
+//! serves the peer. The other replicas *explore* the kind: they open a session for a short time,
+//! and wait for a probe.
 
 mod discovery;
 mod ours;
@@ -28,8 +32,8 @@ use std::time::{Duration, Instant};
 
 /// Timeout of the first handshake attempt; doubles with every failure.
 const ATTEMPT: Duration = Duration::from_secs(1);
-/// Upper bound of the timeout and of the pause. It is shorter than WireGuard's `REKEY_TIMEOUT` of 5
-/// s, because each attempt may reach another replica.
+/// Upper bound of the timeout and of the pause. It is shorter than WireGuard's `REKEY_TIMEOUT` of
+/// 5 s, because each attempt may reach another replica.
 const ATTEMPT_MAX: Duration = Duration::from_secs(2);
 /// First pause between attempts; doubles with every failure.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -45,16 +49,17 @@ const PATHS_PER_REPLICA: usize = 2;
 /// Pause between attempts at a further address after the quick ones. The replica may be unreachable
 /// at that address.
 const PAUSE_PATHS: Duration = Duration::from_secs(60);
-/// Delay before a replica that does not serve a peer of unknown kind explores the kind of that
-/// peer.
+/// Delay before a replica opens a session to explore the kind of a peer that another replica
+/// serves.
 const STAGGER: Duration = Duration::from_secs(1);
-/// Time limit of a session that explores the kind of a peer.
+/// Time limit of an exploring session.
 const EXPLORATION: Duration = Duration::from_secs(3);
 /// First pause between explorations; doubles every time. A peer without probes has one session, and
 /// each exploration takes that session from the replica that serves the peer.
 const EXPLORE_AGAIN: Duration = Duration::from_secs(10);
 const EXPLORE_AGAIN_MAX: Duration = Duration::from_secs(300);
-/// Minimum interval between handshakes that messages with an unknown receiver index trigger.
+/// Minimum interval between handshakes that are triggered by messages with an unknown receiver
+/// index.
 const RENEWAL: Duration = Duration::from_secs(1);
 
 /// State of the client role for one peer, without its sessions.
@@ -183,9 +188,9 @@ impl Client {
         backoff(ATTEMPT, self.failures)
     }
 
-    /// Returns whether this replica may hold a session to explore the kind of a peer that another
-    /// replica serves. `live_since` is the time at which that session became live. When the session
-    /// reaches its time limit, the next exploration is scheduled.
+    /// Returns whether this replica may now explore the kind of a peer that another replica serves.
+    /// `live_since` is the time at which the exploring session became live. If the session has
+    /// reached [`EXPLORATION`], the method schedules the next exploration.
     fn explores(&mut self, kind: Kind, live_since: Option<Instant>, now: Instant) -> bool {
         if live_since.is_some_and(|since| now.duration_since(since) >= EXPLORATION) {
             let pause = EXPLORE_AGAIN * 2_u32.pow(self.explorations.min(8));
@@ -309,13 +314,14 @@ impl Engine {
         self.maintain_client(index, now);
     }
 
-    /// Opens a session from a new port to `target`. The remote gateway responds in its lane `lane`.
+    /// Opens a session from a new port to `target`. The slot selects the lane `lane` of the remote
+    /// gateway.
     fn open(&mut self, index: u16, target: SocketAddr, lane: LaneId, now: Instant) {
         self.open_with(index, target, |slot| lane.holds(slot), now);
     }
 
     /// Opens a session to a peer of unknown kind. If the peer is a gateway of this project, its
-    /// first lane responds, for any number of lanes.
+    /// first lane responds, regardless of its number of lanes.
     fn open_first(&mut self, index: u16, target: SocketAddr, now: Instant) {
         self.open_with(index, target, LaneId::is_held_by_first, now);
     }

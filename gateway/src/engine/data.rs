@@ -162,8 +162,8 @@ impl Engine {
         peer.is_some_and(|peer| !peer.selectable.is_empty())
     }
 
-    /// Encrypts the next queued packet into `out`. A packet is dropped if `out` is less than 32
-    /// bytes longer.
+    /// Encrypts the next queued packet into `out`. A packet is dropped unless `out` is at least
+    /// 32 bytes longer than the packet.
     pub(crate) fn poll_queued(&mut self, out: &mut [u8]) -> Option<Sealed> {
         loop {
             let peer = *self.awake.first()?;

@@ -56,7 +56,7 @@ reasons! {
     Replayed = "replayed",
     /// A data message whose counter has reached WireGuard's `REJECT_AFTER_MESSAGES`.
     CounterLimit = "counter-limit",
-    /// A data message to receive or send for which the session has no valid keys.
+    /// A data message that cannot be encrypted or decrypted, because the session has no valid keys.
     NoKeys = "no-keys",
     /// An inner packet that is not well-formed IPv4.
     InnerMalformed = "inner-malformed",

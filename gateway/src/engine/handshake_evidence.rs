@@ -11,8 +11,8 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// Time for which a message counts as evidence: three attempts at WireGuard's `REKEY_TIMEOUT` of 5
-/// s.
+/// Time for which a message counts as evidence: three attempts at WireGuard's `REKEY_TIMEOUT` of
+/// 5 s.
 const WINDOW: Duration = Duration::from_secs(15);
 
 /// Source addresses of recent handshake messages; all `None` while connected.

@@ -11,8 +11,8 @@ use crate::mutant;
 use std::net::SocketAddr;
 use std::time::Instant;
 
-/// Upper limit of tentative sessions per peer. All replicas, ports and lanes of a client may
-/// connect at once.
+/// Upper limit of tentative sessions per peer. It allows all replicas, ports and lanes of a client
+/// to connect at once.
 const TENTATIVE_PER_PEER: usize = 64;
 /// Upper limit of tentative sessions of all peers; each session costs 12 KB.
 const TENTATIVE_MAX: usize = 512;
@@ -90,9 +90,8 @@ impl Engine {
     }
 
     /// Checks that the peer itself created an initiation, and that its timestamp is newer than all
-    /// earlier ones of its slot. A lane also remembers initiations that it forwards to the first
-    /// lane: once the peer is known to be a gateway of this project, the lane handles replayed
-    /// copies itself.
+    /// earlier ones of its slot. A lane also calls this for initiations that it forwards to the
+    /// first lane. Otherwise it would accept a replayed copy after it has learned the peer's kind.
     fn is_newest(&mut self, peer: u16, slot: u32, initiator: Initiator) -> bool {
         let Some(peer) = self.peers.get_mut(peer) else {
             return false;

@@ -200,7 +200,7 @@ impl Header {
     }
 }
 
-/// The addresses of a probe, to which the PONG is sent back.
+/// Source and destination of a probe. The PONG swaps them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ProbeAddresses {
     pub(super) source: (Ipv4Addr, u16),

@@ -26,8 +26,8 @@ pub(crate) struct SessionId {
     pub(super) generation: u32,
 }
 
-/// Readings of the monotonic and the wall clock at the same time. The engine derives every later wall time from this
-/// pair, so that a step of the wall clock changes no round-trip time.
+/// Readings of the monotonic and the wall clock at the same time. The engine derives every later
+/// wall time from this pair, so that a step of the wall clock changes no round-trip time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     pub(crate) instant: Instant,
@@ -107,21 +107,21 @@ pub(crate) struct Sealed {
 /// A request or a report to the shell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// Open a UDP socket on any free port, then call [`super::Engine::handle_port_opened`]. A failure needs no call:
-    /// the engine requests another port later.
+    /// Open a UDP socket on any free port, then call [`super::Engine::handle_port_opened`]. A
+    /// failure needs no call: the engine requests another port later.
     OpenPort(PortId),
     /// Close the socket of the port. The engine no longer sends from it.
     ClosePort(PortId),
-    /// Resolve `host`, then call [`super::Engine::handle_resolved`]. A failure needs no call: the engine requests
-    /// another lookup later.
+    /// Resolve `host`, then call [`super::Engine::handle_resolved`]. A failure needs no call: the
+    /// engine requests another lookup later.
     Resolve {
         peer: u16,
         host: String,
         /// UDP port to combine with the resolved addresses.
         port: u16,
     },
-    /// Reports the state for the peer's `Connection` object. Emitted at every change, and every 10
-    /// s while connected.
+    /// Reports the state for the peer's `Connection` object. Emitted at every change, and every
+    /// 10 s while connected.
     Connection {
         peer: u16,
         state: ConnectionState,

@@ -94,7 +94,8 @@ impl Keys {
         self.recent.get(from)
     }
 
-    /// Finds the local key of an initiation, and checks that its sender may cause a Diffie-Hellman.
+    /// Finds the local key of an initiation, and checks the limits of its sender. The caller may
+    /// then spend a Diffie-Hellman on the initiation.
     pub(super) fn verify(
         &mut self,
         from: SocketAddr,

@@ -4,9 +4,9 @@
 //! belongs to one lane on each side, so its nonces and its replay window have one writer.
 //!
 //! All lanes listen on one UDP port. The kernel delivers a message to the lane that the lowest byte
-//! of the slot selects (`shell/udp/lanes.rs`). In an initiation this is the slot of the sender
-//! index, in all other messages the slot of the receiver index. Once an initiator has learned the
-//! number of remote lanes, its slot selects the lane that responds. A responder chooses slots that
+//! of the slot selects (`shell/udp/lanes.rs`). An initiation carries this slot in its sender index,
+//! and all other messages carry it in their receiver index. An initiator that knows the number of
+//! remote lanes chooses a slot that selects the responding lane. A responder chooses slots that
 //! select its own lane.
 //!
 //! ```text
@@ -15,7 +15,7 @@
 //! lanes of the server   0   1       0  1  2   0   1
 //! ```
 //!
-//! The number of sessions is the greater number of lanes of the two sides, so every lane is used.
+//! The side with more lanes has one session per lane, so every lane of both sides is used.
 
 use serde::Serialize;
 

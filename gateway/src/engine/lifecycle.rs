@@ -7,7 +7,8 @@ use super::peer::Candidate;
 use super::session::Session;
 
 impl Engine {
-    /// Recomputes the sessions that flows to a peer may use, and reports when the peer becomes reachable or unreachable.
+    /// Recomputes the sessions that flows to a peer may use, and reports when the peer becomes
+    /// reachable or unreachable.
     pub(super) fn refresh(&mut self, index: u16) {
         let Some(peer) = self.peers.get_mut(index) else {
             return;

@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 /// Interval of PINGs between gateways of this project.
 pub(super) const OURS_INTERVAL: Duration = Duration::from_millis(250);
 /// Minimum time after which a PING without PONG is repeated. A dead gateway must be detected before
-/// TCP's second retransmission, 600 ms after the first loss, because the third one follows only 800
-/// ms later.
+/// TCP's second retransmission, 600 ms after the first loss, because the third one follows only
+/// 800 ms later.
 const RETRY_MIN: Duration = Duration::from_millis(100);
 /// Interval of upstream's own probes.
 const UPSTREAM_INTERVAL: Duration = Duration::from_secs(2);
@@ -25,13 +25,14 @@ const UPSTREAM_INTERVAL: Duration = Duration::from_secs(2);
 const UPSTREAM_THRESHOLD: Duration = Duration::from_secs(10);
 /// Number of PINGs without PONG after which a session with a gateway of this project is lost.
 const MISSES_MAX: u32 = 3;
-/// Bounds of the grace period after the last of these PINGs. The grace period is two round trips.
+/// Bounds of the grace period that follows [`MISSES_MAX`] PINGs without PONG. The grace period is
+/// two round trips.
 const GRACE_MIN: Duration = Duration::from_millis(50);
 const GRACE_MAX: Duration = Duration::from_secs(2);
 /// Grace period while no round-trip time is known.
 const GRACE_UNKNOWN: Duration = Duration::from_millis(750);
-/// Time after any received message during which a session is not lost. Its PONGs may have been
-/// dropped from a full queue.
+/// Time after any received message during which a session is not lost, because a full queue may
+/// have dropped its PONGs.
 const HEARD: Duration = Duration::from_millis(300);
 /// Time without PONG after which a session is lost although other messages arrive, because the
 /// messages in the other direction do not arrive.
@@ -157,7 +158,8 @@ impl Liveness {
         true
     }
 
-    /// Records a sent PING. `sent` is its timestamp.
+    /// Records a sent PING. `sent` is its timestamp in nanoseconds since the Unix epoch. `size` is
+    /// the length of its inner packet, if it is padded.
     pub(super) fn handle_sent(&mut self, sent: i128, size: Option<u16>, now: Instant) {
         if self.outstanding.len() == OUTSTANDING_MAX {
             self.outstanding.pop_front();
@@ -176,7 +178,8 @@ impl Liveness {
         }
     }
 
-    /// Handles the PONG of the PING with the timestamp `sent`; `None` if no such PING is remembered.
+    /// Handles the PONG of the PING with the timestamp `sent`. Returns `None` if no such PING is
+    /// remembered.
     pub(super) fn handle_pong(&mut self, sent: i128, now: Instant) -> Option<Reply> {
         let position = self.outstanding.iter().position(|q| q.sent == sent)?;
         let ping = self.outstanding.remove(position)?;

@@ -141,7 +141,7 @@ impl LocalKey {
         Initiator::read(self, datagram)
     }
 
-    /// Returns the shared secret of this key and the peer's; costs one Diffie-Hellman.
+    /// Returns the shared secret of this key and the public key `remote`; costs one Diffie-Hellman.
     pub(super) fn shared_with(&self, remote: [u8; 32]) -> SharedSecret {
         self.secret.diffie_hellman(&PublicKey::from(remote))
     }
@@ -349,8 +349,8 @@ impl Tunnel {
         tick
     }
 
-    /// Remembers the packet of a message, so that the mutant without a replay window can deliver it
-    /// again.
+    /// Remembers the packet of a message. The mutant without a replay window delivers this packet
+    /// again when the message is replayed.
     #[cfg(feature = "mutants")]
     fn remember(&mut self, datagram: &[u8], packet: &[u8]) {
         const REMEMBERED_MAX: usize = 64;
@@ -362,7 +362,7 @@ impl Tunnel {
         }
     }
 
-    /// Returns the packet that a replayed message carried.
+    /// Returns the remembered packet of a replayed message.
     #[cfg(feature = "mutants")]
     fn recall(&self, datagram: &[u8], out: &mut [u8]) -> Option<usize> {
         let name = name(datagram);

@@ -108,8 +108,8 @@ impl Peer {
         self.probes_left = (self.probes_left + PROBES_PER_TICK).min(PROBES_BURST);
     }
 
-    /// Returns the shared secret of `local`, which is the local key for this peer, and the peer's
-    /// static key.
+    /// Returns the Diffie-Hellman secret of the peer's static key and `local`, the local key for
+    /// this peer.
     pub(super) fn static_shared(&mut self, local: &LocalKey) -> &SharedSecret {
         let remote = self.config.public_key;
 

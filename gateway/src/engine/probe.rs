@@ -10,9 +10,9 @@
 //! ```
 //!
 //! A replica with one lane omits `lane` and `lanes`. Upstream ignores unknown keys, and echoes them
-//! in its PONG. The sender of a PING therefore describes itself under the key `gateway`, but the
-//! sender of a PONG at the top level. A peer that only echoes the object is thus not mistaken for a
-//! gateway of this project.
+//! in its PONG. The sender of a PING therefore describes itself under the key `gateway`, whereas
+//! the sender of a PONG uses the top level. A peer that only echoes the object is thus not mistaken
+//! for a gateway of this project.
 //!
 //! The first release offered a cipher of its own in `gateway.data` of a PING. This key is ignored
 //! like any unknown key, and the sender then continues with WireGuard's cipher.
@@ -166,8 +166,8 @@ pub(super) fn own_len(own: &Gateway) -> usize {
     plain::pong("", "", own).len() - ECHOED
 }
 
-/// Writes a PING to the cluster `cluster_id`, sent at `sent` (nanoseconds since the Unix epoch), padded to `len`
-/// bytes if that is given.
+/// Writes a PING to the cluster `cluster_id`, sent at `sent` (nanoseconds since the Unix epoch).
+/// The PING is padded to `len` bytes if that is given.
 pub(super) fn ping(cluster_id: &str, sent: i128, own: &Gateway, len: Option<usize>) -> Vec<u8> {
     let sent = Timestamp::from_nanosecond(sent).unwrap_or(Timestamp::UNIX_EPOCH);
 

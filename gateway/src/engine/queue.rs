@@ -5,8 +5,8 @@ use crate::mutant;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
-/// Upper limit of queued bytes per peer: about 60 ms at 34 Mb/s, which is a round trip of first
-/// packets.
+/// Upper limit of queued bytes per peer. It holds 60 ms of traffic at 34 Mb/s, which covers a
+/// handshake of one round trip.
 const PEER_BYTES_MAX: usize = 256 * 1024;
 /// Upper limit of queued bytes of all peers.
 const BYTES_MAX: usize = 4 * 1024 * 1024;

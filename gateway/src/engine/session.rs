@@ -16,9 +16,10 @@ const OVERHEAD_V6: u16 = 40 + 8 + 32;
 /// session is closed, and no packet in flight is lost.
 const CLOSING: Duration = Duration::from_secs(1);
 
-/// Upper limit of handshake responses per session and tick that cost a Diffie-Hellman (0.1 ms): 1 %
-/// of a core. Such a response has the index of a handshake in progress and a valid mac1. To forge
-/// it, an attacker must have observed the initiation and must know the local public key.
+/// Upper limit of handshake responses per session and tick that cost a Diffie-Hellman (0.1 ms),
+/// which is at most 1 % of a core. Such a response has the index of a handshake in progress and a
+/// valid mac1. To forge it, an attacker must have observed the initiation and must know the local
+/// public key.
 const RESPONSES_PER_TICK: u32 = 16;
 
 /// Time without a message after which a session with a gateway of this project is no longer in use.
@@ -95,7 +96,7 @@ pub(super) struct Session {
     pub(super) unconfirmed: bool,
     /// Receiver index of the last data message.
     pub(super) heard_index: Option<u32>,
-    /// Value of `heard_index` when the last response was sent. Messages with this index have older
+    /// Value of `heard_index` when the last response was sent. Messages with this index use older
     /// keys, and do not confirm the handshake.
     pub(super) index_before: Option<u32>,
     /// Whether the remote replica is leaving.
@@ -179,9 +180,8 @@ impl Session {
         self.state == State::Live && self.tunnel.is_keyed()
     }
 
-    /// Returns whether the next handshake reaches the same remote lane. The peer forwards
-    /// handshakes of unknown gateways to its first lane, which may differ from the lane that the
-    /// slot selects.
+    /// Returns whether the next handshake reaches the same remote lane. A remote gateway forwards
+    /// first handshakes to its first lane, which may differ from the lane that the slot selects.
     pub(super) fn is_settled(&self) -> bool {
         self.remote_lane.holds(self.slot)
     }

@@ -13,7 +13,8 @@ const SESSIONS_MAX: usize = 32_768;
 pub(super) struct Sessions {
     places: Vec<Place>,
     free: Vec<u32>,
-    /// Place of each slot. The map is never iterated, so its order does not matter.
+    /// Place of the session with each slot. The map is never iterated, so its order does not
+    /// matter.
     slots: HashMap<u32, u32, BuildHasherDefault<Fibonacci>>,
 }
 

@@ -16,8 +16,8 @@ const GRAIN: Duration = Duration::from_millis(5);
 /// Number of sessions up to which all PINGs are sent in the same tick. The PINGs then take less
 /// than a millisecond, during which packets wait.
 const ALIGNED_MAX: usize = 64;
-/// Delay of a timeout above which the process is assumed to have been suspended. PONGs of the peers
-/// then still wait in its sockets.
+/// If a timeout is handled later than this, the process was suspended. The PONGs of the peers then
+/// still wait in its sockets.
 const LATE: Duration = Duration::from_millis(200);
 /// Time limit for the first data message after a response.
 const CONFIRMATION: Duration = Duration::from_secs(10);
@@ -25,7 +25,8 @@ const CONFIRMATION: Duration = Duration::from_secs(10);
 const DOWN: Duration = Duration::from_secs(10);
 /// Assumed round-trip time while none is known.
 const RTT_UNKNOWN: Duration = Duration::from_millis(100);
-/// Number of ticks without a packet after which the peers of a leaving replica count as moved.
+/// Number of ticks without a packet after which a leaving replica assumes that a peer has moved its
+/// flows.
 const QUIET_TICKS: u32 = 2;
 /// Time limit for leaving. The engine then emits [`Event::Drained`] in any case.
 const LEAVE_MAX: Duration = Duration::from_secs(5);

@@ -8,8 +8,7 @@
 use super::noise::Timestamp;
 use std::collections::BTreeMap;
 
-/// Upper limit of slots per peer, which take 40 KB. It is five times the limit of confirmed and
-/// tentative sessions.
+/// Upper limit of slots per peer: five times the limit of the peer's sessions, in 40 KB of memory.
 ///
 /// A client that tries to discover a lost replica opens one session per second, so it uses up these
 /// slots in 17 minutes.
@@ -20,9 +19,8 @@ const SLOTS_MAX: usize = 1_024;
 pub(super) struct Timestamps {
     by_slot: BTreeMap<u32, Timestamp>,
     /// Newest timestamp of the slots that were removed at the limit. The first initiation of an
-    /// unknown slot must be newer. A replica whose clock is behind is therefore refused, if other
-    /// replicas have used [`SLOTS_MAX`] slots with newer timestamps, until its clock has passed
-    /// this timestamp.
+    /// unknown slot must be newer. A replica whose clock is behind may therefore be refused until
+    /// its clock passes this timestamp.
     forgotten: Timestamp,
 }
 
@@ -54,7 +52,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn slots_have_clocks_of_their_own() {
+    fn each_slot_has_its_own_newest_timestamp() {
         let mut timestamps = Timestamps::default();
 
         assert!(timestamps.take(1, Timestamp::of(100)));

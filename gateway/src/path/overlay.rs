@@ -153,8 +153,8 @@ impl Nodes {
     }
 }
 
-/// Returns whether every ready node exchanges probes with this replica. The probes of a node are
-/// enough if its route agent does not report whether the replies arrive.
+/// Returns whether every ready node exchanges probes with this replica. If the route agent of a node
+/// does not report whether replies arrive, its probes alone are sufficient.
 pub(crate) fn is_known_to_all(
     nodes: &[Node],
     sightings: &BTreeMap<Ipv4Addr, (Duration, Sighting)>,

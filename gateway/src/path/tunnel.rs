@@ -10,16 +10,15 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// Age at which handshake evidence becomes a finding. It is longer than any round trip, because a
-/// handshake in progress is no fault.
+/// Age at which handshake evidence becomes a finding. A handshake in progress completes earlier.
 const EVIDENCE_AGE: Duration = Duration::from_secs(3);
 
-/// Time without a handshake message after the loss of a connection that becomes a finding. Every
-/// implementation attempts a handshake within WireGuard's `REKEY_TIMEOUT` of 5 s.
+/// After a lost connection, the finding is made if no handshake message arrives for this time.
+/// Every implementation attempts a handshake within WireGuard's `REKEY_TIMEOUT` of 5 s.
 const SILENCE: Duration = Duration::from_secs(6);
 
-/// Time without a handshake message before the first connection that becomes a finding. It is
-/// longer than [`SILENCE`], because the peer may not be configured yet.
+/// Before the first connection, the finding is made if no handshake message arrives for this time.
+/// It is longer than [`SILENCE`], because the peer may not be configured yet.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// This cluster's role in the tunnel to a peer, with the endpoint.

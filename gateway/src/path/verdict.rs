@@ -52,7 +52,7 @@ pub(crate) enum Reason {
 }
 
 impl Reason {
-    /// Returns the reason in the condition of the Connection object.
+    /// Returns the value of `reason` in the condition of the Connection object.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Connecting => "Connecting",

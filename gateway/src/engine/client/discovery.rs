@@ -1,4 +1,5 @@
-//! Determines the replica and lane that each session of a peer reaches, and the missing ones.
+//! Determines which remote replica and lane each session of a peer reaches, and which replicas and
+//! lanes have no session.
 
 use crate::engine::endpoints::Endpoints;
 use crate::engine::interface::{LaneId, SessionId};
@@ -91,15 +92,16 @@ impl<'a> Discovery<'a> {
         (self.advertised as usize).saturating_sub(self.replicas.len())
     }
 
-    /// Returns the lane in which to look for an undiscovered replica. The number of its lanes is
-    /// assumed to equal that of a discovered replica.
+    /// Returns the lane in which to look for an undiscovered replica. All replicas of a peer are
+    /// assumed to have the same number of lanes.
     pub(super) fn lane_of_undiscovered(&self) -> LaneId {
         let like = self.replicas.values().next();
         like.map_or(LaneId::ONLY, |like| self.own.counterpart(*like))
     }
 
     /// Returns the sessions to close. A surplus session is kept until its replica has a session in
-    /// every lane. A stale session is kept until this is true for all replicas.
+    /// every lane. A stale session is kept until every advertised replica has a session in every
+    /// lane. Excess sessions are closed at once.
     pub(super) fn into_surplus(self) -> Vec<SessionId> {
         let missing: BTreeSet<_> = self.missing_lanes().map(|(replica, _)| replica).collect();
         let is_complete = missing.is_empty() && self.missing_replicas() == 0;

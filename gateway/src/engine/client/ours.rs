@@ -93,7 +93,7 @@ impl Engine {
         self.close(&surplus, now);
     }
 
-    /// Closes sessions. A last PING informs the remote replica.
+    /// Closes sessions. A last PING announces the closing to the remote replica.
     fn close(&mut self, ids: &[SessionId], now: Instant) {
         for id in ids {
             let Some(session) = self.sessions.get_mut(*id) else {
@@ -106,8 +106,8 @@ impl Engine {
         }
     }
 
-    /// Maintains sessions from this lane to the lanes that pair with it, in every replica of the
-    /// peer.
+    /// Maintains sessions with every replica of a peer, in the remote lanes that pair with this
+    /// lane.
     pub(super) fn cover_replicas(&mut self, index: u16, now: Instant) {
         self.abandon_unanswered(index, now);
         let Some(peer) = self.peers.get_mut(index) else {

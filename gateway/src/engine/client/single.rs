@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 const SILENCE_MAX: Duration = Duration::from_secs(15);
 
 impl Engine {
-    /// Opens the single session of a peer, or moves it if the peer does not respond or has lost the
-    /// session's address.
+    /// Opens the single session of a peer. Moves the session if the peer does not respond, or if
+    /// the session's address is no longer an endpoint of the peer.
     pub(super) fn keep_single(&mut self, index: u16, now: Instant) {
         let Some(peer) = self.peers.get_mut(index) else {
             return;

@@ -2,8 +2,8 @@ use super::*;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Sends due PINGs for `duration`, and returns when the session is lost. PONGs arrive after `rtt`;
-/// none arrive if it is `None`.
+/// Sends due PINGs for `duration`, and returns when the session is lost. PONGs arrive after `rtt`,
+/// or never if `rtt` is `None`.
 fn run(
     liveness: &mut Liveness,
     kind: Kind,

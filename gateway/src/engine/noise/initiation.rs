@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn every_forged_byte_and_every_wrong_key_is_noticed() {
+    fn every_forged_byte_and_every_wrong_key_is_detected() {
         let (alice, bob) = (
             LocalKey::new(&[1; 32].into()),
             LocalKey::new(&[2; 32].into()),

@@ -87,7 +87,7 @@ fn messages_are_classified_by_type_and_length() {
 }
 
 #[test]
-fn a_cookie_address_is_unlike_for_unlike_ports() {
+fn cookie_addresses_differ_by_port() {
     let address = |text: &str| cookie_address(text.parse().unwrap());
 
     for ip in ["192.0.2.1", "[2001:db8::1]"] {

@@ -84,7 +84,7 @@ fn a_path_that_widens_is_used_within_minutes() {
 }
 
 #[test]
-fn a_dead_path_lowers_nothing() {
+fn a_dead_path_does_not_lower_the_mtu() {
     let (mut mtu, mut now) = new();
 
     run(&mut mtu, &mut now, Duration::from_secs(60), 0, false);
@@ -93,7 +93,7 @@ fn a_dead_path_lowers_nothing() {
 }
 
 #[test]
-fn two_losses_lower_nothing() {
+fn two_losses_do_not_lower_the_mtu() {
     let (mut mtu, mut now) = new();
     for _ in 0..2 {
         mtu.handle_timeout(true, RTT, now);

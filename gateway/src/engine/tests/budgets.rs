@@ -207,7 +207,7 @@ fn a_pong_is_never_much_longer_than_its_ping() {
     );
 }
 
-/// Returns a gateway of 300 peers, with a local key for each peer. One peer is the usual client.
+/// Returns a gateway of 300 peers, with a local key for each peer. One of the peers is `serving()`.
 fn server_of_many_keys() -> Network {
     let mut network = Network::new();
     let server = network.host("server-0");

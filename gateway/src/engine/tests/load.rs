@@ -37,7 +37,7 @@ fn server() -> Network {
 }
 
 #[test]
-fn a_flood_of_handshakes_draws_cookies() {
+fn a_flood_of_handshakes_causes_cookie_replies() {
     let mut network = server();
     let mut strange = tunnel([9; 32], 5);
 
@@ -55,7 +55,7 @@ fn a_flood_of_handshakes_draws_cookies() {
 }
 
 #[test]
-fn a_peer_gets_through_a_flood_with_its_cookie() {
+fn a_peer_connects_during_a_flood_with_its_cookie() {
     let mut network = Network::pair();
     network.hosts[1].alive = false;
     network.set_peers(0, vec![serving()]);
@@ -144,7 +144,7 @@ fn with_a_cookie_one_source_is_still_limited_to_its_share() {
 }
 
 #[test]
-fn the_load_is_forgotten_after_a_second() {
+fn the_load_is_reset_after_a_second() {
     let mut network = server();
     let mut strange = tunnel([9; 32], 5);
     for number in 0..500 {

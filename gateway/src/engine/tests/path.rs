@@ -49,7 +49,7 @@ fn a_path_that_widens_again_is_used_again() {
 }
 
 #[test]
-fn loss_alone_lowers_nothing() {
+fn loss_alone_does_not_lower_the_mtu() {
     let mut network = Network::pair();
     network.run(secs(5));
     network.lose_every = Some(5);
@@ -61,7 +61,7 @@ fn loss_alone_lowers_nothing() {
 }
 
 #[test]
-fn a_new_bound_is_obeyed_at_once_and_the_session_stays() {
+fn a_new_bound_applies_at_once_and_the_session_stays() {
     let mut network = Network::pair();
     network.run(secs(5));
     let address = network.address(0);

@@ -20,7 +20,7 @@ fn a_reload_keeps_sessions_and_applies_the_new_prefixes() {
 }
 
 #[test]
-fn peers_come_and_go_beside_a_session_that_stays() {
+fn a_session_continues_while_other_peers_are_added_and_removed() {
     let mut network = Network::pair();
     network.run(secs(1));
     let other = |index: u16| PeerConfig {
@@ -73,7 +73,7 @@ fn a_changed_key_ends_the_sessions_of_the_old_one() {
 }
 
 #[test]
-fn a_new_key_of_a_peer_that_was_never_connected_is_no_loss() {
+fn a_new_key_before_the_first_connection_reports_no_error() {
     let mut network = Network::new();
     let server = network.host("server-0");
     network.set_peers(server, vec![serving()]);
