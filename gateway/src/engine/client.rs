@@ -12,9 +12,9 @@
 //! to a new source port. It keeps its [`Tunnel`], which holds the cookie and continues the
 //! handshake timestamps that the peer remembers.
 //!
-//! The first probe from a peer reveals the peer's kind. Before, only one replica of this cluster
-//! serves the peer. The other replicas *explore* the kind: they open a session for a short time,
-//! and wait for a probe.
+//! The kind of a peer is unknown until a probe arrives. In the meantime only one replica of this
+//! cluster serves the peer. The other replicas *explore* the kind: they open a session for a short
+//! time, and wait for a probe.
 
 mod discovery;
 mod ours;

@@ -41,16 +41,16 @@ impl Engine {
                 let is_authentic = reason == Drop::InnerNotIpv4 || reason == Drop::InnerMalformed;
                 self.drops.count(reason);
                 if is_authentic {
-                    session.heard = now;
+                    session.last_received = now;
                 }
                 return Received::Nothing;
             }
         };
 
-        session.heard = now;
+        session.last_received = now;
         session.roam(source.port, source.from);
         let (id, peer) = (session.id, session.peer);
-        session.heard_index = Some(index);
+        session.received_index = Some(index);
         if session.unconfirmed && session.index_before != Some(index) {
             self.confirm(id, now);
         }

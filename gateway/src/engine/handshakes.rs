@@ -122,7 +122,7 @@ impl Engine {
         }
         match opened {
             Ok(Opened::Established(len)) => {
-                session.heard = now;
+                session.last_received = now;
                 if session.state != State::Live && !session.is_closing() {
                     session.revive(now);
                 }
@@ -189,7 +189,7 @@ impl Engine {
             .map(|session| session.id)
             .collect();
         if others().count() - ended.len() >= LIVE_PER_PEER {
-            let idlest = others().min_by_key(|session| session.heard);
+            let idlest = others().min_by_key(|session| session.last_received);
             ended.extend(idlest.map(|session| session.id));
             self.drops.count(Drop::SessionLimit);
         }
@@ -272,7 +272,7 @@ impl Engine {
         };
         session.remote_slot = Some(slot);
         session.unconfirmed = true;
-        session.index_before = session.heard_index;
+        session.index_before = session.received_index;
 
         Ok(len)
     }

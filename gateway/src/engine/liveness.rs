@@ -33,7 +33,7 @@ const GRACE_MAX: Duration = Duration::from_secs(2);
 const GRACE_UNKNOWN: Duration = Duration::from_millis(750);
 /// Time after any received message during which a session is not lost, because a full queue may
 /// have dropped its PONGs.
-const HEARD: Duration = Duration::from_millis(300);
+const RECEIVE_GRACE: Duration = Duration::from_millis(300);
 /// Time without PONG after which a session is lost although other messages arrive, because the
 /// messages in the other direction do not arrive.
 const ONE_WAY_MAX: Duration = Duration::from_secs(3);
@@ -209,18 +209,18 @@ impl Liveness {
     }
 
     /// Resets the number of missing PONGs, because this process was suspended.
-    pub(super) fn forgive(&mut self) {
+    pub(super) fn reset_missing(&mut self) {
         self.unanswered = 0;
     }
 
-    /// Returns when the session is lost if no further message arrives. `heard` is the time of the
-    /// last authenticated message.
-    pub(super) fn lost_at(&self, kind: Kind, heard: Instant) -> Option<Instant> {
+    /// Returns when the session is lost if no further message arrives. `last_received` is the time of
+    /// the last authenticated message.
+    pub(super) fn lost_at(&self, kind: Kind, last_received: Instant) -> Option<Instant> {
         match kind {
             Kind::Unknown => None,
             Kind::Upstream => self
                 .last_reply
-                .map(|last| last.max(heard) + UPSTREAM_THRESHOLD),
+                .map(|last| last.max(last_received) + UPSTREAM_THRESHOLD),
             Kind::Ours if self.unanswered < MISSES_MAX => None,
             Kind::Ours => {
                 let grace = self
@@ -229,19 +229,20 @@ impl Liveness {
                 let missed = self.exhausted + grace;
                 let one_way = self.last_reply.unwrap_or(self.started) + ONE_WAY_MAX;
 
-                Some(missed.max((heard + HEARD).min(one_way)))
+                Some(missed.max((last_received + RECEIVE_GRACE).min(one_way)))
             }
         }
     }
 
     /// Returns whether the session is lost at `now`.
-    pub(super) fn is_lost(&self, kind: Kind, heard: Instant, now: Instant) -> bool {
-        self.lost_at(kind, heard).is_some_and(|at| at <= now)
+    pub(super) fn is_lost(&self, kind: Kind, last_received: Instant, now: Instant) -> bool {
+        self.lost_at(kind, last_received)
+            .is_some_and(|at| at <= now)
     }
 
     /// Returns the time of the next PING or of the loss of the session, whichever is earlier.
-    pub(super) fn poll_timeout(&self, kind: Kind, heard: Instant) -> Instant {
-        self.lost_at(kind, heard)
+    pub(super) fn poll_timeout(&self, kind: Kind, last_received: Instant) -> Instant {
+        self.lost_at(kind, last_received)
             .map_or(self.next_ping, |at| at.min(self.next_ping))
     }
 }

@@ -11,8 +11,8 @@
 //!   refuses counters from `REJECT_AFTER_MESSAGES` on. A sender needs 58,000 years to reach this
 //!   limit at ten million messages per second.
 //! - boringtun counts a handshake in every rate limiter that verifies it. [`LocalKey::verify`]
-//!   verifies each initiation once. The tunnels have a limiter without a limit, because they verify
-//!   mac1 again.
+//!   counts each initiation once. The tunnels verify mac1 again, with a rate limiter that never
+//!   limits.
 //! - boringtun's cookie covers the address without the port. [`cookie_address`] adds the port.
 //! - boringtun does not expose the timestamp of an initiation. `noise/initiation.rs` reads it.
 
@@ -77,7 +77,7 @@ pub(super) struct LocalKey {
     public: PublicKey,
     /// Decides when senders need a cookie. Counts each handshake once.
     limiter: RateLimiter,
-    /// Limiter without a limit for the tunnels, which verify each handshake again.
+    /// Rate limiter that never limits, for the tunnels, which verify each handshake again.
     unlimited: Arc<RateLimiter>,
     /// Handshakes since the last [`LocalKey::reset_load`].
     handshakes: u64,

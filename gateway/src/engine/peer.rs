@@ -133,8 +133,8 @@ impl Peer {
         }
     }
 
-    /// Returns the session of a flow by rendezvous hashing. A removed session moves only its own
-    /// flows, and an added session moves only the flows that it takes over.
+    /// Returns the session of a flow by rendezvous hashing. If a session is removed, only the flows
+    /// of this session move. If a session is added, flows move only to the added session.
     #[inline]
     pub(super) fn select(&self, flow_hash: u32) -> Option<SessionId> {
         let weight = |candidate: &Candidate| {

@@ -84,7 +84,7 @@ pub(super) struct Session {
     pub(super) waiting_since: Instant,
     pub(super) live_since: Instant,
     /// Time of the last authenticated message.
-    pub(super) heard: Instant,
+    pub(super) last_received: Instant,
     pub(super) replica: Option<String>,
     /// The remote replica's lane; meaningful once `replica` is known.
     pub(super) remote_lane: LaneId,
@@ -95,8 +95,8 @@ pub(super) struct Session {
     /// Whether a response was sent, and no data message with the new keys has arrived since.
     pub(super) unconfirmed: bool,
     /// Receiver index of the last data message.
-    pub(super) heard_index: Option<u32>,
-    /// Value of `heard_index` when the last response was sent. Messages with this index use older
+    pub(super) received_index: Option<u32>,
+    /// Value of `received_index` when the last response was sent. Messages with this index use older
     /// keys, and do not confirm the handshake.
     pub(super) index_before: Option<u32>,
     /// Whether the remote replica is leaving.
@@ -156,13 +156,13 @@ impl Session {
             created: now,
             waiting_since: now,
             live_since: now,
-            heard: now,
+            last_received: now,
             replica: None,
             remote_lane: LaneId::ONLY,
             replicas: 1,
             nodes: None,
             unconfirmed: opening.state == State::Tentative,
-            heard_index: None,
+            received_index: None,
             index_before: None,
             leaving: false,
             leave_known: false,
@@ -198,7 +198,7 @@ impl Session {
 
     /// Returns whether no message has arrived for [`SILENCE`].
     pub(super) fn is_silent(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.heard) >= SILENCE
+        now.saturating_duration_since(self.last_received) >= SILENCE
     }
 
     pub(super) fn is_closing(&self) -> bool {
@@ -253,7 +253,7 @@ impl Session {
             return self.next_tick;
         }
 
-        let probe = self.liveness.poll_timeout(kind, self.heard);
+        let probe = self.liveness.poll_timeout(kind, self.last_received);
         let due = self.next_tick.min(probe);
         if kind == Kind::Ours && self.state == State::Live {
             due.min(self.path_mtu.poll_timeout())
@@ -283,7 +283,7 @@ impl Session {
             leaving: self.leaving,
             rtt: self.liveness.rtt(),
             last_handshake_age: self.tunnel.age(),
-            last_heard_age: Some(now.saturating_duration_since(self.heard)),
+            last_heard_age: Some(now.saturating_duration_since(self.last_received)),
             rx_bytes: self.traffic.rx_bytes,
             rx_packets: self.traffic.rx_packets,
             tx_bytes: self.traffic.tx_bytes,

@@ -39,7 +39,7 @@ impl Engine {
         }
         if now.duration_since(self.next_timeout) > LATE {
             for session in self.sessions.iter_mut() {
-                session.liveness.forgive();
+                session.liveness.reset_missing();
             }
         }
 
@@ -182,7 +182,8 @@ impl Engine {
             State::Tentative => now.duration_since(session.created) >= CONFIRMATION,
             State::Live => session.target.is_none() && !session.tunnel.is_keyed(),
             State::Down { since } => {
-                session.target.is_none() && now.duration_since(since.max(session.heard)) >= DOWN
+                session.target.is_none()
+                    && now.duration_since(since.max(session.last_received)) >= DOWN
             }
             State::Closing { until } => now >= until,
         };
@@ -218,7 +219,7 @@ impl Engine {
         }
 
         let is_live = session.state == State::Live;
-        if is_live && session.liveness.is_lost(kind, session.heard, now) {
+        if is_live && session.liveness.is_lost(kind, session.last_received, now) {
             return self.handle_lost(id, now);
         }
         if session.liveness.poll_ping(kind, now) {

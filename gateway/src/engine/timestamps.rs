@@ -21,14 +21,14 @@ pub(super) struct Timestamps {
     /// Newest timestamp of the slots that were removed at the limit. The first initiation of an
     /// unknown slot must be newer. A replica whose clock is behind may therefore be refused until
     /// its clock passes this timestamp.
-    forgotten: Timestamp,
+    newest_removed: Timestamp,
 }
 
 impl Timestamps {
     /// Records the timestamp of an initiation for `slot`, and returns whether it is newer than all
     /// earlier ones of the slot.
     pub(super) fn take(&mut self, slot: u32, timestamp: Timestamp) -> bool {
-        let newest = self.by_slot.get(&slot).unwrap_or(&self.forgotten);
+        let newest = self.by_slot.get(&slot).unwrap_or(&self.newest_removed);
         if timestamp <= *newest {
             return false;
         }
@@ -38,7 +38,7 @@ impl Timestamps {
             let oldest = self.by_slot.iter().min_by_key(|(_, timestamp)| **timestamp);
             if let Some((slot, timestamp)) = oldest.map(|(slot, timestamp)| (*slot, *timestamp)) {
                 self.by_slot.remove(&slot);
-                self.forgotten = timestamp;
+                self.newest_removed = timestamp;
             }
         }
 

@@ -67,7 +67,7 @@ struct Known {
     /// Number of consecutive checks that found the node deaf.
     deaf: u8,
     /// Whether the node's probes carry a report. Earlier versions of the route agent send none.
-    speaks: bool,
+    has_report: bool,
     /// Whether the node runs an echo responder for end-to-end checks.
     has_echo_responder: bool,
 }
@@ -99,7 +99,7 @@ impl Nodes {
                 since,
                 overlay,
                 deaf,
-                speaks: says(SPEAKS),
+                has_report: says(SPEAKS),
                 has_echo_responder: says(REFLECTS),
             };
             self.0.insert(node.name.clone(), known);
@@ -113,13 +113,13 @@ impl Nodes {
     ) -> impl Iterator<Item = (&'a str, &'a Sighting)> {
         self.0
             .iter()
-            .filter(|(_, known)| known.overlay == Overlay::Healthy && known.speaks)
+            .filter(|(_, known)| known.overlay == Overlay::Healthy && known.has_report)
             .filter_map(|(name, known)| Some((name.as_str(), &sightings.get(&known.address)?.1)))
     }
 
     /// Returns the number of nodes whose end-to-end checks are evaluated.
     pub(super) fn checking_count(&self) -> usize {
-        let checking = |known: &&Known| known.overlay == Overlay::Healthy && known.speaks;
+        let checking = |known: &&Known| known.overlay == Overlay::Healthy && known.has_report;
         self.0.values().filter(checking).count()
     }
 

@@ -42,7 +42,7 @@ fn a_silent_node_is_named_within_four_seconds() {
 fn a_deaf_node_is_named_within_two_checks() {
     let mut lab = Lab::settled(&["milan"]);
 
-    lab.nodes[2].said = REFLECTS;
+    lab.nodes[2].flags = REFLECTS;
     assert_eq!(lab.run(1), []);
     let reports = lab.run(1);
 
@@ -56,11 +56,11 @@ fn the_end_of_a_fault_is_reported_late_and_an_intermittent_fault_seldom() {
 
     let mut writes = 0;
     for second in 0..60 {
-        lab.nodes[0].said = if second % 4 < 3 { REFLECTS } else { ALL };
+        lab.nodes[0].flags = if second % 4 < 3 { REFLECTS } else { ALL };
         writes += lab.run(1).len();
     }
     assert_eq!(writes, 1);
-    lab.nodes[0].said = ALL;
+    lab.nodes[0].flags = ALL;
     assert_eq!(lab.run(1), []);
     assert_eq!(reasons(&lab.run(2)), [("milan", Reason::EndToEnd)]);
 }
@@ -71,11 +71,11 @@ fn a_replica_is_known_when_its_replies_reach_every_ready_node() {
     let mut lab = Lab::new(&["milan"]);
     assert!(!known(&lab), "no probe has arrived");
 
-    lab.nodes[1].said = REFLECTS;
+    lab.nodes[1].flags = REFLECTS;
     lab.run(1);
     assert!(!known(&lab), "one is deaf");
 
-    lab.nodes[1].said = ALL;
+    lab.nodes[1].flags = ALL;
     lab.nodes[2].is_old = true;
     lab.run(1);
     assert!(known(&lab), "an earlier version does not report that");
@@ -98,7 +98,7 @@ fn a_replica_is_known_when_its_replies_reach_every_ready_node() {
 fn a_stopped_route_agent_is_a_fault_after_a_minute() {
     let mut lab = Lab::settled(&["milan"]);
 
-    lab.nodes[0].said = ALL | RESTS;
+    lab.nodes[0].flags = ALL | RESTS;
     lab.run(1);
     lab.nodes[0].is_silent = true;
     assert_eq!(lab.run(57), []);
@@ -272,9 +272,9 @@ proptest! {
     ) {
         let mut lab = Lab::settled(&["milan"]);
         let mut reports = Vec::new();
-        for (at, said, is_silent, is_lost) in &steps {
+        for (at, flags, is_silent, is_lost) in &steps {
             let node = &mut lab.nodes[*at];
-            node.said = *said & !RESTS;
+            node.flags = *flags & !RESTS;
             node.is_silent = *is_silent;
             node.lost = is_lost.then_some(0).into_iter().collect();
             reports.extend(lab.run(1));
@@ -300,7 +300,7 @@ struct Lab {
 
 struct TestNode {
     node: Node,
-    said: u16,
+    flags: u16,
     lost: BTreeSet<usize>,
     /// The node's list of clusters; empty if it equals the gateway's list.
     clusters: Vec<String>,
@@ -320,7 +320,7 @@ impl TestNode {
                 external_ip: Ipv4Addr::new(10, 70, 0, number),
                 ready: true,
             },
-            said: ALL,
+            flags: ALL,
             lost: BTreeSet::new(),
             clusters: Vec::new(),
             is_old: false,
@@ -343,7 +343,7 @@ impl TestNode {
         let mut probe = Probe::request(1, 2);
         if !self.is_old {
             probe = probe.saying(&Statement::new(
-                self.said,
+                self.flags,
                 digest,
                 self.lost.iter().copied(),
             ));

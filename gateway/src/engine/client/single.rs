@@ -40,7 +40,8 @@ impl Engine {
         let is_stale = session
             .target
             .is_some_and(|target| client.endpoints.len() > 0 && !client.endpoints.contains(target));
-        let is_silent = kind == Kind::Unknown && now.duration_since(session.heard) >= SILENCE_MAX;
+        let is_silent =
+            kind == Kind::Unknown && now.duration_since(session.last_received) >= SILENCE_MAX;
         let must_move = match session.state {
             State::Live if session.tunnel.is_keyed() => is_stale || is_silent && waited,
             State::Live

@@ -100,6 +100,6 @@ fn cookie_addresses_differ_by_port() {
 
 #[test]
 fn a_tunnel_stays_small() {
-    // `TENTATIVE_MAX` assumes 12 KB per session.
+    // `TENTATIVE_MAX` in `engine/handshakes.rs` assumes 12 KB per session.
     assert!(size_of::<Tunn>() < 12 * 1_024, "{}", size_of::<Tunn>());
 }

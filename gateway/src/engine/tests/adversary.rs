@@ -246,10 +246,7 @@ fn a_replayed_initiation_of_a_forgotten_slot_is_refused() {
         .iter()
         .map(|s| s.remote_slot)
         .collect();
-    assert!(
-        slots.len() == 1 && slots[0] != slot,
-        "the slot is forgotten"
-    );
+    assert!(slots.len() == 1 && slots[0] != slot, "the slot was removed");
 
     inject(
         &mut network,

@@ -155,10 +155,10 @@ fn lanes_connect_to_their_counterparts_only() {
             let peer = network.peer(*host);
             let of = if servers.contains(host) { here } else { there };
             let lane = network.hosts[*host].engine.lane();
-            let wanted = counterparts(of, lane).len();
+            let expected = counterparts(of, lane).len();
             assert_eq!(
                 peer.sessions.len(),
-                wanted,
+                expected,
                 "{there} and {here}: no surplus session"
             );
         }

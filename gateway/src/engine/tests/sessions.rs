@@ -90,14 +90,14 @@ fn a_message_under_previous_keys_confirms_no_handshake() {
     // Both the response and a PING under the previous keys are in flight.
     let now = network.now;
     network.hosts[1].engine.ping_all(now);
-    let heard = |network: &Network| {
+    let last_received = |network: &Network| {
         let mut sessions = network.hosts[0].engine.sessions.iter();
-        sessions.next().map(|session| session.heard)
+        sessions.next().map(|session| session.last_received)
     };
-    let before = heard(&network);
+    let before = last_received(&network);
     network.run(ms(150));
 
-    assert!(heard(&network) > before, "the PING has arrived");
+    assert!(last_received(&network) > before, "the PING has arrived");
     assert!(is_unconfirmed(&network));
     network.run(ms(100));
     assert!(!is_unconfirmed(&network));
