@@ -205,7 +205,7 @@ impl Session {
         matches!(self.state, State::Closing { .. })
     }
 
-    /// Closes the session. A last PING informs the remote replica.
+    /// Closes the session. A last PING announces the closing to the remote replica.
     pub(super) fn close(&mut self, now: Instant) {
         if !self.is_closing() {
             self.state = State::Closing {
