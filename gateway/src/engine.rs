@@ -1,11 +1,11 @@
 //! Implements WireGuard for many peers. PURE: a state machine without IO, clock or randomness. The
-//! shell performs all IO, and passes the current time to each method.
+//! shell (`shell/`) performs all IO, and passes the current time as an argument.
 //!
-//! The shell (`shell/`) calls the input methods `handle_*`, `queue`, `set_*` and `leave`. After
-//! each input the shell drains the engine. It calls [`Engine::poll_transmit`],
-//! [`Engine::poll_queued`] and [`Engine::poll_event`], in this order, each until it returns `None`.
-//! Then the shell waits for the next input, or until [`Engine::poll_timeout`]. For packets from the
-//! TAP the shell calls [`Engine::select`], [`Engine::seal`] and [`Engine::destination`].
+//! The shell calls the input methods `handle_*`, `queue`, `set_*` and `leave`. After each input the
+//! shell drains the engine. It calls [`Engine::poll_transmit`], [`Engine::poll_queued`] and
+//! [`Engine::poll_event`], in this order, each until it returns `None`. Then the shell waits for
+//! the next input, or until [`Engine::poll_timeout`]. For packets from the TAP the shell calls
+//! [`Engine::select`], [`Engine::seal`] and [`Engine::destination`].
 //!
 //! ```text
 //! datagram -> classify -+-> data        -> session by index -> inner check -> packet | probe
@@ -93,8 +93,8 @@ pub(crate) struct Engine {
     keys: Keys,
     peers: Peers,
     sessions: Sessions,
-    /// Tentative sessions, oldest first. May contain ids of sessions that were confirmed or removed
-    /// since.
+    /// Tentative sessions, oldest first: sessions that sent a response and wait for the first data
+    /// message. The list may still contain sessions that were confirmed or removed.
     tentative: VecDeque<SessionId>,
     /// The session for which each client port was opened.
     ports: BTreeMap<PortId, SessionId>,
@@ -112,14 +112,15 @@ pub(crate) struct Engine {
     next_timeout: Instant,
     /// Timestamp of the last PING, in nanoseconds since the Unix epoch.
     last_sent: i128,
-    /// Whether a message with an unknown receiver index was handled since the last timeout.
+    /// Whether a message with an unknown receiver index was handled since the last call of
+    /// [`Engine::handle_timeout`].
     unknown_receiver_handled: bool,
     /// Health of this cluster's nodes; `None` until the shell reports it.
     nodes: Option<Nodes>,
     /// Whether some nodes of this cluster still drop packets from this replica. See
     /// [`Engine::set_standby`].
     standby: bool,
-    /// When this replica started to leave; `None` before.
+    /// Time of the first call of [`Engine::leave`]; `None` before.
     leaving: Option<Instant>,
     drained: bool,
 }
@@ -384,8 +385,8 @@ impl Engine {
         }
     }
 
-    /// Starts to leave. PINGs make the peers move their flows to other replicas. When they have
-    /// moved, the engine emits [`Event::Drained`].
+    /// Starts a graceful stop. PINGs announce the stop, so that the peers move their flows to other
+    /// replicas. When all flows have moved, the engine emits [`Event::Drained`].
     pub(crate) fn leave(&mut self, now: Instant) {
         if self.leaving.is_some() {
             return;
@@ -407,8 +408,8 @@ impl Engine {
     }
 
     /// Returns a random slot that no session of this lane uses and that `is_suitable` accepts. The
-    /// function draws slots until one is accepted, so `is_suitable` must accept about one in
-    /// [`LANES_MAX`] slots or more.
+    /// function draws slots until one is accepted, so `is_suitable` must accept at least about one
+    /// in 256 slots.
     fn slot(&mut self, is_suitable: impl Fn(u32) -> bool) -> u32 {
         loop {
             let slot = self.rng.next_index();

@@ -1,4 +1,5 @@
-//! Library that `fuzz/` fuzzes: the gateway's pure modules, and the harnesses that call them.
+//! Library for the fuzz targets in `fuzz/`: the gateway's pure modules, and the harnesses that call
+//! them.
 //!
 //! The library is part of this crate, because it compiles the same private modules as `main.rs`. It
 //! uses boringtun's mock clock, so that time advances only when a harness advances it.

@@ -229,8 +229,8 @@ impl Peer {
         }
     }
 
-    /// Returns the local nodes whose end-to-end checks fail. Returns none until the failures are
-    /// confirmed.
+    /// Returns the local nodes whose end-to-end checks fail. Returns an empty list until [`SETTLE`]
+    /// has passed and [`FAILED_MIN`] consecutive checks have found failures.
     fn failing_at(&self, now: Instant) -> &[String] {
         let is_settled = self.tunnel.age(now) >= SETTLE;
         if is_settled && self.failed_checks >= FAILED_MIN {

@@ -1,16 +1,17 @@
-//! Client role: opens and maintains sessions with every remote replica.
+//! Implements the client role: opens and maintains sessions with every remote replica.
 //!
 //! A client cannot choose the replica behind a load balancer. It therefore opens sessions from new
-//! source ports until the PONGs have named every replica. It closes each further session to the
-//! same lane of a replica at the same address.
+//! source ports until the PONGs have named every replica. It closes duplicate sessions, which reach
+//! the same lane (worker thread) of the same replica at the same address.
 //!
 //! A peer may have several addresses, for example one per node for a NodePort. Each address
 //! forwards to any replica. The client then keeps sessions to each replica at two addresses,
 //! because a node may fail.
 //!
-//! A peer that is not a gateway of this project has one session. If this session is lost, it moves
-//! to a new source port. It keeps its [`Tunnel`], which holds the cookie and continues the
-//! handshake timestamps that the peer remembers.
+//! The client has one session with a peer that is not a gateway of this project. If this session is
+//! lost, the client moves the session to a new source port, and keeps the session's [`Tunnel`]. The
+//! tunnel holds the peer's cookie. Its next handshake timestamp is newer than the last one, as
+//! WireGuard requires.
 //!
 //! The kind of a peer is unknown until a probe arrives. In the meantime only one replica of this
 //! cluster serves the peer. The other replicas *explore* the kind: they open a session for a short
@@ -32,22 +33,22 @@ use std::time::{Duration, Instant};
 
 /// Timeout of the first handshake attempt; doubles with every failure.
 const ATTEMPT: Duration = Duration::from_secs(1);
-/// Upper bound of the timeout and of the pause. It is shorter than WireGuard's `REKEY_TIMEOUT` of
-/// 5 s, because each attempt may reach another replica.
+/// Upper bound of the timeout and of the pause after repeated failures. It is shorter than
+/// WireGuard's `REKEY_TIMEOUT` of 5 s, because each attempt may reach another replica.
 const ATTEMPT_MAX: Duration = Duration::from_secs(2);
 /// First pause between attempts; doubles with every failure.
 const PAUSE: Duration = Duration::from_millis(250);
 /// Quick attempts to discover a further replica, per replica and lane. If a load balancer chooses
-/// among n at random, 8 n attempts miss a given one with a probability below e^-8. With 4 n
-/// attempts, one returning gateway in twenty was discovered only after more than 3 s.
+/// among n replicas at random, 8 n attempts miss a given replica with a probability below e^-8. In
+/// a test with 4 n attempts, the discovery of one in twenty restarted replicas took more than 3 s.
 const ATTEMPTS_PER_REPLICA: u32 = 8;
 /// Pause between attempts after the quick ones. A returning replica is discovered within seconds,
 /// at the cost of one small message per second.
 const PAUSE_LATER: Duration = Duration::from_secs(1);
 /// Number of addresses at which the client keeps sessions to each replica.
 const PATHS_PER_REPLICA: usize = 2;
-/// Pause between attempts at a further address after the quick ones. The replica may be unreachable
-/// at that address.
+/// Pause between attempts at a further address after the quick ones. It is long, because the
+/// replica may be permanently unreachable at that address.
 const PAUSE_PATHS: Duration = Duration::from_secs(60);
 /// Delay before a replica opens a session to explore the kind of a peer that another replica
 /// serves.
@@ -99,7 +100,7 @@ impl Client {
         }
     }
 
-    /// Replaces the endpoints. A change allows quick attempts again.
+    /// Replaces the endpoints. If they have changed, attempts at further addresses are quick again.
     pub(super) fn set_endpoints(&mut self, hosts: &[String], port: u16, now: Instant) {
         if self.endpoints.set(hosts, port, now) {
             self.allow_paths(now);
@@ -122,14 +123,14 @@ impl Client {
         self.endpoints.handle_resolved(host, addresses)
     }
 
-    /// Allows quick attempts again, starting now, after a session was lost.
+    /// Allows quick attempts again after a session was lost. The first attempt is due now.
     fn handle_loss(&mut self, now: Instant) {
         self.attempts = 0;
         self.next_attempt = now;
         self.allow_paths(now);
     }
 
-    /// Allows quick attempts to reach replicas at further addresses, starting now.
+    /// Allows quick attempts to reach replicas at further addresses. The first attempt is due now.
     fn allow_paths(&mut self, now: Instant) {
         self.path_attempts = 0;
         self.next_path = now;
@@ -208,7 +209,8 @@ fn backoff(first: Duration, failures: u32) -> Duration {
 }
 
 impl Engine {
-    /// Opens and closes sessions of a peer until they match the desired set. Idempotent.
+    /// Opens and closes sessions of a peer until they match the desired set. Repeated calls have no
+    /// further effect.
     pub(super) fn maintain_client(&mut self, index: u16, now: Instant) {
         let Some(peer) = self.peers.get_mut(index) else {
             return;
@@ -264,7 +266,7 @@ impl Engine {
     }
 
     /// Starts a handshake with the peer at `from`, which sent a message with an unknown receiver
-    /// index. A single-session peer may have had a handshake with another replica of this cluster.
+    /// index. The message may use keys from a handshake with another replica of this cluster.
     /// `from` is not authenticated, so the rate of these handshakes is limited.
     pub(super) fn handle_unknown_receiver(&mut self, from: SocketAddr, now: Instant) {
         if self.unknown_receiver_handled {
@@ -287,7 +289,7 @@ impl Engine {
         }
     }
 
-    /// Replaces a lost session that this side opened by one from a new source port.
+    /// Replaces a lost session, which this side opened, with a session from a new source port.
     pub(super) fn replace_lost(&mut self, id: SessionId, now: Instant) {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
@@ -314,8 +316,8 @@ impl Engine {
         self.maintain_client(index, now);
     }
 
-    /// Opens a session from a new port to `target`. The slot selects the lane `lane` of the remote
-    /// gateway.
+    /// Opens a session from a new port to `target`, with a slot that selects the lane `lane` of the
+    /// remote gateway (`engine/lanes.rs`).
     fn open(&mut self, index: u16, target: SocketAddr, lane: LaneId, now: Instant) {
         self.open_with(index, target, |slot| lane.holds(slot), now);
     }

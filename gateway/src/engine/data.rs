@@ -1,5 +1,5 @@
-//! Handles data messages. For established sessions this is the fast path, which neither allocates,
-//! locks nor formats.
+//! Handles data messages. The fast path, for established sessions, neither allocates memory, takes
+//! locks nor formats text.
 
 use super::Engine;
 use super::drops::Drop;
@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 impl Engine {
-    /// Handles a data message with the receiver index `index`.
+    /// Decrypts a data message into `out`, and checks the inner packet.
     #[inline]
     pub(super) fn handle_data(
         &mut self,

@@ -1,6 +1,6 @@
 //! Counts dropped datagrams and packets by reason.
 
-/// Defines the reasons, and their names in `gateway status` and metrics.
+/// Defines the drop reasons, each with its name in `gateway status` and in metrics.
 macro_rules! reasons {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
         /// Reason to drop a datagram or packet.
@@ -14,7 +14,7 @@ macro_rules! reasons {
             /// All reasons, in the order of their counters.
             pub(crate) const ALL: &[Self] = &[$(Self::$variant,)*];
 
-            /// Returns the reason's name in status and metrics.
+            /// Returns the reason's name in `gateway status` and in metrics.
             pub(crate) fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name,)*
@@ -37,11 +37,11 @@ reasons! {
     HandshakeBudget = "handshake-budget",
     /// A handshake message beyond the limit of mac1 checks per source.
     HandshakeSourceBudget = "handshake-source-budget",
-    /// An initiation beyond its source's share while the key is under load, or a response beyond
-    /// the limit of its session.
+    /// An initiation beyond the share of its source while the local key is under load, or a
+    /// response beyond the limit of its session.
     HandshakeRate = "handshake-rate",
-    /// An initiation to which the gateway sent a cookie reply, because the key is under load and
-    /// the sender has to prove its address.
+    /// An initiation to which the gateway sent a cookie reply. The local key is under load, so the
+    /// sender has to prove its address.
     CookieSent = "cookie-sent",
     /// A handshake with a public key that belongs to no peer.
     UnknownPeer = "unknown-peer",
@@ -64,7 +64,7 @@ reasons! {
     InnerNotIpv4 = "inner-not-ipv4",
     /// An inner packet whose source address is outside the peer's prefixes.
     SourceNotAllowed = "source-not-allowed",
-    /// An ICMP error whose quoted packet was not sent by the receiver of the error to the peer.
+    /// An ICMP error whose receiver did not send the quoted packet to the peer.
     QuoteNotAllowed = "quote-not-allowed",
     /// A liveness probe that cannot be parsed, or whose PONG would be much longer than the PING.
     ProbeMalformed = "probe-malformed",
@@ -85,14 +85,15 @@ reasons! {
     QueueFull = "queue-full",
     /// A packet that waited too long for a session.
     QueueExpired = "queue-expired",
-    /// A datagram that found the engine's transmit queue full.
+    /// A datagram of the engine itself, because the engine's transmit queue is full.
     TransmitQueueFull = "transmit-queue-full",
     /// A tentative session that expired, or was removed because the limit of tentative sessions was
     /// reached.
     TentativeEvicted = "tentative-evicted",
     /// A session that was refused or removed because the limit of sessions was reached.
     SessionLimit = "session-limit",
-    /// All quick attempts to discover a further replica were used up.
+    /// Not a dropped datagram: the client has used up its quick attempts to discover a further
+    /// replica.
     ReplicaAttempts = "replica-attempts",
 }
 

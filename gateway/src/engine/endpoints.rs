@@ -4,8 +4,8 @@ use super::tunnelled::Tunnelled;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-/// Interval of DNS lookups of a name during the first [`RESOLVE_PERIOD`]. Both are upstream Liqo's
-/// values.
+/// Interval of DNS lookups of a name during the first [`RESOLVE_PERIOD`]. Both values are upstream
+/// Liqo's.
 const RESOLVE_INTERVAL: Duration = Duration::from_secs(5);
 const RESOLVE_PERIOD: Duration = Duration::from_secs(600);
 /// Interval of DNS lookups of a known name after [`RESOLVE_PERIOD`].
@@ -18,7 +18,8 @@ const ADDRESSES_MAX: usize = 32;
 pub(super) struct Endpoints {
     port: u16,
     entries: Vec<Entry>,
-    /// Prefixes that are routed into tunnels. Addresses in them are never used.
+    /// Prefixes that are routed into tunnels. Addresses in these prefixes are never used as
+    /// endpoints.
     tunnelled: Tunnelled,
     /// Number of addresses that [`Endpoints::next`] has returned, for round robin.
     rotation: usize,
@@ -73,14 +74,14 @@ impl Endpoints {
         true
     }
 
-    /// Sets the prefixes whose addresses are never used.
+    /// Sets the prefixes that are routed into tunnels.
     pub(super) fn set_tunnelled(&mut self, tunnelled: Tunnelled) {
         self.tunnelled = tunnelled;
     }
 
     /// Replaces the addresses of `host`, and returns the number of addresses that were refused
-    /// because they are inside a tunnel. The known addresses remain if there are no usable new
-    /// ones.
+    /// because they are inside a tunnel. The known addresses remain if none of the new addresses is
+    /// usable.
     pub(super) fn handle_resolved(&mut self, host: &str, mut addresses: Vec<SocketAddr>) -> usize {
         let all = addresses.len();
         addresses.retain(|address| !self.tunnelled.contains(*address));
@@ -122,12 +123,12 @@ impl Endpoints {
         self.addresses().any(|known| known == address)
     }
 
-    /// Returns the first known address. Upstream's client uses only this one.
+    /// Returns the first known address. Upstream's client uses only this address.
     pub(super) fn first(&self) -> Option<SocketAddr> {
         self.addresses().next()
     }
 
-    /// Returns the known addresses, round robin.
+    /// Returns one of the known addresses. Repeated calls return them in turn.
     pub(super) fn next(&mut self) -> Option<SocketAddr> {
         let count = self.addresses().count();
         let position = self.rotation.checked_rem(count)?;

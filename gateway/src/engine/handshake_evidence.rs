@@ -1,5 +1,5 @@
-//! Records the handshake messages of a peer while there is no connection. They are evidence of the
-//! blocked direction.
+//! Records the handshake messages of a peer while the peer is not connected. These messages are
+//! evidence of the direction that is blocked.
 //!
 //! ```text
 //!   server: no initiation               client -> server is blocked, or the client sends none
@@ -27,7 +27,6 @@ pub(crate) struct HandshakeEvidence {
     pub(crate) responses: Option<IpAddr>,
 }
 
-/// Collects the evidence about one peer.
 #[derive(Debug, Default)]
 pub(super) struct Collector {
     pub(super) initiations: Latest,

@@ -1,4 +1,5 @@
-//! Authenticates handshake messages, and assigns them to sessions.
+//! Authenticates handshake messages, and assigns them to sessions. A session of the responder is
+//! tentative until its first data message, because the initiation may be a replayed copy.
 
 use super::Engine;
 use super::drops::Drop;
@@ -89,9 +90,10 @@ impl Engine {
         }
     }
 
-    /// Checks that the peer itself created an initiation, and that its timestamp is newer than all
-    /// earlier ones of its slot. A lane also calls this for initiations that it forwards to the
-    /// first lane. Otherwise it would accept a replayed copy after it has learned the peer's kind.
+    /// Returns whether the peer created an initiation with its private key, and whether the
+    /// timestamp is newer than all earlier timestamps of the slot. A lane also records the
+    /// timestamps of initiations that it forwards to the first lane. It can then refuse replayed
+    /// copies when it handles the initiations of this peer itself.
     fn is_newest(&mut self, peer: u16, slot: u32, initiator: Initiator) -> bool {
         let Some(peer) = self.peers.get_mut(peer) else {
             return false;
@@ -104,8 +106,8 @@ impl Engine {
         timestamp.is_some_and(|timestamp| peer.timestamps.take(slot, timestamp))
     }
 
-    /// Handles the response to an initiation of this gateway. A response never requires a cookie,
-    /// because its sender must know a local index.
+    /// Handles the response to an initiation of this gateway. The gateway never demands a cookie
+    /// for a response, because the sender must have observed the index of the initiation.
     pub(super) fn handle_response(&mut self, index: u32, datagram: &[u8], now: Instant) {
         let mut buffer = [0; HANDSHAKE_BUFFER];
         let Some(session) = self.sessions.by_index(index) else {
@@ -138,8 +140,8 @@ impl Engine {
         }
     }
 
-    /// Handles a cookie reply. It does not change the endpoint, because session keys do not
-    /// authenticate it.
+    /// Handles a cookie reply. The endpoint of the session does not change, because a cookie reply
+    /// is not authenticated with session keys.
     pub(super) fn handle_cookie(&mut self, index: u32, datagram: &[u8], now: Instant) {
         let mut buffer = [0; HANDSHAKE_BUFFER];
         let Some(session) = self.sessions.by_index(index) else {
@@ -257,8 +259,8 @@ impl Engine {
             .map(|session| session.id)
     }
 
-    /// Responds to an initiation within a session. The endpoint changes only with the first data
-    /// message.
+    /// Responds to an initiation within an existing session. The session's endpoint changes only
+    /// with the first data message, because the initiation may be a replayed copy.
     fn respond(
         &mut self,
         id: SessionId,
@@ -327,7 +329,7 @@ impl Engine {
         self.tentative.retain(is_tentative);
         let of_peer = self.peers.get(index).into_iter();
         let of_peer = of_peer.flat_map(|peer| &peer.sessions);
-        // Both lists are ordered oldest first.
+        // `Peer::sessions` and `self.tentative` are ordered oldest first.
         let mine: Vec<_> = of_peer.copied().filter(is_tentative).collect();
         let oldest = if mine.len() >= TENTATIVE_PER_PEER {
             mine.first().copied()

@@ -14,9 +14,10 @@
 //!
 //! - The *key hint* is the first byte of the responder's public key. A gateway has one key per
 //!   peering, and mac1 does not name the key of a message. Without a hint the responder has to try
-//!   its keys one after another. With a hint, a gateway with 1,000 keys tries four of them. The
-//!   hint is not trusted: only mac1 decides. A sender with a wrong hint gets the budget of a sender
-//!   without a hint (`engine/keys/budget.rs`). An observer learns eight bits of a public key.
+//!   its keys one after another. With a hint, a gateway with 1,000 keys tries about four of them.
+//!   The hint is not trusted: only mac1 decides. The mac1 checks for a sender with a wrong hint are
+//!   limited like the checks for a sender without a hint (`engine/keys/budget.rs`). An observer
+//!   learns eight bits of a public key.
 //! - The lane byte selects one of the responder's `n` lanes (`engine/lanes.rs`).
 //! - The counter distinguishes the handshakes of a session.
 //!

@@ -13,8 +13,8 @@ pub(super) const SERVER: Ipv4Addr = settings::LIVENESS_SERVER;
 pub(super) const CLIENT: Ipv4Addr = settings::LIVENESS_CLIENT;
 /// Source and destination port of liveness probes.
 pub(super) const PROBE_PORT: u16 = settings::LIVENESS_PORT;
-/// Network prefix of these two addresses. Upstream assigns the addresses of further tunnels in it,
-/// too.
+/// Network prefix of [`SERVER`] and [`CLIENT`], without the host bits. Upstream also assigns the
+/// addresses of further tunnels from this prefix.
 const PROBE_NET: u32 = settings::LIVENESS_NET.to_bits() >> PROBE_NET_SHIFT;
 const PROBE_NET_SHIFT: u32 = 32 - settings::LIVENESS_NET_LEN as u32;
 
@@ -32,7 +32,8 @@ const TTL: u8 = 64;
 /// ICMP types that quote a packet (RFC 1122, section 3.2.2): destination unreachable, source
 /// quench, redirect, time exceeded, parameter problem.
 const ICMP_ERRORS: [u8; 5] = [3, 4, REDIRECT, 11, 12];
-/// Only a router on the receiver's own link may send a redirect.
+/// ICMP type of a redirect, which is never accepted from a peer. Only a router on the receiver's
+/// own link may send a redirect.
 const REDIRECT: u8 = 5;
 const ICMP_HEADER: usize = 8;
 
@@ -254,7 +255,7 @@ pub(super) fn probe_packet(from: Ipv4Addr, to: (Ipv4Addr, u16), json: &[u8]) -> 
     packet
 }
 
-/// Sums 16-bit words for the internet checksum (RFC 1071), of at most 64 KiB.
+/// Sums the 16-bit words of at most 64 KiB for the internet checksum (RFC 1071).
 fn sum(bytes: &[u8]) -> u32 {
     bytes
         .chunks(2)

@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 pub(crate) struct PortId(pub(crate) u32);
 
 impl PortId {
-    /// The listening port, which is open as long as the process runs. All others are client ports,
-    /// which the shell opens and closes on [`Event`]s.
+    /// The listening port, which is open as long as the process runs. All other ports are client
+    /// ports. The shell opens and closes them when the engine emits [`Event::OpenPort`] and
+    /// [`Event::ClosePort`].
     pub(crate) const LISTEN: Self = Self(0);
 }
 
@@ -120,23 +121,22 @@ pub(crate) enum Event {
         /// UDP port to combine with the resolved addresses.
         port: u16,
     },
-    /// Reports the state for the peer's `Connection` object. Emitted at every change, and every
-    /// 10 s while connected.
+    /// Reports the state for the peer's `Connection` object. The engine emits this event at every
+    /// change, and every 10 s while connected.
     Connection {
         peer: u16,
         state: ConnectionState,
         /// Smoothed round-trip time of probes.
         latency: Option<Duration>,
     },
-    /// Reports the peer's kind, and the health of its nodes. Emitted at every change.
+    /// Reports a change of the peer's kind, or of the health of its nodes.
     Remote {
         peer: u16,
         kind: Kind,
-        /// Worst report of the peer's replicas; `None` if a replica does not report the health.
+        /// Worst health that the peer's replicas report; `None` if a replica does not report it.
         nodes: Option<Nodes>,
     },
-    /// Reports the handshake messages received from the peer while there is no connection. Emitted
-    /// at every change.
+    /// Reports a change of the evidence from handshake messages of a peer that is not connected.
     HandshakeEvidence {
         peer: u16,
         evidence: HandshakeEvidence,
@@ -157,8 +157,8 @@ pub(crate) enum Event {
         /// Whether at least one session is usable.
         reachable: bool,
     },
-    /// Reports, after [`super::Engine::leave`], that the peers have moved their flows, or that the
-    /// time limit has passed.
+    /// Reports that the peers have moved their flows after [`super::Engine::leave`]. The engine
+    /// also emits this event when the time limit for leaving has passed.
     Drained,
 }
 
@@ -172,7 +172,8 @@ pub(crate) struct Nodes {
     pub(crate) cut: u32,
     /// Number of ready nodes whose route agent was stopped or has not sent a probe yet.
     pub(crate) resting: u32,
-    /// Whether all ready nodes that have sent a probe reply to end-to-end checks of remote nodes.
+    /// Whether all ready nodes reply to end-to-end checks of remote nodes. Nodes that have not sent
+    /// an overlay probe yet are ignored.
     pub(crate) reflect: bool,
 }
 

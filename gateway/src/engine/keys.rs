@@ -34,7 +34,7 @@ pub(super) struct Keys {
     reset_at: Instant,
 }
 
-/// A handshake message that is dropped.
+/// Reason to drop a handshake message, with the cookie reply to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub(super) reason: Drop,

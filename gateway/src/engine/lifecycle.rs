@@ -45,7 +45,7 @@ impl Engine {
         }
     }
 
-    /// Brings the engine's timeout forward to the session's next deadline.
+    /// Moves the engine's timeout to the next deadline of the session, if that is earlier.
     pub(super) fn wake_session(&mut self, id: SessionId) {
         let Some(session) = self.sessions.get(id) else {
             return;

@@ -31,11 +31,11 @@ const GRACE_MIN: Duration = Duration::from_millis(50);
 const GRACE_MAX: Duration = Duration::from_secs(2);
 /// Grace period while no round-trip time is known.
 const GRACE_UNKNOWN: Duration = Duration::from_millis(750);
-/// Time after any received message during which a session is not lost, because a full queue may
-/// have dropped its PONGs.
+/// Time after any received message during which a session does not count as lost. A full queue may
+/// have dropped the PONGs.
 const RECEIVE_GRACE: Duration = Duration::from_millis(300);
-/// Time without PONG after which a session is lost although other messages arrive, because the
-/// messages in the other direction do not arrive.
+/// Time without PONG after which a session is lost even if other messages arrive. In this case, the
+/// messages of this side do not reach the peer.
 const ONE_WAY_MAX: Duration = Duration::from_secs(3);
 /// Number of PINGs at [`OURS_INTERVAL`] to a peer of unknown kind.
 const EAGER_PINGS: u32 = 8;
@@ -51,7 +51,7 @@ pub(super) struct Liveness {
     outstanding: VecDeque<SentPing>,
     /// Number of PINGs since the last PING with a PONG. Padded PINGs do not count.
     unanswered: u32,
-    /// When `unanswered` reached [`MISSES_MAX`].
+    /// Time at which `unanswered` reached [`MISSES_MAX`].
     exhausted: Instant,
     last_reply: Option<Instant>,
     rtt: Option<Duration>,
@@ -109,9 +109,9 @@ impl Liveness {
         self.last_reply.is_some()
     }
 
-    /// Returns whether PONGs arrive. Except for gateways of this project, the last PONG must be
-    /// younger than upstream's threshold. The result determines the reported state of the
-    /// connection, not the state of the session.
+    /// Returns whether PONGs arrive. For a peer that is not a gateway of this project, the last
+    /// PONG must be younger than [`UPSTREAM_THRESHOLD`]. The result determines the reported state
+    /// of the connection, not the state of the session.
     pub(super) fn is_replying(&self, kind: Kind, now: Instant) -> bool {
         self.last_reply
             .is_some_and(|last| kind == Kind::Ours || now.duration_since(last) < UPSTREAM_THRESHOLD)
@@ -152,8 +152,8 @@ impl Liveness {
             Kind::Unknown if self.pings < EAGER_PINGS => OURS_INTERVAL,
             Kind::Unknown => UPSTREAM_INTERVAL,
         };
-        // Add to the scheduled time, so that delays do not add up. The lower bound prevents a burst
-        // after a pause.
+        // Count the interval from the scheduled time, so that delays do not accumulate. The lower
+        // bound prevents a burst after a pause.
         self.next_ping = (self.next_ping + interval).max(now + interval / 2);
         true
     }
@@ -208,7 +208,7 @@ impl Liveness {
         })
     }
 
-    /// Resets the number of missing PONGs, because this process was suspended.
+    /// Resets the number of missing PONGs. The engine calls this after the process was suspended.
     pub(super) fn reset_missing(&mut self) {
         self.unanswered = 0;
     }

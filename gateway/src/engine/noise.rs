@@ -43,8 +43,8 @@ pub(super) const HANDSHAKE_BUFFER: usize = 256;
 /// costs about 0.2 ms, so 100 cost 2 % of a core.
 const HANDSHAKES_PER_SECOND: u64 = 100;
 
-/// The lowest counter that a data message must not have (`REJECT_AFTER_MESSAGES`; whitepaper,
-/// section 6.1).
+/// Counter from which on data messages are refused (`REJECT_AFTER_MESSAGES`; whitepaper, section
+/// 6.1).
 const REJECT_AFTER_MESSAGES: u64 = u64::MAX - (1 << 13);
 
 /// Type of a message, with the receiver index if it has one.
@@ -77,7 +77,8 @@ pub(super) struct LocalKey {
     public: PublicKey,
     /// Decides when senders need a cookie. Counts each handshake once.
     limiter: RateLimiter,
-    /// Rate limiter that never limits, for the tunnels, which verify each handshake again.
+    /// Rate limiter without a limit. The tunnels need it, because they verify each handshake a
+    /// second time.
     unlimited: Arc<RateLimiter>,
     /// Handshakes since the last [`LocalKey::reset_load`].
     handshakes: u64,
@@ -184,10 +185,11 @@ pub(super) enum Opened {
     Packet(usize),
     /// An authenticated message without a packet.
     Keepalive,
-    /// An initiation was accepted. The buffer holds the response of this length, to be sent.
+    /// An initiation was accepted. The buffer holds a response of this length, which the caller
+    /// sends.
     Response(usize),
     /// A response was accepted, and the tunnel has keys. The buffer holds a keepalive of this
-    /// length, to be sent to confirm them.
+    /// length, which the caller sends to confirm the keys.
     Established(usize),
     /// A cookie was accepted. The next initiation will use it.
     Cookie,
@@ -197,9 +199,9 @@ pub(super) enum Opened {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tick {
     Nothing,
-    /// The buffer holds a keepalive of this length, to be sent.
+    /// The buffer holds a keepalive of this length, which the caller sends.
     Keepalive(usize),
-    /// The buffer holds an initiation of this length, to be sent.
+    /// The buffer holds an initiation of this length, which the caller sends.
     Initiation(usize),
     /// All keys and handshakes have expired.
     Expired,
@@ -208,8 +210,8 @@ pub(super) enum Tick {
 /// A WireGuard tunnel: handshakes, keys and replay windows.
 pub(super) struct Tunnel {
     tunn: Box<Tunn>,
-    /// Whether the tunnel has keys for sending. Cached, because boringtun would read the clock to
-    /// determine it. Keys are established in `open`, and expire only in `tick`.
+    /// Whether the tunnel has keys for sending. The value is cached, because boringtun reads the
+    /// clock to determine it. Only `open` and `tick` change it.
     keyed: bool,
     #[cfg(feature = "mutants")]
     remembered: std::collections::VecDeque<([u8; 12], Vec<u8>)>,
@@ -349,8 +351,8 @@ impl Tunnel {
         tick
     }
 
-    /// Remembers the packet of a message. The mutant without a replay window delivers this packet
-    /// again when the message is replayed.
+    /// Remembers the decrypted packet of a message. While a mutation test disables the replay
+    /// window, a replayed message delivers this packet again.
     #[cfg(feature = "mutants")]
     fn remember(&mut self, datagram: &[u8], packet: &[u8]) {
         const REMEMBERED_MAX: usize = 64;

@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 /// Candidates: outer packet lengths of common links and tunnels, in bytes. Every IPv4 host accepts
-/// the last one (RFC 1122, section 3.3.3).
+/// 576 bytes (RFC 1122, section 3.3.3).
 const OUTER: [u16; 23] = [
     8_951, 8_500, 4_352, 1_500, 1_492, 1_480, 1_472, 1_460, 1_450, 1_440, 1_430, 1_420, 1_410,
     1_400, 1_380, 1_360, 1_340, 1_320, 1_300, 1_280, 1_200, 1_024, 576,

@@ -15,11 +15,11 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 /// as an error. It is longer than any failover.
 const CONNECTION_HOLD: Duration = Duration::from_secs(2);
 
-/// Probes that are handled per peer and tick: one PING and one PONG of each of 128 sessions. A
-/// probe costs 10 us, so the limit is 1 % of a core.
+/// Upper limit of probes per peer and tick, on average: one PING and one PONG of each of 128
+/// sessions. A probe costs 10 us, so the limit is 1 % of a core.
 const PROBES_PER_TICK: u32 = 256;
-/// Probes that are handled at once after a pause: 16 sessions that all measure the path MTU, with
-/// up to 23 PINGs and 23 PONGs each.
+/// Upper limit of probes per peer in one tick. It allows 16 sessions to measure the path MTU at
+/// once, with up to 23 PINGs and 23 PONGs each.
 pub(super) const PROBES_BURST: u32 = 768;
 
 pub(super) struct Peer {
@@ -156,7 +156,7 @@ pub(super) struct Connection {
     pub(super) state: ConnectionState,
     pub(super) latency: Option<Duration>,
     reported: Instant,
-    /// When a session was last alive.
+    /// Last time at which a session was alive.
     alive: Instant,
 }
 
@@ -170,8 +170,9 @@ impl Connection {
         }
     }
 
-    /// Takes over the state `before` of the same peer with other keys. If the peer has ever been
-    /// connected, the state becomes an error. Returns whether the change must be reported.
+    /// Continues the connection of a peer whose keys, cluster id or role have changed. `before` is
+    /// the state before the change. If the peer has ever been connected, the state becomes an
+    /// error. Returns whether the change must be reported.
     pub(super) fn replace(&mut self, before: ConnectionState) -> bool {
         let is_lost = before != ConnectionState::Connecting;
         if is_lost {

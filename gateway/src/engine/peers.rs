@@ -49,8 +49,8 @@ impl Peers {
         self.by_keys.get(&(local, remote)).copied()
     }
 
-    /// Records an initiation with an unknown public key as evidence for all peers that use the
-    /// local key `local`.
+    /// Records an initiation with an unknown public key as handshake evidence of all peers that use
+    /// the local key `local`, because any of them may have sent it.
     pub(super) fn note_unknown_key(&mut self, local: [u8; 32], from: IpAddr, now: Instant) {
         let peers = self.by_keys.range((local, [0; 32])..=(local, [0xff; 32]));
         for index in peers.map(|(_, index)| usize::from(*index)) {

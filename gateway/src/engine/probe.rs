@@ -14,8 +14,8 @@
 //! the sender of a PONG uses the top level. A peer that only echoes the object is thus not mistaken
 //! for a gateway of this project.
 //!
-//! The first release offered a cipher of its own in `gateway.data` of a PING. This key is ignored
-//! like any unknown key, and the sender then continues with WireGuard's cipher.
+//! A gateway of the first release offers its own cipher under the key `gateway.data` of a PING. The
+//! parsers ignore this key like any unknown key. The sender then continues with WireGuard's cipher.
 
 mod plain;
 
@@ -28,7 +28,7 @@ const UPSTREAM_BYTES_MAX: usize = 1024;
 /// Longest object accepted from a gateway of this project, in bytes. A padded PING is as long as a
 /// packet, and the longest frames in use have 9,000 bytes.
 const OURS_BYTES_MAX: usize = 9_216;
-/// Longest accepted name of a replica or version, in bytes. It is the limit of DNS names.
+/// Longest accepted name of a replica or version, in bytes. The value is the limit of DNS names.
 const NAME_BYTES_MAX: usize = 253;
 /// Upper limit of replicas per cluster. Higher advertised numbers are clamped.
 pub(super) const REPLICAS_MAX: u32 = 16;
@@ -77,7 +77,8 @@ pub(crate) enum Reply {
     Other(Map<String, Value>),
 }
 
-/// Parses a message; `None` if it is malformed or too long for its sender.
+/// Parses a message; returns `None` if it is malformed or too long. A gateway of this project
+/// (`from_ours`) may send longer messages than upstream.
 pub(crate) fn parse(json: &[u8], from_ours: bool) -> Option<Probe> {
     let max = if from_ours {
         OURS_BYTES_MAX

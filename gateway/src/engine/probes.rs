@@ -10,8 +10,8 @@ use super::session::State;
 use std::collections::VecDeque;
 use std::time::Instant;
 
-/// Upper limit of the engine's datagrams that wait to be sent. Large enough for PINGs on all
-/// sessions of a large gateway at once.
+/// Upper limit of the engine's datagrams that wait to be sent. It allows one PING on each of 16,384
+/// sessions at once.
 const TRANSMITS_MAX: usize = 16_384;
 
 impl Engine {
@@ -40,7 +40,7 @@ impl Engine {
                 let own = self.gateway(leaving);
                 let json = probe::pong(reply, &own);
                 // Some JSON becomes longer when it is parsed and written again. The limit prevents
-                // amplification.
+                // traffic amplification.
                 if json.len() > request && json.len() > request + probe::own_len(&own) {
                     return self.drops.count(Drop::ProbeMalformed);
                 }
@@ -139,7 +139,8 @@ impl Engine {
             return;
         }
 
-        // In all other lanes the shell sets the kind (`set_kind`).
+        // Only the first lane derives the kind from probes. In the other lanes the shell sets the
+        // kind (`set_kind`).
         let is_first = self.local.lane.is_first();
         let is_another = is_first && peer.kind != kind;
         if is_first {

@@ -8,7 +8,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 ///
 /// All replicas derive the same result from the same list by rendezvous hashing. The removal of a
 /// replica moves only the peers of that replica. With an empty list, a replica serves all peers. A
-/// replica that is missing in the list is leaving, and serves no peer.
+/// replica that is missing from the list is leaving, and serves no peer.
 pub(super) fn serves(own: &str, replicas: &[String], cluster_id: &str) -> bool {
     replicas.is_empty() || chosen(replicas, cluster_id) == Some(own)
 }
@@ -20,9 +20,9 @@ fn chosen<'a>(replicas: &'a [String], cluster_id: &str) -> Option<&'a str> {
         .max_by_key(|replica| (weight(replica, cluster_id), *replica))
 }
 
-/// Returns the weight of a replica for a peer. Replicas of one release get equal weights, because
-/// their standard library has the same hasher. During an upgrade, two replicas may briefly serve
-/// the same peer.
+/// Returns the weight of a replica for a peer. All replicas of one release compute the same weight,
+/// because their standard library has the same hasher. During an upgrade, two replicas may briefly
+/// serve the same peer.
 fn weight(replica: &str, cluster_id: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     (replica, cluster_id).hash(&mut hasher);

@@ -1,8 +1,8 @@
-//! Unpredictable numbers derived from one seed.
+//! Pseudorandom numbers derived from one seed.
 
 use std::hash::{DefaultHasher, Hasher as _};
 
-/// A generator that hashes (SipHash) its seed and a counter.
+/// A generator that hashes its seed and a counter with SipHash.
 ///
 /// It is not a cryptographic generator. It chooses slots, which are sent in plain text. Predicting
 /// a slot gives an attacker nothing, because every message is authenticated.

@@ -16,10 +16,10 @@ const OVERHEAD_V6: u16 = 40 + 8 + 32;
 /// session is closed, and no packet in flight is lost.
 const CLOSING: Duration = Duration::from_secs(1);
 
-/// Upper limit of handshake responses per session and tick that cost a Diffie-Hellman (0.1 ms),
-/// which is at most 1 % of a core. Such a response has the index of a handshake in progress and a
-/// valid mac1. To forge it, an attacker must have observed the initiation and must know the local
-/// public key.
+/// Upper limit of handshake responses per session and tick that cost a Diffie-Hellman. One costs
+/// 0.1 ms, so they cost less than 1 % of a core. Such a response has the index of a handshake in
+/// progress and a valid mac1. To forge it, an attacker must have observed the initiation and must
+/// know the local public key.
 const RESPONSES_PER_TICK: u32 = 16;
 
 /// Time without a message after which a session with a gateway of this project is no longer in use.
@@ -39,14 +39,14 @@ pub(super) enum State {
     Opening,
     /// Has sent an initiation, and waits for the response.
     Handshaking,
-    /// Has responded to an initiation. Only the first data message proves that the initiation was
-    /// no replay.
+    /// Has sent a response, and waits for the first data message, which proves that the initiation
+    /// was no replay.
     Tentative,
     /// Carries packets.
     Live,
-    /// PONGs no longer arrive.
+    /// The session was opened by the peer, and its PONGs no longer arrive.
     Down { since: Instant },
-    /// Closed, but still replies to probes.
+    /// No longer carries packets, but still replies to probes.
     Closing {
         /// The time of removal.
         until: Instant,
@@ -101,7 +101,7 @@ pub(super) struct Session {
     pub(super) index_before: Option<u32>,
     /// Whether the remote replica is leaving.
     pub(super) leaving: bool,
-    /// Whether a PONG has confirmed that the remote replica received the notice of leaving.
+    /// Whether the remote replica has acknowledged with a PONG that this replica is leaving.
     pub(super) leave_known: bool,
     /// Whether a cookie has already caused a repeated initiation. Further cookies cause none until
     /// keys are established.
@@ -121,7 +121,7 @@ pub(super) struct Traffic {
     pub(super) rx_packets: u64,
     pub(super) tx_bytes: u64,
     pub(super) tx_packets: u64,
-    /// Packets of both directions until the last tick.
+    /// Number of packets in both directions at the last tick.
     packets_before: u64,
     /// Number of consecutive ticks without a packet.
     pub(super) quiet_ticks: u32,
@@ -180,8 +180,9 @@ impl Session {
         self.state == State::Live && self.tunnel.is_keyed()
     }
 
-    /// Returns whether the next handshake reaches the same remote lane. A remote gateway forwards
-    /// first handshakes to its first lane, which may differ from the lane that the slot selects.
+    /// Returns whether the next handshake reaches the same remote lane. While the remote gateway
+    /// does not know the kind of this gateway, its first lane handles all handshakes. The slot may
+    /// select another lane.
     pub(super) fn is_settled(&self) -> bool {
         self.remote_lane.holds(self.slot)
     }

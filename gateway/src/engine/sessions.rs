@@ -6,15 +6,16 @@ use super::session::Session;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Upper limit of sessions per lane: 1,000 peers with 4 x 4 replicas, at two addresses each.
+/// Upper limit of sessions per lane. It allows 1,000 peers with four replicas on each side, and two
+/// addresses per replica.
 const SESSIONS_MAX: usize = 32_768;
 
 #[derive(Default)]
 pub(super) struct Sessions {
     places: Vec<Place>,
     free: Vec<u32>,
-    /// Place of the session with each slot. The map is never iterated, so its order does not
-    /// matter.
+    /// Position in `places` of the session with each slot. The map is never iterated, so its order
+    /// does not matter.
     slots: HashMap<u32, u32, BuildHasherDefault<Fibonacci>>,
 }
 
@@ -97,7 +98,7 @@ impl Sessions {
         self.slots.len()
     }
 
-    /// Returns all sessions, in the order of their places.
+    /// Returns all sessions in the order of `places`, which is not the order of their creation.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Session> {
         self.places
             .iter()

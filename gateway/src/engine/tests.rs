@@ -26,7 +26,7 @@ const PORT: u16 = 51_840;
 const CLIENT_PORTS: u16 = 20_000;
 /// Client ports per lane of a host.
 const PORTS_PER_LANE: u16 = 1_000;
-/// The length of an outer IPv4 and UDP header.
+/// Length of the outer IPv4 and UDP headers, in bytes.
 const OUTER_HEADERS: usize = 28;
 const MTU: u16 = 1_340;
 /// Peer index of the other cluster in every engine.
@@ -55,7 +55,7 @@ struct Host {
 struct Balancer {
     address: SocketAddr,
     hosts: Vec<usize>,
-    /// A dead balancer drops everything.
+    /// False for a dead balancer, which drops all datagrams.
     alive: bool,
     /// Varies the choice of the host for each new source address.
     seed: usize,
@@ -183,7 +183,7 @@ impl Network {
         self.set_peers(host, peers);
     }
 
-    /// Advances time and handles everything that is due.
+    /// Advances time by `duration`, and handles all datagrams and timeouts that are due.
     fn run(&mut self, duration: Duration) {
         let end = self.now + duration;
         loop {
@@ -450,7 +450,7 @@ impl Network {
 const SERVER_KEY: [u8; 32] = [0x51; 32];
 const CLIENT_KEY: [u8; 32] = [0x63; 32];
 
-/// Returns the peer of the server's configuration, which is the client's cluster.
+/// Returns the server's configuration of its peer, which is the client's cluster.
 fn serving() -> PeerConfig {
     PeerConfig {
         index: PEER,
@@ -463,7 +463,7 @@ fn serving() -> PeerConfig {
     }
 }
 
-/// Returns the peer of the client's configuration, which is the server's cluster.
+/// Returns the client's configuration of its peer, which is the server's cluster.
 fn calling(addresses: &[SocketAddr]) -> PeerConfig {
     PeerConfig {
         index: PEER,
@@ -479,7 +479,8 @@ fn calling(addresses: &[SocketAddr]) -> PeerConfig {
     }
 }
 
-/// Returns an inner packet with `payload`. Both pods have the same address.
+/// Returns an inner packet with `payload`. Sender and receiver have the same address, because the
+/// pod CIDRs of the clusters overlap.
 fn inner_packet(payload: &[u8]) -> Vec<u8> {
     inner_packet_from([10, 244, 1, 10], payload)
 }

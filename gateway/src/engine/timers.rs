@@ -11,13 +11,14 @@ use std::time::{Duration, Instant};
 /// Interval of the ticks at which sessions and peers are handled. boringtun needs several ticks per
 /// second. Sessions share the ticks, because a wake-up costs more than the work in it.
 const TICK: Duration = Duration::from_millis(250);
-/// Deadlines that are closer together than this are handled in one wake-up.
+/// Minimum time between two wake-ups for timeouts. Deadlines that are closer together are handled
+/// in one wake-up.
 const GRAIN: Duration = Duration::from_millis(5);
 /// Number of sessions up to which all PINGs are sent in the same tick. The PINGs then take less
 /// than a millisecond, during which packets wait.
 const ALIGNED_MAX: usize = 64;
-/// If a timeout is handled later than this, the process was suspended. The PONGs of the peers then
-/// still wait in its sockets.
+/// Delay of a timeout above which the engine assumes that the process was suspended. The PONGs of
+/// the peers may then still wait in its sockets.
 const LATE: Duration = Duration::from_millis(200);
 /// Time limit for the first data message after a response.
 const CONFIRMATION: Duration = Duration::from_secs(10);

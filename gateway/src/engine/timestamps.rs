@@ -1,5 +1,5 @@
-//! The newest timestamp of a peer's initiations, per slot. A replayed initiation is refused even
-//! after its session was removed.
+//! Records the newest timestamp of a peer's initiations per slot. The gateway can thus refuse a
+//! replayed initiation even after its session was removed.
 //!
 //! WireGuard remembers one timestamp per peer (whitepaper, section 5.1). Here the replicas of a
 //! cluster share one key, but have different clocks. A slot is used by only one replica, so there
@@ -8,7 +8,8 @@
 use super::noise::Timestamp;
 use std::collections::BTreeMap;
 
-/// Upper limit of slots per peer: five times the limit of the peer's sessions, in 40 KB of memory.
+/// Upper limit of slots per peer. It is five times the limit of sessions per peer, and costs 40 KB
+/// of memory.
 ///
 /// A client that tries to discover a lost replica opens one session per second, so it uses up these
 /// slots in 17 minutes.
@@ -19,8 +20,8 @@ const SLOTS_MAX: usize = 1_024;
 pub(super) struct Timestamps {
     by_slot: BTreeMap<u32, Timestamp>,
     /// Newest timestamp of the slots that were removed at the limit. The first initiation of an
-    /// unknown slot must be newer. A replica whose clock is behind may therefore be refused until
-    /// its clock passes this timestamp.
+    /// unknown slot must have a newer timestamp. The initiations of a replica whose clock is behind
+    /// may therefore be refused until its clock passes this timestamp.
     newest_removed: Timestamp,
 }
 

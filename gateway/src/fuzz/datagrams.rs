@@ -1,4 +1,5 @@
-//! Harness that passes sequences of datagrams, and time, to engines.
+//! Harness that passes sequences of datagrams to engines, and advances time. The input has this
+//! format:
 //!
 //! ```text
 //! flags | action, its arguments | action, its arguments | ..
@@ -24,8 +25,8 @@ const RECOVERS: u8 = 2;
 const ACTIONS_MAX: usize = 200;
 /// Maximum length of an inner packet, in bytes.
 const PACKET_MAX: usize = 1_500;
-/// Time limit for the clusters to connect again. It is longer than all budgets, timers and cookies
-/// of the engine together.
+/// Time limit for the clusters to connect again. It is longer than the sum of all periods and
+/// timeouts of the engine.
 const RECOVERY_SECONDS_MAX: u32 = 120;
 
 pub(crate) fn run(bytes: &[u8]) {
@@ -173,7 +174,7 @@ fn address(input: &mut Input<'_>) -> SocketAddr {
     (ip, port).into()
 }
 
-/// Checks that server and clients connect again with their first configuration.
+/// Checks that server and clients connect again with their initial configuration.
 fn recover(network: &mut Network) {
     for host in 0..HOSTS {
         network.set_peers(host, true);

@@ -1,4 +1,5 @@
 //! Harness that passes TAP frames, or packets from peers, through the split and coalesce offloads.
+//! The input has this format:
 //!
 //! ```text
 //! flags | length, frame with the virtio header | length, frame | ..

@@ -1,4 +1,5 @@
-//! Simulates two clusters over a network that the fuzzer controls, under virtual time.
+//! Simulates two clusters over a network that the fuzzer controls, under virtual time. The hosts
+//! are:
 //!
 //! ```text
 //!  0: the server's gateway

@@ -17,15 +17,15 @@ const ARRIVAL: Duration = Duration::from_secs(30);
 /// Time for which a stopped route agent counts as [`Overlay::Resting`], for example in an upgrade.
 const REST: Duration = Duration::from_secs(60);
 
-/// Number of consecutive checks after which a node is [`Overlay::Deaf`]. The first report of a node
-/// may be older than the first reply of this replica.
+/// Number of consecutive checks that must find a node deaf before its state is [`Overlay::Deaf`].
+/// The first report of a node may be older than the first reply of this replica.
 const DEAF_MIN: u8 = 2;
 
 /// The state of the overlay between a node and this replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Overlay {
-    /// Probes of the node arrive, and the replies reach the node. A route agent of an earlier
-    /// version does not report whether the replies arrive.
+    /// Probes of the node arrive, and the replies reach the node. If the route agent is too old to
+    /// report whether the replies arrive, its probes are sufficient.
     Healthy,
     /// No probe of the node has arrived yet, and [`ARRIVAL`] has not passed.
     New,
@@ -81,7 +81,7 @@ impl Nodes {
         now: Instant,
     ) {
         let mut before = std::mem::take(&mut self.0);
-        // A node that is not ready has a known fault outside of the overlay.
+        // Skip nodes that are not ready, because Kubernetes already reports their fault.
         for node in nodes.iter().filter(|node| node.ready) {
             let known = before.remove(&node.name);
             let known = known.filter(|known| known.address == node.internal_ip);

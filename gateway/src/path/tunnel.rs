@@ -1,4 +1,4 @@
-//! Finds faults between the gateways, and their direction, from handshake messages.
+//! Determines faults between the gateways, and the blocked direction, from handshake messages.
 //!
 //! The server observes whether initiations of its peer arrive, so it can determine the blocked
 //! direction. The client observes only that no response arrives, so its message refers to the
@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 /// Age at which handshake evidence becomes a finding. A handshake in progress completes earlier.
 const EVIDENCE_AGE: Duration = Duration::from_secs(3);
 
-/// After a lost connection, the finding is made if no handshake message arrives for this time.
-/// Every implementation attempts a handshake within WireGuard's `REKEY_TIMEOUT` of 5 s.
+/// Time after the loss of a connection until the absence of handshake messages is a finding. Every
+/// implementation attempts a handshake within WireGuard's `REKEY_TIMEOUT` of 5 s.
 const SILENCE: Duration = Duration::from_secs(6);
 
-/// Before the first connection, the finding is made if no handshake message arrives for this time.
-/// It is longer than [`SILENCE`], because the peer may not be configured yet.
+/// Time before the first connection until the absence of handshake messages is a finding. It is
+/// longer than [`SILENCE`], because the peer may not be configured yet.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// This cluster's role in the tunnel to a peer, with the endpoint.

@@ -33,7 +33,8 @@ pub(crate) enum Reason {
     /// The path is broken between the gateways: handshakes of the peer arrive, but the responses
     /// are lost.
     AnswersLost,
-    /// The path is broken between the gateways, in a direction that only the server can determine.
+    /// The path is broken between the gateways: the peer does not respond to handshakes. Only the
+    /// peer, which is the server, can determine the blocked direction.
     NoAnswer,
     /// The gateways' keys do not match.
     KeysDiffer,
@@ -77,8 +78,8 @@ impl Reason {
         matches!(self, Self::EndToEnd | Self::ToRemoteGateway)
     }
 
-    /// Returns whether the reason concerns only the tunnel of this replica. Other replicas have
-    /// tunnels of their own.
+    /// Returns whether the reason concerns only the tunnel of this replica. The tunnels of other
+    /// replicas may be healthy.
     pub(crate) fn is_of_tunnel(self) -> bool {
         matches!(
             self,
@@ -128,7 +129,7 @@ pub(super) fn judge(evidence: &Evidence<'_>) -> Verdict {
     Verdict { reason, message }
 }
 
-/// A reason and its message.
+/// A reason with its message for users.
 pub(super) type Finding = (Reason, String);
 
 fn local_overlay(evidence: &Evidence<'_>) -> Option<Finding> {

@@ -12,7 +12,8 @@ use std::net::SocketAddr;
 #[derive(Debug)]
 pub(super) struct Discovery<'a> {
     own: LaneId,
-    /// Remote addresses of the sessions to each remote lane that pairs with `own`.
+    /// Remote addresses of the sessions to each remote lane that pairs with `own` (see
+    /// [`LaneId::pairs_with`]).
     pub(super) paths: BTreeMap<(&'a str, LaneId), BTreeSet<SocketAddr>>,
     /// The discovered replicas, each with one of its lanes.
     replicas: BTreeMap<&'a str, LaneId>,

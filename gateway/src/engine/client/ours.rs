@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 /// Upper limit of the sessions that this side opens with one peer. It does not depend on the
-/// replicas and lanes that the peer advertises.
+/// replicas and lanes that the peer advertises, because a peer may advertise wrong numbers.
 const OWN_PER_PEER: usize = 128;
 
 impl Client {
@@ -47,7 +47,8 @@ impl Client {
 impl Engine {
     /// Closes the duplicates of a session: sessions that reach the same remote lane at the same
     /// address, or at more than [`PATHS_PER_REPLICA`] addresses. Sessions to a current address
-    /// whose slot selects that lane are kept first, then older ones.
+    /// whose slot selects that lane are kept in preference to other sessions. If this rule does not
+    /// decide, older sessions are kept.
     pub(in crate::engine) fn close_duplicates(&mut self, id: SessionId, now: Instant) {
         let Some(session) = self.sessions.get(id) else {
             return;
@@ -132,7 +133,7 @@ impl Engine {
         } else if missing <= discovery.unknown || now < client.next_attempt {
             None
         } else {
-            // Round robin: a lane that never responds must not delay the others.
+            // Use round robin, because a lane that never responds must not delay the other lanes.
             let next = client.attempts as usize % missing_lanes.len().max(1);
             if client.handle_attempt(now) {
                 self.drops.count(Drop::ReplicaAttempts);

@@ -6,13 +6,14 @@ use crate::engine::interface::{Event, Kind, SessionId};
 use crate::engine::session::State;
 use std::time::{Duration, Instant};
 
-/// Time without a message after which the session of a peer without probes moves to a new port. It
-/// is WireGuard's `KEEPALIVE_TIMEOUT + REKEY_TIMEOUT`, within which a live peer sends a message.
+/// Time without a message after which the session of a peer without probes moves to a new port. The
+/// value is WireGuard's `KEEPALIVE_TIMEOUT + REKEY_TIMEOUT`, within which a live peer sends a
+/// message.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
 
 impl Engine {
-    /// Opens the single session of a peer. Moves the session if the peer does not respond, or if
-    /// the session's address is no longer an endpoint of the peer.
+    /// Opens the single session of a peer. Moves the session to a new source port if the peer does
+    /// not respond, or if the session's address is no longer an endpoint of the peer.
     pub(super) fn keep_single(&mut self, index: u16, now: Instant) {
         let Some(peer) = self.peers.get_mut(index) else {
             return;

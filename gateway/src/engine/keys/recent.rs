@@ -1,5 +1,5 @@
-//! Remembers the local key that each source used last. This key is tried first, outside of any
-//! budget.
+//! Remembers the local key that each source used last. The gateway tries this key first, and does
+//! not count the try towards a limit.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ const SOURCES_MAX: usize = 4_096;
 #[derive(Default)]
 pub(super) struct RecentKeys {
     by_source: BTreeMap<IpAddr, Recent>,
-    /// The sources in the order of their last authentication.
+    /// The sources by the sequence number of their last authentication.
     by_order: BTreeMap<u64, IpAddr>,
     next_order: u64,
 }

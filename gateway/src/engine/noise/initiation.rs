@@ -25,7 +25,7 @@ const IDENTIFIER: &[u8] = b"WireGuard v1 zx2c4 Jason@zx2c4.com";
 const TAG: usize = 16;
 const TIMESTAMP: usize = 12;
 
-/// A TAI64N timestamp (whitepaper, section 5.1); later ones compare greater.
+/// A TAI64N timestamp (whitepaper, section 5.1). A later timestamp compares greater.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::engine) struct Timestamp([u8; TIMESTAMP]);
 
@@ -136,7 +136,7 @@ fn hash(first: &[u8], second: &[u8]) -> [u8; 32] {
         .into()
 }
 
-/// HMAC-BLAKE2s (RFC 2104).
+/// Computes HMAC-BLAKE2s (RFC 2104) over the concatenated `inputs`.
 fn mac(key: &[u8], inputs: &[&[u8]]) -> Zeroizing<[u8; 32]> {
     let mac = <SimpleHmac<Blake2s256> as Mac>::new_from_slice(key)
         .expect("HMAC takes keys of any length");

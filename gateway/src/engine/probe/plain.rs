@@ -65,7 +65,7 @@ struct NodesText {
     reflect: bool,
 }
 
-/// Parses a message; `None` if it is malformed or in another format.
+/// Parses a message; returns `None` if it is malformed or in another format.
 pub(super) fn parse(json: &[u8]) -> Option<Probe> {
     let message: Message = serde_json::from_slice(json).ok()?;
     match message.msg_type {
@@ -151,7 +151,7 @@ fn write_lane(text: &mut String, lane: LaneId) {
     }
 }
 
-/// Writes the PONG to a PING in the format that this project writes.
+/// Writes the PONG to a PING that has the format of this project.
 pub(super) fn pong(cluster_id: &str, time_stamp: &str, own: &Gateway) -> Vec<u8> {
     let mut text = begin(cluster_id, "PONG", time_stamp);
     text.push_str(",\"replica\":");

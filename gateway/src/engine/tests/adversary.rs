@@ -1,4 +1,4 @@
-//! Tests messages of malicious peers, unknown senders and faulty paths. All are dropped and
+//! Tests that messages of malicious peers, unknown senders and faulty paths are dropped and
 //! counted.
 
 use super::*;

@@ -225,8 +225,8 @@ fn server_of_many_keys() -> Network {
     network
 }
 
-/// Returns a client's tunnel. Its slot hints at the server's key if `is_hinted`, or else at no key
-/// of the server.
+/// Returns a client's tunnel. The hint in its slot matches the server's key if `is_hinted`.
+/// Otherwise the hint matches no key of the server.
 fn client(is_hinted: bool) -> Tunnel {
     let server = noise::public_key(&SERVER_KEY.into());
     let hint = index::hint(&server);

@@ -1,4 +1,5 @@
-//! Injects random faults. The limits hold throughout, and all replicas reconnect afterwards.
+//! Tests with random faults that the engine never exceeds its limits, and that all replicas
+//! reconnect afterwards.
 
 use super::*;
 use proptest::prelude::*;

@@ -6,7 +6,7 @@ use crate::engine::inner::{Inner, Sources};
 use crate::engine::noise::{HANDSHAKE_BUFFER, LocalKey, OVERHEAD, Opened, Tick, Tunnel};
 use serde_json::Value;
 
-/// Longer than three rekey intervals of WireGuard, which are 120 s each.
+/// Duration of the tests. It is longer than three rekey intervals of WireGuard, each of 120 s.
 const MIXED_FOR: Duration = Duration::from_secs(400);
 const STEP: Duration = Duration::from_millis(50);
 const PING_INTERVAL: Duration = Duration::from_millis(250);

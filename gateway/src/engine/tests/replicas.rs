@@ -118,8 +118,8 @@ fn all_four_pairs_carry_traffic_in_both_directions() {
     }
 }
 
-/// Sends a packet of each of eight flows from `host` every 10 ms. Returns the longest time that a
-/// flow had no packet at `receivers`.
+/// Sends a packet of each of eight flows from `host` every 10 ms. Returns the longest time during
+/// which no packet of a flow arrived at `receivers`.
 fn longest_gap(
     network: &mut Network,
     host: usize,

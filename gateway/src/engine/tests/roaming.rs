@@ -218,8 +218,8 @@ fn a_server_that_rekeys_from_elsewhere_stays_in_the_ports_session() {
     assert_eq!(network.drops(client, Drop::ForeignPort), 0);
 }
 
-/// Connects a replica of the client's cluster with the slot 5. It describes itself as a gateway of
-/// this project.
+/// Connects a replica of the client's cluster with the slot 5. The replica describes itself as a
+/// gateway of this project.
 fn replica_with_slot_5(network: &mut Network, from: SocketAddr) -> Tunnel {
     let key = LocalKey::new(&CLIENT_KEY.into());
     let mut tunnel = Tunnel::new(&key, noise::public_key(&SERVER_KEY.into()), 5);
