@@ -375,9 +375,9 @@ impl Engine {
         self.nodes = Some(nodes);
     }
 
-    /// Sets whether some nodes of this cluster still drop packets from this replica. Nodes do so
-    /// until they have discovered a new replica. Meanwhile the replica advertises itself as leaving,
-    /// so that peers prefer other replicas.
+    /// Sets whether some nodes of this cluster still drop packets from this replica. A node drops
+    /// the packets of a new replica until the node has discovered the replica. Meanwhile this
+    /// replica advertises itself as leaving, so that peers prefer other replicas.
     pub(crate) fn set_standby(&mut self, standby: bool, now: Instant) {
         if self.standby != standby {
             self.standby = standby;
@@ -420,7 +420,8 @@ impl Engine {
     }
 
     /// Returns a random free slot for an initiation to the public key `remote`. The slot carries
-    /// the hint of that key, unless [`index::SLOT_TRIES`] draws find no free slot with the hint.
+    /// the hint of that key (`engine/index.rs`), unless [`index::SLOT_TRIES`] draws find no free
+    /// slot with the hint.
     fn hinted_slot(&mut self, remote: &[u8; 32], is_suitable: impl Fn(u32) -> bool) -> u32 {
         let hint = index::hint(remote);
         for _ in 0..index::SLOT_TRIES {

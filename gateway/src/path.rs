@@ -6,9 +6,9 @@
 //!         overlay probes          PING / PONG       advertised in PONG
 //!  `-------------------- end-to-end checks of the nodes ------------------------'
 //! ```
-//! The verdict names the first broken segment, because the later segments cannot be observed. A new
-//! fault is reported at once. The end of a fault is reported after a delay, so that an intermittent
-//! fault causes few writes to the API server.
+//! The verdict names one broken segment. The tunnel is checked first, then the local overlay, the
+//! remote overlay, and the nodes. A new fault is reported at once. The end of a fault is reported
+//! after a delay, so that an intermittent fault causes few writes to the API server.
 
 use crate::engine::{ConnectionState, HandshakeEvidence, Kind, Nodes};
 use control_api::fabric::Node;
@@ -36,7 +36,7 @@ const SETTLE: Duration = Duration::from_secs(3);
 /// because a node's report may be a second old.
 const FAILED_MIN: u8 = 2;
 
-/// Time without a fault until the path is reported as healthy.
+/// Time without a fault after which the path is reported as healthy.
 const HEAL: Duration = Duration::from_secs(2);
 
 /// Minimum time between two reports of different faults of one peer.

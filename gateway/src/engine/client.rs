@@ -38,11 +38,12 @@ const ATTEMPT: Duration = Duration::from_secs(1);
 const ATTEMPT_MAX: Duration = Duration::from_secs(2);
 /// First pause between attempts; doubles with every failure.
 const PAUSE: Duration = Duration::from_millis(250);
-/// Quick attempts to discover a further replica, per replica and lane. If a load balancer chooses
-/// among n replicas at random, 8 n attempts miss a given replica with a probability below e^-8. In
-/// a test with 4 n attempts, the discovery of one in twenty restarted replicas took more than 3 s.
+/// Number of quick attempts ([`PAUSE`] apart) to discover a further replica, for each replica and
+/// lane. If a load balancer chooses among n replicas at random, 8 n attempts miss a given replica
+/// with a probability below e^-8. In a test with 4 n attempts, the discovery of one in twenty
+/// restarted replicas took more than 3 s.
 const ATTEMPTS_PER_REPLICA: u32 = 8;
-/// Pause between attempts after the quick ones. A returning replica is discovered within seconds,
+/// Pause between attempts after the quick ones. A restarted replica is discovered within seconds,
 /// at the cost of one small message per second.
 const PAUSE_LATER: Duration = Duration::from_secs(1);
 /// Number of addresses at which the client keeps sessions to each replica.
@@ -53,7 +54,7 @@ const PAUSE_PATHS: Duration = Duration::from_secs(60);
 /// Delay before a replica opens a session to explore the kind of a peer that another replica
 /// serves.
 const STAGGER: Duration = Duration::from_secs(1);
-/// Time limit of an exploring session.
+/// Time limit of a session that explores the kind of a peer.
 const EXPLORATION: Duration = Duration::from_secs(3);
 /// First pause between explorations; doubles every time. A peer without probes has one session, and
 /// each exploration takes that session from the replica that serves the peer.
@@ -63,7 +64,7 @@ const EXPLORE_AGAIN_MAX: Duration = Duration::from_secs(300);
 /// index.
 const RENEWAL: Duration = Duration::from_secs(1);
 
-/// State of the client role for one peer, without its sessions.
+/// State of the client role for one peer.
 #[derive(Debug)]
 pub(super) struct Client {
     pub(super) endpoints: Endpoints,
@@ -146,7 +147,7 @@ impl Client {
     }
 
     /// Counts an attempt to discover a further replica, and returns whether it was the last quick
-    /// one.
+    /// attempt.
     fn handle_attempt(&mut self, now: Instant) -> bool {
         let quick = self.expected_lanes * ATTEMPTS_PER_REPLICA;
         self.attempts = self.attempts.saturating_add(1);

@@ -73,7 +73,7 @@ reasons! {
     /// A PONG that matches no remembered PING.
     ProbeUnexpected = "probe-unexpected",
     /// An endpoint inside a tunnel: the source of a datagram, the endpoint of a session or a
-    /// resolved address. Datagrams to such an endpoint would be encapsulated again and again.
+    /// resolved address. Datagrams to such an endpoint would be encapsulated repeatedly.
     EndpointInsideTunnel = "endpoint-inside-tunnel",
     /// A datagram that arrived at another session's client port.
     ForeignPort = "foreign-port",
@@ -85,7 +85,7 @@ reasons! {
     QueueFull = "queue-full",
     /// A packet that waited too long for a session.
     QueueExpired = "queue-expired",
-    /// A datagram of the engine itself, because the engine's transmit queue is full.
+    /// A handshake, keepalive or probe message for which the engine's transmit queue has no room.
     TransmitQueueFull = "transmit-queue-full",
     /// A tentative session that expired, or was removed because the limit of tentative sessions was
     /// reached.

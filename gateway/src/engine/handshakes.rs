@@ -60,8 +60,8 @@ impl Engine {
             return self.drops.count(Drop::InvalidHandshake);
         }
 
-        // Only clients of this project choose the lane. All other peers have their session in the
-        // first lane.
+        // Only clients of this project choose a slot that selects the lane. All other peers have
+        // their session in the first lane.
         let is_ours = self.peers.get(peer).is_some_and(|p| p.kind == Kind::Ours);
         if !is_ours && !self.local.lane.is_first() {
             return self.events.push_back(Event::Initiation {
@@ -117,8 +117,8 @@ impl Engine {
             return self.drops.count(Drop::HandshakeRate);
         }
         let opened = session.tunnel.open(datagram, &mut buffer);
-        // A message that fails one of these two checks costs no Diffie-Hellman. It must not use up
-        // the budget of genuine responses.
+        // A message that fails with one of these two errors costs no Diffie-Hellman. It must not
+        // use up the budget of genuine responses.
         if !matches!(opened, Err(Drop::InvalidMac | Drop::Unexpected)) {
             session.responses_left -= 1;
         }

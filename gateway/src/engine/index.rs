@@ -54,7 +54,7 @@ pub(super) fn with_hint(slot: u32, hint: u8) -> u32 {
     slot & ((1 << HINT_SHIFT) - 1) | u32::from(hint) << HINT_SHIFT
 }
 
-/// Returns the key hint of an initiation; `None` if the message is too short.
+/// Returns the key hint of an initiation, or `None` if the message is too short.
 pub(super) fn hint_of(initiation: &[u8]) -> Option<u8> {
     let index = u32::from_le_bytes(initiation.get(SENDER)?.try_into().ok()?);
 

@@ -201,7 +201,7 @@ impl Header {
     }
 }
 
-/// Source and destination of a probe. The PONG swaps them.
+/// Source and destination of a probe. In the reply they are swapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ProbeAddresses {
     pub(super) source: (Ipv4Addr, u16),

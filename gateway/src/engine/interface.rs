@@ -85,7 +85,7 @@ pub(crate) enum Received {
     Nothing,
 }
 
-/// A datagram to send.
+/// A datagram for the shell to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Transmit {
     pub(crate) port: PortId,

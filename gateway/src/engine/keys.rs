@@ -6,7 +6,7 @@
 //! - mac1 with the keys that match the hint in the sender index, then with all other keys: 0.5 us
 //!   per key, limited by [`Budget`]
 //! - mac2, while the key is under load: 1 us
-//! - the source's share of handshakes, while the key is under load
+//! - the limit of handshakes per source, while the key is under load
 
 mod budget;
 mod recent;

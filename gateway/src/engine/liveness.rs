@@ -49,7 +49,7 @@ pub(super) struct Liveness {
     next_ping: Instant,
     pings: u32,
     outstanding: VecDeque<SentPing>,
-    /// Number of PINGs since the last PING with a PONG. Padded PINGs do not count.
+    /// Number of PINGs after the last one that a PONG acknowledged. Padded PINGs do not count.
     unanswered: u32,
     /// Time at which `unanswered` reached [`MISSES_MAX`].
     exhausted: Instant,
@@ -185,7 +185,7 @@ impl Liveness {
         let ping = self.outstanding.remove(position)?;
         let rtt = now.saturating_duration_since(ping.at);
         if ping.size.is_none() {
-            // Padded PINGs remain, because they still measure the path MTU.
+            // Keep padded PINGs, because their PONGs still measure the path MTU.
             self.outstanding
                 .retain(|q| q.at >= ping.at || q.size.is_some());
             let later = self.outstanding.iter().filter(|q| q.size.is_none());

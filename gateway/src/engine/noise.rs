@@ -11,8 +11,8 @@
 //!   refuses counters from `REJECT_AFTER_MESSAGES` on. A sender needs 58,000 years to reach this
 //!   limit at ten million messages per second.
 //! - boringtun counts a handshake in every rate limiter that verifies it. [`LocalKey::verify`]
-//!   counts each initiation once. The tunnels verify mac1 again, with a rate limiter that never
-//!   limits.
+//!   counts each initiation once. The tunnels verify mac1 again, with a rate limiter without a
+//!   limit.
 //! - boringtun's cookie covers the address without the port. [`cookie_address`] adds the port.
 //! - boringtun does not expose the timestamp of an initiation. `noise/initiation.rs` reads it.
 
@@ -56,7 +56,7 @@ pub(super) enum Message {
     Data(u32),
 }
 
-/// Classifies a datagram by type and length alone; `None` if it is not a WireGuard message.
+/// Classifies a datagram by type and length alone; returns `None` if it is not a WireGuard message.
 #[inline]
 pub(super) fn classify(datagram: &[u8]) -> Option<Message> {
     match Tunn::parse_incoming_packet(datagram).ok()? {
@@ -156,10 +156,10 @@ impl LocalKey {
 
 /// Returns the address to which boringtun binds a cookie, derived from address and port.
 ///
-/// The whitepaper (section 5.4.7) binds a cookie to address and port, but boringtun only to an
-/// address of 16 bytes. An IPv4 address and a port fit into 16 bytes. For IPv6 the first eight
-/// bytes are the /64 prefix, and the other eight are a hash of address and port. A cookie is then
-/// valid for another port only if the hashes collide.
+/// The whitepaper (section 5.4.7) binds a cookie to address and port. boringtun binds it only to an
+/// address, of up to 16 bytes. An IPv4 address and a port fit into 16 bytes. For IPv6 the first
+/// eight bytes are the /64 prefix, and the other eight are a hash of address and port. A cookie is
+/// then valid for another port only if the hashes collide.
 fn cookie_address(from: SocketAddr) -> IpAddr {
     let mut bytes = [0; 16];
     match from.ip() {

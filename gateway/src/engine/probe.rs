@@ -92,7 +92,7 @@ pub(crate) fn parse(json: &[u8], from_ours: bool) -> Option<Probe> {
     plain::parse(json).or_else(|| parse_any(json))
 }
 
-/// Parses a message by the general path, which accepts any spelling of the JSON.
+/// Parses a message by the general path, which accepts escapes, unknown keys and keys in any case.
 fn parse_any(json: &[u8]) -> Option<Probe> {
     let Value::Object(mut object) = serde_json::from_slice(json).ok()? else {
         return None;

@@ -88,7 +88,7 @@ impl Queue {
         self.peers.get(&peer).map_or(0, |queue| queue.bytes)
     }
 
-    /// Drops expired packets.
+    /// Drops packets that have waited for [`AGE_MAX`].
     pub(super) fn handle_timeout(&mut self, now: Instant, drops: &mut Drops) {
         let expired = |waiting: &Waiting| now.duration_since(waiting.since) >= AGE_MAX;
         let peers: Vec<u16> = self.peers.keys().copied().collect();

@@ -182,7 +182,7 @@ impl Session {
 
     /// Returns whether the next handshake reaches the same remote lane. While the remote gateway
     /// does not know the kind of this gateway, its first lane handles all handshakes. The slot may
-    /// select another lane.
+    /// select another lane for later handshakes.
     pub(super) fn is_settled(&self) -> bool {
         self.remote_lane.holds(self.slot)
     }

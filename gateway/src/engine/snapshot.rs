@@ -29,7 +29,8 @@ pub(crate) struct PeerSnapshot {
     pub(crate) kind: Kind,
     /// Version of the peer's gateways; `None` if they do not advertise it.
     pub(crate) version: Option<String>,
-    /// Whether this replica serves the peer; false only for single-session peers.
+    /// Whether this replica serves the peer; false only if another replica or lane serves a
+    /// single-session peer.
     pub(crate) served: bool,
     pub(crate) connection: ConnectionState,
     /// Smoothed round-trip time of probes.

@@ -17,8 +17,8 @@ const ARRIVAL: Duration = Duration::from_secs(30);
 /// Time for which a stopped route agent counts as [`Overlay::Resting`], for example in an upgrade.
 const REST: Duration = Duration::from_secs(60);
 
-/// Number of consecutive checks that must find a node deaf before its state is [`Overlay::Deaf`].
-/// The first report of a node may be older than the first reply of this replica.
+/// Number of consecutive checks without replies at a node after which the node is
+/// [`Overlay::Deaf`]. The first report of a node may be older than the first reply of this replica.
 const DEAF_MIN: u8 = 2;
 
 /// The state of the overlay between a node and this replica.
@@ -38,7 +38,7 @@ pub(crate) enum Overlay {
 }
 
 impl Overlay {
-    /// Returns the state's name in status and metrics.
+    /// Returns the state's name in `gateway status` and in metrics.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Healthy => "well",
@@ -64,7 +64,7 @@ struct Known {
     address: Ipv4Addr,
     since: Instant,
     overlay: Overlay,
-    /// Number of consecutive checks that found the node deaf.
+    /// Number of consecutive checks in which the replies did not reach the node.
     deaf: u8,
     /// Whether the node's probes carry a report. Earlier versions of the route agent send none.
     has_report: bool,

@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 /// Age at which handshake evidence becomes a finding. A handshake in progress completes earlier.
 const EVIDENCE_AGE: Duration = Duration::from_secs(3);
 
-/// Time after the loss of a connection until the absence of handshake messages is a finding. Every
+/// Time since the loss of a connection after which missing handshake messages are a finding. Every
 /// implementation attempts a handshake within WireGuard's `REKEY_TIMEOUT` of 5 s.
 const SILENCE: Duration = Duration::from_secs(6);
 
-/// Time before the first connection until the absence of handshake messages is a finding. It is
+/// Time without a first connection after which missing handshake messages are a finding. It is
 /// longer than [`SILENCE`], because the peer may not be configured yet.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -203,7 +203,7 @@ impl Tunnel {
         (Reason::Tunnel, message)
     }
 
-    /// Returns a name that does not resolve and its error, if no endpoint has an address.
+    /// Returns a host name that does not resolve, and its error, if no endpoint has an address.
     fn unresolved(&self, addresses: &[String]) -> Option<(&String, &String)> {
         let is_unresolved = |host: &String| self.unresolved.contains_key(host);
         let first = addresses.first();

@@ -1,4 +1,4 @@
-//! The verdict on a path names the first broken segment, the cause and the remedy.
+//! The verdict on a path names one broken segment, the cause and the remedy.
 
 use super::overlay::{self, Overlay};
 use crate::engine::{Kind, Nodes};
@@ -117,7 +117,8 @@ pub(super) struct Evidence<'a> {
     pub(super) failing: &'a [String],
 }
 
-/// Returns the verdict for the first broken segment.
+/// Returns the verdict for the first broken segment in this order: tunnel, local overlay, remote
+/// overlay, nodes.
 pub(super) fn judge(evidence: &Evidence<'_>) -> Verdict {
     let tunnel = evidence.tunnel.clone();
     let (reason, message) = tunnel

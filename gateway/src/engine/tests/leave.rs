@@ -17,8 +17,8 @@ fn network() -> (Network, [usize; 2], [usize; 2]) {
     (network, servers, clients)
 }
 
-/// Makes `leaving` leave gracefully while all of `senders` send to the other cluster. Returns the
-/// numbers of packets sent and received.
+/// Stops the host `leaving` gracefully while all of `senders` send to the other cluster. Returns
+/// the numbers of packets sent and received.
 fn leave(
     network: &mut Network,
     leaving: usize,
