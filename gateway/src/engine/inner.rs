@@ -172,7 +172,6 @@ impl Header {
         Some(self.len + UDP_HEADER..end)
     }
 
-    /// Returns whether the packet is an ICMP error.
     fn is_error(&self, packet: &[u8]) -> bool {
         self.protocol == ICMP
             && self.fragment & FRAGMENT_OFFSET == 0

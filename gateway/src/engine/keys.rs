@@ -82,8 +82,8 @@ impl Keys {
         self.keys.get(public)
     }
 
-    /// Remembers that `from` uses the local key `public`. Only a data message proves this, because
-    /// an initiation may be a copy that was sent from any address.
+    /// Remembers that `from` uses the local key `public`. The caller must have received a data
+    /// message, because an initiation may be a copy that was sent from any address.
     pub(super) fn remember(&mut self, from: IpAddr, public: [u8; 32]) {
         self.recent.remember(from, public);
     }

@@ -144,7 +144,8 @@ impl Liveness {
         }
 
         let interval = match kind {
-            // A PONG postpones the next PING to the full interval.
+            // Repeat a PING early. If its PONG arrives first, `handle_pong` postpones the next PING
+            // to the full interval.
             Kind::Ours => self.rtt.map_or(OURS_INTERVAL, |rtt| {
                 (rtt * 2).clamp(RETRY_MIN, OURS_INTERVAL)
             }),

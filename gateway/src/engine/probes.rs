@@ -15,7 +15,8 @@ use std::time::Instant;
 const TRANSMITS_MAX: usize = 16_384;
 
 impl Engine {
-    /// Handles a probe that arrived through a session.
+    /// Handles a PING or PONG that arrived through a session. `addresses` are those of the inner
+    /// packet.
     pub(super) fn handle_probe(
         &mut self,
         id: SessionId,

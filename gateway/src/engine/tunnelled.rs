@@ -12,7 +12,7 @@ use ipnet::Ipv4Net;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-/// Prefixes to which remote clusters are remapped in this cluster. Cheap to clone.
+/// Prefixes to which remote clusters are remapped in this cluster. Clones share the prefixes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tunnelled(Arc<Sources>);
 

@@ -95,7 +95,6 @@ impl Tunnel {
         self.is_rekeyed = true;
     }
 
-    /// Records the result of a DNS lookup.
     pub(super) fn note_lookup(&mut self, host: &str, outcome: Result<(), String>) {
         match outcome {
             Ok(()) => self.unresolved.remove(host),
