@@ -19,7 +19,7 @@ pub(super) const OURS_INTERVAL: Duration = Duration::from_millis(250);
 /// TCP's second retransmission, 600 ms after the first loss, because the third one follows only
 /// 800 ms later.
 const RETRY_MIN: Duration = Duration::from_millis(100);
-/// Interval of upstream's own probes.
+/// Interval of PINGs to an upstream gateway. Upstream uses the same interval.
 const UPSTREAM_INTERVAL: Duration = Duration::from_secs(2);
 /// Time without PONG after which upstream reports an error: 5 intervals.
 const UPSTREAM_THRESHOLD: Duration = Duration::from_secs(10);

@@ -260,7 +260,8 @@ impl Engine {
     }
 
     /// Emits [`Event::Drained`] once after [`Engine::leave`], when the peers have moved their
-    /// flows. Upstream peers cannot move their flows, so the engine does not wait for them.
+    /// flows. Single-session peers cannot move their flows, so the engine does not wait for these
+    /// peers.
     fn check_drained(&mut self, now: Instant) {
         let Some(since) = self.leaving.filter(|_| !self.drained) else {
             return;

@@ -17,8 +17,8 @@ const ARRIVAL: Duration = Duration::from_secs(30);
 /// Time for which a stopped route agent counts as [`Overlay::Resting`], for example in an upgrade.
 const REST: Duration = Duration::from_secs(60);
 
-/// Number of consecutive checks without replies at a node after which the node is
-/// [`Overlay::Deaf`]. The first report of a node may be older than the first reply of this replica.
+/// A node is [`Overlay::Deaf`] after this number of consecutive checks in which the replies did not
+/// reach the node. The first report of a node may be older than the first reply of this replica.
 const DEAF_MIN: u8 = 2;
 
 /// The state of the overlay between a node and this replica.
