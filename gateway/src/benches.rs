@@ -1,7 +1,8 @@
-//! Benchmarks of the stages of a packet in the gateway, and of many peers: `cargo bench -p gateway`.
+//! Benchmarks of each stage of packet processing, and of the costs of many peers.
 //!
-//! This file stands beside `main.rs` because it includes the same modules, which are private to the
-//! crate. boringtun uses the mock clock of the tests, which advances only explicitly.
+//! `cargo bench -p gateway` runs them. This file is in the directory of `main.rs`, because it
+//! includes the same modules, which are private to the crate. boringtun reads the mock clock of the
+//! tests, which only the benchmarks advance.
 
 #![forbid(unsafe_code)]
 #![allow(

@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line of the gateway: arguments, help and the implementation of each subcommand.
 
 mod check;
 mod cleanup;
@@ -13,11 +13,11 @@ use clap::{Args, Parser, Subcommand};
 use std::io::Write;
 use std::path::PathBuf;
 
-/// Carries packets between this cluster and all its peers, encrypted.
+/// Encrypts and forwards packets between this cluster and all its peers.
 ///
 /// One process serves all peers of a cluster: WireGuard on one UDP port, a VXLAN overlay to
-/// the nodes, and address translation between them. All replicas are active, and each can
-/// take over from the others.
+/// the nodes, and address translation between them. All replicas are active. If one fails,
+/// the others carry its traffic.
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100, after_help = EXAMPLES)]
 pub(crate) struct Cli {
@@ -44,12 +44,12 @@ enum Command {
     Cleanup(cleanup::Cleanup),
 }
 
-/// Selects one of the gateways on this machine.
+/// Arguments that select one of the gateways on this machine.
 #[derive(Clone, Debug, Args)]
 struct Instance {
     /// Name of this gateway on the machine.
     ///
-    /// Part of the names of its namespace (`liqo-NAME`), status socket and pins.
+    /// The names of network namespace (`liqo-NAME`), status socket and BPF pins contain NAME.
     #[arg(long = "instance", value_name = "NAME", default_value = "gateway", env = "LIQO_INSTANCE", value_parser = telemetry::instance::parse)]
     name: String,
 
@@ -70,11 +70,11 @@ impl Instance {
 }
 
 impl Cli {
-    /// Runs the command, writing its result to `out`.
+    /// Runs the subcommand, which writes its result to `out`.
     ///
     /// # Errors
     ///
-    /// Returns an error with object, field and remedy where these exist.
+    /// Returns the error of the subcommand.
     pub(crate) fn run(self, out: &mut impl Write) -> anyhow::Result<()> {
         privilege::protect_memory()?;
         match self.command {

@@ -1,8 +1,14 @@
-//! The gateway of a cluster: WireGuard to all peers, VXLAN to the nodes.
+//! The gateway of a cluster: WireGuard to the gateways of all peers, VXLAN to the cluster's nodes.
 //!
-//! `engine` implements the protocol (PURE, without IO), `offload` segments and coalesces super-packets
-//! (PURE), `path` determines the health of paths (PURE), `tables` translates the desired state for
-//! kernel programs and engine (PURE), `shell` owns all file descriptors, `cli` is the command line.
+//! The results of a module marked PURE depend on arguments only: it does no IO and reads no clock.
+//!
+//! - `engine` (PURE) implements the WireGuard sessions and their probes.
+//! - `offload` (PURE) segments and coalesces super-packets.
+//! - `path` (PURE) determines the health of the path to each peer.
+//! - `tables` (PURE) translates the desired state into entries of the eBPF maps and peers of the
+//!   engine.
+//! - `shell` owns all sockets, devices and threads.
+//! - `cli` is the command line.
 
 #![deny(unsafe_code)]
 
@@ -22,7 +28,7 @@ fn main() -> ExitCode {
     let mut out = io::stdout().lock();
     match cli::Cli::parse().run(&mut out) {
         Ok(()) => ExitCode::SUCCESS,
-        // The reader, such as `head`, has closed the pipe.
+        // A reader such as `head` may close the pipe early, which is no error.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("Error: {error:#}");

@@ -1,8 +1,9 @@
-//! Mechanisms that mutation tests switch off one at a time, to verify that a test fails.
+//! Switches off one mechanism of the gateway, so that a mutation test can verify that a test fails.
 //!
-//! Without the cargo feature `mutants` no mechanism can be switched off, and the environment is not read.
+//! Without the cargo feature `mutants` the gateway does not read the environment variable, and no
+//! mechanism can be switched off.
 
-/// The environment variable with the name of the mechanism to switch off.
+/// Environment variable that names the mechanism to switch off.
 #[cfg(feature = "mutants")]
 pub(crate) const VARIABLE: &str = "LIQO_MUTANT";
 
@@ -16,7 +17,7 @@ pub(crate) fn disables(mechanism: &str) -> bool {
     MUTANT.as_deref() == Some(mechanism)
 }
 
-/// Returns false: this build has no mutants.
+/// Returns false, because this build lacks the feature `mutants`.
 #[cfg(not(feature = "mutants"))]
 #[inline(always)]
 pub(crate) const fn disables(_mechanism: &str) -> bool {

@@ -1,9 +1,14 @@
 //! Segmentation and coalescing of super-packets.
 //!
-//! One read or write of the TAP carries up to 64 KiB of a flow, which makes the crossing
-//! between kernel and process ten times cheaper per byte. On the wire the same bytes are packets of
-//! the path's MTU: [`split`] segments, [`coalesce`] coalesces, [`fragment`] and [`icmp`] handle
-//! packets longer than the MTU. PURE: buffers in, buffers out.
+//! A super-packet holds up to 64 KiB of one TCP or UDP flow behind a single header (GSO and GRO in
+//! the Linux kernel). One read or write of the TAP moves a whole super-packet, which makes the copy
+//! between kernel and process ten times cheaper per byte. PURE.
+//!
+//! - [`split`] segments super-packets into packets for the tunnel.
+//! - [`coalesce`] coalesces packets from the tunnel into super-packets.
+//! - [`fragment`] and [`icmp`] handle packets longer than the path's MTU.
+//!
+//! A frame of the TAP has these headers:
 //!
 //! ```text
 //! +---------------+----------+----------------------------------+

@@ -1,4 +1,4 @@
-//! Translation of the desired state into tables and peers.
+//! Measures the translation of the desired state into eBPF map entries and peers of the engine.
 
 use crate::tables::{Indices, peers, tables};
 use control_api::fabric::{Fabric, MappedIp, Node, Peer, Role, Target};
@@ -10,9 +10,10 @@ use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::net::Ipv4Addr;
 
-/// Nodes, and peers of ten prefixes each; there are as many mapped external addresses as peers.
+/// Numbers of nodes and of peers. The number of mapped external addresses equals that of peers.
 const SIZES: [(u32, u32); 3] = [(50, 10), (500, 100), (5_000, 1_000)];
-/// Prefixes per peer.
+
+/// Number of prefixes of each peer.
 const PREFIXES: u32 = 10;
 
 pub(crate) fn all(criterion: &mut Criterion<CpuTime>) {
@@ -87,7 +88,7 @@ fn peer(number: u32) -> Peer {
     let remap = |prefix: u32| {
         let from = cidr(0x0af4_0000 + prefix * 256, 24);
         let to = cidr(0x1400_0000 + (number * PREFIXES + prefix) * 256, 24);
-        Remap::new(from, to).expect("of one size")
+        Remap::new(from, to).expect("both prefixes have 24 bits")
     };
 
     Peer {

@@ -1,7 +1,8 @@
-//! The gain from a second lane: two independent engines open recorded datagrams, in one thread and in
-//! two.
+//! Measures the speedup by a second lane: two independent engines decrypt recorded datagrams, first
+//! in one thread and then in two threads.
 //!
-//! Without criterion, which measures the processor time of one thread instead of elapsed time.
+//! This benchmark does not use Criterion, because [`cpu_time`] measures the CPU time of one thread
+//! and not the elapsed time.
 
 use super::simulation::{Simulation, address};
 use crate::engine::{Engine, PortId, Received};
@@ -10,20 +11,22 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Bytes of each packet: the tunnel's MTU.
+/// Length of each packet in bytes, equal to the tunnel's MTU.
 const PACKET: usize = 1_340;
-/// Datagrams per lane and round: about 30 ms of work.
+
+/// Number of datagrams per lane and round, which take about 30 ms.
 const DATAGRAMS: usize = 20_000;
-/// Alternating rounds of one and of two threads.
+
+/// Number of rounds; each round measures one thread and two threads.
 const ROUNDS: usize = 15;
 
-/// Measures and prints the gain.
+/// Prints the median, the minimum and the maximum of the speedup.
 pub(crate) fn print() {
     let mut lanes = [Simulation::connected(1), Simulation::connected(1)];
     let mut gains: Vec<f64> = (0..ROUNDS)
         .map(|round| {
             let mut took = |threads| measure(&mut lanes, threads);
-            // Alternating, since the machine's speed drifts.
+            // The order alternates, since the speed of the machine changes over time.
             let [one, two] = if round % 2 == 0 {
                 let one = took(1);
                 [one, took(2)]
@@ -44,7 +47,8 @@ pub(crate) fn print() {
     );
 }
 
-/// Records datagrams for each lane, and opens them in `threads` threads; returns the elapsed time.
+/// Records datagrams for each lane and decrypts them in `threads` threads; returns the elapsed time
+/// of the decryption.
 fn measure(lanes: &mut [Simulation; 2], threads: usize) -> Duration {
     let packet = super::packets::udp(PACKET);
     let work = lanes.each_mut().map(|simulation| {
@@ -64,7 +68,7 @@ fn measure(lanes: &mut [Simulation; 2], threads: usize) -> Duration {
             .map(|share| {
                 let start = &start;
                 scope.spawn(move || {
-                    MockClock::set_time(clock); // Each thread has its own.
+                    MockClock::set_time(clock); // The mock clock is thread-local.
                     start.wait();
                     let began = Instant::now();
                     for (gateway, datagrams, now) in share {
@@ -86,7 +90,7 @@ fn measure(lanes: &mut [Simulation; 2], threads: usize) -> Duration {
         .expect("there is a thread")
 }
 
-/// Opens `datagrams` of the only peer.
+/// Decrypts `datagrams` from the only peer.
 fn open(gateway: &mut Engine, datagrams: &mut [Vec<u8>], now: Instant) {
     let mut out = vec![0; 2_048];
     let mut received = 0;

@@ -1,4 +1,4 @@
-//! The stages of every packet.
+//! Measures each stage of packet processing: segmentation, coalescing, encryption, session lookup.
 
 use super::simulation::{Simulation, address};
 use crate::engine::{PortId, Received};
@@ -13,15 +13,19 @@ use ebpf_common::settings::Settings;
 use std::cell::RefCell;
 use std::hint::black_box;
 
-/// A small packet and one of the tunnel's MTU, in bytes.
+/// Lengths of packets in bytes: a small packet, and a packet of the tunnel's MTU.
 const SIZES: [usize; 2] = [92, 1_340];
-/// Numbers of peers, of which the costs must be independent.
+
+/// Numbers of peers. The lookup of a session must take the same time for all of them.
 const PEERS: [u16; 3] = [10, 100, 1_000];
-/// IPv4 and TCP header, in bytes.
+
+/// Length of IPv4 and TCP header, in bytes.
 const HEADERS: usize = 40;
-/// TCP payload of a packet of the tunnel's MTU.
+
+/// Payload of a TCP segment with a packet length of the tunnel's MTU, in bytes.
 const SEGMENT: usize = 1_300;
-/// Segments per super-packet.
+
+/// Number of segments in a super-packet.
 const SEGMENTS: usize = 48;
 
 pub(crate) fn all(criterion: &mut Criterion<CpuTime>) {
@@ -48,9 +52,9 @@ fn split(criterion: &mut Criterion<CpuTime>) {
     group.bench_function("split a super-packet", |bencher| {
         let mut packet = packet.clone();
         bencher.iter(|| {
-            // Segmentation is in place, so the headers are restored first.
+            // The previous segmentation has overwritten the headers in place.
             packet[..HEADERS].copy_from_slice(&tcp_headers(0, SEGMENT * SEGMENTS));
-            let mut split = Split::new(header, &mut packet).expect("it is one");
+            let mut split = Split::new(header, &mut packet).expect("the headers are valid");
             let mut cut = 0;
             while let Some(segment) = split.next() {
                 cut += black_box(segment).len();
@@ -83,8 +87,7 @@ fn coalesce(criterion: &mut Criterion<CpuTime>) {
                 coalescer.push(1, segment.len(), &mut write);
             }
             coalescer.flush(&mut write);
-            // 48 segments of 1,300 bytes fit into one super-packet.
-            assert_eq!(writes, 1);
+            assert_eq!(writes, 1, "all segments fit into one super-packet");
         });
     });
     group.finish();
@@ -96,7 +99,7 @@ fn crypt(criterion: &mut Criterion<CpuTime>) {
         .borrow()
         .gateway
         .select(0, 7)
-        .expect("it is connected");
+        .expect("the peer is connected");
     let mut out = vec![0; 2_048];
 
     let mut group = criterion.benchmark_group("gateway");
@@ -112,7 +115,7 @@ fn crypt(criterion: &mut Criterion<CpuTime>) {
             |bencher| {
                 let (now, from) = (simulation.borrow().now, address(0));
                 bencher.iter_batched(
-                    // A new datagram each time: the same one again is a replay.
+                    // Each iteration needs a new datagram, because the engine drops replays.
                     || simulation.borrow_mut().datagram_from(0, &packet),
                     |mut datagram| {
                         let gateway = &mut simulation.borrow_mut().gateway;
@@ -136,7 +139,8 @@ fn lookup(criterion: &mut Criterion<CpuTime>) {
         let mut at = 0_u32;
         group.bench_function(BenchmarkId::new("select a session", peers), |bencher| {
             bencher.iter(|| {
-                // Another peer each time, in an order that caches cannot predict.
+                // Selects pseudo-random peers, so that the CPU caches have the effect of real
+                // traffic.
                 at = at.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
                 let peer = u16::try_from(at >> 16).unwrap_or_default() % peers;
                 let session = simulation.gateway.select(peer, black_box(at));
@@ -147,7 +151,7 @@ fn lookup(criterion: &mut Criterion<CpuTime>) {
     group.finish();
 }
 
-/// Returns a UDP packet of `len` bytes between pods of the same address.
+/// Returns a UDP packet of `len` bytes between two pods with the same address.
 pub(super) fn udp(len: usize) -> Vec<u8> {
     let mut packet = ip(17, len);
     packet.resize(len, 0);
@@ -178,7 +182,7 @@ fn tcp_headers(sequence: u32, len: usize) -> [u8; HEADERS] {
     headers
 }
 
-/// Computes the checksum of a TCP packet as its sender would.
+/// Writes the TCP checksum into a packet.
 fn complete(packet: &mut [u8]) {
     packet[36..38].copy_from_slice(&[0, 0]);
     let sum = sum(packet, packet.len()).add(&packet[20..]).finish();

@@ -1,4 +1,4 @@
-//! The cost of many peers in the engine: timers, handshakes, a change of one of them.
+//! Measures the costs of many peers in the engine: start, change of one peer, timers, handshakes.
 
 use super::simulation::{Simulation, serving};
 use cpu_time::CpuTime;
@@ -6,9 +6,11 @@ use criterion::{BatchSize, BenchmarkId, Criterion};
 use std::time::Duration;
 
 const PEERS: [u16; 3] = [10, 100, 1_000];
-/// Prefixes per peer.
+
+/// Number of prefixes of each peer.
 const PREFIXES: u8 = 10;
-/// Interval of a session's probes.
+
+/// Interval between two probes of a session.
 const TICK: Duration = Duration::from_millis(250);
 
 pub(crate) fn all(criterion: &mut Criterion<CpuTime>) {
@@ -41,7 +43,7 @@ pub(crate) fn all(criterion: &mut Criterion<CpuTime>) {
                 BatchSize::PerIteration,
             );
         });
-        // Everything due within a second, including the peers' probes and replies.
+        // Includes the timers and probes of the gateway, and the probes and replies of its peers.
         group.bench_function(BenchmarkId::new("one idle second with", peers), |bencher| {
             bencher.iter_custom(|seconds| {
                 let before = simulation.busy;
@@ -51,7 +53,7 @@ pub(crate) fn all(criterion: &mut Criterion<CpuTime>) {
                 simulation.busy - before
             });
         });
-        // Processor time of a restarted gateway until all its peers are connected again.
+        // Measures the CPU time of a restarted gateway until all peers are connected again.
         let mut waited = Duration::ZERO;
         group.bench_function(BenchmarkId::new("handshakes of all of", peers), |bencher| {
             bencher.iter_custom(|times| {
@@ -64,7 +66,7 @@ pub(crate) fn all(criterion: &mut Criterion<CpuTime>) {
                 busy
             });
         });
-        // Zero if the command line selects other benchmarks.
+        // The time is zero if the command line excludes the benchmark above.
         if !waited.is_zero() {
             println!("gateway/all {peers} peers were connected after {waited:?} of simulated time");
         }

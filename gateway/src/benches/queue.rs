@@ -1,4 +1,4 @@
-//! Packets that wait for a session.
+//! Measures the queue of packets for peers without a session.
 
 use super::simulation::{Simulation, serving};
 use cpu_time::CpuTime;
@@ -7,8 +7,10 @@ use std::hint::black_box;
 
 /// Numbers of peers without a session.
 const PEERS: [u16; 3] = [10, 100, 1_000];
+
 const PACKET: [u8; 1_340] = [0x45; 1_340];
-/// Packets that fill the queues of all peers.
+
+/// Number of packets that fill the engine's queue, whose limit is 4 MiB for all peers together.
 const FULL: usize = 4 * 1024 * 1024 / PACKET.len();
 
 pub(crate) fn all(criterion: &mut Criterion<CpuTime>) {
@@ -31,7 +33,7 @@ pub(crate) fn all(criterion: &mut Criterion<CpuTime>) {
         group.bench_function(BenchmarkId::new("queue a packet, full", peers), |bencher| {
             bencher.iter(|| queue(&mut simulation));
         });
-        // Called for every received datagram.
+        // The lane polls the queue after every received datagram.
         let mut out = vec![0; 2_048];
         group.bench_function(BenchmarkId::new("poll the queue, full", peers), |bencher| {
             bencher.iter(|| simulation.gateway.poll_queued(&mut out));

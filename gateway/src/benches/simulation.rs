@@ -1,4 +1,6 @@
-//! A gateway and its peers in memory, under simulated time. Each peer is a gateway of its own.
+//! A simulation of a gateway and its peers, with a mock clock and without sockets.
+//!
+//! Each peer is the engine of another gateway.
 
 use crate::engine::{
     Clock, Engine, Event, LaneId, Local, PeerConfig, PortId, PrivateKey, Received, Role, Transmit,
@@ -10,39 +12,43 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 const PORT: u16 = 51_840;
-/// One-way latency of a datagram.
+
+/// Time between sending and receiving a datagram.
 const LATENCY: Duration = Duration::from_millis(5);
-/// Limit of the simulated time until all peers are connected.
+
+/// Limit of the simulated time in which all peers must connect.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// A gateway and all its peers.
 pub(crate) struct Simulation {
     pub(crate) gateway: Engine,
     pub(crate) now: Instant,
     start: Instant,
     clients: Vec<Client>,
+    /// Datagrams that were sent and not yet received.
     flying: VecDeque<Flying>,
-    /// Processor time of the gateway, without its peers.
+    /// CPU time of the gateway, without that of its peers.
     pub(crate) busy: Duration,
     buffer: Vec<u8>,
 }
 
+/// A peer of the gateway, which has the client role.
 struct Client {
     engine: Engine,
     port: PortId,
+    /// Whether the client's engine reports the gateway as reachable.
     reaches: bool,
 }
 
 struct Flying {
     due: Instant,
-    /// To this client, or from it to the gateway.
+    /// Index of the client that sends or receives the datagram.
     client: usize,
     to_gateway: bool,
     datagram: Vec<u8>,
 }
 
 impl Simulation {
-    /// Creates a gateway that serves `peers` peers, without any handshake.
+    /// Creates a gateway with `peers` peers that have not started a handshake.
     pub(crate) fn new(peers: u16) -> Self {
         let now = Instant::now();
         let mut gateway = engine("home", now, now);
@@ -75,20 +81,21 @@ impl Simulation {
         simulation
     }
 
-    /// Advances time until all peers have a session; returns by how much.
+    /// Advances the clock until all peers have a session; returns the simulated time that this
+    /// took.
     pub(crate) fn connect(&mut self) -> Duration {
         let from = self.now;
         while !self.clients.iter().all(|client| client.reaches) {
             assert!(self.now - from < DEADLINE, "all peers have a session");
             self.run(LATENCY);
         }
-        // The last session becomes usable at the gateway, too.
+        // The gateway can use the last session only after a first packet from the peer.
         self.run(2 * LATENCY);
 
         self.now - from
     }
 
-    /// Restarts the gateway, as after a crash that the peers have not noticed.
+    /// Replaces the gateway by a new one without sessions, while the peers keep their sessions.
     pub(crate) fn restart(&mut self) {
         let peers = u16::try_from(self.clients.len()).expect("peers have 16 bits");
         self.flying.clear();
@@ -103,13 +110,13 @@ impl Simulation {
         }
     }
 
-    /// Advances time by `duration`, and processes all due datagrams and timeouts.
+    /// Advances the clock by `duration`, then delivers all due datagrams and handles all timeouts.
     pub(crate) fn run(&mut self, duration: Duration) {
         MockClock::advance(duration);
         self.now += duration;
         let now = self.now;
         while self.flying.front().is_some_and(|flying| flying.due <= now) {
-            let flying = self.flying.pop_front().expect("there is one");
+            let flying = self.flying.pop_front().expect("the queue has a front");
             self.deliver(flying);
         }
         let started = cpu_time::now();
@@ -124,13 +131,13 @@ impl Simulation {
         }
     }
 
-    /// Returns `packet` as sealed by the gateway of `peer`.
+    /// Returns `packet`, encrypted by the gateway of `peer`.
     pub(crate) fn datagram_from(&mut self, peer: u16, packet: &[u8]) -> Vec<u8> {
         let client = &mut self.clients[usize::from(peer)].engine;
-        let session = client.select(0, 0).expect("it is connected");
+        let session = client.select(0, 0).expect("the client is connected");
         let mut datagram = vec![0; packet.len() + 32];
         let len = client.seal(session, packet, &mut datagram);
-        datagram.truncate(len.expect("it has keys"));
+        datagram.truncate(len.expect("the session has keys"));
 
         datagram
     }
@@ -202,7 +209,8 @@ impl Simulation {
     }
 }
 
-/// Returns the gateway's configuration of peer `number`, with `prefixes` prefixes.
+/// Returns the configuration of client `number` for the engine of the gateway, with `prefixes`
+/// prefixes.
 pub(crate) fn serving(number: u16, prefixes: u8) -> PeerConfig {
     let prefix = |third: u8| format!("10.244.{third}.0/24").parse().expect("a CIDR");
 
@@ -217,7 +225,7 @@ pub(crate) fn serving(number: u16, prefixes: u8) -> PeerConfig {
     }
 }
 
-/// Returns the configuration of the gateway in its peer `number`.
+/// Returns the configuration of the gateway for the engine of client `number`.
 fn calling(number: u16) -> PeerConfig {
     PeerConfig {
         index: 0,
@@ -251,12 +259,12 @@ fn engine(cluster_id: &str, now: Instant, start: Instant) -> Engine {
     Engine::new(local, seed, clock)
 }
 
-/// Returns the gateway's private key for a peer: Liqo generates one for each peering.
+/// Returns the gateway's private key for one peer, since Liqo generates a key for each peering.
 fn own_key(number: u16) -> PrivateKey {
     key_of(0x51, number)
 }
 
-/// Returns the private key of a peer.
+/// Returns the private key of client `number`.
 fn key(number: u16) -> PrivateKey {
     key_of(0x63, number)
 }
@@ -265,10 +273,10 @@ pub(super) fn key_of(owner: u8, number: u16) -> PrivateKey {
     let mut key = [owner; PrivateKey::LEN];
     key[..2].copy_from_slice(&number.to_be_bytes());
 
-    PrivateKey::from_slice(&key).expect("it has the length of a key")
+    PrivateKey::from_slice(&key).expect("the array has the length of a key")
 }
 
-/// Returns the address of a client.
+/// Returns the address of a client: 100.64.0.0 plus its index, port 4000.
 pub(crate) fn address(client: usize) -> SocketAddr {
     let number = u32::try_from(client).expect("peers have 16 bits");
 
@@ -278,6 +286,6 @@ pub(crate) fn address(client: usize) -> SocketAddr {
 fn number(address: SocketAddr) -> usize {
     match address {
         SocketAddr::V4(address) => (address.ip().to_bits() - 0x6440_0000) as usize,
-        SocketAddr::V6(_) => unreachable!("all have IPv4 addresses"),
+        SocketAddr::V6(_) => unreachable!("all clients have IPv4 addresses"),
     }
 }

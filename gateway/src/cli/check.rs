@@ -1,4 +1,4 @@
-//! `gateway check`
+//! The command `gateway check`.
 
 use crate::shell::{desired, keys};
 use clap::Args;
@@ -8,14 +8,15 @@ use std::path::PathBuf;
 
 /// Validate a fabric file and its private keys.
 ///
-/// Prints document, object, field and remedy of each error. Exits with 1 if there is any.
+/// Prints document, object, field and remedy of each error. Exits with code 1 if the file has an
+/// error.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Check {
     /// The fabric file.
     file: PathBuf,
 
-    /// Validate the private keys in this directory, too.
+    /// Also validate the private keys in this directory.
     #[arg(long, value_name = "DIR", env = "LIQO_KEYS")]
     keys: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! `gateway cleanup`
+//! The command `gateway cleanup`.
 
 use super::Instance;
 use crate::shell::datapath_setup;
@@ -7,9 +7,9 @@ use clap::Args;
 use ebpf_common::settings::Settings;
 use std::io::Write;
 
-/// Remove the state of a stopped gateway: namespace, devices, kernel programs, socket.
+/// Remove the kernel state of a stopped gateway: namespace, devices, eBPF programs, status socket.
 ///
-/// Removes only objects with the mark of this instance. Succeeds if there are none.
+/// Removes only objects of this instance. Succeeds if there is nothing to remove.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  gateway cleanup --instance gateway")]
 pub(super) struct Cleanup {

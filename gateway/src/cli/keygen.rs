@@ -1,4 +1,4 @@
-//! `gateway keygen`
+//! The command `gateway keygen`.
 
 use crate::engine;
 use crate::shell::keys;
@@ -10,12 +10,12 @@ use std::path::PathBuf;
 
 /// Generate a WireGuard key and print its public key.
 ///
-/// Writes DIR/privateKey, 32 raw bytes, readable only by its owner; never overwrites an
-/// existing key. Prints the PublicKey object for the other cluster's file.
+/// Writes 32 raw bytes to DIR/privateKey, which only its owner can read. Never overwrites an
+/// existing key. Prints the PublicKey object for the fabric file of the other cluster.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Keygen {
-    /// Directory of the key: KEYS/SECRET, from which `gateway run --keys KEYS` reads it.
+    /// Directory of the key: KEYS/SECRET. `gateway run --keys KEYS` reads the key from there.
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 
@@ -52,13 +52,13 @@ impl Keygen {
     }
 }
 
-/// Encodes bytes as in a custom resource.
+/// Encodes bytes as base64, as in a custom resource.
 fn base64(bytes: &[u8]) -> anyhow::Result<String> {
     let value = serde_json::to_value(ByteString(bytes.to_vec()))?;
     value
         .as_str()
         .map(str::to_owned)
-        .context("a byte string is a string in JSON")
+        .context("the JSON encoding of a byte string is not a string")
 }
 
 #[cfg(test)]

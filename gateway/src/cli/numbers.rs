@@ -1,36 +1,37 @@
-//! Flags for numbers that may collide with those of other software.
+//! Flags for ports, identifiers and networks that may collide with those of other software.
 
 use clap::Args;
 use ebpf_common::settings::{self as default, Settings};
 use ipnet::Ipv4Net;
 
-/// Numbers on which gateways and route agents must agree.
+/// Ports, identifiers and networks that must be equal in all gateways and route agents of a
+/// cluster.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Numbers that may collide with other software")]
 pub(super) struct Numbers {
-    /// UDP port of the overlay; the nodes' must be the same.
+    /// UDP port of the overlay; must equal that of the route agents.
     #[arg(long, value_name = "PORT", env = "LIQO_OVERLAY_PORT", default_value_t = default::OVERLAY_PORT,
           value_parser = clap::value_parser!(u16).range(1..))]
     overlay_port: u16,
 
-    /// VXLAN network identifier of the overlay; the nodes' must be the same.
+    /// VXLAN network identifier of the overlay; must equal that of the route agents.
     #[arg(long, value_name = "VNI", env = "LIQO_OVERLAY_VNI", default_value_t = default::OVERLAY_VNI,
           value_parser = clap::value_parser!(u32).range(0..1 << 24))]
     overlay_vni: u32,
 
-    /// UDP port of the overlay probe; the nodes' must be the same.
+    /// UDP port of the overlay probe; must equal that of the route agents.
     #[arg(long, value_name = "PORT", env = "LIQO_PROBE_PORT", default_value_t = default::PROBE_PORT,
           value_parser = clap::value_parser!(u16).range(1..))]
     probe_port: u16,
 
-    /// Network of the probe's addresses, one per gateway replica; the nodes' must be the same.
+    /// Network with a probe address for each gateway replica; must equal that of the route agents.
     #[arg(long, value_name = "CIDR", env = "LIQO_PROBE_NET", default_value = "169.254.19.0/24",
           value_parser = network)]
     probe_net: Ipv4Net,
 }
 
 impl Numbers {
-    /// Returns the settings of kernel programs and devices.
+    /// Returns the settings of the eBPF programs and devices, with defaults for all other fields.
     pub(super) fn settings(&self) -> Settings {
         Settings {
             overlay_port: self.overlay_port,
@@ -49,7 +50,7 @@ fn network(text: &str) -> Result<Ipv4Net, String> {
         .map_err(|_| "expected a network such as 169.254.19.0/24".to_owned())?;
     if net.trunc() != net {
         return Err(format!(
-            "write {}: the bits after the prefix must be zero",
+            "expected {}: the bits after the prefix must be zero",
             net.trunc()
         ));
     }

@@ -1,4 +1,4 @@
-//! `gateway plan`
+//! The command `gateway plan`.
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
@@ -13,16 +13,16 @@ use std::path::{Path, PathBuf};
 
 /// Allocate the addresses that a fabric file does not specify.
 ///
-/// Fills in the status of Networks, Configurations and IPs, and adds the IP objects of
-/// the nodes. Existing allocations stay. Comments of the file are not kept.
+/// Fills in the status of Networks, Configurations and IPs, and adds an IP object for each node.
+/// Keeps existing allocations. Does not keep the comments of the file.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Plan {
-    /// The fabric file, which is replaced atomically; `-` reads from standard input and writes
-    /// to standard output.
+    /// The fabric file, which the command replaces atomically; `-` reads from standard input and
+    /// writes to standard output.
     file: PathBuf,
 
-    /// Write here instead; `-` is standard output.
+    /// Write the result to this file instead; `-` is standard output.
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -80,7 +80,9 @@ impl Plan {
     }
 }
 
-/// Returns the changes of `plan`, a line for each value; of a new object only its status.
+/// Returns a line for each value that `plan` changed, added or removed.
+///
+/// Lists added and removed values only if they belong to a status.
 fn changes(before: &Objects, after: &Objects) -> anyhow::Result<Vec<String>> {
     let before = leaves(before)?;
     let after = leaves(after)?;
@@ -101,7 +103,7 @@ fn changes(before: &Objects, after: &Objects) -> anyhow::Result<Vec<String>> {
     Ok(changed.chain(gone).collect())
 }
 
-/// Returns all values of all objects, by `Kind namespace/name path`.
+/// Returns all scalar values of all objects; the keys have the form `Kind namespace/name path`.
 fn leaves(objects: &Objects) -> anyhow::Result<BTreeMap<String, String>> {
     let mut leaves = BTreeMap::new();
     for object in objects.iter() {
@@ -149,9 +151,9 @@ fn collect(
     }
 }
 
-/// Replaces a file atomically.
+/// Replaces a file atomically; keeps its permissions.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
-    // The file, not a symbolic link to it.
+    // If `path` is a symbolic link, replaces the target and keeps the link.
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let mode = fs::metadata(&path).map_or(0o644, |metadata| metadata.permissions().mode());
     let mut draft = path.clone().into_os_string();

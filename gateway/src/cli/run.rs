@@ -1,4 +1,4 @@
-//! `gateway run`
+//! The command `gateway run`.
 
 use super::Instance;
 use super::numbers::Numbers;
@@ -13,24 +13,25 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Upper bound of `--leave-timeout`, in seconds.
+/// Maximum of `--leave-timeout`, in seconds.
 const LEAVE_MAX: f64 = 3600.0;
 
 /// Serve all peers of a fabric file, or of the cluster's resources, until stopped.
 ///
-/// Both are watched: a valid change is applied without losing a session, an invalid one is
-/// reported (log, status, metrics) and the last valid state stays in force. On SIGTERM and
-/// SIGINT peers and nodes move to other replicas first. With --config, namespace, devices
-/// and kernel programs outlive the process, and the next start adopts them; `gateway
-/// cleanup` removes them. With --kubernetes they end with the process.
+/// The gateway watches the file or the resources. It applies a valid change without losing a
+/// session. It reports an invalid change in log, status and metrics, and keeps the last valid
+/// state. On SIGTERM or SIGINT it waits until peers and nodes use other replicas.
+///
+/// With --config, namespace, devices and eBPF programs outlive the process, and the next start
+/// adopts them. `gateway cleanup` removes them. With --kubernetes they end with the process.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Run {
     #[command(flatten)]
     source: control_source::Arguments,
 
-    /// The private keys: DIR/SECRET/privateKey, 32 raw bytes, as in mounted Secrets. With
-    /// --kubernetes the default is the Secret liqo-gateway-keys.
+    /// Directory of the private keys: DIR/SECRET/privateKey, 32 raw bytes, as in mounted Secrets.
+    /// With --kubernetes the default is the Secret liqo-gateway-keys.
     #[arg(
         long,
         value_name = "DIR",
@@ -39,18 +40,18 @@ pub(super) struct Run {
     )]
     keys: Option<PathBuf>,
 
-    /// This replica's name in the EndpointSlice [default: the host name].
+    /// Name of this replica in the EndpointSlice [default: the host name].
     #[arg(long, value_name = "NAME", env = "POD_NAME")]
     replica: Option<String>,
 
     #[command(flatten)]
     instance: Instance,
 
-    /// UDP port of WireGuard, for all peers.
+    /// UDP port of WireGuard for all peers.
     #[arg(long, value_name = "PORT", default_value_t = 51840, value_parser = clap::value_parser!(u16).range(1..))]
     listen_port: u16,
 
-    /// Packet loops, each with its own sessions [default: one per two cores, at most 4].
+    /// Number of packet loops, each with its own sessions [default: one per two cores, at most 4].
     #[arg(long, value_name = "N", env = "LIQO_LANES", value_parser = clap::value_parser!(u8).range(1..=i64::from(LANES_MAX)))]
     lanes: Option<u8>,
 
@@ -58,15 +59,15 @@ pub(super) struct Run {
     #[arg(long, value_name = "ADDRESS:PORT")]
     http: Option<SocketAddr>,
 
-    /// Limit of the wait at a stop until peers and nodes use other replicas.
+    /// Maximum time to wait after SIGTERM or SIGINT until peers and nodes use other replicas.
     #[arg(long, value_name = "SECONDS", default_value = "8", value_parser = seconds)]
     leave_timeout: Duration,
 
-    /// MTU of the overlay device [default: that of the underlay minus 50].
+    /// MTU of the overlay device [default: MTU of the underlay minus 50].
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(576..=65_000))]
     overlay_mtu: Option<u32>,
 
-    /// Log each packet that the kernel programs drop, with the reason; slow, for debugging.
+    /// Log each packet that the eBPF programs drop, with the reason; slow, for debugging only.
     #[arg(long, env = "LIQO_LOG_DROPS")]
     log_drops: bool,
 
@@ -89,13 +90,14 @@ impl Run {
         let replica = match self.replica {
             Some(name) => name,
             None => std::fs::read_to_string("/proc/sys/kernel/hostname")
-                .context("failed to read the host name: give --replica")?
+                .context("failed to read the host name: set --replica")?
                 .trim()
                 .to_owned(),
         };
         let lanes = self.lanes.unwrap_or_else(lanes::default_count);
         let origin = self.source.origin();
-        // In a pod nothing may be pinned or mounted; other replicas carry the traffic of a restart.
+        // The default security profiles of a pod forbid pins and mounts. During a restart, other
+        // replicas carry the traffic.
         let persistent = matches!(origin, Origin::File(_));
         start::run(Options {
             socket: self.instance.socket(),

@@ -1,4 +1,4 @@
-//! `gateway status`
+//! The command `gateway status`.
 
 mod table;
 
@@ -6,7 +6,7 @@ use super::Instance;
 use clap::{Args, ValueEnum};
 use std::io::Write;
 
-/// Show peers, sessions, drops and sizes of a running gateway.
+/// Show peers, sessions, drops and packet sizes of a running gateway.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Status {
@@ -25,9 +25,9 @@ Examples:
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Output {
-    /// Readable tables.
+    /// Tables for people.
     Table,
-    /// The complete status document.
+    /// The complete status document for programs.
     Json,
 }
 

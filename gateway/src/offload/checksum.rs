@@ -1,14 +1,16 @@
 //! The Internet checksum (RFC 1071).
 
-/// A ones' complement sum.
+/// A ones' complement sum, not yet folded to 16 bits.
 ///
-/// Sums words in the machine's byte order, which ones' complement arithmetic permits (RFC 1071
+/// The words have the machine's byte order, which ones' complement arithmetic permits (RFC 1071
 /// section 2.B).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sum(u64);
 
 impl Sum {
-    /// Sums the pseudo-header of TCP and UDP over IPv4 (RFC 9293 section 3.1).
+    /// Returns the sum of the pseudo-header of TCP and UDP over IPv4 (RFC 9293 section 3.1).
+    ///
+    /// `len` is the length of transport header and payload in bytes.
     pub(crate) fn pseudo(source: [u8; 4], destination: [u8; 4], protocol: u8, len: u16) -> Self {
         Self::default()
             .add(&source)
@@ -17,11 +19,11 @@ impl Sum {
             .add(&len.to_be_bytes())
     }
 
-    /// Adds `bytes`, padded with a zero to an even length.
+    /// Adds `bytes`; appends a zero byte if their number is odd.
     #[must_use]
     pub(crate) fn add(self, bytes: &[u8]) -> Self {
         let (blocks, rest) = bytes.as_chunks::<32>();
-        // Independent sums of 32-bit words, so that the compiler can vectorize them.
+        // The sums are independent of each other, so that the compiler can vectorize the loop.
         let mut lanes = [0_u64; 8];
         for block in blocks {
             for (lane, word) in lanes.iter_mut().zip(block.as_chunks::<4>().0) {
@@ -40,8 +42,10 @@ impl Sum {
         Self(sum)
     }
 
-    /// Returns the sum folded to 16 bits, not complemented: the field of an incomplete checksum
-    /// (`CHECKSUM_PARTIAL`) holds that of the pseudo-header.
+    /// Returns the sum, folded to 16 bits and not complemented.
+    ///
+    /// The field of an incomplete checksum (`CHECKSUM_PARTIAL`) holds this sum of the
+    /// pseudo-header.
     pub(crate) fn partial(self) -> [u8; 2] {
         let mut sum = fold32(self.0);
         while sum > 0xffff {
@@ -53,13 +57,13 @@ impl Sum {
             .to_ne_bytes()
     }
 
-    /// Returns the checksum: the complement of the sum.
+    /// Returns the complement of the sum, which is the checksum of IPv4, TCP and ICMP.
     pub(crate) fn finish(self) -> [u8; 2] {
         let [high, low] = self.partial();
         [!high, !low]
     }
 
-    /// Returns the checksum for UDP, where zero means "no checksum" (RFC 768).
+    /// Returns the checksum of UDP: 0xffff instead of 0, since 0 means "no checksum" (RFC 768).
     pub(crate) fn finish_udp(self) -> [u8; 2] {
         match self.finish() {
             [0, 0] => [0xff, 0xff],
@@ -67,13 +71,13 @@ impl Sum {
         }
     }
 
-    /// Returns whether the data, which includes its checksum, is intact.
+    /// Returns whether the checksum is correct; the summed bytes must include the checksum field.
     pub(crate) fn is_valid(self) -> bool {
         self.partial() == [0xff, 0xff]
     }
 }
 
-/// Folds a sum to 33 bits, so that 64 bits never overflow.
+/// Folds a sum to 33 bits, so that later additions cannot overflow 64 bits.
 fn fold32(sum: u64) -> u64 {
     (sum & 0xffff_ffff) + (sum >> 32)
 }

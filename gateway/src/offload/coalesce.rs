@@ -1,9 +1,9 @@
 //! Coalesces decrypted packets of a flow into super-packets, each of which is one write to the TAP.
 //!
-//! Segmentation of a super-packet must yield the same packets again. So only TCP segments in order
-//! with equal headers and UDP datagrams of equal length are coalesced, without IPv4 options or
-//! fragments. All checksums are verified, since the kernel does not verify them again. Packets of a
-//! flow stay in order.
+//! Segmentation of a super-packet must yield the original packets. Therefore the coalescer accepts
+//! only consecutive TCP segments with equal headers, and UDP datagrams of equal length. It never
+//! coalesces fragments or packets with IPv4 options. It verifies all checksums, since the kernel
+//! does not verify the checksums of a super-packet. Packets of a flow stay in order.
 
 mod flow;
 
@@ -14,30 +14,35 @@ use super::vnet::{self, Gso, Partial};
 use ebpf_common::settings::Settings;
 use flow::{Candidate, Flow, Transport};
 
-/// Flows coalesced at the same time; a further one evicts the oldest.
+/// Maximum number of flows with an open super-packet; a further flow evicts the oldest one.
 ///
-/// A batch of datagrams seldom holds more; each has a buffer of 64 KiB.
+/// A batch of received datagrams seldom has more flows, and each flow needs a buffer of 64 KiB.
 const FLOWS_MAX: usize = 8;
 
-/// Datagrams in a super-packet: the smallest `UDP_MAX_SEGMENTS` of kernels with USO.
+/// Maximum number of datagrams in a super-packet.
+///
+/// This is the smallest `UDP_MAX_SEGMENTS` of all kernels that support UDP segmentation offload
+/// (USO).
 const DATAGRAMS_MAX: usize = 64;
 
-/// Offset of a frame in its buffer: the kernel copies slowly to the first bytes of a page, where
-/// the allocator places large buffers.
+/// Offset of the frame in its buffer, in bytes.
+///
+/// The allocator places large buffers at the start of a page, and the kernel copies slowly to the
+/// first bytes of a page.
 const OFFSET: usize = 64;
 
-/// The open super-packets of up to [`FLOWS_MAX`] flows.
+/// Up to [`FLOWS_MAX`] open super-packets, at most one for each flow.
 pub(crate) struct Coalescer {
     settings: Settings,
-    /// The kernel segments UDP super-packets.
+    /// Whether the kernel accepts UDP super-packets from the TAP.
     udp: bool,
-    /// Oldest first.
+    /// Ordered by age, oldest first.
     open: Vec<Open>,
-    /// Free buffers; the last one receives the next packet.
+    /// Free buffers. The last one receives the next packet.
     spare: Vec<Buffer>,
 }
 
-/// Holds a frame at [`OFFSET`].
+/// Memory for one frame, which starts at [`OFFSET`].
 struct Buffer(Box<[u8]>);
 
 /// A super-packet to which packets may still be appended.
@@ -45,36 +50,37 @@ struct Open {
     peer: u16,
     first: Candidate,
     buffer: Buffer,
-    /// Length of the packet so far, in bytes.
+    /// Length of IPv4 header, transport header and the payload so far, in bytes.
     len: usize,
     segments: usize,
-    /// TCP: the next expected sequence number.
+    /// Next expected TCP sequence number; unused for UDP.
     sequence: u32,
-    /// The next expected identification, for packets that may be fragmented.
+    /// Next expected IPv4 identification; unused for packets with don't fragment (DF).
     id: u16,
+    /// Whether the last segment has the TCP flag PSH.
     push: bool,
 }
 
 impl Coalescer {
-    /// Allocates the buffers; `udp` is whether the TAP supports `TUN_F_USO4`.
+    /// Allocates the buffers; `udp` says whether the TAP supports `TUN_F_USO4`.
     pub(crate) fn new(settings: Settings, udp: bool) -> Self {
         Self {
             settings,
             udp,
             open: Vec::with_capacity(FLOWS_MAX),
-            // One more, for the packet that evicts the oldest flow.
+            // One buffer more than flows, for the packet that evicts the oldest flow.
             spare: (0..=FLOWS_MAX).map(|_| Buffer::new()).collect(),
         }
     }
 
-    /// Returns the buffer for the next packet, to be filled before [`Coalescer::push`].
+    /// Returns the buffer for the next packet; the caller fills it before [`Coalescer::push`].
     pub(crate) fn room(&mut self) -> &mut [u8] {
         &mut self.next().frame()[HEADROOM..]
     }
 
-    /// Adds the packet of `len` bytes in the buffer of [`Coalescer::room`].
+    /// Adds a packet from `peer`, whose `len` bytes are in the buffer of [`Coalescer::room`].
     ///
-    /// Passes complete frames to `write`; those of a flow stay in order.
+    /// Passes complete frames to `write`. The frames of a flow stay in order.
     pub(crate) fn push(&mut self, peer: u16, len: usize, write: &mut impl FnMut(&[u8])) {
         let packet = &self.next().frame()[HEADROOM..][..len];
         let candidate = match flow::inspect(packet) {
@@ -124,7 +130,7 @@ impl Coalescer {
         write: &mut impl FnMut(&[u8]),
     ) {
         if candidate.push {
-            return self.write_alone(peer, len, write); // PSH ends a super-packet.
+            return self.write_alone(peer, len, write); // PSH ends a super-packet at once.
         }
         if self.open.len() == FLOWS_MAX {
             self.flush_at(0, write);
@@ -165,7 +171,7 @@ impl Coalescer {
         let mut open = self.open.remove(at);
         let frame_len = open.finish(&self.settings);
         write(&open.buffer.frame()[..frame_len]);
-        // Not as the last one, which may already hold a packet.
+        // Not at the end, since the last buffer may already hold the next packet.
         self.spare.insert(0, open.buffer);
     }
 }
@@ -181,7 +187,7 @@ impl Buffer {
 }
 
 impl Open {
-    /// Returns whether the packet may be appended.
+    /// Returns whether the packet of `len` bytes may be appended to the super-packet.
     fn accepts(&mut self, candidate: &Candidate, len: usize) -> bool {
         let headers = self.first.header_len;
         let payload_len = len - candidate.header_len;
@@ -197,7 +203,7 @@ impl Open {
             }
     }
 
-    /// Appends the payload; returns whether it ends the super-packet.
+    /// Appends the payload; returns whether the super-packet is complete.
     fn append(&mut self, candidate: &Candidate, payload: &[u8]) -> bool {
         let start = HEADROOM + self.len;
         self.buffer.frame()[start..start + payload.len()].copy_from_slice(payload);
@@ -210,7 +216,7 @@ impl Open {
         candidate.push || payload.len() < self.first.payload_len
     }
 
-    /// Completes the headers and returns the frame's length.
+    /// Completes all headers; returns the length of the frame in bytes.
     fn finish(&mut self, settings: &Settings) -> usize {
         let (len, segments, push) = (self.len, self.segments, self.push);
         let first = &self.first;
@@ -229,7 +235,7 @@ impl Open {
     }
 }
 
-/// Rewrites the first packet's headers for the super-packet.
+/// Changes the headers of the first packet into those of the super-packet: lengths, checksums, PSH.
 fn coalesce_headers(packet: &mut [u8], flow: &Flow, push: bool) {
     const HEADER: usize = ipv4::HEADER_MIN;
     let total_len = u16::try_from(packet.len()).expect("`accepts` keeps it below `PACKET_MAX`");
@@ -257,6 +263,7 @@ fn coalesce_headers(packet: &mut [u8], flow: &Flow, push: bool) {
     packet[at..at + 2].copy_from_slice(&sum);
 }
 
+/// Returns the virtio_net_hdr of the super-packet that starts with `first`.
 fn super_packet(first: &Candidate) -> vnet::Header {
     let transport = first.flow.transport();
     let short = |len: usize| u16::try_from(len).expect("lengths within a packet");

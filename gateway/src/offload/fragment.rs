@@ -6,21 +6,21 @@ const COPIED: u8 = 0x80;
 const END_OF_OPTIONS: u8 = 0;
 const NO_OPERATION: u8 = 1;
 
-/// The fragments of one packet, first to last.
+/// Iterator over the fragments of one packet, first to last.
 pub(crate) struct Fragments<'a> {
     packet: &'a [u8],
     header: Header,
-    /// Payload bytes of each fragment but the last; a multiple of 8.
+    /// Payload bytes of each fragment except the last; a multiple of 8.
     size: usize,
-    /// Payload bytes of the fragments so far.
+    /// Payload bytes of all fragments returned so far.
     done: usize,
 }
 
 impl<'a> Fragments<'a> {
-    /// Prepares `packet` for a path with an MTU of `mtu` bytes.
+    /// Prepares the fragmentation of `packet` for a path with an MTU of `mtu` bytes.
     ///
-    /// `None` if the packet is malformed or must not be fragmented, or if `mtu` leaves no room for
-    /// a payload.
+    /// Returns `None` if the packet is malformed, if it has the flag don't fragment, or if `mtu`
+    /// leaves no space for payload.
     pub(crate) fn new(packet: &'a [u8], mtu: u16) -> Option<Self> {
         let header = Header::parse(packet)?;
         let packet = packet.get(..usize::from(header.total_len))?;
@@ -37,8 +37,9 @@ impl<'a> Fragments<'a> {
         })
     }
 
-    /// Writes the next fragment to the front of `out` and returns its length;
-    /// `None` at the end, or if it does not fit `out`.
+    /// Writes the next fragment to the start of `out`, and returns its length in bytes.
+    ///
+    /// Returns `None` after the last fragment, or if the fragment does not fit into `out`.
     pub(crate) fn next(&mut self, out: &mut [u8]) -> Option<usize> {
         let payload = &self.packet[self.header.len + self.done..];
         let len = payload.len().min(self.size);
@@ -58,7 +59,7 @@ impl<'a> Fragments<'a> {
         let offset = (self.header.fragment & ipv4::OFFSET_MASK).checked_add(units)?;
         let more = len < payload.len() || self.header.fragment & ipv4::MORE_FRAGMENTS != 0;
         if offset > ipv4::OFFSET_MASK {
-            return None; // The reassembled packet would exceed 65,535 bytes.
+            return None; // The reassembled packet would be longer than 65,535 bytes.
         }
         let field = offset | if more { ipv4::MORE_FRAGMENTS } else { 0 };
         out[ipv4::FRAGMENT].copy_from_slice(&field.to_be_bytes());
@@ -70,7 +71,8 @@ impl<'a> Fragments<'a> {
     }
 }
 
-/// Replaces options that only the first fragment carries by padding.
+/// Replaces all IPv4 options without the copied flag by padding, as in all fragments after the
+/// first.
 fn blank_options(mut options: &mut [u8]) {
     while let Some(&kind) = options.first() {
         let len = match kind {
@@ -78,7 +80,7 @@ fn blank_options(mut options: &mut [u8]) {
             NO_OPERATION => 1,
             _ => match options.get(1) {
                 Some(&len) if len >= 2 && usize::from(len) <= options.len() => usize::from(len),
-                _ => return, // Malformed: left to the receiver.
+                _ => return, // The receiver handles malformed options.
             },
         };
         if kind & COPIED == 0 {

@@ -1,4 +1,7 @@
-//! The headers before each packet on the TAP: virtio_net_hdr and Ethernet.
+//! The two headers before each packet on the TAP: virtio_net_hdr and Ethernet.
+//!
+//! A MAC address carries the index of the peer: the source address in frames from the engine, the
+//! destination address in frames to the engine.
 
 use super::vnet;
 use ebpf_common::settings::Settings;
@@ -6,18 +9,18 @@ use ebpf_common::settings::Settings;
 /// Length of an Ethernet header in bytes.
 pub(crate) const ETHERNET: usize = 14;
 
-/// Bytes before the packet in a frame of the TAP.
+/// Length of both headers in bytes.
 pub(crate) const HEADROOM: usize = vnet::LEN + ETHERNET;
 
-/// The longest IPv4 packet, and so the longest super-packet, in bytes.
+/// Maximum length of an IPv4 packet or super-packet, in bytes.
 pub(crate) const PACKET_MAX: usize = 65_535;
 
-/// The longest frame in bytes.
+/// Maximum length of a frame, in bytes.
 pub(crate) const FRAME_MAX: usize = HEADROOM + PACKET_MAX;
 
 const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
 
-/// Writes the Ethernet header of a packet that came from `peer` into the frame.
+/// Writes the Ethernet header of a packet from `peer` into the frame.
 ///
 /// # Panics
 ///
@@ -28,8 +31,10 @@ pub(crate) fn write_ethernet(frame: &mut [u8], settings: &Settings, peer: u16) {
     frame[vnet::LEN + 12..HEADROOM].copy_from_slice(&ETHERTYPE_IPV4);
 }
 
-/// Returns the index of the peer to which the frame is addressed; `None` for frames that do not
-/// come from our programs, such as the kernel's own.
+/// Returns the index of the peer in the destination address.
+///
+/// Returns `None` for frames that do not come from the gateway's eBPF programs, such as ARP
+/// requests of the kernel.
 pub(crate) fn destination(frame: &[u8], settings: &Settings) -> Option<u16> {
     let ethernet = frame.get(vnet::LEN..HEADROOM)?;
     if ethernet[12..14] != ETHERTYPE_IPV4 {
@@ -48,7 +53,7 @@ mod tests {
         let settings = Settings::default();
         let mut frame = [0; HEADROOM];
         write_ethernet(&mut frame, &settings, 0x1234);
-        assert_eq!(destination(&frame, &settings), None, "the node's");
+        assert_eq!(destination(&frame, &settings), None, "MAC of the node");
 
         frame[vnet::LEN..vnet::LEN + 6].copy_from_slice(&settings.peer_mac(0x1234));
         assert_eq!(destination(&frame, &settings), Some(0x1234));

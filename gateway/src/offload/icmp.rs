@@ -1,4 +1,4 @@
-//! ICMP "fragmentation needed", from which a sender learns the path MTU (RFC 1191).
+//! ICMP "fragmentation needed", which reports the path MTU to the sender of a packet (RFC 1191).
 
 use super::checksum::Sum;
 use super::ipv4::{self, Header};
@@ -8,17 +8,20 @@ const UNREACHABLE: u8 = 3;
 const FRAGMENTATION_NEEDED: u8 = 4;
 const TTL: u8 = 64;
 
-/// The longest message in bytes (RFC 1812 section 4.3.2.3).
+/// Maximum length of an ICMP error with its IPv4 header, in bytes (RFC 1812 section 4.3.2.3).
 pub(crate) const LEN_MAX: usize = 576;
 
 /// ICMP types of queries and replies; all others are errors.
 const QUERIES: [u8; 8] = [0, 8, 9, 10, 13, 14, 15, 16];
 
-/// Writes the error for a `packet` longer than `mtu` to the front of `out` and returns its length;
-/// `None` if RFC 1122 section 3.2.2 forbids one.
+/// Writes the ICMP error for a `packet` longer than `mtu` to the start of `out`; returns its
+/// length.
 ///
-/// Its source is the packet's destination, the only address that passes the source check of the
-/// programs at the TAP.
+/// Returns `None` if RFC 1122 section 3.2.2 forbids an error, or if the error does not fit into
+/// `out`.
+///
+/// The source of the error is the destination of the packet: the eBPF program at the TAP drops
+/// packets from addresses that do not belong to the peer.
 pub(crate) fn too_big(packet: &[u8], mtu: u16, out: &mut [u8]) -> Option<usize> {
     let quoted = Header::parse(packet)?;
     if quoted.fragment & ipv4::OFFSET_MASK != 0 || !is_unicast(quoted.source) {
@@ -51,7 +54,7 @@ pub(crate) fn too_big(packet: &[u8], mtu: u16, out: &mut [u8]) -> Option<usize> 
     Some(total)
 }
 
-/// Returns whether the address is neither unspecified nor multicast nor broadcast.
+/// Returns whether the address is outside 0.0.0.0/8, multicast, and 240.0.0.0/4 with broadcast.
 fn is_unicast(source: [u8; 4]) -> bool {
     source[0] != 0 && source[0] < 224
 }

@@ -19,16 +19,15 @@ pub(crate) const DONT_FRAGMENT: u16 = 0x4000;
 pub(crate) const MORE_FRAGMENTS: u16 = 0x2000;
 pub(crate) const OFFSET_MASK: u16 = 0x1fff;
 
-/// A header whose version and header length have been checked against the packet.
+/// A parsed header. Its version is 4, and the packet contains the whole header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// Length with options, in bytes.
+    /// Length of the header with its options, in bytes.
     pub(crate) len: usize,
-    /// The header's total length, in bytes; may differ from the packet's.
+    /// The field "total length", in bytes; not compared with the length of the packet.
     pub(crate) total_len: u16,
-    /// Identification.
     pub(crate) id: u16,
-    /// Flags and fragment offset.
+    /// Flags, and fragment offset in units of 8 bytes.
     pub(crate) fragment: u16,
     /// IANA protocol number of the payload.
     pub(crate) protocol: u8,
@@ -37,10 +36,10 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// Parses the header at the front of `packet`, which must hold all of it.
+    /// Parses the header at the start of `packet`; returns `None` if it is truncated or not IPv4.
     ///
-    /// `total_len` is not compared with the packet: that of a super-packet may
-    /// not fit its field.
+    /// Does not compare `total_len` with the packet, because the length of a super-packet may be
+    /// too large for the field.
     pub(crate) fn parse(packet: &[u8]) -> Option<Self> {
         let bytes = packet.first_chunk::<HEADER_MIN>()?;
         let len = usize::from(bytes[0] & 0xf) * 4;
@@ -59,18 +58,17 @@ impl Header {
         })
     }
 
-    /// Returns whether the packet is a fragment.
     pub(crate) fn is_fragment(&self) -> bool {
         self.fragment & (MORE_FRAGMENTS | OFFSET_MASK) != 0
     }
 
-    /// Returns whether routers must not fragment the packet.
+    /// Returns the flag don't fragment (DF).
     pub(crate) fn dont_fragment(&self) -> bool {
         self.fragment & DONT_FRAGMENT != 0
     }
 }
 
-/// Writes `total_len` and the header's checksum into a packet.
+/// Writes `total_len` and the header checksum into a packet.
 ///
 /// # Panics
 ///
@@ -82,9 +80,9 @@ pub(crate) fn finish_header(packet: &mut [u8], header_len: usize, total_len: u16
     packet[CHECKSUM].copy_from_slice(&checksum);
 }
 
-/// Returns a hash that is equal for all packets of a flow.
+/// Returns a hash of addresses, protocol and ports, which is equal for all packets of a flow.
 ///
-/// The hash of a fragment covers only the addresses, since all fragments but the first lack ports.
+/// The hash of a fragment does not include the ports, since only the first fragment has them.
 pub(crate) fn flow_hash(packet: &[u8]) -> u32 {
     let Some(header) = Header::parse(packet) else {
         return 0;
@@ -103,7 +101,8 @@ pub(crate) fn flow_hash(packet: &[u8]) -> u32 {
     u32::try_from(mixed >> 32).expect("the upper half of 64 bits")
 }
 
-/// The finalizer of SplitMix64: every input bit changes every output bit.
+/// Mixes the bits of `x` with the finalizer of SplitMix64, so that each input bit affects each
+/// output bit.
 fn mix(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

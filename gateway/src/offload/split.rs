@@ -1,4 +1,4 @@
-//! Segments a super-packet of the kernel into packets for the tunnel.
+//! Segments a super-packet from the kernel into packets for the tunnel.
 
 use super::checksum::Sum;
 use super::frame;
@@ -9,7 +9,7 @@ use std::ops::Range;
 const UDP_HEADER: usize = 8;
 const TCP_HEADER_MIN: usize = 20;
 
-/// Longest headers in bytes: 60 each of IPv4 and TCP.
+/// Maximum length of IPv4 and TCP header together, in bytes.
 const HEADERS_MAX: usize = 120;
 
 const SEQUENCE: Range<usize> = 4..8;
@@ -22,41 +22,44 @@ const FIN: u8 = 0x01;
 const PSH: u8 = 0x08;
 const CWR: u8 = 0x80;
 
-/// Segments per frame at most.
+/// Maximum number of segments in a frame.
 ///
-/// Sealing costs about 0.2 us for a segment of any length, and 0.9 us for one of 1,400 bytes: 256 of
-/// them hold the lane's lock about as long as an ordinary super-packet of 48 full segments. A sender
-/// of Linux stays below: `UDP_MAX_SEGMENTS` is 128, and 64 KiB of TCP are 132 segments at IPv4's
-/// default MSS of 536 bytes with 40 bytes of options. Only a raw socket, or TCP with an MSS below
-/// 256 bytes and a window of several hundred segments, makes more; TCP then retransmits
-/// single segments.
+/// The limit bounds the time for which one frame holds the lane's lock. To encrypt a segment takes
+/// about 0.2 us if it is short and 0.9 us if it has 1,400 bytes. Hence 256 short segments take
+/// about as long as an ordinary super-packet of 48 full segments.
+///
+/// Frames of Linux stay below the limit. `UDP_MAX_SEGMENTS` is 128. 64 KiB of TCP are 132 segments
+/// at IPv4's default MSS of 536 bytes with 40 bytes of options. Only a raw socket, or TCP with an
+/// MSS below 256 bytes and a window of several hundred segments, exceeds the limit. TCP then
+/// retransmits single segments.
 pub(crate) const SEGMENTS_MAX: usize = 256;
 
-/// Why a frame cannot be split.
+/// The reason why a frame cannot be segmented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Error {
-    /// Its headers and lengths contradict each other.
+    /// The headers contradict each other or the length of the frame.
     Malformed,
-    /// It holds more than [`SEGMENTS_MAX`] segments.
+    /// The frame holds more than [`SEGMENTS_MAX`] segments.
     TooManySegments,
 }
 
-/// The packets of one read of the TAP, first to last.
+/// Iterator over the packets of one frame from the TAP, first to last.
 ///
-/// Segments in place: the headers of a segment overwrite the end of the segment before it, so that
-/// no payload byte moves. A segment is therefore valid only until the next call of [`Split::next`].
+/// The segmentation is in place: [`Split::next`] writes the headers of a segment over the end of
+/// the previous segment, so that no payload byte moves. A segment is therefore valid only until the
+/// next call.
 pub(crate) struct Split<'a> {
     packet: &'a mut [u8],
     kind: Kind,
-    /// The super-packet's headers.
+    /// IPv4 and transport header of the super-packet.
     template: [u8; HEADERS_MAX],
-    /// Length of the IPv4 header in bytes.
+    /// Length of the IPv4 header, in bytes.
     ip_len: usize,
-    /// Length of all headers in bytes; 0 for a packet that is not segmented.
+    /// Length of IPv4 and transport header, in bytes; 0 for a packet that is not segmented.
     header_len: usize,
-    /// Payload bytes of each segment but the last.
+    /// Payload bytes of each segment except the last.
     size: usize,
-    /// Offset of the next segment's payload.
+    /// Offset in `packet` of the next segment's payload.
     position: usize,
     index: u16,
 }
@@ -69,11 +72,13 @@ enum Kind {
 }
 
 impl<'a> Split<'a> {
-    /// Parses a packet by its virtio_net_hdr; completes a checksum that the kernel left open.
+    /// Parses the packet that follows the virtio_net_hdr `vnet`.
+    ///
+    /// Completes the checksum of a packet that is not segmented, if the kernel left it incomplete.
     ///
     /// # Errors
     ///
-    /// Returns [`Error`] if the lengths of header and packet do not fit, or if there are too many
+    /// Returns [`Error`] if headers and lengths contradict each other, or if there are too many
     /// segments.
     pub(crate) fn new(vnet: vnet::Header, packet: &'a mut [u8]) -> Result<Self, Error> {
         let ip = Header::parse(packet).ok_or(Error::Malformed)?;
@@ -113,7 +118,7 @@ impl<'a> Split<'a> {
         if total_len < ip.len {
             return Err(Error::Malformed);
         }
-        // Without the padding of a short Ethernet frame.
+        // Removes the padding of a short Ethernet frame.
         let packet = packet.get_mut(..total_len).ok_or(Error::Malformed)?;
         if let Some(partial) = vnet.partial {
             complete(partial, &ip, packet).ok_or(Error::Malformed)?;
@@ -131,12 +136,13 @@ impl<'a> Split<'a> {
         })
     }
 
-    /// Returns the length of the longest segment left, in bytes.
+    /// Returns the length of the next segment with its headers, in bytes; no later segment is
+    /// longer.
     pub(crate) fn segment_len(&self) -> usize {
         self.header_len + self.size.min(self.packet.len() - self.position)
     }
 
-    /// Returns the next segment, complete with all checksums.
+    /// Returns the next segment, with its headers and checksums.
     pub(crate) fn next(&mut self) -> Option<&mut [u8]> {
         let payload_len = self.size.min(self.packet.len() - self.position);
         if payload_len == 0 {
@@ -170,7 +176,7 @@ impl<'a> Split<'a> {
 #[derive(Clone, Copy)]
 struct Place {
     index: u16,
-    /// Payload bytes before it.
+    /// Payload bytes of all segments before this one.
     offset: u32,
     last: bool,
 }
@@ -217,7 +223,7 @@ fn addr(ip: &[u8], at: usize) -> [u8; 4] {
     [ip[at], ip[at + 1], ip[at + 2], ip[at + 3]]
 }
 
-/// Returns the length of IPv4 and TCP header in bytes; `None` if they are truncated.
+/// Returns the length of IPv4 and TCP header in bytes; `None` if they are truncated or not TCP.
 fn tcp_headers(ip: &Header, packet: &[u8]) -> Option<usize> {
     let offset = packet.get(ip.len + 12)? >> 4;
     let tcp_len = usize::from(offset) * 4;
@@ -225,12 +231,12 @@ fn tcp_headers(ip: &Header, packet: &[u8]) -> Option<usize> {
         .then_some(ip.len + tcp_len)
 }
 
-/// Returns the length of IPv4 and UDP header in bytes; `None` if they are truncated.
+/// Returns the length of IPv4 and UDP header in bytes; `None` if they are truncated or not UDP.
 fn udp_headers(ip: &Header, packet: &[u8]) -> Option<usize> {
     (ip.protocol == ipv4::UDP && packet.len() >= ip.len + UDP_HEADER).then_some(ip.len + UDP_HEADER)
 }
 
-/// Completes a checksum whose field holds the pseudo-header's sum (`CHECKSUM_PARTIAL`).
+/// Completes a checksum whose field holds the sum of the pseudo-header (`CHECKSUM_PARTIAL`).
 fn complete(partial: vnet::Partial, ip: &Header, packet: &mut [u8]) -> Option<()> {
     let start = usize::from(partial.start).checked_sub(frame::ETHERNET)?;
     let at = start + usize::from(partial.offset);

@@ -1,4 +1,4 @@
-//! Segmentation and coalescing as inverse functions.
+//! Tests that segmentation and coalescing are inverse functions.
 
 pub(super) mod packets;
 
@@ -70,7 +70,7 @@ proptest! {
 
         let again: Vec<_> = frames.iter().flat_map(|frame| split(frame)).collect();
 
-        // Only packets of the same flow must stay in order.
+        // The coalescer may reorder packets of different flows.
         for flow in batch.iter().map(|packet| packets::flow(packet)) {
             let of_flow = |packet: &&Vec<u8>| packets::flow(packet) == flow;
             let before: Vec<_> = batch.iter().filter(of_flow).map(|packet| packets::without_id(packet)).collect();

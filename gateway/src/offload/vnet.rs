@@ -1,4 +1,4 @@
-//! `struct virtio_net_hdr` as a TAP with `IFF_VNET_HDR` puts it before each frame
+//! `struct virtio_net_hdr`, which precedes each frame of a TAP with `IFF_VNET_HDR`
 //! (`include/uapi/linux/virtio_net.h`).
 //!
 //! ```text
@@ -11,32 +11,34 @@
 /// Length of the header in bytes.
 pub(crate) const LEN: usize = 10;
 
-/// `VIRTIO_NET_HDR_F_NEEDS_CSUM`: the checksum from `csum_start` on is incomplete.
+/// `VIRTIO_NET_HDR_F_NEEDS_CSUM`: the checksum of the bytes from `csum_start` on is incomplete.
 const NEEDS_CSUM: u8 = 1;
 
-/// `VIRTIO_NET_HDR_F_DATA_VALID`: the kernel has verified the checksum. Ignored.
+/// `VIRTIO_NET_HDR_F_DATA_VALID`: the kernel has verified the checksum. The gateway ignores this
+/// flag.
 const DATA_VALID: u8 = 2;
 
-/// `VIRTIO_NET_HDR_GSO_ECN`: the first segment of a TCP super-packet carries CWR.
+/// `VIRTIO_NET_HDR_GSO_ECN`: the first segment of a TCP super-packet has the flag CWR.
 const ECN: u8 = 0x80;
 
-/// The kind of segmentation (`gso_type`).
+/// Values of `gso_type`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Gso {
-    /// A single packet.
+    /// A single packet, which needs no segmentation.
     #[default]
     None,
-    /// TCP over IPv4 in segments of `gso_size`.
+    /// A TCP super-packet over IPv4, with `gso_size` payload bytes in each segment.
     TcpV4 {
-        /// The first segment carries CWR, and only that (RFC 3168 section 6.1.2).
+        /// Only the first segment has the flag CWR (RFC 3168 section 6.1.2).
         ecn: bool,
     },
-    /// UDP datagrams of `gso_size` bytes (`UDP_SEGMENT`).
+    /// UDP datagrams with `gso_size` payload bytes each (`UDP_SEGMENT`).
     UdpL4,
 }
 
 impl Gso {
-    /// Parses `gso_type`; `None` for kinds that were not negotiated.
+    /// Parses `gso_type`; returns `None` for types that the gateway did not enable by
+    /// `TUNSETOFFLOAD`.
     fn parse(value: u8) -> Option<Self> {
         match (value & !ECN, value & ECN != 0) {
             (0, false) => Some(Self::None),
@@ -56,31 +58,30 @@ impl Gso {
     }
 }
 
-/// An incomplete checksum.
+/// Location of an incomplete checksum, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Partial {
-    /// Offset of the first byte that it covers, from the Ethernet header.
+    /// Offset of the first byte that the checksum covers, from the start of the Ethernet header.
     pub(crate) start: u16,
-    /// Offset of the checksum field, from `start`.
+    /// Offset of the checksum field from `start`.
     pub(crate) offset: u16,
 }
 
-/// The parsed header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// The kind of segmentation.
     pub(crate) gso: Gso,
-    /// Length of a super-packet's headers in bytes, from the Ethernet header on; a hint only.
+    /// Length of Ethernet, IPv4 and transport header of a super-packet, in bytes. It is only a
+    /// hint.
     pub(crate) header_len: u16,
-    /// Payload bytes of each segment but the last.
+    /// Payload bytes of each segment except the last.
     pub(crate) gso_size: u16,
-    /// The checksum to complete.
+    /// The checksum that the receiver of the frame must complete.
     pub(crate) partial: Option<Partial>,
 }
 
 impl Header {
-    /// Parses the header at the front of `frame`; `None` if it is truncated or of a kind that was
-    /// not negotiated.
+    /// Parses the header at the start of `frame`; returns `None` if it is truncated, or if its
+    /// flags or its type are unknown.
     pub(crate) fn parse(frame: &[u8]) -> Option<Self> {
         let bytes = frame.first_chunk::<LEN>()?;
         let word = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
@@ -99,7 +100,6 @@ impl Header {
         })
     }
 
-    /// Returns the header's bytes.
     pub(crate) fn encode(self) -> [u8; LEN] {
         let (flags, start, offset) = match self.partial {
             Some(Partial { start, offset }) => (NEEDS_CSUM, start, offset),

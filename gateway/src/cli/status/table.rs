@@ -1,4 +1,4 @@
-//! The status as tables.
+//! Prints the status document as tables.
 
 use comfy_table::{Table, presets};
 use serde_json::Value;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// Prints the document of the status socket.
 ///
-/// Ignores unknown and missing fields, as in documents of other versions.
+/// Ignores unknown and missing fields, because a gateway of another version may send the document.
 pub(super) fn print(status: &Value, out: &mut impl Write) -> io::Result<()> {
     let gateway = &status["gateway"];
     writeln!(
@@ -51,7 +51,7 @@ fn configuration(config: &Value, out: &mut impl Write) -> io::Result<()> {
     )
 }
 
-/// Prints the broken paths, with the cause.
+/// Prints a line with the cause for each broken path.
 fn broken_paths(clusters: &Value, out: &mut impl Write) -> io::Result<()> {
     let clusters = clusters.as_object().into_iter().flatten();
     for (id, path) in clusters.filter(|(_, path)| path["healthy"] == false) {
@@ -76,7 +76,7 @@ fn sessions(peers: &Value, out: &mut impl Write) -> io::Result<()> {
         "TX",
     ];
     let mut table = table();
-    // The column is omitted with a single lane.
+    // Omits the column LANES if both gateways have a single lane.
     let with_lanes = list(peers).iter().any(|peer| {
         let sessions = list(&peer["sessions"]);
         let mut lanes = sessions
@@ -131,7 +131,7 @@ fn counters(title: &str, counters: &[(String, u64)], out: &mut impl Write) -> io
     writeln!(out, "\n{title}\n{table}")
 }
 
-/// Prints the sizes of packets and super-packets at the TAP as a bar chart.
+/// Prints histograms of the sizes of packets and super-packets at the TAP.
 fn sizes(shell: &Value, out: &mut impl Write) -> io::Result<()> {
     const BAR: u64 = 30;
     for (field, title) in [
@@ -204,7 +204,7 @@ fn round_trip(seconds: &Value) -> String {
     duration.map_or_else(|| "-".into(), |rtt| format!("{rtt:.1?}"))
 }
 
-/// Formats bytes with the unit that leaves at most four digits.
+/// Formats a number of bytes with the smallest unit that leaves at most four digits.
 fn bytes(value: &Value) -> String {
     const UNITS: [&str; 6] = ["B", "kB", "MB", "GB", "TB", "PB"];
     let Some(mut number) = value.as_f64() else {

@@ -1,4 +1,4 @@
-//! Which packets may be coalesced with others of their flow.
+//! Decides which packets may be coalesced with other packets of their flow.
 
 use crate::offload::checksum::Sum;
 use crate::offload::ipv4::{self, Header};
@@ -12,7 +12,7 @@ const CWR: u8 = 0x80;
 const TCP_HEADER_MIN: usize = 20;
 const UDP_HEADER: usize = 8;
 
-/// Longest TCP header in bytes.
+/// Length of a TCP header with the maximum of options, in bytes.
 const TCP_HEADER_MAX: usize = 60;
 
 /// The transport protocols whose packets can be coalesced.
@@ -39,18 +39,20 @@ impl Transport {
     }
 }
 
-/// The flow of a packet.
+/// The flow of a packet: addresses, protocol and ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Flow {
     pub(super) source: [u8; 4],
     pub(super) destination: [u8; 4],
     protocol: u8,
-    /// `None` for fragments, which may belong to any flow between the addresses.
+    /// Source and destination port; `None` for fragments, which may belong to any flow between the
+    /// addresses.
     ports: Option<[u8; 4]>,
 }
 
 impl Flow {
-    /// Returns the transport protocol; meaningful only for the flow of a [`Candidate`].
+    /// Returns the transport protocol; correct only for the flow of a [`Candidate`], which is TCP
+    /// or UDP.
     pub(super) fn transport(&self) -> Transport {
         if self.protocol == ipv4::TCP {
             Transport::Tcp
@@ -59,7 +61,8 @@ impl Flow {
         }
     }
 
-    /// Returns whether a packet of `self` may belong to `other` and must stay in order with it.
+    /// Returns whether a packet of `self` may belong to `other`, so that their order must not
+    /// change.
     pub(super) fn overlaps(&self, other: &Self) -> bool {
         (self.source, self.destination, self.protocol)
             == (other.source, other.destination, other.protocol)
@@ -67,34 +70,41 @@ impl Flow {
     }
 }
 
-/// A packet that may be coalesced, with the fields that decide whether it is.
+/// The header fields of a packet that may be coalesced.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate {
     pub(super) flow: Flow,
-    /// Length of all headers in bytes.
+    /// Length of IPv4 and transport header, in bytes.
     pub(super) header_len: usize,
     pub(super) payload_len: usize,
     pub(super) id: u16,
     pub(super) dont_fragment: bool,
     pub(super) sequence: u32,
-    /// The sequence number that follows its payload.
+    /// Sequence number of the byte after the payload.
     pub(super) end_sequence: u32,
     pub(super) push: bool,
     pub(super) cwr: bool,
-    /// IPv4 fields that must be equal in a super-packet: TOS, TTL, don't fragment.
+    /// IPv4 fields that must be equal in all packets of a super-packet: TOS, TTL, don't fragment.
     network: [u8; 3],
-    /// The same for TCP: acknowledgement, flags, window, urgent pointer, options.
+    /// TCP fields that must be equal in all packets of a super-packet: acknowledgement number,
+    /// flags other than PSH and CWR, window, urgent pointer, options. All zero for UDP.
     transport: [u8; TCP_HEADER_MAX],
 }
 
 impl Candidate {
-    /// Returns whether the fields that must be equal are those of `first`.
+    /// Returns whether the header fields permit to append this packet to a super-packet that starts
+    /// with `first`.
     pub(super) fn follows(&self, first: &Self) -> bool {
         !self.cwr && self.network == first.network && self.transport == first.transport
     }
 }
 
-/// Inspects a packet: `Ok` if it may be coalesced, else the flow with which it stays in order.
+/// Parses a packet and verifies its checksums.
+///
+/// # Errors
+///
+/// Returns the packet's flow if the packet must not be coalesced, so that the caller can keep it in
+/// order with this flow. Returns `None` if the packet is malformed.
 pub(super) fn inspect(packet: &[u8]) -> Result<Candidate, Option<Flow>> {
     let ip = Header::parse(packet).ok_or(None)?;
     let ports = packet
@@ -156,7 +166,9 @@ fn candidate(packet: &[u8], ip: &Header, flow: Flow) -> Option<Candidate> {
     })
 }
 
-/// Returns header length and equal fields of a TCP segment with no flags but ACK, PSH, ECE, CWR.
+/// Returns the header length and [`Candidate::transport`] of a TCP segment.
+///
+/// Returns `None` if the segment has other flags than ACK, PSH, ECE and CWR, or lacks ACK.
 fn tcp(segment: &[u8]) -> Option<(usize, [u8; TCP_HEADER_MAX])> {
     let len = usize::from(segment.get(12)? >> 4) * 4;
     let flags = *segment.get(TCP_FLAGS)?;
@@ -166,13 +178,16 @@ fn tcp(segment: &[u8]) -> Option<(usize, [u8; TCP_HEADER_MAX])> {
 
     let mut equal = [0; TCP_HEADER_MAX];
     equal[..len].copy_from_slice(&segment[..len]);
-    equal[..8].fill(0); // The ports are in the flow, and the sequence number advances.
+    equal[..8].fill(0); // `Flow` has the ports, and the sequence number differs in each segment.
     equal[TCP_FLAGS] &= !(PSH | CWR);
     equal[16..18].fill(0);
     Some((len, equal))
 }
 
-/// Returns header length and equal fields, none, of a datagram that has a checksum.
+/// Returns the header length of a UDP datagram, and an all-zero [`Candidate::transport`].
+///
+/// Returns `None` if the datagram has no checksum, because every datagram of a super-packet has
+/// one.
 fn udp(datagram: &[u8]) -> Option<(usize, [u8; TCP_HEADER_MAX])> {
     let header = datagram.first_chunk::<UDP_HEADER>()?;
     let len = usize::from(u16::from_be_bytes([header[4], header[5]]));

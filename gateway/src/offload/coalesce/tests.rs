@@ -3,7 +3,7 @@ use crate::offload::tests::packets;
 
 const ACK: u8 = 0x10;
 
-/// Returns segment size and packet length of each frame, in the order of writing.
+/// Returns the segment size and the packet length of each frame that the coalescer writes.
 fn written(batch: &[(u16, Vec<u8>)]) -> Vec<(u16, usize)> {
     let mut coalescer = Coalescer::new(Settings::default(), true);
     let mut frames = Vec::new();
@@ -57,7 +57,7 @@ fn a_gap_or_another_acknowledgement_starts_a_super_packet() {
     let mut other = segment(100, ACK, 100);
     other.1 = {
         let mut packet = other.1;
-        packet[31] ^= 1; // The acknowledgement number, and the checksum with it.
+        packet[31] ^= 1; // Changes the acknowledgement number; the checksum follows.
         let sum = u16::from_be_bytes([packet[36], packet[37]]);
         let old = packet[31] ^ 1;
         let delta = i32::from(packet[31]) - i32::from(old);

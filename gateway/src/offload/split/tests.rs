@@ -3,7 +3,8 @@ use crate::offload::tests::packets;
 use crate::offload::vnet::Partial;
 use proptest::prelude::*;
 
-/// The longest packet, as a super-packet with `headers` bytes of IPv4 and TCP or UDP header.
+/// Returns a super-packet of the maximum length, with `headers` bytes of IPv4 and TCP or UDP
+/// header.
 fn longest(udp: bool, headers: usize) -> Vec<u8> {
     let mut packet = vec![0; frame::PACKET_MAX];
     packet[0] = 0x45;
@@ -12,7 +13,7 @@ fn longest(udp: bool, headers: usize) -> Vec<u8> {
     packet
 }
 
-/// Splits the longest packet into segments of `size` bytes; returns how many there are.
+/// Segments the result of [`longest`] into segments of `size` bytes; returns their number.
 fn segments(udp: bool, headers: usize, size: u16) -> Result<usize, Error> {
     let mut packet = longest(udp, headers);
     let gso = if udp {
@@ -65,8 +66,7 @@ fn a_small_packet_of_tiny_segments_is_split() {
 }
 
 proptest! {
-    /// 496 bytes of payload are IPv4's default MSS of 536 less the longest TCP options; 1,220 of
-    /// them pass a path of 1,280 bytes less IPv4 and TCP header, to which the MSS is clamped.
+    /// 536 and 1,220 bytes are the default MSS of IPv4 and of IPv6 (RFC 9293 section 3.7.1).
     #[test]
     fn the_longest_super_packet_of_any_ordinary_mss_is_split(
         mss in prop_oneof![Just(536), Just(1_220), 536..=8_960_u16],
@@ -81,9 +81,9 @@ proptest! {
         prop_assert_eq!(count, Ok((frame::PACKET_MAX - headers).div_ceil(size)));
     }
 
-    /// Linux refuses more than 128 datagrams in one `UDP_SEGMENT` send.
+    /// Linux rejects a `UDP_SEGMENT` send of more than 128 datagrams with `EINVAL`.
     #[test]
-    fn as_many_datagrams_as_linux_sends_at_once_are_split(
+    fn a_super_packet_of_up_to_128_datagrams_is_split(
         datagrams in 1..=128_usize,
         size in 1..=1_472_usize,
         last in 1..=1_472_usize,

@@ -1,4 +1,4 @@
-//! Generated packets, built and verified without the code under test.
+//! Generates packets and verifies checksums, without the code under test.
 
 use crate::offload::frame::{self, HEADROOM};
 use crate::offload::vnet::{self, Gso, Partial};
@@ -9,7 +9,7 @@ const ACK: u8 = 0x10;
 const PSH: u8 = 0x08;
 const CWR: u8 = 0x80;
 
-/// A super-packet as the kernel writes it to a TAP.
+/// A super-packet, in the format in which a process reads it from a TAP.
 #[derive(Clone, Debug)]
 pub(crate) struct SuperPacket {
     pub(crate) payload: Vec<u8>,
@@ -39,7 +39,7 @@ pub(crate) fn super_packet() -> impl Strategy<Value = SuperPacket> {
                 payload: (0..len)
                     .map(|at| fill.wrapping_mul(31).wrapping_add(at.to_le_bytes()[0]))
                     .collect(),
-                // At most 64 datagrams are coalesced.
+                // The coalescer accepts at most 64 datagrams.
                 size: if udp {
                     size.max(len.div_ceil(64))
                 } else {
@@ -107,7 +107,7 @@ impl SuperPacket {
     }
 }
 
-/// A batch of a peer: several flows; lost, repeated and malformed packets.
+/// Generates packets from one peer: several flows, with lost, repeated and malformed packets.
 pub(crate) fn batch() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let packet = (0..3_u8, 0..12_u32, any::<bool>(), 0..12_u8, 1..200_usize);
     prop::collection::vec(packet, 0..60).prop_map(|packets| {
@@ -139,12 +139,15 @@ pub(crate) fn batch() -> impl Strategy<Value = Vec<Vec<u8>>> {
     })
 }
 
-/// Addresses, protocol and ports.
+/// Returns addresses, protocol and ports of a packet without IPv4 options.
 pub(crate) fn flow(packet: &[u8]) -> (&[u8], u8, &[u8]) {
     (&packet[12..20], packet[9], &packet[20..24])
 }
 
-/// The packet without its identification where fragmentation is forbidden (RFC 6864).
+/// Returns the packet; if it has the flag don't fragment, with identification and header checksum
+/// 0.
+///
+/// RFC 6864 gives the identification of such packets no meaning, so the coalescer may change it.
 pub(crate) fn without_id(packet: &[u8]) -> Vec<u8> {
     let mut packet = packet.to_owned();
     if packet[6] & 0x40 != 0 {
@@ -154,7 +157,7 @@ pub(crate) fn without_id(packet: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// A UDP packet with a payload of a length in `range`.
+/// Generates UDP packets whose payload length is in `range`.
 pub(crate) fn udp(range: std::ops::Range<usize>) -> impl Strategy<Value = Vec<u8>> {
     (range, any::<u16>()).prop_map(|(len, id)| {
         let mut packet = ip_packet(17, id, false, &udp_body(len));
@@ -163,19 +166,18 @@ pub(crate) fn udp(range: std::ops::Range<usize>) -> impl Strategy<Value = Vec<u8
     })
 }
 
-/// A TCP packet with this payload, which may not be fragmented.
+/// Returns a TCP packet with `payload` and the flag don't fragment.
 pub(crate) fn tcp_packet(payload: &[u8]) -> Vec<u8> {
     tcp_segment(1, ACK, payload)
 }
 
-/// A TCP packet with this sequence number, these flags and this payload.
 pub(crate) fn tcp_segment(sequence: u32, flags: u8, payload: &[u8]) -> Vec<u8> {
     let mut packet = ip_packet(6, 1, true, &tcp_body(sequence, flags, payload));
     fix(&mut packet, true);
     packet
 }
 
-/// Asserts that all checksums are right; returns the headers' length and the payload.
+/// Asserts that all checksums are correct; returns the length of all headers and the payload.
 pub(crate) fn verified(packet: &[u8]) -> (usize, &[u8]) {
     assert_eq!(rfc_1071(&[&packet[..20]]), 0xffff, "header");
     assert_eq!(
@@ -233,7 +235,7 @@ fn ip_packet(protocol: u8, id: u16, dont_fragment: bool, body: &[u8]) -> Vec<u8>
     packet
 }
 
-/// Computes the header checksum and, with `transport`, the transport's.
+/// Writes the IPv4 header checksum and, if `transport` is set, the TCP or UDP checksum.
 fn fix(packet: &mut [u8], transport: bool) {
     packet[10..12].fill(0);
     let checksum = !rfc_1071(&[&packet[..20]]);
@@ -260,7 +262,8 @@ fn pseudo(protocol: u8, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// The sum of RFC 1071, word by word; all parts but the last have an even length.
+/// Returns the sum of RFC 1071, computed word by word; all parts except the last have an even
+/// length.
 fn rfc_1071(parts: &[&[u8]]) -> u16 {
     let mut sum = 0_u32;
     for part in parts {
