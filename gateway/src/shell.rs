@@ -1,7 +1,11 @@
-//! Everything that touches the machine.
+//! All input and output of the gateway: sockets, devices, threads, files and the API server.
 //!
-//! `control` on the main thread may block; the threads of the `lanes` only move packets. `start`
-//! prepares both: `datapath_setup` first, then `privilege` drops its capabilities.
+//! `start` starts a gateway. First, `datapath_setup` creates devices and loads the eBPF programs.
+//! Then `privilege` drops the capabilities that only this step needs. Last, the threads of the
+//! `lanes` start to forward packets.
+//!
+//! `control` runs on the main thread, which may block. It applies the desired state and reports the
+//! status.
 
 mod condition;
 mod connections;

@@ -1,7 +1,9 @@
-//! The condition `PathHealthy` of a `Connection`: which replica may write what. PURE.
+//! Decides which replica writes the condition `PathHealthy` of a `Connection`. PURE.
 //!
-//! Each replica observes its own part of the overlay. The first one that finds a fault writes it, with
-//! its name as the reporter; while that replica is live no other one replaces it by something better.
+//! All replicas write the same object, and each replica observes only its own part of the overlay.
+//! The field `reporter` names the replica that wrote the condition. While the reporter is live,
+//! another replica replaces the condition `False` only if the other replica received handshakes
+//! from the peer and the reporter received none.
 
 use crate::path::{Reason, Verdict};
 use control_api::Connection;
@@ -10,10 +12,12 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::{Value, json};
 
-/// Reasons of a replica that has received nothing from the peer.
+/// Reasons of a replica that has received no handshake from the peer.
 const UNOBSERVED: [Reason; 3] = [Reason::Tunnel, Reason::NothingArrives, Reason::NoAnswer];
 
-/// Returns the change of the status for the verdict of `replica`, if it may write and anything differs.
+/// Returns the patch of the status that reports the verdict of `replica`.
+///
+/// Returns `None` if `replica` must not write the condition, or if the status is up to date.
 pub(super) fn path(
     verdict: &Verdict,
     replica: &str,
@@ -31,7 +35,7 @@ pub(super) fn path(
     let is_connected = shown.and_then(|status| status.value.as_deref()) == Some(CONNECTED);
     let reason = verdict.reason;
     let status = if reason.is_of_tunnel() && is_connected {
-        // Another replica is connected, so this one may only withdraw its own condition.
+        // Another replica is connected, so this replica may only withdraw its own condition.
         if !is_own {
             return None;
         }
@@ -48,7 +52,7 @@ pub(super) fn path(
         Some(old) if old.status == "Unknown" => status != "Unknown" || is_own,
         Some(old) => {
             let is_worse = status == "False" && old.status == "True";
-            // Handshakes received by one replica outweigh that another one received none.
+            // A received handshake gives a better reason than a missing one.
             let is_unobserved = UNOBSERVED.iter().any(|reason| old.reason == reason.name());
             let is_better_known = verdict.reason.is_observed() && is_unobserved;
             is_own
@@ -184,7 +188,7 @@ mod tests {
         assert_eq!(lab.status().conditions.len(), 2);
     }
 
-    /// A Connection, and the live replicas.
+    /// The Connection of a peer and the replicas that write its condition.
     struct Lab {
         connection: Connection,
         live: Vec<&'static str>,
@@ -212,7 +216,7 @@ mod tests {
             self.status().value = Some(value.to_owned());
         }
 
-        /// Reports the verdict of a replica; returns whether it writes.
+        /// Applies the patch of `replica` for `verdict`; returns whether there was a patch.
         fn reports(&mut self, replica: &str, verdict: &Verdict, now: Timestamp) -> bool {
             let is_live = |name: &str| self.live.contains(&name);
             let written = path(verdict, replica, is_live, &self.connection, now);

@@ -1,8 +1,11 @@
-//! Writes the status of the peers' `Connection`s to the API server.
+//! Writes the status of the `Connection` of each peer to the API server.
 //!
-//! All replicas write the same objects. A connected replica writes `Connected` wherever that is
-//! missing; the others write `Error` only when no replica is connected (`value`). A fault beyond the
-//! tunnel is withdrawn only by the replica that reported it (`condition`).
+//! All replicas of the gateway write the same objects:
+//!
+//! - The module `value` decides on the field `value`. A connected replica writes `Connected`. The
+//!   other replicas write `Error` only when no replica is connected.
+//! - The module `condition` decides on the condition `PathHealthy`. In general, only the replica
+//!   that reported a fault withdraws it.
 
 mod value;
 
@@ -19,52 +22,59 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use value::Own;
 
-/// Field manager of the status.
+/// Field manager of all status patches, which shows the writer in `managedFields`.
 const FIELD_MANAGER: &str = "liqo-gateway";
 
-/// Delay of a retry after a failed write.
+/// Delay before the retry of a failed write; a conflict is retried without delay.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// Least time between two writes of a peer's condition, which bounds those of replicas that disagree.
+/// Minimum time between two writes of a condition.
+///
+/// Limits the rate of writes if two replicas repeatedly overwrite each other's condition.
 const CONDITION_GAP: Duration = Duration::from_secs(1);
 
-/// Concurrent writes.
+/// Maximum number of concurrent writes.
 const WRITES_MAX: usize = 8;
 
-/// Writes the states of engine and path checks to the Connections.
+/// Writes the connection states of the engine and the results of the path checks to the
+/// Connections.
+///
+/// The key of all maps is the cluster id of the peer.
 pub(super) struct Reporter {
     client: Client,
-    /// This replica's name.
+    /// Name of this replica.
     replica: String,
-    /// The names of all ready replicas.
+    /// Names of all ready replicas.
     live: BTreeSet<String>,
     paths: BTreeMap<String, Verdict>,
-    /// The last write of each condition: the resourceVersion that it was based on, and its time.
+    /// The resourceVersion that the last write of each condition was based on, and the time of the
+    /// write.
     written_conditions: BTreeMap<String, (String, Instant)>,
+    /// The state of each peer in this replica.
     own: BTreeMap<String, Own>,
     served: BTreeSet<String>,
-    /// The peers with a Connection that are not served.
+    /// Peers that have a Connection, and that no gateway of this cluster serves.
     unserved: BTreeSet<String>,
-    /// Why peers are not served, as far as that is known.
+    /// The known reasons why peers are not served.
     causes: BTreeMap<String, String>,
-    /// The resourceVersion that the last write of each object was based on. While the watch still has
-    /// that version, the object does not show the write.
+    /// The resourceVersion that the last write of each object was based on. While the watch returns
+    /// this version, the watched object does not contain the write yet.
     written_over: BTreeMap<String, String>,
     writes: JoinSet<Written>,
-    /// The peers whose write has not ended.
+    /// Peers with an unfinished write.
     under_way: BTreeSet<String>,
-    /// The last write failed; only the first of consecutive failures is logged.
+    /// Whether the last write failed. Only the first of consecutive failures is logged.
     failing: bool,
 }
 
-/// The result of a write.
+/// The result of a write of one Connection.
 struct Written {
     cluster_id: String,
     outcome: Result<(), kube::Error>,
 }
 
 impl Reporter {
-    /// Creates one without peers.
+    /// Creates a reporter without peers.
     pub(super) fn new(client: Client, replica: &str) -> Self {
         Self {
             client,
@@ -83,33 +93,36 @@ impl Reporter {
         }
     }
 
-    /// Notes the engine's state of a peer.
+    /// Stores the connection state of a peer, as the engine reported it.
     pub(super) fn note(
         &mut self,
         cluster_id: &str,
         state: ConnectionState,
         latency: Option<Duration>,
     ) {
-        // A notice of the engine may be older than the removal of the peer.
+        // The engine may have sent the state before the peer was removed.
         let own = self.own.get_mut(cluster_id);
         if let Some(own) = own.filter(|_| self.served.contains(cluster_id)) {
             own.note(state, latency);
         }
     }
 
-    /// Notes the health of the path to a peer.
+    /// Stores the health of the path to a peer.
     pub(super) fn note_path(&mut self, cluster_id: String, verdict: Verdict) {
         if self.served.contains(&cluster_id) {
             self.paths.insert(cluster_id, verdict);
         }
     }
 
-    /// Sets the names of the ready replicas; the faults that others reported may be replaced.
+    /// Sets the names of the ready replicas; this replica may replace conditions of all other
+    /// replicas.
     pub(super) fn set_live(&mut self, live: impl IntoIterator<Item = String>) {
         self.live = live.into_iter().collect();
     }
 
-    /// Sets the served peers, and why others are not served; forgets former peers.
+    /// Sets the served peers, and the known reasons why other peers are not served.
+    ///
+    /// Discards the state of removed peers.
     pub(super) fn set_peers<'a>(
         &mut self,
         served: impl IntoIterator<Item = &'a str>,
@@ -128,7 +141,7 @@ impl Reporter {
         self.forget();
     }
 
-    /// Determines the peers that have a Connection and are not served.
+    /// Determines the peers that have a Connection and are not served, and reports them as errors.
     fn follow_unserved(&mut self, connections: &[&Connection]) {
         let ids = connections
             .iter()
@@ -159,7 +172,7 @@ impl Reporter {
         }
     }
 
-    /// Forgets former peers.
+    /// Discards the state of all peers that are neither served nor have a Connection.
     fn forget(&mut self) {
         let is_peer = |id: &String| self.served.contains(id) || self.unserved.contains(id);
         self.own.retain(|id, _| is_peer(id));
@@ -168,7 +181,7 @@ impl Reporter {
         self.written_over.retain(|id, _| is_peer(id));
     }
 
-    /// Starts to write the objects whose status differs.
+    /// Starts the writes of all objects whose status is out of date, up to [`WRITES_MAX`].
     pub(super) fn write<'a>(&mut self, connections: impl Iterator<Item = &'a Connection>) {
         let connections: Vec<_> = connections.collect();
         self.follow_unserved(&connections);
@@ -177,7 +190,7 @@ impl Reporter {
                 continue;
             };
             if self.writes.len() >= WRITES_MAX {
-                return; // The rest after one of them has ended.
+                return; // The next call, after the end of a write, continues.
             }
             if self.under_way.contains(cluster_id) {
                 continue;
@@ -203,7 +216,8 @@ impl Reporter {
                 self.written_conditions
                     .insert(cluster_id.clone(), (version.clone(), Instant::now()));
             }
-            // Unconditional for a connected replica: it overrides concurrent writes of others.
+            // `Connected` overrides concurrent writes of other replicas, so this write is
+            // unconditional.
             let is_conditional = path.is_some() || !is_connected;
             if let Some(status) = merged(status, path) {
                 let mut patch = json!({"status": status});
@@ -218,18 +232,21 @@ impl Reporter {
         }
     }
 
-    /// Returns whether the other replicas know this one; they replace conditions of unknown ones.
+    /// Returns whether this replica is ready in the desired state.
+    ///
+    /// Other replicas replace the conditions of replicas that are not.
     fn is_listed(&self) -> bool {
         self.live.contains(&self.replica)
     }
 
-    /// Returns whether a condition may be written: the last one is visible, and is old enough.
+    /// Returns whether the condition may be written: the watched object contains the last write,
+    /// which is at least [`CONDITION_GAP`] old.
     fn may_write_condition(&self, cluster_id: &str, version: &str) -> bool {
         let written = self.written_conditions.get(cluster_id);
         written.is_none_or(|(base, at)| base != version && at.elapsed() >= CONDITION_GAP)
     }
 
-    /// Completes when a write has ended; pending while there is none.
+    /// Completes when a write has ended; stays pending while there are no writes.
     pub(super) async fn written(&mut self) {
         let Some(written) = self.writes.join_next().await else {
             return std::future::pending().await;
@@ -241,7 +258,7 @@ impl Reporter {
         else {
             self.written_conditions.clear();
             self.written_over.clear();
-            return self.under_way.clear(); // It panicked, and its peer is unknown.
+            return self.under_way.clear(); // After a panic of the task, its peer is unknown.
         };
         self.under_way.remove(&cluster_id);
         let is_expected = |error: &kube::Error| {
@@ -264,7 +281,7 @@ impl Reporter {
     }
 }
 
-/// Merges the changes of the value and of the condition.
+/// Merges the status patches of the value and of the condition.
 fn merged(tunnel: Option<Value>, path: Option<Value>) -> Option<Value> {
     match (tunnel, path) {
         (Some(Value::Object(mut tunnel)), Some(Value::Object(path))) => {
@@ -275,10 +292,10 @@ fn merged(tunnel: Option<Value>, path: Option<Value>) -> Option<Value> {
     }
 }
 
-/// HTTP status if the object is deleted.
+/// HTTP status of a patch of a deleted object.
 const NOT_FOUND: u16 = 404;
 
-/// HTTP status if another writer has changed the object.
+/// HTTP status of a patch whose resourceVersion is out of date.
 const CONFLICT: u16 = 409;
 
 fn status_code(error: &kube::Error) -> Option<u16> {
@@ -289,6 +306,7 @@ fn status_code(error: &kube::Error) -> Option<u16> {
     }
 }
 
+/// Patches the status of `connection`; after an error, waits for [`RETRY`] before it returns.
 async fn write(client: Client, connection: Connection, patch: Value) -> Written {
     let cluster_id = connection.labels()[labels::REMOTE_CLUSTER_ID].clone();
     let namespace = connection.meta().namespace.clone().unwrap_or_default();

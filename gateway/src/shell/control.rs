@@ -1,4 +1,7 @@
-//! The part of the shell that may block: applies the desired state, resolves names, reports.
+//! Applies the desired state, resolves the names of endpoints, and reports the status.
+//!
+//! This module runs on the main thread, so it may block. The lanes, which are the threads that
+//! forward packets, receive [`Command`]s from it and send [`Notice`]s to it.
 
 mod lookups;
 mod paths;
@@ -22,14 +25,17 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-/// A lookup that takes longer is logged.
+/// Duration from which on a lookup is logged as slow.
 const LOOKUP_SLOW: Duration = Duration::from_secs(5);
 
-/// Time in which all nodes learn that this replica stops: two of their probe intervals, and some
-/// time to change their routes.
+/// Time after [`Command::Leave`] until all nodes have removed this replica from their routes.
+///
+/// The nodes probe the replica every 250 ms. The time includes two intervals and the change of
+/// routes.
 const NODES_LEAVE: Duration = Duration::from_millis(600);
 
-/// Keeps engine, kernel programs, API server and status up to date with each other.
+/// Propagates the desired state to engine and eBPF programs, and their state to API server and
+/// status.
 pub(crate) struct Control {
     loader: Loader,
     lanes: Lanes,
@@ -38,23 +44,23 @@ pub(crate) struct Control {
     datapath: Arc<Mutex<Datapath>>,
     state: Arc<State>,
     replica: String,
-    /// The applied desired state.
+    /// The desired state that engine and eBPF programs have applied.
     served: Desired,
-    /// The last logged state of each peer.
+    /// The last logged connection state of each peer, by peer index.
     connections: BTreeMap<u16, ConnectionState>,
-    /// Writes the status of Connections, if there is an API server.
+    /// Writes the status of the Connections; `None` without an API server.
     reporter: Option<Reporter>,
     paths: Paths,
-    /// The health of this cluster's nodes as last advertised to the peers.
+    /// The health of this cluster's nodes that the lanes advertise to the peers.
     nodes: Nodes,
-    /// Until the nodes know this replica.
+    /// Set until all nodes accept packets from this replica.
     standby: Option<Standby>,
     lookups: Lookups,
-    /// The running lookups. Only the system's resolver ends such a thread, by its own timeout.
+    /// The running lookups. A thread cannot be cancelled: it ends with the timeout of the resolver.
     lookup_threads: JoinSet<LookupResult>,
 }
 
-/// The addresses of a name, or the resolver's error.
+/// The result of a lookup.
 struct LookupResult {
     name: Name,
     outcome: Result<Vec<SocketAddr>, String>,
@@ -67,18 +73,18 @@ pub(crate) struct Parts {
     pub(crate) notices: mpsc::Receiver<LaneNotice>,
     pub(crate) datapath: Arc<Mutex<Datapath>>,
     pub(crate) state: Arc<State>,
-    /// This replica's name.
+    /// Name of this replica.
     pub(crate) replica: String,
-    /// The desired state whose tables the kernel programs have.
+    /// The first desired state, which the eBPF programs have applied already.
     pub(crate) served: Desired,
 }
 
 impl Control {
-    /// Sends the first desired state to the packet loops.
+    /// Sends the first desired state to the lanes.
     ///
     /// # Errors
     ///
-    /// Returns [`Hung`] if a loop has ended.
+    /// Returns [`Hung`] if a lane does not respond or has ended.
     pub(crate) fn start(parts: Parts) -> Result<Self, Hung> {
         let client = parts.loader.client();
         let mut control = Self {
@@ -98,16 +104,16 @@ impl Control {
             lookups: Lookups::default(),
             lookup_threads: JoinSet::new(),
         };
-        control.lanes.send(Command::Standby(true))?; // Before the first peer.
+        control.lanes.send(Command::Standby(true))?; // Must precede the first peer.
         control.send_desired()?;
         control.follow_peers();
 
         Ok(control)
     }
 
-    /// Handles changes of the desired state and notices of the loops, until the loops end.
+    /// Handles changes of the desired state and notices of the lanes, until the lanes end.
     pub(crate) async fn run(&mut self) {
-        self.reload(); // It may have changed before the watch started.
+        self.reload(); // The desired state may have changed before the watch started.
         let mut checks = paths::check_interval();
         loop {
             tokio::select! {
@@ -131,9 +137,9 @@ impl Control {
         }
     }
 
-    /// Waits until peers and nodes use other replicas, at most for `limit`, then stops the loops.
+    /// Waits until peers and nodes use other replicas, at most for `limit`, then stops the lanes.
     ///
-    /// The only replica stops at once, so that the next process starts sooner.
+    /// Does not wait if there is no other replica, so that the next process starts sooner.
     pub(crate) async fn leave(mut self, limit: Duration) {
         let others = self
             .live_replicas()
@@ -157,15 +163,16 @@ impl Control {
     fn reload(&mut self) {
         let desired = match self.loader.load() {
             Ok(Some(desired)) => desired,
-            // Unchanged, perhaps after an error.
+            // An invalid change may have been reverted, so the configuration is valid again.
             Ok(None) => return self.state.note_restored(),
             Err(error) => return self.reject(&anyhow::Error::from(error)),
         };
 
         let before = std::mem::replace(&mut self.served, desired);
-        // The engine first: the tables drop packets of a new peer until they have it, and the engine
-        // drops packets for a removed one. A freed index is not reused at once, so it never means
-        // another peer in between.
+        // The engine applies the change before the eBPF maps. Until then the eBPF programs drop
+        // packets of a new peer, and the engine drops packets to a removed peer. The index of a
+        // removed peer is not reused at once, so it cannot refer to two different peers in engine
+        // and maps.
         let applied = self
             .send_desired()
             .map_err(anyhow::Error::from)
@@ -195,14 +202,14 @@ impl Control {
             Err(error) => {
                 self.served = before;
                 let restored = self.send_desired();
-                tracing::debug!(?restored, "restored the last good configuration");
+                tracing::debug!(?restored, "restored the last valid configuration");
                 self.loader.reject();
                 self.reject(&error);
             }
         }
     }
 
-    /// Logs the objects that are not served, except those that were `logged` before.
+    /// Logs each object that is not served, unless `logged` contains the same line.
     fn report_unserved(&self, logged: &[String]) {
         for line in &self.served.unserved {
             if !logged.contains(line) {
@@ -216,7 +223,7 @@ impl Control {
         if self.state.note_rejected(&error) {
             tracing::error!(
                 error,
-                "configuration rejected: the last good one stays in force"
+                "configuration rejected: the last valid one stays in force"
             );
         }
     }
@@ -230,7 +237,7 @@ impl Control {
         self.lanes.send(Command::Replicas(self.live_replicas()))
     }
 
-    /// Returns the names of all ready replicas and of this one.
+    /// Returns the names of all ready replicas and of this replica, which may not be ready.
     fn live_replicas(&self) -> Vec<String> {
         let ready = self
             .served
@@ -251,10 +258,13 @@ impl Control {
         }
     }
 
-    /// Passes a lane's notice on to other lanes; returns the notice of the gateway as a whole.
+    /// Sends the commands that follow from a lane's notice to other lanes.
+    ///
+    /// Returns the notice about the whole gateway, if any.
     fn aggregate(&mut self, (lane, notice): LaneNotice) -> Option<Notice> {
         let outcome = self.aggregate.handle(lane, notice);
-        // A full queue drops these: peers repeat initiations, and control repeats kinds.
+        // If a queue is full, these commands are lost. The peer repeats its handshake initiation,
+        // and `check_paths` repeats the kinds of peers.
         if let Some(command) = outcome.first {
             let _ = self.lanes.send_first(command);
         }
@@ -307,7 +317,7 @@ impl Control {
         }
     }
 
-    /// Writes the Connections whose status differs.
+    /// Starts the writes of all Connections whose status is out of date.
     fn report(&mut self) {
         if let Some(reporter) = &mut self.reporter {
             reporter.write(self.loader.connections());
@@ -327,7 +337,7 @@ impl Control {
             return self.handle_addresses(peer, host, addresses);
         }
         let name = Name { peer, host, port };
-        // The peer may have been removed meanwhile.
+        // The peer may have been removed since the engine sent the notice.
         if is_endpoint(&self.served, &name) {
             self.lookups.request(name);
         }
@@ -347,7 +357,7 @@ impl Control {
         let LookupResult { name, outcome } = result;
         self.lookups.finish(&name);
         self.start_lookups();
-        // The port, which is part of the addresses, may have changed meanwhile.
+        // The peer's port, which is part of the addresses, may have changed during the lookup.
         if !is_endpoint(&self.served, &name) {
             return;
         }
@@ -367,12 +377,12 @@ impl Control {
             addresses,
         };
         if let Err(hung) = self.lanes.send(command) {
-            tracing::error!(%hung, "failed to pass on a peer's addresses");
+            tracing::error!(%hung, "failed to send a peer's addresses to the packet loops");
         }
     }
 }
 
-/// Completes when a status was written; pending forever without an API server.
+/// Completes when the write of a status has ended; stays pending without an API server.
 async fn written(reporter: Option<&mut Reporter>) {
     match reporter {
         Some(reporter) => reporter.written().await,
@@ -380,7 +390,7 @@ async fn written(reporter: Option<&mut Reporter>) {
     }
 }
 
-/// Returns whether a served peer has an endpoint of this name and port.
+/// Returns whether the desired state still has this peer, name and port.
 fn is_endpoint(served: &Desired, name: &Name) -> bool {
     served.peers.iter().any(|peer| match &peer.role {
         Role::Client { addresses, port } => {
@@ -390,7 +400,9 @@ fn is_endpoint(served: &Desired, name: &Name) -> bool {
     })
 }
 
-/// Resolves a name, however long the system takes; the engine requests it again after a failure.
+/// Resolves a name; blocks until the system's resolver returns.
+///
+/// After a failure the engine requests the same name again.
 fn resolve(name: &Name) -> Result<Vec<SocketAddr>, String> {
     let host = name.host.as_str();
     let start = Instant::now();

@@ -1,13 +1,13 @@
-//! Sets up the gateway's end of the overlay in the kernel: namespace, devices, programs.
+//! Creates the gateway's network namespace and devices, and attaches the eBPF programs.
 //!
 //! ```text
-//!  the pod's namespace            the gateway's own
-//!  UDP ports, VXLAN's socket      liqo-overlay  <- eBPF ->  liqo-tap  <-> engine
+//!  network namespace of the pod       network namespace of the gateway
+//!  UDP sockets of engine and VXLAN    liqo-overlay  <- eBPF ->  liqo-tap  <-> engine
 //! ```
 //!
-//! With [`Plan::persistent`] all of it outlives the process, and a restart adopts it. Otherwise
-//! nothing is pinned or mounted, so that the default profiles of seccomp and AppArmor permit the
-//! set-up; all of it ends with the process.
+//! With [`Plan::persistent`], namespace, devices and programs outlive the process, and the next
+//! start adopts them. Otherwise they end with the process. The gateway then pins and mounts
+//! nothing, so that the default seccomp and AppArmor profiles permit the set-up.
 
 use super::links::{self, Device, Overlay};
 use super::netns::{self, Namespace};
@@ -24,91 +24,86 @@ use std::path::{Path, PathBuf};
 /// Mount point of the BPF file system.
 const BPF_FS: &str = "/sys/fs/bpf";
 
-/// MTU of the TAP in bytes: above that of any peer, and no bound for super-packets.
+/// MTU of the TAP in bytes, larger than that of any peer. It does not limit super-packets.
 const TAP_MTU: u32 = 9000;
 
-/// Frames that wait on the TAP: a burst of 64 MB at most, in super-packets.
+/// Transmit queue length of the TAP in frames, which are up to 64 MB of super-packets.
 const TAP_QUEUE: u32 = 1000;
 
 /// Bytes that VXLAN adds to a packet: IPv4, UDP, VXLAN and Ethernet headers.
 const VXLAN_OVERHEAD: u32 = 50;
 
-/// MTU of the overlay in bytes where no device of the underlay is up.
+/// MTU of the overlay in bytes if no underlay device is up.
 const OVERLAY_MTU: u32 = 1450;
 
-/// The set-up failed.
+/// An error during the set-up of namespace, devices or programs.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// The namespace.
     #[error(transparent)]
     Namespace(#[from] netns::Error),
 
-    /// A device.
     #[error(transparent)]
     Link(#[from] links::Error),
 
-    /// The TAP.
     #[error(transparent)]
     Tap(#[from] tap::Error),
 
-    /// The programs.
     #[error("failed to prepare the kernel programs: {0}")]
     Programs(#[from] ebpf::Error),
 
-    /// The calling thread's namespace.
+    /// The network namespace of the calling thread cannot be opened.
     #[error("failed to open this process's network namespace: is /proc mounted?")]
     Current(#[source] io::Error),
 
-    /// No BPF file system.
+    /// There is no BPF file system, which [`Plan::persistent`] needs for its pins.
     #[error(
         "failed to mount a BPF file system at {BPF_FS}: mount it beforehand (`mount -t bpf bpf {BPF_FS}`), or run with CAP_SYS_ADMIN"
     )]
     BpfFs(#[source] io::Error),
 }
 
-/// The desired set-up.
+/// The configuration of namespace, devices and programs.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// Name of this gateway on the machine.
+    /// Name of this gateway, unique on the machine.
     pub(crate) instance: String,
-    /// Namespace, devices and programs outlive the process.
+    /// Whether namespace, devices and programs outlive the process.
     pub(crate) persistent: bool,
-    /// MTU of the overlay in bytes, if not that of the underlay less VXLAN's headers.
+    /// MTU of the overlay in bytes; `None` for the MTU of the underlay minus [`VXLAN_OVERHEAD`].
     pub(crate) overlay_mtu: Option<u32>,
-    /// Numbers that might collide with those of other software.
+    /// Ports, identifiers and addresses that may collide with those of other software.
     pub(crate) settings: Settings,
     /// Number of lanes, at least 1.
     pub(crate) lanes: u8,
-    /// Workers per lane, at least 1.
+    /// Number of workers per lane, at least 1.
     pub(crate) workers: u8,
-    /// The programs report each dropped packet.
+    /// Whether the programs report each dropped packet.
     pub(crate) log_drops: bool,
 }
 
 /// Namespace, devices and programs of a running gateway.
 pub(crate) struct KernelParts {
-    /// Holds the namespace, which has no name unless the set-up is persistent.
+    /// The network namespace. It ends with this value, unless [`Plan::persistent`] is set.
     pub(crate) namespace: Namespace,
     /// The queues of the TAP, one for each worker of each lane, ordered by worker, then by lane.
     pub(crate) taps: Vec<Tap>,
-    /// The attached programs and their maps.
     pub(crate) datapath: Datapath,
-    /// The stream of dropped packets, with [`Plan::log_drops`].
+    /// The stream of dropped packets; `None` without [`Plan::log_drops`].
     pub(crate) trace: Option<Trace>,
-    /// Chooses the queue of the TAP for each packet, if there are several.
+    /// The program that chooses the queue of the TAP for each packet; `None` with a single queue.
     pub(crate) steering: Option<Steering>,
-    /// Chooses the socket for each datagram, if there are several.
+    /// The program that chooses the socket for each datagram; `None` with a single socket.
     pub(crate) socket_steering: Option<SocketSteering>,
 }
 
 impl Plan {
     /// Creates namespace, devices and programs, or adopts those of an earlier process.
     ///
-    /// Applies `tables` before a packet can pass.
+    /// Writes `tables` to the eBPF maps before the devices forward packets.
     ///
     /// # Errors
     ///
-    /// Returns [`Error`] with the missing privilege, module or mount, and the remedy.
+    /// Returns [`Error`], which names a missing capability, kernel module or mount, and the remedy.
     pub(crate) fn set_up(&self, tables: &Tables) -> Result<KernelParts, Error> {
         let pod = netns::current().map_err(Error::Current)?;
         let namespace = if self.persistent {
@@ -121,8 +116,8 @@ impl Plan {
         if !namespace.inside(|| self.adopt_overlay(&overlay, &pod))?? {
             links::create_overlay(&overlay, namespace.as_fd())?;
         }
-        let furnish = || self.furnish(&overlay, tables);
-        let (taps, steering, mut datapath) = namespace.inside(furnish)??;
+        let set_up = || self.set_up_devices(&overlay, tables);
+        let (taps, steering, mut datapath) = namespace.inside(set_up)??;
 
         Ok(KernelParts {
             namespace,
@@ -134,9 +129,10 @@ impl Plan {
         })
     }
 
-    /// Removes namespace, devices and pins; returns what was removed, and the errors.
+    /// Removes namespace, devices and pins; returns the names of the removed objects, and the
+    /// errors.
     ///
-    /// Goes on after an error.
+    /// Continues after an error.
     pub(crate) fn remove(&self) -> (Vec<String>, Vec<anyhow::Error>) {
         let mut removed = Vec::new();
         let mut errors = Vec::new();
@@ -147,7 +143,7 @@ impl Plan {
                 Err(error) => errors.push(error.into()),
             }
         }
-        // The directory of all instances; it is empty after the last one.
+        // All instances share the parent directory, which can be removed only when it is empty.
         if let Some(parent) = pins.parent() {
             let _ = std::fs::remove_dir(parent);
         }
@@ -160,8 +156,8 @@ impl Plan {
         (removed, errors)
     }
 
-    /// Sets up the devices and programs inside the namespace.
-    fn furnish(
+    /// Creates the TAP, configures both devices, and attaches the programs, inside the namespace.
+    fn set_up_devices(
         &self,
         overlay: &Overlay,
         tables: &Tables,
@@ -193,16 +189,17 @@ impl Plan {
         if let (Some(tap), Some(steering)) = (taps.first(), &steering) {
             tap.steer(TAP_DEVICE, steering.program())?;
         }
-        // Attaches the programs if older ones with maps of another layout still ran.
+        // If adopted programs use maps of another layout, this call also replaces the programs.
         datapath.apply(tables)?;
         links::configure(OVERLAY_DEVICE, &mark, overlay.mtu, TAP_QUEUE, overlay.port)?;
 
         Ok((taps, steering, datapath))
     }
 
-    /// Returns whether there is an overlay to adopt; removes one that cannot be.
+    /// Returns whether there is an overlay device to adopt; deletes an overlay device that does not
+    /// fit.
     ///
-    /// Checks both devices before it changes either.
+    /// Checks both devices for our mark before it changes one of them.
     fn adopt_overlay(&self, overlay: &Overlay, pod: &File) -> Result<bool, Error> {
         if let Some(tap) = links::find(TAP_DEVICE)? {
             self.refuse_foreign(&tap, TAP_DEVICE)?;
@@ -215,7 +212,8 @@ impl Plan {
         let Some(device) = found else {
             return Ok(false);
         };
-        // A device whose socket is in another namespace or at another port would receive nothing.
+        // If the socket of the device had another namespace or port, the device would receive no
+        // packets.
         if device.serves(overlay, links::namespace_id(pod)?) {
             return Ok(true);
         }
@@ -263,7 +261,7 @@ impl Plan {
         Ok(Some(removed))
     }
 
-    /// Removes our devices; returns them, and those that are not ours.
+    /// Deletes all devices with our mark; returns their names, and the names of all other devices.
     fn remove_devices(&self) -> Result<(Vec<String>, Vec<String>), links::Error> {
         let mut removed = Vec::new();
         let mut foreign = Vec::new();
@@ -292,13 +290,13 @@ impl Plan {
         Ok(underlay.map_or(OVERLAY_MTU, |mtu| mtu.saturating_sub(VXLAN_OVERHEAD)))
     }
 
-    /// The alias of our devices.
+    /// Returns the interface alias that marks the devices of this instance.
     fn mark(&self) -> String {
         format!("liqo gateway {}", self.instance)
     }
 }
 
-/// Returns the name of an instance's namespace.
+/// Returns the name of the network namespace of an instance.
 pub(crate) fn namespace_name(instance: &str) -> String {
     format!("liqo-{instance}")
 }

@@ -1,4 +1,4 @@
-//! The desired state: the objects of the source, and the private keys.
+//! Reads the desired state: the objects from a file or the API server, and the private keys.
 
 use super::keys;
 use crate::engine::{PeerConfig, PrivateKey};
@@ -12,14 +12,14 @@ use kube::Client;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// The desired state cannot be served.
+/// The reason why the gateway cannot apply the desired state.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// The source cannot be read or holds no valid state.
+    /// The source cannot be read, or its objects are invalid.
     #[error(transparent)]
     Source(#[from] control_source::Error),
 
-    /// A running gateway does not change its cluster.
+    /// The cluster id has changed. The engine reads it only at the start.
     #[error(
         "{source_name}: the cluster id changed from {from} to {to}: restart the gateway to serve another cluster"
     )]
@@ -29,33 +29,36 @@ pub(crate) enum Error {
         to: String,
     },
 
-    /// A private key is missing or wrong.
+    /// A private key is missing or invalid.
     #[error(transparent)]
     Key(#[from] keys::Error),
 }
 
-/// A value for each peer, by cluster id.
+/// A map whose keys are the cluster ids of peers.
 type ByPeer<T> = BTreeMap<String, T>;
 
-/// A desired state that can be served.
+/// A valid desired state.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Desired {
     pub(crate) fabric: Fabric,
-    /// For the kernel programs.
+    /// The contents of the eBPF maps.
     pub(crate) tables: Tables,
-    /// For the engine.
+    /// The peers of the engine.
     pub(crate) peers: Vec<PeerConfig>,
-    /// Cluster ids and indices, sorted by id.
+    /// Cluster id and index of each peer, sorted by id. The position is the peer's bit in the
+    /// heartbeat.
     pub(crate) ranks: Vec<(String, u16)>,
-    /// Objects that are not served because they are invalid or incomplete: a line for each.
+    /// A line for users about each invalid or incomplete object, which the gateway ignores.
     pub(crate) unserved: Vec<String>,
-    /// The cluster ids of peers that are not served, and why.
+    /// The reason for each peer that the gateway does not serve.
     pub(crate) unserved_peers: ByPeer<String>,
 }
 
 impl Desired {
-    /// Returns the destinations that lead into a tunnel: the remapped prefixes of remote clusters, and
-    /// the addresses of single remote endpoints.
+    /// Returns all destinations whose packets the gateway sends through a tunnel.
+    ///
+    /// These are the remapped prefixes of the remote clusters, and the local addresses of IP
+    /// objects that stand for an endpoint in a remote cluster.
     pub(crate) fn tunnelled(&self) -> Vec<Ipv4Net> {
         let single = self.tables.transit.keys().copied().map(Ipv4Net::from);
 
@@ -66,24 +69,24 @@ impl Desired {
 /// The source of the private keys.
 #[derive(Clone, Debug)]
 pub(crate) enum KeyStore {
-    /// Files, as in mounted Secrets.
+    /// A directory with a subdirectory for each Secret, as in mounted Secrets.
     Directory(PathBuf),
-    /// The Secret that the source watches.
+    /// The Secret `liqo-gateway-keys` at the API server, which the source watches.
     Source,
 }
 
-/// Reads the desired state repeatedly, with stable peer indices.
+/// Reads the desired state repeatedly. A peer keeps its index in all states.
 pub(crate) struct Loader {
     source: Source,
     keys: KeyStore,
     indices: Indices,
     cluster_id: Option<String>,
-    /// The last result of [`Loader::load`].
+    /// The last result of [`Loader::load`], unless the caller rejected it.
     accepted: Option<Desired>,
 }
 
 impl Loader {
-    /// Prepares to read from `origin`, and keys from `keys`.
+    /// Creates a loader that reads the objects from `origin`.
     ///
     /// # Errors
     ///
@@ -104,7 +107,7 @@ impl Loader {
         &self.source
     }
 
-    /// Returns a client of the API server; `None` with a file.
+    /// Returns a client of the API server; `None` if the source is a file.
     pub(crate) fn client(&self) -> Option<Client> {
         match &self.source {
             Source::Cluster(watch) => Some(watch.client().clone()),
@@ -112,7 +115,7 @@ impl Loader {
         }
     }
 
-    /// Returns the watched Connections; none with a file.
+    /// Returns the watched Connections; an empty iterator if the source is a file.
     pub(crate) fn connections(&self) -> impl Iterator<Item = &Connection> {
         let watch = match &self.source {
             Source::Cluster(watch) => Some(watch),
@@ -121,7 +124,7 @@ impl Loader {
         watch.into_iter().flat_map(|it| it.connections())
     }
 
-    /// Starts to watch for changes; with a file, in a thread.
+    /// Starts to watch the source; starts a thread if the source is a file.
     ///
     /// # Errors
     ///
@@ -130,16 +133,16 @@ impl Loader {
         Ok(self.source.follow()?)
     }
 
-    /// Completes when the desired state may have changed.
+    /// Completes when the objects of the source may have changed.
     pub(crate) async fn changed(&mut self) {
         self.source.changed().await;
     }
 
-    /// Reads the desired state; `None` if it is unchanged.
+    /// Reads the desired state; returns `None` if it equals the last result.
     ///
     /// # Errors
     ///
-    /// Returns [`Error`] with object, field and remedy.
+    /// Returns [`Error`], which names object, field and remedy.
     pub(crate) fn load(&mut self) -> Result<Option<Desired>, Error> {
         let Reading {
             fabric,
@@ -185,11 +188,11 @@ impl Loader {
         Ok((!is_same).then_some(desired))
     }
 
-    /// Checks that source and keys are still readable without `CAP_DAC_OVERRIDE`.
+    /// Checks that source and keys are still readable after the drop of `CAP_DAC_OVERRIDE`.
     ///
     /// # Errors
     ///
-    /// Returns [`Error`] with the path that is not.
+    /// Returns [`Error`] with the path of the first unreadable file.
     pub(crate) fn check_readable(&mut self, served: &Desired) -> Result<(), Error> {
         self.source.read()?;
         self.read_keys(&served.fabric)?;
@@ -197,14 +200,16 @@ impl Loader {
         Ok(())
     }
 
-    /// Forgets the last result, because the kernel refused it: the next [`Loader::load`] returns it again.
+    /// Marks the last result as not applied, so that the next [`Loader::load`] returns it again.
     pub(crate) fn reject(&mut self) {
         self.accepted = None;
     }
 
-    /// Returns the local private key for each peer, and for the others why it is missing.
+    /// Returns the local private key for each peer, and the reason for each peer without a valid
+    /// key.
     ///
-    /// With a file a missing key is an error; in a cluster the controller manager may still write it.
+    /// A missing file is an error. A key that is missing in the Secret at the API server is none,
+    /// because the controller manager may still write it.
     fn read_keys(&self, fabric: &Fabric) -> Result<(ByPeer<PrivateKey>, ByPeer<String>), Error> {
         let mut found = BTreeMap::new();
         let mut missing = BTreeMap::new();
@@ -252,7 +257,8 @@ fn missing_key(cluster_id: &str, found: Option<&[u8]>) -> String {
     }
 }
 
-/// Returns the Secrets that `fabric` refers to, each with the object that does.
+/// Returns the name of each Secret in `fabric`, with the GatewayServer or GatewayClient that refers
+/// to it.
 pub(crate) fn key_secrets(fabric: &Fabric) -> impl Iterator<Item = (&str, &str)> {
     fabric
         .peers

@@ -1,4 +1,5 @@
-//! Private keys in files, as in mounted Secrets: `DIR/SECRET/privateKey`.
+//! Reads and generates private keys in files. The path is `DIR/SECRET/privateKey`, as in mounted
+//! Secrets.
 
 use crate::engine::PrivateKey;
 use std::collections::BTreeMap;
@@ -8,10 +9,10 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
-/// A key cannot be read or generated.
+/// The reason why a key cannot be read or generated.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// The Secret's file is missing or not readable.
+    /// The file is missing or not readable.
     #[error("failed to read the key of {gateway} from {path}: create it with `gateway keygen {}`, or correct --keys or spec.secretRef", directory(path).display())]
     Read {
         /// The object that refers to the key.
@@ -20,7 +21,7 @@ pub(crate) enum Error {
         source: io::Error,
     },
 
-    /// The file does not hold a raw key.
+    /// The file does not have the length of a raw key.
     #[error(
         "{path} of {gateway} has {found} bytes, but a WireGuard key has {}: it must be the raw key, not base64",
         PrivateKey::LEN
@@ -33,20 +34,22 @@ pub(crate) enum Error {
         found: u64,
     },
 
-    /// The file exists; a key is never overwritten.
+    /// The file exists already. [`generate`] never overwrites a key.
     #[error("{0} exists: remove it first if no peer uses that key any more")]
     Exists(PathBuf),
 
     /// The new key cannot be stored.
     #[error("failed to write {path}")]
     Write {
-        /// The file or directory.
+        /// The file of the key.
         path: PathBuf,
         source: io::Error,
     },
 }
 
-/// Reads the keys of Secrets, each given with the object that refers to it.
+/// Reads the keys of `secrets`; returns them by name of the Secret.
+///
+/// The items are the name of a Secret, and the object that refers to it, which is named in errors.
 ///
 /// # Errors
 ///
@@ -72,7 +75,7 @@ pub(crate) fn read<'a>(
 ///
 /// # Errors
 ///
-/// Returns [`Error::Exists`] if there is one already, else [`Error::Write`].
+/// Returns [`Error::Exists`] if the directory has a key already, or [`Error::Write`].
 pub(crate) fn generate(directory: &Path) -> Result<PrivateKey, Error> {
     let path = file(directory);
     let write = |source| Error::Write {
@@ -81,7 +84,7 @@ pub(crate) fn generate(directory: &Path) -> Result<PrivateKey, Error> {
     };
     let key = PrivateKey::try_fill(|key| {
         fill_random(key)?;
-        // Clamped as Curve25519 does (RFC 7748), so that every tool shows the same key.
+        // Clamps the key as X25519 does (RFC 7748 section 5), so that all tools show the same key.
         key[0] &= 248;
         key[31] = (key[31] & 127) | 64;
         Ok(())
@@ -110,11 +113,11 @@ pub(crate) fn generate(directory: &Path) -> Result<PrivateKey, Error> {
     Ok(key)
 }
 
-/// Fills `bytes` with random bytes of the kernel.
+/// Fills `bytes` with random bytes from the kernel.
 ///
 /// # Errors
 ///
-/// Returns an error if `/dev/urandom` is missing.
+/// Returns an error if `/dev/urandom` cannot be read.
 pub(crate) fn fill_random(bytes: &mut [u8]) -> io::Result<()> {
     fs::File::open("/dev/urandom")?.read_exact(bytes)
 }
@@ -125,8 +128,8 @@ fn read_one(path: &Path, gateway: &str) -> Result<PrivateKey, Error> {
         path: path.to_owned(),
         source,
     };
-    // One byte more than a key, so that a longer file is detected. The vector
-    // must not grow, which would leave a copy.
+    // Reads one byte more than a key has, to detect a longer file. The capacity prevents a
+    // reallocation, which would leave a copy of the key in memory.
     const LIMIT: usize = PrivateKey::LEN + 1;
     let mut bytes = Zeroizing::new(Vec::with_capacity(LIMIT * 2));
     let mut file = fs::File::open(path).map_err(failed)?;

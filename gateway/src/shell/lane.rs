@@ -1,4 +1,7 @@
-//! A lane: an engine with its descriptors. One of its workers at a time moves packets between them.
+//! A lane is a packet loop: it forwards packets between the TAP and the UDP sockets of its engine.
+//!
+//! A gateway has one or more lanes, and each lane has sessions of its own. The threads of a lane
+//! are its *workers*. A mutex ensures that only one worker of a lane runs at a time.
 //!
 //! ```text
 //!             +-----------------------------------------------+
@@ -8,9 +11,9 @@
 //!             +-----------------------------------------------+
 //! ```
 //!
-//! No code here logs or allocates per packet. Each wake-up serves each descriptor up to a limit, so
-//! that neither direction starves the other or the timers. Only this loop writes the heartbeat: if it
-//! hangs, the nodes stop using this replica.
+//! The code does not log or allocate memory per packet. A wake-up reads from each descriptor up to
+//! a limit, so that one direction cannot starve the other direction or the timers. Only the loop of
+//! the first lane writes the heartbeat: if the loop hangs, the nodes stop using this replica.
 
 mod active_worker;
 mod alarm;
@@ -51,20 +54,21 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc as notices;
 
-/// Initiations of other lanes handled per wake-up: a few milliseconds of work.
+/// Maximum number of handshake initiations from other lanes per wake-up, which take a few
+/// milliseconds.
 const HANDSHAKES_MAX: u32 = 16;
 
-/// Offset of the data in the buffers; see `offload::coalesce`.
+/// Offset of the data in the buffers, in bytes; `offload::coalesce` gives the reason.
 const OFFSET: usize = 64;
 
-/// The loop cannot go on.
+/// An error that ends the packet loop.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// The TAP was removed while the process runs.
+    /// The TAP was deleted while the gateway runs.
     #[error("the TAP is gone: was the gateway's namespace removed?")]
     TapGone(#[source] Errno),
 
-    /// epoll failed, or no descriptors are left.
+    /// epoll failed, or the process has no free descriptors.
     #[error("failed to wait for packets")]
     Wait(#[source] Errno),
 }
@@ -72,43 +76,46 @@ pub(crate) enum Error {
 /// The state that the workers of a lane share.
 pub(crate) struct Lane {
     engine: Engine,
-    /// A queue for each worker.
+    /// The TAP's queue of each worker.
     taps: Vec<Tap>,
     ports: Ports,
-    /// The worker that holds the lock.
+    /// Number of the worker that holds the lock.
     worker: usize,
     alarm: Alarm,
     lane_heartbeat: LaneHeartbeat,
-    /// In the first lane only.
+    /// `None` in all lanes except the first.
     heartbeat_writer: Option<HeartbeatWriter>,
     settings: Settings,
     outbox: Outbox,
     coalescer: Coalescer,
     stats: Stats,
     scratch: Scratch,
-    /// Receives a frame from the TAP.
+    /// Buffer for a frame from the TAP.
     frame: Box<[u8]>,
-    /// Receives datagrams from a port.
+    /// Buffer for the datagrams of one receive call.
     datagrams: Box<[u8]>,
     frame_batching: Batching,
     datagram_batching: Batching,
     commands: mpsc::Receiver<Command>,
     notices: notices::Sender<LaneNotice>,
+    /// Time of the current wake-up.
     now: Instant,
+    /// False after [`Command::Stop`].
     running: bool,
 }
 
-/// The parts of a new lane.
+/// The arguments of [`Lane::new`].
 pub(crate) struct Parts {
     pub(crate) engine: Engine,
-    /// A queue of the TAP for each worker.
+    /// The TAP's queue of each worker.
     pub(crate) taps: Vec<Tap>,
-    /// A socket of the listening port for each worker.
+    /// The socket of the listening port of each worker.
     pub(crate) listen: Vec<UdpPort>,
-    /// Chooses among the sockets of the ports that it opens; `None` for a single worker.
+    /// The program that chooses a worker's socket for each datagram to a port that the lane opens;
+    /// `None` for a single worker.
     pub(crate) reuseport_program: Option<OwnedFd>,
     pub(crate) lane_heartbeat: LaneHeartbeat,
-    /// For the first lane.
+    /// `None` for all lanes except the first.
     pub(crate) heartbeat_writer: Option<HeartbeatWriter>,
     pub(crate) inbox: Inbox,
     pub(crate) notices: notices::Sender<LaneNotice>,
@@ -119,7 +126,7 @@ impl Lane {
     ///
     /// # Errors
     ///
-    /// Returns [`Error`] if no descriptors are left, or the TAP is gone.
+    /// Returns [`Error`] if the process has no free descriptors, or if the TAP was deleted.
     pub(crate) fn new(parts: Parts, settings: Settings) -> Result<Self, Error> {
         let Parts {
             engine,
@@ -160,10 +167,10 @@ impl Lane {
         Ok(lane)
     }
 
-    /// Handles timeouts, drains the engine, and writes the heartbeat.
+    /// Handles timeouts, processes the output of the engine, and writes the heartbeat.
     fn advance(&mut self) {
         if self.engine.poll_timeout() <= self.now {
-            self.engine.handle_timeout(self.now); // Before any IO, so that a flood cannot starve it.
+            self.engine.handle_timeout(self.now); // Before any IO, so that a flood cannot delay it.
         }
         self.drain();
         self.lane_heartbeat.note_awake(self.now);
@@ -172,7 +179,7 @@ impl Lane {
         }
     }
 
-    /// Returns the work since the lane started.
+    /// Returns the packets and bytes that the lane has moved since it started.
     fn work(&self) -> Work {
         let (read, written) = (&self.stats.read, &self.stats.written);
         Work {
@@ -181,7 +188,8 @@ impl Lane {
         }
     }
 
-    /// Drains the engine: datagrams, queued packets, then events.
+    /// Sends the datagrams and queued packets of the engine, and handles its events, until none is
+    /// left.
     fn drain(&mut self) {
         loop {
             while let Some(transmit) = self.engine.poll_transmit() {
@@ -289,7 +297,7 @@ impl Lane {
                         .handle_forwarded_initiation(local, from, &datagram, self.now);
                     handshakes += 1;
                     if handshakes == HANDSHAKES_MAX {
-                        return self.ports.wake(); // The rest after the other descriptors.
+                        return self.ports.wake(); // The next wake-up handles further commands.
                     }
                 }
                 Command::Standby(standby) => self.engine.set_standby(standby, self.now),
@@ -306,14 +314,14 @@ impl Lane {
                         stats: self.stats.clone(),
                         ports: self.ports.len(),
                     };
-                    let _ = to.try_send(report); // The receiver may have timed out.
+                    let _ = to.try_send(report); // Fails if the receiver has timed out.
                 }
                 Command::Stop => self.running = false,
             }
         }
     }
 
-    /// Sends a notice to control; returns false if its queue is full.
+    /// Sends a notice to `control`; returns false if the queue of notices is full.
     fn notify(&mut self, notice: Notice) -> bool {
         let notice = (self.engine.lane(), notice);
         let is_sent = self.notices.try_send(notice).is_ok();
@@ -324,8 +332,8 @@ impl Lane {
         is_sent
     }
 
-    /// Returns how long the worker may wait: until the engine's timeout or the next heartbeat,
-    /// unless another worker wakes up for it.
+    /// Returns the timeout of the worker's next wait: the time to the engine's timeout or the next
+    /// heartbeat, or none if another worker wakes up by then.
     fn timeout(&mut self) -> EpollTimeout {
         let heartbeat = self.heartbeat_writer.as_ref().map(HeartbeatWriter::due);
         let due = heartbeat
@@ -335,7 +343,8 @@ impl Lane {
             return EpollTimeout::NONE;
         }
         let wait = due.saturating_duration_since(self.now);
-        // Rounded up: a worker that wakes up too early would only wait again.
+        // The rounding is upwards, because a worker that wakes up too early would have to wait
+        // again.
         let millis = wait
             .as_micros()
             .div_ceil(1000)

@@ -1,4 +1,4 @@
-//! All packet loops of a gateway as one: broadcasts commands, aggregates notices and reports.
+//! The lanes (packet loops) of a gateway: starts them, and aggregates their notices and reports.
 
 mod aggregate;
 mod report;
@@ -27,45 +27,49 @@ use tokio::sync::oneshot;
 
 const _: () = assert!(LANES_MAX as u32 <= ebpf_common::maps::LANES_MAX);
 
-/// Timeout of [`Lanes::report`].
+/// Maximum time until all lanes reply to [`Lanes::report`].
 const REPORT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Cores per lane: part of the kernel's work for a lane runs on another core.
+/// Number of cores for each lane: one for the lane, one for the kernel's work on the lane's
+/// packets.
 const CORES_PER_LANE: usize = 2;
 
-/// Limit of the default number of lanes: each lane has sessions of its own, which are probed.
+/// Maximum of the default number of lanes; each lane has its own sessions, and probes cost CPU
+/// time.
 const DEFAULT_LANES_MAX: usize = 4;
 
-/// Workers per lane at most: each has a queue of the TAP, and a socket of every port.
+/// Maximum number of workers per lane; each worker has a queue of the TAP and a socket of every
+/// port.
 const WORKERS_MAX: usize = 8;
 
-/// Sends commands to the packet loops.
+/// Sends commands to all lanes of the gateway.
 #[derive(Clone, Debug)]
 pub(crate) struct Lanes {
-    /// At least one.
+    /// A handle for each lane; there is at least one lane.
     handles: Vec<Handle>,
 }
 
-/// The parts of all lanes.
-pub(crate) struct Equipment {
-    /// Workers per lane.
+/// The descriptors and settings of all lanes.
+pub(crate) struct Resources {
+    /// Number of workers per lane.
     pub(crate) workers: usize,
     /// The queues of the TAP, one for each worker of each lane, ordered by worker, then by lane.
     pub(crate) taps: Vec<Tap>,
-    /// The sockets of the listening port, in the same order.
+    /// The sockets of the listening port, in the order of `taps`.
     pub(crate) listen: Vec<UdpPort>,
     pub(crate) datapath: Arc<Mutex<Datapath>>,
-    /// Chooses the queue of the TAP for each packet, if there are several.
+    /// The program that chooses the queue of the TAP for each packet; `None` with a single queue.
     pub(crate) steering: Option<Steering>,
-    /// Chooses the socket for each datagram, if there are several.
+    /// The program that chooses the socket for each datagram; `None` with a single socket.
     pub(crate) socket_steering: Option<SocketSteering>,
     pub(crate) settings: Settings,
 }
 
-/// The result of the first loop that ends.
+/// Receives the result of the first worker that ends.
 pub(crate) type Ended = oneshot::Receiver<anyhow::Result<()>>;
 
-/// Returns the default number of lanes, for the cores that this process may use.
+/// Returns the default number of lanes: one for each [`CORES_PER_LANE`] cores, at most
+/// [`DEFAULT_LANES_MAX`].
 pub(crate) fn default_count() -> u8 {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let lanes = (cores / CORES_PER_LANE).clamp(1, DEFAULT_LANES_MAX);
@@ -73,7 +77,8 @@ pub(crate) fn default_count() -> u8 {
     u8::try_from(lanes).unwrap_or(1)
 }
 
-/// Returns the workers per lane for which there are cores.
+/// Returns the number of workers per lane: the number of cores divided by that of lanes, at most
+/// [`WORKERS_MAX`].
 pub(crate) fn workers(lanes: u8) -> u8 {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let workers = (cores / usize::from(lanes.max(1))).clamp(1, WORKERS_MAX);
@@ -81,16 +86,16 @@ pub(crate) fn workers(lanes: u8) -> u8 {
     u8::try_from(workers).unwrap_or(1)
 }
 
-/// Starts the lanes, each with the engine that `engine` creates.
+/// Starts all lanes; `engine` creates the engine of a lane.
 ///
 /// # Errors
 ///
-/// Returns an error if descriptors or threads are exhausted.
+/// Returns an error if the process has no free descriptors, or cannot start a thread.
 pub(crate) fn start(
-    equipment: Equipment,
+    resources: Resources,
     engine: impl Fn(LaneId) -> anyhow::Result<Engine>,
 ) -> anyhow::Result<(Lanes, notices::Receiver<LaneNotice>, Ended)> {
-    let Equipment {
+    let Resources {
         workers,
         taps,
         listen,
@@ -98,10 +103,10 @@ pub(crate) fn start(
         steering,
         socket_steering,
         settings,
-    } = equipment;
+    } = resources;
     ensure!(
         taps.len() == listen.len() && workers > 0 && !taps.is_empty(),
-        "{} queues and {} sockets for {workers} workers a lane",
+        "{} queues and {} sockets for {workers} workers per lane",
         taps.len(),
         listen.len()
     );
@@ -110,7 +115,7 @@ pub(crate) fn start(
     let sharing = socket_steering
         .map(|socket_steering| Sharing::new(socket_steering, &listen, &cpus))
         .transpose()
-        .context("failed to spread datagrams over the workers")?;
+        .context("failed to distribute datagrams to the workers")?;
     let (sender, notices) = notices::channel(lane::NOTICES_MAX);
     let (end, ended) = oneshot::channel();
     let end = Arc::new(Mutex::new(Some(end)));
@@ -152,10 +157,10 @@ pub(crate) fn start(
     Ok((Lanes { handles }, notices, ended))
 }
 
-/// Spreads datagrams over the workers of each lane.
+/// The eBPF map and program that distribute datagrams to the workers of each lane.
 struct Sharing {
     active: Arc<ActiveWorkers>,
-    /// Chooses among the sockets of a port that belongs to one lane.
+    /// The program that chooses the socket for each datagram to a port of a single lane.
     reply_program: OwnedFd,
 }
 
@@ -170,7 +175,7 @@ impl Sharing {
         }
         for (worker, cpus) in (0..).zip(cpus) {
             for cpu in cpus {
-                // A packet received on a CPU beyond the map leaves the active worker as it is.
+                // Packets that a CPU without an entry receives do not change the active worker.
                 if let Some(cpu) = u32::try_from(*cpu).ok().filter(|cpu| *cpu < CPUS_MAX) {
                     socket_steering.set_worker(cpu, worker)?;
                 }
@@ -187,7 +192,7 @@ impl Sharing {
     }
 }
 
-/// Deals `items` to `lanes` lanes, round robin.
+/// Distributes `items` to `lanes` lanes in turn (round robin).
 fn deal<T>(items: Vec<T>, lanes: u8) -> Vec<Vec<T>> {
     let mut dealt: Vec<Vec<T>> = (0..lanes).map(|_| Vec::new()).collect();
     for (place, item) in items.into_iter().enumerate() {
@@ -197,7 +202,7 @@ fn deal<T>(items: Vec<T>, lanes: u8) -> Vec<Vec<T>> {
     dealt
 }
 
-/// Reports the end of a loop, if it is the first to end.
+/// Reports the end of a worker, unless another worker has ended before.
 struct End {
     end: Arc<Mutex<Option<oneshot::Sender<anyhow::Result<()>>>>>,
     lane: LaneId,
@@ -206,7 +211,7 @@ struct End {
 impl End {
     fn report(&self, outcome: anyhow::Result<()>) {
         if let Some(end) = lock(&self.end).take() {
-            let _ = end.send(outcome); // The receiver is gone if the process ends.
+            let _ = end.send(outcome); // Fails if the process has already stopped waiting.
         }
     }
 }
@@ -230,7 +235,7 @@ fn spawn(worker: Worker, end: End) -> anyhow::Result<()> {
 }
 
 impl Lanes {
-    /// Sends a command to all lanes; never waits.
+    /// Sends a command to all lanes without waiting.
     ///
     /// # Errors
     ///
@@ -240,7 +245,7 @@ impl Lanes {
         self.send_first(command).and(others)
     }
 
-    /// Sends a command to all lanes but the first.
+    /// Sends a command to all lanes except the first.
     ///
     /// # Errors
     ///
@@ -264,11 +269,11 @@ impl Lanes {
             .map_or(Err(Hung), |it| it.send(command))
     }
 
-    /// Requests a report from each lane, and aggregates them.
+    /// Requests a report from each lane, and aggregates the reports.
     ///
     /// # Errors
     ///
-    /// Returns [`Hung`] if a lane does not reply within a second.
+    /// Returns [`Hung`] if a lane does not reply within [`REPORT_TIMEOUT`].
     pub(crate) fn report(&self) -> Result<Report, Hung> {
         let (to, replies) = sync_channel(self.handles.len());
         self.send(Command::Report(to))?;

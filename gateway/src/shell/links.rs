@@ -1,8 +1,8 @@
 //! Netlink operations on the devices of the gateway's network namespace.
 //!
-//! The overlay device is created from the pod's namespace in the gateway's namespace. Its UDP socket
-//! stays in the pod's namespace and uses the pod's routes; decapsulated packets appear only in the
-//! gateway's namespace.
+//! A thread in the pod's namespace creates the overlay device in the gateway's namespace. The UDP
+//! socket of the device stays in the pod's namespace and uses the pod's routes. Decapsulated
+//! packets appear only in the gateway's namespace.
 
 use futures_util::TryStreamExt as _;
 use netlink_packet_core::{NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
@@ -19,44 +19,45 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
 use std::time::{Duration, Instant};
 
-/// Time in which the kernel removes the device of a namespace that has ended.
+/// Maximum time until the kernel deletes the devices of a namespace that has ended.
 const REMOVAL_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Interval between two attempts to create a device before [`REMOVAL_TIMEOUT`].
 const REMOVAL_POLL: Duration = Duration::from_millis(50);
 
-/// A device cannot be created, found or changed.
+/// The reason why a device cannot be created, found or changed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// A device of that name exists and lacks our mark.
+    /// A device with the name of one of our devices exists, and lacks our mark.
     #[error(
         "the device {name} in namespace {namespace} is not ours (it lacks the alias {mark:?}): remove or rename it"
     )]
     Foreign {
-        /// The device.
+        /// Name of the device.
         name: String,
         namespace: String,
-        /// The alias of our devices.
+        /// The interface alias that our devices have.
         mark: String,
     },
 
-    /// The kernel has no VXLAN.
+    /// The kernel does not support VXLAN.
     #[error("this kernel cannot create VXLAN devices: load the module `vxlan` (CONFIG_VXLAN)")]
     NoVxlan,
 
-    /// Another VXLAN device or process uses the port.
+    /// Another VXLAN device or process uses the UDP port.
     #[error(
         "UDP port {0} is in use in this network namespace, perhaps by another VXLAN device: choose another --overlay-port"
     )]
     PortInUse(u16),
 
-    /// A capability is missing.
+    /// The process lacks a capability for the action.
     #[error("failed to {0}: it needs CAP_NET_ADMIN")]
     Privilege(String),
 
-    /// No netlink socket.
     #[error("failed to open a netlink socket")]
     Socket(#[source] io::Error),
 
-    /// Any other cause.
+    /// The kernel rejected the action for another reason.
     #[error("failed to {step}")]
     Netlink {
         /// An action, such as "list the devices".
@@ -65,43 +66,45 @@ pub(crate) enum Error {
     },
 }
 
-/// The desired overlay device.
+/// The properties of the overlay device to create.
 #[derive(Clone, Debug)]
 pub(crate) struct Overlay {
     pub(crate) name: String,
     /// UDP port of VXLAN.
     pub(crate) port: u16,
     pub(crate) mac: [u8; 6],
-    /// In bytes.
+    /// MTU in bytes.
     pub(crate) mtu: u32,
 }
 
-/// An existing device.
+/// The properties of an existing device.
 #[derive(Clone, Debug)]
 pub(crate) struct Device {
     index: u32,
     alias: Option<String>,
     mac: Vec<u8>,
-    /// UDP port of a VXLAN device in external mode.
+    /// UDP port of a VXLAN device in external mode; `None` for other devices.
     overlay_port: Option<u16>,
-    /// Identifier of its socket's namespace, if that is another one.
+    /// Identifier of the namespace of the device's socket; `None` if the socket is in the same
+    /// namespace as the device.
     socket_namespace: Option<i32>,
 }
 
 impl Device {
-    /// Returns whether it has our `mark` as its alias.
+    /// Returns whether the device has the alias `mark`.
     pub(crate) fn is_ours(&self, mark: &str) -> bool {
         self.alias.as_deref() == Some(mark)
     }
 
-    /// Returns whether it is an overlay of ours without the mark: its creator died between creating
-    /// and marking it.
+    /// Returns whether the device is an overlay device of ours that lacks the mark.
+    ///
+    /// Such a device remains if a gateway ends after creating and before marking the device.
     pub(crate) fn is_unfinished(&self, overlay: &Overlay) -> bool {
         self.alias.is_none() && self.overlay_port.is_some() && self.mac == overlay.mac
     }
 
-    /// Returns whether it can be adopted as `overlay`, with its socket in the namespace of identifier
-    /// `socket_namespace`.
+    /// Returns whether the device has the port of `overlay`, and its socket is in the namespace
+    /// with the identifier `socket_namespace`.
     pub(crate) fn serves(&self, overlay: &Overlay, socket_namespace: Option<i32>) -> bool {
         self.overlay_port == Some(overlay.port)
             && self.socket_namespace.is_some()
@@ -109,11 +112,11 @@ impl Device {
     }
 }
 
-/// Returns the device of that name in the calling thread's namespace.
+/// Returns the device `name` in the calling thread's network namespace.
 ///
 /// # Errors
 ///
-/// Returns [`Error`] if netlink fails.
+/// Returns [`Error`] if the netlink request fails.
 pub(crate) fn find(name: &str) -> Result<Option<Device>, Error> {
     run(async |handle| {
         let found = handle
@@ -131,28 +134,28 @@ pub(crate) fn find(name: &str) -> Result<Option<Device>, Error> {
     })
 }
 
-/// Returns the names of all devices in the calling thread's namespace.
+/// Returns the names of all devices in the calling thread's network namespace.
 ///
 /// # Errors
 ///
-/// Returns [`Error`] if netlink fails.
+/// Returns [`Error`] if the netlink request fails.
 pub(crate) fn names() -> Result<Vec<String>, Error> {
     let links = run(list)?;
     Ok(links.into_iter().filter_map(|link| name(&link)).collect())
 }
 
-/// Returns the smallest MTU of all devices that are up, without loopback, in bytes.
+/// Returns the smallest MTU in bytes of all devices that are up, except loopback.
 ///
 /// # Errors
 ///
-/// Returns [`Error`] if netlink fails.
+/// Returns [`Error`] if the netlink request fails.
 pub(crate) fn underlay_mtu() -> Result<Option<u32>, Error> {
     let links = run(list)?;
-    let leaving = links.iter().filter(|link| {
+    let underlay = links.iter().filter(|link| {
         link.header.flags.contains(LinkFlags::Up)
             && !link.header.flags.contains(LinkFlags::Loopback)
     });
-    let mtus = leaving
+    let mtus = underlay
         .flat_map(|link| &link.attributes)
         .filter_map(|attribute| {
             if let LinkAttribute::Mtu(mtu) = attribute {
@@ -165,14 +168,14 @@ pub(crate) fn underlay_mtu() -> Result<Option<u32>, Error> {
     Ok(mtus.min())
 }
 
-/// Creates the overlay from the calling thread's namespace in `namespace`.
+/// Creates the overlay device in `namespace`, with its socket in the calling thread's namespace.
 ///
-/// The kernel removes the devices of an ended namespace asynchronously, and refuses an equal one until
-/// then: waits for that.
+/// Retries for up to [`REMOVAL_TIMEOUT`]: the kernel deletes the devices of an ended namespace
+/// asynchronously, and until then rejects a device with the same port.
 ///
 /// # Errors
 ///
-/// Returns [`Error`] with cause and remedy.
+/// Returns [`Error`], which names cause and remedy.
 pub(crate) fn create_overlay(overlay: &Overlay, namespace: BorrowedFd<'_>) -> Result<(), Error> {
     let deadline = Instant::now() + REMOVAL_TIMEOUT;
     loop {
@@ -205,7 +208,8 @@ pub(crate) fn create_overlay(overlay: &Overlay, namespace: BorrowedFd<'_>) -> Re
     }
 }
 
-/// Marks the device `name` as ours, sets its MTU and queue length, and sets it up, without IPv6 or ARP.
+/// Configures the device `name`: alias, MTU and queue length, no IPv6 addresses, no ARP, and state
+/// up.
 ///
 /// # Errors
 ///
@@ -224,7 +228,7 @@ pub(crate) fn configure(
             "configure",
             by_name().alias(mark).mtu(mtu).txqueuelen(queue_len).build(),
         ),
-        // Fails where the kernel has no IPv6.
+        // The step without a verb may fail, since the kernel may have no IPv6.
         (
             "",
             by_name()
@@ -249,11 +253,11 @@ pub(crate) fn configure(
     })
 }
 
-/// Deletes a device.
+/// Deletes `device`.
 ///
 /// # Errors
 ///
-/// Returns [`Error`] if the kernel refuses; a device that does not exist is no error.
+/// Returns [`Error`] if the kernel rejects the request. A device that does not exist is no error.
 pub(crate) fn delete(device: &Device) -> Result<(), Error> {
     run(
         async |handle| match handle.link().del(device.index).execute().await {
@@ -265,11 +269,12 @@ pub(crate) fn delete(device: &Device) -> Result<(), Error> {
     )
 }
 
-/// Returns the identifier of the namespace `other` in the calling thread's namespace, if it has one.
+/// Returns the identifier (nsid) that the calling thread's network namespace has for `other`, if
+/// any.
 ///
 /// # Errors
 ///
-/// Returns [`Error`] if netlink fails.
+/// Returns [`Error`] if the netlink request fails.
 pub(crate) fn namespace_id(other: impl AsFd) -> Result<Option<i32>, Error> {
     let fd = u32::try_from(other.as_fd().as_raw_fd()).expect("a descriptor is not negative");
     let mut message = NsidMessage::default();
@@ -297,11 +302,11 @@ pub(crate) fn namespace_id(other: impl AsFd) -> Result<Option<i32>, Error> {
     })
 }
 
-/// Disables IPv6 on all later devices in the calling thread's namespace, so that the kernel sends no
-/// packets of its own.
+/// Disables IPv6 in the calling thread's network namespace.
 ///
-/// In a container `/proc/sys` may be read-only. Then `addr_gen_mode` prevents most of these packets, and
-/// the programs drop the rest.
+/// Otherwise the kernel would send its own IPv6 packets on new devices. In a container `/proc/sys`
+/// may be read-only. Then `addr_gen_mode` prevents most of these packets, and the eBPF programs
+/// drop the rest.
 pub(crate) fn disable_ipv6() {
     for which in ["all", "default"] {
         let path = format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6");
@@ -311,7 +316,7 @@ pub(crate) fn disable_ipv6() {
     }
 }
 
-/// Runs `work` with a netlink socket in the calling thread's namespace.
+/// Runs `work` with a netlink socket in the calling thread's network namespace.
 fn run<T>(work: impl AsyncFnOnce(Handle) -> Result<T, Error>) -> Result<T, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -370,7 +375,7 @@ fn device(link: LinkMessage) -> Device {
     device
 }
 
-/// Returns the UDP port of a VXLAN device in external mode.
+/// Returns the UDP port of a VXLAN device in external mode; `None` for other devices.
 fn external_port(infos: &[LinkInfo]) -> Option<u16> {
     let data = infos.iter().find_map(|info| {
         if let LinkInfo::Data(InfoData::Vxlan(data)) = info {

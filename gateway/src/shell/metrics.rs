@@ -1,4 +1,4 @@
-//! The metrics of the process in OpenMetrics format, read from its parts at each scrape.
+//! Exports the metrics of the gateway in OpenMetrics format. Each scrape reads the current state.
 
 use super::lane::Histogram;
 use super::state::{Gathered, PathStatus, State};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 mod upstream;
 
-/// Returns the registry, whose collectors read `state`.
+/// Returns a registry whose collectors read `state`.
 pub(crate) fn registry(state: Arc<State>) -> Registry {
     let mut registry = Registry::default();
     let parts = Box::new(Parts(Arc::clone(&state)));
@@ -62,7 +62,7 @@ impl Collector for Parts {
             .map(|(name, count)| ([("event", (*name).to_owned())], *count));
         out.counter(
             "kernel_events",
-            "Events counted by the kernel programs",
+            "Events counted by the eBPF programs",
             None,
             kernel,
         )?;
@@ -94,7 +94,7 @@ impl Collector for Parts {
         });
         out.counter(
             "dropped_packets",
-            "Dropped packets, frames and datagrams, by reason",
+            "Dropped packets, frames and datagrams",
             None,
             drops,
         )?;
@@ -118,7 +118,9 @@ impl Collector for Parts {
     }
 }
 
-/// Writes the sizes of super-packets at each place, as counters by power of two.
+/// Exports the sizes of super-packets read and written at the TAP and at the UDP ports.
+///
+/// The label `size_max` is the upper bound of a bucket, a power of two in bytes.
 fn super_packets(out: &mut Out<'_, '_>, places: &[(&str, &Histogram)]) -> fmt::Result {
     let label = |place: &str| ("place", place.to_owned());
     let bytes = places
@@ -137,13 +139,13 @@ fn super_packets(out: &mut Out<'_, '_>, places: &[(&str, &Histogram)]) -> fmt::R
     });
     out.counter(
         "super_packets",
-        "Packets and super-packets, by size in bytes up to a power of two",
+        "Packets and super-packets by size in bytes; size_max: upper bound, a power of two",
         None,
         counts,
     )
 }
 
-/// Writes the health of the path to each peer, and of this cluster's nodes.
+/// Exports the health of the path to each peer, and the health of this cluster's nodes.
 fn path(out: &mut Out<'_, '_>, status: &PathStatus) -> fmt::Result {
     let paths = status.clusters.iter().map(|(cluster_id, path)| {
         let labels = [
@@ -154,7 +156,7 @@ fn path(out: &mut Out<'_, '_>, status: &PathStatus) -> fmt::Result {
     });
     out.gauge(
         "path_up",
-        "1 if no part of the path from node to node is known to be broken, else 0; hop: the broken part, or the extent to which the path is known",
+        "1 if no part of the path from node to node is known to be broken, else 0; hop: the broken part, or the checked part of a healthy path",
         None,
         paths,
     )?;
@@ -166,7 +168,7 @@ fn path(out: &mut Out<'_, '_>, status: &PathStatus) -> fmt::Result {
     let nodes = nodes.map(|(state, count)| ([("state", state.to_owned())], f64::from(count)));
     out.gauge(
         "nodes",
-        "Ready nodes; cut: those without a working overlay to this replica; resting: those whose route agent is stopped or new",
+        "Ready nodes; cut: nodes without a working overlay to this replica; resting: nodes whose route agent is stopped or new",
         None,
         nodes,
     )
@@ -252,7 +254,7 @@ fn peers(out: &mut Out<'_, '_>, peers: &[PeerSnapshot]) -> fmt::Result {
 
 const NO_LABELS: [(&str, String); 0] = [];
 
-/// Encodes families of constant values.
+/// Encodes metric families whose values were read before.
 struct Out<'a, 'b>(&'a mut DescriptorEncoder<'b>);
 
 impl Out<'_, '_> {

@@ -1,4 +1,7 @@
-//! The gateway's own network namespace: named, as `ip netns` does it, or held by a descriptor alone.
+//! Creates, enters and removes the gateway's network namespace.
+//!
+//! The namespace has a name, as those of `ip netns`, or exists only while a descriptor refers to
+//! it.
 
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
@@ -10,52 +13,51 @@ use std::os::fd::{AsFd, AsRawFd as _};
 use std::path::{Path, PathBuf};
 use std::thread;
 
-/// Mount points of named namespaces, as for `ip netns`.
+/// Directory with the mount points of named namespaces, the same as that of `ip netns`.
 const DIRECTORY: &str = "/run/netns";
 
-/// The calling thread's network namespace.
+/// Path of the calling thread's network namespace.
 const CURRENT: &str = "/proc/thread-self/ns/net";
 
-/// A network namespace; an unnamed one ends with the last descriptor, socket or thread in it.
+/// A network namespace. A namespace without a name ends with its last descriptor, socket or thread.
 #[derive(Debug)]
 pub(crate) struct Namespace {
     file: File,
-    /// The mount point, if it has a name.
+    /// Mount point of a named namespace; `None` for a namespace without a name.
     path: Option<PathBuf>,
 }
 
-/// A network namespace cannot be created, entered or removed.
+/// The reason why a network namespace cannot be created, entered or removed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// A capability is missing.
+    /// The process lacks a capability for the action.
     #[error(
         "failed to {action} the network namespace {namespace}: it needs CAP_SYS_ADMIN during set-up"
     )]
     Privilege {
-        /// A verb.
+        /// A verb such as "create".
         action: &'static str,
         /// See [`Namespace::location`].
         namespace: PathBuf,
     },
 
-    /// Any other cause.
+    /// The kernel rejected the action for another reason.
     #[error("failed to {action} the network namespace {namespace}")]
     Io {
-        /// A verb.
+        /// A verb such as "create".
         action: &'static str,
         /// See [`Namespace::location`].
         namespace: PathBuf,
-        /// The kernel's error.
         source: io::Error,
     },
 }
 
 impl Namespace {
-    /// Opens the namespace of that name; `None` if there is none.
+    /// Opens the namespace `name`; returns `None` if it does not exist.
     ///
     /// # Errors
     ///
-    /// Returns [`Error`] if it cannot be opened.
+    /// Returns [`Error`] if the mount point cannot be opened.
     pub(crate) fn open(name: &str) -> Result<Option<Self>, Error> {
         let path = Path::new(DIRECTORY).join(name);
         match File::open(&path) {
@@ -69,11 +71,11 @@ impl Namespace {
         }
     }
 
-    /// Opens the namespace of that name, or creates it.
+    /// Opens the namespace `name`; creates it if it does not exist.
     ///
     /// # Errors
     ///
-    /// Returns [`Error`] if a capability is missing or the kernel refuses.
+    /// Returns [`Error`] if a capability is missing or the kernel rejects the request.
     pub(crate) fn open_or_create(name: &str) -> Result<Self, Error> {
         if let Some(existing) = Self::open(name)? {
             return Ok(existing);
@@ -81,7 +83,7 @@ impl Namespace {
         let path = Path::new(DIRECTORY).join(name);
         let creating = |source| failure("create", &path, source);
         share_directory().map_err(creating)?;
-        // A file without a mount is left where the mount did not survive, as after a reboot.
+        // A plain file may remain at the path if the mount has ended without `Namespace::remove`.
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(creating(error)),
             _ => {}
@@ -102,14 +104,14 @@ impl Namespace {
             return Err(creating(error.into()));
         }
 
-        Self::open(name)?.ok_or_else(|| creating(io::Error::other("it vanished at once")))
+        Self::open(name)?.ok_or_else(|| creating(io::Error::other("another process removed it")))
     }
 
-    /// Creates a namespace without a name, which needs no mount.
+    /// Creates a namespace without a name, which requires no mount.
     ///
     /// # Errors
     ///
-    /// Returns [`Error`] if a capability is missing or the kernel refuses.
+    /// Returns [`Error`] if a capability is missing or the kernel rejects the request.
     pub(crate) fn create_unnamed() -> Result<Self, Error> {
         let file = on_thread(|| {
             unshare(CloneFlags::CLONE_NEWNET)?;
@@ -122,11 +124,11 @@ impl Namespace {
         })
     }
 
-    /// Runs `work` on a thread of its own inside the namespace.
+    /// Runs `work` inside the namespace, on a new thread.
     ///
     /// # Errors
     ///
-    /// Returns [`Error`] if the thread may not enter.
+    /// Returns [`Error`] if the thread cannot enter the namespace.
     pub(crate) fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
         on_thread(|| {
             setns(&self.file, CloneFlags::CLONE_NEWNET)
@@ -135,8 +137,9 @@ impl Namespace {
         })
     }
 
-    /// Returns the name for `ip netns`, or of an unnamed one the descriptor's path for
-    /// `nsenter --net`.
+    /// Returns the name for `ip netns`.
+    ///
+    /// If the namespace has no name, returns the path of its descriptor for `nsenter --net`.
     pub(crate) fn name(&self) -> String {
         let name = self.path.as_deref().and_then(Path::file_name);
         name.map_or_else(
@@ -145,7 +148,7 @@ impl Namespace {
         )
     }
 
-    /// Returns the mount point, or the path of this process's descriptor.
+    /// Returns the mount point, or the path of the descriptor if the namespace has no name.
     fn location(&self) -> PathBuf {
         self.path.clone().unwrap_or_else(|| {
             let (process, descriptor) = (std::process::id(), self.file.as_raw_fd());
@@ -153,11 +156,11 @@ impl Namespace {
         })
     }
 
-    /// Removes the name: the namespace ends with its last descriptor, socket or thread.
+    /// Removes the name, so that the namespace ends with its last descriptor, socket or thread.
     ///
     /// # Errors
     ///
-    /// Returns [`Error`] if the kernel refuses.
+    /// Returns [`Error`] if the kernel rejects the request.
     pub(crate) fn remove(self) -> Result<(), Error> {
         let Some(path) = self.path else {
             return Ok(());
@@ -178,7 +181,7 @@ impl AsFd for Namespace {
 ///
 /// # Errors
 ///
-/// Returns an error if `/proc` is not there.
+/// Returns an error if `/proc` is not mounted.
 pub(crate) fn current() -> io::Result<File> {
     File::open(CURRENT)
 }
@@ -195,18 +198,20 @@ fn failure(action: &'static str, namespace: &Path, source: io::Error) -> Error {
     }
 }
 
-/// A namespace that was unmounted leaves a plain file of its name.
+/// Returns whether a network namespace is mounted at the file; after an unmount, a plain file
+/// remains.
 fn is_namespace(file: &File) -> bool {
     fstatfs(file).is_ok_and(|stat| stat.filesystem_type() == NSFS_MAGIC)
 }
 
-/// Runs `work` on a thread of its own, since a thread that changes its namespace keeps it.
+/// Runs `work` on a new thread, so that the calling thread stays in its own network namespace.
 fn on_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| scope.spawn(work).join())
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Propagates mounts below the directory to other mount namespaces, as `ip netns add` does.
+/// Makes [`DIRECTORY`] a shared mount, which propagates to other mount namespaces, as `ip netns
+/// add` does.
 fn share_directory() -> io::Result<()> {
     fs::create_dir_all(DIRECTORY)?;
     let shared = || {
@@ -219,7 +224,7 @@ fn share_directory() -> io::Result<()> {
         )
     };
     match shared() {
-        Err(Errno::EINVAL) => {} // Not a mount point yet.
+        Err(Errno::EINVAL) => {} // The directory is not a mount point yet.
         done => return Ok(done?),
     }
     mount(

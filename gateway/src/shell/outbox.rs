@@ -1,36 +1,42 @@
-//! Batches sealed datagrams into runs for `UDP_SEGMENT`.
+//! Collects encrypted datagrams into runs.
+//!
+//! A run is a sequence of datagrams with the same destination and length, of which only the last
+//! may be shorter. `UDP_SEGMENT` sends a run in one system call.
 
 use super::udp::{RUN_BYTES_MAX, RUN_DATAGRAMS_MAX};
 use crate::engine::PortId;
 use crate::offload::frame::PACKET_MAX;
 use std::net::SocketAddr;
 
-/// The longest datagram that can be sent, in bytes.
+/// Maximum length of a datagram, in bytes.
 pub(crate) const DATAGRAM_MAX: usize = RUN_BYTES_MAX;
 
-/// The longest datagram of the engine: the longest packet with WireGuard's header, padding and tag. The
-/// kernel refuses it, which is counted.
+/// Maximum length of a datagram from the engine, in bytes: packet, WireGuard header, padding and
+/// tag.
+///
+/// It exceeds [`DATAGRAM_MAX`]. The kernel rejects such a datagram, and the lane counts the drop.
 const SEALED_MAX: usize = PACKET_MAX + 48;
 
 /// Local port and remote address of a datagram.
 pub(crate) type Route = (PortId, SocketAddr);
 
-/// Collects datagrams until one does not continue the run, also across super-packets: a run costs as
-/// much as a single datagram.
+/// The current run, which ends at the first datagram that does not continue it.
 ///
-/// Datagrams are written one after the other, so a complete run needs no copy.
+/// A run may contain datagrams of several super-packets, since the system call for a run costs as
+/// much as that for a single datagram. The caller writes each datagram directly after the previous
+/// one, so that most datagrams are never copied.
 pub(crate) struct Outbox {
     buffer: Box<[u8]>,
-    /// Bytes of the run so far.
+    /// Length of the run in bytes.
     used: usize,
+    /// Number of datagrams in the run.
     count: usize,
-    /// Length of all datagrams but the last.
+    /// Length of each datagram except the last, in bytes.
     segment: usize,
     route: Option<Route>,
 }
 
 impl Outbox {
-    /// Creates an empty outbox.
     pub(crate) fn new() -> Self {
         Self {
             buffer: vec![0; RUN_BYTES_MAX + SEALED_MAX].into_boxed_slice(),
@@ -41,14 +47,14 @@ impl Outbox {
         }
     }
 
-    /// Returns the buffer for the next datagram, to be filled before [`Outbox::push`].
+    /// Returns the buffer for the next datagram; the caller fills it before [`Outbox::push`].
     pub(crate) fn room(&mut self) -> &mut [u8] {
         &mut self.buffer[self.used..]
     }
 
-    /// Adds the datagram of `len` bytes in the buffer of [`Outbox::room`].
+    /// Adds a datagram, whose `len` bytes are in the buffer of [`Outbox::room`].
     ///
-    /// Passes a complete run to `send`: route, bytes, and length of each datagram but the last.
+    /// Passes complete runs to `send`: route, bytes, and length of each datagram except the last.
     pub(crate) fn push(
         &mut self,
         route: Route,
@@ -68,14 +74,15 @@ impl Outbox {
         }
         self.used += len;
         self.count += 1;
-        // Full when another datagram of this length does not fit, which would have to be copied.
+        // A run that has no space for another datagram of this length is sent at once. Otherwise
+        // `push` would have to copy the next datagram to the start of the buffer.
         let is_full = self.count == RUN_DATAGRAMS_MAX || self.used + self.segment > RUN_BYTES_MAX;
         if len < self.segment || is_full {
             self.flush(send);
         }
     }
 
-    /// Sends the run, if any.
+    /// Passes the current run to `send`, even if it is incomplete.
     pub(crate) fn flush(&mut self, send: &mut impl FnMut(Route, &[u8], usize)) {
         if let Some(route) = self.route.take() {
             send(route, &self.buffer[..self.used], self.segment);
@@ -126,12 +133,12 @@ mod tests {
         let mut sent = Vec::new();
         let mut send = |_, run: &[u8], segment: usize| sent.push(run.len() / segment);
 
-        // Two super-packets.
+        // Simulates two super-packets of 50 segments each.
         for _ in 0..2 * 50 {
             outbox.push(route(1), 1372, &mut send);
         }
 
-        assert_eq!(sent, [47, 47], "six of the hundred are not sent yet");
+        assert_eq!(sent, [47, 47], "the last six datagrams are not sent yet");
     }
 
     #[test]

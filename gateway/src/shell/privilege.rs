@@ -1,61 +1,65 @@
-//! Capabilities of set-up and of a running gateway, and access to its memory.
+//! Checks and drops capabilities, and protects the memory of the process.
 
 use caps::{CapSet, Capability, CapsHashSet};
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, setrlimit};
 
-/// Kept: netlink, sizes of socket buffers.
+/// The capability that a running gateway keeps, for netlink and the size of socket buffers.
 const KEPT: Capability = Capability::CAP_NET_ADMIN;
 
-/// Dropped after set-up: loading programs and creating maps (BPF), the verifier's trust in them
-/// (PERFMON), creating and entering the namespace (SYS_ADMIN).
+/// The capabilities that are dropped after set-up.
 ///
-/// Maps and programs are used by descriptor from then on, which needs no capability.
+/// CAP_BPF and CAP_PERFMON are required to load the eBPF programs and to create their maps.
+/// CAP_SYS_ADMIN is required to create and to enter the network namespace. Later, the gateway uses
+/// maps and programs by descriptor, which requires no capability on most kernels (see
+/// [`ebpf::map_access_needs_cap_bpf`]).
 const SET_UP: [Capability; 3] = [
     Capability::CAP_BPF,
     Capability::CAP_PERFMON,
     Capability::CAP_SYS_ADMIN,
 ];
 
-/// Capabilities are missing or cannot be dropped.
+/// The reason why capabilities or memory cannot be set as required.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// Some are missing.
+    /// The process lacks capabilities. The string lists all missing ones.
     #[error(
         "missing privileges: {0}; run as root, or give the container these capabilities (all but NET_ADMIN are dropped after set-up)"
     )]
     Missing(String),
 
-    /// The capabilities of set-up cannot be dropped.
+    /// The kernel did not drop the capabilities of set-up.
     #[error("failed to drop privileges")]
     Drop(#[source] caps::errors::CapsError),
 
-    /// An executed program could gain capabilities again.
+    /// Without no_new_privs, an executed program could gain capabilities again.
     #[error("failed to set no_new_privs")]
     NoNewPrivs(#[source] nix::errno::Errno),
 
-    /// Core dumps could still contain keys.
+    /// A core dump of a dumpable process could contain private keys.
     #[error("failed to make the process not dumpable")]
     Dumpable(#[source] nix::errno::Errno),
 }
 
-/// Keeps private keys in this process: no core dump holds them, and only a process with CAP_SYS_PTRACE,
-/// or since Linux 6.16 CAP_PERFMON, reads its memory.
+/// Prevents core dumps and restricts access to the memory of the process, which holds private keys.
+///
+/// Afterwards another process can read the memory only with CAP_SYS_PTRACE, or since Linux 6.16
+/// with CAP_PERFMON.
 ///
 /// # Errors
 ///
-/// Returns [`Error::Dumpable`] if the kernel refuses.
+/// Returns [`Error::Dumpable`] if the kernel rejects a request.
 pub(crate) fn protect_memory() -> Result<(), Error> {
     prctl::set_dumpable(false).map_err(Error::Dumpable)?;
-    // Also if a debugger makes the process dumpable.
+    // The limit also prevents core dumps after a debugger has made the process dumpable.
     setrlimit(Resource::RLIMIT_CORE, 0, 0).map_err(Error::Dumpable)
 }
 
-/// Checks for the capabilities of set-up; the error lists all that are missing.
+/// Checks that the process has all capabilities of set-up.
 ///
 /// # Errors
 ///
-/// Returns [`Error::Missing`].
+/// Returns [`Error::Missing`] if a capability is missing.
 pub(crate) fn check() -> Result<(), Error> {
     let missing: Vec<_> = std::iter::once(KEPT)
         .chain(SET_UP)
@@ -69,18 +73,20 @@ pub(crate) fn check() -> Result<(), Error> {
     Ok(())
 }
 
-/// Drops all capabilities but those that a running gateway needs, for the calling thread and
-/// those that it starts from now on.
+/// Drops all capabilities that a running gateway does not need.
+///
+/// Affects the calling thread and all threads that it starts later.
 ///
 /// # Errors
 ///
-/// Returns [`Error`] if the kernel refuses.
+/// Returns [`Error`] if the kernel rejects a request.
 pub(crate) fn drop_set_up() -> Result<(), Error> {
     let mut kept = CapsHashSet::from([KEPT]);
     if ebpf::map_access_needs_cap_bpf() {
         kept.insert(Capability::CAP_BPF);
     }
-    // Needs CAP_SETPCAP; without it the bounding set stays, which no_new_privs makes harmless.
+    // This requires CAP_SETPCAP. Otherwise the bounding set remains, which has no effect because of
+    // no_new_privs.
     for capability in caps::all() {
         if !kept.contains(&capability) {
             let _ = caps::drop(None, CapSet::Bounding, capability);

@@ -1,9 +1,9 @@
-//! Starts a gateway, and stops it.
+//! Starts and stops a gateway.
 
 use super::control::{Control, Parts};
 use super::datapath_setup::{KernelParts, Plan};
 use super::desired::{Desired, Error as DesiredError, KeyStore, Loader};
-use super::lanes::{self, Ended, Equipment};
+use super::lanes::{self, Ended, Resources};
 use super::state::{Config, Identity, State};
 use super::tap::Tap;
 use super::udp::UdpPort;
@@ -24,24 +24,24 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use telemetry::{http, status, stop};
 use tokio::sync::oneshot;
 
-/// The checked arguments of `gateway run`.
+/// The validated arguments of `gateway run`.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
-    /// The source of the desired state.
+    /// Source of the desired state.
     pub(crate) origin: Origin,
-    /// The source of the private keys.
+    /// Source of the private keys.
     pub(crate) keys: KeyStore,
-    /// This replica's name.
+    /// Name of this replica.
     pub(crate) replica: String,
-    /// The path of the status socket.
+    /// Path of the status socket.
     pub(crate) socket: PathBuf,
     /// UDP port of WireGuard.
     pub(crate) listen_port: u16,
-    /// The address for metrics and health checks.
+    /// Address of the HTTP server for metrics and health checks; `None` for no server.
     pub(crate) http: Option<SocketAddr>,
-    /// Limit of the wait until peers and nodes use other replicas.
+    /// Maximum time to wait at a stop until peers and nodes use other replicas.
     pub(crate) leave_timeout: Duration,
-    /// Namespace, devices, settings.
+    /// Configuration of namespace, devices and eBPF programs.
     pub(crate) plan: Plan,
 }
 
@@ -49,13 +49,14 @@ pub(crate) struct Options {
 ///
 /// # Errors
 ///
-/// Returns the first failure of the start, or the failure that ends a running gateway.
+/// Returns the first error of the start, or the error that ends a running gateway.
 pub(crate) fn run(options: Options) -> anyhow::Result<()> {
     privilege::check()?;
     raise_descriptor_limit();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        // Threads that were started with all capabilities must end: they would keep them.
+        // Idle threads end at once, because threads from before the drop of capabilities would keep
+        // them.
         .thread_keep_alive(Duration::ZERO)
         .build()
         .context("failed to start the runtime")?;
@@ -69,7 +70,7 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
         }
     })?;
     let Some((mut loader, served)) = first else {
-        return Ok(()); // Stopped before there was a valid desired state.
+        return Ok(()); // A signal arrived before the first valid desired state.
     };
     if !served
         .fabric
@@ -82,7 +83,8 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
             "no EndpointSlice names this replica yet: nodes will not use it"
         );
     }
-    // First, since it fails if another process runs as this instance.
+    // `bind` must precede all changes, since it fails if another process runs with this instance
+    // name.
     let socket = runtime.block_on(status::Server::bind(&options.socket))?;
     let loops = usize::from(options.plan.lanes) * usize::from(options.plan.workers);
     let listen = UdpPort::open_all(options.listen_port, loops, None)?;
@@ -98,7 +100,7 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
     loader
         .check_readable(&served)
         .context("a running gateway has no CAP_DAC_OVERRIDE: make these files readable for it")?;
-    // It may start a thread, so only after the drop of privileges.
+    // `follow` may start a thread, which must not have the dropped capabilities.
     loader.follow()?;
     trace.map(log_drops).transpose()?;
 
@@ -113,7 +115,7 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
         lanes: options.plan.lanes,
         udp_super_packets: taps.iter().all(Tap::uso),
     };
-    let equipment = Equipment {
+    let resources = Resources {
         workers: options.plan.workers.into(),
         taps,
         listen,
@@ -122,7 +124,7 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
         socket_steering,
         settings: options.plan.settings,
     };
-    let (lanes, notices, ended) = lanes::start(equipment, |lane| engine(&identity, lane))?;
+    let (lanes, notices, ended) = lanes::start(resources, |lane| engine(&identity, lane))?;
 
     let config = Config::applied(loader.source().to_string(), &served);
     let state = Arc::new(State::new(
@@ -150,13 +152,14 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
     })?;
 
     let end = runtime.block_on(serve(control, ended, state, socket, &options));
-    // Does not wait for name lookups, which may take until the resolver's timeout.
+    // This does not wait for name lookups, which may take until the timeout of the resolver.
     runtime.shutdown_background();
     end
 }
 
-/// Returns the first valid desired state. An invalid file is an error; in a cluster, waits until the
-/// objects are written.
+/// Returns the first valid desired state.
+///
+/// An invalid file is an error. With an API server, waits until the objects are valid.
 async fn first_desired(options: &Options) -> anyhow::Result<(Loader, Desired)> {
     let mut loader = Loader::open(&options.origin, options.keys.clone()).await?;
     let mut logged = String::new();
@@ -177,8 +180,9 @@ async fn first_desired(options: &Options) -> anyhow::Result<(Loader, Desired)> {
     }
 }
 
-/// Raises the soft limit of open files to the hard one: each session that this side opens has a
-/// socket of its own.
+/// Raises the soft limit of open files to the hard limit.
+///
+/// The gateway needs a socket for each session in which it has the client role.
 fn raise_descriptor_limit() {
     let raised = getrlimit(Resource::RLIMIT_NOFILE)
         .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard));
@@ -231,7 +235,7 @@ async fn serve(
         .map_err(|_| anyhow!("the packet loop ended in a panic"))?
 }
 
-/// Logs packets that the kernel programs drop, on a thread that ends with the process.
+/// Starts a thread that logs each packet that the eBPF programs drop.
 fn log_drops(mut trace: Trace) -> anyhow::Result<()> {
     let log = move || {
         loop {
@@ -266,7 +270,7 @@ fn engine(identity: &Identity, lane: LaneId) -> anyhow::Result<Engine> {
         instant: Instant::now(),
         unix: SystemTime::now()
             .duration_since(UNIX_EPOCH)
-            .context("the clock is before 1970: set it")?,
+            .context("the system clock is before 1970: set the clock")?,
     };
 
     Ok(Engine::new(local, seed, clock))

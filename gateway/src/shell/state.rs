@@ -1,4 +1,4 @@
-//! The state of the process for status socket, metrics and health checks.
+//! The state of the gateway, for status socket, metrics and health checks.
 
 use super::desired::Desired;
 use super::lane::Report;
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use telemetry::http::Observed;
 
-/// Written by control, read by status socket, metrics and health checks.
+/// The state of the gateway. `control` writes it; status socket, metrics and health checks read it.
 pub(crate) struct State {
     identity: Identity,
     lanes: Lanes,
@@ -28,7 +28,7 @@ pub(crate) struct State {
 pub(crate) struct PathStatus {
     /// The health of this cluster's nodes.
     pub(crate) nodes: Nodes,
-    /// The nodes whose overlay to this replica is not healthy, with its state.
+    /// State of the overlay of each node whose overlay to this replica is not healthy.
     #[serde(rename = "illNodes", skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) unhealthy_nodes: BTreeMap<String, &'static str>,
     /// The path to each peer, by cluster id.
@@ -39,60 +39,61 @@ pub(crate) struct PathStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Path {
-    /// No part of it is known to be broken.
+    /// Whether no part of the path is known to be broken.
     pub(crate) healthy: bool,
-    /// The reason of the Connection's condition.
+    /// Reason in the condition `PathHealthy` of the Connection.
     pub(crate) reason: &'static str,
-    /// The cause and the remedy.
+    /// Cause and remedy, for users.
     pub(crate) message: String,
 }
 
-/// The constant part of the state.
+/// The part of the state that does not change while the gateway runs.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Identity {
-    /// Name of this gateway on the machine.
+    /// Name of this gateway, unique on the machine.
     pub(crate) instance: String,
     pub(crate) version: &'static str,
     pub(crate) cluster_id: String,
     pub(crate) replica: String,
-    /// The network namespace of TAP and overlay; see [`Namespace::name`](super::netns::Namespace::name).
+    /// The network namespace of TAP and overlay; see
+    /// [`Namespace::name`](super::netns::Namespace::name).
     pub(crate) namespace: String,
     /// UDP port of WireGuard.
     pub(crate) listen_port: u16,
-    /// Number of packet loops.
+    /// Number of lanes (packet loops).
     pub(crate) lanes: u8,
-    /// UDP super-packets pass the TAP.
+    /// Whether the TAP supports UDP super-packets.
     pub(crate) udp_super_packets: bool,
 }
 
-/// The state of the configuration.
+/// The state of the configuration, which is the desired state.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Config {
-    /// File or API server.
+    /// Path of the file, or name of the API server.
     pub(crate) source: String,
-    /// The desired state is valid and applied.
+    /// Whether the desired state is valid and applied.
     pub(crate) valid: bool,
-    /// Why it is not valid.
+    /// Reason why the desired state is invalid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
-    /// When the applied state was read, in seconds since the Unix epoch.
+    /// Time at which the last valid state was applied, in seconds since the Unix epoch.
     pub(crate) applied_at: u64,
     /// Number of invalid desired states.
     pub(crate) rejected: u64,
     /// Number of served peers.
     pub(crate) peers: usize,
-    /// Objects that are not served because they are invalid or incomplete: a line for each.
+    /// A line for users about each invalid or incomplete object, which the gateway ignores.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) unserved: Vec<String>,
 }
 
 /// A snapshot of all parts.
 pub(crate) struct Gathered {
-    /// `None` if a packet loop does not reply.
+    /// The report of all lanes; `None` if a lane does not reply.
     pub(crate) report: Option<Report>,
-    /// The kernel programs' counters.
+    /// The counters of the eBPF programs, by name.
     pub(crate) kernel: BTreeMap<&'static str, u64>,
     pub(crate) config: Config,
     pub(crate) paths: PathStatus,
@@ -114,7 +115,7 @@ impl State {
         }
     }
 
-    /// Notes that a desired state was applied.
+    /// Stores that the desired state `served` was applied.
     pub(crate) fn note_applied(&self, served: &Desired) {
         let mut config = lock(&self.config);
         let rejected = config.rejected;
@@ -125,14 +126,14 @@ impl State {
         };
     }
 
-    /// Notes that the desired state is again the applied one.
+    /// Stores that the desired state equals the applied state again, after it was invalid.
     pub(crate) fn note_restored(&self) {
         let mut config = lock(&self.config);
         config.valid = true;
         config.error = None;
     }
 
-    /// Notes that the desired state was rejected; returns false if the error is the same as before.
+    /// Stores that the desired state was rejected; returns false if the last error was the same.
     pub(crate) fn note_rejected(&self, error: &str) -> bool {
         let mut config = lock(&self.config);
         if config.error.as_deref() == Some(error) {
@@ -144,14 +145,14 @@ impl State {
         true
     }
 
-    /// Notes the health of this cluster's nodes.
+    /// Stores the health of this cluster's nodes.
     pub(crate) fn note_nodes(&self, nodes: Nodes, unhealthy: BTreeMap<String, &'static str>) {
         let mut paths = lock(&self.paths);
         paths.nodes = nodes;
         paths.unhealthy_nodes = unhealthy;
     }
 
-    /// Notes the health of the path to a peer.
+    /// Stores the health of the path to a peer.
     pub(crate) fn note_path(&self, cluster_id: &str, verdict: &Verdict) {
         let path = Path {
             healthy: verdict.reason.is_healthy(),
@@ -163,7 +164,7 @@ impl State {
             .insert(cluster_id.to_owned(), path);
     }
 
-    /// Forgets the paths to former peers.
+    /// Discards the paths to removed peers.
     pub(crate) fn retain_paths(&self, is_peer: impl Fn(&str) -> bool) {
         lock(&self.paths).clusters.retain(|id, _| is_peer(id));
     }
@@ -216,7 +217,8 @@ impl Observed for State {
 
     fn ready(&self) -> Result<(), String> {
         let report = self.lanes.report().map_err(|hung| hung.to_string())?;
-        // Without regard to connections: a Service sends peers to this replica only when it is ready.
+        // A replica without connections is ready, too: a Service forwards the packets of peers only
+        // to ready replicas, so connections arise later.
         if report.engine.leaving {
             return Err("leaving".into());
         }
@@ -226,7 +228,7 @@ impl Observed for State {
 }
 
 impl Config {
-    /// Returns the state of a desired state that was just applied.
+    /// Returns the configuration state directly after the desired state `served` was applied.
     pub(crate) fn applied(source: String, served: &Desired) -> Self {
         Self {
             source,
@@ -240,7 +242,9 @@ impl Config {
     }
 }
 
-/// Locks a mutex whose data no panic leaves inconsistent.
+/// Locks a mutex, even if a thread panicked while it held the lock.
+///
+/// The data of all mutexes in the gateway stays consistent after a panic.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

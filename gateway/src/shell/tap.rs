@@ -1,4 +1,4 @@
-//! The TAP between kernel and engine.
+//! The TAP device, through which kernel and engine exchange Ethernet frames.
 
 #![expect(unsafe_code, reason = "a TAP is configured by ioctl")]
 
@@ -9,55 +9,56 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 
 const DEVICE: &str = "/dev/net/tun";
 
-/// Incomplete checksums; TCP super-packets of both families, with ECN.
+/// Offloads for incomplete checksums, and for TCP super-packets over IPv4 and IPv6 with ECN.
 const OFFLOADS: libc::c_uint =
     libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
 
-/// UDP super-packets of both families, since Linux 6.2.
+/// Offloads for UDP super-packets over IPv4 and IPv6, since Linux 6.2.
 const USO: libc::c_uint = libc::TUN_F_USO4 | libc::TUN_F_USO6;
 
-/// One queue of a TAP whose frames carry a virtio_net_hdr.
+/// One queue of a multi-queue TAP. Each frame starts with a virtio_net_hdr.
 pub(crate) struct Tap {
     queue: OwnedFd,
+    /// Whether the kernel supports the offloads [`USO`].
     uso: bool,
 }
 
-/// The TAP cannot be created or opened.
+/// The reason why the TAP cannot be created or opened.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// The kernel has no TUN/TAP, or this mount namespace no device node.
+    /// The kernel lacks TUN/TAP, or this mount namespace lacks the device node.
     #[error(
         "{DEVICE} cannot be opened: load the kernel module `tun` (CONFIG_TUN), and give a container the device"
     )]
     NoTun(#[source] Errno),
 
-    /// A capability is missing.
+    /// The process lacks a capability.
     #[error("creating the TAP {0} needs CAP_NET_ADMIN")]
     Privilege(String),
 
-    /// The device of that name is no TAP, or has a single queue.
+    /// A device with this name exists that is no TAP, or is no multi-queue TAP.
     #[error("the device {0} is no multi-queue TAP: remove it, or run `gateway cleanup`")]
     Kind(String),
 
-    /// Any other cause.
+    /// The kernel rejected a request for another reason.
     #[error("failed to set up the TAP {name}: {step}")]
     Io {
         name: String,
-        /// The ioctl that failed.
+        /// Name of the ioctl that failed.
         step: &'static str,
         source: Errno,
     },
 }
 
 impl Tap {
-    /// Creates the TAP `name` in the calling thread's network namespace, or opens another queue of an
-    /// existing one.
+    /// Opens a new queue of the TAP `name` in the calling thread's network namespace.
     ///
-    /// The device ends with its last queue, unless [`Tap::persist`] is called.
+    /// The kernel creates the device if it does not exist. It deletes the device after the last
+    /// queue is closed, unless [`Tap::persist`] was called.
     ///
     /// # Errors
     ///
-    /// Returns [`Error`] with cause and remedy.
+    /// Returns [`Error`], which names cause and remedy.
     pub(crate) fn open(name: &str) -> Result<Self, Error> {
         let io = |step| {
             let name = name.to_owned();
@@ -68,7 +69,7 @@ impl Tap {
         let request = request(name)
             .ok_or(Errno::ENAMETOOLONG)
             .map_err(io("name"))?;
-        // SAFETY: the request lives during the call, and TUNSETIFF takes an `ifreq`.
+        // SAFETY: TUNSETIFF reads an `ifreq`, and `request` is one that lives during the call.
         unsafe { ioctl::attach(queue.as_raw_fd(), &raw const request) }.map_err(|source| {
             if source == Errno::EPERM {
                 Error::Privilege(name.to_owned())
@@ -81,7 +82,7 @@ impl Tap {
 
         let set = |flags: libc::c_uint| {
             let flags = libc::c_int::try_from(flags).expect("the flags fill seven bits");
-            // SAFETY: TUNSETOFFLOAD takes its flags by value.
+            // SAFETY: TUNSETOFFLOAD takes its argument by value.
             unsafe { ioctl::offload(queue.as_raw_fd(), flags) }
         };
         let uso = set(OFFLOADS | USO).is_ok();
@@ -92,13 +93,13 @@ impl Tap {
         Ok(Self { queue, uso })
     }
 
-    /// Makes the device outlive this process.
+    /// Makes the device persistent, so that it outlives this process.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Io`] if the kernel refuses.
+    /// Returns [`Error::Io`] if the kernel rejects the request.
     pub(crate) fn persist(&self, name: &str) -> Result<(), Error> {
-        // SAFETY: TUNSETPERSIST takes its flag by value.
+        // SAFETY: TUNSETPERSIST takes its argument by value.
         unsafe { ioctl::persist(self.queue.as_raw_fd(), 1) }
             .map(drop)
             .map_err(|source| Error::Io {
@@ -108,14 +109,15 @@ impl Tap {
             })
     }
 
-    /// Attaches the program that chooses the queue of each frame.
+    /// Attaches the eBPF program that chooses the queue of each frame to the engine.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Io`] if the kernel refuses.
+    /// Returns [`Error::Io`] if the kernel rejects the request.
     pub(crate) fn steer(&self, name: &str, program: BorrowedFd<'_>) -> Result<(), Error> {
         let program: libc::c_int = program.as_raw_fd();
-        // SAFETY: the value lives during the call, and TUNSETSTEERINGEBPF takes an `int`.
+        // SAFETY: TUNSETSTEERINGEBPF reads an `int`, and `program` is one that lives during the
+        // call.
         unsafe { ioctl::steer(self.queue.as_raw_fd(), &raw const program) }
             .map(drop)
             .map_err(|source| Error::Io {
@@ -125,12 +127,12 @@ impl Tap {
             })
     }
 
-    /// Returns whether the device reads and writes UDP super-packets.
+    /// Returns whether the device supports UDP super-packets.
     pub(crate) fn uso(&self) -> bool {
         self.uso
     }
 
-    /// Reads one frame into `frame`; `None` if none waits.
+    /// Reads one frame into `frame` and returns its length; `None` if the queue is empty.
     ///
     /// # Errors
     ///
@@ -166,10 +168,10 @@ mod ioctl {
     nix::ioctl_write_int_bad!(offload, libc::TUNSETOFFLOAD);
 }
 
-/// Returns the argument of TUNSETIFF; `None` if the name is too long for a device.
+/// Returns the argument of TUNSETIFF for the device `name`; `None` if the name is too long.
 fn request(name: &str) -> Option<libc::ifreq> {
     let flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | libc::IFF_MULTI_QUEUE;
-    // SAFETY: all-zero is a valid `ifreq`.
+    // SAFETY: an `ifreq` of zero bytes is valid.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     if name.len() >= request.ifr_name.len() {
         return None;

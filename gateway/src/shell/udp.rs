@@ -1,8 +1,11 @@
 //! UDP sockets that send and receive many datagrams per system call.
 //!
-//! `UDP_SEGMENT` sends a run of datagrams of equal length in one call, `UDP_GRO` receives them so (Linux
-//! 4.18 and 5.0). Where the kernel refuses, datagrams are sent one by one: from then on if the device
-//! has no checksum offload, for a while if the path's MTU is too small.
+//! A run is a sequence of datagrams with the same destination and length, of which only the last
+//! may be shorter. One system call sends a run with `UDP_SEGMENT` (Linux 4.18), and one system call
+//! receives a run with `UDP_GRO` (Linux 5.0).
+//!
+//! If the kernel rejects a run, the socket sends its datagrams one by one. It stops sending runs if
+//! the device has no checksum offload. If the path's MTU is too small, it stops for [`NARROW_FOR`].
 
 #![expect(
     unsafe_code,
@@ -23,34 +26,38 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// Datagrams in a run: the smallest `UDP_MAX_SEGMENTS` of all kernels.
+/// Maximum number of datagrams in a run: the smallest `UDP_MAX_SEGMENTS` of all kernels.
 pub(crate) const RUN_DATAGRAMS_MAX: usize = 64;
 
-/// Bytes in a run: the longest UDP payload over IPv4.
+/// Maximum length of a run in bytes: the maximum UDP payload over IPv4.
 pub(crate) const RUN_BYTES_MAX: usize = 65_507;
 
-/// The longest datagram or run that one call receives, in bytes.
+/// Maximum length of a datagram or run that one system call receives, in bytes.
 pub(crate) const RECEIVE_MAX: usize = 65_535;
 
-/// Socket buffers in bytes: about 6 ms at 10 Gb/s, for bursts of many runs.
+/// Size of the socket buffers in bytes. It suffices for bursts of about 6 ms at 10 Gb/s.
 const BUFFER_BYTES: usize = 8 << 20;
 
-/// Time for which no runs are sent over a path that refused one.
+/// Time without runs to a destination after the kernel has rejected a run because of the path's
+/// MTU.
 const NARROW_FOR: Duration = Duration::from_secs(60);
 
-/// Limit of the remembered narrow paths; all are forgotten when it is reached.
+/// Maximum number of entries in [`UdpPort::narrow`]; one more entry clears the map first.
 const NARROW_MAX: usize = 1024;
 
 /// A UDP socket bound to a port.
 pub(crate) struct UdpPort {
     socket: OwnedFd,
+    /// Whether the socket supports IPv6 and IPv4, or IPv4 only.
     dual_stack: bool,
+    /// Whether the socket sends runs.
     segmentation: bool,
-    /// Destinations whose path refused a run: the length of its datagrams, and until when it counts.
+    /// The length of the datagrams of the last rejected run by destination, and the end of
+    /// [`NARROW_FOR`].
     narrow: BTreeMap<SocketAddr, (usize, Instant)>,
 }
 
-/// A port cannot be opened.
+/// The reason why a port cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OpenError {
     /// Another process uses the port.
@@ -63,31 +70,31 @@ pub(crate) enum OpenError {
     #[error("UDP port {0} needs CAP_NET_BIND_SERVICE: choose a --listen-port from 1024 on")]
     Privileged(u16),
 
-    /// Any other cause.
+    /// The kernel rejected a request for another reason.
     #[error("failed to open UDP port {port}")]
     Io {
-        /// 0 for any port.
+        /// The requested port; 0 for any free port.
         port: u16,
         source: Errno,
     },
 }
 
-/// The datagrams of one receive call.
+/// The datagram or run that one system call received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Receipt {
-    /// Bytes of all datagrams.
+    /// Length of all datagrams together, in bytes.
     pub(crate) len: usize,
-    /// Length of each datagram but the last, at least 1.
+    /// Length of each datagram except the last, in bytes; at least 1.
     pub(crate) segment: usize,
     pub(crate) from: SocketAddr,
 }
 
 impl UdpPort {
-    /// Opens `port`, or any free one if it is 0, for IPv4 and, if available, IPv6.
+    /// Opens `port`, or any free port if it is 0, for IPv4 and, if available, IPv6.
     ///
     /// # Errors
     ///
-    /// Returns [`OpenError`] if the port is in use or the kernel refuses.
+    /// Returns [`OpenError`] if the port is in use or the kernel rejects a request.
     pub(crate) fn open(port: u16) -> Result<Self, OpenError> {
         Self::open_as(port, false)
     }
@@ -105,14 +112,14 @@ impl UdpPort {
         };
         let (socket, dual_stack) = match open_v6(port, shared) {
             Ok(socket) => (socket, true),
-            // No IPv6 in this kernel or in this namespace.
+            // This kernel or this network namespace has no IPv6.
             Err(Errno::EAFNOSUPPORT | Errno::EADDRNOTAVAIL) => {
                 (open_v4(port, shared).map_err(error)?, false)
             }
             Err(source) => return Err(error(source)),
         };
 
-        // These only improve throughput.
+        // Errors of these options are ignored, since the options only improve throughput.
         let _ = setsockopt(&socket, sockopt::RcvBufForce, &BUFFER_BYTES);
         let _ = setsockopt(&socket, sockopt::SndBufForce, &BUFFER_BYTES);
         let _ = setsockopt(&socket, sockopt::UdpGroSegment, &true);
@@ -128,7 +135,7 @@ impl UdpPort {
         Ok(port)
     }
 
-    /// Returns the number of the port.
+    /// Returns the port number, which the kernel chose if it was 0.
     fn port(&self) -> Result<u16, Errno> {
         let name: SockaddrStorage = getsockname(self.socket.as_raw_fd())?;
         let v6 = name.as_sockaddr_in6().map(SockaddrIn6::port);
@@ -136,9 +143,9 @@ impl UdpPort {
         v6.or(v4).ok_or(Errno::EAFNOSUPPORT)
     }
 
-    /// Sets an option of `SOL_SOCKET` that nix lacks.
+    /// Sets an option of `SOL_SOCKET` that the crate nix lacks.
     fn set<T>(&self, option: libc::c_int, value: &T) -> Result<(), Errno> {
-        // SAFETY: the value lives during the call and has the given length; the kernel validates it.
+        // SAFETY: the kernel reads only the bytes of `value`, which lives during the call.
         let result = unsafe {
             libc::setsockopt(
                 self.socket.as_raw_fd(),
@@ -151,11 +158,12 @@ impl UdpPort {
         Errno::result(result).map(drop)
     }
 
-    /// Sends one datagram; with `dont_fragment`, unfragmented.
+    /// Sends one datagram; with `dont_fragment`, sets the flag don't fragment (DF).
     ///
     /// # Errors
     ///
-    /// Returns the kernel's error: `EMSGSIZE` if the datagram exceeds the path's MTU.
+    /// Returns the kernel's error, such as `EMSGSIZE` if a datagram with DF exceeds the device's
+    /// MTU.
     pub(crate) fn send(
         &mut self,
         to: SocketAddr,
@@ -174,7 +182,7 @@ impl UdpPort {
 
     /// Sends a run of datagrams of `segment` bytes, the last of which may be shorter.
     ///
-    /// Calls `failed` with each error and the number of datagrams that were not sent.
+    /// Calls `failed` with each error and the number of datagrams that were not sent because of it.
     pub(crate) fn send_run(
         &mut self,
         to: SocketAddr,
@@ -186,7 +194,7 @@ impl UdpPort {
         if run.len() > len && self.takes_runs(to, len) {
             match self.transmit(to, run, Some(segment)) {
                 Ok(()) => return,
-                // The device has no checksum offload.
+                // EIO means that the device has no checksum offload.
                 Err(Errno::EIO) => {
                     self.segmentation = false;
                     tracing::warn!("UDP segmentation is off: the device has no checksum offload");
@@ -202,12 +210,13 @@ impl UdpPort {
         }
     }
 
-    /// Receives a datagram or a run into `buffer`, of at least [`RECEIVE_MAX`] bytes; `None` if none
-    /// waits.
+    /// Receives a datagram or a run into `buffer`; returns `None` if none is available.
+    ///
+    /// `buffer` must have at least [`RECEIVE_MAX`] bytes.
     ///
     /// # Errors
     ///
-    /// Returns the socket's pending error, which the call clears.
+    /// Returns the pending error of the socket, which the call clears.
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> Result<Option<Receipt>, Errno> {
         let mut name = MaybeUninit::<libc::sockaddr_in6>::zeroed();
         let mut control = Control::default();
@@ -215,17 +224,19 @@ impl UdpPort {
             iov_base: buffer.as_mut_ptr().cast(),
             iov_len: buffer.len(),
         };
-        // SAFETY: all-zero is a valid `msghdr`.
+        // SAFETY: a `msghdr` of zero bytes is valid.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
         message.msg_name = name.as_mut_ptr().cast();
         message.msg_namelen = socklen::<libc::sockaddr_in6>();
         message.msg_iov = &raw mut part;
         message.msg_iovlen = 1;
         message.msg_control = control.0.as_mut_ptr().cast();
-        // The field's type differs between C libraries.
+        // The cast without a type is needed, since the type of the field differs between C
+        // libraries.
         message.msg_controllen = control.0.len() as _;
 
-        // SAFETY: name, part, buffer and control outlive the call, and their lengths are right.
+        // SAFETY: `name`, `part`, `buffer` and `control` outlive the call, and `message` has their
+        // lengths.
         let result = unsafe { libc::recvmsg(self.socket.as_raw_fd(), &raw mut message, 0) };
         let len = match Errno::result(result) {
             Ok(len) => usize::try_from(len).expect("not negative"),
@@ -233,7 +244,7 @@ impl UdpPort {
             Err(error) => return Err(error),
         };
         let segment = gro_segment(&message).filter(|segment| *segment > 0);
-        // SAFETY: zeroed at first, which is a valid address of no family.
+        // SAFETY: `name` was initialized with zero bytes, which are a valid `sockaddr_in6`.
         let name = unsafe { name.assume_init() };
 
         Ok(Some(Receipt {
@@ -283,7 +294,7 @@ impl UdpPort {
             iov_base: bytes.as_ptr().cast_mut().cast(),
             iov_len: bytes.len(),
         };
-        // SAFETY: all-zero is a valid `msghdr`.
+        // SAFETY: a `msghdr` of zero bytes is valid.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
         message.msg_name = name.cast_mut().cast();
         message.msg_namelen = name_len;
@@ -295,7 +306,8 @@ impl UdpPort {
         }
 
         loop {
-            // SAFETY: all that `message` points to outlives the call, which only reads it.
+            // SAFETY: all memory to which `message` points outlives the call, and the call only
+            // reads it.
             let result = unsafe { libc::sendmsg(self.socket.as_raw_fd(), &raw const message, 0) };
             match Errno::result(result) {
                 Ok(_) => return Ok(()),
@@ -308,7 +320,7 @@ impl UdpPort {
     /// Sets `IP_MTU_DISCOVER` for all later datagrams.
     fn discover_mtu(&mut self, how: libc::c_int) -> Result<(), Errno> {
         let set = |level, option| {
-            // SAFETY: the value lives during the call and has the length that is given.
+            // SAFETY: the kernel reads only the bytes of `how`, which lives during the call.
             let result = unsafe {
                 libc::setsockopt(
                     self.socket.as_raw_fd(),
@@ -321,7 +333,7 @@ impl UdpPort {
             Errno::result(result).map(drop)
         };
         if self.dual_stack {
-            // Both families have the same values.
+            // IPV6_MTU_DISCOVER and IP_MTU_DISCOVER have the same values.
             set(libc::SOL_IPV6, libc::IPV6_MTU_DISCOVER)?;
         }
         set(libc::SOL_IP, libc::IP_MTU_DISCOVER)
@@ -340,7 +352,7 @@ impl From<OpenError> for io::Error {
     }
 }
 
-/// A buffer for one control message, with the alignment of `cmsghdr`.
+/// A buffer for one control message; its alignment is at least that of `cmsghdr`.
 #[repr(C, align(8))]
 #[derive(Default)]
 struct Control([u8; 32]);
@@ -371,7 +383,7 @@ fn mapped(address: SocketAddr) -> SocketAddrV6 {
     }
 }
 
-/// Parses a sender's address; returns IPv4-mapped addresses as IPv4.
+/// Parses the address of a sender; converts an IPv4-mapped IPv6 address to IPv4.
 fn parse(name: &libc::sockaddr_in6) -> SocketAddr {
     if libc::c_int::from(name.sin6_family) == libc::AF_INET6 {
         let ip = IpAddr::from(name.sin6_addr.s6_addr).to_canonical();
@@ -382,25 +394,26 @@ fn parse(name: &libc::sockaddr_in6) -> SocketAddr {
         };
     }
 
-    // SAFETY: `sockaddr_in` is shorter, needs no more alignment and takes any bytes.
+    // SAFETY: `sockaddr_in` is not longer than `sockaddr_in6`, does not need a larger alignment,
+    // and is valid for any bytes.
     let v4 = unsafe { *(&raw const *name).cast::<libc::sockaddr_in>() };
     let ip = Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes());
     SocketAddr::new(ip.into(), u16::from_be(v4.sin_port))
 }
 
-/// Writes a `UDP_SEGMENT` message to `control`; returns its length.
+/// Writes a control message `UDP_SEGMENT` to `control`; returns its length in bytes.
 fn put_gso_segment(control: &mut Control, segment: u16) -> u32 {
     let len = u32::try_from(size_of::<u16>()).expect("2");
-    // SAFETY: both are pure computations.
+    // SAFETY: both functions only compute lengths.
     let (message_len, space) = unsafe { (libc::CMSG_LEN(len), libc::CMSG_SPACE(len)) };
-    // SAFETY: all-zero is a valid `cmsghdr`, which has padding in some C libraries.
+    // SAFETY: a `cmsghdr` of zero bytes is valid.
     let mut header: libc::cmsghdr = unsafe { std::mem::zeroed() };
     header.cmsg_len = message_len as _;
     header.cmsg_level = libc::SOL_UDP;
     header.cmsg_type = libc::UDP_SEGMENT;
     let at = control.0.as_mut_ptr();
-    // SAFETY: `Control` is aligned for the header and, with 32 bytes, longer than
-    // header and value; `CMSG_DATA` is a pure computation.
+    // SAFETY: `Control` has the alignment of the header, and its 32 bytes are enough for header and
+    // value. `CMSG_DATA` only computes a pointer.
     unsafe {
         at.cast::<libc::cmsghdr>().write(header);
         libc::CMSG_DATA(at.cast())
@@ -410,9 +423,11 @@ fn put_gso_segment(control: &mut Control, segment: u16) -> u32 {
     space
 }
 
-/// Returns the length of each datagram of a received run.
+/// Returns the length of each datagram of a received run except the last; `None` for a single
+/// datagram.
 fn gro_segment(message: &libc::msghdr) -> Option<usize> {
-    // SAFETY: the kernel filled `msg_control` up to `msg_controllen`, and the buffer still lives.
+    // SAFETY: the kernel has initialized `msg_control` up to `msg_controllen`, and the buffer still
+    // lives.
     let header = unsafe { libc::CMSG_FIRSTHDR(message).as_ref() }?;
     if (header.cmsg_level, header.cmsg_type) != (libc::SOL_UDP, libc::UDP_GRO) {
         return None;

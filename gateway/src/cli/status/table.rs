@@ -45,7 +45,7 @@ fn configuration(config: &Value, out: &mut impl Write) -> io::Result<()> {
     }
     writeln!(
         out,
-        "Configuration {source}: INVALID, the last good one stays in force ({} peers)\n{}",
+        "Configuration {source}: INVALID, the last valid one stays in force ({} peers)\n{}",
         text(&config["peers"]),
         text(&config["error"])
     )

@@ -5,23 +5,23 @@ use fake_apiserver::ApiServer;
 const PATH: &str =
     "/apis/networking.liqo.io/v1beta1/namespaces/liqo-tenant-milan/connections/gw-milan";
 
-/// Time in which all replicas see a write.
+/// Maximum time until all replicas receive a write through their watches.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Time for which a lost connection may still be shown as `Connected`.
+/// Maximum time for which the object may show `Connected` after all replicas lost the peer.
 const LOST: Duration = Duration::from_secs(10);
 
-/// Interval of the checks of a replica.
-const LOOK: Duration = Duration::from_millis(20);
+/// Interval between two checks of a replica.
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 #[tokio::test]
 async fn a_fault_that_has_ended_is_withdrawn() {
     let mut lab = Lab::connected(&["gw-1"]).await;
 
     for reason in [Reason::EndToEnd, Reason::LocalOverlay, Reason::EndToEnd] {
-        lab.find(0, reason);
-        let said = lab.until(DEADLINE, |it| it.reason == reason.name()).await;
-        assert!(said, "{reason:?} was never said");
+        lab.note_path(0, reason);
+        let is_shown = lab.until(DEADLINE, |it| it.reason == reason.name()).await;
+        assert!(is_shown, "{reason:?} was never reported");
     }
 }
 
@@ -31,19 +31,20 @@ async fn a_peer_to_which_no_replica_is_connected_is_an_error() {
 
     for replica in [0, 1] {
         lab.note(replica, ConnectionState::Error);
-        lab.find(replica, Reason::NothingArrives);
+        lab.note_path(replica, Reason::NothingArrives);
     }
 
-    let is_told = |it: &Shown| it.value == "Error" && it.reason == "NothingArrives";
-    assert!(lab.until(LOST, is_told).await, "{:?}", lab.shown());
+    let is_shown = |it: &Shown| it.value == "Error" && it.reason == "NothingArrives";
+    assert!(lab.until(LOST, is_shown).await, "{:?}", lab.shown());
     lab.note(1, ConnectionState::Connected);
-    lab.find(0, Reason::EndToEnd);
-    lab.find(1, Reason::EndToEnd);
-    let is_told = |it: &Shown| it.value == "Connected" && it.reason == "EndToEnd";
-    assert!(lab.until(LOST, is_told).await, "{:?}", lab.shown());
+    lab.note_path(0, Reason::EndToEnd);
+    lab.note_path(1, Reason::EndToEnd);
+    let is_shown = |it: &Shown| it.value == "Connected" && it.reason == "EndToEnd";
+    assert!(lab.until(LOST, is_shown).await, "{:?}", lab.shown());
 }
 
-/// As in a rolling restart: one replica loses the peer, one starts, one stays.
+/// Simulates a rolling restart: one replica loses the peer, another starts, the third stays
+/// connected.
 #[tokio::test]
 async fn only_connected_is_shown_while_one_replica_is_connected() {
     let mut lab = Lab::connected(&["gw-1", "gw-2"]).await;
@@ -65,18 +66,18 @@ async fn only_connected_is_shown_while_one_replica_is_connected() {
 #[tokio::test]
 async fn a_peer_that_is_no_longer_served_is_reported_with_the_cause() {
     let mut lab = Lab::connected(&["gw-1", "gw-2"]).await;
-    lab.find(0, Reason::EndToEnd);
+    lab.note_path(0, Reason::EndToEnd);
     assert!(lab.until(DEADLINE, |it| it.reason == "EndToEnd").await);
 
     for replica in [0, 1] {
         let why = BTreeMap::from([("milan".to_owned(), "it has no key".to_owned())]);
         lab.reporter(replica).set_peers([], why);
-        // A late notice of the engine.
+        // The engine may have sent this state before the peer was removed.
         lab.note(replica, ConnectionState::Connected);
-        lab.find(replica, Reason::EndToEnd);
+        lab.note_path(replica, Reason::EndToEnd);
     }
-    let is_told = |it: &Shown| it.value == "Error" && it.reason == "NotServed";
-    assert!(lab.until(LOST, is_told).await, "{:?}", lab.shown());
+    let is_shown = |it: &Shown| it.value == "Error" && it.reason == "NotServed";
+    assert!(lab.until(LOST, is_shown).await, "{:?}", lab.shown());
     let message = lab.shown().message;
     assert!(
         message.ends_with("serves milan: it has no key"),
@@ -87,33 +88,33 @@ async fn a_peer_that_is_no_longer_served_is_reported_with_the_cause() {
         lab.reporter(replica).set_peers(["milan"], BTreeMap::new());
     }
     lab.note(0, ConnectionState::Connected);
-    lab.find(0, Reason::EndToEnd);
-    lab.find(1, Reason::EndToEnd);
-    let is_told = |it: &Shown| it.value == "Connected" && it.reason == "EndToEnd";
-    assert!(lab.until(LOST, is_told).await, "{:?}", lab.shown());
+    lab.note_path(0, Reason::EndToEnd);
+    lab.note_path(1, Reason::EndToEnd);
+    let is_shown = |it: &Shown| it.value == "Connected" && it.reason == "EndToEnd";
+    assert!(lab.until(LOST, is_shown).await, "{:?}", lab.shown());
 }
 
 #[tokio::test]
 async fn a_name_is_reported_until_it_resolves() {
     let mut lab = Lab::new(&["gw-1"]).await;
 
-    lab.find(0, Reason::NameNotResolved);
-    let is_told = |it: &Shown| it.value == "Connecting" && it.reason == "NameNotResolved";
-    assert!(lab.until(DEADLINE, is_told).await, "{:?}", lab.shown());
+    lab.note_path(0, Reason::NameNotResolved);
+    let is_shown = |it: &Shown| it.value == "Connecting" && it.reason == "NameNotResolved";
+    assert!(lab.until(DEADLINE, is_shown).await, "{:?}", lab.shown());
 
-    lab.find(0, Reason::Connecting);
-    let is_told = |it: &Shown| it.reason == "Connecting";
-    assert!(lab.until(DEADLINE, is_told).await, "{:?}", lab.shown());
+    lab.note_path(0, Reason::Connecting);
+    let is_shown = |it: &Shown| it.reason == "Connecting";
+    assert!(lab.until(DEADLINE, is_shown).await, "{:?}", lab.shown());
 }
 
-/// The Connection of a peer in an API server, and the replicas that write it.
+/// A fake API server with the Connection of one peer, and the replicas that write this object.
 struct Lab {
     server: ApiServer,
     replicas: Vec<(Reporter, Watch)>,
     names: Vec<String>,
 }
 
-/// The relevant fields of the object.
+/// The fields of the Connection that the tests check.
 #[derive(Debug)]
 struct Shown {
     value: String,
@@ -173,13 +174,13 @@ impl Lab {
         self.reporter(replica).note("milan", state, latency);
     }
 
-    fn find(&mut self, replica: usize, reason: Reason) {
+    fn note_path(&mut self, replica: usize, reason: Reason) {
         let message = String::new();
         self.reporter(replica)
             .note_path("milan".to_owned(), Verdict { reason, message });
     }
 
-    /// Runs the replicas until the object satisfies `is_so`; returns whether it did within `limit`.
+    /// Runs all replicas until the object satisfies `is_so`; returns false after `limit`.
     async fn until(&mut self, limit: Duration, is_so: impl Fn(&Shown) -> bool) -> bool {
         let start = Instant::now();
         while !is_so(&self.shown()) {
@@ -188,14 +189,14 @@ impl Lab {
             }
             for (reporter, watch) in &mut self.replicas {
                 reporter.write(watch.store().connections());
-                let looked = async {
+                let event = async {
                     tokio::select! {
                         () = watch.changed() => {}
                         () = reporter.written() => {}
                     }
                 };
-                // The gateway checks once a second, too.
-                let _ = tokio::time::timeout(LOOK, looked).await;
+                // The gateway also checks periodically, once a second.
+                let _ = tokio::time::timeout(CHECK_INTERVAL, event).await;
             }
         }
         true

@@ -1,14 +1,17 @@
-//! The value of a `Connection`: which replica may write `Connected`, and which `Error`. PURE.
+//! Decides which replica writes `Connected` and which writes `Error` to a `Connection`. PURE.
+//!
+//! A connected replica writes `Connected` if the object shows another value, and it writes the
+//! latency every 10 s. Any other replica checks a shown `Connected` in two steps:
 //!
 //! ```text
-//!   connected replica     writes Connected wherever that is missing, and the latency every 10 s
-//!   any other replica, if the object shows Connected:
-//!     it lost the peer, or the latency is 20 s old ---> removes the latency
-//!     a new latency within 3 s                     ---> another replica is connected
-//!     no latency within 3 s                        ---> writes Error
+//!   this replica lost the peer, or the latency is 20 s old ---> remove the latency
+//!     then a new latency appears within 3 s                ---> another replica is connected
+//!     then no latency appears within 3 s                   ---> write Error
 //! ```
-//! So the object shows `Connected` throughout while any replica is connected, whichever of them starts,
-//! stops or dies. Removing the latency and writing `Error` are conditional on the resourceVersion.
+//!
+//! The object therefore shows `Connected` without interruption while any replica is connected, even
+//! if other replicas start, stop or crash. The patches that remove the latency or write `Error` are
+//! conditional on the resourceVersion.
 
 use crate::engine::ConnectionState;
 use control_api::Connection;
@@ -18,37 +21,41 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// Age of a shown latency from which a connected replica writes its own.
+/// Age of the shown latency at which a connected replica replaces it by its own.
 const AGE_MAX: Duration = Duration::from_secs(9);
 
-/// Age of a shown latency from which it is doubted: a connected replica measures one every 10 s, and
-/// writes it if the shown one is older than [`AGE_MAX`].
+/// Time without a new latency, after which a replica without a connection removes the shown
+/// latency.
+///
+/// A connected replica measures the latency every 10 s, and writes it if the shown latency is at
+/// least [`AGE_MAX`] old. So 20 s without a new latency mean that no replica is connected.
 const DOUBT_AGE: Duration = Duration::from_secs(20);
 
-/// Time in which a connected replica restores a removed latency.
+/// Maximum time until a connected replica restores a removed latency.
 const RESTORE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The state of a peer in this replica.
+/// The connection state of a peer in this replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Own {
     pub(super) state: ConnectionState,
     pub(super) latency: Option<Duration>,
-    /// Changed since the last call of [`Own::status`].
+    /// Whether the engine has reported a state since the last call of [`Own::status`].
     pub(super) is_changed: bool,
-    /// The object shows `Connected` although this replica is not.
+    /// Set while the object shows `Connected` and this replica is not connected.
     doubt: Option<Doubt>,
 }
 
+/// A `Connected` that this replica cannot confirm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Doubt {
-    /// The timestamp of the shown latency.
+    /// Timestamp of the shown latency; `None` if the object has no latency.
     measured: Option<Time>,
-    /// Since when the object shows it.
+    /// Time since which the object has this timestamp.
     since: Instant,
 }
 
 impl Own {
-    /// Creates the state of a new peer.
+    /// Creates the state of a new peer, which is not connected yet.
     pub(super) fn new() -> Self {
         Self {
             state: ConnectionState::Connecting,
@@ -58,7 +65,8 @@ impl Own {
         }
     }
 
-    /// Creates the state of a peer that is not served: a shown latency is removed at once.
+    /// Creates the state of a peer that is not served; the first call of [`Own::status`] removes
+    /// the shown latency.
     pub(super) fn of_unserved() -> Self {
         Self {
             is_changed: true,
@@ -66,14 +74,16 @@ impl Own {
         }
     }
 
-    /// Notes the engine's state.
+    /// Stores the state that the engine reported.
     pub(super) fn note(&mut self, state: ConnectionState, latency: Option<Duration>) {
         self.state = state;
         self.latency = latency;
         self.is_changed = true;
     }
 
-    /// Returns the change of the object's status, if any.
+    /// Returns the patch of the object's status, or `None` if no change is due.
+    ///
+    /// `now` is the time for timestamps in the object, `at` the same time for intervals.
     pub(super) fn status(
         &mut self,
         connection: &Connection,
@@ -99,6 +109,7 @@ impl Own {
         }
     }
 
+    /// Returns the patch of a connected replica.
     fn connected(
         &self,
         value: Option<&str>,
@@ -107,7 +118,7 @@ impl Own {
         now: Timestamp,
     ) -> Option<Value> {
         let is_old = |at: &Time| now.duration_since(at.0).unsigned_abs() >= AGE_MAX;
-        // Another replica has removed the latency if there is none.
+        // A missing latency means that another replica has removed it and waits for a new one.
         let is_due = measured.is_none_or(|at| is_changed && is_old(at));
         if value == Some(CONNECTED) && !is_due {
             return None;
@@ -122,7 +133,7 @@ impl Own {
         }))
     }
 
-    /// Returns the change for a `Connected` that this replica cannot confirm.
+    /// Returns the patch of a replica that is not connected, while the object shows `Connected`.
     fn doubt(&mut self, measured: Option<&Time>, is_changed: bool, at: Instant) -> Option<Value> {
         let doubt = self
             .doubt
@@ -147,7 +158,8 @@ fn error() -> Value {
     json!({"value": ERROR, "latency": {"value": "N/A", "timestamp": null}})
 }
 
-/// Formats a latency as upstream Liqo does: whole milliseconds, or microseconds with a Greek mu.
+/// Formats a latency as upstream Liqo does: whole milliseconds, or below 1 ms whole microseconds
+/// with the Greek letter mu.
 fn text(latency: Duration) -> String {
     match latency.as_millis() {
         0 => format!("{}\u{3bc}s", latency.as_micros()),

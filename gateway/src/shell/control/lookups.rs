@@ -1,21 +1,21 @@
-//! The queue of names to look up. PURE.
+//! The queue of endpoint names that await a DNS lookup. PURE.
 //!
-//! A lookup holds a thread until the system's resolver returns, so their number is limited and the
-//! other names wait in a queue. The engine requests all names periodically, in the same order:
-//! without a queue the last ones would never be looked up.
+//! A lookup occupies a thread until the system's resolver returns. The number of concurrent lookups
+//! is therefore limited, and further names wait in a queue. The engine requests all names
+//! periodically in the same order. Without the queue, the last names would never be looked up.
 
 use std::collections::{BTreeSet, VecDeque};
 
-/// Names looked up at once: each needs a thread, and a socket of the system's resolver.
+/// Maximum number of concurrent lookups; each needs a thread and a socket.
 const RUNNING_MAX: usize = 64;
 
-/// A name to look up.
+/// An endpoint of a peer, given by name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Name {
     /// Index of the peer.
     pub(super) peer: u16,
     pub(super) host: String,
-    /// The port for the resulting addresses.
+    /// UDP port, which is not part of the lookup and becomes part of its result.
     pub(super) port: u16,
 }
 
@@ -23,19 +23,21 @@ pub(super) struct Name {
 #[derive(Debug, Default)]
 pub(super) struct Lookups {
     running: BTreeSet<Name>,
-    /// Without duplicates, so at most the configured names; see [`Lookups::retain`].
+    /// Contains no duplicates and, after [`Lookups::retain`], only configured names.
     waiting: VecDeque<Name>,
 }
 
 impl Lookups {
-    /// Queues `name`, unless it is waiting or running already.
+    /// Appends `name` to the queue, unless it is waiting or running already.
     pub(super) fn request(&mut self, name: Name) {
         if !self.running.contains(&name) && !self.waiting.contains(&name) {
             self.waiting.push_back(name);
         }
     }
 
-    /// Returns the next name to look up now, to be followed by [`Lookups::finish`].
+    /// Returns the next name to look up; the caller must call [`Lookups::finish`] after the lookup.
+    ///
+    /// Returns `None` if the queue is empty or [`RUNNING_MAX`] lookups are running.
     pub(super) fn poll_start(&mut self) -> Option<Name> {
         if self.running.len() >= RUNNING_MAX {
             return None;
@@ -46,7 +48,7 @@ impl Lookups {
         Some(name)
     }
 
-    /// Notes that the lookup of `name` has ended.
+    /// Ends the lookup of `name`, so that another lookup may start.
     pub(super) fn finish(&mut self, name: &Name) {
         self.running.remove(name);
     }
@@ -123,7 +125,7 @@ mod tests {
         assert_eq!(
             lookups.poll_start(),
             Some(name(64)),
-            "the first one that waits"
+            "the first name in the queue"
         );
         assert_eq!(lookups.poll_start(), None);
     }

@@ -1,4 +1,4 @@
-//! Derives path health from the nodes' probes, and reports it to peers, API server and log.
+//! Evaluates the nodes' probes, and reports the health of each path to peers, API server and log.
 
 use super::Control;
 use crate::engine::{ConnectionState, PeerConfig};
@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 use tokio::time::{Interval, MissedTickBehavior, interval_at};
 
-/// Returns the interval of path checks; the first one leaves the nodes time for a probe.
+/// Returns the timer of the path checks; the first check is one interval later, after the first
+/// probes.
 pub(super) fn check_interval() -> Interval {
     let mut checks = interval_at(tokio::time::Instant::now() + path::INTERVAL, path::INTERVAL);
     checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -19,7 +20,7 @@ pub(super) fn check_interval() -> Interval {
 }
 
 impl Control {
-    /// Passes the peers and replicas of the desired state to path checks, status and reporter.
+    /// Updates path checks, status and reporter to the peers and replicas of the desired state.
     pub(super) fn follow_peers(&mut self) {
         let now = Instant::now();
         let peers = self.served.fabric.peers.iter();
@@ -44,7 +45,7 @@ impl Control {
         }
     }
 
-    /// Notes the peers whose keys differ from those in `before`.
+    /// Reports the peers whose keys differ from those in `before` to the path checks.
     pub(super) fn note_rekeyed(&mut self, before: &[PeerConfig]) {
         let before: BTreeMap<_, _> = before
             .iter()
@@ -62,15 +63,15 @@ impl Control {
         }
     }
 
-    /// Evaluates the nodes' probes.
+    /// Runs one path check: reads the last probe of each node, then reports all changes.
     pub(super) fn check_paths(&mut self) {
         if let Some(kinds) = self.aggregate.kinds() {
-            let _ = self.lanes.send_others(&kinds); // Repeated at the next check.
+            let _ = self.lanes.send_others(&kinds); // The next check repeats the command.
         }
         let sightings = match lock(&self.datapath).sightings() {
             Ok(sightings) => sightings,
             Err(error) => {
-                // Without data on the nodes, the last report stands.
+                // Without the probes, the state of the last check remains.
                 tracing::warn!(%error, "failed to read the nodes' probes");
                 return;
             }
@@ -110,7 +111,8 @@ impl Control {
     }
 }
 
-/// Returns which side opens the tunnel to a peer, and its endpoint.
+/// Returns whether this side or the peer opens the tunnel, and the address or port of the server
+/// side.
 fn tunnel_role(peer: &Peer) -> TunnelRole {
     match &peer.role {
         Role::Server { port } => TunnelRole::Server { port: *port },

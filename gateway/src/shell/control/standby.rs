@@ -1,8 +1,9 @@
-//! The start of a replica, while peers know it and nodes do not.
+//! The standby state of a new replica, before all nodes accept packets from it.
 //!
-//! A peer discovers a new replica within milliseconds. The nodes learn of it from the API server, and
-//! drop packets from unknown addresses. So this replica advertises until then that peers should
-//! prefer others. Peers of the only replica use it all the same.
+//! A peer discovers a new replica within milliseconds. The nodes receive the address of the replica
+//! later, from the API server, and drop packets from unknown addresses. The new replica therefore
+//! advertises to the peers that they should prefer other replicas, until all nodes have its
+//! address. Peers use a replica in standby if there is no other replica.
 
 use super::Control;
 use crate::path;
@@ -12,13 +13,13 @@ use std::future;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
-/// Interval of the checks whether all nodes know this replica.
+/// Interval between two checks whether all nodes have the address of this replica.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Limit of the wait, since a node may be down.
+/// Maximum duration of the standby state, since a node may be down.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// The wait for the nodes.
+/// The times of the standby state.
 #[derive(Clone, Copy)]
 pub(super) struct Standby {
     until: Instant,
@@ -34,7 +35,7 @@ impl Standby {
     }
 }
 
-/// Waits for the next check; pending forever when the wait has ended.
+/// Completes when the next check is due; stays pending after the end of the standby state.
 pub(super) async fn next_check(standby: Option<Standby>) {
     match standby {
         Some(standby) => sleep_until(standby.next_check).await,
@@ -43,7 +44,7 @@ pub(super) async fn next_check(standby: Option<Standby>) {
 }
 
 impl Control {
-    /// Lets peers use this replica if all nodes know it, or if the wait is over.
+    /// Ends the standby state if all nodes have the address of this replica, or after [`WAIT_MAX`].
     pub(super) fn end_standby(&mut self) {
         let Some(standby) = &mut self.standby else {
             return;
@@ -59,7 +60,7 @@ impl Control {
         }
         if is_late && !is_known {
             tracing::warn!(
-                "not all nodes know this replica yet: packets of peers to those may be lost"
+                "some nodes do not use this replica yet: they may drop packets from peers"
             );
         }
         if self.lanes.send(Command::Standby(false)).is_ok() {

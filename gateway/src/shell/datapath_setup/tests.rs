@@ -1,4 +1,4 @@
-//! The set-up of a pod, in a network namespace of its own; needs root.
+//! Tests of the set-up in a pod. Each test runs in a new network namespace and needs root.
 
 use super::*;
 use crate::shell::privilege;
@@ -25,7 +25,7 @@ fn a_pods_set_up_pins_and_mounts_nothing_and_ends_with_its_descriptors() {
             let name = namespace_name(INSTANCE);
             assert!(Namespace::open(&name).unwrap().is_none());
             assert!(Path::new(&parts.namespace.name()).exists());
-            // As at the end of the process: the next one finds the overlay's port free.
+            // Dropping the parts must release the overlay's port for the next iteration.
         }
     });
 }
@@ -43,12 +43,13 @@ fn tables_are_applied_with_net_admin_only() {
         };
         let changes = parts.datapath.apply(&tables).unwrap();
         assert_ne!(changes, ebpf::Changes::default());
-        assert!(parts.namespace.inside(|| ()).is_err(), "SYS_ADMIN is left");
+        assert!(parts.namespace.inside(|| ()).is_err(), "CAP_SYS_ADMIN");
         assert!(Datapath::attach(ebpf::Options::new("lo", "lo")).is_err());
     });
 }
 
-/// A thread keeps the namespace and the capabilities that the test gives it.
+/// Runs `test` on a new thread, because the changes of namespace and capabilities affect the
+/// thread.
 fn in_new_namespace(test: impl FnOnce() + Send + 'static) {
     let run = || {
         unshare(CloneFlags::CLONE_NEWNET).expect("the test needs root");

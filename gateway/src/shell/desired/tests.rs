@@ -10,9 +10,9 @@ fn an_unchanged_file_is_not_returned_again() {
 
     let first = loader.load().unwrap().unwrap();
     assert_eq!(first.ranks, [("milan".to_owned(), 0)]);
-    assert!(loader.load().unwrap().is_none(), "not written to");
+    assert!(loader.load().unwrap().is_none(), "no write");
     place.write(&["milan"]);
-    assert!(loader.load().unwrap().is_none(), "written, but the same");
+    assert!(loader.load().unwrap().is_none(), "write of equal content");
 
     place.write(&["milan", "paris"]);
     let second = loader.load().unwrap().unwrap();
@@ -117,7 +117,7 @@ fn a_missing_file_is_named() {
     assert!(error.contains("fabric.yaml"), "{error}");
 }
 
-/// A directory with a fabric file and keys.
+/// A temporary directory with a fabric file and private keys.
 struct Place(PathBuf);
 
 impl Place {
@@ -189,7 +189,7 @@ metadata: {name: ID, namespace: liqo-ID, labels: {liqo.io/remote-cluster-id: ID}
 spec: {publicKey: KEY}
 ";
     peers.iter().fold(CLUSTER.to_owned(), |text, id| {
-        let key = format!("{id:A<43}="); // 32 bytes that no other peer has.
+        let key = format!("{id:A<43}="); // Base64 of 32 bytes, different for each peer.
         text + &PEER.replace("ID", id).replace("KEY", &key)
     })
 }

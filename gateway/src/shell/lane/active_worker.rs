@@ -1,8 +1,8 @@
-//! The active worker of each lane, in memory shared with the kernel programs.
+//! Shares the active worker of each lane with the eBPF programs.
 //!
-//! The programs choose the worker that serves a burst (`ebpf/program`), by the CPU that received its
-//! first packet; the worker reports when it has taken everything, so that the next burst may be
-//! another worker's.
+//! The active worker handles all packets of its lane. The eBPF programs (`ebpf/program`) select it
+//! when a burst starts, by the CPU that received the first packet. The worker reports when it has
+//! taken all packets of the burst. Then the programs may select another worker for the next burst.
 
 #![expect(
     unsafe_code,
@@ -17,16 +17,16 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// The entries of all lanes, mapped until the process ends.
+/// The entries of all lanes in an eBPF map. The memory stays mapped until the process ends.
 #[derive(Debug)]
 pub(crate) struct ActiveWorkers(NonNull<Shared>);
 
-// SAFETY: its fields are accessed as atomics only.
+// SAFETY: all accesses to the fields of the entries are atomic.
 unsafe impl Send for ActiveWorkers {}
-// SAFETY: As above.
+// SAFETY: all accesses to the fields of the entries are atomic.
 unsafe impl Sync for ActiveWorkers {}
 
-/// The entry of a lane, as one of its workers uses it.
+/// The entry of a lane, for one of its workers.
 #[derive(Clone, Debug)]
 pub(crate) struct ActiveWorker {
     entries: Arc<ActiveWorkers>,
@@ -35,7 +35,7 @@ pub(crate) struct ActiveWorker {
 }
 
 impl ActiveWorkers {
-    /// Maps the eBPF map into memory.
+    /// Maps the eBPF map `map` into the memory of the process.
     ///
     /// # Errors
     ///
@@ -43,7 +43,8 @@ impl ActiveWorkers {
     pub(crate) fn map(map: BorrowedFd<'_>) -> Result<Self, Errno> {
         let len = size_of::<Shared>() * LANES_MAX as usize;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping, at an address of the kernel's choice.
+        // SAFETY: the kernel chooses the address of the new mapping, which overlaps no other
+        // memory.
         let memory = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -61,7 +62,8 @@ impl ActiveWorkers {
         NonNull::new(memory.cast()).map(Self).ok_or(Errno::EFAULT)
     }
 
-    /// Returns the entry of `lane` for one of its workers; `None` beyond the map's size.
+    /// Returns the entry of `lane` for one of its workers; `None` if the map has no entry for
+    /// `lane`.
     pub(crate) fn entry(self: &Arc<Self>, lane: LaneId, worker: usize) -> Option<ActiveWorker> {
         let lane = usize::from(lane.number());
         let entry = ActiveWorker {
@@ -75,26 +77,30 @@ impl ActiveWorkers {
 }
 
 impl ActiveWorker {
-    /// Returns when the lane received its last packet, on the kernel's clock; `None` if another
-    /// worker is active.
+    /// Returns the time at which the lane received its last packet, as the eBPF programs recorded
+    /// it.
+    ///
+    /// Returns `None` if another worker is active.
     pub(super) fn last(&self) -> Option<u64> {
         let shared = self.shared();
-        // SAFETY: fields of an entry within the mapping, which is never unmapped.
+        // SAFETY: both fields are in an entry within the mapping, which is never unmapped.
         let (worker, last) = unsafe {
             (
                 AtomicU32::from_ptr(&raw mut (*shared).worker),
                 AtomicU64::from_ptr(&raw mut (*shared).last),
             )
         };
-        // Read first: the kernel changes it when another worker becomes active.
+        // `last` must be read before `worker`, because the eBPF programs change `last` when another
+        // worker becomes active.
         let last = last.load(Ordering::Acquire);
 
         (worker.load(Ordering::Acquire) == self.worker).then_some(last)
     }
 
-    /// Reports that all packets until `last` are taken, so that another worker may become active.
+    /// Reports that the worker has taken all packets up to the time `last`, so that the eBPF
+    /// programs may select another worker.
     pub(super) fn take(&self, last: u64) {
-        // SAFETY: As above.
+        // SAFETY: the field is in an entry within the mapping, which is never unmapped.
         let taken = unsafe { AtomicU64::from_ptr(&raw mut (*self.shared()).taken) };
         taken.store(last, Ordering::Release);
     }

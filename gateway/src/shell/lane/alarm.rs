@@ -1,21 +1,22 @@
-//! Which of a lane's workers wakes up for the lane's next timeout. PURE.
+//! Decides which worker of a lane wakes up for the lane's next timeout. PURE.
 
 use std::time::Instant;
 
-/// The sleeping worker that has a timeout, and when.
+/// The sleeping worker that wakes up for the next timeout, and the time of its wake-up.
 #[derive(Debug, Default)]
 pub(super) struct Alarm(Option<(usize, Instant)>);
 
 impl Alarm {
-    /// Notes that a worker is awake.
+    /// Cancels the wake-up of `worker`, which is awake now.
     pub(super) fn handle_wake_up(&mut self, worker: usize) {
         if self.0.is_some_and(|(sleeper, _)| sleeper == worker) {
             self.0 = None;
         }
     }
 
-    /// Notes that a worker is about to sleep; returns whether it must wake up at `due`, because no
-    /// other worker wakes up by then.
+    /// Returns whether `worker`, which is about to sleep, must wake up at `due`.
+    ///
+    /// Returns false if another worker wakes up by then.
     pub(super) fn set(&mut self, worker: usize, due: Instant) -> bool {
         let is_set = self.0.is_none_or(|(_, at)| due < at);
         if is_set {

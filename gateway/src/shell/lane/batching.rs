@@ -1,50 +1,52 @@
-//! Decides whether a wake-up reads on after its first packet.
+//! Decides whether a wake-up reads more than one packet from a descriptor.
 //!
-//! Looking for a second packet costs a system call before the first one is forwarded, and under light
-//! traffic there seldom is one. Descriptors are level-triggered, so a packet that is not read now
-//! causes the next wake-up.
+//! The attempt to read a second packet costs a system call and delays the first packet. Under light
+//! traffic a second packet is rare, so a wake-up reads only one packet. Epoll is level-triggered,
+//! so an unread packet causes another wake-up.
 
 use std::time::{Duration, Instant};
 
-/// Consecutive wake-ups with one small packet each, after which the next is expected to be like them.
-const SINGLES_MIN: u8 = 16;
+/// Number of consecutive wake-ups with at most one small packet, after which traffic counts as
+/// light.
+const SMALL_READS_MIN: u8 = 16;
 
-/// Wake-ups closer together than this belong to a burst.
+/// Wake-ups at shorter intervals belong to a burst.
 const BURST_GAP: Duration = Duration::from_micros(100);
 
-/// Longest frame or datagram in bytes that counts as a single small packet.
+/// Maximum length of a frame or datagram that counts as small, in bytes.
 pub(super) const SMALL_MAX: usize = 2048;
 
-/// The recent wake-ups of a descriptor.
+/// The history of the wake-ups of a descriptor.
 #[derive(Debug)]
 pub(super) struct Batching {
-    /// Consecutive wake-ups with one small packet each.
-    singles: u8,
+    /// Number of consecutive wake-ups with at most one small packet, up to [`SMALL_READS_MIN`].
+    small_reads: u8,
+    /// Time of the last wake-up.
     last: Instant,
 }
 
 impl Batching {
-    /// Starts with a descriptor of unknown traffic.
+    /// Creates an empty history, with which the first wake-ups read in batches.
     pub(super) fn new(now: Instant) -> Self {
         Self {
-            singles: 0,
+            small_reads: 0,
             last: now,
         }
     }
 
-    /// Notes a wake-up; returns whether it is likely to bring a single packet.
+    /// Records the start of a wake-up; returns whether it should read a single packet only.
     pub(super) fn begin(&mut self, now: Instant) -> bool {
         if now.saturating_duration_since(self.last) < BURST_GAP {
-            self.singles = 0;
+            self.small_reads = 0;
         }
         self.last = now;
-        self.singles >= SINGLES_MIN
+        self.small_reads >= SMALL_READS_MIN
     }
 
-    /// Notes whether the wake-up brought no more than one small packet.
+    /// Records the end of a wake-up, and whether it read at most one small packet.
     pub(super) fn end(&mut self, was_single: bool) {
-        self.singles = if was_single {
-            self.singles.saturating_add(1).min(SINGLES_MIN)
+        self.small_reads = if was_single {
+            self.small_reads.saturating_add(1).min(SMALL_READS_MIN)
         } else {
             0
         };
@@ -57,10 +59,10 @@ mod tests {
 
     const LATER: Duration = Duration::from_millis(2);
 
-    /// After just enough single packets.
+    /// Returns a history with [`SMALL_READS_MIN`] wake-ups of one small packet each.
     fn light_traffic(now: &mut Instant) -> Batching {
         let mut batching = Batching::new(*now);
-        for _ in 0..SINGLES_MIN {
+        for _ in 0..SMALL_READS_MIN {
             *now += LATER;
             assert!(!batching.begin(*now), "not enough single packets yet");
             batching.end(true);

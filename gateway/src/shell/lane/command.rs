@@ -1,4 +1,4 @@
-//! The interface between control and the packet loops: commands in, notices out.
+//! The messages between `control` and the lanes: a lane receives commands and sends notices.
 
 use super::stats::Stats;
 use crate::engine::snapshot::Snapshot;
@@ -10,138 +10,140 @@ use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-/// Commands that may wait for a lane: a reply to each of its notices at once.
+/// Maximum number of commands in the queue of a lane.
 const COMMANDS_MAX: usize = 4096;
 
-/// Notices of all lanes that may wait: several of each peer.
+/// Maximum number of notices in the queue of `control`, which all lanes share: several for each
+/// peer.
 pub(crate) const NOTICES_MAX: usize = 8192;
 
-/// A command for a packet loop.
+/// A command from `control` to a lane.
 #[derive(Clone)]
 pub(crate) enum Command {
-    /// Replace the peers.
+    /// Replaces all peers.
     Peers {
         peers: Vec<PeerConfig>,
-        /// Cluster ids and indices, sorted by id: the order in which the heartbeat lists peers.
+        /// Cluster id and index of each peer, sorted by id. The position is the peer's bit in the
+        /// heartbeat.
         ranks: Vec<(String, u16)>,
-        /// The remapped prefixes of the peers.
+        /// All destinations whose packets the gateway sends through a tunnel.
         tunnelled: Vec<Ipv4Net>,
     },
-    /// Replace the live replicas of this cluster.
+    /// Replaces the names of this cluster's live gateway replicas.
     Replicas(Vec<String>),
-    /// Advertise the health of this cluster's nodes to the peers.
+    /// Sets the health of this cluster's nodes, which the lane advertises to the peers.
     Nodes(Nodes),
-    /// The addresses of an endpoint's name.
+    /// Provides the addresses of a peer's endpoint, which [`Notice::Resolve`] requested by name.
     Resolved {
         /// Index of the peer.
         peer: u16,
         host: String,
         addresses: Vec<SocketAddr>,
     },
-    /// The kinds of peers, by index, that the first lane has detected.
+    /// Sets the kinds of peers (upstream Liqo or this project), which only the first lane detects.
     Kinds(Vec<(u16, Kind)>),
-    /// A handshake initiation that another lane received, for the first lane.
+    /// Forwards a handshake initiation, which another lane received, to the first lane.
     Initiation {
-        /// The local public key to which it is addressed.
+        /// The local public key to which the initiation is addressed.
         local: [u8; 32],
         from: SocketAddr,
         /// The UDP payload.
         datagram: Vec<u8>,
     },
-    /// Advertise, or stop advertising, that peers should prefer other replicas.
+    /// Sets whether the lane advertises to the peers that they should prefer other replicas.
     Standby(bool),
-    /// Advertise to peers and nodes that this replica stops.
+    /// Advertises to peers and nodes that this replica stops.
     Leave,
-    /// Send a report.
+    /// Requests a report, which the lane sends to this channel.
     Report(mpsc::SyncSender<Report>),
-    /// End the loop.
+    /// Ends the packet loop.
     Stop,
 }
 
 /// A notice and the lane that sent it.
 pub(crate) type LaneNotice = (LaneId, Notice);
 
-/// A notice of a packet loop to control.
+/// A notice from a lane to `control`.
 #[derive(Debug)]
 pub(crate) enum Notice {
-    /// Look up a name.
+    /// The engine needs the addresses of a peer's endpoint, which is given by name.
     Resolve {
         /// Index of the peer.
         peer: u16,
         host: String,
-        /// The port for the resulting addresses.
+        /// UDP port, which becomes part of the addresses.
         port: u16,
     },
-    /// A peer's connection changed, or its latency was measured.
+    /// A peer's connection state changed, or its latency was measured.
     Connection {
         /// Index of the peer.
         peer: u16,
         state: ConnectionState,
-        /// Round-trip time of a probe.
+        /// Round-trip time of the last probe; `None` if it is unknown.
         latency: Option<Duration>,
     },
-    /// A peer's kind, or the health of its nodes, changed.
+    /// The kind of a peer, or the health of its nodes, changed.
     Remote {
         /// Index of the peer.
         peer: u16,
         kind: Kind,
-        /// The health of its nodes, if it advertises that.
+        /// The health of the peer's nodes; `None` if the peer does not advertise it.
         nodes: Option<Nodes>,
     },
-    /// The evidence from a peer's handshakes, while there is no connection, changed.
+    /// The evidence from handshakes with a peer that is not connected changed.
     HandshakeEvidence {
         /// Index of the peer.
         peer: u16,
         evidence: HandshakeEvidence,
     },
-    /// A handshake initiation that only the first lane handles.
+    /// The lane received a handshake initiation that the first lane must handle.
     Initiation {
-        /// The local public key to which it is addressed.
+        /// The local public key to which the initiation is addressed.
         local: [u8; 32],
         from: SocketAddr,
         /// The UDP payload.
         datagram: Vec<u8>,
     },
-    /// No peer uses this replica any more.
+    /// After [`Command::Leave`], all peers use other replicas.
     Drained,
 }
 
-/// The state of a loop.
+/// The state of a lane.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) lane: LaneId,
-    /// Peers, sessions, drops.
+    /// The peers, sessions and drop counters of the engine.
     pub(crate) engine: Snapshot,
-    /// Counters of frames and datagrams.
+    /// The counters of frames and datagrams.
     pub(crate) stats: Stats,
-    /// Open UDP ports.
+    /// Number of open UDP ports.
     pub(crate) ports: usize,
 }
 
-/// Sends commands to one loop.
+/// The sending end of a lane's command queue.
 #[derive(Clone, Debug)]
 pub(crate) struct Handle {
     commands: mpsc::SyncSender<Command>,
     wake: Arc<EventFd>,
 }
 
-/// The loop hangs or has ended.
+/// The lane does not respond, or has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the packet loop does not respond")]
 pub(crate) struct Hung;
 
-/// Receives the commands of one loop.
+/// The receiving end of a lane's command queue.
 pub(crate) struct Inbox {
     pub(super) commands: mpsc::Receiver<Command>,
-    /// Readable when there may be commands.
+    /// Becomes readable when commands are sent.
     pub(super) wake: Arc<EventFd>,
 }
 
-/// Creates the two ends of a loop's command queue.
+/// Creates the two ends of a lane's command queue.
 ///
 /// # Errors
 ///
-/// Returns the kernel's error if there are no descriptors left.
+/// Returns the kernel's error if the process has no free descriptors.
 pub(crate) fn channel() -> Result<(Handle, Inbox), Errno> {
     let (commands, received) = mpsc::sync_channel(COMMANDS_MAX);
     let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
@@ -160,20 +162,21 @@ pub(crate) fn channel() -> Result<(Handle, Inbox), Errno> {
 }
 
 impl Handle {
-    /// Sends a command; never waits.
+    /// Sends a command without waiting.
     ///
     /// # Errors
     ///
-    /// Returns [`Hung`] if the queue is full or the loop has ended.
+    /// Returns [`Hung`] if the queue is full or the lane has ended.
     pub(crate) fn send(&self, command: Command) -> Result<(), Hung> {
         self.commands.try_send(command).map_err(|_| Hung)?;
         self.wake();
         Ok(())
     }
 
-    /// Wakes the loop.
+    /// Wakes a worker of the lane.
     pub(super) fn wake(&self) {
-        // EAGAIN: the counter is full, so the loop is being woken already.
+        // EAGAIN means that the counter has its maximum, so that an earlier wake-up is still
+        // pending.
         let _ = self.wake.write(1);
     }
 }

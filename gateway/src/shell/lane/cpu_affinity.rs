@@ -1,10 +1,12 @@
-//! The CPUs on which a worker runs.
+//! Sets the CPUs on which a worker may run.
 //!
-//! The kernel wakes a sleeping thread on an idle CPU if there is one, and waking that CPU takes far
-//! longer than everything else that happens to a single packet here. The CPU that received the
-//! packet is awake already. So a worker is pinned to its own CPUs while packets come one by one.
-//! It may run anywhere while there is more to do, because then the CPUs are awake and parallel work
-//! pays, and while it has to wait for its own CPUs because other threads use them.
+//! The kernel wakes a sleeping thread on an idle CPU if there is one. Waking an idle CPU takes much
+//! longer than all other processing of a single packet. The CPU that received the packet is awake
+//! already. Therefore a worker is pinned to its own CPUs while packets arrive one at a time.
+//!
+//! The worker may run on any CPU in two cases. Under load, because the other CPUs are then awake
+//! and parallel processing increases the throughput. And if the worker waits for its own CPUs,
+//! because other threads use them.
 
 mod policy;
 
@@ -16,17 +18,17 @@ use std::time::{Duration, Instant};
 
 pub(super) use policy::Work;
 
-/// Sets the CPU affinity of the calling thread.
+/// The CPU affinity of a worker's thread.
 pub(super) struct CpuAffinity {
-    /// The affinity with which the process was started.
+    /// The CPUs on which the process may run.
     allowed: CpuSet,
-    /// The worker's own CPUs.
+    /// The worker's own CPUs: those whose received packets it handles.
     own: CpuSet,
     policy: Policy,
 }
 
 impl CpuAffinity {
-    /// Pins the calling thread to the CPUs `own`; `None` if its affinity is unknown.
+    /// Pins the calling thread to the CPUs `own`; returns `None` if its affinity cannot be read.
     pub(super) fn new(own: &[usize], now: Instant) -> Option<Self> {
         let mut affinity = Self {
             allowed: sched_getaffinity(Pid::from_raw(0)).ok()?,
@@ -46,7 +48,7 @@ impl CpuAffinity {
         self.policy.is_pinned()
     }
 
-    /// Adapts the affinity after a wake-up that did `work`.
+    /// Pins or unpins the calling thread after a wake-up that did `work`.
     pub(super) fn handle_wake_up(&mut self, work: Work, now: Instant) {
         let decision = match self.policy.handle_wake_up(work, now) {
             Decision::CheckWait => self.policy.handle_wait(cpu_wait(), now),
@@ -66,8 +68,10 @@ fn run_on(cpus: &CpuSet) {
     }
 }
 
-/// Returns how long this thread has waited for a CPU since it started; `None` without
-/// `CONFIG_SCHED_INFO` (Documentation/scheduler/sched-stats.rst).
+/// Returns the total time that this thread has waited for a CPU since it started.
+///
+/// Returns `None` if the kernel lacks `CONFIG_SCHED_INFO`
+/// (Documentation/scheduler/sched-stats.rst).
 fn cpu_wait() -> Option<Duration> {
     let text = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     let nanoseconds = text.split(' ').nth(1)?.parse().ok()?;

@@ -1,10 +1,12 @@
-//! The heartbeat with which the kernel programs reply to the nodes' probes.
+//! Writes the heartbeat, with which the eBPF programs reply to the nodes' probes.
+//!
+//! The heartbeat shows that this replica is alive, and lists the peers that it reaches.
 //!
 //! ```text
-//!  every lane:      LaneHeartbeat: which peers it reaches, and that it is awake
-//!                     |
-//!  the first lane:  HeartbeatWriter: writes while all lanes are awake ---> nodes
-//!                     +--- sets which lanes reach a peer ---> the queues of the TAP
+//!  each lane    LaneHeartbeat: stores the peers that the lane reaches, and its last wake-up
+//!                 |
+//!  first lane   HeartbeatWriter: while all lanes are awake, writes the heartbeat ---> nodes
+//!                 +--- writes the lanes that reach each peer ---> choice of the TAP's queue
 //! ```
 
 use super::command::Handle;
@@ -16,64 +18,73 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Time between two heartbeats: short compared with the age from which probes are not replied to
-/// (`HEARTBEAT_AGE_MAX_NS`), so that a busy machine may delay several.
+/// Interval between two heartbeats.
+///
+/// The eBPF programs do not reply to probes if the heartbeat is older than 500 ms
+/// (`HEARTBEAT_AGE_MAX_NS`). The interval is shorter, because a busy machine may delay a heartbeat.
 const INTERVAL: Duration = Duration::from_millis(150);
 
-/// A loop that is awake writes a heartbeat up to this much earlier: waking up costs more than writing.
+/// Time before a heartbeat is due, from which on any wake-up writes it, since this saves a wake-up.
 const EARLY: Duration = Duration::from_millis(75);
 
-/// Longest time between two wake-ups of a lane before it counts as hung; the engine's timers wake
-/// it several times a second.
+/// Time without a wake-up after which a lane counts as hung.
+///
+/// The timers of the engine wake a lane several times a second.
 const WAKE_UP_INTERVAL_MAX: Duration = Duration::from_millis(750);
 
-/// State of all lanes.
+/// The state that all lanes share.
 #[derive(Debug)]
 struct Shared {
     reach: Mutex<Reach>,
-    /// `reach` changed since the last heartbeat.
+    /// Whether `reach` has changed since the last heartbeat.
     is_changed: AtomicBool,
+    /// Reference time of `awake`.
     start: Instant,
-    /// When each lane was last awake, in milliseconds since `start`.
+    /// Time of the last wake-up of each lane, in milliseconds since `start`.
     awake: Vec<AtomicU64>,
 }
 
-/// Which lanes reach which peers.
+/// The lanes that reach each peer.
 #[derive(Debug, Default)]
 struct Reach {
-    /// Peer index to a bit for each lane; no entry is 0.
+    /// A bit mask of lanes by peer index; has no entry for peers that no lane reaches.
     lanes: BTreeMap<u16, u32>,
-    /// Peers whose entry changed since the last heartbeat.
+    /// Peers whose entry has changed since the last heartbeat.
     changed: BTreeSet<u16>,
 }
 
-/// One lane's contribution to the heartbeat.
+/// The part of the heartbeat that a single lane provides.
 #[derive(Debug)]
 pub(crate) struct LaneHeartbeat {
     shared: Arc<Shared>,
-    /// The lane's number.
+    /// Number of the lane.
     lane: usize,
-    /// Wakes the first lane, which writes the heartbeat; `None` in that lane.
+    /// Handle to wake the first lane, which writes the heartbeat; `None` in the first lane.
     first: Option<Handle>,
 }
 
-/// Reports to the nodes that this replica is alive and which peers it reaches.
+/// Writes the heartbeat of this replica.
 pub(crate) struct HeartbeatWriter {
     datapath: Arc<Mutex<Datapath>>,
-    /// With several lanes only.
+    /// `None` for a single lane.
     steering: Option<Steering>,
     shared: Arc<Shared>,
-    /// Cluster ids and indices, sorted by id.
+    /// Cluster id and index of each peer, sorted by id. The position is the peer's bit in the
+    /// heartbeat.
     ranks: Vec<(String, u16)>,
-    /// Of the cluster ids in `ranks`.
+    /// Digest of the cluster ids in `ranks`, by which nodes detect that the bits belong to other
+    /// ids.
     digest: u64,
+    /// Whether this replica stops.
     leaving: bool,
+    /// Time of the next heartbeat.
     due: Instant,
+    /// Whether the last heartbeat failed. Only the first of consecutive failures is logged.
     failing: bool,
 }
 
 impl LaneHeartbeat {
-    /// Creates one for each lane of `lanes`.
+    /// Creates a [`LaneHeartbeat`] for each lane in `lanes`.
     pub(crate) fn all(lanes: &[Handle]) -> Vec<Self> {
         let shared = Arc::new(Shared {
             reach: Mutex::default(),
@@ -92,14 +103,15 @@ impl LaneHeartbeat {
             .collect()
     }
 
-    /// Notes that the lane is awake.
+    /// Stores the time of the lane's last wake-up.
     pub(super) fn note_awake(&self, now: Instant) {
         if let Some(awake) = self.shared.awake.get(self.lane) {
             awake.store(self.shared.millis(now), Ordering::Relaxed);
         }
     }
 
-    /// Notes whether the lane can carry packets to a peer.
+    /// Stores whether the lane has a session that can send packets to `peer`, and wakes the first
+    /// lane.
     pub(super) fn set_reachable(&self, peer: u16, reachable: bool) {
         let bit = 1 << self.lane;
         {
@@ -128,7 +140,7 @@ impl Shared {
         u64::try_from(passed.as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Returns a lane that has not been awake for [`WAKE_UP_INTERVAL_MAX`].
+    /// Returns the number of a lane without a wake-up in the last [`WAKE_UP_INTERVAL_MAX`], if any.
     fn hung(&self, now: Instant) -> Option<usize> {
         let oldest = now
             .checked_sub(WAKE_UP_INTERVAL_MAX)
@@ -158,7 +170,7 @@ impl HeartbeatWriter {
         }
     }
 
-    /// Returns when [`HeartbeatWriter::write_if_due`] is due.
+    /// Returns the time at which the lane must call [`HeartbeatWriter::write_if_due`].
     pub(super) fn due(&self) -> Instant {
         self.due
     }
@@ -168,14 +180,14 @@ impl HeartbeatWriter {
         if now + EARLY < self.due && !self.shared.is_changed.load(Ordering::Acquire) {
             return;
         }
-        // First, so that a change from now on causes another heartbeat.
+        // Must precede the read of `reach`, so that a later change causes another heartbeat.
         self.shared.is_changed.store(false, Ordering::Release);
         self.due = now + INTERVAL;
         let steered = self.steer();
         if let Some(lane) = self.shared.hung(now) {
             return self.note_failure(&format_args!("packet loop {lane} does not run"));
         }
-        // Control holds the lock while it changes tables; try again at the next wake-up.
+        // `control` holds the lock while it changes eBPF maps, so retry after 1 ms.
         let Ok(mut datapath) = self.datapath.try_lock() else {
             self.due = now + Duration::from_millis(1);
             return;
@@ -193,8 +205,9 @@ impl HeartbeatWriter {
         }
     }
 
-    /// Sets which lanes reach the peers that changed, for the choice of the TAP's queue; retries
-    /// those that the kernel refuses at the next heartbeat.
+    /// Writes the lanes that reach each changed peer to the eBPF map that selects the TAP's queue.
+    ///
+    /// If the kernel rejects an entry, the next heartbeat retries the write.
     fn steer(&mut self) -> Result<(), ebpf::Error> {
         let mut reach = lock(&self.shared.reach);
         let changed = std::mem::take(&mut reach.changed);
@@ -251,7 +264,7 @@ mod tests {
         });
         let later = |millis| shared.start + Duration::from_millis(millis);
 
-        assert_eq!(shared.hung(later(700)), None, "they have just started");
+        assert_eq!(shared.hung(later(700)), None, "the lanes have just started");
         heartbeats[0].note_awake(later(1_000));
         assert_eq!(shared.hung(later(1_000)), Some(1));
         heartbeats[1].note_awake(later(1_001));

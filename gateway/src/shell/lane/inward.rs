@@ -1,4 +1,4 @@
-//! From the UDP ports through the engine to the TAP.
+//! Forwards received datagrams from the UDP ports through the engine to the TAP.
 
 use super::batching::SMALL_MAX;
 use super::stats::Drop;
@@ -6,11 +6,14 @@ use super::{Lane, OFFSET};
 use crate::engine::{PortId, Received};
 use crate::offload::frame::HEADROOM;
 
-/// Receive calls per port and wake-up, of up to 64 KiB each: half a millisecond of work.
+/// Maximum number of receive calls per port and wake-up, of up to 64 KiB each.
+///
+/// They take about half a millisecond.
 const RECEIVES_MAX: usize = 16;
 
 impl Lane {
-    /// Receives datagrams at a port, up to [`RECEIVES_MAX`], and writes their packets to the TAP.
+    /// Receives datagrams at a port in up to [`RECEIVES_MAX`] calls, and writes their packets to
+    /// the TAP.
     pub(super) fn receive(&mut self, id: PortId) {
         let Self {
             engine,
@@ -25,7 +28,7 @@ impl Lane {
             ..
         } = self;
         let Some(port) = ports.get(id, *worker) else {
-            return; // Closed since the wake-up began.
+            return; // The port was closed after the wake-up began.
         };
         let Some(tap) = taps.get(*worker) else {
             return;
@@ -45,11 +48,11 @@ impl Lane {
             let receipt = match port.receive(datagrams) {
                 Ok(Some(receipt)) => receipt,
                 Ok(None) => break,
-                Err(_) => continue, // An earlier datagram's ICMP error, which this call has cleared.
+                Err(_) => continue, // A pending ICMP error; the call has cleared it.
             };
             stats.received.record(receipt.len);
             if receipt.len == 0 {
-                // `chunks_mut` yields nothing here; the engine counts an empty datagram.
+                // `chunks_mut` below yields no empty datagram, and the engine must count it.
                 engine.handle_datagram(id, receipt.from, &mut [], coalescer.room(), *now);
             }
             for datagram in datagrams[..receipt.len].chunks_mut(receipt.segment) {

@@ -1,4 +1,4 @@
-//! From the TAP through the engine to the UDP ports.
+//! Forwards frames from the TAP through the engine to the UDP ports.
 
 use super::stats::Drop;
 use super::{Error, Lane, OFFSET};
@@ -16,24 +16,26 @@ use std::time::{Duration, Instant};
 
 mod budget;
 
-/// WireGuard's data header and tag, in bytes.
+/// Length of WireGuard's data header and authentication tag, in bytes.
 const OVERHEAD: usize = 32;
 
-/// WireGuard pads packets to a multiple of this many bytes.
+/// WireGuard pads a packet to a multiple of this length, in bytes.
 const PADDING: usize = 16;
 
-/// ICMP "fragmentation needed" messages per second and lane.
+/// Rate limit of ICMP "fragmentation needed" messages per lane.
 const REPLIES_PER_SECOND: u32 = 1000;
 
-/// Frames of an earlier process that are discarded per queue: far above the queue's length.
+/// Maximum number of frames that are discarded per queue, which is far above the length of a queue.
 const OLD_FRAMES_MAX: usize = 100_000;
 
-/// Buffers for fragments and ICMP errors, and the rate of the latter.
+/// Buffers for fragments and ICMP errors, and the rate limiter of ICMP errors.
 pub(super) struct Scratch {
     fragment: Box<[u8]>,
+    /// Buffer for a frame with an ICMP error.
     reply: [u8; HEADROOM + icmp::LEN_MAX],
+    /// Number of ICMP errors since `second`, including those that exceeded the limit.
     replies: u32,
-    /// Start of the second in which `replies` were sent.
+    /// Start of the current interval of one second.
     second: Instant,
 }
 
@@ -47,7 +49,7 @@ impl Scratch {
         }
     }
 
-    /// Takes one reply from the budget of this second; `false` if it is spent.
+    /// Counts an ICMP error; returns false if it exceeds [`REPLIES_PER_SECOND`].
     fn may_reply(&mut self, now: Instant) -> bool {
         if now.saturating_duration_since(self.second) >= Duration::from_secs(1) {
             self.second = now;
@@ -59,9 +61,9 @@ impl Scratch {
 }
 
 impl Lane {
-    /// Reads the frames that wait on the TAP, within the budget of a wake-up, and sends their packets.
+    /// Reads frames from the TAP until the budget of a wake-up is spent, and sends their packets.
     ///
-    /// Epoll is level-triggered, so the next wake-up serves the frames that are left.
+    /// Epoll is level-triggered, so the remaining frames cause another wake-up.
     pub(super) fn read_tap(&mut self) -> Result<(), Error> {
         let is_single = self.frame_batching.begin(self.now);
         let mut budget = ReadBudget::default();
@@ -84,7 +86,8 @@ impl Lane {
         Ok(())
     }
 
-    /// Discards the frames that an earlier process left on the TAP: its peers had other indices.
+    /// Discards the frames that an earlier process left on the TAP, because its peers had other
+    /// indices.
     pub(super) fn discard_old_frames(&mut self) -> Result<(), Error> {
         for worker in 0..self.taps.len() {
             self.worker = worker;
@@ -105,12 +108,13 @@ impl Lane {
         tap.read(&mut self.frame[OFFSET..]).map_err(Error::TapGone)
     }
 
-    /// Sends the packets of the frame of `len` bytes to the peer in its MAC address; returns how many
-    /// packets were sealed or queued.
+    /// Sends the packets of a frame of `len` bytes to the peer whose index is in the MAC address.
+    ///
+    /// Returns the number of packets that were encrypted or queued.
     ///
     /// # Errors
     ///
-    /// Returns the reason if the whole frame is dropped.
+    /// Returns the reason for which the whole frame is dropped.
     fn send_frame(&mut self, len: usize) -> Result<usize, Drop> {
         let Self {
             engine,
@@ -164,10 +168,10 @@ impl Lane {
         Ok(segments)
     }
 
-    /// Fragments a packet longer than `mtu`, or rejects it by ICMP if it must not be fragmented;
-    /// returns how many fragments were sealed.
+    /// Fragments a packet longer than `mtu`, or rejects it by ICMP if it must not be fragmented.
     ///
-    /// Parses the frame again, of which only an incomplete checksum has been completed so far.
+    /// Returns the number of fragments. Parses the frame again. The only change since the first
+    /// parse is the completed checksum.
     fn fragment_or_reject(
         &mut self,
         peer: u16,
@@ -212,7 +216,9 @@ impl Lane {
         sealed
     }
 
-    /// Writes an ICMP error of `len` bytes to the TAP, with `peer` as its sender.
+    /// Writes the ICMP error of `len` bytes to the TAP, with `peer` as its sender.
+    ///
+    /// Only counts a drop if `len` is `None` or the rate limit is exceeded.
     fn reply(&mut self, peer: u16, len: Option<usize>) {
         let Some(len) = len.filter(|_| self.scratch.may_reply(self.now)) else {
             return self.stats.count(Drop::TooBigUnanswered);

@@ -1,4 +1,4 @@
-//! A lane's descriptors: the TAP's queues, the UDP ports, and the eventfd that wakes a worker.
+//! The descriptors of a lane: the TAP's queues, the UDP ports, and the eventfd that wakes a worker.
 
 use super::stats::{Drop, Stats};
 use crate::engine::{PortId, Transmit};
@@ -12,11 +12,13 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 
-/// Ready descriptors handled per wake-up.
+/// Maximum number of ready descriptors that a wake-up handles.
 pub(super) const READY_MAX: usize = 32;
 
-/// [`EpollEvent::data`] of the TAP and of the eventfd; all other values are ports.
+/// [`EpollEvent::data`] of the TAP.
 pub(super) const TAP: u64 = u64::MAX;
+
+/// [`EpollEvent::data`] of the eventfd. All values other than [`TAP`] and `WAKE` are port numbers.
 pub(super) const WAKE: u64 = u64::MAX - 1;
 
 /// Returns the port of an event that is neither [`TAP`] nor [`WAKE`].
@@ -28,18 +30,20 @@ pub(super) fn id(data: u64) -> PortId {
 pub(super) struct Ports {
     epolls: Vec<Arc<Epoll>>,
     wake: Arc<EventFd>,
-    /// A socket for each worker; the first one sends.
+    /// The sockets of each port, one for each worker. All workers send through the first socket.
     ports: BTreeMap<PortId, Vec<UdpPort>>,
-    /// The program that chooses a socket of a port for each datagram.
+    /// The program that chooses a worker's socket for each received datagram; `None` for a single
+    /// worker.
     reuseport_program: Option<OwnedFd>,
 }
 
 impl Ports {
-    /// Starts with a queue and a socket of the listening port for each worker.
+    /// Creates an epoll instance for each queue in `taps`; adds the queue, `wake` and the sockets
+    /// `listen`.
     ///
     /// # Errors
     ///
-    /// Returns the kernel's error if there are no descriptors left.
+    /// Returns the kernel's error if the process has no free descriptors.
     pub(super) fn new(
         taps: &[Tap],
         wake: Arc<EventFd>,
@@ -50,7 +54,7 @@ impl Ports {
         for tap in taps {
             let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
             epoll.add(tap, EpollEvent::new(EpollFlags::EPOLLIN, TAP))?;
-            // Wakes only one of the workers.
+            // An event wakes only one of the workers.
             let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLEXCLUSIVE;
             epoll.add(&wake, EpollEvent::new(flags, WAKE))?;
             epolls.push(Arc::new(epoll));
@@ -71,13 +75,13 @@ impl Ports {
         self.epolls.clone()
     }
 
-    /// Ends the next wait of one worker at once.
+    /// Wakes one worker that waits, or else the next worker that starts to wait.
     pub(super) fn wake(&self) {
-        let _ = self.wake.write(1); // EAGAIN: the counter is full.
+        let _ = self.wake.write(1); // Fails only if an earlier wake-up is pending.
     }
 
     pub(super) fn clear_wake(&self) {
-        let _ = self.wake.read(); // EAGAIN: cleared already.
+        let _ = self.wake.read(); // Fails if another worker has cleared the eventfd already.
     }
 
     pub(super) fn open(&mut self, id: PortId) -> Result<(), OpenError> {
@@ -90,7 +94,7 @@ impl Ports {
             .map_err(|source| OpenError::Io { port: 0, source })
     }
 
-    /// Closes a port; closed descriptors leave their epoll instances.
+    /// Closes the sockets of a port; the kernel removes closed descriptors from epoll instances.
     pub(super) fn close(&mut self, id: PortId) {
         self.ports.remove(&id);
     }
@@ -99,7 +103,7 @@ impl Ports {
         self.ports.len()
     }
 
-    /// Returns a worker's socket.
+    /// Returns the socket of a port for `worker`; `None` if the port is closed.
     pub(super) fn get(&self, id: PortId, worker: usize) -> Option<&UdpPort> {
         self.ports.get(&id)?.get(worker)
     }
@@ -108,7 +112,8 @@ impl Ports {
         self.ports.get_mut(&id)?.first_mut()
     }
 
-    /// Sends a datagram that the engine itself made, such as a handshake.
+    /// Sends a datagram of the engine that contains no packet, such as a handshake message or a
+    /// probe.
     pub(super) fn send(&mut self, transmit: &Transmit, stats: &mut Stats) {
         let Some(port) = self.first(transmit.port) else {
             return stats.count(Drop::PortClosed);
@@ -119,7 +124,8 @@ impl Ports {
         }
     }
 
-    /// Returns the function that sends the runs of an outbox.
+    /// Returns a function that sends a run of datagrams from an
+    /// [`Outbox`](crate::shell::outbox::Outbox).
     pub(super) fn sender<'a>(
         &'a mut self,
         stats: &'a mut Stats,

@@ -1,15 +1,15 @@
-//! Counters of a packet loop.
+//! Counters of a lane.
 
 use nix::errno::Errno;
 use serde::Serialize;
 
-/// Powers of two from 1 byte to 64 KiB.
+/// Number of buckets of a [`Histogram`]: one for each power of two from 1 byte to 64 KiB.
 const BUCKETS: usize = 17;
 
-/// Declares the reasons and their names in status and metrics.
+/// Declares the enum [`Drop`] and the name of each reason in status and metrics.
 macro_rules! reasons {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
-        /// The reason why the shell dropped a frame or datagram.
+        /// The reason why a lane dropped a frame or datagram outside of the engine.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(usize)]
         pub(crate) enum Drop {
@@ -21,21 +21,23 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// A frame on the TAP that does not come from our programs, such as the kernel's own.
+    /// A frame on the TAP that does not come from the eBPF programs, such as the kernel's own
+    /// packets.
     ForeignFrame = "foreign-frame",
-    /// A frame on the TAP whose headers and lengths contradict each other.
+    /// A frame on the TAP whose headers contradict each other or the length of the frame.
     MalformedFrame = "malformed-frame",
     /// A super-packet of more segments than [`SEGMENTS_MAX`](crate::offload::split::SEGMENTS_MAX).
     TooManySegments = "too-many-segments",
-    /// Longer than the path's MTU, with don't fragment set; rejected by ICMP.
+    /// A packet longer than the path's MTU, with don't fragment set; rejected by an ICMP error.
     TooBig = "too-big",
-    /// As above, beyond the rate limit of ICMP errors.
+    /// A packet longer than the path's MTU without an ICMP error, because of RFC 1122 or the rate
+    /// limit.
     TooBigUnanswered = "too-big-unanswered",
-    /// The session ended while its packets were being sealed.
+    /// A packet that was not encrypted, because its session ended.
     NotSealed = "not-sealed",
-    /// The kernel refused a frame for the TAP.
+    /// A frame that the kernel rejected at a write to the TAP.
     TapWrite = "tap-write",
-    /// A datagram whose port is closed already.
+    /// A datagram whose local port is closed already.
     PortClosed = "port-closed",
     /// A datagram whose destination is unreachable or prohibited.
     Unreachable = "unreachable",
@@ -43,29 +45,29 @@ reasons! {
     UnderlayTooBig = "underlay-too-big",
     /// A datagram for which the kernel had no buffer.
     NoBuffer = "no-buffer",
-    /// A datagram for an address family that this network namespace lacks.
+    /// A datagram with an address family that this network namespace does not support.
     NoFamily = "no-address-family",
-    /// A datagram that the kernel refused for any other reason.
+    /// A datagram that the kernel rejected for any other reason.
     SendFailed = "send-failed",
-    /// A notice to control whose queue was full.
+    /// A notice to `control` that did not fit into the queue.
     NoticeQueueFull = "notice-queue-full",
     /// A frame that an earlier process left on the TAP.
     OldFrame = "old-frame",
 }
 
-/// The loop's counters.
+/// The counters of one lane, or the sums of several lanes.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Stats {
     #[serde(serialize_with = "by_reason")]
     drops: [u64; REASONS.len()],
-    /// Packets and super-packets read from the TAP, by size.
+    /// Sizes of packets and super-packets read from the TAP.
     pub(crate) read: Histogram,
-    /// Packets and super-packets written to the TAP, by size.
+    /// Sizes of packets and super-packets written to the TAP.
     pub(crate) written: Histogram,
-    /// Runs of datagrams sent, by size.
+    /// Sizes of runs, each of which is one send call with one or more datagrams.
     pub(crate) sent: Histogram,
-    /// Runs of datagrams received, by size.
+    /// Sizes of runs, each of which is one receive call with one or more datagrams.
     pub(crate) received: Histogram,
 }
 
@@ -82,13 +84,12 @@ impl Default for Stats {
 }
 
 impl Stats {
-    /// Counts one drop.
     #[inline]
     pub(crate) fn count(&mut self, reason: Drop) {
         self.drops[reason as usize] += 1;
     }
 
-    /// Counts datagrams that the kernel refused.
+    /// Counts `datagrams` that the kernel rejected with `error`.
     pub(super) fn count_refused(&mut self, error: Errno, datagrams: usize) {
         #[expect(
             clippy::wildcard_enum_match_arm,
@@ -109,7 +110,7 @@ impl Stats {
         self.drops[reason as usize] += u64::try_from(datagrams).unwrap_or(u64::MAX);
     }
 
-    /// Adds the counters of another loop.
+    /// Adds the counters of another lane.
     pub(crate) fn add(&mut self, other: &Self) {
         for (drops, more) in self.drops.iter_mut().zip(other.drops) {
             *drops += more;
@@ -120,25 +121,25 @@ impl Stats {
         self.received.add(&other.received);
     }
 
-    /// Returns all reasons and counts.
+    /// Returns the name and the count of each reason, including those with count 0.
     pub(crate) fn drops(&self) -> impl Iterator<Item = (&'static str, u64)> {
         REASONS.iter().copied().zip(self.drops)
     }
 }
 
-/// A histogram of sizes in bytes, by power of two.
+/// A histogram of sizes in bytes, with a bucket for each power of two.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Histogram {
     pub(crate) count: u64,
-    /// The sum of the sizes.
+    /// Sum of all sizes.
     pub(crate) bytes: u64,
     /// Bucket n counts sizes of more than 2^(n-1) and at most 2^n bytes.
     buckets: [u64; BUCKETS],
 }
 
 impl Histogram {
-    /// Counts a size of `len` bytes.
+    /// Adds a size of `len` bytes.
     #[inline]
     pub(super) fn record(&mut self, len: usize) {
         let bucket = len.max(1).next_power_of_two().trailing_zeros() as usize;

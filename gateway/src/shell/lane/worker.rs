@@ -1,8 +1,9 @@
-//! The threads of a lane, one for each group of CPUs, so that a packet is handled by a thread on the
-//! CPU that received it.
+//! The workers of a lane, which are threads for different groups of CPUs.
 //!
-//! The kernel programs choose the active worker (`active_worker`). A burst is handled by one worker,
-//! so parallel workers would gain nothing: a mutex excludes them from each other.
+//! Each packet is handled on the CPU that received it, or on a CPU of the same group. The eBPF
+//! programs choose the active worker, which handles a whole burst of packets (`active_worker`).
+//! Parallel workers would therefore not increase the throughput, so a mutex admits only one worker
+//! at a time.
 
 use super::active_worker::ActiveWorker;
 use super::cpu_affinity::CpuAffinity;
@@ -16,18 +17,18 @@ use nix::unistd::Pid;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-/// One of a lane's threads, before it runs.
+/// A worker whose thread has not been started yet.
 pub(crate) struct Worker {
     number: usize,
     lane: Arc<Mutex<Lane>>,
     epoll: Arc<Epoll>,
-    /// `None` for a lane's only worker.
+    /// `None` if the lane has a single worker.
     active: Option<ActiveWorker>,
-    /// The CPUs whose packets it handles.
+    /// The CPUs whose received packets the worker handles.
     cpus: Vec<usize>,
 }
 
-/// Deals the CPUs on which this process may run to `workers` workers, as equally as possible.
+/// Divides the CPUs on which this process may run into `workers` groups of almost equal size.
 pub(crate) fn cpus(workers: usize) -> Vec<Vec<usize>> {
     let allowed = sched_getaffinity(Pid::from_raw(0)).unwrap_or_default();
     let all: Vec<usize> = (0..CpuSet::count())
@@ -40,7 +41,7 @@ pub(crate) fn cpus(workers: usize) -> Vec<Vec<usize>> {
 }
 
 impl Worker {
-    /// Creates the workers of a lane; `cpus` and `active` are ordered by worker.
+    /// Creates the workers of `lane`; `cpus` and `active` have an item for each worker.
     pub(crate) fn all(
         lane: Lane,
         cpus: Vec<Vec<usize>>,
@@ -60,11 +61,11 @@ impl Worker {
             .collect()
     }
 
-    /// Moves packets until [`Command::Stop`](super::Command::Stop).
+    /// Forwards packets until [`Command::Stop`](super::Command::Stop).
     ///
     /// # Errors
     ///
-    /// Returns [`Error`] if the TAP is gone.
+    /// Returns [`Error`] if the TAP was deleted or epoll failed.
     pub(crate) fn run(self) -> Result<(), Error> {
         let Self {
             number,
@@ -86,11 +87,11 @@ impl Worker {
             let timeout = locked.timeout();
             drop(locked);
 
-            // Without the lock, since the thread may have to wait for a CPU.
+            // The lock is released here, since the thread may have to wait for a CPU.
             if let (Some(affinity), Some((work, at))) = (&mut affinity, done.take()) {
                 affinity.handle_wake_up(work, at);
             }
-            // An unpinned worker stays the active one, since it runs on any free CPU.
+            // An unpinned worker stays active after a burst, since it may run on any free CPU.
             let is_pinned = affinity.as_ref().is_none_or(CpuAffinity::is_pinned);
             let active = active.as_ref().filter(|_| is_pinned);
             let count = match wait(&epoll, active, &mut ready, timeout) {
@@ -113,13 +114,15 @@ impl Worker {
             }
             done = Some((locked.work().since(before), locked.now));
         }
-        locked.ports.wake(); // Wakes one further worker, until all have stopped.
+        locked.ports.wake(); // Wakes the next worker, which stops and wakes another one.
 
         Ok(())
     }
 }
 
-/// Waits for descriptors; reports before it sleeps that all packets are taken.
+/// Waits for ready descriptors, at most for `timeout`.
+///
+/// Before the thread sleeps, reports that the worker has taken all packets of the burst.
 fn wait(
     epoll: &Epoll,
     active: Option<&ActiveWorker>,
@@ -127,7 +130,7 @@ fn wait(
     timeout: EpollTimeout,
 ) -> Result<usize, Errno> {
     if let Some((active, last)) = active.and_then(|active| Some((active, active.last()?))) {
-        // Any packet received until `last` that is not taken makes its descriptor ready now.
+        // If a packet received up to `last` is still unread, its descriptor is ready now.
         let count = epoll.wait(ready, EpollTimeout::ZERO)?;
         if count > 0 {
             return Ok(count);

@@ -1,35 +1,37 @@
-//! Aggregates the notices of the lanes into those of one gateway. PURE.
+//! Aggregates the notices of all lanes into notices about the whole gateway. PURE.
 
 use super::report::rank;
 use crate::engine::{ConnectionState, Kind, LaneId};
 use crate::shell::lane::{Command, Notice};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The last notices of the lanes.
+/// The state that the lanes have reported.
 #[derive(Debug, Default)]
 pub(crate) struct Aggregate {
-    /// State of each peer's connection, by lane.
+    /// Connection state by peer index, then by lane.
     connections: BTreeMap<u16, BTreeMap<LaneId, ConnectionState>>,
+    /// Lanes that have sent [`Notice::Drained`].
     drained: BTreeSet<LaneId>,
-    /// The kinds of peers, which only the first lane detects.
+    /// Kind by peer index. Only the first lane detects the kind of a peer.
     kinds: BTreeMap<u16, Kind>,
 }
 
-/// The consequences of a lane's notice.
+/// The notice and the commands that follow from the notice of a lane.
 #[derive(Default)]
 pub(crate) struct Outcome {
-    /// The notice of the gateway as a whole.
+    /// A notice about the whole gateway.
     pub(crate) notice: Option<Notice>,
-    /// For all lanes but the first.
+    /// A command for all lanes except the first.
     pub(crate) others: Option<Command>,
-    /// For the first lane.
+    /// A command for the first lane.
     pub(crate) first: Option<Command>,
 }
 
 impl Aggregate {
     /// Handles the notice of a lane.
     ///
-    /// Only the first lane detects the kind of a peer, and the evidence from its handshakes.
+    /// Ignores the kind of a peer and the evidence from handshakes in notices of lanes other than
+    /// the first, because only the first lane detects them.
     pub(crate) fn handle(&mut self, lane: LaneId, notice: Notice) -> Outcome {
         let pass = |notice| Outcome {
             notice: Some(notice),
@@ -43,7 +45,7 @@ impl Aggregate {
                 latency,
             } => {
                 let (before, state) = self.note(lane, peer, state);
-                // Every lane measures the latency periodically; the notices of one suffice.
+                // Every lane reports the latency periodically, but the reports of one lane suffice.
                 if before == Some(state) && self.best(peer) != Some(lane) {
                     return Outcome::default();
                 }
@@ -88,20 +90,23 @@ impl Aggregate {
         }
     }
 
-    /// Returns the kinds of peers for all lanes but the first, to be sent periodically, since a full
-    /// queue may have dropped them.
+    /// Returns a command with the kinds of all peers, for all lanes except the first.
+    ///
+    /// The caller sends the command periodically, since a full queue may have dropped an earlier
+    /// one.
     pub(crate) fn kinds(&self) -> Option<Command> {
         let kinds = self.kinds.iter().map(|(peer, kind)| (*peer, *kind));
         (!self.kinds.is_empty()).then(|| Command::Kinds(kinds.collect()))
     }
 
-    /// Forgets former peers.
+    /// Discards the state of removed peers.
     pub(crate) fn retain(&mut self, is_peer: impl Fn(u16) -> bool) {
         self.connections.retain(|peer, _| is_peer(*peer));
         self.kinds.retain(|peer, _| is_peer(*peer));
     }
 
-    /// Notes a lane's state; returns the gateway's state before and after.
+    /// Stores the state of a peer in a lane; returns the gateway's state before and after the
+    /// change.
     fn note(
         &mut self,
         lane: LaneId,
@@ -116,7 +121,7 @@ impl Aggregate {
         (before, after.unwrap_or(state))
     }
 
-    /// Returns the first of the lanes whose state is that of the gateway.
+    /// Returns the first lane in which the peer has the same state as in the gateway as a whole.
     fn best(&self, peer: u16) -> Option<LaneId> {
         let lanes = self.connections.get(&peer)?;
         let best = lanes.values().map(|state| rank(*state)).max()?;

@@ -5,9 +5,9 @@ use crate::engine::snapshot::{PeerSnapshot, Snapshot};
 use crate::shell::lane::Report;
 use std::collections::BTreeMap;
 
-/// Returns the report of the gateway; `None` without reports.
+/// Returns a report about the whole gateway; `None` if `reports` is empty.
 pub(super) fn aggregate(mut reports: Vec<Report>) -> Option<Report> {
-    // Values that cannot be added are those of the first lane, which knows most.
+    // The first lane provides all values that cannot be added, such as the kinds of peers.
     reports.sort_by_key(|report| report.lane);
     reports.into_iter().reduce(|mut all, other| {
         all.stats.add(&other.stats);
@@ -51,7 +51,9 @@ fn add_peer(all: &mut PeerSnapshot, other: PeerSnapshot) {
     all.sessions.sort_by_key(|session| session.lane);
 }
 
-/// Orders states: the gateway's is the highest of its lanes, since packets take connected lanes.
+/// Returns the rank of a state; the state of the gateway is the highest-ranking state of its lanes.
+///
+/// `Connected` has the highest rank, since the gateway sends packets through connected lanes only.
 pub(super) fn rank(state: ConnectionState) -> u8 {
     match state {
         ConnectionState::Connecting => 0,

@@ -1,6 +1,7 @@
-//! The metrics of upstream Liqo's gateways, with their names and units, for existing dashboards.
+//! Exports metrics with the names and units of upstream Liqo's gateways, for existing dashboards.
 //!
-//! As upstream, only a replica that serves a peer exports it, and its traffic only while it is connected.
+//! As in upstream Liqo, a replica exports only the peers that it serves. It exports the traffic and
+//! the latency of a peer only while the peer is connected.
 
 use super::Out;
 use crate::engine::ConnectionState;
@@ -10,14 +11,14 @@ use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Unit;
 use std::fmt;
 
-/// The value of the label `driver`.
+/// Value of the label `driver`, as in upstream Liqo.
 const DRIVER: &str = "wireguard";
 
-/// Reads the peers at each scrape.
+/// A collector that reads the peers at each scrape.
 pub(super) struct Peers<F>(F);
 
 impl<F: Fn() -> Option<Vec<PeerSnapshot>> + Send + Sync> Peers<F> {
-    /// Creates a collector; `gather` returns `None` if the packet loop does not reply.
+    /// Creates a collector; `gather` returns the peers, or `None` if a lane does not reply.
     pub(super) fn new(gather: F) -> Self {
         Self(gather)
     }

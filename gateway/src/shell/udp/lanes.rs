@@ -1,7 +1,7 @@
-//! A UDP port with a socket for each worker of the gateway's lanes.
+//! A UDP port with several sockets, one for each worker that receives datagrams at the port.
 //!
-//! A kernel program chooses the socket of each datagram; sockets are numbered in the order in which they
-//! were bound (`SO_ATTACH_REUSEPORT_EBPF`, socket(7)).
+//! An eBPF program chooses the socket of each received datagram by number. The kernel numbers the
+//! sockets in the order in which they were bound (`SO_ATTACH_REUSEPORT_EBPF`, socket(7)).
 
 use super::{OpenError, UdpPort};
 use nix::errno::Errno;
@@ -9,18 +9,18 @@ use nix::sys::socket::{setsockopt, sockopt};
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 
 impl UdpPort {
-    /// Opens `count` sockets at `port`, or at any free one if it is 0, and attaches `program`.
+    /// Opens `count` sockets at `port`, or at any free port if it is 0, and attaches `program`.
     ///
     /// # Errors
     ///
-    /// Returns [`OpenError`] if the port is in use or the kernel refuses.
+    /// Returns [`OpenError`] if the port is in use or the kernel rejects a request.
     pub(crate) fn open_all(
         port: u16,
         count: usize,
         program: Option<BorrowedFd<'_>>,
     ) -> Result<Vec<Self>, OpenError> {
-        // The first socket is not shared when it is bound: otherwise it could silently join the port
-        // of another process.
+        // The first socket is bound without `SO_REUSEPORT`. With this option, the gateway could
+        // silently share the port of another process.
         let first = Self::open(port)?;
         if count == 1 {
             return Ok(vec![first]);
@@ -39,7 +39,7 @@ impl UdpPort {
         Ok(all)
     }
 
-    /// Attaches the program that chooses among the sockets of this port.
+    /// Attaches the eBPF program that chooses the socket of each datagram to this port.
     ///
     /// # Errors
     ///
@@ -57,9 +57,9 @@ mod tests {
     use std::net::{Ipv4Addr, UdpSocket};
     use std::os::fd::AsFd as _;
 
-    const PATIENCE: u16 = 10_000;
+    const TIMEOUT_MS: u16 = 10_000;
 
-    /// Sends a message to the port, and returns the number of the socket that received it.
+    /// Sends a datagram to the port; returns the number of the socket that received it.
     fn receiver(sender: &UdpSocket, ports: &[UdpPort]) -> usize {
         let to = (Ipv4Addr::LOCALHOST, ports[0].port().unwrap());
         sender.send_to(b"a message", to).unwrap();
@@ -67,7 +67,7 @@ mod tests {
             .iter()
             .map(|port| PollFd::new(port.as_fd(), PollFlags::POLLIN))
             .collect();
-        assert_eq!(poll(&mut ready, PollTimeout::from(PATIENCE)), Ok(1));
+        assert_eq!(poll(&mut ready, PollTimeout::from(TIMEOUT_MS)), Ok(1));
         let place = ready.iter().position(|it| it.any() == Some(true)).unwrap();
         let mut buffer = vec![0; super::super::RECEIVE_MAX];
         assert!(ports[place].receive(&mut buffer).unwrap().is_some());
@@ -81,7 +81,7 @@ mod tests {
         let numbers: BTreeSet<_> = ports.iter().map(|it| it.port().unwrap()).collect();
         assert_eq!(numbers.len(), 1);
 
-        // Without a program, the kernel chooses by the sender.
+        // Without a program, the kernel chooses the socket by the address of the sender.
         let places: BTreeSet<_> = (0..100)
             .map(|_| {
                 let sender = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();

@@ -29,7 +29,8 @@ fn a_path_that_refuses_a_run_gets_single_datagrams() {
     let (mut sender, receiver, to) = pair();
     let mut errors = Vec::new();
 
-    // More datagrams than `UDP_MAX_SEGMENTS`: refused as over a narrow path.
+    // The kernel rejects a run of more datagrams than `UDP_MAX_SEGMENTS` with EINVAL. The socket
+    // handles this error as if the path's MTU were too small.
     sender.send_run(to, &[7; 300], 1, |error, _| errors.push(error));
 
     assert_eq!(received(&receiver, 300).len(), 300);

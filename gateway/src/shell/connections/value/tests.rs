@@ -35,7 +35,7 @@ fn a_lost_peer_is_an_error_if_no_replica_restores_the_latency() {
     lab.connects(0);
 
     assert!(lab.loses(0));
-    assert_eq!(lab.value(), Some(CONNECTED), "only a question");
+    assert_eq!(lab.value(), Some(CONNECTED), "only the latency is removed");
     assert_eq!(lab.latency().timestamp, None);
     lab.writes(0);
     lab.pass(2);
@@ -55,7 +55,7 @@ fn a_connected_replica_restores_a_removed_latency() {
     lab.writes(1);
 
     assert!(lab.loses(0));
-    assert!(lab.writes(1), "the answer");
+    assert!(lab.writes(1), "gw-2 writes a new latency");
     for _ in 0..60 {
         lab.pass(1);
         lab.writes(0);
@@ -78,7 +78,7 @@ fn a_starting_replica_writes_error_only_while_no_other_is_connected() {
         assert!(!lab.writes(1));
     }
 
-    // gw-1 dies.
+    // gw-1 has crashed: from now on only gw-2 runs.
     let mut seen = BTreeSet::new();
     for _ in 0..24 {
         lab.pass(1);
@@ -118,7 +118,7 @@ fn latencies_are_formatted_as_upstream_does() {
     assert_eq!(text(Duration::from_micros(12_900)), "12ms");
 }
 
-/// An object and the replicas that write it.
+/// The Connection of a peer, and the state of this peer in each replica.
 struct Lab {
     own: Vec<Own>,
     connection: Connection,
@@ -160,7 +160,7 @@ impl Lab {
         self.writes(replica)
     }
 
-    /// Runs a replica; returns whether it writes the object.
+    /// Applies the patch of a replica; returns whether there was a patch.
     fn writes(&mut self, replica: usize) -> bool {
         let seconds = Duration::from_secs(self.second.unsigned_abs());
         let now = Timestamp::from_second(NOW.as_second() + self.second).unwrap();

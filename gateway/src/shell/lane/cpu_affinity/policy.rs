@@ -1,7 +1,9 @@
 //! Decides when a worker is pinned to its own CPUs. PURE.
 //!
+//! Light work is a wake-up with at most two packets and 2 KiB; bulk work is a wake-up with more.
+//!
 //! ```text
-//!            bulk work, or long waits for a CPU
+//!         bulk work, or long waits for the own CPUs
 //!         +---------------------------------------+
 //!         |                                       v
 //!      Pinned                                  Unpinned
@@ -12,38 +14,40 @@
 
 use std::time::{Duration, Instant};
 
-/// Light work: what a wake-up moves at most.
+/// Maximum number of packets of a wake-up with light work.
 const LIGHT_PACKETS_MAX: u64 = 2;
+
+/// Maximum number of bytes of a wake-up with light work.
 const LIGHT_BYTES_MAX: u64 = 2048;
 
-/// Consecutive wake-ups with light work, and their least duration, until the worker is pinned again:
-/// migrating a thread has a cost, too.
+/// Number and minimum duration of consecutive wake-ups with light work until the worker is pinned.
+///
+/// The delay limits the rate of thread migrations, which cost time.
 const PIN_AFTER: (u32, Duration) = (16, Duration::from_millis(20));
 
-/// Wake-ups with light work, and their least duration, between two checks of the time that the
-/// pinned worker waited for a CPU.
+/// Number and minimum duration of wake-ups with light work between two checks of the time that the
+/// pinned worker waited for its CPUs.
 const CHECK_AFTER: (u32, Duration) = (64, Duration::from_millis(100));
 
-/// Mean wait per wake-up from which on the worker is unpinned.
+/// Mean wait per wake-up above which the worker is unpinned.
 const WAIT_MAX: Duration = Duration::from_micros(250);
 
-/// Time without a packet until the worker is pinned again.
+/// Time without a packet after which the worker is pinned again.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// Least time for which a worker stays unpinned after it waited for its CPUs.
+/// Minimum time for which a worker stays unpinned after long waits for its CPUs.
 const UNPINNED_MIN: Duration = Duration::from_secs(3);
 
-/// Packets moved by a wake-up, or by a lane since it started.
+/// The packets that a wake-up, or a lane since its start, has read from and written to the TAP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in super::super) struct Work {
-    /// Packets from and to the TAP.
+    /// Number of packets and super-packets.
     pub(in super::super) packets: u64,
-    /// Their bytes.
     pub(in super::super) bytes: u64,
 }
 
 impl Work {
-    /// Returns the work since `before`.
+    /// Returns the difference to the earlier value `before`.
     pub(in super::super) fn since(self, before: Self) -> Self {
         Self {
             packets: self.packets - before.packets,
@@ -59,13 +63,13 @@ impl Work {
 /// A change of the worker's affinity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
-    /// No change.
+    /// The affinity does not change.
     Keep,
-    /// Pass the time waited for a CPU to [`Policy::handle_wait`].
+    /// The caller must call [`Policy::handle_wait`], which makes the decision.
     CheckWait,
-    /// Run on its own CPUs only.
+    /// The worker must run on its own CPUs.
     Pin,
-    /// Run on any CPU.
+    /// The worker may run on any CPU.
     Unpin,
 }
 
@@ -74,16 +78,18 @@ pub(super) enum Decision {
 pub(super) struct Policy {
     is_pinned: bool,
     last_packet: Instant,
-    /// Consecutive wake-ups with light work.
+    /// Number of consecutive wake-ups with light work.
     light_wake_ups: u32,
+    /// Start of these wake-ups.
     light_since: Instant,
-    /// The time waited for a CPU at the last check.
+    /// Total time that the worker had waited for a CPU at the last check.
     waited: Option<Duration>,
+    /// Time until which the worker must not be pinned.
     unpinned_until: Option<Instant>,
 }
 
 impl Policy {
-    /// Starts with a pinned worker.
+    /// Creates the state machine of a pinned worker.
     pub(super) fn new(now: Instant) -> Self {
         Self {
             is_pinned: true,
@@ -99,10 +105,10 @@ impl Policy {
         self.is_pinned
     }
 
-    /// Handles a wake-up that did `work`.
+    /// Decides on the affinity after a wake-up that did `work`.
     pub(super) fn handle_wake_up(&mut self, work: Work, now: Instant) -> Decision {
         if work.packets == 0 {
-            // A timer or a probe; these are too rare to measure the wait for a CPU.
+            // Timers and probes are too rare to measure the wait for a CPU.
             let is_idle = now.saturating_duration_since(self.last_packet) >= IDLE;
             return if is_idle {
                 self.pin(now)
@@ -133,7 +139,9 @@ impl Policy {
         Decision::CheckWait
     }
 
-    /// Handles the total time that the worker has waited for a CPU; `None` if it is unknown.
+    /// Decides on the affinity after [`Decision::CheckWait`].
+    ///
+    /// `waited` is the total time that the worker has waited for a CPU, or `None` if it is unknown.
     pub(super) fn handle_wait(&mut self, waited: Option<Duration>, now: Instant) -> Decision {
         let before = std::mem::replace(&mut self.waited, waited);
         let wake_ups = self.light_wake_ups.max(1);
@@ -175,7 +183,7 @@ impl Policy {
 mod tests {
     use super::*;
 
-    /// A worker under simulated time.
+    /// A worker with a simulated clock.
     struct Worker {
         policy: Policy,
         now: Instant,
@@ -204,7 +212,8 @@ mod tests {
             }
         }
 
-        /// Moves single packets, and returns all decisions but to keep.
+        /// Simulates wake-ups with one packet each; returns all decisions except
+        /// [`Decision::Keep`].
         fn moves_single_packets(&mut self, wake_ups: u32) -> Vec<Decision> {
             let decisions = (0..wake_ups).map(|_| self.wakes_up_for(1));
             decisions.filter(|it| *it != Decision::Keep).collect()

@@ -1,22 +1,24 @@
-//! What one wake-up may read from the TAP, so that no sender keeps the lane from its other
-//! descriptors and its timers.
+//! Limits the frames that one wake-up reads from the TAP.
+//!
+//! Without the limits, a fast sender could starve the other descriptors and the timers of the lane.
 
 use crate::shell::lane::batching::SMALL_MAX;
 
-/// Frames longer than [`SMALL_MAX`]: super-packets of up to 64 KiB.
+/// Maximum number of frames longer than [`SMALL_MAX`], which are super-packets of up to 64 KiB.
 const LARGE_FRAMES_MAX: usize = 16;
 
-/// Frames of any length: as many small packets as two runs of datagrams hold.
+/// Maximum number of frames of any length; equal to the datagrams of two `UDP_SEGMENT` sends.
 const FRAMES_MAX: usize = 128;
 
-/// Segments of all frames: those of [`LARGE_FRAMES_MAX`] super-packets of 128 datagrams, which is
-/// Linux's limit (`UDP_MAX_SEGMENTS`).
+/// Maximum number of segments of all frames, whose encryption takes 0.4 to 1.8 ms.
 ///
-/// It takes 0.4 to 1.8 ms to seal them. Without the limit, [`FRAMES_MAX`] small frames could hold
-/// [`SEGMENTS_MAX`](crate::offload::split::SEGMENTS_MAX) segments each, 16 times as many.
+/// Permits [`LARGE_FRAMES_MAX`] super-packets of 128 datagrams, Linux's maximum
+/// (`UDP_MAX_SEGMENTS`). Without this limit, [`FRAMES_MAX`] small frames of
+/// [`split::SEGMENTS_MAX`](crate::offload::split::SEGMENTS_MAX) segments would have 16 times as
+/// many.
 const SEGMENTS_MAX: usize = LARGE_FRAMES_MAX * 128;
 
-/// The frames read since the wake-up began, against the limits.
+/// Counters of the frames that the current wake-up has read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ReadBudget {
     frames: usize,
@@ -25,7 +27,7 @@ pub(super) struct ReadBudget {
 }
 
 impl ReadBudget {
-    /// Returns whether the other descriptors are due.
+    /// Returns whether one of the limits is reached.
     pub(super) fn is_spent(&self) -> bool {
         self.frames >= FRAMES_MAX
             || self.large_frames >= LARGE_FRAMES_MAX
@@ -39,7 +41,7 @@ impl ReadBudget {
         self.segments += segments;
     }
 
-    /// Returns whether there was no more than one small frame.
+    /// Returns whether the wake-up has read no frame, or a single small frame.
     pub(super) fn is_at_most_one_small_frame(&self) -> bool {
         self.frames <= 1 && self.large_frames == 0
     }
@@ -50,7 +52,7 @@ mod tests {
     use super::*;
     use crate::offload::split;
 
-    /// Reads frames that are all alike until the budget is spent; returns frames and segments.
+    /// Spends the budget on equal frames; returns the number of frames and of segments.
     fn spent(len: usize, segments: usize) -> (usize, usize) {
         let mut budget = ReadBudget::default();
         while !budget.is_spent() {
@@ -63,7 +65,7 @@ mod tests {
     fn ordinary_traffic_is_limited_by_frames() {
         assert_eq!(spent(92, 1), (FRAMES_MAX, FRAMES_MAX));
         assert_eq!(spent(65_000, 48), (LARGE_FRAMES_MAX, LARGE_FRAMES_MAX * 48));
-        // MSS of 536 bytes, and datagrams of the longest super-packet of Linux.
+        // A TCP super-packet with an MSS of 536 bytes, then a UDP super-packet of 128 datagrams.
         assert_eq!(
             spent(65_000, 122),
             (LARGE_FRAMES_MAX, LARGE_FRAMES_MAX * 122)
