@@ -43,7 +43,7 @@ fn tables_are_applied_with_net_admin_only() {
         };
         let changes = parts.datapath.apply(&tables).unwrap();
         assert_ne!(changes, ebpf::Changes::default());
-        assert!(parts.namespace.inside(|| ()).is_err(), "CAP_SYS_ADMIN");
+        assert!(parts.namespace.inside(|| ()).is_err(), "SYS_ADMIN is kept");
         assert!(Datapath::attach(ebpf::Options::new("lo", "lo")).is_err());
     });
 }

@@ -264,7 +264,7 @@ mod tests {
         });
         let later = |millis| shared.start + Duration::from_millis(millis);
 
-        assert_eq!(shared.hung(later(700)), None, "the lanes have just started");
+        assert_eq!(shared.hung(later(700)), None, "lanes have just started");
         heartbeats[0].note_awake(later(1_000));
         assert_eq!(shared.hung(later(1_000)), Some(1));
         heartbeats[1].note_awake(later(1_001));

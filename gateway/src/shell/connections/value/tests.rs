@@ -35,7 +35,7 @@ fn a_lost_peer_is_an_error_if_no_replica_restores_the_latency() {
     lab.connects(0);
 
     assert!(lab.loses(0));
-    assert_eq!(lab.value(), Some(CONNECTED), "only the latency is removed");
+    assert_eq!(lab.value(), Some(CONNECTED), "only the latency changes");
     assert_eq!(lab.latency().timestamp, None);
     lab.writes(0);
     lab.pass(2);
