@@ -22,7 +22,7 @@ const PEERS: [u16; 3] = [10, 100, 1_000];
 /// Length of IPv4 and TCP header, in bytes.
 const HEADERS: usize = 40;
 
-/// Payload of a TCP segment with a packet length of the tunnel's MTU, in bytes.
+/// Payload of a TCP segment in bytes: the tunnel's MTU minus [`HEADERS`].
 const SEGMENT: usize = 1_300;
 
 /// Number of segments in a super-packet.
@@ -139,8 +139,8 @@ fn lookup(criterion: &mut Criterion<CpuTime>) {
         let mut at = 0_u32;
         group.bench_function(BenchmarkId::new("select a session", peers), |bencher| {
             bencher.iter(|| {
-                // Selects pseudo-random peers, so that the CPU caches have the effect of real
-                // traffic.
+                // The peers are pseudo-random: in a fixed order, CPU caches would speed up the
+                // lookup.
                 at = at.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
                 let peer = u16::try_from(at >> 16).unwrap_or_default() % peers;
                 let session = simulation.gateway.select(peer, black_box(at));

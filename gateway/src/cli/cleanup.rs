@@ -7,7 +7,7 @@ use clap::Args;
 use ebpf_common::settings::Settings;
 use std::io::Write;
 
-/// Remove the kernel state of a stopped gateway: namespace, devices, eBPF programs, status socket.
+/// Remove the state of a stopped gateway: namespace, devices, eBPF programs, status socket.
 ///
 /// Removes only objects of this instance. Succeeds if there is nothing to remove.
 #[derive(Debug, Args)]

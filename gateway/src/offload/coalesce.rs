@@ -31,12 +31,12 @@ const DATAGRAMS_MAX: usize = 64;
 /// first bytes of a page.
 const OFFSET: usize = 64;
 
-/// Up to [`FLOWS_MAX`] open super-packets, at most one for each flow.
+/// Coalesces the packets of up to [`FLOWS_MAX`] flows at the same time.
 pub(crate) struct Coalescer {
     settings: Settings,
     /// Whether the kernel accepts UDP super-packets from the TAP.
     udp: bool,
-    /// Ordered by age, oldest first.
+    /// The incomplete super-packet of each flow, the oldest first.
     open: Vec<Open>,
     /// Free buffers. The last one receives the next packet.
     spare: Vec<Buffer>,
@@ -68,7 +68,7 @@ impl Coalescer {
             settings,
             udp,
             open: Vec::with_capacity(FLOWS_MAX),
-            // One buffer more than flows, for the packet that evicts the oldest flow.
+            // The additional buffer is for the packet that evicts the oldest flow.
             spare: (0..=FLOWS_MAX).map(|_| Buffer::new()).collect(),
         }
     }
@@ -130,7 +130,7 @@ impl Coalescer {
         write: &mut impl FnMut(&[u8]),
     ) {
         if candidate.push {
-            return self.write_alone(peer, len, write); // PSH ends a super-packet at once.
+            return self.write_alone(peer, len, write); // A packet with PSH ends its super-packet.
         }
         if self.open.len() == FLOWS_MAX {
             self.flush_at(0, write);
@@ -171,7 +171,7 @@ impl Coalescer {
         let mut open = self.open.remove(at);
         let frame_len = open.finish(&self.settings);
         write(&open.buffer.frame()[..frame_len]);
-        // Not at the end, since the last buffer may already hold the next packet.
+        // The buffer goes to the front, since the last buffer may already hold the next packet.
         self.spare.insert(0, open.buffer);
     }
 }

@@ -71,8 +71,9 @@ impl<'a> Fragments<'a> {
     }
 }
 
-/// Replaces all IPv4 options without the copied flag by padding, as in all fragments after the
-/// first.
+/// Replaces all IPv4 options without the copied flag by padding.
+///
+/// Only the first fragment carries such options.
 fn blank_options(mut options: &mut [u8]) {
     while let Some(&kind) = options.first() {
         let len = match kind {

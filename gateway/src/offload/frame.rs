@@ -9,7 +9,7 @@ use ebpf_common::settings::Settings;
 /// Length of an Ethernet header in bytes.
 pub(crate) const ETHERNET: usize = 14;
 
-/// Length of both headers in bytes.
+/// Length of virtio_net_hdr and Ethernet header together, in bytes.
 pub(crate) const HEADROOM: usize = vnet::LEN + ETHERNET;
 
 /// Maximum length of an IPv4 packet or super-packet, in bytes.

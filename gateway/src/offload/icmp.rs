@@ -54,7 +54,8 @@ pub(crate) fn too_big(packet: &[u8], mtu: u16, out: &mut [u8]) -> Option<usize> 
     Some(total)
 }
 
-/// Returns whether the address is outside 0.0.0.0/8, multicast, and 240.0.0.0/4 with broadcast.
+/// Returns whether the address is unicast: not in 0.0.0.0/8, 224.0.0.0/4 (multicast) or 240.0.0.0/4
+/// (reserved, broadcast).
 fn is_unicast(source: [u8; 4]) -> bool {
     source[0] != 0 && source[0] < 224
 }

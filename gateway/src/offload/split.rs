@@ -24,14 +24,14 @@ const CWR: u8 = 0x80;
 
 /// Maximum number of segments in a frame.
 ///
-/// The limit bounds the time for which one frame holds the lane's lock. To encrypt a segment takes
-/// about 0.2 us if it is short and 0.9 us if it has 1,400 bytes. Hence 256 short segments take
-/// about as long as an ordinary super-packet of 48 full segments.
+/// The limit bounds the time for which one frame holds the lane's lock. The encryption takes about
+/// 0.2 us for a short segment and 0.9 us for a segment of 1,400 bytes. Hence 256 short segments
+/// take about as long as an ordinary super-packet of 48 full segments.
 ///
-/// Frames of Linux stay below the limit. `UDP_MAX_SEGMENTS` is 128. 64 KiB of TCP are 132 segments
-/// at IPv4's default MSS of 536 bytes with 40 bytes of options. Only a raw socket, or TCP with an
-/// MSS below 256 bytes and a window of several hundred segments, exceeds the limit. TCP then
-/// retransmits single segments.
+/// Super-packets from Linux stay below the limit. For UDP, `UDP_MAX_SEGMENTS` is 128. For TCP,
+/// 64 KiB are 132 segments at IPv4's default MSS of 536 bytes with 40 bytes of options. Only a raw
+/// socket, or TCP with an MSS below 256 bytes and a window of several hundred segments, exceeds the
+/// limit. TCP then retransmits single segments.
 pub(crate) const SEGMENTS_MAX: usize = 256;
 
 /// The reason why a frame cannot be segmented.

@@ -29,7 +29,8 @@ pub(crate) enum Gso {
     None,
     /// A TCP super-packet over IPv4, with `gso_size` payload bytes in each segment.
     TcpV4 {
-        /// Only the first segment has the flag CWR (RFC 3168 section 6.1.2).
+        /// Whether the first segment has the flag CWR; later segments never have it (RFC 3168
+        /// section 6.1.2).
         ecn: bool,
     },
     /// UDP datagrams with `gso_size` payload bytes each (`UDP_SEGMENT`).

@@ -52,7 +52,7 @@ pub(super) fn path(
         Some(old) if old.status == "Unknown" => status != "Unknown" || is_own,
         Some(old) => {
             let is_worse = status == "False" && old.status == "True";
-            // A received handshake gives a better reason than a missing one.
+            // A reason based on received handshakes replaces a reason based on missing handshakes.
             let is_unobserved = UNOBSERVED.iter().any(|reason| old.reason == reason.name());
             let is_better_known = verdict.reason.is_observed() && is_unobserved;
             is_own

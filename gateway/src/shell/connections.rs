@@ -114,8 +114,8 @@ impl Reporter {
         }
     }
 
-    /// Sets the names of the ready replicas; this replica may replace conditions of all other
-    /// replicas.
+    /// Sets the names of the ready replicas. This replica may replace a condition whose reporter is
+    /// not among them.
     pub(super) fn set_live(&mut self, live: impl IntoIterator<Item = String>) {
         self.live = live.into_iter().collect();
     }
@@ -234,7 +234,7 @@ impl Reporter {
 
     /// Returns whether this replica is ready in the desired state.
     ///
-    /// Other replicas replace the conditions of replicas that are not.
+    /// Other replicas replace the conditions of a replica that is not ready.
     fn is_listed(&self) -> bool {
         self.live.contains(&self.replica)
     }

@@ -66,7 +66,7 @@ struct LookupResult {
     outcome: Result<Vec<SocketAddr>, String>,
 }
 
-/// The parts of a new [`Control`].
+/// The arguments of [`Control::start`].
 pub(crate) struct Parts {
     pub(crate) loader: Loader,
     pub(crate) lanes: Lanes,
@@ -263,8 +263,8 @@ impl Control {
     /// Returns the notice about the whole gateway, if any.
     fn aggregate(&mut self, (lane, notice): LaneNotice) -> Option<Notice> {
         let outcome = self.aggregate.handle(lane, notice);
-        // If a queue is full, these commands are lost. The peer repeats its handshake initiation,
-        // and `check_paths` repeats the kinds of peers.
+        // A lane with a full queue loses the command. The peer repeats a lost handshake initiation,
+        // and `check_paths` repeats `Command::Kinds`.
         if let Some(command) = outcome.first {
             let _ = self.lanes.send_first(command);
         }

@@ -196,8 +196,9 @@ impl Plan {
         Ok((taps, steering, datapath))
     }
 
-    /// Returns whether there is an overlay device to adopt; deletes an overlay device that does not
-    /// fit.
+    /// Returns whether there is an overlay device to adopt.
+    ///
+    /// Deletes an overlay device that has another port or another namespace of its socket.
     ///
     /// Checks both devices for our mark before it changes one of them.
     fn adopt_overlay(&self, overlay: &Overlay, pod: &File) -> Result<bool, Error> {

@@ -208,8 +208,8 @@ impl Loader {
     /// Returns the local private key for each peer, and the reason for each peer without a valid
     /// key.
     ///
-    /// A missing file is an error. A key that is missing in the Secret at the API server is none,
-    /// because the controller manager may still write it.
+    /// A missing file is an error. A key that is missing in the Secret at the API server is no
+    /// error, because the controller manager may still write the key.
     fn read_keys(&self, fabric: &Fabric) -> Result<(ByPeer<PrivateKey>, ByPeer<String>), Error> {
         let mut found = BTreeMap::new();
         let mut missing = BTreeMap::new();

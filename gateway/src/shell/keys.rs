@@ -49,7 +49,8 @@ pub(crate) enum Error {
 
 /// Reads the keys of `secrets`; returns them by name of the Secret.
 ///
-/// The items are the name of a Secret, and the object that refers to it, which is named in errors.
+/// Each item is the name of a Secret and the object that refers to the Secret. Errors name this
+/// object.
 ///
 /// # Errors
 ///

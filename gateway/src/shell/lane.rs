@@ -343,8 +343,7 @@ impl Lane {
             return EpollTimeout::NONE;
         }
         let wait = due.saturating_duration_since(self.now);
-        // The rounding is upwards, because a worker that wakes up too early would have to wait
-        // again.
+        // Rounds up, because a worker that wakes up too early would have to wait again.
         let millis = wait
             .as_micros()
             .div_ceil(1000)

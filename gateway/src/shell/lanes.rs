@@ -211,7 +211,7 @@ struct End {
 impl End {
     fn report(&self, outcome: anyhow::Result<()>) {
         if let Some(end) = lock(&self.end).take() {
-            let _ = end.send(outcome); // Fails if the process has already stopped waiting.
+            let _ = end.send(outcome); // Fails if the main thread no longer waits.
         }
     }
 }
@@ -262,7 +262,7 @@ impl Lanes {
     ///
     /// # Errors
     ///
-    /// Returns [`Hung`] if its queue is full.
+    /// Returns [`Hung`] if the lane's queue is full.
     pub(crate) fn send_first(&self, command: Command) -> Result<(), Hung> {
         self.handles
             .first()

@@ -208,8 +208,9 @@ pub(crate) fn create_overlay(overlay: &Overlay, namespace: BorrowedFd<'_>) -> Re
     }
 }
 
-/// Configures the device `name`: alias, MTU and queue length, no IPv6 addresses, no ARP, and state
-/// up.
+/// Configures the device `name`, and sets it up.
+///
+/// Sets alias, MTU and queue length, and disables ARP and automatic IPv6 addresses.
 ///
 /// # Errors
 ///
@@ -228,7 +229,7 @@ pub(crate) fn configure(
             "configure",
             by_name().alias(mark).mtu(mtu).txqueuelen(queue_len).build(),
         ),
-        // The step without a verb may fail, since the kernel may have no IPv6.
+        // The empty verb means that an error is ignored, since the kernel may have no IPv6.
         (
             "",
             by_name()
@@ -257,7 +258,7 @@ pub(crate) fn configure(
 ///
 /// # Errors
 ///
-/// Returns [`Error`] if the kernel rejects the request. A device that does not exist is no error.
+/// Returns [`Error`] if the kernel rejects the request. Succeeds if the device does not exist.
 pub(crate) fn delete(device: &Device) -> Result<(), Error> {
     run(
         async |handle| match handle.link().del(device.index).execute().await {

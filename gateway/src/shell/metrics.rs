@@ -254,7 +254,7 @@ fn peers(out: &mut Out<'_, '_>, peers: &[PeerSnapshot]) -> fmt::Result {
 
 const NO_LABELS: [(&str, String); 0] = [];
 
-/// Encodes metric families whose values were read before.
+/// An encoder of metric families with constant values.
 struct Out<'a, 'b>(&'a mut DescriptorEncoder<'b>);
 
 impl Out<'_, '_> {

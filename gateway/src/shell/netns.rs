@@ -1,7 +1,7 @@
 //! Creates, enters and removes the gateway's network namespace.
 //!
-//! The namespace has a name, as those of `ip netns`, or exists only while a descriptor refers to
-//! it.
+//! A persistent namespace has a name, as with `ip netns`. Any other namespace ends with its last
+//! descriptor, socket or thread.
 
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};

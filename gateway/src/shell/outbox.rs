@@ -14,7 +14,7 @@ pub(crate) const DATAGRAM_MAX: usize = RUN_BYTES_MAX;
 /// Maximum length of a datagram from the engine, in bytes: packet, WireGuard header, padding and
 /// tag.
 ///
-/// It exceeds [`DATAGRAM_MAX`]. The kernel rejects such a datagram, and the lane counts the drop.
+/// The kernel rejects datagrams longer than [`DATAGRAM_MAX`], and the lane counts the drops.
 const SEALED_MAX: usize = PACKET_MAX + 48;
 
 /// Local port and remote address of a datagram.

@@ -55,8 +55,8 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
     raise_descriptor_limit();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        // Idle threads end at once, because threads from before the drop of capabilities would keep
-        // them.
+        // Idle threads end at once. A thread that started before the drop of capabilities would
+        // keep its capabilities.
         .thread_keep_alive(Duration::ZERO)
         .build()
         .context("failed to start the runtime")?;

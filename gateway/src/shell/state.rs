@@ -67,7 +67,7 @@ pub(crate) struct Identity {
     pub(crate) udp_super_packets: bool,
 }
 
-/// The state of the configuration, which is the desired state.
+/// The source of the desired state, and whether the gateway has applied it.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Config {
@@ -89,7 +89,7 @@ pub(crate) struct Config {
     pub(crate) unserved: Vec<String>,
 }
 
-/// A snapshot of all parts.
+/// A snapshot of lanes, eBPF counters, configuration and paths.
 pub(crate) struct Gathered {
     /// The report of all lanes; `None` if a lane does not reply.
     pub(crate) report: Option<Report>,
@@ -169,7 +169,6 @@ impl State {
         lock(&self.paths).clusters.retain(|id, _| is_peer(id));
     }
 
-    /// Takes a snapshot of all parts.
     pub(crate) fn gather(&self) -> Gathered {
         let kernel = lock(&self.datapath).counters().unwrap_or_else(|error| {
             tracing::warn!(%error, "failed to read the kernel programs' counters");
@@ -228,7 +227,7 @@ impl Observed for State {
 }
 
 impl Config {
-    /// Returns the configuration state directly after the desired state `served` was applied.
+    /// Returns the value for the desired state `served`, which was applied just now.
     pub(crate) fn applied(source: String, served: &Desired) -> Self {
         Self {
             source,

@@ -109,7 +109,7 @@ impl Tap {
             })
     }
 
-    /// Attaches the eBPF program that chooses the queue of each frame to the engine.
+    /// Attaches the eBPF program that chooses a queue for each frame from the kernel.
     ///
     /// # Errors
     ///

@@ -4,8 +4,11 @@
 //! may be shorter. One system call sends a run with `UDP_SEGMENT` (Linux 4.18), and one system call
 //! receives a run with `UDP_GRO` (Linux 5.0).
 //!
-//! If the kernel rejects a run, the socket sends its datagrams one by one. It stops sending runs if
-//! the device has no checksum offload. If the path's MTU is too small, it stops for [`NARROW_FOR`].
+//! If the kernel rejects a run, the socket sends the datagrams one by one:
+//!
+//! - If the device has no checksum offload, the socket sends no further runs.
+//! - If the path's MTU is too small, the socket sends no run to the destination for
+//!   [`NARROW_FOR`].
 
 #![expect(
     unsafe_code,
@@ -42,7 +45,7 @@ const BUFFER_BYTES: usize = 8 << 20;
 /// MTU.
 const NARROW_FOR: Duration = Duration::from_secs(60);
 
-/// Maximum number of entries in [`UdpPort::narrow`]; one more entry clears the map first.
+/// Maximum number of entries in [`UdpPort::narrow`]; the socket clears a full map.
 const NARROW_MAX: usize = 1024;
 
 /// A UDP socket bound to a port.
@@ -52,8 +55,8 @@ pub(crate) struct UdpPort {
     dual_stack: bool,
     /// Whether the socket sends runs.
     segmentation: bool,
-    /// The length of the datagrams of the last rejected run by destination, and the end of
-    /// [`NARROW_FOR`].
+    /// Destinations whose path rejected a run. The value is the length of the run's datagrams, and
+    /// the time from which on the socket tries runs of this length again.
     narrow: BTreeMap<SocketAddr, (usize, Instant)>,
 }
 
@@ -135,7 +138,7 @@ impl UdpPort {
         Ok(port)
     }
 
-    /// Returns the port number, which the kernel chose if it was 0.
+    /// Returns the port number to which the socket is bound.
     fn port(&self) -> Result<u16, Errno> {
         let name: SockaddrStorage = getsockname(self.socket.as_raw_fd())?;
         let v6 = name.as_sockaddr_in6().map(SockaddrIn6::port);
@@ -231,8 +234,7 @@ impl UdpPort {
         message.msg_iov = &raw mut part;
         message.msg_iovlen = 1;
         message.msg_control = control.0.as_mut_ptr().cast();
-        // The cast without a type is needed, since the type of the field differs between C
-        // libraries.
+        // The type of the field differs between C libraries, so the cast infers it.
         message.msg_controllen = control.0.len() as _;
 
         // SAFETY: `name`, `part`, `buffer` and `control` outlive the call, and `message` has their

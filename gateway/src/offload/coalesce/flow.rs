@@ -61,8 +61,8 @@ impl Flow {
         }
     }
 
-    /// Returns whether a packet of `self` may belong to `other`, so that their order must not
-    /// change.
+    /// Returns whether `self` may be the same flow as `other`, so that their packets must stay in
+    /// order.
     pub(super) fn overlaps(&self, other: &Self) -> bool {
         (self.source, self.destination, self.protocol)
             == (other.source, other.destination, other.protocol)
@@ -92,8 +92,8 @@ pub(super) struct Candidate {
 }
 
 impl Candidate {
-    /// Returns whether the header fields permit to append this packet to a super-packet that starts
-    /// with `first`.
+    /// Returns whether the header fields of this packet match a super-packet that starts with
+    /// `first`.
     pub(super) fn follows(&self, first: &Self) -> bool {
         !self.cwr && self.network == first.network && self.transport == first.transport
     }
@@ -103,8 +103,8 @@ impl Candidate {
 ///
 /// # Errors
 ///
-/// Returns the packet's flow if the packet must not be coalesced, so that the caller can keep it in
-/// order with this flow. Returns `None` if the packet is malformed.
+/// If the packet must not be coalesced, the error is the packet's flow, so that the caller can keep
+/// the packets of this flow in order. If the packet is malformed, the error is `None`.
 pub(super) fn inspect(packet: &[u8]) -> Result<Candidate, Option<Flow>> {
     let ip = Header::parse(packet).ok_or(None)?;
     let ports = packet
@@ -186,8 +186,8 @@ fn tcp(segment: &[u8]) -> Option<(usize, [u8; TCP_HEADER_MAX])> {
 
 /// Returns the header length of a UDP datagram, and an all-zero [`Candidate::transport`].
 ///
-/// Returns `None` if the datagram has no checksum, because every datagram of a super-packet has
-/// one.
+/// Returns `None` if the datagram has no checksum, because all datagrams of a super-packet have a
+/// checksum.
 fn udp(datagram: &[u8]) -> Option<(usize, [u8; TCP_HEADER_MAX])> {
     let header = datagram.first_chunk::<UDP_HEADER>()?;
     let len = usize::from(u16::from_be_bytes([header[4], header[5]]));

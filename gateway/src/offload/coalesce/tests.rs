@@ -57,7 +57,7 @@ fn a_gap_or_another_acknowledgement_starts_a_super_packet() {
     let mut other = segment(100, ACK, 100);
     other.1 = {
         let mut packet = other.1;
-        packet[31] ^= 1; // Changes the acknowledgement number; the checksum follows.
+        packet[31] ^= 1; // Changes the acknowledgement number; the checksum is updated below.
         let sum = u16::from_be_bytes([packet[36], packet[37]]);
         let old = packet[31] ^ 1;
         let delta = i32::from(packet[31]) - i32::from(old);

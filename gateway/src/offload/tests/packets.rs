@@ -144,8 +144,8 @@ pub(crate) fn flow(packet: &[u8]) -> (&[u8], u8, &[u8]) {
     (&packet[12..20], packet[9], &packet[20..24])
 }
 
-/// Returns the packet; if it has the flag don't fragment, with identification and header checksum
-/// 0.
+/// Returns the packet. If it has the flag don't fragment, sets identification and header checksum
+/// to 0.
 ///
 /// RFC 6864 gives the identification of such packets no meaning, so the coalescer may change it.
 pub(crate) fn without_id(packet: &[u8]) -> Vec<u8> {

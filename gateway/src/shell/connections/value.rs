@@ -41,11 +41,11 @@ pub(super) struct Own {
     pub(super) latency: Option<Duration>,
     /// Whether the engine has reported a state since the last call of [`Own::status`].
     pub(super) is_changed: bool,
-    /// Set while the object shows `Connected` and this replica is not connected.
+    /// The running check; `None` if this replica is connected, or if no check has started.
     doubt: Option<Doubt>,
 }
 
-/// A `Connected` that this replica cannot confirm.
+/// The check of a shown `Connected` by a replica that is not connected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Doubt {
     /// Timestamp of the shown latency; `None` if the object has no latency.
@@ -83,7 +83,8 @@ impl Own {
 
     /// Returns the patch of the object's status, or `None` if no change is due.
     ///
-    /// `now` is the time for timestamps in the object, `at` the same time for intervals.
+    /// `now` and `at` are the current time: `now` is for timestamps in the object, `at` for
+    /// intervals.
     pub(super) fn status(
         &mut self,
         connection: &Connection,

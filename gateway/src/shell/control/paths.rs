@@ -20,7 +20,7 @@ pub(super) fn check_interval() -> Interval {
 }
 
 impl Control {
-    /// Updates path checks, status and reporter to the peers and replicas of the desired state.
+    /// Passes the peers and replicas of the desired state to path checks, status and reporter.
     pub(super) fn follow_peers(&mut self) {
         let now = Instant::now();
         let peers = self.served.fabric.peers.iter();

@@ -19,7 +19,7 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// Maximum duration of the standby state, since a node may be down.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// The times of the standby state.
+/// The deadline of the standby state, and the time of the next check.
 #[derive(Clone, Copy)]
 pub(super) struct Standby {
     until: Instant,

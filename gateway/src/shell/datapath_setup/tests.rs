@@ -48,8 +48,7 @@ fn tables_are_applied_with_net_admin_only() {
     });
 }
 
-/// Runs `test` on a new thread, because the changes of namespace and capabilities affect the
-/// thread.
+/// Runs `test` on a new thread, because `test` changes namespace and capabilities of its thread.
 fn in_new_namespace(test: impl FnOnce() + Send + 'static) {
     let run = || {
         unshare(CloneFlags::CLONE_NEWNET).expect("the test needs root");

@@ -90,8 +90,8 @@ impl ActiveWorker {
                 AtomicU64::from_ptr(&raw mut (*shared).last),
             )
         };
-        // `last` must be read before `worker`, because the eBPF programs change `last` when another
-        // worker becomes active.
+        // `last` must be read before `worker`, because the eBPF programs write `worker` before
+        // `last`.
         let last = last.load(Ordering::Acquire);
 
         (worker.load(Ordering::Acquire) == self.worker).then_some(last)

@@ -90,7 +90,7 @@ pub(crate) enum Notice {
         /// The health of the peer's nodes; `None` if the peer does not advertise it.
         nodes: Option<Nodes>,
     },
-    /// The evidence from handshakes with a peer that is not connected changed.
+    /// There is new evidence from handshake messages of a peer that is not connected.
     HandshakeEvidence {
         /// Index of the peer.
         peer: u16,

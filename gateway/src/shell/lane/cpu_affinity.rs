@@ -4,9 +4,11 @@
 //! longer than all other processing of a single packet. The CPU that received the packet is awake
 //! already. Therefore a worker is pinned to its own CPUs while packets arrive one at a time.
 //!
-//! The worker may run on any CPU in two cases. Under load, because the other CPUs are then awake
-//! and parallel processing increases the throughput. And if the worker waits for its own CPUs,
-//! because other threads use them.
+//! The worker may run on any CPU in two cases:
+//!
+//! - The load is high. Then the other CPUs are awake, and parallel processing increases the
+//!   throughput.
+//! - The worker often waits for its own CPUs, because other threads use them.
 
 mod policy;
 

@@ -24,7 +24,9 @@ use std::time::{Duration, Instant};
 /// (`HEARTBEAT_AGE_MAX_NS`). The interval is shorter, because a busy machine may delay a heartbeat.
 const INTERVAL: Duration = Duration::from_millis(150);
 
-/// Time before a heartbeat is due, from which on any wake-up writes it, since this saves a wake-up.
+/// Maximum time by which a heartbeat may be early.
+///
+/// A wake-up for another reason writes a heartbeat that is due soon, which saves a later wake-up.
 const EARLY: Duration = Duration::from_millis(75);
 
 /// Time without a wake-up after which a lane counts as hung.
@@ -72,8 +74,8 @@ pub(crate) struct HeartbeatWriter {
     /// Cluster id and index of each peer, sorted by id. The position is the peer's bit in the
     /// heartbeat.
     ranks: Vec<(String, u16)>,
-    /// Digest of the cluster ids in `ranks`, by which nodes detect that the bits belong to other
-    /// ids.
+    /// Digest of the cluster ids in `ranks`. The nodes compare it with the digest of their own list
+    /// of peers, because the meaning of the bits depends on the list.
     digest: u64,
     /// Whether this replica stops.
     leaving: bool,

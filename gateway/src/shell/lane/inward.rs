@@ -8,7 +8,7 @@ use crate::offload::frame::HEADROOM;
 
 /// Maximum number of receive calls per port and wake-up, of up to 64 KiB each.
 ///
-/// They take about half a millisecond.
+/// All calls together take about half a millisecond.
 const RECEIVES_MAX: usize = 16;
 
 impl Lane {
@@ -48,7 +48,7 @@ impl Lane {
             let receipt = match port.receive(datagrams) {
                 Ok(Some(receipt)) => receipt,
                 Ok(None) => break,
-                Err(_) => continue, // A pending ICMP error; the call has cleared it.
+                Err(_) => continue, // The call has returned and cleared a pending ICMP error.
             };
             stats.received.record(receipt.len);
             if receipt.len == 0 {

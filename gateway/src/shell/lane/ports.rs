@@ -38,8 +38,8 @@ pub(super) struct Ports {
 }
 
 impl Ports {
-    /// Creates an epoll instance for each queue in `taps`; adds the queue, `wake` and the sockets
-    /// `listen`.
+    /// Creates an epoll instance for each worker, with the worker's queue in `taps`, its socket in
+    /// `listen`, and `wake`.
     ///
     /// # Errors
     ///

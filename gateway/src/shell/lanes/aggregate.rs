@@ -121,7 +121,7 @@ impl Aggregate {
         (before, after.unwrap_or(state))
     }
 
-    /// Returns the first lane in which the peer has the same state as in the gateway as a whole.
+    /// Returns the first lane in which the peer's state equals that of the whole gateway.
     fn best(&self, peer: u16) -> Option<LaneId> {
         let lanes = self.connections.get(&peer)?;
         let best = lanes.values().map(|state| rank(*state)).max()?;

@@ -15,7 +15,7 @@ const FRAMES_MAX: usize = 128;
 /// Permits [`LARGE_FRAMES_MAX`] super-packets of 128 datagrams, Linux's maximum
 /// (`UDP_MAX_SEGMENTS`). Without this limit, [`FRAMES_MAX`] small frames of
 /// [`split::SEGMENTS_MAX`](crate::offload::split::SEGMENTS_MAX) segments would have 16 times as
-/// many.
+/// many segments.
 const SEGMENTS_MAX: usize = LARGE_FRAMES_MAX * 128;
 
 /// Counters of the frames that the current wake-up has read.
