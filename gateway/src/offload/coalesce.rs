@@ -240,7 +240,7 @@ fn coalesce_headers(packet: &mut [u8], flow: &Flow, push: bool) {
     const HEADER: usize = ipv4::HEADER_MIN;
     let total_len = u16::try_from(packet.len()).expect("`accepts` keeps it below `PACKET_MAX`");
     ipv4::finish_header(packet, HEADER, total_len);
-    let transport_len = total_len - u16::try_from(HEADER).expect("20");
+    let transport_len = total_len - u16::try_from(HEADER).expect("the header has 20 bytes");
     let transport = flow.transport();
     let sum = Sum::pseudo(
         flow.source,

@@ -169,10 +169,10 @@ impl Control {
         };
 
         let before = std::mem::replace(&mut self.served, desired);
-        // The engine applies the change before the eBPF maps. Until then the eBPF programs drop
-        // packets of a new peer, and the engine drops packets to a removed peer. The index of a
-        // removed peer is not reused at once, so it cannot refer to two different peers in engine
-        // and maps.
+        // The engine applies the change before the eBPF maps. Until the maps change, the eBPF
+        // programs drop packets of a new peer, and the engine drops packets to a removed peer. The
+        // index of a removed peer is not reused at once, so it cannot refer to two different peers
+        // in engine and maps.
         let applied = self
             .send_desired()
             .map_err(anyhow::Error::from)

@@ -156,7 +156,7 @@ fn path(out: &mut Out<'_, '_>, status: &PathStatus) -> fmt::Result {
     });
     out.gauge(
         "path_up",
-        "1 if no part of the path from node to node is known to be broken, else 0; hop: the broken part, or the checked part of a healthy path",
+        "1 if packets are known to pass from node to node, as far as the path is checked, else 0; hop: the broken part, or the checked part of a healthy path",
         None,
         paths,
     )?;

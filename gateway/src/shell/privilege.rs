@@ -11,7 +11,7 @@ const KEPT: Capability = Capability::CAP_NET_ADMIN;
 ///
 /// CAP_BPF and CAP_PERFMON are required to load the eBPF programs and to create their maps.
 /// CAP_SYS_ADMIN is required to create and to enter the network namespace. Later, the gateway uses
-/// maps and programs by descriptor, which requires no capability on most kernels (see
+/// maps and programs by descriptor, which requires no capability since Linux 5.19 (see
 /// [`ebpf::map_access_needs_cap_bpf`]).
 const SET_UP: [Capability; 3] = [
     Capability::CAP_BPF,

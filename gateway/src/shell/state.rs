@@ -39,7 +39,7 @@ pub(crate) struct PathStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Path {
-    /// Whether no part of the path is known to be broken.
+    /// Whether packets are known to pass, as far as the path is checked.
     pub(crate) healthy: bool,
     /// Reason in the condition `PathHealthy` of the Connection.
     pub(crate) reason: &'static str,

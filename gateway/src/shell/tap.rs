@@ -179,6 +179,6 @@ fn request(name: &str) -> Option<libc::ifreq> {
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
         *to = libc::c_char::from_ne_bytes([from]);
     }
-    request.ifr_ifru.ifru_flags = libc::c_short::try_from(flags).expect("flags of 16 bits");
+    request.ifr_ifru.ifru_flags = libc::c_short::try_from(flags).expect("the flags have 16 bits");
     Some(request)
 }

@@ -51,7 +51,7 @@ const NARROW_MAX: usize = 1024;
 /// A UDP socket bound to a port.
 pub(crate) struct UdpPort {
     socket: OwnedFd,
-    /// Whether the socket supports IPv6 and IPv4, or IPv4 only.
+    /// True if the socket supports IPv6 and IPv4, false if it supports IPv4 only.
     dual_stack: bool,
     /// Whether the socket sends runs.
     segmentation: bool,
@@ -241,7 +241,7 @@ impl UdpPort {
         // lengths.
         let result = unsafe { libc::recvmsg(self.socket.as_raw_fd(), &raw mut message, 0) };
         let len = match Errno::result(result) {
-            Ok(len) => usize::try_from(len).expect("not negative"),
+            Ok(len) => usize::try_from(len).expect("the length is not negative"),
             Err(Errno::EAGAIN | Errno::EINTR) => return Ok(None),
             Err(error) => return Err(error),
         };
@@ -405,7 +405,7 @@ fn parse(name: &libc::sockaddr_in6) -> SocketAddr {
 
 /// Writes a control message `UDP_SEGMENT` to `control`; returns its length in bytes.
 fn put_gso_segment(control: &mut Control, segment: u16) -> u32 {
-    let len = u32::try_from(size_of::<u16>()).expect("2");
+    let len = u32::try_from(size_of::<u16>()).expect("the size is 2");
     // SAFETY: both functions only compute lengths.
     let (message_len, space) = unsafe { (libc::CMSG_LEN(len), libc::CMSG_SPACE(len)) };
     // SAFETY: a `cmsghdr` of zero bytes is valid.
@@ -444,7 +444,7 @@ fn gro_segment(message: &libc::msghdr) -> Option<usize> {
 }
 
 fn socklen<T>() -> libc::socklen_t {
-    libc::socklen_t::try_from(size_of::<T>()).expect("a small type")
+    libc::socklen_t::try_from(size_of::<T>()).expect("the type is small")
 }
 
 #[cfg(test)]

@@ -93,7 +93,7 @@ impl Stats {
     pub(super) fn count_refused(&mut self, error: Errno, datagrams: usize) {
         #[expect(
             clippy::wildcard_enum_match_arm,
-            reason = "all other errors count alike"
+            reason = "all other errors have the same counter"
         )]
         let reason = match error {
             Errno::ECONNREFUSED

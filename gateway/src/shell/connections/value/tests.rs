@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 const NOW: Timestamp = Timestamp::constant(1_000_000, 0);
 
 #[test]
-fn a_connected_replica_writes_connected_wherever_that_is_missing() {
+fn a_connected_replica_writes_connected_if_it_is_missing() {
     for value in [None, Some(CONNECTING), Some(ERROR)] {
         let mut lab = Lab::new(&["gw-1"], value);
 
