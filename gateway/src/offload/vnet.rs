@@ -38,8 +38,8 @@ pub(crate) enum Gso {
 }
 
 impl Gso {
-    /// Parses `gso_type`; returns `None` for types that the gateway did not enable by
-    /// `TUNSETOFFLOAD`.
+    /// Parses `gso_type`; returns `None` for types that the gateway does not support, such as TCP
+    /// over IPv6.
     fn parse(value: u8) -> Option<Self> {
         match (value & !ECN, value & ECN != 0) {
             (0, false) => Some(Self::None),
@@ -82,7 +82,7 @@ pub(crate) struct Header {
 
 impl Header {
     /// Parses the header at the start of `frame`; returns `None` if it is truncated, or if its
-    /// flags or its type are unknown.
+    /// flags or its type are not supported.
     pub(crate) fn parse(frame: &[u8]) -> Option<Self> {
         let bytes = frame.first_chunk::<LEN>()?;
         let word = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_that_was_not_negotiated_is_refused() {
+    fn an_unsupported_segmentation_type_is_rejected() {
         for gso_type in [3, 4, 0x80, 0x85, 0xff] {
             assert_eq!(Header::parse(&[0, gso_type, 0, 0, 0, 0, 0, 0, 0, 0]), None);
         }

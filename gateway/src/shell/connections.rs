@@ -216,8 +216,8 @@ impl Reporter {
                 self.written_conditions
                     .insert(cluster_id.clone(), (version.clone(), Instant::now()));
             }
-            // `Connected` overrides concurrent writes of other replicas, so this write is
-            // unconditional.
+            // A patch with `Connected` and no condition must override concurrent writes of other
+            // replicas. Only other patches are conditional on the resourceVersion.
             let is_conditional = path.is_some() || !is_connected;
             if let Some(status) = merged(status, path) {
                 let mut patch = json!({"status": status});

@@ -76,7 +76,7 @@ pub(crate) enum Error {
 /// The state that the workers of a lane share.
 pub(crate) struct Lane {
     engine: Engine,
-    /// The TAP's queue of each worker.
+    /// Each worker's queue of the TAP.
     taps: Vec<Tap>,
     ports: Ports,
     /// Number of the worker that holds the lock.
@@ -107,9 +107,9 @@ pub(crate) struct Lane {
 /// The arguments of [`Lane::new`].
 pub(crate) struct Parts {
     pub(crate) engine: Engine,
-    /// The TAP's queue of each worker.
+    /// Each worker's queue of the TAP.
     pub(crate) taps: Vec<Tap>,
-    /// The socket of the listening port of each worker.
+    /// Each worker's socket of the listening port.
     pub(crate) listen: Vec<UdpPort>,
     /// The program that chooses a worker's socket for each datagram to a port that the lane opens;
     /// `None` for a single worker.

@@ -12,7 +12,7 @@ pub(crate) struct Aggregate {
     connections: BTreeMap<u16, BTreeMap<LaneId, ConnectionState>>,
     /// Lanes that have sent [`Notice::Drained`].
     drained: BTreeSet<LaneId>,
-    /// Kind by peer index. Only the first lane detects the kind of a peer.
+    /// Kind (upstream Liqo or this project) by peer index. Only the first lane detects the kind.
     kinds: BTreeMap<u16, Kind>,
 }
 
