@@ -1,8 +1,10 @@
 //! Benchmarks of each stage of packet processing, and of the costs of many peers.
 //!
-//! `cargo bench -p gateway` runs them. This file is in the directory of `main.rs`, because it
-//! includes the same modules, which are private to the crate. boringtun reads the mock clock of the
-//! tests, which only the benchmarks advance.
+//! `cargo bench -p gateway` runs the benchmarks. This file is next to `main.rs`, because both files
+//! include the same private modules.
+//!
+//! boringtun is built with its feature `mock-instant`: it reads a mock clock instead of the system
+//! clock. The simulation advances the mock clock.
 
 #![forbid(unsafe_code)]
 #![allow(

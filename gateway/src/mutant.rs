@@ -1,4 +1,6 @@
-//! Switches off one mechanism of the gateway, so that a mutation test can verify that a test fails.
+//! Switches off one mechanism of the gateway for a mutation test.
+//!
+//! The mutation test verifies that at least one other test fails without the mechanism.
 //!
 //! Without the cargo feature `mutants` the gateway does not read the environment variable, and no
 //! mechanism can be switched off.

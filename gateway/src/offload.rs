@@ -2,7 +2,7 @@
 //!
 //! A super-packet holds up to 64 KiB of one TCP or UDP flow behind a single header (GSO and GRO in
 //! the Linux kernel). One read or write of the TAP moves a whole super-packet, which makes the copy
-//! between kernel and process ten times cheaper per byte. PURE.
+//! between kernel and process ten times cheaper per byte.
 //!
 //! - [`split`] segments super-packets into packets for the tunnel.
 //! - [`coalesce`] coalesces packets from the tunnel into super-packets.

@@ -16,7 +16,7 @@ use std::hint::black_box;
 /// Lengths of packets in bytes: a small packet, and a packet of the tunnel's MTU.
 const SIZES: [usize; 2] = [92, 1_340];
 
-/// Numbers of peers. The lookup of a session must take the same time for all of them.
+/// Numbers of peers. The time to look up a session must not depend on the number of peers.
 const PEERS: [u16; 3] = [10, 100, 1_000];
 
 /// Length of IPv4 and TCP header, in bytes.
@@ -159,7 +159,8 @@ pub(super) fn udp(len: usize) -> Vec<u8> {
     packet
 }
 
-/// Returns a TCP packet with `len` bytes of payload and an incomplete checksum.
+/// Returns a TCP packet with `len` bytes of payload. Its checksum field is not complete; see
+/// [`complete`].
 fn tcp(sequence: u32, len: usize) -> Vec<u8> {
     let mut packet = tcp_headers(sequence, len).to_vec();
     packet.resize(HEADERS + len, 0x5a);

@@ -43,7 +43,8 @@ pub(crate) fn all(criterion: &mut Criterion<CpuTime>) {
                 BatchSize::PerIteration,
             );
         });
-        // Includes the timers and probes of the gateway, and the probes and replies of its peers.
+        // The measured CPU time includes the gateway's timers and probes, and its processing of the
+        // probes and replies of the peers.
         group.bench_function(BenchmarkId::new("one idle second with", peers), |bencher| {
             bencher.iter_custom(|seconds| {
                 let before = simulation.busy;
@@ -53,7 +54,8 @@ pub(crate) fn all(criterion: &mut Criterion<CpuTime>) {
                 simulation.busy - before
             });
         });
-        // Measures the CPU time of a restarted gateway until all peers are connected again.
+        // This benchmark measures the CPU time that a restarted gateway needs until all peers are
+        // connected again.
         let mut waited = Duration::ZERO;
         group.bench_function(BenchmarkId::new("handshakes of all of", peers), |bencher| {
             bencher.iter_custom(|times| {
@@ -66,7 +68,7 @@ pub(crate) fn all(criterion: &mut Criterion<CpuTime>) {
                 busy
             });
         });
-        // The time is zero if the command line excludes the benchmark above.
+        // `waited` is zero if the command line excludes the benchmark above.
         if !waited.is_zero() {
             println!("gateway/all {peers} peers were connected after {waited:?} of simulated time");
         }

@@ -26,12 +26,12 @@ pub(crate) struct Simulation {
     clients: Vec<Client>,
     /// Datagrams that were sent and not yet received.
     flying: VecDeque<Flying>,
-    /// CPU time of the gateway, without that of its peers.
+    /// CPU time of the gateway, without the CPU time of its peers.
     pub(crate) busy: Duration,
     buffer: Vec<u8>,
 }
 
-/// A peer of the gateway, which has the client role.
+/// A simulated peer. The peer has the client role, and the gateway has the server role.
 struct Client {
     engine: Engine,
     port: PortId,
@@ -89,13 +89,14 @@ impl Simulation {
             assert!(self.now - from < DEADLINE, "all peers have a session");
             self.run(LATENCY);
         }
-        // The gateway can use the last session only after a first packet from the peer.
+        // The gateway is the responder of each handshake. WireGuard's responder must not send data
+        // before it has received the first packet of the session.
         self.run(2 * LATENCY);
 
         self.now - from
     }
 
-    /// Replaces the gateway by a new one without sessions, while the peers keep their sessions.
+    /// Replaces the gateway's engine by an engine without sessions. The peers keep their sessions.
     pub(crate) fn restart(&mut self) {
         let peers = u16::try_from(self.clients.len()).expect("peers have 16 bits");
         self.flying.clear();
@@ -131,7 +132,7 @@ impl Simulation {
         }
     }
 
-    /// Returns `packet`, encrypted by the gateway of `peer`.
+    /// Returns the datagram with which the client `peer` sends `packet` to the gateway.
     pub(crate) fn datagram_from(&mut self, peer: u16, packet: &[u8]) -> Vec<u8> {
         let client = &mut self.clients[usize::from(peer)].engine;
         let session = client.select(0, 0).expect("the client is connected");
@@ -209,8 +210,9 @@ impl Simulation {
     }
 }
 
-/// Returns the configuration of client `number` for the engine of the gateway, with `prefixes`
-/// prefixes.
+/// Returns the configuration with which the gateway's engine serves the client `number`.
+///
+/// The client has `prefixes` prefixes.
 pub(crate) fn serving(number: u16, prefixes: u8) -> PeerConfig {
     let prefix = |third: u8| format!("10.244.{third}.0/24").parse().expect("a CIDR");
 
@@ -225,7 +227,7 @@ pub(crate) fn serving(number: u16, prefixes: u8) -> PeerConfig {
     }
 }
 
-/// Returns the configuration of the gateway for the engine of client `number`.
+/// Returns the configuration with which the engine of the client `number` connects to the gateway.
 fn calling(number: u16) -> PeerConfig {
     PeerConfig {
         index: 0,
@@ -259,7 +261,7 @@ fn engine(cluster_id: &str, now: Instant, start: Instant) -> Engine {
     Engine::new(local, seed, clock)
 }
 
-/// Returns the gateway's private key for one peer, since Liqo generates a key for each peering.
+/// Returns the gateway's private key for one peer. Liqo generates a separate key for each peering.
 fn own_key(number: u16) -> PrivateKey {
     key_of(0x51, number)
 }

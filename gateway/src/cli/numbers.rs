@@ -9,22 +9,22 @@ use ipnet::Ipv4Net;
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Numbers that may collide with other software")]
 pub(super) struct Numbers {
-    /// UDP port of the overlay; must equal that of the route agents.
+    /// UDP port of the overlay; must be the same in all route agents.
     #[arg(long, value_name = "PORT", env = "LIQO_OVERLAY_PORT", default_value_t = default::OVERLAY_PORT,
           value_parser = clap::value_parser!(u16).range(1..))]
     overlay_port: u16,
 
-    /// VXLAN network identifier of the overlay; must equal that of the route agents.
+    /// VXLAN network identifier of the overlay; must be the same in all route agents.
     #[arg(long, value_name = "VNI", env = "LIQO_OVERLAY_VNI", default_value_t = default::OVERLAY_VNI,
           value_parser = clap::value_parser!(u32).range(0..1 << 24))]
     overlay_vni: u32,
 
-    /// UDP port of the overlay probe; must equal that of the route agents.
+    /// UDP port of the overlay probe; must be the same in all route agents.
     #[arg(long, value_name = "PORT", env = "LIQO_PROBE_PORT", default_value_t = default::PROBE_PORT,
           value_parser = clap::value_parser!(u16).range(1..))]
     probe_port: u16,
 
-    /// Network with a probe address for each gateway replica; must equal that of the route agents.
+    /// Network with a probe address for each gateway replica; must be the same in all route agents.
     #[arg(long, value_name = "CIDR", env = "LIQO_PROBE_NET", default_value = "169.254.19.0/24",
           value_parser = network)]
     probe_net: Ipv4Net,

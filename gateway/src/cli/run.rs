@@ -96,8 +96,8 @@ impl Run {
         };
         let lanes = self.lanes.unwrap_or_else(lanes::default_count);
         let origin = self.source.origin();
-        // The default security profiles of a pod forbid pins and mounts. During a restart, other
-        // replicas carry the traffic.
+        // The default security profiles of a pod forbid pins and mounts, so devices and programs
+        // end with the process. During a restart, other replicas carry the traffic.
         let persistent = matches!(origin, Origin::File(_));
         start::run(Options {
             socket: self.instance.socket(),

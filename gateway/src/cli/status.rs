@@ -25,9 +25,9 @@ Examples:
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Output {
-    /// Tables for people.
+    /// Human-readable tables.
     Table,
-    /// The complete status document for programs.
+    /// The complete status document as JSON.
     Json,
 }
 

@@ -27,8 +27,8 @@ const DATAGRAMS_MAX: usize = 64;
 
 /// Offset of the frame in its buffer, in bytes.
 ///
-/// The allocator places large buffers at the start of a page, and the kernel copies slowly to the
-/// first bytes of a page.
+/// The allocator places large buffers at the start of a page. The kernel copies slowly to the first
+/// bytes of a page, so the frame starts after these bytes.
 const OFFSET: usize = 64;
 
 /// Coalesces the packets of up to [`FLOWS_MAX`] flows at the same time.
@@ -235,7 +235,8 @@ impl Open {
     }
 }
 
-/// Changes the headers of the first packet into those of the super-packet: lengths, checksums, PSH.
+/// Changes the headers of the first packet into the headers of the super-packet: lengths, checksums
+/// and PSH.
 fn coalesce_headers(packet: &mut [u8], flow: &Flow, push: bool) {
     const HEADER: usize = ipv4::HEADER_MIN;
     let total_len = u16::try_from(packet.len()).expect("`accepts` keeps it below `PACKET_MAX`");

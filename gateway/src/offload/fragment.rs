@@ -71,7 +71,7 @@ impl<'a> Fragments<'a> {
     }
 }
 
-/// Replaces all IPv4 options without the copied flag by padding.
+/// Replaces all IPv4 options without the copied flag (RFC 791 section 3.1) by padding.
 ///
 /// Only the first fragment carries such options.
 fn blank_options(mut options: &mut [u8]) {

@@ -1,6 +1,6 @@
 //! The two headers before each packet on the TAP: virtio_net_hdr and Ethernet.
 //!
-//! A MAC address carries the index of the peer: the source address in frames from the engine, the
+//! A MAC address contains the index of the peer: the source address in frames from the engine, the
 //! destination address in frames to the engine.
 
 use super::vnet;
@@ -31,7 +31,7 @@ pub(crate) fn write_ethernet(frame: &mut [u8], settings: &Settings, peer: u16) {
     frame[vnet::LEN + 12..HEADROOM].copy_from_slice(&ETHERTYPE_IPV4);
 }
 
-/// Returns the index of the peer in the destination address.
+/// Returns the index of the peer, which the destination MAC address contains.
 ///
 /// Returns `None` for frames that do not come from the gateway's eBPF programs, such as ARP
 /// requests of the kernel.

@@ -21,7 +21,7 @@ const DATA_VALID: u8 = 2;
 /// `VIRTIO_NET_HDR_GSO_ECN`: the first segment of a TCP super-packet has the flag CWR.
 const ECN: u8 = 0x80;
 
-/// Values of `gso_type`.
+/// The kind of segmentation that a frame needs, from the field `gso_type`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Gso {
     /// A single packet, which needs no segmentation.
@@ -71,12 +71,13 @@ pub(crate) struct Partial {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) gso: Gso,
-    /// Length of Ethernet, IPv4 and transport header of a super-packet, in bytes. It is only a
-    /// hint.
+    /// Length of Ethernet, IPv4 and transport header of a super-packet, in bytes. The receiver of
+    /// the frame must not rely on this field.
     pub(crate) header_len: u16,
     /// Payload bytes of each segment except the last.
     pub(crate) gso_size: u16,
-    /// The checksum that the receiver of the frame must complete.
+    /// The checksum that the receiver of the frame must complete; `None` if there is no such
+    /// checksum.
     pub(crate) partial: Option<Partial>,
 }
 

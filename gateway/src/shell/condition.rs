@@ -1,9 +1,11 @@
-//! Decides which replica writes the condition `PathHealthy` of a `Connection`. PURE.
+//! Decides which replica writes the condition `PathHealthy` of a `Connection`.
 //!
-//! All replicas write the same object, and each replica observes only its own part of the overlay.
-//! The field `reporter` names the replica that wrote the condition. While the reporter is live,
-//! another replica replaces the condition `False` only if the other replica received handshakes
-//! from the peer and the reporter received none.
+//! All replicas write the same object. Each replica observes only its own tunnels, and the probes
+//! that nodes send to it, so the replicas may have different results. The field `reporter` names
+//! the replica that wrote the condition.
+//!
+//! While the reporter is live, a second replica replaces the condition `False` only in one case:
+//! the second replica has received handshakes from the peer, and the reporter has received none.
 
 use crate::path::{Reason, Verdict};
 use control_api::Connection;

@@ -53,9 +53,9 @@ pub(super) struct Reporter {
     /// The state of each peer in this replica.
     own: BTreeMap<String, Own>,
     served: BTreeSet<String>,
-    /// Peers that have a Connection, and that no gateway of this cluster serves.
+    /// Peers with a Connection that this cluster's gateways do not serve.
     unserved: BTreeSet<String>,
-    /// The known reasons why peers are not served.
+    /// The reason why a peer is not served. Peers without a known reason have no entry.
     causes: BTreeMap<String, String>,
     /// The resourceVersion that the last write of each object was based on. While the watch returns
     /// this version, the watched object does not contain the write yet.
@@ -190,7 +190,7 @@ impl Reporter {
                 continue;
             };
             if self.writes.len() >= WRITES_MAX {
-                return; // The next call, after the end of a write, continues.
+                return; // `control` calls `write` again at the end of each write.
             }
             if self.under_way.contains(cluster_id) {
                 continue;
@@ -217,7 +217,7 @@ impl Reporter {
                     .insert(cluster_id.clone(), (version.clone(), Instant::now()));
             }
             // A patch with `Connected` and no condition must override concurrent writes of other
-            // replicas. Only other patches are conditional on the resourceVersion.
+            // replicas. All other patches are conditional on the resourceVersion.
             let is_conditional = path.is_some() || !is_connected;
             if let Some(status) = merged(status, path) {
                 let mut patch = json!({"status": status});

@@ -25,7 +25,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-/// Duration from which on a lookup is logged as slow.
+/// Minimum duration of a DNS lookup that is logged as slow.
 const LOOKUP_SLOW: Duration = Duration::from_secs(5);
 
 /// Time after [`Command::Leave`] until all nodes have removed this replica from their routes.
@@ -34,8 +34,9 @@ const LOOKUP_SLOW: Duration = Duration::from_secs(5);
 /// routes.
 const NODES_LEAVE: Duration = Duration::from_millis(600);
 
-/// Propagates the desired state to engine and eBPF programs, and their state to API server and
-/// status.
+/// Applies the desired state to engine and eBPF programs.
+///
+/// Reports the state of engine and eBPF programs to the API server, and to the status document.
 pub(crate) struct Control {
     loader: Loader,
     lanes: Lanes,
@@ -51,16 +52,16 @@ pub(crate) struct Control {
     /// Writes the status of the Connections; `None` without an API server.
     reporter: Option<Reporter>,
     paths: Paths,
-    /// The health of this cluster's nodes that the lanes advertise to the peers.
+    /// The health of this cluster's nodes, as the lanes advertise it to the peers.
     nodes: Nodes,
-    /// Set until all nodes accept packets from this replica.
+    /// The standby state of a new replica; `None` after its end.
     standby: Option<Standby>,
     lookups: Lookups,
     /// The running lookups. A thread cannot be cancelled: it ends with the timeout of the resolver.
     lookup_threads: JoinSet<LookupResult>,
 }
 
-/// The result of a lookup.
+/// The addresses of an endpoint, or the reason why its DNS lookup failed.
 struct LookupResult {
     name: Name,
     outcome: Result<Vec<SocketAddr>, String>,
@@ -104,7 +105,8 @@ impl Control {
             lookups: Lookups::default(),
             lookup_threads: JoinSet::new(),
         };
-        control.lanes.send(Command::Standby(true))?; // Must precede the first peer.
+        // The lanes must be in standby before they receive the first peers.
+        control.lanes.send(Command::Standby(true))?;
         control.send_desired()?;
         control.follow_peers();
 
@@ -337,7 +339,7 @@ impl Control {
             return self.handle_addresses(peer, host, addresses);
         }
         let name = Name { peer, host, port };
-        // The peer may have been removed since the engine sent the notice.
+        // The peer may have been removed after the engine sent the notice.
         if is_endpoint(&self.served, &name) {
             self.lookups.request(name);
         }

@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 /// Mount point of the BPF file system.
 const BPF_FS: &str = "/sys/fs/bpf";
 
-/// MTU of the TAP in bytes, larger than that of any peer. It does not limit super-packets.
+/// MTU of the TAP in bytes, larger than the MTU of any peer. It does not limit super-packets.
 const TAP_MTU: u32 = 9000;
 
 /// Transmit queue length of the TAP in frames, which are up to 64 MB of super-packets.
@@ -196,11 +196,15 @@ impl Plan {
         Ok((taps, steering, datapath))
     }
 
-    /// Returns whether there is an overlay device to adopt.
+    /// Returns whether the namespace has an overlay device that the gateway can use.
     ///
-    /// Deletes an overlay device that has another port or another namespace of its socket.
+    /// Deletes an overlay device if its port differs from the configured port, or if its UDP socket
+    /// is not in the namespace `pod`.
     ///
-    /// Checks both devices for our mark before it changes one of them.
+    /// # Errors
+    ///
+    /// Returns [`Error::Link`], before any change, if TAP or overlay device do not belong to this
+    /// instance.
     fn adopt_overlay(&self, overlay: &Overlay, pod: &File) -> Result<bool, Error> {
         if let Some(tap) = links::find(TAP_DEVICE)? {
             self.refuse_foreign(&tap, TAP_DEVICE)?;
@@ -213,7 +217,7 @@ impl Plan {
         let Some(device) = found else {
             return Ok(false);
         };
-        // If the socket of the device had another namespace or port, the device would receive no
+        // With a socket in another namespace or at another port, the device would receive no
         // packets.
         if device.serves(overlay, links::namespace_id(pod)?) {
             return Ok(true);
@@ -262,7 +266,7 @@ impl Plan {
         Ok(Some(removed))
     }
 
-    /// Deletes all devices with our mark; returns their names, and the names of all other devices.
+    /// Deletes the devices of this instance; returns their names, and the names of other devices.
     fn remove_devices(&self) -> Result<(Vec<String>, Vec<String>), links::Error> {
         let mut removed = Vec::new();
         let mut foreign = Vec::new();

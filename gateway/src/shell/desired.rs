@@ -45,12 +45,12 @@ pub(crate) struct Desired {
     pub(crate) tables: Tables,
     /// The peers of the engine.
     pub(crate) peers: Vec<PeerConfig>,
-    /// Cluster id and index of each peer, sorted by id. The position is the peer's bit in the
-    /// heartbeat.
+    /// Cluster id and index of each peer, sorted by id. The position in this list is the position
+    /// of the peer's bit in the heartbeat.
     pub(crate) ranks: Vec<(String, u16)>,
     /// A line for users about each invalid or incomplete object, which the gateway ignores.
     pub(crate) unserved: Vec<String>,
-    /// The reason for each peer that the gateway does not serve.
+    /// The reason why the gateway does not serve a peer.
     pub(crate) unserved_peers: ByPeer<String>,
 }
 

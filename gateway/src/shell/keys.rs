@@ -40,11 +40,7 @@ pub(crate) enum Error {
 
     /// The new key cannot be stored.
     #[error("failed to write {path}")]
-    Write {
-        /// The file of the key.
-        path: PathBuf,
-        source: io::Error,
-    },
+    Write { path: PathBuf, source: io::Error },
 }
 
 /// Reads the keys of `secrets`; returns them by name of the Secret.

@@ -54,11 +54,12 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc as notices;
 
-/// Maximum number of handshake initiations from other lanes per wake-up, which take a few
-/// milliseconds.
+/// Maximum number of handshake initiations from other lanes that a wake-up handles, which takes a
+/// few milliseconds.
 const HANDSHAKES_MAX: u32 = 16;
 
-/// Offset of the data in the buffers, in bytes; `offload::coalesce` gives the reason.
+/// Offset of the data in the buffers, in bytes. The kernel copies slowly to the first bytes of a
+/// page, at which the buffers start.
 const OFFSET: usize = 64;
 
 /// An error that ends the packet loop.
@@ -79,7 +80,7 @@ pub(crate) struct Lane {
     /// Each worker's queue of the TAP.
     taps: Vec<Tap>,
     ports: Ports,
-    /// Number of the worker that holds the lock.
+    /// Number of the worker that holds the lane's lock.
     worker: usize,
     alarm: Alarm,
     lane_heartbeat: LaneHeartbeat,
@@ -169,8 +170,9 @@ impl Lane {
 
     /// Handles timeouts, processes the output of the engine, and writes the heartbeat.
     fn advance(&mut self) {
+        // Timeouts precede all IO, so that a flood of packets cannot delay them.
         if self.engine.poll_timeout() <= self.now {
-            self.engine.handle_timeout(self.now); // Before any IO, so that a flood cannot delay it.
+            self.engine.handle_timeout(self.now);
         }
         self.drain();
         self.lane_heartbeat.note_awake(self.now);
@@ -332,8 +334,10 @@ impl Lane {
         is_sent
     }
 
-    /// Returns the timeout of the worker's next wait: the time to the engine's timeout or the next
-    /// heartbeat, or none if another worker wakes up by then.
+    /// Returns the timeout of the worker's next wait: the time until the engine's timeout or the
+    /// next heartbeat, whichever is first.
+    ///
+    /// Returns [`EpollTimeout::NONE`] if another worker wakes up by then.
     fn timeout(&mut self) -> EpollTimeout {
         let heartbeat = self.heartbeat_writer.as_ref().map(HeartbeatWriter::due);
         let due = heartbeat

@@ -77,8 +77,8 @@ pub(crate) fn default_count() -> u8 {
     u8::try_from(lanes).unwrap_or(1)
 }
 
-/// Returns the number of workers per lane: the number of cores divided by that of lanes, at most
-/// [`WORKERS_MAX`].
+/// Returns the number of workers per lane: the number of cores divided by the number of lanes, at
+/// most [`WORKERS_MAX`].
 pub(crate) fn workers(lanes: u8) -> u8 {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let workers = (cores / usize::from(lanes.max(1))).clamp(1, WORKERS_MAX);

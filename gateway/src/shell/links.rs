@@ -28,7 +28,7 @@ const REMOVAL_POLL: Duration = Duration::from_millis(50);
 /// The reason why a device cannot be created, found or changed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// A device with the name of one of our devices exists, and lacks our mark.
+    /// A device that does not belong to this gateway instance has the name of a gateway's device.
     #[error(
         "the device {name} in namespace {namespace} is not ours (it lacks the alias {mark:?}): remove or rename it"
     )]
@@ -36,7 +36,7 @@ pub(crate) enum Error {
         /// Name of the device.
         name: String,
         namespace: String,
-        /// The interface alias that our devices have.
+        /// The interface alias of the devices of this gateway instance.
         mark: String,
     },
 
@@ -85,8 +85,8 @@ pub(crate) struct Device {
     mac: Vec<u8>,
     /// UDP port of a VXLAN device in external mode; `None` for other devices.
     overlay_port: Option<u16>,
-    /// Identifier of the namespace of the device's socket; `None` if the socket is in the same
-    /// namespace as the device.
+    /// Identifier (nsid) of the network namespace of the VXLAN device's UDP socket; `None` if the
+    /// socket is in the same namespace as the device.
     socket_namespace: Option<i32>,
 }
 
@@ -96,9 +96,9 @@ impl Device {
         self.alias.as_deref() == Some(mark)
     }
 
-    /// Returns whether the device is an overlay device of ours that lacks the mark.
+    /// Returns whether the device is an overlay device of a gateway, without an alias.
     ///
-    /// Such a device remains if a gateway ends after creating and before marking the device.
+    /// Such a device remains if a gateway creates the device and ends before it sets the alias.
     pub(crate) fn is_unfinished(&self, overlay: &Overlay) -> bool {
         self.alias.is_none() && self.overlay_port.is_some() && self.mac == overlay.mac
     }
@@ -170,8 +170,8 @@ pub(crate) fn underlay_mtu() -> Result<Option<u32>, Error> {
 
 /// Creates the overlay device in `namespace`, with its socket in the calling thread's namespace.
 ///
-/// Retries for up to [`REMOVAL_TIMEOUT`]: the kernel deletes the devices of an ended namespace
-/// asynchronously, and until then rejects a device with the same port.
+/// Retries for up to [`REMOVAL_TIMEOUT`]. The kernel deletes the devices of an ended namespace
+/// asynchronously. Until then, it rejects a new device with the same port.
 ///
 /// # Errors
 ///

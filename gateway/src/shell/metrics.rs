@@ -254,7 +254,7 @@ fn peers(out: &mut Out<'_, '_>, peers: &[PeerSnapshot]) -> fmt::Result {
 
 const NO_LABELS: [(&str, String); 0] = [];
 
-/// An encoder of metric families with constant values.
+/// Encodes metric families from values that the collector has just read.
 struct Out<'a, 'b>(&'a mut DescriptorEncoder<'b>);
 
 impl Out<'_, '_> {

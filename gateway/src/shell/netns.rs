@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, AsRawFd as _};
 use std::path::{Path, PathBuf};
 use std::thread;
 
-/// Directory with the mount points of named namespaces, the same as that of `ip netns`.
+/// Directory with the mount points of named namespaces, which `ip netns` also uses.
 const DIRECTORY: &str = "/run/netns";
 
 /// Path of the calling thread's network namespace.
@@ -37,7 +37,7 @@ pub(crate) enum Error {
     Privilege {
         /// A verb such as "create".
         action: &'static str,
-        /// See [`Namespace::location`].
+        /// Path of the mount point, or of the descriptor of a namespace without a name.
         namespace: PathBuf,
     },
 
@@ -46,7 +46,7 @@ pub(crate) enum Error {
     Io {
         /// A verb such as "create".
         action: &'static str,
-        /// See [`Namespace::location`].
+        /// Path of the mount point, or of the descriptor of a namespace without a name.
         namespace: PathBuf,
         source: io::Error,
     },

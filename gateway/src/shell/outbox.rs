@@ -8,7 +8,7 @@ use crate::engine::PortId;
 use crate::offload::frame::PACKET_MAX;
 use std::net::SocketAddr;
 
-/// Maximum length of a datagram, in bytes.
+/// Maximum length of a datagram that the kernel sends, in bytes.
 pub(crate) const DATAGRAM_MAX: usize = RUN_BYTES_MAX;
 
 /// Maximum length of a datagram from the engine, in bytes: packet, WireGuard header, padding and
@@ -20,11 +20,11 @@ const SEALED_MAX: usize = PACKET_MAX + 48;
 /// Local port and remote address of a datagram.
 pub(crate) type Route = (PortId, SocketAddr);
 
-/// The current run, which ends at the first datagram that does not continue it.
+/// The datagrams of the current run.
 ///
-/// A run may contain datagrams of several super-packets, since the system call for a run costs as
-/// much as that for a single datagram. The caller writes each datagram directly after the previous
-/// one, so that most datagrams are never copied.
+/// The run ends before a datagram with another destination or a larger length, and after a shorter
+/// datagram. It may contain datagrams of several super-packets. The caller writes each datagram
+/// directly after the previous datagram, so that most datagrams are never copied.
 pub(crate) struct Outbox {
     buffer: Box<[u8]>,
     /// Length of the run in bytes.

@@ -85,8 +85,8 @@ pub(crate) fn drop_set_up() -> Result<(), Error> {
     if ebpf::map_access_needs_cap_bpf() {
         kept.insert(Capability::CAP_BPF);
     }
-    // This requires CAP_SETPCAP. Otherwise the bounding set remains, which has no effect because of
-    // no_new_privs.
+    // Changes of the bounding set require CAP_SETPCAP. Without this capability the bounding set
+    // remains, but has no effect because of no_new_privs.
     for capability in caps::all() {
         if !kept.contains(&capability) {
             let _ = caps::drop(None, CapSet::Bounding, capability);

@@ -83,8 +83,8 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
             "no EndpointSlice names this replica yet: nodes will not use it"
         );
     }
-    // `bind` must precede all changes, since it fails if another process runs with this instance
-    // name.
+    // `bind` fails if another process runs with this instance name. It must therefore precede all
+    // changes of devices and programs.
     let socket = runtime.block_on(status::Server::bind(&options.socket))?;
     let loops = usize::from(options.plan.lanes) * usize::from(options.plan.workers);
     let listen = UdpPort::open_all(options.listen_port, loops, None)?;
@@ -152,7 +152,7 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
     })?;
 
     let end = runtime.block_on(serve(control, ended, state, socket, &options));
-    // This does not wait for name lookups, which may take until the timeout of the resolver.
+    // `shutdown_background` does not wait for DNS lookups, which may take several seconds.
     runtime.shutdown_background();
     end
 }

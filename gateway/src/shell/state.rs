@@ -28,18 +28,20 @@ pub(crate) struct State {
 pub(crate) struct PathStatus {
     /// The health of this cluster's nodes.
     pub(crate) nodes: Nodes,
-    /// State of the overlay of each node whose overlay to this replica is not healthy.
+    /// State of the overlay between this replica and each node, by node name. Nodes with a healthy
+    /// overlay have no entry.
     #[serde(rename = "illNodes", skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) unhealthy_nodes: BTreeMap<String, &'static str>,
     /// The path to each peer, by cluster id.
     pub(crate) clusters: BTreeMap<String, Path>,
 }
 
-/// The path from this cluster's nodes to those of a peer.
+/// The path from this cluster's nodes to the nodes of a peer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Path {
-    /// Whether packets are known to pass, as far as the path is checked.
+    /// Whether probes reach the peer's nodes, or its gateways if the peer does not report the
+    /// health of its nodes.
     pub(crate) healthy: bool,
     /// Reason in the condition `PathHealthy` of the Connection.
     pub(crate) reason: &'static str,
@@ -80,7 +82,7 @@ pub(crate) struct Config {
     pub(crate) error: Option<String>,
     /// Time at which the last valid state was applied, in seconds since the Unix epoch.
     pub(crate) applied_at: u64,
-    /// Number of invalid desired states.
+    /// Number of desired states that the gateway has rejected since its start.
     pub(crate) rejected: u64,
     /// Number of served peers.
     pub(crate) peers: usize,
@@ -126,7 +128,7 @@ impl State {
         };
     }
 
-    /// Stores that the desired state equals the applied state again, after it was invalid.
+    /// Stores that an invalid desired state was reverted to the applied state.
     pub(crate) fn note_restored(&self) {
         let mut config = lock(&self.config);
         config.valid = true;
@@ -216,8 +218,8 @@ impl Observed for State {
 
     fn ready(&self) -> Result<(), String> {
         let report = self.lanes.report().map_err(|hung| hung.to_string())?;
-        // A replica without connections is ready, too: a Service forwards the packets of peers only
-        // to ready replicas, so connections arise later.
+        // A replica without connections is also ready. A Service forwards packets only to ready
+        // replicas, so a peer can connect only after the replica is ready.
         if report.engine.leaving {
             return Err("leaving".into());
         }
@@ -227,7 +229,7 @@ impl Observed for State {
 }
 
 impl Config {
-    /// Returns the value for the desired state `served`, which was applied just now.
+    /// Returns the status for the desired state `served`, which the gateway has just applied.
     pub(crate) fn applied(source: String, served: &Desired) -> Self {
         Self {
             source,

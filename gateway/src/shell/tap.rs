@@ -36,7 +36,7 @@ pub(crate) enum Error {
     #[error("creating the TAP {0} needs CAP_NET_ADMIN")]
     Privilege(String),
 
-    /// A device with this name exists that is no TAP, or is no multi-queue TAP.
+    /// The device with this name is not a multi-queue TAP.
     #[error("the device {0} is no multi-queue TAP: remove it, or run `gateway cleanup`")]
     Kind(String),
 
@@ -69,7 +69,7 @@ impl Tap {
         let request = request(name)
             .ok_or(Errno::ENAMETOOLONG)
             .map_err(io("name"))?;
-        // SAFETY: TUNSETIFF reads an `ifreq`, and `request` is one that lives during the call.
+        // SAFETY: TUNSETIFF reads an `ifreq`. The `ifreq` in `request` lives during the call.
         unsafe { ioctl::attach(queue.as_raw_fd(), &raw const request) }.map_err(|source| {
             if source == Errno::EPERM {
                 Error::Privilege(name.to_owned())
@@ -116,8 +116,7 @@ impl Tap {
     /// Returns [`Error::Io`] if the kernel rejects the request.
     pub(crate) fn steer(&self, name: &str, program: BorrowedFd<'_>) -> Result<(), Error> {
         let program: libc::c_int = program.as_raw_fd();
-        // SAFETY: TUNSETSTEERINGEBPF reads an `int`, and `program` is one that lives during the
-        // call.
+        // SAFETY: TUNSETSTEERINGEBPF reads an `int`. The `int` in `program` lives during the call.
         unsafe { ioctl::steer(self.queue.as_raw_fd(), &raw const program) }
             .map(drop)
             .map_err(|source| Error::Io {

@@ -93,7 +93,7 @@ pub(crate) struct Receipt {
 }
 
 impl UdpPort {
-    /// Opens `port`, or any free port if it is 0, for IPv4 and, if available, IPv6.
+    /// Opens `port` for IPv4 and, if available, IPv6. If `port` is 0, opens any free port.
     ///
     /// # Errors
     ///
@@ -102,7 +102,7 @@ impl UdpPort {
         Self::open_as(port, false)
     }
 
-    /// Opens `port`, with `SO_REUSEPORT` if it is `shared`.
+    /// Opens `port`; with `shared`, sets `SO_REUSEPORT`.
     fn open_as(port: u16, shared: bool) -> Result<Self, OpenError> {
         let error = |source| {
             if source == Errno::EADDRINUSE {
@@ -115,7 +115,7 @@ impl UdpPort {
         };
         let (socket, dual_stack) = match open_v6(port, shared) {
             Ok(socket) => (socket, true),
-            // This kernel or this network namespace has no IPv6.
+            // The kernel or the network namespace has no IPv6.
             Err(Errno::EAFNOSUPPORT | Errno::EADDRNOTAVAIL) => {
                 (open_v4(port, shared).map_err(error)?, false)
             }
@@ -185,7 +185,7 @@ impl UdpPort {
 
     /// Sends a run of datagrams of `segment` bytes, the last of which may be shorter.
     ///
-    /// Calls `failed` with each error and the number of datagrams that were not sent because of it.
+    /// Calls `failed` with each error and the number of datagrams that the error prevented.
     pub(crate) fn send_run(
         &mut self,
         to: SocketAddr,

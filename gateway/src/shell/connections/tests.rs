@@ -195,7 +195,7 @@ impl Lab {
                         () = reporter.written() => {}
                     }
                 };
-                // The gateway also checks periodically, once a second.
+                // The gateway, too, calls `Reporter::write` periodically.
                 let _ = tokio::time::timeout(CHECK_INTERVAL, event).await;
             }
         }

@@ -1,12 +1,12 @@
-//! Decides which replica writes `Connected` and which writes `Error` to a `Connection`. PURE.
+//! Decides which replica writes `Connected` and which writes `Error` to a `Connection`.
 //!
 //! A connected replica writes `Connected` if the object shows another value, and it writes the
-//! latency every 10 s. Any other replica checks a shown `Connected` in two steps:
+//! latency every 10 s. A replica that is not connected checks a shown `Connected` in two steps:
 //!
 //! ```text
-//!   this replica lost the peer, or the latency is 20 s old ---> remove the latency
-//!     then a new latency appears within 3 s                ---> another replica is connected
-//!     then no latency appears within 3 s                   ---> write Error
+//!  1. this replica lost the peer, or the latency is 20 s old ---> remove the latency
+//!  2. a new latency appears within 3 s                       ---> another replica is connected
+//!     no latency appears within 3 s                          ---> write `Error`
 //! ```
 //!
 //! The object therefore shows `Connected` without interruption while any replica is connected, even
@@ -21,7 +21,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// Age of the shown latency at which a connected replica replaces it by its own.
+/// Age of the shown latency at which a connected replica writes the latency that it has measured.
 const AGE_MAX: Duration = Duration::from_secs(9);
 
 /// Time without a new latency, after which a replica without a connection removes the shown
@@ -50,7 +50,7 @@ pub(super) struct Own {
 struct Doubt {
     /// Timestamp of the shown latency; `None` if the object has no latency.
     measured: Option<Time>,
-    /// Time since which the object has this timestamp.
+    /// Time at which this replica first saw this timestamp.
     since: Instant,
 }
 
@@ -65,8 +65,10 @@ impl Own {
         }
     }
 
-    /// Creates the state of a peer that is not served; the first call of [`Own::status`] removes
-    /// the shown latency.
+    /// Creates the state of a peer that no gateway of this cluster serves.
+    ///
+    /// If the object shows `Connected`, the first call of [`Own::status`] starts the check at once:
+    /// it returns a patch that removes the latency.
     pub(super) fn of_unserved() -> Self {
         Self {
             is_changed: true,

@@ -1,4 +1,4 @@
-//! The queue of endpoint names that await a DNS lookup. PURE.
+//! The queue of endpoint names that await a DNS lookup.
 //!
 //! A lookup occupies a thread until the system's resolver returns. The number of concurrent lookups
 //! is therefore limited, and further names wait in a queue. The engine requests all names
@@ -15,7 +15,7 @@ pub(super) struct Name {
     /// Index of the peer.
     pub(super) peer: u16,
     pub(super) host: String,
-    /// UDP port, which is not part of the lookup and becomes part of its result.
+    /// UDP port of the endpoint. The lookup adds the port to each address.
     pub(super) port: u16,
 }
 

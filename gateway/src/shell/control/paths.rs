@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 use tokio::time::{Interval, MissedTickBehavior, interval_at};
 
-/// Returns the timer of the path checks; the first check is one interval later, after the first
-/// probes.
+/// Returns the timer of the path checks. The first check is due after one interval, so that the
+/// nodes' first probes precede it.
 pub(super) fn check_interval() -> Interval {
     let mut checks = interval_at(tokio::time::Instant::now() + path::INTERVAL, path::INTERVAL);
     checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -111,8 +111,7 @@ impl Control {
     }
 }
 
-/// Returns whether this side or the peer opens the tunnel, and the address or port of the server
-/// side.
+/// Returns this cluster's role in the tunnel, with the address or port of the server side.
 fn tunnel_role(peer: &Peer) -> TunnelRole {
     match &peer.role {
         Role::Server { port } => TunnelRole::Server { port: *port },

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep_until};
 /// Interval between two checks whether all nodes have the address of this replica.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Maximum duration of the standby state, since a node may be down.
+/// Maximum duration of the standby state. A node that is down never has the address.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// The deadline of the standby state, and the time of the next check.

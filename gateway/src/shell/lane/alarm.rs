@@ -1,4 +1,4 @@
-//! Decides which worker of a lane wakes up for the lane's next timeout. PURE.
+//! Decides which worker of a lane wakes up for the lane's next timeout.
 
 use std::time::Instant;
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// light.
 const SMALL_READS_MIN: u8 = 16;
 
-/// Wake-ups at shorter intervals belong to a burst.
+/// If the interval between two wake-ups is shorter than this value, they belong to a burst.
 const BURST_GAP: Duration = Duration::from_micros(100);
 
 /// Maximum length of a frame or datagram that counts as small, in bytes.

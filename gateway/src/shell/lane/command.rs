@@ -13,8 +13,8 @@ use std::time::Duration;
 /// Maximum number of commands in the queue of a lane.
 const COMMANDS_MAX: usize = 4096;
 
-/// Maximum number of notices in the queue of `control`, which all lanes share: several for each
-/// peer.
+/// Maximum number of notices in the queue of `control`. All lanes share the queue, which has space
+/// for several notices of each peer.
 pub(crate) const NOTICES_MAX: usize = 8192;
 
 /// A command from `control` to a lane.
@@ -23,8 +23,8 @@ pub(crate) enum Command {
     /// Replaces all peers.
     Peers {
         peers: Vec<PeerConfig>,
-        /// Cluster id and index of each peer, sorted by id. The position is the peer's bit in the
-        /// heartbeat.
+        /// Cluster id and index of each peer, sorted by id. The position in this list is the
+        /// position of the peer's bit in the heartbeat.
         ranks: Vec<(String, u16)>,
         /// All destinations whose packets the gateway sends through a tunnel.
         tunnelled: Vec<Ipv4Net>,
@@ -71,7 +71,7 @@ pub(crate) enum Notice {
         /// Index of the peer.
         peer: u16,
         host: String,
-        /// UDP port, which becomes part of the addresses.
+        /// UDP port of the endpoint. The lookup adds the port to each address.
         port: u16,
     },
     /// A peer's connection state changed, or its latency was measured.
@@ -82,7 +82,7 @@ pub(crate) enum Notice {
         /// Round-trip time of the last probe; `None` if it is unknown.
         latency: Option<Duration>,
     },
-    /// The kind of a peer, or the health of its nodes, changed.
+    /// The kind of a peer (upstream Liqo or this project), or the health of its nodes, changed.
     Remote {
         /// Index of the peer.
         peer: u16,
@@ -90,7 +90,8 @@ pub(crate) enum Notice {
         /// The health of the peer's nodes; `None` if the peer does not advertise it.
         nodes: Option<Nodes>,
     },
-    /// There is new evidence from handshake messages of a peer that is not connected.
+    /// The evidence from handshake messages of a peer that is not connected has changed. The path
+    /// check uses the evidence to find the cause.
     HandshakeEvidence {
         /// Index of the peer.
         peer: u16,
@@ -104,11 +105,11 @@ pub(crate) enum Notice {
         /// The UDP payload.
         datagram: Vec<u8>,
     },
-    /// After [`Command::Leave`], all peers use other replicas.
+    /// All peers use other replicas. The lane sends this notice after [`Command::Leave`].
     Drained,
 }
 
-/// The state of a lane.
+/// The state of a lane, or the aggregated state of all lanes.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) lane: LaneId,
@@ -173,7 +174,7 @@ impl Handle {
         Ok(())
     }
 
-    /// Wakes a worker of the lane.
+    /// Wakes one of the workers of the lane.
     pub(super) fn wake(&self) {
         // EAGAIN means that the counter has its maximum, so that an earlier wake-up is still
         // pending.

@@ -24,7 +24,7 @@ pub(super) use policy::Work;
 pub(super) struct CpuAffinity {
     /// The CPUs on which the process may run.
     allowed: CpuSet,
-    /// The worker's own CPUs: those whose received packets it handles.
+    /// The worker's own CPUs. The worker handles the packets that these CPUs receive.
     own: CpuSet,
     policy: Policy,
 }

@@ -40,7 +40,6 @@ struct Shared {
     reach: Mutex<Reach>,
     /// Whether `reach` has changed since the last heartbeat.
     is_changed: AtomicBool,
-    /// Reference time of `awake`.
     start: Instant,
     /// Time of the last wake-up of each lane, in milliseconds since `start`.
     awake: Vec<AtomicU64>,
@@ -71,8 +70,8 @@ pub(crate) struct HeartbeatWriter {
     /// `None` for a single lane.
     steering: Option<Steering>,
     shared: Arc<Shared>,
-    /// Cluster id and index of each peer, sorted by id. The position is the peer's bit in the
-    /// heartbeat.
+    /// Cluster id and index of each peer, sorted by id. The position in this list is the position
+    /// of the peer's bit in the heartbeat.
     ranks: Vec<(String, u16)>,
     /// Digest of the cluster ids in `ranks`. The nodes compare it with the digest of their own list
     /// of peers, because the meaning of the bits depends on the list.
@@ -182,7 +181,8 @@ impl HeartbeatWriter {
         if now + EARLY < self.due && !self.shared.is_changed.load(Ordering::Acquire) {
             return;
         }
-        // Must precede the read of `reach`, so that a later change causes another heartbeat.
+        // This store must precede the read of `reach`. Otherwise a change between read and store
+        // would not cause another heartbeat.
         self.shared.is_changed.store(false, Ordering::Release);
         self.due = now + INTERVAL;
         let steered = self.steer();

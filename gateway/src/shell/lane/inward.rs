@@ -6,7 +6,7 @@ use super::{Lane, OFFSET};
 use crate::engine::{PortId, Received};
 use crate::offload::frame::HEADROOM;
 
-/// Maximum number of receive calls per port and wake-up, of up to 64 KiB each.
+/// Maximum number of receive calls per port and wake-up. Each call receives up to 64 KiB.
 ///
 /// All calls together take about half a millisecond.
 const RECEIVES_MAX: usize = 16;
@@ -52,7 +52,8 @@ impl Lane {
             };
             stats.received.record(receipt.len);
             if receipt.len == 0 {
-                // `chunks_mut` below yields no empty datagram, and the engine must count it.
+                // `chunks_mut` below yields no item for an empty datagram, but the engine must
+                // count the datagram.
                 engine.handle_datagram(id, receipt.from, &mut [], coalescer.room(), *now);
             }
             for datagram in datagrams[..receipt.len].chunks_mut(receipt.segment) {

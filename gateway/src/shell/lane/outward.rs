@@ -86,8 +86,8 @@ impl Lane {
         Ok(())
     }
 
-    /// Discards the frames that an earlier process left on the TAP, because its peers had other
-    /// indices.
+    /// Discards the frames that an earlier process left on the TAP. The peer indices in these
+    /// frames may refer to other peers now.
     pub(super) fn discard_old_frames(&mut self) -> Result<(), Error> {
         for worker in 0..self.taps.len() {
             self.worker = worker;
@@ -170,8 +170,7 @@ impl Lane {
 
     /// Fragments a packet longer than `mtu`, or rejects it by ICMP if it must not be fragmented.
     ///
-    /// Returns the number of fragments. Parses the frame again. The only change since the first
-    /// parse is the completed checksum.
+    /// Returns the number of fragments.
     fn fragment_or_reject(
         &mut self,
         peer: u16,
@@ -184,6 +183,7 @@ impl Lane {
         let Some(mut vnet) = vnet::Header::parse(frame) else {
             return 0;
         };
+        // `send_frame` has already completed the checksum.
         vnet.partial = None;
         let Ok(mut split) = Split::new(vnet, &mut frame[HEADROOM..]) else {
             return 0;

@@ -54,7 +54,7 @@ impl Ports {
         for tap in taps {
             let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
             epoll.add(tap, EpollEvent::new(EpollFlags::EPOLLIN, TAP))?;
-            // An event wakes only one of the workers.
+            // With `EPOLLEXCLUSIVE`, an event does not wake all workers.
             let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLEXCLUSIVE;
             epoll.add(&wake, EpollEvent::new(flags, WAKE))?;
             epolls.push(Arc::new(epoll));

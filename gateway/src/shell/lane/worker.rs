@@ -24,7 +24,7 @@ pub(crate) struct Worker {
     epoll: Arc<Epoll>,
     /// `None` if the lane has a single worker.
     active: Option<ActiveWorker>,
-    /// The CPUs whose received packets the worker handles.
+    /// The worker's own CPUs. The worker handles the packets that these CPUs receive.
     cpus: Vec<usize>,
 }
 
@@ -87,7 +87,7 @@ impl Worker {
             let timeout = locked.timeout();
             drop(locked);
 
-            // The lock is released here, since the thread may have to wait for a CPU.
+            // The thread may wait for a CPU here, so it has released the lock before.
             if let (Some(affinity), Some((work, at))) = (&mut affinity, done.take()) {
                 affinity.handle_wake_up(work, at);
             }

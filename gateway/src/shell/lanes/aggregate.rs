@@ -1,4 +1,4 @@
-//! Aggregates the notices of all lanes into notices about the whole gateway. PURE.
+//! Aggregates the notices of all lanes into notices about the whole gateway.
 
 use super::report::rank;
 use crate::engine::{ConnectionState, Kind, LaneId};
@@ -93,7 +93,7 @@ impl Aggregate {
     /// Returns a command with the kinds of all peers, for all lanes except the first.
     ///
     /// The caller sends the command periodically, since a full queue may have dropped an earlier
-    /// one.
+    /// command.
     pub(crate) fn kinds(&self) -> Option<Command> {
         let kinds = self.kinds.iter().map(|(peer, kind)| (*peer, *kind));
         (!self.kinds.is_empty()).then(|| Command::Kinds(kinds.collect()))

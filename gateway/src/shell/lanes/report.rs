@@ -1,4 +1,4 @@
-//! Aggregates the reports of the lanes. PURE.
+//! Aggregates the reports of the lanes.
 
 use crate::engine::ConnectionState;
 use crate::engine::snapshot::{PeerSnapshot, Snapshot};

@@ -9,7 +9,7 @@ use nix::sys::socket::{setsockopt, sockopt};
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 
 impl UdpPort {
-    /// Opens `count` sockets at `port`, or at any free port if it is 0, and attaches `program`.
+    /// Opens `count` sockets at `port`, and attaches `program`. If `port` is 0, uses any free port.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Decides when a worker is pinned to its own CPUs. PURE.
+//! Decides when a worker is pinned to its own CPUs.
 //!
 //! Light work is a wake-up with at most two packets and 2 KiB; bulk work is a wake-up with more.
 //!
@@ -80,7 +80,7 @@ pub(super) struct Policy {
     last_packet: Instant,
     /// Number of consecutive wake-ups with light work.
     light_wake_ups: u32,
-    /// Start of these wake-ups.
+    /// Start of the wake-ups that `light_wake_ups` counts.
     light_since: Instant,
     /// Total time that the worker had waited for a CPU at the last check.
     waited: Option<Duration>,
@@ -108,7 +108,7 @@ impl Policy {
     /// Decides on the affinity after a wake-up that did `work`.
     pub(super) fn handle_wake_up(&mut self, work: Work, now: Instant) -> Decision {
         if work.packets == 0 {
-            // Timers and probes are too rare to measure the wait for a CPU.
+            // Wake-ups for timers and probes are too rare to measure the wait for a CPU.
             let is_idle = now.saturating_duration_since(self.last_packet) >= IDLE;
             return if is_idle {
                 self.pin(now)

@@ -12,7 +12,7 @@ const FRAMES_MAX: usize = 128;
 
 /// Maximum number of segments of all frames, whose encryption takes 0.4 to 1.8 ms.
 ///
-/// Permits [`LARGE_FRAMES_MAX`] super-packets of 128 datagrams, Linux's maximum
+/// The limit permits [`LARGE_FRAMES_MAX`] super-packets of 128 datagrams, Linux's maximum
 /// (`UDP_MAX_SEGMENTS`). Without this limit, [`FRAMES_MAX`] small frames of
 /// [`split::SEGMENTS_MAX`](crate::offload::split::SEGMENTS_MAX) segments would have 16 times as
 /// many segments.
