@@ -34,8 +34,8 @@ const REPORT_TIMEOUT: Duration = Duration::from_secs(1);
 /// packets.
 const CORES_PER_LANE: usize = 2;
 
-/// Maximum of the default number of lanes; each lane has its own sessions, and probes cost CPU
-/// time.
+/// Maximum of the default number of lanes. Each lane has its own sessions, and the probes of a
+/// session cost CPU time.
 const DEFAULT_LANES_MAX: usize = 4;
 
 /// Maximum number of workers per lane; each worker has a queue of the TAP and a socket of every

@@ -24,8 +24,7 @@ use std::time::{Duration, Instant};
 /// Age of the shown latency at which a connected replica writes the latency that it has measured.
 const AGE_MAX: Duration = Duration::from_secs(9);
 
-/// Time without a new latency, after which a replica without a connection removes the shown
-/// latency.
+/// Time without a new latency until a replica that is not connected removes the shown latency.
 ///
 /// A connected replica measures the latency every 10 s, and writes it if the shown latency is at
 /// least [`AGE_MAX`] old. So 20 s without a new latency mean that no replica is connected.

@@ -19,7 +19,7 @@ pub(super) struct Name {
     pub(super) port: u16,
 }
 
-/// Running and waiting lookups.
+/// The running and the waiting lookups.
 #[derive(Debug, Default)]
 pub(super) struct Lookups {
     running: BTreeSet<Name>,
@@ -28,7 +28,7 @@ pub(super) struct Lookups {
 }
 
 impl Lookups {
-    /// Appends `name` to the queue, unless it is waiting or running already.
+    /// Appends `name` to the queue, unless its lookup is waiting or running already.
     pub(super) fn request(&mut self, name: Name) {
         if !self.running.contains(&name) && !self.waiting.contains(&name) {
             self.waiting.push_back(name);

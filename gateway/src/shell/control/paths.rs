@@ -97,7 +97,7 @@ impl Control {
                     peer = cluster_id,
                     reason,
                     message,
-                    "path healthy or not known yet"
+                    "path is healthy, or its health is unknown"
                 );
             }
             self.state.note_path(cluster_id, verdict);

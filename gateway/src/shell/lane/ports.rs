@@ -38,8 +38,10 @@ pub(super) struct Ports {
 }
 
 impl Ports {
-    /// Creates an epoll instance for each worker, with the worker's queue in `taps`, its socket in
-    /// `listen`, and `wake`.
+    /// Creates an epoll instance for each worker.
+    ///
+    /// The instance watches the worker's queue from `taps`, the worker's socket from `listen`, and
+    /// `wake`.
     ///
     /// # Errors
     ///
