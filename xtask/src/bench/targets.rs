@@ -120,10 +120,10 @@ const TARGETS: [Target; 19] = {
     const NOUSO: (Tunnel, Underlay) = (Tunnel::Gateway, Underlay::Nouso);
     const PATH: (Tunnel, Underlay) = (Tunnel::Fabric, Underlay::Uso);
     [
-        target("TCP x1, tunnel", TUNNEL, (TcpX1, GBPS), RatioMin, 2.0),
-        target("TCP x4, tunnel", TUNNEL, (TcpX4, GBPS), RatioMin, 1.8),
-        target("TCP x1, tunnel, nouso", NOUSO, (TcpX1, GBPS), RatioMin, 1.8),
-        target("TCP x1, path", PATH, (TcpX1, GBPS), RatioMin, 1.5),
+        target("TCP x1, tunnel", TUNNEL, (TcpX1, GBPS), RatioMin, 1.5),
+        target("TCP x4, tunnel", TUNNEL, (TcpX4, GBPS), RatioMin, 1.5),
+        target("TCP x1, tunnel, nouso", NOUSO, (TcpX1, GBPS), RatioMin, 1.5),
+        target("TCP x1, path", PATH, (TcpX1, GBPS), RatioMin, 1.2),
         target(
             "UDP 64 B packets/s, tunnel",
             TUNNEL,
@@ -150,7 +150,7 @@ const TARGETS: [Target; 19] = {
             TUNNEL,
             (RttLoaded, P50),
             RatioMax,
-            0.6,
+            0.7,
         ),
         target(
             "gateway CPU s/GB, encrypting",
