@@ -1,8 +1,8 @@
-//! Builds the kernel programs, which the loader embeds.
+//! Builds the eBPF programs, which the loader embeds.
 //!
-//! This takes a second cargo, because target, toolchain flags and lock file
-//! differ, and a cleared environment, because wrappers, flags and linkers of the
-//! outer build are not meant for the BPF target.
+//! The script runs a second cargo, because target, toolchain flags and lock file differ. It clears
+//! the environment of this cargo, because wrappers, flags and linkers of the outer build do not
+//! apply to the BPF target.
 
 use std::env;
 use std::ffi::OsString;
@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
 
-/// Variables that compiler and linker need.
+/// Environment variables that the second cargo, the compiler and the linker need.
 const PASSED: [&str; 9] = [
     "PATH",
     "HOME",
@@ -23,7 +23,7 @@ const PASSED: [&str; 9] = [
     "TMPDIR",
 ];
 
-/// Variable with another compiler that has its own sources, for systems without rustup.
+/// Environment variable with the path of an alternative rustc, for systems without rustup.
 const COMPILER: &str = "LIQO_EBPF_RUSTC";
 
 fn main() {
@@ -48,7 +48,7 @@ fn main() {
     println!("cargo::rustc-env=LIQO_EBPF_OBJECT={}", object.display());
 }
 
-/// Returns the first missing part of the toolchain.
+/// Returns the first part of the toolchain that is missing, if any.
 fn missing(compiler: &OsString) -> Option<&'static str> {
     match Command::new("bpf-linker").arg("--version").output() {
         Err(_) => return Some("bpf-linker"),
@@ -80,7 +80,8 @@ fn build(program: &Path, target_dir: &Path, compiler: &OsString) -> PathBuf {
                 .filter_map(|&name| Some((name, env::var_os(name)?))),
         )
         .env("RUSTC", compiler)
-        // For `-Zbuild-std` with a stable compiler: the target has no prebuilt core.
+        // A stable compiler accepts `-Zbuild-std` only with this variable. The BPF target needs the
+        // option because there is no prebuilt `core` for it.
         .env("RUSTC_BOOTSTRAP", "1");
     if env::var_os("CARGO_FEATURE_MUTANTS").is_some() {
         cargo.args(["--features", "mutants"]);
@@ -109,7 +110,7 @@ fn manifest_dir() -> PathBuf {
     PathBuf::from(variable("CARGO_MANIFEST_DIR"))
 }
 
-/// Returns a variable that cargo always sets for a build script.
+/// Returns an environment variable that cargo sets for every build script.
 fn variable(name: &str) -> OsString {
     env::var_os(name).unwrap_or_else(|| fail(&format!("cargo has not set {name}")))
 }

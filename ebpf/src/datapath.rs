@@ -1,4 +1,4 @@
-//! The programs in the kernel: loaded, attached, and supplied with tables.
+//! Controls the eBPF programs in the kernel: loads and attaches them, and updates their maps.
 
 use crate::error::Error;
 use crate::hook::{Hook, Mechanism};
@@ -11,7 +11,7 @@ use crate::steering::Steering;
 use crate::tables::Tables;
 use crate::trace::Trace;
 use aya::Ebpf;
-use ebpf_common::probe::{Heartbeat, Sighting};
+use ebpf_common::probe::{Heartbeat, LastRequest};
 use ebpf_common::settings::Settings;
 use nix::errno::Errno;
 use nix::net::if_::if_nametoindex;
@@ -25,34 +25,37 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Devices, pins and numbers of one gateway.
+/// Devices, pins and settings of one gateway.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Name of the overlay device, in the network namespace of the calling thread.
     pub overlay: String,
-    /// Name of the TAP, in the same namespace.
+    /// Name of the TAP, in the network namespace of the calling thread.
     pub tap: String,
-    /// Directory on a BPF file system where maps and links outlive the process; without
-    /// one they are removed when it ends.
+    /// Directory on a BPF file system, in which the maps and links are pinned.
+    ///
+    /// Pinned maps and links outlive the process. Without a directory, the kernel removes them
+    /// when the process ends.
     pub pin_dir: Option<PathBuf>,
-    /// Ports, addresses and identifiers.
+    /// Ports, addresses and identifiers that the programs use.
     pub settings: Settings,
     /// Whether the programs log each dropped packet; see [`Datapath::take_trace`].
     pub log: bool,
-    /// Number of lanes of the engine, from 1 on.
+    /// Number of lanes of the engine, at least 1.
     pub lanes: u32,
-    /// Number of workers of each lane, from 1 on.
+    /// Number of workers of each lane, at least 1.
     pub workers: u32,
-    /// Saves 15 MB during the start by not reading the kernel's BTF; for some microseconds the
-    /// process cannot open files.
+    /// Whether to skip the kernel's BTF while loading the object file, which saves 15 MB of memory.
+    ///
+    /// For some microseconds during the load, no thread of the process can open files.
     pub skip_kernel_types: bool,
-    /// Name of the mechanism that a mutation test switches off.
+    /// Name of the mechanism that a mutation test switches off, if any.
     #[cfg(feature = "mutants")]
     pub mutant: Option<String>,
 }
 
 impl Options {
-    /// Creates the options for two devices; all others have their defaults.
+    /// Creates options for the overlay device and the TAP, with defaults for all other fields.
     pub fn new(overlay: impl Into<String>, tap: impl Into<String>) -> Self {
         Self {
             overlay: overlay.into(),
@@ -69,7 +72,7 @@ impl Options {
     }
 }
 
-/// The programs of one gateway.
+/// The loaded eBPF programs of one gateway, and their maps.
 pub struct Datapath {
     options: Options,
     maps: Maps,
@@ -77,21 +80,23 @@ pub struct Datapath {
     steering: Option<Steering>,
     socket_steering: Option<SocketSteering>,
     pins: Option<Pins>,
-    /// Loaded but not yet attached: programs of an earlier process, with maps of
-    /// another layout, stay attached until the new maps are filled.
+    /// The loaded programs; `None` after they have been attached.
+    ///
+    /// If an earlier process left programs whose maps have another layout, the new programs are
+    /// attached only after the new maps have been filled.
     waiting: Option<Ebpf>,
-    /// Empty while waiting.
+    /// The attached programs; empty while `waiting` is set.
     hooks: Vec<Hook>,
-    /// The programs reply to probes only while this socket exists; nothing is read from it.
+    /// A socket without traffic. The programs reply to probes only while it is open.
     _liveness_socket: OwnedFd,
 }
 
 impl Datapath {
-    /// Loads the programs and attaches them, or replaces those of an earlier process.
+    /// Loads and attaches the programs, and replaces the programs of an earlier process.
     ///
-    /// With [`Options::pin_dir`], pinned maps and links are adopted, so traffic does not
-    /// stop. If the earlier programs had maps of another layout, they stay attached until
-    /// the first [`Datapath::apply`] has filled the new maps.
+    /// With [`Options::pin_dir`], the new programs take over the pinned maps and links, so that
+    /// traffic does not stop. If the maps of the earlier programs have another layout, these
+    /// programs stay attached until the first [`Datapath::apply`] has filled the new maps.
     ///
     /// # Errors
     ///
@@ -108,7 +113,7 @@ impl Datapath {
         };
         let mut ebpf = object::load(&constants, pins.as_ref())?;
         let mut maps = Maps::take(&mut ebpf)?;
-        // The heartbeat of an earlier process says nothing about this one.
+        // A pinned heartbeat describes an earlier process, so replace it.
         maps.beat(&Heartbeat::new(false, 0, []))?;
         let is_shared = options.lanes > 1 || options.workers > 1;
         let steering = is_shared.then(|| Steering::take(&mut ebpf)).transpose()?;
@@ -118,9 +123,11 @@ impl Datapath {
         let liveness_socket = open_liveness_socket(options.settings.probe_port)?;
         let trace = (options.log).then(|| Trace::take(&mut ebpf)).transpose()?;
 
-        let is_replacing = pins
-            .as_ref()
-            .is_some_and(|pins| PLACES.iter().any(|place| pins.link(place.pin).exists()));
+        let is_replacing = pins.as_ref().is_some_and(|pins| {
+            ATTACH_POINTS
+                .iter()
+                .any(|point| pins.link(point.pin).exists())
+        });
         let mut datapath = Self {
             options,
             maps,
@@ -139,12 +146,12 @@ impl Datapath {
         Ok(datapath)
     }
 
-    /// Updates the maps to `tables`, in place: unchanged entries are not written.
+    /// Updates the maps to `tables` in place, without writing unchanged entries.
     ///
     /// # Errors
     ///
-    /// Returns [`Error`] if the tables contradict themselves or exceed a limit, before
-    /// anything is changed, or if the kernel refuses.
+    /// Returns [`Error`] if the tables are inconsistent or exceed a limit. The maps are unchanged
+    /// then. Also returns [`Error`] if the kernel refuses an update.
     pub fn apply(&mut self, tables: &Tables) -> Result<Changes, Error> {
         let image = Image::new(tables, &self.options.settings)?;
         let changes = self.maps.apply(image)?;
@@ -153,14 +160,15 @@ impl Datapath {
         Ok(changes)
     }
 
-    /// Publishes that the engine is alive, and which remote clusters are up.
+    /// Publishes a heartbeat, from which the programs reply to overlay probes.
     ///
-    /// Sets [`Heartbeat::ktime_ns`]; probes get a reply for another
-    /// [`ebpf_common::probe::HEARTBEAT_AGE_MAX_NS`], while this process lives.
+    /// The method sets [`Heartbeat::ktime_ns`]. The programs reply until the heartbeat is older
+    /// than [`ebpf_common::probe::HEARTBEAT_AGE_MAX_NS`], or until this process dies.
     ///
     /// # Errors
     ///
-    /// Returns [`Error`] if the kernel refuses.
+    /// Returns [`Error::Clock`] if the clock cannot be read, and [`Error::Map`] if the kernel
+    /// refuses the update.
     pub fn beat(&mut self, heartbeat: &Heartbeat) -> Result<(), Error> {
         self.maps.beat(&Heartbeat {
             ktime_ns: ktime_ns()?,
@@ -168,58 +176,64 @@ impl Datapath {
         })
     }
 
-    /// Returns the report in each node's last probe, and its age; nodes that sent no probe are
-    /// left out.
+    /// Returns the last probe request of each node, and the age of the request.
     ///
-    /// Takes a system call per node, so call it once a second at most.
+    /// The result omits nodes that have sent no request. The method makes system calls for each
+    /// node, so callers must not call it more than once a second.
     ///
     /// # Errors
     ///
-    /// Returns [`Error`] if the kernel refuses.
-    pub fn sightings(&self) -> Result<BTreeMap<Ipv4Addr, (Duration, Sighting)>, Error> {
-        let sightings = self.maps.sightings()?;
+    /// Returns [`Error::Clock`] or [`Error::Map`] if the clock or the map cannot be read.
+    pub fn last_requests(&self) -> Result<BTreeMap<Ipv4Addr, (Duration, LastRequest)>, Error> {
+        let last_requests = self.maps.last_requests()?;
         let now = ktime_ns()?;
-        let seen = (sightings.into_iter()).filter(|(_, sighting)| sighting.ktime_ns > 0);
+        let seen =
+            (last_requests.into_iter()).filter(|(_, last_request)| last_request.ktime_ns > 0);
 
         Ok(seen
-            .map(|(node, sighting)| {
-                let age = Duration::from_nanos(now.saturating_sub(sighting.ktime_ns));
-                (Ipv4Addr::from(node), (age, sighting))
+            .map(|(node, last_request)| {
+                let age = Duration::from_nanos(now.saturating_sub(last_request.ktime_ns));
+                (Ipv4Addr::from(node), (age, last_request))
             })
             .collect())
     }
 
-    /// Returns the counters by name; see [`ebpf_common::counter::Counter`].
+    /// Returns the packet counters by [`name`](ebpf_common::counter::Counter::name).
     ///
     /// # Errors
     ///
-    /// Returns [`Error`] if the kernel refuses.
+    /// Returns [`Error::Map`] if the kernel does not return the counters.
     pub fn counters(&self) -> Result<BTreeMap<&'static str, u64>, Error> {
         self.maps.counters()
     }
 
-    /// Returns the stream of dropped packets, once, and only with [`Options::log`].
+    /// Returns the log of dropped packets.
+    ///
+    /// Returns `None` without [`Options::log`], and at the second call.
     pub fn take_trace(&mut self) -> Option<Trace> {
         self.trace.take()
     }
 
-    /// Returns the steering of datagrams to sockets, once, and only if there are several lanes or
-    /// workers.
+    /// Returns the programs that select the socket for a received datagram.
+    ///
+    /// Returns `None` for an engine with one lane and one worker, and at the second call.
     pub fn take_socket_steering(&mut self) -> Option<SocketSteering> {
         self.socket_steering.take()
     }
 
-    /// Returns the steering of packets to the queues of the TAP, once, and only if there are
-    /// several lanes or workers.
+    /// Returns the program that selects the queue of the TAP for a packet.
+    ///
+    /// Returns `None` for an engine with one lane and one worker, and at the second call.
     pub fn take_steering(&mut self) -> Option<Steering> {
         self.steering.take()
     }
 
-    /// Detaches the programs and removes all pins.
+    /// Detaches the programs, and removes all pins.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Several`] if something could not be removed; everything else is removed.
+    /// Returns [`Error::Several`] if a hook or pin cannot be removed. The method continues after
+    /// such an error.
     pub fn detach(self) -> Result<(), Error> {
         let mut errors = Vec::new();
         for hook in self.hooks {
@@ -236,16 +250,17 @@ impl Datapath {
         }
     }
 
-    /// Removes the pins of an earlier process, if there are any.
+    /// Removes all pins that an earlier process left in `pin_dir`.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Several`] if something could not be removed.
+    /// Returns [`Error::Several`] if a pin cannot be removed. The function continues after such an
+    /// error.
     pub fn cleanup(pin_dir: &Path) -> Result<(), Error> {
         pin::remove_all(pin_dir)
     }
 
-    /// Attaches the new programs, unless they are attached already.
+    /// Attaches the programs, unless they are already attached.
     fn attach_waiting(&mut self) -> Result<(), Error> {
         let Some(ebpf) = &mut self.waiting else {
             return Ok(());
@@ -253,10 +268,10 @@ impl Datapath {
 
         let mechanism = Mechanism::of_kernel();
         let mut hooks = Vec::new();
-        for place in PLACES {
-            let program = object::program(ebpf, place.program)?;
-            let device = (place.device)(&self.options);
-            let pin = self.pins.as_ref().map(|pins| pins.link(place.pin));
+        for point in ATTACH_POINTS {
+            let program = object::program(ebpf, point.program)?;
+            let device = (point.device)(&self.options);
+            let pin = self.pins.as_ref().map(|pins| pins.link(point.pin));
             hooks.push(Hook::attach(program, device, pin, mechanism)?);
         }
         if let Some(pins) = &self.pins {
@@ -269,21 +284,22 @@ impl Datapath {
     }
 }
 
-/// A program and its device.
-struct Place {
+/// A program, the name of its pin, and the device to whose ingress it is attached.
+struct AttachPoint {
     program: &'static str,
     pin: &'static str,
     device: fn(&Options) -> &str,
 }
 
-/// The TAP comes first, so that the return path works before the first request.
-const PLACES: [Place; 2] = [
-    Place {
+/// The devices in the order of attachment. The TAP comes first, so that the return path works
+/// before the first request arrives.
+const ATTACH_POINTS: [AttachPoint; 2] = [
+    AttachPoint {
         program: TAP_PROGRAM,
         pin: "tap",
         device: |options| &options.tap,
     },
-    Place {
+    AttachPoint {
         program: OVERLAY_PROGRAM,
         pin: "overlay",
         device: |options| &options.overlay,
@@ -304,10 +320,10 @@ fn constants(options: &Options) -> Result<Constants, Error> {
     })
 }
 
-/// Opens the socket that proves this process alive to the programs, in the namespace of the calling
-/// thread.
+/// Opens the socket by which the programs check that this process is alive.
 ///
-/// Its address is shared, because a process may take over from one that still runs.
+/// The socket belongs to the network namespace of the calling thread. `SO_REUSEADDR` lets a new
+/// process open its socket while the process that it replaces still runs.
 fn open_liveness_socket(port: u16) -> Result<OwnedFd, Error> {
     let open = || {
         let flags = SockFlag::SOCK_CLOEXEC;
@@ -324,14 +340,14 @@ fn open_liveness_socket(port: u16) -> Result<OwnedFd, Error> {
     })
 }
 
-/// Returns the time by the clock of the programs, in nanoseconds.
+/// Returns the time in nanoseconds by `CLOCK_MONOTONIC`, the clock of the programs.
 fn ktime_ns() -> Result<u64, Error> {
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_err(|errno| Error::Clock {
         source: errno.into(),
     })?;
     let now = Duration::from(now).as_nanos();
 
-    Ok(u64::try_from(now).expect("584 years have not passed since boot"))
+    Ok(u64::try_from(now).expect("a host does not run for 584 years"))
 }
 
 fn ifindex(device: &str) -> Result<u32, Error> {

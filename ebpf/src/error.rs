@@ -1,158 +1,158 @@
-//! Errors of loading, attaching and updating the kernel programs.
+//! Errors of loading, attaching and updating the eBPF programs.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why the programs cannot be loaded, attached or updated.
+/// An error of loading, attaching or updating the eBPF programs.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The process lacks a capability.
+    /// The process lacks a capability that the message lists.
     #[error(
         "failed to {action}: not permitted; the process needs the capabilities NET_ADMIN, BPF and PERFMON"
     )]
     NotPermitted {
-        /// The refused action, as an infinitive.
+        /// The action for which the kernel returned `EPERM`, as an infinitive.
         action: &'static str,
     },
 
-    /// The kernel lacks something without which there is no data path.
+    /// The kernel lacks a feature that the programs require.
     #[error("the kernel does not support {feature}, which needs Linux {since} or later")]
     Unsupported {
-        /// The feature and its kernel option.
+        /// Description of the feature, with the kernel's name for it.
         feature: &'static str,
-        /// The first version of Linux that has it.
+        /// First version of Linux that has the feature.
         since: &'static str,
     },
 
     /// A device is not in the network namespace of the calling thread.
     #[error("failed to find the device {device}")]
     NoDevice {
-        /// Name of the device.
+        /// Name of the overlay device or the TAP, as in [`crate::Options`].
         device: String,
-        /// The kernel's error.
+        /// Error of `if_nametoindex`.
         source: io::Error,
     },
 
-    /// Only a BPF file system can hold pins.
-    #[error("{} is on no BPF file system: run `mount -t bpf bpf /sys/fs/bpf`", .path.display())]
+    /// The directory of the pins is not on a BPF file system, the only type that can hold pins.
+    #[error("{} is not on a BPF file system: run `mount -t bpf bpf /sys/fs/bpf`", .path.display())]
     NotBpffs {
-        /// The directory of the pins.
+        /// Path of the directory.
         path: PathBuf,
     },
 
-    /// A file or directory of the pins cannot be read or changed.
+    /// A pin, or the directory of the pins, cannot be read or changed.
     #[error("failed to {action} {}", .path.display())]
     Pin {
         /// The failed action, as an infinitive.
         action: &'static str,
-        /// The file or directory.
+        /// Path of the pin or directory.
         path: PathBuf,
-        /// The kernel's error.
+        /// Error of the file system.
         source: io::Error,
     },
 
-    /// The kernel refuses a program; the source holds the verifier's log.
+    /// The kernel rejects a program.
     #[error("failed to load the program {program}")]
     Program {
-        /// Name of the program.
+        /// Name of the program's function in the object file.
         program: &'static str,
-        /// The kernel's error.
+        /// Error of bpf(2), with the verifier's log.
         source: Box<aya::programs::ProgramError>,
     },
 
-    /// The kernel refuses to run a program at a device.
+    /// The kernel refuses to attach a program to a device.
     #[error("failed to attach to the device {device}")]
     Attach {
-        /// Name of the device.
+        /// Name of the overlay device or the TAP, as in [`crate::Options`].
         device: String,
-        /// The kernel's error.
+        /// Error of bpf(2) or netlink.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
 
-    /// The embedded object is not what this loader expects.
-    #[error("failed to load the object of the kernel programs")]
+    /// The embedded object file cannot be parsed, or its maps cannot be created.
+    #[error("failed to load the object file of the eBPF programs")]
     Object {
-        /// aya's error.
+        /// Error of aya's loader.
         source: Box<aya::EbpfError>,
     },
 
-    /// Object and loader are of different revisions.
-    #[error("the object of the kernel programs has no {name}")]
+    /// The embedded object file lacks a map or program, so it does not match this loader.
+    #[error("the object file of the eBPF programs has no {name}")]
     Missing {
-        /// The map or program.
+        /// Name of the map or program.
         name: &'static str,
     },
 
-    /// A map cannot be read or written.
+    /// An entry of a map cannot be read or written.
     #[error("failed to access the map {map}")]
     Map {
-        /// Name of the map.
+        /// Name of the map, as defined in [`ebpf_common::maps`].
         map: &'static str,
-        /// The kernel's error.
+        /// Error of bpf(2).
         source: Box<aya::maps::MapError>,
     },
 
-    /// A table has more entries than its map can hold.
+    /// A table has more entries than the loader accepts.
     #[error("the table {table} has {entries} entries, the limit is {limit}")]
     TooMany {
-        /// Name of the table.
+        /// Name of the map for the table.
         table: &'static str,
-        /// Number of entries.
+        /// Number of entries in the table.
         entries: usize,
-        /// Most entries.
+        /// Highest number that the loader accepts.
         limit: usize,
     },
 
-    /// Remapping keeps the host part, so both prefixes must have one length.
+    /// Two prefixes have different lengths, so a remap between them cannot keep the host bits.
     #[error("cannot remap {from} to {to}: the prefix lengths differ")]
     PrefixLengths {
-        /// The prefix to remap.
+        /// Prefix of the addresses before the remap.
         from: ipnet::Ipv4Net,
-        /// The remapped prefix.
+        /// Prefix of the addresses after the remap.
         to: ipnet::Ipv4Net,
     },
 
-    /// A local destination has no node.
+    /// A local destination has no node that could receive its packets.
     #[error("the local destination {destination} has no node")]
     NoNode {
-        /// The destination.
+        /// Prefix of the destination, as in [`crate::Tables::local`].
         destination: ipnet::Ipv4Net,
     },
 
-    /// A destination belongs to this cluster and to a peer.
+    /// An address belongs to a local destination, and also to the IP object of a remote pod.
     #[error("{address} is a local destination and also a remote pod's IP object")]
     AmbiguousDestination {
-        /// The address.
+        /// The ambiguous address.
         address: std::net::Ipv4Addr,
     },
 
-    /// The liveness socket cannot be opened.
+    /// The socket by which the programs check that the process is alive cannot be opened.
     #[error(
         "failed to open UDP port {port} in the overlay's namespace: another program may use the gateway's probe port"
     )]
     LivenessSocket {
-        /// The probe's port.
+        /// UDP port of the overlay probe.
         port: u16,
-        /// The kernel's error.
+        /// Error of `socket`, `setsockopt` or `bind`.
         source: io::Error,
     },
 
-    /// The clock that dates heartbeats cannot be read.
+    /// The clock for the time of heartbeats cannot be read.
     #[error("failed to read the monotonic clock")]
     Clock {
-        /// The kernel's error.
+        /// Error of `clock_gettime`.
         source: io::Error,
     },
 
-    /// There is no mechanism of this name to switch off.
+    /// A mutation test requests a mechanism that does not exist.
     #[cfg(feature = "mutants")]
     #[error("there is no mechanism {name} to switch off")]
     UnknownMutant {
-        /// Name of the mechanism.
+        /// The name in `Options::mutant`.
         name: String,
     },
 
-    /// Some steps of a removal failed; the others succeeded.
+    /// One or more steps of a removal failed. All other steps succeeded.
     #[error("failed to remove {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Several(Vec<Self>),
 }

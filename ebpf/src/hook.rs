@@ -1,4 +1,5 @@
-//! A program at the ingress of a device: attached, adopted, replaced.
+//! Attaches eBPF programs to the ingress of a device, or replaces the programs of an earlier
+//! process.
 
 use crate::error::Error;
 use crate::object::is_not_permitted;
@@ -11,21 +12,23 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Priority and handle of our filter where there is no tcx.
+/// Priority of the gateway's filter on kernels without tcx.
 const PRIORITY: u16 = 27761;
+
+/// Handle of the gateway's filter on kernels without tcx.
 const HANDLE: TcHandle = TcHandle::new(0, 1);
 
-/// How the kernel attaches programs to a device.
+/// Kernel interface that attaches a program to a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mechanism {
-    /// tcx links, since Linux 6.6.
+    /// Links of tcx, which Linux 6.6 introduced.
     Tcx,
-    /// Filters of the clsact qdisc.
+    /// Filters of the clsact qdisc, for older kernels.
     Clsact,
 }
 
 impl Mechanism {
-    /// Returns tcx, if this kernel has it.
+    /// Returns [`Mechanism::Tcx`] if the kernel supports it, else [`Mechanism::Clsact`].
     pub(crate) fn of_kernel() -> Self {
         match KernelVersion::current() {
             Ok(version) if version < KernelVersion::new(6, 6, 0) => Self::Clsact,
@@ -34,21 +37,22 @@ impl Mechanism {
     }
 }
 
-/// A program at the ingress of a device.
+/// A program that is attached to the ingress of a device.
 #[derive(Debug)]
 pub(crate) enum Hook {
-    /// Detached when dropped, unless pinned.
+    /// A tcx link. The kernel detaches the program when the link is dropped, unless the link is
+    /// pinned.
     Link {
-        /// Held because dropping an unpinned link detaches the program.
+        /// The link. The code never reads it, but dropping it would detach an unpinned program.
         _link: SchedClassifierLink,
-        /// Path of the pin.
+        /// Path of the pin, if the link is pinned.
         pin: Option<PathBuf>,
     },
-    /// Stays attached until it is removed.
+    /// A filter, which the kernel keeps until it is removed explicitly.
     Filter {
-        /// Taken out when the filter is to stay.
+        /// The filter; `None` after `drop` has released it without removing it.
         link: Option<SchedClassifierLink>,
-        /// Whether it outlives the process.
+        /// Whether the filter outlives the process.
         is_kept: bool,
     },
 }
@@ -58,7 +62,8 @@ impl Hook {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Attach`] if the kernel refuses.
+    /// Returns [`Error::NotPermitted`] or [`Error::Attach`] if the kernel refuses to attach the
+    /// program, and [`Error::Pin`] if an obsolete pin cannot be removed.
     pub(crate) fn attach(
         program: &mut SchedClassifier,
         device: &str,
@@ -71,7 +76,7 @@ impl Hook {
         }
     }
 
-    /// Detaches the program.
+    /// Detaches the program, even if it is pinned.
     ///
     /// # Errors
     ///
@@ -97,7 +102,7 @@ impl Drop for Hook {
             is_kept: true,
         } = self
         {
-            // Dropping the link would remove the filter.
+            // If the link were dropped, aya would remove the filter.
             std::mem::forget(link.take());
         }
     }
@@ -133,9 +138,10 @@ fn tcx(program: &mut SchedClassifier, device: &str, pin: Option<PathBuf>) -> Res
     })
 }
 
-/// Puts `program` into the pinned link, atomically: each packet passes through the old or the new one.
+/// Replaces the program of the pinned link atomically, so that the old or the new program handles
+/// each packet.
 ///
-/// Returns `None` if nothing is pinned, or if the link's device no longer exists.
+/// Returns `None` if no link is pinned, or if the link's device no longer exists.
 fn replace(
     program: &mut SchedClassifier,
     device: &str,
@@ -159,7 +165,10 @@ fn replace(
     }
 }
 
-/// The kernel detaches a link when its device is deleted, and returns `ENOLINK` from then on.
+/// Returns whether an update of a link failed because its device was deleted.
+///
+/// The kernel detaches a link when its device is deleted. Later updates of the link return
+/// `ENOLINK`.
 fn is_device_gone(error: &ProgramError) -> bool {
     const ENOLINK: i32 = nix::errno::Errno::ENOLINK as i32;
 
@@ -167,7 +176,7 @@ fn is_device_gone(error: &ProgramError) -> bool {
 }
 
 fn clsact(program: &mut SchedClassifier, device: &str, is_kept: bool) -> Result<Hook, Error> {
-    // Fails if the qdisc exists, which is no error.
+    // The call also fails if the qdisc already exists, so a failure is not an error.
     if let Err(error) = tc::qdisc_add_clsact(device) {
         tracing::debug!(device, %error, "clsact not added");
     }
@@ -179,7 +188,8 @@ fn clsact(program: &mut SchedClassifier, device: &str, is_kept: bool) -> Result<
     });
     let id = match program.attach_with_options(device, TcAttachType::Ingress, options) {
         Ok(id) => Ok(id),
-        // Our filter of an earlier process exists: replace its program.
+        // The kernel refuses to add a filter that exists. Replace the program of that filter, which
+        // an earlier process has left.
         Err(_) => {
             SchedClassifierLink::attached(device, TcAttachType::Ingress, PRIORITY, HANDLE, None)
                 .map_err(refused(device))
@@ -201,7 +211,7 @@ fn remove(pin: &Path) -> Result<(), Error> {
     }
 }
 
-/// Adds the device to an error of the kernel.
+/// Returns a function that adds the device to an error of the kernel.
 fn refused<E>(device: &str) -> impl Fn(E) -> Error
 where
     E: std::error::Error + Send + Sync + 'static,
@@ -210,7 +220,7 @@ where
     move |source| {
         if is_not_permitted(&source) {
             return Error::NotPermitted {
-                action: "attach the kernel programs",
+                action: "attach the eBPF programs",
             };
         }
         Error::Attach {

@@ -1,4 +1,4 @@
-//! The desired contents of the maps, computed from [`Tables`].
+//! Computes the desired contents of the eBPF maps from [`Tables`].
 
 use crate::error::Error;
 use crate::tables::{Local, Tables, Transit};
@@ -11,10 +11,10 @@ use ipnet::Ipv4Net;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-/// A key of a longest-prefix map: prefix length and data.
+/// A key of a longest-prefix-match map: the prefix length in bits, and the bytes of the key.
 pub(crate) type Prefix<K> = (u32, K);
 
-/// The contents of all maps.
+/// The desired contents of the maps, as computed from [`Tables`].
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Image {
     pub(crate) outbound: BTreeMap<Prefix<V4>, Outbound>,
@@ -26,15 +26,15 @@ pub(crate) struct Image {
     pub(crate) nodes: BTreeMap<V4, u8>,
 }
 
-/// The value of maps of which only the keys matter.
+/// The value of all entries in a map that serves as a set of keys.
 const PRESENT: u8 = 1;
 
 impl Image {
-    /// Computes the contents for `tables`.
+    /// Computes the contents of the maps for `tables`.
     ///
     /// # Errors
     ///
-    /// Returns [`Error`] if the tables contradict themselves or exceed a limit.
+    /// Returns [`Error`] if the tables are inconsistent or exceed a limit.
     pub(crate) fn new(tables: &Tables, settings: &Settings) -> Result<Self, Error> {
         let mss = mss_of_peers(tables);
         let image = Self {
@@ -187,11 +187,13 @@ fn transit_entry(transit: &Transit, settings: &Settings, mss: &BTreeMap<u16, u16
     entry
 }
 
-/// Returns the weight of a node for a bucket (rendezvous hashing): when a node disappears, only its
-/// buckets move.
+/// Returns the weight of a node for a bucket, in rendezvous hashing.
 ///
-/// All replicas must select the same node, so the hash is fixed: FNV-1a, then the finalizer of
-/// `MurmurHash3`, without which the last bytes barely affect the upper bits.
+/// The node with the highest weight gets the bucket. If a node is removed, only its own buckets
+/// move to other nodes.
+///
+/// All replicas must select the same node, so the hash function is fixed. It is FNV-1a, followed by
+/// the finalizer of `MurmurHash3`. The finalizer spreads the last bytes over all bits of the hash.
 fn score(seed: u64, node: Ipv4Addr) -> u64 {
     let mut hash = fnv(seed, node.octets());
     hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
@@ -199,7 +201,7 @@ fn score(seed: u64, node: Ipv4Addr) -> u64 {
     hash ^ (hash >> 33)
 }
 
-/// Hashes bucket and destination, once for all nodes.
+/// Returns the hash of a bucket and a destination, which is the same for all nodes.
 fn seed(bucket: usize, destination: Ipv4Net) -> u64 {
     let bytes = (bucket as u64).to_be_bytes().into_iter();
     let bytes = bytes.chain(destination.network().octets());
@@ -218,7 +220,10 @@ fn fnv(hash: u64, bytes: impl IntoIterator<Item = u8>) -> u64 {
     })
 }
 
-/// Returns each peer's lowest limit: a packet from a peer may come from any of its prefixes.
+/// Returns the lowest MSS limit of the routes to each peer.
+///
+/// The programs apply this limit to all packets from the peer, so it must suit the route with the
+/// lowest limit.
 fn mss_of_peers(tables: &Tables) -> BTreeMap<u16, u16> {
     let mut limits = BTreeMap::new();
     for route in tables.outbound.values().filter(|route| route.mss != 0) {
@@ -229,7 +234,7 @@ fn mss_of_peers(tables: &Tables) -> BTreeMap<u16, u16> {
     limits
 }
 
-/// Returns the new network part, and the mask of the host part that stays.
+/// Returns the network address of `to`, and the mask of the host bits, which a remap keeps.
 fn remap(from: Ipv4Net, to: Ipv4Net) -> Result<(V4, V4), Error> {
     if from.prefix_len() != to.prefix_len() {
         return Err(Error::PrefixLengths { from, to });

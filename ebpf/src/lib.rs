@@ -1,7 +1,7 @@
-//! Loads the kernel programs and gives each map a typed wrapper.
+//! Loads the gateway's eBPF programs, attaches them, and updates their maps.
 //!
-//! [`Tables`] is the desired content of their maps, a pure value; [`Datapath`] is
-//! the programs in the kernel and applies it.
+//! [`Tables`] is a plain value with the desired contents of the maps. [`Datapath`] controls the
+//! programs in the kernel, and applies the tables to the maps.
 
 #![forbid(unsafe_code)]
 
@@ -23,7 +23,7 @@ mod trace;
 pub mod test_run;
 
 pub use datapath::{Datapath, Options};
-pub use ebpf_common::probe::{Heartbeat, Sighting};
+pub use ebpf_common::probe::{Heartbeat, LastRequest};
 pub use ebpf_common::settings::Settings;
 pub use error::Error;
 pub use kernel::map_access_needs_cap_bpf;

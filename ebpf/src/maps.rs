@@ -1,4 +1,4 @@
-//! One typed wrapper per map, and updates that never empty a map.
+//! Typed access to the eBPF maps. An update never leaves a map empty.
 
 use crate::error::Error;
 use crate::image::{Image, Prefix};
@@ -7,21 +7,21 @@ use aya::maps::{HashMap, LpmTrie, Map, MapData, MapError, PerCpuArray};
 use aya::{Ebpf, Pod};
 use ebpf_common::counter::Counter;
 use ebpf_common::maps::{self, Inbound, Local, Outbound, PeerAddress, Unknown, V4};
-use ebpf_common::probe::{Heartbeat, Sighting};
+use ebpf_common::probe::{Heartbeat, LastRequest};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Number of entries that an update changed, over all maps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// New entries.
+    /// Entries whose keys are new.
     pub inserted: usize,
-    /// Entries with a new value.
+    /// Entries whose keys were present with another value.
     pub replaced: usize,
-    /// Removed entries.
+    /// Entries whose keys are no longer desired.
     pub removed: usize,
 }
 
-/// All maps of the programs.
+/// The maps of the forwarding programs.
 pub(crate) struct Maps {
     outbound: Prefixes<V4, Outbound>,
     inbound: Prefixes<PeerAddress, Inbound>,
@@ -30,13 +30,14 @@ pub(crate) struct Maps {
     transit_sources: Exact<PeerAddress, V4>,
     unknown_sources: Exact<[u8; 2], Unknown>,
     nodes: Exact<V4, u8>,
-    sightings: Exact<V4, Sighting>,
+    last_requests: Exact<V4, LastRequest>,
     heartbeat: Exact<u32, Heartbeat>,
     counters: PerCpuArray<MapData, u64>,
-    /// The contents after the last update; `None` before the first and after one that failed.
+    /// The contents after the last update; `None` before the first update and after a failed one.
     ///
-    /// No other process writes to the maps, and reading them takes two system calls for each of
-    /// some ten thousand entries, during which no heartbeat can be written.
+    /// With this copy, an update need not read the maps, because no other process writes to them.
+    /// Reading takes two system calls for each of some ten thousand entries, and delays the next
+    /// heartbeat.
     applied: Option<Image>,
 }
 
@@ -45,7 +46,7 @@ impl Maps {
     ///
     /// # Errors
     ///
-    /// Returns [`Error`] if object and loader are of different revisions.
+    /// Returns [`Error`] if the object file lacks a map, or if a map has another type.
     pub(crate) fn take(ebpf: &mut Ebpf) -> Result<Self, Error> {
         let counters = take(ebpf, maps::COUNTERS)?;
         Ok(Self {
@@ -56,14 +57,14 @@ impl Maps {
             transit_sources: Exact::take(ebpf, maps::TRANSIT_SOURCES_V4)?,
             unknown_sources: Exact::take(ebpf, maps::UNKNOWN_SOURCES_V4)?,
             nodes: Exact::take(ebpf, maps::NODES_V4)?,
-            sightings: Exact::take(ebpf, maps::SIGHTINGS_V4)?,
+            last_requests: Exact::take(ebpf, maps::SIGHTINGS_V4)?,
             heartbeat: Exact::take(ebpf, maps::HEARTBEAT)?,
             counters: PerCpuArray::try_from(counters).map_err(access(maps::COUNTERS))?,
             applied: None,
         })
     }
 
-    /// Returns the sizes of key and value that this loader expects of a map.
+    /// Returns the sizes of key and value, in bytes, that this loader expects in a pinned map.
     pub(crate) fn sizes(name: &str) -> Option<(u32, u32)> {
         match name {
             maps::OUTBOUND_V4 => Some(sizes::<Key<V4>, Outbound>()),
@@ -73,7 +74,7 @@ impl Maps {
             maps::TRANSIT_SOURCES_V4 => Some(sizes::<PeerAddress, V4>()),
             maps::UNKNOWN_SOURCES_V4 => Some(sizes::<[u8; 2], Unknown>()),
             maps::NODES_V4 => Some(sizes::<V4, u8>()),
-            maps::SIGHTINGS_V4 => Some(sizes::<V4, Sighting>()),
+            maps::SIGHTINGS_V4 => Some(sizes::<V4, LastRequest>()),
             maps::HEARTBEAT => Some(sizes::<u32, Heartbeat>()),
             maps::COUNTERS => Some(sizes::<u32, u64>()),
             _ => None,
@@ -82,13 +83,13 @@ impl Maps {
 
     /// Updates the maps to `image`, entry by entry.
     ///
-    /// Insertions precede deletions, and destinations are inserted last, so that a packet with a
-    /// known destination finds all other entries that it needs.
+    /// The method inserts all entries before it removes any, and it inserts destinations last. So a
+    /// packet whose destination has an entry finds all other entries that it needs.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Map`] if the kernel refuses. Changes made before stay, and the next update
-    /// continues from there.
+    /// Returns [`Error::Map`] if the kernel refuses a change. The earlier changes stay, and the
+    /// next update makes the remaining changes.
     pub(crate) fn apply(&mut self, image: Image) -> Result<Changes, Error> {
         let (before, is_first) = match self.applied.take() {
             Some(before) => (before, false),
@@ -136,14 +137,14 @@ impl Maps {
         remove(&mut self.sources, sources, &mut changes)?;
         remove(&mut self.nodes, nodes, &mut changes)?;
         if is_first || before.nodes != image.nodes {
-            self.set_sighted_nodes(&image.nodes)?;
+            self.set_requesting_nodes(&image.nodes)?;
         }
         self.applied = Some(image);
 
         Ok(changes)
     }
 
-    /// Reads the contents that an earlier process, or a failed update, left.
+    /// Reads the contents of the maps, as an earlier process or a failed update left them.
     fn observe(&self) -> Result<Image, Error> {
         Ok(Image {
             outbound: self.outbound.entries()?,
@@ -156,42 +157,42 @@ impl Maps {
         })
     }
 
-    /// Creates entries for the last requests of `nodes`, and removes those of all others.
-    fn set_sighted_nodes(&mut self, nodes: &BTreeMap<V4, u8>) -> Result<(), Error> {
-        let known: BTreeSet<V4> = self.sightings.keys()?;
+    /// Creates entries for the last requests of `nodes`, and removes the entries of other nodes.
+    fn set_requesting_nodes(&mut self, nodes: &BTreeMap<V4, u8>) -> Result<(), Error> {
+        let known: BTreeSet<V4> = self.last_requests.keys()?;
         for node in nodes.keys().filter(|node| !known.contains(*node)) {
-            self.sightings.insert(node, &Sighting::NONE)?;
+            self.last_requests.insert(node, &LastRequest::NONE)?;
         }
         for node in known.iter().filter(|node| !nodes.contains_key(*node)) {
-            self.sightings.remove(node)?;
+            self.last_requests.remove(node)?;
         }
 
         Ok(())
     }
 
-    /// Returns each node's last request.
+    /// Returns the last probe request of each node, by the node's outer address.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Map`] if the kernel refuses.
-    pub(crate) fn sightings(&self) -> Result<BTreeMap<V4, Sighting>, Error> {
-        self.sightings.entries()
+    /// Returns [`Error::Map`] if the kernel does not return the entries.
+    pub(crate) fn last_requests(&self) -> Result<BTreeMap<V4, LastRequest>, Error> {
+        self.last_requests.entries()
     }
 
-    /// Replaces the heartbeat.
+    /// Replaces the heartbeat, from which the programs reply to probes.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Map`] if the kernel refuses.
+    /// Returns [`Error::Map`] if the kernel refuses the update.
     pub(crate) fn beat(&mut self, heartbeat: &Heartbeat) -> Result<(), Error> {
         self.heartbeat.insert(&0, heartbeat)
     }
 
-    /// Returns every counter, summed over the CPUs.
+    /// Returns all counters by name, each summed over the CPUs.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Map`] if the kernel refuses.
+    /// Returns [`Error::Map`] if the kernel does not return a counter.
     pub(crate) fn counters(&self) -> Result<BTreeMap<&'static str, u64>, Error> {
         (Counter::ALL.into_iter())
             .map(|counter| {
@@ -208,7 +209,7 @@ const fn sizes<K, V>() -> (u32, u32) {
     (size_of::<K>() as u32, size_of::<V>() as u32)
 }
 
-/// The operations of an update on a map.
+/// The operations on a map that [`insert`] and [`remove`] need.
 trait Table {
     type Key: Copy + Ord;
     type Value: Copy + PartialEq;
@@ -218,7 +219,7 @@ trait Table {
     fn remove(&mut self, key: &Self::Key) -> Result<(), Error>;
 }
 
-/// Inserts new and replaces changed entries; returns the keys to remove.
+/// Inserts new entries and replaces changed ones. Returns the keys that are no longer desired.
 fn insert<T: Table>(
     table: &mut T,
     observed: &BTreeMap<T::Key, T::Value>,
@@ -257,7 +258,7 @@ fn remove<T: Table>(
     Ok(())
 }
 
-/// A map with longest-prefix match.
+/// A map with longest-prefix match (`BPF_MAP_TYPE_LPM_TRIE`).
 struct Prefixes<K, V> {
     name: &'static str,
     trie: LpmTrie<MapData, K, V>,
@@ -292,7 +293,7 @@ impl<K: Pod + Ord, V: Pod + PartialEq> Table for Prefixes<K, V> {
     }
 }
 
-/// A map with exact match.
+/// A map with exact match (`BPF_MAP_TYPE_HASH`).
 struct Exact<K, V> {
     name: &'static str,
     hash: HashMap<MapData, K, V>,

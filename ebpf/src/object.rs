@@ -1,4 +1,4 @@
-//! The embedded object, loaded with its constants.
+//! Loads the embedded object file of the eBPF programs, with the settings of this gateway.
 
 use crate::error::Error;
 use crate::pin::Pins;
@@ -13,31 +13,31 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd as _, OwnedFd};
 
-/// The kernel programs, built by `build.rs`.
+/// The object file of the eBPF programs, which `build.rs` builds.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(env!("LIQO_EBPF_OBJECT"));
 
-/// Attached to the ingress of the overlay device.
+/// Name of the program at the ingress of the overlay device.
 pub(crate) const OVERLAY_PROGRAM: &str = "overlay_ingress";
 
-/// Attached to the ingress of the TAP.
+/// Name of the program at the ingress of the TAP.
 pub(crate) const TAP_PROGRAM: &str = "tap_ingress";
 
-/// Attached to the sockets of the listening port.
+/// Name of the program that selects among the sockets of the listening port.
 pub(crate) const LISTEN_PROGRAM: &str = "listen";
 
-/// Attached to the sockets of all other ports.
+/// Name of the program that selects among the sockets of a lane's port.
 pub(crate) const REPLY_PROGRAM: &str = "reply";
 
-/// Attached to a TAP with several queues.
+/// Name of the program that selects the queue of a TAP.
 pub(crate) const STEER_PROGRAM: &str = "steer";
 
-/// Log level without messages; the verifier then removes all logging.
+/// Log level at which the verifier removes all logging from the programs.
 const LOG_OFF: u8 = 0;
 
-/// Log level of dropped packets.
+/// Log level at which the programs log dropped packets.
 const LOG_DEBUG: u8 = aya_log::Level::Debug as u8;
 
-/// Constants of the programs.
+/// Values that the loader writes into the programs as constants.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Constants {
     pub(crate) overlay_ifindex: u32,
@@ -45,20 +45,21 @@ pub(crate) struct Constants {
     pub(crate) lanes: u32,
     pub(crate) settings: Settings,
     pub(crate) log: bool,
-    /// See [`crate::Options::skip_kernel_types`].
+    /// Whether to skip the kernel's BTF, as in [`crate::Options::skip_kernel_types`].
     pub(crate) skip_kernel_types: bool,
-    /// Replaces the outer source in test runs.
+    /// Outer source address of all overlay packets in test runs.
     pub(crate) test_outer: Option<Ipv4Addr>,
-    /// Number of the mechanism that is switched off.
+    /// Number of the mechanism that is switched off; zero for none.
     #[cfg(feature = "mutants")]
     pub(crate) mutant: u32,
 }
 
-/// Creates the maps, or adopts the pinned ones, and loads the programs.
+/// Creates the maps or opens the pinned maps, and loads the programs.
 ///
 /// # Errors
 ///
-/// Returns an [`Error`] that names the missing privilege or kernel feature, if that is the cause.
+/// Returns [`Error::NotPermitted`] or [`Error::Unsupported`] if the process lacks a capability or
+/// the kernel lacks a feature. Otherwise returns the kernel's error.
 pub(crate) fn load(constants: &Constants, pins: Option<&Pins>) -> Result<Ebpf, Error> {
     let settings = &constants.settings;
     let mask = u32::MAX.checked_shl(32 - u32::from(settings.probe_net_len.min(32)));
@@ -66,7 +67,7 @@ pub(crate) fn load(constants: &Constants, pins: Option<&Pins>) -> Result<Ebpf, E
     let net = settings.probe_net.to_bits() & mask;
     let level = if constants.log { LOG_DEBUG } else { LOG_OFF };
     let test_outer = constants.test_outer.map_or(0, Ipv4Addr::to_bits);
-    // In network order, read as a native word.
+    // The programs compare these values with header fields, which are in network byte order.
     let (net, mask, port) = (net.to_be(), mask.to_be(), settings.probe_port.to_be());
     let (node_mac, gateway_mac) = (word(settings.node_mac), word(settings.gateway_mac));
 
@@ -87,7 +88,7 @@ pub(crate) fn load(constants: &Constants, pins: Option<&Pins>) -> Result<Ebpf, E
     #[cfg(feature = "mutants")]
     loader.override_global("MUTANT", &constants.mutant, true);
     if !constants.log {
-        // With logging off, the smallest buffer is enough.
+        // Without logging, the log buffer stays empty, so the smallest size saves memory.
         loader.map_max_entries("AYA_LOGS", 1);
     }
     if let Some(pins) = pins {
@@ -106,11 +107,12 @@ pub(crate) fn load(constants: &Constants, pins: Option<&Pins>) -> Result<Ebpf, E
     Ok(ebpf)
 }
 
-/// Creates a loader; with `skip_kernel_types` one that has not read the kernel's BTF.
+/// Creates a loader. With `skip_kernel_types`, it does not read the kernel's BTF.
 ///
-/// aya always reads it, for relocations. Our programs have none, and the 15 MB that aya makes of
-/// its 5 MB would be the peak of a gateway's memory. A limit of no open files keeps aya from the
-/// file for some microseconds; it needs neither a capability nor a mount.
+/// aya always reads the BTF for relocations, which these programs do not have. The parsed BTF takes
+/// 15 MB, which would determine the peak memory of a gateway. This function sets the limit of open
+/// files to zero for some microseconds, so that aya cannot open the BTF file. Changing the limit
+/// needs no capability.
 fn loader(skip_kernel_types: bool) -> EbpfLoader<'static> {
     if !skip_kernel_types {
         return EbpfLoader::new();
@@ -130,11 +132,11 @@ fn loader(skip_kernel_types: bool) -> EbpfLoader<'static> {
     loader
 }
 
-/// Loads a program for sockets and returns it.
+/// Loads a socket filter program, and returns its file descriptor.
 ///
 /// # Errors
 ///
-/// Returns [`Error`] if the kernel refuses.
+/// Returns [`Error::Program`] if the kernel rejects the program.
 pub(crate) fn socket_filter(ebpf: &mut Ebpf, name: &'static str) -> Result<OwnedFd, Error> {
     let refused = |source| Error::Program {
         program: name,
@@ -149,11 +151,11 @@ pub(crate) fn socket_filter(ebpf: &mut Ebpf, name: &'static str) -> Result<Owned
     program.map_err(|error| refused(error.into()))
 }
 
-/// Returns one of the programs.
+/// Returns the traffic control program with this name.
 ///
 /// # Errors
 ///
-/// Returns [`Error::Missing`] if object and loader are of different revisions.
+/// Returns [`Error::Missing`] if the object file lacks the program.
 pub(crate) fn program<'a>(
     ebpf: &'a mut Ebpf,
     name: &'static str,
@@ -167,11 +169,11 @@ fn word([a, b, c, d, e, f]: [u8; 6]) -> u64 {
     u64::from_ne_bytes([a, b, c, d, e, f, 0, 0])
 }
 
-/// Returns the cause of a refused map, with a remedy where there is one.
+/// Returns the likely cause if the maps cannot be created.
 fn explain(error: EbpfError) -> Error {
     if is_not_permitted(&error) {
         return Error::NotPermitted {
-            action: "create the maps of the kernel programs",
+            action: "create the maps of the eBPF programs",
         };
     }
     missing_feature().unwrap_or(Error::Object {
@@ -179,12 +181,12 @@ fn explain(error: EbpfError) -> Error {
     })
 }
 
-/// Returns the cause of a refused program, with a remedy where there is one.
+/// Returns the likely cause if a program cannot be loaded.
 fn refuse(program: &'static str, error: ProgramError) -> Error {
-    // Without PERFMON, the verifier applies stricter rules and names `!root` in its log.
+    // Without PERFMON, the verifier applies stricter rules, and its log contains `!root`.
     if is_not_permitted(&error) || error.to_string().contains("for !root") {
         return Error::NotPermitted {
-            action: "load the kernel programs",
+            action: "load the eBPF programs",
         };
     }
     missing_feature().unwrap_or(Error::Program {
@@ -193,7 +195,7 @@ fn refuse(program: &'static str, error: ProgramError) -> Error {
     })
 }
 
-/// Returns the first feature that the programs need and the kernel lacks.
+/// Returns an error for the first feature that the programs need and the kernel lacks, if any.
 fn missing_feature() -> Option<Error> {
     let maps = [
         (
@@ -203,7 +205,7 @@ fn missing_feature() -> Option<Error> {
         ),
         (
             MapType::PerCpuArray,
-            "maps per CPU (BPF_MAP_TYPE_PERCPU_ARRAY)",
+            "per-CPU maps (BPF_MAP_TYPE_PERCPU_ARRAY)",
             "4.6",
         ),
         (
@@ -222,7 +224,7 @@ fn missing_feature() -> Option<Error> {
         Ok(false)
     ) {
         return Some(Error::Unsupported {
-            feature: "programs at traffic control (CONFIG_NET_CLS_BPF, CONFIG_NET_CLS_ACT)",
+            feature: "traffic control programs (CONFIG_NET_CLS_BPF, CONFIG_NET_CLS_ACT)",
             since: "4.1",
         });
     }
@@ -230,11 +232,11 @@ fn missing_feature() -> Option<Error> {
     None
 }
 
-/// Returns whether a cause of `error` is the kernel's `EPERM`.
+/// Returns whether `error` or one of its sources is the kernel's `EPERM`.
 pub(crate) fn is_not_permitted(error: &(dyn std::error::Error + 'static)) -> bool {
     let mut next = Some(error);
     while let Some(error) = next {
-        // Not `EACCES`, which the verifier returns for an invalid program.
+        // The function ignores `EACCES`, which the verifier returns for an invalid program.
         let code = (error.downcast_ref::<io::Error>()).and_then(io::Error::raw_os_error);
         if code == Some(Errno::EPERM as i32) {
             return true;

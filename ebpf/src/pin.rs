@@ -1,8 +1,8 @@
-//! Pins of maps and links, which outlive the process.
+//! Pins maps and links in a BPF file system, so that they outlive the process.
 //!
 //! ```text
-//!  <dir>/maps-3/OUTBOUND_V4 ..   one directory per revision of the layout
-//!  <dir>/overlay, <dir>/tap      the links of programs to devices
+//!  <dir>/maps-3/OUTBOUND_V4 ..   the maps, in one directory per revision of their layout
+//!  <dir>/overlay, <dir>/tap      the links, which attach the programs to the devices
 //! ```
 
 use crate::error::Error;
@@ -13,7 +13,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The maps that outlive the process.
+/// Names of the pinned maps, which are the maps of the two forwarding programs.
 const MAPS: [&str; 10] = [
     maps::OUTBOUND_V4,
     maps::INBOUND_V4,
@@ -29,18 +29,19 @@ const MAPS: [&str; 10] = [
 
 const MAPS_DIR: &str = "maps-";
 
-/// The pins of one gateway.
+/// The directory that contains the pins of one gateway.
 #[derive(Clone, Debug)]
 pub(crate) struct Pins {
     dir: PathBuf,
 }
 
 impl Pins {
-    /// Opens the directory of the pins; creates it if it does not exist.
+    /// Opens the directory of the pins, and creates it if it does not exist.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::NotBpffs`] if the directory is on another file system.
+    /// Returns [`Error::NotBpffs`] if the directory is not on a BPF file system, and
+    /// [`Error::Pin`] if it cannot be created.
     pub(crate) fn open(dir: &Path) -> Result<Self, Error> {
         let present = dir.ancestors().find(|path| path.exists());
         let is_bpffs = present
@@ -60,23 +61,25 @@ impl Pins {
         Ok(pins)
     }
 
-    /// Returns whether all maps of this layout are pinned, so that they can be adopted.
+    /// Returns whether all maps of the current layout are pinned, so that a new process can use
+    /// them.
     pub(crate) fn has_maps(&self) -> bool {
         self.maps().all(|(_, path)| path.exists())
     }
 
-    /// Returns name and path of each map.
+    /// Returns the name of each map, and the path of its pin.
     pub(crate) fn maps(&self) -> impl Iterator<Item = (&'static str, PathBuf)> {
         let dir = self.maps_dir();
         MAPS.into_iter().map(move |name| (name, dir.join(name)))
     }
 
-    /// Removes pinned maps whose key or value size differs from `sizes`: the layout changed without
-    /// a new revision.
+    /// Removes pinned maps whose key or value size differs from `sizes`.
+    ///
+    /// Sizes can differ if a build changed the layout without a new revision.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Pin`] if a file cannot be removed.
+    /// Returns [`Error::Pin`] if a pin cannot be removed.
     pub(crate) fn remove_foreign_maps(
         &self,
         sizes: impl Fn(&str) -> Option<(u32, u32)>,
@@ -94,11 +97,13 @@ impl Pins {
         Ok(())
     }
 
-    /// Removes the maps of other revisions, which no program uses any more.
+    /// Removes the pinned maps of other layout revisions.
+    ///
+    /// Callers attach the new programs first, so no attached program uses the removed maps.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Pin`] if a file cannot be removed.
+    /// Returns [`Error::Pin`] or [`Error::Several`] if pins cannot be read or removed.
     pub(crate) fn remove_other_layouts(&self) -> Result<(), Error> {
         let ours = self.maps_dir();
         for path in children(&self.dir)? {
@@ -113,7 +118,7 @@ impl Pins {
         Ok(())
     }
 
-    /// Returns the path of the link at a device.
+    /// Returns the path of the pinned link with this name.
     pub(crate) fn link(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
@@ -123,11 +128,12 @@ impl Pins {
     }
 }
 
-/// Removes a directory of pins with its contents, if it exists.
+/// Removes a directory of pins with its contents, if the directory exists.
 ///
 /// # Errors
 ///
-/// Returns [`Error::Several`] if something could not be removed.
+/// Returns [`Error::Several`] if a file or directory cannot be removed. The function continues
+/// after such an error.
 pub(crate) fn remove_all(dir: &Path) -> Result<(), Error> {
     let mut errors = Vec::new();
     for path in children(dir)? {
@@ -161,7 +167,7 @@ fn children(dir: &Path) -> Result<Vec<PathBuf>, Error> {
     }
 }
 
-/// Adds path and action to an error of the file system.
+/// Returns a function that adds the failed action and the path to an error of the file system.
 pub(crate) fn failed(action: &'static str, path: &Path) -> impl Fn(io::Error) -> Error {
     let path = path.to_owned();
     move |source| Error::Pin {

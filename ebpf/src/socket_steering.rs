@@ -1,4 +1,4 @@
-//! Spreads datagrams over the sockets of a port, one for each worker of each lane.
+//! Distributes datagrams over the sockets of a port, one socket per worker of each lane.
 
 use crate::error::Error;
 use crate::object::{self, LISTEN_PROGRAM, REPLY_PROGRAM};
@@ -8,8 +8,9 @@ use ebpf_common::maps::{ACTIVE_WORKERS, WORKERS};
 use std::fmt;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
-/// Programs that select the socket of a port (`SO_ATTACH_REUSEPORT_EBPF`), with the maps from CPU to
-/// worker and from lane to active worker.
+/// The programs that select the socket of a port, and their maps.
+///
+/// The caller attaches the programs with `SO_ATTACH_REUSEPORT_EBPF`.
 pub struct SocketSteering {
     listen: OwnedFd,
     reply: OwnedFd,
@@ -18,11 +19,12 @@ pub struct SocketSteering {
 }
 
 impl SocketSteering {
-    /// Loads the programs.
+    /// Loads the programs, and takes their maps out of the loaded object file.
     ///
     /// # Errors
     ///
-    /// Returns [`Error`] if the kernel refuses.
+    /// Returns [`Error::Program`] if the kernel rejects a program, and [`Error::Missing`] if the
+    /// object file lacks a program or map.
     pub(crate) fn take(ebpf: &mut Ebpf) -> Result<Self, Error> {
         let listen = object::socket_filter(ebpf, LISTEN_PROGRAM)?;
         let reply = object::socket_filter(ebpf, REPLY_PROGRAM)?;
@@ -42,27 +44,30 @@ impl SocketSteering {
         })
     }
 
-    /// The program for the listening port, which has a socket for each worker of each lane; the
-    /// sockets of the first worker come first.
+    /// Returns the program for the listening port, which has a socket for each worker of each lane.
+    ///
+    /// The caller must add the sockets of the first worker to the port first, then those of the
+    /// second worker, and so on.
     pub fn listen_program(&self) -> BorrowedFd<'_> {
         self.listen.as_fd()
     }
 
-    /// The program for a port of one lane, which has a socket for each worker.
+    /// Returns the program for a port of one lane, which has a socket for each worker.
     pub fn reply_program(&self) -> BorrowedFd<'_> {
         self.reply.as_fd()
     }
 
-    /// The map with an [`ActiveWorker`](ebpf_common::maps::ActiveWorker) for each lane, for `mmap`.
+    /// Returns the map with the [`ActiveWorker`](ebpf_common::maps::ActiveWorker) of each lane, for
+    /// `mmap`.
     pub fn active_workers(&self) -> BorrowedFd<'_> {
         self.active_workers.fd().as_fd()
     }
 
-    /// Sets the worker for packets that arrive on a CPU.
+    /// Sets the worker that serves a CPU, in all lanes.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Map`] if the kernel refuses.
+    /// Returns [`Error::Map`] if the kernel refuses the update.
     pub fn set_worker(&mut self, cpu: u32, worker: u32) -> Result<(), Error> {
         let set = self.workers.set(cpu, worker, 0);
         set.map_err(|source| Error::Map {

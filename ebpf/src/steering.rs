@@ -1,4 +1,4 @@
-//! Steers packets for peers to the lanes of the engine.
+//! Distributes packets for peers over the engine's lanes, by the queues of the TAP.
 
 use crate::error::Error;
 use crate::object::{self, STEER_PROGRAM};
@@ -8,19 +8,21 @@ use ebpf_common::maps::LANES;
 use std::fmt;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
-/// A program that selects the queue of a TAP (`TUNSETSTEERINGEBPF`), with the map from peer to lanes.
-/// Packets for a peer without an entry go to the first lane.
+/// The program that selects the queue of a TAP, and its map from peer to lanes.
+///
+/// Packets for a peer without an entry in the map go to the first lane.
 pub struct Steering {
     program: OwnedFd,
     lanes: HashMap<MapData, [u8; 2], u32>,
 }
 
 impl Steering {
-    /// Loads the program.
+    /// Loads the program, and takes its map out of the loaded object file.
     ///
     /// # Errors
     ///
-    /// Returns [`Error`] if the kernel refuses.
+    /// Returns [`Error::Program`] if the kernel rejects the program, and [`Error::Missing`] if the
+    /// object file lacks the program or map.
     pub(crate) fn take(ebpf: &mut Ebpf) -> Result<Self, Error> {
         let program = object::socket_filter(ebpf, STEER_PROGRAM)?;
         let lanes = ebpf.take_map(LANES);
@@ -32,16 +34,16 @@ impl Steering {
         })
     }
 
-    /// The loaded program, for `TUNSETSTEERINGEBPF`.
+    /// Returns the loaded program, for `TUNSETSTEERINGEBPF`.
     pub fn program(&self) -> BorrowedFd<'_> {
         self.program.as_fd()
     }
 
-    /// Sets the bitmap of lanes that may carry packets to `peer`; zero means the first lane.
+    /// Sets the lanes that may carry packets to `peer`, as a bitmap; zero means the first lane.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Map`] if the kernel refuses.
+    /// Returns [`Error::Map`] if the kernel refuses the update.
     pub fn set(&mut self, peer: u16, lanes: u32) -> Result<(), Error> {
         let peer = peer.to_be_bytes();
         let set = if lanes == 0 {

@@ -1,49 +1,50 @@
-//! The tables of the kernel programs, as a pure value.
+//! The desired tables of the eBPF programs, as plain values.
 
 use ipnet::Ipv4Net;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-/// The desired contents of the kernel's maps.
+/// The desired contents of the eBPF maps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tables {
-    /// From remapped destination to the peer and its original prefix.
+    /// The peer and the original prefix, by remapped destination prefix.
     pub outbound: BTreeMap<Ipv4Net, Outbound>,
-    /// From peer and original source prefix to the remapped prefix, of equal length.
+    /// The remapped prefix, by peer index and original source prefix of the same length.
     pub inbound: BTreeMap<(u16, Ipv4Net), Ipv4Net>,
-    /// From inner destination to its node or nodes.
+    /// The node or nodes that receive packets from peers, by inner destination.
     pub local: BTreeMap<Ipv4Net, Local>,
-    /// From the address of an IP object to the remote pod that it stands for.
+    /// The remote pod for which an IP object stands, by the address of the IP object.
     pub transit: BTreeMap<Ipv4Addr, Transit>,
-    /// From peer and original pod address to the address of its IP object.
+    /// The address of the IP object, by peer index and original address of the peer's pod.
     pub transit_sources: BTreeMap<(u16, Ipv4Addr), Ipv4Addr>,
-    /// From peer to the address to which its unknown sources are mapped.
+    /// The address that replaces unknown sources in the peer's ICMP errors, by peer index.
     pub unknown_sources: BTreeMap<u16, Ipv4Addr>,
-    /// Inner sources that are accepted from the overlay.
+    /// The inner source prefixes that the gateway accepts from the overlay.
     pub sources: BTreeSet<Ipv4Net>,
-    /// Outer sources that are accepted on the overlay.
+    /// The outer source addresses that the gateway accepts from the overlay.
     pub nodes: BTreeSet<Ipv4Addr>,
 }
 
 /// The peer to which a remapped destination belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outbound {
-    /// Index of the peer.
+    /// Index of the peer. The peer's MAC address at the TAP encodes this index.
     pub peer: u16,
-    /// The original prefix, of the same length as the key.
+    /// The original prefix, of the same length as the remapped prefix.
     pub to: Ipv4Net,
-    /// Largest TCP segment towards and from the peer, in bytes; zero for no limit.
+    /// Limit of the TCP maximum segment size in both directions, in bytes; zero for none.
     pub mss: u16,
 }
 
-/// The node of an inner destination.
+/// The node or nodes that receive a peer's packets to one destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Local {
-    /// The node with this outer address.
+    /// A single node, by outer address.
     Node(Ipv4Addr),
-    /// One of the nodes with these outer addresses, by rendezvous hash of the inner source. Many
-    /// destinations share a list, which may hold every node of a cluster.
+    /// Several nodes, by outer address. A rendezvous hash of the inner source selects one of them.
+    ///
+    /// A list may contain all nodes of a cluster, so destinations share one copy of it.
     Spread(Arc<[Ipv4Addr]>),
 }
 
@@ -52,6 +53,6 @@ pub enum Local {
 pub struct Transit {
     /// Index of the pod's peer.
     pub peer: u16,
-    /// The pod's original address.
+    /// Address of the pod in its own cluster, before remapping.
     pub to: Ipv4Addr,
 }

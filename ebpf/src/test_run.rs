@@ -1,4 +1,5 @@
-//! The programs on single packets, in the kernel and attached to nothing (`BPF_PROG_TEST_RUN`).
+//! Runs the eBPF programs on single packets in the kernel, without attaching them to a device
+//! (`BPF_PROG_TEST_RUN`).
 
 use crate::error::Error;
 use crate::image::Image;
@@ -14,41 +15,45 @@ use std::fmt;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-/// Verdict for a dropped frame.
+/// Verdict for a dropped frame: the kernel's `TC_ACT_SHOT`.
 pub const DROP: i32 = 2;
 
-/// Verdict for a frame that was redirected to the other device.
+/// Verdict for a frame that goes to another device: the kernel's `TC_ACT_REDIRECT`.
 pub const REDIRECT: i32 = 7;
 
-/// Offset of the mark in the kernel's `struct __sk_buff`, and that structure's length.
+/// Offset of the field `mark` in the kernel's `struct __sk_buff`.
+///
+/// In test runs, the programs write the outer destination address into this field.
 const MARK: usize = 8;
+
+/// Length of the kernel's `struct __sk_buff`.
 const CONTEXT_LEN: usize = 192;
 
-/// The programs, loaded but attached to nothing.
+/// The loaded eBPF programs, which are not attached to a device.
 pub struct Programs {
     pub(crate) ebpf: RefCell<Ebpf>,
     pub(crate) maps: RefCell<Maps>,
 }
 
-/// The result of one program on one frame.
+/// The result of running one program on one frame.
 #[derive(Debug)]
 pub struct Run {
-    /// [`DROP`] or [`REDIRECT`].
+    /// The program's verdict, [`DROP`] or [`REDIRECT`].
     pub verdict: i32,
-    /// The frame as the program left it.
+    /// The bytes of the frame after the program has run.
     pub frame: Vec<u8>,
-    /// The outer destination, if the program chose a node.
+    /// The outer destination address, or `0.0.0.0` if the program set no tunnel key.
     pub node: Ipv4Addr,
-    /// Time per repetition.
+    /// Mean time of one repetition.
     pub duration: Duration,
 }
 
 impl Programs {
-    /// Loads the programs, which take `outer` for the outer source of each frame from the overlay.
+    /// Loads the programs. All frames from the overlay get the outer source address `outer`.
     ///
     /// # Errors
     ///
-    /// Returns [`Error`] as [`crate::Datapath::attach`] and [`crate::Datapath::apply`] do.
+    /// Returns the errors of [`crate::Datapath::attach`] and [`crate::Datapath::apply`].
     pub fn load(tables: &Tables, outer: Ipv4Addr, log: bool) -> Result<Self, Error> {
         let mut ebpf = load(1, outer, log)?;
         let mut maps = Maps::take(&mut ebpf)?;
@@ -60,26 +65,26 @@ impl Programs {
         })
     }
 
-    /// Runs the program of the overlay device.
+    /// Runs the program of the overlay device once.
     ///
     /// # Panics
     ///
-    /// Panics if the kernel takes no such frame: it needs a whole Ethernet header, and for IPv4 and
-    /// IPv6 a whole header of these.
+    /// Panics if the kernel rejects the frame. A frame needs a complete Ethernet header, followed
+    /// by a complete IP header if its EtherType is IPv4 or IPv6.
     pub fn overlay(&self, frame: &[u8]) -> Run {
         self.run(object::OVERLAY_PROGRAM, frame, 1)
     }
 
-    /// Runs the program of the TAP.
+    /// Runs the program of the TAP once.
     ///
     /// # Panics
     ///
-    /// As [`Programs::overlay`].
+    /// Panics if the kernel rejects the frame, for the reasons given in [`Programs::overlay`].
     pub fn tap(&self, frame: &[u8]) -> Run {
         self.run(object::TAP_PROGRAM, frame, 1)
     }
 
-    /// Returns how often `counter` was counted.
+    /// Returns the number of packets that `counter` has counted.
     ///
     /// # Panics
     ///
@@ -101,7 +106,7 @@ impl Programs {
                 repeat,
                 ..TestRunOptions::default()
             })
-            .expect("the kernel takes the frame");
+            .expect("the kernel accepts the frame");
         out.truncate(result.data_size_out as usize);
         let mark = context[MARK..].first_chunk().copied().unwrap_or_default();
 
@@ -120,7 +125,7 @@ impl fmt::Debug for Programs {
     }
 }
 
-/// Loads the programs for an engine of `lanes` lanes.
+/// Loads the programs for an engine with `lanes` lanes.
 pub(crate) fn load(lanes: u32, outer: Ipv4Addr, log: bool) -> Result<Ebpf, Error> {
     let constants = Constants {
         overlay_ifindex: 1,
@@ -137,7 +142,7 @@ pub(crate) fn load(lanes: u32, outer: Ipv4Addr, log: bool) -> Result<Ebpf, Error
     object::load(&constants, None)
 }
 
-/// The number of the mechanism that the mutation test has switched off.
+/// Returns the number of the mechanism that the mutation test switches off; zero for none.
 #[cfg(feature = "mutants")]
 fn mutant() -> u32 {
     use ebpf_common::mutant::Mechanism;

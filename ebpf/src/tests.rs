@@ -1,8 +1,8 @@
-//! Each program by `BPF_PROG_TEST_RUN`, in the real kernel, as root.
+//! Tests each eBPF program in the running kernel by `BPF_PROG_TEST_RUN`. The tests need root.
 //!
-//! A packet is a value that encodes itself with all checksums computed from scratch;
-//! the expected output is another such value. So comparing bytes checks every
-//! checksum that the kernel has updated incrementally.
+//! A test describes the packet and the expected result as values. The encoder computes all
+//! checksums of both packets from scratch. The programs update checksums incrementally, so a
+//! comparison of the bytes checks these updates.
 
 mod fixture;
 mod generate;
@@ -32,7 +32,7 @@ use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, TestRunner};
 use std::net::Ipv4Addr;
 
-/// The outer source of each frame from the overlay, unless a test names another.
+/// The outer source address of frames from the overlay, unless a test sets another address.
 const OUTER: Ipv4Addr = Ipv4Addr::new(172, 18, 0, 2);
 
 fn load(tables: &Tables) -> Programs {
@@ -48,7 +48,7 @@ impl Programs {
         self.maps.borrow_mut().beat(heartbeat).unwrap();
     }
 
-    /// Runs `program` and checks that the frame was dropped, for this reason.
+    /// Checks that a program drops the frame and counts it under `reason`.
     fn assert_refused(&self, run: impl Fn(&Self) -> Run, reason: Counter) {
         let before = self.count(reason);
 
@@ -59,7 +59,7 @@ impl Programs {
     }
 }
 
-/// Runs `check` for generated values; the programs are loaded once for all of them.
+/// Runs `check` for 512 generated values. Callers load the programs once, outside of `check`.
 fn for_all<S: Strategy>(strategy: S, check: impl Fn(S::Value)) {
     let config = Config {
         failure_persistence: None,

@@ -1,4 +1,4 @@
-//! Passes the programs' log of dropped packets on to `tracing`.
+//! Forwards the programs' log of dropped packets to `tracing`.
 
 use crate::error::Error;
 use aya::Ebpf;
@@ -7,25 +7,26 @@ use ebpf_common::counter::Counter;
 use log::{Log, Metadata, Record};
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// The log of dropped packets; its descriptor is readable when there are entries to
-/// [`Trace::flush`].
+/// The log of dropped packets.
+///
+/// Its file descriptor is readable if there are entries, which [`Trace::flush`] forwards.
 pub struct Trace {
     logger: EbpfLogger<Relay>,
 }
 
 impl Trace {
-    /// Takes the ring buffer out of a loaded object.
+    /// Takes the ring buffer of the log out of the loaded object file.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Missing`] if object and loader are of different revisions.
+    /// Returns [`Error::Missing`] if the object file lacks the ring buffer.
     pub(crate) fn take(ebpf: &mut Ebpf) -> Result<Self, Error> {
         let logger = EbpfLogger::init_with_logger(ebpf, Relay);
         let logger = logger.map_err(|_| Error::Missing { name: "AYA_LOGS" })?;
         Ok(Self { logger })
     }
 
-    /// Logs all new entries.
+    /// Forwards all new entries to `tracing`.
     pub fn flush(&mut self) {
         self.logger.flush();
     }
@@ -37,7 +38,7 @@ impl AsFd for Trace {
     }
 }
 
-/// Replaces the number of a reason, which the kernel logs, by its name.
+/// A logger that replaces the number of the drop reason in an entry by the counter's name.
 struct Relay;
 
 impl Log for Relay {

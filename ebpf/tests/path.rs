@@ -1,6 +1,7 @@
-//! The programs on real devices: VXLAN on one side, a TAP on the other.
+//! Tests the eBPF programs on real devices: a VXLAN device and a TAP.
 //!
-//! Needs root. All devices are in new namespaces, which vanish with the test.
+//! The tests need root. All devices are in new network namespaces, which the kernel removes at the
+//! end of the test.
 
 #![deny(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Sequences of datagrams, and time, into the gateway's engine.
+//! Fuzzes the gateway's engine with sequences of datagrams and time steps.
 
 #![no_main]
 

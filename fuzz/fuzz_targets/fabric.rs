@@ -1,6 +1,9 @@
-//! Fabric files, and the objects in them, through parser, planner and resolver.
+//! Fuzzes the parser, the planner and the resolver of fabric files. A fabric file contains the
+//! Kubernetes objects that configure gateways and route agents.
 //!
-//! Rules: no panic; what is written is read again; planning decides once; nothing overlaps.
+//! The target checks that no input causes a panic, and that the parser accepts a file that the
+//! serializer wrote. A second run of the planner must change nothing, and the remapped prefixes of
+//! an accepted fabric must not overlap.
 
 #![no_main]
 
@@ -17,7 +20,7 @@ fn run(text: &str) {
         Ok(objects) => objects,
         Err(errors) => return assert!(!errors.to_string().is_empty()),
     };
-    let again = parse(&objects.to_yaml()).expect("what is written is read again");
+    let again = parse(&objects.to_yaml()).expect("the parser accepts a serialized file");
     assert!(again.iter().eq(objects.iter()));
     resolve(&objects);
 
@@ -25,9 +28,9 @@ fn run(text: &str) {
     match plan(&mut planned) {
         Ok(()) => {
             let once = planned.clone();
-            plan(&mut planned).expect("a plan that was accepted is accepted again");
+            plan(&mut planned).expect("the planner accepts its own result");
             assert_eq!(planned, once);
-            check(&Fabric::try_from(&planned).expect("a plan is a fabric"));
+            check(&Fabric::try_from(&planned).expect("planned objects are a valid fabric"));
             resolve(&planned);
         }
         Err(errors) => {
@@ -37,14 +40,15 @@ fn run(text: &str) {
     }
 }
 
-/// Takes the objects as an API server's: the incomplete and the wrong are left out.
+/// Resolves the objects as if they came from an API server: the resolver ignores incomplete and
+/// invalid objects.
 fn resolve(objects: &Objects) {
     if let Ok(fabric) = admit(objects.clone()).fabric {
         check(&fabric);
     }
 }
 
-/// Checks that each remapped prefix leads to one peer, and none to this cluster.
+/// Checks that the remapped prefixes overlap neither each other nor the prefixes of this cluster.
 fn check(fabric: &Fabric) {
     let remaps = fabric
         .peers

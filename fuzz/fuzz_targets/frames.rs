@@ -1,4 +1,4 @@
-//! Frames from the TAP and packets from peers, through split and coalesce.
+//! Fuzzes the segmentation of frames from the TAP, and the coalescing of packets from peers.
 
 #![no_main]
 

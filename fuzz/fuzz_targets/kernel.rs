@@ -1,10 +1,15 @@
-//! The kernel programs against the oracle, packet by packet, in the kernel of this machine: needs root.
+//! Compares the eBPF programs with the oracle, packet by packet. The target runs the programs in
+//! the kernel of this machine, so it needs root.
+//!
+//! The input has this format:
 //!
 //! ```text
 //! flags | 4 selectors of addresses | IPv4 packet
 //! ```
-//! Rules: the programs forward what the oracle forwards, with its addresses, change nothing but these
-//! and checksums, and keep each checksum as right or wrong as it was.
+//! The target checks that the programs and the oracle forward the same packets, with the same
+//! addresses. The programs may change no other fields than these addresses, the TTL and checksums.
+//! A checksum must stay correct if it was correct, and must stay wrong by the same difference if it
+//! was wrong.
 
 #![no_main]
 
@@ -19,12 +24,14 @@ mod fields;
 #[path = "kernel/world.rs"]
 mod world;
 
-/// Set in the flags: from a node, else from a peer.
+/// Flag of a packet from a node. Without the flag, the packet comes from a peer.
 const FROM_NODE: u8 = 1;
-/// The peer's index in the flags.
+
+/// Bits of the flags that contain the peer's index.
 const PEER: u8 = 0b110;
 
-/// The kernel takes no longer packet in a test run than a page holds with its own data.
+/// Longest packet, in bytes. In a test run, the packet and the kernel's metadata must fit into one
+/// page.
 const LEN_MAX: usize = 2_000;
 const IPV4_MIN: usize = 20;
 const ETHERNET: usize = 14;
@@ -62,7 +69,7 @@ fn run(programs: &Programs, oracle: &Gateway, flags: u8, packet: &[u8]) {
     check(packet, &run.frame[ETHERNET..], &forwarded);
 }
 
-/// Checks that a packet became what the oracle says, and nothing else.
+/// Checks that a program made exactly the changes that the oracle expects.
 fn check(before: &[u8], after: &[u8], expected: &Packet) {
     assert_eq!(Packet::parse(after).as_ref(), Ok(expected));
     let fields = Fields::of(before);

@@ -1,4 +1,4 @@
-//! Probes of the tunnel and of the overlay.
+//! Fuzzes the parsers of tunnel probes and overlay probes.
 
 #![no_main]
 

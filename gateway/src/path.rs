@@ -12,7 +12,7 @@
 
 use crate::engine::{ConnectionState, HandshakeEvidence, Kind, Nodes};
 use control_api::fabric::Node;
-use ebpf_common::probe::{Sighting, digest};
+use ebpf_common::probe::{LastRequest, digest};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -155,19 +155,19 @@ impl Paths {
     pub(crate) fn check(
         &mut self,
         nodes: &[Node],
-        sightings: &BTreeMap<Ipv4Addr, (Duration, Sighting)>,
+        last_requests: &BTreeMap<Ipv4Addr, (Duration, LastRequest)>,
         now: Instant,
     ) {
-        self.nodes.update(nodes, sightings, now);
+        self.nodes.update(nodes, last_requests, now);
 
         let ids: Vec<&String> = self.peers.keys().collect();
         let digest = digest(ids.iter().map(|id| id.as_str()));
         let mut failing: BTreeMap<usize, Vec<String>> = BTreeMap::new();
-        for (name, sighting) in self.nodes.checking(sightings) {
+        for (name, last_request) in self.nodes.checking(last_requests) {
             // A node reports failed checks by rank in its list of clusters. The ranks are valid
             // only if the digests of both lists are equal.
-            if sighting.digest() == digest {
-                for rank in sighting.lost() {
+            if last_request.digest() == digest {
+                for rank in last_request.lost() {
                     failing.entry(rank).or_default().push(name.to_owned());
                 }
             }

@@ -154,7 +154,7 @@ fn local(fabric: &Fabric, anywhere: Option<&Local>) -> BTreeMap<Ipv4Net, Local> 
         }
         local.insert(node.external_ip.into(), Local::Node(node.internal_ip));
     }
-    if let Some((echo_responder, anywhere)) = fabric.reflector().zip(anywhere) {
+    if let Some((echo_responder, anywhere)) = fabric.echo_responder().zip(anywhere) {
         local.insert(echo_responder.into(), anywhere.clone());
     }
 

@@ -1,4 +1,4 @@
-//! Allocation of single addresses of a network.
+//! Allocates single addresses of a network.
 
 use crate::tree::Tree;
 use ipnet::Ipv4Net;
@@ -7,8 +7,9 @@ use std::net::Ipv4Addr;
 
 /// The allocated addresses of one network, by owner.
 ///
-/// The lowest free address comes first. Each call takes O(log n) to find the owner and one path
-/// through a tree of 33 levels, whatever the number of addresses in use.
+/// The allocator returns the lowest free address. A call takes O(log n) to find the owner. The
+/// search for an address follows one path through a tree of 33 levels, so its cost does not depend
+/// on the number of addresses in use.
 #[derive(Clone, Debug)]
 pub struct Addresses<K> {
     network: Ipv4Net,
@@ -16,39 +17,39 @@ pub struct Addresses<K> {
     tree: Tree,
 }
 
-/// Why an address cannot be allocated.
+/// The reason for which an address cannot be allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// All addresses are in use.
+    /// All addresses of the network are in use.
     #[error("no free address is left in {network}")]
     Exhausted {
-        /// The network.
+        /// Network of the [`Addresses`] allocator.
         network: Ipv4Net,
     },
-    /// The address is of another network.
+    /// The requested address is not in the network.
     #[error("{address} lies outside of {network}")]
     Outside {
         /// The requested address.
         address: Ipv4Addr,
-        /// The network.
+        /// Network of the [`Addresses`] allocator.
         network: Ipv4Net,
     },
-    /// The address has another owner or is reserved.
+    /// The address is reserved, or allocated to another owner.
     #[error("{address} is in use")]
     Taken {
         /// The requested address.
         address: Ipv4Addr,
     },
-    /// The owner has another address and must release it first.
+    /// The owner has another address, which it must release first.
     #[error("{held} is held already")]
     Held {
-        /// The owner's address.
+        /// The address that is allocated to the owner.
         held: Ipv4Addr,
     },
 }
 
 impl<K: Ord> Addresses<K> {
-    /// Creates an allocator for `network`; its first `pre_allocated` addresses are reserved.
+    /// Creates an allocator that reserves the first `pre_allocated` addresses of `network`.
     pub fn new(network: Ipv4Net, pre_allocated: u32) -> Self {
         let network = network.trunc();
         let mut tree = Tree::default();
@@ -63,16 +64,18 @@ impl<K: Ord> Addresses<K> {
         }
     }
 
-    /// Returns the network of the addresses.
+    /// Returns the network of the allocator, with host bits zero.
     pub fn network(&self) -> Ipv4Net {
         self.network
     }
 
-    /// Allocates the lowest free address to `owner`, or returns the one that it has.
+    /// Allocates the lowest free address to `owner`.
+    ///
+    /// If the owner already has an address, the method returns this address.
     ///
     /// # Errors
     ///
-    /// Returns [`AddressError::Exhausted`] if none is free.
+    /// Returns [`AddressError::Exhausted`] if no address is free.
     pub fn acquire(&mut self, owner: K) -> Result<Ipv4Addr, AddressError> {
         if let Some(&held) = self.held.get(&owner) {
             return Ok(held);
@@ -93,8 +96,8 @@ impl<K: Ord> Addresses<K> {
     ///
     /// # Errors
     ///
-    /// Returns [`AddressError`] if the address is outside the network or not free; then nothing
-    /// changes.
+    /// Returns [`AddressError`] if the address is outside of the network or not free, or if the
+    /// owner has another address. The allocator is unchanged then.
     pub fn adopt(&mut self, owner: K, address: Ipv4Addr) -> Result<Ipv4Addr, AddressError> {
         match self.held.get(&owner) {
             Some(&held) if held == address => return Ok(address),
@@ -116,7 +119,7 @@ impl<K: Ord> Addresses<K> {
         Ok(address)
     }
 
-    /// Releases the address of `owner`, and returns it.
+    /// Releases and returns the address of `owner`, if it has one.
     pub fn release(&mut self, owner: &K) -> Option<Ipv4Addr> {
         let address = self.held.remove(owner)?;
         self.tree.remove(Ipv4Net::from(address), true);
@@ -124,18 +127,18 @@ impl<K: Ord> Addresses<K> {
         Some(address)
     }
 
-    /// Returns the address of `owner`.
+    /// Returns the address that is allocated to `owner`, if any.
     pub fn get(&self, owner: &K) -> Option<Ipv4Addr> {
         self.held.get(owner).copied()
     }
 }
 
-/// Returns the first `count` addresses of `network` as prefixes, at most one of each length.
+/// Returns the prefixes that cover exactly the first `count` addresses of `network`.
 fn first(network: Ipv4Net, count: u32) -> Vec<Ipv4Net> {
     let mut prefixes = Vec::new();
     let mut start = u64::from(network.network().to_bits());
     let end = (start + u64::from(count)).min(u64::from(network.broadcast().to_bits()) + 1);
-    // From the shortest prefix to the longest, so `start` is always aligned to the next one.
+    // The loop takes the shortest prefixes first, so `start` is always a multiple of `size`.
     for prefix_len in network.prefix_len()..=32 {
         let size = 1u64 << (32 - prefix_len);
         if end - start >= size {

@@ -1,12 +1,12 @@
-//! Address arithmetic of a fabric of clusters: prefixes, pools, remapping.
+//! Allocates and remaps the CIDRs and addresses of connected clusters.
 //!
-//! Pure functions and values, without IO, clock or randomness: equal input gives equal addresses on
-//! every replica and after every restart.
+//! The crate uses no IO, clock or randomness. Therefore the same calls in the same order allocate
+//! the same addresses on every replica and after every restart.
 //!
-//! - [`Networks`]: allocates CIDRs, and remaps remote ones that overlap.
-//! - [`Addresses`]: allocates the addresses of one network.
-//! - [`Remap`]: translates one CIDR to another.
-//! - [`rewrite`]: the oracle for a gateway's changes to packets.
+//! - [`Networks`] allocates CIDRs, and remaps CIDRs of remote clusters that overlap other CIDRs.
+//! - [`Addresses`] allocates single addresses of one network.
+//! - [`Remap`] translates the addresses of one CIDR to another CIDR.
+//! - [`rewrite`] is a reference model (*oracle*) of a gateway's changes to packets, for tests.
 
 #![forbid(unsafe_code)]
 

@@ -1,11 +1,11 @@
-//! Allocation of CIDRs, and remapping of remote ones that overlap.
+//! Allocates CIDRs, and remaps CIDRs of remote clusters that overlap other CIDRs.
 
 use crate::tree::Tree;
 use ipnet::Ipv4Net;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-/// The private address space, in the order of allocation.
+/// The private address space (RFC 1918), in the order in which CIDRs are allocated.
 pub const DEFAULT_POOLS: [Ipv4Net; 3] = [
     Ipv4Net::new_assert(Ipv4Addr::new(10, 0, 0, 0), 8),
     Ipv4Net::new_assert(Ipv4Addr::new(192, 168, 0, 0), 16),
@@ -14,8 +14,9 @@ pub const DEFAULT_POOLS: [Ipv4Net; 3] = [
 
 /// The allocated CIDRs, by owner.
 ///
-/// Equal calls in equal order give equal CIDRs. Each call takes O(log n) to find the owner and at
-/// most some hundred steps to find a CIDR, whatever the number of CIDRs in use.
+/// The same calls in the same order allocate the same CIDRs. A call takes O(log n) to find the
+/// owner. The search for a CIDR takes at most a few hundred steps, which do not depend on the
+/// number of CIDRs in use.
 #[derive(Clone, Debug)]
 pub struct Networks<K> {
     pools: Vec<Ipv4Net>,
@@ -26,62 +27,66 @@ pub struct Networks<K> {
 /// A request for a CIDR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// This CIDR for one owner, or another of its length from the pools if it overlaps or lies outside
-    /// of them.
+    /// A request for exclusive use of this CIDR, or of a substitute.
+    ///
+    /// The owner gets this CIDR if it is free and inside of a pool. Otherwise the owner gets the
+    /// first free CIDR of the same prefix length in the pools.
     Remappable(Ipv4Net),
-    /// Exactly this CIDR, which must lie in a pool, for one owner.
+    /// A request for exclusive use of exactly this CIDR, which must be inside of a pool.
     Exclusive(Ipv4Net),
-    /// Exactly this CIDR, inside a pool or not. Other owners may share it or parts of it.
+    /// A request for shared use of exactly this CIDR, which need not be inside of a pool.
+    ///
+    /// Other owners may share this CIDR, or share CIDRs that overlap it.
     Shared(Ipv4Net),
 }
 
-/// Why a CIDR cannot be allocated.
+/// The reason for which a CIDR cannot be allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NetworkError {
-    /// The CIDR overlaps one of another owner.
+    /// The CIDR overlaps a CIDR of another owner.
     #[error("{cidr} overlaps a CIDR in use")]
     Taken {
         /// The requested CIDR.
         cidr: Ipv4Net,
     },
-    /// The CIDR is to be exclusive but lies outside the pools.
+    /// An exclusive CIDR is outside of the pools.
     #[error("{cidr} lies outside of the address pools")]
     OutsidePools {
         /// The requested CIDR.
         cidr: Ipv4Net,
     },
-    /// No pool has a free CIDR of this length.
+    /// No pool has a free CIDR with the requested prefix length.
     #[error("no free /{prefix_len} is left in the address pools")]
     Exhausted {
         /// The requested prefix length.
         prefix_len: u8,
     },
-    /// The owner has another CIDR and must release it first.
+    /// The owner has another CIDR, which it must release first.
     #[error("{held} is held already")]
     Held {
-        /// The owner's CIDR.
+        /// The CIDR that is allocated to the owner.
         held: Ipv4Net,
     },
-    /// Two pools overlap.
+    /// The configured address pools overlap each other.
     #[error("the address pools {0} and {1} overlap")]
     PoolsOverlap(Ipv4Net, Ipv4Net),
 }
 
-/// An owner's request and its CIDR.
+/// An owner's claim, and the CIDR that was allocated for it.
 #[derive(Clone, Copy, Debug)]
 struct Held {
-    /// `None` for an adopted CIDR.
+    /// The claim; `None` for a CIDR that was adopted after a restart.
     claim: Option<Claim>,
     cidr: Ipv4Net,
     exclusive: bool,
 }
 
 impl<K: Ord> Networks<K> {
-    /// Creates an allocator that uses `pools` in this order.
+    /// Creates an allocator that takes CIDRs from `pools` in the given order.
     ///
     /// # Errors
     ///
-    /// Returns [`NetworkError::PoolsOverlap`] if pools overlap.
+    /// Returns [`NetworkError::PoolsOverlap`] if two pools overlap.
     pub fn new(pools: impl IntoIterator<Item = Ipv4Net>) -> Result<Self, NetworkError> {
         let pools = Vec::from_iter(pools.into_iter().map(|pool| pool.trunc()));
         let mut sorted = pools.clone();
@@ -99,13 +104,13 @@ impl<K: Ord> Networks<K> {
         })
     }
 
-    /// Allocates a CIDR to `owner`; the same claim again returns the same CIDR.
+    /// Allocates a CIDR to `owner`, and ignores the host bits of the claim.
     ///
-    /// Host bits are ignored.
+    /// If the owner repeats its claim, the method returns the same CIDR.
     ///
     /// # Errors
     ///
-    /// Returns [`NetworkError`] if the claim cannot be satisfied; then nothing changes.
+    /// Returns [`NetworkError`] if the claim cannot be satisfied. The allocator is unchanged then.
     pub fn acquire(&mut self, owner: K, claim: Claim) -> Result<Ipv4Net, NetworkError> {
         let claim = claim.trunc();
         if let Some(held) = self.held.get(&owner) {
@@ -128,11 +133,13 @@ impl<K: Ord> Networks<K> {
         self.hold(owner, Some(claim), cidr, exclusive)
     }
 
-    /// Allocates to `owner` the CIDR that it had before a restart, inside a pool or not.
+    /// Allocates to `owner` the CIDR that it had before a restart. The CIDR need not be inside of a
+    /// pool.
     ///
     /// # Errors
     ///
-    /// Returns [`NetworkError::Taken`] or [`NetworkError::Held`]; then nothing changes.
+    /// Returns [`NetworkError::Taken`] if the CIDR overlaps a CIDR in use, and
+    /// [`NetworkError::Held`] if the owner has another CIDR. The allocator is unchanged then.
     pub fn adopt(&mut self, owner: K, cidr: Ipv4Net) -> Result<Ipv4Net, NetworkError> {
         let cidr = cidr.trunc();
         if let Some(held) = self.held.get(&owner) {
@@ -146,7 +153,7 @@ impl<K: Ord> Networks<K> {
         self.hold(owner, None, cidr, true)
     }
 
-    /// Releases the CIDR of `owner`, and returns it.
+    /// Releases and returns the CIDR of `owner`, if it has one.
     pub fn release(&mut self, owner: &K) -> Option<Ipv4Net> {
         let held = self.held.remove(owner)?;
         self.tree.remove(held.cidr, held.exclusive);
@@ -154,7 +161,7 @@ impl<K: Ord> Networks<K> {
         Some(held.cidr)
     }
 
-    /// Returns the CIDR of `owner`.
+    /// Returns the CIDR that is allocated to `owner`, if any.
     pub fn get(&self, owner: &K) -> Option<Ipv4Net> {
         self.held.get(owner).map(|held| held.cidr)
     }

@@ -1,33 +1,33 @@
-//! Prefix-preserving translation between two CIDRs of equal size.
+//! Translates addresses between two CIDRs of equal size.
 
 use ipnet::Ipv4Net;
 use std::fmt;
 use std::net::Ipv4Addr;
 
-/// A one-to-one translation of the addresses of one CIDR onto another.
+/// A one-to-one translation of the addresses of one CIDR to another CIDR.
 ///
-/// The network part is replaced and the host part is kept, so translation needs
-/// no per-flow state, as in IPv6 prefix translation (RFC 6296).
+/// A translation replaces the network bits and keeps the host bits, so it needs no state per flow.
+/// IPv6 prefix translation (RFC 6296) works in the same way.
 ///
-/// Invariant: `from` and `to` have one prefix length and no host bits.
+/// Invariant: `from` and `to` have the same prefix length, and their host bits are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Remap {
     from: Ipv4Net,
     to: Ipv4Net,
 }
 
-/// The CIDRs of a translation hold a different number of addresses.
+/// The CIDRs of a translation have different prefix lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("failed to remap {from} to {to}: prefix lengths differ")]
 pub struct RemapError {
-    /// The CIDR to translate from.
+    /// CIDR of the addresses before translation.
     pub from: Ipv4Net,
-    /// The CIDR to translate to.
+    /// CIDR of the addresses after translation.
     pub to: Ipv4Net,
 }
 
 impl Remap {
-    /// Creates the translation of `from` onto `to`, ignoring host bits.
+    /// Creates the translation of `from` to `to`, ignoring host bits.
     ///
     /// # Errors
     ///
@@ -43,28 +43,28 @@ impl Remap {
         })
     }
 
-    /// Creates the translation of a CIDR onto itself.
+    /// Creates a translation that changes no address of `net`.
     pub fn identity(net: Ipv4Net) -> Self {
         let net = net.trunc();
         Self { from: net, to: net }
     }
 
-    /// Returns the CIDR to translate from; between clusters, the original one.
+    /// Returns the CIDR of the addresses before translation, such as a peer's original CIDR.
     pub fn from(&self) -> Ipv4Net {
         self.from
     }
 
-    /// Returns the CIDR to translate to; between clusters, the remapped one.
+    /// Returns the CIDR of the addresses after translation, such as a peer's remapped CIDR.
     pub fn to(&self) -> Ipv4Net {
         self.to
     }
 
-    /// Returns whether both CIDRs are equal.
+    /// Returns whether the translation changes no address.
     pub fn is_identity(&self) -> bool {
         self.from == self.to
     }
 
-    /// Returns the translated address, or `None` if `addr` lies outside `from`.
+    /// Returns the translated address, or `None` if `addr` is outside of `from`.
     pub fn apply(&self, addr: Ipv4Addr) -> Option<Ipv4Addr> {
         if !self.from.contains(&addr) {
             return None;

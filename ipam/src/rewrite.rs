@@ -1,16 +1,21 @@
-//! The oracle for the kernel programs: what a gateway must do to a packet, in both directions.
+//! A reference model (*oracle*) for the eBPF programs: it computes a gateway's verdict on a packet.
 //!
 //! ```text
 //!   node --(a, b')--> [ from_node ] --(a, b)--> tunnel --(a, b)--> [ from_peer ] --(a', b)--> node
 //! ```
 //!
-//! Inside the tunnel each cluster's addresses are the original ones. The sender's gateway remaps the
-//! destination, the receiver's gateway the source, and each header field is rewritten in one place only.
+//! `a` and `b` are the original addresses of two pods, and `a'` and `b'` are the remapped
+//! addresses. Packets in the tunnel have original addresses. The gateway of the sender rewrites the
+//! destination, and the gateway of the receiver rewrites the source.
 //!
-//! The kernel programs decide by lookups, header by header. The oracle shares nothing with them: it
-//! states each rule by its purpose, however slow that is. An ICMP error, above all, is legitimate if and
-//! only if it quotes a packet that this gateway would have forwarded to the network that reports it, so
-//! the oracle reconstructs that packet and forwards it.
+//! The oracle shares no code with the eBPF programs, and prefers simple rules to speed. It accepts
+//! an ICMP error only if this gateway would have forwarded the quoted packet to the network that
+//! reports the error. The programs check the quoted addresses by table lookups. The oracle instead
+//! reconstructs the quoted packet, and computes the verdict on this packet.
+//!
+//! An *IP object* is a custom resource of Liqo. Here, it stands for a pod of a peer, and has an
+//! address in this cluster's external CIDR. It lets the pods of two peers communicate through this
+//! cluster.
 
 use crate::Remap;
 use ipnet::Ipv4Net;
@@ -26,109 +31,110 @@ mod parse;
 pub struct Gateway {
     /// The peers, by index.
     pub peers: BTreeMap<u16, Peer>,
-    /// The prefixes from which this cluster's own packets come.
+    /// The source prefixes of this cluster's own packets.
     pub sources: Vec<Ipv4Net>,
-    /// The prefixes of this cluster's nodes.
+    /// The destination prefixes behind this cluster's nodes.
     pub local: Vec<Ipv4Net>,
-    /// The pods of peers that have an IP object here, by the object's address.
+    /// The remote pods for which IP objects of this cluster stand, by address of the IP object.
     pub mapped_pods: BTreeMap<Ipv4Addr, RemotePod>,
 }
 
 /// The addresses of a peer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Peer {
-    /// From original to remapped prefixes.
+    /// The translations from original to remapped prefixes.
     pub remaps: Vec<Remap>,
-    /// The address to which senders outside the peer's prefixes are mapped.
+    /// The address that replaces unknown source addresses in the peer's ICMP errors.
     pub unknown_source: Option<Ipv4Addr>,
 }
 
-/// A pod of a peer.
+/// A pod of a remote cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RemotePod {
-    /// The peer's index.
+    /// Index of the peer in [`Gateway::peers`].
     pub peer: u16,
-    /// The pod's address in its own cluster.
+    /// Address of the pod in its own cluster.
     pub original: Ipv4Addr,
 }
 
 /// The addresses of an IPv4 header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The sender.
+    /// Address of the packet's sender.
     pub source: Ipv4Addr,
-    /// The receiver.
+    /// Address of the packet's receiver.
     pub destination: Ipv4Addr,
 }
 
-/// The part of a packet that decides about it, and that may change.
+/// The fields of a packet on which the verdict depends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// The addresses.
+    /// The addresses of the IPv4 header.
     pub header: Header,
-    /// Hops left.
+    /// TTL of the IPv4 header.
     pub ttl: u8,
-    /// The options of the IPv4 header, as on the wire.
+    /// Options of the IPv4 header, in wire format.
     pub options: Vec<u8>,
-    /// The ICMP error that it carries, if it is one.
+    /// The ICMP error in the packet, if any.
     pub error: Option<IcmpError>,
 }
 
-/// An ICMP error.
+/// An ICMP message that reports an error about a quoted packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IcmpError {
-    /// The type: 3, 4, 5, 11 or 12.
+    /// ICMP type: 3, 4, 5, 11 or 12.
     pub kind: u8,
-    /// The addresses of the quoted packet; `None` if no whole IPv4 header is quoted.
+    /// The addresses of the quoted packet; `None` if the quoted IPv4 header is incomplete.
     pub quote: Option<Header>,
 }
 
-/// The decision about a packet.
+/// The gateway's verdict on a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Send it into the tunnel of this peer.
+    /// The gateway sends the rewritten packet into the tunnel of the peer with this index.
     ToPeer(u16, Packet),
-    /// Send it to a node of this cluster.
+    /// The gateway sends the rewritten packet to a node of this cluster.
     ToNode(Packet),
-    /// Drop it.
+    /// The gateway drops the packet.
     Drop(Refusal),
 }
 
-/// Why a packet is dropped.
+/// The reason for which a gateway drops a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Its headers are malformed.
+    /// The options are malformed, or an ICMP error quotes no complete header.
     Malformed,
-    /// Its options route it.
+    /// The options contain a source route.
     SourceRouted,
-    /// The sender may not have this source.
+    /// The source address does not belong to the sender.
     UnknownSource,
     /// The destination belongs neither to this cluster nor to a peer.
     UnknownDestination,
-    /// It goes from one peer to another, and not both of its ends are mapped pods.
+    /// The packet goes from one peer to another, and an IP object is missing for one of its ends.
     Transit,
-    /// It goes from one peer to another and has no hop left.
+    /// The TTL of a packet from one peer to another expired.
     TtlExceeded,
-    /// It is an ICMP error about a packet that this gateway did not forward.
+    /// The packet is an ICMP redirect, or an ICMP error about a packet that this gateway cannot
+    /// have forwarded.
     Quote,
 }
 
-/// The ICMP type of a redirect, which only a router on the receiver's own link may send.
+/// ICMP type of a redirect, which only a router on the receiver's own link may send.
 const REDIRECT: u8 = 5;
 
 impl Gateway {
-    /// Decides about a packet from a node of this cluster.
+    /// Returns the verdict on a packet from a node of this cluster.
     ///
-    /// An error quotes a packet of the peer, whose source is remapped back like the destination of the
-    /// error itself.
+    /// The gateway replaces remapped addresses of the peer by the original addresses. It replaces
+    /// the destination of the packet, and the quoted source in an ICMP error.
     pub fn from_node(&self, packet: &Packet) -> Verdict {
         self.checked_from_node(packet).unwrap_or_else(Verdict::Drop)
     }
 
-    /// Decides about a packet that came through the tunnel of the peer with this index.
+    /// Returns the verdict on a packet that arrived through the tunnel of the peer `index`.
     ///
-    /// An error quotes a packet to the peer, whose destination is remapped like the source of the error
-    /// itself.
+    /// The gateway replaces original addresses of the peer by the remapped addresses. It replaces
+    /// the source of the packet, and the quoted destination in an ICMP error.
     pub fn from_peer(&self, index: u16, packet: &Packet) -> Verdict {
         self.checked_from_peer(index, packet)
             .unwrap_or_else(Verdict::Drop)
@@ -153,7 +159,7 @@ impl Gateway {
         let mut forwarded = packet.clone();
         forwarded.header.destination = original;
         if let Some(quote) = quote(packet)? {
-            // The peer's pod has sent the quoted packet from its original address.
+            // The peer's pod sent the quoted packet from its original address.
             let sent = Header {
                 source: original,
                 destination: quote.destination,
@@ -191,7 +197,7 @@ impl Gateway {
 
         let mut forwarded = packet.clone();
         if let Some(quote) = quote(packet)? {
-            // A node of ours has sent the quoted packet to the remapped address.
+            // A node of this cluster sent the quoted packet to the remapped address.
             let sent = Header {
                 source: destination,
                 destination: peer.seen(quote.destination).ok_or(Refusal::Quote)?,
@@ -202,8 +208,8 @@ impl Gateway {
             }
             forwarded.set_quote(sent);
         }
-        // Only an error comes from outside the peer's prefixes: without those of its routers and
-        // nodes, path MTU discovery fails.
+        // Only ICMP errors may have a source outside of the peer's prefixes. Path MTU discovery
+        // needs the errors of the peer's routers and nodes.
         forwarded.header.source = peer
             .seen(source)
             .or(peer.unknown_source)
@@ -212,8 +218,10 @@ impl Gateway {
         Ok(Verdict::ToNode(forwarded))
     }
 
-    /// Decides about a packet of a peer to `pod` of another one, to which only mapped addresses mean
-    /// anything.
+    /// Returns the verdict on a packet from the peer `index` to a pod of another peer.
+    ///
+    /// In the forwarded packet, the address of an IP object replaces the source, because the other
+    /// peer has no route to the original source.
     fn transit(&self, index: u16, packet: &Packet, pod: RemotePod) -> Result<Verdict, Refusal> {
         let Header {
             source,
@@ -228,7 +236,8 @@ impl Gateway {
 
         let mut stands_for = self.mapped_address(index, source);
         if let Some(quote) = quote(packet)? {
-            // The other peer's pod has sent the quoted packet to the mapped address of its receiver.
+            // A pod of the other peer sent the quoted packet to an IP object. The IP object stands
+            // for a pod of the peer that reports the error.
             let reported = self
                 .mapped_address(index, quote.destination)
                 .ok_or(Refusal::Quote)?;
@@ -244,7 +253,8 @@ impl Gateway {
                 return Err(Refusal::Quote);
             }
             forwarded.set_quote(sent);
-            // A router on the path has no mapped address: the pod that it reports on stands for it.
+            // A router on the path has no IP object. The error gets the address of the IP object
+            // that stands for the receiver of the quoted packet.
             stands_for = stands_for.or(Some(reported));
         }
         forwarded.header.source = stands_for.ok_or(Refusal::Transit)?;
@@ -257,7 +267,7 @@ impl Gateway {
         peers.find(|(_, peer)| peer.original(address).is_some())
     }
 
-    /// Returns the address of the IP object that stands for a pod.
+    /// Returns the address of the IP object that stands for a peer's pod, if any.
     fn mapped_address(&self, peer: u16, original: Ipv4Addr) -> Option<Ipv4Addr> {
         let pod = RemotePod { peer, original };
         let mut mapped = self.mapped_pods.iter();
@@ -286,19 +296,19 @@ impl Packet {
 }
 
 impl Peer {
-    /// Returns the peer's own address for a remapped one.
+    /// Returns the original address for a remapped address of the peer.
     fn original(&self, address: Ipv4Addr) -> Option<Ipv4Addr> {
         let mut remaps = self.remaps.iter();
         remaps.find_map(|remap| remap.inverse().apply(address))
     }
 
-    /// Returns the remapped address for one of the peer's own.
+    /// Returns the remapped address for an original address of the peer.
     fn seen(&self, address: Ipv4Addr) -> Option<Ipv4Addr> {
         self.remaps.iter().find_map(|remap| remap.apply(address))
     }
 }
 
-/// Returns the addresses that an ICMP error quotes, `None` if the packet is no error.
+/// Returns the addresses that an ICMP error quotes, or `None` if the packet is not an ICMP error.
 fn quote(packet: &Packet) -> Result<Option<Header>, Refusal> {
     let Some(error) = packet.error else {
         return Ok(None);
@@ -311,7 +321,7 @@ fn quote(packet: &Packet) -> Result<Option<Header>, Refusal> {
     Ok(Some(quote))
 }
 
-/// Refuses options that are malformed or route the packet (RFC 791, section 3.1).
+/// Returns an error if the options are malformed or contain a source route (RFC 791, section 3.1).
 fn check_options(mut options: &[u8]) -> Result<(), Refusal> {
     loop {
         options = match options {

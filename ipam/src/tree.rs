@@ -1,7 +1,10 @@
-//! The prefixes in use, and a search for the next free one.
+//! A set of prefixes in use, with a search for the lowest free prefix of a given length.
 //!
-//! A binary tree over address bits. Each node is a prefix and stores the shortest free prefix below
-//! it, so that a search descends directly to the lowest one that fits:
+//! The set is a binary tree over the bits of addresses. Each node represents a prefix. A node
+//! stores the length of the shortest free prefix in its subtree, so that a search can skip subtrees
+//! without a free prefix of the requested length.
+//!
+//! In this example, only 10.0.0.0/9 is in use:
 //!
 //! ```text
 //!             10.0.0.0/8   largest free: /9
@@ -9,42 +12,45 @@
 //!   10.0.0.0/9 (used)   absent: 10.128.0.0/9 is free
 //! ```
 //!
-//! Every operation visits one path, down and up: at most 33 nodes, whatever the number of prefixes in
-//! use.
+//! Every operation visits one path of at most 33 nodes, down and up. Its cost does not depend on
+//! the number of prefixes in use.
 
 use ipnet::Ipv4Net;
 use std::net::Ipv4Addr;
 
-/// The prefixes in use.
+/// A set of prefixes in use, as described in the module's documentation.
 #[derive(Clone, Debug)]
 pub(crate) struct Tree {
-    /// The nodes, the root first; `vacant` lists unused entries.
+    /// The nodes of the tree; the root is the first node.
     nodes: Vec<Node>,
+    /// Indices of unused elements in `nodes`, for new nodes.
     vacant: Vec<u32>,
-    /// Number of visited nodes: the cost of operations.
+    /// Number of visited nodes, by which tests measure the cost of operations.
     #[cfg(test)]
     pub(crate) visits: std::cell::Cell<u64>,
 }
 
-/// A prefix that is in use or that contains one in use.
+/// A prefix that is in use, or that contains a prefix in use.
 #[derive(Clone, Copy, Debug)]
 struct Node {
-    /// Index of the lower and the upper half; [`ABSENT`] if that half is free.
+    /// Indices of the lower and the upper half of the prefix; [`ABSENT`] if a half is free.
     children: [u32; 2],
     /// Number of owners that share exactly this prefix.
     shared: u32,
-    /// Whether exactly this prefix has one owner that does not share it.
+    /// Whether exactly this prefix has an exclusive owner.
     exclusive: bool,
-    /// Whether this prefix or one below it is held exclusively.
+    /// Whether this prefix or a prefix below it has an exclusive owner.
     contains_exclusive: bool,
-    /// Length of the shortest free prefix at or below this one; [`NONE_FREE`] if there is none.
+    /// Length of the shortest free prefix at or below this node; [`NONE_FREE`] if there is none.
     largest_free: u8,
 }
 
 const ROOT: u32 = 0;
-/// The root is no node's child.
+
+/// Index of an absent child. The root's index is unambiguous, because the root is never a child.
 const ABSENT: u32 = ROOT;
-/// Longer than any prefix.
+
+/// Value of [`Node::largest_free`] for a node without a free prefix. It exceeds all prefix lengths.
 const NONE_FREE: u8 = 33;
 
 impl Default for Tree {
@@ -75,7 +81,7 @@ impl Tree {
         self.node(index).largest_free == net.prefix_len()
     }
 
-    /// Returns whether some address of `net` is held exclusively.
+    /// Returns whether a prefix that overlaps `net` has an exclusive owner.
     pub(crate) fn has_exclusive(&self, net: Ipv4Net) -> bool {
         let mut index = ROOT;
         for depth in 0..net.prefix_len() {
@@ -91,7 +97,7 @@ impl Tree {
         self.node(index).contains_exclusive
     }
 
-    /// Returns the lowest free prefix of `prefix_len` within `pool`.
+    /// Returns the lowest free prefix with the length `prefix_len` in `pool`, if any.
     pub(crate) fn first_free(&self, pool: Ipv4Net, prefix_len: u8) -> Option<Ipv4Net> {
         if prefix_len < pool.prefix_len() {
             return None;
@@ -111,7 +117,7 @@ impl Tree {
         self.first_free_below(index, pool, prefix_len)
     }
 
-    /// Marks `net` as held, exclusively or not.
+    /// Adds an owner, which uses `net` exclusively or shares it.
     pub(crate) fn insert(&mut self, net: Ipv4Net, exclusive: bool) {
         let mut path = Vec::with_capacity(usize::from(net.prefix_len()));
         let mut index = ROOT;
@@ -138,7 +144,7 @@ impl Tree {
         self.refresh_path(net, &path);
     }
 
-    /// Undoes one [`Tree::insert`] of the same arguments.
+    /// Removes an owner that [`Tree::insert`] added with the same arguments.
     pub(crate) fn remove(&mut self, net: Ipv4Net, exclusive: bool) {
         let mut path = Vec::with_capacity(usize::from(net.prefix_len()));
         let mut index = ROOT;
@@ -160,7 +166,6 @@ impl Tree {
         self.refresh_path(net, &path);
     }
 
-    /// Returns the number of nodes.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.nodes.len() - self.vacant.len()
@@ -191,7 +196,7 @@ impl Tree {
         Some(net(Ipv4Addr::from_bits(address), prefix_len))
     }
 
-    /// Updates the nodes of `path`, the ancestors of `net`, and removes the free ones.
+    /// Updates the nodes of `path`, which are the ancestors of `net`, and removes free nodes.
     fn refresh_path(&mut self, net: Ipv4Net, path: &[u32]) {
         for (depth, &index) in (0..net.prefix_len()).zip(path).rev() {
             let half = half(net.network(), depth);
@@ -270,13 +275,14 @@ impl Node {
     }
 }
 
-/// Returns which half of a prefix of length `depth` contains `address`.
+/// Returns the half of a prefix with length `depth` that contains `address`: 0 for the lower half,
+/// 1 for the upper half.
 fn half(address: Ipv4Addr, depth: u8) -> usize {
     usize::from(address.to_bits() & (1 << (31 - depth)) != 0)
 }
 
 fn net(address: Ipv4Addr, prefix_len: u8) -> Ipv4Net {
-    Ipv4Net::new(address, prefix_len).expect("at most 32 levels")
+    Ipv4Net::new(address, prefix_len).expect("a prefix length of at most 32")
 }
 
 #[cfg(test)]

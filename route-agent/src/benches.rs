@@ -1,4 +1,4 @@
-//! Benchmark of `plan` and `diff` by the size of the cluster: `cargo bench --bench stages`.
+//! Benchmark of `plan` and `diff` by the size of the cluster: `cargo bench --bench benches`.
 //!
 //! A second root beside `main.rs`, since it includes the private modules of the binary.
 

@@ -2,7 +2,7 @@
 
 use crate::path::Paths;
 use crate::path::message::{self, Message};
-use ebpf_common::settings::REFLECTOR_PORT;
+use ebpf_common::settings::ECHO_RESPONDER_PORT;
 use ipnet::Ipv4Net;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -32,7 +32,7 @@ impl Socket {
     /// Returns the kernel's error, such as a port in use.
     pub(crate) async fn bind(address: Ipv4Addr) -> io::Result<Self> {
         Ok(Self {
-            socket: UdpSocket::bind(SocketAddrV4::new(address, REFLECTOR_PORT)).await?,
+            socket: UdpSocket::bind(SocketAddrV4::new(address, ECHO_RESPONDER_PORT)).await?,
             address,
             replies_left: REPLIES_PER_SECOND,
             second: Instant::now(),
@@ -59,7 +59,7 @@ impl Socket {
         for _ in 0..BATCH_MAX {
             match self.socket.try_recv_from(&mut datagram) {
                 Ok((len, SocketAddr::V4(from))) => match message::parse(&datagram[..len]) {
-                    Some(Message::Reply(token)) if from.port() == REFLECTOR_PORT => {
+                    Some(Message::Reply(token)) if from.port() == ECHO_RESPONDER_PORT => {
                         paths.handle_reply(*from.ip(), token, now);
                     }
                     Some(Message::Request(token)) if is_remote(remote, *from.ip()) => {
@@ -78,7 +78,7 @@ impl Socket {
     /// Sends all requests of `paths`; one that cannot be sent becomes a miss.
     pub(crate) fn send_requests(&self, paths: &mut Paths) {
         while let Some(transmit) = paths.poll_transmit() {
-            let to = SocketAddr::from((transmit.to, REFLECTOR_PORT));
+            let to = SocketAddr::from((transmit.to, ECHO_RESPONDER_PORT));
             if let Err(error) = self.socket.try_send_to(&transmit.payload, to) {
                 tracing::debug!(%error, "failed to send an echo request");
             }

@@ -23,12 +23,14 @@
 
 use crate::mutant;
 use crate::view::View;
-use ebpf_common::probe::{Answer, HEARS, PEERS_MAX, Probe, REFLECTS, RESTS, Statement, digest};
+use ebpf_common::probe::{
+    Body, HAS_ECHO_RESPONDER, NodeReport, PEERS_MAX, Probe, RECEIVES_REPLIES, STOPPING, digest,
+};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-/// Age of a replica's last reply up to which this node's probes set [`HEARS`].
+/// Age of a replica's last reply up to which this node's probes set [`RECEIVES_REPLIES`].
 const HEARD_AGE_MAX: Duration = Duration::from_secs(1);
 
 /// Timing of the probes.
@@ -114,8 +116,8 @@ pub(crate) struct Liveness {
     /// Ids of the remote clusters, sorted: the bits of a reply follow this order.
     clusters: Vec<String>,
     digest: u64,
-    /// The statement of every probe, without [`HEARS`].
-    statement: Statement,
+    /// The report of every probe, without [`RECEIVES_REPLIES`].
+    report: NodeReport,
     /// The clusters to which the path from this node is down.
     down_paths: BTreeSet<String>,
     replicas: BTreeMap<String, Replica>,
@@ -166,7 +168,7 @@ impl Liveness {
             sequence,
             clusters: Vec::new(),
             digest: digest([]),
-            statement: Statement::new(0, digest([]), []),
+            report: NodeReport::new(0, digest([]), []),
             down_paths: BTreeSet::new(),
             replicas: BTreeMap::new(),
             transmits: VecDeque::new(),
@@ -180,35 +182,35 @@ impl Liveness {
     pub(crate) fn set_clusters(&mut self, clusters: Vec<String>) {
         self.digest = digest(clusters.iter().map(String::as_str));
         self.clusters = clusters;
-        self.update_statement();
+        self.update_report();
     }
 
     /// Sets the clusters to which the path is down, which probes report to the gateways.
     pub(crate) fn set_down_paths(&mut self, down_paths: BTreeSet<String>) {
         self.down_paths = down_paths;
-        self.update_statement();
+        self.update_report();
     }
 
     /// Sets whether the echo responder runs, which probes report to the gateways.
     pub(crate) fn set_echo_responder(&mut self, runs: bool) {
-        let flag = if runs { REFLECTS } else { 0 };
-        self.statement.said = self.statement.said & !REFLECTS | flag;
+        let flag = if runs { HAS_ECHO_RESPONDER } else { 0 };
+        self.report.flags = self.report.flags & !HAS_ECHO_RESPONDER | flag;
     }
 
     /// Queues a last probe to all replicas, which says that the agent stops intentionally.
     pub(crate) fn announce_stop(&mut self, now: Instant) {
-        self.statement.said |= RESTS;
+        self.report.flags |= STOPPING;
         for replica in self.replicas.values_mut() {
             replica.due = now;
         }
         self.handle_timeout(now);
     }
 
-    fn update_statement(&mut self) {
+    fn update_report(&mut self) {
         let ranks = self.clusters.iter().enumerate();
         let down = ranks.filter(|(_, cluster)| self.down_paths.contains(*cluster));
         let down = down.map(|(rank, _)| rank);
-        self.statement = Statement::new(self.statement.said, self.digest, down);
+        self.report = NodeReport::new(self.report.flags, self.digest, down);
     }
 
     /// Sets the replicas; new ones are dead and probed at `now`.
@@ -245,7 +247,7 @@ impl Liveness {
 
     /// Handles a datagram that came from `from`.
     pub(crate) fn handle_datagram(&mut self, from: Ipv4Addr, payload: &[u8], now: Instant) {
-        let Some(reply) = Probe::parse(payload).filter(|it| it.answer.is_answered()) else {
+        let Some(reply) = Probe::parse(payload).filter(|it| it.body.is_reply()) else {
             return;
         };
         let mut replicas = self.replicas.values_mut();
@@ -256,7 +258,7 @@ impl Liveness {
             return; // Forged, duplicate, or later than `dead_mult` further probes.
         }
 
-        self.has_changed |= replica.update(&reply.answer, &self.clusters, self.digest);
+        self.has_changed |= replica.update(&reply.body, &self.clusters, self.digest);
     }
 
     /// Advances time to `now`.
@@ -266,11 +268,11 @@ impl Liveness {
             self.sequence = self.sequence.wrapping_add(1);
             let elapsed = now.saturating_duration_since(self.start).as_nanos();
             let sent = u64::try_from(elapsed).unwrap_or(u64::MAX);
-            let mut statement = self.statement;
+            let mut report = self.report;
             if replica.is_heard(now) {
-                statement.said |= HEARS;
+                report.flags |= RECEIVES_REPLIES;
             }
-            let probe = Probe::request(self.sequence, sent).saying(&statement);
+            let probe = Probe::request(self.sequence, sent).with_report(&report);
             self.transmits.push_back(Transmit {
                 to: replica.target.probe,
                 probe,
@@ -355,7 +357,7 @@ impl Replica {
     }
 
     /// Takes over the content of a reply; returns whether that changes the view.
-    fn update(&mut self, reply: &Answer, clusters: &[String], digest: u64) -> bool {
+    fn update(&mut self, reply: &Body, clusters: &[String], digest: u64) -> bool {
         let phase = if reply.is_leaving() {
             Phase::Leaving
         } else {

@@ -270,7 +270,7 @@ fn filter(input: &Input, node: &Node, remote: &BTreeSet<Ipv4Net>) -> Filter {
         .iter()
         .filter(|ip| is_translated_here(ip, node))
         .collect::<Vec<_>>();
-    let echo = fabric.reflector().map(|it| (it, node.external_ip));
+    let echo = fabric.echo_responder().map(|it| (it, node.external_ip));
 
     Filter {
         device: settings.device().to_owned(),

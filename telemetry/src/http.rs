@@ -1,4 +1,4 @@
-//! Metrics and health over HTTP.
+//! Serves metrics and health probes over HTTP.
 
 use axum::Router;
 use axum::http::{StatusCode, header};
@@ -10,29 +10,33 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 
-/// The state behind the endpoints.
+/// A process whose health and metrics the endpoints report.
 pub trait Observed: Send + Sync + 'static {
-    /// The liveness probe (`/healthz`); a failure means that the process should be restarted.
+    /// Checks whether the process works, for the liveness probe (`/healthz`).
     ///
     /// # Errors
     ///
-    /// Returns the reason, which becomes the response body.
+    /// Returns the reason for which Kubernetes should restart the process. The endpoint sends the
+    /// reason in the response body.
     fn healthy(&self) -> Result<(), String>;
 
-    /// The readiness probe (`/readyz`); a failure means that the process should get no traffic yet.
+    /// Checks whether the process can receive traffic, for the readiness probe (`/readyz`).
     ///
     /// # Errors
     ///
-    /// Returns the reason, which becomes the response body.
+    /// Returns the reason for which the process cannot receive traffic. The endpoint sends the
+    /// reason in the response body.
     fn ready(&self) -> Result<(), String>;
 
-    /// Reads metrics that are too slow to keep current; runs before each `/metrics` response.
+    /// Updates the metrics whose computation is too expensive for continuous updates.
+    ///
+    /// The endpoint `/metrics` awaits this future before each response.
     fn refresh(&self) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }
 }
 
-/// The listener failed.
+/// The HTTP server cannot listen on its address, or stopped listening.
 #[derive(Debug, thiserror::Error)]
 #[error("failed to serve metrics and health on {address}: choose another --http address")]
 pub struct Error {
@@ -40,9 +44,9 @@ pub struct Error {
     source: std::io::Error,
 }
 
-/// Serves `/metrics` (OpenMetrics text), `/healthz` and `/readyz` until dropped.
+/// Serves `/metrics` (OpenMetrics text), `/healthz` and `/readyz` until the future is dropped.
 ///
-/// `address` is bound before the first await, in the caller's network namespace.
+/// The first poll of the future binds `address`, in the network namespace of the polling thread.
 ///
 /// # Errors
 ///

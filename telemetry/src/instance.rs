@@ -1,13 +1,13 @@
-//! Instance names, which distinguish the processes of one machine.
+//! Instance names, which distinguish processes of the same program on one machine.
 
-/// In bytes.
+/// Length of the longest permitted name, in bytes.
 const LEN_MAX: usize = 64;
 
-/// Parses the value of `--instance`, which becomes part of file names.
+/// Checks the value of `--instance`, which becomes part of file names.
 ///
 /// # Errors
 ///
-/// Returns the permitted form.
+/// Returns a message that describes the permitted names.
 pub fn parse(name: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if name.is_empty() || name.len() > LEN_MAX || !name.chars().all(plain) || name.starts_with('.')

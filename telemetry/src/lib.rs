@@ -1,6 +1,7 @@
-//! The parts that every process of this project shares, independent of its work:
-//! logs, metrics and health over HTTP, an instance name, a read-only status
-//! socket, a watch on the configuration file and the stop signals.
+//! Observability and process control that all programs of this project share.
+//!
+//! The crate contains logs, metrics and health over HTTP, instance names, a read-only status
+//! socket, a watch on a configuration file, and stop signals.
 
 #![forbid(unsafe_code)]
 

@@ -1,18 +1,18 @@
-//! Logs to standard error: text on a terminal, else JSON.
+//! Writes logs to standard error: as text if it is a terminal, otherwise as JSON.
 
 use std::io::{self, IsTerminal as _};
 use tracing_subscriber::EnvFilter;
 
-/// Directives that precede those of `RUST_LOG`.
+/// Log directives that precede the directives of `RUST_LOG`.
 ///
-/// The two libraries log expected conditions as errors: a peer without reply, each attempt to
-/// connect to an unreachable API server. Our own logs and metrics report both.
+/// They silence two libraries, which log expected conditions as errors: a peer that does not reply,
+/// and an API server that is unreachable. The programs report both conditions themselves.
 const DEFAULT: &str = "info,boringtun=off,kube_client::client::builder=off";
 
-/// Starts logging, at `INFO` unless `RUST_LOG` sets another level.
+/// Starts logging with the level `INFO`, unless `RUST_LOG` sets another level.
 ///
-/// Invalid directives in `RUST_LOG` are ignored, so that a typing error there never
-/// keeps a gateway from starting.
+/// The function ignores invalid directives in `RUST_LOG`, because a typing error must not prevent
+/// the start of a gateway.
 ///
 /// # Panics
 ///
@@ -30,7 +30,8 @@ pub fn init() {
     }
 }
 
-/// Appends `directives` to [`DEFAULT`]: later directives override earlier ones.
+/// Returns a filter with the directives of [`DEFAULT`], followed by `directives`. The later of two
+/// contradictory directives takes precedence.
 fn filter(directives: &str) -> EnvFilter {
     EnvFilter::builder().parse_lossy(format!("{DEFAULT},{directives}"))
 }
@@ -40,7 +41,8 @@ mod tests {
     use super::*;
     use tracing_subscriber::layer::SubscriberExt as _;
 
-    /// Returns whether an error of boringtun and a `DEBUG` message of the gateway are logged.
+    /// Returns whether the filter accepts an error of boringtun, and a `DEBUG` message of the
+    /// gateway.
     fn logged(directives: &str) -> (bool, bool) {
         let subscriber = tracing_subscriber::registry().with(filter(directives));
         tracing::subscriber::with_default(subscriber, || {

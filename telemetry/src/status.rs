@@ -1,7 +1,7 @@
-//! A read-only status document over a local socket.
+//! Serves a read-only status document over a Unix socket.
 //!
-//! A client connects and reads one JSON document up to the end of the stream; its
-//! own bytes are ignored.
+//! A client connects and reads one JSON document until the end of the stream. The server ignores
+//! data from the client.
 
 use serde_json::Value;
 use std::io;
@@ -12,37 +12,37 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
-/// Clients served concurrently; further ones wait in the socket's backlog.
+/// Limit of concurrent clients. Further clients wait in the backlog of the socket.
 const CLIENTS_MAX: usize = 16;
 
-/// Until a client must have read its document.
+/// Time in which a client must read its document.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Until [`query`] must have received the whole document.
+/// Time without data after which [`query`] fails.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The status socket failed.
+/// An error of the server or of a client of the status socket.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Another process listens on this path.
+    /// Another process listens on the path of the socket.
     #[error("{0} is served by another process: choose another --instance, or stop that process")]
     InUse(PathBuf),
 
-    /// No process listens on this path.
+    /// No process listens on the path of the socket.
     #[error("no process listens on {path}: is it running, with this --instance and --run-dir?")]
     NotRunning {
         /// Path of the socket.
         path: PathBuf,
-        /// The error of `connect`.
+        /// Error of `connect`.
         source: io::Error,
     },
 
-    /// Any other failure of the socket or its directory.
+    /// The socket or its directory cannot be created, read or written.
     #[error("failed to use the status socket {path}")]
     Io {
         /// Path of the socket.
         path: PathBuf,
-        /// The error of the system call.
+        /// Error of the system call that failed.
         source: io::Error,
     },
 
@@ -51,24 +51,24 @@ pub enum Error {
     Json {
         /// Path of the socket.
         path: PathBuf,
-        /// The parser's error.
+        /// Position and cause of the parse error.
         source: serde_json::Error,
     },
 }
 
-/// The listening end; dropping it removes the socket.
+/// A listening status socket. Dropping the value removes the socket's file.
 pub struct Server {
     listener: UnixListener,
     path: PathBuf,
 }
 
 impl Server {
-    /// Binds `path`, replacing the socket of a process that died.
+    /// Creates the socket at `path`, and replaces the socket of a process that died.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::InUse`] if a live process listens on `path`, else
-    /// [`Error::Io`].
+    /// Returns [`Error::InUse`] if another process listens on `path`, and [`Error::Io`] if the
+    /// socket or its directory cannot be created.
     pub async fn bind(path: &Path) -> Result<Self, Error> {
         let io = |source| Error::Io {
             path: path.to_owned(),
@@ -91,13 +91,15 @@ impl Server {
         })
     }
 
-    /// Serves every client the current value of `document`; runs until dropped.
+    /// Serves each client the current value of `document`, until the future is dropped.
     pub async fn serve(self, document: impl Fn() -> Value) {
         self.serve_async(|| std::future::ready(document())).await;
     }
 
-    /// Like [`Server::serve`] for a document that is computed asynchronously; meanwhile other
-    /// clients wait.
+    /// Serves each client the current document, which an asynchronous function computes.
+    ///
+    /// Other clients wait while the function computes a document. The future runs until it is
+    /// dropped.
     pub async fn serve_async<F: Future<Output = Value>>(self, document: impl Fn() -> F) {
         let permits = Arc::new(Semaphore::new(CLIENTS_MAX));
         loop {
@@ -108,7 +110,8 @@ impl Server {
                 Ok((client, _)) => client,
                 Err(error) => {
                     tracing::warn!(%error, "failed to accept a status client");
-                    // Out of file descriptors: do not spin until some are closed.
+                    // The limit of open files is probably reached. Wait until some files are
+                    // closed, instead of retrying in a busy loop.
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     continue;
                 }
@@ -136,11 +139,12 @@ impl Drop for Server {
     }
 }
 
-/// Returns the status document of the process that serves `path`.
+/// Returns the status document of the process that listens on `path`.
 ///
 /// # Errors
 ///
-/// Returns [`Error::NotRunning`] if no process listens, else [`Error::Io`] or [`Error::Json`].
+/// Returns [`Error::NotRunning`] if no process listens, [`Error::Io`] if the document cannot be
+/// read, and [`Error::Json`] if the document is not JSON.
 pub fn query(path: &Path) -> Result<Value, Error> {
     use std::io::Read as _;
     let io = |source| Error::Io {

@@ -1,9 +1,9 @@
-//! The signals that stop a process.
+//! Waits for the signals that stop a process.
 
 use std::io;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Completes at the first `SIGTERM` or `SIGINT` and returns its name.
+/// Waits for the first `SIGTERM` or `SIGINT`, and returns the name of the signal.
 ///
 /// # Errors
 ///

@@ -1,9 +1,9 @@
 //! Reports changes of a configuration file.
 //!
-//! The watch is on the directory: editors and Kubernetes replace a file by renaming
-//! another over it (a mounted ConfigMap changes the symbolic link `..data`), which ends
-//! a watch on the file itself. If the directory is removed or moved, its path is
-//! watched again as soon as it exists.
+//! The module watches the directory of the file. A watch on the file itself would end when an
+//! editor or Kubernetes replaces the file by a rename. (For a mounted ConfigMap, Kubernetes renames
+//! the symbolic link `..data`.) If the directory is removed or moved, the module watches its path
+//! again as soon as the path exists.
 
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use std::ffi::{OsStr, OsString};
@@ -14,38 +14,39 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-/// Time without a change after which a change is reported.
+/// Time without further changes after which a change is reported.
 ///
-/// Long enough for a writer that truncates and then writes, short compared with the
-/// second within which users expect an edit to take effect.
+/// A writer that truncates a file and then writes it usually finishes both steps within this time.
+/// The delay is short enough for users, who expect an edit to take effect within a second.
 const QUIET: Duration = Duration::from_millis(50);
 
-/// Until a change is reported although further ones follow without a pause.
+/// Longest time from a change to its report, if further changes follow without a pause.
 const DEBOUNCE_MAX: Duration = Duration::from_secs(1);
 
-/// Between attempts to watch a directory that does not exist.
+/// Time between attempts to watch a directory that does not exist.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// The symbolic link through which Kubernetes replaces all files of a mounted ConfigMap atomically.
+/// The symbolic link by which Kubernetes replaces all files of a mounted ConfigMap atomically.
 const CONFIG_MAP_LINK: &str = "..data";
 
-/// A watch on one file; dropping it ends the watch.
+/// A watch on one file, which ends when the value is dropped.
 pub struct FileWatch {
     path: PathBuf,
-    /// Absolute, as in the watcher's events.
+    /// Absolute path of the file's directory, for comparison with the absolute paths in events.
     directory: PathBuf,
-    /// Capacity 1: a message says only that something changed.
+    /// A channel with capacity 1. A message only means that the file may have changed.
     changes: mpsc::Receiver<()>,
-    /// A change that is not reported yet; survives a dropped call of [`FileWatch::changed`].
+    /// The unreported change, if any. The field outlives the future of [`FileWatch::changed`], so
+    /// that a dropped future loses no change.
     pending: Option<Debounce>,
-    /// The directory was removed or moved since the last attempt to watch it.
+    /// Whether the directory was removed or moved after the last attempt to watch it.
     is_gone: Arc<AtomicBool>,
-    /// The next attempt to watch the directory; `None` while it is watched.
+    /// Time of the next attempt to watch the directory; `None` while it is watched.
     retry_at: Option<Instant>,
     watcher: RecommendedWatcher,
 }
 
-/// The file's directory cannot be watched.
+/// The directory of the file cannot be watched.
 #[derive(Debug, thiserror::Error)]
 #[error("failed to watch {path} for changes")]
 pub struct Error {
@@ -54,11 +55,12 @@ pub struct Error {
 }
 
 impl FileWatch {
-    /// Starts to watch `path`; the file itself need not exist yet.
+    /// Starts to watch the file `path`, which may not exist yet.
     ///
     /// # Errors
     ///
-    /// Returns [`Error`] if its directory does not exist or the limit of inotify watches is reached.
+    /// Returns [`Error`] if the directory of the file does not exist, or if the limit of inotify
+    /// watches is reached.
     pub fn new(path: &Path) -> Result<Self, Error> {
         let error = |source| Error {
             path: path.to_owned(),
@@ -94,10 +96,11 @@ impl FileWatch {
         })
     }
 
-    /// Completes when the file may have changed and then stayed unchanged for 50 ms.
+    /// Waits until the file has changed and then stayed unchanged for 50 ms.
     ///
-    /// A file that changes all the time is reported once a second. Spurious reports are
-    /// possible, so compare the content. Cancel safe: a dropped call loses no change.
+    /// If the file changes continuously, the method returns once a second. It may also return
+    /// without a change, so the caller must compare the content. The method is cancel safe: no
+    /// change is lost if its future is dropped.
     pub async fn changed(&mut self) {
         loop {
             self.rewatch_directory();
@@ -112,7 +115,8 @@ impl FileWatch {
             if change.is_some() {
                 self.note_change();
             }
-            // Also after a change: under a flood of changes the wait never times out.
+            // This check is also necessary after a change: if changes arrive continuously, the wait
+            // never times out.
             if self.pending.is_some_and(|it| it.ends_at <= Instant::now()) {
                 self.pending = None;
                 return;
@@ -120,16 +124,16 @@ impl FileWatch {
         }
     }
 
-    /// The watched file.
+    /// Returns the path of the watched file, as given to [`FileWatch::new`].
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Watches the directory's path again if the watched directory is gone.
+    /// Watches the path of the directory again if the directory was removed or moved.
     fn rewatch_directory(&mut self) {
         let now = Instant::now();
         if self.is_gone.swap(false, Ordering::Relaxed) {
-            // Fails if the watch ended together with the directory.
+            // The call fails if the kernel removed the watch together with the directory.
             let _ = self.watcher.unwatch(&self.directory);
             self.retry_at = Some(now);
         }
@@ -141,7 +145,7 @@ impl FileWatch {
             .watch(&self.directory, RecursiveMode::NonRecursive);
         self.retry_at = match watched {
             Ok(()) => {
-                // The new directory's file may have been written before the watch began.
+                // The file in the new directory may have been written before the watch began.
                 self.note_change();
                 None
             }
@@ -157,7 +161,7 @@ impl FileWatch {
     }
 }
 
-/// The time from the first of several changes until all of them are reported as one.
+/// The debounce period, in which several changes are combined into one report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Debounce {
     began_at: Instant,
@@ -165,7 +169,7 @@ struct Debounce {
 }
 
 impl Debounce {
-    /// Starts one, or extends `pending`, for a change at `now`.
+    /// Starts a debounce period for a change at `now`, or extends the current period `pending`.
     fn extend(pending: Option<Self>, now: Instant) -> Self {
         let began_at = pending.map_or(now, |it| it.began_at);
         Self {
@@ -175,7 +179,7 @@ impl Debounce {
     }
 }
 
-/// Selects the events that affect the file; runs on the watcher's thread.
+/// A filter for the events that affect the file. It runs on the thread of the watcher.
 struct Filter {
     directory: PathBuf,
     name: OsString,
@@ -192,8 +196,8 @@ impl Filter {
                 return;
             }
         }
-        // An error may stand for a lost change. The channel is full if a change is
-        // already queued.
+        // An error may mean that an event was lost, so an error counts as a change. If the channel
+        // is full, a change is already queued.
         let _ = self.sender.try_send(());
     }
 
@@ -215,7 +219,10 @@ impl Filter {
     }
 }
 
-/// Excludes access events, which the reader of the file causes itself.
+/// Returns whether an event may change the content of a file.
+///
+/// Access events do not change the content. The process itself causes such events when it reads the
+/// file.
 fn changes_content(kind: EventKind) -> bool {
     matches!(
         kind,

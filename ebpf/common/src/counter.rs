@@ -1,71 +1,77 @@
-//! Packet counters of the kernel programs.
+//! Packet counters of the eBPF programs.
 
-/// Counts packets by outcome; the number is the index in [`crate::maps::COUNTERS`].
+/// A packet counter, one for each outcome. The discriminant is the index in
+/// [`crate::maps::COUNTERS`].
 ///
-/// `Overlay*` counts what nodes send, `Tap*` what peers send.
+/// `Overlay*` counts packets from nodes to peers, and `Tap*` counts packets from peers.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Counter {
-    /// Sent to a peer.
+    /// Packets forwarded to a peer.
     OverlayForwarded,
-    /// Overlay probes replied to.
+    /// Overlay probe requests that got a reply.
     OverlayProbeAnswered,
-    /// Dropped: not IPv4.
+    /// Dropped: the frame is not IPv4.
     OverlayNotIpv4,
     /// Dropped: headers are truncated, contradict each other or are split over fragments.
     OverlayMalformed,
     /// Dropped: a source route option (RFC 791) would bypass the destination check.
     OverlaySourceRouted,
-    /// Dropped: the frame did not come through a tunnel.
+    /// Dropped: the frame has no tunnel key, so it did not arrive through VXLAN.
     OverlayNoTunnelKey,
-    /// Dropped: another VXLAN network identifier.
+    /// Dropped: the VXLAN network identifier is not the identifier of the overlay.
     OverlayWrongVni,
-    /// Dropped: the outer source is no node.
+    /// Dropped: the outer source is not the address of a node.
     OverlayUnknownNode,
     /// Dropped: the inner source is not an address of this cluster.
     OverlayUnknownSource,
     /// Dropped: the destination belongs to no peer.
     OverlayUnknownDestination,
-    /// Dropped: an ICMP error that quotes a packet which its destination did not send here.
+    /// Dropped: the packet is an ICMP redirect, or an ICMP error whose receiver cannot have sent
+    /// the quoted packet to this cluster.
     OverlayQuoteRefused,
-    /// Dropped: a probe while the engine's process is dead or its heartbeat too old.
+    /// Dropped: an overlay probe arrived after the engine's process died, or while the engine's
+    /// heartbeat was too old.
     OverlayProbeStale,
-    /// Dropped: sent to the probe's address, but no probe request.
+    /// Dropped: the packet was sent to an overlay probe address, but is not a probe request.
     OverlayProbeMalformed,
-    /// Dropped: the kernel refused a rewrite.
+    /// Dropped: a kernel helper failed to rewrite the packet.
     OverlayRewriteFailed,
-    /// Sent to a node.
+    /// Packets forwarded to a node.
     TapForwarded,
-    /// Sent on to another peer.
+    /// Packets forwarded from one peer to another peer.
     TapTransited,
-    /// ICMP errors forwarded from the peer's unknown-source address.
+    /// ICMP errors whose unknown source was replaced by the peer's address in
+    /// [`UNKNOWN_SOURCES_V4`](crate::maps::UNKNOWN_SOURCES_V4).
     TapUnknownSourceMapped,
-    /// Dropped: not IPv4.
+    /// Dropped: the frame is not IPv4.
     TapNotIpv4,
     /// Dropped: headers are truncated, contradict each other or are split over fragments.
     TapMalformed,
     /// Dropped: a source route option (RFC 791) would bypass the destination check.
     TapSourceRouted,
-    /// Dropped: the frame names no peer.
+    /// Dropped: the source MAC address encodes no peer.
     TapUnknownPeer,
     /// Dropped: the inner source is not an address of the peer.
     TapUnknownSource,
     /// Dropped: the destination is not an address of this cluster.
     TapUnknownDestination,
-    /// Dropped: an ICMP error that quotes a packet which its destination did not send to the peer.
+    /// Dropped: the packet is an ICMP redirect, or an ICMP error whose receiver cannot have sent
+    /// the quoted packet to the peer.
     TapQuoteRefused,
-    /// Dropped: from one peer to another, without an IP object for both ends.
+    /// Dropped: the packet goes from one peer to another, and an IP object is missing for one of
+    /// its ends.
     TapTransitRefused,
-    /// Dropped: the time to live expired between peers.
+    /// Dropped: the TTL of a packet between two peers expired.
     TapTtlExceeded,
-    /// Dropped: the kernel refused a rewrite.
+    /// Dropped: a kernel helper failed to rewrite the packet.
     TapRewriteFailed,
-    /// Segment sizes lowered in TCP handshakes.
+    /// TCP handshake packets whose announced maximum segment size was lowered.
     MssClamped,
 }
 
 impl Counter {
-    /// Every counter, in the order of the map.
+    /// All counters, in the order of their indices in the map.
     pub const ALL: [Self; 28] = [
         Self::OverlayForwarded,
         Self::OverlayProbeAnswered,
@@ -97,7 +103,7 @@ impl Counter {
         Self::MssClamped,
     ];
 
-    /// Returns the name under which metrics and status show it; stable.
+    /// Returns the counter's name in metrics and status. The name is stable across versions.
     pub const fn name(self) -> &'static str {
         match self {
             Self::OverlayForwarded => "overlay_forwarded",

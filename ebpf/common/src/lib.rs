@@ -1,7 +1,18 @@
-//! Layouts shared by the kernel programs and user space.
+//! Memory layouts that the eBPF programs and user space share.
 //!
-//! Addresses are byte arrays in network order, as on the wire, so that neither
-//! side converts. Sizes are asserted at compile time: they are the interface.
+//! Addresses are byte arrays in network byte order, so neither side converts them. Assertions check
+//! the sizes at compile time, because the kernel and user space must agree on every offset.
+//!
+//! Terms:
+//!
+//! - A *peer* is a remote cluster. Its *original* addresses may overlap those of this cluster, so
+//!   this cluster *remaps* them to prefixes that are unique here.
+//! - The *overlay* is a VXLAN between nodes and gateways. Its *outer* addresses belong to nodes and
+//!   gateways, and its *inner* addresses to pods and services.
+//! - An *IP object* is a custom resource of Liqo. It stands for a host or a remote pod, and has an
+//!   address in this cluster's external CIDR.
+//! - The *engine* is the gateway's process that implements WireGuard. Each of its *lanes* carries a
+//!   share of the packets, and each lane has one *worker* thread per group of CPUs.
 
 #![cfg_attr(not(test), no_std)]
 #![deny(unsafe_code)]

@@ -1,194 +1,211 @@
-//! Names, keys, values and limits of the maps.
+//! Names, keys, values and limits of the eBPF maps.
 //!
-//! A key of a longest-prefix map is the part that follows the prefix length. The IPv6
-//! types fix the layout of future maps: the programs do not rewrite IPv6 yet.
+//! The key types of longest-prefix-match maps leave out the prefix length, which precedes the key
+//! in the kernel. The IPv6 types reserve the layout of future maps: the programs do not rewrite
+//! IPv6 yet.
 
-/// Revision of names, keys and values; pinned maps of another revision are not adopted.
+/// Revision of map names, keys and values. The loader ignores pinned maps of another revision.
 pub const LAYOUT: u32 = 3;
 
-/// Most entries of each table; user space enforces it.
+/// Highest number of entries in each table. User space enforces this limit.
 pub const ENTRIES_MAX: u32 = 65_536;
 
-/// Capacity of the kernel's maps: an update inserts before it deletes.
+/// Capacity of the kernel's maps. The capacity is twice [`ENTRIES_MAX`], because an update inserts
+/// the new entries before it deletes the old ones.
 pub const CAPACITY: u32 = 2 * ENTRIES_MAX;
 
-/// Buckets of a spread destination: a hash of the source selects one.
+/// Number of hash buckets of a destination whose packets are spread over several nodes.
 pub const SPREAD_BUCKETS: usize = 16;
 
-/// Longest-prefix match from the remapped destination to [`Outbound`].
+/// Longest-prefix match from a remapped destination address to [`Outbound`].
 pub const OUTBOUND_V4: &str = "OUTBOUND_V4";
 
-/// Longest-prefix match from [`PeerAddress`] to [`Inbound`].
+/// Longest-prefix match from the [`PeerAddress`] of a source to [`Inbound`].
 pub const INBOUND_V4: &str = "INBOUND_V4";
 
-/// Longest-prefix match from the inner destination to [`Local`].
+/// Longest-prefix match from the inner destination of a peer's packet to [`Local`].
 pub const LOCAL_V4: &str = "LOCAL_V4";
 
-/// Longest-prefix match whose keys are the inner sources accepted from the overlay.
+/// Longest-prefix match whose keys are the inner source prefixes that the overlay accepts.
 pub const SOURCES_V4: &str = "SOURCES_V4";
 
-/// Hash from [`PeerAddress`] to the address of its IP object.
+/// Hash from the [`PeerAddress`] of a pod to the address of the IP object that stands for the pod.
 pub const TRANSIT_SOURCES_V4: &str = "TRANSIT_SOURCES_V4";
 
-/// Hash from peer index, in network order, to [`Unknown`].
+/// Hash from a peer's index, in network byte order, to [`Unknown`].
 pub const UNKNOWN_SOURCES_V4: &str = "UNKNOWN_SOURCES_V4";
 
-/// Hash whose keys are the outer sources accepted on the overlay.
+/// Hash whose keys are the outer source addresses that the overlay accepts.
 pub const NODES_V4: &str = "NODES_V4";
 
-/// Hash from a node's outer address to its [`crate::probe::Sighting`]; the kernel writes the values.
+/// Hash from a node's outer address to the node's [`LastRequest`](crate::probe::LastRequest).
+///
+/// User space inserts and removes the entries, and the eBPF program updates their values.
 pub const SIGHTINGS_V4: &str = "SIGHTINGS_V4";
 
-/// Hash with the one [`crate::probe::Heartbeat`] under key 0.
+/// Hash with a single [`Heartbeat`](crate::probe::Heartbeat), whose key is 0.
 pub const HEARTBEAT: &str = "HEARTBEAT";
 
-/// Array from lane to its [`ActiveWorker`]; user space maps it into its memory.
+/// Array from the number of a lane to its [`ActiveWorker`]. User space accesses the array through
+/// `mmap`.
 pub const ACTIVE_WORKERS: &str = "ACTIVE_WORKERS";
 
-/// Array from CPU to the worker that serves it, the same in all lanes, or [`NO_WORKER`].
+/// Array from the number of a CPU to the worker that serves the CPU, or [`NO_WORKER`].
+///
+/// All lanes use the same assignment.
 pub const WORKERS: &str = "WORKERS";
 
-/// Length of [`WORKERS`].
+/// Length of [`WORKERS`], which limits the number of CPUs.
 pub const CPUS_MAX: u32 = 1024;
 
-/// The entry of [`WORKERS`] for a CPU that no worker serves.
+/// Entry of [`WORKERS`] for a CPU that no worker serves.
 pub const NO_WORKER: u32 = u32::MAX;
 
-/// Hash from peer index, in network order, to a bitmap of the lanes that may carry packets to it.
+/// Hash from a peer's index, in network byte order, to a bitmap of lanes.
+///
+/// The lanes whose bits are set may carry packets to the peer.
 pub const LANES: &str = "LANES";
 
-/// The most lanes of one engine.
+/// Highest number of lanes in one engine.
 pub const LANES_MAX: u32 = 16;
 
-/// The worker that receives a lane's packets now.
+/// The worker that currently receives a lane's packets.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ActiveWorker {
-    /// Time of the last packet, by `bpf_ktime_get_ns`; written by the kernel.
+    /// Arrival time of the last packet, by `bpf_ktime_get_ns`. The eBPF program writes this field.
     pub last: u64,
-    /// The value of `last` up to which the worker has read everything; written by user space.
+    /// Arrival time up to which the worker has read all packets. User space writes this field.
     pub taken: u64,
-    /// Index of the worker; written by the kernel.
+    /// Index of the active worker. The eBPF program writes this field.
     pub worker: u32,
-    /// Zero.
+    /// Always zero.
     pub padding: u32,
 }
 
-/// Counters per CPU, indexed by [`crate::counter::Counter`].
+/// Per-CPU array of counters, indexed by [`Counter`](crate::counter::Counter).
 pub const COUNTERS: &str = "COUNTERS";
 
-/// An IPv4 address in network order.
+/// An IPv4 address in network byte order.
 pub type V4 = [u8; 4];
 
-/// An IPv6 address in network order.
+/// An IPv6 address in network byte order.
 pub type V6 = [u8; 16];
 
-/// An original address of a peer. The peer comes first, so that it is part of every prefix.
+/// An original address of a peer, before remapping.
+///
+/// The peer's index precedes the address, so that every prefix of the key includes the index.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PeerAddress<A = V4> {
-    /// The peer's index, in network order.
+    /// The peer's index, in network byte order.
     pub peer: [u8; 2],
-    /// Zero; the kernel compares the IPv4 key as one 64-bit word.
+    /// Always zero. It pads the IPv4 key to 64 bits, which the kernel compares as one word.
     pub padding: [u8; 2],
-    /// The address.
+    /// The address as the peer itself uses it.
     pub address: A,
 }
 
-/// A MAC address, aligned so that it is copied word by word.
+/// A MAC address. The alignment lets the compiler copy it in 16-bit words.
 #[repr(C, align(2))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mac(pub [u8; 6]);
 
-/// Bits of a [`PeerAddress`] before the address.
+/// Number of bits that precede the address in a [`PeerAddress`].
 pub const PEER_BITS: u32 = 32;
 
-/// The peer to which a remapped destination belongs.
+/// The peer to which a remapped destination belongs, and the original prefix of that destination.
 #[repr(C, align(4))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outbound<A = V4> {
-    /// The original prefix, host bits zero.
+    /// The original prefix, with host bits zero.
     pub to: A,
-    /// Mask of the host part, which stays.
+    /// Mask of the host bits, which a remap keeps.
     pub host_mask: A,
-    /// The MAC address that names the peer at the TAP.
+    /// The MAC address that encodes the peer at the TAP.
     pub mac: Mac,
-    /// Largest TCP segment towards and from the peer, in host order; zero for no limit.
+    /// Limit of the TCP maximum segment size in both directions, in host byte order; zero for none.
     pub mss: u16,
 }
 
-/// The remapping of a peer's source.
+/// The remapped prefix of a peer's source address.
 #[repr(C, align(4))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inbound<A = V4> {
-    /// The remapped prefix, host bits zero.
+    /// The remapped prefix, with host bits zero.
     pub to: A,
-    /// Mask of the host part, which stays.
+    /// Mask of the host bits, which a remap keeps.
     pub host_mask: A,
-    /// Largest TCP segment towards and from the peer, in host order; zero for no limit.
+    /// Limit of the TCP maximum segment size in both directions, in host byte order; zero for none.
     pub mss: u16,
-    /// Zero.
+    /// Always zero.
     pub padding: [u8; 2],
 }
 
-/// The address to which a peer's unknown sources are mapped.
+/// The source address that replaces a peer's unknown source addresses in ICMP errors.
 #[repr(C, align(4))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unknown<A = V4> {
-    /// The address.
+    /// An address of the peer's remapped external CIDR.
     pub address: A,
 }
 
-/// [`Local::kind`] of a node: `key` is complete.
+/// [`Local::kind`] of a destination on one node, which `key` identifies.
 pub const LOCAL_NODE: u32 = 0;
 
-/// [`Local::kind`] of a node selected by hash of the source, out of `spread`.
+/// [`Local::kind`] of a destination behind several nodes. A hash of the source selects a node in
+/// `spread`.
 pub const LOCAL_SPREAD: u32 = 1;
 
-/// [`Local::kind`] of a pod of another peer: `to` and `mac` identify it.
+/// [`Local::kind`] of a pod of another peer, which `to` and `mac` identify.
 pub const LOCAL_TRANSIT: u32 = 2;
 
-/// The node or pod to which an inner destination belongs.
+/// The node or remote pod to which the inner destination of a peer's packet belongs.
 #[repr(C, align(4))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Local<A = V4> {
-    /// [`LOCAL_NODE`], [`LOCAL_SPREAD`] or [`LOCAL_TRANSIT`].
+    /// Kind of the destination: [`LOCAL_NODE`], [`LOCAL_SPREAD`] or [`LOCAL_TRANSIT`].
     pub kind: u32,
-    /// For a node, its outer address; for a spread, the template of the key.
+    /// For [`LOCAL_NODE`], the tunnel key of the node.
     pub key: TunnelKey,
-    /// For a spread, outer addresses in host order, as in the kernel's tunnel key.
+    /// For [`LOCAL_SPREAD`], the outer address of each bucket's node, in host byte order.
     pub spread: [u32; SPREAD_BUCKETS],
-    /// For a transit, the original address.
+    /// For [`LOCAL_TRANSIT`], the pod's address in the other peer, before remapping.
     pub to: A,
-    /// For a transit, the MAC address that names the peer at the TAP.
+    /// For [`LOCAL_TRANSIT`], the MAC address that encodes the other peer at the TAP.
     pub mac: Mac,
-    /// For a transit, the largest TCP segment of that peer, in host order; zero for no limit.
+    /// For [`LOCAL_TRANSIT`], the other peer's limit of the TCP maximum segment size, in host byte
+    /// order; zero for none.
     pub mss: u16,
 }
 
-/// The kernel's `struct bpf_tunnel_key` up to and without `local_ipv4`, a size that it accepts.
+/// The fields of the kernel's `struct bpf_tunnel_key` that precede `local_ipv4`.
+///
+/// The kernel accepts a structure of this smaller size.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TunnelKey {
-    /// VXLAN network identifier, in host order.
+    /// VXLAN network identifier, in host byte order.
     pub id: u32,
-    /// Outer address of the remote end, in host order; the other three words are for IPv6.
+    /// Outer IPv4 address of the remote end in the first word, in host byte order.
+    ///
+    /// Only IPv6 uses the other three words.
     pub remote: [u32; 4],
-    /// Outer type of service.
+    /// Type of service of the outer header.
     pub tos: u8,
-    /// Outer time to live.
+    /// TTL of the outer header.
     pub ttl: u8,
-    /// Zero.
+    /// Always zero.
     pub ext: u16,
-    /// Zero; the flow label of IPv6.
+    /// Always zero, because only IPv6 has a flow label.
     pub label: u32,
 }
 
 impl TunnelKey {
-    /// Outer time to live: the default of Linux.
+    /// TTL of the outer header: the default of Linux.
     pub const TTL: u8 = 64;
 
-    /// Creates the key for `remote`, an IPv4 address in host order.
+    /// Creates a tunnel key; `remote` is an IPv4 address in host byte order.
     pub const fn new(id: u32, remote: u32) -> Self {
         Self {
             id,
@@ -216,9 +233,9 @@ const _: () = {
     assert!(size_of::<Local<V6>>() == 120);
 };
 
-/// Returns the bucket of a spread destination for a source, in network order.
+/// Returns the bucket of a spread destination for `source`, a remapped address.
 ///
-/// The source is the remapped one, so that all replicas select the same bucket.
+/// All replicas remap a source to the same address, so they select the same bucket.
 #[inline(always)]
 pub const fn spread_bucket(source: V4) -> usize {
     // Fibonacci hashing: the upper bits depend on all bits of the address.

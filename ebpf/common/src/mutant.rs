@@ -1,35 +1,36 @@
-//! Mechanisms that mutation tests switch off one at a time; a named test must then fail.
+//! Mechanisms of the eBPF programs that mutation tests switch off.
 //!
-//! Only compiled with the feature `mutants`, never in a release.
+//! A mutation test switches off one mechanism and expects that a certain test fails. Releases do
+//! not have the feature `mutants`, so they do not contain these switches.
 
-/// A mechanism of the kernel programs; the loader passes its number to them.
+/// A mechanism of the eBPF programs. The loader passes the discriminant to the programs.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mechanism {
-    /// The check of inner sources, on overlay and TAP.
+    /// Drops packets whose inner source is unknown, at the overlay and at the TAP.
     SourceCheck = 1,
-    /// The check of outer sources on the overlay.
+    /// Drops overlay packets whose outer source is not the address of a node.
     OuterCheck,
-    /// The limit of TCP segments in handshakes.
+    /// Lowers the maximum segment size in TCP handshakes.
     MssClamp,
-    /// The update of TCP and UDP checksums.
+    /// Updates TCP and UDP checksums.
     ChecksumFix,
-    /// The rewrite of headers quoted in ICMP errors.
+    /// Rewrites the headers that ICMP errors quote.
     IcmpQuote,
-    /// The check of headers quoted in ICMP errors.
+    /// Checks the headers that ICMP errors quote.
     QuoteCheck,
-    /// The rule that an address is remapped only inside its prefix.
+    /// Remaps an address only if it is inside a prefix of the peer.
     PrefixOnly,
-    /// The drop of traffic between peers.
+    /// Drops packets between peers unless IP objects stand for both ends.
     TransitDrop,
-    /// The rule that probes get no reply once the heartbeat is too old.
+    /// Drops overlay probes if the heartbeat is too old.
     HeartbeatAge,
-    /// The rule that probes get no reply once the process is dead.
+    /// Drops overlay probes if no socket listens on the probe's port, as after a crash.
     LifeSocket,
 }
 
 impl Mechanism {
-    /// Every mechanism.
+    /// All mechanisms, in the order of their discriminants.
     pub const ALL: [Self; 10] = [
         Self::SourceCheck,
         Self::OuterCheck,
@@ -43,7 +44,7 @@ impl Mechanism {
         Self::LifeSocket,
     ];
 
-    /// Returns the name that mutation tests use.
+    /// Returns the name by which mutation tests select the mechanism.
     pub const fn name(self) -> &'static str {
         match self {
             Self::SourceCheck => "source-check",
@@ -59,7 +60,7 @@ impl Mechanism {
         }
     }
 
-    /// Returns the mechanism of this name.
+    /// Returns the mechanism with this [`name`](Self::name).
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL
             .into_iter()

@@ -1,21 +1,22 @@
-//! Types that the kernel may read and write byte by byte.
+//! Implements `aya::Pod` for the map keys and values that user space copies to and from the kernel.
 
 use crate::maps::{ActiveWorker, Inbound, Local, Outbound, PeerAddress, Unknown, V4};
-use crate::probe::{Heartbeat, Sighting};
+use crate::probe::{Heartbeat, LastRequest};
 
-// SAFETY: `repr(C)`, no padding (see the asserted sizes), and every bit pattern is valid.
+// SAFETY: The type is `repr(C)` and has no implicit padding, as the asserted sizes prove. Every bit
+// pattern is valid.
 unsafe impl aya::Pod for PeerAddress<V4> {}
-// SAFETY: As above.
+// SAFETY: The reasons given for `PeerAddress` apply.
 unsafe impl aya::Pod for Outbound<V4> {}
-// SAFETY: As above.
+// SAFETY: The reasons given for `PeerAddress` apply.
 unsafe impl aya::Pod for Inbound<V4> {}
-// SAFETY: As above.
+// SAFETY: The reasons given for `PeerAddress` apply.
 unsafe impl aya::Pod for Unknown<V4> {}
-// SAFETY: As above.
+// SAFETY: The reasons given for `PeerAddress` apply.
 unsafe impl aya::Pod for Local<V4> {}
-// SAFETY: As above.
+// SAFETY: The reasons given for `PeerAddress` apply.
 unsafe impl aya::Pod for ActiveWorker {}
-// SAFETY: As above.
+// SAFETY: The reasons given for `PeerAddress` apply.
 unsafe impl aya::Pod for Heartbeat {}
-// SAFETY: As above.
-unsafe impl aya::Pod for Sighting {}
+// SAFETY: The reasons given for `PeerAddress` apply.
+unsafe impl aya::Pod for LastRequest {}

@@ -1,97 +1,103 @@
-//! The overlay probe: a node sends requests, the gateway's kernel program replies.
+//! The overlay probe, by which nodes and gateway replicas check the overlay between them.
 //!
-//! Request and reply are UDP payloads of one fixed size, so that the program writes
-//! the reply in place. All fields are in network order.
+//! A node sends requests, and the gateway's eBPF program replies. Request and reply are UDP
+//! payloads of the same size, so that the program can turn a request into its reply in place. All
+//! fields are in network byte order.
 //!
 //! ```text
 //!  0      4          8            16      18      20       28             156
 //!  | magic | sequence | sent       | flags | count | digest | up (bitmap)   |  reply
-//!  | magic | sequence | sent       | zero  | said  | digest | lost (bitmap) |  request
+//!  | magic | sequence | sent       | zero  | flags | digest | lost (bitmap) |  request
 //! ```
-//! A request carries the node's report (a [`Statement`]), which the program stores for the
-//! gateway as a [`Sighting`]. Programs of earlier versions ignore it, and nodes of earlier
-//! versions send zeros.
+//! A request carries a [`NodeReport`], which the program stores as a [`LastRequest`] for the
+//! gateway's process. Programs of earlier versions ignore the report. Nodes of earlier versions
+//! send zeros instead.
+//!
+//! Both bitmaps have one bit per remote cluster. The *rank* of a cluster in the sorted list of ids
+//! is the number of its bit, and the digest shows whether both sides have the same list.
 
 /// Length of a probe in bytes.
 pub const LEN: usize = size_of::<Probe>();
 
-/// First bytes of a probe; the digit is the version of the format.
+/// First bytes of a probe. The digit is the version of the format.
 pub const MAGIC: [u8; 4] = *b"LQP1";
 
-/// Set in every reply and in no request, so that replies get no reply.
-pub const ANSWERED: u16 = 1;
+/// Flag of [`Body::flags`] that distinguishes a reply from a request.
+pub const REPLY: u16 = 1;
 
-/// Set in the replies of a replica that is about to stop.
+/// Flag of [`Body::flags`] in the replies of a replica that is about to stop.
 pub const LEAVING: u16 = 2;
 
-/// Most remote clusters that a reply can cover.
+/// Highest number of remote clusters in one probe: the length of the bitmap in bits.
 pub const PEERS_MAX: usize = 1024;
 
-/// Age of the heartbeat up to which the kernel replies, in nanoseconds.
+/// Highest age of a heartbeat, in nanoseconds, at which the eBPF program still replies to probes.
 ///
-/// It covers a process that hangs. A process that dies is noticed at once, because the
-/// kernel closes its socket on the probe's port.
+/// This limit detects a process that hangs. A process that dies needs no limit, because the kernel
+/// then closes its socket on the probe's port.
 pub const HEARTBEAT_AGE_MAX_NS: u64 = 500_000_000;
 
-/// Flag of a report: always set, so that the zeros of earlier versions differ from a report.
-pub const SPEAKS: u16 = 1;
+/// Flag of [`NodeReport::flags`] that distinguishes a report from the zeros of earlier versions.
+pub const HAS_REPORT: u16 = 1;
 
-/// Flag of a report: this replica's replies arrive at the node.
-pub const HEARS: u16 = 2;
+/// Flag of [`NodeReport::flags`]: replies of the replica arrive at the node.
+pub const RECEIVES_REPLIES: u16 = 2;
 
-/// Flag of a report: the node replies to checks of remote clusters' nodes.
-pub const REFLECTS: u16 = 4;
+/// Flag of [`NodeReport::flags`]: the node replies to end-to-end checks from nodes of remote
+/// clusters.
+pub const HAS_ECHO_RESPONDER: u16 = 4;
 
-/// Flag of a report: the route agent is stopping, and this is its last request.
-pub const RESTS: u16 = 8;
+/// Flag of [`NodeReport::flags`]: the node's route agent is stopping, so this request is the last
+/// one.
+pub const STOPPING: u16 = 8;
 
-/// A probe on the wire.
+/// A probe in its wire format.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// [`MAGIC`].
+    /// The constant [`MAGIC`].
     pub magic: [u8; 4],
-    /// Chosen by the sender of the request, returned unchanged.
+    /// Number of the request. The reply contains the same number.
     pub sequence: [u8; 4],
-    /// Clock of the sender of the request, returned unchanged.
+    /// Sending time of the request, by the sender's clock. The reply contains the same time.
     pub sent: [u8; 8],
-    /// The reply; in a request, the node's report: see [`Statement`].
-    pub answer: Answer,
+    /// The state of the replica in a reply, or a [`NodeReport`] in the same fields of a request.
+    pub body: Body,
 }
 
-/// The state of a gateway replica.
+/// State of a gateway replica in a reply.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answer {
-    /// [`ANSWERED`] and [`LEAVING`].
+pub struct Body {
+    /// Any of [`REPLY`] and [`LEAVING`].
     pub flags: [u8; 2],
-    /// Number of remote clusters the bitmap covers.
+    /// Number of remote clusters that the bitmap covers.
     pub count: [u8; 2],
-    /// [`digest`] of the sorted remote cluster ids, which defines the ranks.
+    /// The [`digest`] of the remote clusters' sorted ids.
     pub digest: [u8; 8],
-    /// One bit per remote cluster by its rank in the sorted list of ids, lowest bit first.
+    /// Bitmap of the reachable remote clusters by rank, lowest bit first.
     pub up: [u8; PEERS_MAX / 8],
 }
 
-const _: () = assert!(LEN == 156, "the size of a probe is an interface");
-const _: () = assert!(size_of::<Answer>() == 140 && size_of::<Answer>().is_multiple_of(4));
+const _: () = assert!(LEN == 156, "the wire format fixes the size of a probe");
+const _: () = assert!(size_of::<Body>() == 140 && size_of::<Body>().is_multiple_of(4));
 
 impl Probe {
-    /// Creates a request.
+    /// Creates a request without a report; `sent` is the time by the sender's clock.
     pub const fn request(sequence: u32, sent: u64) -> Self {
         Self {
             magic: MAGIC,
             sequence: sequence.to_be_bytes(),
             sent: sent.to_be_bytes(),
-            answer: Answer::EMPTY,
+            body: Body::EMPTY,
         }
     }
 
-    /// Returns the request with the node's report.
-    pub fn saying(mut self, statement: &Statement) -> Self {
-        self.answer.count = statement.said.to_be_bytes();
-        self.answer.digest = statement.digest.to_be_bytes();
-        self.answer.up = statement.lost;
+    /// Adds a node's report to a request.
+    pub fn with_report(mut self, report: &NodeReport) -> Self {
+        self.body.count = report.flags.to_be_bytes();
+        self.body.digest = report.digest.to_be_bytes();
+        self.body.up = report.lost;
 
         self
     }
@@ -114,7 +120,7 @@ impl Probe {
             magic: *magic,
             sequence: *sequence,
             sent: *sent,
-            answer: Answer {
+            body: Body {
                 flags: *flags,
                 count: *count,
                 digest: *digest,
@@ -123,17 +129,17 @@ impl Probe {
         })
     }
 
-    /// Returns the probe as a UDP payload.
+    /// Returns the UDP payload of the probe.
     pub fn encode(&self) -> [u8; LEN] {
         let mut payload = [0; LEN];
         let fields: [&[u8]; 7] = [
             &self.magic,
             &self.sequence,
             &self.sent,
-            &self.answer.flags,
-            &self.answer.count,
-            &self.answer.digest,
-            &self.answer.up,
+            &self.body.flags,
+            &self.body.count,
+            &self.body.digest,
+            &self.body.up,
         ];
         let mut at = 0;
         for field in fields {
@@ -144,19 +150,19 @@ impl Probe {
         payload
     }
 
-    /// Returns the number that the sender of the request chose.
+    /// Returns the number by which the sender of a request matches the reply to the request.
     pub const fn sequence(&self) -> u32 {
         u32::from_be_bytes(self.sequence)
     }
 
-    /// Returns the time of the request by its sender's clock.
+    /// Returns the sending time of the request, by the clock of the request's sender.
     pub const fn sent(&self) -> u64 {
         u64::from_be_bytes(self.sent)
     }
 }
 
-impl Answer {
-    /// The state in a request without a report.
+impl Body {
+    /// The body of a request without a report: all bytes are zero.
     pub const EMPTY: Self = Self {
         flags: [0; 2],
         count: [0; 2],
@@ -164,12 +170,12 @@ impl Answer {
         up: [0; PEERS_MAX / 8],
     };
 
-    /// Returns whether this is a reply.
-    pub const fn is_answered(&self) -> bool {
-        u16::from_be_bytes(self.flags) & ANSWERED != 0
+    /// Returns whether the body belongs to a reply, not to a request.
+    pub const fn is_reply(&self) -> bool {
+        u16::from_be_bytes(self.flags) & REPLY != 0
     }
 
-    /// Returns whether the replica is about to stop.
+    /// Returns whether the replica that sent the reply is about to stop.
     pub const fn is_leaving(&self) -> bool {
         u16::from_be_bytes(self.flags) & LEAVING != 0
     }
@@ -179,12 +185,14 @@ impl Answer {
         u16::from_be_bytes(self.count)
     }
 
-    /// Returns the [`digest`] of the sorted ids, which defines the ranks.
+    /// Returns the [`digest`] of the remote clusters' sorted ids.
     pub const fn digest(&self) -> u64 {
         u64::from_be_bytes(self.digest)
     }
 
-    /// Returns whether the remote cluster of this rank is up; `false` from [`Answer::count`] on.
+    /// Returns whether the replica reaches the remote cluster with this rank.
+    ///
+    /// Returns `false` for ranks that the bitmap does not cover.
     pub fn is_up(&self, rank: usize) -> bool {
         rank < usize::from(self.count())
             && self
@@ -194,22 +202,22 @@ impl Answer {
     }
 }
 
-/// A node's report in a request.
+/// State of a node, which its requests report to the gateway replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Statement {
-    /// [`SPEAKS`], [`HEARS`], [`REFLECTS`] and [`RESTS`].
-    pub said: u16,
-    /// [`digest`] of the sorted remote cluster ids, which defines the ranks.
+pub struct NodeReport {
+    /// Any of [`HAS_REPORT`], [`RECEIVES_REPLIES`], [`HAS_ECHO_RESPONDER`] and [`STOPPING`].
+    pub flags: u16,
+    /// The [`digest`] of the remote clusters' sorted ids.
     pub digest: u64,
-    /// One bit per remote cluster, set if the node does not reach its nodes, by rank as in
-    /// [`Answer::up`].
+    /// Bitmap by rank. A bit is set if this node does not reach the nodes of the remote cluster.
     pub lost: [u8; PEERS_MAX / 8],
 }
 
-impl Statement {
-    /// Creates a report that the clusters of the ranks `lost` are unreachable; ranks from
-    /// [`PEERS_MAX`] on are left out.
-    pub fn new(said: u16, digest: u64, lost: impl IntoIterator<Item = usize>) -> Self {
+impl NodeReport {
+    /// Creates a report in which the clusters with the ranks `lost` are unreachable.
+    ///
+    /// The bitmap has no room for ranks of [`PEERS_MAX`] and more, so the report omits them.
+    pub fn new(flags: u16, digest: u64, lost: impl IntoIterator<Item = usize>) -> Self {
         let mut bitmap = [0; PEERS_MAX / 8];
         for rank in lost {
             if let Some(byte) = bitmap.get_mut(rank / 8) {
@@ -218,48 +226,49 @@ impl Statement {
         }
 
         Self {
-            said: said | SPEAKS,
+            flags: flags | HAS_REPORT,
             digest,
             lost: bitmap,
         }
     }
 }
 
-/// A node's last request, as the kernel stores it.
+/// A node's last request, which the eBPF program stores for the gateway's process.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sighting {
-    /// Time of arrival by `CLOCK_MONOTONIC`; zero before the first.
+pub struct LastRequest {
+    /// Time of arrival in nanoseconds by `CLOCK_MONOTONIC`; zero before the first request.
     pub ktime_ns: u64,
-    /// The report, in the fields of a reply: see [`Sighting::says`].
-    pub request: Answer,
-    /// Explicit padding: no byte of the value is uninitialized.
+    /// The body of the request, whose fields hold a [`NodeReport`].
+    pub body: Body,
+    /// Always zero. Explicit padding leaves no byte of the value uninitialized.
     pub padding: [u8; 4],
 }
 
-const _: () = assert!(size_of::<Sighting>() == 152);
+const _: () = assert!(size_of::<LastRequest>() == 152);
 
-impl Sighting {
-    /// The entry of a node that has sent no request yet.
+impl LastRequest {
+    /// The entry of a node whose first request has not arrived yet.
     pub const NONE: Self = Self {
         ktime_ns: 0,
-        request: Answer::EMPTY,
+        body: Body::EMPTY,
         padding: [0; 4],
     };
 
-    /// Returns whether the report has this flag.
-    pub const fn says(&self, flag: u16) -> bool {
-        self.request.count() & flag != 0
+    /// Returns whether `flag` is set in the node's report.
+    pub const fn has_flag(&self, flag: u16) -> bool {
+        // A request has its flags at the offset where a reply has the count.
+        self.body.count() & flag != 0
     }
 
-    /// Returns the [`digest`] of the sorted ids, which defines the ranks.
+    /// Returns the [`digest`] of the remote clusters' sorted ids, as the node computed it.
     pub const fn digest(&self) -> u64 {
-        self.request.digest()
+        self.body.digest()
     }
 
-    /// Returns the ranks of the remote clusters whose nodes it does not reach, in ascending order.
+    /// Returns the ranks of the remote clusters whose nodes this node does not reach, ascending.
     pub fn lost(&self) -> impl Iterator<Item = usize> {
-        let bytes = self.request.up.into_iter().enumerate();
+        let bytes = self.body.up.into_iter().enumerate();
         bytes.filter(|(_, byte)| *byte != 0).flat_map(|(at, byte)| {
             (0..8usize)
                 .filter(move |bit| byte & (1 << bit) != 0)
@@ -268,54 +277,53 @@ impl Sighting {
     }
 }
 
-/// The heartbeat of a gateway replica, from which the kernel replies.
+/// State of a gateway replica. The engine refreshes it, and the eBPF program sends it in replies.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heartbeat {
-    /// Time of the heartbeat by `CLOCK_MONOTONIC`; the loader sets it.
+    /// Time of the heartbeat in nanoseconds by `CLOCK_MONOTONIC`, which the loader sets.
     pub ktime_ns: u64,
-    /// The reply.
-    pub answer: Answer,
-    /// Explicit padding: no byte of the value is uninitialized.
+    /// The body of all replies until the next heartbeat.
+    pub body: Body,
+    /// Always zero. Explicit padding leaves no byte of the value uninitialized.
     pub padding: [u8; 4],
 }
 
 const _: () = assert!(size_of::<Heartbeat>() == 152);
 
 impl Heartbeat {
-    /// Creates a heartbeat; `up` is the state of each remote cluster, sorted by id.
+    /// Creates a heartbeat without a time. The loader sets the time when it publishes the
+    /// heartbeat.
     ///
-    /// Clusters beyond the first [`PEERS_MAX`] are left out.
+    /// `up` states for each remote cluster, in the order of the sorted ids, whether the replica
+    /// reaches the cluster. The heartbeat omits all clusters after the first [`PEERS_MAX`].
     pub fn new(leaving: bool, digest: u64, up: impl IntoIterator<Item = bool>) -> Self {
-        let mut answer = Answer::EMPTY;
+        let mut body = Body::EMPTY;
         let mut count: u16 = 0;
         for (rank, is_up) in up.into_iter().take(PEERS_MAX).enumerate() {
             count += 1;
             if is_up {
-                answer.up[rank / 8] |= 1 << (rank % 8);
+                body.up[rank / 8] |= 1 << (rank % 8);
             }
         }
 
-        let flags = if leaving {
-            ANSWERED | LEAVING
-        } else {
-            ANSWERED
-        };
-        answer.flags = flags.to_be_bytes();
-        answer.count = count.to_be_bytes();
-        answer.digest = digest.to_be_bytes();
+        let flags = if leaving { REPLY | LEAVING } else { REPLY };
+        body.flags = flags.to_be_bytes();
+        body.count = count.to_be_bytes();
+        body.digest = digest.to_be_bytes();
 
         Self {
             ktime_ns: 0,
-            answer,
+            body,
             padding: [0; 4],
         }
     }
 }
 
-/// Returns the FNV-1a hash, 64 bits wide, of the `ids` joined by line feeds.
+/// Returns the 64-bit FNV-1a hash of the `ids`, joined by line feeds.
 ///
-/// Node and gateway both sort the ids, so equal digests mean equal ranks.
+/// Callers pass sorted ids. If the digests of a node and a gateway are equal, each rank denotes the
+/// same cluster on both.
 pub fn digest<'a>(ids: impl IntoIterator<Item = &'a str>) -> u64 {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0000_0100_0000_01b3;

@@ -1,9 +1,14 @@
-//! Chooses the active worker of a lane, which receives the lane's packets.
+//! Selects the active worker of a lane, which receives the lane's packets.
 //!
-//! A sleeping thread wakes fastest on the CPU that wakes it, because that CPU is awake already. So
-//! a lane has a worker for each group of CPUs. After a pause the worker of the CPU on which the
-//! first packet arrives becomes active and stays so until the next pause: a burst is neither split
-//! nor reordered.
+//! A lane is a share of the engine's traffic, and a worker is one of the lane's threads. A sleeping
+//! thread wakes fastest on the CPU that wakes it, because this CPU is already running. Therefore a
+//! lane has a worker for each group of CPUs.
+//!
+//! After a pause in the traffic, the worker of the CPU on which the first packet arrives becomes
+//! active. It stays active until the next pause, so that a burst is neither split nor reordered.
+//!
+//! A WireGuard message identifies its session by a 32-bit index. The engine chooses the upper three
+//! bytes of an index, the *slot*, such that the slot's lowest byte determines the lane.
 
 use aya_ebpf::bindings::BPF_F_MMAPABLE;
 use aya_ebpf::helpers::{bpf_get_smp_processor_id, bpf_ktime_get_ns};
@@ -20,31 +25,37 @@ static ACTIVE_WORKERS: Array<ActiveWorker> = Array::with_max_entries(LANES_MAX, 
 #[map]
 static WORKERS: Array<u32> = Array::with_max_entries(CPUS_MAX, 0);
 
-/// The worker of a lane without an entry.
+/// The worker of a lane without an entry in `ACTIVE_WORKERS`.
 const FIRST: u32 = 0;
 
-/// How long no packet must have arrived before another worker may become active.
+/// Minimum time without packets after which another worker may become active.
 const PAUSE_NS: i64 = 500_000;
 
-/// The first byte of a handshake response, whose sender's index precedes the receiver's.
+/// Message type of a WireGuard handshake response.
 const RESPONSE: u8 = 2;
 
-/// Offsets of the slot's lowest byte in a response and in all other messages: the second byte of
-/// an index, which is little-endian.
+/// Offset of the slot's lowest byte in a handshake response.
+///
+/// The receiver's index, which contains the slot, follows the sender's index in a response.
 const SLOT_OF_RESPONSE: usize = 9;
+
+/// Offset of the slot's lowest byte in all messages except a handshake response.
+///
+/// The index is little-endian, and the slot begins at its second byte.
 const SLOT: usize = 5;
 
-/// Returns the worker for a packet that arrives now.
+/// Returns the worker that receives the current packet of `lane`.
 ///
-/// It changes only after a pause, and only if the active worker has read everything: else its CPU
-/// may be busy, and this packet would overtake earlier ones.
+/// Another worker becomes active only after a pause, and only if the active worker has read all
+/// packets. Otherwise the current packet could overtake earlier packets.
 #[inline(always)]
 pub(crate) fn worker(lane: u32) -> u32 {
     let Some(active) = ACTIVE_WORKERS.get_ptr_mut(lane) else {
         return FIRST;
     };
-    // SAFETY: A value of the array lives as long as the program and is aligned. Other CPUs and
-    // user space write it too, field by field; at worst another worker becomes active.
+    // SAFETY: A value of the array is aligned and lives as long as the program. Other CPUs and user
+    // space write the fields concurrently. If an update is lost, the only effect is that another
+    // worker becomes active.
     unsafe {
         let now = bpf_ktime_get_ns();
         let last = (&raw const (*active).last).read_volatile();
@@ -63,15 +74,19 @@ pub(crate) fn worker(lane: u32) -> u32 {
     }
 }
 
-/// Returns the index of a queue or socket; the indices of the first worker's lanes come first.
+/// Returns the index of the queue or socket of a worker in a lane.
+///
+/// The indices of the first worker's lanes precede those of the second worker's lanes.
 #[inline(always)]
 pub(crate) fn place(worker: u32, lane: u32) -> u32 {
     worker * settings::lane_count() + lane
 }
 
-/// Returns the lane of a WireGuard message, by the lowest byte of the slot in its index: the
-/// sender's index in an initiation, the receiver's in all others (WireGuard whitepaper, section
-/// 5.4). A message that is too short for an index belongs to the first lane.
+/// Returns the lane of a WireGuard message, which the lowest byte of the slot determines.
+///
+/// The slot is the upper part of an index: of the sender's index in a handshake initiation, and of
+/// the receiver's index in all other messages (WireGuard whitepaper, section 5.4). A message that
+/// is too short to contain an index belongs to the first lane.
 #[inline(always)]
 pub(crate) fn lane(ctx: &SkBuffContext) -> u32 {
     let slot = match ctx.load::<u8>(0) {

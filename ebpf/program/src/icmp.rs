@@ -1,7 +1,8 @@
-//! ICMP errors: the packet that they quote, checked and rewritten.
+//! Checks and rewrites the packet header that an ICMP error quotes.
 //!
-//! A receiver applies an error to the flow of the quoted packet, so an error passes only if
-//! its receiver sent that packet, through this gateway, to the network that reports the error.
+//! The receiver of an error applies it to the flow of the quoted packet. Therefore the gateway
+//! forwards an error only if the receiver may have sent the quoted packet through this gateway to
+//! the network that reports the error.
 
 use aya_ebpf::programs::TcContext;
 use ebpf_common::counter::Counter;
@@ -10,13 +11,13 @@ use crate::mutants::is_on;
 use crate::packet::{Frame, ICMP, IPV4, UDP, checksum_replace};
 use crate::rewrite::{Change, Rewrite, checksum_offset};
 
-/// Length of the ICMP header, before the quote.
+/// Length of the ICMP header, which precedes the quoted packet.
 const HEADER: u32 = 8;
 
 /// Offset of the checksum in the ICMP header.
 const CHECKSUM: u32 = 2;
 
-/// Offsets in the quoted IPv4 header.
+// Offsets in the quoted IPv4 header.
 const QUOTED_FRAGMENT: u32 = 6;
 const QUOTED_PROTOCOL: u32 = 9;
 const QUOTED_CHECKSUM: u32 = 10;
@@ -31,13 +32,13 @@ const REDIRECT: u8 = 5;
 const TIME_EXCEEDED: u8 = 11;
 const PARAMETER_PROBLEM: u8 = 12;
 
-/// The addresses of a quoted packet, which the receiver of the error sent.
+/// The addresses of the packet that an ICMP error quotes.
 pub(crate) struct Quote {
     pub(crate) source: u32,
     pub(crate) destination: u32,
 }
 
-/// Returns whether a packet is an ICMP error, which quotes a header (RFC 1122, section 3.2.2).
+/// Returns whether a packet is an ICMP error, and so quotes a header (RFC 1122, section 3.2.2).
 #[inline(always)]
 pub(crate) fn is_error(ctx: &TcContext, frame: &Frame) -> bool {
     if frame.protocol != ICMP || frame.is_later_fragment() {
@@ -50,11 +51,11 @@ pub(crate) fn is_error(ctx: &TcContext, frame: &Frame) -> bool {
     )
 }
 
-/// Reads the header that an ICMP error quotes.
+/// Reads the addresses in the header that an ICMP error quotes.
 ///
-/// Returns `malformed` if it is truncated or not IPv4, and `refused` if the error's receiver
-/// did not send the quoted packet, or if this is a redirect: only a router on the receiver's
-/// own link may send one.
+/// Returns `malformed` if the quoted header is truncated or not IPv4. Returns `refused` if the
+/// quoted source is not the receiver of the error. Also returns `refused` for a redirect, because
+/// only a router on the receiver's own link may send one.
 #[inline(always)]
 pub(crate) fn quote(
     ctx: &TcContext,
@@ -83,7 +84,10 @@ pub(crate) fn quote(
     })
 }
 
-/// Remaps the quoted addresses; updates the quoted checksums and that of the error.
+/// Writes the quoted addresses, and updates the quoted checksums and the checksum of the error.
+///
+/// The checksum of the quoted TCP or UDP header may be missing, because an error may quote only
+/// the first bytes of a packet.
 #[inline(always)]
 pub(crate) fn rewrite_quote(ctx: &TcContext, rewrite: &Rewrite) -> Option<()> {
     let quote = rewrite.payload + HEADER;
@@ -101,7 +105,7 @@ pub(crate) fn rewrite_quote(ctx: &TcContext, rewrite: &Rewrite) -> Option<()> {
     };
     let at = quote + u32::from(version_ihl & 0xf) * 4 + offset;
     if at + 2 > rewrite.packet_end {
-        return Some(()); // The quote ends before it.
+        return Some(()); // The quoted packet ends before the checksum.
     }
 
     let old: u16 = ctx.load(at as usize).ok()?;
@@ -119,7 +123,7 @@ pub(crate) fn rewrite_quote(ctx: &TcContext, rewrite: &Rewrite) -> Option<()> {
     store(ctx, rewrite, at, old, new)
 }
 
-/// Writes a quoted address; updates the quoted header's checksum and the error's.
+/// Writes a quoted address, and updates the checksums of the quoted header and of the error.
 #[inline(always)]
 fn address(ctx: &TcContext, rewrite: &Rewrite, offset: u32, change: Change) -> Option<()> {
     let quote = rewrite.payload + HEADER;
@@ -133,7 +137,7 @@ fn address(ctx: &TcContext, rewrite: &Rewrite, offset: u32, change: Change) -> O
     ctx.store((quote + offset) as usize, &change.new, 0).ok()
 }
 
-/// Writes two quoted bytes and updates the error's checksum.
+/// Writes two quoted bytes, and updates the checksum of the error.
 #[inline(always)]
 fn store(ctx: &TcContext, rewrite: &Rewrite, at: u32, old: u16, new: u16) -> Option<()> {
     ctx.l4_csum_replace(

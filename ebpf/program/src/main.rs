@@ -1,4 +1,4 @@
-//! The kernel programs of the gateway, one function per hook.
+//! The eBPF programs of the gateway, with one function per hook.
 //!
 //! ```text
 //!  nodes ──> liqo-overlay ──overlay_ingress──> liqo-tap ──> engine ──> peers
@@ -32,7 +32,7 @@ use aya_ebpf::macros::{classifier, socket_filter};
 use aya_ebpf::programs::{SkBuffContext, TcContext};
 use ebpf_common::counter::Counter;
 
-/// Attached to the ingress of the overlay device: packets from nodes to peers.
+/// Handles packets from nodes to peers, at the ingress hook of the overlay device.
 #[classifier]
 pub(crate) fn overlay_ingress(ctx: TcContext) -> i32 {
     match overlay::handle(&ctx) {
@@ -41,7 +41,7 @@ pub(crate) fn overlay_ingress(ctx: TcContext) -> i32 {
     }
 }
 
-/// Attached to the ingress of the TAP: decrypted packets from peers.
+/// Handles decrypted packets from peers, at the ingress hook of the TAP.
 #[classifier]
 pub(crate) fn tap_ingress(ctx: TcContext) -> i32 {
     match tap::handle(&ctx) {
@@ -50,7 +50,7 @@ pub(crate) fn tap_ingress(ctx: TcContext) -> i32 {
     }
 }
 
-/// Attached to the sockets of the listening port; returns the index of the receiving socket.
+/// Returns the index of the socket that receives a WireGuard message on the listening port.
 #[socket_filter]
 pub(crate) fn listen(ctx: SkBuffContext) -> i64 {
     let lane = active_worker::lane(&ctx);
@@ -58,19 +58,19 @@ pub(crate) fn listen(ctx: SkBuffContext) -> i64 {
     active_worker::place(active_worker::worker(lane), lane).into()
 }
 
-/// Attached to the sockets of one lane's port; returns the index of the receiving socket.
+/// Returns the index of the socket that receives a WireGuard message on the port of one lane.
 #[socket_filter]
 pub(crate) fn reply(ctx: SkBuffContext) -> i64 {
     active_worker::worker(active_worker::lane(&ctx)).into()
 }
 
-/// Attached to a TAP with several queues; returns the queue of a frame.
+/// Returns the queue that receives a frame, on a TAP with several queues.
 #[socket_filter]
 pub(crate) fn steer(ctx: SkBuffContext) -> i64 {
     steer::queue(&ctx).into()
 }
 
-/// Drops a frame, of whatever protocol: none reaches the IP stack of the gateway's namespace.
+/// Drops and counts a frame, so that it does not reach the IP stack of the gateway's namespace.
 #[inline(always)]
 fn drop_frame(ctx: &TcContext, reason: Counter) -> i32 {
     tables::count(reason);
@@ -80,11 +80,11 @@ fn drop_frame(ctx: &TcContext, reason: Counter) -> i32 {
 
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    // Unreachable: the verifier refuses a program that contains this loop.
+    // The verifier rejects a program that contains this loop, so the loop never runs.
     loop {}
 }
 
-/// The kernel offers some helpers only to programs under this licence.
+/// The licence of the programs, which the kernel requires for some helpers.
 #[unsafe(link_section = "license")]
 #[unsafe(no_mangle)]
 static LICENSE: [u8; 4] = *b"GPL\0";

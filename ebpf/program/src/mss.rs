@@ -1,4 +1,4 @@
-//! Lowers the maximum segment size that a TCP handshake announces.
+//! Lowers the maximum segment size (MSS) that a TCP handshake announces.
 
 use aya_ebpf::bindings::__sk_buff;
 use aya_ebpf::programs::TcContext;
@@ -10,10 +10,11 @@ use crate::verifier::opaque;
 /// Length of the TCP header without options.
 const HEADER: u32 = 20;
 
-/// Most options, all of one byte: the header's length has four bits of words.
+/// Highest number of options in one header. The options take at most 40 bytes, and the shortest
+/// option takes one byte.
 const OPTIONS_MAX: u32 = 40;
 
-/// Offsets in the TCP header.
+// Offsets in the TCP header.
 const LENGTH: u32 = 12;
 const CHECKSUM: u32 = 16;
 
@@ -24,9 +25,10 @@ const NO_OPERATION: u8 = 1;
 const MSS: u8 = 2;
 const MSS_LEN: u32 = 4;
 
-/// Lowers the announced segment size of a SYN to `limit`, if it is higher.
+/// Lowers the announced MSS of a SYN segment to `limit`, if the announced MSS is higher.
 ///
-/// Malformed options stay unchanged: rejecting them is up to the receiver.
+/// Returns 1 if the MSS was lowered, else 0. Malformed options stay unchanged: the receiver of the
+/// segment has to handle them.
 #[inline(never)]
 pub(crate) fn clamp(skb: *mut __sk_buff, tcp: u32, packet_end: u32, limit: u16) -> u64 {
     let ctx = TcContext::new(skb);
@@ -35,7 +37,7 @@ pub(crate) fn clamp(skb: *mut __sk_buff, tcp: u32, packet_end: u32, limit: u16) 
     u64::from(clamped.is_some())
 }
 
-/// Returns the offset of the announced size from the start of the TCP header.
+/// Returns the offset of the announced MSS from the start of the TCP header.
 #[inline(always)]
 fn find(ctx: &TcContext, tcp: u32, packet_end: u32) -> Option<u32> {
     let [length, flags]: [u8; 2] = ctx.load((tcp + LENGTH) as usize).ok()?;
@@ -73,7 +75,7 @@ fn lower(ctx: &TcContext, tcp: u32, at: u32, limit: u16) -> Option<()> {
     let mut old = u16::from_ne_bytes(announced);
     let mut new = u16::from_ne_bytes(limit);
     if at & 1 == 1 {
-        // At an odd offset the two bytes lie in different words of the sum.
+        // At an odd offset, the two bytes belong to different 16-bit words of the checksum.
         (old, new) = (old.swap_bytes(), new.swap_bytes());
     }
     let checksum = (tcp + CHECKSUM) as usize;

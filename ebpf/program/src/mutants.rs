@@ -1,11 +1,11 @@
-//! Lets mutation tests switch off one mechanism; compiled away in a release.
+//! Lets mutation tests switch off one mechanism. Releases are compiled without the switch.
 
 #[cfg(feature = "mutants")]
 mod switch {
     use aya_ebpf::Global;
     pub(crate) use ebpf_common::mutant::Mechanism;
 
-    /// The [`Mechanism`] that is off; zero means none.
+    /// Number of the [`Mechanism`] that is switched off; zero means none.
     #[unsafe(no_mangle)]
     static MUTANT: Global<u32> = Global::new(0);
 
@@ -22,7 +22,7 @@ macro_rules! is_on {
     };
 }
 
-/// Evaluates to whether a mechanism is on: always, outside of mutation tests.
+/// Evaluates to `true`, because only builds for mutation tests can switch off a mechanism.
 #[cfg(not(feature = "mutants"))]
 macro_rules! is_on {
     ($mechanism:ident) => {

@@ -1,4 +1,4 @@
-//! IPv4 options: the list must be sound, and must not route the packet.
+//! Checks IPv4 options: the list must be well-formed and must not contain a source route.
 
 use aya_ebpf::bindings::__sk_buff;
 use aya_ebpf::programs::TcContext;
@@ -7,18 +7,21 @@ use ebpf_common::counter::Counter;
 use crate::packet::{HEADERS, skb};
 use crate::verifier::opaque;
 
-/// Most options, all of one byte: the header's length has four bits of words.
+/// Highest number of options in one header. The options take at most 40 bytes, and the shortest
+/// option takes one byte.
 const OPTIONS_MAX: u32 = 40;
 
 const END: u8 = 0;
 const NO_OPERATION: u8 = 1;
 
-/// Loose and strict source route (RFC 791): an end host of ours that honours one would forward
-/// the packet to an address that was never checked.
+// Source route options (RFC 791). A host that honours such an option forwards the packet to an
+// address that the gateway did not check.
 const LOOSE_SOURCE_ROUTE: u8 = 0x83;
 const STRICT_SOURCE_ROUTE: u8 = 0x89;
 
-/// What an option list is, as a number: what a function of the kernel can return.
+/// Result of [`inspect`].
+///
+/// The values are integers, because an eBPF function can return nothing else.
 struct List;
 
 impl List {
@@ -27,7 +30,9 @@ impl List {
     const MALFORMED: u64 = 2;
 }
 
-/// Refuses a packet whose options, which end at `end`, are malformed or route it.
+/// Returns an error if the options are malformed or contain a source route.
+///
+/// `end` is the offset of the end of the options from the start of the frame.
 #[inline(always)]
 pub(crate) fn check(
     ctx: &TcContext,
@@ -42,7 +47,9 @@ pub(crate) fn check(
     }
 }
 
-/// A function of its own, so that the verifier looks at the loop once per caller.
+/// Searches the options for source routes and format errors.
+///
+/// The function is not inlined, so that the verifier checks the loop once per caller.
 #[inline(never)]
 fn inspect(skb: *mut __sk_buff, end: u32) -> u64 {
     let ctx = TcContext::new(skb);
@@ -62,7 +69,7 @@ fn inspect(skb: *mut __sk_buff, end: u32) -> u64 {
                 let Ok(len) = ctx.load::<u8>((at + 1) as usize) else {
                     return List::MALFORMED;
                 };
-                // If the list ends before the length byte, so does the option.
+                // This check also rejects an option whose length byte is after the end of the list.
                 if len < 2 || opaque(&ctx, at + u32::from(len)) > end {
                     return List::MALFORMED;
                 }

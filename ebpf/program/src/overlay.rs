@@ -1,4 +1,4 @@
-//! From a node to a peer: checks the sender, finds the peer, remaps the destination.
+//! Forwards packets from nodes to peers: checks the sender and remaps the destination.
 
 use aya_ebpf::bindings::bpf_tunnel_key;
 use aya_ebpf::helpers::{bpf_redirect, bpf_skb_get_tunnel_key};
@@ -17,7 +17,9 @@ const REFUSALS: Refusals = Refusals {
     source_routed: Counter::OverlaySourceRouted,
 };
 
-/// Decides on a frame from the overlay.
+/// Handles a frame that arrived through the overlay.
+///
+/// Returns the verdict, or the counter of the reason for which the frame must be dropped.
 #[inline(always)]
 pub(crate) fn handle(ctx: &TcContext) -> Result<i32, Counter> {
     let frame = Frame::read(ctx, &REFUSALS)?;
@@ -43,11 +45,11 @@ pub(crate) fn handle(ctx: &TcContext) -> Result<i32, Counter> {
     }
 
     tables::count(Counter::OverlayForwarded);
-    // SAFETY: The call takes numbers.
+    // SAFETY: The helper takes no pointers.
     Ok(unsafe { bpf_redirect(settings::tap_ifindex(), 0) } as i32)
 }
 
-/// Rewrites what is not plain: options, fragments, ICMP, first segments.
+/// Rewrites a packet that [`Frame::is_plain`] excludes, such as a fragment, ICMP error or TCP SYN.
 #[inline(always)]
 fn rewrite_all(
     ctx: &TcContext,
@@ -65,7 +67,7 @@ fn rewrite_all(
         if is_on!(QuoteCheck) && !may_receive(quote.destination) {
             return Err(Counter::OverlayQuoteRefused);
         }
-        // The peer sent the quoted packet, and its source was remapped here.
+        // The peer sent the quoted packet, and the TAP program remapped the source of that packet.
         rewrite.quoted_source = Change::none(quote.source);
         if quote.source == frame.destination {
             rewrite.quoted_source.new = destination;
@@ -82,13 +84,13 @@ fn rewrite_all(
     )
 }
 
-/// Returns whether peers may send to this address at a node of ours.
+/// Returns whether the address is behind a node of this cluster, so that peers may send to it.
 #[inline(always)]
 fn may_receive(address: u32) -> bool {
     tables::local(address).is_some_and(|local| local.kind != LOCAL_TRANSIT)
 }
 
-/// Returns the outer source, in host order, which must be one of our nodes.
+/// Returns the outer source address in host byte order, or an error unless it is a node's address.
 #[inline(always)]
 fn outer_source(ctx: &TcContext) -> Result<u32, Counter> {
     let outer = match settings::test_outer() {
@@ -102,14 +104,14 @@ fn outer_source(ctx: &TcContext) -> Result<u32, Counter> {
     Ok(outer)
 }
 
-/// Returns the remote end of the tunnel, in host order.
+/// Returns the address of the VXLAN tunnel's remote end, in host byte order.
 #[inline(always)]
 fn tunnel_key(ctx: &TcContext) -> Result<u32, Counter> {
-    // The kernel's `struct bpf_tunnel_key` up to the IPv4 address, a size that it accepts.
+    // The kernel accepts this size, which covers `struct bpf_tunnel_key` up to the IPv4 address.
     let mut key = [0u32; 2];
     let key_len = size_of_val(&key) as u32;
     let key_ptr: *mut bpf_tunnel_key = (&raw mut key).cast();
-    // SAFETY: The kernel writes `key_len` bytes, all of `key`.
+    // SAFETY: The kernel writes `key_len` bytes, which is the size of `key`.
     if unsafe { bpf_skb_get_tunnel_key(skb(ctx), key_ptr, key_len, 0) } < 0 {
         return Err(Counter::OverlayNoTunnelKey);
     }

@@ -1,7 +1,7 @@
-//! Access to a packet's headers, the only place with packet pointers.
+//! Reads and writes the headers of a packet through direct packet pointers.
 //!
-//! Multi-byte fields keep network order, read as a native word: comparing,
-//! masking and summing need no conversion.
+//! Multi-byte fields keep network byte order in a native integer, because comparisons, masks and
+//! checksums need no conversion.
 
 use aya_ebpf::bindings::__sk_buff;
 use aya_ebpf::programs::TcContext;
@@ -13,7 +13,7 @@ use crate::options;
 /// Length of the Ethernet header.
 pub(crate) const ETHERNET: usize = 14;
 
-/// Offsets from the start of the frame.
+// Offsets from the start of the frame.
 pub(crate) const TTL: usize = ETHERNET + 8;
 pub(crate) const IP_CHECKSUM: usize = ETHERNET + 10;
 pub(crate) const SOURCE: usize = ETHERNET + 12;
@@ -21,10 +21,11 @@ pub(crate) const SOURCE: usize = ETHERNET + 12;
 /// Length of an IPv4 header without options.
 pub(crate) const IPV4: usize = 20;
 
-/// Offset of what follows an IPv4 header without options, from the start of the frame.
+/// Length of an Ethernet header and an IPv4 header without options.
 pub(crate) const HEADERS: usize = ETHERNET + IPV4;
 
-/// End of the longest headers read directly: Ethernet, IPv4 and TCP without options.
+/// Length of the longest headers that the programs read through pointers: Ethernet, IPv4 and TCP,
+/// without options.
 const DIRECT: u32 = (HEADERS + 20) as u32;
 
 pub(crate) const ICMP: u8 = 1;
@@ -35,20 +36,22 @@ pub(crate) const UDP_LITE: u8 = 136;
 
 const ETHERTYPE_IPV4: u16 = 0x0800_u16.to_be();
 
-/// More fragments, or a fragment offset.
+/// Mask of the *more fragments* flag and the fragment offset. The masked bits are zero if the
+/// packet is not a fragment.
 const FRAGMENT: u16 = 0x3fff_u16.to_be();
 const FRAGMENT_OFFSET: u16 = 0x1fff_u16.to_be();
 
-/// Lowest offset of a later ICMP fragment, in units of 8 bytes: behind the ICMP header and the
-/// quoted addresses.
+/// Minimum offset of a later ICMP fragment, in units of 8 bytes.
 ///
-/// A receiver that lets fragments overlap would take the addresses from one that starts before,
-/// and these were not checked (RFC 1858, section 4).
+/// The offset is the end of the ICMP header and the quoted IPv4 header. The gateway checks the
+/// quoted addresses only in the first fragment. A later fragment with a lower offset could
+/// overwrite these addresses at a receiver that accepts overlapping fragments (RFC 1858, section
+/// 4).
 const ICMP_FRAGMENT_OFFSET_MIN: u16 = 4;
 const _: () = assert!(ICMP_FRAGMENT_OFFSET_MIN as usize * 8 >= 8 + IPV4);
 
-/// All fields are bytes: the kernel places headers at any address, and a reference to a type
-/// with a higher alignment would be undefined behaviour.
+/// The Ethernet header. All fields are byte arrays, because the kernel does not align headers and a
+/// reference to a misaligned integer would be undefined behaviour.
 #[repr(C)]
 struct Ethernet {
     destination: [u8; 6],
@@ -56,7 +59,7 @@ struct Ethernet {
     ethertype: [u8; 2],
 }
 
-/// As [`Ethernet`], bytes only.
+/// The IPv4 header without options. All fields are byte arrays, as in [`Ethernet`].
 #[repr(C)]
 struct Ipv4 {
     version_ihl: u8,
@@ -74,16 +77,16 @@ struct Ipv4 {
 const _: () = assert!(size_of::<Ethernet>() == ETHERNET && align_of::<Ethernet>() == 1);
 const _: () = assert!(size_of::<Ipv4>() == IPV4 && align_of::<Ipv4>() == 1);
 
-/// The counters of one hook for frames that [`Frame::read`] refuses.
+/// The counters of one hook for the frames that [`Frame::read`] rejects.
 pub(crate) struct Refusals {
     pub(crate) not_ipv4: Counter,
     pub(crate) malformed: Counter,
     pub(crate) source_routed: Counter,
 }
 
-/// A frame with an IPv4 header whose lengths and options are sound.
+/// A frame with an IPv4 header whose lengths and options have been checked.
 ///
-/// Invariant: valid until the first helper that moves the packet's data.
+/// Invariant: the pointers are valid until a helper moves the packet's data.
 pub(crate) struct Frame {
     ethernet: *mut Ethernet,
     ipv4: *mut Ipv4,
@@ -91,15 +94,17 @@ pub(crate) struct Frame {
     pub(crate) source: u32,
     pub(crate) destination: u32,
     pub(crate) protocol: u8,
-    /// Offset of what follows the IPv4 header, from the start of the frame.
+    /// Offset of the end of the IPv4 header from the start of the frame.
     pub(crate) payload: u32,
-    /// End of the IPv4 packet, from the start of the frame.
+    /// Offset of the end of the IPv4 packet from the start of the frame.
     pub(crate) packet_end: u32,
     fragment: u16,
 }
 
 impl Frame {
-    /// Reads the headers, after moving them into the linear part of the packet.
+    /// Moves the headers into the linear part of the packet, and checks them.
+    ///
+    /// Returns the counter of the reason if the frame must be dropped.
     #[inline(always)]
     pub(crate) fn read(ctx: &TcContext, refusals: &Refusals) -> Result<Self, Counter> {
         let malformed = refusals.malformed;
@@ -107,7 +112,7 @@ impl Frame {
             && (ctx.len() >= DIRECT || ctx.data() + HEADERS > ctx.data_end())
             && ctx.len() > 0
         {
-            // Fails only where memory is short; the checks below catch that.
+            // The helper fails only if memory is short. The checks below then reject the frame.
             let _ = ctx.pull_data(ctx.len().min(DIRECT));
         }
         let (start, end) = (ctx.data(), ctx.data_end());
@@ -117,7 +122,7 @@ impl Frame {
         let ethernet = start as *mut Ethernet;
         let ipv4 = (start + ETHERNET) as *mut Ipv4;
 
-        // SAFETY: Both headers lie before `end`, and their types have an alignment of 1.
+        // SAFETY: Both headers end before `end`, and their types have an alignment of 1.
         let (ethernet_ref, ipv4_ref) = unsafe { (&*ethernet, &*ipv4) };
         if u16::from_ne_bytes(ethernet_ref.ethertype) != ETHERTYPE_IPV4 {
             return Err(refusals.not_ipv4);
@@ -153,7 +158,9 @@ impl Frame {
         Ok(frame)
     }
 
-    /// Returns why a frame is too short: a truncated IPv4 packet, or another protocol's.
+    /// Returns the counter for a frame that is shorter than Ethernet and IPv4 headers.
+    ///
+    /// The frame is a truncated IPv4 packet, or belongs to a protocol other than IPv4.
     #[inline(always)]
     fn classify_short(ctx: &TcContext, refusals: &Refusals) -> Counter {
         match ctx.load::<u16>(ETHERNET - 2) {
@@ -162,8 +169,7 @@ impl Frame {
         }
     }
 
-    /// Returns whether this is a later fragment that starts within the addresses an ICMP error
-    /// quotes.
+    /// Returns whether this is a later ICMP fragment that could overwrite the quoted addresses.
     #[inline(always)]
     fn overwrites_quote(&self) -> bool {
         self.protocol == ICMP
@@ -171,16 +177,16 @@ impl Frame {
             && u16::from_be(self.fragment & FRAGMENT_OFFSET) < ICMP_FRAGMENT_OFFSET_MIN
     }
 
-    /// Returns whether this is a fragment other than the first, so lacks the header of its
-    /// protocol.
+    /// Returns whether this is a fragment other than the first one, which has no transport header.
     #[inline(always)]
     pub(crate) fn is_later_fragment(&self) -> bool {
         self.fragment & FRAGMENT_OFFSET != 0
     }
 
-    /// Returns whether this is a whole TCP or UDP header behind an IPv4 header without options.
+    /// Returns whether the packet has a complete TCP or UDP header, is not a fragment, and has no
+    /// IPv4 options.
     ///
-    /// TCP segments that open a connection are not plain: their options may change.
+    /// A TCP SYN segment is not plain, because the program may rewrite its MSS option.
     #[inline(always)]
     pub(crate) fn is_plain(&self) -> bool {
         const TCP_FLAGS: usize = HEADERS + 13;
@@ -197,11 +203,11 @@ impl Frame {
         self.protocol == TCP
             && self.packet_end >= DIRECT
             && start + TCP_FLAGS < self.end
-            // SAFETY: The byte lies before `end`.
+            // SAFETY: The line above checks that the byte is before `end`.
             && unsafe { *((start + TCP_FLAGS) as *const u8) } & SYN == 0
     }
 
-    /// Returns the index of the peer, in network order, that the source MAC address encodes.
+    /// Returns the peer's index that the source MAC address encodes, in network byte order.
     #[inline(always)]
     pub(crate) fn peer(&self, prefix: [u8; 4]) -> Option<[u8; 2]> {
         // SAFETY: `read` has checked the bounds.
@@ -209,21 +215,19 @@ impl Frame {
         (u32::from_ne_bytes([a, b, c, d]) == u32::from_ne_bytes(prefix)).then_some([high, low])
     }
 
-    /// Returns the time to live.
     #[inline(always)]
     pub(crate) fn ttl(&self) -> u8 {
         // SAFETY: `read` has checked the bounds.
         unsafe { (*self.ipv4).ttl }
     }
 
-    /// Writes the destination MAC address.
     #[inline(always)]
     pub(crate) fn set_destination_mac(&self, mac: &Mac) {
         // SAFETY: `read` has checked the bounds.
         unsafe { (*self.ethernet).destination = mac.0 };
     }
 
-    /// Writes the source address and updates the header's checksum.
+    /// Writes the source address, and updates the checksum of the IPv4 header.
     #[inline(always)]
     pub(crate) fn set_source(&self, new: u32) {
         self.update_checksum(self.source, new);
@@ -231,7 +235,7 @@ impl Frame {
         unsafe { (*self.ipv4).source = new.to_ne_bytes() };
     }
 
-    /// Writes the destination address and updates the header's checksum.
+    /// Writes the destination address, and updates the checksum of the IPv4 header.
     #[inline(always)]
     pub(crate) fn set_destination(&self, new: u32) {
         self.update_checksum(self.destination, new);
@@ -247,10 +251,10 @@ impl Frame {
     }
 }
 
-/// Returns a header's checksum after a 32-bit change (RFC 1624, equation 3).
+/// Returns the checksum after a 32-bit word changed from `old` to `new` (RFC 1624, equation 3).
 #[inline(always)]
 pub(crate) fn checksum_replace(checksum: u16, old: u32, new: u32) -> u16 {
-    // Four 16-bit terms and one carry each fit 32 bits.
+    // The sum of five 16-bit terms fits into 32 bits, so the carries are folded at the end.
     let mut sum = u32::from(!checksum);
     sum += (!old & 0xffff) + (!old >> 16);
     sum += (new & 0xffff) + (new >> 16);
@@ -260,7 +264,7 @@ pub(crate) fn checksum_replace(checksum: u16, old: u32, new: u32) -> u16 {
     !(sum as u16)
 }
 
-/// Returns the kernel's own type of a packet.
+/// Returns the kernel's representation of the packet, which the helpers take.
 #[inline(always)]
 pub(crate) fn skb(ctx: &TcContext) -> *mut __sk_buff {
     ctx.skb.skb

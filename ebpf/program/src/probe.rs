@@ -1,8 +1,11 @@
-//! Replies to overlay probes from the engine's heartbeat, without waking the engine.
+//! Replies to overlay probes on behalf of the engine, without waking the engine's process.
 //!
-//! A reply needs two proofs. The process holds a socket on the probe's port, in the
-//! namespace of the overlay: the kernel closes it at the moment in which the process
-//! dies, for whatever reason. A fresh heartbeat proves that the process does not hang.
+//! The program replies only if two checks succeed:
+//!
+//! - A socket is open on the probe's port. The process keeps it open in the namespace of the
+//!   overlay device, and the kernel closes it when the process dies.
+//! - The heartbeat is recent. The process refreshes it, so an old heartbeat shows that the process
+//!   hangs.
 
 use aya_ebpf::bindings::{
     __sk_buff, BPF_F_MARK_MANGLED_0, bpf_sock_tuple, bpf_sock_tuple__bindgen_ty_1,
@@ -14,7 +17,7 @@ use aya_ebpf::programs::TcContext;
 use core::mem::MaybeUninit;
 use ebpf_common::counter::Counter;
 use ebpf_common::maps::TunnelKey;
-use ebpf_common::probe::{Answer, HEARTBEAT_AGE_MAX_NS, Heartbeat, LEN, MAGIC};
+use ebpf_common::probe::{Body, HEARTBEAT_AGE_MAX_NS, Heartbeat, LEN, MAGIC};
 
 use crate::mutants::is_on;
 use crate::packet::{ETHERNET, Frame, IPV4, SOURCE, UDP, skb};
@@ -24,10 +27,10 @@ use crate::{settings, tables};
 const UDP_HEADER: usize = ETHERNET + IPV4;
 const UDP_CHECKSUM: usize = UDP_HEADER + 6;
 const PAYLOAD: usize = UDP_HEADER + 8;
-const ANSWER: usize = PAYLOAD + LEN - size_of::<Answer>();
+const BODY: usize = PAYLOAD + LEN - size_of::<Body>();
 const END: usize = PAYLOAD + LEN;
 
-/// Turns a probe request into its reply and sends it back to the node at `outer`.
+/// Turns a probe request into its reply, and sends the reply to the node at `outer`.
 #[inline(always)]
 pub(crate) fn reply(ctx: &TcContext, frame: &Frame, outer: u32) -> Result<i32, Counter> {
     check(ctx, frame).ok_or(Counter::OverlayProbeMalformed)?;
@@ -35,7 +38,7 @@ pub(crate) fn reply(ctx: &TcContext, frame: &Frame, outer: u32) -> Result<i32, C
     let Some(heartbeat) = tables::heartbeat() else {
         return Err(Counter::OverlayProbeStale);
     };
-    // SAFETY: The call takes nothing.
+    // SAFETY: The helper takes no arguments.
     let age_ns = unsafe { bpf_ktime_get_ns() }.saturating_sub(heartbeat.ktime_ns);
     if is_on!(HeartbeatAge) && age_ns > HEARTBEAT_AGE_MAX_NS {
         return Err(Counter::OverlayProbeStale);
@@ -54,7 +57,7 @@ pub(crate) fn reply(ctx: &TcContext, frame: &Frame, outer: u32) -> Result<i32, C
     Ok(redirect(settings::overlay_ifindex()))
 }
 
-/// Returns `None` unless this is an unfragmented request.
+/// Returns `None` unless the packet is an unfragmented probe request.
 #[inline(always)]
 fn check(ctx: &TcContext, frame: &Frame) -> Option<()> {
     let is_datagram = frame.is_plain() && frame.protocol == UDP;
@@ -65,30 +68,31 @@ fn check(ctx: &TcContext, frame: &Frame) -> Option<()> {
 
     let port: u16 = ctx.load(UDP_HEADER + 2).ok()?;
     let magic: [u8; 4] = ctx.load(PAYLOAD).ok()?;
-    let flags: [u8; 2] = ctx.load(ANSWER).ok()?;
-    // Replies get no reply, or two gateways would exchange them forever.
+    let flags: [u8; 2] = ctx.load(BODY).ok()?;
+    // The flags are zero only in requests. If a reply got a reply, two gateways would exchange
+    // replies forever.
     (port == settings::probe_port() && magic == MAGIC && flags == [0; 2]).then_some(())
 }
 
-/// Stores the report of the node at `outer` and its time of arrival, for the gateway to read.
+/// Stores the request of the node at `outer` and its time of arrival, for the gateway's process.
 ///
-/// A reader may see half of the old and half of the new bits: one probe interval apart, both
-/// were true.
+/// A concurrent reader may see some bytes of the previous report and some of the new one. Such a
+/// mixture is harmless, because each byte is at most one probe interval old.
 #[inline(always)]
 fn note(ctx: &TcContext, outer: u32) {
-    let Some(sighting) = tables::sighting(outer) else {
+    let Some(last_request) = tables::last_request(outer) else {
         return;
     };
-    // SAFETY: The value lives until the program ends, and `request` has `len` bytes.
+    // SAFETY: The value lives until the program returns, and `body` has `len` bytes.
     unsafe {
-        let request = (&raw mut (*sighting).request).cast();
-        let len = size_of::<Answer>() as u32;
-        bpf_skb_load_bytes(skb(ctx).cast(), ANSWER as u32, request, len);
-        (*sighting).ktime_ns = bpf_ktime_get_ns();
+        let body = (&raw mut (*last_request).body).cast();
+        let len = size_of::<Body>() as u32;
+        bpf_skb_load_bytes(skb(ctx).cast(), BODY as u32, body, len);
+        (*last_request).ktime_ns = bpf_ktime_get_ns();
     }
 }
 
-/// Returns whether a socket of this namespace listens on the probe's port.
+/// Returns whether a socket in the namespace of the overlay device is bound to the probe's port.
 #[inline(always)]
 fn has_socket(ctx: &TcContext, frame: &Frame) -> bool {
     let mut tuple = bpf_sock_tuple {
@@ -102,24 +106,26 @@ fn has_socket(ctx: &TcContext, frame: &Frame) -> bool {
         },
     };
     let len = size_of::<bpf_sock_tuple__bindgen_ty_1__bindgen_ty_1>() as u32;
-    // SAFETY: The tuple holds `len` bytes, which the kernel only reads.
+    // SAFETY: The tuple has at least `len` bytes, and the kernel only reads them.
     let socket =
         unsafe { bpf_sk_lookup_udp(skb(ctx).cast(), &raw mut tuple, len, OWN_NAMESPACE, 0) };
     if socket.is_null() {
         return false;
     }
-    // SAFETY: The lookup returned a reference that must be released once.
+    // SAFETY: The lookup returned a reference, which this call releases once.
     unsafe { bpf_sk_release(socket.cast()) };
 
     true
 }
 
-/// The namespace of the packet's device (`BPF_F_CURRENT_NETNS`).
+/// Selects the network namespace of the packet's device (`BPF_F_CURRENT_NETNS`).
 const OWN_NAMESPACE: u64 = u64::MAX;
 
 const DONE: u64 = 0;
 
-/// Writes the reply in place. A function of its own, because of the stack that it needs.
+/// Writes the reply in place.
+///
+/// The function is not inlined, so that its buffer does not increase the caller's stack frame.
 #[inline(never)]
 fn write(skb: *mut __sk_buff, heartbeat: &Heartbeat, source: u32, destination: u32) -> u64 {
     let ctx = TcContext::new(skb);
@@ -129,28 +135,31 @@ fn write(skb: *mut __sk_buff, heartbeat: &Heartbeat, source: u32, destination: u
     }
 }
 
-/// Exchanging the addresses, and the ports, leaves the checksums valid.
+/// Writes the heartbeat into the body, and swaps the addresses, the ports and the MAC addresses.
+///
+/// Only the change of the body affects a checksum: a swap keeps the sum of the words.
 #[inline(always)]
 fn steps(ctx: &TcContext, heartbeat: &Heartbeat, addresses: [u32; 2]) -> Option<()> {
-    // Not `ctx.load`, which takes twice the stack.
-    let mut old = MaybeUninit::<[u32; size_of::<Answer>() / 4]>::uninit();
+    // `ctx.load` would need a second buffer on the stack.
+    let mut old = MaybeUninit::<[u32; size_of::<Body>() / 4]>::uninit();
     let old = old.as_mut_ptr();
-    let new = &raw const heartbeat.answer;
-    let len = size_of::<Answer>() as u32;
-    // SAFETY: The kernel writes `len` bytes, all of `old`.
-    let loaded = unsafe { bpf_skb_load_bytes(skb(ctx).cast(), ANSWER as u32, old.cast(), len) };
+    let new = &raw const heartbeat.body;
+    let len = size_of::<Body>() as u32;
+    // SAFETY: The kernel writes `len` bytes, which is the size of `old`.
+    let loaded = unsafe { bpf_skb_load_bytes(skb(ctx).cast(), BODY as u32, old.cast(), len) };
     if loaded != 0 {
         return None;
     }
-    // SAFETY: Both sides hold `len` bytes, and the kernel only reads them.
+    // SAFETY: Both buffers have `len` bytes, and the kernel only reads them.
     let change = unsafe { bpf_csum_diff(old.cast(), len, new.cast_mut().cast(), len, 0) };
     let change = u64::try_from(change).ok()?;
     let [source, destination]: [u16; 2] = ctx.load(UDP_HEADER).ok()?;
 
-    // Without BPF_F_PSEUDO_HDR: a checksum that the device is still to complete does not change.
+    // Without BPF_F_PSEUDO_HDR, the helper does not change a checksum that the device completes
+    // later, because such a checksum covers only the pseudo header.
     ctx.l4_csum_replace(UDP_CHECKSUM, 0, change, u64::from(BPF_F_MARK_MANGLED_0))
         .ok()?;
-    ctx.store(ANSWER, &heartbeat.answer, 0).ok()?;
+    ctx.store(BODY, &heartbeat.body, 0).ok()?;
     ctx.store(UDP_HEADER, &[destination, source], 0).ok()?;
     ctx.store(SOURCE, &addresses, 0).ok()?;
     ctx.store(0, &[settings::node_mac(), settings::gateway_mac()], 0)

@@ -1,8 +1,8 @@
-//! Rewrites addresses and updates every checksum that covers them.
+//! Rewrites addresses, and updates all checksums that cover the addresses.
 //!
-//! A plain packet is written directly, with one helper call as the last step.
-//! Everything else goes through [`apply`]. It calls a helper for each field, also
-//! for one that does not change: every branch doubles what the verifier looks at.
+//! The caller rewrites a plain packet through pointers and then calls [`finish_plain`]. For all
+//! other packets, [`apply`] calls a helper for each address, even if the address does not change: a
+//! branch would double the number of paths that the verifier checks.
 
 use aya_ebpf::bindings::{__sk_buff, BPF_F_MARK_MANGLED_0, BPF_F_PSEUDO_HDR};
 use aya_ebpf::programs::TcContext;
@@ -12,16 +12,16 @@ use crate::mutants::is_on;
 use crate::packet::{DCCP, Frame, IP_CHECKSUM, SOURCE, TCP, TTL, UDP, UDP_LITE};
 use crate::{icmp, mss};
 
-/// Length of an address: a flag of the kernel's checksum helpers.
+/// Length of an address in bytes, in the flags of the kernel's checksum helpers.
 const ADDRESS: u64 = 4;
 
-/// Returns `address` with all but its host bits replaced by `to`.
+/// Returns `address` with its network bits replaced by the prefix `to`.
 #[inline(always)]
 pub(crate) fn remap(to: [u8; 4], host_mask: [u8; 4], address: u32) -> u32 {
     u32::from_ne_bytes(to) | (address & u32::from_ne_bytes(host_mask))
 }
 
-/// A change of one address.
+/// The old and the new value of an address; both are equal if the address does not change.
 #[derive(Clone, Copy)]
 pub(crate) struct Change {
     pub(crate) old: u32,
@@ -40,20 +40,21 @@ impl Change {
     }
 }
 
-/// The changes to one packet.
+/// The changes to one packet, for [`apply`].
 pub(crate) struct Rewrite {
     pub(crate) source: Change,
     pub(crate) destination: Change,
-    /// In the header quoted by an ICMP error, if `quote`.
+    /// Source in the header that an ICMP error quotes; ignored unless `quote` is set.
     pub(crate) quoted_source: Change,
+    /// Destination in the header that an ICMP error quotes; ignored unless `quote` is set.
     pub(crate) quoted_destination: Change,
-    /// Largest TCP segment; zero for no limit.
+    /// Limit of the TCP maximum segment size; zero for none.
     pub(crate) mss: u16,
-    /// Whether this is an ICMP error with a quoted header.
+    /// Whether the packet is an ICMP error, whose quoted header must be rewritten.
     pub(crate) quote: bool,
-    /// Whether to decrement the time to live.
+    /// Whether to decrement the TTL.
     pub(crate) hop: bool,
-    /// Whether the packet has the header of its protocol; later fragments lack it.
+    /// Whether the packet has a transport header, which later fragments lack.
     has_protocol: bool,
     protocol: u8,
     pub(crate) payload: u32,
@@ -80,10 +81,10 @@ impl Rewrite {
     }
 }
 
-/// Updates the TCP or UDP checksum of a plain packet; no packet pointer is valid after it.
+/// Updates the TCP or UDP checksum of a plain packet whose address changed from `old` to `new`.
 ///
-/// The sign of the change depends on whether the checksum is complete, which only
-/// the kernel knows, so this takes a helper.
+/// The update calls a kernel helper, because only the kernel knows whether the device completes the
+/// checksum later. Packet pointers are invalid after the call.
 #[inline(always)]
 pub(crate) fn finish_plain(ctx: &TcContext, frame: &Frame, old: u32, new: u32) -> Option<()> {
     let (offset, flags) = if frame.protocol == UDP {
@@ -98,15 +99,17 @@ pub(crate) fn finish_plain(ctx: &TcContext, frame: &Frame, old: u32, new: u32) -
     replace(ctx, frame.payload + offset, old, new, flags)
 }
 
-/// Offsets of the checksum in the header of the protocol.
+// Offsets of the checksum in the TCP and UDP headers.
 const TCP_CHECKSUM: u32 = 16;
 const UDP_CHECKSUM: u32 = 6;
 
 const TCP_FLAGS: u64 = BPF_F_PSEUDO_HDR as u64 | ADDRESS;
-/// Zero means that there is no checksum; a sum of zero is sent as all ones (RFC 768).
+/// A UDP checksum of zero means that there is none, so a computed zero becomes all ones (RFC 768).
 const UDP_FLAGS: u64 = TCP_FLAGS | BPF_F_MARK_MANGLED_0 as u64;
 
-/// Returns the offset of the checksum for protocols whose checksum covers the addresses.
+/// Returns the offset of the checksum in the transport header.
+///
+/// Returns `None` for protocols whose checksum does not cover the IP addresses.
 #[inline(always)]
 pub(crate) fn checksum_offset(protocol: u8) -> Option<u32> {
     match protocol {
@@ -116,7 +119,10 @@ pub(crate) fn checksum_offset(protocol: u8) -> Option<u32> {
     }
 }
 
-/// Makes the changes.
+/// Applies the changes to a packet.
+///
+/// Returns the counter `malformed` if the packet is too short for its transport checksum, and
+/// `failed` if a helper fails.
 #[inline(always)]
 pub(crate) fn apply(
     skb: *mut __sk_buff,
@@ -131,7 +137,9 @@ pub(crate) fn apply(
     }
 }
 
-/// The result of a rewrite, as a number: what a function of the kernel can return.
+/// Result of [`run`].
+///
+/// The values are integers, because an eBPF function can return nothing else.
 struct Outcome;
 
 impl Outcome {
@@ -140,7 +148,9 @@ impl Outcome {
     const FAILED: u64 = 2;
 }
 
-/// A function of its own, so that the verifier looks at it once per caller.
+/// Applies the changes.
+///
+/// The function is not inlined, so that the verifier checks the code once per caller.
 #[inline(never)]
 fn run(skb: *mut __sk_buff, rewrite: &Rewrite) -> u64 {
     let ctx = TcContext::new(skb);
@@ -208,7 +218,7 @@ fn protocol(ctx: &TcContext, rewrite: &Rewrite) -> Option<()> {
     Some(())
 }
 
-/// Writes an address of the IPv4 header and updates the header's checksum.
+/// Writes an address in the IPv4 header, and updates the checksum of the header.
 #[inline(always)]
 fn header(ctx: &TcContext, at: usize, change: Change) -> Option<()> {
     ctx.l3_csum_replace(
@@ -218,12 +228,12 @@ fn header(ctx: &TcContext, at: usize, change: Change) -> Option<()> {
         ADDRESS,
     )
     .ok()?;
-    // Without BPF_F_RECOMPUTE_CSUM: address and header checksum change the packet's sum by
-    // opposite amounts.
+    // The store needs no BPF_F_RECOMPUTE_CSUM: the changes of address and header checksum cancel
+    // each other in the checksum of the whole packet.
     ctx.store(at, &change.new, 0).ok()
 }
 
-/// Decrements the time to live, which the caller has checked to be above one.
+/// Decrements the TTL, and updates the checksum of the header. The TTL must be above one.
 #[inline(always)]
 fn hop(ctx: &TcContext) -> Option<()> {
     let old: [u8; 2] = ctx.load(TTL).ok()?;
@@ -236,7 +246,7 @@ fn hop(ctx: &TcContext) -> Option<()> {
     ctx.store(TTL, &new, 0).ok()
 }
 
-/// Updates a protocol's checksum after an address changed.
+/// Updates the transport checksum at offset `at` after an address changed from `old` to `new`.
 #[inline(always)]
 fn replace(ctx: &TcContext, at: u32, old: u32, new: u32, flags: u64) -> Option<()> {
     ctx.l4_csum_replace(at as usize, u64::from(old), u64::from(new), flags)

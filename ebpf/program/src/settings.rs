@@ -1,38 +1,38 @@
-//! Constants: the loader sets them before the verifier sees the programs.
+//! Settings that the loader writes into the programs before the kernel verifies them.
 //!
-//! Numbers that appear on the wire are in network order, read as a native word.
+//! Integers that the programs compare with header fields are in network byte order.
 
 use aya_ebpf::Global;
 
-/// Number of lanes of the engine, from 1 on.
+/// Number of lanes of the engine, at least 1.
 #[unsafe(no_mangle)]
 static LANE_COUNT: Global<u32> = Global::new(1);
 
-/// Index of the overlay device.
+/// Interface index of the overlay device.
 #[unsafe(no_mangle)]
 static OVERLAY_IFINDEX: Global<u32> = Global::new(0);
 
-/// Index of the TAP.
+/// Interface index of the TAP.
 #[unsafe(no_mangle)]
 static TAP_IFINDEX: Global<u32> = Global::new(0);
 
-/// VXLAN network identifier, in host order as the tunnel key has it.
+/// VXLAN network identifier in host byte order, as in the kernel's tunnel key.
 #[unsafe(no_mangle)]
 static OVERLAY_VNI: Global<u32> = Global::new(0);
 
-/// First four bytes of a peer's MAC address.
+/// First four bytes of the MAC addresses that encode peers.
 #[unsafe(no_mangle)]
 static PEER_MAC_PREFIX: Global<[u8; 4]> = Global::new([0; 4]);
 
-/// MAC address of the nodes' overlay devices, then two zero bytes.
+/// MAC address of the nodes' overlay devices, followed by two zero bytes.
 #[unsafe(no_mangle)]
 static NODE_MAC: Global<u64> = Global::new(0);
 
-/// MAC address of the gateways' overlay devices, then two zero bytes.
+/// MAC address of the gateways' overlay devices, followed by two zero bytes.
 #[unsafe(no_mangle)]
 static GATEWAY_MAC: Global<u64> = Global::new(0);
 
-/// Network of the overlay probe's addresses.
+/// Address of the network that contains the overlay probe's addresses.
 #[unsafe(no_mangle)]
 static PROBE_NET: Global<u32> = Global::new(u32::MAX);
 
@@ -40,13 +40,13 @@ static PROBE_NET: Global<u32> = Global::new(u32::MAX);
 #[unsafe(no_mangle)]
 static PROBE_MASK: Global<u32> = Global::new(u32::MAX);
 
-/// UDP port of the overlay probe.
+/// UDP port of the overlay probe, in network byte order.
 #[unsafe(no_mangle)]
 static PROBE_PORT: Global<u16> = Global::new(0);
 
-/// Replaces the outer source in `BPF_PROG_TEST_RUN`, where there is no tunnel.
+/// Outer source address for `BPF_PROG_TEST_RUN`, whose packets have no tunnel key.
 ///
-/// Zero outside of tests; the verifier then removes every use.
+/// The value is zero outside of tests, so the verifier removes the code that uses it.
 #[unsafe(no_mangle)]
 static TEST_OUTER: Global<u32> = Global::new(0);
 

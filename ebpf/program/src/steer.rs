@@ -1,4 +1,4 @@
-//! Chooses the queue of the TAP, hence lane and worker, for a packet.
+//! Selects the queue of the TAP for a packet, and thereby the lane and worker that receive it.
 
 use aya_ebpf::bindings::BPF_F_NO_PREALLOC;
 use aya_ebpf::macros::map;
@@ -11,7 +11,8 @@ use crate::{active_worker, settings};
 #[map]
 static LANES: HashMap<[u8; 2], u32> = HashMap::with_max_entries(CAPACITY, BPF_F_NO_PREALLOC);
 
-/// The lane of peers that are not in the map, and of frames that name no peer.
+/// The lane for peers without an entry in `LANES`, and for frames whose MAC address encodes no
+/// peer.
 const FIRST: u32 = 0;
 
 const ETHERNET: usize = 14;
@@ -24,7 +25,7 @@ const MORE_FRAGMENTS_OR_OFFSET: u16 = 0x3fff;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// Returns the queue for a frame that was redirected to the TAP.
+/// Returns the queue for a frame that the overlay program redirected to the TAP.
 #[inline(always)]
 pub(crate) fn queue(ctx: &SkBuffContext) -> u32 {
     let lane = lane(ctx);
@@ -43,20 +44,20 @@ fn lane(ctx: &SkBuffContext) -> u32 {
     let Some(lanes) = LANES.get_ptr([high, low]) else {
         return FIRST;
     };
-    // SAFETY: A value of four aligned bytes, which lives until the program ends.
+    // SAFETY: The value is an aligned `u32` and lives until the program returns.
     let lanes = unsafe { lanes.read_volatile() };
 
     choose(lanes, hash(ctx))
 }
 
-/// Returns one of the lanes whose bit is set: the same one for the same hash and lanes.
+/// Returns one of the lanes whose bits are set; equal arguments always select the same lane.
 #[inline(always)]
 fn choose(lanes: u32, hash: u32) -> u32 {
     let mut count = 0;
     for lane in 0..LANES_MAX {
         count += lanes >> lane & 1;
     }
-    // The hash, scaled from 0..2^32 to 0..count.
+    // This multiplication scales the hash from the range 0..2^32 to the range 0..count.
     let mut left = ((u64::from(hash) * u64::from(count)) >> 32) as u32;
     for lane in 0..LANES_MAX {
         if lanes >> lane & 1 == 1 {
@@ -69,7 +70,7 @@ fn choose(lanes: u32, hash: u32) -> u32 {
     FIRST
 }
 
-/// Hashes a flow: addresses, protocol and ports.
+/// Returns a hash of the packet's flow: addresses, protocol and ports.
 #[inline(always)]
 fn hash(ctx: &SkBuffContext) -> u32 {
     let addresses = ctx.load::<u64>(ADDRESSES).unwrap_or_default();
@@ -87,7 +88,8 @@ fn hash(ctx: &SkBuffContext) -> u32 {
     (mixed >> 32) as u32
 }
 
-/// The finalizer of SplitMix64: every input bit changes every output bit.
+/// Mixes the bits of a number with the finalizer of SplitMix64, so that each input bit affects all
+/// output bits.
 #[inline(always)]
 fn mix(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

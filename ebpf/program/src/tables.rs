@@ -1,4 +1,4 @@
-//! The maps. Programs only look entries up; user space inserts and removes them.
+//! Looks up entries in the eBPF maps, which user space inserts and removes.
 
 use aya_ebpf::bindings::BPF_F_NO_PREALLOC;
 use aya_ebpf::macros::map;
@@ -6,7 +6,7 @@ use aya_ebpf::maps::lpm_trie::Key;
 use aya_ebpf::maps::{HashMap, LpmTrie, PerCpuArray};
 use ebpf_common::counter::Counter;
 use ebpf_common::maps::{CAPACITY, Inbound, Local, Outbound, PEER_BITS, PeerAddress, Unknown, V4};
-use ebpf_common::probe::{Heartbeat, Sighting};
+use ebpf_common::probe::{Heartbeat, LastRequest};
 
 #[map]
 static OUTBOUND_V4: LpmTrie<V4, Outbound> = LpmTrie::with_max_entries(CAPACITY, BPF_F_NO_PREALLOC);
@@ -33,22 +33,24 @@ static UNKNOWN_SOURCES_V4: HashMap<[u8; 2], Unknown> =
 static NODES_V4: HashMap<V4, u8> = HashMap::with_max_entries(CAPACITY, BPF_F_NO_PREALLOC);
 
 #[map]
-static SIGHTINGS_V4: HashMap<V4, Sighting> = HashMap::with_max_entries(CAPACITY, BPF_F_NO_PREALLOC);
+static SIGHTINGS_V4: HashMap<V4, LastRequest> =
+    HashMap::with_max_entries(CAPACITY, BPF_F_NO_PREALLOC);
 
-/// A hash with one entry: its update replaces the whole value at once, that of an array does not.
+/// The heartbeat is in a hash map, because an update of a hash map replaces the whole value
+/// atomically. An update of an array does not.
 #[map]
 static HEARTBEAT: HashMap<u32, Heartbeat> = HashMap::with_max_entries(1, BPF_F_NO_PREALLOC);
 
 #[map]
 static COUNTERS: PerCpuArray<u64> = PerCpuArray::with_max_entries(Counter::ALL.len() as u32, 0);
 
-/// Returns the peer to which a remapped destination belongs.
+/// Returns the peer to which a remapped destination belongs, with the original prefix.
 #[inline(always)]
 pub(crate) fn outbound(destination: u32) -> Option<&'static Outbound> {
     OUTBOUND_V4.get(Key::new(32, destination.to_ne_bytes()))
 }
 
-/// Returns the remapping of a peer's source.
+/// Returns the remapped prefix of a peer's source address.
 #[inline(always)]
 pub(crate) fn inbound(peer: [u8; 2], source: u32) -> Option<&'static Inbound> {
     INBOUND_V4.get(Key::new(PEER_BITS + 32, peer_address(peer, source)))
@@ -60,53 +62,54 @@ pub(crate) fn local(destination: u32) -> Option<&'static Local> {
     LOCAL_V4.get(Key::new(32, destination.to_ne_bytes()))
 }
 
-/// Returns whether nodes may send from this inner source.
+/// Returns whether this cluster's nodes may send packets with this inner source address.
 #[inline(always)]
 pub(crate) fn is_source(source: u32) -> bool {
     SOURCES_V4.get(Key::new(32, source.to_ne_bytes())).is_some()
 }
 
-/// Returns the address of the IP object that stands for a peer's pod.
+/// Returns the address of the IP object that stands for the peer's pod with this address.
 #[inline(always)]
 pub(crate) fn transit_source(peer: [u8; 2], source: u32) -> Option<u32> {
     let address = TRANSIT_SOURCES_V4.get_ptr(peer_address(peer, source))?;
-    // SAFETY: A value lives until the program ends, and replacing an entry makes a new value.
+    // SAFETY: A value lives until the program returns. An update allocates a new value, so no other
+    // CPU writes this value.
     Some(u32::from_ne_bytes(unsafe { *address }))
 }
 
-/// Returns the address to which a peer's unknown sources are mapped.
+/// Returns the address that replaces a peer's unknown source addresses.
 #[inline(always)]
 pub(crate) fn unknown_source(peer: [u8; 2]) -> Option<u32> {
     let unknown = UNKNOWN_SOURCES_V4.get_ptr(peer)?;
-    // SAFETY: As in `transit_source`.
+    // SAFETY: The reasons given in `transit_source` apply.
     Some(u32::from_ne_bytes(unsafe { (*unknown).address }))
 }
 
-/// Returns whether an outer source, in host order, is a node.
+/// Returns whether an outer source address, in host byte order, belongs to a node.
 #[inline(always)]
 pub(crate) fn is_node(outer: u32) -> bool {
     NODES_V4.get_ptr(outer.to_be_bytes()).is_some()
 }
 
-/// Returns the place for the last request of the node at `outer`, in host order.
+/// Returns a pointer to the stored request of the node at `outer`, an address in host byte order.
 #[inline(always)]
-pub(crate) fn sighting(outer: u32) -> Option<*mut Sighting> {
+pub(crate) fn last_request(outer: u32) -> Option<*mut LastRequest> {
     SIGHTINGS_V4.get_ptr_mut(outer.to_be_bytes())
 }
 
-/// Returns the engine's last heartbeat.
+/// Returns the engine's last heartbeat, or `None` before the first one.
 #[inline(always)]
 pub(crate) fn heartbeat() -> Option<&'static Heartbeat> {
     let heartbeat = HEARTBEAT.get_ptr(0)?;
-    // SAFETY: As in `transit_source`.
+    // SAFETY: The reasons given in `transit_source` apply.
     Some(unsafe { &*heartbeat })
 }
 
-/// Counts one packet.
 #[inline(always)]
 pub(crate) fn count(counter: Counter) {
     if let Some(count) = COUNTERS.get_ptr_mut(counter as u32) {
-        // SAFETY: The value belongs to this CPU, and a program cannot preempt itself.
+        // SAFETY: The value belongs to this CPU, and tc programs on one CPU do not preempt each
+        // other.
         unsafe { *count += 1 };
     }
 }

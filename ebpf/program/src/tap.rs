@@ -1,4 +1,4 @@
-//! From a peer to a node, or to another peer: checks and remaps the source, finds the next hop.
+//! Forwards packets from peers to nodes or to other peers: checks and remaps the source.
 
 use aya_ebpf::bindings::BPF_F_ZERO_CSUM_TX;
 use aya_ebpf::helpers::{bpf_redirect, bpf_skb_set_tunnel_key};
@@ -20,7 +20,9 @@ const REFUSALS: Refusals = Refusals {
     source_routed: Counter::TapSourceRouted,
 };
 
-/// Decides on a frame from the engine.
+/// Handles a frame that the engine wrote to the TAP.
+///
+/// Returns the verdict, or the counter of the reason for which the frame must be dropped.
 #[inline(always)]
 pub(crate) fn handle(ctx: &TcContext) -> Result<i32, Counter> {
     let frame = Frame::read(ctx, &REFUSALS)?;
@@ -57,9 +59,10 @@ pub(crate) fn handle(ctx: &TcContext) -> Result<i32, Counter> {
     send_to_node(ctx, local, source)
 }
 
-/// Rewrites what is not plain, or comes from a source outside the peer's prefixes.
+/// Rewrites a packet that [`Frame::is_plain`] excludes, or whose source is outside of the peer's
+/// prefixes.
 ///
-/// Returns the new source.
+/// Returns the remapped source address.
 #[inline(always)]
 fn deliver(
     ctx: &TcContext,
@@ -72,7 +75,7 @@ fn deliver(
     if icmp::is_error(ctx, frame) {
         quote_delivered(ctx, &mut rewrite, frame, peer)?;
         if inbound.is_none() && is_on!(SourceCheck) && is_on!(PrefixOnly) {
-            // A router or node of the peer: path MTU discovery needs its errors.
+            // A router or node of the peer sent the error. Path MTU discovery needs such errors.
             let unknown = tables::unknown_source(peer).ok_or(Counter::TapUnknownSource)?;
             rewrite.source.new = unknown;
             tables::count(Counter::TapUnknownSourceMapped);
@@ -84,7 +87,8 @@ fn deliver(
     } else if !is_on!(PrefixOnly)
         && let Some(unknown) = tables::unknown_source(peer)
     {
-        // The bug that `PrefixOnly` prevents: remapping a source outside every prefix.
+        // A mutation test has switched `PrefixOnly` off. The program then has the bug that
+        // `PrefixOnly` prevents: it remaps a source that is outside of all prefixes.
         let upper = [0xff, 0xff, 0, 0];
         let lower = [0, 0, 0xff, 0xff];
         let net = unknown & u32::from_ne_bytes(upper);
@@ -100,7 +104,10 @@ fn deliver(
     Ok(rewrite.source.new)
 }
 
-/// Remaps the quoted destination, which must belong to the peer: the quoted packet went there.
+/// Remaps the quoted destination of an ICMP error.
+///
+/// Returns an error unless the destination is an address of the peer, because only then can the
+/// quoted packet have been sent to the peer.
 #[inline(always)]
 fn quote_delivered(
     ctx: &TcContext,
@@ -136,7 +143,8 @@ fn transit(
     let mut rewrite = Rewrite::new(frame);
     rewrite.destination.new = u32::from_ne_bytes(local.to);
     rewrite.mss = lower_mss(inbound.map_or(0, |inbound| inbound.mss), local.mss);
-    // The packet may pass several hubs and no node in between: only its time to live ends a loop.
+    // If several clusters forward packets between their peers, a packet may loop without passing a
+    // node. Only the TTL ends such a loop.
     rewrite.hop = true;
     if frame.ttl() <= 1 {
         return Err(Counter::TapTtlExceeded);
@@ -153,7 +161,8 @@ fn transit(
             return Err(Counter::TapQuoteRefused);
         }
         if known.is_none() {
-            // A router on the path has no IP object: the pod that it reports on stands for it.
+            // A router on the path sent the error, and has no IP object. The error gets the address
+            // of the IP object that stands for the receiver of the quoted packet.
             rewrite.source.new = reported.ok_or(Counter::TapTransitRefused)?;
         }
     } else if known.is_none() && is_on!(TransitDrop) {
@@ -171,9 +180,10 @@ fn transit(
     Ok(redirect(settings::tap_ifindex()))
 }
 
-/// Remaps the quoted addresses to those with which the packet came from the other peer.
+/// Remaps the quoted addresses to the addresses that the quoted packet had when it arrived here
+/// from the other peer.
 ///
-/// Returns the address that stands for the quoted destination, a pod of `peer`.
+/// Returns the address of the IP object that stands for the quoted destination, a pod of `peer`.
 #[inline(always)]
 fn quote_transited(
     rewrite: &mut Rewrite,
@@ -195,7 +205,9 @@ fn quote_transited(
     stands_for
 }
 
-/// Distinguishes a destination that belongs to another peer from an unknown one.
+/// Returns the reason for which a packet to a destination outside of this cluster is dropped.
+///
+/// Mutation tests switch `TransitDrop` off: packets to another peer are then forwarded.
 #[inline(always)]
 fn refuse_destination(ctx: &TcContext, frame: &Frame) -> Result<i32, Counter> {
     let Some(route) = tables::outbound(frame.destination) else {
@@ -217,12 +229,12 @@ fn refuse_destination(ctx: &TcContext, frame: &Frame) -> Result<i32, Counter> {
     Ok(redirect(settings::tap_ifindex()))
 }
 
-/// Sends the packet through the overlay to the node that `local` names.
+/// Sends the packet through the overlay to the node that `local` and `source` select.
 #[inline(always)]
 fn send_to_node(ctx: &TcContext, local: &Local, source: u32) -> Result<i32, Counter> {
     let sent = if local.kind == LOCAL_SPREAD {
         let bucket = spread_bucket(source.to_ne_bytes()) % SPREAD_BUCKETS;
-        // SAFETY: The remainder is an index of the array.
+        // SAFETY: The remainder is less than the length of the array.
         let remote = unsafe { *local.spread.as_ptr().add(bucket) };
         let key = TunnelKey::new(settings::overlay_vni(), remote);
         set_tunnel_key(ctx, &key)
@@ -234,7 +246,7 @@ fn send_to_node(ctx: &TcContext, local: &Local, source: u32) -> Result<i32, Coun
     Ok(redirect(settings::overlay_ifindex()))
 }
 
-/// Sets the outer destination and the network identifier for VXLAN.
+/// Sets the outer destination address and the VXLAN network identifier of the packet.
 #[inline(always)]
 pub(crate) fn set_tunnel_key(ctx: &TcContext, key: &TunnelKey) -> Option<()> {
     if settings::test_outer() != 0 {
@@ -243,7 +255,7 @@ pub(crate) fn set_tunnel_key(ctx: &TcContext, key: &TunnelKey) -> Option<()> {
 
     let key_len = size_of::<TunnelKey>() as u32;
     let key: *const TunnelKey = key;
-    // IPv4 needs no outer checksum, and the inner packet carries its own.
+    // UDP over IPv4 does not need the outer checksum, and the inner packet has its own checksums.
     let flags = u64::from(BPF_F_ZERO_CSUM_TX);
     // SAFETY: The kernel reads `key_len` bytes and writes none.
     let result = unsafe { bpf_skb_set_tunnel_key(skb(ctx), key.cast_mut().cast(), key_len, flags) };
@@ -252,11 +264,11 @@ pub(crate) fn set_tunnel_key(ctx: &TcContext, key: &TunnelKey) -> Option<()> {
 
 #[inline(always)]
 pub(crate) fn redirect(ifindex: u32) -> i32 {
-    // SAFETY: The call takes numbers.
+    // SAFETY: The helper takes no pointers.
     unsafe { bpf_redirect(ifindex, 0) as i32 }
 }
 
-/// Returns the lower limit; zero means no limit.
+/// Returns the lower of two MSS limits; zero means no limit.
 #[inline(always)]
 fn lower_mss(a: u16, b: u16) -> u16 {
     match (a, b) {

@@ -1,6 +1,6 @@
-//! Logs single packets through aya-log, if the loader has switched that on.
+//! Logs dropped packets through aya-log, if the loader has enabled the log level.
 //!
-//! The level is a constant, so the verifier removes all logging that is off.
+//! The log level is a constant of the loaded program, so the verifier removes disabled logging.
 
 use aya_ebpf::bindings::__sk_buff;
 use aya_ebpf::programs::TcContext;
@@ -10,9 +10,9 @@ use ebpf_common::counter::Counter;
 
 use crate::packet::SOURCE;
 
-/// Logs a dropped packet: the number of the reason, and the addresses.
+/// Logs the reason and the addresses of a dropped packet.
 ///
-/// User space replaces the number by the reason's name.
+/// The program logs the number of the reason, and user space replaces the number by the name.
 #[inline(always)]
 pub(crate) fn dropped(ctx: &TcContext, reason: Counter) {
     if level_enabled(Level::Debug) {
@@ -20,7 +20,9 @@ pub(crate) fn dropped(ctx: &TcContext, reason: Counter) {
     }
 }
 
-/// A function of its own, because of the stack that it needs.
+/// Writes the log record.
+///
+/// The function is not inlined, so that its buffers do not increase the caller's stack frame.
 #[inline(never)]
 fn log(skb: *mut __sk_buff, reason: u32) -> u64 {
     let ctx = &TcContext::new(skb);

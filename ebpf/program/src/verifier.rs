@@ -1,12 +1,12 @@
-//! Help for the kernel's verifier.
+//! Limits the work of the kernel's verifier.
 
 use aya_ebpf::programs::TcContext;
 use core::hint::black_box;
 
-/// Returns `value`, about which the verifier then knows nothing.
+/// Returns `value` unchanged, but hides its range from the verifier.
 ///
-/// If it knows a range, it follows every value that a comparison leaves; in a loop
-/// over options that is one for each path through all of them.
+/// If the verifier knew the range of an offset, it would check a loop over options separately for
+/// each offset. The number of these paths may exceed the verifier's limit.
 #[inline(always)]
 pub(crate) fn opaque(ctx: &TcContext, value: u32) -> u32 {
     let unknown = ctx.len();

@@ -1,4 +1,4 @@
-//! The lane and the worker that receive a datagram.
+//! Tests of the programs that select the lane and the worker for a datagram.
 
 use super::OUTER;
 use crate::object::{self, LISTEN_PROGRAM, REPLY_PROGRAM};
@@ -10,7 +10,7 @@ use ebpf_common::maps::{ACTIVE_WORKERS, ActiveWorker, CPUS_MAX, NO_WORKER, WORKE
 
 const LANES: u32 = 3;
 
-/// A test run takes this many bytes for the Ethernet header; the program sees those behind it.
+/// Length of the Ethernet header, which the kernel removes before a test run of a socket filter.
 const ETHERNET: usize = 14;
 
 struct Programs {
@@ -48,14 +48,14 @@ impl Programs {
         run.unwrap().return_value
     }
 
-    /// Assigns every CPU to one worker.
+    /// Assigns all CPUs to one worker, because a test cannot choose the CPU of a test run.
     fn serve(&mut self, worker: u32) {
         for cpu in 0..CPUS_MAX {
             self.workers.set(cpu, worker, 0).unwrap();
         }
     }
 
-    /// Sets the time of the first lane's last packet, and up to which time all were read.
+    /// Sets the fields [`ActiveWorker::last`] and [`ActiveWorker::taken`] of the first lane.
     fn set_times(&mut self, last: u64, taken: u64) {
         let active = self.active_workers.get(&0, 0).unwrap();
         let active = ActiveWorker {
@@ -71,15 +71,17 @@ impl Programs {
     }
 }
 
-/// A time in the past, by the kernel's clock, and a duration into the future.
+/// A time in the past by the kernel's clock, in nanoseconds since boot.
 const LONG_AGO: u64 = 1_000_000;
+
+/// One hour in nanoseconds.
 const LATER: u64 = 3_600_000_000_000;
 
-fn message(kind: u8, place_of_index: usize, slot: u32) -> Vec<u8> {
+fn message(kind: u8, index_offset: usize, slot: u32) -> Vec<u8> {
     let mut message = vec![0; 148];
     message[0] = kind;
     let index = (slot << 8 | 0x7f).to_le_bytes();
-    message[place_of_index..place_of_index + 4].copy_from_slice(&index);
+    message[index_offset..index_offset + 4].copy_from_slice(&index);
     message
 }
 
@@ -88,15 +90,15 @@ fn each_message_goes_to_the_lane_of_its_slot() {
     let mut programs = Programs::load();
     programs.serve(0);
 
-    for (kind, place) in [(1, 4), (2, 8), (3, 4), (4, 4)] {
+    for (kind, offset) in [(1, 4), (2, 8), (3, 4), (4, 4)] {
         for slot in [0, 1, 2, 0x00ff_fffe, 0x00ab_cd07] {
             let lane = (slot & 0xff) % LANES;
-            let message = message(kind, place, slot);
+            let message = message(kind, offset, slot);
             let socket = programs.run(LISTEN_PROGRAM, &message);
             assert_eq!(socket, lane, "{kind} {slot:#x}");
         }
     }
-    // A message too short for an index.
+    // A message that is too short to contain an index belongs to the first lane.
     assert_eq!(programs.run(LISTEN_PROGRAM, &[2, 1, 1, 1, 1, 1]), 0);
 }
 

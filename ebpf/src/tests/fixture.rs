@@ -1,11 +1,14 @@
-//! One gateway with two peers that both have its own pod CIDR.
+//! Tables of a gateway with two peers. Both peers have the same pod CIDR as this cluster.
 //!
 //! ```text
-//!            remapped          original
-//!  here      10.244.0.0/16     10.244.0.0/16    external 10.70.0.0/16
-//!  peer 1    10.245.0.0/16     10.244.0.0/16    external 10.71.0.0/16 for 10.70.0.0/16
-//!  peer 2    10.246.0.0/16     10.244.0.0/16    external 10.72.0.0/16 for 10.70.0.0/16
-//!            10.247.3.0/24     192.168.7.0/24
+//!            remapped CIDR     original CIDR
+//!  here                        10.244.0.0/16    pods
+//!                              10.70.0.0/16     external addresses
+//!  peer 1    10.245.0.0/16     10.244.0.0/16    pods
+//!            10.71.0.0/16      10.70.0.0/16     external addresses
+//!  peer 2    10.246.0.0/16     10.244.0.0/16    pods
+//!            10.72.0.0/16      10.70.0.0/16     external addresses
+//!            10.247.3.0/24     192.168.7.0/24   a second pod CIDR
 //! ```
 
 use crate::tables::{Local, Outbound, Tables, Transit};
@@ -18,17 +21,21 @@ use std::net::Ipv4Addr;
 pub(super) const MSS_1: u16 = 1300;
 pub(super) const MSS_2: u16 = 1240;
 
-/// Nodes with pods 10.244.1.0/24 and 10.244.2.0/24.
+/// Outer address of the node whose pods are in 10.244.1.0/24.
 pub(super) const NODE_1: Ipv4Addr = Ipv4Addr::new(172, 18, 0, 2);
+
+/// Outer address of the node whose pods are in 10.244.2.0/24.
 pub(super) const NODE_2: Ipv4Addr = Ipv4Addr::new(172, 18, 0, 3);
 
-/// The IP objects of a pod of peer 1 and a pod of peer 2, both 10.244.5.5.
+/// Address of the IP object that stands for the pod 10.244.5.5 of peer 1.
 pub(super) const STANDS_FOR_1: &str = "10.70.0.21";
+
+/// Address of the IP object that stands for the pod 10.244.5.5 of peer 2.
 pub(super) const STANDS_FOR_2: &str = "10.70.0.22";
 
 pub(super) const UNKNOWN_1: &str = "10.71.0.1";
 
-/// All remaps: peer, original prefix, remapped prefix.
+/// The peer index, original CIDR and remapped CIDR of all remaps.
 const REMAPS: [(u16, &str, &str); 5] = [
     (1, "10.244.0.0/16", "10.245.0.0/16"),
     (1, "10.70.0.0/16", "10.71.0.0/16"),
@@ -70,7 +77,7 @@ pub(super) fn tables() -> Tables {
     tables
 }
 
-/// Returns the same tables for the oracle.
+/// Returns the contents of [`tables`] in the types of the oracle.
 pub(super) fn gateway() -> Gateway {
     let tables = tables();
     let peer = |number| Peer {
@@ -93,12 +100,12 @@ pub(super) fn gateway() -> Gateway {
     }
 }
 
-/// Returns the remapped address for one of a peer's own.
+/// Returns the remapped address for an original address of a peer.
 pub(super) fn seen(peer: u16, original: Ipv4Addr) -> Option<Ipv4Addr> {
     remaps(peer).find_map(|remap| remap.apply(original))
 }
 
-/// Returns the original address for a remapped one.
+/// Returns the original address for a remapped address of a peer.
 pub(super) fn original(peer: u16, seen: Ipv4Addr) -> Option<Ipv4Addr> {
     remaps(peer).find_map(|remap| remap.inverse().apply(seen))
 }

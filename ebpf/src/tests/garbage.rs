@@ -1,4 +1,4 @@
-//! Random and damaged packets: dropped or forwarded with the right addresses.
+//! Tests that the programs drop random and damaged packets, or forward them to correct addresses.
 
 use super::fixture::tables;
 use super::generate::{address, packets};
@@ -9,7 +9,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 #[test]
-fn random_bytes_do_no_harm() {
+fn random_bytes_are_dropped() {
     let programs = load(&tables());
 
     for_all(vec(any::<u8>(), 14..300), |bytes| {
@@ -21,10 +21,10 @@ fn random_bytes_do_no_harm() {
 }
 
 #[test]
-fn bytes_behind_an_ethernet_header_do_no_harm() {
+fn random_packets_are_dropped_or_forwarded() {
     let programs = load(&tables());
 
-    // A test run takes no packet without a whole IPv4 header.
+    // The kernel rejects a test run whose packet has no complete IPv4 header.
     for_all(vec(any::<u8>(), 20..200), |bytes| {
         let run = programs.overlay(&from_node(&bytes));
         assert!([DROP, REDIRECT].contains(&run.verdict), "{run:?}");
@@ -33,7 +33,7 @@ fn bytes_behind_an_ethernet_header_do_no_harm() {
     });
 }
 
-/// Some bytes of a sound packet replaced, so that most addresses stay known.
+/// Replaces a few bytes of valid packets, so that most packets keep a known destination.
 #[test]
 fn damaged_packets_are_dropped_or_leave_with_the_right_addresses() {
     let programs = load(&tables());
@@ -63,7 +63,7 @@ fn damaged_packets_are_dropped_or_leave_with_the_right_addresses() {
     );
 }
 
-/// Most of the packet lies beyond the headers that are read directly.
+/// The programs read only the headers through packet pointers, so a long payload must not matter.
 #[test]
 fn a_long_packet_passes() {
     use super::packet::{Body, Packet};

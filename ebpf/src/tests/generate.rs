@@ -1,4 +1,4 @@
-//! Generated packets.
+//! Strategies that generate packets for property tests.
 
 use super::packet::{Body, DCCP, Packet, SYN, UDP_LITE};
 use proptest::collection::vec;
@@ -8,13 +8,14 @@ use std::net::Ipv4Addr;
 /// Protocols whose checksums do not cover the addresses: IGMP, IP in IP, GRE, ESP, SCTP.
 const OTHERS: [u8; 5] = [2, 4, 47, 50, 132];
 
-/// ICMP errors that quote a packet: unreachable, quench, time exceeded, parameter problem.
+/// ICMP errors that quote a packet: destination unreachable, source quench, time exceeded and
+/// parameter problem.
 const ERRORS: [u8; 4] = [3, 4, 11, 12];
 
-/// ICMP messages that quote nothing: echo reply and request, timestamp and reply.
+/// ICMP messages that quote no packet: echo reply, echo request, timestamp and timestamp reply.
 const MESSAGES: [u8; 4] = [0, 8, 13, 14];
 
-/// A packet between addresses of two networks that is no ICMP error.
+/// Generates packets other than ICMP errors between the given addresses.
 pub(super) fn packets(
     source: impl Strategy<Value = Ipv4Addr>,
     destination: impl Strategy<Value = Ipv4Addr>,
@@ -32,12 +33,13 @@ pub(super) fn packets(
     })
 }
 
-/// Bytes of a TCP header up to the middle of its checksum.
+/// Number of quoted bytes of a TCP header that include only the first byte of its checksum.
 const HALF_CHECKSUM: usize = 17;
 
-/// An ICMP error that quotes at least eight bytes of the quoted payload, as RFC 792 says.
+/// Generates ICMP errors that quote at least eight bytes of the quoted payload, as in RFC 792.
 ///
-/// No quote ends within TCP's checksum: half a checksum cannot be updated and stays as it is.
+/// No quoted packet ends in the middle of the TCP checksum, because the programs do not update a
+/// checksum of which only one byte is quoted.
 pub(super) fn errors(
     source: impl Strategy<Value = Ipv4Addr>,
     destination: impl Strategy<Value = Ipv4Addr>,
@@ -62,7 +64,7 @@ pub(super) fn errors(
     )
 }
 
-/// An address of a network, which must not be wider than /8.
+/// Generates addresses of a network.
 pub(super) fn address(net: &str) -> impl Strategy<Value = Ipv4Addr> + use<> {
     let net: ipnet::Ipv4Net = net.parse().unwrap();
     any::<u32>().prop_map(move |bits| {
@@ -71,8 +73,10 @@ pub(super) fn address(net: &str) -> impl Strategy<Value = Ipv4Addr> + use<> {
     })
 }
 
-/// Length of a fragment's payload in bytes: a multiple of eight, and no less than an ICMP error
-/// needs to quote a header.
+/// Generates lengths of a fragment's payload in bytes.
+///
+/// A length is a multiple of eight, and at least 32 bytes. The first fragment of an ICMP error
+/// therefore contains the ICMP header and the quoted IPv4 header.
 pub(super) fn fragment_len() -> impl Strategy<Value = usize> {
     (4..20usize).prop_map(|eights| eights * 8)
 }
@@ -82,11 +86,11 @@ fn header() -> impl Strategy<Value = (u8, u16, Vec<u8>)> {
     (2..=255u8, any::<u16>(), options)
 }
 
-/// Well-formed IPv4 options, padded to words; none of them routes the packet.
+/// Generates well-formed IPv4 options without a source route, padded to 32-bit words.
 fn options() -> impl Strategy<Value = Vec<u8>> {
     let option = prop_oneof![
         Just(vec![1]), // no operation
-        // Record route, timestamp, stream id, router alert, one that is not assigned.
+        // Record route, timestamp, stream id, router alert and an unassigned option.
         (
             prop::sample::select(&[7u8, 0x44, 0x88, 0x94, 0x5e]),
             vec(any::<u8>(), 0..12)
@@ -110,7 +114,7 @@ fn options() -> impl Strategy<Value = Vec<u8>> {
 
 fn body() -> impl Strategy<Value = Body> {
     let bytes = || vec(any::<u8>(), 0..200);
-    // No SYN: its options may change, which `mss` tests.
+    // The programs may change the MSS option of a SYN, so the module `mss` tests SYN segments.
     let flags = any::<u8>().prop_map(|flags| flags & !SYN);
     prop_oneof![
         4 => (any::<[u16; 2]>(), flags, words(10), bytes()).prop_map(
@@ -128,7 +132,7 @@ fn body() -> impl Strategy<Value = Body> {
     ]
 }
 
-/// Up to `max` times four bytes.
+/// Generates up to `max` words of four bytes.
 fn words(max: usize) -> impl Strategy<Value = Vec<u8>> {
     vec(any::<[u8; 4]>(), 0..=max).prop_map(|words| words.concat())
 }

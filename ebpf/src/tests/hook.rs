@@ -1,4 +1,4 @@
-//! Filters for kernels without tcx, on the kernel of this machine.
+//! Tests of clsact filters, which the loader uses on kernels without tcx.
 
 use super::fixture::tables;
 use super::{Programs, load};
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 
-/// Runs `work` in a new network namespace with a device `d0`.
+/// Runs `work` on a thread in a new network namespace that has the device `d0`.
 fn in_namespace(work: impl FnOnce() + Send + 'static) {
     let work = thread::spawn(|| {
         unshare(CloneFlags::CLONE_NEWNET).expect("tests need root");
@@ -35,7 +35,7 @@ fn attach(programs: &Programs, is_kept: bool) -> Hook {
     Hook::attach(program, "d0", pin, Mechanism::Clsact).unwrap()
 }
 
-/// The ids of the programs at the ingress of `d0`.
+/// Returns the ids of the programs that are attached to the ingress of `d0`.
 fn programs_of_device() -> Vec<String> {
     let filters = command("tc filter show dev d0 ingress");
     let words: Vec<_> = filters.split_whitespace().collect();

@@ -1,4 +1,6 @@
-//! ICMP errors: the quoted packet must be one of the receiver's, and is shown as it was sent.
+//! Tests of ICMP errors. The programs forward an error only if its receiver sent the quoted packet.
+//! In a forwarded error, the quoted addresses equal the addresses of the packet as the receiver
+//! sent it.
 
 use super::fixture::{NODE_1, STANDS_FOR_2, UNKNOWN_1, ip, original, seen, tables};
 use super::generate::{address, errors, packets};
@@ -32,7 +34,7 @@ fn error(source: &str, destination: &str, kind: u8, quoted: Packet, keep: usize)
 fn an_error_to_a_peer_quotes_the_packet_as_the_peer_sent_it() {
     let programs = load(&tables());
     let errors = address("10.245.0.0/16").prop_flat_map(|sender| {
-        // From the pod, or from the external address of a node on the path to it.
+        // The destination pod sends the error, or a node on the path with an external address.
         let reporter = prop_oneof![address("10.244.1.0/24"), address("10.70.0.0/16")];
         let quoted = packets(Just(sender), address("10.244.1.0/24"));
         errors(reporter, Just(sender), quoted)
@@ -96,20 +98,20 @@ fn an_error_from_an_unknown_router_comes_from_the_peers_unknown_source_address()
     assert_eq!(programs.count(Counter::TapUnknownSourceMapped), 512);
 }
 
-/// Peer 1 forges errors about flows that are not its own: from one of its pods, from the pod with
-/// an IP object, from an unknown router.
+/// Peer 1 forges errors about packets that it did not receive. The sources of the errors are a pod,
+/// a pod with an IP object, an unknown router, and an address of the liveness probe.
 #[test]
 fn an_error_from_a_peer_about_a_packet_that_it_did_not_get_is_refused() {
     let programs = load(&tables());
     let foreign = [
-        // Sent by another pod than the one that gets the error.
+        // The receiver of the error did not send this packet.
         datagram("10.244.1.11", "10.244.3.3"),
-        // Sent to peer 2, to the internet, to a node.
+        // These packets were sent to peer 2, the internet and a node, not to peer 1.
         datagram("10.244.1.10", "192.168.7.1"),
         datagram("10.244.1.10", "10.246.3.3"),
         datagram("10.244.1.10", "8.8.8.8"),
         datagram("10.244.1.10", "172.18.0.2"),
-        // Sent to the peer, but as this cluster sees it.
+        // The destination is the remapped address of the peer's pod, not the original address.
         datagram("10.244.1.10", "10.245.3.3"),
     ];
 
@@ -130,10 +132,11 @@ fn an_error_from_a_peer_about_a_packet_that_it_did_not_get_is_refused() {
 fn an_error_to_a_peer_about_a_packet_that_did_not_come_from_it_is_refused() {
     let programs = load(&tables());
     let foreign = [
-        // Sent by another pod of the peer, or by one of peer 2.
+        // The receiver of the error did not send these packets. The senders are another pod of
+        // peer 1, and a pod of peer 2.
         datagram("10.245.3.4", "10.244.1.10"),
         datagram("10.246.3.3", "10.244.1.10"),
-        // Sent to an address outside this cluster, or to a pod of peer 2.
+        // These packets were sent to an address outside of this cluster, and to a pod of peer 2.
         datagram("10.245.3.3", "8.8.8.8"),
         datagram("10.245.3.3", STANDS_FOR_2),
     ];
@@ -165,7 +168,8 @@ fn a_redirect_never_crosses_clusters() {
     );
 }
 
-/// A receiver that lets fragments overlap would take the quoted addresses from the later one.
+/// If fragments overlap, a receiver may take the quoted addresses from the later fragment, which
+/// the programs do not check.
 #[test]
 fn a_later_fragment_within_the_quoted_addresses_is_refused() {
     let programs = load(&tables());

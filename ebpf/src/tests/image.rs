@@ -1,4 +1,4 @@
-//! The desired contents of the maps, and their limits.
+//! Tests of the desired contents of the maps, and of their limits.
 
 use super::fixture::{MSS_2, NODE_1, NODE_2, ip, net, tables};
 use crate::error::Error;
@@ -57,7 +57,7 @@ fn a_spread_destination_uses_exactly_its_nodes() {
 }
 
 #[test]
-fn an_ip_object_of_a_remote_pod_leads_to_its_peer() {
+fn an_ip_object_of_a_remote_pod_selects_the_pods_peer() {
     let mut tables = tables();
     let transit = Transit {
         peer: 2,

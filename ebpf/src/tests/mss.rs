@@ -1,4 +1,4 @@
-//! The maximum segment size that a TCP handshake announces.
+//! Tests that the programs lower the maximum segment size (MSS) that a TCP handshake announces.
 
 use super::fixture::{MSS_1, MSS_2, STANDS_FOR_2, tables};
 use super::overlay::{for_peer, from_node};
@@ -9,7 +9,7 @@ use ebpf_common::counter::Counter;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// One option of a TCP header.
+/// Generates one TCP option other than the MSS.
 fn option() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         Just(vec![1]),                                   // no operation
@@ -23,7 +23,7 @@ fn option() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// Options with an announced size, and its offset; padding ends the list.
+/// Generates TCP options with an MSS option, and the offset of the announced MSS in them.
 fn options() -> impl Strategy<Value = (Vec<u8>, usize)> {
     (vec(option(), 0..4), any::<u16>(), vec(option(), 0..2)).prop_map(|(before, mss, after)| {
         let mut options = before.concat();
@@ -53,7 +53,7 @@ fn syn(source: &str, destination: &str, options: Vec<u8>) -> Packet {
     Packet::new(source, destination, body)
 }
 
-/// Lowers the size at offset `at`.
+/// Returns `options` with the announced MSS at offset `at` lowered to `limit`.
 fn limited(mut options: Vec<u8>, at: usize, limit: u16) -> Vec<u8> {
     let announced = u16::from_be_bytes([options[at], options[at + 1]]);
     options[at..at + 2].copy_from_slice(&announced.min(limit).to_be_bytes());
@@ -103,12 +103,12 @@ fn a_handshake_between_peers_announces_the_lower_size_of_both_tunnels() {
 fn malformed_options_stay_unchanged() {
     let programs = load(&tables());
     let malformed = [
-        vec![0, 2, 4, 0x05, 0xb4, 0, 0, 0],   // behind the end of the list
-        vec![9, 0, 2, 4, 0x05, 0xb4, 1, 1],   // an option without length
-        vec![9, 1, 2, 4, 0x05, 0xb4, 1, 1],   // an option shorter than itself
-        vec![2, 3, 0x05, 0xb4],               // a size of the wrong length
-        vec![1, 1, 2, 4],                     // a size that is cut off
-        vec![9, 200, 2, 4, 0x05, 0xb4, 1, 1], // an option longer than the list
+        vec![0, 2, 4, 0x05, 0xb4, 0, 0, 0], // The MSS option follows the end of the list.
+        vec![9, 0, 2, 4, 0x05, 0xb4, 1, 1], // The first option has the length zero.
+        vec![9, 1, 2, 4, 0x05, 0xb4, 1, 1], // The first option has the length one.
+        vec![2, 3, 0x05, 0xb4],             // The MSS option has a wrong length.
+        vec![1, 1, 2, 4],                   // The MSS option is truncated.
+        vec![9, 200, 2, 4, 0x05, 0xb4, 1, 1], // The first option is longer than the list.
     ];
 
     for options in malformed {

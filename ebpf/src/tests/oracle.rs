@@ -1,4 +1,5 @@
-//! Any packet in either direction: the programs decide as the oracle in `ipam` does.
+//! Tests that the programs forward and drop the same packets as the reference model (*oracle*) in
+//! [`ipam::rewrite`].
 
 use super::fixture::{STANDS_FOR_1, STANDS_FOR_2, gateway, ip, node_mac, peer_mac, tables};
 use super::generate::{address, errors, packets};
@@ -11,7 +12,7 @@ use ipam::rewrite::{self, Refusal, Verdict};
 use proptest::prelude::*;
 use std::net::Ipv4Addr;
 
-/// Addresses from every prefix of every cluster, and some from none.
+/// Generates addresses from all prefixes of all clusters, and some other addresses.
 fn addresses() -> impl Strategy<Value = Ipv4Addr> {
     prop_oneof![
         3 => address("10.244.0.0/16"),
@@ -35,7 +36,7 @@ fn any_packet() -> impl Strategy<Value = Packet> {
     prop_oneof![
         packets(addresses(), to()).boxed(),
         errors(addresses(), to(), packets(addresses(), to())).boxed(),
-        // An error that quotes a packet of its receiver.
+        // These errors quote a packet of their receiver, so that the programs forward some of them.
         addresses()
             .prop_flat_map(move |sender| {
                 errors(addresses(), Just(sender), packets(Just(sender), to()))
@@ -45,7 +46,7 @@ fn any_packet() -> impl Strategy<Value = Packet> {
     ]
 }
 
-/// Packets with one source route option, where other options leave room for it.
+/// Truncates the IPv4 options of packets to 32 bytes, and appends a source route option.
 fn routed(packets: impl Strategy<Value = Packet>) -> impl Strategy<Value = Packet> {
     (packets, prop::sample::select(&[0x83_u8, 0x89])).prop_map(|(mut packet, kind)| {
         packet.options.truncate(32);
@@ -54,12 +55,12 @@ fn routed(packets: impl Strategy<Value = Packet>) -> impl Strategy<Value = Packe
     })
 }
 
-/// Returns the packet as the oracle reads it.
+/// Converts the packet into the oracle's type.
 fn parsed(packet: &Packet) -> rewrite::Packet {
     rewrite::Packet::parse(&packet.encode()).unwrap()
 }
 
-/// Returns the packet with what the oracle changed.
+/// Returns the packet with the addresses and the TTL that the oracle computed.
 fn rewritten(packet: &Packet, by_oracle: &rewrite::Packet) -> Packet {
     let mut packet = packet.clone();
     packet.source = by_oracle.header.source;

@@ -1,4 +1,4 @@
-//! From a node to a peer.
+//! Tests of packets from a node to a peer.
 
 use super::fixture::{gateway_mac, ip, node_mac, original, peer_mac, tables};
 use super::generate::{address, fragment_len, packets};
@@ -8,12 +8,12 @@ use ebpf_common::counter::Counter;
 use proptest::prelude::*;
 use std::net::Ipv4Addr;
 
-/// A frame from a node, as the overlay device delivers it.
+/// Returns the frame with a node's packet, as the overlay device delivers it.
 pub(super) fn from_node(packet: &[u8]) -> Vec<u8> {
     frame(gateway_mac(), node_mac(), packet)
 }
 
-/// The frame that the engine must read.
+/// Returns the frame with a packet for `peer`, as the engine must read it from the TAP.
 pub(super) fn for_peer(peer: u16, packet: &[u8]) -> Vec<u8> {
     frame(peer_mac(peer), node_mac(), packet)
 }
@@ -76,7 +76,7 @@ fn a_zero_udp_checksum_is_sent_as_all_ones_and_an_absent_one_stays_absent() {
     let programs = load(&tables());
     let mut was_all_ones = 0;
 
-    // One word of payload takes all values, so that each checksum occurs.
+    // The loop sets a word of the payload to all values, so that each checksum occurs.
     for word in 0..=u16::MAX {
         let mut packet = datagram("10.244.1.10", "10.245.1.10");
         packet.body = Body::Udp {
@@ -157,7 +157,7 @@ fn a_destination_outside_all_peers_is_refused() {
     }
 }
 
-/// Otherwise ARP and IPv6 of a pod that spoofs a node would reach the gateway's IP stack.
+/// If the program accepted forged ARP and IPv6 frames, the gateway's IP stack would process them.
 #[test]
 fn a_frame_that_is_not_ipv4_is_dropped() {
     let programs = load(&tables());
@@ -172,7 +172,7 @@ fn a_frame_that_is_not_ipv4_is_dropped() {
 }
 
 #[test]
-fn a_source_route_is_refused_wherever_it_stands_and_malformed_options_are_too() {
+fn source_routes_at_any_offset_and_malformed_options_are_dropped() {
     let programs = load(&tables());
     let with_options = |options: Vec<u8>| {
         let mut packet = datagram("10.244.1.10", "10.245.1.10");
@@ -199,7 +199,8 @@ fn a_source_route_is_refused_wherever_it_stands_and_malformed_options_are_too() 
             Counter::OverlayMalformed,
         );
     }
-    // The type byte is data of another option, or follows the end of the list.
+    // The first list contains the types of source routes only in the data of another option. The
+    // second list contains such a type only after its end.
     for sound in [[7, 4, 0x83, 0x89], [0, 0x83, 3, 4]] {
         let run = programs.overlay(&from_node(&with_options(sound.to_vec())));
         assert_eq!(run.verdict, REDIRECT);
@@ -216,13 +217,13 @@ fn headers_that_contradict_the_packet_are_refused() {
         packet
     };
     let malformed = [
-        whole[..whole.len() - 1].to_vec(), // longer than the frame
-        changed(0, 0x65),                  // version
-        changed(0, 0x44),                  // header length below 20
-        changed(0, 0x4f),                  // header longer than the packet
-        changed(2, 0xff),                  // longer than the frame
-        changed(3, 19),                    // shorter than its header
-        changed(3, 27),                    // ends inside UDP's header
+        whole[..whole.len() - 1].to_vec(), // The frame ends before the packet.
+        changed(0, 0x65),                  // The version is 6.
+        changed(0, 0x44),                  // The header length is below 20 bytes.
+        changed(0, 0x4f),                  // The header is longer than the packet.
+        changed(2, 0xff),                  // The total length exceeds the frame.
+        changed(3, 19),                    // The total length is below the header length.
+        changed(3, 27),                    // The packet ends inside of the UDP header.
     ];
 
     for packet in malformed {

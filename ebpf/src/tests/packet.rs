@@ -1,4 +1,4 @@
-//! IPv4 packets as values.
+//! A model of IPv4 packets, with an encoder that computes lengths and checksums.
 
 use std::net::Ipv4Addr;
 
@@ -12,14 +12,14 @@ pub(super) const SYN: u8 = 0x02;
 
 const MORE_FRAGMENTS: u16 = 0x2000;
 
-/// An IPv4 packet; lengths and checksums follow from it.
+/// An IPv4 packet. The encoder adds lengths and checksums.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Packet {
     pub(super) source: Ipv4Addr,
     pub(super) destination: Ipv4Addr,
     pub(super) ttl: u8,
     pub(super) id: u16,
-    /// Options of the IPv4 header, a multiple of four bytes, at most 40.
+    /// Options of the IPv4 header: a multiple of four bytes, at most 40 bytes.
     pub(super) options: Vec<u8>,
     pub(super) body: Body,
 }
@@ -30,7 +30,7 @@ pub(super) enum Body {
     Tcp {
         ports: [u16; 2],
         flags: u8,
-        /// A multiple of four bytes, at most 40.
+        /// Options of the TCP header: a multiple of four bytes, at most 40 bytes.
         options: Vec<u8>,
         payload: Vec<u8>,
     },
@@ -39,7 +39,7 @@ pub(super) enum Body {
         has_checksum: bool,
         payload: Vec<u8>,
     },
-    /// A protocol with UDP's checksum at the same offset.
+    /// A protocol whose checksum is at the same offset as the checksum of UDP, such as UDP-Lite.
     LikeUdp {
         protocol: u8,
         payload: Vec<u8>,
@@ -52,7 +52,7 @@ pub(super) enum Body {
         kind: u8,
         code: u8,
         quoted: Box<Packet>,
-        /// Number of quoted bytes.
+        /// Number of bytes that the error quotes.
         keep: usize,
     },
     /// A protocol whose checksum does not cover the addresses.
@@ -74,12 +74,12 @@ impl Packet {
         }
     }
 
-    /// Returns the packet as bytes.
+    /// Returns the bytes of the packet, with lengths and checksums.
     pub(super) fn encode(&self) -> Vec<u8> {
         self.with_header(&self.payload(), 0)
     }
 
-    /// Returns the packet cut into fragments of `len` bytes, a multiple of eight.
+    /// Returns the fragments of the packet, with `len` bytes of payload each, a multiple of eight.
     pub(super) fn fragments(&self, len: usize) -> Vec<Vec<u8>> {
         let payload = self.payload();
         let count = payload.len().div_ceil(len);
@@ -92,7 +92,7 @@ impl Packet {
             .collect()
     }
 
-    /// Returns the bytes behind the IPv4 header.
+    /// Returns the bytes that follow the IPv4 header.
     fn payload(&self) -> Vec<u8> {
         match &self.body {
             Body::Tcp {
@@ -177,7 +177,7 @@ impl Packet {
         packet
     }
 
-    /// Writes the checksum over pseudo-header and segment.
+    /// Writes the checksum of the pseudo header and the segment at offset `at` of the segment.
     fn put_checksum(&self, segment: Vec<u8>, at: usize, protocol: u8) -> Vec<u8> {
         let len = u16::try_from(segment.len()).unwrap();
         let mut covered = Vec::from(self.source.octets());
@@ -189,12 +189,12 @@ impl Packet {
     }
 }
 
-/// Puts a packet into a frame.
+/// Returns an Ethernet frame with a packet.
 pub(super) fn frame(destination: [u8; 6], source: [u8; 6], packet: &[u8]) -> Vec<u8> {
     [&destination[..], &source, &[0x08, 0x00], packet].concat()
 }
 
-/// The Internet checksum (RFC 1071), over bytes whose checksum field is zero.
+/// Returns the Internet checksum (RFC 1071) of bytes whose checksum field is zero.
 pub(super) fn checksum(bytes: &[u8]) -> u16 {
     let sum: u32 = (bytes.chunks(2))
         .map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)))

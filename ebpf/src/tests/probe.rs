@@ -1,11 +1,13 @@
-//! Replies to the overlay probe, from the heartbeat.
+//! Tests of the program's replies to overlay probes.
 
 use super::fixture::{NODE_2, gateway_mac, node_mac, tables};
 use super::overlay::from_node;
 use super::packet::{Body, Packet, frame};
 use super::{DROP, Image, OUTER, Programs, REDIRECT, Settings, load};
 use ebpf_common::counter::Counter;
-use ebpf_common::probe::{HEARS, HEARTBEAT_AGE_MAX_NS, Heartbeat, Probe, Sighting, Statement};
+use ebpf_common::probe::{
+    HEARTBEAT_AGE_MAX_NS, Heartbeat, LastRequest, NodeReport, Probe, RECEIVES_REPLIES,
+};
 use ebpf_common::settings::PROBE_PORT;
 use nix::sched::{CloneFlags, unshare};
 use nix::time::{ClockId, clock_gettime};
@@ -33,7 +35,7 @@ fn reply(has_checksum: bool, payload: Vec<u8>) -> Packet {
     Packet::new(REPLICA, NODE, body)
 }
 
-/// A heartbeat of this age in nanoseconds.
+/// Returns a heartbeat with the given age in nanoseconds.
 fn heartbeat(age_ns: u64) -> Heartbeat {
     let now = Duration::from(clock_gettime(ClockId::CLOCK_MONOTONIC).unwrap());
     let now_ns = u64::try_from(now.as_nanos()).unwrap();
@@ -47,7 +49,10 @@ fn heartbeat(age_ns: u64) -> Heartbeat {
     }
 }
 
-/// The liveness socket of a process, in a new namespace of this thread.
+/// Opens the socket by which the program checks that the engine's process is alive.
+///
+/// The function moves the calling thread into a new network namespace, so that the socket is the
+/// only one on its port.
 pub(super) fn liveness_socket() -> UdpSocket {
     unshare(CloneFlags::CLONE_NEWNET).expect("tests need root");
     UdpSocket::bind((Ipv4Addr::UNSPECIFIED, PROBE_PORT)).unwrap()
@@ -66,7 +71,7 @@ fn a_request_becomes_a_reply_with_the_heartbeat() {
             let packet = request(has_checksum, probe.encode().to_vec());
             let run = programs.overlay(&from_node(&packet.encode()));
 
-            probe.answer = heartbeat.answer;
+            probe.body = heartbeat.body;
             let expected = reply(has_checksum, probe.encode().to_vec());
             assert_eq!(run.verdict, REDIRECT);
             assert_eq!(run.node, OUTER);
@@ -118,22 +123,22 @@ fn a_report_is_stored_and_its_request_gets_a_reply() {
     let _life = liveness_socket();
     let heartbeat = heartbeat(0);
     programs.beat(&heartbeat);
-    let statement = Statement::new(HEARS, 0x0fed_cba9_8765_4321, [0, 9, 1000]);
-    let mut probe = Probe::request(7, 8).saying(&statement);
+    let report = NodeReport::new(RECEIVES_REPLIES, 0x0fed_cba9_8765_4321, [0, 9, 1000]);
+    let mut probe = Probe::request(7, 8).with_report(&report);
     let packet = request(true, probe.encode().to_vec()).encode();
 
     let run = programs.overlay(&from_node(&packet));
 
-    probe.answer = heartbeat.answer;
+    probe.body = heartbeat.body;
     let expected = reply(true, probe.encode().to_vec()).encode();
     assert_eq!(run.frame, frame(node_mac(), gateway_mac(), &expected));
-    let sightings = programs.maps.borrow().sightings().unwrap();
-    let sighting = sightings[&OUTER.octets()];
-    assert_eq!(sighting.lost().collect::<Vec<_>>(), [0, 9, 1000]);
-    assert_eq!(sighting.digest(), 0x0fed_cba9_8765_4321);
-    assert!(sighting.says(HEARS));
-    assert!(sighting.ktime_ns > heartbeat.ktime_ns);
-    assert_eq!(sightings[&NODE_2.octets()], Sighting::NONE);
+    let last_requests = programs.maps.borrow().last_requests().unwrap();
+    let last_request = last_requests[&OUTER.octets()];
+    assert_eq!(last_request.lost().collect::<Vec<_>>(), [0, 9, 1000]);
+    assert_eq!(last_request.digest(), 0x0fed_cba9_8765_4321);
+    assert!(last_request.has_flag(RECEIVES_REPLIES));
+    assert!(last_request.ktime_ns > heartbeat.ktime_ns);
+    assert_eq!(last_requests[&NODE_2.octets()], LastRequest::NONE);
 }
 
 #[test]
@@ -144,8 +149,8 @@ fn requests_are_stored_while_the_engine_hangs() {
 
     assert_eq!(programs.overlay(&from_node(&packet)).verdict, DROP);
 
-    let sightings = programs.maps.borrow().sightings().unwrap();
-    assert!(sightings[&OUTER.octets()].ktime_ns > 0);
+    let last_requests = programs.maps.borrow().last_requests().unwrap();
+    assert!(last_requests[&OUTER.octets()].ktime_ns > 0);
 }
 
 #[test]
@@ -157,8 +162,11 @@ fn only_requests_of_nodes_are_stored() {
     let image = Image::new(&fewer, &Settings::default()).unwrap();
     programs.maps.borrow_mut().apply(image).unwrap();
 
-    let sightings = programs.maps.borrow().sightings().unwrap();
-    assert_eq!(sightings.into_keys().collect::<Vec<_>>(), [NODE_2.octets()]);
+    let last_requests = programs.maps.borrow().last_requests().unwrap();
+    assert_eq!(
+        last_requests.into_keys().collect::<Vec<_>>(),
+        [NODE_2.octets()]
+    );
 }
 
 #[test]
@@ -168,8 +176,8 @@ fn only_requests_get_a_reply() {
     let payload = Probe::request(1, 2).encode().to_vec();
     let mut foreign = payload.clone();
     foreign[0] ^= 1;
-    let mut answered = Probe::request(1, 2);
-    answered.answer = heartbeat(0).answer;
+    let mut reply = Probe::request(1, 2);
+    reply.body = heartbeat(0).body;
     let mut other_port = request(true, payload.clone());
     other_port.body = Body::Udp {
         ports: [PROBE_PORT, PROBE_PORT + 1],
@@ -187,7 +195,7 @@ fn only_requests_get_a_reply() {
         request(true, payload[1..].to_vec()).encode(),
         request(true, [payload.clone(), vec![0]].concat()).encode(),
         request(true, foreign).encode(),
-        request(true, answered.encode().to_vec()).encode(),
+        request(true, reply.encode().to_vec()).encode(),
         other_port.encode(),
         with_options.encode(),
         request(true, payload.clone()).fragments(80)[0].clone(),

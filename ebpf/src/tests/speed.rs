@@ -1,4 +1,5 @@
-//! Nanoseconds per run, printed and written to `target/ebpf-ns.json`.
+//! Measures the time per run of each program in nanoseconds, and writes the results to
+//! `target/ebpf-ns.json`.
 
 use super::fixture::{net, tables};
 use super::overlay::from_node;
@@ -16,10 +17,10 @@ use std::path::Path;
 
 const REPEAT: u32 = 100_000;
 
-/// Number of prefixes of all peers together; each has ten.
+/// Total numbers of prefixes in the measured tables; each peer has ten prefixes.
 const PREFIXES: [u32; 3] = [100, 10_000, 60_000];
 
-/// A CIDR that is remapped to itself, so that each repetition gets the same packet.
+/// A CIDR that is remapped to itself, so that all repetitions process the same packet.
 const IDENTITY: &str = "10.200.0.0/16";
 
 fn udp(source: &str, destination: &str, options: Vec<u8>, payload: Vec<u8>) -> Vec<u8> {
@@ -144,14 +145,14 @@ fn runs_cost_nanoseconds() {
     fs::write(target.join("ebpf-ns.json"), figures).unwrap();
 }
 
-/// Returns the fastest of some rounds: other load on the machine only adds time.
+/// Returns the fastest of five rounds, because other load on the machine only adds time.
 fn best(programs: &Programs, program: &'static str, frame: &[u8]) -> Run {
     let runs = (0..5).map(|_| programs.run(program, frame, REPEAT));
 
     runs.min_by_key(|run| run.duration).unwrap()
 }
 
-/// Returns `tables` with this many prefixes of other peers, and a local prefix for each.
+/// Returns `tables` with `prefixes` additional prefixes of peers, and as many local prefixes.
 fn many(tables: &Tables, prefixes: u32) -> Tables {
     let mut tables = tables.clone();
     for number in 0..prefixes {

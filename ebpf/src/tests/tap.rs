@@ -1,4 +1,4 @@
-//! From a peer to a node.
+//! Tests of packets from a peer to a node.
 
 use super::fixture::{NODE_1, NODE_2, gateway_mac, net, node_mac, peer_mac, seen, tables};
 use super::generate::{address, fragment_len, packets};
@@ -10,7 +10,9 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-/// A frame from the engine; the programs keep its MAC addresses.
+/// Returns the frame with a packet from `peer`, as the engine writes it to the TAP.
+///
+/// The program does not change the MAC addresses of a frame that it forwards to a node.
 pub(super) fn from_peer(peer: u16, packet: &[u8]) -> Vec<u8> {
     frame(node_mac(), peer_mac(peer), packet)
 }
@@ -75,7 +77,8 @@ fn every_fragment_is_remapped_and_the_first_has_the_checksum() {
 #[test]
 fn a_peer_sends_only_from_its_own_prefixes() {
     let programs = load(&tables());
-    // 192.168.7.0/24 belongs to peer 2 only, and remapped addresses are no original ones.
+    // 192.168.7.0/24 belongs to peer 2 only. 10.245.0.0/16 is a remapped prefix, which never occurs
+    // in packets from the peer itself.
     let foreign = address("0.0.0.0/0").prop_filter("known", |source| seen(1, *source).is_none());
     let foreign = prop_oneof![foreign, address("192.168.7.0/24"), address("10.245.0.0/16")];
 
@@ -101,7 +104,7 @@ fn a_destination_outside_this_cluster_is_refused() {
 }
 
 #[test]
-fn a_frame_that_names_no_peer_is_refused() {
+fn a_frame_whose_mac_address_encodes_no_peer_is_dropped() {
     let programs = load(&tables());
     let packet = datagram("10.244.1.10", "10.244.1.11").encode();
 
@@ -111,7 +114,7 @@ fn a_frame_that_names_no_peer_is_refused() {
             Counter::TapUnknownPeer,
         );
     }
-    // A peer without prefixes has no sources either.
+    // Peer 3 has no prefixes, so all its sources are unknown.
     programs.assert_refused(
         |programs| programs.tap(&from_peer(3, &packet)),
         Counter::TapUnknownSource,

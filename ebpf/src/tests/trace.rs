@@ -1,4 +1,4 @@
-//! The log of dropped packets.
+//! Tests of the log of dropped packets.
 
 use super::fixture::tables;
 use super::overlay::from_node;
@@ -23,7 +23,7 @@ impl Write for Lines {
     }
 }
 
-/// Returns the log of a packet with a foreign source.
+/// Runs the overlay program on a packet with an unknown source, and returns the log.
 fn log_of_a_drop(log: bool) -> String {
     let programs = load_with(&tables(), OUTER, log);
     let mut trace = Trace::take(&mut programs.ebpf.borrow_mut()).unwrap();

@@ -1,4 +1,4 @@
-//! From one peer to another, through this cluster.
+//! Tests of packets from one peer to another through this cluster.
 
 use super::fixture::{STANDS_FOR_1, STANDS_FOR_2, ip, peer_mac, tables};
 use super::generate::{address, errors, fragment_len, packets};
@@ -8,7 +8,8 @@ use super::{REDIRECT, for_all, load};
 use ebpf_common::counter::Counter;
 use proptest::prelude::*;
 
-/// The frame that the engine must read for `peer`, out of one from the peer `from`.
+/// Returns the frame that the engine must read if the program forwards a packet of the peer `from`
+/// to `peer`.
 fn forwarded(from: u16, peer: u16, packet: &[u8]) -> Vec<u8> {
     frame(peer_mac(peer), peer_mac(from), packet)
 }
@@ -22,7 +23,7 @@ fn datagram(source: &str, destination: &str) -> Packet {
     Packet::new(source, destination, body)
 }
 
-/// Packets between the two pods with IP objects, both with the original address 10.244.5.5.
+/// Generates packets between the two pods with IP objects, whose original addresses are equal.
 fn pods() -> impl Strategy<Value = Packet> {
     packets(Just(ip("10.244.5.5")), Just(ip(STANDS_FOR_2)))
 }
@@ -66,9 +67,10 @@ fn fragments_between_two_pods_with_ip_objects_are_remapped() {
 #[test]
 fn an_error_about_a_packet_between_peers_reaches_its_sender() {
     let programs = load(&tables());
-    // As received by peer 2: from the IP object of peer 1's pod.
+    // The quoted packet has the addresses with which peer 2 received it: the source is the address
+    // of the IP object that stands for the pod of peer 1.
     let quoted = packets(Just(ip(STANDS_FOR_1)), Just(ip("10.244.5.5")));
-    // From the pod itself, and from a router on the path to it.
+    // The destination pod of peer 2 sends the error, or a router on the path to it.
     let reporter = prop_oneof![Just(ip("10.244.5.5")), address("172.16.0.0/12")];
 
     for_all(errors(reporter, Just(ip(STANDS_FOR_1)), quoted), |packet| {
@@ -124,15 +126,17 @@ fn an_error_about_a_packet_that_was_not_forwarded_is_refused() {
         Packet::new(source, STANDS_FOR_1, body).encode()
     };
     let foreign = [
-        // Sent by another pod than the one that gets the error.
+        // The receiver of the error did not send these packets.
         datagram("10.244.5.6", "10.244.5.5"),
         datagram(STANDS_FOR_2, "10.244.5.5"),
-        // Sent to a pod of peer 2 without an IP object, or to the pod as another peer sees it.
+        // The destination of the next packet is a pod of peer 2 without an IP object. The
+        // destination of the last packet is the address of an IP object, not the original address
+        // of a pod.
         datagram(STANDS_FOR_1, "10.244.5.6"),
         datagram(STANDS_FOR_1, STANDS_FOR_2),
     ];
 
-    // From the pod with an IP object, from another pod, from a router.
+    // The errors come from the pod with an IP object, from another pod and from a router.
     for (source, quoted) in ["10.244.5.5", "10.244.5.6", "172.16.0.1"]
         .into_iter()
         .flat_map(|source| foreign.iter().map(move |quoted| (source, quoted)))
@@ -146,7 +150,7 @@ fn an_error_about_a_packet_that_was_not_forwarded_is_refused() {
 }
 
 #[test]
-fn the_time_to_live_ends_a_loop() {
+fn a_packet_with_an_expired_ttl_is_dropped() {
     let programs = load(&tables());
 
     for ttl in [0, 1] {

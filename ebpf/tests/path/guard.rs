@@ -1,4 +1,4 @@
-//! Refused frames, and errors of the loader.
+//! Tests of frames that the programs must drop, and of the loader's errors.
 
 use super::lab::{Lab, options, tables, wait_for};
 use super::tap::VNET_HEADER;
@@ -17,7 +17,7 @@ fn truncated_frames_from_the_engine_are_counted() {
     frame.extend(settings.peer_mac(super::lab::PEER));
     frame.extend([0x08, 0x00, 0x45, 0, 0, 40]);
 
-    // Each length from a bare Ethernet header to one byte less than an IPv4 header.
+    // The lengths range from an Ethernet header alone to one byte less than a complete IPv4 header.
     for len in VNET_HEADER + 14..VNET_HEADER + 34 {
         frame.resize(len, 0);
         assert!(lab.tap.write(&frame));
@@ -31,7 +31,7 @@ fn truncated_frames_from_the_engine_are_counted() {
 #[test]
 fn a_frame_without_a_tunnel_key_is_counted() {
     let lab = Lab::new();
-    // A device in place of the overlay whose frames come through no tunnel.
+    // This device replaces the overlay device. Its frames have no tunnel key.
     lab.gateway
         .command("ip link add plain type veth peer name other");
     lab.gateway.command("ip link set plain up");
@@ -77,9 +77,9 @@ fn a_missing_capability_is_named() {
     let lab = Lab::new();
 
     let error = lab.gateway.run(|| {
-        // aya detects the kernel's features once per process, which needs privileges.
+        // aya detects the kernel's features once per process, and the detection needs capabilities.
         drop(Datapath::attach(options()).unwrap());
-        // Capabilities are per thread.
+        // Linux manages capabilities per thread, so this call does not affect other tests.
         caps::clear(None, CapSet::Effective).unwrap();
         Datapath::attach(options()).err()
     });
@@ -120,12 +120,12 @@ fn attached_programs_are_updated_and_read_without_cap_bpf() {
         }
         datapath.beat(&ebpf::Heartbeat::new(false, 0, [])).unwrap();
         datapath.counters().unwrap();
-        datapath.sightings().unwrap();
+        datapath.last_requests().unwrap();
     });
 }
 
 #[test]
-fn tables_that_contradict_themselves_change_nothing() {
+fn inconsistent_tables_change_nothing() {
     let lab = Lab::new();
     let mut datapath = lab.gateway.run(|| Datapath::attach(options())).unwrap();
     datapath.apply(&tables()).unwrap();
@@ -133,12 +133,12 @@ fn tables_that_contradict_themselves_change_nothing() {
     for route in unequal.outbound.values_mut() {
         route.to = "10.244.0.0/17".parse().unwrap();
     }
-    let mut homeless = tables();
-    for local in homeless.local.values_mut() {
+    let mut without_node = tables();
+    for local in without_node.local.values_mut() {
         *local = Local::Spread([].into());
     }
 
-    for wrong in [unequal, homeless] {
+    for wrong in [unequal, without_node] {
         assert!(datapath.apply(&wrong).is_err());
     }
 
@@ -161,7 +161,7 @@ fn an_update_writes_only_changed_entries() {
     let third = datapath.apply(&Tables::default()).unwrap();
 
     assert_eq!((first.inserted, first.replaced, first.removed), (5, 0, 0));
-    // The segment size is part of the outbound and of the inbound entry.
+    // The MSS limit is part of both the outbound and the inbound entry.
     assert_eq!(
         (second.inserted, second.replaced, second.removed),
         (1, 2, 0)

@@ -1,4 +1,4 @@
-//! A node and a gateway, each in a network namespace, on one underlay.
+//! A laboratory with a node and a gateway, each in a network namespace, on one underlay.
 //!
 //! ```text
 //!   node                                gateway
@@ -22,20 +22,20 @@ use std::time::{Duration, Instant};
 
 pub(super) const NODE: Ipv4Addr = Ipv4Addr::new(172, 18, 0, 2);
 
-/// An address of the underlay that belongs to no node.
+/// An underlay address that is missing in the gateway's table of nodes.
 pub(super) const STRANGER: Ipv4Addr = Ipv4Addr::new(172, 18, 0, 3);
 
-/// Longest wait for steps that take milliseconds, unless the machine is overloaded.
+/// Longest wait for steps that take milliseconds on an idle machine.
 pub(super) const DEADLINE: Duration = Duration::from_secs(30);
 
 pub(super) const PEER: u16 = 7;
 pub(super) const MSS: u16 = 1300;
 
-/// A network namespace that lives as long as the thread that made it.
+/// A network namespace that lives as long as the thread that created it.
 pub(super) struct Namespace {
     net: File,
     tid: i32,
-    /// Ends the thread when dropped, before it is joined.
+    /// The thread ends when this channel is closed.
     release: Option<mpsc::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -71,7 +71,7 @@ impl Namespace {
         })
     }
 
-    /// Runs a command in the namespace and returns what it prints.
+    /// Runs a command in the namespace, and returns its standard output.
     pub(super) fn command(&self, line: &str) -> String {
         self.run(|| command(line))
     }
@@ -86,7 +86,7 @@ impl Drop for Namespace {
     }
 }
 
-/// Both namespaces with all devices; each test attaches the programs.
+/// The two network namespaces with all devices. Each test attaches the programs.
 pub(super) struct Lab {
     pub(super) node: Namespace,
     pub(super) gateway: Namespace,
@@ -132,7 +132,7 @@ impl Lab {
         Self { node, gateway, tap }
     }
 
-    /// Reads a counter of the node's IP stack from `/proc/net/snmp`.
+    /// Returns a counter of the node's IP stack, from `/proc/net/snmp`.
     pub(super) fn node_counter(&self, protocol: &str, name: &str) -> u64 {
         let snmp = (self.node)
             .run(|| fs::read_to_string("/proc/thread-self/net/snmp"))
@@ -145,7 +145,7 @@ impl Lab {
     }
 }
 
-/// The gateway's tables: one peer, whose pods have the same addresses as ours.
+/// Returns the gateway's tables, with one peer whose pod CIDR equals that of this cluster.
 pub(super) fn tables() -> Tables {
     let (here, there) = (net("10.244.0.0/16"), net("10.245.0.0/16"));
     let route = Outbound {
@@ -172,7 +172,7 @@ pub(super) fn net(net: &str) -> Ipv4Net {
     net.parse().unwrap()
 }
 
-/// Runs a command in the namespace of this thread and returns what it prints.
+/// Runs a command in the namespace of this thread, and returns its standard output.
 pub(super) fn command(line: &str) -> String {
     let mut words = line.split_whitespace();
     let mut command = Command::new(words.next().unwrap());
@@ -183,16 +183,16 @@ pub(super) fn command(line: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Waits until `is_so`, at most for [`DEADLINE`].
-pub(super) fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+/// Waits until `is_true` returns true; panics after [`DEADLINE`].
+pub(super) fn wait_for(what: &str, mut is_true: impl FnMut() -> bool) {
     let deadline = Instant::now() + DEADLINE;
-    while !is_so() {
+    while !is_true() {
         assert!(Instant::now() < deadline, "timed out: {what}");
         thread::yield_now();
     }
 }
 
-/// Mounts a BPF file system at `at`, visible to this thread and its children only.
+/// Mounts a BPF file system at `at`, in a new mount namespace for this thread.
 pub(super) fn mount_bpffs(at: &Path) {
     use nix::mount::{MsFlags, mount};
 
@@ -204,7 +204,7 @@ pub(super) fn mount_bpffs(at: &Path) {
 }
 
 fn prepare() {
-    // Otherwise the kernel sends IPv6 frames of its own.
+    // With IPv6, the kernel itself would send frames such as router solicitations.
     for setting in [
         "ipv6/conf/default/disable_ipv6",
         "ipv6/conf/all/disable_ipv6",

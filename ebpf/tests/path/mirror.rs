@@ -1,7 +1,8 @@
-//! An engine that returns every packet to its sender as if a peer had sent it.
+//! A replacement for the engine, which returns each packet to this cluster as a packet of the peer.
 //!
-//! The peer has the same addresses as this cluster, so the node talks to itself
-//! through overlay, programs and TAP, and each end sees the other remapped.
+//! The peer has the same addresses as this cluster. Therefore two sockets of the node communicate
+//! through the overlay, the programs and the TAP. Each socket receives packets from the remapped
+//! address of the other socket.
 
 use super::lab::PEER;
 use super::tap::{Tap, VNET_HEADER};
@@ -9,10 +10,10 @@ use ebpf::Settings;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-/// Statistics of the mirror.
+/// Statistics of the returned frames.
 #[derive(Default)]
 pub(super) struct Seen {
-    /// Returned frames.
+    /// Number of frames.
     pub(super) frames: AtomicUsize,
     /// Length of the longest frame, in bytes.
     pub(super) longest: AtomicUsize,
@@ -32,7 +33,7 @@ pub(super) fn with_mirror<T>(tap: &Tap, work: impl FnOnce(&Seen) -> T) -> T {
                 }
             }
         });
-        // Also if `work` panics; otherwise the scope would wait forever.
+        // The guard stops the thread even if `work` panics. Otherwise the scope would never end.
         let _stop = StopOnDrop(&is_done);
         work(&seen)
     })
@@ -60,5 +61,5 @@ fn return_frame(tap: &Tap, mut frame: Vec<u8>, seen: &Seen) {
     frame[source].copy_from_slice(&settings.peer_mac(PEER));
     seen.frames.fetch_add(1, Ordering::Relaxed);
     seen.longest.fetch_max(frame.len(), Ordering::Relaxed);
-    assert!(tap.write(&frame), "the kernel refuses its own frame");
+    assert!(tap.write(&frame), "the kernel rejects a frame that it sent");
 }

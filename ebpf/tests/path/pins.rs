@@ -1,4 +1,4 @@
-//! Pins, which outlive the process, and their adoption by the next one.
+//! Tests of pins, which outlive the process, and of their use by the next process.
 
 use super::lab::{DEADLINE, Lab, command, mount_bpffs, options, tables, wait_for};
 use super::mirror::with_mirror;
@@ -24,7 +24,7 @@ fn pinned(dir: &Path) -> Options {
     }
 }
 
-/// Two pods of the node that exchange datagrams through the programs.
+/// Sockets of two pods of the node. The client sends datagrams to the server through the programs.
 struct Pods {
     client: UdpSocket,
     server: UdpSocket,
@@ -43,7 +43,7 @@ impl Pods {
         }
     }
 
-    /// Returns whether a datagram arrives.
+    /// Sends a datagram, and returns whether it arrives.
     fn is_connected(&self) -> bool {
         self.client.send_to(b"x", "10.245.1.20:7000").unwrap();
         self.server.recv(&mut [0; 8]).is_ok()
@@ -57,8 +57,10 @@ fn tcx_programs(device: &str) -> usize {
     programs.len()
 }
 
-/// Waits until the programs are gone. The kernel frees a link after the last close or unlink
-/// has returned, and other tests' children hold it for a moment, from `fork` to `exec`.
+/// Waits until the kernel has detached the programs.
+///
+/// The kernel frees a link some time after the last close or unlink. In addition, child processes
+/// of other tests hold the link's file descriptor in the time between `fork` and `exec`.
 fn wait_until_gone() {
     wait_for("the programs are gone", || {
         tcx_programs("liqo-overlay") + tcx_programs("liqo-tap") == 0

@@ -1,4 +1,4 @@
-//! A TAP with the kernel's header before each frame.
+//! A TAP with a virtio header before each frame.
 
 #![expect(unsafe_code, reason = "a TAP is opened by ioctl")]
 
@@ -14,10 +14,10 @@ nix::ioctl_write_int!(set_offload, b'T', 208);
 /// Length of the virtio header before each frame.
 pub(super) const VNET_HEADER: usize = 10;
 
-/// Checksum and TCP segmentation offload: the kernel leaves both to the reader.
+/// Offload of checksums and IPv4 TCP segmentation, both of which the kernel leaves to the reader.
 const OFFLOADS: u64 = 0x01 | 0x02;
 
-/// The engine's end of a TAP.
+/// The file descriptor of a TAP, from which an engine reads frames.
 pub(super) struct Tap {
     file: File,
 }
@@ -31,7 +31,7 @@ impl Tap {
             .custom_flags(nix::libc::O_NONBLOCK)
             .open("/dev/net/tun")
             .unwrap();
-        // SAFETY: All zeros are a valid `ifreq`.
+        // SAFETY: An `ifreq` may have all bytes zero.
         let mut request: ifreq = unsafe { std::mem::zeroed() };
         assert!(name.len() < IFNAMSIZ);
         for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
@@ -40,13 +40,13 @@ impl Tap {
         request.ifr_ifru.ifru_flags = (IFF_TAP | IFF_NO_PI | IFF_VNET_HDR) as c_short;
         // SAFETY: The kernel reads and writes the request, which outlives the call.
         unsafe { set_iff(file.as_raw_fd(), &raw mut request as u64) }.unwrap();
-        // SAFETY: The call takes a number.
+        // SAFETY: The call takes no pointer.
         unsafe { set_offload(file.as_raw_fd(), OFFLOADS) }.unwrap();
 
         Self { file }
     }
 
-    /// Returns the next frame with its header, if there is one.
+    /// Returns the next frame with its virtio header, or `None` if no frame is queued.
     pub(super) fn read(&self) -> Option<Vec<u8>> {
         let mut frame = vec![0; 70_000];
         let len = (&self.file).read(&mut frame).ok()?;
@@ -54,7 +54,7 @@ impl Tap {
         Some(frame)
     }
 
-    /// Writes a frame with its header.
+    /// Writes a frame with its virtio header. Returns whether the kernel accepted the frame.
     pub(super) fn write(&self, frame: &[u8]) -> bool {
         (&self.file).write(frame).is_ok()
     }

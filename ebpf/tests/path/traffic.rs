@@ -1,4 +1,4 @@
-//! Traffic of pods: TCP, UDP, ping, and errors that must reach the socket.
+//! Tests of pod traffic through the programs: TCP, UDP, ping and ICMP errors.
 
 use super::lab::{DEADLINE, Lab, MSS, PEER, STRANGER, command, options, tables};
 use super::mirror::with_mirror;
@@ -18,7 +18,7 @@ fn attach(lab: &Lab) -> Datapath {
     datapath
 }
 
-/// A socket of the pod with this address.
+/// Opens a UDP socket of the pod with this address.
 fn socket(lab: &Lab, address: &str) -> UdpSocket {
     let socket = lab.node.run(|| UdpSocket::bind(address).unwrap());
     socket.set_read_timeout(TIMEOUT).unwrap();
@@ -31,7 +31,7 @@ fn the_engine_reads_the_peer_from_the_frame_and_the_original_addresses() {
     let _datapath = attach(&lab);
 
     let pod = socket(&lab, "10.244.1.10:7000");
-    pod.send_to(b"question", "10.245.1.20:7001").unwrap();
+    pod.send_to(b"payload", "10.245.1.20:7001").unwrap();
     let mut frame = None;
     super::lab::wait_for("a frame at the TAP", || {
         frame = lab.tap.read();
@@ -43,7 +43,7 @@ fn the_engine_reads_the_peer_from_the_frame_and_the_original_addresses() {
     assert_eq!(frame[12..14], [0x08, 0x00]);
     assert_eq!(frame[26..30], [10, 244, 1, 10]);
     assert_eq!(frame[30..34], [10, 244, 1, 20]);
-    assert_eq!(frame[42..], *b"question");
+    assert_eq!(frame[42..], *b"payload");
 }
 
 #[test]
@@ -56,18 +56,18 @@ fn pods_with_equal_addresses_exchange_datagrams_and_see_each_other_remapped() {
     );
 
     with_mirror(&lab.tap, |_| {
-        // The largest travel in fragments.
+        // The node sends the datagrams that exceed the MTU in fragments.
         for len in [0, 1, 100, 1392, 1393, 4000, 60_000] {
-            let question = vec![0x5a; len];
+            let payload = vec![0x5a; len];
             let mut buffer = vec![0; 70_000];
-            client.send_to(&question, "10.245.1.20:7000").unwrap();
+            client.send_to(&payload, "10.245.1.20:7000").unwrap();
             let (got, from) = server.recv_from(&mut buffer).unwrap();
-            assert_eq!(buffer[..got], question);
+            assert_eq!(buffer[..got], payload);
             assert_eq!(from, "10.245.1.10:7000".parse::<SocketAddr>().unwrap());
 
-            server.send_to(&question, from).unwrap();
+            server.send_to(&payload, from).unwrap();
             let (got, from) = client.recv_from(&mut buffer).unwrap();
-            assert_eq!(buffer[..got], question);
+            assert_eq!(buffer[..got], payload);
             assert_eq!(from, "10.245.1.20:7000".parse::<SocketAddr>().unwrap());
         }
     });
@@ -114,7 +114,8 @@ fn a_stream_crosses_intact_in_super_packets_with_clamped_segments() {
     assert!(longest > 30_000, "no super-packet: {longest} bytes at most");
     assert_eq!(lab.node_counter("Tcp", "InCsumErrors"), 0);
     assert_eq!(lab.node_counter("Tcp", "InErrs"), 0);
-    // SYN and SYN-ACK, each once: the second program finds the size low enough.
+    // The overlay program clamps the SYN and the SYN-ACK. The TAP program then finds an MSS that is
+    // low enough.
     assert_eq!(datapath.counters().unwrap()["mss_clamped"], 2);
     assert!(usize::from(MSS) < longest);
 }
@@ -145,7 +146,7 @@ fn an_unreachable_port_refuses_the_sockets_connection() {
     pod.connect("10.245.1.20:9").unwrap();
 
     with_mirror(&lab.tap, |_| {
-        pod.send(b"anyone?").unwrap();
+        pod.send(b"payload").unwrap();
         let refused = pod.recv(&mut [0; 10]).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
     });
@@ -197,13 +198,13 @@ fn a_probe_gets_a_reply_while_the_heartbeat_is_fresh() {
         .beat(&Heartbeat::new(false, 42, [true, false, true]))
         .unwrap();
     send_request();
-    let mut answer = [0; LEN + 1];
-    let (len, from) = node.recv_from(&mut answer).unwrap();
+    let mut payload = [0; LEN + 1];
+    let (len, from) = node.recv_from(&mut payload).unwrap();
 
-    let answer = Probe::parse(&answer[..len]).unwrap();
+    let reply = Probe::parse(&payload[..len]).unwrap();
     assert_eq!(from, "169.254.19.1:6092".parse::<SocketAddr>().unwrap());
-    assert_eq!((answer.sequence(), answer.sent()), (5, 6));
-    assert_eq!((answer.answer.count(), answer.answer.digest()), (3, 42));
-    assert!(answer.answer.is_up(0) && !answer.answer.is_up(1) && answer.answer.is_up(2));
+    assert_eq!((reply.sequence(), reply.sent()), (5, 6));
+    assert_eq!((reply.body.count(), reply.body.digest()), (3, 42));
+    assert!(reply.body.is_up(0) && !reply.body.is_up(1) && reply.body.is_up(2));
     assert_eq!(lab.node_counter("Udp", "InCsumErrors"), 0);
 }

@@ -1,4 +1,4 @@
-//! Where a packet has addresses and the checksums that cover them.
+//! Finds the addresses in a packet, and the checksums that cover them.
 
 use std::ops::Range;
 
@@ -6,24 +6,24 @@ const ICMP: u8 = 1;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// The header of an IPv4 packet, or of one that an ICMP error quotes.
+/// Offsets of an IPv4 packet, or of the packet that an ICMP error quotes.
 #[derive(Debug)]
 struct Layer {
     start: usize,
     payload: usize,
     end: usize,
-    /// Where the checksum of the protocol is, if it covers the addresses and is there.
+    /// Offset of the transport checksum, if it covers the addresses and is present.
     checksum: Option<usize>,
 }
 
-/// All headers of a packet, the outermost first.
+/// The layers of a packet: the packet itself, and the packet that an ICMP error quotes.
 #[derive(Debug)]
 pub(crate) struct Fields {
     layers: Vec<Layer>,
 }
 
 impl Fields {
-    /// Finds the fields of a packet that the oracle could parse.
+    /// Finds the fields of a packet that the oracle has parsed without an error.
     pub(crate) fn of(packet: &[u8]) -> Self {
         let end = usize::from(u16::from_be_bytes([packet[2], packet[3]]));
         let outer = Layer::at(packet, 0, end);
@@ -41,7 +41,7 @@ impl Fields {
         Self { layers }
     }
 
-    /// Returns whether a gateway may change this byte.
+    /// Returns whether a gateway may change the byte at offset `at`.
     pub(crate) fn may_change(&self, at: usize) -> bool {
         let icmp = self.icmp();
         at == 8
@@ -49,7 +49,10 @@ impl Fields {
             || self.layers.iter().any(|layer| layer.may_change(at))
     }
 
-    /// Returns what each checksum is off by: a rewrite must keep that.
+    /// Returns one sum for each checksum: the sum of the covered bytes, including the checksum
+    /// itself.
+    ///
+    /// A rewrite that updates a checksum correctly does not change the sum.
     pub(crate) fn residues(&self, packet: &[u8]) -> Vec<u16> {
         let mut residues = Vec::new();
         for layer in &self.layers {
@@ -70,7 +73,7 @@ impl Fields {
         residues
     }
 
-    /// Where the ICMP header of an error is.
+    /// Returns the offset of the ICMP header, if the packet is an ICMP error.
     fn icmp(&self) -> Option<usize> {
         (self.layers.len() > 1).then(|| self.layers[0].payload)
     }
@@ -106,12 +109,12 @@ impl Layer {
     }
 }
 
-/// Returns whether a UDP datagram has no checksum, which then stays so.
+/// Returns whether the packet is a UDP datagram without a checksum. A rewrite adds no checksum.
 fn is_absent(packet: &[u8], layer: &Layer, at: usize) -> bool {
     packet[layer.start + 9] == UDP && packet[at..at + 2] == [0, 0]
 }
 
-/// The sum of the Internet checksum (RFC 1071), where zero and all ones are the same number.
+/// Returns the sum of the Internet checksum (RFC 1071), in which zero and all ones are equal.
 fn residue(bytes: &[u8]) -> u16 {
     let words = bytes
         .chunks(2)

@@ -1,4 +1,5 @@
-//! A gateway with two peers that both have its own pod CIDR, for the kernel and for the oracle.
+//! Tables of a gateway with two peers. Both peers have the same pod CIDR as this cluster. The eBPF
+//! programs and the oracle get the same tables.
 
 use super::{IPV4_MIN, LEN_MAX};
 use ebpf::test_run::Programs;
@@ -10,7 +11,7 @@ use std::net::Ipv4Addr;
 
 const NODE: Ipv4Addr = Ipv4Addr::new(172, 18, 0, 2);
 
-/// Peer, original prefix, remapped prefix.
+/// The peer index, original prefix and remapped prefix of all remaps.
 const REMAPS: [(u16, &str, &str); 5] = [
     (1, "10.244.0.0/16", "10.245.0.0/16"),
     (1, "10.70.0.0/16", "10.71.0.0/16"),
@@ -19,21 +20,24 @@ const REMAPS: [(u16, &str, &str); 5] = [
     (2, "192.168.7.0/24", "10.247.3.0/24"),
 ];
 
-/// The prefixes of this cluster.
+/// The source prefixes of packets from this cluster.
 const OWN: [&str; 2] = ["10.244.0.0/16", "10.70.0.0/16"];
+
+/// The destination prefixes behind the nodes of this cluster.
 const LOCAL: [&str; 2] = ["10.244.0.0/16", "10.70.0.9/32"];
 
-/// Peer, original address, address of the IP object.
+/// The peer index and original address of remote pods, and the addresses of their IP objects.
 const MAPPED: [(u16, &str, &str); 3] = [
     (1, "10.244.5.5", "10.70.0.21"),
     (2, "10.244.5.5", "10.70.0.22"),
     (2, "192.168.7.7", "10.70.0.23"),
 ];
 
-/// Peer and the address to which its unknown sources are mapped; peer 2 has none.
+/// The index of a peer, and the address that replaces unknown sources in its ICMP errors. The other
+/// peer has no such address.
 const UNKNOWN: (u16, &str) = (1, "10.71.0.1");
 
-/// What selectors of addresses choose from.
+/// The addresses from which a selector in the input chooses.
 const ADDRESSES: [&str; 16] = [
     "10.244.1.10",
     "10.244.5.5",
@@ -53,13 +57,13 @@ const ADDRESSES: [&str; 16] = [
     "8.8.8.8",
 ];
 
-/// A selector from here on leaves the address as the packet has it.
+/// Lowest selector that leaves the address in the packet unchanged.
 const AS_IT_IS: u8 = 0x80;
 
-/// Reads flags and packet, and puts the selected addresses into it.
+/// Parses the input, and writes the selected addresses into the packet.
 ///
-/// Returns `None` for what the kernel does not take in a test run, and for the overlay's probe, which
-/// the oracle does not know.
+/// Returns `None` if the kernel rejects the packet in a test run, or if the destination is an
+/// overlay probe address, for which the oracle has no rules.
 pub(crate) fn packet(input: &[u8]) -> Option<(u8, Vec<u8>)> {
     let (&[flags, selectors @ ..], packet) = input.split_first_chunk::<5>()?;
     let mut packet = packet.get(..packet.len().min(LEN_MAX))?.to_vec();
@@ -82,7 +86,7 @@ pub(crate) fn packet(input: &[u8]) -> Option<(u8, Vec<u8>)> {
     Some((flags, packet))
 }
 
-/// Loads the programs, and returns them with the oracle of the same tables.
+/// Loads the programs, and returns them with an oracle that has the same tables.
 pub(crate) fn load() -> (Programs, Gateway) {
     let programs = Programs::load(&tables(), NODE, false);
 

@@ -172,9 +172,11 @@ pub(crate) struct Nodes {
     pub(crate) cut: u32,
     /// Number of ready nodes whose route agent was stopped or has not sent a probe yet.
     pub(crate) resting: u32,
-    /// Whether all ready nodes reply to end-to-end checks of remote nodes. Nodes that have not sent
-    /// an overlay probe yet are ignored.
-    pub(crate) reflect: bool,
+    /// Whether the echo responders of all ready nodes reply to end-to-end checks of remote nodes.
+    /// Nodes that have not sent an overlay probe yet are ignored.
+    // Earlier versions use the key `reflect` in status and probes.
+    #[serde(rename = "reflect")]
+    pub(crate) echo_responder: bool,
 }
 
 /// State of the connection to a remote cluster, derived from liveness probes.

@@ -151,7 +151,8 @@ fn pong_any(mut reply: Map<String, Value>, own: &Gateway) -> Vec<u8> {
     take(&mut reply, "nodes");
     if let Some(nodes) = &own.nodes {
         let nodes = json!({
-            "all": nodes.all, "cut": nodes.cut, "resting": nodes.resting, "reflect": nodes.reflect,
+            "all": nodes.all, "cut": nodes.cut, "resting": nodes.resting,
+            "reflect": nodes.echo_responder,
         });
         reply.insert("nodes".into(), nodes);
     }
@@ -210,7 +211,7 @@ fn nodes(object: &Map<String, Value>) -> Option<Nodes> {
         all: number("all")?,
         cut: number("cut")?,
         resting: number("resting")?,
-        reflect: find(nodes, "reflect") == Some(&Value::Bool(true)),
+        echo_responder: find(nodes, "reflect") == Some(&Value::Bool(true)),
     })
 }
 

@@ -274,7 +274,7 @@ fn worst(one: Option<Nodes>, other: Option<Nodes>) -> Option<Nodes> {
         all: one.all.max(other.all),
         cut: one.cut.max(other.cut),
         resting: one.resting.max(other.resting),
-        reflect: one.reflect && other.reflect,
+        echo_responder: one.echo_responder && other.echo_responder,
     })
 }
 

@@ -131,7 +131,7 @@ fn reconfigure(network: &mut Network, input: &mut Input<'_>) {
             all: u32::from(input.word()),
             cut: u32::from(input.word()),
             resting: u32::from(input.word()),
-            reflect: what & 4 != 0,
+            echo_responder: what & 4 != 0,
         }),
         _ => {
             let names = ["server-0", "client-0", "client-1", "other-0"];

@@ -11,7 +11,7 @@ pub(crate) fn run(bytes: &[u8]) {
     if let Some(parsed) = Probe::parse(bytes) {
         assert_eq!(parsed.encode(), bytes, "encoding restores the bytes");
         let _ = (0..2 * LEN * 8)
-            .filter(|rank| parsed.answer.is_up(*rank))
+            .filter(|rank| parsed.body.is_up(*rank))
             .count();
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::engine;
 use control_api::fabric::Node;
-use ebpf_common::probe::{HEARS, REFLECTS, RESTS, SPEAKS, Sighting};
+use ebpf_common::probe::{HAS_ECHO_RESPONDER, HAS_REPORT, LastRequest, RECEIVES_REPLIES, STOPPING};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -77,7 +77,7 @@ impl Nodes {
     pub(super) fn update(
         &mut self,
         nodes: &[Node],
-        sightings: &BTreeMap<Ipv4Addr, (Duration, Sighting)>,
+        last_requests: &BTreeMap<Ipv4Addr, (Duration, LastRequest)>,
         now: Instant,
     ) {
         let mut before = std::mem::take(&mut self.0);
@@ -86,8 +86,8 @@ impl Nodes {
             let known = before.remove(&node.name);
             let known = known.filter(|known| known.address == node.internal_ip);
             let (since, deaf) = known.map_or((now, 0), |known| (known.since, known.deaf));
-            let seen = sightings.get(&node.internal_ip);
-            let says = |flag| seen.is_some_and(|(_, sighting)| sighting.says(flag));
+            let seen = last_requests.get(&node.internal_ip);
+            let has_flag = |flag| seen.is_some_and(|(_, last_request)| last_request.has_flag(flag));
             let mut overlay = overlay(seen, now.saturating_duration_since(since));
             let is_deaf = overlay == Overlay::Deaf;
             let deaf = if is_deaf { deaf.saturating_add(1) } else { 0 };
@@ -99,8 +99,8 @@ impl Nodes {
                 since,
                 overlay,
                 deaf,
-                has_report: says(SPEAKS),
-                has_echo_responder: says(REFLECTS),
+                has_report: has_flag(HAS_REPORT),
+                has_echo_responder: has_flag(HAS_ECHO_RESPONDER),
             };
             self.0.insert(node.name.clone(), known);
         }
@@ -109,12 +109,14 @@ impl Nodes {
     /// Returns the nodes whose end-to-end checks are evaluated, each with its last probe.
     pub(super) fn checking<'a>(
         &'a self,
-        sightings: &'a BTreeMap<Ipv4Addr, (Duration, Sighting)>,
-    ) -> impl Iterator<Item = (&'a str, &'a Sighting)> {
+        last_requests: &'a BTreeMap<Ipv4Addr, (Duration, LastRequest)>,
+    ) -> impl Iterator<Item = (&'a str, &'a LastRequest)> {
         self.0
             .iter()
             .filter(|(_, known)| known.overlay == Overlay::Healthy && known.has_report)
-            .filter_map(|(name, known)| Some((name.as_str(), &sightings.get(&known.address)?.1)))
+            .filter_map(|(name, known)| {
+                Some((name.as_str(), &last_requests.get(&known.address)?.1))
+            })
     }
 
     /// Returns the number of nodes whose end-to-end checks are evaluated.
@@ -145,7 +147,7 @@ impl Nodes {
             all: count(|_| true),
             cut: count(Overlay::is_cut),
             resting: count(|overlay| matches!(overlay, Overlay::Resting | Overlay::New)),
-            reflect: !self.0.is_empty() && {
+            echo_responder: !self.0.is_empty() && {
                 let mut probed = self.0.values().filter(|it| it.overlay != Overlay::New);
                 probed.all(|known| known.has_echo_responder)
             },
@@ -157,19 +159,21 @@ impl Nodes {
 /// does not report whether replies arrive, its probes alone are sufficient.
 pub(crate) fn is_known_to_all(
     nodes: &[Node],
-    sightings: &BTreeMap<Ipv4Addr, (Duration, Sighting)>,
+    last_requests: &BTreeMap<Ipv4Addr, (Duration, LastRequest)>,
 ) -> bool {
     let mut ready = nodes.iter().filter(|node| node.ready);
     ready.all(|node| {
-        let seen = sightings.get(&node.internal_ip);
+        let seen = last_requests.get(&node.internal_ip);
         // The map may still hold probes that an earlier process of this replica received.
         let fresh = seen.filter(|(age, _)| *age < SILENCE);
-        fresh.is_some_and(|(_, sighting)| sighting.says(HEARS) || !sighting.says(SPEAKS))
+        fresh.is_some_and(|(_, last_request)| {
+            last_request.has_flag(RECEIVES_REPLIES) || !last_request.has_flag(HAS_REPORT)
+        })
     })
 }
 
-fn overlay(seen: Option<&(Duration, Sighting)>, known_for: Duration) -> Overlay {
-    let Some((age, sighting)) = seen else {
+fn overlay(seen: Option<&(Duration, LastRequest)>, known_for: Duration) -> Overlay {
+    let Some((age, last_request)) = seen else {
         return if known_for < ARRIVAL {
             Overlay::New
         } else {
@@ -177,11 +181,11 @@ fn overlay(seen: Option<&(Duration, Sighting)>, known_for: Duration) -> Overlay 
         };
     };
 
-    if sighting.says(RESTS) && *age < REST {
+    if last_request.has_flag(STOPPING) && *age < REST {
         Overlay::Resting
     } else if *age >= SILENCE {
         Overlay::Silent
-    } else if sighting.says(SPEAKS) && !sighting.says(HEARS) {
+    } else if last_request.has_flag(HAS_REPORT) && !last_request.has_flag(RECEIVES_REPLIES) {
         Overlay::Deaf
     } else {
         Overlay::Healthy

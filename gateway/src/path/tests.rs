@@ -1,5 +1,5 @@
 use super::*;
-use ebpf_common::probe::{HEARS, Probe, REFLECTS, RESTS, Statement};
+use ebpf_common::probe::{HAS_ECHO_RESPONDER, NodeReport, Probe, RECEIVES_REPLIES, STOPPING};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -42,7 +42,7 @@ fn a_silent_node_is_named_within_four_seconds() {
 fn a_deaf_node_is_named_within_two_checks() {
     let mut lab = Lab::settled(&["milan"]);
 
-    lab.nodes[2].flags = REFLECTS;
+    lab.nodes[2].flags = HAS_ECHO_RESPONDER;
     assert_eq!(lab.run(1), []);
     let reports = lab.run(1);
 
@@ -56,7 +56,11 @@ fn the_end_of_a_fault_is_reported_late_and_an_intermittent_fault_seldom() {
 
     let mut writes = 0;
     for second in 0..60 {
-        lab.nodes[0].flags = if second % 4 < 3 { REFLECTS } else { ALL };
+        lab.nodes[0].flags = if second % 4 < 3 {
+            HAS_ECHO_RESPONDER
+        } else {
+            ALL
+        };
         writes += lab.run(1).len();
     }
     assert_eq!(writes, 1);
@@ -67,11 +71,11 @@ fn the_end_of_a_fault_is_reported_late_and_an_intermittent_fault_seldom() {
 
 #[test]
 fn a_replica_is_known_when_its_replies_reach_every_ready_node() {
-    let known = |lab: &Lab| is_known_to_all(&lab.nodes(), &lab.sightings());
+    let known = |lab: &Lab| is_known_to_all(&lab.nodes(), &lab.last_requests());
     let mut lab = Lab::new(&["milan"]);
     assert!(!known(&lab), "no probe has arrived");
 
-    lab.nodes[1].flags = REFLECTS;
+    lab.nodes[1].flags = HAS_ECHO_RESPONDER;
     lab.run(1);
     assert!(!known(&lab), "one is deaf");
 
@@ -98,7 +102,7 @@ fn a_replica_is_known_when_its_replies_reach_every_ready_node() {
 fn a_stopped_route_agent_is_a_fault_after_a_minute() {
     let mut lab = Lab::settled(&["milan"]);
 
-    lab.nodes[0].flags = ALL | RESTS;
+    lab.nodes[0].flags = ALL | STOPPING;
     lab.run(1);
     lab.nodes[0].is_silent = true;
     assert_eq!(lab.run(57), []);
@@ -133,7 +137,7 @@ fn a_node_of_an_earlier_version_is_healthy_while_it_probes() {
     let reports = lab.run(20);
 
     assert_eq!(reasons(&reports), [("milan", Reason::ToRemoteGateway)]);
-    assert!(!lab.paths.nodes().reflect);
+    assert!(!lab.paths.nodes().echo_responder);
     lab.nodes[0].is_silent = true;
     assert_eq!(reasons(&lab.run(4)), [("milan", Reason::LocalOverlay)]);
 }
@@ -182,7 +186,7 @@ fn checks_count_only_while_remote_nodes_reply() {
     for remote in [
         None,
         Some(Nodes {
-            reflect: false,
+            echo_responder: false,
             ..fine(2)
         }),
         Some(Nodes {
@@ -274,7 +278,7 @@ proptest! {
         let mut reports = Vec::new();
         for (at, flags, is_silent, is_lost) in &steps {
             let node = &mut lab.nodes[*at];
-            node.flags = *flags & !RESTS;
+            node.flags = *flags & !STOPPING;
             node.is_silent = *is_silent;
             node.lost = is_lost.then_some(0).into_iter().collect();
             reports.extend(lab.run(1));
@@ -288,7 +292,7 @@ proptest! {
     }
 }
 
-const ALL: u16 = HEARS | REFLECTS;
+const ALL: u16 = RECEIVES_REPLIES | HAS_ECHO_RESPONDER;
 
 /// Simulates a gateway and its nodes, under virtual time.
 struct Lab {
@@ -306,7 +310,7 @@ struct TestNode {
     clusters: Vec<String>,
     is_old: bool,
     is_silent: bool,
-    sighting: Sighting,
+    last_request: LastRequest,
     seen: Option<Instant>,
 }
 
@@ -325,7 +329,7 @@ impl TestNode {
             clusters: Vec::new(),
             is_old: false,
             is_silent: false,
-            sighting: Sighting::NONE,
+            last_request: LastRequest::NONE,
             seen: None,
         }
     }
@@ -342,13 +346,13 @@ impl TestNode {
         let digest = digest(clusters.iter().map(String::as_str));
         let mut probe = Probe::request(1, 2);
         if !self.is_old {
-            probe = probe.saying(&Statement::new(
+            probe = probe.with_report(&NodeReport::new(
                 self.flags,
                 digest,
                 self.lost.iter().copied(),
             ));
         }
-        self.sighting.request = probe.answer;
+        self.last_request.body = probe.body;
         self.seen = Some(now);
     }
 }
@@ -401,7 +405,8 @@ impl Lab {
                 );
             }
             self.now += SECOND;
-            self.paths.check(&self.nodes(), &self.sightings(), self.now);
+            self.paths
+                .check(&self.nodes(), &self.last_requests(), self.now);
             reports.extend(self.paths.poll_changes(self.now));
         }
         reports
@@ -411,10 +416,10 @@ impl Lab {
         self.nodes.iter().map(|it| it.node.clone()).collect()
     }
 
-    fn sightings(&self) -> BTreeMap<Ipv4Addr, (Duration, Sighting)> {
+    fn last_requests(&self) -> BTreeMap<Ipv4Addr, (Duration, LastRequest)> {
         let seen = self.nodes.iter().filter_map(|it| {
             let age = self.now.duration_since(it.seen?);
-            Some((it.node.internal_ip, (age, it.sighting)))
+            Some((it.node.internal_ip, (age, it.last_request)))
         });
         seen.collect()
     }
@@ -425,7 +430,7 @@ fn fine(all: u32) -> Nodes {
         all,
         cut: 0,
         resting: 0,
-        reflect: true,
+        echo_responder: true,
     }
 }
 

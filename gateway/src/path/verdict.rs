@@ -3,7 +3,7 @@
 use super::overlay::{self, Overlay};
 use crate::engine::{Kind, Nodes};
 use control_api::connection::reason;
-use ebpf_common::settings::REFLECTOR_PORT;
+use ebpf_common::settings::ECHO_RESPONDER_PORT;
 
 /// Maximum number of nodes that a message names.
 const NAMES_MAX: usize = 3;
@@ -179,7 +179,10 @@ fn remote_overlay(evidence: &Evidence<'_>) -> Option<Finding> {
 fn between(evidence: &Evidence<'_>) -> Option<Finding> {
     let remote = evidence.remote?;
     // A remote node does not reply to checks while its route agent is stopped.
-    if !evidence.is_checked || !remote.reflect || remote.resting > 0 || evidence.failing.is_empty()
+    if !evidence.is_checked
+        || !remote.echo_responder
+        || remote.resting > 0
+        || evidence.failing.is_empty()
     {
         return None;
     }
@@ -198,7 +201,7 @@ fn between(evidence: &Evidence<'_>) -> Option<Finding> {
         let message = format!(
             "{nodes}: packets to the nodes of {peer} are lost ({failing} of {all} nodes) although both \
              overlays and the tunnel are healthy: check the firewalls on the nodes of both clusters; \
-             they must accept UDP {REFLECTOR_PORT} from the overlay"
+             they must accept UDP {ECHO_RESPONDER_PORT} from the overlay"
         );
         (Reason::NodeToNode, message)
     })
@@ -206,7 +209,7 @@ fn between(evidence: &Evidence<'_>) -> Option<Finding> {
 
 fn healthy(evidence: &Evidence<'_>) -> Finding {
     let peer = evidence.cluster_id;
-    let responds = evidence.remote.is_some_and(|nodes| nodes.reflect);
+    let responds = evidence.remote.is_some_and(|nodes| nodes.echo_responder);
     if evidence.is_checked && responds && evidence.nodes.checking_count() > 0 {
         let message = format!("the nodes reach the nodes of {peer}");
         return (Reason::EndToEnd, message);

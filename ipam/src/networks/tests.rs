@@ -42,7 +42,7 @@ fn a_cidr_outside_of_the_pools_is_always_remapped() {
 }
 
 #[test]
-fn a_cidr_around_a_pool_is_not_in_it() {
+fn a_cidr_that_contains_a_pool_is_outside_of_it() {
     let mut networks = Networks::default();
 
     let got = networks.acquire("milan", Claim::Remappable(net("8.0.0.0/6")));
@@ -127,7 +127,7 @@ fn outside_the_pools_a_shared_cidr_is_allocated_and_an_exclusive_one_is_refused(
 }
 
 #[test]
-fn a_reservation_outside_of_the_pools_that_reaches_into_one_is_respected() {
+fn a_reservation_that_contains_a_pool_is_respected() {
     let mut networks = Networks::default();
     shared(&mut networks, "reserved", "8.0.0.0/6");
 
@@ -206,7 +206,8 @@ fn an_operation_costs_the_same_at_a_hundred_thousand() {
         networks.tree.visits.get()
     };
 
-    // One path of 33 nodes down and back for each pool and for the change itself.
+    // An operation visits one path of at most 33 nodes for each pool, and one path for the change.
+    // It visits each path down and up.
     assert!(cost(&|networks| networks.acquire(100_000, claim).is_ok()) < 1_000);
     assert!(cost(&|networks| networks.release(&50_000).is_some()) < 1_000);
     assert!(cost(&|networks| networks.acquire(100_001, claim).is_ok()) < 1_000);
@@ -221,7 +222,7 @@ enum Step {
 }
 
 proptest! {
-    /// The same rules, written as plainly as possible over a list.
+    /// Compares the allocator with a model that applies the same rules to a list.
     #[test]
     fn agrees_with_a_naive_model(steps in prop::collection::vec(step(), 1..80)) {
         let pools = ["10.0.0.0/25", "10.0.1.0/26"].map(net);
@@ -247,7 +248,8 @@ proptest! {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    // 10.0.0.0/23: the pools, and some room outside of them.
+    // The CIDRs are in 10.0.0.0/23, which contains the pools and some addresses outside of the
+    // pools.
     let cidr = (0..512u32, 24..=32u8).prop_map(|(host, prefix_len)| {
         let address = Ipv4Addr::from_bits(Ipv4Addr::new(10, 0, 0, 0).to_bits() + host);
         Ipv4Net::new(address, prefix_len).unwrap().trunc()

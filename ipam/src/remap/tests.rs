@@ -9,7 +9,7 @@ fn keeps_the_host_part() {
 }
 
 #[test]
-fn leaves_addresses_outside_alone() {
+fn does_not_translate_addresses_outside_of_the_cidr() {
     let remap = Remap::new(net("10.0.0.0/16"), net("10.61.0.0/16")).unwrap();
 
     assert_eq!(remap.apply(addr("10.1.3.7")), None);

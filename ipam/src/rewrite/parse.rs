@@ -1,17 +1,17 @@
-//! Packets from the wire, for tests that compare byte for byte.
+//! Parses packets in wire format, for tests that compare the oracle with the eBPF programs.
 
 use super::{Header, IcmpError, Packet};
 use std::net::Ipv4Addr;
 
-/// Headers that no rule of the oracle applies to: they are truncated, contradict each other or are
-/// split over fragments.
+/// The error for a packet whose headers are truncated, contradict each other or are split over
+/// fragments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
 const ICMP: u8 = 1;
 
-/// The ICMP errors (RFC 1122, section 3.2.2): unreachable, quench, redirect, time exceeded, parameter
-/// problem.
+/// Types of ICMP errors (RFC 1122, section 3.2.2): destination unreachable, source quench,
+/// redirect, time exceeded and parameter problem.
 const ERRORS: [u8; 5] = [3, 4, 5, 11, 12];
 
 /// Length of an IPv4 header without options, in bytes.
@@ -21,11 +21,11 @@ const HEADER: usize = 20;
 const ICMP_HEADER: usize = 8;
 
 impl Packet {
-    /// Reads an IPv4 packet; bytes behind its total length are ignored.
+    /// Parses an IPv4 packet, and ignores bytes after its total length.
     ///
     /// # Errors
     ///
-    /// Returns [`Malformed`] if the packet must be dropped, whatever its addresses.
+    /// Returns [`Malformed`] if the format of the headers requires a gateway to drop the packet.
     pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
         let fixed: &[u8; HEADER] = bytes.first_chunk().ok_or(Malformed)?;
         let total = usize::from(u16::from_be_bytes([fixed[2], fixed[3]]));
@@ -36,7 +36,7 @@ impl Packet {
         }
         let (header, payload) = bytes.split_at_checked(header_len).ok_or(Malformed)?;
         let protocol = fixed[9];
-        // In bytes from the start of the datagram's payload.
+        // The fragment offset counts units of 8 bytes.
         let offset = usize::from(u16::from_be_bytes([fixed[6], fixed[7]]) & 0x1fff) * 8;
 
         Ok(Self {
@@ -53,10 +53,10 @@ impl Packet {
     }
 }
 
-/// Reads the payload of a whole datagram or of its first fragment.
+/// Parses the payload of an unfragmented datagram or of a first fragment.
 fn first(protocol: u8, payload: &[u8]) -> Result<Option<IcmpError>, Malformed> {
     if payload.len() < checksum_end(protocol) {
-        return Err(Malformed); // The checksum covers the addresses and could not be updated.
+        return Err(Malformed); // A gateway could not update the checksum, which is missing.
     }
     if protocol != ICMP {
         return Ok(None);
@@ -69,9 +69,9 @@ fn first(protocol: u8, payload: &[u8]) -> Result<Option<IcmpError>, Malformed> {
     }))
 }
 
-/// Checks a later fragment, whose bytes start `offset` behind the start of the payload.
+/// Checks a later fragment, which starts at `offset` in bytes from the start of the payload.
 fn later(protocol: u8, offset: usize) -> Result<(), Malformed> {
-    // It could overwrite the addresses that an error quotes.
+    // The fragment could overwrite the addresses that an ICMP error quotes.
     if protocol == ICMP && offset < ICMP_HEADER + HEADER {
         return Err(Malformed);
     }
@@ -79,7 +79,9 @@ fn later(protocol: u8, offset: usize) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// Returns the end of the checksum of protocols that include the addresses in theirs.
+/// Returns the number of payload bytes up to and including the transport checksum.
+///
+/// Returns zero if the checksum does not cover the IP addresses.
 fn checksum_end(protocol: u8) -> usize {
     match protocol {
         6 => 18,            // TCP
@@ -88,7 +90,7 @@ fn checksum_end(protocol: u8) -> usize {
     }
 }
 
-/// Reads the addresses of a quoted IPv4 header.
+/// Returns the addresses in a quoted IPv4 header, or `None` if the header is incomplete.
 fn quote(bytes: &[u8]) -> Option<Header> {
     let version_ihl = *bytes.first()?;
 

@@ -1,5 +1,6 @@
-//! Three clusters with the same addresses: pods 10.244.0.0/16, external 10.70.0.0/16. Each sees the next
-//! one as 10.50, 10.51 and the one after as 10.60, 10.61.
+//! Tests with three clusters that have equal CIDRs: 10.244.0.0/16 for pods, and 10.70.0.0/16 for
+//! external addresses. Each cluster remaps the CIDRs of the next cluster to 10.50.0.0/16 and
+//! 10.51.0.0/16, and those of the cluster after next to 10.60.0.0/16 and 10.61.0.0/16.
 
 use super::*;
 use proptest::prelude::*;
@@ -38,7 +39,7 @@ fn a_source_must_belong_to_its_sender() {
         gateway().from_peer(NEXT, &packet("192.0.2.1", "10.244.1.10")),
         refused
     );
-    // Remapped addresses are not the peer's own.
+    // The source is a remapped address, which never occurs in packets from the peer itself.
     assert_eq!(
         gateway().from_peer(NEXT, &packet("10.50.1.10", "10.244.1.10")),
         refused
@@ -64,7 +65,7 @@ fn an_unknown_destination_is_refused() {
 }
 
 #[test]
-fn a_peer_does_not_reach_another_through_here() {
+fn a_packet_between_peers_without_ip_objects_is_dropped() {
     let refused = Verdict::Drop(Refusal::Transit);
 
     assert_eq!(
@@ -79,7 +80,7 @@ fn a_peer_does_not_reach_another_through_here() {
 }
 
 #[test]
-fn mapped_pods_of_two_peers_exchange_packets_through_here() {
+fn pods_of_two_peers_communicate_through_ip_objects() {
     let request = gateway().from_peer(NEXT, &packet("10.244.1.10", "10.70.0.6"));
     assert_eq!(
         request,
@@ -94,7 +95,7 @@ fn mapped_pods_of_two_peers_exchange_packets_through_here() {
 }
 
 #[test]
-fn a_packet_between_peers_loses_a_hop_and_needs_one_more() {
+fn a_packet_between_peers_needs_a_ttl_above_one() {
     for (ttl, verdict) in [
         (0, Verdict::Drop(Refusal::TtlExceeded)),
         (1, Verdict::Drop(Refusal::TtlExceeded)),
@@ -156,18 +157,19 @@ fn an_error_of_a_router_passes_if_it_quotes_a_packet_of_its_receiver() {
 
 #[test]
 fn an_error_of_a_peer_about_a_packet_that_it_did_not_get_is_refused() {
-    // From a pod of the peer, from a pod with an IP object, from a router.
+    // The errors come from a pod of the peer, from a pod with an IP object, and from a router.
     for source in ["10.244.7.7", "10.244.1.10", "169.254.18.1"] {
         for (receiver, quote) in [
-            // Sent by another pod than the one that gets the error.
+            // The receiver of the error did not send the quoted packet.
             ("10.244.1.10", header("10.244.1.11", "10.244.7.7")),
-            // Sent to the internet, to another peer, to a node.
+            // The quoted packets were sent to the internet, to another peer, and to a node.
             ("10.244.1.10", header("10.244.1.10", "192.0.2.1")),
             ("10.244.1.10", header("10.244.1.10", "10.60.7.7")),
             ("10.244.1.10", header("10.244.1.10", "172.18.0.2")),
-            // Sent to the peer, but as this cluster sees it.
+            // The quoted destination is the remapped address of the peer's pod.
             ("10.244.1.10", header("10.244.1.10", "10.50.7.7")),
-            // Between the peers: by another pod, to a pod without an IP object.
+            // The quoted packet went from peer to peer. Another pod sent the next packet, and the
+            // destination of the last packet has no IP object.
             ("10.70.0.6", header("10.70.0.7", "10.244.1.10")),
             ("10.70.0.6", header("10.70.0.6", "10.244.7.7")),
         ] {
@@ -184,10 +186,10 @@ fn an_error_of_a_peer_about_a_packet_that_it_did_not_get_is_refused() {
 #[test]
 fn an_error_of_a_node_about_a_packet_that_it_did_not_get_is_refused() {
     for quote in [
-        // Sent by another pod of the peer, or of another peer.
+        // The receiver of the error did not send the quoted packets.
         header("10.50.1.11", "10.244.1.10"),
         header("10.60.1.10", "10.244.1.10"),
-        // Sent to an address outside this cluster, or to a pod of another peer.
+        // The quoted packets were sent to the internet, and to a pod of another peer.
         header("10.50.1.10", "192.0.2.1"),
         header("10.50.1.10", "10.70.0.6"),
     ] {
@@ -214,7 +216,7 @@ fn a_redirect_and_an_error_without_a_quote_are_refused() {
 }
 
 #[test]
-fn options_must_be_sound_and_must_not_route_the_packet() {
+fn malformed_options_and_source_routes_are_refused() {
     let verdict = |options: &[u8]| {
         let mut sent = packet("10.244.1.10", "10.50.1.10");
         sent.options = options.to_vec();
@@ -224,7 +226,8 @@ fn options_must_be_sound_and_must_not_route_the_packet() {
         }
     };
 
-    // Timestamp, no operation, end of the list, and what follows it.
+    // The list contains a timestamp, two no-operation options and the end of the list. The byte
+    // after the end is ignored.
     assert_eq!(verdict(&[0x44, 4, 5, 0, 1, 1, 0, 0x83]), None);
     for kind in [0x83, 0x89] {
         let routed = Some(Refusal::SourceRouted);
@@ -237,9 +240,8 @@ fn options_must_be_sound_and_must_not_route_the_packet() {
 }
 
 proptest! {
-    /// From cluster to cluster and back.
     #[test]
-    fn a_reply_comes_from_where_the_request_went(a: u16, b: u16) {
+    fn a_reply_comes_from_the_destination_of_its_request(a: u16, b: u16) {
         let (here, there) = (in_pods(a), seen_next(b));
         let request = Packet::plain(Header { source: here, destination: there });
 
@@ -308,7 +310,7 @@ fn a_parsed_packet_has_addresses_options_and_the_quote() {
     };
     assert_eq!(Packet::parse(&bytes), Ok(expected.clone()));
 
-    // As a later fragment it has no ICMP header, and must not start within the quoted addresses.
+    // A later fragment has no ICMP header, and must not start before the end of the quoted header.
     for (offset, parsed) in [
         (3, Err(Malformed)),
         (
@@ -326,8 +328,10 @@ fn a_parsed_packet_has_addresses_options_and_the_quote() {
 
 const ICMP: u8 = 1;
 
-/// Sends a packet through the tunnel to a peer, which has the same tables; the sender is the peer's other
-/// neighbour.
+/// Sends a packet through the tunnel to `peer`, and returns it as the peer's gateway forwards it.
+///
+/// All gateways have the same tables. The receiving gateway uses the other peer index for the
+/// sender: `AFTER_NEXT` if `peer` is `NEXT`, and vice versa.
 fn pass(peer: u16, packet: &Packet) -> Packet {
     let Verdict::ToPeer(to, tunnelled) = gateway().from_node(packet) else {
         panic!("{packet:?} was not sent");
@@ -381,7 +385,7 @@ fn packet(source: &str, destination: &str) -> Packet {
     Packet::plain(header(source, destination))
 }
 
-/// A packet that has passed a gateway between two peers.
+/// Returns a packet as a gateway between two peers forwards it, with a decremented TTL.
 fn transited(source: &str, destination: &str) -> Packet {
     let mut packet = packet(source, destination);
     packet.ttl -= 1;

@@ -51,7 +51,7 @@ fn removing_a_prefix_that_is_not_in_use_changes_nothing() {
 }
 
 proptest! {
-    /// A small universe, 10.0.0.0/24, so that prefixes often overlap.
+    /// All prefixes are in 10.0.0.0/24, so that they often overlap.
     #[test]
     fn agrees_with_a_list_of_prefixes(
         steps in prop::collection::vec((any::<bool>(), any::<u8>(), 24..=32u8, any::<bool>()), 1..60),
@@ -60,7 +60,7 @@ proptest! {
         let mut tree = Tree::default();
         let mut list: Vec<(Ipv4Net, bool)> = Vec::new();
         for (remove, octet, prefix_len, exclusive) in steps {
-            let step = universe(octet, prefix_len);
+            let step = prefix(octet, prefix_len);
             if remove && !list.is_empty() {
                 let (net, exclusive) = list.swap_remove(usize::from(octet) % list.len());
                 tree.remove(net, exclusive);
@@ -71,7 +71,7 @@ proptest! {
         }
 
         let (octet, prefix_len) = requested;
-        let requested = universe(octet, prefix_len);
+        let requested = prefix(octet, prefix_len);
         let overlaps = |net: &Ipv4Net| list.iter().any(|(held, _)| overlap(held, net));
 
         prop_assert_eq!(tree.is_free(requested), !overlaps(&requested));
@@ -86,7 +86,7 @@ proptest! {
     }
 }
 
-fn universe(octet: u8, prefix_len: u8) -> Ipv4Net {
+fn prefix(octet: u8, prefix_len: u8) -> Ipv4Net {
     Ipv4Net::new(Ipv4Addr::new(10, 0, 0, octet), prefix_len)
         .unwrap()
         .trunc()

@@ -30,13 +30,13 @@ impl Agent {
         let peers = self.fabric.peers.iter();
         let reached = peers.filter(|peer| !view.replicas_of(&peer.cluster_id).is_empty());
         let targets = reached
-            .filter_map(|peer| Some((peer.cluster_id.clone(), peer.reflector()?)))
+            .filter_map(|peer| Some((peer.cluster_id.clone(), peer.echo_responder()?)))
             .collect();
         self.paths.set_targets(&targets, Instant::now());
 
         let remote = self.fabric.peers.iter().flat_map(Fabric::remote_cidrs);
         self.remote = remote.collect();
-        let responds = self.echo.is_some() && self.fabric.reflector().is_some();
+        let responds = self.echo.is_some() && self.fabric.echo_responder().is_some();
         self.liveness.set_echo_responder(responds);
     }
 

@@ -1,6 +1,6 @@
 use super::*;
 use crate::testing::ip;
-use ebpf_common::probe::{Heartbeat, Sighting};
+use ebpf_common::probe::{Heartbeat, LastRequest};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -148,7 +148,7 @@ fn unsolicited_replies_change_nothing() {
     let mut lab = Lab::new(&["milan"]);
     let (_, request) = lab.next_probe();
     let mut reply = request;
-    reply.answer = heartbeat(lab.digest(), &[true]).answer;
+    reply.body = heartbeat(lab.digest(), &[true]).body;
 
     let unknown = ip("169.254.19.99");
     lab.liveness
@@ -223,13 +223,13 @@ fn a_new_address_resets_a_replica_and_a_new_slot_does_not() {
 #[test]
 fn probes_report_whether_the_replicas_replies_arrive() {
     let mut lab = Lab::new(&["milan"]);
-    assert!(!lab.says(HEARS));
+    assert!(!lab.has_flag(RECEIVES_REPLIES));
 
     lab.reply(&[true]);
-    assert!(lab.says(HEARS));
+    assert!(lab.has_flag(RECEIVES_REPLIES));
 
     let replied = lab.now;
-    while lab.says(HEARS) {
+    while lab.has_flag(RECEIVES_REPLIES) {
         assert!(lab.now - replied < Duration::from_secs(1));
     }
     assert!(lab.now - replied < Duration::from_millis(1300));
@@ -241,16 +241,16 @@ fn probes_report_the_paths_that_are_down_by_the_rank_of_the_cluster() {
 
     lab.liveness
         .set_down_paths(["turin".into(), "gone".into()].into());
-    assert_eq!(lab.sighting().lost().collect::<Vec<_>>(), [2]);
-    assert_eq!(lab.sighting().digest(), lab.digest());
+    assert_eq!(lab.last_request().lost().collect::<Vec<_>>(), [2]);
+    assert_eq!(lab.last_request().digest(), lab.digest());
 
     lab.liveness
         .set_clusters(vec!["milan".into(), "turin".into()]);
-    assert_eq!(lab.sighting().lost().collect::<Vec<_>>(), [1]);
-    assert_eq!(lab.sighting().digest(), lab.digest());
-    assert!(!lab.sighting().says(REFLECTS));
+    assert_eq!(lab.last_request().lost().collect::<Vec<_>>(), [1]);
+    assert_eq!(lab.last_request().digest(), lab.digest());
+    assert!(!lab.last_request().has_flag(HAS_ECHO_RESPONDER));
     lab.liveness.set_echo_responder(true);
-    assert!(lab.sighting().says(REFLECTS));
+    assert!(lab.last_request().has_flag(HAS_ECHO_RESPONDER));
 }
 
 #[test]
@@ -262,7 +262,7 @@ fn a_stop_is_announced_at_once() {
     lab.liveness.announce_stop(lab.now);
 
     let probe = lab.liveness.poll_transmit().unwrap().probe;
-    assert!(sighting(probe).says(RESTS));
+    assert!(last_request(probe).has_flag(STOPPING));
 }
 
 #[test]
@@ -327,19 +327,19 @@ impl Lab {
     ) {
         let mut heartbeat = heartbeat(self.digest_of(up.len()), up);
         change(&mut heartbeat);
-        probe.answer = heartbeat.answer;
+        probe.body = heartbeat.body;
         self.now += MS;
         self.liveness
             .handle_datagram(ADDRESS, &probe.encode(), self.now);
     }
 
-    /// The statement of the next probe, as the gateway keeps it.
-    fn sighting(&mut self) -> Sighting {
-        sighting(self.next_probe().1)
+    /// The report of the next probe, as the gateway keeps it.
+    fn last_request(&mut self) -> LastRequest {
+        last_request(self.next_probe().1)
     }
 
-    fn says(&mut self, flag: u16) -> bool {
-        self.sighting().says(flag)
+    fn has_flag(&mut self, flag: u16) -> bool {
+        self.last_request().has_flag(flag)
     }
 
     fn run_until(&mut self, condition: impl Fn(&Self) -> bool) -> Instant {
@@ -383,10 +383,10 @@ impl Lab {
     }
 }
 
-fn sighting(probe: Probe) -> Sighting {
-    Sighting {
-        request: probe.answer,
-        ..Sighting::NONE
+fn last_request(probe: Probe) -> LastRequest {
+    LastRequest {
+        body: probe.body,
+        ..LastRequest::NONE
     }
 }
 

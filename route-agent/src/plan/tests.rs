@@ -208,14 +208,14 @@ fn mapped_addresses_are_translated_on_the_nodes_to_which_gateways_send_them() {
 #[test]
 fn the_echo_address_leads_to_the_node_unless_an_ip_object_has_it() {
     let mut fabric = crate::testing::fabric();
-    let echo = fabric.reflector().unwrap().to_string();
+    let echo = fabric.echo_responder().unwrap().to_string();
     let view = View::default();
     let text = |fabric: &Fabric| format!("{:?}", plan_of(fabric, &view).state.filter);
     assert!(text(&fabric).contains(&echo), "{}", text(&fabric));
 
     fabric.ips = vec![mapped("192.0.2.1", &echo, fabric::Target::Outside)];
 
-    assert_eq!(fabric.reflector(), None);
+    assert_eq!(fabric.echo_responder(), None);
     let node = fabric.nodes[0].external_ip.to_string();
     let filter = text(&fabric);
     let pair = format!("[String(\"{echo}\"), String(\"{node}\")]");

@@ -113,7 +113,7 @@ fn reply(socket: &UdpSocket, behaviour: &Mutex<Behaviour>) {
             continue;
         };
         let digest = digest(behaviour.clusters.iter().map(String::as_str));
-        probe.answer = Heartbeat::new(behaviour.leaving, digest, behaviour.up).answer;
+        probe.body = Heartbeat::new(behaviour.leaving, digest, behaviour.up).body;
         socket.send_to(&probe.encode(), from).unwrap();
     }
 }

@@ -165,7 +165,7 @@ fn a_lost_event_counts_as_a_change() {
     assert!(changes.try_recv().is_err());
 }
 
-/// A new directory with a file, and a watch on that file.
+/// Creates a directory with a file, and a watch on the file.
 fn watched() -> (Directory, PathBuf, FileWatch) {
     let directory = Directory::new();
     let path = directory.0.join("fabric.yaml");

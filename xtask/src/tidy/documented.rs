@@ -43,7 +43,7 @@ fn rows() -> Vec<String> {
         ),
         (
             "UDP port of the checks from node to node, the same in all clusters",
-            code::REFLECTOR_PORT.to_string(),
+            code::ECHO_RESPONDER_PORT.to_string(),
         ),
         (
             "network of the tunnel's probe (upstream's)",

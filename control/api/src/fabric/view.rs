@@ -157,27 +157,29 @@ impl Fabric {
         self.external_cidr.network()
     }
 
-    /// Returns the address behind which any node of this cluster answers the checks of peers' nodes;
-    /// `None` where the external CIDR is so full that it is somebody's.
-    pub fn reflector(&self) -> Option<Ipv4Addr> {
+    /// Returns the address of this cluster's echo responders, which reply to the peers' end-to-end
+    /// checks; each node runs one.
+    ///
+    /// Returns `None` if a node or an IP object uses that address, or if the external CIDR is too
+    /// small.
+    pub fn echo_responder(&self) -> Option<Ipv4Addr> {
         let nodes = self.nodes.iter().map(|node| node.external_ip);
         let mut used = nodes.chain(self.ips.iter().map(|ip| ip.status_ip));
-        reflector(self.external_cidr).filter(|address| used.all(|used| used != *address))
+        echo_responder(self.external_cidr).filter(|address| used.all(|used| used != *address))
     }
 }
 
-/// Returns the address of an external CIDR behind which any node answers the checks of peers' nodes:
-/// the last one, which is given out last.
-fn reflector(external: Ipv4Net) -> Option<Ipv4Addr> {
+/// Returns the last address of an external CIDR, because ipam allocates it last.
+fn echo_responder(external: Ipv4Net) -> Option<Ipv4Addr> {
     (external.prefix_len() < 31).then(|| external.broadcast())
 }
 
 impl Peer {
-    /// Returns the address that this cluster's nodes check, behind which a node of the peer answers.
+    /// Returns the remapped address of the peer's echo responders, which this cluster's nodes probe.
     ///
-    /// Whether one does, only the peer's gateways tell.
-    pub fn reflector(&self) -> Option<Ipv4Addr> {
-        reflector(self.external.first()?.to())
+    /// The PONGs of the peer's gateways report whether its nodes run an echo responder.
+    pub fn echo_responder(&self) -> Option<Ipv4Addr> {
+        echo_responder(self.external.first()?.to())
     }
 
     /// Returns the address under which its senders of unknown origin are seen here: the first one of

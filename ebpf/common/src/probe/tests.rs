@@ -12,7 +12,7 @@ fn the_digest_is_fnv_1a_over_the_joined_ids() {
 #[test]
 fn a_probe_survives_the_wire() {
     let mut probe = Probe::request(7, 0x0102_0304_0506_0708);
-    probe.answer = Heartbeat::new(true, 42, [true, false, true]).answer;
+    probe.body = Heartbeat::new(true, 42, [true, false, true]).body;
 
     let parsed = Probe::parse(&probe.encode()).unwrap();
 
@@ -34,61 +34,69 @@ fn other_payloads_are_not_parsed() {
 
 #[test]
 fn a_heartbeat_shows_which_peers_are_up() {
-    let answer = Heartbeat::new(false, 42, (0..10).map(|rank| rank % 3 == 0)).answer;
+    let body = Heartbeat::new(false, 42, (0..10).map(|rank| rank % 3 == 0)).body;
 
-    assert!(answer.is_answered());
-    assert!(!answer.is_leaving());
-    assert_eq!((answer.count(), answer.digest()), (10, 42));
+    assert!(body.is_reply());
+    assert!(!body.is_leaving());
+    assert_eq!((body.count(), body.digest()), (10, 42));
     for rank in 0..20 {
-        assert_eq!(answer.is_up(rank), rank < 10 && rank % 3 == 0);
+        assert_eq!(body.is_up(rank), rank < 10 && rank % 3 == 0);
     }
 }
 
 #[test]
 fn a_heartbeat_leaves_out_peers_beyond_the_limit() {
-    let answer = Heartbeat::new(true, 0, (0..PEERS_MAX + 1).map(|_| true)).answer;
+    let body = Heartbeat::new(true, 0, (0..PEERS_MAX + 1).map(|_| true)).body;
 
-    assert_eq!(usize::from(answer.count()), PEERS_MAX);
-    assert!(answer.is_leaving());
-    assert!(answer.is_up(PEERS_MAX - 1));
-    assert!(!answer.is_up(PEERS_MAX));
+    assert_eq!(usize::from(body.count()), PEERS_MAX);
+    assert!(body.is_leaving());
+    assert!(body.is_up(PEERS_MAX - 1));
+    assert!(!body.is_up(PEERS_MAX));
 }
 
 #[test]
 fn a_request_is_no_reply() {
     let request = Probe::request(1, 2);
 
-    assert!(!request.answer.is_answered());
-    assert!(!request.answer.is_up(0));
+    assert!(!request.body.is_reply());
+    assert!(!request.body.is_up(0));
 }
 
 #[test]
 fn a_report_survives_the_wire() {
     let lost = [0, 7, 8, 700, PEERS_MAX - 1];
     let beyond = [PEERS_MAX, 5 * PEERS_MAX];
-    let statement = Statement::new(HEARS | RESTS, 42, lost.into_iter().chain(beyond));
+    let report = NodeReport::new(
+        RECEIVES_REPLIES | STOPPING,
+        42,
+        lost.into_iter().chain(beyond),
+    );
 
-    let probe = Probe::parse(&Probe::request(7, 8).saying(&statement).encode()).unwrap();
-    let sighting = Sighting {
-        request: probe.answer,
-        ..Sighting::NONE
+    let probe = Probe::parse(&Probe::request(7, 8).with_report(&report).encode()).unwrap();
+    let last_request = LastRequest {
+        body: probe.body,
+        ..LastRequest::NONE
     };
 
-    assert!(!probe.answer.is_answered());
+    assert!(!probe.body.is_reply());
     assert_eq!((probe.sequence(), probe.sent()), (7, 8));
-    assert!([SPEAKS, HEARS, RESTS].iter().all(|it| sighting.says(*it)));
-    assert!(!sighting.says(REFLECTS));
-    assert_eq!(sighting.digest(), 42);
-    assert_eq!(sighting.lost().collect::<Vec<_>>(), lost);
+    assert!(
+        [HAS_REPORT, RECEIVES_REPLIES, STOPPING]
+            .iter()
+            .all(|it| last_request.has_flag(*it))
+    );
+    assert!(!last_request.has_flag(HAS_ECHO_RESPONDER));
+    assert_eq!(last_request.digest(), 42);
+    assert_eq!(last_request.lost().collect::<Vec<_>>(), lost);
 }
 
 #[test]
 fn a_node_of_an_earlier_version_sends_no_report() {
-    let sighting = Sighting {
-        request: Probe::request(1, 2).answer,
-        ..Sighting::NONE
+    let last_request = LastRequest {
+        body: Probe::request(1, 2).body,
+        ..LastRequest::NONE
     };
 
-    assert!(!sighting.says(SPEAKS));
-    assert_eq!(sighting.lost().count(), 0);
+    assert!(!last_request.has_flag(HAS_REPORT));
+    assert_eq!(last_request.lost().count(), 0);
 }

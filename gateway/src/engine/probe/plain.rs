@@ -61,8 +61,9 @@ struct NodesText {
     all: u32,
     cut: u32,
     resting: u32,
-    #[serde(default)]
-    reflect: bool,
+    // Earlier versions use the key `reflect`.
+    #[serde(default, rename = "reflect")]
+    echo_responder: bool,
 }
 
 /// Parses a message; returns `None` if it is malformed or in another format.
@@ -108,7 +109,7 @@ impl Message<'_> {
                 all: nodes.all,
                 cut: nodes.cut,
                 resting: nodes.resting,
-                reflect: nodes.reflect,
+                echo_responder: nodes.echo_responder,
             }),
         })
     }
@@ -167,7 +168,7 @@ pub(super) fn pong(cluster_id: &str, time_stamp: &str, own: &Gateway) -> Vec<u8>
         let _ = write!(
             text,
             ",\"nodes\":{{\"all\":{},\"cut\":{},\"reflect\":{},\"resting\":{}}}",
-            nodes.all, nodes.cut, nodes.reflect, nodes.resting
+            nodes.all, nodes.cut, nodes.echo_responder, nodes.resting
         );
     }
     text.push('}');
@@ -231,11 +232,11 @@ mod tests {
                     lane: LaneId::new(lane.0 % lane.1, lane.1).unwrap(),
                     replicas: Some(replicas),
                     leaving,
-                    nodes: nodes.map(|(all, cut, resting, reflect)| Nodes {
+                    nodes: nodes.map(|(all, cut, resting, echo_responder)| Nodes {
                         all,
                         cut,
                         resting,
-                        reflect,
+                        echo_responder,
                     }),
                 },
             )

@@ -62,7 +62,7 @@ fn a_pong_reports_the_health_of_nodes() {
         all: 5,
         cut: 2,
         resting: 1,
-        reflect: true,
+        echo_responder: true,
     };
     let own = Gateway {
         nodes: Some(nodes),

@@ -45,11 +45,11 @@ fn every_replica_connects_to_every_replica() {
 #[test]
 fn the_worst_reported_health_of_nodes_counts() {
     let (mut network, servers, clients) = two_by_two();
-    let nodes = |cut, reflect| Nodes {
+    let nodes = |cut, echo_responder| Nodes {
         all: 3,
         cut,
         resting: 0,
-        reflect,
+        echo_responder,
     };
     network.run_until(secs(10), |network| all_discovered(network, &clients));
     let reported = |network: &mut Network| {

@@ -25,7 +25,7 @@ impl Control {
         let now = Instant::now();
         let peers = self.served.fabric.peers.iter();
         let peers = peers.map(|peer| {
-            let is_checked = peer.reflector().is_some();
+            let is_checked = peer.echo_responder().is_some();
             (peer.cluster_id.as_str(), tunnel_role(peer), is_checked)
         });
         self.paths.set_peers(peers, now);
@@ -68,8 +68,8 @@ impl Control {
         if let Some(kinds) = self.aggregate.kinds() {
             let _ = self.lanes.send_others(&kinds); // The next check repeats the command.
         }
-        let sightings = match lock(&self.datapath).sightings() {
-            Ok(sightings) => sightings,
+        let last_requests = match lock(&self.datapath).last_requests() {
+            Ok(last_requests) => last_requests,
             Err(error) => {
                 // Without the probes, the state of the last check remains.
                 tracing::warn!(%error, "failed to read the nodes' probes");
@@ -77,10 +77,11 @@ impl Control {
             }
         };
         let now = Instant::now();
-        self.paths.check(&self.served.fabric.nodes, &sightings, now);
+        self.paths
+            .check(&self.served.fabric.nodes, &last_requests, now);
 
         let mut nodes = self.paths.nodes();
-        nodes.reflect &= self.served.fabric.reflector().is_some();
+        nodes.echo_responder &= self.served.fabric.echo_responder().is_some();
         if nodes != self.nodes && self.lanes.send(Command::Nodes(nodes)).is_ok() {
             self.nodes = nodes;
         }

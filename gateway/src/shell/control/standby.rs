@@ -52,9 +52,10 @@ impl Control {
         let now = Instant::now();
         standby.next_check = now + INTERVAL;
         let is_late = now >= standby.until;
-        let sightings = lock(&self.datapath).sightings();
-        let is_known = sightings
-            .is_ok_and(|sightings| path::is_known_to_all(&self.served.fabric.nodes, &sightings));
+        let last_requests = lock(&self.datapath).last_requests();
+        let is_known = last_requests.is_ok_and(|last_requests| {
+            path::is_known_to_all(&self.served.fabric.nodes, &last_requests)
+        });
         if !is_known && !is_late {
             return;
         }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::path::message::{self, Message, Token};
-use ebpf_common::settings::REFLECTOR_PORT;
+use ebpf_common::settings::ECHO_RESPONDER_PORT;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use tokio::net::UdpSocket;
 use tokio::time::timeout;
@@ -20,7 +20,7 @@ fn an_echo_reply_comes_from_the_address_of_the_request() {
         let agent = Running::start().await;
         agent.reaches(&["gw-1"]).await;
         let remote = at(&gateway, Ipv4Addr::new(10, 245, 1, 10));
-        let echo = SocketAddrV4::new(Ipv4Addr::new(10, 70, 255, 255), REFLECTOR_PORT);
+        let echo = SocketAddrV4::new(Ipv4Addr::new(10, 70, 255, 255), ECHO_RESPONDER_PORT);
 
         let request = message::request(Token::new(7));
         remote.send_to(&request, echo).await.unwrap();
@@ -70,7 +70,7 @@ fn a_path_is_up_as_long_as_a_remote_node_replies() {
 fn the_agent_runs_although_the_echo_port_is_in_use() {
     in_netns(async || {
         let _gateway = Gateway::new(1);
-        let _foreign = std::net::UdpSocket::bind(("0.0.0.0", REFLECTOR_PORT)).unwrap();
+        let _foreign = std::net::UdpSocket::bind(("0.0.0.0", ECHO_RESPONDER_PORT)).unwrap();
 
         let agent = Running::start().await;
 
@@ -82,7 +82,7 @@ fn the_agent_runs_although_the_echo_port_is_in_use() {
 /// Opens the echo socket of a remote node.
 fn at(gateway: &Gateway, address: Ipv4Addr) -> UdpSocket {
     let socket = gateway.namespace.with(move || {
-        let socket = std::net::UdpSocket::bind((address, REFLECTOR_PORT)).unwrap();
+        let socket = std::net::UdpSocket::bind((address, ECHO_RESPONDER_PORT)).unwrap();
         socket.set_nonblocking(true).unwrap();
         socket
     });

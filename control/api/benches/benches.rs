@@ -1,4 +1,4 @@
-//! What it costs to read and check the objects of a fabric, by how many there are.
+//! Benchmarks of parsing and checking the objects of a fabric, by their number.
 
 mod file;
 
@@ -11,12 +11,12 @@ fn main() {
     let mut criterion = cpu_time::criterion();
 
     for size in file::SIZES {
-        stages_of(&mut criterion, size);
+        parse_and_check(&mut criterion, size);
     }
     criterion.final_summary();
 }
 
-fn stages_of(criterion: &mut Criterion<CpuTime>, size: file::Size) {
+fn parse_and_check(criterion: &mut Criterion<CpuTime>, size: file::Size) {
     let text = file::of(size);
     let mut objects: Objects = parse(&text).expect("it is well-formed");
     plan(&mut objects).expect("it is right, and has room");
@@ -37,7 +37,7 @@ fn stages_of(criterion: &mut Criterion<CpuTime>, size: file::Size) {
     group.bench_function(BenchmarkId::new("check", size), |bencher| {
         bencher.iter(|| Fabric::try_from(black_box(&objects)));
     });
-    // What a process does with each change in an API server.
+    // Each process that watches the API server repeats this at each change of an object.
     group.bench_function(BenchmarkId::new("copy and admit", size), |bencher| {
         bencher.iter(|| admit(black_box(&objects).clone()));
     });

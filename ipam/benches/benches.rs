@@ -1,4 +1,4 @@
-//! The cost of address arithmetic, by number of addresses and networks in use.
+//! Benchmarks of allocation and remapping, by the number of addresses or CIDRs in use.
 
 use cpu_time::CpuTime;
 use criterion::{BatchSize, BenchmarkId, Criterion};
@@ -7,7 +7,7 @@ use ipnet::Ipv4Net;
 use std::hint::black_box;
 use std::net::Ipv4Addr;
 
-/// Numbers in use; costs must not grow with them.
+/// Numbers of addresses or CIDRs in use. The cost of an operation must not grow with them.
 const SIZES: [u32; 3] = [100, 1_000, 10_000];
 
 fn main() {
@@ -20,14 +20,14 @@ fn main() {
 }
 
 fn remap(criterion: &mut Criterion<CpuTime>) {
-    let remap = Remap::new(net("10.244.0.0/16"), net("10.245.0.0/16")).expect("one size");
+    let remap = Remap::new(net("10.244.0.0/16"), net("10.245.0.0/16")).expect("equal sizes");
 
     criterion.bench_function("ipam/remap", |bencher| {
         bencher.iter(|| remap.apply(black_box(Ipv4Addr::new(10, 244, 3, 7))));
     });
 }
 
-/// One more remapped CIDR, and its release.
+/// Measures the allocation and the release of one more remapped CIDR.
 fn networks(criterion: &mut Criterion<CpuTime>) {
     let mut group = criterion.benchmark_group("ipam/networks");
     for size in SIZES {
@@ -49,7 +49,8 @@ fn networks(criterion: &mut Criterion<CpuTime>) {
     group.finish();
 }
 
-/// One more address, its release, and the adoption of all addresses after a restart.
+/// Measures the allocation and the release of one more address, and the adoption of all addresses
+/// after a restart.
 fn addresses(criterion: &mut Criterion<CpuTime>) {
     let mut group = criterion.benchmark_group("ipam/addresses");
     for size in SIZES {
@@ -70,7 +71,7 @@ fn addresses(criterion: &mut Criterion<CpuTime>) {
                 |mut addresses| {
                     for owner in 0..size {
                         let address = Ipv4Addr::from_bits(0x0a46_0001 + owner);
-                        addresses.adopt(owner, address).expect("it is free");
+                        addresses.adopt(owner, address).expect("a free address");
                     }
                     addresses
                 },
