@@ -150,7 +150,7 @@ impl Paths {
         }
     }
 
-    /// Evaluates the last overlay probe of each node. `sightings` holds the age and the content of
+    /// Evaluates the last overlay probe of each node. `last_requests` holds the age and the content of
     /// that probe, by the node's address.
     pub(crate) fn check(
         &mut self,
