@@ -150,8 +150,8 @@ impl Paths {
         }
     }
 
-    /// Evaluates the last overlay probe of each node. `last_requests` holds the age and the content of
-    /// that probe, by the node's address.
+    /// Evaluates the last overlay probe of each node. `last_requests` holds the age and the content
+    /// of that probe, by the node's address.
     pub(crate) fn check(
         &mut self,
         nodes: &[Node],
