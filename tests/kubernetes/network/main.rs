@@ -50,8 +50,10 @@ const ESSENTIAL: &[&str] = &[
     "connect::both_connections_are_connected_and_report_their_latency",
     "connect::liqoctl_reports_a_healthy_network",
     "addresses::a_pod_is_reached_by_its_mapped_address",
+    "confinement::a_running_gateway_is_confined_and_keeps_only_net_admin",
     "failover::streams_survive_a_deleted_gateway_of_the_server",
     "failover::a_route_agents_restart_loses_nothing",
+    "chart::liqoctl_without_path_makes_a_release_that_helm_upgrades",
     "removal::an_uninstall_leaves_nothing_and_an_install_restores_the_peering",
 ];
 
