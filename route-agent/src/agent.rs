@@ -1,4 +1,5 @@
-//! The event loop: desired state, probe replies and kernel notifications in, changes of the kernel out.
+//! Runs the event loop. The loop reads the desired state, probe replies and kernel notifications,
+//! and changes the kernel's state accordingly.
 
 use crate::diff::{diff, may_continue};
 use crate::echo_responder;
@@ -22,18 +23,18 @@ use std::time::{Duration, Instant};
 mod echo;
 mod report;
 
-/// From the first kernel notification to the observation: one change by another program
-/// causes several notifications.
+/// Delay from the first kernel notification to the observation of the kernel's state. A change by
+/// another program causes several notifications. The delay lets one observation handle all of them.
 const DEBOUNCE: Duration = Duration::from_millis(75);
 
-/// Minimum time between two repairs, which bounds the cost if another program keeps changing
-/// our state. Below the two seconds within which changes are repaired.
+/// Minimum time between two repairs. It limits the CPU time if another program keeps changing the
+/// agent's kernel objects. It is shorter than the two seconds within which a repair must finish.
 const REAPPLY_GAP: Duration = Duration::from_secs(1);
 
-/// From a failed change of the kernel to the next attempt.
+/// Delay from a failed change of the kernel to the next attempt.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Command line options.
+/// Options of the command `run`.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     /// Source of the desired state.
@@ -65,13 +66,13 @@ pub(crate) enum Error {
     Probe(#[from] probe::Error),
 }
 
-/// The agent of one node.
+/// The event loop's state for one node.
 pub(crate) struct Agent {
     options: Options,
     status: Shared,
     fabric: Fabric,
     source: Source,
-    /// The parts of the desired state that are invalid or incomplete, as last logged.
+    /// The last logged list of invalid and incomplete objects in the desired state.
     unserved: Vec<String>,
     kernel: Kernel,
     events: Events,
@@ -79,31 +80,34 @@ pub(crate) struct Agent {
     probe: Option<probe::Socket>,
     paths: Paths,
     echo: Option<echo_responder::Socket>,
-    /// Sources whose echo requests get a reply.
+    /// Remapped CIDRs of all remote clusters. Only echo requests from these CIDRs get a reply.
     remote: Vec<Ipv4Net>,
-    /// The kernel's state at the last observation, with our changes since.
+    /// The kernel's state at the last observation, updated by the agent's own changes since then.
     state: State,
     underlay: Underlay,
-    /// Phases of the replicas, as last logged.
+    /// The last logged phase of each gateway replica, by the replica's name.
     phases: BTreeMap<String, Phase>,
     replicas_reported_at: Option<Instant>,
-    /// Notifications since the last observation, and when to observe.
+    /// The parts of the kernel's state that may have changed since the last observation.
     touched: Touched,
+    /// Time of the next observation of the kernel's state. `None` if `touched` is empty.
     observe_at: Option<Instant>,
     repaired_at: Option<Instant>,
 }
 
 impl Agent {
-    /// Reads the desired state, takes over the state of a predecessor, and converges.
+    /// Reads the desired state and applies it to the kernel.
     ///
-    /// A file must be valid and contain this node. In a cluster, missing objects are waited for.
+    /// The agent adopts the kernel state that a previous process has left. If the desired state
+    /// comes from a file, the file must be valid and contain this node. If it comes from the API
+    /// server, the agent waits for missing objects.
     ///
     /// # Errors
     ///
-    /// Returns [`Error`] if any of that fails.
+    /// Returns [`Error`] if a step fails.
     pub(crate) async fn start(options: Options, status: Shared) -> Result<Self, Error> {
         let settings = options.settings.clone();
-        // Source and events are followed before the first read, so that no change is missed.
+        // Watch the source before reading it, so that no change between the two steps is missed.
         let mut source = Source::open(&options.origin, Scope::Node).await?;
         source.follow()?;
         let reading = first(&mut source, &options, &status).await?;
@@ -143,12 +147,11 @@ impl Agent {
         Ok(agent)
     }
 
-    /// The source of the desired state.
     pub(crate) fn source(&mut self) -> &mut Source {
         &mut self.source
     }
 
-    /// Runs until dropped; the kernel's state stays.
+    /// Runs the event loop until the caller drops the future. The kernel's state stays as it is.
     pub(crate) async fn run(&mut self) {
         loop {
             self.probe_replicas();
@@ -176,14 +179,16 @@ impl Agent {
         let Some(probe) = &self.probe else {
             return;
         };
-        // Before the timeout: a reply in the socket's queue is no miss.
+        // A reply in the socket's queue must not count as a miss, so read the socket before
+        // handling time-outs.
         probe.receive(&mut self.liveness);
         self.liveness.handle_timeout(Instant::now());
         probe.send(&mut self.liveness);
         self.report_replicas();
     }
 
-    /// Starts with the replicas in the nexthop groups of the predecessor.
+    /// Marks the replicas in the existing nexthop groups as serving, so that a restart of the agent
+    /// does not interrupt traffic.
     fn adopt(&mut self) -> Result<(), Error> {
         let view = plan::adopt(&self.fabric, &self.options.settings, &self.state);
         let probes = self.plan(&view)?.probes;
@@ -205,7 +210,10 @@ impl Agent {
         })
     }
 
-    /// Applies the plan and returns the number of changes; goes on if only the filter cannot be set.
+    /// Applies the plan to the kernel, and returns the number of changes.
+    ///
+    /// If the nft table cannot be set, [`may_continue`] decides whether the remaining changes are
+    /// applied before the error is returned.
     async fn converge(&mut self) -> Result<usize, Error> {
         let plan = self.plan(&self.liveness.view())?;
         let ops = diff(&self.state, &plan.state);
@@ -231,10 +239,12 @@ impl Agent {
         Ok(ops.len())
     }
 
-    /// Like [`Agent::converge`]; a failure is reported and retried later.
+    /// Calls [`Agent::converge`] and returns the number of changes. Reports a failure, and
+    /// schedules another attempt.
     async fn converge_or_retry(&mut self) -> usize {
         let converged = self.converge().await;
-        // Also after an error: if the address exists, the replicas can be probed.
+        // `converge` may have added the node's address before it failed. Probes need only this
+        // address, so open the sockets in any case.
         let opened = self.open_probe().await;
         match converged.and_then(|ops| opened.map(|()| ops)) {
             Ok(ops) => ops,
@@ -245,7 +255,7 @@ impl Agent {
         }
     }
 
-    /// Reports the failure, and schedules an observation of everything.
+    /// Reports the failure, and schedules an observation of all parts of the kernel's state.
     fn retry(&mut self, error: &Error) {
         self.report_failure(error);
         self.touched = Touched::ALL;
@@ -253,7 +263,8 @@ impl Agent {
         self.observe_at = Some(self.observe_at.map_or(latest, |at| at.min(latest)));
     }
 
-    /// Binds the probe socket, and again after the node's address has changed.
+    /// Binds the probe and echo sockets to the node's external address. Binds new sockets if the
+    /// address has changed.
     async fn open_probe(&mut self) -> Result<(), Error> {
         let address = self.plan(&self.liveness.view())?.external_ip;
         if self.probe.as_ref().map(probe::Socket::address) != Some(address) {
@@ -275,13 +286,13 @@ impl Agent {
         self.observe_at = self.observe_at.or(gap_ends.max(Some(earliest)));
     }
 
-    /// Observes the parts that may have changed, and repairs them.
+    /// Observes the parts of the kernel's state that may have changed, and repairs them.
     async fn repair(&mut self) {
         let touched = std::mem::take(&mut self.touched);
         self.observe_at = None;
         let underlay = self.underlay.clone();
         let unread = match self.observe(touched).await {
-            // The table is observed last: the rest is repaired even if `nft` fails.
+            // `observe` reads the nft table last, so the other parts are known and can be repaired.
             Err(error @ Error::Kernel(kernel::Error::Nft(_))) => Some(error),
             Err(error) => {
                 self.retry(&error);
@@ -294,7 +305,8 @@ impl Agent {
         if let Some(error) = unread {
             self.retry(&error);
         }
-        // Our own changes cause notifications, too, but no further changes.
+        // Counts only repairs of changes by other programs. After the agent's own changes,
+        // `changes` is 0. After a change of the underlay, the plan differs from the previous plan.
         if changes > 0 && underlay == self.underlay {
             self.repaired_at = Some(Instant::now());
             self.report_repair(changes);
@@ -311,7 +323,8 @@ impl Agent {
             self.state.filter = filter;
         }
         if touched.filter {
-            // A table that cannot be read counts as missing: no device is created without it.
+            // If reading fails, the table counts as missing. `may_continue` then creates no device,
+            // because packets would enter the node unfiltered.
             self.state.filter = None;
             self.state.filter = self.kernel.observe_filter().await?;
         }
@@ -324,7 +337,7 @@ impl Agent {
         self.underlay = self.kernel.observe_underlay(&destinations).await;
     }
 
-    /// Reads the desired state again; an invalid one changes nothing.
+    /// Reads the desired state again, and applies it. An invalid state is reported and not applied.
     async fn reload(&mut self) {
         let previous = self.fabric.clone();
         let read = self.source.read().map_err(Error::from);
@@ -352,7 +365,8 @@ impl Agent {
     }
 }
 
-/// Returns the first desired state that contains this node.
+/// Waits until the desired state contains this node, and returns the state. Fails without waiting
+/// if the state comes from a file.
 async fn first(source: &mut Source, options: &Options, status: &Shared) -> Result<Reading, Error> {
     let mut logged = String::new();
     loop {
@@ -392,7 +406,7 @@ fn cluster_ids(fabric: &Fabric) -> Vec<String> {
     ids
 }
 
-/// Completes when a reply may be readable; never without a socket.
+/// Completes when a reply may be readable. Without a socket, the future never completes.
 async fn readable(probe: Option<&probe::Socket>) {
     match probe {
         Some(probe) => probe.readable().await,
@@ -400,7 +414,7 @@ async fn readable(probe: Option<&probe::Socket>) {
     }
 }
 
-/// Completes at `deadline`; never without one.
+/// Completes at `deadline`. Without a deadline, the future never completes.
 async fn until(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => tokio::time::sleep_until(deadline.into()).await,

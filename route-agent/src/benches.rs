@@ -1,6 +1,7 @@
-//! Benchmark of `plan` and `diff` by the size of the cluster: `cargo bench --bench benches`.
+//! Measures the CPU time of `plan` and `diff` for clusters of several sizes.
 //!
-//! A second root beside `main.rs`, since it includes the private modules of the binary.
+//! Run the benchmark with `cargo bench --bench benches`. This file is a crate root like `main.rs`,
+//! because the benchmark needs private modules of the binary.
 
 #![forbid(unsafe_code)]
 #![allow(
@@ -91,7 +92,7 @@ fn planned(fabric: &Fabric, view: &View, observed: &State) -> Plan {
     .expect("the fabric has the node, and few replicas")
 }
 
-/// Formats the number of changes of each kind; each takes one or a few requests to the kernel.
+/// Formats the number of changes of each kind. Each change is one or a few netlink requests.
 fn count(ops: &[Op]) -> String {
     let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
     for op in ops {

@@ -1,15 +1,16 @@
-//! Removes all kernel state with our marks.
+//! Removes all kernel objects of the agent.
 
 use crate::diff::diff;
 use crate::kernel::{Error, Kernel};
 use crate::settings::Settings;
 use crate::state::State;
 
-/// Removes the state and returns the number of removed objects.
+/// Removes all kernel objects of an agent with these settings. Returns the number of removed
+/// objects.
 ///
 /// # Errors
 ///
-/// Goes on after an error, and returns all errors at the end.
+/// Continues after an error with the next object, and returns all errors at the end.
 pub(crate) async fn run(settings: Settings) -> Result<usize, Vec<Error>> {
     let mut kernel = Kernel::open(settings).map_err(|error| vec![error])?;
     let mut errors = Vec::new();

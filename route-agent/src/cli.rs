@@ -1,4 +1,4 @@
-//! The command line.
+//! Parses the command line, and runs the commands `run`, `check`, `status` and `cleanup`.
 
 use crate::agent::{Agent, Options};
 use crate::cleanup;
@@ -15,10 +15,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Steers a node's traffic for remote clusters into the overlay, and back.
+/// Routes a node's traffic for remote clusters into the overlay, and return traffic to the pods.
 ///
-/// One runs on each node, in the node's own network namespace. It needs the
-/// capability NET_ADMIN and the program nft. While it is stopped, traffic continues.
+/// One agent runs on each node, in the node's own network namespace. It needs the
+/// capability NET_ADMIN and the program nft. Traffic continues while the agent is stopped.
 #[derive(Debug, Parser)]
 #[command(version, after_help = EXAMPLES)]
 pub(crate) struct Cli {
@@ -36,7 +36,7 @@ Examples:
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Keeps this node's device, routes and nft table in line with the fabric and the live gateways.
+    /// Configures this node's overlay device, routes and nft table for the live gateways.
     #[command(after_help = "\
 Examples:
   route-agent run --config fabric.yaml --node worker-1
@@ -44,14 +44,14 @@ Examples:
   route-agent run --kubernetes --node worker-1      in a pod, or with KUBECONFIG")]
     Run(Run),
 
-    /// Checks a file; an error names the object, the field and the remedy.
+    /// Validates a file. An error names the object, the field and the remedy.
     #[command(after_help = "\
 Examples:
   route-agent check fabric.yaml
   route-agent check fabric.yaml --node worker-1")]
     Check(Check),
 
-    /// Shows the gateway replicas, the remote clusters and the drops of a running agent.
+    /// Shows the gateway replicas, remote clusters and dropped packets of a running agent.
     #[command(after_help = "\
 Examples:
   route-agent status
@@ -60,7 +60,7 @@ Examples:
 
     /// Removes the device, rule, routes, nexthops and nft table of a stopped agent.
     ///
-    /// They are recognised by the numbers below: give those that the agent ran with.
+    /// The command finds the objects by the numbers below. Pass the numbers that the agent used.
     #[command(after_help = "\
 Examples:
   route-agent cleanup
@@ -77,12 +77,12 @@ struct Run {
     #[arg(long, env = "NODE_NAME")]
     node: String,
 
-    /// With --kubernetes, the DaemonSet of this pod: if it is deleted, the agent removes its
-    /// kernel state when it stops.
+    /// Name of this pod's DaemonSet, for --kubernetes. If the DaemonSet is deleted, the agent
+    /// removes its kernel state when it stops.
     #[arg(long, value_name = "NAME", env = "LIQO_DAEMONSET")]
     daemonset: Option<String>,
 
-    /// Address that serves /metrics, /healthz and /readyz.
+    /// Address and port on which to serve /metrics, /healthz and /readyz.
     #[arg(long, env = "LIQO_HTTP")]
     http: Option<SocketAddr>,
 
@@ -95,10 +95,10 @@ struct Run {
 
 #[derive(Debug, Args)]
 struct Check {
-    /// The file that describes the cluster.
+    /// YAML file with the objects of the cluster.
     file: PathBuf,
 
-    /// Name of a node that the file must contain.
+    /// Name of a Node object that the file must contain.
     #[arg(long, env = "NODE_NAME")]
     node: Option<String>,
 }
@@ -122,7 +122,7 @@ struct Cleanup {
     settings: Settings,
 }
 
-/// Selects an agent of this machine.
+/// Selects one of the agents that run on this machine.
 #[derive(Debug, Args)]
 struct Instance {
     /// Name of the agent's status socket.
@@ -142,14 +142,14 @@ impl Instance {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Output {
-    /// Tables for people.
+    /// Human-readable tables.
     Table,
     /// One JSON document.
     Json,
 }
 
 impl Cli {
-    /// Runs the command, writing its result to `out`.
+    /// Runs the command, and writes its result to `out`.
     ///
     /// # Errors
     ///
@@ -166,7 +166,7 @@ impl Cli {
 
 fn block_on(future: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
     telemetry::logging::init();
-    // Before the first thread starts: capabilities belong to threads.
+    // Each thread has its own capabilities, so drop them before the runtime starts other threads.
     privileges::drop_capabilities()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -200,7 +200,8 @@ async fn run(args: Run) -> anyhow::Result<()> {
         signal = stop => signal.context("failed to wait for signals")?,
     };
     if let Some(agent) = &mut agent {
-        // First: the rest of the shutdown may exceed the gateways' time-out of this node.
+        // The gateways must receive the announcement before their time-out for this node expires,
+        // so send it before the slower steps of the shutdown.
         agent.announce_stop();
     }
     if let Some(mut agent) = agent
@@ -215,16 +216,17 @@ async fn run(args: Run) -> anyhow::Result<()> {
     }
     tracing::info!(
         signal,
-        "stopping; device, routes and filter stay, and traffic continues"
+        "stopping; the overlay device, routes and nft table stay, and traffic continues"
     );
 
     Ok(())
 }
 
-/// Starts the agent in `slot` and runs it until dropped.
+/// Stores a new agent in `slot`, and runs the agent's event loop until the caller drops this
+/// future. The caller then uses the agent for the shutdown.
 async fn work(slot: &mut Option<Agent>, options: Options, shared: Shared) -> anyhow::Result<()> {
     let agent = slot.insert(Agent::start(options, shared).await?);
-    tracing::info!("the kernel's state is as planned");
+    tracing::info!("applied the desired state to the kernel");
     agent.run().await;
 
     Ok(())
@@ -239,7 +241,7 @@ async fn remove_state(settings: Settings) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Logs each error of a clean-up, and returns their number as an error.
+/// Logs each error of a clean-up, and returns one error with the number of errors.
 fn report_left_over(errors: &[crate::kernel::Error]) -> anyhow::Error {
     for error in errors {
         tracing::error!(error = format!("{error:#}"), "failed to remove an object");
@@ -248,7 +250,7 @@ fn report_left_over(errors: &[crate::kernel::Error]) -> anyhow::Error {
     anyhow::anyhow!("{} objects could not be removed", errors.len())
 }
 
-/// Serves metrics and health; without an address it never completes.
+/// Serves metrics and health checks. Without an address, the future never completes.
 async fn serve(address: Option<SocketAddr>, shared: Shared) -> anyhow::Result<()> {
     let Some(address) = address else {
         return std::future::pending().await;
@@ -303,7 +305,7 @@ fn show(args: &Query, out: &mut impl Write) -> anyhow::Result<()> {
         Output::Json => writeln!(out, "{document:#}")?,
         Output::Table => {
             let document: Status =
-                serde_json::from_value(document).context("the agent is of another version")?;
+                serde_json::from_value(document).context("the agent has another version")?;
             status::print(&document, out)?;
         }
     }
@@ -312,9 +314,9 @@ fn show(args: &Query, out: &mut impl Write) -> anyhow::Result<()> {
 }
 
 async fn clean_up(args: Cleanup, out: &mut impl Write) -> anyhow::Result<()> {
-    // Fails while an agent runs, and replaces the socket of one that was killed.
+    // `bind` fails while an agent is running, and replaces the socket of an agent that was killed.
     let socket = telemetry::status::Server::bind(&args.instance.socket()).await;
-    let socket = socket.context("a running agent would restore everything: stop it first")?;
+    let socket = socket.context("a running agent would restore these objects: stop it first")?;
     let cleaned = cleanup::run(args.settings).await;
     drop(socket);
 
@@ -327,7 +329,7 @@ async fn clean_up(args: Cleanup, out: &mut impl Write) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs the command line.
+/// Parses the arguments of the process, and runs the command.
 ///
 /// # Errors
 ///

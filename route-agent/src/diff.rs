@@ -1,53 +1,54 @@
-//! The ordered changes from the observed state to the desired one.
+//! Computes the ordered changes that turn the observed kernel state into the desired state.
 
 use crate::ruleset::Ruleset;
 use crate::state::{Device, Hop, Route, State};
 use ipnet::Ipv4Net;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One change to the kernel: one atomic request, or several of which none disturbs traffic.
+/// One change of the kernel's state: an atomic request, or several requests that do not disturb
+/// traffic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
-    /// Adds an unreachable route; unicast routes to the same destination are preferred.
+    /// Adds an unreachable route with the maximum metric, so that the kernel prefers a unicast
+    /// route to the same destination.
     AddUnreachable(Ipv4Net),
-    /// Adds the policy rule.
+    /// Adds the policy rule, which looks up packets in the agent's routing table.
     AddRule,
-    /// Creates or replaces our nft table, in one transaction.
+    /// Creates the agent's nft table, or replaces its content in one transaction.
     SetFilter(Ruleset),
-    /// Creates the overlay device.
+    /// Creates the overlay device, and sets it up.
     CreateDevice(Device),
-    /// Changes the overlay device, except for its port.
+    /// Changes the overlay device's properties except for the UDP port, which is fixed.
     SetDevice(Device),
-    /// Adds an address to the overlay device.
+    /// Adds a host address (/32) to the overlay device.
     AddAddress(Ipv4Net),
-    /// Creates or replaces a hop.
+    /// Creates or replaces the nexthop with this id to one gateway replica.
     SetHop(u32, Hop),
-    /// Creates a group or replaces its members.
+    /// Creates the nexthop group with this id, or replaces its members, which are nexthop ids.
     SetGroup(u32, BTreeSet<u32>),
     /// Creates or replaces a unicast route.
     SetRoute(Ipv4Net, Route),
-    /// Deletes a unicast route; the unreachable one to the same destination stays.
+    /// Deletes a unicast route. The unreachable route to the same destination stays.
     DeleteRoute(Ipv4Net),
-    /// Deletes a group that no route uses.
+    /// Deletes a nexthop group. No route may refer to the group.
     DeleteGroup(u32),
-    /// Deletes a hop that no group and no route uses.
+    /// Deletes a nexthop. No group and no route may refer to the nexthop.
     DeleteHop(u32),
-    /// Deletes an address of the overlay device.
+    /// Deletes an address of the overlay device. No route may have the address as source.
     DeleteAddress(Ipv4Net),
-    /// Deletes the overlay device.
+    /// Deletes the overlay device. The kernel also deletes the device's addresses and nexthops, and
+    /// the groups and unicast routes that use them.
     DeleteDevice,
-    /// Deletes the policy rule.
     DeleteRule,
-    /// Deletes an unreachable route.
     DeleteUnreachable(Ipv4Net),
-    /// Deletes our nft table.
+    /// Deletes the agent's nft table with its counters.
     DeleteFilter,
 }
 
-/// Whether the changes after `failed` may be applied.
+/// Returns whether the changes in `rest` may be applied although the change `failed` has failed.
 ///
-/// If the filter cannot be set, a dead replica must still leave its group. But without a filter
-/// no device is created or brought up, because packets would enter unfiltered.
+/// If the nft table cannot be set, dead replicas must still be removed from the nexthop groups. But
+/// no device may be created or brought up, because packets would enter the node unfiltered.
 pub(crate) fn may_continue(failed: &Op, rest: &[Op], observed: &State) -> bool {
     let creates_device = rest.iter().any(|op| matches!(op, Op::CreateDevice(_)));
     let has_device = observed.device.is_some_and(|device| device.ready);
@@ -57,11 +58,11 @@ pub(crate) fn may_continue(failed: &Op, rest: &[Op], observed: &State) -> bool {
 
 /// Returns the changes from `observed` to `desired`.
 ///
-/// Invariants, each with a property test:
-/// - unreachable routes are added first and deleted last, so that a destination in both states
-///   has a route of ours after every step;
-/// - an object is created before the objects that refer to it, and deleted after them;
-/// - a change of a group, hop or route is one replacement.
+/// The order of the changes has these invariants, which property tests check:
+/// - Unreachable routes are added first and deleted last. A destination in both states thus has a
+///   route in the agent's table after every step.
+/// - An object is created before the objects that refer to it, and deleted after them.
+/// - Each change of a group, nexthop or route is one atomic replacement.
 pub(crate) fn diff(observed: &State, desired: &State) -> Vec<Op> {
     let mut ops = Vec::new();
     let mut base = observed.clone();
@@ -70,14 +71,15 @@ pub(crate) fn diff(observed: &State, desired: &State) -> Vec<Op> {
     if desired.rule && !observed.rule {
         ops.push(Op::AddRule);
     }
-    // Before the device, so that no packet enters unfiltered.
+    // The nft table must exist before the device, so that no packet enters unfiltered.
     if let Some(filter) = &desired.filter
         && observed.filter.as_ref() != Some(filter)
     {
         ops.push(Op::SetFilter(filter.clone()));
     }
     for op in device(observed, desired) {
-        // A deleted device takes addresses, hops, groups and routes with it.
+        // If the kernel deletes the device, it also deletes addresses, nexthops, groups and routes.
+        // Then `base` must not contain these objects any more.
         base.apply(&op);
         ops.push(op);
     }
@@ -118,7 +120,9 @@ fn device(observed: &State, desired: &State) -> Vec<Op> {
     }
 }
 
-/// Deletes hops and groups that another program gave a form that cannot be replaced.
+/// Returns the deletions of nexthops and groups whose type the kernel cannot change by a
+/// replacement. Another program may have created them with the agent's ids, for example as
+/// blackhole nexthops.
 fn malformed(observed: &State, desired: &State) -> Vec<Op> {
     let hops = observed.hops.iter();
     let hops = hops.filter(|(id, hop)| **hop == Hop::UNKNOWN && desired.hops.contains_key(id));
@@ -139,7 +143,7 @@ fn missing<'a, T: Ord + Copy>(
     desired.difference(observed).copied()
 }
 
-/// Returns the entries of `desired` that `observed` lacks or has with another value.
+/// Returns the entries of `desired` whose key is missing in `observed` or has another value there.
 fn changed<'a, K: Ord + Copy, V: PartialEq + Clone>(
     observed: &'a BTreeMap<K, V>,
     desired: &'a BTreeMap<K, V>,
@@ -162,10 +166,10 @@ fn stale<'a, K: Ord + Copy, V>(
 }
 
 impl State {
-    /// Changes `self` as `op` changes the kernel.
+    /// Applies `op` to this value, as the kernel applies it to its state.
     ///
-    /// Includes implicit deletions: routes whose nexthop or source address is deleted, and
-    /// everything that uses a deleted device.
+    /// The kernel also deletes routes whose nexthop or source address is deleted, and all objects
+    /// that use a deleted device. This function does the same.
     pub(crate) fn apply(&mut self, op: &Op) {
         match op {
             Op::AddUnreachable(dst) => drop(self.unreachable.insert(*dst)),

@@ -1,4 +1,7 @@
-//! The echo socket: replies to the requests of remote nodes, and sends this node's own.
+//! The UDP socket for echo messages between the nodes of two clusters.
+//!
+//! The socket receives echo requests and sends the replies. It also sends this node's own requests,
+//! and passes the replies to [`Paths`].
 
 use crate::path::Paths;
 use crate::path::message::{self, Message};
@@ -9,14 +12,15 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::{Duration, Instant};
 use tokio::net::UdpSocket;
 
-/// Messages read at once, so that a flood does not delay the rest of the agent.
+/// Maximum number of messages read at a time, so that a flood does not block the event loop.
 const BATCH_MAX: usize = 256;
 
-/// Replies per second: 1,000 clusters of ten nodes each send one request per node and second,
-/// and this may be the only node that replies. 2 % of a core.
+/// Maximum number of replies per second, which take about 2 % of a core. Each remote node sends one
+/// request per second. The limit allows 1,000 remote clusters of ten nodes if this node alone gets
+/// their requests.
 const REPLIES_PER_SECOND: u32 = 10_000;
 
-/// Bound to the node's external address.
+/// An echo socket, bound to the node's address in the external CIDR.
 pub(crate) struct Socket {
     socket: UdpSocket,
     address: Ipv4Addr,
@@ -25,11 +29,11 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    /// Binds the node's external address, which must exist.
+    /// Binds a socket to `address`, which must be assigned to a device of the node.
     ///
     /// # Errors
     ///
-    /// Returns the kernel's error, such as a port in use.
+    /// Returns the kernel's error, for example if the port is in use.
     pub(crate) async fn bind(address: Ipv4Addr) -> io::Result<Self> {
         Ok(Self {
             socket: UdpSocket::bind(SocketAddrV4::new(address, ECHO_RESPONDER_PORT)).await?,
@@ -39,7 +43,6 @@ impl Socket {
         })
     }
 
-    /// The local address.
     pub(crate) fn address(&self) -> Ipv4Addr {
         self.address
     }
@@ -47,15 +50,18 @@ impl Socket {
     /// Completes when a message may be readable.
     pub(crate) async fn readable(&self) {
         if let Err(error) = self.socket.readable().await {
-            // Only without a runtime; wait for the next timeout instead of spinning.
+            // `readable` fails only while the runtime shuts down. A pending future avoids a busy
+            // loop.
             tracing::debug!(%error, "failed to wait for the echo socket");
             std::future::pending::<()>().await;
         }
     }
 
-    /// Reads all queued messages: replies go to `paths`, requests from `remote` get a reply.
+    /// Reads the queued messages. Passes each reply to `paths`. Replies to each request whose
+    /// source is in the CIDRs `remote`.
     pub(crate) fn receive(&mut self, paths: &mut Paths, remote: &[Ipv4Net], now: Instant) {
-        let mut datagram = [0; message::LEN + 1]; // One more, so that longer ones are rejected.
+        // The buffer is one byte longer than a message, so that `parse` rejects longer datagrams.
+        let mut datagram = [0; message::LEN + 1];
         for _ in 0..BATCH_MAX {
             match self.socket.try_recv_from(&mut datagram) {
                 Ok((len, SocketAddr::V4(from))) => match message::parse(&datagram[..len]) {
@@ -65,17 +71,18 @@ impl Socket {
                     Some(Message::Request(token)) if is_remote(remote, *from.ip()) => {
                         self.reply(&message::reply(token), from, now);
                     }
-                    _ => tracing::trace!("dropped a datagram that is no echo message"),
+                    _ => tracing::trace!("dropped a datagram that is no valid echo message"),
                 },
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // Such as an ICMP error to an earlier request, which becomes a miss.
+                // The cause may be an ICMP error for an earlier request. That request becomes a
+                // miss.
                 Err(error) => tracing::debug!(%error, "the echo socket reported an error"),
             }
         }
     }
 
-    /// Sends all requests of `paths`; one that cannot be sent becomes a miss.
+    /// Sends all queued requests of `paths`. A request that cannot be sent becomes a miss.
     pub(crate) fn send_requests(&self, paths: &mut Paths) {
         while let Some(transmit) = paths.poll_transmit() {
             let to = SocketAddr::from((transmit.to, ECHO_RESPONDER_PORT));

@@ -1,25 +1,31 @@
-//! The nft table of one node, as a value, and its conversion to nft objects.
+//! The content of a node's nft table, and its conversion to nft objects.
 //!
-//! | chain | hook, priority | does |
+//! | chain | hook, priority | action |
 //! |---|---|---|
-//! | `raw` | prerouting, raw | drops inner packets whose source is no remote cluster's, and overlay frames of pods with a spoofed outer source; exempts overlay frames from connection tracking, so that the NAT of other tables does not change their outer source |
-//! | `raw-output` | output, raw | the same exemption for the frames that this node sends |
-//! | `mapped` | prerouting, dstnat - 1 | translates mapped addresses to the original ones |
+//! | `raw` | prerouting, raw | drops inner packets whose source is in no remote cluster's CIDR, and overlay frames of pods with a spoofed outer source; exempts overlay frames from connection tracking, so that NAT rules of other tables do not change their outer source |
+//! | `raw-output` | output, raw | exempts the overlay frames that this node sends from connection tracking |
+//! | `mapped` | prerouting, dstnat - 1 | translates `status.ip` of IP objects to `spec.ip`, and the cluster's echo address to this node's address |
 //! | `input` | input, filter - 1 | drops overlay frames from unknown sources, and those that NAT has redirected to this node |
 //! | `forward` | forward, filter - 1 | drops overlay frames that NAT has redirected to a gateway |
 //! | `source` | postrouting, srcnat - 1 | sets the source address of overlay traffic, so that the CNI does not masquerade it |
 //!
-//! After `accept` in `source`, a later chain could still masquerade. After `snat` it cannot, even if
-//! `snat to ip saddr` changes nothing.
+//! The chain `source` uses `snat to ip saddr` to keep a source address. The verdict `accept` is not
+//! sufficient, because the CNI's chain runs later and could still masquerade the packet. After
+//! `snat`, later chains cannot change the source address, even if `snat` has not changed it.
 //!
-//! Nodes and gateways identify each other by outer addresses only, so a pod must not send with one
-//! of them. A pod is behind an interface of a kind in [`POD_KINDS`], where the reverse path is checked:
-//! the route to the source must lead through the interface (strict mode of RFC 3704). Two groups of
-//! interfaces are exempt. On those towards other nodes routing may be asymmetric (a CNI's tunnel,
-//! several uplinks), and the other node has checked its own pods. On those that the settings trust the
-//! CNI checks the sources itself.
-//! NAT for a Service may redirect a spoofed packet to the overlay's port after this check. Such a
-//! packet is tracked, while genuine overlay frames never are.
+//! Nodes and gateways identify each other only by the outer addresses of overlay frames. A pod must
+//! therefore not send frames with such an address as source. Pods are behind interfaces of the
+//! kinds in [`POD_KINDS`]. On these interfaces, the chain `raw` checks the reverse path: the route
+//! to the source must lead through the same interface (strict mode of RFC 3704).
+//!
+//! Two groups of interfaces are exempt from the check:
+//! - Interfaces towards other nodes. Their routing may be asymmetric because of a CNI's tunnel or
+//!   several uplinks, and the other node has checked its own pods.
+//! - Interfaces in the setting `--trusted-interfaces`. There the CNI checks the sources of pods.
+//!
+//! NAT for a Service may redirect a spoofed packet to the overlay's port after this check.
+//! Connection tracking has an entry for such a packet, and never for a genuine overlay frame. The
+//! chains `input` and `forward` therefore drop overlay frames with an entry.
 
 use crate::mutant;
 use crate::ruleset::Ruleset;
@@ -28,54 +34,60 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-/// Counter of overlay frames whose outer source is no gateway replica.
+/// Counter of dropped overlay frames whose outer source is no gateway replica.
 pub(crate) const OUTER_SOURCE: &str = "outer-source";
-/// Counter of overlay frames whose source is not routed through their interface.
+/// Counter of dropped overlay frames that failed the reverse path check.
 pub(crate) const REVERSE_PATH: &str = "outer-reverse-path";
-/// Counter of overlay frames that NAT has redirected.
+/// Counter of dropped overlay frames that NAT has redirected.
 pub(crate) const TRANSLATED: &str = "outer-translated";
-/// Counter of packets from the overlay device whose source is no remote cluster's.
+/// Counter of dropped packets from the overlay device whose source is in no remote cluster's CIDR.
 pub(crate) const INNER_SOURCE: &str = "inner-source";
 
-/// The kinds of links (`ip -d link`) through which CNIs connect pods with the node: `veth` or `netkit`
-/// for Calico, Cilium, AWS and kindnet, `bridge` for Flannel and other uses of the plugin `bridge`.
+/// Kinds of interfaces (`ip -d link`) through which CNIs connect pods with the node. Calico,
+/// Cilium, AWS and kindnet use `veth` or `netkit`. Flannel and other users of the plugin `bridge`
+/// use `bridge`.
 const POD_KINDS: [&str; 3] = ["bridge", "netkit", "veth"];
 
-/// Standard priorities of the hooks, from `linux/netfilter_ipv4.h`.
+// Standard priorities of base chains, from `linux/netfilter_ipv4.h`.
 const RAW: i32 = -300;
 const DSTNAT: i32 = -100;
 const FILTER: i32 = 0;
 const SRCNAT: i32 = 100;
 
-/// The content of the table.
+/// The values from which the table's rules and sets are generated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Filter {
     /// Name of the overlay device.
     pub(crate) device: String,
-    /// UDP port of the overlay.
+    /// Destination UDP port of overlay frames.
     pub(crate) overlay_port: u16,
-    /// Subtracted from the standard priorities, so that chains of other tables run later.
+    /// Number that is subtracted from the standard priorities, so that the agent's chains run
+    /// before the chains of other tables.
     pub(crate) priority_lead: u16,
-    /// Interfaces towards other nodes.
+    /// Names of the interfaces towards other nodes.
     pub(crate) underlay: BTreeSet<String>,
-    /// Names or prefixes with `*` of the interfaces whose sources the CNI checks.
+    /// Names of the interfaces on which the CNI checks the sources of pods. A trailing `*` matches
+    /// any rest of the name.
     pub(crate) trusted: Vec<String>,
-    /// Outer sources of accepted overlay frames.
+    /// Addresses of all gateway replicas, from which overlay frames are accepted.
     pub(crate) gateways: BTreeSet<Ipv4Addr>,
-    /// Sources that keep their address towards remote clusters: this cluster's pods.
+    /// Pod CIDRs of this cluster. Pods keep their source address towards remote clusters.
     pub(crate) local: BTreeSet<Ipv4Net>,
-    /// Permitted inner sources.
+    /// Remapped CIDRs of the remote clusters and the probe network, from which inner packets are
+    /// accepted.
     pub(crate) remote: BTreeSet<Ipv4Net>,
-    /// Source address of all other packets to remote clusters.
+    /// Source address of packets to remote clusters that come from no pod of this cluster.
     pub(crate) external_ip: Ipv4Addr,
-    /// Mapped addresses and their originals, including the echo address.
+    /// Map from mapped address (`status.ip` of an IP object) to original address (`spec.ip`). The
+    /// map also translates the cluster's echo address to this node's external address.
     pub(crate) mapped: BTreeMap<Ipv4Addr, Ipv4Addr>,
-    /// Mapped addresses whose traffic gets the node's address as source.
+    /// Mapped addresses. Packets to these addresses get this node's address as source, so that
+    /// replies return through this node.
     pub(crate) masqueraded: BTreeSet<Ipv4Addr>,
 }
 
 impl Filter {
-    /// Converts the content to nft objects.
+    /// Generates the table's counters, sets, maps, chains and rules.
     pub(crate) fn ruleset(&self) -> Ruleset {
         let lead = i32::from(self.priority_lead);
         let mut ruleset = Ruleset::default();
@@ -136,10 +148,14 @@ impl Filter {
         rules
     }
 
-    /// Drops an overlay frame from (`saddr`) or to (`daddr`) a gateway if its source is spoofed.
+    /// Returns the rule that drops overlay frames that fail the reverse path check.
+    ///
+    /// If `end` is `saddr`, the rule applies to frames from a gateway. If `end` is `daddr`, it
+    /// applies to frames to a gateway.
     fn reverse_path(&self, end: &str) -> Value {
         let route = json!({"fib": {"result": "oif", "flags": ["saddr", "iif"]}});
-        // The matches that fail for most genuine frames come first.
+        // The first failed match ends a rule. The matches that most genuine frames fail therefore
+        // come first.
         let mut rule = vec![
             self.is_overlay(),
             is(ip(end), "@gateways"),
@@ -197,8 +213,11 @@ impl Filter {
         Vec::from_iter(self.translated("daddr"))
     }
 
-    /// Drops an overlay frame from (`saddr`) or to (`daddr`) a gateway that is tracked: the chain `raw`
-    /// did not exempt it, because it had another destination.
+    /// Returns the rule that drops overlay frames for which connection tracking has an entry.
+    ///
+    /// The chain `raw` exempts genuine frames from connection tracking. A tracked frame had another
+    /// destination in that chain, before NAT redirected it. `end` has the same meaning as in
+    /// [`Filter::reverse_path`].
     fn translated(&self, end: &str) -> Option<Value> {
         if mutant::disables("untracked") {
             return None;
@@ -232,7 +251,7 @@ impl Filter {
                 is(of_masqueraded, "@masqueraded"),
                 {"masquerade": null}
             ]),
-            // A pod sees the remote pod's address, even if the CNI masquerades external sources.
+            // Pods must see the remote pod's address, even if the CNI masquerades external sources.
             json!([
                 arrives_on(&self.device),
                 is(ip("saddr"), "@remote"),

@@ -1,6 +1,9 @@
-//! Observes our kernel state and applies single changes; makes no decisions.
+//! Reads the agent's kernel objects, and applies single changes to them.
 //!
-//! Objects without our marks are neither reported nor changed.
+//! The agent recognises its own objects by marks: the name and alias of the device, the number of
+//! the routing table, the priority of the policy rule, the routing protocol number, the range of
+//! nexthop ids, and the name of the nft table. This module neither reports nor changes objects
+//! without these marks.
 
 use crate::diff::Op;
 use crate::ruleset::Ruleset;
@@ -21,30 +24,30 @@ mod underlay;
 pub(crate) use netlink::Error as NetlinkError;
 pub(crate) use nft::Error as NftError;
 
-/// A request to the kernel failed.
+/// A request to the kernel failed, or found an object of another program.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// A netlink request.
+    /// A netlink request failed.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
 
-    /// A call of `nft`.
+    /// A call of the program `nft` failed.
     #[error(transparent)]
     Nft(#[from] NftError),
 
-    /// The overlay device's name is taken by a device without our marks.
+    /// A device without the agent's marks has the overlay device's name.
     #[error(
-        "a {kind} device named {name} exists and is not ours: \
+        "a {kind} device named {name} exists, which another program has created: \
          remove it (ip link delete {name}) or rename it"
     )]
     ForeignDevice {
         name: String,
-        /// As `ip -d link` shows it: `dummy`, `vxlan`, ..
+        /// Kind as in `ip -d link`, for example `dummy` or `vxlan`.
         kind: String,
     },
 }
 
-/// Sockets to the kernel of the network namespace in which they were opened.
+/// Netlink sockets and `nft` in the network namespace in which the value was created.
 pub(crate) struct Kernel {
     settings: Settings,
     route: rtnetlink::Handle,
@@ -53,11 +56,11 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
-    /// Opens the sockets; must be called within a tokio runtime.
+    /// Opens the netlink sockets. Must be called within a tokio runtime.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Netlink`] if the kernel refuses one.
+    /// Returns [`Error::Netlink`] if the kernel refuses to open a socket.
     pub(crate) fn open(settings: Settings) -> Result<Self, Error> {
         Ok(Self {
             settings,
@@ -67,11 +70,12 @@ impl Kernel {
         })
     }
 
-    /// Returns all our state.
+    /// Returns all kernel objects of the agent.
     ///
     /// # Errors
     ///
-    /// Returns [`Error`] if a part cannot be read, or a foreign device has our name.
+    /// Returns [`Error`] if an object cannot be read, or another program's device has the overlay
+    /// device's name.
     pub(crate) async fn observe(&mut self) -> Result<State, Error> {
         let mut state = self.observe_netlink().await?;
         state.filter = self.observe_filter().await?;
@@ -79,7 +83,7 @@ impl Kernel {
         Ok(state)
     }
 
-    /// Returns all our state but the nft table.
+    /// Returns all kernel objects of the agent except for the nft table.
     ///
     /// # Errors
     ///
@@ -92,7 +96,7 @@ impl Kernel {
         Ok(state)
     }
 
-    /// Returns our nft table; starts a process.
+    /// Returns the agent's nft table, `None` if it does not exist. Runs the program `nft`.
     ///
     /// # Errors
     ///
@@ -101,7 +105,7 @@ impl Kernel {
         Ok(self.nft.observe().await?)
     }
 
-    /// Returns the parts of our state that can be read, and adds failures to `errors`.
+    /// Returns the agent's kernel objects that can be read, and adds failures to `errors`.
     pub(crate) async fn observe_best_effort(&self, errors: &mut Vec<Error>) -> State {
         let mut state = State::default();
         errors.extend(self.observe_device(&mut state).await.err());
@@ -131,7 +135,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// Applies one change; `observed` is the state before it.
+    /// Applies one change to the kernel, given the state `observed` before the change.
     ///
     /// # Errors
     ///
@@ -173,18 +177,18 @@ impl Kernel {
         Ok(())
     }
 
-    /// Returns the devices through which the node reaches `destinations`.
+    /// Returns the devices through which the node has routes to `destinations`.
     pub(crate) async fn observe_underlay(&self, destinations: &Destinations) -> Underlay {
         underlay::observe(&self.route, destinations).await
     }
 
-    /// Returns whether `address` is assigned in this network namespace.
+    /// Returns whether `address` is assigned to a device in this network namespace.
     pub(crate) async fn is_local(&self, address: Ipv4Addr) -> bool {
         route::is_local(&self.route, address).await
     }
 }
 
-/// A table that `nft` lists as `listed` after it has accepted `desired`.
+/// The ruleset that was passed to `nft`, and the form in which `nft` lists it afterwards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Accepted {
     desired: Ruleset,

@@ -1,25 +1,28 @@
-//! Liveness of the gateway replicas as seen from this node, as a state machine without IO.
+//! Liveness of this cluster's gateway replicas, as a state machine without IO.
 //!
-//! The owner feeds input (`handle_*`), then drains `poll_transmit`, reads `poll_change`
-//! and waits until `poll_timeout`; it alone owns the socket and the clock.
+//! The caller owns the socket and the clock. It passes input to the functions `handle_*`. Then it
+//! sends the probes of `poll_transmit`, reads `poll_change`, and waits until `poll_timeout`.
 //!
 //! ```text
-//!               reply             reply: leaving
-//!        .---------------- any ---------------------.
-//!        v                                          v
-//!     Serving                                    Leaving
-//!        |      `suspect_mult` consecutive misses      |
-//!        `----------------> Suspect <---------------'
-//!                              |  `dead_mult` consecutive misses
-//!                              v
-//!                            Dead
+//!        reply                      reply with the flag leaving
+//!     .---------------- any phase ------------------.
+//!     v                                             v
+//!  Serving                                       Leaving
+//!     |      `suspect_mult` consecutive misses      |
+//!     `----------------> Suspect <------------------'
+//!                           |  `dead_mult` consecutive misses
+//!                           v
+//!                         Dead
 //! ```
-//! A probe is sent every [`Config::interval`]. A probe without a reply within the reply
-//! timeout is a miss, and the next one is sent at once; so three misses take one interval
-//! and three timeouts. Then packets go to the other replicas. A suspect is used only if no
-//! other replica reaches a cluster: an overloaded gateway that replies late is better than
-//! none. A stall of this process makes no replica a suspect: a miss counts only after the
-//! process has read the socket.
+//!
+//! The agent sends a probe to each replica every [`Config::interval`]. A probe without a reply
+//! within the reply timeout is a miss, and the next probe is sent at once. By default, a replica is
+//! a suspect after three misses, which take one interval and three timeouts. Packets then go to the
+//! other replicas. A suspect is used only if no serving replica reaches a cluster, because an
+//! overloaded gateway that replies late is better than no gateway.
+//!
+//! A stall of this process causes no misses. After the stall, the process reads the socket before
+//! it counts misses, so replies that arrived during the stall count.
 
 use crate::mutant;
 use crate::view::View;
@@ -30,29 +33,36 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-/// Age of a replica's last reply up to which this node's probes set [`RECEIVES_REPLIES`].
+/// Time after a replica's last reply during which probes to the replica carry the flag
+/// [`RECEIVES_REPLIES`]. The flag reports to the replica that its replies arrive.
 const HEARD_AGE_MAX: Duration = Duration::from_secs(1);
 
 /// Timing of the probes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Config {
-    /// Between the probes of a replica that replies, or that is dead.
+    /// Time between two probes of a replica that replies or is dead.
     pub(crate) interval: Duration,
-    /// Lower bound of the reply timeout, which is four round trips.
+    /// Lower bound of the reply timeout. The timeout is four times the last round-trip time, and at
+    /// most the interval.
     pub(crate) reply_timeout_min: Duration,
-    /// Consecutive misses that make a replica a suspect.
+    /// Number of consecutive misses after which a replica is a suspect.
     pub(crate) suspect_mult: u8,
-    /// Consecutive misses that make it dead.
+    /// Number of consecutive misses after which a replica is dead.
     pub(crate) dead_mult: u8,
 }
 
 impl Default for Config {
-    /// Traffic leaves a replica that stops replying, as a dead process does at once, within
-    /// 150 + 3 x 75 = 375 ms. That is before TCP's second retransmission, 600 ms after
-    /// the first loss on a short path; the third would exceed the one second that losing a
-    /// replica may cost. A replica that hangs is left half a second later.
-    /// The last replica is given up after 150 + 20 x 75 = 1,650 ms: then packets are refused
-    /// instead of lost.
+    /// Returns the default timing, which limits an outage after the loss of a replica to one
+    /// second.
+    ///
+    /// If a replica stops replying, traffic moves to other replicas within one interval and three
+    /// reply timeouts, which is 375 ms. On a path with a short round-trip time, TCP retransmits a
+    /// lost segment for the second time about 600 ms after the loss. This retransmission thus takes
+    /// another replica. If a replica's process hangs, the replica's eBPF program still replies for
+    /// about half a second.
+    ///
+    /// If no other replica serves, the replica is used for one interval and 20 reply timeouts,
+    /// which is 1,650 ms. Then the node rejects packets instead of losing them.
     fn default() -> Self {
         Self {
             interval: Duration::from_millis(150),
@@ -63,62 +73,65 @@ impl Default for Config {
     }
 }
 
-/// The addresses of a replica.
+/// The addresses of a gateway replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
-    /// The destination of its probes, which this node has assigned.
+    /// Destination address of probes to this replica. This node has assigned the address from the
+    /// probe network.
     pub(crate) probe: Ipv4Addr,
-    /// That of its pod.
+    /// Address of the replica's pod.
     pub(crate) replica: Ipv4Addr,
 }
 
-/// A probe to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Transmit {
-    /// The replica's probe address.
+    /// Probe address of the replica.
     pub(crate) to: Ipv4Addr,
     pub(crate) probe: Probe,
 }
 
-/// State of one replica, for status and log.
+/// State of one replica for the status document and the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Report {
     pub(crate) phase: Phase,
-    /// Round-trip time of the last reply.
+    /// Round-trip time of the last reply. `None` before the first reply, and while the replica is a
+    /// suspect or dead.
     pub(crate) rtt: Option<Duration>,
-    /// Probes sent.
+    /// Number of probes sent.
     pub(crate) sent: u64,
-    /// Replies received.
+    /// Number of replies received.
     pub(crate) replies: u64,
-    /// Whether it has the same remote clusters as this node; `None` before the first reply.
+    /// Whether the replica has the same list of remote clusters as this node. `None` before the
+    /// first reply.
     pub(crate) same_clusters: Option<bool>,
 }
 
-/// Phase of a replica; the diagram of the module shows the transitions.
+/// Phase of a replica. The diagram in the module's documentation shows the transitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// `dead_mult` consecutive misses, or no reply ever.
+    /// The replica has missed `dead_mult` consecutive probes, or has never replied.
     Dead,
-    /// Replies.
+    /// The replica replies to probes.
     Serving,
-    /// `suspect_mult` consecutive misses.
+    /// The replica has missed `suspect_mult` consecutive probes.
     Suspect,
-    /// Replies that it is about to stop.
+    /// The replica replies, and reports that it is about to stop.
     Leaving,
 }
 
-/// The state machine.
+/// The probes and phases of all gateway replicas.
 #[derive(Debug)]
 pub(crate) struct Liveness {
     config: Config,
     start: Instant,
     sequence: u32,
-    /// Ids of the remote clusters, sorted: the bits of a reply follow this order.
+    /// Sorted ids of the remote clusters. Bit N of a reply refers to the cluster at index N.
     clusters: Vec<String>,
     digest: u64,
-    /// The report of every probe, without [`RECEIVES_REPLIES`].
+    /// The report that all probes have in common. The flag [`RECEIVES_REPLIES`] differs between
+    /// replicas, so it is added to each probe.
     report: NodeReport,
-    /// The clusters to which the path from this node is down.
+    /// Ids of the clusters whose nodes do not reply to this node's echo requests.
     down_paths: BTreeSet<String>,
     replicas: BTreeMap<String, Replica>,
     transmits: VecDeque<Transmit>,
@@ -129,13 +142,14 @@ pub(crate) struct Liveness {
 struct Replica {
     target: Target,
     phase: Phase,
-    /// The clusters it reaches, from its last reply with the digest of this node.
+    /// Ids of the clusters that the replica reaches. A reply updates this set only if it contains
+    /// this node's digest of cluster ids.
     reaches: BTreeSet<String>,
     same_clusters: Option<bool>,
-    /// Probes without reply, oldest first; at most `dead_mult`.
+    /// Probes without a reply, oldest first. There are at most `dead_mult`.
     outstanding: VecDeque<Outstanding>,
     last_reply: Option<Instant>,
-    /// When the last probe becomes a miss, or the next one is to be sent.
+    /// Time at which the next probe is sent. If the last probe has no reply by then, it is a miss.
     due: Instant,
     rtt: Option<Duration>,
     sent: u64,
@@ -146,21 +160,23 @@ struct Replica {
 #[derive(Debug)]
 struct Outstanding {
     sequence: u32,
-    /// The probe's field `sent`.
+    /// Value of the probe's field `sent`, in nanoseconds since the start of the agent.
     stamp: u64,
     sent: Instant,
 }
 
 impl Outstanding {
-    /// A reply echoes both fields, so only a receiver of the probe can make it.
+    /// Returns whether `reply` echoes the sequence number and the stamp of the probe. Only a
+    /// receiver of the probe can send such a reply.
     fn is_answered_by(&self, reply: &Probe) -> bool {
         reply.sequence() == self.sequence && reply.sent() == self.stamp
     }
 }
 
 impl Liveness {
-    /// Creates a machine without replicas. `sequence` is random, so that replies to the probes
-    /// of a predecessor do not match.
+    /// Creates a state machine without replicas.
+    ///
+    /// `sequence` must be random, so that replies to probes of a previous process do not match.
     pub(crate) fn new(config: Config, sequence: u32, now: Instant) -> Self {
         Self {
             config,
@@ -176,28 +192,29 @@ impl Liveness {
         }
     }
 
-    /// Sets the ids of the remote clusters, sorted.
+    /// Sets the ids of the remote clusters, which must be sorted.
     ///
-    /// The clusters that a replica reaches stay those of its last reply.
+    /// The next reply with the new digest updates the clusters that a replica reaches.
     pub(crate) fn set_clusters(&mut self, clusters: Vec<String>) {
         self.digest = digest(clusters.iter().map(String::as_str));
         self.clusters = clusters;
         self.update_report();
     }
 
-    /// Sets the clusters to which the path is down, which probes report to the gateways.
+    /// Sets the clusters whose nodes do not reply to echo requests. Probes report them to the
+    /// gateways.
     pub(crate) fn set_down_paths(&mut self, down_paths: BTreeSet<String>) {
         self.down_paths = down_paths;
         self.update_report();
     }
 
-    /// Sets whether the echo responder runs, which probes report to the gateways.
+    /// Sets whether this node replies to echo requests. Probes report the value to the gateways.
     pub(crate) fn set_echo_responder(&mut self, runs: bool) {
         let flag = if runs { HAS_ECHO_RESPONDER } else { 0 };
         self.report.flags = self.report.flags & !HAS_ECHO_RESPONDER | flag;
     }
 
-    /// Queues a last probe to all replicas, which says that the agent stops intentionally.
+    /// Queues a last probe to each replica, which reports that the agent stops intentionally.
     pub(crate) fn announce_stop(&mut self, now: Instant) {
         self.report.flags |= STOPPING;
         for replica in self.replicas.values_mut() {
@@ -213,9 +230,9 @@ impl Liveness {
         self.report = NodeReport::new(self.report.flags, self.digest, down);
     }
 
-    /// Sets the replicas; new ones are dead and probed at `now`.
+    /// Sets the replicas. A new replica is dead at first, and its first probe is due at `now`.
     ///
-    /// A replica whose address has changed is a new one.
+    /// A replica whose pod address has changed counts as a new replica.
     pub(crate) fn set_replicas(&mut self, targets: &BTreeMap<String, Target>, now: Instant) {
         let before = self.replicas.len();
         self.replicas.retain(|name, replica| {
@@ -235,7 +252,8 @@ impl Liveness {
         }
     }
 
-    /// Takes over the view of a predecessor: its replicas serve until they miss probes.
+    /// Adopts the view of a previous process. The replicas in the view serve until they miss
+    /// probes.
     pub(crate) fn adopt(&mut self, view: &View) {
         for (name, clusters) in view.serving() {
             if let Some(replica) = self.replicas.get_mut(name) {
@@ -245,7 +263,7 @@ impl Liveness {
         }
     }
 
-    /// Handles a datagram that came from `from`.
+    /// Handles a datagram from the source address `from`.
     pub(crate) fn handle_datagram(&mut self, from: Ipv4Addr, payload: &[u8], now: Instant) {
         let Some(reply) = Probe::parse(payload).filter(|it| it.body.is_reply()) else {
             return;
@@ -255,13 +273,13 @@ impl Liveness {
             return;
         };
         if !replica.handle_reply(&reply, now, &self.config) {
-            return; // Forged, duplicate, or later than `dead_mult` further probes.
+            return; // The reply is forged, a duplicate, or more than `dead_mult` probes late.
         }
 
         self.has_changed |= replica.update(&reply.body, &self.clusters, self.digest);
     }
 
-    /// Advances time to `now`.
+    /// Counts misses, and queues the probes that are due at `now`.
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
         for replica in self.replicas.values_mut().filter(|it| it.due <= now) {
             self.has_changed |= replica.handle_miss(&self.config);
@@ -281,22 +299,22 @@ impl Liveness {
         }
     }
 
-    /// Returns when [`Liveness::handle_timeout`] is next due; `None` without replicas.
+    /// Returns the time of the next call of [`Liveness::handle_timeout`], `None` without replicas.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         self.replicas.values().map(|replica| replica.due).min()
     }
 
-    /// Returns the next probe to send.
+    /// Removes a probe from the queue, and returns it.
     pub(crate) fn poll_transmit(&mut self) -> Option<Transmit> {
         self.transmits.pop_front()
     }
 
-    /// Returns the view, if it has changed since the last call.
+    /// Returns the view if it has changed since the last call, else `None`.
     pub(crate) fn poll_change(&mut self) -> Option<View> {
         std::mem::take(&mut self.has_changed).then(|| self.view())
     }
 
-    /// Returns the clusters that each replica reaches.
+    /// Returns the live replicas, and the clusters that each of them reaches.
     pub(crate) fn view(&self) -> View {
         let mut view = View::default();
         for (name, replica) in &self.replicas {
@@ -313,7 +331,7 @@ impl Liveness {
         view
     }
 
-    /// Returns the state of each replica, by name.
+    /// Returns the name and the state of each replica.
     pub(crate) fn reports(&self) -> impl Iterator<Item = (&str, Report)> {
         self.replicas
             .iter()
@@ -337,7 +355,7 @@ impl Replica {
         }
     }
 
-    /// Matches a reply with its probe; returns `false` without one.
+    /// Removes the probe that `reply` answers. Returns `false` if there is no such probe.
     fn handle_reply(&mut self, reply: &Probe, now: Instant, config: &Config) -> bool {
         let mut outstanding = self.outstanding.iter();
         let position = outstanding.position(|it| it.is_answered_by(reply));
@@ -356,7 +374,7 @@ impl Replica {
         true
     }
 
-    /// Takes over the content of a reply; returns whether that changes the view.
+    /// Updates phase and clusters from a reply. Returns whether the view has changed.
     fn update(&mut self, reply: &Body, clusters: &[String], digest: u64) -> bool {
         let phase = if reply.is_leaving() {
             Phase::Leaving
@@ -369,7 +387,8 @@ impl Replica {
         let same = reply.digest() == digest;
         self.same_clusters = Some(same);
         if same {
-            // Clusters beyond the bitmap count as reached by every live replica.
+            // The bitmap of a reply has a bit for the first `PEERS_MAX` clusters only. Every live
+            // replica counts as reaching the other clusters.
             let reaches = clusters
                 .iter()
                 .enumerate()
@@ -383,7 +402,7 @@ impl Replica {
         changed
     }
 
-    /// Counts the outstanding probes as misses; returns whether that changes the phase.
+    /// Counts the outstanding probes as misses. Returns whether the phase has changed.
     fn handle_miss(&mut self, config: &Config) -> bool {
         let misses = self.outstanding.len();
         let phase = match self.phase {

@@ -1,11 +1,13 @@
-//! Steers a node's traffic for remote clusters into the overlay, and back.
+//! Routes a node's traffic for remote clusters into the overlay, and return traffic to the pods.
 //!
 //! ```text
 //! file or API server -> control_source -> Fabric \
 //! probe replies -> liveness -> View -> plan -> State \
 //! kernel notifications -> kernel::observe -> State -> diff -> kernel::apply
 //! ```
-//! `plan`, `diff`, `liveness`, `path` and the values between them are PURE; `agent` is the loop.
+//!
+//! The modules `plan`, `diff`, `liveness` and `path` are pure: they do no IO, and read neither the
+//! clock nor randomness. The module `agent` runs the event loop.
 
 #![forbid(unsafe_code)]
 
@@ -60,7 +62,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     match cli::main() {
         Ok(()) => ExitCode::SUCCESS,
-        // The reader of the output has closed it, as `head` does.
+        // A reader such as `head` closes the pipe early, which is no failure of the command.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");

@@ -1,4 +1,4 @@
-//! The metrics, read from the status at each scrape.
+//! Prometheus metrics, which are generated from the status at each scrape.
 
 use crate::status::Shared;
 use prometheus_client::collector::Collector;

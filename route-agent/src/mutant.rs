@@ -1,13 +1,13 @@
-//! Switches for single mechanisms, with which tests verify that other tests notice a missing one.
+//! Switches that disable one mechanism of the agent, for mutation tests.
 //!
-//! Without the cargo feature `mutants` no mechanism can be switched off, and the environment is
-//! not read.
+//! A mutation test disables a mechanism, and verifies that another test fails without it. Without
+//! the cargo feature `mutants`, no mechanism can be disabled, and the environment is not read.
 
-/// The environment variable with the name of the mechanism to switch off.
+/// Environment variable with the name of the mechanism to disable.
 #[cfg(feature = "mutants")]
 pub(crate) const VARIABLE: &str = "LIQO_MUTANT";
 
-/// Returns whether `mechanism` is switched off.
+/// Returns whether the environment disables `mechanism`.
 #[cfg(feature = "mutants")]
 pub(crate) fn disables(mechanism: &str) -> bool {
     use std::sync::LazyLock;
@@ -17,7 +17,7 @@ pub(crate) fn disables(mechanism: &str) -> bool {
     MUTANT.as_deref() == Some(mechanism)
 }
 
-/// Returns `false`: this build has no switches.
+/// Returns `false`, because this build has no switches.
 #[cfg(not(feature = "mutants"))]
 #[inline(always)]
 pub(crate) const fn disables(_mechanism: &str) -> bool {

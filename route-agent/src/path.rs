@@ -1,20 +1,22 @@
 //! Health of the path from this node to the nodes of each remote cluster and back, as a state
 //! machine without IO.
 //!
-//! The owner feeds input (`handle_*`), then drains `poll_transmit`, reads `poll_change` and
-//! waits until `poll_timeout`; it alone owns the socket and the clock.
+//! The caller owns the socket and the clock. It passes input to the functions `handle_*`. Then it
+//! sends the requests of `poll_transmit`, reads `poll_change`, and waits until `poll_timeout`.
+//!
+//! An echo request takes the same path as packets of pods: policy rule, route, nexthop group,
+//! overlay, gateway, tunnel, remote gateway and remote overlay. The remote gateway selects the node
+//! that receives the request and replies.
 //!
 //! ```text
-//!  An echo request takes the path of every packet: rule, route, nexthop group, overlay, gateway,
-//!  tunnel, remote gateway, remote overlay, to a node of the remote gateway's choice; the reply
-//!  returns.
-//!
 //!  Unknown --reply--> Up --`MISSES_MAX` consecutive misses--> Down --reply--> Up
 //!      `---------- `MISSES_MAX` consecutive misses ---------->'
 //! ```
-//! A request without a reply within [`REPLY_TIMEOUT`] is a miss, and the next one is sent at once; so
-//! a failure is detected within [`INTERVAL`] and three timeouts, 2.2 s. A cluster that has never
-//! replied gets fewer requests: its software may have no echo responder.
+//!
+//! A request without a reply within [`REPLY_TIMEOUT`] is a miss, and the next request is sent at
+//! once. A failure is thus detected within [`INTERVAL`] and three timeouts, which is 2.2 s. A
+//! cluster that has never replied gets fewer requests, because its software may have no echo
+//! responder.
 
 use message::Token;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -23,63 +25,67 @@ use std::time::{Duration, Instant};
 
 pub(crate) mod message;
 
-/// Between two requests to a cluster that replies.
+/// Time between two requests to a cluster that has replied.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Between two requests to a cluster that has never replied.
+/// Time between two requests to a cluster that has never replied.
 const SILENT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Requests to a cluster that has never replied before [`SILENT_INTERVAL`] applies.
+/// Number of requests to a cluster that has never replied, after which [`SILENT_INTERVAL`] applies.
 const INITIAL_REQUESTS: u32 = 8;
 
-/// After it the next request is sent; a later reply still counts.
+/// Time after which a request without a reply is a miss. A later reply still sets the path to
+/// [`Phase::Up`].
 const REPLY_TIMEOUT: Duration = Duration::from_millis(400);
 
-/// Consecutive misses after which a path is down.
+/// Number of consecutive misses after which a path is down.
 const MISSES_MAX: u8 = 3;
 
-/// Requests per cluster whose replies are accepted: allows round-trip times up to 1.6 s.
+/// Number of the last requests per cluster whose replies are accepted. Four requests, one per
+/// [`REPLY_TIMEOUT`], allow round-trip times up to 1.6 s.
 const OUTSTANDING_MAX: usize = 4;
 
-/// Between any two requests: 50 per second, at most 1 % of a core. With more than
-/// fifty clusters the interval per cluster grows.
+/// Minimum time between two requests, even to different clusters. 50 requests per second take at
+/// most 1 % of a core. With more than 50 clusters, each cluster gets less than one request per
+/// second.
 const GAP: Duration = Duration::from_millis(20);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Fewer than [`MISSES_MAX`] requests, and no reply.
+    /// No reply has arrived, and fewer than [`MISSES_MAX`] requests have timed out.
     Unknown,
     /// Replies arrive.
     Up,
-    /// [`MISSES_MAX`] consecutive misses.
+    /// At least [`MISSES_MAX`] consecutive requests have timed out.
     Down,
 }
 
-/// State of the path to one cluster, for status and log.
+/// State of the path to one cluster for the status document and the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Report {
     pub(crate) phase: Phase,
-    /// Whether a reply ever arrived.
+    /// Whether the cluster has ever replied.
     pub(crate) has_replied: bool,
-    /// Round-trip time of the last reply.
+    /// Round-trip time of the last reply; `None` unless the path is up.
     pub(crate) rtt: Option<Duration>,
 }
 
-/// A request to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Transmit {
-    /// The cluster's echo address, which leads to any of its nodes.
+    /// Echo address of the cluster. The cluster's gateways forward packets with this destination to
+    /// any live node.
     pub(crate) to: Ipv4Addr,
     pub(crate) payload: [u8; message::LEN],
 }
 
-/// The state machine.
+/// The paths to all remote clusters that a gateway reaches.
 #[derive(Debug)]
 pub(crate) struct Paths {
-    /// Token of the last request; starts at a random number, so that tokens are unpredictable.
+    /// Token of the last request. The first token is random, so that other hosts cannot predict
+    /// tokens.
     token: u64,
     clusters: BTreeMap<String, Path>,
-    /// When the next request may be sent to any cluster.
+    /// Earliest time of the next request to any cluster.
     next: Instant,
     transmits: VecDeque<Transmit>,
     has_changed: bool,
@@ -89,7 +95,7 @@ pub(crate) struct Paths {
 struct Path {
     target: Ipv4Addr,
     phase: Phase,
-    /// Requests without reply, oldest first.
+    /// Token and sending time of requests without a reply, oldest first.
     outstanding: VecDeque<(Token, Instant)>,
     misses: u8,
     requests: u32,
@@ -99,7 +105,8 @@ struct Path {
 }
 
 impl Paths {
-    /// Creates a machine without clusters; tokens count from the random number `token` on.
+    /// Creates a state machine without clusters. Tokens count upwards from the random number
+    /// `token`.
     pub(crate) fn new(token: u64, now: Instant) -> Self {
         Self {
             token,
@@ -110,9 +117,9 @@ impl Paths {
         }
     }
 
-    /// Sets the echo addresses of the clusters that gateways reach.
+    /// Sets the echo addresses of the clusters that a gateway reaches, by cluster id.
     ///
-    /// A cluster that is new, or reached again, starts as [`Phase::Unknown`].
+    /// The path to a cluster that was not in the previous call starts as [`Phase::Unknown`].
     pub(crate) fn set_targets(&mut self, targets: &BTreeMap<String, Ipv4Addr>, now: Instant) {
         let before = self.down();
         self.clusters
@@ -125,7 +132,7 @@ impl Paths {
         self.has_changed |= before != self.down();
     }
 
-    /// Handles a reply that came from `from`.
+    /// Handles a reply from the source address `from`.
     pub(crate) fn handle_reply(&mut self, from: Ipv4Addr, token: Token, now: Instant) {
         let mut paths = self.clusters.values_mut();
         if let Some(path) = paths.find(|path| path.target == from) {
@@ -133,7 +140,7 @@ impl Paths {
         }
     }
 
-    /// Advances time to `now`.
+    /// Counts misses, and queues the requests that are due at `now`.
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
         while self.next <= now {
             let due = self.clusters.values_mut().filter(|path| path.due <= now);
@@ -148,18 +155,18 @@ impl Paths {
                 to: path.target,
                 payload: message::request(token),
             });
-            // From now, not from the last one: no burst after a pause of this process.
+            // Counting from `now` avoids a burst of requests after a stall of this process.
             self.next = now + GAP;
         }
     }
 
-    /// Returns when [`Paths::handle_timeout`] is next due; `None` without clusters.
+    /// Returns the time of the next call of [`Paths::handle_timeout`], `None` without clusters.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let due = self.clusters.values().map(|path| path.due).min()?;
         Some(due.max(self.next))
     }
 
-    /// Returns the next request to send.
+    /// Removes a request from the queue, and returns it.
     pub(crate) fn poll_transmit(&mut self) -> Option<Transmit> {
         self.transmits.pop_front()
     }
@@ -169,7 +176,7 @@ impl Paths {
         std::mem::take(&mut self.has_changed)
     }
 
-    /// Returns the clusters to which the path is down.
+    /// Returns the ids of the clusters to which the path is down.
     pub(crate) fn down(&self) -> BTreeSet<String> {
         let paths = self.clusters.iter();
         paths
@@ -178,7 +185,7 @@ impl Paths {
             .collect()
     }
 
-    /// Returns the state of the path to a cluster; `None` if no gateway reaches the cluster.
+    /// Returns the state of the path to a cluster, `None` if no gateway reaches the cluster.
     pub(crate) fn report(&self, cluster_id: &str) -> Option<Report> {
         let path = self.clusters.get(cluster_id)?;
 
@@ -204,12 +211,12 @@ impl Path {
         }
     }
 
-    /// Handles a reply; returns whether it changes the phase.
+    /// Handles a reply. Returns whether the phase has changed.
     fn handle_reply(&mut self, token: Token, now: Instant) -> bool {
         let position = self.outstanding.iter().position(|(it, _)| *it == token);
         let answered = position.and_then(|it| self.outstanding.drain(..=it).next_back());
         let Some((_, sent)) = answered else {
-            return false; // Forged, duplicate or too late.
+            return false; // The reply is forged, a duplicate or too late.
         };
 
         let has_changed = self.phase != Phase::Up;
@@ -224,7 +231,7 @@ impl Path {
         has_changed
     }
 
-    /// Counts a miss if a request is outstanding; returns whether it changes the phase.
+    /// Counts a miss if a request is outstanding. Returns whether the phase has changed.
     fn handle_miss(&mut self) -> bool {
         if self.outstanding.is_empty() {
             return false;

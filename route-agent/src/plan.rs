@@ -1,4 +1,4 @@
-//! Plans the desired kernel state of a node.
+//! Computes the desired kernel state of a node.
 
 use crate::filter::Filter;
 use crate::liveness::Target;
@@ -17,61 +17,59 @@ mod classes;
 mod groups;
 mod slots;
 
-/// Overhead of VXLAN in bytes: Ethernet 14, VXLAN 8, UDP 8, IPv4 20.
+/// Overhead of VXLAN in bytes: IPv4 20, UDP 8, VXLAN 8, inner Ethernet 14.
 const OVERLAY_OVERHEAD_BYTES: u32 = 50;
 
-/// Lower bound of a route's MTU in bytes: the size that every IPv4 host accepts (RFC 791).
+/// Lower bound of a route's MTU in bytes. Every IPv4 host accepts packets of this size (RFC 791).
 const MTU_MIN_BYTES: u32 = 576;
 
 /// Minimum MTU of the overlay device in bytes.
 const DEVICE_MTU_BYTES: u32 = 1500;
 
-/// Input of [`plan`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Input<'a> {
     pub(crate) fabric: &'a Fabric,
-    /// Name of this node.
+    /// Name of the node whose state is planned.
     pub(crate) node: &'a str,
     pub(crate) view: &'a View,
     pub(crate) settings: &'a Settings,
-    /// The underlay towards the replicas and the other nodes.
     pub(crate) underlay: &'a Underlay,
-    /// The current state, whose ids and probe addresses are kept.
+    /// The current kernel state. The plan keeps its nexthop ids and probe addresses.
     pub(crate) observed: &'a State,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
-    /// The desired state.
+    /// The desired kernel state.
     pub(crate) state: State,
-    /// The addresses of each replica, by its name.
+    /// Addresses of each gateway replica, by the replica's name.
     pub(crate) probes: BTreeMap<String, Target>,
-    /// The node's address of the external CIDR.
+    /// The node's address in the external CIDR.
     pub(crate) external_ip: Ipv4Addr,
-    /// The node's address on the underlay.
+    /// The Node's InternalIP, which is the node's outer address in overlay frames.
     pub(crate) internal_ip: Ipv4Addr,
 }
 
-/// The fabric does not fit this node.
+/// The desired state does not allow a plan for this node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
-    /// The fabric does not contain this node.
+    /// The desired state has no complete Node object with this name.
     #[error(
         "Node {node} is missing or incomplete; complete Nodes: {known}; choose one with --node, or add the Node"
     )]
     UnknownNode {
         node: String,
-        /// The complete nodes, separated by commas.
+        /// Names of the complete nodes, separated by commas.
         known: String,
     },
 
-    /// More replicas than probe addresses.
+    /// The number of gateway replicas exceeds the number of probe addresses.
     #[error("{count} gateway replicas exceed the limit of {REPLICAS_MAX}")]
     TooManyReplicas { count: usize },
 }
 
 impl Error {
-    /// Creates an [`Error::UnknownNode`] that names the nodes of `fabric`.
+    /// Creates an [`Error::UnknownNode`] that lists the nodes of `fabric`.
     pub(crate) fn unknown_node(fabric: &Fabric, node: &str) -> Self {
         let names: Vec<_> = fabric.nodes.iter().map(|node| node.name.as_str()).collect();
 
@@ -86,11 +84,11 @@ impl Error {
     }
 }
 
-/// Plans the state of the node.
+/// Computes the desired kernel state of one node.
 ///
 /// # Errors
 ///
-/// Returns [`Error`] if the fabric does not fit this node.
+/// Returns [`Error`] if the node is unknown, or if there are too many gateway replicas.
 pub(crate) fn plan(input: &Input) -> Result<Plan, Error> {
     let Input {
         fabric,
@@ -141,9 +139,10 @@ pub(crate) fn plan(input: &Input) -> Result<Plan, Error> {
     })
 }
 
-/// Returns the view from which `observed` was planned, with which a restarted agent starts.
+/// Returns the view that corresponds to the kernel state `observed` of a previous process.
 ///
-/// The members of a cluster's nexthop group are the replicas that reach the cluster.
+/// A restarted agent starts with this view. The members of a cluster's nexthop group are the
+/// replicas that reach the cluster.
 pub(crate) fn adopt(fabric: &Fabric, settings: &Settings, observed: &State) -> View {
     let mut view = View::default();
     for peer in &fabric.peers {
@@ -173,7 +172,8 @@ fn remote_cidrs(fabric: &Fabric) -> BTreeSet<Ipv4Net> {
     fabric.peers.iter().flat_map(Fabric::remote_cidrs).collect()
 }
 
-/// Adds the hops, the groups and the routes of all peers that a replica reaches.
+/// Adds the nexthops to all replicas, and the groups and routes of all peers that a replica
+/// reaches.
 fn add_peers(input: &Input, node: &Node, slots: &BTreeMap<Ipv4Addr, u8>, state: &mut State) {
     let peers = &input.fabric.peers;
     let mtus = peers
@@ -229,7 +229,7 @@ fn hop(input: &Input, node: &Node, replica: &Replica) -> Hop {
     }
 }
 
-/// Returns the hops of this class to the replicas that reach `peer`.
+/// Returns the ids of the nexthops of this class to the replicas that reach `peer`.
 fn members(input: &Input, peer: &Peer, slots: &BTreeMap<Ipv4Addr, u8>, class: u8) -> BTreeSet<u32> {
     let replicas = input.fabric.replicas.iter();
     let names = input.view.replicas_of(&peer.cluster_id);
@@ -295,10 +295,11 @@ fn filter(input: &Input, node: &Node, remote: &BTreeSet<Ipv4Net>) -> Filter {
     }
 }
 
-/// Whether the gateways may send packets for this mapped address to this node.
+/// Returns whether this node translates the mapped address of `ip` to the original address.
 ///
-/// They send those for hosts outside the cluster to any node. Addresses of remote pods are
-/// translated by the gateways.
+/// Gateways may send packets for pods and for hosts outside the cluster to any node. Every node
+/// therefore translates the addresses of these targets. Gateways translate the addresses of remote
+/// pods themselves.
 fn is_translated_here(ip: &MappedIp, node: &Node) -> bool {
     match &ip.target {
         fabric::Target::Node(name) => *name == node.name && ip.status_ip != node.external_ip,
@@ -307,7 +308,10 @@ fn is_translated_here(ip: &MappedIp, node: &Node) -> bool {
     }
 }
 
-/// Whether replies return through this node only if the source is the node's address.
+/// Returns whether packets to this mapped address get the node's address as source.
+///
+/// An IP object may request masquerading. Masquerading is also necessary if the target is on
+/// another host. Replies must then return through this node, which translates their addresses back.
 fn is_masqueraded(ip: &MappedIp, node: &Node) -> bool {
     let is_here = match &ip.target {
         fabric::Target::Node(name) => *name == node.name,
@@ -320,7 +324,7 @@ fn is_masqueraded(ip: &MappedIp, node: &Node) -> bool {
     ip.masquerade || !is_here
 }
 
-/// Aggregates prefixes, so that none contains another.
+/// Aggregates prefixes, so that no prefix contains another prefix.
 fn disjoint(nets: impl Iterator<Item = Ipv4Net>) -> BTreeSet<Ipv4Net> {
     Ipv4Net::aggregate(&nets.collect()).into_iter().collect()
 }

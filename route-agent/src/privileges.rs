@@ -3,10 +3,10 @@
 use caps::{CapSet, Capability, CapsHashSet};
 use nix::sys::prctl;
 
-/// The agent and its child process `nft` need this one only.
+/// The only capability that the agent and its child process `nft` need.
 const NEEDED: Capability = Capability::CAP_NET_ADMIN;
 
-/// The capabilities cannot be reduced to the needed one.
+/// The process cannot drop its other capabilities, or lacks NET_ADMIN.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// The process lacks NET_ADMIN.
@@ -22,13 +22,15 @@ pub(crate) enum Error {
     NewPrivileges(#[source] nix::Error),
 }
 
-/// Drops all capabilities but NET_ADMIN, for child processes too.
+/// Drops all capabilities but NET_ADMIN for this thread, and for the threads and processes that it
+/// starts.
 ///
-/// Capabilities belong to threads: must be called before the first thread is started.
+/// Each thread has its own capabilities. Call this function before the process starts threads.
 ///
 /// # Errors
 ///
-/// Returns [`Error::Missing`] without NET_ADMIN, else [`Error`] if the kernel refuses.
+/// Returns [`Error::Missing`] if the process lacks NET_ADMIN. Returns another [`Error`] if the
+/// kernel refuses a request.
 pub(crate) fn drop_capabilities() -> Result<(), Error> {
     let needed = CapsHashSet::from([NEEDED]);
     if !caps::has_cap(None, CapSet::Effective, NEEDED).map_err(Error::Kept)? {
@@ -36,10 +38,12 @@ pub(crate) fn drop_capabilities() -> Result<(), Error> {
     }
 
     prctl::set_no_new_privs().map_err(Error::NewPrivileges)?;
-    // The bounding set can be narrowed with SETPCAP only; a container's is narrow already.
+    // Reducing the bounding set needs SETPCAP. A container without SETPCAP has a reduced set
+    // already.
     if caps::has_cap(None, CapSet::Effective, Capability::CAP_SETPCAP).map_err(Error::Kept)? {
         for capability in caps::all().into_iter().filter(|it| *it != NEEDED) {
-            // Fails for capabilities that this kernel does not have.
+            // `drop` fails for capabilities that the running kernel does not have, which is
+            // harmless.
             if let Err(error) = caps::drop(None, CapSet::Bounding, capability) {
                 tracing::debug!(%error, %capability, "failed to drop from the bounding set");
             }
@@ -48,6 +52,6 @@ pub(crate) fn drop_capabilities() -> Result<(), Error> {
     caps::set(None, CapSet::Effective, &needed).map_err(Error::Kept)?;
     caps::set(None, CapSet::Permitted, &needed).map_err(Error::Kept)?;
     caps::set(None, CapSet::Inheritable, &needed).map_err(Error::Kept)?;
-    // Passes it on to `nft` if the agent is not root.
+    // If the agent is not root, `nft` gets NET_ADMIN from the ambient set.
     caps::set(None, CapSet::Ambient, &needed).map_err(Error::Kept)
 }

@@ -1,4 +1,4 @@
-//! The socket of the overlay probe, which connects [`Liveness`] to the network.
+//! The UDP socket for probes of gateway replicas, which sends and receives for [`Liveness`].
 
 use crate::liveness::Liveness;
 use ebpf_common::probe;
@@ -8,19 +8,19 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Instant;
 use tokio::net::UdpSocket;
 
-/// Replies read at once, so that a flood does not delay the rest of the agent: four for each
-/// of the most replicas.
+/// Maximum number of replies read at a time, so that a flood does not block the event loop. The
+/// number allows four replies from each of the maximum number of replicas.
 const BATCH_MAX: usize = 1024;
 
 /// The socket cannot be bound.
 #[derive(Debug, thiserror::Error)]
-#[error("failed to bind the probe socket to {address}: is the port in use? choose --probe-port")]
+#[error("failed to bind the probe socket to {address}: is the port in use? set --probe-port")]
 pub(crate) struct Error {
     address: SocketAddr,
     source: io::Error,
 }
 
-/// Returns an unpredictable first sequence number of the probes.
+/// Returns an unpredictable number, with which the sequence numbers of probes start.
 pub(crate) fn random_sequence() -> u32 {
     let [_, _, _, _, low @ ..] = random().to_be_bytes();
 
@@ -29,11 +29,11 @@ pub(crate) fn random_sequence() -> u32 {
 
 /// Returns an unpredictable number.
 pub(crate) fn random() -> u64 {
-    // Keyed by the operating system's random numbers.
+    // The hasher's keys are random numbers of the operating system.
     RandomState::new().hash_one(())
 }
 
-/// Bound to the node's external address.
+/// A probe socket, bound to the node's address in the external CIDR.
 pub(crate) struct Socket {
     socket: UdpSocket,
     address: Ipv4Addr,
@@ -41,11 +41,11 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    /// Binds the node's external address, which must exist.
+    /// Binds a socket to `address`, which must be assigned to a device of the node.
     ///
     /// # Errors
     ///
-    /// Returns [`Error`] if another process has the port.
+    /// Returns [`Error`] if the kernel refuses, for example if the port is in use.
     pub(crate) async fn bind(address: Ipv4Addr, port: u16) -> Result<Self, Error> {
         let local = SocketAddr::from((address, port));
         let socket = UdpSocket::bind(local).await.map_err(|source| Error {
@@ -60,7 +60,6 @@ impl Socket {
         })
     }
 
-    /// The local address.
     pub(crate) fn address(&self) -> Ipv4Addr {
         self.address
     }
@@ -68,15 +67,17 @@ impl Socket {
     /// Completes when a reply may be readable.
     pub(crate) async fn readable(&self) {
         if let Err(error) = self.socket.readable().await {
-            // Only without a runtime; wait for the next timeout instead of spinning.
+            // `readable` fails only while the runtime shuts down. A pending future avoids a busy
+            // loop.
             tracing::debug!(%error, "failed to wait for the probe socket");
             std::future::pending::<()>().await;
         }
     }
 
-    /// Passes all queued replies to `liveness`.
+    /// Passes the queued replies to `liveness`.
     pub(crate) fn receive(&self, liveness: &mut Liveness) {
-        let mut datagram = [0; probe::LEN + 1]; // One more, so that longer datagrams are rejected.
+        // The buffer is one byte longer than a probe, so that `liveness` rejects longer datagrams.
+        let mut datagram = [0; probe::LEN + 1];
         for _ in 0..BATCH_MAX {
             match self.socket.try_recv_from(&mut datagram) {
                 Ok((len, SocketAddr::V4(from))) if from.port() == self.port => {
@@ -84,13 +85,13 @@ impl Socket {
                 }
                 Ok(_) => tracing::trace!("dropped a datagram that is no probe"),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // Such as an ICMP error to an earlier probe, which becomes a miss.
+                // The cause may be an ICMP error for an earlier probe. That probe becomes a miss.
                 Err(error) => tracing::debug!(%error, "the probe socket reported an error"),
             }
         }
     }
 
-    /// Sends all probes of `liveness`; one that cannot be sent becomes a miss.
+    /// Sends all queued probes of `liveness`. A probe that cannot be sent becomes a miss.
     pub(crate) fn send(&self, liveness: &mut Liveness) {
         while let Some(transmit) = liveness.poll_transmit() {
             let to = SocketAddr::from((transmit.to, self.port));

@@ -1,8 +1,9 @@
-//! Detects the removal of the installation, after which the agent removes its kernel state.
+//! Detects whether Liqo is being uninstalled when the agent stops.
 //!
-//! Kubernetes stops the pod of a DaemonSet in the same way for a restart and after the deletion
-//! of the DaemonSet; only the API server knows the difference. In doubt the state stays,
-//! because traffic continues without this process.
+//! After an uninstall, the agent must remove its kernel state. After a restart, the state must
+//! stay, because the kernel forwards traffic without the agent. The kubelet stops the pod in the
+//! same way in both cases, so the agent asks the API server whether its DaemonSet exists. If the
+//! API server does not reply, the state stays.
 
 use control_api::fabric::Object;
 use control_source::{Source, Watch};
@@ -11,24 +12,25 @@ use kube::api::Api;
 use std::time::Duration;
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// Time-out of a request to the API server.
+/// Time-out of the request for the DaemonSet.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// From the loss of our rights to the deletion of the ConfigMap: an uninstall deletes both.
+/// Maximum time between the deletion of the agent's RBAC rights and of the cluster's ConfigMap. An
+/// uninstall deletes both, in any order.
 const DELETION_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// HTTP status codes Unauthorized and Forbidden.
+/// HTTP status codes of a request without the necessary rights: Unauthorized and Forbidden.
 const NO_RIGHTS: [u16; 2] = [401, 403];
 
-/// State of the DaemonSet of this pod.
+/// State of the DaemonSet that owns this pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DaemonSetState {
     Exists,
-    /// Deleted, or with a deletion timestamp.
+    /// The DaemonSet does not exist, or has a deletion timestamp.
     Deleted,
-    /// The rights of this process are gone.
+    /// The agent has no right to read the DaemonSet any more.
     Forbidden,
-    /// Time-out, or another error.
+    /// The request timed out, or failed with another error.
     Unknown,
 }
 
@@ -36,11 +38,12 @@ enum DaemonSetState {
 enum Verdict {
     Keep,
     Remove,
-    /// Removes if the cluster's ConfigMap is deleted, too.
+    /// Remove the kernel state only if the cluster's ConfigMap is deleted within
+    /// [`DELETION_TIMEOUT`]. The loss of the rights alone may be a mistake of an administrator.
     AwaitConfigMap,
 }
 
-/// Returns whether the installation is being removed.
+/// Returns whether Liqo is being uninstalled. If so, the agent must remove its kernel state.
 pub(crate) async fn is_removed(source: &mut Source, daemon_set: Option<&str>) -> bool {
     let (Source::Cluster(watch), Some(name)) = (source, daemon_set) else {
         return false;
@@ -89,7 +92,8 @@ async fn daemon_set_state(watch: &Watch, name: &str) -> DaemonSetState {
     }
 }
 
-/// `is_terminating` is `None` if the DaemonSet does not exist.
+/// Converts the API server's response. `is_terminating` is `None` if the DaemonSet does not exist,
+/// and `Some(true)` if the DaemonSet has a deletion timestamp.
 fn parse(is_terminating: Result<Option<bool>, kube::Error>) -> DaemonSetState {
     match is_terminating {
         Ok(Some(false)) => DaemonSetState::Exists,
@@ -101,7 +105,8 @@ fn parse(is_terminating: Result<Option<bool>, kube::Error>) -> DaemonSetState {
     }
 }
 
-/// Completes when the ConfigMap is deleted: an open watch survives the loss of rights.
+/// Completes when the cluster's ConfigMap is deleted. The API server continues an open watch after
+/// the agent has lost its rights.
 async fn config_map_deleted(watch: &mut Watch) {
     while (watch.store().iter()).any(|object| matches!(object, Object::ConfigMap(_))) {
         watch.changed().await;

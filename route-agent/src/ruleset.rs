@@ -1,53 +1,53 @@
-//! The objects of our nft table as JSON (libnftables-json(5)), in a canonical form.
+//! The objects of the agent's nft table as JSON (libnftables-json(5)), in a canonical form.
 //!
-//! In the canonical form, a listed ruleset equals the one that was set: it has no handles and packet
-//! counts, and elements are sorted.
+//! The canonical form has no handles and no packet counts, and its elements are sorted. A ruleset
+//! that `nft` lists thus equals the ruleset that was set.
 
 use ipnet::Ipv4Net;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-/// Family of our table.
+/// Family of the agent's table.
 pub(crate) const FAMILY: &str = "inet";
-/// Name of our table, which is its mark.
+/// Name of the agent's table. The agent owns any table with this name and family.
 pub(crate) const TABLE: &str = "liqo";
 
-/// The kinds of objects in the order of their creation.
+/// The kinds of nft objects in the order of their creation. Rules refer to all other kinds.
 const KINDS: [&str; 5] = ["counter", "set", "map", "chain", "rule"];
 
-/// The objects of the table, each as `{kind: {..}}`.
+/// The objects of the table, each as a JSON object `{kind: {..}}`.
 ///
-/// Invariant: ordered by kind and name, rules by chain and position; elements are sorted.
+/// Invariant: objects are ordered by kind and name, and rules by chain and position in the chain.
+/// The elements of sets and maps are sorted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ruleset(Vec<Value>);
 
 impl Ruleset {
-    /// Adds a named counter.
     pub(crate) fn counter(&mut self, name: &str) {
         self.push("counter", json!({"name": name}));
     }
 
-    /// Adds a set of addresses.
+    /// Adds a set of IPv4 addresses.
     pub(crate) fn addresses(&mut self, name: &str, elements: impl Iterator<Item = Ipv4Addr>) {
         let elements = elements.map(|address| json!(address.to_string())).collect();
         self.collection("set", json!({"name": name, "type": "ipv4_addr"}), elements);
     }
 
-    /// Adds a set of prefixes; none may contain another.
+    /// Adds a set of prefixes. No prefix may contain another prefix of the set.
     pub(crate) fn prefixes(&mut self, name: &str, elements: impl Iterator<Item = Ipv4Net>) {
         let elements = elements.map(prefix).collect();
         let set = json!({"name": name, "type": "ipv4_addr", "flags": ["interval"]});
         self.collection("set", set, elements);
     }
 
-    /// Adds a set of names of interfaces or of link kinds.
+    /// Adds a set of interface names or of interface kinds. Both have the nft type `ifname`.
     pub(crate) fn names(&mut self, name: &str, elements: impl Iterator<Item = String>) {
         let elements = elements.map(Value::String).collect();
         self.collection("set", json!({"name": name, "type": "ifname"}), elements);
     }
 
-    /// Adds a map from address to address.
+    /// Adds a map from IPv4 address to IPv4 address.
     pub(crate) fn translations(&mut self, name: &str, elements: &BTreeMap<Ipv4Addr, Ipv4Addr>) {
         let elements = elements
             .iter()
@@ -57,7 +57,7 @@ impl Ruleset {
         self.collection("map", map, elements);
     }
 
-    /// Adds a base chain with its rules.
+    /// Adds a base chain with its rules. A rule is a list of expressions.
     pub(crate) fn chain(
         &mut self,
         name: &str,
@@ -77,7 +77,7 @@ impl Ruleset {
 
     /// Converts the output of `nft -j list table`.
     ///
-    /// Unknown objects are kept, so that the ruleset differs from every desired one.
+    /// Unknown objects stay in the ruleset, so that it differs from every desired ruleset.
     pub(crate) fn listed(listing: &Value) -> Self {
         let mut ruleset = Self::default();
         let objects = listing["nftables"].as_array().into_iter().flatten();
@@ -92,8 +92,9 @@ impl Ruleset {
 
     /// Returns the transaction that replaces the content of the table by this ruleset.
     ///
-    /// If `observed` has objects that must be deleted or recreated, the whole table is recreated and
-    /// its counters restart at zero. In both cases a packet is subject to either the old or the new rules.
+    /// If `observed` has objects that must be deleted or recreated, the transaction recreates the
+    /// whole table, and the counters restart at zero. Otherwise counters keep their values. In both
+    /// cases, either all old or all new rules apply to a packet.
     pub(crate) fn transaction(&self, observed: Option<&Self>) -> Value {
         let table = json!({"family": FAMILY, "name": TABLE});
         let mut commands = vec![json!({"add": {"table": table}})];
@@ -116,7 +117,8 @@ impl Ruleset {
         json!({"nftables": commands})
     }
 
-    /// Whether `other` has the same objects, regardless of rules and elements, and perhaps more.
+    /// Returns whether `other` has all counters, sets, maps and chains of `self`, ignoring elements
+    /// and rules.
     fn fits_in(&self, other: &Self) -> bool {
         let skeleton = other.skeleton();
         self.skeleton()
@@ -151,7 +153,7 @@ impl Ruleset {
             }
         }
         self.0.push(json!({kind: body}));
-        // Stable, so that the rules of a chain keep their order.
+        // The sort is stable, so the rules of a chain keep their order.
         self.0.sort_by_cached_key(rank);
     }
 }
@@ -165,7 +167,7 @@ fn without_elements(body: &Value) -> Value {
     body
 }
 
-/// The key of a named object.
+/// Returns the fields that identify the named object `body`.
 fn name(body: &Value) -> Value {
     json!({"family": FAMILY, "table": TABLE, "name": body["name"]})
 }

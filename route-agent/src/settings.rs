@@ -1,69 +1,74 @@
-//! The numbers in use on a node; each can be set, because other programs may use the same.
+//! The port, network, table and id numbers that the agent uses on a node.
+//!
+//! Each number is a setting, because another program may use the default.
 
 use ebpf_common::settings as default;
 use ipnet::Ipv4Net;
 use std::net::Ipv4Addr;
 
-/// Identifies our device in `ip link`.
+/// Alias of the overlay device in `ip link`, by which the agent recognises the device.
 pub(crate) const DEVICE_ALIAS: &str = "liqo route-agent";
 
-/// The numbers in use on a node.
+/// Port, network, table and id numbers that the agent uses on a node.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
-#[command(next_help_heading = "Numbers that others might use too")]
+#[command(next_help_heading = "Numbers that other programs may also use")]
 pub(crate) struct Settings {
-    /// UDP port of the overlay; the same as the gateways'.
+    /// UDP port of the overlay. The gateways must use the same port.
     #[arg(long, env = "LIQO_OVERLAY_PORT", default_value_t = default::OVERLAY_PORT,
           value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) overlay_port: u16,
 
-    /// VXLAN network identifier of the overlay; the same as the gateways'.
+    /// VXLAN network identifier of the overlay. The gateways must use the same identifier.
     #[arg(long, env = "LIQO_OVERLAY_VNI", default_value_t = default::OVERLAY_VNI,
           value_parser = clap::value_parser!(u32).range(0..1 << 24))]
     pub(crate) overlay_vni: u32,
 
-    /// UDP port of the overlay probe; the same as the gateways'.
+    /// UDP port of the probes of gateway replicas. The gateways must use the same port.
     #[arg(long, env = "LIQO_PROBE_PORT", default_value_t = default::PROBE_PORT,
           value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) probe_port: u16,
 
-    /// Network of the probe addresses, one per gateway replica; the same as the gateways'.
+    /// Network of the probe addresses, with one address per gateway replica. The gateways must use
+    /// the same network.
     #[arg(long, env = "LIQO_PROBE_NET", default_value_t = probe_net(), value_parser = parse_probe_net)]
     pub(crate) probe_net: Ipv4Net,
 
-    /// Number of the routing table.
+    /// Number of the routing table for remote clusters' CIDRs.
     #[arg(long, env = "LIQO_ROUTE_TABLE", default_value_t = default::ROUTE_TABLE,
           value_parser = clap::value_parser!(u32).range(256..))]
     pub(crate) route_table: u32,
 
-    /// Priority of the policy rule; must be less than that of `main`, 32766.
+    /// Priority of the policy rule. It must be less than 32766, the priority of the table `main`.
     #[arg(long, env = "LIQO_RULE_PRIORITY", default_value_t = default::RULE_PRIORITY,
           value_parser = clap::value_parser!(u32).range(1..32766))]
     pub(crate) rule_priority: u32,
 
-    /// First of the 65,536 nexthop ids.
+    /// First of the 65,536 nexthop ids that the agent uses.
     #[arg(long, env = "LIQO_NEXTHOP_BASE", default_value_t = default::NEXTHOP_BASE,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(u32::MAX - NEXTHOP_IDS)))]
     pub(crate) nexthop_base: u32,
 
-    /// Routing protocol number that marks routes, rules and nexthops.
+    /// Routing protocol number of the agent's routes, rules and nexthops.
     #[arg(long, env = "LIQO_ROUTE_PROTOCOL", default_value_t = default::ROUTE_PROTOCOL)]
     pub(crate) route_protocol: u8,
 
-    /// Subtracted from the standard nft priorities, so that our chains run before those of others.
-    // The kernel requires more than -200 for NAT, whose standard priority is -100.
+    /// Number to subtract from the standard nft priorities, so that the agent's chains run before
+    /// the chains of other programs.
+    // The priority of a NAT chain must be greater than -200, and the standard priority is -100.
     #[arg(long, env = "LIQO_NFT_LEAD", default_value_t = 1,
           value_parser = clap::value_parser!(u16).range(0..100))]
     pub(crate) nft_lead: u16,
 
-    /// Interfaces whose overlay packets may have any source, because the CNI checks the
-    /// sources of the pods behind them; a trailing `*` matches any rest of the name.
-    // Those of Cilium's pods: their routes lead through cilium_host instead.
+    /// Interfaces on which overlay frames may have any source, because the CNI checks the
+    /// sources of the pods behind them. A trailing `*` matches any rest of the name.
+    // With Cilium, the routes to pods lead through cilium_host instead of the pods' interfaces, so
+    // the reverse path check would fail for every pod.
     #[arg(long, env = "LIQO_TRUSTED_INTERFACES", value_name = "NAMES", value_delimiter = ',',
           default_value = CILIUM_PODS, value_parser = parse_interface)]
     pub(crate) trusted_interfaces: Vec<String>,
 }
 
-/// The node's ends of Cilium's pod interfaces.
+/// Names of the interfaces through which Cilium connects pods with the node.
 const CILIUM_PODS: &str = "lxc*";
 
 impl Default for Settings {
@@ -83,13 +88,14 @@ impl Default for Settings {
     }
 }
 
-/// Number of nexthop ids from the nexthop base on.
+/// Number of nexthop ids that the agent uses, starting at the setting `nexthop_base`.
 pub(crate) const NEXTHOP_IDS: u32 = 0x1_0000;
-/// Offset of the first group's id from the nexthop base; hops have lower ids.
+/// Offset of the first group's id from `nexthop_base`. Single nexthops have lower ids.
 pub(crate) const FIRST_GROUP: u32 = 0x1000;
-/// The class of the hops for probes.
+/// Class of the nexthops for probes of gateway replicas. Each other class is for the routes of one
+/// MTU.
 pub(crate) const PROBES: u8 = 0;
-/// The last class of hops; each class has 256 ids.
+/// Highest class of nexthops. Each class has 256 nexthop ids, one for each gateway replica.
 pub(crate) const CLASS_MAX: u8 = 15;
 
 const _: () = assert!((CLASS_MAX as u32 + 1) << u8::BITS == FIRST_GROUP);
@@ -103,20 +109,21 @@ impl Settings {
         default::NODE_MAC
     }
 
-    /// Whether a nexthop id is in our range.
+    /// Returns whether a nexthop id is in the agent's range.
     pub(crate) fn is_nexthop(&self, id: u32) -> bool {
         id.checked_sub(self.nexthop_base)
             .is_some_and(|offset| offset < NEXTHOP_IDS)
     }
 
-    /// Returns the id of the hop to the replica in `slot`; `class` is from [`PROBES`] to [`CLASS_MAX`].
+    /// Returns the id of the nexthop to the replica with the slot number `slot`, which
+    /// `plan::slots` has assigned. `class` is from [`PROBES`] to [`CLASS_MAX`].
     pub(crate) fn hop_id(&self, slot: u8, class: u8) -> u32 {
         let offset = u32::from(class) << u8::BITS | u32::from(slot);
 
         self.nexthop_base.saturating_add(offset)
     }
 
-    /// Returns the class of a hop; `None` for [`PROBES`] and for ids of other nexthops.
+    /// Returns the class of the nexthop with this id, `None` for [`PROBES`] and for all other ids.
     pub(crate) fn class_of(&self, id: u32) -> Option<u8> {
         let offset = id.checked_sub(self.nexthop_base)?;
         let class = u8::try_from(offset >> u8::BITS).ok()?;
@@ -124,19 +131,19 @@ impl Settings {
         (PROBES < class && class <= CLASS_MAX).then_some(class)
     }
 
-    /// Returns the probe address of the replica in `slot`.
+    /// Returns the probe address of the replica with the slot number `slot`.
     pub(crate) fn probe_address(&self, slot: u8) -> Ipv4Addr {
         Ipv4Addr::from_bits(self.probe_net.network().to_bits() | u32::from(slot))
     }
 }
 
-/// Longest prefix of the probe network with an address for each slot.
+/// Maximum prefix length of the probe network, so that it has an address for each gateway replica.
 const PROBE_NET_LEN_MAX: u8 = 24;
 
 fn parse_probe_net(text: &str) -> Result<Ipv4Net, String> {
     let net: Ipv4Net = text
         .parse()
-        .map_err(|_| "this is no network such as 169.254.19.0/24".to_owned())?;
+        .map_err(|_| "expected a network such as 169.254.19.0/24".to_owned())?;
     if net.trunc() != net {
         return Err(format!("host bits are set: write {}", net.trunc()));
     }
@@ -149,7 +156,7 @@ fn parse_probe_net(text: &str) -> Result<Ipv4Net, String> {
     Ok(net)
 }
 
-/// Longest name of an interface: `IFNAMSIZ` of `linux/if.h` without the final zero.
+/// Maximum length of an interface name in bytes: `IFNAMSIZ` of `linux/if.h` without the final zero.
 const INTERFACE_LEN_MAX: usize = 15;
 
 fn parse_interface(text: &str) -> Result<String, String> {
@@ -157,7 +164,7 @@ fn parse_interface(text: &str) -> Result<String, String> {
     let is_legal = |c: char| c.is_ascii_graphic() && !"*/\\\"@,".contains(c);
     if name.is_empty() || name.len() > INTERFACE_LEN_MAX || !name.chars().all(is_legal) {
         return Err(format!(
-            "this is neither an interface name of at most {INTERFACE_LEN_MAX} characters nor a prefix of one and a *"
+            "expected an interface name of at most {INTERFACE_LEN_MAX} characters, or a prefix of such a name and a *"
         ));
     }
 
@@ -166,5 +173,5 @@ fn parse_interface(text: &str) -> Result<String, String> {
 
 fn probe_net() -> Ipv4Net {
     Ipv4Net::new(default::PROBE_NET, default::PROBE_NET_LEN)
-        .expect("the default is at most 32 bits long")
+        .expect("the default prefix length is at most 32")
 }

@@ -1,64 +1,69 @@
-//! The kernel state of one node that carries our marks, as a value.
+//! All kernel objects of the agent on one node, as a value.
 //!
-//! `plan` computes the desired one, `kernel` observes the actual one, `diff` compares them.
+//! The module `plan` computes the desired state, and `kernel` reads the actual state. The module
+//! `diff` compares both states.
 
 use crate::ruleset::Ruleset;
 use ipnet::Ipv4Net;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-/// All our state in a node's network namespace.
+/// The agent's objects in the node's network namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct State {
     /// The overlay device, if it exists.
     pub(crate) device: Option<Device>,
     /// The addresses on the overlay device.
     pub(crate) addresses: BTreeSet<Ipv4Net>,
-    /// Whether the policy rule to our table exists.
+    /// Whether the policy rule exists, which looks up packets in the agent's routing table.
     pub(crate) rule: bool,
-    /// Single nexthops by id. Each gateway replica has one for probes, and one for each MTU.
+    /// Single nexthops by id. Each gateway replica has one nexthop for probes, and one per MTU.
     pub(crate) hops: BTreeMap<u32, Hop>,
-    /// Nexthop groups by id: one per distinct set of replicas and MTU.
+    /// Members of the nexthop groups by id. Each combination of a replica set and an MTU has one
+    /// group.
     pub(crate) groups: BTreeMap<u32, BTreeSet<u32>>,
-    /// The unicast routes of our table, by destination.
+    /// The unicast routes in the agent's routing table, by destination.
     pub(crate) routes: BTreeMap<Ipv4Net, Route>,
-    /// The destinations of our table's unreachable routes, which apply while no unicast route exists.
+    /// Destinations of the unreachable routes in the agent's routing table. They apply while no
+    /// unicast route to the same destination exists.
     pub(crate) unreachable: BTreeSet<Ipv4Net>,
-    /// The nft table.
+    /// The agent's nft table, if it exists.
     pub(crate) filter: Option<Ruleset>,
 }
 
-/// The overlay device: VXLAN in external mode, with the outer addresses of each packet's nexthop.
+/// The overlay device, which is a VXLAN device in external mode. The nexthop of a packet determines
+/// the outer addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Device {
-    /// Destination UDP port of the outer packets; fixed at creation.
+    /// UDP port of overlay frames. It cannot be changed after the creation of the device.
     pub(crate) port: u16,
     pub(crate) mac: [u8; 6],
     pub(crate) mtu_bytes: u32,
-    /// Whether it is up, without ARP, and carries our alias.
+    /// Whether the device is up, has ARP disabled, and has the agent's alias.
     pub(crate) ready: bool,
 }
 
 impl Device {
-    /// Returns whether `self` can be changed to `desired` without a new device.
+    /// Returns whether the device can get the properties `desired` without being recreated.
     pub(crate) fn can_change_to(&self, desired: &Self) -> bool {
         self.port == desired.port
     }
 }
 
-/// A nexthop to one gateway replica: the outer header of the packets through it.
+/// A nexthop to one gateway replica. It determines the outer header of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Hop {
-    /// The node's address on the underlay.
+    /// Outer source address, which is the Node's InternalIP.
     pub(crate) src: Ipv4Addr,
-    /// The replica's address on the underlay.
+    /// Outer destination address, which is the address of the replica's pod.
     pub(crate) dst: Ipv4Addr,
-    /// VXLAN network identifier.
+    /// VXLAN network identifier (24 bits).
     pub(crate) vni: u32,
 }
 
 impl Hop {
-    /// Represents a nexthop of any other form, which differs from every desired one.
+    /// Represents a nexthop of another type, such as a blackhole. The value differs from every
+    /// desired nexthop.
     pub(crate) const UNKNOWN: Self = Self {
         src: Ipv4Addr::UNSPECIFIED,
         dst: Ipv4Addr::UNSPECIFIED,
@@ -66,13 +71,13 @@ impl Hop {
     };
 }
 
-/// A unicast route.
+/// A unicast route in the agent's routing table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Route {
-    /// Id of a hop or group.
+    /// Id of a nexthop or of a nexthop group.
     pub(crate) nexthop: u32,
-    /// Source address of the node's own packets.
+    /// Preferred source address, which the node's own packets get.
     pub(crate) src: Ipv4Addr,
-    /// In bytes; `None` means the device's MTU.
+    /// MTU of the route in bytes. With `None`, the MTU of the device applies.
     pub(crate) mtu_bytes: Option<u32>,
 }

@@ -1,4 +1,4 @@
-//! The status document, which the status socket serves.
+//! The status document, which the agent serves on its status socket.
 
 use crate::kernel::nft;
 use serde::{Deserialize, Serialize};
@@ -13,53 +13,55 @@ mod table;
 
 pub(crate) use table::print;
 
-/// Maximum age of the reported counters; reading them runs `nft`.
+/// Maximum age of the reported drop counters. Reading the counters runs `nft`, which is expensive.
 const DROPS_AGE_MAX: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Status {
-    /// This cluster.
+    /// Id of this cluster.
     pub(crate) cluster_id: String,
-    /// This node.
+    /// Name of this node.
     pub(crate) node: String,
     /// The node's address in the external CIDR.
     pub(crate) external_ip: Option<Ipv4Addr>,
     pub(crate) config: Config,
-    /// Whether the kernel's state is the desired one.
+    /// Whether the kernel's state is the desired state.
     pub(crate) converged: bool,
-    /// The failure that prevents convergence.
+    /// Cause of the last failure to apply the desired state; `None` after a success.
     pub(crate) error: Option<String>,
-    /// Repairs of kernel state that another program had changed.
+    /// Number of repairs of kernel state that another program had changed.
     pub(crate) reapplies: u64,
     pub(crate) spread: Spread,
-    /// Settings of this machine that keep traffic from flowing.
+    /// Settings of this machine that prevent traffic from flowing.
     pub(crate) warnings: Vec<String>,
-    /// This cluster's gateway replicas.
+    /// The gateway replicas of this cluster.
     pub(crate) replicas: Vec<Replica>,
     /// The remote clusters.
     pub(crate) peers: Vec<Peer>,
-    /// Packets dropped by our nft table, by reason.
+    /// Number of packets that the agent's nft table has dropped, by reason.
     pub(crate) drops: BTreeMap<String, u64>,
 }
 
-/// The desired state's source and validity.
+/// Source of the desired state, and validity of its current version.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Config {
-    /// Path of the file, or the cluster.
+    /// Path of the file, or the text `API server` with the namespace of Liqo.
     pub(crate) source: String,
-    /// If `false`, the last valid version stays in force.
+    /// Whether the current version is valid. If `false`, the agent still applies the last valid
+    /// version.
     pub(crate) valid: bool,
-    /// Why the current version is invalid.
+    /// The reason why the current version is invalid.
     pub(crate) error: Option<String>,
-    /// The parts that are invalid or incomplete, hence not served.
+    /// Invalid and incomplete objects, which the agent ignores.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) unserved: Vec<String>,
 }
 
 impl Config {
-    /// Records that the current version is invalid; returns whether the error is new.
+    /// Records that the current version is invalid. Returns whether the error differs from the last
+    /// recorded error.
     pub(crate) fn note_rejected(&mut self, error: &str) -> bool {
         if self.error.as_deref() == Some(error) {
             return false;
@@ -70,66 +72,69 @@ impl Config {
     }
 }
 
-/// The fields by which the kernel selects a packet's replica.
+/// The header fields by which the kernel selects a gateway replica for a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Spread {
-    /// Source and destination address (`fib_multipath_hash_policy` 0).
+    /// By source and destination address (sysctl `fib_multipath_hash_policy` 0).
     #[default]
     PerAddressPair,
-    /// Addresses and ports (`fib_multipath_hash_policy` 1).
+    /// By addresses and ports (sysctl `fib_multipath_hash_policy` 1 or more).
     PerFlow,
 }
 
-/// A gateway replica.
+/// State of one gateway replica of this cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Replica {
-    /// Name of the pod.
+    /// Name of the replica's pod.
     pub(crate) name: String,
-    /// Address of the pod.
+    /// Address of the replica's pod.
     pub(crate) address: Option<Ipv4Addr>,
-    /// Name of its node.
+    /// Name of the node on which the pod runs.
     pub(crate) node: String,
-    /// `serving`, `suspect`, `leaving` or `dead`.
+    /// One of `serving`, `suspect`, `leaving` and `dead`.
     pub(crate) phase: String,
-    /// Whether it is not `dead`.
+    /// Whether the phase is not `dead`.
     pub(crate) alive: bool,
-    /// Round-trip time of the last probe.
+    /// Round-trip time of the last answered probe.
     pub(crate) rtt_seconds: Option<f64>,
-    /// Probes sent.
+    /// Number of probes sent.
     pub(crate) sent: u64,
-    /// Probe replies received.
+    /// Number of probe replies received.
     pub(crate) answered: u64,
-    /// Whether it has the same remote clusters as this node; `None` before the first reply.
+    /// Whether the replica has the same list of remote clusters as this node. `None` before the
+    /// first reply.
     pub(crate) same_clusters: Option<bool>,
 }
 
-/// A remote cluster.
+/// State of one remote cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Peer {
     pub(crate) cluster_id: String,
-    /// Its remapped CIDRs.
+    /// The CIDRs of the remote cluster as this cluster sees them, after remapping.
     pub(crate) cidrs: Vec<String>,
-    /// The replicas that its packets are sent to; if empty, it is unreachable.
+    /// Names of the replicas to which packets for the cluster are sent. If the list is empty, the
+    /// cluster is unreachable.
     pub(crate) gateways: Vec<String>,
-    /// MTU of its routes; `None` while it is unreachable.
+    /// MTU of the cluster's routes in bytes; `None` while the cluster is unreachable.
     pub(crate) mtu_bytes: Option<u32>,
-    /// Whether its nodes reply to this node's echo requests; `None` while that is unknown, for example
-    /// if it has never replied.
+    /// Whether the cluster's nodes reply to this node's echo requests. `None` while the health of
+    /// the path is unknown, for example if no reply has ever arrived.
     #[serde(default)]
     pub(crate) path_up: Option<bool>,
 }
 
-/// The status, shared by one writer and any number of readers.
+/// The status document, shared between the agent, the status socket and the metrics.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shared(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
     status: Mutex<Status>,
-    /// When the counters were last read; locked while they are read, so that `nft` runs once at a time.
+    /// Time of the last reading of the counters. The lock is held while `nft` runs, so that only
+    /// one `nft` runs at a time.
     drops_read_at: AsyncMutex<Option<Instant>>,
 }
 
@@ -138,7 +143,8 @@ impl Shared {
         change(&mut self.lock());
     }
 
-    /// Returns the status with the current kernel settings, and the counters of the last refresh.
+    /// Returns a copy of the status. The kernel settings in it are current, and the drop counters
+    /// are those of the last [`Shared::refresh`].
     pub(crate) fn read(&self) -> Status {
         let mut status = self.lock();
         status.spread = spread();
@@ -146,7 +152,8 @@ impl Shared {
         status.clone()
     }
 
-    /// Reads the counters if the known ones are older than [`DROPS_AGE_MAX`]; after a failure they stay.
+    /// Reads the drop counters again if they are older than [`DROPS_AGE_MAX`]. If reading fails,
+    /// the status keeps the previous counters.
     pub(crate) async fn refresh(&self) {
         self.refresh_by(nft::counters(), Instant::now()).await;
     }
@@ -167,7 +174,7 @@ impl Shared {
         *read_at = Some(now);
     }
 
-    /// Returns an error with the reason if this node is not ready to carry pods' traffic.
+    /// Checks that this node is ready to carry pods' traffic. Otherwise returns the reason.
     pub(crate) fn readiness(&self) -> Result<(), String> {
         let status = self.lock();
         match &status.error {
@@ -178,12 +185,12 @@ impl Shared {
     }
 
     fn lock(&self) -> MutexGuard<'_, Status> {
-        // A reader that panicked has not written.
+        // Each field is valid independently of other fields, so the status is usable after a panic.
         self.0.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Whether the kernel forwards packets between devices (`net.ipv4.ip_forward`).
+/// Returns whether the kernel forwards packets between devices (sysctl `net.ipv4.ip_forward`).
 pub(crate) fn forwarding() -> bool {
     sysctl("net/ipv4/ip_forward") == Some(1)
 }
@@ -195,7 +202,7 @@ fn spread() -> Spread {
     }
 }
 
-/// Reads a sysctl of this thread's network namespace.
+/// Reads a sysctl in this thread's network namespace. `name` has slashes instead of dots.
 fn sysctl(name: &str) -> Option<u32> {
     let text = std::fs::read_to_string(format!("/proc/sys/{name}")).ok()?;
     text.trim().parse().ok()

@@ -1,4 +1,5 @@
-//! Fixtures of several test modules: a cluster, and network namespaces.
+//! Fixtures for unit tests: the desired state of a cluster, network namespaces, and a simulated
+//! gateway.
 
 use control_api::fabric::{Fabric, MappedIp, Node, Peer, Replica, Role, Target};
 use ipam::Remap;
@@ -10,7 +11,8 @@ pub(crate) mod netns;
 
 pub(crate) use netns::{Namespace, eventually, in_netns, run};
 
-/// The file of a cluster like that of [`fabric`], with one peer.
+/// Returns the content of a fabric file, which describes the cluster of [`fabric`] with only one
+/// peer.
 pub(crate) fn fabric_file() -> String {
     let mut objects = control_api::fabric::parse(include_str!("testing/fabric.yaml")).unwrap();
     control_api::fabric::plan(&mut objects).unwrap();
@@ -18,7 +20,7 @@ pub(crate) fn fabric_file() -> String {
     objects.to_yaml()
 }
 
-/// Two nodes, two replicas and two peers.
+/// Returns the desired state of a cluster with two nodes, two gateway replicas and two peers.
 pub(crate) fn fabric() -> Fabric {
     Fabric {
         cluster_id: "rome".into(),
@@ -49,7 +51,7 @@ pub(crate) fn node(name: &str, number: u8) -> Node {
     }
 }
 
-/// Creates a replica on the first node.
+/// Creates a gateway replica on the node rome-1.
 pub(crate) fn replica(name: &str, address: &str) -> Replica {
     Replica {
         name: name.into(),
@@ -59,7 +61,7 @@ pub(crate) fn replica(name: &str, address: &str) -> Replica {
     }
 }
 
-/// Creates a peer with these remapped CIDRs.
+/// Creates a peer with the remapped pod CIDR `pods` and the remapped external CIDR `external`.
 pub(crate) fn peer(cluster_id: &str, pods: &str, external: &str) -> Peer {
     Peer {
         cluster_id: cluster_id.into(),

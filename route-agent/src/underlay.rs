@@ -1,34 +1,35 @@
-//! The network that carries the overlay's outer packets, as the node's routes show it.
+//! The properties of the underlay, which is the network that carries overlay frames.
 
 use control_api::fabric::Fabric;
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
-/// Most nodes whose route is looked up. A lookup takes about 20 µs, so an observation takes
-/// 5 ms at most; the nodes of larger clusters are behind the same interfaces.
+/// Maximum number of nodes whose routes are looked up. A lookup takes about 20 µs, so all lookups
+/// take at most 5 ms. The agent assumes that all other nodes are behind the same interfaces.
 const NODES_MAX: usize = 256;
 
-/// The underlay at one moment.
+/// The devices of the underlay, according to the node's current routes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Underlay {
-    /// Smallest MTU of the devices towards the gateway replicas, in bytes; `None` without a route.
+    /// Smallest MTU in bytes of the devices towards gateway replicas. `None` if no replica has a
+    /// route.
     pub(crate) mtu_bytes: Option<u32>,
-    /// The devices towards other nodes and their gateway replicas.
+    /// Names of the devices towards other nodes and the gateway replicas on other nodes.
     pub(crate) interfaces: BTreeSet<String>,
 }
 
-/// The addresses whose routes describe the underlay.
+/// The addresses whose routes are looked up to find the underlay's devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Destinations {
-    /// All gateway replicas.
+    /// Addresses of all gateway replicas.
     pub(crate) replicas: BTreeSet<Ipv4Addr>,
-    /// Other nodes and the gateway replicas on them. Local replicas are left out: the device
-    /// towards them is a pod's.
+    /// Addresses of other nodes and of the gateway replicas on other nodes. Replicas on this node
+    /// are left out, because the device towards such a replica belongs to its pod.
     pub(crate) remote: BTreeSet<Ipv4Addr>,
 }
 
 impl Destinations {
-    /// Those of the node with this name.
+    /// Returns the destinations for the node with this name.
     pub(crate) fn of(fabric: &Fabric, node: &str) -> Self {
         let others = fabric.nodes.iter().filter(|it| it.name != node);
         let remote = fabric.replicas.iter().filter(|it| it.node != node);

@@ -1,34 +1,34 @@
-//! The gateway replicas as a node sees them.
+//! The live gateway replicas, from the probes of one node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The remote clusters that each live replica reaches, by the replica's name.
+/// The ids of the remote clusters that each live replica reaches, by the replica's name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct View {
     serving: BTreeMap<String, BTreeSet<String>>,
-    /// Replicas that are about to stop, or that may have stopped: used if no other reaches a
-    /// cluster.
+    /// Replicas that are about to stop or have missed probes. They are used for clusters that no
+    /// serving replica reaches.
     last_resort: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl View {
-    /// Adds `cluster` to those that the serving `replica` reaches.
+    /// Adds `cluster` to the clusters that the serving replica `replica` reaches.
     pub(crate) fn reaches(&mut self, replica: &str, cluster: &str) {
         let clusters = self.serving.entry(replica.to_owned()).or_default();
         clusters.insert(cluster.to_owned());
     }
 
-    /// Adds a serving replica.
+    /// Adds a serving replica that reaches `clusters`.
     pub(crate) fn serves(&mut self, replica: &str, clusters: BTreeSet<String>) {
         self.serving.insert(replica.to_owned(), clusters);
     }
 
-    /// Adds a replica that is used only if no serving one reaches a cluster.
+    /// Adds a replica that is used only for those of `clusters` that no serving replica reaches.
     pub(crate) fn is_last_resort(&mut self, replica: &str, clusters: BTreeSet<String>) {
         self.last_resort.insert(replica.to_owned(), clusters);
     }
 
-    /// The clusters that each serving replica reaches.
+    /// Returns the clusters that each serving replica reaches, by the replica's name.
     pub(crate) fn serving(&self) -> &BTreeMap<String, BTreeSet<String>> {
         &self.serving
     }

@@ -1,4 +1,4 @@
-//! Injects network faults.
+//! Injects faults into the laboratory's network: small MTUs, NAT, loss, delay and reordering.
 
 pub mod mtu;
 pub mod nat;

@@ -1,18 +1,18 @@
-//! Clusters, nodes and pods as network namespaces.
+//! A laboratory: clusters, nodes and pods as network namespaces on one machine.
 //!
 //! ```text
 //!  pod eth0 -- vethN  node  eth0 -- node-N  edge  up -- to-CLUSTER  core
 //! ```
 //!
-//! A node routes between its pods and its cluster's edge, and masquerades pods
-//! as CNIs do. The edge has a route to every pod of its cluster; the core has
-//! routes to nodes only, because pod addresses overlap. The `gateway` binary
-//! runs in pods, `route-agent` on nodes.
+//! A node routes between its pods and its cluster's edge router, and masquerades pods as CNIs do.
+//! The edge router has a route to every pod of its cluster. The core router between the clusters
+//! has routes to nodes only, because the clusters' pod addresses overlap. The program `gateway`
+//! runs in pods, and `route-agent` on nodes.
 //!
-//! Everything a laboratory creates carries its id: namespaces
-//! `lq-<id>-<name>`, instances of our processes `lq-<id>-<name>`, and the run
-//! directory `/run/liqo-lab/<id>`. Laboratories therefore never collide, and
-//! [`clean()`] finds the remains of a crashed one by name.
+//! The name of each object of a laboratory contains the laboratory's id: the namespaces
+//! `lq-<id>-<name>`, the instance names `lq-<id>-<name>` of gateways and route agents, and the run
+//! directory `/run/liqo-lab/<id>`. Several laboratories can thus run at the same time, and
+//! [`clean()`] finds the objects of a crashed laboratory.
 
 mod address;
 pub mod binaries;
@@ -53,10 +53,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use underlay::{Host, Underlay};
 
-/// A running laboratory, removed when it is dropped.
+/// A running laboratory. Dropping the value removes the laboratory.
 #[derive(Debug)]
 pub struct Lab {
-    // Processes first: the fields are dropped in this order.
+    // Rust drops fields in the order of declaration. Processes must end before their namespaces.
     processes: BTreeMap<String, Process>,
     clusters: BTreeMap<String, Cluster>,
     desired: BTreeMap<String, Desired>,
@@ -71,8 +71,7 @@ impl Lab {
     ///
     /// # Errors
     ///
-    /// Returns an error if the specification is invalid or the kernel refuses
-    /// a part of it.
+    /// Returns an error if the specification is invalid, or if the kernel refuses a request.
     pub fn build(spec: Spec) -> Result<Self> {
         let identity = Identity::claim()?;
         let underlay = Underlay::build(&identity)?;
@@ -97,13 +96,12 @@ impl Lab {
         Ok(lab)
     }
 
-    /// Builds the network, starts gateways and route agents, and waits until all
-    /// of them are connected.
+    /// Builds the network, starts all gateways and route agents, and waits until they are
+    /// connected.
     ///
     /// # Errors
     ///
-    /// Returns an error that names the missing sessions and the directory of the
-    /// diagnosis.
+    /// Returns an error that names the missing sessions and the directory of the diagnosis.
     pub fn up(spec: Spec) -> Result<Self> {
         let mut lab = Self::build(spec)?;
         lab.start()
@@ -113,11 +111,11 @@ impl Lab {
         Ok(lab)
     }
 
-    /// Writes the desired state of all clusters, and starts their processes.
+    /// Writes the fabric files of all clusters, and starts all gateways and route agents.
     ///
     /// # Errors
     ///
-    /// Returns an error if planning fails or a program cannot be started.
+    /// Returns an error if `gateway plan` fails, or if a program cannot be started.
     pub fn start(&mut self) -> Result<()> {
         self.write_fabrics()?;
 
@@ -134,32 +132,33 @@ impl Lab {
         Ok(())
     }
 
-    /// Its id and run directory.
+    /// Returns the laboratory's id, run directory and lock.
     pub fn identity(&self) -> &Arc<Identity> {
         &self.identity
     }
 
-    /// The network between the clusters.
+    /// Returns the network between the clusters.
     pub fn underlay(&self) -> &Underlay {
         &self.underlay
     }
 
-    /// The clusters, ordered by name.
+    /// Returns the clusters, ordered by name.
     pub fn clusters(&self) -> impl Iterator<Item = &Cluster> {
         self.clusters.values()
     }
 
-    /// The peerings between clusters of this laboratory.
+    /// Returns the peerings between clusters of this laboratory, without those of
+    /// [`Lab::add_remote`].
     pub fn peerings(&self) -> &[PeeringSpec] {
         &self.peerings
     }
 
-    /// The programs under test.
+    /// Returns the paths of the programs under test.
     pub fn binaries(&self) -> &Binaries {
         &self.binaries
     }
 
-    /// The cluster with this ID.
+    /// Returns the cluster with this ID.
     ///
     /// # Panics
     ///
@@ -169,7 +168,7 @@ impl Lab {
         cluster.unwrap_or_else(|| panic!("there is no cluster {name}"))
     }
 
-    /// The cluster with this ID, for changes.
+    /// Returns a mutable reference to the cluster with this ID.
     ///
     /// # Panics
     ///
@@ -179,7 +178,7 @@ impl Lab {
         cluster.unwrap_or_else(|| panic!("there is no cluster {name}"))
     }
 
-    /// Adds a pod to a node, counted from 1.
+    /// Adds a pod with this address to the node with this number. Node numbers start at 1.
     ///
     /// # Errors
     ///
@@ -197,42 +196,43 @@ impl Lab {
         self.cluster_mut(cluster).add_pod(node, address.into())
     }
 
-    /// Adds a machine outside of all clusters to the underlay.
+    /// Adds a machine to the underlay. The machine belongs to no cluster.
     ///
     /// # Errors
     ///
-    /// Returns an error if the kernel refuses its namespace or link.
+    /// Returns an error if the kernel refuses to create the machine's namespace or link.
     pub fn add_host(&mut self) -> Result<Host> {
         self.underlay.add_host(&self.identity)
     }
 
-    /// Returns the remapped address under which `viewer` reaches `address`, the
-    /// original address of a pod in `remote`.
+    /// Returns the remapped address at which the cluster `viewer` reaches a pod of the cluster
+    /// `remote`. `address` is the pod's original address.
     ///
     /// # Errors
     ///
-    /// Returns an error if the two do not peer or the plan remaps no such address.
+    /// Returns an error if the two clusters do not peer, or if the address is in no remapped CIDR.
     pub fn seen_from(&self, viewer: &str, remote: &str, address: Ipv4Addr) -> Result<Ipv4Addr> {
         fabric::seen(&self.objects(viewer)?, remote, address)
             .with_context(|| format!("{viewer} has no remapped address for {address} of {remote}"))
     }
 
-    /// Returns the address in the external CIDR that the plan allocated to an IP
-    /// object; a node's object is called `node-<name>`.
+    /// Returns the address in the external CIDR that `gateway plan` has allocated to an IP object.
+    /// The IP object of a node has the name `node-<name>`.
     ///
     /// # Errors
     ///
-    /// Returns an error if there is no such object or it has no address.
+    /// Returns an error if there is no such object, or if the object has no address.
     pub fn mapped(&self, cluster: &str, name: &str) -> Result<Ipv4Addr> {
         fabric::mapped(&self.objects(cluster)?, name)
             .with_context(|| format!("IP object {name} of {cluster} has no address"))
     }
 
-    /// The objects of a cluster's fabric file, with their planned statuses.
+    /// Returns the objects of a cluster's fabric file. The statuses contain the addresses that
+    /// `gateway plan` has allocated.
     ///
     /// # Errors
     ///
-    /// Returns an error if the file was not written yet.
+    /// Returns an error if the file does not exist yet.
     pub fn objects(&self, cluster: &str) -> Result<Vec<Value>> {
         let path = self.fabric_path(cluster);
         let text = fs::read_to_string(&path).with_context(|| format!("failed to read {path:?}"))?;
@@ -240,17 +240,17 @@ impl Lab {
         fabric::parse(&text)
     }
 
-    /// The path of a cluster's fabric file.
+    /// Returns the path of a cluster's fabric file, which contains the cluster's desired state.
     pub fn fabric_path(&self, cluster: &str) -> PathBuf {
         self.cluster_dir(cluster).join("fabric.yaml")
     }
 
-    /// The directory of a cluster's keys.
+    /// Returns the directory of a cluster's private keys, which has one subdirectory per peer.
     pub fn key_dir(&self, cluster: &str) -> PathBuf {
         self.cluster_dir(cluster).join("keys")
     }
 
-    /// The public key that `cluster` uses towards `remote`.
+    /// Returns the public key that the gateways of `cluster` use for the peer `remote`.
     ///
     /// # Errors
     ///
@@ -261,11 +261,11 @@ impl Lab {
         Ok(Key::open(&directory)?.public())
     }
 
-    /// Keeps the laboratory when this process ends, until [`clean()`] is called.
+    /// Keeps the laboratory running after this process has ended, until [`clean()`] removes it.
     ///
     /// # Errors
     ///
-    /// Returns an error if the mark cannot be written.
+    /// Returns an error if the file that marks the laboratory cannot be written.
     pub fn keep(&mut self) -> Result<()> {
         self.identity.keep()?;
         self.processes.values_mut().for_each(Process::release);
@@ -281,7 +281,7 @@ impl Lab {
         self.identity.run_dir().join("logs")
     }
 
-    /// The directory of the status sockets of gateways and route agents.
+    /// Returns the directory of the status sockets of gateways and route agents.
     fn socket_dir(&self) -> PathBuf {
         self.identity.run_dir().join("run")
     }
@@ -307,8 +307,9 @@ impl Lab {
     }
 }
 
-/// Long enough for the first handshakes and probes of all pairs on a busy machine.
+/// Time-out until all gateways and route agents are connected, long enough for a busy machine.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The device name `to-<name>` has at most 15 characters (`IFNAMSIZ`).
+/// Maximum length of a cluster's name. The device name `to-<name>` may have 15 characters
+/// (`IFNAMSIZ`).
 const CLUSTER_NAME_MAX: usize = 12;

@@ -1,4 +1,4 @@
-//! Raw frames of a device: a packet socket (packet(7)).
+//! Receives and sends raw frames of a device through a packet socket (packet(7)).
 
 use crate::lab::netns::Netns;
 use anyhow::{Context as _, Result};
@@ -11,24 +11,24 @@ use nix::sys::socket::{
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::time::Duration;
 
-/// Receives and sends all frames of one device, in both directions.
+/// A socket that receives all frames that a device receives or sends, and sends raw frames.
 #[derive(Debug)]
 pub struct PacketSocket {
     socket: OwnedFd,
     address: LinkAddr,
 }
 
-/// The direction of a frame, as seen from the device's namespace.
+/// The direction of a frame, relative to the device's namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// The device received it.
+    /// The device has received the frame.
     In,
-    /// The device sent it.
+    /// The device has sent the frame.
     Out,
 }
 
 impl PacketSocket {
-    /// Opens a socket on `device`.
+    /// Opens a socket on `device` in the namespace `netns`.
     ///
     /// # Errors
     ///
@@ -42,13 +42,13 @@ impl PacketSocket {
         })
     }
 
-    /// Opens a socket on `device` in the namespace of this thread.
+    /// Opens a socket on `device` in the current thread's namespace.
     ///
     /// # Errors
     ///
     /// Returns an error if there is no such device.
     pub fn open_here(device: &str) -> Result<Self> {
-        // nix offers no other safe constructor of a link-layer address.
+        // The crate nix has no other safe constructor for a link-layer address.
         let address = nix::ifaddrs::getifaddrs()?
             .filter(|entry| entry.interface_name == device)
             .find_map(|entry| entry.address?.as_link_addr().copied())
@@ -66,18 +66,18 @@ impl PacketSocket {
         Ok(Self { socket, address })
     }
 
-    /// The MAC address of the device.
+    /// Returns the MAC address that the device had when the socket was opened.
     pub fn mac(&self) -> [u8; 6] {
         self.address.addr().unwrap_or_default()
     }
 
-    /// Waits up to `timeout` until a frame can be received.
+    /// Waits until a frame can be received. Returns `false` if none arrives within `timeout`.
     ///
     /// # Errors
     ///
     /// Returns an error if the kernel refuses to poll.
     pub fn wait(&self, timeout: Duration) -> Result<bool> {
-        // Rounded up, so that a wait of less than a millisecond does not spin.
+        // Rounding down would turn a wait of less than a millisecond into a busy loop.
         let millis = timeout.as_micros().div_ceil(1000);
         let timeout = PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX);
         let mut fds = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
@@ -88,17 +88,18 @@ impl PacketSocket {
         }
     }
 
-    /// Copies the next frame into `buffer`; returns `None` if no frame is queued.
+    /// Copies the next frame into `buffer`, and returns its length and direction. Returns `None` if
+    /// no frame is queued.
     ///
     /// # Errors
     ///
-    /// Returns an error if the socket fails; a device that is down is not an error.
+    /// Returns an error if the socket fails. A device that is down is not an error.
     pub fn receive(&self, buffer: &mut [u8]) -> Result<Option<(usize, Direction)>> {
         loop {
             match recvfrom::<LinkAddr>(self.socket.as_raw_fd(), buffer) {
                 Ok((length, from)) => {
                     let from = from.context("a frame has an address")?;
-                    // Until it is bound, the socket receives frames of all devices.
+                    // Before `bind`, the socket has received frames of all devices. Skip them.
                     if from.ifindex() != self.address.ifindex() {
                         continue;
                     }
@@ -117,12 +118,12 @@ impl PacketSocket {
         }
     }
 
-    /// Sends a frame; returns false if the device did not accept it.
+    /// Sends a frame. Returns `false` if the device has not accepted the frame.
     ///
     /// # Errors
     ///
-    /// Returns an error if the socket fails; a full queue, a frame larger than
-    /// the MTU or a device that is down is not an error.
+    /// Returns an error if the socket fails. A full queue, a frame larger than the MTU, and a
+    /// device that is down are not errors.
     pub fn send(&self, frame: &[u8]) -> Result<bool> {
         let flags = MsgFlags::empty();
         match sendto(self.socket.as_raw_fd(), frame, &self.address, flags) {
@@ -135,11 +136,12 @@ impl PacketSocket {
     }
 }
 
-/// Buffers bursts while the reader is not scheduled.
+/// Size of the socket's buffers in bytes, for bursts while the reading thread is not scheduled.
 const BUFFER_BYTES: usize = 16 << 20;
 
-/// `PACKET_OUTGOING` of `linux/if_packet.h`.
+/// Packet type of frames that the device sends, from `linux/if_packet.h`.
 const PACKET_OUTGOING: i32 = 4;
 
-/// Longer than any frame, including a GSO frame before segmentation.
+/// Buffer size in bytes that exceeds the length of every frame, including GSO frames before
+/// segmentation.
 pub const FRAME_MAX: usize = 128 << 10;

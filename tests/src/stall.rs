@@ -1,9 +1,9 @@
 //! Detects that the machine was suspended while a test measured time.
 //!
-//! Machines are shared: a hypervisor may take a processor away for a second or more.
-//! No program can meet a time limit then, and a failed test says nothing about this
-//! project. One thread per processor sleeps for short intervals and records late
-//! wake-ups. A busy machine wakes it within milliseconds.
+//! On shared hardware, a hypervisor may suspend a virtual processor for a second or more. A test
+//! with a time limit then fails, although the program under test has no fault. To detect this, one
+//! thread per processor sleeps for short intervals, and records late wake-ups. Without a
+//! suspension, even a busy machine wakes the thread within milliseconds.
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
@@ -12,13 +12,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// The interval for which each thread sleeps.
+/// Interval for which each thread sleeps.
 const TICK: Duration = Duration::from_millis(25);
 
-/// Delay of a wake-up that counts as a stall: one interval of the liveness probes.
+/// Delay above which a wake-up counts as a stall. It equals the interval of the gateways' liveness
+/// probes.
 const LATE: Duration = Duration::from_millis(250);
 
-/// Watches every processor that this process may use, until dropped.
+/// Threads that detect stalls on every processor that this process may use.
 #[derive(Debug)]
 pub struct Witness {
     stalls: Arc<Mutex<Stalls>>,
@@ -29,9 +30,9 @@ pub struct Witness {
 /// The stalls that a [`Witness`] recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stalls {
-    /// Number of late wake-ups, over all processors.
+    /// Number of late wake-ups on all processors.
     pub count: u32,
-    /// The longest delay of a wake-up.
+    /// Longest delay of a wake-up.
     pub longest: Duration,
 }
 
@@ -80,7 +81,7 @@ impl Witness {
         }
     }
 
-    /// Stops watching, and returns the recorded stalls.
+    /// Stops the threads, and returns the recorded stalls.
     #[must_use]
     pub fn finish(self) -> Stalls {
         *self.stalls.lock().unwrap_or_else(PoisonError::into_inner)

@@ -1,4 +1,4 @@
-//! Generates traffic between namespaces, and measures it.
+//! Generates traffic between namespaces, and measures loss, rate and latency.
 
 pub mod capture;
 pub mod checksum;

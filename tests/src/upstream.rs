@@ -1,5 +1,5 @@
-//! A gateway that behaves like upstream Liqo's: one key, one session, and liveness probes
-//! without this project's extensions.
+//! A gateway that behaves like a gateway of upstream Liqo. It has one key and one session, and its
+//! liveness probes lack this project's extensions.
 
 use crate::lab::Lab;
 use crate::lab::netns::Netns;
@@ -16,27 +16,28 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// The configuration of an upstream-like gateway.
+/// The configuration of an [`Upstream`] gateway, which peers with a cluster under test.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// The cluster ID of the side under test.
+    /// Cluster ID of the cluster under test.
     pub remote_id: String,
-    /// The public key of the side under test.
+    /// WireGuard public key of the cluster under test.
     pub remote_key: [u8; 32],
-    /// The endpoint of the side under test; `None` makes this side the server.
+    /// Endpoint of the cluster under test. With `None`, this gateway has the server role.
     pub endpoint: Option<SocketAddrV4>,
-    /// The address of a pod in the gateway's namespace.
+    /// Address of the simulated pod in the gateway's namespace.
     pub pod: Ipv4Addr,
-    /// The original CIDRs of the side under test.
+    /// Original CIDRs of the cluster under test.
     pub remote_prefixes: Vec<Ipv4Net>,
 }
 
-/// A running upstream-like gateway, with a pod in the same namespace.
+/// A running gateway that behaves like a gateway of upstream Liqo. A simulated pod is in the same
+/// namespace.
 #[derive(Debug)]
 pub struct Upstream {
-    /// Its WireGuard interface.
+    /// The WireGuard interface of the gateway.
     pub wireguard: WireguardGo,
-    /// The namespace of the gateway and its pod.
+    /// The network namespace of the gateway and its pod.
     pub netns: Netns,
     pings: Arc<AtomicU64>,
     pongs: Arc<AtomicU64>,
@@ -45,11 +46,12 @@ pub struct Upstream {
 }
 
 impl Upstream {
-    /// Starts it on a host of the underlay where `wireguard` runs.
+    /// Configures `wireguard`, which must run on `host`, and starts the liveness probes.
     ///
     /// # Errors
     ///
-    /// Returns an error if a part of it cannot be configured.
+    /// Returns an error if the interface cannot be configured, or if the port of the probes is in
+    /// use.
     pub fn start(wireguard: WireguardGo, host: &Host, setting: &Setting) -> Result<Self> {
         let (own, remote) = match setting.endpoint {
             Some(_) => (LIVENESS_CLIENT, LIVENESS_SERVER),
@@ -86,12 +88,12 @@ impl Upstream {
         })
     }
 
-    /// Number of PINGs to which it replied.
+    /// Returns the number of PINGs to which the gateway has replied.
     pub fn pings(&self) -> u64 {
         self.pings.load(Ordering::Relaxed)
     }
 
-    /// Number of PONGs that it received.
+    /// Returns the number of PONGs that the gateway has received.
     pub fn pongs(&self) -> u64 {
         self.pongs.load(Ordering::Relaxed)
     }
@@ -107,7 +109,8 @@ impl Drop for Upstream {
 }
 
 impl Lab {
-    /// Adds a host with `wireguard-go`, which listens on Liqo's default port.
+    /// Adds a host on which `wireguard-go` listens on Liqo's default port. `number` must be unique
+    /// in the laboratory.
     ///
     /// # Errors
     ///
@@ -121,7 +124,7 @@ impl Lab {
     }
 }
 
-/// Sender and responder of upstream's liveness probe.
+/// Sends upstream's liveness probes, and replies to those of the peer.
 struct Probe {
     socket: UdpSocket,
     remote: SocketAddrV4,
@@ -152,14 +155,15 @@ impl Probe {
             "msgType": "PING",
             "timeStamp": "2026-01-02T03:04:05.678901234Z",
         });
-        // The peer may not be reachable yet.
+        // Sending fails while the peer is not reachable. Ignore the error.
         let _ = self
             .socket
             .send_to(ping.to_string().as_bytes(), self.remote);
     }
 
-    /// Replies to a PING with the same object as PONG, without unknown keys, which
-    /// upstream's decoder drops.
+    /// Counts a PONG, and replies to a PING with a PONG.
+    ///
+    /// The PONG contains only the keys that upstream's decoder supports.
     fn handle(&self, message: &[u8], from: SocketAddr) {
         let Ok(message) = serde_json::from_slice::<Value>(message) else {
             return;
@@ -179,13 +183,13 @@ impl Probe {
     }
 }
 
-/// MTU of upstream's tunnel interface.
+/// MTU of upstream's tunnel interface in bytes.
 const MTU: u16 = 1340;
 
-/// Upstream's interval between probes.
+/// Interval between upstream's liveness probes.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// The largest message that upstream reads.
+/// Maximum size in bytes of a probe message that upstream reads.
 const MESSAGE_MAX: usize = 1024;
 
 const TICK: Duration = Duration::from_millis(20);

@@ -1,4 +1,4 @@
-//! `wireguard-go`, configured by `wg`: an independent implementation of WireGuard.
+//! Runs `wireguard-go`, an independent implementation of WireGuard, and configures it with `wg`.
 
 use crate::lab::Identity;
 use crate::lab::key::{Key, base64};
@@ -25,12 +25,13 @@ pub struct WireguardGo {
 }
 
 impl WireguardGo {
-    /// Starts it in a namespace, without a peer, listening on `port`. Its files are in the
-    /// run directory of `identity`.
+    /// Starts `wireguard-go` in a namespace. It listens on `port`, and has no peer yet.
+    ///
+    /// `number` must be unique in the laboratory of `identity`.
     ///
     /// # Errors
     ///
-    /// Returns an error if the program is missing or not ready in time.
+    /// Returns an error if the program is missing, or not ready in time.
     pub fn start(identity: &Identity, netns: &Netns, number: u8, port: u16) -> Result<Self> {
         let device = format!("{}{number}", device_prefix(identity.id()));
         let directory = identity.run_dir().join(&device);
@@ -50,8 +51,8 @@ impl WireguardGo {
         );
         process.start()?;
         let socket = Path::new(SOCKET_DIR).join(format!("{device}.sock"));
-        // The socket file appears before the program listens, and `wg` removes a socket that
-        // refuses connections.
+        // wireguard-go creates the socket file before it listens. Until it listens, `wg` would
+        // remove the file, because the socket refuses connections.
         wait::until(START_TIMEOUT, "wireguard-go to be ready", || {
             Ok(UnixStream::connect(&socket).is_ok())
         })?;
@@ -69,26 +70,26 @@ impl WireguardGo {
         Ok(this)
     }
 
-    /// The key pair of the interface.
+    /// Returns the key pair of the interface.
     pub fn key(&self) -> &Key {
         &self.key
     }
 
-    /// The name of its device.
+    /// Returns the name of the WireGuard device, which is unique on the machine.
     pub fn device(&self) -> &str {
         &self.device
     }
 
-    /// The process `wireguard-go`.
+    /// Returns the process `wireguard-go`, for example to kill it.
     pub fn process(&mut self) -> &mut Process {
         &mut self.process
     }
 
-    /// Sets its only peer, with 0.0.0.0/0 as allowed IPs.
+    /// Adds a peer whose allowed IPs are 0.0.0.0/0. There can be only one such peer.
     ///
     /// # Errors
     ///
-    /// Returns an error if `wg` refuses it.
+    /// Returns an error if `wg` fails.
     pub fn set_peer(&self, public_key: [u8; 32], endpoint: Option<SocketAddrV4>) -> Result<()> {
         let public_key = base64(&public_key);
         let endpoint = endpoint.map(|endpoint| endpoint.to_string());
@@ -100,29 +101,29 @@ impl WireguardGo {
         self.set(&args)
     }
 
-    /// Removes its peer and all sessions with it.
+    /// Removes the peer with this public key, and all its sessions.
     ///
     /// # Errors
     ///
-    /// Returns an error if `wg` refuses it.
+    /// Returns an error if `wg` fails.
     pub fn remove_peer(&self, public_key: [u8; 32]) -> Result<()> {
         self.set(&["peer", &base64(&public_key), "remove"])
     }
 
-    /// Moves to another UDP port.
+    /// Changes the UDP port on which the interface listens.
     ///
     /// # Errors
     ///
-    /// Returns an error if the port is taken.
+    /// Returns an error if the port is in use.
     pub fn listen(&self, port: u16) -> Result<()> {
         self.set(&["listen-port", &port.to_string()])
     }
 
-    /// Configures addresses and routes of the device, and sets it up.
+    /// Sets the device up with an MTU in bytes, addresses, and routes through the device.
     ///
     /// # Errors
     ///
-    /// Returns an error if the kernel refuses one of them.
+    /// Returns an error if the kernel refuses an address or a route.
     pub fn configure(&self, mtu: u16, addresses: &[Ipv4Net], routes: &[Ipv4Net]) -> Result<()> {
         let device = &self.device;
         let mut commands = vec![format!("link set dev {device} mtu {mtu} up")];
@@ -132,7 +133,8 @@ impl WireguardGo {
                 .map(|address| format!("addr add {address} dev {device}")),
         );
         commands.extend(routes.iter().map(|route| {
-            // The first address that is not link-local is the pod's.
+            // The source of packets through the device is the pod's address, which is the first
+            // address that is not link-local.
             let source = addresses
                 .iter()
                 .map(Ipv4Net::addr)
@@ -144,7 +146,7 @@ impl WireguardGo {
         ip(&self.netns, &commands)
     }
 
-    /// The Unix time of the last handshake, in seconds; 0 before the first.
+    /// Returns the Unix time of the last handshake in seconds, or 0 before the first handshake.
     ///
     /// # Errors
     ///
@@ -156,7 +158,7 @@ impl WireguardGo {
         last.parse().context("wg printed no handshake time")
     }
 
-    /// Bytes received and sent, as `wg show transfer` prints them.
+    /// Returns the numbers of received and sent bytes, which `wg show transfer` prints.
     ///
     /// # Errors
     ///
@@ -188,18 +190,20 @@ impl WireguardGo {
 
 impl Drop for WireguardGo {
     fn drop(&mut self) {
-        // It removes its socket only on SIGTERM.
+        // `wireguard-go` removes its socket only after SIGTERM.
         if let Err(error) = self.process.stop(STOP_TIMEOUT) {
             tracing::debug!(%error, "wireguard-go ignored SIGTERM");
         }
     }
 }
 
-/// The directory of the sockets by which `wg` configures `wireguard-go`.
+/// Directory of the sockets through which `wg` configures `wireguard-go`.
 pub(crate) const SOCKET_DIR: &str = "/var/run/wireguard";
 
-/// Prefix of the names of a laboratory's WireGuard devices. It contains the id, because
-/// the sockets of all namespaces share one directory.
+/// Returns the prefix of the names of a laboratory's WireGuard devices.
+///
+/// The prefix contains the laboratory's id, because the sockets of all namespaces are in the same
+/// directory.
 pub(crate) fn device_prefix(id: &str) -> String {
     format!("lqwg-{id}-")
 }

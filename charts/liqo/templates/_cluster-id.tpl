@@ -1,6 +1,6 @@
 {{/*
-The cluster's ID. It never changes: a release that would change it fails. It is not random, so that
-rendering twice gives the same result.
+Returns the cluster's ID. Fails if the values would change the ID of an installed cluster. The ID is not random,
+so that the output stays the same if the chart is rendered again.
 */}}
 {{- define "liqo.clusterID" -}}
 {{- $given := .Values.discovery.config.clusterID -}}

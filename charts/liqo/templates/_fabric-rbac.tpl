@@ -1,48 +1,50 @@
 {{/*
-Rules that gateways and route agents share, for the whole cluster.
+Returns the cluster-wide rules of both gateways and route agents.
 */}}
 {{- define "liqo.fabricClusterRules" -}}
-# The nodes, their addresses and pod CIDRs.
+# Reads the addresses and pod CIDRs of nodes.
 - apiGroups: [""]
   resources: [nodes]
   verbs: [get, list, watch]
-# The pod prefixes per node of CNIs that allocate them themselves: Calico, Cilium.
+# Reads the pod CIDRs of each node if Calico or Cilium allocates them instead of Kubernetes.
 - apiGroups: [crd.projectcalico.org]
   resources: [ipamblocks]
   verbs: [get, list, watch]
 - apiGroups: [cilium.io]
   resources: [ciliumnodes]
   verbs: [get, list, watch]
-# The CIDRs of this cluster, and the addresses that remote clusters may reach.
+# Reads the CIDRs of this cluster, and the addresses that remote clusters may reach.
 - apiGroups: [ipam.liqo.io]
   resources: [networks, ips]
   verbs: [get, list, watch]
-# The labels of tenant namespaces: objects of a peer count nowhere else.
+# Reads the labels that identify tenant namespaces. A peer's objects in other namespaces are ignored.
 - apiGroups: [""]
   resources: [namespaces]
   verbs: [get, list, watch]
-# The peers, in tenant namespaces, whose names are not known in advance.
+# Reads the objects of the peers. The rule is cluster-wide, because the names of tenant namespaces are
+# not known in advance.
 - apiGroups: [networking.liqo.io]
   resources: [configurations, gatewayservers, gatewayclients, publickeies]
   verbs: [get, list, watch]
 {{- end }}
 
 {{/*
-Rules that both share in Liqo's namespace.
+Returns the rules of both gateways and route agents in Liqo's namespace.
 */}}
 {{- define "liqo.fabricNamespaceRules" -}}
-# This cluster's ID. Its ConfigMap is found by label, as upstream does.
+# Reads this cluster's ID from a ConfigMap, which is selected by label as in upstream Liqo.
 - apiGroups: [""]
   resources: [configmaps]
   verbs: [get, list, watch]
-# The gateway replicas. The names of EndpointSlices are not known in advance.
+# Discovers the gateway replicas. The names of their EndpointSlices are not known in advance.
 - apiGroups: [discovery.k8s.io]
   resources: [endpointslices]
   verbs: [get, list, watch]
 {{- end }}
 
 {{/*
-Binds the ClusterRole and the Role of a name to the ServiceAccount of that name. Takes a dict: root, account, labels.
+Returns bindings of the ClusterRole and the Role named `account` to the ServiceAccount named `account`.
+Takes a dict: root, account, labels.
 */}}
 {{- define "liqo.bindings" -}}
 apiVersion: rbac.authorization.k8s.io/v1

@@ -1,6 +1,6 @@
 {{/*
-Labels of the pods of a component, for selectors. They never change: selectors are immutable.
-Takes a dict: name, component.
+Returns the labels by which selectors select the pods of a component. They must never change, because selectors
+are immutable. Takes a dict: name, component.
 */}}
 {{- define "liqo.selectorLabels" -}}
 app.kubernetes.io/name: {{ .name }}
@@ -10,9 +10,8 @@ app.kubernetes.io/part-of: liqo
 {{- end }}
 
 {{/*
-Labels of each object. Pods omit the version labels, so that a release that does not change a pod does
-not restart it.
-Takes a dict: root, name, component.
+Returns the labels of an object. Pods do not have these labels, because a changed version label would restart
+them. Takes a dict: root, name, component.
 */}}
 {{- define "liqo.labels" -}}
 {{ include "liqo.selectorLabels" . }}
@@ -22,7 +21,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- end }}
 
 {{/*
-Full reference of an image. Takes a dict: root, image.
+Returns the full reference of an image. Takes a dict: root, image.
 */}}
 {{- define "liqo.image" -}}
 {{- if hasPrefix "ghcr.io/liqotech/" .image.name }}
@@ -32,14 +31,14 @@ Full reference of an image. Takes a dict: root, image.
 {{- end }}
 
 {{/*
-A CIDR as part of an object's name: 10.0.0.0/16 becomes 10-0-0-0-16.
+Converts a CIDR to a part of an object's name: 10.0.0.0/16 becomes 10-0-0-0-16.
 */}}
 {{- define "liqo.escapedCIDR" -}}
 {{ . | replace "." "-" | replace ":" "-" | replace "/" "-" }}
 {{- end }}
 
 {{/*
-Annotations for a Prometheus that discovers targets by annotation. Takes a dict: root, port.
+Returns the annotations by which Prometheus discovers scrape targets. Takes a dict: root, port.
 */}}
 {{- define "liqo.scrapeAnnotations" -}}
 {{- if and .root.Values.metrics.enabled (not .root.Values.metrics.prometheusOperator.enabled) }}
@@ -50,7 +49,7 @@ prometheus.io/path: /metrics
 {{- end }}
 
 {{/*
-Settings that gateways and route agents must share, as environment variables.
+Returns environment variables with the settings that must be equal for gateways and route agents.
 */}}
 {{- define "liqo.overlayEnvironment" -}}
 - name: LIQO_OVERLAY_PORT
@@ -68,7 +67,7 @@ Settings that gateways and route agents must share, as environment variables.
 {{- end }}
 
 {{/*
-A field of the pod as an environment variable. Takes a dict: name, path.
+Returns an environment variable with a field of the pod. Takes a dict: name, path.
 */}}
 {{- define "liqo.podField" -}}
 - name: {{ .name }}
@@ -79,15 +78,15 @@ A field of the pod as an environment variable. Takes a dict: name, path.
 {{- end }}
 
 {{/*
-Probes of a process: a failing /healthz restarts it, a failing /readyz takes it out of service.
-Takes a dict: port, host (the pod's address if empty).
+Returns the probes of a container. The kubelet restarts a container whose /healthz fails. A pod whose /readyz
+fails is not ready. Takes a dict: port, host (the pod's address if empty).
 */}}
 {{- define "liqo.probes" -}}
 {{- $host := empty .host | ternary "" (printf ", host: %s" .host) -}}
 startupProbe:
   httpGet: {path: /healthz, port: {{ .port }}{{ $host }}}
   periodSeconds: 1
-  # One hour: the process may wait for an unreachable API server, which a restart does not bring back.
+  # The limit is one hour. The process may wait for an unreachable API server, and a restart would not help.
   failureThreshold: 3600
 livenessProbe:
   httpGet: {path: /healthz, port: {{ .port }}{{ $host }}}
@@ -102,8 +101,8 @@ readinessProbe:
 {{- end }}
 
 {{/*
-Resources of a container without empty maps: the API server drops these, so that each `kubectl apply` would
-report a change.
+Returns the resources of a container without empty maps. The API server removes empty maps, so each
+`kubectl apply` would report a change.
 */}}
 {{- define "liqo.resources" -}}
 {{- $given := dict }}

@@ -1,5 +1,5 @@
 {{/*
-The ValidatingAdmissionPolicyBinding that enforces a policy in all namespaces. Takes a dict: name, labels.
+Returns the ValidatingAdmissionPolicyBinding that enforces a policy in all namespaces. Takes a dict: name, labels.
 */}}
 {{- define "liqo.policyBinding" -}}
 apiVersion: admissionregistration.k8s.io/v1
@@ -14,7 +14,7 @@ spec:
 {{- end }}
 
 {{/*
-CEL for whether the number `variables.address` is in a CIDR. Takes the CIDR.
+Returns a CEL expression that is true if the number `variables.address` is in a CIDR. Takes the CIDR.
 CEL's functions for addresses are not available in Kubernetes 1.30.
 */}}
 {{- define "liqo.inCIDR" -}}
@@ -32,7 +32,8 @@ CEL's functions for addresses are not available in Kubernetes 1.30.
 {{- end }}
 
 {{/*
-CEL for whether a namespace is a tenant namespace: by its label, or by networking.tenantNamespaces.
+Returns a CEL expression that is true if a namespace is a tenant namespace. A tenant namespace has the tenant label,
+or is in the list networking.tenantNamespaces.
 */}}
 {{- define "liqo.isTenantNamespace" -}}
 (has(namespaceObject.metadata.labels) && 'liqo.io/tenant-namespace' in namespaceObject.metadata.labels && namespaceObject.metadata.labels['liqo.io/tenant-namespace'] == 'true')

@@ -1,5 +1,7 @@
-//! Tests of the chart: dashboard and alerts against the exported metrics, roles against the rights that programs
-//! use, and who may scrape metrics.
+//! Tests of the Helm chart.
+//!
+//! The tests check the metrics in the dashboard and the alerts, the rights of the roles, and the
+//! sources that may scrape metrics.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Parses the subset of PromQL that the chart's expressions use; anything else is an error.
+//! Parses the subset of PromQL that the chart's expressions use. Other PromQL is an error.
 //!
 //! ```text
 //! expression  operand (operator [bool] [(on | ignoring) labels] [(group_left | group_right) [labels]] operand)*
@@ -6,7 +6,8 @@
 //! aggregation name [(by | without) labels] arguments [(by | without) labels]
 //! ```
 //!
-//! A complete parser in Rust exists, but depends on a parser generator and twenty crates, one of them abandoned.
+//! No crate with a complete PromQL parser is used, because it would add twenty dependencies. One of
+//! these dependencies is not maintained any more.
 
 use std::collections::BTreeSet;
 
@@ -54,7 +55,7 @@ const OPERATORS: [&str; 15] = [
 ///
 /// # Errors
 ///
-/// Returns the first token that is wrong.
+/// Returns a message with the first token that does not match the grammar.
 pub(crate) fn metrics(text: &str) -> Result<BTreeSet<String>, String> {
     let mut reader = Reader {
         tokens: tokens(text)?,
@@ -193,7 +194,7 @@ impl Reader {
             .ok_or(format!("`{token}` is not a duration"))
     }
 
-    /// Returns the next token, or nothing at the end.
+    /// Returns the next token, or an empty string at the end of the expression.
     fn peek(&self) -> &str {
         self.tokens.get(self.at).map_or("", String::as_str)
     }

@@ -1,18 +1,19 @@
-//! The chart's roles grant what the programs use, and the narrow ones stay narrow.
+//! Tests that all rights in the chart's roles are documented, and that no role allows its holder to
+//! obtain further rights.
 
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// All that the chart renders with every value set.
+/// Output of the chart with all values set.
 const RENDERED: &str = include_str!("../golden/everything.yaml");
 
-/// The page that lists each right with its reason.
+/// Documentation page that lists each right with its reason.
 const PAGE: &str = include_str!("../../../docs/security.md");
 
-/// Namespace of the renderings.
+/// Namespace with which the golden files are rendered.
 const NAMESPACE: &str = "liqo-system";
 
-/// Group, resource, name of the object (empty for all) and verb.
+/// API group, resource, object name and verb. An empty name stands for all objects.
 type Right = (String, String, String, String);
 
 #[test]
@@ -60,7 +61,7 @@ fn no_role_reads_secrets_beyond_liqos_namespace_and_tenant_namespaces() {
     let bound = objects().into_iter().filter(|it| {
         text(&it["kind"]).ends_with("RoleBinding") && text(&it["roleRef"]["name"]) == readers[0]
     });
-    assert_eq!(bound.count(), 0, "the manager binds it where it may");
+    assert_eq!(bound.count(), 0, "the chart binds the role to no account");
 }
 
 #[test]
@@ -126,7 +127,7 @@ fn every_policy_denies() {
         );
         assert!(
             binding["spec"]["matchResources"].is_null(),
-            "it exempts no namespace"
+            "the binding exempts namespaces"
         );
     }
 }
@@ -159,7 +160,7 @@ fn every_program_and_policy_gets_the_tenant_namespaces_of_the_values() {
 }
 
 #[test]
-fn the_policy_for_ips_knows_the_clusters_cidrs() {
+fn the_policy_for_ips_contains_the_clusters_cidrs() {
     let policy = object("ValidatingAdmissionPolicy", "liqo-ip-services").to_string();
 
     for (first, end) in [
@@ -198,7 +199,7 @@ fn names(kind: &str) -> BTreeSet<String> {
     objects.map(|it| text(&it["metadata"]["name"])).collect()
 }
 
-/// Returns the rights of a role, one by one.
+/// Returns one [`Right`] for each combination of group, resource, name and verb in a role.
 fn rights(role: &Value) -> BTreeSet<Right> {
     let mut rights = BTreeSet::new();
     for rule in role["rules"].as_array().into_iter().flatten() {
@@ -222,14 +223,14 @@ fn rights(role: &Value) -> BTreeSet<Right> {
     rights
 }
 
-/// Returns the beginning of the line above the role's table on the page.
+/// Returns the start of the line that precedes the role's table in [`PAGE`].
 fn heading(role: &Value) -> String {
     let [kind, name] = [&role["kind"], &role["metadata"]["name"]].map(text);
 
     format!("{kind} `{name}`, ")
 }
 
-/// Returns the rights of the table that follows a heading.
+/// Returns the rights in the table of [`PAGE`] that follows a heading.
 fn table(heading: &str) -> BTreeSet<Right> {
     let mut lines = PAGE.lines().skip_while(|line| !line.starts_with(heading));
     lines.next();

@@ -1,4 +1,5 @@
-//! Who may scrape `/metrics` of the rendered chart: NetworkPolicies evaluated as Kubernetes defines them.
+//! Tests which sources may scrape `/metrics`, by evaluating the NetworkPolicies of the rendered
+//! chart.
 
 use serde_json::{Value, json};
 
@@ -6,11 +7,11 @@ const MINIMAL: &str = include_str!("../golden/minimal.yaml");
 const EVERYTHING: &str = include_str!("../golden/everything.yaml");
 const NO_NETWORKING: &str = include_str!("../golden/no-networking.yaml");
 
-/// The senders that may reach a port.
+/// The sources that the NetworkPolicies allow to connect to a port.
 #[derive(Debug, PartialEq, Eq)]
 enum Sources {
     Any,
-    /// Entries of `spec.ingress.from`.
+    /// Only sources that match one of these entries of `spec.ingress.from`.
     Peers(Vec<Value>),
 }
 
@@ -55,14 +56,15 @@ fn every_sender_reaches_the_data_plane() {
             .iter()
             .flat_map(|pod| ports(pod, "UDP").into_iter().map(move |port| (*pod, port)))
             .collect();
-        assert_eq!(udp.len(), 2, "WireGuard and the overlay");
+        assert_eq!(udp.len(), 2, "the ports of WireGuard and of the overlay");
         for (pod, port) in udp {
             assert_eq!(sources(&objects, pod, port), Sources::Any, "{port}");
         }
     }
 }
 
-/// NetworkPolicies do not select pods in the node's network.
+/// The route agent's pods use the node's network, to which NetworkPolicies do not apply. The listen
+/// address must therefore restrict access.
 #[test]
 fn the_route_agent_listens_on_the_nodes_address_only_with_metrics() {
     for (golden, address, probed) in [
@@ -86,7 +88,7 @@ fn objects(golden: &str) -> Vec<Value> {
     serde_saphyr::from_multiple(golden).unwrap()
 }
 
-/// The pod templates of all workloads in the node's network, or of all others.
+/// Returns the pod templates of all workloads whose `hostNetwork` has the value `host_network`.
 fn pods(objects: &[Value], host_network: bool) -> Vec<&Value> {
     let templates = objects.iter().map(|object| &object["spec"]["template"]);
     templates
@@ -135,7 +137,8 @@ fn selects(policy: &Value, pod: &Value) -> bool {
     policy["policyTypes"] == json!(["Ingress"]) && wanted.all(|(key, value)| labels[key] == *value)
 }
 
-/// Returns whether a rule is about a container's port: without a port it is about all of the protocol.
+/// Returns whether an ingress rule applies to a container's port. An entry without a port number
+/// applies to all ports of its protocol.
 fn applies(rule: &Value, port: &Value) -> bool {
     let Some(ports) = rule["ports"].as_array() else {
         return true;

@@ -1,4 +1,4 @@
-//! Dashboard and alerts contain valid PromQL and use only exported metrics.
+//! Tests that dashboard and alerts contain valid PromQL and use only exported metrics.
 
 use super::promql::metrics;
 use serde_json::Value;
@@ -7,14 +7,14 @@ use std::collections::BTreeSet;
 const DASHBOARD: &str = include_str!("../../liqo/files/dashboard.json");
 const ALERTS: &str = include_str!("../../liqo/files/alerts.yaml");
 
-/// Renderings of the chart with gateways.
+/// Names and contents of the golden files whose values enable networking.
 const GOLDEN: [(&str, &str); 3] = [
     ("minimal", include_str!("../golden/minimal.yaml")),
     ("upstream", include_str!("../golden/upstream.yaml")),
     ("everything", include_str!("../golden/everything.yaml")),
 ];
 
-/// The prefix of a process's metrics, and the source file that registers them.
+/// Prefix of the metrics of each process, and the source file that registers these metrics.
 const SOURCES: [(&str, &str); 4] = [
     (
         "liqo_controller_manager_",
@@ -34,7 +34,7 @@ const SOURCES: [(&str, &str); 4] = [
     ),
 ];
 
-/// Suffixes that the encoder appends to the registered name.
+/// Suffixes that the Prometheus encoder appends to a registered name.
 const SUFFIXES: [&str; 6] = [
     "",
     "_total",
@@ -92,7 +92,7 @@ fn panels_have_titles_units_and_unique_ids() {
         assert!(!title.is_empty(), "{panel}");
         assert!(
             numbers.insert(panel["id"].as_u64().unwrap()),
-            "{title}: another panel has its id"
+            "{title}: another panel has the same id"
         );
         if panel["type"] == "row" {
             continue;
@@ -124,7 +124,8 @@ fn alerts_have_a_severity_a_summary_and_a_description() {
     }
 }
 
-/// The gateway mounts nothing in a pod, so that the runtime's default profiles permit its set-up.
+/// In a pod, the gateway mounts no file systems, so it works with the default seccomp and AppArmor
+/// profiles of the container runtime.
 #[test]
 fn the_gateway_runs_with_the_default_profiles_of_seccomp_and_apparmor() {
     for (name, golden) in GOLDEN {
@@ -135,7 +136,7 @@ fn the_gateway_runs_with_the_default_profiles_of_seccomp_and_apparmor() {
 
         let profile = "        seccompProfile: {type: RuntimeDefault}\n";
         assert!(gateway.contains(profile), "{name}: no {profile}");
-        // A kubelet on a node without AppArmor rejects a pod that names a profile of it.
+        // On a node without AppArmor, the kubelet rejects a pod that names an AppArmor profile.
         assert!(!gateway.contains("appArmorProfile"), "{name}");
         assert!(!golden.contains("Unconfined"), "{name}");
     }
@@ -157,7 +158,7 @@ fn panels_expressions() -> Vec<(String, String)> {
         targets.map(move |target| (text(&panel["title"]), text(&target["expr"])))
     });
 
-    // Grafana replaces its variables before it sends an expression.
+    // Grafana replaces this variable before it sends an expression to Prometheus.
     let variable = "$__rate_interval";
     targets
         .map(|(title, expression)| (title, expression.replace(variable, "5m")))
@@ -180,7 +181,7 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// Returns whether a process registers a metric that is exported under this name.
+/// Returns whether a process exports a metric with this name.
 fn is_exported(name: &str) -> bool {
     SOURCES.iter().any(|(prefix, source)| {
         let Some(rest) = name.strip_prefix(prefix) else {

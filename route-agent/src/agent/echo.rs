@@ -1,4 +1,4 @@
-//! The agent's use of the echo socket: path health, and replies to remote nodes.
+//! Echo requests to the nodes of remote clusters, and replies to requests from those nodes.
 
 use super::Agent;
 use crate::echo_responder;
@@ -7,14 +7,16 @@ use std::net::Ipv4Addr;
 use std::time::Instant;
 
 impl Agent {
-    /// Handles what the socket has received, sends the requests that are due, and reports changes
-    /// to the gateways.
+    /// Handles received echo messages, and sends the echo requests that are due.
+    ///
+    /// If the health of a path has changed, the next probes report the change to the gateways.
     pub(super) fn probe_paths(&mut self) {
         let Some(socket) = &mut self.echo else {
             return;
         };
         let now = Instant::now();
-        // Before the timeout: a reply in the socket's queue is no miss.
+        // A reply in the socket's queue must not count as a miss, so read the socket before
+        // handling time-outs.
         socket.receive(&mut self.paths, &self.remote, now);
         self.paths.handle_timeout(now);
         socket.send_requests(&mut self.paths);
@@ -24,7 +26,9 @@ impl Agent {
         }
     }
 
-    /// Probes the clusters that some gateway reaches; gateways themselves report the others.
+    /// Sets the remote clusters to which echo requests are sent.
+    ///
+    /// A cluster that no gateway reaches gets no requests: the gateways report it as unreachable.
     pub(super) fn update_echo_targets(&mut self) {
         let view = self.liveness.view();
         let peers = self.fabric.peers.iter();
@@ -40,9 +44,10 @@ impl Agent {
         self.liveness.set_echo_responder(responds);
     }
 
-    /// Binds the echo socket, and again after the node's address has changed.
+    /// Binds the echo socket to `address`, unless it is bound to this address already.
     ///
-    /// Traffic does not depend on it: without the socket this node neither probes paths nor replies.
+    /// A failure is logged only, because pods' traffic does not depend on the socket. Without the
+    /// socket, this node neither sends echo requests nor replies to them.
     pub(super) async fn bind_echo(&mut self, address: Ipv4Addr) {
         if self.echo.as_ref().map(echo_responder::Socket::address) == Some(address) {
             return;
@@ -50,14 +55,14 @@ impl Agent {
         self.echo = match echo_responder::Socket::bind(address).await {
             Ok(socket) => Some(socket),
             Err(error) => {
-                tracing::warn!(%error, "failed to bind the echo socket, path health is unknown: is its port in use?");
+                tracing::warn!(%error, "failed to bind the echo socket, so path health is unknown: is its port in use?");
                 None
             }
         };
         self.update_echo_targets();
     }
 
-    /// Reports to the gateways that this agent stops intentionally.
+    /// Sends a last probe, which reports to the gateways that this agent stops intentionally.
     pub(crate) fn announce_stop(&mut self) {
         if let Some(probe) = &self.probe {
             self.liveness.announce_stop(Instant::now());
@@ -66,7 +71,7 @@ impl Agent {
     }
 }
 
-/// Completes when a message may be readable; never without a socket.
+/// Completes when a message may be readable. Without a socket, the future never completes.
 pub(super) async fn readable(echo: Option<&echo_responder::Socket>) {
     match echo {
         Some(echo) => echo.readable().await,

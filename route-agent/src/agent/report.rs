@@ -1,4 +1,4 @@
-//! Log and status of the agent.
+//! Reports the agent's state in the log and in the status document.
 
 use crate::agent::{Agent, Error};
 use crate::liveness::{Phase, Report};
@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use std::error::Error as _;
 use std::time::{Duration, Instant};
 
-/// Maximum age of the replicas' numbers in the status. Not refreshed with each reply, because
-/// many replicas send one every few milliseconds.
+/// Maximum age of the replicas' entries in the status. With many replicas, a probe reply arrives
+/// every few milliseconds, and refreshing the status for each reply would cost too much.
 const REPLICAS_AGE_MAX: Duration = Duration::from_millis(100);
 
 impl Agent {
@@ -29,19 +29,19 @@ impl Agent {
         });
     }
 
-    /// Warns of settings of the machine that keep traffic from flowing; logs each warning once.
+    /// Reports settings of this machine that stop pods' traffic. Logs each warning once.
     pub(super) async fn report_warnings(&mut self, plan: &Plan) {
         let mut warnings = Vec::new();
         if !forwarding() {
             warnings.push(
-                "net.ipv4.ip_forward is 0: pods of this node reach nothing beyond it; \
-                 the agent does not change it"
+                "net.ipv4.ip_forward is 0, so pods of this node reach no other host: \
+                 set it to 1, the agent does not change it"
                     .to_owned(),
             );
         }
         if !self.kernel.is_local(plan.internal_ip).await {
             warnings.push(format!(
-                "{}, the InternalIP of {}, is no address of this machine: is --node correct?",
+                "{}, the InternalIP of {}, is not assigned to this machine: is --node correct?",
                 plan.internal_ip, self.options.node
             ));
         }
@@ -69,7 +69,7 @@ impl Agent {
         self.report_replicas();
     }
 
-    /// Refreshes the replicas' numbers if they are older than [`REPLICAS_AGE_MAX`].
+    /// Refreshes the replicas' entries in the status if they are older than [`REPLICAS_AGE_MAX`].
     pub(super) fn report_replicas(&mut self) {
         let now = Instant::now();
         let is_fresh = |at| now.saturating_duration_since(at) < REPLICAS_AGE_MAX;
@@ -124,13 +124,13 @@ impl Agent {
             if status.config.note_rejected(&text) {
                 tracing::error!(
                     error = text,
-                    "the desired state is invalid; the last valid one stays in force"
+                    "the desired state is invalid; the last valid state stays in force"
                 );
             }
         });
     }
 
-    /// Reports the invalid and the incomplete parts of the desired state; logs each once.
+    /// Reports the invalid and incomplete objects of the desired state. Logs each object once.
     pub(super) fn report_unserved(&mut self, refused: &[String], waiting: &[Waiting]) {
         let waiting = waiting
             .iter()
@@ -180,7 +180,7 @@ impl Agent {
 }
 
 impl Agent {
-    /// Reports the health of the paths to remote clusters' nodes.
+    /// Reports whether the nodes of each remote cluster reply to echo requests.
     pub(super) fn report_paths(&self) {
         self.status.update(|status| {
             for peer in &mut status.peers {

@@ -17,7 +17,7 @@ const PATIENT: liveness::Config = liveness::Config {
     dead_mult: 20,
 };
 
-/// A running agent of the node rome-1, in the test's namespace.
+/// A running agent of the node rome-1, in the test's network namespace.
 struct Running {
     directory: Directory,
     status: Shared,
@@ -33,8 +33,8 @@ impl Running {
         Self::start_as(directory, liveness::Config::default()).await
     }
 
-    /// Starts one with longer time-outs: on a loaded machine the threads of the simulated gateway
-    /// may be slower than a gateway's eBPF programs.
+    /// Starts an agent with longer probe time-outs. On a loaded machine, the threads of the
+    /// simulated gateway reply later than a gateway's eBPF programs would.
     async fn start_patient() -> Self {
         Self::start_as(Directory::new(&fabric_file()), PATIENT).await
     }
@@ -52,7 +52,7 @@ impl Running {
         }
     }
 
-    /// Stops it like a crash, and starts another.
+    /// Aborts the agent without a shutdown, as a crash would, and starts a new agent.
     async fn restart(self) -> Self {
         self.task.abort();
         let Self {
@@ -71,7 +71,7 @@ impl Running {
         .await;
     }
 
-    /// Waits until packets for milan are sent to these replicas.
+    /// Waits until the agent routes packets for the cluster milan to exactly these replicas.
     async fn reaches(&self, gateways: &[&str]) {
         self.eventually(
             &format!("sent packets for milan to {gateways:?}"),
@@ -90,7 +90,7 @@ fn options(directory: &Directory) -> Options {
     }
 }
 
-/// A directory with a file; dropping it deletes both.
+/// A temporary directory with the file `fabric.yaml`. Dropping the value deletes the directory.
 struct Directory(PathBuf);
 
 impl Directory {

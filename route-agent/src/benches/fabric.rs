@@ -1,4 +1,4 @@
-//! Fabrics of any size, and events that change them.
+//! Generates the desired state of clusters of several sizes, and events that change the state.
 
 use crate::view::View;
 use control_api::fabric::{Fabric, MappedIp, Node, Peer, Replica, Role, Target};
@@ -7,17 +7,17 @@ use ipnet::Ipv4Net;
 use std::fmt;
 use std::net::Ipv4Addr;
 
-/// The node whose state is planned.
+/// Name of the node for which the benchmark plans the kernel state.
 pub(crate) const NODE: &str = "node-00000";
 
-/// Size of a cluster.
+/// Size of a cluster in the benchmark: the number of its nodes, and of its remote clusters.
 #[derive(Clone, Copy)]
 pub(crate) struct Size {
     nodes: u32,
     clusters: u32,
 }
 
-/// From a typical cluster to the largest that Kubernetes supports.
+/// Sizes of the measured clusters. Kubernetes supports at most 5,000 nodes.
 pub(crate) const SIZES: [Size; 3] = [
     Size {
         nodes: 50,
@@ -33,7 +33,7 @@ pub(crate) const SIZES: [Size; 3] = [
     },
 ];
 
-/// Mapped addresses of hosts outside the cluster, which every node translates.
+/// Number of IP objects for hosts outside the cluster. Every node translates these addresses.
 const OUTSIDE: u32 = 100;
 
 impl fmt::Display for Size {
@@ -42,7 +42,7 @@ impl fmt::Display for Size {
     }
 }
 
-/// Returns a cluster of this size with three gateway replicas.
+/// Returns the desired state of a cluster of this size with three gateway replicas.
 pub(crate) fn of(size: Size) -> Fabric {
     let outside = (0..OUTSIDE).map(|number| mapped(number, 0xcb00_7100, Target::Outside));
     let nodes: Vec<_> = (0..size.nodes).map(node).collect();
@@ -66,7 +66,7 @@ pub(crate) fn of(size: Size) -> Fabric {
     }
 }
 
-/// The view of a node when every replica reaches every cluster.
+/// Returns a view in which every gateway replica reaches every remote cluster.
 pub(crate) fn all_up(fabric: &Fabric) -> View {
     let mut view = View::default();
     for replica in &fabric.replicas {
@@ -77,7 +77,8 @@ pub(crate) fn all_up(fabric: &Fabric) -> View {
     view
 }
 
-/// Events in a cluster: the name, and fabric and view of the node after the event.
+/// Returns events in a cluster. A tuple contains the name of an event, and the fabric and the view
+/// after the event.
 pub(crate) fn events(fabric: &Fabric) -> Vec<(&'static str, Fabric, View)> {
     let before = all_up(fabric);
     let mut without = View::default();
@@ -125,7 +126,8 @@ fn replica(number: u32) -> Replica {
     }
 }
 
-/// A remote cluster of 16,384 pods; all of them use the same addresses.
+/// Creates a remote cluster with a pod CIDR of 16,384 addresses. All remote clusters use the same
+/// original CIDRs.
 fn peer(number: u32) -> Peer {
     let remapped = |first: u32| cidr(first + number * 0x4000, 18);
     let remap = |from, to| Remap::new(from, to).expect("prefixes of equal length");

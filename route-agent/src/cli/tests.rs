@@ -12,7 +12,7 @@ fn every_command_has_examples() {
         let help = command.get_after_help().map(ToString::to_string);
         assert!(
             help.unwrap_or_default().contains("Examples:"),
-            "{} has none",
+            "the help of {} has no examples",
             command.get_name()
         );
     }

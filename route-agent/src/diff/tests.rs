@@ -178,7 +178,7 @@ proptest! {
     }
 }
 
-/// Two hops, one group of `members`, one route.
+/// Returns a state with two nexthops, one group of the nexthops `members`, and one route.
 fn state(members: &[u32]) -> State {
     State {
         device: Some(device(6091)),
@@ -221,7 +221,7 @@ fn route(nexthop: u32, host: u8) -> Route {
     }
 }
 
-/// States whose references are valid, as the kernel's always are.
+/// Generates states in which all references between objects are valid, as in the kernel.
 fn states() -> impl Strategy<Value = State> {
     let cidrs = ["10.1.0.0/16", "10.2.0.0/16", "10.3.0.0/16", "10.4.0.0/16"].map(net);
     let unreachable = subsequence(cidrs.to_vec(), 0..=4);

@@ -1,7 +1,7 @@
-//! Notifications of the kernel about changes that may affect our state, by us or other programs.
+//! Notifications of the kernel about changes of objects that the agent uses.
 //!
-//! They come by netlink multicast; nothing is polled. After a malformed or lost notification
-//! everything counts as changed.
+//! The kernel sends notifications by netlink multicast, for changes by the agent and by other
+//! programs. After a lost notification, all of the agent's objects count as changed.
 
 use crate::kernel::netlink::Error;
 use crate::kernel::{nexthop, route, rule};
@@ -18,34 +18,36 @@ use rtnetlink::sys::{AsyncSocket as _, AsyncSocketExt as _, SocketAddr, TokioSoc
 use std::io;
 use std::ops::BitOrAssign;
 
-/// RTNLGRP_LINK, _IPV4_IFADDR, _IPV4_ROUTE, _IPV4_RULE and _NEXTHOP of `linux/rtnetlink.h`.
+/// Multicast groups RTNLGRP_LINK, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV4_RULE and
+/// RTNLGRP_NEXTHOP of `linux/rtnetlink.h`.
 const ROUTE_GROUPS: [u32; 5] = [1, 5, 7, 8, 32];
-/// NFNLGRP_NFTABLES of `linux/netfilter/nfnetlink.h`.
+/// Multicast group NFNLGRP_NFTABLES of `linux/netfilter/nfnetlink.h`.
 const NFTABLES_GROUP: u32 = 7;
 
-/// RTM_NEWNEXTHOP and RTM_DELNEXTHOP.
+/// Message types RTM_NEWNEXTHOP and RTM_DELNEXTHOP of `linux/rtnetlink.h`.
 const NEXTHOP_MESSAGES: [u16; 2] = [104, 105];
 
-/// Length of `struct nfgenmsg`.
+/// Length of `struct nfgenmsg` in bytes.
 const NFGENMSG_LEN: usize = 4;
 /// Subsystem NFNL_SUBSYS_NFTABLES, in the upper byte of a message's type.
 const NFTABLES: u8 = 10;
-/// NFT_MSG_NEWGEN, which follows each transaction and names no table.
+/// Message NFT_MSG_NEWGEN, which the kernel sends after each transaction. It names no table.
 const NEW_GENERATION: u8 = 15;
-/// Attribute 1 of every other nftables message: the table's name.
+/// Attribute with the table's name in every nftables message except for NFT_MSG_NEWGEN.
 const NFTA_TABLE: u16 = 1;
 
-/// Receive buffer in bytes: holds the notifications of a flush of some thousand routes.
+/// Size of the receive buffer in bytes. It holds the notifications of a flush of some thousand
+/// routes.
 const BUFFER_BYTES: usize = 1 << 20;
 
 /// The parts of the kernel's state that may have changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Touched {
-    /// Device, addresses, rule, nexthops or routes.
+    /// The agent's device, addresses, policy rule, nexthops or routes.
     pub(crate) netlink: bool,
-    /// The nft table.
+    /// The agent's nft table.
     pub(crate) filter: bool,
-    /// A foreign device, hence perhaps the path to a gateway replica.
+    /// Another device, which may carry overlay frames to gateway replicas.
     pub(crate) underlay: bool,
 }
 
@@ -69,7 +71,7 @@ impl BitOrAssign for Touched {
     }
 }
 
-/// A subscription to the kernel's notifications.
+/// Netlink sockets that receive the kernel's notifications.
 pub(crate) struct Events {
     settings: Settings,
     route: TokioSocket,
@@ -77,11 +79,11 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// Subscribes; must be called within a tokio runtime.
+    /// Opens the sockets and joins the multicast groups. Must be called within a tokio runtime.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Socket`] if the kernel refuses.
+    /// Returns [`Error::Socket`] if the kernel refuses to open a socket.
     pub(crate) fn open(settings: Settings) -> Result<Self, Error> {
         Ok(Self {
             settings,
@@ -90,7 +92,8 @@ impl Events {
         })
     }
 
-    /// Completes when a part of our state may have changed. Cancel safe.
+    /// Waits until an object of the agent or the underlay may have changed. The future is cancel
+    /// safe.
     pub(crate) async fn next(&self) -> Touched {
         loop {
             let touched = tokio::select! {
@@ -138,7 +141,7 @@ fn subscribe(protocol: isize, groups: &[u32]) -> io::Result<TokioSocket> {
     Ok(socket)
 }
 
-/// The messages of one datagram.
+/// Returns the netlink messages in one datagram. Ends at the first malformed message.
 fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (NetlinkHeader, &[u8])> {
     std::iter::from_fn(move || {
         let buffer = NetlinkBuffer::new_checked(&bytes).ok()?;
@@ -151,7 +154,7 @@ fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (NetlinkHeader, &[u8])> {
     })
 }
 
-/// `struct nlmsghdr`, for its size.
+/// Type with the size of `struct nlmsghdr`, which is 16 bytes.
 type NlMsgHdr = [u8; 16];
 
 fn touched_by_route(header: &NetlinkHeader, payload: &[u8], settings: &Settings) -> Touched {

@@ -1,4 +1,4 @@
-//! The overlay device and its addresses.
+//! Netlink requests for the overlay device and its addresses.
 
 use crate::kernel::netlink::{Error, ignore_existing, ignore_missing};
 use crate::settings::{DEVICE_ALIAS, Settings};
@@ -18,7 +18,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 const FEATURE: &str = "VXLAN (CONFIG_VXLAN; modprobe vxlan)";
 
-/// The overlay device in the kernel.
+/// The overlay device as the kernel reports it.
 pub(crate) struct Link {
     pub(crate) index: u32,
     pub(crate) device: Device,
@@ -28,7 +28,7 @@ pub(crate) struct Link {
 ///
 /// # Errors
 ///
-/// Returns [`crate::kernel::Error::ForeignDevice`] if the device with this name is not ours.
+/// Returns [`crate::kernel::Error::ForeignDevice`] if another program's device has this name.
 pub(crate) async fn observe(
     handle: &Handle,
     settings: &Settings,
@@ -79,7 +79,7 @@ pub(crate) async fn create(
     set(handle, settings, device).await
 }
 
-/// Sets the properties that can be changed after creation.
+/// Sets the device's properties except for the port, which cannot be changed, and brings it up.
 pub(crate) async fn set(
     handle: &Handle,
     settings: &Settings,
@@ -90,7 +90,8 @@ pub(crate) async fn set(
     let no_autoconfiguration = LinkUnspec::new_with_index(index)
         .append_extra_attribute(LinkAttribute::AfSpecUnspec(vec![no_ipv6]))
         .build();
-    // Optional: it only avoids a link-local address. Fails in a kernel without IPv6.
+    // The setting only avoids an IPv6 link-local address. In a kernel without IPv6, the request
+    // fails, which is no error.
     if let Err(error) = handle.link().set(no_autoconfiguration).execute().await {
         tracing::debug!(%error, "failed to disable IPv6 autoconfiguration of the overlay device");
     }
@@ -125,7 +126,7 @@ pub(crate) async fn delete(handle: &Handle, settings: &Settings) -> Result<(), E
     )
 }
 
-/// Returns the IPv4 addresses on the device with this index.
+/// Returns the IPv4 addresses of the device with this index.
 pub(crate) async fn addresses(handle: &Handle, index: u32) -> Result<BTreeSet<Ipv4Net>, Error> {
     let messages = address_messages(handle, index).await?;
     Ok(messages.iter().filter_map(net).collect())
@@ -170,10 +171,12 @@ pub(crate) async fn delete_address(
     )
 }
 
-/// Returns the device if it is ours, else its kind.
+/// Returns the agent's device. If another program has created the device, returns the device's kind
+/// as an error.
 ///
-/// Ours is a VXLAN device in external mode with our alias or our MAC address. The MAC address is
-/// set at creation, the alias later.
+/// The agent's device is a VXLAN device in external mode with the agent's alias or MAC address. The
+/// MAC address is set at creation, the alias afterwards. If the agent stops between these two
+/// steps, the device has no alias.
 pub(crate) fn parse(message: &LinkMessage, settings: &Settings) -> Result<Link, String> {
     let mut parsed = Parsed::default();
     for attribute in &message.attributes {

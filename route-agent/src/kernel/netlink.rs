@@ -1,4 +1,4 @@
-//! The socket of all rtnetlink requests, and errors that name the remedy.
+//! The socket for rtnetlink requests, and errors that name the remedy.
 
 use netlink_packet_core::ErrorMessage;
 use nix::errno::Errno;
@@ -7,40 +7,40 @@ use std::io;
 /// The kernel refused a request.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// The socket cannot be opened.
+    /// The kernel refused to open a netlink socket.
     #[error("failed to open a netlink socket")]
     Socket(#[source] io::Error),
 
-    /// `EPERM`.
+    /// The kernel returned `EPERM` or `EACCES`.
     #[error("failed to {what}: the capability NET_ADMIN is missing; run as root or grant it")]
     Privilege {
         /// The action, as in "failed to {what}".
         what: &'static str,
     },
 
-    /// The kernel does not support the request.
+    /// The kernel returned an error number of [`UNSUPPORTED`].
     #[error("failed to {what}: the kernel lacks {feature}")]
     Feature {
         /// The action, as in "failed to {what}".
         what: &'static str,
-        /// The feature, with the kernel version or option that has it.
+        /// The missing feature, with the kernel version or option that provides it.
         feature: &'static str,
     },
 
-    /// The overlay's port is in use.
+    /// Another socket or VXLAN device uses the overlay's UDP port.
     #[error(
-        "UDP port {port} is in use, perhaps by another VXLAN device: choose --overlay-port, also for the gateways"
+        "UDP port {port} is in use, perhaps by another VXLAN device: set another --overlay-port here and for the gateways"
     )]
     PortInUse { port: u16 },
 
-    /// A foreign nexthop has our id.
+    /// Another program has created a nexthop with an id in the agent's range.
     #[error(
-        "nexthop id {id} is in use by another program: choose --nexthop-base \
+        "nexthop id {id} is in use by another program: set another --nexthop-base \
          (ip nexthop show id {id})"
     )]
     NexthopInUse { id: u32 },
 
-    /// Any other error of the kernel.
+    /// The kernel returned any other error.
     #[error("failed to {what}")]
     Refused {
         /// The action, as in "failed to {what}".
@@ -48,7 +48,7 @@ pub(crate) enum Error {
         source: io::Error,
     },
 
-    /// The connection is closed, or the response is malformed.
+    /// The netlink connection is closed, or the kernel's response is malformed or incomplete.
     #[error("failed to {what}: {reason}")]
     Protocol {
         /// The action, as in "failed to {what}".
@@ -58,7 +58,7 @@ pub(crate) enum Error {
 }
 
 impl Error {
-    /// Converts the kernel's error; `feature` is the one that the request needs.
+    /// Converts the kernel's error. `feature` names the kernel feature that the request needs.
     pub(crate) fn refused(
         what: &'static str,
         feature: &'static str,
@@ -78,7 +78,7 @@ impl Error {
         }
     }
 
-    /// Returns a converter for the errors of rtnetlink.
+    /// Returns a function that converts errors of the crate rtnetlink.
     pub(crate) fn from_rtnetlink(
         what: &'static str,
         feature: &'static str,
@@ -94,7 +94,8 @@ impl Error {
         }
     }
 
-    /// Converts an error of bringing up a VXLAN device.
+    /// Converts the kernel's errors for a port in use to [`Error::PortInUse`]. The kernel returns
+    /// these errors when a VXLAN device is created or brought up.
     pub(crate) fn or_port_in_use(self, port: u16) -> Self {
         match self.errno() {
             Some(Errno::EEXIST | Errno::EADDRINUSE) => Self::PortInUse { port },
@@ -102,7 +103,7 @@ impl Error {
         }
     }
 
-    /// Converts an error of creating a nexthop.
+    /// Converts the kernel's error for an existing nexthop id to [`Error::NexthopInUse`].
     pub(crate) fn or_nexthop_in_use(self, id: u32) -> Self {
         match self.errno() {
             Some(Errno::EEXIST) => Self::NexthopInUse { id },
@@ -110,7 +111,7 @@ impl Error {
         }
     }
 
-    /// The kernel's error number, if it sent one.
+    /// Returns the kernel's error number, `None` if the kernel did not return one.
     pub(crate) fn errno(&self) -> Option<Errno> {
         match self {
             Self::Refused { source, .. } => source.raw_os_error().map(Errno::from_raw),
@@ -123,14 +124,14 @@ impl Error {
     }
 }
 
-/// The kernel's error numbers for an unsupported request.
+/// Error numbers of requests that the kernel does not support.
 const UNSUPPORTED: [Errno; 3] = [
     Errno::EOPNOTSUPP,
     Errno::EPROTONOSUPPORT,
     Errno::EAFNOSUPPORT,
 ];
 
-/// Succeeds if the object to delete does not exist.
+/// Turns the error of deleting an object that does not exist into success.
 pub(crate) fn ignore_missing(result: Result<(), Error>) -> Result<(), Error> {
     match result {
         Err(error)
@@ -145,7 +146,7 @@ pub(crate) fn ignore_missing(result: Result<(), Error>) -> Result<(), Error> {
     }
 }
 
-/// Succeeds if the object to add exists.
+/// Turns the error of adding an object that exists into success.
 pub(crate) fn ignore_existing(result: Result<(), Error>) -> Result<(), Error> {
     match result {
         Err(error) if error.errno() == Some(Errno::EEXIST) => Ok(()),
@@ -153,7 +154,8 @@ pub(crate) fn ignore_existing(result: Result<(), Error>) -> Result<(), Error> {
     }
 }
 
-/// Opens a connection with strict checking, with which the kernel filters dumps.
+/// Opens an rtnetlink connection with strict checking. Without strict checking, the kernel ignores
+/// the filters of dump requests.
 pub(crate) fn open() -> Result<rtnetlink::Handle, Error> {
     let (connection, handle, _) =
         rtnetlink::new_connection_with_strict_check().map_err(Error::Socket)?;

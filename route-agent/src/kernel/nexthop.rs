@@ -1,4 +1,6 @@
-//! Nexthop objects: single nexthops to gateway replicas, and groups of them.
+//! Netlink requests for nexthop objects.
+//!
+//! A *hop* is a single nexthop to one gateway replica. A *group* is a nexthop group of hops.
 
 use crate::kernel::netlink::{Error, ignore_missing};
 use crate::settings::{FIRST_GROUP, Settings};
@@ -17,11 +19,11 @@ pub(crate) mod message;
 
 const FEATURE: &str = "nexthop objects (Linux 5.3) with IP encapsulation (CONFIG_LWTUNNEL)";
 
-/// A separate connection, since the crate rtnetlink has no nexthop messages.
+/// A netlink connection for nexthop messages, which the crate rtnetlink does not support.
 pub(crate) struct Handle(proto::ConnectionHandle<Message>);
 
 impl Handle {
-    /// Opens the connection; must be called within a tokio runtime.
+    /// Opens the connection. Must be called within a tokio runtime.
     pub(crate) fn open() -> Result<Self, Error> {
         let (connection, handle, _) =
             proto::new_connection(NETLINK_ROUTE).map_err(Error::Socket)?;
@@ -30,7 +32,7 @@ impl Handle {
         Ok(Self(handle))
     }
 
-    /// Reads the hops and groups with our ids and protocol into `state`.
+    /// Adds the hops and groups with the agent's ids and routing protocol number to `state`.
     pub(crate) async fn observe(
         &self,
         settings: &Settings,
@@ -47,7 +49,8 @@ impl Handle {
                 Some(Target::Group(members)) if is_group_id(nexthop.id, settings) => {
                     state.groups.insert(nexthop.id, members);
                 }
-                // Any other form becomes a value that differs from every desired one.
+                // A nexthop of another type, such as a blackhole, becomes a value that differs from
+                // every desired value.
                 _ if is_group_id(nexthop.id, settings) => {
                     state.groups.insert(nexthop.id, BTreeSet::new());
                 }
@@ -60,7 +63,7 @@ impl Handle {
         Ok(())
     }
 
-    /// Creates or replaces a hop through the device with index `device`.
+    /// Creates or replaces a hop through the device with the interface index `device`.
     pub(crate) async fn set_hop(
         &self,
         settings: &Settings,
@@ -74,7 +77,7 @@ impl Handle {
             .await
     }
 
-    /// Creates or replaces a group.
+    /// Creates or replaces a group of the hops with the ids `members`.
     pub(crate) async fn set_group(
         &self,
         settings: &Settings,
@@ -87,7 +90,7 @@ impl Handle {
             .await
     }
 
-    /// Deletes a hop or group.
+    /// Deletes a hop or group. Succeeds if the id does not exist.
     pub(crate) async fn delete(&self, id: u32) -> Result<(), Error> {
         let nexthop = Nexthop {
             id,
@@ -114,7 +117,7 @@ impl Handle {
             protocol: settings.route_protocol,
             target: Some(target),
         };
-        // A new one is exclusive, so that a foreign object with this id is an error.
+        // With NLM_F_EXCL, the kernel returns an error if another program has created this id.
         let mode = if replace { NLM_F_REPLACE } else { NLM_F_EXCL };
         let flags = NLM_F_ACK | NLM_F_CREATE | mode;
 
@@ -161,7 +164,7 @@ impl Handle {
     }
 }
 
-/// Whether `nexthop` carries both of our marks: id and protocol.
+/// Returns whether `nexthop` carries both of the agent's marks, the id and the protocol number.
 pub(crate) fn is_ours(nexthop: &Nexthop, settings: &Settings) -> bool {
     settings.is_nexthop(nexthop.id) && nexthop.protocol == settings.route_protocol
 }

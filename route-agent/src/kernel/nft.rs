@@ -1,4 +1,4 @@
-//! Our nft table, read and written by the program `nft`.
+//! Reads and writes the agent's nft table with the program `nft`.
 
 use crate::kernel::Accepted;
 use crate::ruleset::{FAMILY, Ruleset, TABLE};
@@ -9,14 +9,14 @@ use std::io;
 use std::time::Duration;
 use tokio::process::Command;
 
-/// `nft` failed.
+/// A call of `nft` failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// The program is not installed.
-    #[error("failed to run nft: install nftables, and have nft in PATH")]
+    /// The program is not in PATH.
+    #[error("failed to run nft: install nftables, and add the directory of nft to PATH")]
     Missing(#[source] io::Error),
 
-    /// It did not end within its time-out.
+    /// The program did not end within its time-out.
     #[error("nft timed out: failed to {what} within {} s", limit.as_secs())]
     Timeout {
         /// The action, as in "failed to {what}".
@@ -24,39 +24,41 @@ pub(crate) enum Error {
         limit: Duration,
     },
 
-    /// `EPERM`.
+    /// The kernel returned `EPERM` to `nft`.
     #[error("nft failed to {what}: the capability NET_ADMIN is missing; run as root or grant it")]
     Privilege {
         /// The action, as in "failed to {what}".
         what: &'static str,
     },
 
-    /// Any other failure.
+    /// `nft` failed for any other reason, or its output is malformed.
     #[error("nft failed to {what}: {message}")]
     Failed {
         /// The action, as in "failed to {what}".
         what: &'static str,
-        /// From standard error.
+        /// Standard error of `nft`, or the cause of the failure.
         message: String,
     },
 }
 
-/// A thousand times the usual duration.
+/// Time-out of reading and writing the table, about a thousand times the usual duration.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Time-out of listing the counters: a user or a scraper waits for it.
+/// Time-out of listing the counters. It is short because a user or a metrics scrape waits for the
+/// result.
 const COUNTERS_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Reads and writes the table.
+/// Runs `nft`, and stores the form in which `nft` lists the last ruleset.
 #[derive(Default)]
 pub(crate) struct Nft {
-    /// The listed form of the last ruleset if it differs from the desired form. Versions of `nft`
-    /// list the same rules differently; that must not cause the table to be set again.
+    /// The last ruleset, if `nft` lists it in a form that differs from the ruleset that was set.
+    /// Some versions of `nft` change the form. Without this value, the agent would set the table
+    /// after each observation.
     accepted: Option<Accepted>,
 }
 
 impl Nft {
-    /// Returns the table's ruleset, `None` without the table.
+    /// Returns the table's ruleset, `None` if the table does not exist.
     pub(crate) async fn observe(&self) -> Result<Option<Ruleset>, Error> {
         let listed = list_table().await?.map(|listing| Ruleset::listed(&listing));
 
@@ -68,7 +70,7 @@ impl Nft {
         })
     }
 
-    /// Replaces the table's content `observed` by `desired`.
+    /// Replaces the content of the table by `desired`. `observed` is the current content.
     pub(crate) async fn set(
         &mut self,
         desired: &Ruleset,
@@ -91,7 +93,7 @@ impl Nft {
         Ok(())
     }
 
-    /// Whether `nft` lists the last ruleset in the given form.
+    /// Returns whether `nft` lists the last ruleset in exactly the form in which it was set.
     #[cfg(test)]
     pub(crate) fn is_verbatim(&self) -> bool {
         self.accepted.is_none()
@@ -100,7 +102,8 @@ impl Nft {
     pub(crate) async fn delete(&mut self) -> Result<(), Error> {
         self.accepted = None;
         let table = json!({"family": FAMILY, "name": TABLE});
-        // Adding an existing table changes nothing; deleting a missing one would fail.
+        // Deleting a missing table would fail, so add it first. Adding an existing table changes
+        // nothing.
         let commands =
             json!({"nftables": [{"add": {"table": table}}, {"delete": {"table": table}}]});
 
@@ -108,7 +111,7 @@ impl Nft {
     }
 }
 
-/// Returns the packet count of each named counter of our table.
+/// Returns the packet count of each named counter in the agent's table.
 ///
 /// # Errors
 ///
@@ -132,9 +135,11 @@ async fn list_table() -> Result<Option<Value>, Error> {
     list("list our table", &["table"], TIMEOUT).await
 }
 
-/// Lists the objects of our table of a `kind`; `None` without the table.
+/// Runs `nft -j list` with the arguments `kind` for the agent's table. Returns `None` if the table
+/// does not exist.
 ///
-/// Without the helper of the crate `nftables`, which does not kill an `nft` that hangs.
+/// The helper function of the crate `nftables` is not used, because it does not kill an `nft` that
+/// hangs.
 async fn list(what: &'static str, kind: &[&str], limit: Duration) -> Result<Option<Value>, Error> {
     let failed = |message: &dyn ToString| failed(what, message.to_string());
     let mut command = Command::new("nft");

@@ -1,4 +1,4 @@
-//! The routes of our table.
+//! Netlink requests for the routes in the agent's routing table.
 
 use crate::kernel::netlink::{Error, ignore_missing};
 use crate::settings::Settings;
@@ -14,10 +14,11 @@ use std::net::Ipv4Addr;
 
 const FEATURE: &str = "routes by nexthop id (Linux 5.3)";
 
-/// The maximum: any other route to the same destination is preferred.
+/// Metric of unreachable routes. It is the maximum, so the kernel prefers any other route to the
+/// same destination.
 const WORST_METRIC: u32 = u32::MAX;
 
-/// Reads the routes of our table with our protocol number into `state`.
+/// Adds the routes in the agent's table with the agent's routing protocol number to `state`.
 pub(crate) async fn observe(
     handle: &Handle,
     settings: &Settings,
@@ -27,14 +28,14 @@ pub(crate) async fn observe(
         .table_id(settings.route_table)
         .build();
     let mut request = handle.route().get(filter);
-    // With strict checking the kernel refuses a dump request with these set.
+    // With strict checking, the kernel refuses a dump request in which these fields are set.
     request.message_mut().header.scope = Default::default();
     request.message_mut().header.kind = Default::default();
     request.message_mut().header.protocol = Default::default();
     let routes = request.execute().try_collect::<Vec<_>>().await;
 
     let routes = match routes.map_err(Error::from_rtnetlink("list routes", FEATURE)) {
-        // The kernel creates the table with its first route.
+        // The kernel creates a routing table with its first route, so ENOENT means no routes.
         Err(error) if error.errno() == Some(nix::errno::Errno::ENOENT) => return Ok(()),
         routes => routes?,
     };
@@ -52,7 +53,7 @@ pub(crate) async fn observe(
     Ok(())
 }
 
-/// Adds or replaces the route to `dst`.
+/// Adds or replaces the unicast route to `dst`.
 pub(crate) async fn set(
     handle: &Handle,
     settings: &Settings,
@@ -74,7 +75,7 @@ pub(crate) async fn set(
         .map_err(Error::from_rtnetlink("set a route", FEATURE))
 }
 
-/// Deletes the route to `dst`.
+/// Deletes the unicast route to `dst`.
 pub(crate) async fn delete(
     handle: &Handle,
     settings: &Settings,
@@ -84,7 +85,7 @@ pub(crate) async fn delete(
     remove(handle, route, "delete a route").await
 }
 
-/// Makes `dst` unreachable unless a route with a better metric exists.
+/// Adds an unreachable route to `dst` with the worst metric.
 pub(crate) async fn add_unreachable(
     handle: &Handle,
     settings: &Settings,
@@ -113,13 +114,13 @@ pub(crate) async fn delete_unreachable(
     .await
 }
 
-/// Returns whether `address` is assigned in this network namespace.
+/// Returns whether `address` is assigned to a device in this network namespace.
 pub(crate) async fn is_local(handle: &Handle, address: Ipv4Addr) -> bool {
     let route = lookup(handle, address).await;
     route.is_some_and(|route| route.header.kind == RouteType::Local)
 }
 
-/// Returns the route that packets to `address` take, `None` without one.
+/// Returns the route that the kernel selects for `address`, `None` if it has no route.
 pub(crate) async fn lookup(handle: &Handle, address: Ipv4Addr) -> Option<RouteMessage> {
     let destination = RouteMessageBuilder::<Ipv4Addr>::new()
         .destination_prefix(address, 32)
@@ -134,14 +135,14 @@ pub(crate) async fn lookup(handle: &Handle, address: Ipv4Addr) -> Option<RouteMe
     routes.into_iter().next()
 }
 
-/// Whether `route` is in our table.
+/// Returns whether `route` is in the agent's routing table.
 pub(crate) fn is_in_our_table(route: &RouteMessage, settings: &Settings) -> bool {
     route
         .attributes
         .contains(&RouteAttribute::Table(settings.route_table))
 }
 
-/// Whether `route` carries both of our marks: table and protocol.
+/// Returns whether `route` carries both of the agent's marks, the table and the protocol number.
 fn is_ours(route: &RouteMessage, settings: &Settings) -> bool {
     route.header.protocol == RouteProtocol::from(settings.route_protocol)
         && is_in_our_table(route, settings)
@@ -185,7 +186,8 @@ fn destination(route: &RouteMessage) -> Option<Ipv4Net> {
     Ipv4Net::new(address.unwrap_or(Ipv4Addr::UNSPECIFIED), len).ok()
 }
 
-/// Missing attributes become id 0, address 0 and no MTU, which differ from every desired route.
+/// Converts a route. Missing attributes become nexthop id 0, source 0.0.0.0 and no MTU. No desired
+/// route has nexthop id 0.
 fn parse(route: &RouteMessage) -> Route {
     let mut parsed = Route {
         nexthop: 0,

@@ -1,7 +1,9 @@
-//! The policy rule, which looks up every packet in our table first.
+//! Netlink requests for the policy rule, with which the kernel looks up packets in the agent's
+//! table.
 //!
-//! The table contains remote clusters' CIDRs only, so other destinations fall through to the
-//! next rule. One rule for all clusters keeps the cost constant.
+//! The table contains only the remote clusters' CIDRs and the probe network. For other destinations
+//! the kernel continues with the next rule. One rule serves all clusters, so the number of clusters
+//! does not affect the number of rules per lookup.
 
 use crate::kernel::netlink::{Error, ignore_existing, ignore_missing};
 use crate::settings::Settings;
@@ -13,7 +15,7 @@ use rtnetlink::{Handle, IpVersion};
 
 const FEATURE: &str = "policy routing (CONFIG_IP_MULTIPLE_TABLES)";
 
-/// Returns whether our rule exists.
+/// Returns whether a rule with all marks of the agent exists.
 pub(crate) async fn observe(handle: &Handle, settings: &Settings) -> Result<bool, Error> {
     let rules: Vec<_> = handle
         .rule()
@@ -62,7 +64,7 @@ fn message(settings: &Settings) -> RuleMessage {
     message
 }
 
-/// Whether `rule` carries all three of our marks: table, priority and protocol.
+/// Returns whether `rule` carries all marks of the agent: table, priority and protocol number.
 pub(crate) fn is_ours(rule: &RuleMessage, settings: &Settings) -> bool {
     message(settings)
         .attributes

@@ -34,7 +34,8 @@ fn nft_lists_our_table_in_the_given_form() {
 
         node.converge(&fabric, &all_up()).await;
 
-        // Otherwise a change by another program might be accepted as another form of our table.
+        // If `nft` listed the ruleset in another form, `set` would accept the listed form. It would
+        // then also accept a change that another program makes right after `set`.
         assert!(node.kernel.nft.is_verbatim());
     });
 }
@@ -220,7 +221,7 @@ fn small_peer(cluster_id: &str, pods: &str, external: &str) -> control_api::fabr
     peer
 }
 
-/// Adds a default route, which no packet for a remote cluster may take.
+/// Adds a default route, which packets for a remote cluster must never take.
 fn default_route() {
     run(
         "ip link add out type veth peer name beyond; ip link set out up; ip link set beyond up
@@ -238,7 +239,7 @@ fn assert_unreachable() {
     }
 }
 
-/// Plans and applies the state of a node.
+/// Plans the kernel state of the node rome-1, and applies it in the test's network namespace.
 struct Node {
     kernel: Kernel,
     settings: Settings,
@@ -253,7 +254,7 @@ impl Node {
         }
     }
 
-    /// Applies the plan; returns the changes.
+    /// Plans and applies the state, asserts that the kernel has it, and returns the changes.
     async fn converge(&mut self, fabric: &Fabric, view: &View) -> Vec<Op> {
         let mut state = self.kernel.observe().await.unwrap();
         let destinations = Destinations::of(fabric, "rome-1");

@@ -1,4 +1,4 @@
-//! The devices through which the node reaches gateway replicas and other nodes.
+//! Finds the devices through which the node reaches gateway replicas and other nodes.
 
 use crate::kernel::route::lookup;
 use crate::underlay::{Destinations, Underlay};
@@ -9,7 +9,8 @@ use rtnetlink::Handle;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-/// Returns the underlay as the routes are now; destinations without a route are left out.
+/// Looks up the current routes to `destinations`, and returns their devices. Destinations without a
+/// route are left out.
 pub(crate) async fn observe(handle: &Handle, destinations: &Destinations) -> Underlay {
     let mut underlay = Underlay::default();
     let mut towards_replicas = BTreeSet::new();

@@ -283,7 +283,7 @@ fn sixty_four_replicas_are_probed_in_every_interval() {
 
 const ADDRESS: Ipv4Addr = Ipv4Addr::new(169, 254, 19, 1);
 
-/// A node with one replica, under virtual time.
+/// A node with one gateway replica, whose clock the test advances.
 struct Lab {
     liveness: Liveness,
     now: Instant,
@@ -299,7 +299,7 @@ impl Lab {
         Self { liveness, now }
     }
 
-    /// Advances time to the next probe.
+    /// Advances the clock to the next probe, and returns the time and the probe.
     fn next_probe(&mut self) -> (Instant, Probe) {
         self.now = self.now.max(self.liveness.poll_timeout().unwrap());
         self.liveness.handle_timeout(self.now);
@@ -309,7 +309,8 @@ impl Lab {
         (self.now, transmit.probe)
     }
 
-    /// Replies to the next probe after a millisecond.
+    /// Replies to the next probe after a millisecond. `up` has an entry for each cluster, which is
+    /// `true` if the replica reaches the cluster.
     fn reply(&mut self, up: &[bool]) {
         self.reply_with(up, |_| {});
     }
@@ -333,7 +334,7 @@ impl Lab {
             .handle_datagram(ADDRESS, &probe.encode(), self.now);
     }
 
-    /// The report of the next probe, as the gateway keeps it.
+    /// Returns the report of the next probe, in the form in which the gateway stores it.
     fn last_request(&mut self) -> LastRequest {
         last_request(self.next_probe().1)
     }
@@ -357,7 +358,7 @@ impl Lab {
         view.serving().values().flatten().cloned().collect()
     }
 
-    /// The replicas that packets for milan go to.
+    /// Returns the replicas to which the node sends packets for milan.
     fn used(&self) -> Vec<String> {
         let view = self.liveness.view();
         let replicas = view.replicas_of("milan").into_iter();
@@ -372,7 +373,7 @@ impl Lab {
         digest(self.liveness.clusters.iter().map(String::as_str))
     }
 
-    /// The digest of a gateway that has the first `count` of the node's clusters.
+    /// Returns the digest of a gateway that has only the first `count` remote clusters of the node.
     fn digest_of(&self, count: usize) -> u64 {
         let ids = self.liveness.clusters.iter();
         let is_partial = count < ids.len() && ids.len() <= PEERS_MAX;

@@ -1,21 +1,23 @@
-//! Wire format of the echo between nodes of two clusters.
+//! Wire format of the echo messages between the nodes of two clusters.
 //!
 //! ```text
 //!  0      4      8       16
 //!  | magic | kind | token |
 //! ```
-//! A reply is as long as its request, so that no node amplifies traffic.
+//!
+//! A reply has the same length as a request, so that a node cannot be used to amplify traffic.
 
 /// Length of a request or reply in bytes.
 pub(crate) const LEN: usize = 16;
 
-/// The digit is the version of the format.
+/// First bytes of each message. The digit is the version of the format.
 const MAGIC: [u8; 4] = *b"LQE1";
 
 const REQUEST: [u8; 4] = 1u32.to_be_bytes();
 const REPLY: [u8; 4] = 2u32.to_be_bytes();
 
-/// Identifies a request; a reply echoes it. Unpredictable, so that replies cannot be forged.
+/// An unpredictable number that identifies a request. A reply echoes it, so that a host that has
+/// not received the request cannot forge a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Token([u8; 8]);
 
@@ -39,7 +41,7 @@ pub(crate) fn reply(token: Token) -> [u8; LEN] {
     encode(REPLY, token)
 }
 
-/// Parses a payload; `None` if it is no message of this version.
+/// Parses a UDP payload. Returns `None` if it is no echo message of this version.
 pub(crate) fn parse(payload: &[u8]) -> Option<Message> {
     let payload: &[u8; LEN] = payload.try_into().ok()?;
     let (magic, rest) = payload.split_first_chunk()?;

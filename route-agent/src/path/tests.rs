@@ -125,17 +125,17 @@ fn a_cluster_that_is_reached_again_starts_as_unknown() {
     assert_eq!(lab.paths.poll_timeout(), Some(lab.now.max(lab.paths.next)));
 }
 
-/// A node and clusters that reply, under virtual time.
+/// A node and remote clusters that reply, with a clock that the test advances.
 struct Lab {
     paths: Paths,
     targets: BTreeMap<String, Ipv4Addr>,
     start: Instant,
     now: Instant,
     rtt: Duration,
-    /// The cluster that never replies.
+    /// Echo address of a cluster that never replies.
     broken: Option<Ipv4Addr>,
     requests: usize,
-    /// When a phase changed.
+    /// Times at which the phase of a path changed.
     changes: Vec<Instant>,
     replies: VecDeque<(Instant, Ipv4Addr, Token)>,
 }
@@ -163,7 +163,8 @@ impl Lab {
         }
     }
 
-    /// Advances time; the request with number N gets a reply if `is_answered(N)`.
+    /// Advances the clock by `time`. The request with number N gets a reply if `is_answered(N)`
+    /// returns `true`.
     fn run(&mut self, time: Duration, is_answered: impl Fn(usize) -> bool) {
         let end = self.now + time;
         loop {

@@ -1,24 +1,27 @@
-//! Separate hops for each MTU.
+//! Assigns a class of nexthops to each MTU, so that routes with different MTUs share no nexthop.
 //!
-//! The MTU belongs to a route, but the kernel caches the result of a lookup, including the route's MTU,
-//! in the nexthop (`nhc_rth_input` of `struct fib_nh_common`, `net/ipv4/route.c`). If two routes share a
-//! nexthop, the MTU of the one used first applies to the other one, too, and packets are refused because
-//! of another cluster's tunnel. So routes of different MTUs share no hop.
+//! A route has its own MTU. But the kernel caches the result of a route lookup, including the MTU,
+//! in the nexthop (`nhc_rth_input` of `struct fib_nh_common`, `net/ipv4/route.c`). If two routes
+//! shared a nexthop, the MTU of the route that is used first would apply to both routes. The kernel
+//! would then drop packets that exceed the MTU of another cluster's tunnel.
+//!
+//! Each class has its own nexthop to each gateway replica.
 
 use crate::settings::{CLASS_MAX, Settings};
 use crate::state::State;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The class of hops for each MTU.
+/// The assignment of classes to the MTUs of routes.
 #[derive(Debug)]
 pub(super) struct Classes {
-    /// Class from 1 on, by MTU in bytes.
+    /// Class number by MTU in bytes. Numbers start at 1, because class 0 is for probes.
     by_mtu: BTreeMap<u32, u8>,
 }
 
 impl Classes {
-    /// Assigns a class to each of `mtus`, in bytes; an MTU keeps the class that it has. If they exceed the
-    /// number of classes, the largest get none.
+    /// Assigns a class to each MTU in bytes. An MTU keeps the class that it has in `observed`.
+    ///
+    /// If there are more MTUs than classes, the largest MTUs get no class.
     pub(super) fn assign(mtus: &BTreeSet<u32>, observed: &State, settings: &Settings) -> Self {
         let mtus: BTreeSet<u32> = mtus.iter().copied().take(CLASS_MAX.into()).collect();
         let mut by_mtu: BTreeMap<u32, u8> = BTreeMap::new();
@@ -48,13 +51,14 @@ impl Classes {
         Self { by_mtu }
     }
 
-    /// All classes in use.
     pub(super) fn all(&self) -> impl Iterator<Item = u8> {
         self.by_mtu.values().copied()
     }
 
-    /// Returns the class for a route of this MTU, and the route's MTU: a smaller one if this MTU has no
-    /// class.
+    /// Returns the class for a route with this MTU, and the MTU that the route must have.
+    ///
+    /// If the MTU has no class, the function returns the class and the value of the next smaller
+    /// MTU with a class.
     pub(super) fn of(&self, mtu: u32) -> Option<(u8, u32)> {
         let (mtu, class) = self.by_mtu.range(..=mtu).next_back()?;
 
@@ -97,7 +101,7 @@ mod tests {
         assert_eq!(classes.of(1239).unwrap().1, last);
     }
 
-    /// A state with routes of these MTUs through hops of these classes.
+    /// Returns a state with a route for each pair of MTU and class.
     fn observed(settings: &Settings, routes: &[(u32, u8)]) -> State {
         let mut state = State::default();
         for (place, (mtu, class)) in (0_u8..).zip(routes) {

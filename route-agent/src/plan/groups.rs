@@ -1,7 +1,8 @@
-//! A nexthop group for each distinct set of hops, hence of replicas and MTU.
+//! Assigns a nexthop group to each distinct set of nexthops.
 //!
-//! Clusters with the same replicas and MTU share a group: after the loss of a replica one replacement
-//! moves the traffic of all of them. Ids are assigned such that few routes change.
+//! Clusters that the same replicas reach with the same MTU share a group. After the loss of a
+//! replica, one replacement of this group moves the traffic of all these clusters. The assignment
+//! of ids keeps the number of changed routes small.
 
 use crate::settings::{FIRST_GROUP, NEXTHOP_IDS, Settings};
 use crate::state::State;
@@ -9,19 +10,20 @@ use ipnet::Ipv4Net;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A remote cluster.
+/// The properties of a remote cluster that determine its group.
 #[derive(Clone, Debug)]
 pub(super) struct Cluster {
-    /// Its remapped CIDRs.
+    /// Remapped CIDRs, which are the destinations of the cluster's routes.
     pub(super) cidrs: Vec<Ipv4Net>,
-    /// The hops to the replicas that reach it.
+    /// Ids of the nexthops to the replicas that reach the cluster.
     pub(super) members: BTreeSet<u32>,
 }
 
-/// Returns the id of each cluster's group; `None` for a cluster without members.
+/// Returns the id of each cluster's group, `None` for a cluster without members.
 ///
-/// A set of members gets the existing group with these members, else the group that most of its
-/// clusters use, whose members are then replaced, else a new one.
+/// A set of members gets the existing group with exactly these members. If there is no such group,
+/// the set gets the group that most clusters with these members use now. The members of that group
+/// are then replaced. If another set already has that group, the set gets a new group.
 pub(super) fn assign(
     clusters: &[Cluster],
     observed: &State,
@@ -61,8 +63,8 @@ pub(super) fn assign(
     let mut free = (first..=last).filter(|id| !observed.groups.contains_key(id));
     for members in sets.keys() {
         if !assigned.contains_key(members) {
-            // There are 61,440 ids and at most one set per cluster. Beyond that a cluster is
-            // unreachable rather than misrouted.
+            // There are 61,440 ids. With more sets than ids, the remaining clusters get no group,
+            // and their unreachable routes apply.
             if let Some(id) = free.next() {
                 assigned.insert(members, id);
             }

@@ -1,4 +1,5 @@
-//! A number for each gateway replica, which determines its hop ids and its probe address.
+//! Assigns a slot number to each gateway replica. The number determines the ids of the nexthops to
+//! the replica and the replica's probe address.
 
 use crate::plan::Error;
 use crate::settings::{PROBES, Settings};
@@ -9,13 +10,14 @@ use std::net::Ipv4Addr;
 
 const _: () = assert!(
     REPLICAS_MAX == u8::MAX as usize - 1,
-    "a slot is a host number in a /24, neither 0 nor 255"
+    "a slot is a host number in a /24, so it must be neither 0 nor 255"
 );
 
-/// Returns each replica's slot by its address, from 1 to [`REPLICAS_MAX`].
+/// Returns the slot of each replica, by the replica's address. Slots are from 1 to
+/// [`REPLICAS_MAX`].
 ///
-/// A replica with a hop keeps its slot. A new one gets a slot without a hop, so that no slot
-/// moves from one replica to another in one step.
+/// A replica with a nexthop in `observed` keeps its slot. A new replica gets a slot that no nexthop
+/// uses, because routes may still use the nexthops of removed replicas.
 pub(super) fn assign(
     replicas: &[Replica],
     observed: &State,
@@ -38,7 +40,7 @@ pub(super) fn assign(
     }
     let kept: BTreeSet<u8> = slots.values().copied().collect();
     let untouched = (1..=u8::MAX - 1).filter(|slot| !occupied.contains_key(slot));
-    // Only if no other slot is left.
+    // Slots of removed replicas come last, because nexthops still use them.
     let reused = occupied.keys().copied().filter(|slot| !kept.contains(slot));
     let mut free = untouched.chain(reused);
     for address in addresses {

@@ -172,7 +172,7 @@ fn mapped_addresses_are_translated_on_the_nodes_to_which_gateways_send_them() {
     };
     let node = crate::testing::fabric().nodes[0].clone();
     let cases = [
-        // address, target, translated here, masqueraded here
+        // (mapped address, target, whether rome-1 translates it, whether rome-1 masquerades it)
         (
             "10.70.0.1",
             fabric::Target::Node("rome-1".into()),
@@ -222,7 +222,7 @@ fn the_echo_address_leads_to_the_node_unless_an_ip_object_has_it() {
     assert!(!filter.contains(&pair), "{filter}");
 }
 
-/// The gateways to which packets for `cidr` are sent.
+/// Returns the addresses of the gateway replicas to which the node sends packets for `cidr`.
 fn through(state: &State, cidr: &str) -> Vec<Ipv4Addr> {
     let group = state.routes[&net(cidr)].nexthop;
     let hops = state.groups[&group].iter();

@@ -1,10 +1,10 @@
-//! The status as tables.
+//! Formats the status document as tables for `route-agent status`.
 
 use crate::status::{Spread, Status};
 use comfy_table::{Table, presets};
 use std::io::{self, Write};
 
-/// Writes `status` as text.
+/// Writes `status` as human-readable text.
 pub(crate) fn print(status: &Status, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "cluster    {}", status.cluster_id)?;
     let external_ip = or_dash(status.external_ip);

@@ -1,7 +1,9 @@
-//! A simulated gateway replica, which replies to probes and has sockets of remote pods.
+//! A simulated gateway replica, which replies to probes and has sockets with a remote pod's
+//! address.
 //!
-//! Without ARP, nodes send frames to their own MAC address. The eBPF of a real gateway ignores it;
-//! here an nft table accepts the frames.
+//! The overlay device of nodes has ARP disabled, so nodes send frames to their own MAC address. The
+//! eBPF program of a real gateway ignores the MAC address. In the simulated gateway, an nft table
+//! accepts the frames.
 
 use crate::testing::Namespace;
 use ebpf_common::probe::{Heartbeat, LEN, Probe, digest};
@@ -13,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// Content of its probe replies.
+/// Content of the probe replies of a simulated gateway.
 #[derive(Clone, Debug)]
 pub(crate) struct Behaviour {
     pub(crate) replies: bool,
@@ -22,15 +24,15 @@ pub(crate) struct Behaviour {
     pub(crate) up: Vec<bool>,
 }
 
-/// The replica with the address 172.16.0.1N, in its own namespace.
+/// A simulated replica in its own network namespace. Replica number N has the address 172.16.0.1N.
 pub(crate) struct Gateway {
     pub(crate) namespace: Namespace,
     pub(crate) behaviour: Arc<Mutex<Behaviour>>,
 }
 
 impl Gateway {
-    /// Creates replica `number` of a cluster whose only peer is milan; the test's namespace becomes
-    /// the node rome-1.
+    /// Creates a replica with this number, for a cluster whose only peer is milan. The test's
+    /// network namespace is the node rome-1, to which the replica is connected.
     pub(crate) fn new(number: u8) -> Self {
         let namespace = Namespace::new();
         let here = format!("gw{number}");
@@ -88,14 +90,14 @@ END"
         change(&mut self.behaviour.lock().unwrap());
     }
 
-    /// Opens a socket with a remote pod's address.
+    /// Opens a UDP socket with the address of a remote pod, 10.245.1.10.
     pub(crate) fn remote_pod(&self, port: u16) -> UdpSocket {
         self.namespace
             .with(move || listening(&format!("10.245.1.10:{port}")))
     }
 }
 
-/// Opens a socket with a read time-out.
+/// Opens a UDP socket with a read time-out of five seconds.
 pub(crate) fn listening(address: &str) -> UdpSocket {
     let socket = UdpSocket::bind(address).unwrap();
     socket

@@ -1,4 +1,4 @@
-//! Network namespaces that live as long as a thread.
+//! Network namespaces for tests. Each namespace exists as long as its thread.
 
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::{Pid, gettid};
@@ -7,23 +7,24 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// For conditions that hold after a fraction of a second on an idle machine.
+/// Time-out for conditions. On an idle machine, conditions hold after a fraction of a second.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Runs `test` on a fresh thread in a fresh network namespace with `lo` up.
+/// Runs `test` on a new thread in a new network namespace, in which `lo` is up.
 ///
-/// The namespace ends with its thread, so no clean-up is needed. Needs root.
+/// The kernel deletes the namespace with its last thread, so no clean-up is needed. The test needs
+/// root.
 #[track_caller]
 pub(crate) fn in_netns<F>(test: F)
 where
     F: AsyncFnOnce() + Send + 'static,
 {
     let run = || {
-        unshare(CloneFlags::CLONE_NEWNET).expect("a network namespace needs root");
+        unshare(CloneFlags::CLONE_NEWNET).expect("creating a network namespace needs root");
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
-            .expect("a runtime without threads");
+            .expect("the runtime needs no thread");
 
         runtime.block_on(async {
             run("ip link set lo up");
@@ -36,7 +37,7 @@ where
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
 }
 
-/// Runs a command line in this thread's network namespace and returns what it printed.
+/// Runs a command line in this thread's network namespace, and returns the standard output.
 #[track_caller]
 pub(crate) fn run(line: &str) -> String {
     let output = Command::new("sh").args(["-ec", line]).output().unwrap();
@@ -49,11 +50,11 @@ pub(crate) fn run(line: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Waits until `condition` holds.
+/// Waits until `condition` returns `true`.
 ///
 /// # Panics
 ///
-/// Panics if it does not within [`DEADLINE`].
+/// Panics if `condition` does not return `true` within [`DEADLINE`].
 pub(crate) async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + DEADLINE;
     while !condition().await {
@@ -62,7 +63,7 @@ pub(crate) async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> b
     }
 }
 
-/// A further network namespace with a thread in it.
+/// A second network namespace, in which a thread runs commands.
 pub(crate) struct Namespace {
     jobs: mpsc::Sender<Job>,
     tid: Pid,
@@ -75,7 +76,7 @@ impl Namespace {
         let (jobs, inbox) = mpsc::channel::<Job>();
         let (tid_out, tid_in) = mpsc::channel();
         thread::spawn(move || {
-            unshare(CloneFlags::CLONE_NEWNET).expect("a network namespace needs root");
+            unshare(CloneFlags::CLONE_NEWNET).expect("creating a network namespace needs root");
             tid_out.send(gettid()).unwrap();
             for job in inbox {
                 job();
@@ -90,7 +91,7 @@ impl Namespace {
         namespace
     }
 
-    /// Runs `job` on the thread in the namespace.
+    /// Runs `job` on the thread in the namespace, and returns the result.
     pub(crate) fn with<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
         let (out, result) = mpsc::channel();
         let job = Box::new(move || out.send(job()).unwrap());
@@ -99,13 +100,14 @@ impl Namespace {
         result.recv().expect("the job panicked")
     }
 
-    /// Runs a command line in the namespace and returns what it printed.
+    /// Runs a command line in the namespace, and returns the standard output.
     pub(crate) fn run(&self, line: &str) -> String {
         let line = line.to_owned();
         self.with(move || run(&line))
     }
 
-    /// Connects the test's namespace by a pair of devices: `here` there, `eth0` in this one.
+    /// Connects this namespace to the test's namespace by a veth pair. The device is `here` in the
+    /// test's namespace, and `eth0` in this namespace.
     pub(crate) fn connect(&self, here: &str) {
         let tid = self.tid;
         run(&format!(

@@ -1,11 +1,11 @@
-//! Links with a smaller MTU than their ends assume.
+//! Reduces the MTU of a link, with or without ICMP errors to the senders of large packets.
 
 use crate::lab::link::{End, ip};
 use crate::lab::netns::Netns;
 use anyhow::Result;
 
-/// Sets the MTU of both ends of a link. The routers at its ends report it to senders
-/// of larger packets (ICMP fragmentation needed).
+/// Sets the MTU in bytes of both ends of a link. The routers at the ends report the MTU to
+/// senders of larger packets (ICMP "fragmentation needed").
 ///
 /// # Errors
 ///
@@ -21,8 +21,7 @@ pub fn set(ends: [End<'_>; 2], mtu: u32) -> Result<()> {
     Ok(())
 }
 
-/// Makes a router drop its ICMP "fragmentation needed" errors: a black hole for
-/// path MTU discovery.
+/// Makes a router drop ICMP "fragmentation needed" errors, so that path MTU discovery fails.
 ///
 /// # Errors
 ///

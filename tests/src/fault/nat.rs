@@ -1,12 +1,13 @@
-//! A NAT router with short timeouts.
+//! Turns a router into a NAT router with short time-outs.
 
 use crate::lab::netns::Netns;
 use anyhow::Result;
 use std::time::Duration;
 
-/// Masquerades packets that leave the router `netns` through its device `outside`,
-/// with a random port for every flow. A UDP flow expires after `timeout` without
-/// packets (whole seconds).
+/// Masquerades packets that leave the router `netns` through the device `outside`.
+///
+/// Each flow gets a random port. A UDP flow expires after `timeout` without packets; fractions
+/// of a second are ignored.
 ///
 /// # Errors
 ///

@@ -1,7 +1,7 @@
-//! A faulty link: loss, delay, reordering, duplicates, silence.
+//! A link that loses, delays, reorders or duplicates frames.
 //!
-//! The kernel here has no `netem`, so two devices are joined by a process that
-//! reads every frame of one and writes it to the other.
+//! Test machines may lack the kernel module `netem`. Instead, threads copy every frame from one
+//! device to another device, and apply the faults.
 
 use crate::lab::Identity;
 use crate::lab::link::{End, ip, veth, without_offloads};
@@ -15,46 +15,45 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// The faults of a relay; none by default.
+/// The faults that a relay applies to frames. The default is a link without faults.
 ///
-/// Probabilities are between 0 and 1 and apply to each frame independently.
+/// Probabilities are between 0 and 1, and apply to each frame independently.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Faults {
     /// Probability that a frame is lost.
     pub loss: f64,
     /// Probability that a frame is duplicated.
     pub duplicate: f64,
-    /// Probability that a frame is delayed by [`REORDER_DELAY`], so that later
-    /// frames overtake it.
+    /// Probability that a frame is delayed by [`REORDER_DELAY`], so that later frames overtake it.
     pub reorder: f64,
     /// Delay of each frame.
     pub delay: Duration,
-    /// Whether all frames are dropped while the link stays up.
+    /// Whether the relay drops all frames while the link stays up.
     pub blocked: bool,
 }
 
-/// A relay between two devices; it stops when it is dropped.
+/// A relay between two devices. Dropping the value stops the relay.
 #[derive(Debug)]
 pub struct Relay {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<Result<()>>>,
-    /// The devices, if this relay created them.
+    /// The namespace with the relay's devices, if [`Relay::between`] has created them.
     netns: Option<Netns>,
 }
 
-/// Returns whether faults apply to a frame.
+/// Function that returns whether faults apply to a frame.
 type Concerns = dyn Fn(&[u8]) -> bool + Send + Sync;
 
-/// Counters of a relay.
+/// Counters of a relay since its start, over both directions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Frames forwarded, without duplicates.
+    /// Frames that the filter selected and the relay forwarded. A duplicated frame counts once.
     pub passed: u64,
-    /// Frames dropped as a fault.
+    /// Frames that the relay dropped.
     pub dropped: u64,
-    /// Frames forwarded a second time.
+    /// Frames that the relay forwarded twice.
     pub duplicated: u64,
-    /// Frames delayed for reordering.
+    /// Frames that the relay delayed by [`REORDER_DELAY`].
     pub reordered: u64,
 }
 
@@ -69,8 +68,10 @@ struct Shared {
 }
 
 impl Relay {
-    /// Connects two namespaces by devices of the given names, as
-    /// [`connect`](crate::lab::link::connect) does, with a relay between them.
+    /// Connects two namespaces through a relay.
+    ///
+    /// The two ends get devices with the given names, as with
+    /// [`connect`](crate::lab::link::connect).
     ///
     /// # Errors
     ///
@@ -103,8 +104,10 @@ impl Relay {
         Ok(relay)
     }
 
-    /// Joins two devices: each lane has a socket to read from and one to write to.
-    /// Faults apply only to frames that the filter selects.
+    /// Starts a relay between two open devices.
+    ///
+    /// Each of the two lanes copies frames in one direction, from its first to its second socket.
+    /// Faults apply only to frames for which `concerns` returns `true`.
     pub fn join(
         lanes: [[PacketSocket; 2]; 2],
         concerns: impl Fn(&[u8]) -> bool + Send + Sync + 'static,
@@ -132,12 +135,12 @@ impl Relay {
         }
     }
 
-    /// Sets the faults of all frames from now on.
+    /// Sets the faults for all frames that the relay reads from now on.
     pub fn set(&self, faults: Faults) {
         *lock(&self.shared.faults) = faults;
     }
 
-    /// The counters so far, of both directions.
+    /// Returns the current values of the counters.
     pub fn tally(&self) -> Tally {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Tally {
@@ -162,14 +165,14 @@ impl Drop for Relay {
     }
 }
 
-/// One direction of a relay.
+/// One direction of a relay, which a thread runs.
 struct Lane {
     from: PacketSocket,
     to: PacketSocket,
     shared: Arc<Shared>,
     concerns: Arc<Concerns>,
     random: Random,
-    /// Frames by due time and order of arrival.
+    /// Delayed frames, ordered by the time at which they are due, then by arrival.
     waiting: BinaryHeap<Reverse<(Instant, u64, Vec<u8>)>>,
     count: u64,
 }
@@ -252,7 +255,8 @@ impl Lane {
     }
 }
 
-/// The `xorshift64*` generator, with a fixed seed: each run has the same faults.
+/// The random number generator `xorshift64*`. Its seed is fixed, so that each run has the same
+/// faults.
 struct Random(u64);
 
 impl Random {
@@ -280,8 +284,8 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 /// Delay of a reordered frame.
 pub const REORDER_DELAY: Duration = Duration::from_millis(5);
 
-/// Interval at which an idle relay checks whether it should stop.
+/// Interval at which an idle lane checks whether the relay must stop.
 const IDLE: Duration = Duration::from_millis(20);
 
-/// One second of full-sized frames at about 1 Gb/s.
+/// Maximum number of delayed frames per lane: about one second of full-sized frames at 1 Gb/s.
 const WAITING_MAX: usize = 100_000;

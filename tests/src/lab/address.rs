@@ -1,28 +1,28 @@
-//! The address plan of a laboratory. PURE.
+//! Computes the underlay addresses of a laboratory. This module does no IO.
 //!
 //! ```text
-//! 100.64.C.0/24     cluster C: node N's link is the N-th /30 (edge .+1, node .+2)
-//! 100.64.C.248/32   its load balancer, on the edge
-//! 100.64.C.252/30   its uplink (core .253, edge .254)
+//! 100.64.C.0/24     cluster C: the link of node N is the N-th /30 (edge .+1, node .+2)
+//! 100.64.C.248/32   the load balancer of cluster C, on the edge
+//! 100.64.C.252/30   the uplink of cluster C (core .253, edge .254)
 //! 100.65.H.0/30     host H: core .1, host .2
 //! ```
 //!
-//! This is the shared address space of RFC 6598, outside the pools from which
-//! remapped prefixes are taken.
+//! The addresses are in the shared address space of RFC 6598. It does not overlap the pools from
+//! which `ipam` allocates remapped CIDRs.
 
 use ipnet::Ipv4Net;
 use std::net::Ipv4Addr;
 
-/// The two addresses of a link, a /30.
+/// The two addresses of a link, which form a /30.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Link {
-    /// The end nearer to the core.
+    /// Address of the end that is nearer to the core router.
     pub(super) upper: Ipv4Addr,
-    /// The end farther from the core.
+    /// Address of the other end.
     pub(super) lower: Ipv4Addr,
 }
 
-/// The link between a node, counted from 1, and the edge of its cluster.
+/// Returns the link between a node and the edge router of its cluster. Node numbers start at 1.
 pub(super) fn node_link(cluster: u8, node: usize) -> Link {
     let base = u8::try_from(4 * (node - 1)).expect("a cluster has at most `NODES_MAX` nodes");
     Link {
@@ -31,7 +31,7 @@ pub(super) fn node_link(cluster: u8, node: usize) -> Link {
     }
 }
 
-/// The link between the edge of a cluster and the core.
+/// Returns the link between the edge router of a cluster and the core router.
 pub(super) fn uplink(cluster: u8) -> Link {
     Link {
         upper: Ipv4Addr::new(100, 64, cluster, 253),
@@ -39,7 +39,7 @@ pub(super) fn uplink(cluster: u8) -> Link {
     }
 }
 
-/// The link between a host and the core.
+/// Returns the link between a host and the core router.
 pub(super) fn host_link(host: u8) -> Link {
     Link {
         upper: Ipv4Addr::new(100, 65, host, 1),
@@ -47,18 +47,20 @@ pub(super) fn host_link(host: u8) -> Link {
     }
 }
 
-/// All underlay addresses of a cluster.
+/// Returns the CIDR with all underlay addresses of a cluster.
 pub(super) fn cluster_net(cluster: u8) -> Ipv4Net {
     Ipv4Net::new_assert(Ipv4Addr::new(100, 64, cluster, 0), 24)
 }
 
-/// The address of a cluster's load balancer.
+/// Returns the address of a cluster's load balancer.
 pub(super) fn load_balancer(cluster: u8) -> Ipv4Addr {
     Ipv4Addr::new(100, 64, cluster, 248)
 }
 
-/// The part of a pod CIDR that belongs to a node, counted from 1: a /24 as in
-/// Kubernetes, or a quarter of a CIDR that is too small for that.
+/// Returns the part of a pod CIDR that belongs to a node, `None` if the CIDR is too small.
+///
+/// The part is a /24 as in Kubernetes, or a quarter of a CIDR that is smaller than a /22. Node
+/// numbers start at 1, and the first part is not used.
 pub(super) fn node_pod_cidr(cidr: Ipv4Net, node: usize) -> Option<Ipv4Net> {
     let prefix_len = if cidr.prefix_len() <= 22 {
         24
@@ -69,7 +71,7 @@ pub(super) fn node_pod_cidr(cidr: Ipv4Net, node: usize) -> Option<Ipv4Net> {
     cidr.subnets(prefix_len).ok()?.nth(node)
 }
 
-/// The `index`-th address of a prefix.
+/// Returns the address at `index` in a prefix. The network address has index 0.
 pub(super) fn nth(net: Ipv4Net, index: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(net.network().to_bits() + index)
 }

@@ -1,25 +1,26 @@
-//! The paths of the programs under test.
+//! Finds the programs under test.
 
 use std::path::{Path, PathBuf};
 
-/// The directory in which `cargo xtask test` builds them.
+/// Directory below the build directory in which `cargo xtask test` builds the programs.
 #[cfg(target_arch = "x86_64")]
 const SHIPPED: &str = "x86_64-unknown-linux-musl/release";
 #[cfg(target_arch = "aarch64")]
 const SHIPPED: &str = "aarch64-unknown-linux-musl/release";
 
-/// The programs that a laboratory runs.
+/// Paths of the programs that a laboratory runs.
 #[derive(Clone, Debug)]
 pub struct Binaries {
-    /// The program `gateway`.
+    /// Path of the program `gateway`.
     pub gateway: PathBuf,
-    /// The program `route-agent`.
+    /// Path of the program `route-agent`.
     pub route_agent: PathBuf,
 }
 
 impl Binaries {
-    /// The programs in the directory `LIQO_BIN_DIR`, else those that this workspace
-    /// builds for images.
+    /// Returns the paths of the programs in the directory that `$LIQO_BIN_DIR` names.
+    ///
+    /// Without the variable, returns the paths of the static programs that this workspace builds.
     pub fn find() -> Self {
         let directory = std::env::var_os("LIQO_BIN_DIR")
             .map_or_else(|| target_dir().join(SHIPPED), PathBuf::from);
@@ -31,7 +32,7 @@ impl Binaries {
     }
 }
 
-/// The build directory of this workspace.
+/// Returns the build directory of this workspace.
 pub(super) fn target_dir() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(
         || {

@@ -1,4 +1,4 @@
-//! Changes of a running laboratory.
+//! Functions that change a running laboratory.
 
 use super::Lab;
 use super::fabric::{self, MappedAddress, Remote, Role};
@@ -10,16 +10,17 @@ use std::fs;
 use std::net::Ipv4Addr;
 
 impl Lab {
-    /// Adds a cluster, without processes: see [`Lab::start`].
+    /// Adds a cluster without starting gateways and route agents. [`Lab::start`] starts them.
     ///
     /// # Errors
     ///
-    /// Returns an error if the name is taken or the kernel refuses a part.
+    /// Returns an error if the name is in use, or if the kernel refuses a request.
     pub fn add_cluster(&mut self, spec: ClusterSpec) -> Result<()> {
         self.build_cluster(spec)
     }
 
-    /// Adds a peering to the desired state: see [`Lab::write_fabrics`].
+    /// Adds a peering to the desired state of both clusters. [`Lab::write_fabrics`] applies the
+    /// change.
     ///
     /// # Errors
     ///
@@ -28,11 +29,12 @@ impl Lab {
         self.agree(peering)
     }
 
-    /// Removes a peering from the desired state of both sides.
+    /// Removes a peering from the desired state of both clusters. [`Lab::write_fabrics`] applies
+    /// the change.
     ///
     /// # Errors
     ///
-    /// Returns an error if the two do not peer.
+    /// Returns an error if the two clusters do not peer.
     pub fn remove_peering(&mut self, a: &str, b: &str) -> Result<()> {
         let count = self.peerings.len();
         self.peerings
@@ -42,7 +44,8 @@ impl Lab {
         self.remove_remote(b, a)
     }
 
-    /// Makes `cluster` peer with a gateway outside of the laboratory's clusters.
+    /// Adds a remote cluster to the desired state of `cluster` only. `id` is the cluster ID of the
+    /// remote cluster, which need not be in the laboratory.
     ///
     /// # Errors
     ///
@@ -55,7 +58,7 @@ impl Lab {
         Ok(())
     }
 
-    /// Removes a remote cluster from the desired state of one side.
+    /// Removes the remote cluster `id` from the desired state of `cluster` only.
     ///
     /// # Errors
     ///
@@ -66,7 +69,7 @@ impl Lab {
         Ok(())
     }
 
-    /// Maps an address into the external CIDR by an IP object.
+    /// Adds an IP object that maps `ip` to an address in the external CIDR.
     ///
     /// # Errors
     ///
@@ -86,7 +89,8 @@ impl Lab {
         Ok(())
     }
 
-    /// The desired state of a cluster besides its nodes and gateways.
+    /// Returns a mutable reference to the desired state of a cluster. Nodes and gateways are not
+    /// part of this state.
     ///
     /// # Errors
     ///
@@ -97,12 +101,11 @@ impl Lab {
             .with_context(|| format!("there is no cluster {cluster}"))
     }
 
-    /// Adds a node to a running cluster, with its route agent, and returns its
-    /// number.
+    /// Adds a node with a route agent to a running cluster, and returns the node's number.
     ///
     /// # Errors
     ///
-    /// Returns an error if the kernel refuses a part or planning fails.
+    /// Returns an error if the kernel refuses a request, or if `gateway plan` fails.
     pub fn add_node(&mut self, cluster: &str) -> Result<usize> {
         let number = self.cluster_mut(cluster).add_node()?;
         self.cluster(cluster).expose()?;
@@ -112,11 +115,11 @@ impl Lab {
         Ok(number)
     }
 
-    /// Adds a gateway replica to a running cluster, and returns its number.
+    /// Adds a gateway replica to a running cluster, and returns the replica's number.
     ///
     /// # Errors
     ///
-    /// Returns an error if the kernel refuses a part or planning fails.
+    /// Returns an error if the kernel refuses a request, or if `gateway plan` fails.
     pub fn add_gateway(&mut self, cluster: &str) -> Result<usize> {
         let number = self.cluster_mut(cluster).add_gateway()?;
         self.write_fabric(cluster)?;
@@ -126,12 +129,12 @@ impl Lab {
         Ok(number)
     }
 
-    /// Sets the readiness of a gateway replica in the EndpointSlice, and adds it to or
-    /// removes it from the backends of the exposed port.
+    /// Sets the readiness of a gateway replica in the EndpointSlice. Only ready replicas are
+    /// backends of the exposed port.
     ///
     /// # Errors
     ///
-    /// Returns an error if nft or planning refuses it.
+    /// Returns an error if `nft` or `gateway plan` fails.
     pub fn set_ready(&mut self, cluster: &str, gateway: usize, ready: bool) -> Result<()> {
         self.cluster_mut(cluster)
             .gateways
@@ -142,12 +145,12 @@ impl Lab {
         self.write_fabric(cluster)
     }
 
-    /// Kills a node like a power failure: its processes, its pods and its links. The
-    /// desired state does not change.
+    /// Simulates a power failure of a node. The node's links, processes and gateway pods are
+    /// removed. The fabric file does not change.
     ///
     /// # Errors
     ///
-    /// Returns an error if a part of the node survives.
+    /// Returns an error if a namespace of the node or its pods cannot be removed.
     pub fn kill_node(&mut self, cluster: &str, node: usize) -> Result<()> {
         let node = self
             .cluster_mut(cluster)
@@ -156,7 +159,7 @@ impl Lab {
             .with_context(|| format!("there is no node {node}"))?;
         node.alive = false;
         let name = node.name.clone();
-        // The link first, as other machines would observe it; then the pods and the node.
+        // Other machines lose the link to the node first, so remove the node before its pods.
         node.netns.destroy()?;
         let lost: Vec<_> = self
             .cluster(cluster)
@@ -169,22 +172,23 @@ impl Lab {
         lost.iter().try_for_each(super::netns::Netns::destroy)
     }
 
-    /// Writes the desired state of all clusters, as planned by `ipam`.
+    /// Writes the fabric files of all clusters. See [`Lab::write_fabric`].
     ///
     /// # Errors
     ///
-    /// Returns an error if `gateway plan` refuses it.
+    /// Returns an error if `gateway plan` rejects a file.
     pub fn write_fabrics(&mut self) -> Result<()> {
         let names: Vec<String> = self.clusters.keys().cloned().collect();
         names.iter().try_for_each(|name| self.write_fabric(name))
     }
 
-    /// Writes the desired state of one cluster, as planned by `ipam`. Its running
-    /// processes reload it.
+    /// Writes the fabric file of one cluster. The cluster's running processes reload the file.
+    ///
+    /// The file contains the desired state, and the addresses that `gateway plan` allocates.
     ///
     /// # Errors
     ///
-    /// Returns an error if `gateway plan` refuses it.
+    /// Returns an error if `gateway plan` rejects the file.
     pub fn write_fabric(&self, cluster: &str) -> Result<()> {
         let desired = self
             .desired
@@ -196,7 +200,8 @@ impl Lab {
             objects = fabric::keep_plan(objects, &self.objects(cluster)?);
         }
 
-        // Planned in a draft, then renamed, so that no process reads a partial file.
+        // `gateway plan` changes a draft, which is renamed afterwards. Other processes thus never
+        // read a partial file.
         let draft = path.with_extension("yaml.draft");
         fs::write(&draft, fabric::print(&objects)?)
             .with_context(|| format!("failed to write {draft:?}"))?;
@@ -220,7 +225,7 @@ impl Lab {
         Ok(())
     }
 
-    /// Starts the gateway of this number, counted from 1.
+    /// Starts the gateway replica with this number. Numbers start at 1.
     ///
     /// # Errors
     ///
@@ -248,7 +253,7 @@ impl Lab {
         self.start_process(instance, &pod.netns, program, args)
     }
 
-    /// Starts the route agent of a node, counted from 1.
+    /// Starts the route agent of the node with this number. Numbers start at 1.
     ///
     /// # Errors
     ///
@@ -288,21 +293,21 @@ impl Lab {
         process.start()
     }
 
-    /// The process of a gateway, counted from 1.
+    /// Returns the process of the gateway replica with this number. Numbers start at 1.
     ///
     /// # Panics
     ///
-    /// Panics if it was never started.
+    /// Panics if the gateway was never started.
     pub fn gateway(&mut self, cluster: &str, number: usize) -> &mut Process {
         let instance = self.gateway_instance(cluster, number);
         self.process(&instance)
     }
 
-    /// The process of a route agent, by its node, counted from 1.
+    /// Returns the process of the route agent on the node with this number. Numbers start at 1.
     ///
     /// # Panics
     ///
-    /// Panics if it was never started.
+    /// Panics if the route agent was never started.
     pub fn agent(&mut self, cluster: &str, node: usize) -> &mut Process {
         let instance = self.agent_instance(cluster, node);
         self.process(&instance)
@@ -313,19 +318,19 @@ impl Lab {
         process.unwrap_or_else(|| panic!("{instance} was never started"))
     }
 
-    /// The instance name of a gateway's process.
+    /// Returns the instance name of a gateway, which is unique on the machine.
     pub fn gateway_instance(&self, cluster: &str, number: usize) -> String {
         self.identity
             .qualify(&format!("{cluster}-gateway-{number}"))
     }
 
-    /// The instance name of a route agent's process.
+    /// Returns the instance name of a route agent, which is unique on the machine.
     pub fn agent_instance(&self, cluster: &str, node: usize) -> String {
         self.identity
             .qualify(&format!("{cluster}-{node}-route-agent"))
     }
 
-    /// Adds a peering to the desired state of both sides.
+    /// Adds a peering to the desired state of both clusters.
     pub(super) fn agree(&mut self, peering: PeeringSpec) -> Result<()> {
         let (addresses, port) = self.cluster(&peering.server).endpoint();
         let addresses = addresses.iter().map(Ipv4Addr::to_string).collect();

@@ -1,4 +1,4 @@
-//! Removal of laboratories, found by name.
+//! Finds laboratories by the names of their objects, and removes them.
 
 use super::identity::{KEPT_FILE, LOCK_FILE, RUN_DIR, prefix};
 use super::netns;
@@ -16,10 +16,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Removes every laboratory whose owner has ended, including kept ones, and returns
-/// their ids.
+/// Removes every laboratory whose process has ended, and returns their ids.
 ///
-/// Changes nothing whose name lacks the id of such a laboratory.
+/// Laboratories that were kept by [`Lab::keep`](super::Lab::keep) are removed, too. Objects whose
+/// name does not contain the id of such a laboratory are not changed.
 ///
 /// # Errors
 ///
@@ -28,7 +28,7 @@ pub fn clean() -> Result<Vec<String>> {
     clean_where(|_| true)
 }
 
-/// Removes every laboratory whose owner crashed, and returns their ids.
+/// Removes every laboratory whose process has crashed, and returns their ids.
 ///
 /// # Errors
 ///
@@ -37,8 +37,10 @@ pub fn clean_crashed() -> Result<Vec<String>> {
     clean_where(|run_dir| !run_dir.join(KEPT_FILE).exists())
 }
 
-/// Installs handlers: the first SIGINT, SIGTERM or SIGHUP removes the laboratories of
-/// this process and ends it with the exit code of a shell, 128 + signal.
+/// Installs handlers for SIGINT, SIGTERM and SIGHUP.
+///
+/// The first of these signals removes the laboratories of this process. Then the process exits with
+/// the code 128 + signal, as in a shell.
 ///
 /// # Errors
 ///
@@ -68,7 +70,8 @@ pub fn clean_on_signal() -> Result<()> {
     };
     std::thread::spawn(move || {
         let kind = runtime.block_on(wait);
-        // Held to the end, so that other threads create no namespace or process any more.
+        // With the gate closed, other threads cannot create namespaces or processes that would
+        // survive the clean-up.
         let _gate = netns::close_gate();
         if let Err(error) = remove_own() {
             eprintln!("failed to clean up: {error:#}");
@@ -79,16 +82,16 @@ pub fn clean_on_signal() -> Result<()> {
     Ok(())
 }
 
-/// Removes everything whose name has the id: processes, namespaces, pins, files.
+/// Removes all objects of a laboratory: processes, namespaces, pinned eBPF objects and files.
 ///
-/// Continues after an error and returns all errors.
+/// Continues after an error, and returns all errors in one error.
 pub(super) fn remove(id: &str) -> Result<()> {
     let mut errors = Vec::new();
 
     if let Err(error) = kill_in(&namespaces_of(id)?) {
         errors.push(error);
     }
-    // Listed again: a gateway may have created its own namespace before it was killed.
+    // A gateway may have created a namespace before it was killed, so list the namespaces again.
     for name in &namespaces_of(id)? {
         if let Err(error) = netns::delete(name) {
             errors.push(error);
@@ -104,7 +107,7 @@ pub(super) fn remove(id: &str) -> Result<()> {
             errors.push(anyhow::Error::new(error).context(format!("failed to remove {path:?}")));
         }
     }
-    // Last, and only without errors: a later clean-up finds the laboratory by its run directory.
+    // After an error the run directory stays, so that a later clean-up finds the laboratory.
     if errors.is_empty() {
         let run_dir = Path::new(RUN_DIR).join(id);
         return match fs::remove_dir_all(&run_dir) {
@@ -119,7 +122,7 @@ pub(super) fn remove(id: &str) -> Result<()> {
     bail!("laboratory {id}: {}", list.join("; "))
 }
 
-/// Kills the processes inside the named namespaces, and waits for their end.
+/// Kills the processes in the named namespaces, and waits until they have ended.
 pub(super) fn kill_in(namespaces: &[String]) -> Result<()> {
     let inodes: BTreeSet<u64> = namespaces
         .iter()
@@ -138,8 +141,8 @@ pub(super) fn kill_in(namespaces: &[String]) -> Result<()> {
     })
 }
 
-/// Processes in one of the namespaces, except this one. Zombies hold no namespace and
-/// are not included.
+/// Returns the processes in the namespaces with these inodes, except for this process. Zombie
+/// processes have no namespace, so they are not included.
 fn processes_in(inodes: &BTreeSet<u64>) -> Vec<Pid> {
     let own = std::process::id();
     fs::read_dir("/proc")
@@ -161,7 +164,7 @@ fn clean_where(wanted: impl Fn(&Path) -> bool) -> Result<Vec<String>> {
 
     for (id, run_dir) in run_dirs().into_iter().filter(|(_, dir)| wanted(dir)) {
         let Ok(lock) = File::create(run_dir.join(LOCK_FILE)) else {
-            continue; // Its owner removed it in the meantime.
+            continue; // The laboratory's process has removed the directory in the meantime.
         };
         if lock.try_lock().is_err() {
             continue;
@@ -215,8 +218,8 @@ fn run_dirs() -> Vec<(String, PathBuf)> {
         .collect()
 }
 
-/// The ids of laboratories of which only a gateway's namespace is left, because the
-/// gateway survived the removal of its laboratory.
+/// Returns the ids of laboratories of which only a gateway's own namespace is left. A gateway that
+/// survives the removal of its laboratory leaves such a namespace.
 fn orphans() -> Result<BTreeSet<String>> {
     let run_dirs: BTreeSet<String> = run_dirs().into_iter().map(|(id, _)| id).collect();
 
@@ -228,7 +231,7 @@ fn orphans() -> Result<BTreeSet<String>> {
         .collect())
 }
 
-/// The namespaces of a laboratory, and those that its gateways created.
+/// Returns the names of a laboratory's namespaces, including the namespaces that gateways created.
 fn namespaces_of(id: &str) -> Result<Vec<String>> {
     let own = prefix(id);
     let of_gateways = format!("liqo-{own}");
@@ -243,7 +246,7 @@ fn pins_of(id: &str) -> Vec<PathBuf> {
     entries(PIN_DIR, &prefix(id))
 }
 
-/// The sockets that killed processes of `wireguard-go` left.
+/// Returns the paths of the sockets that killed processes of `wireguard-go` have left.
 fn sockets_of(id: &str) -> Vec<PathBuf> {
     entries(wireguard::SOCKET_DIR, &wireguard::device_prefix(id))
 }
@@ -260,8 +263,8 @@ fn entries(directory: &str, prefix: &str) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The directory in which gateways pin programs and maps, one subdirectory per instance.
+/// Directory in which gateways pin eBPF programs and maps. Each instance has a subdirectory.
 const PIN_DIR: &str = "/sys/fs/bpf/liqo";
 
-/// A killed process ends as soon as it is scheduled; a busy machine may take longer.
+/// Time-out until killed processes have ended. A busy machine may schedule a killed process late.
 const KILL_DEADLINE: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! Clusters: an edge router, nodes, pods and gateways.
+//! A cluster of a laboratory, which has an edge router, nodes, pods and gateways.
 
 use super::Identity;
 use super::address::{self, Link};
@@ -13,32 +13,32 @@ use anyhow::{Context as _, Result, ensure};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-/// A cluster of the laboratory.
+/// A running cluster of a laboratory.
 #[derive(Debug)]
 pub struct Cluster {
-    /// The specification that it was built from.
+    /// The specification from which the cluster was built.
     pub spec: ClusterSpec,
-    /// The router between its nodes and the core of the underlay: a device
-    /// `node-<n>` to each node, and `up` to the core.
+    /// The router between the nodes and the core of the underlay. It has a device `node-<n>` to
+    /// each node, and the device `up` to the core.
     pub edge: Netns,
-    /// Its nodes, in the order of their numbers.
+    /// The nodes. Node number N is at index N - 1.
     pub nodes: Vec<Node>,
-    /// Its gateway pods, in the order of their numbers.
+    /// The gateway replicas. Replica number N is at index N - 1.
     pub gateways: Vec<Gateway>,
-    /// Its other pods, in the order in which they were added.
+    /// The pods that run no gateway, in the order in which they were added.
     pub pods: Vec<Pod>,
-    /// The relay in its uplink, if the specification has one.
+    /// The relay between edge and core, if the specification requests a relay.
     pub relay: Option<Relay>,
     number: u8,
     identity: Arc<Identity>,
 }
 
-/// A gateway replica's pod.
+/// A gateway replica of a cluster.
 #[derive(Clone, Debug)]
 pub struct Gateway {
-    /// The pod in which the gateway runs.
+    /// The pod in which the replica runs.
     pub pod: Pod,
-    /// Its readiness in the EndpointSlice, and whether the exposed port forwards to it.
+    /// Whether the replica is ready in the EndpointSlice, and a backend of the exposed port.
     pub ready: bool,
 }
 
@@ -79,12 +79,12 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// The cluster ID.
+    /// Returns the cluster ID, which is also the prefix of node names.
     pub fn name(&self) -> &str {
         &self.spec.name
     }
 
-    /// The node of this number, counted from 1.
+    /// Returns the node with this number. Numbers start at 1.
     ///
     /// # Panics
     ///
@@ -93,7 +93,7 @@ impl Cluster {
         &self.nodes[number - 1]
     }
 
-    /// The gateway of this number, counted from 1.
+    /// Returns the gateway replica with this number. Numbers start at 1.
     ///
     /// # Panics
     ///
@@ -102,7 +102,7 @@ impl Cluster {
         &self.gateways[number - 1]
     }
 
-    /// The endpoint of the gateways for clients: addresses and port.
+    /// Returns the addresses and the UDP port at which peers in the client role reach the gateways.
     pub fn endpoint(&self) -> (Vec<Ipv4Addr>, u16) {
         match self.spec.exposure {
             Exposure::NodePort => {
@@ -113,7 +113,7 @@ impl Cluster {
         }
     }
 
-    /// Adds a node, and returns its number.
+    /// Adds a node without a route agent, and returns the node's number.
     pub(super) fn add_node(&mut self) -> Result<usize> {
         let number = self.nodes.len() + 1;
         let node = Node::build(&self.identity, &self.spec, self.number, number, &self.edge)?;
@@ -122,13 +122,13 @@ impl Cluster {
         Ok(number)
     }
 
-    /// Adds a pod to a node.
+    /// Adds a pod with this address to the node with this number.
     pub(super) fn add_pod(&mut self, node: usize, address: Ipv4Addr) -> Result<Pod> {
         let name = format!("pod-{address}");
         let node = self
             .nodes
             .get_mut(node - 1)
-            .with_context(|| format!("no node {node}"))?;
+            .with_context(|| format!("there is no node {node}"))?;
 
         let pod = node.add_pod(&self.identity, &name, address)?;
         self.pods.push(pod.clone());
@@ -136,7 +136,8 @@ impl Cluster {
         Ok(pod)
     }
 
-    /// Adds a gateway pod on the next node, and returns its number.
+    /// Adds a gateway pod, and returns the replica's number. Replicas are distributed over the
+    /// nodes round-robin.
     pub(super) fn add_gateway(&mut self) -> Result<usize> {
         let number = self.gateways.len() + 1;
         let index = (number - 1) % self.nodes.len();
@@ -149,12 +150,13 @@ impl Cluster {
         Ok(number)
     }
 
-    /// Forwards the exposed port to the ready gateways, as kube-proxy or a load balancer
-    /// does some time after readiness changes.
+    /// Updates the nft rules that forward the exposed port to the ready gateways.
+    ///
+    /// In a real cluster, kube-proxy or a load balancer updates such rules when readiness changes.
     ///
     /// # Errors
     ///
-    /// Returns an error if nft refuses the rules.
+    /// Returns an error if `nft` rejects the rules.
     pub fn expose(&self) -> Result<()> {
         let backends: Vec<Ipv4Addr> = self
             .gateways
@@ -180,7 +182,7 @@ impl Cluster {
     }
 }
 
-/// Connects the edge to the core, through a relay if the specification has one.
+/// Connects the edge router to the core router, through a relay if the specification requests it.
 fn connect_uplink(
     identity: &Arc<Identity>,
     spec: &ClusterSpec,
@@ -235,6 +237,6 @@ fn connect_uplink(
     Ok(relay)
 }
 
-/// Index of the first gateway's address in the pod CIDR of a node; other pods have
-/// higher ones.
+/// Index of the first gateway's address in the pod CIDR of a node. Tests use higher indices for
+/// other pods.
 const FIRST_GATEWAY: u32 = 2;

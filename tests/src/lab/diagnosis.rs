@@ -1,4 +1,4 @@
-//! The state of a laboratory, written to files after a failure.
+//! Writes the state of a laboratory to files after a failure.
 
 use super::Lab;
 use super::binaries::target_dir;
@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 impl Lab {
-    /// Writes a diagnosis, and adds its directory to an error.
+    /// Writes a diagnosis, and adds the path of its directory to `error`.
     pub(super) fn diagnosed(&self, error: anyhow::Error) -> anyhow::Error {
         match self.diagnose() {
             Ok(directory) => error.context(format!("diagnosis in {}", directory.display())),
@@ -17,8 +17,8 @@ impl Lab {
         }
     }
 
-    /// Writes statuses, kernel state and logs to `target/lab/<id>`, and returns that
-    /// directory.
+    /// Writes statuses, kernel state and logs to the directory `target/lab/<id>`, and returns the
+    /// directory's path.
     ///
     /// # Errors
     ///
@@ -57,7 +57,8 @@ impl Lab {
         Ok(directory)
     }
 
-    /// Describes the inner namespace of a gateway.
+    /// Returns the links and addresses in the namespace that a gateway has created for its
+    /// datapath.
     fn describe_inner(&self, instance: &str) -> String {
         let path = format!("/run/netns/liqo-{instance}");
         let mut report = format!("\n##### {path}\n");
@@ -129,7 +130,7 @@ fn copy_tree(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The commands whose output describes a namespace.
+/// Commands that print the state of a namespace.
 const COMMANDS: [&str; 9] = [
     "ip -s link show",
     "ip addr show",

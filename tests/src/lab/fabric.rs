@@ -1,4 +1,5 @@
-//! The desired state of a cluster, as the objects of `fabric.yaml`. PURE.
+//! Converts the desired state of a cluster to the objects of its fabric file. This module does no
+//! IO.
 
 use super::cluster::Cluster;
 use super::spec::{Exposure, GATEWAY_PORT, NODE_PORT};
@@ -8,61 +9,62 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-/// The desired state of a cluster besides its nodes and gateways.
+/// The desired state of a cluster without its nodes and gateways.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Desired {
     /// The peers, by cluster ID.
     pub remotes: BTreeMap<String, Remote>,
-    /// Addresses that peers may reach, by the name of their IP object.
+    /// The IP objects, by name. Peers may reach their addresses.
     pub ips: BTreeMap<String, MappedAddress>,
-    /// Networks that remapped prefixes must not overlap, by name.
+    /// Networks that remapped CIDRs must not overlap, by the name of their Network object.
     pub reserved: BTreeMap<String, Ipv4Net>,
 }
 
-/// A remote cluster, as one side of a peering describes it.
+/// The part of a cluster's desired state that describes one remote cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Remote {
-    /// Its original pod CIDRs.
+    /// Original pod CIDRs of the remote cluster.
     pub pod_cidrs: Vec<Ipv4Net>,
-    /// Its original external CIDR.
+    /// Original external CIDR of the remote cluster.
     pub external_cidr: Ipv4Net,
-    /// The role of this side's gateways.
+    /// Role of the local cluster's gateways.
     pub role: Role,
-    /// The upper bound of the tunnel's MTU.
+    /// Upper bound of the tunnel's MTU in bytes.
     pub mtu: u16,
-    /// Its WireGuard public key.
+    /// WireGuard public key of the remote cluster's gateways.
     pub public_key: [u8; 32],
 }
 
-/// The role of one side's gateways.
+/// The role of a cluster's gateways in a peering.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Role {
-    /// Waits for handshake initiations of the peer.
+    /// The gateways wait for handshake initiations of the peer.
     Server,
-    /// Initiates handshakes with the exposed endpoints of the peer.
+    /// The gateways initiate handshakes with the exposed endpoints of the peer.
     Client {
-        /// Addresses or host names.
+        /// IPv4 addresses or host names of the endpoints.
         addresses: Vec<String>,
-        /// The UDP port, the same at all addresses.
+        /// UDP port of all endpoints.
         port: u16,
     },
 }
 
-/// An address to be mapped into the external CIDR.
+/// The spec of an IP object, which maps an address into the external CIDR.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MappedAddress {
-    /// The original address.
+    /// The original address (`spec.ip`).
     pub ip: Ipv4Addr,
-    /// Whether packets to it get a node's address as source.
+    /// Whether packets to the address get a node's address as source (`spec.masquerade`).
     pub masquerade: bool,
 }
 
-/// Name of the subdirectory of the key directory with the private key for a peer.
+/// Returns the name of the subdirectory of [`Lab::key_dir`](super::Lab::key_dir) with the private
+/// key for a peer.
 pub(super) fn secret_name(remote: &str) -> String {
     format!("gw-{remote}")
 }
 
-/// All objects of a cluster, without status.
+/// Returns all objects of a cluster, without the statuses that `gateway plan` allocates.
 pub(super) fn objects(cluster: &Cluster, desired: &Desired) -> Vec<Value> {
     let spec = &cluster.spec;
     let mut objects = vec![cluster_id(cluster.name())];
@@ -114,8 +116,10 @@ pub(super) fn objects(cluster: &Cluster, desired: &Desired) -> Vec<Value> {
     objects
 }
 
-/// Returns `new` with the parts of the plan `old` that are still valid: the status of
-/// objects with the same spec, and the objects that planning added.
+/// Adds the allocations of the existing fabric file `old` to the objects `new`.
+///
+/// An object whose spec has not changed keeps its status. An object that `gateway plan` has added
+/// is kept if the object for which it was added still exists.
 pub(super) fn keep_plan(new: Vec<Value>, old: &[Value]) -> Vec<Value> {
     let known: BTreeMap<[String; 3], &Value> =
         old.iter().map(|object| (key(object), object)).collect();
@@ -144,8 +148,8 @@ pub(super) fn keep_plan(new: Vec<Value>, old: &[Value]) -> Vec<Value> {
     merged
 }
 
-/// Returns whether planning added `object` for one of `objects`: the IP object of a
-/// node, or a Network of a Configuration.
+/// Returns whether `object` belongs to a Node or a Configuration in `objects`. `gateway plan` adds
+/// an IP object for each Node, and Networks for each Configuration.
 fn is_planned_for(object: &Value, objects: &[Value]) -> bool {
     let has = |kind: &str, name: &str| {
         objects
@@ -181,7 +185,8 @@ pub(super) fn print(objects: &[Value]) -> Result<String> {
     Ok(documents.join("---\n"))
 }
 
-/// Returns the remapped address for an original address of `remote`.
+/// Returns the remapped address for `address`, which is an original address of the cluster
+/// `remote`.
 pub(super) fn seen(objects: &[Value], remote: &str, address: Ipv4Addr) -> Option<Ipv4Addr> {
     let configuration = objects.iter().find(|object| {
         object["kind"] == "Configuration"
@@ -205,7 +210,7 @@ pub(super) fn seen(objects: &[Value], remote: &str, address: Ipv4Addr) -> Option
     })
 }
 
-/// Returns the address that the plan allocated to an IP object.
+/// Returns the address in the external CIDR that `gateway plan` has allocated to an IP object.
 pub(super) fn mapped(objects: &[Value], name: &str) -> Option<Ipv4Addr> {
     objects
         .iter()
@@ -344,5 +349,5 @@ fn key(object: &Value) -> [String; 3] {
     ]
 }
 
-/// Liqo's namespace.
+/// Namespace of the objects that belong to no peer.
 const LIQO: &str = "liqo";

@@ -1,4 +1,4 @@
-//! The id of a laboratory, and the lock that its owner holds while it runs.
+//! The id of a laboratory, and the lock that shows whether its process is running.
 
 use super::clean;
 use anyhow::{Context as _, Result};
@@ -9,20 +9,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Directory with one subdirectory for each laboratory's files.
+/// Directory that contains the run directories of all laboratories.
 pub(super) const RUN_DIR: &str = "/run/liqo-lab";
 
-/// The name of the file that the owner of a laboratory holds locked.
+/// Name of the file in a run directory that the laboratory's process keeps locked.
 pub(super) const LOCK_FILE: &str = "lock";
 
-/// The name of the file that marks a laboratory to be kept.
+/// Name of the file in a run directory that marks a kept laboratory.
 pub(super) const KEPT_FILE: &str = "kept";
 
-/// The id of a laboratory. When it is dropped, everything whose name has the id is removed.
+/// The id of a laboratory. Dropping the value removes all objects whose name contains the id.
 ///
-/// The owner holds a lock on a file of the run directory, which the kernel releases when
-/// the process ends, even by a crash. The lock distinguishes running laboratories from
-/// crashed ones.
+/// The laboratory's process locks a file in the run directory. The kernel releases the lock when
+/// the process ends, even after a crash. The lock distinguishes running from crashed laboratories.
 #[derive(Debug)]
 pub struct Identity {
     id: String,
@@ -32,7 +31,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Creates a laboratory's run directory under a new, random id, and locks it.
+    /// Creates a run directory with a new random id, and locks it.
     ///
     /// # Errors
     ///
@@ -69,26 +68,28 @@ impl Identity {
         }))
     }
 
-    /// The id: lower-case letters and digits.
+    /// Returns the id, which consists of five lower-case letters and digits.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// The directory for files of this laboratory.
+    /// Returns the directory for files of this laboratory, `/run/liqo-lab/<id>`.
     pub fn run_dir(&self) -> &Path {
         &self.run_dir
     }
 
-    /// The machine-wide name of an object that is called `name` in the laboratory.
+    /// Returns the name that an object `name` of the laboratory has on the machine,
+    /// `lq-<id>-<name>`.
     pub fn qualify(&self, name: &str) -> String {
         format!("{}{name}", prefix(&self.id))
     }
 
-    /// Keeps the laboratory when its owner ends, until [`clean()`](clean::clean).
+    /// Keeps the laboratory after its process has ended, until [`clean()`](clean::clean) removes
+    /// it.
     ///
     /// # Errors
     ///
-    /// Returns an error if the mark cannot be written.
+    /// Returns an error if the file that marks the laboratory cannot be written.
     pub fn keep(&self) -> Result<()> {
         fs::write(self.run_dir.join(KEPT_FILE), "").context("failed to mark the laboratory")?;
         self.kept.store(true, Ordering::Relaxed);
@@ -96,7 +97,7 @@ impl Identity {
         Ok(())
     }
 
-    /// Whether [`Identity::keep`] was called.
+    /// Returns whether [`Identity::keep`] was called.
     pub fn is_kept(&self) -> bool {
         self.kept.load(Ordering::Relaxed)
     }
@@ -113,7 +114,7 @@ impl Drop for Identity {
     }
 }
 
-/// The prefix of all names of the laboratory `id`.
+/// Returns the prefix of the names of all objects of the laboratory `id`.
 pub(super) fn prefix(id: &str) -> String {
     format!("lq-{id}-")
 }

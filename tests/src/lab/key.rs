@@ -1,4 +1,4 @@
-//! WireGuard keys.
+//! Generates, stores and formats WireGuard keys.
 
 use anyhow::{Context as _, Result};
 use std::fs::{self, File};
@@ -28,18 +28,19 @@ impl Key {
         Ok(Self { private })
     }
 
-    /// Reads the key pair of `directory`, or stores a new one there; the files are those
-    /// of a gateway's mounted Secret.
+    /// Reads the key pair in `directory`. If there is none, generates and stores a key pair.
+    ///
+    /// The file names are those of a mounted Secret with a gateway's keys.
     ///
     /// # Errors
     ///
-    /// Returns an error if the directory cannot be used.
+    /// Returns an error if a file cannot be read or written, or does not contain 32 bytes.
     pub fn open(directory: &Path) -> Result<Self> {
         let path = directory.join("privateKey");
         if let Ok(bytes) = fs::read(&path) {
             let private = bytes
                 .try_into()
-                .map_err(|_| anyhow::anyhow!("{path:?} does not hold 32 bytes"))?;
+                .map_err(|_| anyhow::anyhow!("{path:?} does not contain 32 bytes"))?;
             return Ok(Self { private });
         }
 
@@ -55,12 +56,12 @@ impl Key {
         Ok(key)
     }
 
-    /// The private key, as `wg genkey` would print it before base64.
+    /// Returns the raw private key. `wg genkey` prints private keys in base64.
     pub fn private(&self) -> [u8; 32] {
         self.private
     }
 
-    /// The public key that belongs to [`Key::private`].
+    /// Returns the raw public key of the pair.
     pub fn public(&self) -> [u8; 32] {
         x25519(self.private, X25519_BASEPOINT_BYTES)
     }
@@ -72,7 +73,7 @@ impl std::fmt::Debug for Key {
     }
 }
 
-/// Encodes a key as `wg` and Kubernetes do (base64 of RFC 4648, with padding).
+/// Encodes bytes in the base64 of RFC 4648 with padding, which `wg` and Kubernetes use.
 pub fn base64(bytes: &[u8]) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 

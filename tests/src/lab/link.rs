@@ -1,16 +1,16 @@
-//! Configures links, addresses and routes in batches of `ip` commands.
+//! Configures links, addresses and routes with batches of `ip` commands.
 
 pub mod settings;
 
 use super::netns::Netns;
 use anyhow::Result;
 
-/// Runs `ip` commands (without the word `ip`) in a namespace, in one process.
+/// Runs several `ip` commands in a namespace, with one process. Each command is given without the
+/// leading word `ip`.
 ///
 /// # Errors
 ///
-/// Returns an error with the message of `ip` at the first command that fails; later
-/// commands are not run.
+/// Returns an error with the message of `ip` if a command fails. Later commands are not run.
 pub fn ip<S: AsRef<str>>(netns: &Netns, commands: &[S]) -> Result<()> {
     if commands.is_empty() {
         return Ok(());
@@ -28,14 +28,14 @@ pub fn ip<S: AsRef<str>>(netns: &Netns, commands: &[S]) -> Result<()> {
 /// One end of a veth pair.
 #[derive(Clone, Copy, Debug)]
 pub struct End<'a> {
-    /// The namespace of this end.
+    /// The namespace in which this end is.
     pub netns: &'a Netns,
-    /// The name of the device, at most 15 characters.
+    /// Name of the device, with at most 15 characters.
     pub device: &'a str,
 }
 
-/// Returns the `ip` command that creates a veth pair when it runs in the namespace of
-/// `near`.
+/// Returns the `ip` command that creates a veth pair with the MTU `mtu` in bytes. The command must
+/// run in the namespace of `near`.
 pub fn veth(near: End<'_>, far: End<'_>, mtu: u32) -> String {
     format!(
         "link add name {} mtu {mtu} type veth peer name {} mtu {mtu} netns {}",
@@ -45,11 +45,11 @@ pub fn veth(near: End<'_>, far: End<'_>, mtu: u32) -> String {
     )
 }
 
-/// Connects two namespaces by a veth pair, whose devices are down.
+/// Connects two namespaces by a veth pair. The devices are down, and have the MTU `mtu` in bytes.
 ///
 /// # Errors
 ///
-/// Returns an error if a device of that name exists.
+/// Returns an error if a device with one of the names exists.
 pub fn connect(near: End<'_>, far: End<'_>, mtu: u32) -> Result<()> {
     ip(near.netns, &[veth(near, far, mtu)])
 }
@@ -64,9 +64,9 @@ pub fn set_up(end: End<'_>, up: bool) -> Result<()> {
     ip(end.netns, &[format!("link set dev {} {state}", end.device)])
 }
 
-/// Turns off segmentation and checksum offloads of a device.
+/// Turns off the segmentation and checksum offloads of a device.
 ///
-/// A capture or a relay then sees packets as they would be on a wire.
+/// Captures and relays then read packets with the size and checksums that they have on a wire.
 ///
 /// # Errors
 ///

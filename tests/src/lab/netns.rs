@@ -1,8 +1,8 @@
 //! Named network namespaces.
 //!
-//! A namespace belongs to a thread, so code in a namespace runs on a thread of its
-//! own: [`Netns::run`] and [`Netns::spawn`]. A child process inherits the namespace of
-//! the thread that starts it: [`Netns::start`].
+//! A thread is in one namespace at a time. [`Netns::run`] and [`Netns::spawn`] therefore run code
+//! in a namespace on a separate thread. [`Netns::start`] starts a process on such a thread, because
+//! a child process inherits the namespace of its parent thread.
 
 use super::Identity;
 use anyhow::{Context as _, Result, bail};
@@ -17,8 +17,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::{self, JoinHandle};
 
-/// A network namespace that `ip netns` knows by name. It is removed with its
-/// laboratory, which lives as long as any handle.
+/// A handle of a named network namespace, which `ip netns` lists. The laboratory and its namespaces
+/// exist as long as there is a handle.
 #[derive(Clone, Debug)]
 pub struct Netns(Arc<Inner>);
 
@@ -26,17 +26,18 @@ pub struct Netns(Arc<Inner>);
 struct Inner {
     name: String,
     file: File,
-    /// `None` for an adopted namespace.
+    /// The laboratory that owns the namespace; `None` for an adopted namespace.
     _identity: Option<Arc<Identity>>,
 }
 
 impl Netns {
-    /// Creates the namespace `lq-<id>-<name>`, with `lo` up, without IPv6, and
-    /// with the kernel's defaults instead of the machine's settings.
+    /// Creates the namespace `lq-<id>-<name>` without IPv6.
+    ///
+    /// Sysctls that affect tests get fixed values, even if the machine has other values.
     ///
     /// # Errors
     ///
-    /// Returns an error if the kernel refuses, as it does without `CAP_SYS_ADMIN`.
+    /// Returns an error if the kernel refuses, for example without `CAP_SYS_ADMIN`.
     pub fn create(identity: &Arc<Identity>, name: &str) -> Result<Self> {
         let _gate = pass_gate();
         let name = identity.qualify(name);
@@ -49,8 +50,8 @@ impl Netns {
         })))
     }
 
-    /// Wraps an open namespace that another program created and removes, such as a pod's;
-    /// the name is for messages.
+    /// Wraps an open namespace that another program manages, such as the namespace of a pod. The
+    /// name appears in messages only.
     pub fn adopt(name: &str, file: File) -> Self {
         Self(Arc::new(Inner {
             name: name.to_owned(),
@@ -59,16 +60,17 @@ impl Netns {
         }))
     }
 
-    /// Its name under `/run/netns`.
+    /// Returns the name of the namespace. An adopted namespace may have no file with this name in
+    /// `/run/netns`.
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// Runs `work` in the namespace, and returns its result.
+    /// Runs `work` in the namespace, waits for its end, and returns its result.
     ///
     /// # Panics
     ///
-    /// Panics if `work` panics or if the namespace cannot be entered.
+    /// Panics if `work` panics, or if the namespace cannot be entered.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         thread::scope(|scope| {
             scope
@@ -81,7 +83,7 @@ impl Netns {
         })
     }
 
-    /// Runs `work` in the namespace concurrently with the caller.
+    /// Starts to run `work` in the namespace on a new thread, and returns at once.
     pub fn spawn<T, F>(&self, work: F) -> JoinHandle<T>
     where
         T: Send + 'static,
@@ -94,8 +96,10 @@ impl Netns {
         })
     }
 
-    /// Starts a process in the namespace. It has a process group of its own, so that
-    /// Ctrl-C on a terminal signals only the laboratory, which then cleans up.
+    /// Starts a process in the namespace.
+    ///
+    /// The process gets its own process group. Ctrl-C on a terminal thus signals only the process
+    /// of the laboratory, which then cleans up.
     ///
     /// # Errors
     ///
@@ -107,12 +111,12 @@ impl Netns {
             .with_context(|| format!("failed to start {:?}", command.get_program()))
     }
 
-    /// Runs a program in the namespace with `input` on standard input, and returns its
+    /// Runs a program in the namespace with `input` on standard input, and returns the standard
     /// output.
     ///
     /// # Errors
     ///
-    /// Returns an error with the program's standard error if it fails.
+    /// Returns an error with the program's standard error if the program fails.
     pub fn exec(&self, program: &str, args: &[&str], input: &str) -> Result<String> {
         let output = self.output(program, args, input)?;
         if !output.status.success() {
@@ -128,8 +132,8 @@ impl Netns {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Runs a program in the namespace with `input` on standard input; the result
-    /// includes a failure of the program itself.
+    /// Runs a program in the namespace with `input` on standard input, and returns the output and
+    /// the exit status. A failure of the program is not an error.
     ///
     /// # Errors
     ///
@@ -149,7 +153,7 @@ impl Netns {
             let output = child.wait_with_output();
             (feed.join(), output)
         });
-        // A program may end before it has read all of its input.
+        // A program may end before it has read its whole input, which is no error.
         if let Ok(Err(error)) = fed
             && error.kind() != io::ErrorKind::BrokenPipe
         {
@@ -171,14 +175,15 @@ impl Netns {
             .with_context(|| format!("failed to set {key} in {}", self.name()))
     }
 
-    /// Removes the namespace now, with the processes and devices in it.
+    /// Kills the processes in the namespace, and removes its devices and its name.
     ///
     /// # Errors
     ///
-    /// Returns an error if a process does not end or the name cannot be removed.
+    /// Returns an error if a process does not end, or if the name cannot be removed.
     pub fn destroy(&self) -> Result<()> {
         super::clean::kill_in(std::slice::from_ref(&self.0.name))?;
-        // Open handles keep the namespace alive, so its devices are removed explicitly.
+        // The kernel keeps the namespace as long as a handle is open, so remove its devices
+        // explicitly.
         self.run(remove_links)?;
         delete(&self.0.name)
     }
@@ -189,19 +194,20 @@ impl Netns {
     }
 }
 
-/// Held shared while a thread creates an object that a clean-up must remove.
+/// Read-write lock against a race with a clean-up. A thread holds the lock shared while it creates
+/// a namespace or a process. A clean-up holds the lock exclusively.
 static GATE: RwLock<()> = RwLock::new(());
 
 fn pass_gate() -> RwLockReadGuard<'static, ()> {
     GATE.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Blocks all other threads before they create their next namespace or process.
+/// Prevents other threads from creating namespaces and processes while the guard exists.
 pub(super) fn close_gate() -> RwLockWriteGuard<'static, ()> {
     GATE.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The names of all namespaces of this machine.
+/// Returns the names of all named network namespaces of this machine.
 pub(super) fn list() -> Result<Vec<String>> {
     match fs::read_dir(NETNS_DIR) {
         Ok(entries) => Ok(entries
@@ -212,12 +218,12 @@ pub(super) fn list() -> Result<Vec<String>> {
     }
 }
 
-/// The mount point of a namespace.
+/// Returns the mount point of a named namespace.
 pub(super) fn path(name: &str) -> PathBuf {
     Path::new(NETNS_DIR).join(name)
 }
 
-/// Removes the name of a namespace, if it exists.
+/// Removes the name of a namespace. Succeeds if the name does not exist.
 pub(super) fn delete(name: &str) -> Result<()> {
     let path = path(name);
     match umount2(&path, MntFlags::MNT_DETACH) {
@@ -269,11 +275,12 @@ fn create(name: &str) -> Result<File> {
     File::open(&path).with_context(|| format!("failed to open {path:?}"))
 }
 
-/// Makes the directory a shared mount, as `ip netns` does and expects.
+/// Makes the directory of named namespaces a shared mount, which `ip netns` requires.
 fn prepare_directory() -> Result<()> {
     fs::create_dir_all(NETNS_DIR).with_context(|| format!("failed to create {NETNS_DIR}"))?;
     let directory = File::open(NETNS_DIR).with_context(|| format!("failed to open {NETNS_DIR}"))?;
-    // Prevents that two processes mount it at the same time; `ip netns` takes this lock too.
+    // `ip netns` uses the same lock, so that two processes do not mount the directory at the same
+    // time.
     directory
         .lock()
         .with_context(|| format!("failed to lock {NETNS_DIR}"))?;
@@ -302,7 +309,7 @@ fn prepare_directory() -> Result<()> {
     Ok(())
 }
 
-/// Removes the links of the current namespace that can be removed.
+/// Removes all links in the current thread's namespace that can be removed.
 fn remove_links() -> Result<()> {
     let output = Command::new("ip")
         .args(["-o", "link", "show"])
@@ -313,7 +320,7 @@ fn remove_links() -> Result<()> {
         let name = line.split(": ").nth(1)?;
         Some(name.split('@').next().unwrap_or(name))
     }) {
-        // `lo` cannot be deleted, and a veth may be gone together with its peer.
+        // Errors are ignored: `lo` cannot be deleted, and deleting a veth also deletes its peer.
         Command::new("ip")
             .args(["link", "delete", name])
             .output()
@@ -325,16 +332,17 @@ fn remove_links() -> Result<()> {
 
 const NETNS_DIR: &str = "/run/netns";
 
-/// Settings of every namespace, below `/proc/sys/net`.
+/// Sysctls of each new namespace, relative to `/proc/sys/net`, and their values.
 ///
-/// Without them, a new namespace would inherit the values of the machine's.
+/// A new namespace would otherwise inherit some of these values from the machine.
 const DEFAULTS: [(&str, &str); 6] = [
-    // Otherwise captures would contain neighbour discovery.
+    // With IPv6, captures would contain packets of neighbour discovery.
     ("ipv6/conf/all/disable_ipv6", "1"),
     ("ipv6/conf/default/disable_ipv6", "1"),
     ("ipv4/conf/all/rp_filter", "0"),
     ("ipv4/conf/default/rp_filter", "0"),
     ("ipv4/ip_forward", "0"),
-    // Otherwise the kernel would suppress ICMP errors that MTU tests and traceroutes expect.
+    // With a rate limit, the kernel would suppress ICMP errors that MTU tests and traceroutes
+    // expect.
     ("ipv4/icmp_ratelimit", "0"),
 ];

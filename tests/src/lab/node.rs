@@ -1,5 +1,5 @@
-//! Nodes: routers between pods and underlay, with the nft tables that a CNI and
-//! kube-proxy would maintain.
+//! A node, which routes between its pods and the underlay. It has the nft rules that a CNI and
+//! kube-proxy would create.
 
 use super::Identity;
 use super::address;
@@ -12,18 +12,18 @@ use ipnet::Ipv4Net;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-/// A node. Its device `eth0` leads to the edge of its cluster.
+/// A node of a cluster. The device `eth0` connects the node with the edge router of the cluster.
 #[derive(Debug)]
 pub struct Node {
-    /// The cluster's name and the node's number, counted from 1.
+    /// Name in the form `<cluster>-<number>`. Numbers start at 1.
     pub name: String,
-    /// Its address on the underlay.
+    /// Address of the node on the underlay.
     pub internal_ip: Ipv4Addr,
-    /// Its part of each of the cluster's pod CIDRs.
+    /// The node's part of each pod CIDR of the cluster, in the same order.
     pub pod_cidrs: Vec<Ipv4Net>,
-    /// The namespace of the node.
+    /// The network namespace of the node.
     pub netns: Netns,
-    /// False after [`Lab::kill_node`](super::Lab::kill_node).
+    /// `false` after [`Lab::kill_node`](super::Lab::kill_node).
     pub alive: bool,
     cluster: String,
     pods: usize,
@@ -68,7 +68,8 @@ impl Node {
             "link set dev eth0 up".to_owned(),
             format!("route add default via {}", link.upper),
         ];
-        // As CNIs do: packets for unused pod addresses must not return to the underlay.
+        // An unreachable route keeps packets for unused pod addresses from returning to the
+        // underlay. CNIs add the same routes.
         commands.extend(
             pod_cidrs
                 .iter()
@@ -99,7 +100,7 @@ impl Node {
         })
     }
 
-    /// Adds a pod with this address.
+    /// Adds a pod with this address to the node.
     pub(super) fn add_pod(
         &mut self,
         identity: &Arc<Identity>,
@@ -124,7 +125,7 @@ impl Node {
         Pod::build(identity, name, address, place)
     }
 
-    /// Forwards [`NODE_PORT`] to the gateways at `backends`, as kube-proxy does.
+    /// Adds nft rules that forward [`NODE_PORT`] to the gateways at `backends`, as kube-proxy does.
     pub(super) fn expose(&self, backends: &[Ipv4Addr]) -> Result<()> {
         let destination = format!("ip daddr {} udp dport {NODE_PORT}", self.internal_ip);
         let ruleset = dnat_ruleset("kube", &destination, backends);
@@ -134,8 +135,8 @@ impl Node {
     }
 }
 
-/// The rules of a CNI without an overlay: traffic between pods keeps its addresses,
-/// traffic that leaves the cluster is masqueraded.
+/// Returns the nft rules of a CNI without an overlay network. Traffic between pods keeps its
+/// addresses. Traffic from pods to other destinations is masqueraded.
 fn cni_ruleset(pod_cidrs: &[Ipv4Net]) -> String {
     let pods = set(pod_cidrs);
     format!(
@@ -149,8 +150,10 @@ fn cni_ruleset(pod_cidrs: &[Ipv4Net]) -> String {
     )
 }
 
-/// Spreads new flows to `destination` over `backends`, and masquerades them so that
-/// replies return; without backends, they are rejected.
+/// Returns nft rules that distribute new flows to `destination` over `backends`.
+///
+/// The flows are masqueraded, so that replies return through this node. Without backends the rules
+/// forward nothing, and the kernel rejects packets to the unused port.
 pub(super) fn dnat_ruleset(table: &str, destination: &str, backends: &[Ipv4Addr]) -> String {
     let verdict = match backends {
         [] => String::new(),
@@ -169,7 +172,7 @@ pub(super) fn dnat_ruleset(table: &str, destination: &str, backends: &[Ipv4Addr]
         }
     };
 
-    // Declared first, so that the deletion does not fail the first time.
+    // Deleting a missing table would fail, so declare the table first.
     format!(
         "table inet {table} {{}}
         delete table inet {table}
@@ -191,7 +194,8 @@ pub(super) fn dnat_ruleset(table: &str, destination: &str, backends: &[Ipv4Addr]
     )
 }
 
-/// Marks a flow to be masqueraded with kube-proxy's mark bit, and keeps the other bits.
+/// Statement that sets kube-proxy's mark bit, by which the rules select packets to masquerade. It
+/// keeps the other bits of the mark.
 const MARK: &str = "meta mark set meta mark | 0x4000";
 
 fn set(nets: &[Ipv4Net]) -> String {

@@ -1,4 +1,4 @@
-//! Pods: a namespace, and a veth pair to the node.
+//! A pod, which has a network namespace and a veth pair to its node.
 
 use super::Identity;
 use super::link::{End, ip, veth};
@@ -7,37 +7,37 @@ use anyhow::Result;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-/// A pod. Its device `eth0` leads to its node.
+/// A pod. The device `eth0` connects the pod with its node.
 #[derive(Clone, Debug)]
 pub struct Pod {
-    /// Its name, unique in its cluster.
+    /// Name of the pod, unique in its cluster.
     pub name: String,
-    /// Its cluster's name.
+    /// Name of the pod's cluster.
     pub cluster: String,
-    /// Its node's name.
+    /// Name of the pod's node.
     pub node: String,
-    /// Its original address, in its own cluster.
+    /// Address of the pod in its own cluster, without remapping.
     pub address: Ipv4Addr,
-    /// The namespace of the pod.
+    /// The network namespace of the pod.
     pub netns: Netns,
-    /// The device of the node that leads to it.
+    /// Name of the node's device of the veth pair to the pod.
     pub node_device: String,
 }
 
-/// The parameters of a new pod that its node decides.
+/// The parameters of a new pod that depend on the node.
 pub(super) struct Place<'a> {
     pub(super) cluster: &'a str,
     pub(super) node: &'a str,
     pub(super) netns: &'a Netns,
-    /// The node's address on the links of all pods: their default gateway.
+    /// The default gateway of the node's pods, which is the node's address on all pods' links.
     pub(super) gateway: Ipv4Addr,
     pub(super) device: String,
     pub(super) mtu: u32,
 }
 
 impl Pod {
-    /// Sets up a pod as the CNI plugin `ptp` does: a /32 route on the node, a default
-    /// route in the pod.
+    /// Creates a pod in the same way as the CNI plugin `ptp`. The node gets a /32 route to the pod,
+    /// and the pod gets a default route to the node.
     pub(super) fn build(
         identity: &Arc<Identity>,
         name: &str,

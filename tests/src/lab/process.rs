@@ -1,4 +1,4 @@
-//! Processes in the namespaces of a laboratory.
+//! Starts, stops and measures processes in the namespaces of a laboratory.
 
 use super::netns::Netns;
 use super::wait;
@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-/// A process that can be killed and restarted. It is killed when this is dropped,
-/// unless it was [released](Process::release).
+/// A process that can be killed and restarted. Dropping the value kills the process, unless
+/// [`Process::release`] was called.
 #[derive(Debug)]
 pub struct Process {
     name: String,
@@ -23,19 +23,20 @@ pub struct Process {
     child: Option<Child>,
 }
 
-/// Resources that a process has used.
+/// Resources that a process uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
-    /// Resident memory now, in bytes.
+    /// Current resident memory in bytes.
     pub resident_bytes: u64,
-    /// The peak of resident memory, in bytes.
+    /// Maximum resident memory since the start, in bytes.
     pub peak_bytes: u64,
-    /// CPU time, user and system.
+    /// Sum of user and system CPU time since the start.
     pub processor: Duration,
 }
 
 impl Process {
-    /// Describes a process without starting it; its output goes to the file `log`.
+    /// Describes a process without starting it. The process will write its standard output and
+    /// standard error to the file `log`.
     pub fn new<A: Into<OsString>>(
         name: impl Into<String>,
         netns: &Netns,
@@ -53,21 +54,21 @@ impl Process {
         }
     }
 
-    /// Its name; that of a gateway or route agent is its instance name.
+    /// Returns the name of the process. For gateways and route agents, this is the instance name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Adds an argument for the next start.
+    /// Appends a command-line argument, which takes effect at the next start.
     pub fn push_arg(&mut self, arg: impl Into<OsString>) {
         self.args.push(arg.into());
     }
 
-    /// Starts it unless it runs.
+    /// Starts the process, unless it is running.
     ///
     /// # Errors
     ///
-    /// Returns an error if the program or the log file is missing.
+    /// Returns an error if the program is missing, or if the log file cannot be opened.
     pub fn start(&mut self) -> Result<()> {
         if self.is_running() {
             return Ok(());
@@ -90,25 +91,25 @@ impl Process {
         Ok(())
     }
 
-    /// Returns whether it runs.
+    /// Returns whether the process is running.
     pub fn is_running(&mut self) -> bool {
         self.child
             .as_mut()
             .is_some_and(|child| matches!(child.try_wait(), Ok(None)))
     }
 
-    /// Its process id, while it runs.
+    /// Returns the process id, `None` if the process is not running.
     pub fn pid(&mut self) -> Option<u32> {
         self.is_running()
             .then(|| self.child.as_ref().map(Child::id))
             .flatten()
     }
 
-    /// Kills it (SIGKILL), and waits for its end.
+    /// Sends SIGKILL, and waits until the process has ended.
     ///
     /// # Errors
     ///
-    /// Returns an error if it cannot be waited for.
+    /// Returns an error if the kernel refuses to signal or to wait.
     pub fn kill(&mut self) -> Result<()> {
         let Some(mut child) = self.child.take() else {
             return Ok(());
@@ -119,11 +120,11 @@ impl Process {
         Ok(())
     }
 
-    /// Sends SIGTERM, and waits for its end.
+    /// Sends SIGTERM, and waits until the process has ended.
     ///
     /// # Errors
     ///
-    /// Returns an error if it did not run or does not end in time.
+    /// Returns an error if the process was not started, or does not end within `timeout`.
     pub fn stop(&mut self, timeout: Duration) -> Result<ExitStatus> {
         let what = format!("{} to end", self.name);
         let Some(child) = self.child.as_mut() else {
@@ -135,29 +136,29 @@ impl Process {
         wait::value(timeout, &what, || Ok(child.try_wait()?))
     }
 
-    /// Sends SIGTERM, and returns at once.
+    /// Sends SIGTERM, and returns without waiting.
     ///
     /// # Errors
     ///
-    /// Returns an error if it does not run.
+    /// Returns an error if the process is not running.
     pub fn terminate(&mut self) -> Result<()> {
         self.signal(Signal::SIGTERM)
     }
 
-    /// Suspends it (SIGSTOP) until [`Process::resume`].
+    /// Suspends the process (SIGSTOP) until [`Process::resume`] is called.
     ///
     /// # Errors
     ///
-    /// Returns an error if it does not run.
+    /// Returns an error if the process is not running.
     pub fn hang(&mut self) -> Result<()> {
         self.signal(Signal::SIGSTOP)
     }
 
-    /// Resumes it (SIGCONT).
+    /// Resumes a suspended process (SIGCONT).
     ///
     /// # Errors
     ///
-    /// Returns an error if it does not run.
+    /// Returns an error if the process is not running.
     pub fn resume(&mut self) -> Result<()> {
         self.signal(Signal::SIGCONT)
     }
@@ -168,38 +169,38 @@ impl Process {
             .with_context(|| format!("failed to send {signal} to {}", self.name))
     }
 
-    /// Kills it and starts it again.
+    /// Kills the process, and starts it again.
     ///
     /// # Errors
     ///
-    /// As [`Process::kill`] and [`Process::start`].
+    /// Returns the errors of [`Process::kill`] and [`Process::start`].
     pub fn restart(&mut self) -> Result<()> {
         self.kill()?;
         self.start()
     }
 
-    /// Leaves it running after this value is dropped.
+    /// Keeps the process running after this value is dropped.
     pub fn release(&mut self) {
         self.child = None;
     }
 
-    /// Its output so far.
+    /// Returns the output that the process has written so far.
     pub fn log(&self) -> String {
         fs::read(&self.log)
             .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
             .unwrap_or_default()
     }
 
-    /// The file with its output.
+    /// Returns the path of the file with the output of the process.
     pub fn log_path(&self) -> &Path {
         &self.log
     }
 
-    /// The resources that it has used so far.
+    /// Returns the memory and the CPU time that the process uses.
     ///
     /// # Errors
     ///
-    /// Returns an error if it does not run.
+    /// Returns an error if the process is not running.
     pub fn usage(&mut self) -> Result<Usage> {
         let pid = self.pid().context("the process is not running")?;
         usage(pid).with_context(|| format!("failed to read the usage of {}", self.name))
@@ -226,7 +227,8 @@ fn usage(pid: u32) -> Result<Usage> {
     };
 
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The name, in parentheses, may contain spaces; fields are counted after it.
+    // The second field is the name in parentheses, which may contain spaces. Parse the fields after
+    // it.
     let (_, fields) = stat.rsplit_once(')').context("no name")?;
     let ticks: u64 = fields
         .split_whitespace()
@@ -242,5 +244,5 @@ fn usage(pid: u32) -> Result<Usage> {
     })
 }
 
-/// `USER_HZ`, which is 100 on every architecture that Liqo supports.
+/// Unit of CPU times in `/proc`: `USER_HZ`, which is 100 on every architecture that Liqo supports.
 const TICKS_PER_SECOND: u64 = 100;

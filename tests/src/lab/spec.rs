@@ -4,29 +4,29 @@ use ipnet::Ipv4Net;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-/// The clusters of a laboratory and their peerings.
+/// The clusters of a laboratory, and the peerings between them.
 #[derive(Clone, Debug, Default)]
 pub struct Spec {
-    /// The clusters, with unique names.
+    /// The clusters, whose names must be unique.
     pub clusters: Vec<ClusterSpec>,
-    /// The peerings, at most one for each pair of clusters.
+    /// The peerings. Each pair of clusters has at most one.
     pub peerings: Vec<PeeringSpec>,
 }
 
 impl Spec {
-    /// A laboratory without clusters.
+    /// Returns the specification of a laboratory without clusters.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a cluster.
+    /// Adds a cluster, and returns the specification.
     #[must_use]
     pub fn cluster(mut self, cluster: ClusterSpec) -> Self {
         self.clusters.push(cluster);
         self
     }
 
-    /// Adds a peering with the default MTU.
+    /// Adds a peering between two clusters with Liqo's default MTU.
     #[must_use]
     pub fn peering(mut self, client: &str, server: &str) -> Self {
         self.peerings.push(PeeringSpec::new(client, server));
@@ -34,40 +34,39 @@ impl Spec {
     }
 }
 
-/// The specification of a cluster. The defaults are those of Kubernetes and Liqo, so
-/// that all clusters have the same addresses.
+/// The specification of a cluster. The defaults are those of Kubernetes and Liqo, so all clusters
+/// have the same CIDRs by default.
 #[derive(Clone, Debug)]
 pub struct ClusterSpec {
-    /// The cluster ID; also the prefix of node names.
+    /// The cluster ID, which is also the prefix of node names. It has at most 12 letters.
     pub name: String,
-    /// The pod CIDRs; each node has its own part of each.
+    /// The pod CIDRs. Each node has a part of each CIDR.
     pub pod_cidrs: Vec<Ipv4Net>,
-    /// The service CIDR.
+    /// The CIDR of Services, which is part of the desired state only.
     pub service_cidr: Ipv4Net,
-    /// The external CIDR: addresses of nodes and IP objects for peers.
+    /// The external CIDR, with the addresses at which peers reach nodes and IP objects.
     pub external_cidr: Ipv4Net,
-    /// Number of nodes, at most [`NODES_MAX`].
+    /// Number of nodes, from 1 to [`NODES_MAX`].
     pub nodes: usize,
-    /// Number of gateway pods, which are spread over the nodes.
+    /// Number of gateway pods, which are distributed over the nodes.
     pub replicas: usize,
     /// Number of lanes (packet loops) of each gateway.
     pub lanes: u8,
-    /// How its gateways are exposed where they have the server role.
+    /// Kind of Service by which peers in the client role reach the gateways.
     pub exposure: Exposure,
-    /// Puts the cluster behind a NAT router whose UDP flows expire after this time
-    /// without packets.
+    /// If set, the edge router is a NAT router. UDP flows expire after this time without packets.
     pub nat: Option<Duration>,
-    /// The MTU of the link between the cluster and the core of the underlay.
+    /// MTU in bytes of the link between the cluster's edge router and the core router.
     pub uplink_mtu: u32,
-    /// Puts a [relay](crate::fault::relay) into that link.
+    /// Whether the link between edge router and core router has a [relay](crate::fault::relay).
     pub relayed: bool,
-    /// Whether nodes hash ports, too, when they spread flows over nexthops
-    /// (`fib_multipath_hash_policy`).
+    /// Whether nodes select nexthops by addresses and ports instead of addresses only (sysctl
+    /// `fib_multipath_hash_policy`).
     pub spread_by_port: bool,
 }
 
 impl ClusterSpec {
-    /// A cluster with one node and one gateway.
+    /// Returns the specification of a cluster with one node and one gateway.
     pub fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -85,56 +84,56 @@ impl ClusterSpec {
         }
     }
 
-    /// Sets the number of nodes.
+    /// Sets the number of nodes, from 1 to [`NODES_MAX`].
     #[must_use]
     pub fn nodes(mut self, nodes: usize) -> Self {
         self.nodes = nodes;
         self
     }
 
-    /// Sets the number of gateway pods.
+    /// Sets the number of gateway pods, which may exceed the number of nodes.
     #[must_use]
     pub fn replicas(mut self, replicas: usize) -> Self {
         self.replicas = replicas;
         self
     }
 
-    /// Sets the number of lanes of each gateway.
+    /// Sets the number of lanes (packet loops) of each gateway.
     #[must_use]
     pub fn lanes(mut self, lanes: u8) -> Self {
         self.lanes = lanes;
         self
     }
 
-    /// Sets the pod CIDRs.
+    /// Replaces the pod CIDRs, of which there must be at least one.
     #[must_use]
     pub fn pod_cidrs(mut self, cidrs: impl IntoIterator<Item = Ipv4Net>) -> Self {
         self.pod_cidrs = cidrs.into_iter().collect();
         self
     }
 
-    /// Sets how the gateways are exposed.
+    /// Sets the kind of Service by which peers reach the gateways.
     #[must_use]
     pub fn exposure(mut self, exposure: Exposure) -> Self {
         self.exposure = exposure;
         self
     }
 
-    /// Puts the cluster behind a NAT router.
+    /// Makes the edge router a NAT router. UDP flows expire after `timeout` without packets.
     #[must_use]
     pub fn behind_nat(mut self, timeout: Duration) -> Self {
         self.nat = Some(timeout);
         self
     }
 
-    /// Sets the MTU of the link to the core.
+    /// Sets the MTU in bytes of the link between edge router and core router.
     #[must_use]
     pub fn uplink_mtu(mut self, mtu: u32) -> Self {
         self.uplink_mtu = mtu;
         self
     }
 
-    /// Puts a relay into the link to the core.
+    /// Inserts a [relay](crate::fault::relay) into the link between edge router and core router.
     #[must_use]
     pub fn relayed(mut self) -> Self {
         self.relayed = true;
@@ -142,12 +141,12 @@ impl ClusterSpec {
     }
 }
 
-/// How a cluster's gateways are exposed to peers.
+/// The kind of Service by which peers reach a cluster's gateways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exposure {
-    /// A port of every node, forwarded to the ready gateways.
+    /// Every node forwards [`NODE_PORT`] to the ready gateways.
     NodePort,
-    /// A load balancer's address, forwarded to the ready gateways.
+    /// A load balancer forwards [`GATEWAY_PORT`] of its address to the ready gateways.
     LoadBalancer,
 }
 
@@ -158,7 +157,7 @@ pub struct PeeringSpec {
     pub client: String,
     /// The cluster whose gateways are exposed.
     pub server: String,
-    /// The upper bound of the tunnel's MTU.
+    /// Upper bound of the tunnel's MTU in bytes.
     pub mtu: u16,
 }
 
@@ -182,19 +181,19 @@ impl PeeringSpec {
     }
 }
 
-/// Number of node links that the address plan of a cluster has room for.
+/// Maximum number of nodes per cluster. The address plan has links for this number of nodes.
 pub const NODES_MAX: usize = 60;
 
-/// The UDP port of gateways in their pods, Liqo's default.
+/// UDP port on which gateways listen in their pods. It is Liqo's default.
 pub const GATEWAY_PORT: u16 = 51840;
 
-/// The port of every node that forwards to the gateways.
+/// UDP port that every node forwards to the gateways.
 pub const NODE_PORT: u16 = 30840;
 
-/// The MTU of Ethernet without jumbo frames.
+/// Default MTU of links in bytes, as on Ethernet without jumbo frames.
 pub const MTU: u32 = 1500;
 
-/// Liqo's default MTU of the tunnel.
+/// Liqo's default MTU of the tunnel in bytes.
 const TUNNEL_MTU: u16 = 1340;
 
 fn net(address: [u8; 4], prefix_len: u8) -> Ipv4Net {

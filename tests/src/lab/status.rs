@@ -1,4 +1,4 @@
-//! The status that gateways and route agents report on their sockets.
+//! Reads the status documents of gateways and route agents from their status sockets.
 
 use super::wait;
 use super::{Lab, cluster::Cluster};
@@ -11,20 +11,21 @@ use std::path::Path;
 use std::time::Duration;
 
 impl Lab {
-    /// The status of a gateway, counted from 1.
+    /// Returns the status document of the gateway replica with this number. Numbers start at 1.
     ///
     /// # Errors
     ///
-    /// Returns an error if it does not reply in time.
+    /// Returns an error if the gateway does not reply in time.
     pub fn gateway_status(&self, cluster: &str, number: usize) -> Result<Value> {
         self.status(&self.gateway_instance(cluster, number))
     }
 
-    /// The status of a route agent, by its node, counted from 1.
+    /// Returns the status document of the route agent on the node with this number. Numbers start
+    /// at 1.
     ///
     /// # Errors
     ///
-    /// Returns an error if it does not reply in time.
+    /// Returns an error if the route agent does not reply in time.
     pub fn agent_status(&self, cluster: &str, node: usize) -> Result<Value> {
         self.status(&self.agent_instance(cluster, node))
     }
@@ -33,12 +34,14 @@ impl Lab {
         read(&self.socket_dir(), instance)
     }
 
-    /// Waits until every gateway has a session with every replica of every peer, and every
-    /// route agent uses all of its cluster's gateways.
+    /// Waits until all clusters are connected.
+    ///
+    /// In a connected laboratory, every ready gateway has a live session with every ready replica
+    /// of every peer. Every route agent routes to all ready gateways of its cluster.
     ///
     /// # Errors
     ///
-    /// Returns an error that names the missing sessions and nexthops at the deadline.
+    /// Returns an error that names the missing sessions and nexthops after the time-out.
     pub fn wait_until_connected(&self, timeout: Duration) -> Result<()> {
         let mut missing = Vec::new();
         let outcome = wait::until(timeout, "all clusters to be connected", || {
@@ -49,7 +52,7 @@ impl Lab {
         outcome.with_context(|| format!("missing: {}", missing.join("; ")))
     }
 
-    /// The missing sessions and nexthops, one line each.
+    /// Returns a line for each missing session and each missing nexthop.
     fn missing(&self) -> Vec<String> {
         let mut missing = Vec::new();
         for cluster in self.clusters.values() {
@@ -81,7 +84,8 @@ impl Lab {
         missing
     }
 
-    /// Remote replicas with which a gateway has no session, as `cluster/replica`.
+    /// Returns the remote replicas with which a gateway has no live session, in the form
+    /// `cluster/replica`. `cluster` is the gateway's own cluster.
     fn missing_sessions(&self, cluster: &str, status: &Value) -> Vec<String> {
         let live = live_sessions(status);
         self.peerings
@@ -101,8 +105,8 @@ impl Lab {
             .collect()
     }
 
-    /// Replicas of the own cluster that a route agent does not use for a peer, as
-    /// `replica for cluster`.
+    /// Returns the gateway replicas of `cluster` that a route agent does not use for a peer, in the
+    /// form `replica for peer`.
     fn missing_hops(&self, cluster: &Cluster, status: &Value) -> Vec<String> {
         let serving = serving_replicas(status);
         self.peerings
@@ -127,14 +131,15 @@ fn ready_gateways(cluster: &Cluster) -> Vec<usize> {
         .collect()
 }
 
-/// Reads the status of the process `instance`, whose socket is in `directory`.
+/// Reads the status document of the process with the instance name `instance` from its status
+/// socket in `directory`.
 ///
-/// Reads the socket directly: a process per read would load the machine while tests
-/// measure failovers.
+/// This function does not start a `status` command. Many such processes would load the machine
+/// while tests measure failovers.
 ///
 /// # Errors
 ///
-/// Returns an error if it does not reply in time.
+/// Returns an error if the process does not reply in time.
 pub fn read(directory: &Path, instance: &str) -> Result<Value> {
     let path = directory.join(format!("{instance}.sock"));
     let mut document = String::new();
@@ -148,7 +153,7 @@ pub fn read(directory: &Path, instance: &str) -> Result<Value> {
     serde_json::from_str(&document).with_context(|| format!("the status of {instance} is not JSON"))
 }
 
-/// The live sessions of a gateway, as (remote cluster, replica).
+/// Returns the live sessions in a gateway's status, as pairs of remote cluster and remote replica.
 pub fn live_sessions(status: &Value) -> BTreeSet<(String, String)> {
     let mut live = BTreeSet::new();
     for peer in find(status, "peers") {
@@ -163,12 +168,12 @@ pub fn live_sessions(status: &Value) -> BTreeSet<(String, String)> {
     live
 }
 
-/// The number of peers of a gateway.
+/// Returns the number of peers in a gateway's status.
 pub fn peer_count(status: &Value) -> usize {
     find(status, "peers").len()
 }
 
-/// The replicas that a route agent uses, as (remote cluster, replica).
+/// Returns the gateway replicas that a route agent uses, as pairs of remote cluster and replica.
 pub fn serving_replicas(status: &Value) -> BTreeSet<(String, String)> {
     let mut serving = BTreeSet::new();
     for peer in find(status, "peers") {
@@ -181,7 +186,7 @@ pub fn serving_replicas(status: &Value) -> BTreeSet<(String, String)> {
     serving
 }
 
-/// All sessions of a gateway, with all peers.
+/// Returns the sessions with all peers in a gateway's status.
 pub fn sessions(status: &Value) -> Vec<&Value> {
     find(status, "peers")
         .iter()
@@ -190,7 +195,7 @@ pub fn sessions(status: &Value) -> Vec<&Value> {
         .collect()
 }
 
-/// The sum of the drop counters of a process.
+/// Returns the sum of all drop counters in a status document.
 pub fn all_drops(status: &Value) -> u64 {
     let drops = status["drops"].as_object();
     drops
@@ -200,7 +205,8 @@ pub fn all_drops(status: &Value) -> u64 {
         .sum()
 }
 
-/// The drop counter for a reason; 0 if the process does not report it.
+/// Returns the number of packets dropped for a reason, or 0 if the status document does not contain
+/// the reason.
 pub fn drops(status: &Value, reason: &str) -> u64 {
     fn search(value: &Value, reason: &str) -> u64 {
         match value {
@@ -219,7 +225,7 @@ pub fn drops(status: &Value, reason: &str) -> u64 {
     search(status, reason)
 }
 
-/// The elements of the first list with this key, at any depth.
+/// Returns the first list with this key, at any depth of `value`.
 fn find<'a>(value: &'a Value, name: &str) -> &'a [Value] {
     match value {
         Value::Object(fields) => match fields.get(name) {
@@ -238,5 +244,5 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// A process replies within milliseconds; a busy machine may take longer.
+/// Time-out of reading a status document, long enough for a busy machine.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(5);

@@ -1,4 +1,5 @@
-//! The network between clusters: one router, with a link to each cluster's edge.
+//! The network between clusters. It consists of the core router, which has a link to the edge
+//! router of each cluster.
 
 use super::Identity;
 use super::address::{self, Link};
@@ -9,19 +10,19 @@ use anyhow::Result;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-/// The core router.
+/// The core router and the number of hosts that are connected to it.
 #[derive(Debug)]
 pub struct Underlay {
     core: Netns,
     hosts: u8,
 }
 
-/// A machine on the underlay outside of all clusters.
+/// A machine on the underlay that belongs to no cluster.
 #[derive(Clone, Debug)]
 pub struct Host {
-    /// The namespace of the host; its device is `eth0`.
+    /// The network namespace of the host, with the device `eth0`.
     pub netns: Netns,
-    /// Its address on the underlay.
+    /// Address of the host on the underlay.
     pub address: Ipv4Addr,
 }
 
@@ -34,17 +35,17 @@ impl Underlay {
         Ok(Self { core, hosts: 0 })
     }
 
-    /// The namespace of the router, with a device `to-<cluster>` to each cluster
-    /// and `to-host-<n>` to each host.
+    /// Returns the namespace of the core router. It has a device `to-<cluster>` to each cluster,
+    /// and a device `to-host-<n>` to each host.
     pub fn core(&self) -> &Netns {
         &self.core
     }
 
-    /// Adds a machine outside of all clusters.
+    /// Adds a machine to the underlay. The machine belongs to no cluster.
     ///
     /// # Errors
     ///
-    /// Returns an error if the kernel refuses its namespace or link.
+    /// Returns an error if the kernel refuses to create the machine's namespace or link.
     pub(super) fn add_host(&mut self, identity: &Arc<Identity>) -> Result<Host> {
         self.hosts += 1;
         let netns = Netns::create(identity, &format!("host-{}", self.hosts))?;

@@ -1,15 +1,16 @@
-//! Waits for a condition, with a deadline.
+//! Polls a condition until it holds or a deadline passes.
 
 use anyhow::{Result, bail};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Waits until `condition` holds.
+/// Waits until `condition` returns `true`. `what` describes the condition, such as "a pod to
+/// start".
 ///
 /// # Errors
 ///
-/// Returns an error that names `what` if the deadline passes first, or the
-/// error of `condition` at once.
+/// Returns an error that contains `what` after the time-out. Returns an error of `condition` at
+/// once.
 pub fn until(
     timeout: Duration,
     what: &str,
@@ -18,12 +19,11 @@ pub fn until(
     value(timeout, what, || Ok(condition()?.then_some(())))
 }
 
-/// Waits until `probe` yields a value.
+/// Waits until `probe` returns a value. `what` describes the value, such as "a process to end".
 ///
 /// # Errors
 ///
-/// Returns an error that names `what` if the deadline passes first, or the
-/// error of `probe` at once.
+/// Returns an error that contains `what` after the time-out. Returns an error of `probe` at once.
 pub fn value<T>(
     timeout: Duration,
     what: &str,
@@ -46,5 +46,6 @@ pub fn value<T>(
 
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 
-/// Interval of polls: short enough not to slow a test, long enough not to load the machine.
+/// Maximum interval between two polls. A longer interval would slow tests, and a shorter interval
+/// would load the machine.
 const PAUSE_MAX: Duration = Duration::from_millis(50);

@@ -1,4 +1,4 @@
-//! Captures the frames of a device that match a filter.
+//! Captures those frames of a device that match a filter.
 
 use super::frame::Ipv4;
 use crate::lab::netns::Netns;
@@ -13,22 +13,22 @@ use std::time::{Duration, Instant};
 /// A captured frame.
 #[derive(Clone, Debug)]
 pub struct Frame {
-    /// When the capture read it.
+    /// Time at which the capture read the frame from its socket.
     pub at: Instant,
-    /// Whether the device received or sent it.
+    /// Whether the device received or sent the frame.
     pub direction: Direction,
-    /// The frame, with its Ethernet header.
+    /// The bytes of the frame, including the Ethernet header.
     pub bytes: Vec<u8>,
 }
 
 impl Frame {
-    /// The IPv4 packet in the frame.
+    /// Returns the IPv4 packet in the frame, `None` if the frame contains another protocol.
     pub fn ipv4(&self) -> Option<Ipv4<'_>> {
         Ipv4::in_frame(&self.bytes)
     }
 }
 
-/// A running capture; it stops when it is dropped.
+/// A running capture. Dropping the value stops the capture.
 #[derive(Debug)]
 pub struct Capture {
     shared: Arc<Shared>,
@@ -43,7 +43,7 @@ struct Shared {
 }
 
 impl Capture {
-    /// Starts to capture the frames of a device that match `filter`.
+    /// Starts to capture the frames on `device` for which `filter` returns `true`.
     ///
     /// # Errors
     ///
@@ -66,7 +66,7 @@ impl Capture {
         })
     }
 
-    /// Starts to capture the IPv4 packets of a device that match `filter`.
+    /// Starts to capture the IPv4 packets on `device` for which `filter` returns `true`.
     ///
     /// # Errors
     ///
@@ -81,13 +81,14 @@ impl Capture {
         })
     }
 
-    /// The frames captured so far.
+    /// Returns a copy of the frames that have been captured so far.
     pub fn frames(&self) -> Vec<Frame> {
         let frames = self.shared.frames.lock();
         frames.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The number of frames that have matched so far.
+    /// Returns the number of frames that have matched so far, including frames that were not
+    /// stored.
     pub fn seen(&self) -> u64 {
         self.shared.seen.load(Ordering::Relaxed)
     }
@@ -96,13 +97,13 @@ impl Capture {
     ///
     /// # Errors
     ///
-    /// Returns an error if the deadline passes first.
+    /// Returns an error if fewer frames have matched after `timeout`.
     pub fn wait_for(&self, count: u64, timeout: Duration) -> Result<()> {
         let what = format!("{count} frames");
         wait::until(timeout, &what, || Ok(self.seen() >= count))
     }
 
-    /// Stops the capture, and returns the captured frames, at most [`FRAMES_MAX`].
+    /// Stops the capture, and returns at most [`FRAMES_MAX`] captured frames.
     ///
     /// # Errors
     ///
@@ -141,7 +142,7 @@ impl Drop for Capture {
 fn capture(socket: &PacketSocket, shared: &Shared, filter: impl Fn(&Frame) -> bool) -> Result<()> {
     let mut buffer = vec![0; FRAME_MAX];
     loop {
-        // Loaded before the socket is drained, so that frames sent before the stop are captured.
+        // Read the flag before the socket, so that all frames sent before the stop are captured.
         let last = shared.stop.load(Ordering::Relaxed);
         while let Some((length, direction)) = socket.receive(&mut buffer)? {
             let frame = Frame {
@@ -164,8 +165,8 @@ fn capture(socket: &PacketSocket, shared: &Shared, filter: impl Fn(&Frame) -> bo
     }
 }
 
-/// Number of frames that a capture stores; further ones are only counted.
+/// Maximum number of frames that a capture stores. Later frames are only counted.
 pub const FRAMES_MAX: usize = 100_000;
 
-/// Interval at which an idle capture checks whether it should stop.
+/// Interval at which an idle capture checks whether it must stop.
 const IDLE: Duration = Duration::from_millis(20);

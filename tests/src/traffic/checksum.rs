@@ -1,12 +1,11 @@
-//! Checks and computes the Internet checksum (RFC 1071) of packets. PURE.
+//! Checks and computes the Internet checksums (RFC 1071) of packets. This module does no IO.
 
 use super::frame::{ICMP, Ipv4, TCP, UDP, u16_at};
 
-/// Returns the headers with wrong checksums in a packet, and in the packet that an ICMP
-/// error quotes; empty if all are correct.
+/// Returns the names of the headers whose checksum is wrong.
 ///
-/// Of fragments and of quoted packets, which are truncated, only the IP header can be
-/// checked.
+/// In an ICMP error, the quoted packet is checked, too. Only the IP header of fragments and of
+/// quoted packets can be checked, because their payload is incomplete.
 pub fn faults(packet: &Ipv4<'_>) -> Vec<&'static str> {
     let mut faults = Vec::new();
     if sum(packet.header, 0) != 0xffff {
@@ -37,7 +36,7 @@ pub fn faults(packet: &Ipv4<'_>) -> Vec<&'static str> {
     faults
 }
 
-/// Returns whether the packet is an ICMP error, which quotes the packet that caused it.
+/// Returns whether the packet is an ICMP error, which quotes the packet that caused the error.
 fn quotes(packet: &Ipv4<'_>) -> bool {
     packet
         .icmp()
@@ -57,7 +56,7 @@ fn quoted_header_is_right(packet: &Ipv4<'_>) -> bool {
         .is_some_and(|header| length >= 20 && sum(header, 0) == 0xffff)
 }
 
-/// Sets the checksums of an unfragmented packet with a UDP datagram.
+/// Sets the IPv4 and UDP checksums of an unfragmented packet, whose checksum fields must be 0.
 pub(super) fn fill(packet: &mut [u8]) {
     let header = !sum(&packet[..20], 0);
     packet[10..12].copy_from_slice(&header.to_be_bytes());
@@ -77,7 +76,7 @@ fn pseudo_header(packet: &Ipv4<'_>, length: u32) -> u32 {
     addresses + u32::from(packet.protocol()) + length
 }
 
-/// The ones' complement sum of 16-bit words, begun at `start`.
+/// Returns the ones' complement sum of `start` and the 16-bit words in `bytes`.
 fn sum(bytes: &[u8], start: u32) -> u16 {
     let mut total = start;
     for word in bytes.chunks(2) {

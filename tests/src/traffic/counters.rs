@@ -1,11 +1,11 @@
-//! The kernel's network counters of a namespace, as `nstat` prints them.
+//! Reads the kernel's network counters of a namespace, which `nstat` prints.
 
 use crate::lab::netns::Netns;
 use anyhow::{Context as _, Result};
 use std::collections::BTreeMap;
 use std::fs;
 
-/// All counters by name, such as `TcpInCsumErrors` or `IpInReceives`.
+/// Returns all counters by name, such as `TcpInCsumErrors` or `IpInReceives`.
 ///
 /// # Errors
 ///
@@ -21,14 +21,14 @@ pub fn read(netns: &Netns) -> Result<BTreeMap<String, u64>> {
         .with_context(|| format!("failed to read the counters of {}", netns.name()))
 }
 
-/// The nonzero counters of packets that arrived with a wrong checksum or form.
+/// Returns the counters of received packets with a wrong checksum or header, if they are not zero.
 ///
 /// # Errors
 ///
 /// Returns an error if `/proc/net` cannot be read.
 pub fn broken(netns: &Netns) -> Result<BTreeMap<String, u64>> {
     let mut counters = read(netns)?;
-    // The kernel also counts a retransmitted SYN of an open connection as an error.
+    // The kernel also counts retransmitted SYNs of open connections as errors. Subtract them.
     let repeated = counters.get("TcpExtTCPSYNChallenge").copied();
     if let Some(errors) = counters.get_mut("TcpInErrs") {
         *errors = errors.saturating_sub(repeated.unwrap_or_default());
@@ -55,7 +55,7 @@ fn parse(text: &str) -> BTreeMap<String, u64> {
         .collect()
 }
 
-/// The counters of packets with a wrong checksum or form.
+/// Names of the counters of received packets with a wrong checksum or header.
 const BROKEN: [&str; 9] = [
     "IpExtInCsumErrors",
     "IpInHdrErrors",

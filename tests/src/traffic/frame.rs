@@ -1,59 +1,60 @@
-//! Parses and builds frames: Ethernet, IPv4, UDP, TCP, ICMP, VXLAN. PURE.
+//! Parses and builds Ethernet, IPv4, UDP, TCP, ICMP and VXLAN headers. This module does no IO.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-/// An IPv4 packet inside a frame or datagram.
+/// A parsed IPv4 packet, which borrows its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ipv4<'a> {
-    /// The packet with its header, of the length in its header.
+    /// The whole packet without padding. The length is the total length in the header.
     pub bytes: &'a [u8],
-    /// The header with its options.
+    /// The IPv4 header including options.
     pub header: &'a [u8],
-    /// The payload after the header.
+    /// The bytes after the IPv4 header.
     pub payload: &'a [u8],
 }
 
-/// A UDP datagram.
+/// A parsed UDP datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Udp<'a> {
-    /// Source port.
+    /// Source port in host byte order.
     pub source: u16,
-    /// Destination port.
+    /// Destination port in host byte order.
     pub destination: u16,
-    /// The payload.
+    /// The bytes after the UDP header.
     pub payload: &'a [u8],
 }
 
-/// A TCP segment.
+/// A parsed TCP segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tcp<'a> {
-    /// Source port.
+    /// Source port in host byte order.
     pub source: u16,
-    /// Destination port.
+    /// Destination port in host byte order.
     pub destination: u16,
-    /// The flags byte: FIN is 1, SYN 2, RST 4, PSH 8, ACK 16.
+    /// The flags as a bit field: FIN is 1, SYN 2, RST 4, PSH 8, ACK 16.
     pub flags: u8,
-    /// The options as raw bytes.
+    /// The undecoded options of the TCP header.
     pub options: &'a [u8],
-    /// The payload.
+    /// The bytes after the TCP header.
     pub payload: &'a [u8],
 }
 
-/// An ICMP message.
+/// A parsed ICMP message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Icmp<'a> {
-    /// The type field.
+    /// The type field, for example 8 for an echo request.
     pub kind: u8,
-    /// The code field.
+    /// The code field, whose meaning depends on the type.
     pub code: u8,
-    /// The four bytes after the checksum: identifier, or MTU of the next hop.
+    /// The four bytes after the checksum. Depending on the type, they contain for example the
+    /// identifier of an echo, or the MTU of the next hop.
     pub rest: [u8; 4],
-    /// The rest: the data of an echo, or the quoted packet of an error.
+    /// The bytes after these fields: the data of an echo, or the packet that an error quotes.
     pub body: &'a [u8],
 }
 
 impl<'a> Ipv4<'a> {
-    /// Parses the IPv4 packet in an Ethernet frame.
+    /// Parses the IPv4 packet in an Ethernet frame. Returns `None` for other or malformed frames.
     pub fn in_frame(frame: &'a [u8]) -> Option<Self> {
         if frame.get(12..14)? != ETHERTYPE_IPV4 {
             return None;
@@ -62,7 +63,7 @@ impl<'a> Ipv4<'a> {
         Self::parse(frame.get(14..)?)
     }
 
-    /// Parses a packet; bytes after its end are padding.
+    /// Parses a packet, and ignores padding after its end. Returns `None` for a malformed packet.
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         let first = *bytes.first()?;
         let header_len = usize::from(first & 15) * 4;
@@ -79,42 +80,43 @@ impl<'a> Ipv4<'a> {
         })
     }
 
-    /// Source address.
+    /// Returns the source address in the header.
     pub fn source(&self) -> Ipv4Addr {
         self.address(12)
     }
 
-    /// Destination address.
+    /// Returns the destination address in the header.
     pub fn destination(&self) -> Ipv4Addr {
         self.address(16)
     }
 
-    /// Protocol number.
+    /// Returns the protocol number of the payload, for example [`UDP`].
     pub fn protocol(&self) -> u8 {
         self.header[9]
     }
 
-    /// The time to live.
+    /// Returns the time to live, in hops.
     pub fn ttl(&self) -> u8 {
         self.header[8]
     }
 
-    /// Whether the flag DF is set.
+    /// Returns whether the flag DF (don't fragment) is set.
     pub fn dont_fragment(&self) -> bool {
         self.header[6] & 0x40 != 0
     }
 
-    /// Whether it is a fragment.
+    /// Returns whether the packet is a fragment of a larger packet.
     pub fn is_fragment(&self) -> bool {
         self.header[6] & 0x3f != 0 || self.header[7] != 0
     }
 
-    /// Whether it is a fragment other than the first.
+    /// Returns whether the packet is a fragment other than the first. Such a fragment has no
+    /// transport header.
     pub fn is_later_fragment(&self) -> bool {
         self.header[6] & 0x1f != 0 || self.header[7] != 0
     }
 
-    /// The UDP datagram in it; `None` in fragments other than the first.
+    /// Returns the UDP datagram in the packet, `None` for other protocols and for later fragments.
     pub fn udp(&self) -> Option<Udp<'a>> {
         self.transport(UDP)?;
         Some(Udp {
@@ -124,7 +126,7 @@ impl<'a> Ipv4<'a> {
         })
     }
 
-    /// The TCP segment in it; `None` in fragments other than the first.
+    /// Returns the TCP segment in the packet, `None` for other protocols and for later fragments.
     pub fn tcp(&self) -> Option<Tcp<'a>> {
         self.transport(TCP)?;
         let header_len = usize::from(*self.payload.get(12)? >> 4) * 4;
@@ -137,7 +139,7 @@ impl<'a> Ipv4<'a> {
         })
     }
 
-    /// The ICMP message in it; `None` in fragments other than the first.
+    /// Returns the ICMP message in the packet, `None` for other protocols and for later fragments.
     pub fn icmp(&self) -> Option<Icmp<'a>> {
         self.transport(ICMP)?;
         Some(Icmp {
@@ -148,7 +150,8 @@ impl<'a> Ipv4<'a> {
         })
     }
 
-    /// The inner packet and the VNI, if this is VXLAN to `port`.
+    /// Returns the VXLAN network identifier and the inner packet, if the packet is a VXLAN frame to
+    /// the UDP port `port`.
     pub fn vxlan(&self, port: u16) -> Option<(u32, Ipv4<'a>)> {
         let udp = self.udp().filter(|udp| udp.destination == port)?;
         let vni = u32::from_be_bytes(udp.payload.get(4..8)?.try_into().ok()?) >> 8;
@@ -167,7 +170,7 @@ impl<'a> Ipv4<'a> {
 }
 
 impl Tcp<'_> {
-    /// The maximum segment size in the options of a SYN.
+    /// Returns the maximum segment size in bytes from the options, which only SYNs have.
     pub fn mss(&self) -> Option<u16> {
         let mut options = self.options;
         loop {
@@ -182,7 +185,8 @@ impl Tcp<'_> {
     }
 }
 
-/// Builds an Ethernet frame with a UDP datagram and correct checksums.
+/// Builds an Ethernet frame with a UDP datagram and correct checksums. `macs` are the source and
+/// the destination address.
 pub fn udp_frame(
     macs: [[u8; 6]; 2],
     source: SocketAddrV4,
@@ -196,7 +200,7 @@ pub fn udp_frame(
     frame
 }
 
-/// Builds an IPv4 packet with a UDP datagram and correct checksums.
+/// Builds an IPv4 packet with a UDP datagram, correct checksums and the flag DF.
 pub fn udp_packet(source: SocketAddrV4, destination: SocketAddrV4, payload: &[u8]) -> Vec<u8> {
     let length = |bytes: usize| u16::try_from(bytes).unwrap_or(u16::MAX).to_be_bytes();
     let mut packet = vec![0x45, 0];
@@ -214,7 +218,7 @@ pub fn udp_packet(source: SocketAddrV4, destination: SocketAddrV4, payload: &[u8
     packet
 }
 
-/// Builds a VXLAN header (RFC 7348).
+/// Builds a VXLAN header (RFC 7348) with a 24-bit network identifier.
 pub fn vxlan_header(vni: u32) -> [u8; 8] {
     let [_, high, middle, low] = vni.to_be_bytes();
     [0x08, 0, 0, 0, high, middle, low, 0]
@@ -224,13 +228,13 @@ pub(super) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
 }
 
-/// Protocol number of ICMP.
+/// Protocol number of ICMP in an IPv4 header.
 pub const ICMP: u8 = 1;
 
-/// Protocol number of TCP.
+/// Protocol number of TCP in an IPv4 header.
 pub const TCP: u8 = 6;
 
-/// Protocol number of UDP.
+/// Protocol number of UDP in an IPv4 header.
 pub const UDP: u8 = 17;
 
 const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];

@@ -1,4 +1,4 @@
-//! Initiates WireGuard handshakes from many peers, and counts the completed ones.
+//! Initiates WireGuard handshakes from many peers, and counts the completed handshakes.
 
 use crate::lab::netns::Netns;
 use anyhow::{Context as _, Result, bail};
@@ -17,34 +17,34 @@ use std::time::{Duration, Instant};
 /// A peer that initiates handshakes.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer {
-    /// The static private key of the initiator.
+    /// Static private key of the peer.
     pub private: [u8; 32],
-    /// The static public key of the responder.
+    /// Static public key of the responder.
     pub responder: [u8; 32],
-    /// The source address of its messages.
+    /// Source address of the peer's messages.
     pub address: Ipv4Addr,
 }
 
-/// Counters of the initiated handshakes.
+/// Counters of one call of [`Initiators::run`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Counts {
-    /// Handshakes with a response, which the initiator confirmed.
+    /// Number of completed handshakes: the initiator has received and confirmed a response.
     pub answered: u64,
-    /// Handshakes without a response within `RESPONSE_TIMEOUT`.
+    /// Number of handshakes without a response within 500 ms.
     pub unanswered: u64,
-    /// Cookie replies, which demand a proof of address.
+    /// Number of cookie replies, which a responder under load sends.
     pub cookies: u64,
-    /// Time in which the handshakes were initiated.
+    /// Time during which handshakes were initiated.
     pub duration: Duration,
 }
 
 impl Counts {
-    /// Handshakes completed per second.
+    /// Returns the number of completed handshakes per second.
     pub fn per_second(&self) -> f64 {
         self.answered as f64 / self.duration.as_secs_f64()
     }
 
-    /// Percentage of handshakes without a response, 0 to 100.
+    /// Returns the percentage of handshakes without a response, from 0 to 100.
     pub fn unanswered_percent(&self) -> f64 {
         let all = self.answered + self.unanswered;
 
@@ -52,20 +52,21 @@ impl Counts {
     }
 }
 
-/// Many peers that initiate handshakes in turn.
+/// Many peers, which take turns to initiate handshakes with one responder.
 pub struct Initiators {
     socket: UdpSocket,
     target: SocketAddrV4,
     tunnels: Vec<Tunnel>,
-    /// Peers without a handshake in flight, in order of their next turn, by position.
+    /// Indices in `tunnels` of the peers without a handshake in flight. The first peer in the queue
+    /// initiates the next handshake.
     idle: VecDeque<usize>,
-    /// Peers that wait for a response, with the time of their initiation.
+    /// Indices in `tunnels` of peers that wait for a response, and the times of their initiations.
     waiting: VecDeque<(usize, Instant)>,
     in_flight: usize,
     counts: Counts,
 }
 
-/// The state of one peer.
+/// The WireGuard state and the last handshake of one peer.
 struct Tunnel {
     tunn: Tunn,
     address: Ipv4Addr,
@@ -74,24 +75,26 @@ struct Tunnel {
     is_complete: bool,
 }
 
-/// Handshakes in flight at a time: enough to keep both sides busy, and below the limit at which a
-/// responder is under load and sends cookies (wireguard-go: 128).
+/// Number of handshakes in flight. The number keeps both sides busy. It is below the limit at which
+/// a responder sends cookies (128 in wireguard-go).
 const IN_FLIGHT: usize = 8;
 
-/// Interval between the handshakes of one peer: wireguard-go accepts one per 20 ms.
+/// Minimum interval between two handshakes of one peer. wireguard-go accepts one handshake per 20
+/// ms.
 const INITIATION_INTERVAL: Duration = Duration::from_millis(30);
 
 /// Time after which a handshake counts as unanswered.
 const RESPONSE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Longest wait of a single receive call.
+/// Time-out of a single receive call.
 const TICK: Duration = Duration::from_millis(1);
 
-/// Longer than every handshake message.
+/// Size of message buffers in bytes, which exceeds the length of every handshake message.
 const MESSAGE_MAX: usize = 2048;
 
 impl Initiators {
-    /// Creates peers in `near`, where their addresses must be local; `target` is the responder.
+    /// Creates peers in the namespace `near`. The peers' addresses must be assigned to devices of
+    /// this namespace. `target` is the endpoint of the responder.
     ///
     /// # Errors
     ///
@@ -119,11 +122,11 @@ impl Initiators {
         })
     }
 
-    /// Completes one handshake of each peer.
+    /// Initiates handshakes until each peer has completed one.
     ///
     /// # Errors
     ///
-    /// Returns an error if one has no response within `timeout`.
+    /// Returns an error if a peer has not completed a handshake within `timeout`.
     pub fn complete_all(&mut self, timeout: Duration) -> Result<()> {
         let started = Instant::now();
         loop {
@@ -135,14 +138,14 @@ impl Initiators {
                 let all = self.tunnels.len();
                 bail!("{missing} of {all} peers got no response within {timeout:?}");
             }
-            // One turn per peer, so that counting the missing ones costs little.
+            // Counting the missing peers is expensive, so run one turn per peer between two counts.
             for _ in 0..self.tunnels.len() {
                 self.turn()?;
             }
         }
     }
 
-    /// Initiates handshakes for `duration`.
+    /// Initiates as many handshakes as possible for `duration`, and counts them.
     ///
     /// # Errors
     ///
@@ -216,17 +219,17 @@ impl Initiators {
         Ok(())
     }
 
-    /// Handles a response or a cookie; ignores every other message.
+    /// Handles a handshake response or a cookie reply. Ignores other messages.
     fn handle_message(&mut self, message: &[u8]) -> Result<()> {
         let Some((is_cookie, place)) = receiver(message) else {
             return Ok(());
         };
         let Some(tunnel) = self.tunnels.get_mut(place).filter(|it| it.is_waiting) else {
-            return Ok(()); // Its handshake counts as unanswered already.
+            return Ok(()); // The handshake has timed out, and counts as unanswered already.
         };
         let mut buffer = [0; MESSAGE_MAX];
         match tunnel.tunn.decapsulate(None, message, &mut buffer) {
-            _ if is_cookie => self.counts.cookies += 1, // The next initiation has mac2.
+            _ if is_cookie => self.counts.cookies += 1, // The next initiation will contain mac2.
             TunnResult::WriteToNetwork(confirmation) => {
                 send(&self.socket, tunnel.address, self.target, confirmation)?;
                 tunnel.is_waiting = false;
@@ -235,7 +238,7 @@ impl Initiators {
                 self.in_flight -= 1;
                 self.idle.push_back(place);
             }
-            // A response to an earlier initiation.
+            // The message is a response to an earlier initiation.
             TunnResult::Done
             | TunnResult::Err(_)
             | TunnResult::WriteToTunnelV4(..)
@@ -281,11 +284,13 @@ const ZERO: Counts = Counts {
     duration: Duration::ZERO,
 };
 
-/// Large enough that the socket drops no response while this process is not scheduled.
+/// Size of the receive buffer in bytes, so that the socket drops no response while this process is
+/// not scheduled.
 const RECEIVE_BUFFER: usize = 4 << 20;
 
-/// Parses a response or a cookie: returns whether it is a cookie, and the position of the peer whose
-/// index it names (WireGuard whitepaper, 5.4.3 and 5.4.7).
+/// Parses a handshake response or a cookie reply (WireGuard whitepaper, 5.4.3 and 5.4.7).
+///
+/// Returns whether the message is a cookie reply, and the index in `tunnels` of the receiver.
 fn receiver(message: &[u8]) -> Option<(bool, usize)> {
     const RESPONSE: [u8; 4] = [2, 0, 0, 0];
     const COOKIE: [u8; 4] = [3, 0, 0, 0];
@@ -298,7 +303,7 @@ fn receiver(message: &[u8]) -> Option<(bool, usize)> {
     };
     let index = u32::from_le_bytes(index.try_into().ok()?);
 
-    // boringtun uses the lowest byte to count the handshakes of a peer.
+    // boringtun uses the lowest byte of a receiver index as a counter of the peer's handshakes.
     Some((kind == COOKIE, usize::try_from(index >> 8).ok()?))
 }
 

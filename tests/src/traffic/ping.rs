@@ -1,24 +1,26 @@
-//! ICMP echo requests, sent by the program `ping`.
+//! Sends ICMP echo requests with the program `ping`.
 
 use crate::lab::netns::Netns;
 use anyhow::{Context as _, Result};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-/// The options of a ping.
+/// The options of a `ping` command.
 #[derive(Clone, Copy, Debug)]
 pub struct Ping {
-    /// Number of echo requests.
+    /// Number of echo requests to send.
     pub count: u32,
-    /// Bytes of data in each.
+    /// Size of the data in each echo request, in bytes.
     pub size: u32,
-    /// Whether to set the flag DF.
+    /// Whether to set the flag DF (don't fragment).
     pub dont_fragment: bool,
-    /// Interval between requests; zero sends all at once. After the last request, and if any
-    /// reply has arrived, `ping` waits at most this long or two round trips.
+    /// Interval between requests. With `None`, `ping` sends all requests at once.
+    ///
+    /// If any reply has arrived before the last request, `ping` waits for the other replies at most
+    /// for the interval or for two round trips.
     pub interval: Option<Duration>,
-    /// Time to wait for replies to requests that were sent at once, or for the first
-    /// reply (whole seconds).
+    /// Time to wait for replies, if all requests were sent at once or no reply has arrived.
+    /// Fractions of a second are ignored, and the minimum is one second.
     pub timeout: Duration,
 }
 
@@ -34,28 +36,28 @@ impl Default for Ping {
     }
 }
 
-/// The result of a ping.
+/// The result of a `ping` command.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
-    /// Requests sent.
+    /// Number of requests sent.
     pub sent: u32,
-    /// Replies received.
+    /// Number of replies received.
     pub received: u32,
-    /// The mean round-trip time.
+    /// Mean round-trip time, `None` without replies.
     pub rtt: Option<Duration>,
-    /// The output of `ping`, including ICMP errors that it received.
+    /// The output of `ping`, including received ICMP errors.
     pub text: String,
 }
 
 impl Report {
-    /// Whether every request got a reply.
+    /// Returns whether every request got a reply.
     pub fn is_complete(&self) -> bool {
         self.sent > 0 && self.received == self.sent
     }
 }
 
 impl Ping {
-    /// Pings `to` from a namespace.
+    /// Sends echo requests to `to` from a namespace.
     ///
     /// # Errors
     ///
@@ -63,7 +65,8 @@ impl Ping {
     pub fn run(&self, netns: &Netns, to: Ipv4Addr) -> Result<Report> {
         let timeout = self.timeout.as_secs().max(1).to_string();
         let count = self.count.to_string();
-        // A reply ends every other wait early, so only the interval can take long.
+        // With option -l, `ping` sends all requests at once. The interval then limits the wait for
+        // the replies.
         let (at_once, interval) = match self.interval {
             Some(interval) => ("1", interval.as_secs_f64().to_string()),
             None => (count.as_str(), timeout.clone()),
@@ -92,11 +95,11 @@ impl Ping {
     }
 }
 
-/// Pings `to` three times, and returns whether every request got a reply.
+/// Sends three echo requests to `to`, and returns whether every request got a reply.
 ///
 /// # Errors
 ///
-/// As [`Ping::run`].
+/// Returns the errors of [`Ping::run`].
 pub fn reaches(netns: &Netns, to: Ipv4Addr) -> Result<bool> {
     Ok(Ping::default().run(netns, to)?.is_complete())
 }

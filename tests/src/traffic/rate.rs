@@ -1,4 +1,4 @@
-//! Sends datagrams at a given rate, and counts those that arrive.
+//! Sends UDP datagrams at a given rate, and counts the datagrams that arrive.
 
 use crate::lab::netns::Netns;
 use anyhow::{Context as _, Result};
@@ -16,32 +16,32 @@ use std::time::{Duration, Instant};
 /// The load to send.
 #[derive(Clone, Copy, Debug)]
 pub struct Offer {
-    /// Datagrams per second.
+    /// Number of datagrams to send per second.
     pub per_second: f64,
-    /// Size of the payload, in bytes.
+    /// Size of the UDP payload in bytes.
     pub payload_bytes: usize,
-    /// How long to send.
+    /// Time during which to send.
     pub duration: Duration,
 }
 
 /// The result of sending an [`Offer`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Carried {
-    /// Datagrams sent.
+    /// Number of datagrams sent.
     pub sent: u64,
-    /// Datagrams that arrived.
+    /// Number of datagrams that arrived.
     pub received: u64,
-    /// Time that the sender took; longer than offered if it could not keep up.
+    /// Time that the sender needed. It exceeds [`Offer::duration`] if the sender was too slow.
     pub duration: Duration,
 }
 
 impl Carried {
-    /// Datagrams that arrived, per second of sending.
+    /// Returns the number of datagrams that arrived per second of sending.
     pub fn per_second(&self) -> f64 {
         self.received as f64 / self.duration.as_secs_f64()
     }
 
-    /// Share of the datagrams sent that did not arrive, 0 to 100.
+    /// Returns the percentage of sent datagrams that did not arrive, from 0 to 100.
     pub fn loss_percent(&self) -> f64 {
         if self.sent == 0 {
             return 0.0;
@@ -50,7 +50,8 @@ impl Carried {
     }
 }
 
-/// Sends one flow from `near` to `address` in `far`, and counts the datagrams there.
+/// Sends datagrams from the namespace `near` to `address`, and counts the datagrams that the
+/// namespace `far` receives.
 ///
 /// # Errors
 ///
@@ -84,27 +85,27 @@ pub fn offer(near: &Netns, far: &Netns, address: Ipv4Addr, offer: Offer) -> Resu
     })
 }
 
-/// Datagrams per system call, at most.
+/// Maximum number of datagrams per system call.
 const BATCH: usize = 64;
 
-/// The receiver stops after this time without datagrams once the sender has ended.
+/// Time without datagrams after which the receiver stops, if the sender has ended.
 const SILENCE: Duration = Duration::from_millis(200);
 
-/// The receiver stops at this time after the sender has ended.
+/// Time after the end of the sender at which the receiver stops in any case.
 const ARRIVAL_MAX: Duration = Duration::from_secs(2);
 
-/// Large enough that the receiving socket never drops a datagram.
+/// Size of the receive buffer in bytes, so that the socket itself drops no datagram.
 const RECEIVE_BUFFER: usize = 16 << 20;
 
-/// Time that the sender sleeps when no datagram is due, so that the measured processes
-/// get the CPU.
+/// Time for which the sender sleeps if no datagram is due. A busy loop would take CPU time from the
+/// processes that the test measures.
 const PAUSE: Duration = Duration::from_micros(100);
 
 fn socket(address: Ipv4Addr) -> Result<UdpSocket> {
     UdpSocket::bind(SocketAddr::from((address, 0))).context("failed to open a UDP socket")
 }
 
-/// Sends datagrams when they are due; returns their number and the time taken.
+/// Sends datagrams when they are due. Returns their number, and the time that the sender needed.
 fn send(socket: &UdpSocket, offer: Offer) -> Result<(u64, Duration)> {
     let payload = vec![0_u8; offer.payload_bytes];
     let slices = [[IoSlice::new(&payload)]; BATCH];
@@ -132,7 +133,7 @@ fn send(socket: &UdpSocket, offer: Offer) -> Result<(u64, Duration)> {
         );
         match done {
             Ok(done) => sent += done.count() as u64,
-            // A full queue drops the datagram, which counts as sent and lost.
+            // With a full queue the kernel drops the datagrams, which count as sent and lost.
             Err(Errno::ENOBUFS | Errno::ECONNREFUSED) => sent += batch as u64,
             Err(error) => return Err(error).context("failed to send datagrams"),
         }
@@ -141,7 +142,7 @@ fn send(socket: &UdpSocket, offer: Offer) -> Result<(u64, Duration)> {
     Ok((sent, start.elapsed().max(offer.duration)))
 }
 
-/// Counts datagrams until the sender has ended and none arrive any more.
+/// Counts received datagrams until the sender has ended and no more datagrams arrive.
 fn count(socket: &UdpSocket, payload_bytes: usize, is_sending: &AtomicBool) -> Result<u64> {
     let mut buffers = vec![0_u8; BATCH * payload_bytes.max(1)];
     let mut headers = MultiHeaders::<SockaddrIn>::preallocate(BATCH, None);

@@ -1,9 +1,9 @@
-//! TCP: a sink that checks every byte, single transfers, and long streams whose
-//! progress is sampled.
+//! Generates and measures TCP traffic. A server checks every byte. Clients send single transfers,
+//! or long streams whose progress is measured.
 //!
-//! The sender writes the numbers 0, 1, 2, .. as eight bytes each, and the server
-//! computes the expected bytes, so that it detects a lost, repeated, reordered or
-//! changed byte at once.
+//! The sender writes the numbers 0, 1, 2, .. with eight bytes each. The server compares the
+//! received bytes with these numbers, so it detects a lost, repeated, reordered or changed byte at
+//! once.
 
 use crate::lab::netns::Netns;
 use crate::lab::wait;
@@ -15,8 +15,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Accepts connections, records the clients, and compares received with expected
-/// bytes. When a client has finished, the server sends its verdict.
+/// A server that checks each received byte, and records the addresses of its clients.
+///
+/// On each connection, the server repeatedly sends the number of correct bytes so far. It sends the
+/// final number when the client has shut down its side, or after the first wrong byte.
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddrV4,
@@ -32,11 +34,11 @@ struct Shared {
 }
 
 impl Server {
-    /// Starts to listen at `address`; port 0 selects a free one.
+    /// Starts to listen at `address`. Port 0 selects a free port.
     ///
     /// # Errors
     ///
-    /// Returns an error if the address is not local or the port is taken.
+    /// Returns an error if the address is not local, or if the port is in use.
     pub fn start(netns: &Netns, address: impl Into<Ipv4Addr>, port: u16) -> Result<Self> {
         let address = address.into();
         let listener = netns
@@ -63,22 +65,22 @@ impl Server {
         })
     }
 
-    /// Its address in its own namespace.
+    /// Returns the address and port at which the server listens in its own namespace.
     pub fn address(&self) -> SocketAddrV4 {
         self.address
     }
 
-    /// The clients that connected, in order.
+    /// Returns the addresses and ports of the clients, in the order of their connections.
     pub fn clients(&self) -> Vec<SocketAddr> {
         lock(&self.shared.clients).clone()
     }
 
-    /// The addresses of the clients, without ports.
+    /// Returns the addresses of the clients without ports, in the order of their connections.
     pub fn client_addresses(&self) -> Vec<IpAddr> {
         self.clients().iter().map(SocketAddr::ip).collect()
     }
 
-    /// Bytes received over all connections.
+    /// Returns the number of correct bytes received on all connections.
     pub fn received(&self) -> u64 {
         self.shared.received.load(Ordering::Relaxed)
     }
@@ -96,27 +98,27 @@ impl Drop for Server {
 /// The result of a transfer or a stream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// Bytes that arrived unchanged.
+    /// Number of bytes sent, all of which the server has received correctly.
     pub bytes: u64,
-    /// Time from the connection to the server's verdict.
+    /// Time from the connection to the server's final number of correct bytes.
     pub elapsed: Duration,
-    /// The longest time without progress that the server reported, in steps of
+    /// Longest time between two reports of the server that show progress. Reports arrive every
     /// [`SAMPLE`].
     pub longest_gap: Duration,
 }
 
 impl Outcome {
-    /// Payload bits per second.
+    /// Returns the mean rate in payload bits per second.
     pub fn bits_per_second(&self) -> f64 {
         self.bytes as f64 * 8.0 / self.elapsed.as_secs_f64()
     }
 }
 
-/// Sends `bytes` bytes to a [`Server`], and waits for its verdict.
+/// Sends `bytes` bytes to a [`Server`], and waits until the server has checked all of them.
 ///
 /// # Errors
 ///
-/// Returns an error if the connection fails or a byte arrived changed.
+/// Returns an error if the connection fails, or if the server has received a wrong byte.
 pub fn transfer(netns: &Netns, to: impl Into<SocketAddrV4>, bytes: u64) -> Result<Outcome> {
     let to = to.into();
     let mut connection = connect(netns, to)?;
@@ -140,7 +142,8 @@ pub fn transfer(netns: &Netns, to: impl Into<SocketAddrV4>, bytes: u64) -> Resul
     })
 }
 
-/// A connection to a [`Server`] that sends until [`Stream::finish`] or drop.
+/// A connection to a [`Server`] that sends until [`Stream::finish`] is called or the value is
+/// dropped.
 #[derive(Debug)]
 pub struct Stream {
     shared: Arc<StreamState>,
@@ -150,13 +153,13 @@ pub struct Stream {
 #[derive(Debug, Default)]
 struct StreamState {
     acknowledged: AtomicU64,
-    /// In microseconds.
+    /// Longest time without progress, in microseconds.
     longest_gap: AtomicU64,
     stop: AtomicBool,
 }
 
 impl Stream {
-    /// Connects, and starts to send `rate` bytes per second.
+    /// Connects to `to`, and starts to send `rate` bytes per second.
     ///
     /// # Errors
     ///
@@ -175,22 +178,22 @@ impl Stream {
         })
     }
 
-    /// Bytes that the server has acknowledged as unchanged.
+    /// Returns the number of correct bytes that the server has reported so far.
     pub fn progress(&self) -> u64 {
         self.shared.acknowledged.load(Ordering::Relaxed)
     }
 
-    /// The longest time without progress since the last call, without the time since
-    /// the last progress.
+    /// Returns the longest time without progress since the last call. The current time without
+    /// progress does not count until the stream makes progress again.
     pub fn take_longest_gap(&self) -> Duration {
         Duration::from_micros(self.shared.longest_gap.swap(0, Ordering::Relaxed))
     }
 
-    /// Waits until the server has acknowledged more bytes than it has now.
+    /// Waits until the server reports more correct bytes than at the time of the call.
     ///
     /// # Errors
     ///
-    /// Returns an error if the deadline passes first.
+    /// Returns an error if the stream makes no progress within `timeout`.
     pub fn wait_for_progress(&self, timeout: Duration) -> Result<()> {
         let before = self.progress();
         wait::until(timeout, "a stream to make progress", || {
@@ -198,11 +201,11 @@ impl Stream {
         })
     }
 
-    /// Ends the stream, and returns the server's verdict.
+    /// Ends the stream, waits until the server has checked all bytes, and returns the result.
     ///
     /// # Errors
     ///
-    /// Returns an error if the connection failed or a byte arrived changed.
+    /// Returns an error if the connection has failed, or if the server has received a wrong byte.
     pub fn finish(mut self) -> Result<Outcome> {
         self.shared.stop.store(true, Ordering::Relaxed);
         let Some(worker) = self.worker.take() else {
@@ -221,11 +224,11 @@ impl Drop for Stream {
     }
 }
 
-/// Connects from a namespace.
+/// Opens a TCP connection from a namespace.
 ///
 /// # Errors
 ///
-/// Returns an error if the connection is refused or not open within [`CONNECT_TIMEOUT`].
+/// Returns an error if the connection is refused, or not open within [`CONNECT_TIMEOUT`].
 pub fn connect(netns: &Netns, to: SocketAddrV4) -> Result<TcpStream> {
     netns
         .run(|| {
@@ -238,7 +241,7 @@ pub fn connect(netns: &Netns, to: SocketAddrV4) -> Result<TcpStream> {
         .with_context(|| format!("failed to connect {} to {to}", netns.name()))
 }
 
-/// Sends at `rate`, and samples how much the server has acknowledged.
+/// Sends `rate` bytes per second until the stream is stopped, and records the server's reports.
 fn stream(mut connection: TcpStream, rate: u64, shared: &Arc<StreamState>) -> Result<Outcome> {
     let started = Instant::now();
     let sampler = {
@@ -253,8 +256,8 @@ fn stream(mut connection: TcpStream, rate: u64, shared: &Arc<StreamState>) -> Re
         let length = usize::try_from(due.saturating_sub(sent))
             .unwrap_or(CHUNK_BYTES)
             .min(CHUNK_BYTES);
-        // Writes twice per sample: many small writes would take CPU time from the
-        // gateways that the stream measures.
+        // Write at most twice per sample. Many small writes would take CPU time from the gateways
+        // that the test measures.
         if length < CHUNK_BYTES {
             thread::sleep(SAMPLE / 2);
         }
@@ -287,8 +290,10 @@ fn stream(mut connection: TcpStream, rate: u64, shared: &Arc<StreamState>) -> Re
     })
 }
 
-/// Reads the server's running totals until it has ended; returns the last, and
-/// the longest time between two samples with progress.
+/// Reads the server's reports until the server closes the connection.
+///
+/// Returns the last reported number of correct bytes, and the longest time between two reports with
+/// progress.
 fn acknowledgements(mut connection: TcpStream, shared: &StreamState) -> Result<(u64, Duration)> {
     let mut total = [0; 8];
     let mut last = 0;
@@ -302,7 +307,7 @@ fn acknowledgements(mut connection: TcpStream, shared: &StreamState) -> Result<(
         }
         let now = u64::from_be_bytes(total);
         if now > last {
-            // The time after the last byte is not a gap.
+            // After the client has stopped sending, time without progress is not a gap.
             if !shared.stop.load(Ordering::Relaxed) {
                 let gap = progress_at.elapsed();
                 let micros = u64::try_from(gap.as_micros()).unwrap_or(u64::MAX);
@@ -318,7 +323,7 @@ fn acknowledgements(mut connection: TcpStream, shared: &StreamState) -> Result<(
     Ok((last, longest))
 }
 
-/// Shuts down the sending side, and reads the server's last total.
+/// Shuts down the sending side, and checks that the server has received `sent` correct bytes.
 fn judge(connection: TcpStream, sent: u64) -> Result<()> {
     connection
         .shutdown(Shutdown::Write)
@@ -338,7 +343,8 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
             Ok((connection, from)) => {
                 lock(&shared.clients).push(from);
                 let shared = Arc::clone(shared);
-                // The client reports a failed connection to the test.
+                // The error is ignored here, because the client reports a failed connection to the
+                // test.
                 thread::spawn(move || serve(connection, &shared));
             }
             Err(_) => thread::sleep(SAMPLE),
@@ -346,7 +352,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     }
 }
 
-/// Compares received with expected bytes, and sends the total so far every [`SAMPLE`].
+/// Checks each received byte, and reports the number of correct bytes every [`SAMPLE`].
 fn serve(mut connection: TcpStream, shared: &Shared) -> io::Result<()> {
     connection.set_nonblocking(false)?;
     connection.set_nodelay(true)?;
@@ -378,7 +384,7 @@ fn serve(mut connection: TcpStream, shared: &Shared) -> io::Result<()> {
     connection.write_all(&total.to_be_bytes())
 }
 
-/// Writes the bytes of the stream from `offset` on.
+/// Fills `buffer` with the stream's bytes that start at `offset`.
 fn fill(buffer: &mut [u8], offset: u64) {
     let mut at = offset;
     let mut rest = buffer;
@@ -393,7 +399,7 @@ fn fill(buffer: &mut [u8], offset: u64) {
     }
 }
 
-/// Number of leading bytes of `buffer` that equal the stream from `offset` on.
+/// Returns the number of leading bytes in `buffer` that equal the stream's bytes at `offset`.
 fn matching(buffer: &[u8], offset: u64) -> usize {
     let mut at = 0;
     while at < buffer.len() {
@@ -416,10 +422,10 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Interval at which the server reports progress.
+/// Interval at which a server reports the number of correct bytes.
 pub const SAMPLE: Duration = Duration::from_millis(10);
 
-/// Long enough for two retransmissions of a SYN, after 1 and 3 s.
+/// Time-out of opening a connection. It allows two retransmissions of a SYN, after 1 and 3 s.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Time without data after which a connection counts as failed.

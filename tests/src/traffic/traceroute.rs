@@ -1,22 +1,22 @@
-//! The routers on a path, found by the program `traceroute`.
+//! Finds the routers on a path with the program `traceroute`.
 
 use crate::lab::netns::Netns;
 use anyhow::Result;
 use std::net::Ipv4Addr;
 
-/// The packets that `traceroute` sends.
+/// The kind of packets that `traceroute` sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Probe {
-    /// UDP datagrams to unused ports.
+    /// UDP datagrams to unused ports, which are the default of `traceroute`.
     Udp,
-    /// TCP connections to this port.
+    /// TCP SYNs to this port.
     Tcp(u16),
-    /// ICMP echo requests.
+    /// ICMP echo requests (option `-I`).
     Icmp,
 }
 
-/// Returns the routers on the path to `to`, the last of them `to` itself if it replied;
-/// `None` for a router that did not reply.
+/// Returns the addresses of the routers on the path to `to`, with `None` for a router that does not
+/// reply. If `to` replies, its address is the last element.
 ///
 /// # Errors
 ///

@@ -1,5 +1,5 @@
-//! UDP: an echo server that records its clients, single exchanges, and a steady flow
-//! whose losses are counted.
+//! Generates and measures UDP traffic. An echo server records its clients. Clients send single
+//! datagrams, or a flow of datagrams that counts losses.
 
 use crate::lab::netns::Netns;
 use anyhow::{Context as _, Result};
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// An echo server that records the source of each datagram.
+/// A UDP echo server that records the source of each datagram.
 #[derive(Debug)]
 pub struct Echo {
     address: SocketAddrV4,
@@ -22,11 +22,11 @@ pub struct Echo {
 }
 
 impl Echo {
-    /// Starts to listen at `address`; port 0 selects a free one.
+    /// Starts to listen at `address`. Port 0 selects a free port.
     ///
     /// # Errors
     ///
-    /// Returns an error if the address is not local or the port is taken.
+    /// Returns an error if the address is not local, or if the port is in use.
     pub fn start(netns: &Netns, address: impl Into<Ipv4Addr>, port: u16) -> Result<Self> {
         let socket = bind(netns, address.into(), port)?;
         let address = local_address(&socket)?;
@@ -40,7 +40,7 @@ impl Echo {
                 while !stop.load(Ordering::Relaxed) {
                     if let Ok((length, from)) = socket.recv_from(&mut buffer) {
                         lock(&clients).push(from);
-                        // The client may be gone, which is no fault of the server.
+                        // Sending fails if the client has closed its socket. Ignore the error.
                         let _ = socket.send_to(&buffer[..length], from);
                     }
                 }
@@ -55,12 +55,12 @@ impl Echo {
         })
     }
 
-    /// Its address in its own namespace.
+    /// Returns the address and port at which the server listens in its own namespace.
     pub fn address(&self) -> SocketAddrV4 {
         self.address
     }
 
-    /// The source of each datagram, in order of arrival.
+    /// Returns the source of each received datagram, in the order of arrival.
     pub fn clients(&self) -> Vec<SocketAddr> {
         lock(&self.clients).clone()
     }
@@ -79,9 +79,9 @@ impl Drop for Echo {
 ///
 /// # Errors
 ///
-/// Returns the socket's error: [`io::ErrorKind::WouldBlock`] without a reply within
-/// `timeout`, [`io::ErrorKind::ConnectionRefused`] without a listener, and every other
-/// ICMP error too (`IP_RECVERR`).
+/// Returns [`io::ErrorKind::WouldBlock`] if no reply arrives within `timeout`, and
+/// [`io::ErrorKind::ConnectionRefused`] if the port is not open. Other ICMP errors are also
+/// returned, because the socket option `IP_RECVERR` is set.
 pub fn exchange(
     netns: &Netns,
     to: impl Into<SocketAddrV4>,
@@ -103,12 +103,12 @@ pub fn exchange(
     })
 }
 
-/// Returns whether an [`Echo`] returns a datagram unchanged within a second.
+/// Sends a datagram to an [`Echo`], and returns whether an equal reply arrives within a second.
 pub fn is_echoed(netns: &Netns, to: impl Into<SocketAddrV4>, payload: &[u8]) -> bool {
     exchange(netns, to, payload, Duration::from_secs(1)).is_ok_and(|reply| reply == payload)
 }
 
-/// A steady flow of numbered datagrams to an [`Echo`].
+/// A flow of numbered datagrams to an [`Echo`] with a fixed interval.
 #[derive(Debug)]
 pub struct Flow {
     stop: Arc<AtomicBool>,
@@ -116,33 +116,33 @@ pub struct Flow {
     workers: Option<(JoinHandle<u64>, JoinHandle<Vec<Reply>>)>,
 }
 
-/// The number of a reply, and when it arrived.
+/// The number in a reply, and the time of its arrival.
 type Reply = (u64, Instant);
 
 /// The result of a flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Datagrams sent.
+    /// Number of datagrams sent.
     pub sent: u64,
-    /// Distinct replies received.
+    /// Number of datagrams that got a reply.
     pub received: u64,
-    /// Duplicate replies received.
+    /// Number of duplicate replies, which `received` does not include.
     pub repeated: u64,
-    /// The longest time without a reply.
+    /// Longest time between two replies.
     pub longest_gap: Duration,
-    /// The numbers of datagrams without a reply.
+    /// Numbers of the datagrams without a reply, in ascending order.
     pub missing: Vec<Range<u64>>,
 }
 
 impl Outcome {
-    /// Number of datagrams without a reply.
+    /// Returns the number of datagrams without a reply.
     pub fn lost(&self) -> u64 {
         self.sent - self.received
     }
 }
 
 impl Flow {
-    /// Starts to send a datagram every `interval`.
+    /// Starts to send a datagram to `to` every `interval`.
     ///
     /// # Errors
     ///
@@ -178,19 +178,19 @@ impl Flow {
         })
     }
 
-    /// Number of replies so far.
+    /// Returns the number of replies so far, including duplicates.
     pub fn replies(&self) -> u64 {
         self.replies.load(Ordering::Relaxed)
     }
 
-    /// Ends the flow, and waits `LAST_REPLIES` for late replies.
+    /// Ends the flow, and waits 500 ms for late replies.
     ///
     /// # Panics
     ///
-    /// Panics if a worker panicked.
+    /// Panics if the sending or the receiving thread has panicked.
     pub fn finish(mut self) -> Outcome {
         self.stop.store(true, Ordering::Relaxed);
-        let (sender, receiver) = self.workers.take().expect("only this takes them");
+        let (sender, receiver) = self.workers.take().expect("only `finish` takes them");
         let sent = sender.join().expect("the sender does not panic");
         let mut replies = receiver.join().expect("the receiver does not panic");
 
@@ -219,7 +219,7 @@ impl Drop for Flow {
     }
 }
 
-/// The numbers below `sent` without a reply; `replies` are in order.
+/// Returns the numbers below `sent` that are not in `replies`, which must be sorted.
 fn missing(replies: &[Reply], sent: u64) -> Vec<Range<u64>> {
     let mut missing = Vec::new();
     let mut expected = 0;
@@ -237,10 +237,11 @@ fn send(socket: &UdpSocket, stop: &AtomicBool, interval: Duration) -> u64 {
     let mut next = Instant::now();
     let mut sent = 0_u64;
     while !stop.load(Ordering::Relaxed) {
-        // The kernel reports the ICMP error of an earlier datagram here; that one counts as lost.
+        // `send` may return an ICMP error for an earlier datagram, which counts as lost. Ignore it.
         let _ = socket.send(&sent.to_be_bytes());
         sent += 1;
-        // No burst after the machine was suspended: it would overflow the sockets.
+        // Skips the datagrams that were due while the machine was suspended. A burst of them would
+        // overflow the sockets' buffers.
         next = (next + interval).max(Instant::now());
         thread::sleep(next.saturating_duration_since(Instant::now()));
     }
@@ -292,14 +293,15 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Buffers seconds of small datagrams while the reader is not scheduled.
+/// Size of receive buffers in bytes. They hold the small datagrams of some seconds while the
+/// reading thread is not scheduled.
 const QUEUE_BYTES: usize = 4 << 20;
 
-/// Interval at which a blocked worker checks whether it should stop.
+/// Interval at which a blocked thread checks whether it must stop.
 const TICK: Duration = Duration::from_millis(20);
 
-/// Time after the end of a flow in which replies still count.
+/// Time after the end of a flow during which replies still count.
 const LAST_REPLIES: Duration = Duration::from_millis(500);
 
-/// The largest UDP payload over IPv4.
+/// Maximum size of a UDP payload over IPv4 in bytes.
 pub const DATAGRAM_MAX: usize = 65_507;

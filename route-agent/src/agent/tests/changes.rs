@@ -1,4 +1,4 @@
-//! Changes of replicas, kernel state and file.
+//! Tests that change the replicas, the kernel's state or the file while the agent runs.
 
 use super::*;
 use std::process::Stdio;
@@ -42,7 +42,7 @@ fn a_replica_without_replies_gets_no_packets_even_if_nft_fails() {
     });
 }
 
-/// Another process that owns our table, so that `nft` of the agent fails.
+/// A process that owns the nft table `inet liqo`, so that the agent's `nft` fails.
 struct Owned(std::process::Child);
 
 impl Owned {
@@ -107,7 +107,8 @@ fn a_change_by_another_program_is_repaired_once() {
         {
             run(damage);
 
-            // The laboratory tests the duration; here other tests load the machine.
+            // The laboratory tests measure how long a repair takes. Unit tests run in parallel, so
+            // a limit on the duration would fail on a loaded machine.
             eventually(&format!("repaired: {damage}"), async || {
                 kernel_state() == intact
             })
@@ -128,7 +129,7 @@ fn its_own_changes_cause_no_repair() {
         let agent = Running::start().await;
         agent.reaches(&["gw-1"]).await;
 
-        // Several times the delay from a notification to the observation.
+        // A repair would start within this time.
         tokio::time::sleep(DEBOUNCE * 8).await;
 
         assert_eq!(agent.status.read().reapplies, 0);
@@ -192,7 +193,7 @@ fn the_external_address_of_a_node_changes() {
         let before = agent.status.read().external_ip.unwrap().to_string();
         assert_eq!(before, "10.70.0.1");
 
-        // The simulated gateway reaches nodes at this address, too.
+        // The simulated gateway has routes and neighbors for the new address, too.
         let moved = fabric_file().replace("\"10.70.0.1\"", "\"10.70.0.9\"");
         agent.directory.write(&moved);
         agent
@@ -269,10 +270,11 @@ fn an_error_at_the_start_names_its_cause() {
 
 async fn start_fails(directory: &Directory) -> Error {
     let started = Agent::start(options(directory), Shared::default()).await;
-    started.err().expect("it started")
+    started.err().expect("the agent started")
 }
 
-/// Our state without the values that change on their own.
+/// Returns the agent's kernel objects without interface indices, which change if the overlay device
+/// is recreated.
 fn kernel_state() -> String {
     run("set +e; ip rule; ip route show table 27761 2>/dev/null; ip nexthop; nft list table inet liqo 2>/dev/null
          ip -o link show liqo-overlay 2>/dev/null | cut -d: -f3-

@@ -1,4 +1,4 @@
-//! Echo requests and replies through the kernel.
+//! Tests that send echo requests and replies through the kernel.
 
 use super::*;
 use crate::path::message::{self, Message, Token};
@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use tokio::net::UdpSocket;
 use tokio::time::timeout;
 
-/// For conditions that hold at once on an idle machine.
+/// Time-out for datagrams that arrive at once on an idle machine.
 const SOON: Duration = Duration::from_secs(5);
 
 #[test]
@@ -28,7 +28,7 @@ fn an_echo_reply_comes_from_the_address_of_the_request() {
         let (reply, from) = receive(&remote).await.unwrap();
         assert_eq!(from, SocketAddr::from(echo));
         assert_eq!(reply, message::reply(Token::new(7)));
-        // Other payloads get no reply, nor do replies: two nodes would never stop.
+        // A reply to a reply would make two nodes exchange messages forever.
         for other in [&reply[..], &request[1..], b"?"] {
             remote.send_to(other, echo).await.unwrap();
         }
@@ -79,7 +79,7 @@ fn the_agent_runs_although_the_echo_port_is_in_use() {
     });
 }
 
-/// Opens the echo socket of a remote node.
+/// Opens the echo socket of a remote node with this address.
 fn at(gateway: &Gateway, address: Ipv4Addr) -> UdpSocket {
     let socket = gateway.namespace.with(move || {
         let socket = std::net::UdpSocket::bind((address, ECHO_RESPONDER_PORT)).unwrap();
@@ -97,7 +97,7 @@ async fn receive(socket: &UdpSocket) -> Option<(Vec<u8>, SocketAddr)> {
     Some((datagram[..len].to_vec(), from))
 }
 
-/// Receives the next request; returns the reply to it, and its destination.
+/// Receives the next request. Returns the reply to the request and the reply's destination.
 async fn next_reply(socket: &UdpSocket) -> (Vec<u8>, SocketAddr) {
     loop {
         let Some((request, from)) = receive(socket).await else {
@@ -109,7 +109,7 @@ async fn next_reply(socket: &UdpSocket) -> (Vec<u8>, SocketAddr) {
     }
 }
 
-/// The last address of milan's remapped external CIDR.
+/// Returns the last address of milan's remapped external CIDR, which is the echo address.
 fn echo_address_of_milan(agent: &Running) -> Ipv4Addr {
     let cidrs = &agent.status.read().peers[0].cidrs;
     let external: Ipv4Net = cidrs.last().unwrap().parse().unwrap();

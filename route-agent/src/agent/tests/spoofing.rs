@@ -1,4 +1,4 @@
-//! Overlay frames by the interface on which they arrive.
+//! Tests that the agent's nft table drops overlay frames with a spoofed outer source.
 
 use super::*;
 use crate::filter::REVERSE_PATH;
@@ -26,7 +26,7 @@ fn a_pod_cannot_send_as_a_gateway() {
 #[test]
 fn a_frame_may_arrive_on_another_interface_of_the_underlay_than_the_reverse_path() {
     in_netns(async || {
-        // On the node rome-2, whose address is reached through gw2.
+        // Replica 2 is on the node rome-2. The route to rome-2 makes gw2 an underlay interface.
         let gateway = Gateway::new(2);
         route_elsewhere("172.16.0.12");
         run("ip route add 172.16.0.2 dev gw2");
@@ -67,13 +67,13 @@ fn a_frame_is_not_checked_on_a_trusted_interface() {
     }
 }
 
-/// Whether that many frames were dropped.
+/// Returns a condition that holds if the reverse path check has dropped `count` frames.
 fn dropped(count: u64) -> impl Fn(&Status) -> bool {
     move |status| status.drops.get(REVERSE_PATH).copied().unwrap_or_default() == count
 }
 
-/// Routes `address` to an interface other than the one on which its packets arrive, as a CNI with
-/// an overlay of its own may do.
+/// Routes `address` to an interface on which no packets from `address` arrive. A CNI with its own
+/// overlay network may create such an asymmetric route.
 fn route_elsewhere(address: &str) {
     run(&format!(
         "ip link add tunnel type veth peer name beyond; ip link set tunnel up; ip link set beyond up
@@ -81,7 +81,7 @@ fn route_elsewhere(address: &str) {
     ));
 }
 
-/// Sends a packet of a remote pod to the node, and asserts that it arrives.
+/// Sends a packet from a remote pod to the node, and asserts that the packet arrives.
 fn assert_received(gateway: &Gateway) {
     let here = listening("10.70.0.1:7000");
     send(gateway);
@@ -95,7 +95,7 @@ fn send(gateway: &Gateway) {
     remote.send_to(b"x", "10.70.0.1:7000").unwrap();
 }
 
-/// A pod with the address of a gateway on its loopback interface.
+/// Creates a pod whose loopback interface has the address of a gateway.
 fn pod() -> Namespace {
     let pod = Namespace::new();
     pod.connect("pod1");

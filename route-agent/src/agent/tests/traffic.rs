@@ -1,4 +1,4 @@
-//! Packets through the kernel's state.
+//! Tests that send packets through the routes and the nft table of a running agent.
 
 use super::*;
 use crate::filter::{INNER_SOURCE, OUTER_SOURCE};
@@ -72,7 +72,7 @@ fn the_node_has_its_external_address_towards_remote_pods_from_any_local_address(
 #[test]
 fn frames_from_unknown_outer_sources_are_dropped_and_counted() {
     in_netns(async || {
-        // A gateway that is not in the file.
+        // The file has no gateway replica with the number 3.
         let unknown = Gateway::new(3);
         let agent = Running::start().await;
         let here = socket("10.70.0.1:7000");
@@ -170,7 +170,7 @@ table ip cni {
 }
 END
              ip address add 172.16.0.77 dev gw1; ip route replace 172.16.0.11 dev gw1 src 172.16.0.77");
-        // Accepts outer packets only if they are not masqueraded.
+        // The gateway accepts overlay frames only with the node's own address as source.
         gateway.namespace.run(
             "nft -f - <<END
 table inet strict {
@@ -270,7 +270,7 @@ impl Stream {
     }
 }
 
-/// Counts datagrams until the read time-out.
+/// Counts received datagrams until none arrives within the read time-out.
 fn count(socket: UdpSocket) -> JoinHandle<usize> {
     thread::spawn(move || {
         let mut received = 0;
@@ -281,18 +281,18 @@ fn count(socket: UdpSocket) -> JoinHandle<usize> {
     })
 }
 
-/// Opens a socket with a read time-out.
+/// Opens a UDP socket with a read time-out.
 fn socket(address: &str) -> UdpSocket {
     crate::testing::gateway::listening(address)
 }
 
-/// Receives a datagram and returns its source.
+/// Receives a datagram, and returns its source address and port.
 fn source(socket: &UdpSocket) -> String {
     let (_, from) = socket.recv_from(&mut [0; 8]).expect("nothing arrived");
     from.to_string()
 }
 
-/// Creates a pod of the node rome-1 with the address 10.244.1.10.
+/// Creates a pod with the address 10.244.1.10 on the node rome-1.
 fn pod(rp_filter: u8) -> Namespace {
     let pod = Namespace::new();
     pod.connect("pod1");
@@ -309,7 +309,8 @@ fn pod(rp_filter: u8) -> Namespace {
     pod
 }
 
-/// Masquerades pods towards external hosts and external hosts towards pods, as a CNI may.
+/// Adds nft rules that masquerade traffic between pods and external hosts in both directions, as
+/// some CNIs do.
 fn cni() {
     run("nft -f - <<END
 table ip cni {
@@ -322,7 +323,7 @@ table ip cni {
 END");
 }
 
-/// The file with an IP object that maps `address` to 10.70.0.9.
+/// Returns the fabric file with an additional IP object, which maps `address` to 10.70.0.9.
 fn with_mapped(address: &str) -> String {
     format!(
         "{}

@@ -1,4 +1,4 @@
-//! The messages RTM_NEWNEXTHOP, RTM_DELNEXTHOP and RTM_GETNEXTHOP.
+//! Encoding of the netlink messages RTM_NEWNEXTHOP, RTM_DELNEXTHOP and RTM_GETNEXTHOP.
 //!
 //! ```text
 //! nlmsghdr | nhmsg: family u8, scope u8, protocol u8, 0 u8, flags u32 | attributes
@@ -8,7 +8,7 @@
 //!          NHA_ENCAP { LWTUNNEL_IP_ID be64, LWTUNNEL_IP_DST be32, LWTUNNEL_IP_SRC be32 }
 //! a group: NHA_GROUP [{ id u32, weight - 1 u8, 0 u8, 0 u16 }]
 //! ```
-//! Source: `linux/nexthop.h`, `linux/lwtunnel.h`; RTM numbers from `linux/rtnetlink.h`.
+//! The numbers are those of `linux/nexthop.h`, `linux/lwtunnel.h` and `linux/rtnetlink.h`.
 
 use crate::state::Hop;
 use netlink_packet_core::{
@@ -33,9 +33,9 @@ const LWTUNNEL_IP_ID: u16 = 1;
 const LWTUNNEL_IP_DST: u16 = 2;
 const LWTUNNEL_IP_SRC: u16 = 3;
 
-/// Length of `struct nhmsg`.
+/// Length of `struct nhmsg` in bytes.
 const HEADER_LEN: usize = 8;
-/// Length of `struct nexthop_grp`.
+/// Length of `struct nexthop_grp` in bytes.
 const MEMBER_LEN: usize = 8;
 
 const AF_UNSPEC: u8 = 0;
@@ -43,34 +43,35 @@ const AF_INET: u8 = 2;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
-    /// Creates or replaces a nexthop; as a response or notification, describes one.
+    /// Request to create or replace a nexthop. In a response or notification, the message describes
+    /// an existing nexthop.
     New(Nexthop),
-    /// Deletes a nexthop; as a notification, says that it was deleted.
+    /// Request to delete a nexthop. In a notification, the message reports a deleted nexthop.
     Delete(Nexthop),
-    /// Lists all nexthops.
+    /// Request to list all nexthops.
     Get,
 }
 
 /// A nexthop object of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Nexthop {
-    /// Unique in its network namespace.
+    /// Id, unique in the network namespace.
     pub(crate) id: u32,
-    /// Routing protocol number of its creator.
+    /// Routing protocol number of the program that created the nexthop.
     pub(crate) protocol: u8,
-    /// `None` if the nexthop has another form.
+    /// Content of the nexthop. `None` if the nexthop is neither a group nor has IP encapsulation.
     pub(crate) target: Option<Target>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// A single nexthop with IP encapsulation.
+    /// A single nexthop with IP encapsulation (lwtunnel).
     Hop {
         hop: Hop,
-        /// Index of the device that encapsulates.
+        /// Interface index of the VXLAN device that encapsulates the packets.
         device: u32,
     },
-    /// Ids of hops, of which a packet takes one by its hash.
+    /// Ids of the hops in the group. The kernel selects one of them by the hash of the packet.
     Group(BTreeSet<u32>),
 }
 

@@ -1,4 +1,4 @@
-//! Objects without our marks are not changed.
+//! Tests that the agent does not change objects without its marks.
 
 use super::*;
 
@@ -108,7 +108,7 @@ fn a_foreign_nexthop_with_our_id_is_an_error_and_stays() {
     });
 }
 
-/// Creates objects of every kind that the agent uses, each with all but one of our marks.
+/// Creates objects of every kind that the agent uses. Each object lacks one of the agent's marks.
 fn make_foreign_state() {
     run("ip link add liqo-foreign type veth peer name beyond
          ip link set liqo-foreign up; ip link set beyond up
@@ -130,9 +130,9 @@ fn make_foreign_state() {
          nft add element inet other gateways '{ 192.0.2.3 }'");
 }
 
-/// All state of the network namespace of the kinds that the agent changes.
+/// Returns all objects in the network namespace of the kinds that the agent changes.
 fn everything() -> String {
-    // Without `tentative`: duplicate address detection ends about a second after the creation.
+    // `ip` shows `tentative` until duplicate address detection ends, about a second after creation.
     run("ip -d link show | sed 's/ state [A-Z]*//'
          ip address show | grep inet | sed 's/ tentative//'
          ip route show table all | grep -v fe80; ip rule; ip nexthop; nft list ruleset")

@@ -102,7 +102,8 @@ fn cluster(number: u8, members: &[u32]) -> Cluster {
     }
 }
 
-/// Clusters by number, with the place of their group and its members.
+/// Returns a state with a route and a group for each cluster. A tuple contains the cluster's
+/// number, the index of its group, and the members of the group.
 fn observed(clusters: &[(u8, u32, &[u32])]) -> State {
     let mut state = State::default();
     for (number, place, members) in clusters {

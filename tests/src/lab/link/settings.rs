@@ -1,19 +1,19 @@
-//! The offloads and the MTU of a device, to be compared and restored.
+//! Compares and restores the offloads and the MTU of a device.
 
 use super::{End, ip};
 use anyhow::{Context as _, Result};
 use std::collections::BTreeMap;
 
-/// What a test may change at a device.
+/// The settings of a network device that tests may change and must restore.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     mtu_bytes: u32,
-    /// Whether each feature is on that the device lets users change.
+    /// Features of `ethtool` that users can change, and whether each of them is on.
     features: BTreeMap<String, bool>,
 }
 
 impl Settings {
-    /// Reads the settings of a device.
+    /// Reads the current settings of a device.
     ///
     /// # Errors
     ///
@@ -30,7 +30,7 @@ impl Settings {
         })
     }
 
-    /// Returns a sentence for each setting that is another one in `later`.
+    /// Returns a message for each setting that differs between `self` and `later`.
     pub fn changes(&self, later: &Self) -> Vec<String> {
         let state = |on: bool| if on { "on" } else { "off" };
         let mut changes: Vec<_> = self
@@ -73,14 +73,14 @@ impl Settings {
     }
 }
 
-/// Restores the settings that some devices had, at the latest when it is dropped.
+/// The settings of some devices, which are restored when the value is dropped.
 #[derive(Debug)]
 pub struct Restore<'a> {
     devices: Vec<(End<'a>, Settings)>,
 }
 
 impl<'a> Restore<'a> {
-    /// Reads the settings to restore.
+    /// Reads the current settings of devices, to restore them later.
     ///
     /// # Errors
     ///
@@ -94,11 +94,11 @@ impl<'a> Restore<'a> {
         Ok(Self { devices })
     }
 
-    /// Restores the settings of all devices.
+    /// Restores the settings of all devices, and reports errors to the caller.
     ///
     /// # Errors
     ///
-    /// Returns the first error, after it has tried every device.
+    /// Continues after an error with the next device, and returns the first error at the end.
     pub fn now(mut self) -> Result<()> {
         self.restore()
     }
@@ -122,7 +122,7 @@ impl Drop for Restore<'_> {
     }
 }
 
-/// The number after `mtu` in a line of `ip link`.
+/// Returns the number after the word `mtu` in a line of `ip link`.
 fn mtu(line: &str) -> Option<u32> {
     let mut words = line.split_whitespace();
     words.find(|word| *word == "mtu")?;
@@ -130,8 +130,10 @@ fn mtu(line: &str) -> Option<u32> {
     words.next()?.parse().ok()
 }
 
-/// Reads `ethtool -k`, without the features that the device fixes and without the lines
-/// that sum up the indented ones below them.
+/// Parses the output of `ethtool -k`.
+///
+/// Leaves out features that cannot be changed, and lines that summarise the indented lines below
+/// them.
 fn parse_features(listing: &str) -> BTreeMap<String, bool> {
     let lines: Vec<_> = listing.lines().collect();
     let is_sum = |index: usize| {
@@ -146,7 +148,7 @@ fn parse_features(listing: &str) -> BTreeMap<String, bool> {
             match state {
                 "on" => Some((name.to_owned(), true)),
                 "off" => Some((name.to_owned(), false)),
-                _ => None, // "[fixed]", "[requested on]".
+                _ => None, // For example "off [fixed]", which cannot be changed.
             }
         })
         .collect()

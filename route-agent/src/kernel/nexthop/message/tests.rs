@@ -5,8 +5,9 @@ use proptest::prelude::*;
 
 #[test]
 fn a_hop_is_encoded_as_iproute2_does() {
-    // `ip nexthop add id 7 encap ip id 1 src 172.16.0.1 dst 172.16.0.2 dev #3 proto 108`,
-    // without the attributes that iproute2 adds with default values.
+    // The expected bytes are those of the iproute2 command
+    // `ip nexthop add id 7 encap ip id 1 src 172.16.0.1 dst 172.16.0.2 dev #3 proto 108`
+    // without the attributes with default values.
     let bytes = encoded(&Message::New(hop()));
 
     assert_eq!(
