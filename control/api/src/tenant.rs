@@ -5,7 +5,7 @@
 //! the tenant labels, or else one that the installation's settings name.
 
 use crate::labels;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
 /// Why an object of a peering has no effect, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -72,6 +72,19 @@ pub fn peer_of(namespace: &ObjectMeta) -> Option<&str> {
     let peer = labels.get(labels::REMOTE_CLUSTER_ID)?;
 
     (is_tenant && !peer.is_empty()).then_some(peer)
+}
+
+/// Orders peers by the creation of their labelled tenant namespaces; peers without one come last.
+///
+/// Only an administrator labels a namespace. The creation of a peer's own objects would not do: whoever may
+/// write them can edit an old object.
+pub type Seniority = (bool, Option<Time>);
+
+/// Returns the seniority of a peer, given the namespace that is labelled for it.
+pub fn seniority(labelled: Option<&ObjectMeta>) -> Seniority {
+    let created = labelled.and_then(|namespace| namespace.creation_timestamp.clone());
+
+    (labelled.is_none(), created)
 }
 
 /// Chooses the tenant namespace of a peer.
@@ -148,6 +161,14 @@ mod tests {
         assert_eq!(chosen(&[&leaving], ""), Some("leaving".into()));
         assert_eq!(chosen(&[], "third second"), Some("second".into()));
         assert_eq!(chosen(&[], "developers"), None);
+    }
+
+    #[test]
+    fn a_peer_with_an_older_labelled_namespace_is_senior() {
+        let (old, young) = (namespace("old", 1), namespace("a-young", 2));
+
+        assert!(seniority(Some(&old)) < seniority(Some(&young)));
+        assert!(seniority(Some(&young)) < seniority(None));
     }
 
     #[test]

@@ -241,16 +241,24 @@ impl Reader<'_> {
         let mut ips = Vec::new();
         let mut status_ips = BTreeMap::new();
         let mut remotes = BTreeMap::new();
-        let listed = spec
-            .ips
-            .iter()
-            .filter(|ip| ip.node.is_some() || !(ip.orphan || ip.unreachable));
-        for ip in listed {
-            let Some(status_ip) = self.address_status(spec, networks, ip) else {
-                continue;
+        let listed = spec.ips.iter().enumerate();
+        let mut listed: Vec<_> = listed
+            .filter(|(_, ip)| ip.node.is_some() || !(ip.orphan || ip.unreachable))
+            .collect();
+        // An address belongs to a node, else to the oldest object: no later one displaces it.
+        listed.sort_by_cached_key(|(position, ip)| {
+            let object = self.objects.get(ip.index);
+            let created = object.and_then(|object| object.metadata().creation_timestamp.clone());
+            (ip.node.is_none(), created, *position)
+        });
+        for (position, ip) in listed {
+            let errors = self.errors.len();
+            let status_ip = self.address_status(spec, networks, ip);
+            self.check_spec_ip(spec, networks, ip);
+            let Some(status_ip) = status_ip.filter(|_| self.errors.len() == errors) else {
+                continue; // A wrong object takes no address.
             };
             self.refuse_second(&mut status_ips, status_ip, ip.index, "status.ip");
-            self.check_spec_ip(spec, networks, ip);
             let target = owners.target(ip.address);
             if matches!(target, Target::Remote { .. }) {
                 // The reverse translation must know which of the two to use.
@@ -263,10 +271,13 @@ impl Reader<'_> {
                 masquerade: ip.masquerade,
                 target,
             };
-            ips.push((ip, mapped));
+            ips.push((position, ip, mapped));
         }
+        ips.sort_by_key(|(position, ..)| *position);
 
-        ips
+        ips.into_iter()
+            .map(|(_, ip, mapped)| (ip, mapped))
+            .collect()
     }
 
     fn address_status(

@@ -182,6 +182,11 @@ pub enum Problem {
          tell them apart: ask both for theirs"
     )]
     DuplicateKey { other: Box<Place> },
+    #[error(
+        "the key of peer `{peer}` is that of {other}, whose peer is older; gateways cannot distinguish two \
+         peers with one key: publish the key of `{peer}`"
+    )]
+    CopiedKey { peer: String, other: Box<Place> },
     #[error("there are more than {limit} {what}; remove some")]
     TooMany { what: &'static str, limit: usize },
     #[error(

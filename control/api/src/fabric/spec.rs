@@ -1,5 +1,6 @@
 //! What the objects ask for, checked: everything but what `plan` decides.
 
+use super::admit::peer;
 use super::cidr;
 use super::error::{Error, Errors, Place, Problem, ordered};
 use super::objects::{Object, Objects};
@@ -9,6 +10,7 @@ use super::{PEERS_MAX, REPLICAS_MAX};
 use crate::labels;
 use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::net::Ipv4Addr;
 
 pub use peers::MTU_RANGE;
@@ -148,9 +150,9 @@ impl<'a> Reader<'a> {
     /// Notes overlaps; the owner of a CIDR is the index of its object and the field.
     pub(super) fn refuse_overlaps(&mut self, claims: &[Claimed<(usize, String)>]) {
         for (inner, outer) in overlaps(claims) {
-            // To be corrected is what was chosen, not what is a fact; of two equals, the later one.
+            // To be corrected is what was chosen, not what is a fact.
             let is_outer = if inner.shared == outer.shared {
-                inner.owner < outer.owner
+                self.precedence(&inner.owner) < self.precedence(&outer.owner)
             } else {
                 inner.shared
             };
@@ -166,6 +168,27 @@ impl<'a> Reader<'a> {
             };
             self.refuse(this.owner.0, this.owner.1.clone(), problem);
         }
+    }
+
+    /// Orders owners of CIDRs: Networks of the cluster come first, then Networks of users, then peers; of equals
+    /// the older one. An object of a file has no age, but a position.
+    fn precedence<'o>(
+        &self,
+        owner: &'o (usize, String),
+    ) -> (u8, Option<Time>, &'o (usize, String)) {
+        let object = self.objects.get(owner.0);
+        let rank = object.map_or(0, |object| {
+            let is_untyped = matches!(object, Object::Network(_))
+                && object.label_value(labels::NETWORK_TYPE).is_none();
+            if peer(object).is_some() {
+                2
+            } else {
+                u8::from(is_untyped)
+            }
+        });
+        let created = object.and_then(|object| object.metadata().creation_timestamp.clone());
+
+        (rank, created, owner)
     }
 
     /// Returns the objects with their indexes.

@@ -7,11 +7,13 @@ use super::admit::{Admission, peer};
 use super::error::{Error, Place, Problem};
 use super::objects::{Object, Objects};
 use super::spec::node_ip_name;
+use crate::labels;
 use crate::tenant::{self, Misplaced};
-use crate::{IP, labels};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::{BTreeMap, BTreeSet};
+
+mod claims;
 
 /// The namespaces that objects are read from.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -25,7 +27,10 @@ pub struct Tenancy {
 }
 
 impl Tenancy {
-    /// Removes the objects that do not count in their namespace, and returns why.
+    /// Removes the objects that do not count in their namespace, and those that claim the CIDR or the key of a
+    /// more trusted or older object. Returns why.
+    ///
+    /// A reference of an IP to a Network without namespace gets the namespace of the IP.
     pub fn prune(&self, objects: &mut Objects) -> Vec<Error> {
         let tenants = self.tenant_namespaces(objects);
         let node_ips: BTreeSet<_> = objects
@@ -40,15 +45,14 @@ impl Tenancy {
             };
             let is_right = wrong.is_ok();
             errors.extend(wrong.err().map(|(field, problem)| Error {
-                place: Place {
-                    position: None,
-                    object: object.label(),
-                    field: field.to_owned(),
-                },
+                place: place(object, field),
                 problem,
             }));
             is_right
         });
+        errors.extend(self.prune_copied_keys(objects));
+        errors.extend(self.prune_networks(objects));
+        set_reference_namespaces(objects);
 
         errors
     }
@@ -83,20 +87,12 @@ impl Tenancy {
 
     /// Checks the namespace of a Network of this cluster, or of the IP of one of its nodes.
     fn check_own(&self, object: &Object, node_ips: &BTreeSet<String>) -> Result<(), Wrong> {
-        let is_own = match object {
-            Object::Network(_) => object.label_value(labels::NETWORK_TYPE).is_some(),
-            Object::IP(IP { metadata, .. }) => {
-                let name = metadata.name.as_ref();
-                name.is_some_and(|name| node_ips.contains(name))
-            }
-            Object::ConfigMap(_)
-            | Object::Node(_)
-            | Object::EndpointSlice(_)
-            | Object::Configuration(_)
-            | Object::GatewayServer(_)
-            | Object::GatewayClient(_)
-            | Object::PublicKey(_)
-            | Object::Connection(_) => false,
+        let is_own = if let Object::IP(ip) = object {
+            let name = ip.metadata.name.as_ref();
+            name.is_some_and(|name| node_ips.contains(name))
+        } else {
+            matches!(object, Object::Network(_))
+                && object.label_value(labels::NETWORK_TYPE).is_some()
         };
         if !is_own || namespace(object) == self.liqo {
             return Ok(());
@@ -111,10 +107,15 @@ impl Admission {
     /// Adds the objects that [`Tenancy::prune`] has removed.
     pub fn refuse(&mut self, misplaced: Vec<Error>) {
         for error in &misplaced {
-            let Problem::Misplaced(problem) = &error.problem else {
+            let peer = if let Problem::Misplaced(problem) = &error.problem {
+                problem.peer()
+            } else if let Problem::CopiedKey { peer, .. } = &error.problem {
+                // Without this key the peer waits for one, which does not name the cause.
+                self.unserved.remove(peer);
+                peer.as_str()
+            } else {
                 continue;
             };
-            let peer = problem.peer();
             let fabric = self.fabric.as_ref();
             if fabric.is_ok_and(|fabric| fabric.peer(peer).is_none()) {
                 let cause = self.unserved.entry(peer.to_owned());
@@ -133,6 +134,33 @@ fn check_tenant(object: &Object, peer: &str, tenant: Option<&String>) -> Result<
     let checked = Misplaced::check(namespace(object), peer, tenant);
 
     checked.map_err(|problem| ("metadata.namespace", Problem::Misplaced(problem)))
+}
+
+/// Sets the namespace of references to Networks that name none.
+///
+/// Any other choice would let an IP take its address from a Network of another namespace by chance. A file is
+/// read without this step: there a name refers to the Network of any namespace.
+fn set_reference_namespaces(objects: &mut Objects) {
+    for object in objects.iter_mut() {
+        if let Object::IP(ip) = object
+            && let Some(reference) = &mut ip.spec.network_ref
+            && reference
+                .namespace
+                .as_deref()
+                .unwrap_or_default()
+                .is_empty()
+        {
+            reference.namespace.clone_from(&ip.metadata.namespace);
+        }
+    }
+}
+
+fn place(object: &Object, field: &str) -> Place {
+    Place {
+        position: None,
+        object: object.label(),
+        field: field.to_owned(),
+    }
 }
 
 fn namespace(object: &Object) -> &str {

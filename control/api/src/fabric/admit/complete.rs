@@ -130,26 +130,24 @@ fn has_status(ip: &IP) -> bool {
     ip.status.as_ref().is_some_and(|status| status.ip.is_some())
 }
 
-/// Removes what came second: of two of the same kind about a peer, and of two peers with the same
-/// key, the older one is served, so that nobody takes another one's place.
+/// Removes the younger of two objects of the same kind about a peer.
 fn younger(objects: &mut Objects) -> Vec<Waiting> {
     let mut oldest: BTreeMap<Claim, Age> = BTreeMap::new();
     for object in objects.iter() {
-        for claim in claims(object) {
-            let age = age(object);
-            let first = oldest.entry(claim).or_insert_with(|| age.clone());
-            if age < *first {
-                *first = age;
-            }
+        let Some(claim) = claim(object) else {
+            continue;
+        };
+        let age = age(object);
+        let first = oldest.entry(claim).or_insert_with(|| age.clone());
+        if age < *first {
+            *first = age;
         }
     }
 
     let mut waiting = Vec::new();
     objects.retain(|object| {
-        let age = age(object);
-        let is_oldest = claims(object)
-            .iter()
-            .all(|claim| oldest.get(claim) == Some(&age));
+        let first = claim(object).and_then(|claim| oldest.get(&claim));
+        let is_oldest = first.is_none_or(|first| *first == age(object));
         if !is_oldest {
             waiting.push(Waiting {
                 what: object.label(),
@@ -163,14 +161,12 @@ fn younger(objects: &mut Objects) -> Vec<Waiting> {
     waiting
 }
 
-/// What only one object may say.
+/// What only one object may say of a peer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Claim {
     Configuration(String),
     Gateway(String),
     PublicKey(String),
-    /// That this key is a peer's.
-    Key(Vec<u8>),
 }
 
 /// Time of creation, then what tells equally old objects apart.
@@ -180,27 +176,17 @@ fn age(object: &Object) -> Age {
     (object.metadata().creation_timestamp.clone(), object.label())
 }
 
-fn claims(object: &Object) -> Vec<Claim> {
-    let Some(peer) = peer(object).filter(|peer| !peer.is_empty()) else {
-        return Vec::new();
+fn claim(object: &Object) -> Option<Claim> {
+    let peer = peer(object).filter(|peer| !peer.is_empty())?.to_owned();
+    let claim = if matches!(object, Object::Configuration(_)) {
+        Claim::Configuration
+    } else if matches!(object, Object::PublicKey(_)) {
+        Claim::PublicKey
+    } else {
+        Claim::Gateway
     };
-    let peer = peer.to_owned();
-    match object {
-        Object::Configuration(_) => vec![Claim::Configuration(peer)],
-        Object::GatewayServer(_) | Object::GatewayClient(_) => vec![Claim::Gateway(peer)],
-        Object::PublicKey(key) => {
-            let bytes = key.spec.public_key.iter().map(|key| key.0.clone());
-            std::iter::once(Claim::PublicKey(peer))
-                .chain(bytes.map(Claim::Key))
-                .collect()
-        }
-        Object::ConfigMap(_)
-        | Object::Node(_)
-        | Object::EndpointSlice(_)
-        | Object::Network(_)
-        | Object::IP(_)
-        | Object::Connection(_) => Vec::new(),
-    }
+
+    Some(claim(peer))
 }
 
 /// What there is of a peering.

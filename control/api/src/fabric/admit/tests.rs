@@ -195,25 +195,6 @@ fn of_two_gateways_of_a_peer_the_older_one_is_served() {
     assert!(admission.waiting[0].what.ends_with("/second"));
 }
 
-#[test]
-fn who_copies_the_key_of_an_older_peer_is_not_served() {
-    let mut objects = planned(ROME);
-    let naples = objects.of::<PublicKey>().find(|key| name(key) == "naples");
-    let copied = naples.unwrap().spec.public_key.clone();
-    change(&mut objects, "milan", |key: &mut PublicKey| {
-        key.spec.public_key.clone_from(&copied);
-        key.metadata.creation_timestamp = Some(later());
-    });
-
-    let admission = admit(objects);
-
-    assert_eq!(ids(&admission), ["naples"]);
-}
-
-fn name(key: &PublicKey) -> &str {
-    key.metadata.name.as_deref().unwrap()
-}
-
 fn later() -> Time {
     Time(Timestamp::from_second(1_000).unwrap())
 }

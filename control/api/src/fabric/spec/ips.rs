@@ -107,7 +107,8 @@ impl Reader<'_> {
 
     fn ip_network(&mut self, index: usize, ip: &IP, networks: &[NetworkSpec]) -> Option<usize> {
         let reference = ip.spec.network_ref.as_ref();
-        let Some(name) = reference.and_then(|reference| reference.name.as_deref()) else {
+        let name = reference.and_then(|reference| reference.name.as_deref());
+        let Some(name) = name.filter(|name| !name.is_empty()) else {
             // A missing external CIDR is told elsewhere.
             return networks
                 .iter()

@@ -1,10 +1,12 @@
 use super::super::admit;
 use super::super::fixture::{ROME, fabric, planned};
 use super::*;
-use crate::{Configuration, Network, PublicKey};
+use crate::{Configuration, IP, Network, PublicKey};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{from_value, json};
+
+mod claims;
 
 /// A namespace with the tenant labels of a peer.
 fn labelled(name: &str, peer: &str) -> ObjectMeta {
