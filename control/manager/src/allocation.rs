@@ -122,6 +122,14 @@ impl Allocation {
             .unwrap_or_default()
     }
 
+    /// Takes back the CIDR of a Network because of `error`, and returns the Networks that may get theirs now.
+    pub(crate) fn refuse_network(&mut self, key: &Key, error: NetworkError) -> Vec<Key> {
+        let waiting = self.release_network(key);
+        self.refusals.insert(key.clone(), error);
+
+        waiting
+    }
+
     /// Keeps the CIDRs of peers off the addresses that `source` has; returns those it is too late for.
     pub(crate) fn set_underlay(
         &mut self,

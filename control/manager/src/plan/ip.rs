@@ -7,6 +7,7 @@ use crate::task::Task;
 use crate::world::{World, is_going};
 use crate::write::{Action, Write};
 use control_api::{IP, IPStatus, labels};
+use ipam::AddressError;
 use serde_json::{Map, Value, json};
 use std::net::Ipv4Addr;
 
@@ -21,7 +22,7 @@ pub(super) fn plan(planner: &mut Planner, key: &Key) -> Plan {
         return plan;
     };
     if is_going(&ip.metadata) {
-        return plan;
+        return leaving(planner, key, &ip);
     }
     let refused = ip_service::check(planner, key, &ip).err();
     if refused.is_some() {
@@ -34,9 +35,13 @@ pub(super) fn plan(planner: &mut Planner, key: &Key) -> Plan {
             "InvalidAddress",
             format!("spec.ip: {refusal}"),
         );
+        let waiting = planner.allocation.release_address(key);
+        plan.again = waiting.into_iter().map(Task::Ip).collect();
+        plan.writes.extend(withdrawal(key, &ip));
         return plan;
     }
     let Some(network) = network_of(&planner.world, &ip) else {
+        // The status stays: once there is such a Network again, all IPs keep their addresses.
         let note = "there is no Network of type external-cidr in Liqo's namespace: \
                     make it, or name another one in spec.networkRef";
         plan.warn(Kind::Ip, key, "NoNetwork", note);
@@ -50,30 +55,90 @@ pub(super) fn plan(planner: &mut Planner, key: &Key) -> Plan {
                 let note = format!("{old} is not free in {network}: it has {address} instead");
                 plan.announce(Kind::Ip, key, true, "Readdressed", note);
             }
-            let cidr = planner.allocation.held(&network);
-            let status = IPStatus {
-                cidr: cidr.map(|cidr| cidr.to_string()),
-                ip: Some(address.to_string()),
-            };
             plan.writes.extend(labelled(key, &ip, &network));
-            let old = ip.status.as_ref();
             plan.writes
-                .extend(Write::status(Kind::Ip, key, old, &status));
+                .extend(allocated(planner, key, &ip, &network, address));
             plan.extend(service(planner, key, &ip, refused, address));
         }
-        Err(Some(error)) => {
-            let note =
-                format!("{error}: delete unused IPs, or name another Network in spec.networkRef");
-            plan.warn(Kind::Ip, key, "Refused", note);
-        }
-        Err(None) if planner.world.networks.contains(&network) => {}
-        Err(None) => {
-            let note = format!("there is no Network {network}: make it, or change spec.networkRef");
-            plan.warn(Kind::Ip, key, "NoNetwork", note);
+        Err(error) => {
+            plan.extend(without_address(planner, key, &ip, &network, error));
         }
     }
 
     plan
+}
+
+/// Corrects the status of an IP that is being deleted, which a finalizer may delay for long.
+fn leaving(planner: &mut Planner, key: &Key, ip: &IP) -> Plan {
+    let Some(network) = network_of(&planner.world, ip) else {
+        return Plan::default();
+    };
+    let write = match planner.allocation.address(key, &network, old(ip)) {
+        Ok(address) => allocated(planner, key, ip, &network, address),
+        Err(error) => {
+            let plan = without_address(planner, key, ip, &network, error);
+            plan.writes.into_iter().next()
+        }
+    };
+
+    Plan {
+        writes: write.into_iter().collect(),
+        ..Plan::default()
+    }
+}
+
+/// Writes the address of an IP into its status.
+fn allocated(
+    planner: &Planner,
+    key: &Key,
+    ip: &IP,
+    network: &Key,
+    address: Ipv4Addr,
+) -> Option<Write> {
+    let cidr = planner.allocation.held(network);
+    let status = IPStatus {
+        cidr: cidr.map(|cidr| cidr.to_string()),
+        ip: Some(address.to_string()),
+    };
+
+    Write::status(Kind::Ip, key, ip.status.as_ref(), &status)
+}
+
+/// Reports why an IP has no address, and removes one from its status.
+fn without_address(
+    planner: &Planner,
+    key: &Key,
+    ip: &IP,
+    network: &Key,
+    error: Option<AddressError>,
+) -> Plan {
+    let mut plan = Plan::default();
+    let world = &planner.world;
+    match (error, world.networks.get(network)) {
+        (Some(error), _) => {
+            let note =
+                format!("{error}: delete unused IPs, or name another Network in spec.networkRef");
+            plan.warn(Kind::Ip, key, "Refused", note);
+        }
+        (None, None) => {
+            let note = format!("there is no Network {network}: make it, or change spec.networkRef");
+            plan.warn(Kind::Ip, key, "NoNetwork", note);
+        }
+        (None, Some(object)) => {
+            let is_refused = planner.allocation.refusal(network).is_some();
+            if !is_refused || super::network::is_trusted(world, network, object) {
+                return plan; // The Network is about to get its CIDR, and has its addresses then.
+            }
+        }
+    }
+    plan.writes.extend(withdrawal(key, ip));
+
+    plan
+}
+
+/// Removes the address from the status of an IP that has none: the status may be forged, and the gateways read it.
+fn withdrawal(key: &Key, ip: &IP) -> Option<Write> {
+    Write::status(Kind::Ip, key, ip.status.as_ref(), &IPStatus::default())
 }
 
 /// Plans the Service of an IP, with an Event if it is refused.
@@ -90,9 +155,9 @@ fn service(
         plan.warn(Kind::Ip, key, "ServiceTemplateRefused", note);
         return plan;
     }
-    match ip_service::writes(planner, key, ip) {
-        Ok(writes) => {
-            plan.writes = writes;
+    match ip_service::plan(planner, key, ip) {
+        Ok(service) => {
+            plan.extend(service);
             plan.praise(Kind::Ip, key, "Allocated", format!("it has {address} now"));
         }
         Err(taken) => {
@@ -111,6 +176,7 @@ pub(super) fn network_of(world: &World, ip: &IP) -> Option<Key> {
     let named = reference.and_then(|reference| {
         let name = reference.name.as_ref().filter(|name| !name.is_empty())?;
         let namespace = reference.namespace.as_ref();
+        let namespace = namespace.filter(|namespace| !namespace.is_empty());
         let namespace = namespace.or(ip.metadata.namespace.as_ref())?;
         Some(Key::new(namespace.clone(), name.clone()))
     });

@@ -1,7 +1,7 @@
 //! The Service and EndpointSlice that an IP asks for.
 
 use super::metadata::is_ours;
-use super::{Planner, owner};
+use super::{Plan, Planner, owner};
 use crate::kind::{Key, Kind};
 use crate::world::{Subject, is_going};
 use crate::write::{Action, Write, covers};
@@ -32,26 +32,35 @@ pub(super) struct NameTaken;
 ///
 /// Returns [`NameTaken`] if there is a Service of its name that is not its own: an EndpointSlice
 /// would add the address to the end points of that one.
-pub(super) fn writes(planner: &Planner, key: &Key, ip: &IP) -> Result<Vec<Write>, NameTaken> {
+pub(super) fn plan(planner: &Planner, key: &Key, ip: &IP) -> Result<Plan, NameTaken> {
+    let mut plan = Plan::default();
     let Some(template) = &ip.spec.service_template else {
-        return Ok(leftovers(planner, key));
+        plan.writes = leftovers(planner, key);
+        return Ok(plan);
     };
     let wanted_service = service(key, ip, template);
     let present = planner.world.services.get(key);
     let Some(service) = present else {
         let create = Action::Create(wanted_service);
-        return Ok(vec![Write::new(Kind::Service, key, create)]);
+        plan.writes.push(Write::new(Kind::Service, key, create));
+        return Ok(plan);
     };
     let uid = ip.metadata.uid.as_deref();
     if !is_ours(&service.metadata, uid) {
         return Err(NameTaken);
     }
-    if template::is_exposed(service) {
+    if let Some(field) = template::exposing_field(service) {
         // Applying would leave the fields that an earlier release has set.
-        let is_here = !is_going(&service.metadata);
-        let delete = Action::Delete(service.metadata.uid.clone());
-        let delete = is_here.then(|| Write::new(Kind::Service, key, delete));
-        return Ok(delete.into_iter().collect());
+        if !is_going(&service.metadata) {
+            let delete = Action::Delete(service.metadata.uid.clone());
+            plan.writes.push(Write::new(Kind::Service, key, delete));
+            let note = format!(
+                "its Service has {field}, which serviceTemplate must not set: it is deleted and created \
+                 again with a new cluster IP, and open connections end"
+            );
+            plan.announce(Kind::Ip, key, true, "ServiceRecreated", note);
+        }
+        return Ok(plan);
     }
     let slice = json!({
         "apiVersion": "discovery.k8s.io/v1",
@@ -77,7 +86,9 @@ pub(super) fn writes(planner: &Planner, key: &Key, ip: &IP) -> Result<Vec<Write>
         wanted(Kind::EndpointSlice, key, slices, ip, slice),
     ];
 
-    Ok(writes.into_iter().flatten().collect())
+    plan.writes.extend(writes.into_iter().flatten());
+
+    Ok(plan)
 }
 
 /// Removes what was made for an IP.

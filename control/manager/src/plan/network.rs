@@ -5,7 +5,7 @@ use crate::allocation::claim;
 use crate::cidr;
 use crate::kind::{Key, Kind};
 use crate::task::Task;
-use crate::world::{self, Subject};
+use crate::world::{self, Subject, World};
 use crate::write::Write;
 use control_api::{Network, NetworkStatus, labels};
 use ipam::{Claim, NetworkError};
@@ -32,12 +32,14 @@ pub(super) fn plan(planner: &mut Planner, key: &Key) -> Plan {
                 "InvalidCIDR",
                 format!("spec.cidr: {refusal}"),
             );
+            plan.writes.extend(withdrawal(planner, key, network));
             return plan;
         }
     };
 
     let network = network.clone();
-    match planner.allocation.network(key, claim, old) {
+    plan.again = displace_users(planner, key, claim, old);
+    match allocate(planner, key, &network, claim, old) {
         Ok(cidr) => {
             let status = NetworkStatus {
                 cidr: Some(cidr.to_string()),
@@ -62,6 +64,9 @@ pub(super) fn plan(planner: &mut Planner, key: &Key) -> Plan {
                 "Refused",
                 explain(&network, old, &error),
             );
+            plan.writes.extend(withdrawal(planner, key, &network));
+            plan.again
+                .extend(ips_of(planner, key).into_iter().map(Task::Ip));
             let owners = network.metadata.owner_references.iter().flatten();
             let configurations = owners.filter(|owner| owner.kind == "Configuration");
             plan.again.extend(configurations.map(|owner| {
@@ -73,9 +78,97 @@ pub(super) fn plan(planner: &mut Planner, key: &Key) -> Plan {
     plan
 }
 
+/// Returns whether a Network is Liqo's or a peer's: users of other namespaces do not decide about it.
+pub(super) fn is_trusted(world: &World, key: &Key, network: &Network) -> bool {
+    let is_of_peer = label(&network.metadata, labels::CONFIGURATION_CIDR_TYPE).is_some();
+
+    key.namespace == world.namespace || is_of_peer && world.is_tenant(&key.namespace)
+}
+
+/// Returns the CIDR of a Network.
+///
+/// # Errors
+///
+/// Returns why it gets none. A user's Network overlaps none of Liqo's, not even if both are shared: IPs would get
+/// addresses of pods.
+fn allocate(
+    planner: &mut Planner,
+    key: &Key,
+    network: &Network,
+    claim: Claim,
+    old: Option<Ipv4Net>,
+) -> Result<Ipv4Net, NetworkError> {
+    if let Claim::Shared(cidr) = claim
+        && !is_trusted(&planner.world, key, network)
+        && overlaps_liqo(planner, cidr)
+    {
+        let error = NetworkError::Taken { cidr };
+        planner.allocation.refuse_network(key, error);
+        return Err(error);
+    }
+
+    planner.allocation.network(key, claim, old)
+}
+
+fn overlaps_liqo(planner: &Planner, cidr: Ipv4Net) -> bool {
+    let networks = planner.world.networks.within(&planner.world.namespace);
+    let mut held = networks.filter_map(|(key, _)| planner.allocation.held(key));
+
+    held.any(|held| overlap(held, cidr))
+}
+
+/// Takes back the CIDRs of users' Networks that overlap the one that a Network of Liqo's namespace must have, and
+/// returns the work that this makes.
+fn displace_users(
+    planner: &mut Planner,
+    key: &Key,
+    claim: Claim,
+    old: Option<Ipv4Net>,
+) -> Vec<Task> {
+    let wanted = match claim {
+        Claim::Shared(cidr) | Claim::Exclusive(cidr) => Some(cidr),
+        Claim::Remappable(_) => old,
+    };
+    let Some(wanted) = wanted.filter(|_| key.namespace == planner.world.namespace) else {
+        return Vec::new();
+    };
+    let networks = planner.world.networks.iter();
+    let displaced: Vec<_> = networks
+        .filter(|(other, network)| {
+            let held = planner.allocation.held(other);
+            held.is_some_and(|held| overlap(held, wanted))
+                && !is_trusted(&planner.world, other, network)
+        })
+        .map(|(other, _)| other.clone())
+        .collect();
+
+    let mut again = Vec::new();
+    for other in displaced {
+        let error = NetworkError::Taken { cidr: wanted };
+        again.extend(planner.allocation.refuse_network(&other, error));
+        again.push(other);
+    }
+    again.retain(|other| other != key);
+    again.into_iter().map(Task::Network).collect()
+}
+
+fn overlap(a: Ipv4Net, b: Ipv4Net) -> bool {
+    a.contains(&b) || b.contains(&a)
+}
+
+/// Removes the CIDR from the status of a user's Network that has none: the status may be forged, and the gateways
+/// read it.
+fn withdrawal(planner: &Planner, key: &Key, network: &Network) -> Option<Write> {
+    let old = network.status.as_ref();
+    let none = NetworkStatus::default();
+    let write = Write::status(Kind::Network, key, old, &none);
+
+    write.filter(|_| !is_trusted(&planner.world, key, network))
+}
+
 /// Takes over the CIDRs that the statuses say, and decides the others, in an order that does not
-/// depend on which event comes first: what cannot change, what was decided before, the external
-/// CIDR, the internal one, the rest.
+/// depend on which event comes first: what cannot change, what was decided before, what users' Networks
+/// had, the external CIDR, the internal one, the rest, further Networks of users.
 pub(super) fn adopt_all(planner: &mut Planner) {
     let mut networks: Vec<_> = planner
         .world
@@ -84,13 +177,16 @@ pub(super) fn adopt_all(planner: &mut Planner) {
         .filter_map(|(key, network)| {
             let (claim, old) = wanted(network).ok()?;
             let network_type = label(&network.metadata, labels::NETWORK_TYPE);
+            let is_trusted = is_trusted(&planner.world, key, network);
             let rank = match (claim, old, network_type) {
+                (_, Some(_), _) if !is_trusted => 3,
+                (_, None, _) if !is_trusted => 7,
                 (Claim::Shared(_), ..) => 0,
                 (Claim::Exclusive(_), ..) => 1,
                 (_, Some(_), _) => 2,
-                (_, None, Some(labels::NETWORK_TYPE_EXTERNAL)) => 3,
-                (_, None, Some(labels::NETWORK_TYPE_INTERNAL)) => 4,
-                (_, None, _) => 5,
+                (_, None, Some(labels::NETWORK_TYPE_EXTERNAL)) => 4,
+                (_, None, Some(labels::NETWORK_TYPE_INTERNAL)) => 5,
+                (_, None, _) => 6,
             };
             let created = network.metadata.creation_timestamp.clone();
             Some(((rank, created.map(|time| time.0), key.clone()), claim, old))
@@ -98,7 +194,7 @@ pub(super) fn adopt_all(planner: &mut Planner) {
         .collect();
     networks.sort_by(|(a, ..), (b, ..)| a.cmp(b));
 
-    let split = networks.partition_point(|((rank, ..), ..)| *rank <= 2);
+    let split = networks.partition_point(|((rank, ..), ..)| *rank <= 3);
     let (old, new) = networks.split_at(split);
     for ((_, _, key), claim, status) in old {
         // Refusals are told when the Network's turn comes.
@@ -138,15 +234,16 @@ fn fill_pool(planner: &mut Planner, key: &Key, network: &Network, cidr: Ipv4Net)
             .filter_map(|(ip_key, ip)| {
                 let created = ip.metadata.creation_timestamp.clone();
                 Some((
+                    !super::node::is_ip(world, ip_key),
                     created.map(|time| time.0),
                     ip_key.clone(),
                     super::ip::old(ip)?,
                 ))
             })
             .collect();
-        // Of two that say the same, the older one has it.
+        // Of two that say the same, a node has it, else the older one.
         held.sort();
-        let pairs = held.into_iter().map(|(_, key, address)| (key, address));
+        let pairs = held.into_iter().map(|(.., key, address)| (key, address));
         pairs.collect::<Vec<(Key, Ipv4Addr)>>()
     };
 

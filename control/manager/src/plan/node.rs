@@ -4,7 +4,7 @@ use super::metadata::{is_ours, repaired};
 use super::{Plan, Planner, label, network};
 use crate::cidr;
 use crate::kind::{Key, Kind};
-use crate::world::{is_going, is_real};
+use crate::world::{World, is_going, is_real};
 use crate::write::{Action, Write};
 use control_api::labels;
 use k8s_openapi::api::core::v1::Node;
@@ -88,6 +88,13 @@ pub(super) fn plan(planner: &mut Planner, name: &str) -> Plan {
     }
 
     plan
+}
+
+/// Returns whether an IP is that of a node, by namespace and name.
+pub(super) fn is_ip(world: &World, ip: &Key) -> bool {
+    let node = ip.name.strip_prefix(PREFIX).map(Key::cluster);
+
+    ip.namespace == world.namespace && node.is_some_and(|node| world.nodes.contains(&node))
 }
 
 /// Keeps the CIDRs that are still to be decided off the addresses of all nodes.

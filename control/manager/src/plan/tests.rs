@@ -1,6 +1,7 @@
 //! The planner against an API server in memory: what matters is where the objects come to rest.
 
 mod addresses;
+mod claims;
 mod cluster;
 mod configurations;
 mod gateways;
@@ -86,6 +87,17 @@ fn with_milan(rome: &mut Cluster) {
         Kind::Configuration,
         configuration("milan", &["10.244.0.0/16"], &["10.70.0.0/16"]),
     );
+    rome.settle();
+}
+
+/// The peer `milan`, with gateway and key.
+fn with_served_milan(rome: &mut Cluster) {
+    with_milan(rome);
+    rome.make(
+        Kind::GatewayServer,
+        server("milan", &json!({"serviceType": "NodePort"})),
+    );
+    rome.make(Kind::PublicKey, public_key("milan", 9));
     rome.settle();
 }
 

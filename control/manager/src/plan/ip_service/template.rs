@@ -80,19 +80,28 @@ pub(in crate::plan) fn check(planner: &Planner, key: &Key, ip: &IP) -> Result<()
     }
 }
 
-/// Returns whether a Service has what no template may set: an earlier release passed it on.
-pub(super) fn is_exposed(service: &Service) -> bool {
-    let Some(spec) = &service.spec else {
-        return false;
-    };
+/// Returns a field of a Service that no template may set: an earlier release passed it on.
+pub(super) fn exposing_field(service: &Service) -> Option<&'static str> {
+    let spec = service.spec.as_ref()?;
     let type_ = spec.type_.as_deref().unwrap_or("ClusterIP");
     let mut ports = spec.ports.iter().flatten();
+    let fields = [
+        ("spec.type", type_ != "ClusterIP"),
+        (
+            "spec.externalIPs",
+            spec.external_ips.iter().flatten().next().is_some(),
+        ),
+        ("spec.externalName", spec.external_name.is_some()),
+        ("spec.loadBalancerIP", spec.load_balancer_ip.is_some()),
+        (
+            "spec.ports.nodePort",
+            ports.any(|port| port.node_port.is_some_and(|port| port != 0)),
+        ),
+    ];
 
-    type_ != "ClusterIP"
-        || spec.external_ips.iter().flatten().next().is_some()
-        || spec.external_name.is_some()
-        || spec.load_balancer_ip.is_some()
-        || ports.any(|port| port.node_port.is_some_and(|port| port != 0))
+    fields
+        .into_iter()
+        .find_map(|(field, is_set)| is_set.then_some(field))
 }
 
 fn check_fields(template: &ServiceTemplate) -> Result<(), Refusal> {

@@ -3,16 +3,6 @@
 use super::*;
 use crate::write::Action;
 
-fn connected(rome: &mut Cluster) {
-    with_milan(rome);
-    rome.make(
-        Kind::GatewayServer,
-        server("milan", &json!({"serviceType": "NodePort"})),
-    );
-    rome.make(Kind::PublicKey, public_key("milan", 9));
-    rome.settle();
-}
-
 fn lines(rome: &Cluster) -> Vec<String> {
     let object = rome.get(Kind::ForeignCluster, &Key::cluster("milan"));
     let conditions = object["status"]["modules"]["networking"]["conditions"].as_array();
@@ -34,7 +24,7 @@ fn lines(rome: &Cluster) -> Vec<String> {
 #[test]
 fn the_summary_has_upstreams_form() {
     let mut rome = rome();
-    connected(&mut rome);
+    with_served_milan(&mut rome);
     rome.edit(
         Kind::Connection,
         &key("gw-milan"),
@@ -67,7 +57,7 @@ fn the_summary_has_upstreams_form() {
 #[test]
 fn the_summary_follows_gateway_and_connection() {
     let mut rome = rome();
-    connected(&mut rome);
+    with_served_milan(&mut rome);
     let pending = lines(&rome)[3].clone();
 
     rome.make(
@@ -103,7 +93,7 @@ fn the_summary_follows_gateway_and_connection() {
 #[test]
 fn the_summary_says_why_there_is_no_connection() {
     let mut rome = rome();
-    connected(&mut rome);
+    with_served_milan(&mut rome);
     let blocked = "milan -> this cluster is blocked";
 
     for (value, line) in [
@@ -132,7 +122,7 @@ fn the_summary_says_why_there_is_no_connection() {
 #[test]
 fn the_summary_names_the_hop_that_is_broken_and_forgets_it_once_it_is_whole() {
     let mut rome = rome();
-    connected(&mut rome);
+    with_served_milan(&mut rome);
     let path = |status: &str, reason: &str, message: &str| {
         json!({"status": {"value": "Connected", "conditions": [{
             "type": "PathHealthy", "status": status, "reason": reason, "message": message,
@@ -174,7 +164,7 @@ fn nothing_is_left_of_a_peer_in_whatever_order_it_goes() {
         for is_alone in [false, true] {
             let mut rome = rome();
             let before = rome.objects.keys().cloned().collect::<Vec<_>>();
-            connected(&mut rome);
+            with_served_milan(&mut rome);
             for index in 0..parts.len() {
                 let (kind, name) = parts[(first + index) % parts.len()];
                 if is_alone {
@@ -204,7 +194,7 @@ fn nothing_is_left_of_a_peer_in_whatever_order_it_goes() {
 #[test]
 fn a_manager_that_begins_again_writes_nothing() {
     let mut rome = rome();
-    connected(&mut rome);
+    with_served_milan(&mut rome);
 
     rome.restart();
 
@@ -228,7 +218,7 @@ fn what_happens_to_one_peer_concerns_no_other() {
     }
     rome.settle();
 
-    connected(&mut rome);
+    with_served_milan(&mut rome);
     rome.edit(
         Kind::GatewayServer,
         &key("milan"),
@@ -244,7 +234,7 @@ fn what_happens_to_one_peer_concerns_no_other() {
 fn deployments_come_when_asked_for_and_follow_the_gateway() {
     let mut rome = rome();
     rome.planner.settings.deployment_image = Some("pause".to_owned());
-    connected(&mut rome);
+    with_served_milan(&mut rome);
     let name = key("gw-milan");
     let replicas = rome.get(Kind::Deployment, &name)["spec"]["replicas"].clone();
 

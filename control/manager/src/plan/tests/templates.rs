@@ -220,6 +220,11 @@ fn fields_that_an_earlier_release_set_go_although_the_template_is_right_now() {
     let service = rome.get(Kind::Service, &name());
     assert!(service["spec"]["externalIPs"].is_null(), "{service}");
     assert_ne!(service["metadata"]["uid"], before, "it is made anew");
+    let events = warnings(&mut rome);
+    assert!(
+        matches!(&*events, [one] if one.starts_with("ServiceRecreated: its Service has spec.externalIPs")),
+        "{events:?}"
+    );
 }
 
 #[test]

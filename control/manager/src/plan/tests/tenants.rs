@@ -7,13 +7,7 @@ const BINDING: &str = "liqo-controller-manager-tenant";
 /// Milan, served.
 fn served() -> Cluster {
     let mut rome = rome();
-    with_milan(&mut rome);
-    rome.make(
-        Kind::GatewayServer,
-        server("milan", &json!({"serviceType": "NodePort"})),
-    );
-    rome.make(Kind::PublicKey, public_key("milan", 9));
-    rome.settle();
+    with_served_milan(&mut rome);
     assert!(ready(&rome).starts_with("True"), "{}", ready(&rome));
     rome.notices.clear();
     rome
@@ -66,13 +60,7 @@ fn an_older_object_in_a_developers_namespace_replaces_nothing_and_is_told_why() 
             "{kind}"
         );
 
-        with_milan(&mut rome);
-        rome.make(
-            Kind::GatewayServer,
-            server("milan", &json!({"serviceType": "NodePort"})),
-        );
-        rome.make(Kind::PublicKey, public_key("milan", 9));
-        rome.settle();
+        with_served_milan(&mut rome);
 
         assert!(ready(&rome).starts_with("True"), "{kind}: {}", ready(&rome));
         let configured = condition(
@@ -108,13 +96,7 @@ fn a_developers_older_copy_of_a_key_does_not_keep_a_peer_from_being_served() {
     );
     rome.settle();
 
-    with_milan(&mut rome);
-    rome.make(
-        Kind::GatewayServer,
-        server("milan", &json!({"serviceType": "NodePort"})),
-    );
-    rome.make(Kind::PublicKey, public_key("milan", 9));
-    rome.settle();
+    with_served_milan(&mut rome);
 
     assert!(ready(&rome).starts_with("True"), "{}", ready(&rome));
 }
@@ -311,4 +293,38 @@ fn without_the_right_to_its_keys_a_gateway_says_so_and_keeps_them() {
     );
     assert_eq!(rome.get(Kind::Secret, &key("gw-milan"))["data"], keys);
     assert!(ready(&rome).starts_with("True"), "{}", ready(&rome));
+}
+
+#[test]
+fn a_key_belongs_to_the_peer_with_the_older_tenant_namespace() {
+    let mut rome = rome();
+    rome.make(Kind::Namespace, tenant("liqo-tenant-naples", "naples"));
+    // Milan's PublicKey is the older object: its author has edited the key.
+    with_served_milan(&mut rome);
+    rome.make(
+        Kind::GatewayServer,
+        server("naples", &json!({"serviceType": "NodePort"})),
+    );
+    rome.make(Kind::PublicKey, public_key("naples", 9));
+    rome.settle();
+
+    let of_naples = Key::new("liqo-tenant-naples", "naples");
+    let of_naples = condition(rome.get(Kind::GatewayServer, &of_naples), "Ready");
+    assert!(of_naples.starts_with("True"), "{of_naples}");
+    assert!(ready(&rome).starts_with("False"), "{}", ready(&rome));
+}
+
+#[test]
+fn of_many_misplaced_objects_a_bounded_number_is_reported() {
+    let mut rome = rome();
+    for number in 0..100 {
+        let mut key = in_namespace("developers", public_key("mallory", 9));
+        key["metadata"]["name"] = json!(format!("key-{number}"));
+        rome.make(Kind::PublicKey, key);
+    }
+    rome.settle();
+
+    let reported = rome.notices.iter();
+    let reported = reported.filter(|it| it.reason == "NotTenantNamespace");
+    assert_eq!(reported.count(), 32);
 }
