@@ -35,14 +35,18 @@ pub(super) fn public_key(
     if keys.is_some_and(|keys| keys.public.as_slice() == own) {
         return Err(Problem::OwnPublicKey(key.clone()));
     }
-    let age = |key: &Key, it: &PublicKey| {
-        let created = it.metadata.creation_timestamp.clone();
-        (created.map(|time| time.0), key.clone())
+    let rank = |key: &Key, it: &PublicKey| {
+        let seniority = planner.world.seniority(Kind::PublicKey, key);
+        (
+            seniority,
+            it.metadata.creation_timestamp.clone(),
+            key.clone(),
+        )
     };
     let others = keys_of(planner, &Subject::PublicKey(own));
     let elder = others.into_iter().find(|(other_key, other)| {
         planner.world.peer_of(Kind::PublicKey, other_key) != peer
-            && age(other_key, other) < age(key, public_key)
+            && rank(other_key, other) < rank(key, public_key)
     });
     match elder {
         Some((other, _)) => Err(Problem::SharedPublicKey {

@@ -43,8 +43,10 @@ impl<'a> Gateway<'a> {
 
     /// Returns the gateways of a peer in other namespaces, which serve nothing, and why.
     pub(super) fn misplaced(planner: &'a Planner, peer: &str) -> Vec<(Self, Misplaced)> {
-        let misplaced = planner.world.misplaced(peer).into_iter();
+        let kinds = [Kind::GatewayServer, Kind::GatewayClient];
+        let misplaced = planner.world.misplaced(peer, &kinds);
         misplaced
+            .into_iter()
             .filter_map(|(kind, key, why)| Some((Self::read(planner, kind, key)?, why)))
             .collect()
     }

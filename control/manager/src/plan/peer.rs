@@ -65,8 +65,8 @@ fn misplaced(planner: &Planner, peer: &str, checked: &Result<(), Problem>, now: 
         plan.extend(gateway.notice(&Err(problem.clone())));
         plan.writes.extend(gateway.refuse(problem, now));
     }
-    let misplaced = planner.world.misplaced(peer).into_iter();
-    for (_, key, why) in misplaced.filter(|(kind, ..)| *kind == Kind::PublicKey) {
+    let misplaced = planner.world.misplaced(peer, &[Kind::PublicKey]);
+    for (_, key, why) in misplaced {
         plan.warn(Kind::PublicKey, key, NOT_TENANT_NAMESPACE, why);
     }
     let placed = planner.world.of_peer(peer).into_iter();

@@ -103,7 +103,7 @@ impl World {
     /// Returns the work that a link makes when it comes, changes or goes.
     pub(super) fn tasks_of_link(&self, link: &Link) -> Vec<Task> {
         match &link.0 {
-            Subject::Peer(peer) => self.tasks_of_peer(peer, link.1),
+            Subject::Peer(peer) => self.tasks_of_peer(peer, link.1, &link.2),
             Subject::Owner(Kind::Configuration, owner) => vec![Task::Configuration(owner.clone())],
             Subject::Owner(Kind::Ip, owner) => vec![Task::Ip(owner.clone())],
             Subject::Owner(..) => Vec::new(),

@@ -5,7 +5,7 @@ use super::{Listing, World, is_going};
 use crate::kind::{Key, Kind};
 use crate::plan::tenant;
 use crate::task::Task;
-use control_api::tenant::{Misplaced, choose, peer_of};
+use control_api::tenant::{Misplaced, Seniority, choose, peer_of, seniority};
 use std::collections::BTreeSet;
 
 /// Returns whether a peering is made of objects of a kind, which people write.
@@ -15,6 +15,10 @@ pub(super) fn is_of_peering(kind: Kind) -> bool {
         Kind::Configuration | Kind::GatewayServer | Kind::GatewayClient | Kind::PublicKey
     )
 }
+
+/// Misplaced objects of one kind that are reported for one peer. Each change of one of them examines all, so a
+/// user who creates many must not make the manager's work grow with the square of their number.
+const MISPLACED_MAX: usize = 32;
 
 impl World {
     /// Returns the one namespace whose objects count for a peer.
@@ -41,15 +45,19 @@ impl World {
         placed.collect()
     }
 
-    /// Returns the objects about a peer that people have written elsewhere, with the reason why they
-    /// do not count.
-    pub(crate) fn misplaced(&self, peer: &str) -> Vec<(Kind, &Key, Misplaced)> {
+    /// Returns the objects of some kinds about a peer that users have created elsewhere, with the reason why they
+    /// do not count; at most [`MISPLACED_MAX`] of each kind.
+    pub(crate) fn misplaced(&self, peer: &str, kinds: &[Kind]) -> Vec<(Kind, &Key, Misplaced)> {
         let tenant = self.tenant_namespace(peer);
         let subject = Subject::Peer(peer.to_owned());
-        let written = self
-            .linked(&subject)
-            .filter(|(kind, _)| is_of_peering(*kind));
-        written
+        let of_kind = |kind: Kind| {
+            let linked = self.linked(&subject).filter(move |(it, _)| *it == kind);
+            let misplaced = linked.filter(move |(_, key)| Some(key.namespace.as_str()) != tenant);
+            misplaced.take(MISPLACED_MAX)
+        };
+        kinds
+            .iter()
+            .flat_map(|kind| of_kind(*kind))
             .filter_map(|(kind, key)| {
                 let misplaced = Misplaced::check(&key.namespace, peer, tenant).err()?;
                 Some((kind, key, misplaced))
@@ -65,6 +73,15 @@ impl World {
     pub(crate) fn check_place(&self, kind: Kind, key: &Key) -> Result<(), Misplaced> {
         let peer = self.peer_of(kind, key);
         Misplaced::check(&key.namespace, &peer, self.tenant_namespace(&peer))
+    }
+
+    /// Returns the seniority of the peer of an object in its tenant namespace.
+    pub(crate) fn seniority(&self, kind: Kind, key: &Key) -> Seniority {
+        let peer = self.peer_of(kind, key);
+        let namespace = self.namespaces.meta(&Key::cluster(&key.namespace));
+        let labelled = namespace.filter(|namespace| peer_of(namespace) == Some(peer.as_str()));
+
+        seniority(labelled)
     }
 
     /// Returns whether a namespace may hold objects of peers.
@@ -111,11 +128,11 @@ impl World {
     }
 
     /// Returns the work about a peer that a change of one of its objects makes.
-    pub(super) fn tasks_of_peer(&self, peer: &str, kind: Kind) -> Vec<Task> {
+    pub(super) fn tasks_of_peer(&self, peer: &str, kind: Kind, key: &Key) -> Vec<Task> {
         let mut tasks = vec![Task::Peer(peer.to_owned())];
         // These decide which namespace is the peer's.
-        let is_decisive =
-            kind == Kind::Namespace || !self.named_tenants.is_empty() && is_of_peering(kind);
+        let is_named = || self.named_tenants.contains(&key.namespace);
+        let is_decisive = kind == Kind::Namespace || is_of_peering(kind) && is_named();
         if is_decisive {
             let subject = Subject::Peer(peer.to_owned());
             for (kind, key) in self.linked(&subject).filter(|(kind, _)| is_of_peer(*kind)) {

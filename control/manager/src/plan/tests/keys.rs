@@ -129,9 +129,9 @@ fn a_public_key_edited_by_hand_is_put_right_and_a_lost_private_one_is_told() {
 #[test]
 fn keys_that_cannot_be_the_peers_are_refused() {
     let mut rome = rome();
+    rome.make(Kind::PublicKey, public_key("naples", 9));
     with_milan(&mut rome);
     rome.make(Kind::GatewayClient, client("milan"));
-    rome.make(Kind::PublicKey, public_key("naples", 9));
     rome.settle();
     let own = rome.get(Kind::Secret, &key("gw-milan"))["data"]["publicKey"].clone();
     let told = |rome: &mut Cluster, object: Value| {
