@@ -26,8 +26,21 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct PublicKeySpec {
-    /// The 32 bytes of the key.
+    /// The 32 bytes of the key, which are 44 characters in base64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::bytes")]
+    #[schemars(schema_with = "schema::bytes", extend("maxLength" = 44))]
     pub public_key: Option<ByteString>,
 }
+
+impl PublicKeySpec {
+    /// Drops the bytes that are not needed to find that a key is too long.
+    pub fn truncate(&mut self) {
+        if let Some(key) = &mut self.public_key {
+            key.0.truncate(LEN + 1);
+            key.0.shrink_to_fit();
+        }
+    }
+}
+
+/// Bytes of a WireGuard key.
+const LEN: usize = 32;

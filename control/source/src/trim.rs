@@ -67,7 +67,32 @@ macro_rules! trim_metadata {
 }
 
 trim_metadata! {
-    EndpointSlice Network IP Configuration GatewayServer GatewayClient PublicKey
+    EndpointSlice Network Configuration GatewayClient
+}
+
+impl Trim for IP {
+    fn trim(mut self) -> Self {
+        self.metadata = metadata(self.metadata);
+        self.spec.service_template = None;
+        self
+    }
+}
+
+impl Trim for GatewayServer {
+    fn trim(mut self) -> Self {
+        self.metadata = metadata(self.metadata);
+        self.spec.service_annotations.clear();
+        self.spec.service_labels.clear();
+        self
+    }
+}
+
+impl Trim for PublicKey {
+    fn trim(mut self) -> Self {
+        self.metadata = metadata(self.metadata);
+        self.spec.truncate();
+        self
+    }
 }
 
 impl Trim for Connection {
@@ -106,22 +131,50 @@ pub(crate) fn metadata(metadata: ObjectMeta) -> ObjectMeta {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use k8s_openapi::ByteString;
     use k8s_openapi::api::core::v1::NodeCondition;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use k8s_openapi::jiff::Timestamp;
+    use serde_json::{from_value, json};
 
     #[test]
     fn a_connection_keeps_the_version_by_which_its_writer_knows_it() {
         let mut connection = Connection::new(
             "gw-milan",
-            serde_json::from_value(serde_json::json!({"type": "Server", "gatewayRef": {}}))
-                .unwrap(),
+            from_value(json!({"type": "Server", "gatewayRef": {}})).unwrap(),
         );
         connection.metadata.resource_version = Some("7".to_owned());
 
         let trimmed = connection.trim();
 
         assert_eq!(trimmed.metadata.resource_version.as_deref(), Some("7"));
+    }
+
+    #[test]
+    fn parts_that_only_the_controller_manager_reads_are_dropped() {
+        let ip: IP = from_value(json!({
+            "metadata": {"name": "printer"},
+            "spec": {"ip": "192.0.2.9", "serviceTemplate": {"spec": {"ports": [{"port": 80}]}}},
+        }))
+        .unwrap();
+        let server: GatewayServer = from_value(json!({
+            "metadata": {"name": "milan"},
+            "spec": {"mtu": 1340, "serviceAnnotations": {"a": "b"}, "serviceLabels": {"a": "b"}},
+        }))
+        .unwrap();
+
+        assert_eq!(ip.trim().spec.service_template, None);
+        let spec = server.trim().spec;
+        assert_eq!(spec.mtu, Some(1340));
+        assert!(spec.service_annotations.is_empty() && spec.service_labels.is_empty());
+    }
+
+    #[test]
+    fn a_key_that_is_too_long_stays_too_long_and_takes_no_memory() {
+        let mut key = PublicKey::default();
+        key.spec.public_key = Some(ByteString(vec![7; 1 << 20]));
+
+        assert_eq!(key.trim().spec.public_key.unwrap().0.len(), 33);
     }
 
     #[test]

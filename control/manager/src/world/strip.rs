@@ -18,11 +18,16 @@ impl Stored for IP {}
 impl Stored for Configuration {}
 impl Stored for GatewayServer {}
 impl Stored for GatewayClient {}
-impl Stored for PublicKey {}
 impl Stored for ForeignCluster {}
 impl Stored for ConfigMap {}
 impl Stored for EndpointSlice {}
 impl Stored for RoleBinding {}
+
+impl Stored for PublicKey {
+    fn strip(&mut self) {
+        self.spec.truncate();
+    }
+}
 
 impl Stored for Connection {
     /// The latency is measured anew every few seconds.
