@@ -6,6 +6,7 @@ use crate::plan::{Planner, Settings};
 use crate::shell::{Manager, State};
 use anyhow::Context as _;
 use clap::{ArgAction, Parser};
+use control_source::Installation;
 use ipam::DEFAULT_POOLS;
 use ipnet::Ipv4Net;
 use kube::Client;
@@ -18,24 +19,8 @@ use std::sync::Arc;
 #[derive(Debug, Parser)]
 #[command(name = "controller-manager", version, after_help = EXAMPLES)]
 pub(crate) struct Cli {
-    /// Namespace of Liqo.
-    #[arg(
-        long,
-        value_name = "NAMESPACE",
-        env = "POD_NAMESPACE",
-        default_value = "liqo"
-    )]
-    namespace: String,
-
-    /// Namespaces that may hold the objects of any peer, besides those labelled
-    /// liqo.io/tenant-namespace=true.
-    #[arg(
-        long,
-        value_name = "NAME,...",
-        env = "LIQO_TENANT_NAMESPACES",
-        value_delimiter = ','
-    )]
-    tenant_namespaces: Vec<String>,
+    #[command(flatten)]
+    installation: Installation,
 
     /// Name of this pod, by which managers tell each other apart.
     #[arg(long, value_name = "NAME", env = "POD_NAME")]
@@ -115,8 +100,8 @@ impl Cli {
             .then(|| self.gateway_deployment_image.clone());
 
         Ok(Settings {
-            namespace: self.namespace.clone(),
-            tenant_namespaces: self.tenant_namespaces.clone(),
+            namespace: self.installation.namespace.clone(),
+            tenant_namespaces: self.installation.tenant_namespaces.clone(),
             pools: self.pools.clone(),
             gateway_port: self.gateway_port,
             deployment_image: image,

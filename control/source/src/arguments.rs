@@ -23,24 +23,8 @@ pub struct Arguments {
     #[arg(long)]
     kubernetes: bool,
 
-    /// With --kubernetes, the namespace of Liqo.
-    #[arg(
-        long,
-        value_name = "NAME",
-        env = "POD_NAMESPACE",
-        default_value = "liqo"
-    )]
-    namespace: String,
-
-    /// With --kubernetes, namespaces that may hold the objects of any peer, besides those
-    /// labelled liqo.io/tenant-namespace=true.
-    #[arg(
-        long,
-        value_name = "NAME,...",
-        env = "LIQO_TENANT_NAMESPACES",
-        value_delimiter = ','
-    )]
-    tenant_namespaces: Vec<String>,
+    #[command(flatten)]
+    installation: Installation,
 }
 
 impl Arguments {
@@ -48,10 +32,7 @@ impl Arguments {
     pub fn origin(self) -> Origin {
         match self.config {
             Some(path) => Origin::File(path),
-            None => Origin::Cluster(Installation {
-                namespace: self.namespace,
-                tenant_namespaces: self.tenant_namespaces,
-            }),
+            None => Origin::Cluster(self.installation),
         }
     }
 }

@@ -3,6 +3,7 @@
 use crate::blocks;
 use crate::select::{self, Updates};
 use crate::store::{Store, Update};
+use clap::Args;
 use control_api::fabric::{Admission, Steady, Tenancy};
 use control_api::{Connection, labels};
 use futures_util::stream::{SelectAll, StreamExt as _};
@@ -46,11 +47,25 @@ pub enum Scope {
 }
 
 /// Which objects of an API server are Liqo's.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub struct Installation {
-    /// Namespace of Liqo.
+    /// Namespace of Liqo in the cluster.
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "POD_NAMESPACE",
+        default_value = "liqo"
+    )]
     pub namespace: String,
-    /// Namespaces that may hold the objects of any peer, besides those with the tenant labels.
+
+    /// Namespaces of the cluster that may hold the objects of any peer, besides those labelled
+    /// liqo.io/tenant-namespace=true.
+    #[arg(
+        long,
+        value_name = "NAME,...",
+        env = "LIQO_TENANT_NAMESPACES",
+        value_delimiter = ','
+    )]
     pub tenant_namespaces: Vec<String>,
 }
 

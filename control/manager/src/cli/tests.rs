@@ -8,6 +8,7 @@ fn parse(args: &[&str]) -> Result<Cli, clap::Error> {
 fn the_flags_of_the_chart_are_understood() {
     let cli = parse(&[
         "--namespace=liqo-system",
+        "--tenant-namespaces=peers,peers-of-old",
         "--pod-name=manager-0",
         "--pools=10.0.0.0/8,192.168.0.0/16",
         "--cluster-labels=region=eu,topology.liqo.io/type=lab",
@@ -22,6 +23,7 @@ fn the_flags_of_the_chart_are_understood() {
 
     let settings = cli.settings().unwrap();
     assert_eq!(settings.namespace, "liqo-system");
+    assert_eq!(settings.tenant_namespaces, ["peers", "peers-of-old"]);
     assert_eq!(settings.pools.len(), 2);
     assert_eq!(settings.deployment_image.as_deref(), Some("pause"));
     assert_eq!(cli.identity(), "manager-0");
