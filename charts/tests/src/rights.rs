@@ -112,6 +112,7 @@ fn every_policy_denies() {
     let expected = [
         "liqo-controller-manager-bindings",
         "liqo-controller-manager-secrets",
+        "liqo-controller-manager-services",
         "liqo-ip-services",
         "liqo-tenant-namespaces",
     ];
@@ -130,6 +131,38 @@ fn every_policy_denies() {
             "the binding exempts namespaces"
         );
     }
+}
+
+#[test]
+fn the_managers_writes_of_services_and_endpoint_slices_need_its_label() {
+    let policy = object(
+        "ValidatingAdmissionPolicy",
+        "liqo-controller-manager-services",
+    );
+
+    let rules = policy["spec"]["matchConstraints"]["resourceRules"].as_array();
+    let mut resources = BTreeSet::new();
+    for rule in rules.into_iter().flatten() {
+        let operations = serde_json::json!(["CREATE", "UPDATE", "DELETE"]);
+        assert_eq!(rule["operations"], operations, "{rule}");
+        resources.extend(rule["resources"].as_array().into_iter().flatten().map(text));
+    }
+    assert_eq!(
+        resources,
+        ["endpointslices", "services"].map(str::to_owned).into()
+    );
+    let granted = rights(&object("ClusterRole", "liqo-controller-manager"));
+    let verbs = granted
+        .iter()
+        .filter(|(_, resource, ..)| resources.contains(resource))
+        .map(|(.., verb)| verb.as_str());
+    let covered: BTreeSet<_> = verbs.collect();
+    assert_eq!(
+        covered,
+        ["create", "delete", "get", "list", "patch", "watch"].into(),
+        "a further verb needs a further operation of the policy"
+    );
+    assert!(policy.to_string().contains("'liqo.io/managed'"));
 }
 
 #[test]

@@ -22,6 +22,7 @@ pub(crate) fn add(suite: &mut Suite) {
         an_ip_gives_its_creator_no_rights_on_services,
         the_managers_token_reads_no_secrets_outside_of_tenant_namespaces,
         the_managers_token_binds_its_role_in_tenant_namespaces_only,
+        the_managers_token_changes_no_service_of_a_user,
     );
 }
 
@@ -30,6 +31,7 @@ const TENANT_LABELS: &str = "liqo-tenant-namespaces";
 const TEMPLATES: &str = "liqo-ip-services";
 const BINDINGS: &str = "liqo-controller-manager-bindings";
 const SECRETS: &str = "liqo-controller-manager-secrets";
+const SERVICES: &str = "liqo-controller-manager-services";
 
 /// The ClusterRole that the manager binds. The RoleBindings have the same name.
 const ROLE: &str = "liqo-controller-manager-tenant";
@@ -396,4 +398,63 @@ async fn the_managers_token_binds_its_role_in_tenant_namespaces_only(
     manager
         .may_not(&administrator, &everywhere, Refusal::Rbac)
         .await
+}
+
+async fn the_managers_token_changes_no_service_of_a_user(peering: &'static Peering) -> Result<()> {
+    let cluster = &peering.rome;
+    let administrator = User::administrator(cluster).await?;
+    let manager = manager(cluster).await?;
+    let namespace = Namespace::create(cluster, "of-a-user").await?;
+    let service = |name: &str, labels: Value| {
+        json!({
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": name, "namespace": "of-a-user", "labels": labels},
+            "spec": {"ports": [{"port": 80}]},
+        })
+    };
+    let slice = |name: &str, labels: Value| {
+        json!({
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": {"name": name, "namespace": "of-a-user", "labels": labels},
+            "addressType": "IPv4",
+            "endpoints": [],
+        })
+    };
+    let managed = || json!({"liqo.io/managed": "true"});
+    let policy = Refusal::Policy(SERVICES);
+    for object in [service("web", json!({})), slice("web", json!({}))] {
+        let create = ["create", "-f", "-"];
+        namespace.kubectl_with(&create, &object.to_string()).await?;
+    }
+
+    for kind in ["Service", "EndpointSlice"] {
+        let (namespace, name) = ("of-a-user".to_owned(), "web".to_owned());
+        // The label in the request does not count, only that of the object.
+        let patch = json!({"metadata": {"labels": managed()}});
+        let change = Request::Merge {
+            kind,
+            namespace: Some(namespace.clone()),
+            name: name.clone(),
+            subresource: None,
+            patch,
+        };
+        let delete = Request::Delete {
+            kind,
+            namespace,
+            name,
+        };
+        for request in [change, delete] {
+            manager.may_not(&administrator, &request, policy).await?;
+        }
+    }
+    for unlabelled in [service("new", json!({})), slice("new", json!({}))] {
+        let request = Request::Create(unlabelled);
+        manager.may_not(&administrator, &request, policy).await?;
+    }
+    for labelled in [service("new", managed()), slice("new", managed())] {
+        manager.may(&Request::Create(labelled)).await?;
+    }
+    Ok(())
 }

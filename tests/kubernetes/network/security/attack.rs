@@ -34,6 +34,11 @@ pub(super) enum Request {
         namespace: String,
         name: String,
     },
+    Delete {
+        kind: &'static str,
+        namespace: String,
+        name: String,
+    },
 }
 
 /// The rule that must refuse a request.
@@ -203,6 +208,18 @@ impl User {
                 namespace,
                 name,
             } => self.api(kind, Some(namespace)).get(name).await.map(drop),
+            Request::Delete {
+                kind,
+                namespace,
+                name,
+            } => {
+                let params = DeleteParams {
+                    dry_run,
+                    ..DeleteParams::default()
+                };
+                let deleted = self.api(kind, Some(namespace)).delete(name, &params).await;
+                deleted.map(drop)
+            }
         }
     }
 
@@ -227,6 +244,7 @@ fn resource(kind: &str) -> ApiResource {
         "Configuration" | "GatewayServer" | "GatewayClient" | "PublicKey" => {
             ("networking.liqo.io", "v1beta1")
         }
+        "EndpointSlice" => ("discovery.k8s.io", "v1"),
         "RoleBinding" | "ClusterRoleBinding" => ("rbac.authorization.k8s.io", "v1"),
         _ => ("", "v1"),
     };
