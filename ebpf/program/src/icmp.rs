@@ -8,11 +8,8 @@ use aya_ebpf::programs::TcContext;
 use ebpf_common::counter::Counter;
 
 use crate::mutants::is_on;
-use crate::packet::{Frame, ICMP, IPV4, UDP, checksum_replace};
+use crate::packet::{Frame, ICMP, ICMP_HEADER, IPV4, UDP, checksum_replace};
 use crate::rewrite::{Change, Rewrite, checksum_offset};
-
-/// Length of the ICMP header, which precedes the quoted packet.
-const HEADER: u32 = 8;
 
 /// Offset of the checksum in the ICMP header.
 const CHECKSUM: u32 = 2;
@@ -63,7 +60,7 @@ pub(crate) fn quote(
     malformed: Counter,
     refused: Counter,
 ) -> Result<Quote, Counter> {
-    let at = frame.payload + HEADER;
+    let at = frame.payload + ICMP_HEADER;
     if at + IPV4 as u32 > frame.packet_end {
         return Err(malformed);
     }
@@ -90,7 +87,7 @@ pub(crate) fn quote(
 /// the first bytes of a packet.
 #[inline(always)]
 pub(crate) fn rewrite_quote(ctx: &TcContext, rewrite: &Rewrite) -> Option<()> {
-    let quote = rewrite.payload + HEADER;
+    let quote = rewrite.payload + ICMP_HEADER;
     address(ctx, rewrite, QUOTED_SOURCE, rewrite.quoted_source)?;
     address(ctx, rewrite, QUOTED_DESTINATION, rewrite.quoted_destination)?;
 
@@ -126,7 +123,7 @@ pub(crate) fn rewrite_quote(ctx: &TcContext, rewrite: &Rewrite) -> Option<()> {
 /// Writes a quoted address, and updates the checksums of the quoted header and of the error.
 #[inline(always)]
 fn address(ctx: &TcContext, rewrite: &Rewrite, offset: u32, change: Change) -> Option<()> {
-    let quote = rewrite.payload + HEADER;
+    let quote = rewrite.payload + ICMP_HEADER;
     let old: u16 = ctx.load((quote + QUOTED_CHECKSUM) as usize).ok()?;
     let new = checksum_replace(old, change.old, change.new);
     store(ctx, rewrite, quote + QUOTED_CHECKSUM, old, new)?;

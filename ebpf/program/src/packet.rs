@@ -41,6 +41,9 @@ const ETHERTYPE_IPV4: u16 = 0x0800_u16.to_be();
 const FRAGMENT: u16 = 0x3fff_u16.to_be();
 const FRAGMENT_OFFSET: u16 = 0x1fff_u16.to_be();
 
+/// Length of the ICMP header.
+pub(crate) const ICMP_HEADER: u32 = 8;
+
 /// Minimum offset of a later ICMP fragment, in units of 8 bytes.
 ///
 /// The offset is the end of the ICMP header and the quoted IPv4 header. The gateway checks the
@@ -48,7 +51,7 @@ const FRAGMENT_OFFSET: u16 = 0x1fff_u16.to_be();
 /// overwrite these addresses at a receiver that accepts overlapping fragments (RFC 1858, section
 /// 4).
 const ICMP_FRAGMENT_OFFSET_MIN: u16 = 4;
-const _: () = assert!(ICMP_FRAGMENT_OFFSET_MIN as usize * 8 >= 8 + IPV4);
+const _: () = assert!(ICMP_FRAGMENT_OFFSET_MIN as u32 * 8 >= ICMP_HEADER + IPV4 as u32);
 
 /// The Ethernet header. All fields are byte arrays, because the kernel does not align headers and a
 /// reference to a misaligned integer would be undefined behaviour.
@@ -85,6 +88,8 @@ pub(crate) struct Refusals {
 }
 
 /// A frame with an IPv4 header whose lengths and options have been checked.
+///
+/// An ICMP packet that is no later fragment has a whole ICMP header.
 ///
 /// Invariant: the pointers are valid until a helper moves the packet's data.
 pub(crate) struct Frame {
@@ -148,7 +153,7 @@ impl Frame {
             packet_end,
             fragment: u16::from_ne_bytes(ipv4_ref.fragment),
         };
-        if frame.overwrites_quote() {
+        if frame.protocol == ICMP && frame.is_malformed_icmp() {
             return Err(malformed);
         }
         if ihl > IPV4 as u32 {
@@ -169,12 +174,18 @@ impl Frame {
         }
     }
 
-    /// Returns whether this is a later ICMP fragment that could overwrite the quoted addresses.
+    /// Returns whether the total length of an ICMP packet ends within the ICMP header, or this is a
+    /// later fragment that could overwrite the quoted addresses.
+    ///
+    /// A frame may have bytes beyond the total length, so a successful load does not prove that the
+    /// packet has an ICMP header.
     #[inline(always)]
-    fn overwrites_quote(&self) -> bool {
-        self.protocol == ICMP
-            && self.is_later_fragment()
-            && u16::from_be(self.fragment & FRAGMENT_OFFSET) < ICMP_FRAGMENT_OFFSET_MIN
+    fn is_malformed_icmp(&self) -> bool {
+        if self.is_later_fragment() {
+            u16::from_be(self.fragment & FRAGMENT_OFFSET) < ICMP_FRAGMENT_OFFSET_MIN
+        } else {
+            self.payload + ICMP_HEADER > self.packet_end
+        }
     }
 
     /// Returns whether this is a fragment other than the first one, which has no transport header.

@@ -228,6 +228,44 @@ fn an_error_that_quotes_no_header_is_refused() {
     }
 }
 
+/// The bytes behind the end of the packet look like the rest of an ICMP header, or like an error.
+#[test]
+fn an_icmp_packet_that_ends_within_its_header_is_refused() {
+    let programs = load(&tables());
+    let cut = |packet: &Packet, len: u8| {
+        let mut bytes = packet.encode();
+        bytes[3] = 20 + len;
+        bytes
+    };
+
+    for kind in [3, 8] {
+        for len in 0..8 {
+            let to_pod = error("10.244.3.3", "10.244.1.10", kind, quoted_by_pod(), 28);
+            programs.assert_refused(
+                |programs| programs.tap(&from_peer(1, &cut(&to_pod, len))),
+                Counter::TapMalformed,
+            );
+            let transiting = error("10.244.5.5", STANDS_FOR_2, kind, quoted_by_pod(), 28);
+            programs.assert_refused(
+                |programs| programs.tap(&from_peer(1, &cut(&transiting, len))),
+                Counter::TapMalformed,
+            );
+            let to_peer = error("10.244.1.10", "10.245.3.3", kind, quoted_by_pod(), 28);
+            programs.assert_refused(
+                |programs| programs.overlay(&from_node(&cut(&to_peer, len))),
+                Counter::OverlayMalformed,
+            );
+        }
+    }
+    let echo = error("10.244.3.3", "10.244.1.10", 8, quoted_by_pod(), 28);
+    let run = programs.tap(&from_peer(1, &cut(&echo, 8)));
+    assert_eq!(run.verdict, REDIRECT);
+}
+
+fn quoted_by_pod() -> Packet {
+    datagram("10.244.1.10", "10.244.3.3")
+}
+
 #[test]
 fn an_error_in_fragments_quotes_the_packet_as_the_peer_sent_it() {
     let programs = load(&tables());

@@ -6,7 +6,7 @@ use super::generate::{address, errors, packets};
 use super::overlay::from_node;
 use super::packet::{Body, Packet, frame};
 use super::tap::from_peer;
-use super::{REDIRECT, for_all, load};
+use super::{DROP, REDIRECT, for_all, load};
 use ebpf_common::counter::Counter;
 use ipam::rewrite::{self, Refusal, Verdict};
 use proptest::prelude::*;
@@ -140,4 +140,35 @@ fn the_tap_program_decides_as_the_oracle_does() {
             }
         }
     });
+}
+
+/// A frame may be longer than the IPv4 packet in it, above all the shortest ones, which Ethernet pads.
+#[test]
+fn bytes_beyond_the_total_length_decide_nothing_and_do_not_change() {
+    let programs = load(&tables());
+    let oracle = gateway();
+
+    for_all(
+        (1..3u16, any_packet(), 0..48usize),
+        |(from, packet, len)| {
+            let mut bytes = packet.encode();
+            let total = bytes.len().min(20 + packet.options.len() + len);
+            bytes[2..4].copy_from_slice(&u16::try_from(total).unwrap().to_be_bytes());
+            let parsed = rewrite::Packet::parse(&bytes);
+            let by_node = parsed.as_ref().map(|it| oracle.from_node(it));
+            let by_peer = parsed.as_ref().map(|it| oracle.from_peer(from, it));
+
+            for (run, expected) in [
+                (programs.overlay(&from_node(&bytes)), by_node),
+                (programs.tap(&from_peer(from, &bytes)), by_peer),
+            ] {
+                let verdict = match expected {
+                    Ok(Verdict::ToPeer(..) | Verdict::ToNode(_)) => REDIRECT,
+                    Ok(Verdict::Drop(_)) | Err(_) => DROP,
+                };
+                assert_eq!(run.verdict, verdict, "{expected:?}");
+                assert_eq!(run.frame[14 + total..], bytes[total..]);
+            }
+        },
+    );
 }

@@ -55,8 +55,8 @@ impl Packet {
 
 /// Parses the payload of an unfragmented datagram or of a first fragment.
 fn first(protocol: u8, payload: &[u8]) -> Result<Option<IcmpError>, Malformed> {
-    if payload.len() < checksum_end(protocol) {
-        return Err(Malformed); // A gateway could not update the checksum, which is missing.
+    if payload.len() < required_len(protocol) {
+        return Err(Malformed);
     }
     if protocol != ICMP {
         return Ok(None);
@@ -79,11 +79,13 @@ fn later(protocol: u8, offset: usize) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// Returns the number of payload bytes up to and including the transport checksum.
+/// Returns the minimum payload length of a packet that has the protocol's header.
 ///
-/// Returns zero if the checksum does not cover the IP addresses.
-fn checksum_end(protocol: u8) -> usize {
+/// For ICMP this is the whole header. For protocols whose checksum covers the IP addresses it is the end
+/// of the checksum, because a gateway could not update a missing checksum.
+fn required_len(protocol: u8) -> usize {
     match protocol {
+        ICMP => ICMP_HEADER,
         6 => 18,            // TCP
         17 | 33 | 136 => 8, // UDP, DCCP, UDP-Lite
         _ => 0,

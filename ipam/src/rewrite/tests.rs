@@ -326,6 +326,26 @@ fn a_parsed_packet_has_addresses_options_and_the_quote() {
     }
 }
 
+#[test]
+fn bytes_beyond_the_total_length_are_no_part_of_the_packet() {
+    // Protocol, and the length from which on its header is long enough.
+    for (protocol, required) in [(ICMP, 8), (6, 18), (17, 8), (33, 8), (136, 8), (47, 0)] {
+        for len in 0..24 {
+            let mut bytes = vec![0x45, 0, 0, 20 + len, 0, 0, 0, 0, 64, protocol, 0, 0];
+            bytes.extend([10, 0, 0, 1, 10, 0, 0, 2]);
+            bytes.resize(20 + 40, 0x45);
+
+            let parsed = Packet::parse(&bytes);
+            if len < required {
+                assert_eq!(parsed, Err(Malformed), "protocol {protocol}, {len} bytes");
+            } else {
+                let expected = packet("10.0.0.1", "10.0.0.2");
+                assert_eq!(parsed, Ok(expected), "protocol {protocol}, {len} bytes");
+            }
+        }
+    }
+}
+
 const ICMP: u8 = 1;
 
 /// Sends a packet through the tunnel to `peer`, and returns it as the peer's gateway forwards it.
