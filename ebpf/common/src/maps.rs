@@ -236,6 +236,7 @@ const _: () = {
 /// Returns the bucket of a spread destination for `source`, a remapped address.
 ///
 /// All replicas remap a source to the same address, so they select the same bucket.
+/// For an ICMP error, the source is that of the quoted flow.
 #[inline(always)]
 pub const fn spread_bucket(source: V4) -> usize {
     // Fibonacci hashing: the upper bits depend on all bits of the address.

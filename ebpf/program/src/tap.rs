@@ -44,7 +44,7 @@ pub(crate) fn handle(ctx: &TcContext) -> Result<i32, Counter> {
     if local.kind == LOCAL_TRANSIT {
         return transit(ctx, &frame, peer, inbound, local);
     }
-    let source = match inbound {
+    let spread_key = match inbound {
         Some(inbound) if frame.is_plain() => {
             let source = remap(inbound.to, inbound.host_mask, frame.source);
             frame.set_source(source);
@@ -56,13 +56,14 @@ pub(crate) fn handle(ctx: &TcContext) -> Result<i32, Counter> {
     };
 
     tables::count(Counter::TapForwarded);
-    send_to_node(ctx, local, source)
+    send_to_node(ctx, local, spread_key)
 }
 
 /// Rewrites a packet that [`Frame::is_plain`] excludes, or whose source is outside of the peer's
 /// prefixes.
 ///
-/// Returns the remapped source address.
+/// Returns the spread key: the remapped address of the flow's remote end. For an ICMP error that is
+/// the quoted destination, because the error must reach the node that translates the quoted flow.
 #[inline(always)]
 fn deliver(
     ctx: &TcContext,
@@ -101,7 +102,11 @@ fn deliver(
         Counter::TapMalformed,
         Counter::TapRewriteFailed,
     )?;
-    Ok(rewrite.source.new)
+    Ok(if rewrite.quote {
+        rewrite.quoted_destination.new
+    } else {
+        rewrite.source.new
+    })
 }
 
 /// Remaps the quoted destination of an ICMP error.
@@ -229,11 +234,11 @@ fn refuse_destination(ctx: &TcContext, frame: &Frame) -> Result<i32, Counter> {
     Ok(redirect(settings::tap_ifindex()))
 }
 
-/// Sends the packet through the overlay to the node that `local` and `source` select.
+/// Sends the packet through the overlay to the node that `local` and `spread_key` select.
 #[inline(always)]
-fn send_to_node(ctx: &TcContext, local: &Local, source: u32) -> Result<i32, Counter> {
+fn send_to_node(ctx: &TcContext, local: &Local, spread_key: u32) -> Result<i32, Counter> {
     let sent = if local.kind == LOCAL_SPREAD {
-        let bucket = spread_bucket(source.to_ne_bytes()) % SPREAD_BUCKETS;
+        let bucket = spread_bucket(spread_key.to_ne_bytes()) % SPREAD_BUCKETS;
         // SAFETY: The remainder is less than the length of the array.
         let remote = unsafe { *local.spread.as_ptr().add(bucket) };
         let key = TunnelKey::new(settings::overlay_vni(), remote);

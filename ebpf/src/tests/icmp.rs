@@ -2,14 +2,17 @@
 //! In a forwarded error, the quoted addresses equal the addresses of the packet as the receiver
 //! sent it.
 
-use super::fixture::{NODE_1, STANDS_FOR_2, UNKNOWN_1, ip, original, seen, tables};
+use super::fixture::{NODE_1, STANDS_FOR_2, UNKNOWN_1, ip, net, original, seen, tables};
 use super::generate::{address, errors, packets};
 use super::overlay::{for_peer, from_node};
 use super::packet::{Body, Packet};
 use super::tap::from_peer;
 use super::{REDIRECT, for_all, load};
+use crate::tables::Local;
 use ebpf_common::counter::Counter;
 use proptest::prelude::*;
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
 
 fn datagram(source: &str, destination: &str) -> Packet {
     let body = Body::Udp {
@@ -264,6 +267,35 @@ fn an_icmp_packet_that_ends_within_its_header_is_refused() {
 
 fn quoted_by_pod() -> Packet {
     datagram("10.244.1.10", "10.244.3.3")
+}
+
+/// Otherwise path MTU discovery fails: the error must reach the node that translates the flow.
+#[test]
+fn an_error_reaches_the_node_of_a_spread_destination_that_has_the_quoted_flow() {
+    let nodes = (1..=4).map(|host| Ipv4Addr::new(172, 18, 1, host));
+    let spread = Local::Spread(nodes.collect());
+    let mut tables = tables();
+    tables.local.insert(net("10.70.0.100/32"), spread);
+    let programs = load(&tables);
+    let mut chosen = BTreeSet::new();
+
+    for host in 0..=255 {
+        let client = format!("10.244.7.{host}");
+        let request = datagram(&client, "10.70.0.100").encode();
+        let node = programs.tap(&from_peer(1, &request)).node;
+        chosen.insert(node);
+
+        // From a router outside the peer's prefixes, from another pod, from the client.
+        for source in ["172.16.0.1", "10.244.3.3", &client] {
+            for kind in [3, 11] {
+                let reply = datagram("10.70.0.100", &client);
+                let error = error(source, "10.70.0.100", kind, reply, 28).encode();
+                let run = programs.tap(&from_peer(1, &error));
+                assert_eq!((run.verdict, run.node), (REDIRECT, node), "from {source}");
+            }
+        }
+    }
+    assert_eq!(chosen.len(), 4, "each node has flows");
 }
 
 #[test]
