@@ -5,7 +5,7 @@
 //! | `raw` | prerouting, raw | drops inner packets whose source is in no remote cluster's CIDR, and overlay frames of pods with a spoofed outer source; exempts overlay frames from connection tracking, so that NAT rules of other tables do not change their outer source |
 //! | `raw-output` | output, raw | exempts the overlay frames that this node sends from connection tracking |
 //! | `mapped` | prerouting, dstnat - 1 | translates `status.ip` of IP objects to `spec.ip`, and the cluster's echo address to this node's address |
-//! | `input` | input, filter - 1 | drops overlay frames from unknown sources, and those that NAT has redirected to this node |
+//! | `input` | input, filter - 1 | drops packets from peers to tunnels of the node, overlay frames from unknown sources, and those that NAT has redirected to this node |
 //! | `forward` | forward, filter - 1 | drops overlay frames that NAT has redirected to a gateway |
 //! | `source` | postrouting, srcnat - 1 | sets the source address of overlay traffic, so that the CNI does not masquerade it |
 //!
@@ -26,6 +26,10 @@
 //! NAT for a Service may redirect a spoofed packet to the overlay's port after this check.
 //! Connection tracking has an entry for such a packet, and never for a genuine overlay frame. The
 //! chains `input` and `forward` therefore drop overlay frames with an entry.
+//!
+//! A peer can send to each node at the node's address of the external CIDR, also to the tunnel of a CNI.
+//! Such a tunnel is not authenticated, and an overlay frame inside it passes the check of the reverse
+//! path. The chain `input` therefore drops packets from peers to tunnels.
 
 use crate::mutant;
 use crate::ruleset::Ruleset;
@@ -40,6 +44,8 @@ pub(crate) const OUTER_SOURCE: &str = "outer-source";
 pub(crate) const REVERSE_PATH: &str = "outer-reverse-path";
 /// Counter of dropped overlay frames that NAT has redirected.
 pub(crate) const TRANSLATED: &str = "outer-translated";
+/// Counter of dropped packets from the overlay device to a tunnel of the node.
+pub(crate) const INNER_TUNNEL: &str = "inner-tunnel";
 /// Counter of dropped packets from the overlay device whose source is in no remote cluster's CIDR.
 pub(crate) const INNER_SOURCE: &str = "inner-source";
 
@@ -47,6 +53,12 @@ pub(crate) const INNER_SOURCE: &str = "inner-source";
 /// Cilium, AWS and kindnet use `veth` or `netkit`. Flannel and other users of the plugin `bridge`
 /// use `bridge`.
 const POD_KINDS: [&str; 3] = ["bridge", "netkit", "veth"];
+
+/// UDP ports of CNIs' tunnels: VXLAN, Geneve, and the default VXLAN port of Linux, Flannel and Cilium.
+const TUNNEL_PORTS: [u16; 3] = [4789, 6081, 8472];
+
+/// IP protocols of tunnels: IPv4 in IPv4, IPv6 in IPv4, GRE.
+const TUNNEL_PROTOCOLS: [u16; 3] = [4, 41, 47];
 
 // Standard priorities of base chains, from `linux/netfilter_ipv4.h`.
 const RAW: i32 = -300;
@@ -91,9 +103,19 @@ impl Filter {
     pub(crate) fn ruleset(&self) -> Ruleset {
         let lead = i32::from(self.priority_lead);
         let mut ruleset = Ruleset::default();
-        for counter in [INNER_SOURCE, OUTER_SOURCE, REVERSE_PATH, TRANSLATED] {
+        for counter in [
+            INNER_SOURCE,
+            INNER_TUNNEL,
+            OUTER_SOURCE,
+            REVERSE_PATH,
+            TRANSLATED,
+        ] {
             ruleset.counter(counter);
         }
+        let mut tunnel_ports = BTreeSet::from(TUNNEL_PORTS);
+        tunnel_ports.insert(self.overlay_port);
+        ruleset.numbers("tunnel-ports", "inet_service", tunnel_ports);
+        ruleset.numbers("tunnel-protocols", "inet_proto", TUNNEL_PROTOCOLS);
         ruleset.names("pod-kinds", POD_KINDS.map(str::to_owned).into_iter());
         ruleset.names("underlay", self.underlay.iter().cloned());
         ruleset.addresses("gateways", self.gateways.iter().copied());
@@ -186,6 +208,30 @@ impl Filter {
     }
 
     fn input(&self) -> Vec<Value> {
+        let mut rules = self.tunnels();
+        rules.extend(self.overlay_frames());
+
+        rules
+    }
+
+    /// Drops packets of peers to a tunnel of this node.
+    fn tunnels(&self) -> Vec<Value> {
+        if mutant::disables("tunnel-filter") {
+            return Vec::new();
+        }
+        let to_tunnel = [
+            is(meta("l4proto"), "@tunnel-protocols"),
+            is(udp_dport(), "@tunnel-ports"),
+        ];
+        let arrives = arrives_on(&self.device);
+        let rules =
+            to_tunnel.map(|tunnel| json!([arrives, tunnel, count(INNER_TUNNEL), drop_it()]));
+
+        rules.into()
+    }
+
+    /// Drops overlay frames that no gateway has sent to this node.
+    fn overlay_frames(&self) -> Vec<Value> {
         if mutant::disables("vxlan-filter") {
             return Vec::new();
         }
@@ -266,11 +312,12 @@ impl Filter {
     }
 
     fn is_overlay(&self) -> Value {
-        is(
-            json!({"payload": {"protocol": "udp", "field": "dport"}}),
-            self.overlay_port,
-        )
+        is(udp_dport(), self.overlay_port)
     }
+}
+
+fn udp_dport() -> Value {
+    json!({"payload": {"protocol": "udp", "field": "dport"}})
 }
 
 fn arrives_on(device: &str) -> Value {

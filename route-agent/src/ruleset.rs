@@ -47,6 +47,17 @@ impl Ruleset {
         self.collection("set", json!({"name": name, "type": "ifname"}), elements);
     }
 
+    /// Adds a set of ports or protocols; `kind` is the type of its elements.
+    pub(crate) fn numbers(
+        &mut self,
+        name: &str,
+        kind: &str,
+        elements: impl IntoIterator<Item = u16>,
+    ) {
+        let elements = elements.into_iter().map(Value::from).collect();
+        self.collection("set", json!({"name": name, "type": kind}), elements);
+    }
+
     /// Adds a map from IPv4 address to IPv4 address.
     pub(crate) fn translations(&mut self, name: &str, elements: &BTreeMap<Ipv4Addr, Ipv4Addr>) {
         let elements = elements

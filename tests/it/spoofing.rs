@@ -1,11 +1,17 @@
-//! Tests of pods with CAP_NET_RAW that forge the outer addresses of nodes and gateways.
+//! Tests of pods with CAP_NET_RAW that forge the outer addresses of nodes and gateways, and of peers that send to
+//! the tunnels of nodes.
 
 use crate::fixture::{MILAN, Pair, ROME, SAME, eventually, two};
 use anyhow::ensure;
 use ebpf_common::settings::{GATEWAY_MAC, NODE_MAC, OVERLAY_PORT, OVERLAY_VNI};
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, sendto, socket,
+};
 use serde_json::Value;
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::AsRawFd as _;
 use tests::lab::Lab;
+use tests::lab::netns::Netns;
 use tests::lab::pod::Pod;
 use tests::lab::status;
 use tests::packet::PacketSocket;
@@ -80,6 +86,51 @@ fn a_service_does_not_lead_forged_packets_to_a_node_or_gateway() {
     attack.assert_genuine_traffic_flows();
 }
 
+/// A frame that leaves the tunnel of a CNI has passed the checks of the reverse path.
+#[test]
+fn a_peer_cannot_send_to_the_tunnels_of_a_node() {
+    let pair = Pair::small();
+    let node = &pair.lab.cluster(ROME).node(1).netns;
+    let own = pair.lab.mapped(ROME, "node-rome-1").unwrap();
+    let seen = pair.lab.seen_from(MILAN, ROME, own).unwrap();
+    let drops = || status::drops(&statuses(&pair.lab, 1)[0], "inner-tunnel");
+    let before = drops();
+
+    for port in [TARGET_PORT, 4789, 6081, 8472] {
+        let _echo = udp::Echo::start(node, [0, 0, 0, 0], port).unwrap();
+        let to = SocketAddrV4::new(seen, port);
+        let is_echoed = udp::is_echoed(&pair.milan.netns, to, b"forged");
+        assert_eq!(is_echoed, port == TARGET_PORT, "port {port}");
+    }
+    for protocol in [IP_IN_IP, IPV6_IN_IP, GRE] {
+        send_raw(&pair.milan.netns, seen, protocol);
+    }
+
+    eventually("six drops", || Ok(drops() == before + 6));
+}
+
+/// IP protocols of tunnels.
+const IP_IN_IP: u8 = 4;
+const IPV6_IN_IP: u8 = 41;
+const GRE: u8 = 47;
+
+/// Sends an IPv4 packet of this protocol; the kernel completes the header.
+fn send_raw(netns: &Netns, destination: Ipv4Addr, protocol: u8) {
+    const TTL: u8 = 64;
+
+    let mut packet = [0; 40];
+    packet[0] = 0x45;
+    packet[8..10].copy_from_slice(&[TTL, protocol]);
+    packet[16..20].copy_from_slice(&destination.octets());
+    let to = SockaddrIn::from(SocketAddrV4::new(destination, 0));
+    netns.run(|| {
+        let flags = SockFlag::SOCK_CLOEXEC;
+        let socket = socket(AddressFamily::Inet, SockType::Raw, flags, SockProtocol::Raw);
+        let socket = socket.unwrap();
+        sendto(socket.as_raw_fd(), &packet, &to, MsgFlags::empty()).unwrap();
+    });
+}
+
 /// UDP port of the first Service. The second Service has the next port.
 const SERVICE: u16 = 9000;
 
@@ -104,7 +155,7 @@ impl Attack {
         let mut pair = Pair::up(two(NODES, NODES));
         let pods = [(1, [10, 244, 1, 66]), (2, [10, 244, 2, 66])]
             .map(|(node, address)| pair.lab.add_pod(ROME, node, address).unwrap());
-        let before = statuses(&pair.lab);
+        let before = statuses(&pair.lab, NODES);
 
         Self {
             pair,
@@ -172,7 +223,7 @@ impl Attack {
             || {
                 let arrived: Vec<_> = targets.iter().flat_map(|it| it.clients()).collect();
                 ensure!(arrived.is_empty(), "forged packets arrived: {arrived:?}");
-                let after = statuses(&self.pair.lab);
+                let after = statuses(&self.pair.lab, NODES);
                 let mut counted = after.iter().zip(&self.before).take(self.pods.len());
                 Ok(counted.all(|(after, before)| drops(after) == drops(before) + expected))
             },
@@ -199,9 +250,9 @@ impl Attack {
     }
 }
 
-/// Returns the status of the route agent on each node of rome.
-fn statuses(lab: &Lab) -> Vec<Value> {
-    (1..=NODES)
+/// Returns the status of the route agent on each of the first `nodes` nodes of rome.
+fn statuses(lab: &Lab, nodes: usize) -> Vec<Value> {
+    (1..=nodes)
         .map(|node| lab.agent_status(ROME, node).unwrap())
         .collect()
 }

@@ -143,8 +143,9 @@ async fn list_table() -> Result<Option<Value>, Error> {
 async fn list(what: &'static str, kind: &[&str], limit: Duration) -> Result<Option<Value>, Error> {
     let failed = |message: &dyn ToString| failed(what, message.to_string());
     let mut command = Command::new("nft");
+    // The names of protocols depend on the host's /etc/protocols.
     command
-        .args(["-j", "list"])
+        .args(["--json", "--numeric-protocol", "list"])
         .args(kind)
         .args([FAMILY, TABLE]);
     let output = match in_time(what, limit, command.kill_on_drop(true).output()).await? {

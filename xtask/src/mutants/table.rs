@@ -132,6 +132,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "spoofing::a_service_does_not_lead_forged_packets_to_a_node_or_gateway",
     ),
     mutant(
+        "tunnel-filter",
+        Laboratory,
+        "spoofing::a_peer_cannot_send_to_the_tunnels_of_a_node",
+    ),
+    mutant(
         "reapply",
         Laboratory,
         "restart::state_that_another_program_removes_is_restored_within_two_seconds",

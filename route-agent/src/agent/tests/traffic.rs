@@ -1,7 +1,7 @@
 //! Tests that send packets through the routes and the nft table of a running agent.
 
 use super::*;
-use crate::filter::{INNER_SOURCE, OUTER_SOURCE};
+use crate::filter::{INNER_SOURCE, INNER_TUNNEL, OUTER_SOURCE};
 use std::net::UdpSocket;
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
@@ -111,6 +111,31 @@ fn packets_from_inner_sources_of_no_remote_cluster_are_dropped_and_counted() {
             .eventually("counted the packet", |it| it.drops[INNER_SOURCE] == 1)
             .await;
         assert!(here.recv(&mut [0; 8]).is_err());
+    });
+}
+
+#[test]
+fn packets_of_a_peer_to_a_tunnel_of_the_node_are_dropped_and_counted() {
+    in_netns(async || {
+        let gateway = Gateway::new(1);
+        let agent = Running::start().await;
+        agent.reaches(&["gw-1"]).await;
+        let here = [4789, 6081, 8472].map(|port| socket(&format!("0.0.0.0:{port}")));
+        let control = socket("10.70.0.1:7000");
+        let remote = gateway.remote_pod(7001);
+
+        for port in [4789, 6081, 6091, 8472, 7000] {
+            remote.send_to(b"x", ("10.70.0.1", port)).unwrap();
+        }
+
+        assert_eq!(source(&control), "10.245.1.10:7001");
+        agent
+            .eventually("counted the packets", |it| it.drops[INNER_TUNNEL] == 4)
+            .await;
+        for socket in here {
+            socket.set_nonblocking(true).unwrap();
+            assert!(socket.recv(&mut [0; 8]).is_err());
+        }
     });
 }
 
