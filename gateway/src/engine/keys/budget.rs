@@ -1,9 +1,20 @@
 //! Limits on the work that a handshake message may cause before its sender is authenticated.
 //!
-//! A *try* computes mac1 with one of our keys: 0.5 us. Tries are limited per source first, then over all sources, with
-//! separate limits for keys at which the sender index hints (`engine/index.rs`) and for all others. So an attacker who
-//! makes up source addresses and sends 100 wrong initiations a second to a gateway of 1,000 keys uses up what senders without
-//! a hint may use, and nothing of our own clients' share; for that it takes 25,000 a second.
+//! A *try* computes mac1 with one of our keys: 0.5 us. Tries are limited per source first, then over all sources. Both
+//! limits are separate for keys at which the sender index hints (`engine/index.rs`) and for all others.
+//!
+//! A source address proves nothing: an attacker can spoof any. These attacks remain, for a gateway of 1,000 keys, of which
+//! four have each hint:
+//!
+//! | source addresses | initiations per second | delayed until the next period |
+//! |---|---|---|
+//! | many | 100 (for seconds after a start: 600) | clients without a hint |
+//! | many | 25,000 | all clients |
+//! | that of a client | 5 | this client, if it sends no hint |
+//! | that of a client | 1,000 | this client |
+//!
+//! None of them delays a client whose address last carried data under one of our keys: that key is tried first, outside of
+//! all limits.
 
 use crate::engine::drops::Drop;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -17,10 +28,12 @@ const OTHERS_MAX: u32 = 100_000;
 const SOURCE_TRIES: u32 = 4_096;
 /// Where there are more keys, a source may still have as many initiations without a hint.
 const SOURCE_SCANS: u32 = 4;
+/// Tries per period of those beyond [`OTHERS_MAX`] that new keys earn: 25 % of a core.
+const ON_START_MAX: u32 = 500_000;
 /// Handshakes per period and source while a key is under load. A site of four
 /// replicas has 32 sessions of one lane with another, at two addresses each, behind one of its own.
 const SOURCE_HANDSHAKES: u32 = 32;
-/// Counters of sources, 8 KiB in all. Sources share a counter by hash, so a flood from many sources may use up a
+/// Counters of sources, 12 KiB in all. Sources share a counter by hash, so a flood from many sources may use up a
 /// quiet one's share; it would use up the limits over all sources first.
 const SOURCES: usize = 1_024;
 
@@ -30,18 +43,21 @@ pub(super) struct Budget {
     salt: u64,
     hinted: u32,
     others: u32,
-    /// Beside `others`, for as long as the process lives.
+    /// Beside `others`, until they are used up: at most [`ON_START_MAX`] per period.
     ///
     /// After a start no source is known, and all peers call at once: n peers with a key each and no hint need n tries
     /// each at most, half a second of a core for 1,000 keys. An attacker who uses them up delays such peers by seconds.
     on_start: u32,
+    /// What this period has left of `on_start`.
+    on_start_now: u32,
     source_tries: u32,
 }
 
 /// What a source has used of its share.
 #[derive(Clone, Copy, Default)]
 struct Spent {
-    tries: u32,
+    hinted: u32,
+    others: u32,
     handshakes: u32,
 }
 
@@ -58,6 +74,7 @@ impl Budget {
             hinted: HINTED_MAX,
             others: OTHERS_MAX,
             on_start: 0,
+            on_start_now: ON_START_MAX,
             source_tries: SOURCE_TRIES,
         }
     }
@@ -77,6 +94,7 @@ impl Budget {
         self.sources.fill(Spent::default());
         self.hinted = HINTED_MAX;
         self.others = OTHERS_MAX;
+        self.on_start_now = ON_START_MAX;
     }
 
     /// Returns the entry of an address: one host has an IPv4 address or an IPv6 /64.
@@ -96,7 +114,7 @@ impl Budget {
     ///
     /// Returns the limit that is reached.
     pub(super) fn take_hinted(&mut self, source: Source) -> Result<(), Drop> {
-        self.take_of_source(source)?;
+        take_of_source(&mut self.sources[source.0].hinted, SOURCE_TRIES)?;
         if self.hinted == 0 {
             return Err(Drop::HandshakeBudget);
         }
@@ -111,26 +129,15 @@ impl Budget {
     ///
     /// Returns the limit that is reached.
     pub(super) fn take_other(&mut self, source: Source) -> Result<(), Drop> {
-        self.take_of_source(source)?;
-        let from = if self.others > 0 {
-            &mut self.others
+        take_of_source(&mut self.sources[source.0].others, self.source_tries)?;
+        if self.others > 0 {
+            self.others -= 1;
+        } else if self.on_start > 0 && self.on_start_now > 0 {
+            self.on_start -= 1;
+            self.on_start_now -= 1;
         } else {
-            &mut self.on_start
-        };
-        if *from == 0 {
             return Err(Drop::HandshakeBudget);
         }
-        *from -= 1;
-
-        Ok(())
-    }
-
-    fn take_of_source(&mut self, source: Source) -> Result<(), Drop> {
-        let spent = &mut self.sources[source.0].tries;
-        if *spent >= self.source_tries {
-            return Err(Drop::HandshakeSourceBudget);
-        }
-        *spent += 1;
 
         Ok(())
     }
@@ -142,6 +149,15 @@ impl Budget {
 
         *spent <= SOURCE_HANDSHAKES
     }
+}
+
+fn take_of_source(spent: &mut u32, limit: u32) -> Result<(), Drop> {
+    if *spent >= limit {
+        return Err(Drop::HandshakeSourceBudget);
+    }
+    *spent += 1;
+
+    Ok(())
 }
 
 #[cfg(test)]
@@ -178,6 +194,18 @@ mod tests {
     }
 
     #[test]
+    fn the_tries_that_new_keys_earn_are_limited_in_each_period() {
+        let mut budget = Budget::new(0);
+        (1..=1_000).for_each(|keys| budget.handle_key_added(keys));
+
+        for earned in [ON_START_MAX, 1_000_000 - ON_START_MAX, 0] {
+            let tries = exhaust(&mut budget, Budget::take_other);
+            assert_eq!(tries, OTHERS_MAX + earned);
+            budget.handle_period();
+        }
+    }
+
+    #[test]
     fn a_key_that_comes_and_goes_earns_no_tries() {
         let mut budget = Budget::new(0);
         (0..1_000).for_each(|_| budget.handle_key_added(2));
@@ -190,7 +218,6 @@ mod tests {
         let mut budget = Budget::new(0);
 
         exhaust(&mut budget, Budget::take_other);
-        budget.sources.fill(Spent::default());
 
         assert_eq!(exhaust(&mut budget, Budget::take_hinted), HINTED_MAX);
     }
@@ -204,9 +231,24 @@ mod tests {
         while budget.take_other(greedy).is_ok() {}
 
         assert_eq!(budget.others, OTHERS_MAX - SOURCE_TRIES);
-        assert_eq!(budget.take_hinted(greedy), Err(Drop::HandshakeSourceBudget));
-        assert_eq!(budget.take_hinted(other), Ok(()));
         assert_eq!(budget.take_other(other), Ok(()));
+
+        while budget.take_hinted(greedy).is_ok() {}
+
+        assert_eq!(budget.hinted, HINTED_MAX - SOURCE_TRIES);
+        assert_eq!(budget.take_hinted(other), Ok(()));
+    }
+
+    #[test]
+    fn tries_without_a_hint_leave_a_source_its_hinted_ones_and_conversely() {
+        let mut budget = Budget::new(0);
+        let [a, b] = [1, 2].map(|number| source(&budget, number));
+
+        while budget.take_other(a).is_ok() {}
+        while budget.take_hinted(b).is_ok() {}
+
+        assert_eq!(budget.take_hinted(a), Ok(()));
+        assert_eq!(budget.take_other(b), Ok(()));
     }
 
     #[test]

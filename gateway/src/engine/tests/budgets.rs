@@ -284,9 +284,25 @@ fn junk_initiations_from_one_source_delay_no_other_source() {
 
     assert!(network.drops(0, Drop::HandshakeSourceBudget) > 9_900);
     assert_eq!(network.drops(0, Drop::HandshakeBudget), 0);
-    assert_eq!(reply(&mut network, stranger(1), &mut client(true)), None);
+    assert_eq!(reply(&mut network, stranger(1), &mut client(false)), None);
     let without_hint = reply(&mut network, stranger(2), &mut client(false));
     assert_eq!(without_hint, Some(2), "a response");
+}
+
+#[test]
+fn junk_initiations_with_the_address_of_a_client_of_ours_do_not_delay_it() {
+    let mut network = server_of_many_keys();
+
+    // Each has a hint, too, which a few keys share: many more use up the other limit.
+    for _ in 0..500 {
+        network.receive(0, PortId::LISTEN, stranger(1), &mut junk_initiation());
+    }
+
+    assert!(network.drops(0, Drop::HandshakeSourceBudget) > 400);
+    let without_hint = reply(&mut network, stranger(1), &mut client(false));
+    assert_eq!(without_hint, None, "it is refused until the next second");
+    let with_hint = reply(&mut network, stranger(1), &mut client(true));
+    assert_eq!(with_hint, Some(2), "a response");
 }
 
 #[test]
