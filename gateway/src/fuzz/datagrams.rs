@@ -23,6 +23,9 @@ const RECOVERS: u8 = 2;
 
 /// Maximum number of actions per input. More actions only slow the fuzzer down.
 const ACTIONS_MAX: usize = 200;
+/// Maximum time that the actions of one input let pass: longer than WireGuard uses a key. Each second
+/// costs a dozen timeouts of the engines, and lost sessions cost handshakes.
+const TIME_MAX: Duration = Duration::from_secs(400);
 /// Maximum length of an inner packet, in bytes.
 const PACKET_MAX: usize = 1_500;
 /// Time limit for the clusters to connect again. It is longer than the sum of all periods and
@@ -36,18 +39,19 @@ pub(crate) fn run(bytes: &[u8]) {
     if flags & CONNECTED != 0 {
         network.run(Duration::from_millis(200));
     }
+    let mut time_left = TIME_MAX;
     for _ in 0..ACTIONS_MAX {
         if input.is_empty() {
             break;
         }
-        act(&mut network, &mut input);
+        act(&mut network, &mut input, &mut time_left);
     }
     if flags & RECOVERS != 0 && !network.has_left {
         recover(&mut network);
     }
 }
 
-fn act(network: &mut Network, input: &mut Input<'_>) {
+fn act(network: &mut Network, input: &mut Input<'_>, time_left: &mut Duration) {
     match input.byte() % 12 {
         0 => network.deliver(0),
         1 => {
@@ -63,8 +67,8 @@ fn act(network: &mut Network, input: &mut Input<'_>) {
             let mut bytes = input.chunk().to_vec();
             network.receive(host, PortId::LISTEN, from, &mut bytes);
         }
-        5 => network.run(Duration::from_millis(u64::from(input.byte()))),
-        6 => network.wait(Duration::from_millis(u64::from(input.word()))),
+        5 => network.run(take(time_left, input.byte().into())),
+        6 => network.wait(take(time_left, input.word())),
         7 => {
             let (host, len) = (input.below(HOSTS), input.below(PACKET_MAX));
             network.send(host, len);
@@ -85,6 +89,14 @@ fn act(network: &mut Network, input: &mut Input<'_>) {
         }
         _ => reconfigure(network, input),
     }
+}
+
+/// Returns the given time, or all that is left if this is less.
+fn take(time_left: &mut Duration, millis: u16) -> Duration {
+    let time = Duration::from_millis(millis.into()).min(*time_left);
+    *time_left -= time;
+
+    time
 }
 
 /// Injects a copy of an earlier datagram, with some bytes changed.
