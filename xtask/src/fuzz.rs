@@ -144,12 +144,13 @@ impl Fuzzer {
     }
 
     /// Returns a call of cargo-fuzz. The sanitizer needs compiler flags that a stable compiler
-    /// accepts only with `RUSTC_BOOTSTRAP`.
+    /// accepts only with `RUSTC_BOOTSTRAP`. `--release` leaves debug assertions to the profile, which
+    /// has them for all packages but one.
     fn command(&self, action: &str) -> Command {
         let mut command = Command::new(&self.program);
         command
             .arg(action)
-            .args(["--sanitizer", "address", "--fuzz-dir"])
+            .args(["--release", "--sanitizer", "address", "--fuzz-dir"])
             .arg(workspace::root().join("fuzz"))
             .arg("--target-dir")
             .arg(target_dir())
