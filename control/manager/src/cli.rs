@@ -6,10 +6,11 @@ use crate::plan::{Planner, Settings};
 use crate::shell::{Manager, State};
 use anyhow::Context as _;
 use clap::{ArgAction, Parser};
+use control_runtime::transport;
 use control_source::Installation;
 use ipam::DEFAULT_POOLS;
 use ipnet::Ipv4Net;
-use kube::Client;
+use kube::Config;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -74,9 +75,10 @@ impl Cli {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         let planner = Planner::new(self.settings()?)
             .context("--pools is wrong: use pools that do not overlap")?;
-        let client = Client::try_default()
+        let config = Config::infer()
             .await
             .context("failed to find the API server: run in a pod, or set KUBECONFIG")?;
+        let client = transport::client(&config)?;
         let (metrics, registry) = Metrics::new();
         let state = Arc::new(State::new());
         let served = telemetry::http::serve(self.http, Arc::new(registry), Arc::clone(&state));

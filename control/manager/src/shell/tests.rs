@@ -171,7 +171,7 @@ fn an_api_server_that_takes_the_lease_answers() {
 
 fn client(server: &ApiServer) -> Client {
     let config = kube::Config::new(server.url().parse().unwrap());
-    Client::try_from(config).unwrap()
+    control_runtime::transport::client(&config).unwrap()
 }
 
 /// The loop is for one thread, as the process is.

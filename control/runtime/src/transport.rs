@@ -1,0 +1,145 @@
+//! HTTP transport under a [`kube::Client`].
+//!
+//! kube's own transport speaks HTTP/1.1, where each watch occupies a connection. This transport
+//! offers HTTP/2 first (ALPN) and shares connections between watches. Requests that upgrade the
+//! protocol (exec, attach, port-forward) always use HTTP/1.1, as do servers without HTTP/2.
+//!
+//! kube-apiserver accepts 100 streams per connection by default. hyper queues further streams
+//! without an error, so a request behind 100 watches would never be sent. [`slots`] therefore
+//! counts the streams, reserves a tenth of each connection for requests that end, and has another
+//! connection opened when all are full.
+//!
+//! A remote API server is not trusted: [`body`] bounds response bodies and the lines of watches.
+
+use http::{Request, Response};
+use kube::client::{Body, ConfigExt as _};
+use kube::{Client, Config};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::task::{Context, Poll};
+use tower::util::BoxCloneSyncService;
+use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _};
+
+mod body;
+mod connect;
+mod kind;
+mod pool;
+mod slots;
+
+pub use body::{LimitError, ResponseBody};
+pub use connect::ConfigError;
+pub use kind::{DeadlineError, Kind};
+
+use pool::Pool;
+
+/// Returns a client of the cluster in `config`, which connects on demand.
+///
+/// # Errors
+///
+/// Returns [`ConfigError`] if the certificates, keys, headers or the proxy are invalid.
+pub fn client(config: &Config) -> Result<Client, ConfigError> {
+    let transport = Transport::new(config)?;
+
+    Ok(Client::new(transport, config.default_namespace.clone()))
+}
+
+type Stack = BoxCloneSyncService<Request<Body>, Response<ResponseBody>, BoxError>;
+
+/// A tower service that sends requests to one cluster, for [`kube::Client::new`].
+///
+/// Clones share connections and configuration.
+#[derive(Clone)]
+pub struct Transport {
+    current: Arc<RwLock<Generation>>,
+}
+
+/// The service stack of one configuration, and the connections below the stack.
+struct Generation {
+    stack: Stack,
+    pool: Pool,
+}
+
+impl Transport {
+    /// Creates a transport for the address and the credentials in `config`; connects on demand.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ConfigError`] if the certificates, keys, headers or the proxy are invalid.
+    pub fn new(config: &Config) -> Result<Self, ConfigError> {
+        let current = Arc::new(RwLock::new(Generation::new(config)?));
+
+        Ok(Self { current })
+    }
+
+    /// Replaces address and credentials of all requests from now on.
+    ///
+    /// Existing streams end with an error, because the previous credentials may be revoked and the
+    /// previous address may be unreachable. A watcher resumes them at its resource version.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ConfigError`] if `config` is invalid; then the previous configuration stays.
+    pub fn replace(&self, config: &Config) -> Result<(), ConfigError> {
+        let next = Generation::new(config)?;
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        let previous = std::mem::replace(&mut *current, next);
+        drop(current);
+
+        previous.pool.close();
+        Ok(())
+    }
+
+    /// Returns the number of open HTTP/2 connections.
+    pub fn connections(&self) -> usize {
+        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        current.pool.connections()
+    }
+
+    fn stack(&self) -> Stack {
+        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        current.stack.clone()
+    }
+}
+
+impl std::fmt::Debug for Transport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Transport")
+            .field("connections", &self.connections())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Generation {
+    fn new(config: &Config) -> Result<Self, ConfigError> {
+        let pool = Pool::new(config)?;
+        let stack = ServiceBuilder::new()
+            .layer(config.base_uri_layer())
+            .option_layer(config.auth_layer().map_err(ConfigError::Credentials)?)
+            .layer(config.extra_headers_layer().map_err(ConfigError::Headers)?)
+            .map_err(BoxError::from)
+            .service(pool.clone());
+
+        Ok(Self {
+            stack: BoxCloneSyncService::new(stack),
+            pool,
+        })
+    }
+}
+
+impl Service<Request<Body>> for Transport {
+    type Response = Response<ResponseBody>;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        Box::pin(self.stack().oneshot(request))
+    }
+}
+
+#[cfg(test)]
+mod tests;

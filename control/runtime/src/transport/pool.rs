@@ -1,0 +1,296 @@
+//! The connections of one configuration of a cluster.
+
+use super::body::{Replaced, ReplacedError, ResponseBody};
+use super::connect::{CONNECT_TIMEOUT, ConfigError, Connector, Connectors, Stream};
+use super::kind::{DeadlineError, Kind};
+use super::slots::{Id, STREAMS_MAX, Slots};
+use http::{Request, Response, Uri};
+use hyper::body::Incoming;
+use hyper::client::conn::http2::{self, SendRequest};
+use hyper_util::client::legacy::{self, connect::Connection as _};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use kube::Config;
+use kube::client::Body;
+use std::collections::BTreeMap;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout, timeout_at};
+use tower::{BoxError, Service, ServiceExt as _};
+
+/// Bytes that the server may send ahead of the reader, per stream.
+const STREAM_WINDOW: u32 = 128 << 10;
+
+/// Bytes that the server may send ahead of the readers of a connection: enough for all its streams,
+/// so that a stream which nothing reads does not block the others.
+const CONNECTION_WINDOW: u32 = STREAM_WINDOW * (STREAMS_MAX as u32 + 1);
+
+/// A connection whose PING (RFC 9113, section 6.7) has no reply is closed.
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+const PING_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// The time after which a connection without streams is closed, unless it is the only one.
+const IDLE_MAX: Duration = Duration::from_secs(60);
+
+/// A request that a closed connection did not send is sent on another connection, this often.
+const ATTEMPTS: usize = 3;
+
+/// A tower service that sends each request on a connection with room for it.
+#[derive(Clone)]
+pub(super) struct Pool {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    uri: Uri,
+    connector: Connector,
+    http1: legacy::Client<Connector, Body>,
+    /// Held while a connection is opened, so that concurrent requests wait for one connection
+    /// instead of opening one each.
+    opening: tokio::sync::Mutex<()>,
+    state: Mutex<State>,
+    closed: watch::Sender<bool>,
+}
+
+#[derive(Default)]
+struct State {
+    slots: Slots,
+    senders: BTreeMap<Id, SendRequest<Body>>,
+    /// The server chose HTTP/1.1.
+    is_http1: bool,
+}
+
+/// A stream of a connection; dropping it lets another request use the stream.
+pub(super) struct Permit {
+    shared: Weak<Shared>,
+    id: Id,
+    kind: Kind,
+}
+
+enum Lease {
+    Http1,
+    Http2(SendRequest<Body>, Permit),
+}
+
+impl Pool {
+    pub(super) fn new(config: &Config) -> Result<Self, ConfigError> {
+        let connectors = Connectors::new(config)?;
+        let http1 = legacy::Client::builder(TokioExecutor::new())
+            .pool_idle_timeout(IDLE_MAX)
+            .pool_timer(TokioTimer::new())
+            .build(connectors.http1);
+
+        let shared = Shared {
+            uri: config.cluster_url.clone(),
+            connector: connectors.any,
+            http1,
+            opening: tokio::sync::Mutex::default(),
+            state: Mutex::default(),
+            closed: watch::Sender::new(false),
+        };
+        Ok(Self {
+            shared: Arc::new(shared),
+        })
+    }
+
+    /// Ends all requests and responses in progress, and closes the connections.
+    pub(super) fn close(&self) {
+        self.shared.closed.send_replace(true);
+        let senders = std::mem::take(&mut self.shared.state().senders);
+        drop(senders);
+    }
+
+    /// Returns the number of HTTP/2 connections that accept requests.
+    pub(super) fn connections(&self) -> usize {
+        self.shared.state().slots.len()
+    }
+
+    async fn send(self, request: Request<Body>) -> Result<Response<ResponseBody>, BoxError> {
+        let kind = Kind::of(request.method(), request.uri(), request.headers());
+        let limit = kind.deadline();
+        let deadline = Instant::now() + limit;
+
+        let head = timeout_at(deadline, self.exchange(kind, request));
+        let (response, permit) = tokio::select! {
+            head = head => head.map_err(|_| DeadlineError { kind, limit })??,
+            () = self.shared.replaced() => return Err(ReplacedError.into()),
+        };
+
+        let replaced = self.shared.replaced();
+        Ok(response.map(|body| ResponseBody::new(body, kind, deadline, replaced, permit)))
+    }
+
+    async fn exchange(
+        &self,
+        kind: Kind,
+        mut request: Request<Body>,
+    ) -> Result<(Response<Incoming>, Option<Permit>), BoxError> {
+        for _ in 0..ATTEMPTS {
+            let (mut sender, permit) = match self.lease(kind).await? {
+                Lease::Http1 => break,
+                Lease::Http2(sender, permit) => (sender, permit),
+            };
+            match sender.try_send_request(request).await {
+                Ok(response) => return Ok((response, Some(permit))),
+                Err(mut error) => match error.take_message() {
+                    Some(unsent) => request = unsent,
+                    None => return Err(error.into_error().into()),
+                },
+            }
+            // The connection is closed or draining; its driver may not have noticed yet.
+            self.shared.state().remove(permit.id);
+        }
+
+        Ok((self.shared.http1.request(request).await?, None))
+    }
+
+    /// Returns a stream, on a new connection if all others are full.
+    async fn lease(&self, kind: Kind) -> Result<Lease, BoxError> {
+        if kind == Kind::Upgrade {
+            return Ok(Lease::Http1);
+        }
+        if let Some(lease) = self.existing(kind) {
+            return Ok(lease);
+        }
+        let _opening = self.shared.opening.lock().await;
+        loop {
+            if let Some(lease) = self.existing(kind) {
+                return Ok(lease);
+            }
+            timeout(CONNECT_TIMEOUT, self.open()).await??;
+        }
+    }
+
+    fn existing(&self, kind: Kind) -> Option<Lease> {
+        let mut state = self.shared.state();
+        if state.is_http1 {
+            return Some(Lease::Http1);
+        }
+        while let Some(id) = state.slots.open(kind) {
+            match state.senders.get(&id) {
+                Some(sender) if !sender.is_closed() => {
+                    let sender = sender.clone();
+                    let shared = Arc::downgrade(&self.shared);
+                    return Some(Lease::Http2(sender, Permit { shared, id, kind }));
+                }
+                _ => state.remove(id),
+            }
+        }
+        None
+    }
+
+    /// Opens a connection, and remembers the server's choice of protocol.
+    async fn open(&self) -> Result<(), BoxError> {
+        let connector = self.shared.connector.clone();
+        let stream = connector.oneshot(self.shared.uri.clone()).await?;
+        if !stream.connected().is_negotiated_h2() {
+            self.shared.state().is_http1 = true;
+            return Ok(());
+        }
+
+        let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .initial_max_send_streams(STREAMS_MAX)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .keep_alive_interval(PING_INTERVAL)
+            .keep_alive_timeout(PING_TIMEOUT)
+            .keep_alive_while_idle(true)
+            .handshake(stream)
+            .await?;
+        let id = self.shared.state().add(sender);
+        tokio::spawn(drive(Arc::downgrade(&self.shared), id, connection));
+        Ok(())
+    }
+}
+
+/// Runs a connection until it closes, and reports the server's limit of streams to the pool.
+async fn drive(
+    shared: Weak<Shared>,
+    id: Id,
+    connection: http2::Connection<Stream, Body, TokioExecutor>,
+) {
+    let mut connection = pin!(connection);
+    let mut reported = STREAMS_MAX;
+    let end = poll_fn(|cx| {
+        let poll = connection.as_mut().poll(cx);
+        let limit = connection.current_max_send_streams();
+        if limit != reported
+            && let Some(shared) = shared.upgrade()
+        {
+            shared.state().slots.set_limit(id, limit);
+            reported = limit;
+        }
+        poll
+    });
+
+    if let Err(error) = end.await {
+        tracing::debug!(
+            error = &error as &dyn std::error::Error,
+            "connection to the API server closed"
+        );
+    }
+    if let Some(shared) = shared.upgrade() {
+        shared.state().remove(id);
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn replaced(&self) -> Replaced {
+        let mut closed = self.closed.subscribe();
+        Box::pin(async move {
+            // An error means that the pool is gone: then the stream lives on its connection alone.
+            if closed.wait_for(|closed| *closed).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        })
+    }
+}
+
+impl State {
+    fn add(&mut self, sender: SendRequest<Body>) -> Id {
+        let id = self.slots.add();
+        self.senders.insert(id, sender);
+        id
+    }
+
+    fn remove(&mut self, id: Id) {
+        self.slots.remove(id);
+        self.senders.remove(&id);
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let Some(shared) = self.shared.upgrade() else {
+            return;
+        };
+        let mut state = shared.state();
+        let now = Instant::now();
+        state.slots.close(self.id, self.kind, now.into_std());
+        for id in state.slots.surplus(now.into_std(), IDLE_MAX) {
+            state.remove(id);
+        }
+    }
+}
+
+impl Service<Request<Body>> for Pool {
+    type Response = Response<ResponseBody>;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        Box::pin(self.clone().send(request))
+    }
+}

@@ -1,0 +1,237 @@
+use super::*;
+use http::header::AUTHORIZATION;
+use http_body_util::BodyExt as _;
+use kube::config::AuthInfo;
+use std::error::Error as _;
+use std::time::Duration;
+
+mod proxy;
+mod server;
+
+use proxy::Proxy;
+use server::{Protocols, Server};
+
+/// The longest wait for anything that should happen at once.
+const PROMPT: Duration = Duration::from_secs(20);
+
+#[tokio::test]
+async fn three_hundred_watches_leave_room_for_other_requests() {
+    let server = Server::start(Protocols::Http2, 100).await;
+    let transport = transport(&server);
+    let mut watches = Vec::new();
+
+    for _ in 0..300 {
+        watches.push(
+            get(&transport, "/api/v1/pods?watch=true")
+                .await
+                .expect("a watch"),
+        );
+    }
+    let read = get(&transport, "/api/v1/pods/a").await.expect("a response");
+
+    assert_eq!(read.version(), http::Version::HTTP_2);
+    assert_eq!(server.accepted(), 4);
+    assert_eq!(transport.connections(), 4);
+}
+
+#[tokio::test]
+async fn the_servers_own_limit_of_streams_holds() {
+    let server = Server::start(Protocols::Http2, 10).await;
+    let transport = transport(&server);
+    // The SETTINGS frame arrives with the first response.
+    get(&transport, "/api/v1/pods/a").await.expect("a response");
+    let mut watches = Vec::new();
+
+    for _ in 0..18 {
+        watches.push(
+            get(&transport, "/api/v1/pods?watch=true")
+                .await
+                .expect("a watch"),
+        );
+    }
+    get(&transport, "/api/v1/pods/a").await.expect("a response");
+
+    assert_eq!(server.accepted(), 2);
+}
+
+#[tokio::test]
+async fn a_server_without_http2_is_used_with_http1() {
+    let server = Server::start(Protocols::Http1, 100).await;
+    let transport = transport(&server);
+
+    let watch = get(&transport, "/api/v1/pods?watch=true")
+        .await
+        .expect("a watch");
+    let read = get(&transport, "/api/v1/pods/a").await.expect("a response");
+
+    assert_eq!(watch.version(), http::Version::HTTP_11);
+    assert_eq!(read.version(), http::Version::HTTP_11);
+}
+
+#[tokio::test]
+async fn an_upgrade_uses_http1_beside_http2() {
+    let server = Server::start(Protocols::Http2, 100).await;
+    let transport = transport(&server);
+    get(&transport, "/api/v1/pods/a").await.expect("a response");
+    let mut request = request("/api/v1/pods/a/exec");
+    let websocket = http::HeaderValue::from_static("websocket");
+    request
+        .headers_mut()
+        .insert(http::header::UPGRADE, websocket);
+
+    let response = transport.oneshot(request).await.expect("a response");
+
+    assert_eq!(response.version(), http::Version::HTTP_11);
+}
+
+#[tokio::test]
+async fn requests_cross_a_proxy_with_its_credentials() {
+    for protocols in [Protocols::Http2, Protocols::Http1] {
+        let server = Server::start(protocols, 100).await;
+        let proxy = Proxy::start().await;
+        let mut config = server.config();
+        config.proxy_url = Some(proxy.url("user:p%40ss"));
+        let transport = Transport::new(&config).expect("a valid configuration");
+
+        let response = get(&transport, "/api/v1/pods/a").await.expect("a response");
+
+        assert_eq!(response.version(), protocols.version());
+        let requests = proxy.requests();
+        assert!(!requests.is_empty());
+        for request in requests {
+            assert!(request.starts_with("CONNECT 127.0.0.1:"), "{request}");
+            assert!(request.contains("Basic dXNlcjpwQHNz"), "{request}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn replaced_credentials_end_streams_and_serve_new_requests() {
+    let server = Server::start(Protocols::Http2, 100).await;
+    let transport = Transport::new(&with_token(&server, "old")).expect("a valid configuration");
+    let mut watch = get(&transport, "/api/v1/pods?watch=true")
+        .await
+        .expect("a watch");
+    watch
+        .frame()
+        .await
+        .expect("a first event")
+        .expect("no error");
+
+    transport
+        .replace(&with_token(&server, "new"))
+        .expect("a valid configuration");
+
+    let end = tokio::time::timeout(PROMPT, watch.frame())
+        .await
+        .expect("the end of the watch");
+    let error = end.expect("an error").expect_err("an error").to_string();
+    assert!(error.contains("replaced"), "{error}");
+    let response = get(&transport, "/api/v1/pods/a").await.expect("a response");
+    assert_eq!(response.headers()[AUTHORIZATION], "Bearer new");
+}
+
+#[tokio::test]
+async fn invalid_credentials_leave_the_previous_configuration() {
+    let server = Server::start(Protocols::Http2, 100).await;
+    let transport = Transport::new(&with_token(&server, "old")).expect("a valid configuration");
+    let mut invalid = server.config();
+    invalid.root_cert = Some(vec![b"no certificate".to_vec()]);
+
+    transport.replace(&invalid).expect_err("a refusal");
+
+    let response = get(&transport, "/api/v1/pods/a").await.expect("a response");
+    assert_eq!(response.headers()[AUTHORIZATION], "Bearer old");
+}
+
+#[tokio::test]
+async fn a_watch_that_nothing_reads_blocks_no_other_request() {
+    let server = Server::start(Protocols::Http2, 100).await;
+    let transport = transport(&server);
+    let _unread = get(&transport, "/flood?watch=true").await.expect("a watch");
+    server.flooded().await;
+
+    let response = get(&transport, "/api/v1/pods/a").await.expect("a response");
+
+    let body = response.into_body().collect();
+    let body = tokio::time::timeout(PROMPT, body)
+        .await
+        .expect("a body in time");
+    assert_eq!(body.expect("a body").to_bytes(), "{}");
+    assert_eq!(server.accepted(), 1);
+}
+
+#[tokio::test]
+async fn a_server_that_drains_its_connections_loses_no_request() {
+    let server = Server::start(Protocols::Http2, 100).await;
+    let transport = transport(&server);
+    get(&transport, "/api/v1/pods/a").await.expect("a response");
+
+    for _ in 0..20 {
+        server.drain();
+        get(&transport, "/api/v1/pods/a").await.expect("a response");
+    }
+
+    assert!(server.accepted() > 1, "no connection was drained");
+}
+
+#[tokio::test]
+async fn a_watch_event_without_end_is_refused() {
+    let server = Server::start(Protocols::Http2, 100).await;
+    let transport = transport(&server);
+    let mut watch = get(&transport, "/flood?watch=true").await.expect("a watch");
+
+    let error = loop {
+        let frame = tokio::time::timeout(PROMPT, watch.frame())
+            .await
+            .expect("a frame in time");
+        if let Err(error) = frame.expect("no end") {
+            break error;
+        }
+    };
+
+    assert_eq!(error.downcast_ref::<LimitError>(), Some(&LimitError::Line));
+}
+
+#[tokio::test]
+async fn a_lease_request_without_response_ends_after_three_seconds() {
+    let server = Server::start(Protocols::Http2, 100).await;
+    let transport = transport(&server);
+
+    let request = get(
+        &transport,
+        "/apis/coordination.k8s.io/v1/namespaces/a/leases/hang",
+    );
+    let result = tokio::time::timeout(PROMPT, request)
+        .await
+        .expect("an end in time");
+
+    let error = result.expect_err("a time-out");
+    let error = error
+        .downcast_ref::<DeadlineError>()
+        .expect("a DeadlineError");
+    assert_eq!(error.kind, Kind::Lease);
+    assert!(error.source().is_none());
+}
+
+fn transport(server: &Server) -> Transport {
+    Transport::new(&server.config()).expect("a valid configuration")
+}
+
+fn with_token(server: &Server, token: &str) -> Config {
+    let mut config = server.config();
+    config.auth_info = AuthInfo {
+        token: Some(token.to_owned().into()),
+        ..AuthInfo::default()
+    };
+    config
+}
+
+fn request(path: &str) -> Request<Body> {
+    let request = Request::get(path).body(Body::empty());
+    request.expect("a valid request")
+}
+
+async fn get(transport: &Transport, path: &str) -> Result<Response<ResponseBody>, BoxError> {
+    transport.clone().oneshot(request(path)).await
+}

@@ -1,0 +1,190 @@
+//! A TLS server that replies as kube-apiserver does at the level of HTTP.
+
+use bytes::Bytes;
+use http::header::AUTHORIZATION;
+use http::{Request, Response, Version};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt as _, Channel, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use kube::Config;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Notify, watch};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::pki_types::PrivatePkcs8KeyDer;
+
+type Reply = Response<BoxBody<Bytes, Infallible>>;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Protocols {
+    /// HTTP/2 and HTTP/1.1.
+    Http2,
+    /// HTTP/1.1 only, without ALPN.
+    Http1,
+}
+
+impl Protocols {
+    pub(super) fn version(self) -> Version {
+        match self {
+            Self::Http2 => Version::HTTP_2,
+            Self::Http1 => Version::HTTP_11,
+        }
+    }
+}
+
+/// Stops when dropped.
+pub(super) struct Server {
+    address: SocketAddr,
+    certificate: Vec<u8>,
+    shared: Arc<Shared>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+struct Shared {
+    tls: TlsAcceptor,
+    streams_max: u32,
+    accepted: AtomicUsize,
+    flooded: Notify,
+    drain: watch::Sender<()>,
+}
+
+impl Server {
+    pub(super) async fn start(protocols: Protocols, streams_max: u32) -> Self {
+        let key =
+            rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
+        let certificate = key.cert.der().clone();
+        let private = PrivatePkcs8KeyDer::from(key.signing_key.serialize_der());
+        let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
+        let mut tls = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("TLS versions")
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.clone()], private.into())
+            .expect("a key for the certificate");
+        if let Protocols::Http2 = protocols {
+            tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        }
+
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("a bound socket");
+        let shared = Arc::new(Shared {
+            tls: TlsAcceptor::from(Arc::new(tls)),
+            streams_max,
+            accepted: AtomicUsize::new(0),
+            flooded: Notify::new(),
+            drain: watch::Sender::new(()),
+        });
+        let task = tokio::spawn(accept(listener, shared.clone()));
+
+        Self {
+            address,
+            certificate: certificate.to_vec(),
+            shared,
+            task,
+        }
+    }
+
+    pub(super) fn config(&self) -> Config {
+        let uri = format!("https://{}", self.address);
+        let mut config = Config::new(uri.parse().expect("a URI"));
+        config.root_cert = Some(vec![self.certificate.clone()]);
+        config
+    }
+
+    /// Returns the number of connections since the start.
+    pub(super) fn accepted(&self) -> usize {
+        self.shared.accepted.load(Ordering::Relaxed)
+    }
+
+    /// Waits until a flood has filled the windows of a stream.
+    pub(super) async fn flooded(&self) {
+        self.shared.flooded.notified().await;
+    }
+
+    /// Sends GOAWAY on all connections.
+    pub(super) fn drain(&self) {
+        self.shared.drain.send_replace(());
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+    loop {
+        let (stream, _) = listener.accept().await.expect("a connection");
+        shared.accepted.fetch_add(1, Ordering::Relaxed);
+        tokio::spawn(serve(stream, shared.clone()));
+    }
+}
+
+async fn serve(stream: TcpStream, shared: Arc<Shared>) {
+    let Ok(stream) = shared.tls.accept(stream).await else {
+        return;
+    };
+    let mut drain = shared.drain.subscribe();
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http2().max_concurrent_streams(shared.streams_max);
+    let service = service_fn(move |request| reply(request, shared.clone()));
+    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    let mut connection = pin!(connection);
+
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        _ = drain.changed() => connection.as_mut().graceful_shutdown(),
+    }
+    // An error means that the client has closed the connection.
+    connection.await.ok();
+}
+
+async fn reply(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Reply, Infallible> {
+    let path = request.uri().path();
+    if path.ends_with("/hang") {
+        std::future::pending::<()>().await;
+    }
+    let is_watch = request
+        .uri()
+        .query()
+        .is_some_and(|query| query.contains("watch=true"));
+    let body = match (path, is_watch) {
+        ("/flood", _) => stream(Bytes::from(vec![b'x'; 64 << 10]), true, shared),
+        (_, true) => stream(Bytes::from_static(b"{}\n"), false, shared),
+        (_, false) => Full::new(Bytes::from_static(b"{}")).boxed(),
+    };
+
+    let mut response = Response::new(body);
+    if let Some(token) = request.headers().get(AUTHORIZATION) {
+        response.headers_mut().insert(AUTHORIZATION, token.clone());
+    }
+    Ok(response)
+}
+
+/// Returns a body that repeats `data` if `is_flood`, and otherwise sends it once and stays open.
+fn stream(data: Bytes, is_flood: bool, shared: Arc<Shared>) -> BoxBody<Bytes, Infallible> {
+    let (mut sender, body) = Channel::<Bytes, Infallible>::new(1);
+    tokio::spawn(async move {
+        let mut sent = 0_usize;
+        while sender.send_data(data.clone()).await.is_ok() {
+            sent += data.len();
+            if !is_flood {
+                std::future::pending::<()>().await;
+            }
+            // The client's window of a stream is 128 KiB.
+            if sent > 128 << 10 {
+                shared.flooded.notify_one();
+            }
+        }
+    });
+    body.boxed()
+}
