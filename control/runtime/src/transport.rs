@@ -5,11 +5,11 @@
 //! protocol (exec, attach, port-forward) always use HTTP/1.1, as do servers without HTTP/2.
 //!
 //! kube-apiserver accepts 100 streams per connection by default. hyper queues further streams
-//! without an error, so a request behind 100 watches would never be sent. [`slots`] therefore
+//! without an error, so a request behind 100 watches would never be sent. The pool therefore
 //! counts the streams, reserves a tenth of each connection for requests that end, and has another
 //! connection opened when all are full.
 //!
-//! A remote API server is not trusted: [`body`] bounds response bodies and the lines of watches.
+//! A remote API server is not trusted: [`ResponseBody`] bounds responses and the lines of watches.
 
 use http::{Request, Response};
 use kube::client::{Body, ConfigExt as _};
