@@ -1,8 +1,8 @@
-//! Builds the eBPF programs, which the loader embeds.
+//! Builds the eBPF programs, which this crate embeds.
 //!
-//! The script runs a second cargo, because target, toolchain flags and lock file differ. It clears
-//! the environment of this cargo, because wrappers, flags and linkers of the outer build do not
-//! apply to the BPF target.
+//! The script starts a second cargo, because the programs have their own target, compiler flags and
+//! lock file. The second cargo inherits only the environment variables in `PASSED`: compiler
+//! wrappers, flags and linkers of the first cargo do not work for the BPF target.
 
 use std::env;
 use std::ffi::OsString;

@@ -45,9 +45,10 @@ pub struct Options {
     pub lanes: u32,
     /// Number of workers of each lane, at least 1.
     pub workers: u32,
-    /// Whether to skip the kernel's BTF while loading the object file, which saves 15 MB of memory.
+    /// Whether to load the object file without the kernel's BTF.
     ///
-    /// For some microseconds during the load, no thread of the process can open files.
+    /// Without BTF, the load takes 15 MB less memory. For some microseconds during the load, no
+    /// thread of the process can open files.
     pub skip_kernel_types: bool,
     /// Name of the mechanism that a mutation test switches off, if any.
     #[cfg(feature = "mutants")]
@@ -150,8 +151,9 @@ impl Datapath {
     ///
     /// # Errors
     ///
-    /// Returns [`Error`] if the tables are inconsistent or exceed a limit. The maps are unchanged
-    /// then. Also returns [`Error`] if the kernel refuses an update.
+    /// Returns [`Error`] without changing the maps if the tables are inconsistent or exceed a
+    /// limit. Returns [`Error::Map`] if the kernel refuses an update, and the errors of
+    /// [`Datapath::attach`] if the programs were not attached yet.
     pub fn apply(&mut self, tables: &Tables) -> Result<Changes, Error> {
         let image = Image::new(tables, &self.options.settings)?;
         let changes = self.maps.apply(image)?;
@@ -214,14 +216,14 @@ impl Datapath {
         self.trace.take()
     }
 
-    /// Returns the programs that select the socket for a received datagram.
+    /// Returns the programs that select a socket for each datagram if several sockets share a port.
     ///
     /// Returns `None` for an engine with one lane and one worker, and at the second call.
     pub fn take_socket_steering(&mut self) -> Option<SocketSteering> {
         self.socket_steering.take()
     }
 
-    /// Returns the program that selects the queue of the TAP for a packet.
+    /// Returns the program that selects the queue of the TAP for each packet to a peer.
     ///
     /// Returns `None` for an engine with one lane and one worker, and at the second call.
     pub fn take_steering(&mut self) -> Option<Steering> {
@@ -291,8 +293,8 @@ struct AttachPoint {
     device: fn(&Options) -> &str,
 }
 
-/// The devices in the order of attachment. The TAP comes first, so that the return path works
-/// before the first request arrives.
+/// The programs in the order of attachment. The program of the TAP comes first, so that the return
+/// path works before the first request arrives.
 const ATTACH_POINTS: [AttachPoint; 2] = [
     AttachPoint {
         program: TAP_PROGRAM,

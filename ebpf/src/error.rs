@@ -95,11 +95,11 @@ pub enum Error {
     /// A table has more entries than the loader accepts.
     #[error("the table {table} has {entries} entries, the limit is {limit}")]
     TooMany {
-        /// Name of the map for the table.
+        /// Name of the map that would contain the entries.
         table: &'static str,
         /// Number of entries in the table.
         entries: usize,
-        /// Highest number that the loader accepts.
+        /// Highest number of entries that the loader accepts.
         limit: usize,
     },
 

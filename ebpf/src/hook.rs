@@ -58,7 +58,11 @@ pub(crate) enum Hook {
 }
 
 impl Hook {
-    /// Attaches `program` to the ingress of `device`, and replaces the program pinned at `pin`.
+    /// Attaches `program` to the ingress of `device`, and replaces the program of an earlier
+    /// process.
+    ///
+    /// With tcx, `pin` is the path of the pinned link. With clsact, there are no links: the filter
+    /// outlives this process if `pin` is set.
     ///
     /// # Errors
     ///
@@ -138,8 +142,8 @@ fn tcx(program: &mut SchedClassifier, device: &str, pin: Option<PathBuf>) -> Res
     })
 }
 
-/// Replaces the program of the pinned link atomically, so that the old or the new program handles
-/// each packet.
+/// Replaces the program of the pinned link atomically, so that either the old or the new program
+/// handles each packet.
 ///
 /// Returns `None` if no link is pinned, or if the link's device no longer exists.
 fn replace(

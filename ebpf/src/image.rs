@@ -187,13 +187,14 @@ fn transit_entry(transit: &Transit, settings: &Settings, mss: &BTreeMap<u16, u16
     entry
 }
 
-/// Returns the weight of a node for a bucket, in rendezvous hashing.
+/// Returns the weight of a node for one entry of [`maps::Local::spread`], by rendezvous hashing.
 ///
-/// The node with the highest weight gets the bucket. If a node is removed, only its own buckets
-/// move to other nodes.
+/// The entry contains the node with the highest weight. If a node is removed, only the entries that
+/// contained this node change.
 ///
-/// All replicas must select the same node, so the hash function is fixed. It is FNV-1a, followed by
-/// the finalizer of `MurmurHash3`. The finalizer spreads the last bytes over all bits of the hash.
+/// All gateway replicas must select the same node, so the hash function is the same in all
+/// versions. It is FNV-1a, followed by the finalizer of `MurmurHash3`. With the finalizer, the last
+/// bytes affect all bits of the hash.
 fn score(seed: u64, node: Ipv4Addr) -> u64 {
     let mut hash = fnv(seed, node.octets());
     hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
@@ -201,7 +202,8 @@ fn score(seed: u64, node: Ipv4Addr) -> u64 {
     hash ^ (hash >> 33)
 }
 
-/// Returns the hash of a bucket and a destination, which is the same for all nodes.
+/// Returns the hash of an entry's index and a destination, from which [`score`] continues the hash
+/// of each node.
 fn seed(bucket: usize, destination: Ipv4Net) -> u64 {
     let bytes = (bucket as u64).to_be_bytes().into_iter();
     let bytes = bytes.chain(destination.network().octets());
@@ -222,8 +224,8 @@ fn fnv(hash: u64, bytes: impl IntoIterator<Item = u8>) -> u64 {
 
 /// Returns the lowest MSS limit of the routes to each peer.
 ///
-/// The programs apply this limit to all packets from the peer, so it must suit the route with the
-/// lowest limit.
+/// The programs apply one limit to all TCP handshakes from a peer, whatever the route, so it must
+/// be the lowest one.
 fn mss_of_peers(tables: &Tables) -> BTreeMap<u16, u16> {
     let mut limits = BTreeMap::new();
     for route in tables.outbound.values().filter(|route| route.mss != 0) {

@@ -1,4 +1,4 @@
-//! Typed access to the eBPF maps. An update never leaves a map empty.
+//! Typed access to the eBPF maps. An update inserts the new entries before it removes old ones.
 
 use crate::error::Error;
 use crate::image::{Image, Prefix};
@@ -21,7 +21,7 @@ pub struct Changes {
     pub removed: usize,
 }
 
-/// The maps of the forwarding programs.
+/// The maps of the programs at the overlay device and at the TAP.
 pub(crate) struct Maps {
     outbound: Prefixes<V4, Outbound>,
     inbound: Prefixes<PeerAddress, Inbound>,
@@ -35,9 +35,9 @@ pub(crate) struct Maps {
     counters: PerCpuArray<MapData, u64>,
     /// The contents after the last update; `None` before the first update and after a failed one.
     ///
-    /// With this copy, an update need not read the maps, because no other process writes to them.
-    /// Reading takes two system calls for each of some ten thousand entries, and delays the next
-    /// heartbeat.
+    /// No other process writes to the maps, so an update compares with this copy instead of reading
+    /// the maps. Reading them takes two system calls for each of some ten thousand entries, which
+    /// would delay the next heartbeat.
     applied: Option<Image>,
 }
 
@@ -83,8 +83,9 @@ impl Maps {
 
     /// Updates the maps to `image`, entry by entry.
     ///
-    /// The method inserts all entries before it removes any, and it inserts destinations last. So a
-    /// packet whose destination has an entry finds all other entries that it needs.
+    /// The method inserts all entries before it removes any, and it inserts destinations last. So
+    /// if a program finds the destination of a packet, it also finds all other entries for the
+    /// packet.
     ///
     /// # Errors
     ///

@@ -22,10 +22,10 @@ pub(crate) const OVERLAY_PROGRAM: &str = "overlay_ingress";
 /// Name of the program at the ingress of the TAP.
 pub(crate) const TAP_PROGRAM: &str = "tap_ingress";
 
-/// Name of the program that selects among the sockets of the listening port.
+/// Name of the program that selects one of the sockets that share the listening port.
 pub(crate) const LISTEN_PROGRAM: &str = "listen";
 
-/// Name of the program that selects among the sockets of a lane's port.
+/// Name of the program that selects one of the sockets that share the port of a lane.
 pub(crate) const REPLY_PROGRAM: &str = "reply";
 
 /// Name of the program that selects the queue of a TAP.
@@ -47,7 +47,7 @@ pub(crate) struct Constants {
     pub(crate) log: bool,
     /// Whether to skip the kernel's BTF, as in [`crate::Options::skip_kernel_types`].
     pub(crate) skip_kernel_types: bool,
-    /// Outer source address of all overlay packets in test runs.
+    /// Outer source address of all overlay packets in test runs; `None` outside of tests.
     pub(crate) test_outer: Option<Ipv4Addr>,
     /// Number of the mechanism that is switched off; zero for none.
     #[cfg(feature = "mutants")]

@@ -13,7 +13,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Names of the pinned maps, which are the maps of the two forwarding programs.
+/// Names of the pinned maps: the maps of the programs at the overlay device and at the TAP.
 const MAPS: [&str; 10] = [
     maps::OUTBOUND_V4,
     maps::INBOUND_V4,
@@ -75,7 +75,7 @@ impl Pins {
 
     /// Removes pinned maps whose key or value size differs from `sizes`.
     ///
-    /// Sizes can differ if a build changed the layout without a new revision.
+    /// The sizes differ if another build changed the layout without a new [`maps::LAYOUT`].
     ///
     /// # Errors
     ///

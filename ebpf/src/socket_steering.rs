@@ -1,4 +1,5 @@
-//! Distributes datagrams over the sockets of a port, one socket per worker of each lane.
+//! Distributes WireGuard messages over sockets that share a UDP port, so that each message reaches
+//! the active worker of its lane.
 
 use crate::error::Error;
 use crate::object::{self, LISTEN_PROGRAM, REPLY_PROGRAM};
@@ -8,7 +9,8 @@ use ebpf_common::maps::{ACTIVE_WORKERS, WORKERS};
 use std::fmt;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
-/// The programs that select the socket of a port, and their maps.
+/// The programs that select the socket of each datagram if several sockets share a port, and the
+/// maps of these programs.
 ///
 /// The caller attaches the programs with `SO_ATTACH_REUSEPORT_EBPF`.
 pub struct SocketSteering {
@@ -46,13 +48,16 @@ impl SocketSteering {
 
     /// Returns the program for the listening port, which has a socket for each worker of each lane.
     ///
-    /// The caller must add the sockets of the first worker to the port first, then those of the
-    /// second worker, and so on.
+    /// The program selects a socket by number, in the order in which the caller binds the sockets.
+    /// The caller must bind the socket of the first worker of each lane, in the order of the lanes,
+    /// then the sockets of the second workers, and so on.
     pub fn listen_program(&self) -> BorrowedFd<'_> {
         self.listen.as_fd()
     }
 
-    /// Returns the program for a port of one lane, which has a socket for each worker.
+    /// Returns the program for the port of a lane, which has a socket for each worker of the lane.
+    ///
+    /// The caller must bind the sockets in the order of the workers.
     pub fn reply_program(&self) -> BorrowedFd<'_> {
         self.reply.as_fd()
     }
@@ -63,7 +68,7 @@ impl SocketSteering {
         self.active_workers.fd().as_fd()
     }
 
-    /// Sets the worker that serves a CPU, in all lanes.
+    /// Sets the worker that may become active when a packet arrives on `cpu`, in all lanes.
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! Distributes packets for peers over the engine's lanes, by the queues of the TAP.
+//! Distributes packets to peers over the queues of the TAP, so that each packet reaches the active
+//! worker of a lane.
 
 use crate::error::Error;
 use crate::object::{self, STEER_PROGRAM};
@@ -39,7 +40,8 @@ impl Steering {
         self.program.as_fd()
     }
 
-    /// Sets the lanes that may carry packets to `peer`, as a bitmap; zero means the first lane.
+    /// Sets the bitmap of the lanes that may carry packets to `peer`. Zero means the first lane
+    /// only.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! The desired tables of the eBPF programs, as plain values.
+//! The desired contents of the eBPF maps, in types that do not depend on the kernel.
 
 use ipnet::Ipv4Net;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,37 +12,40 @@ pub struct Tables {
     pub outbound: BTreeMap<Ipv4Net, Outbound>,
     /// The remapped prefix, by peer index and original source prefix of the same length.
     pub inbound: BTreeMap<(u16, Ipv4Net), Ipv4Net>,
-    /// The node or nodes that receive packets from peers, by inner destination.
+    /// The node or nodes that receive packets from peers, by destination prefix.
     pub local: BTreeMap<Ipv4Net, Local>,
     /// The remote pod for which an IP object stands, by the address of the IP object.
     pub transit: BTreeMap<Ipv4Addr, Transit>,
     /// The address of the IP object, by peer index and original address of the peer's pod.
     pub transit_sources: BTreeMap<(u16, Ipv4Addr), Ipv4Addr>,
-    /// The address that replaces unknown sources in the peer's ICMP errors, by peer index.
+    /// The address that replaces a source in no CIDR of the peer, in ICMP errors from the peer; by
+    /// peer index.
     pub unknown_sources: BTreeMap<u16, Ipv4Addr>,
-    /// The inner source prefixes that the gateway accepts from the overlay.
+    /// The prefixes of this cluster. The gateway drops packets from nodes with other inner sources.
     pub sources: BTreeSet<Ipv4Net>,
-    /// The outer source addresses that the gateway accepts from the overlay.
+    /// The outer addresses of the nodes. The gateway drops overlay packets from other outer
+    /// sources.
     pub nodes: BTreeSet<Ipv4Addr>,
 }
 
 /// The peer to which a remapped destination belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outbound {
-    /// Index of the peer. The peer's MAC address at the TAP encodes this index.
+    /// Index of the peer. The peer's MAC address on the TAP contains this index.
     pub peer: u16,
     /// The original prefix, of the same length as the remapped prefix.
     pub to: Ipv4Net,
-    /// Limit of the TCP maximum segment size in both directions, in bytes; zero for none.
+    /// Highest maximum segment size, in bytes, that TCP handshakes to and from the peer may
+    /// announce; zero means no limit.
     pub mss: u16,
 }
 
-/// The node or nodes that receive a peer's packets to one destination.
+/// The node or nodes to which the gateway sends packets from peers for one destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Local {
     /// A single node, by outer address.
     Node(Ipv4Addr),
-    /// Several nodes, by outer address. A rendezvous hash of the inner source selects one of them.
+    /// Several nodes, by outer address. A hash of the packet's source selects one of them.
     ///
     /// A list may contain all nodes of a cluster, so destinations share one copy of it.
     Spread(Arc<[Ipv4Addr]>),

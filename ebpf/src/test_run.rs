@@ -44,7 +44,7 @@ pub struct Run {
     pub frame: Vec<u8>,
     /// The outer destination address, or `0.0.0.0` if the program set no tunnel key.
     pub node: Ipv4Addr,
-    /// Mean time of one repetition.
+    /// Mean time of one run.
     pub duration: Duration,
 }
 

@@ -1,7 +1,7 @@
 //! Tests each eBPF program in the running kernel by `BPF_PROG_TEST_RUN`. The tests need root.
 //!
-//! A test describes the packet and the expected result as values. The encoder computes all
-//! checksums of both packets from scratch. The programs update checksums incrementally, so a
+//! A test describes a packet and the packet that it expects from the program. The encoder computes
+//! all checksums of both packets from scratch. The programs update checksums incrementally, so a
 //! comparison of the bytes checks these updates.
 
 mod fixture;

@@ -1,9 +1,9 @@
 //! Fuzzes the parser, the planner and the resolver of fabric files. A fabric file contains the
 //! Kubernetes objects that configure gateways and route agents.
 //!
-//! The target checks that no input causes a panic, and that the parser accepts a file that the
-//! serializer wrote. A second run of the planner must change nothing, and the remapped prefixes of
-//! an accepted fabric must not overlap.
+//! The target checks that no input causes a panic, and that the parser accepts the serialized
+//! objects. A second run of the planner must change nothing. The remapped prefixes of a valid
+//! fabric must not overlap.
 
 #![no_main]
 

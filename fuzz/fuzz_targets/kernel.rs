@@ -1,11 +1,15 @@
-//! Compares the eBPF programs with the oracle, packet by packet. The target runs the programs in
-//! the kernel of this machine, so it needs root.
+//! Compares the eBPF programs with the reference model (*oracle*) in `ipam::rewrite`, packet by
+//! packet. The target runs the programs in the kernel of this machine, so it needs root.
 //!
 //! The input has this format:
 //!
 //! ```text
 //! flags | 4 selectors of addresses | IPv4 packet
 //! ```
+//! Flags and selectors are one byte each. A selector replaces one address by an address of the test
+//! network, unless it is 0x80 or more: source and destination of the packet, and of the packet that
+//! an ICMP error quotes.
+//!
 //! The target checks that the programs and the oracle forward the same packets, with the same
 //! addresses. The programs may change no other fields than these addresses, the TTL and checksums.
 //! A checksum must stay correct if it was correct, and must stay wrong by the same difference if it
@@ -27,7 +31,7 @@ mod world;
 /// Flag of a packet from a node. Without the flag, the packet comes from a peer.
 const FROM_NODE: u8 = 1;
 
-/// Bits of the flags that contain the peer's index.
+/// Bits of the flags that contain the index of the peer, for a packet from a peer.
 const PEER: u8 = 0b110;
 
 /// Longest packet, in bytes. In a test run, the packet and the kernel's metadata must fit into one

@@ -16,12 +16,13 @@
 //!          -> sessions: boringtun's timers, liveness, path MTU
 //! ```
 //!
-//! A session is identified by its peer and its slot. The slot is the upper 24 bits of the sender
-//! index in an initiation. Slots allow all replicas of a cluster, and all lanes (worker threads) of
-//! a replica, to share one static key. The messages on the wire are plain WireGuard. Only
-//! `engine/noise.rs` uses boringtun, because boringtun reads the clock and randomness directly.
+//! The responder assigns an initiation to a session by its peer and its slot. The slot is the upper
+//! 24 bits of the sender index. Slots allow all replicas of a cluster, and all lanes (worker
+//! threads) of a replica, to share one static key. The messages on the wire are plain WireGuard.
+//! Only the module `noise` uses boringtun. boringtun reads the clock and the system's randomness
+//! directly, which the rest of the engine must not do.
 //!
-//! The engine sends from a UDP port only after [`Engine::handle_port_opened`].
+//! The engine sends from a client port only after [`Engine::handle_port_opened`].
 //! [`Engine::poll_queued`] returns the packets that waited for a session, already encrypted.
 
 pub(crate) mod interface;
@@ -113,7 +114,7 @@ pub(crate) struct Engine {
     /// Timestamp of the last PING, in nanoseconds since the Unix epoch.
     last_sent: i128,
     /// Whether a message with an unknown receiver index was handled since the last call of
-    /// [`Engine::handle_timeout`].
+    /// [`Engine::handle_timeout`]. Only the first of these messages may trigger a handshake.
     unknown_receiver_handled: bool,
     /// Health of this cluster's nodes; `None` until the shell reports it.
     nodes: Option<Nodes>,
@@ -300,8 +301,8 @@ impl Engine {
         Received::Nothing
     }
 
-    /// Handles an initiation that another lane received and verified. `local` is the public half of
-    /// the local key that the initiation is for.
+    /// Handles an initiation that another lane received and verified. `local` is the local public
+    /// key that the initiation is for.
     pub(crate) fn handle_forwarded_initiation(
         &mut self,
         local: [u8; 32],
@@ -408,8 +409,8 @@ impl Engine {
     }
 
     /// Returns a random slot that no session of this lane uses and that `is_suitable` accepts. The
-    /// function draws slots until one is accepted, so `is_suitable` must accept at least about one
-    /// in 256 slots.
+    /// function draws slots until one is accepted, so it is slow if `is_suitable` accepts less than
+    /// one in 256 slots.
     fn slot(&mut self, is_suitable: impl Fn(u32) -> bool) -> u32 {
         loop {
             let slot = self.rng.next_index();

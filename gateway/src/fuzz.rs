@@ -23,7 +23,8 @@ mod fuzz {
     pub(crate) mod probes;
 }
 
-/// Passes the datagrams that `input` describes to engines, at the times that `input` describes.
+/// Passes a sequence of datagrams to engines under virtual time. `input` encodes the datagrams and
+/// their times.
 ///
 /// # Panics
 ///
@@ -32,7 +33,7 @@ pub fn datagrams(input: &[u8]) {
     fuzz::datagrams::run(input);
 }
 
-/// Splits and coalesces the frames that `input` describes.
+/// Splits and coalesces the frames that `input` encodes.
 ///
 /// # Panics
 ///

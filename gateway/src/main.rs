@@ -1,6 +1,7 @@
 //! The gateway of a cluster: WireGuard to the gateways of all peers, VXLAN to the cluster's nodes.
 //!
-//! The results of a module marked PURE depend on arguments only: it does no IO and reads no clock.
+//! A module marked PURE does no I/O and reads no clock. The results of its functions depend only on
+//! their arguments.
 //!
 //! - `engine` (PURE) implements the WireGuard sessions and their probes.
 //! - `offload` (PURE) segments and coalesces super-packets.

@@ -2,8 +2,8 @@
 //!
 //! The mutation test verifies that at least one other test fails without the mechanism.
 //!
-//! Without the cargo feature `mutants` the gateway does not read the environment variable, and no
-//! mechanism can be switched off.
+//! The environment variable `LIQO_MUTANT` names the mechanism. Without the Cargo feature `mutants`,
+//! the gateway does not read the variable, and no mechanism can be switched off.
 
 /// Environment variable that names the mechanism to switch off.
 #[cfg(feature = "mutants")]

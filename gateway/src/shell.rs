@@ -4,8 +4,8 @@
 //! Then `privilege` drops the capabilities that only this step needs. Last, the threads of the
 //! `lanes` start to forward packets.
 //!
-//! `control` runs on the main thread, which may block. It applies the desired state and reports the
-//! status.
+//! `control` applies the desired state and reports the status. It runs on the main thread, which
+//! may block because it forwards no packets.
 
 mod condition;
 mod connections;

@@ -2,8 +2,8 @@
 //! PURE: no IO, clock or randomness.
 //!
 //! The eBPF programs and the engine identify a peer by its index. A peer keeps its index, and a
-//! freed index is reused last. A packet between the eBPF programs and the engine is therefore never
-//! assigned to another peer.
+//! freed index is reused last. A packet in flight between the eBPF programs and the engine is
+//! therefore never assigned to another peer.
 
 use crate::engine::{PeerConfig, PrivateKey, Role};
 use control_api::fabric::{self, Fabric, MappedIp, Node, Peer, Target};
@@ -139,8 +139,8 @@ fn add_peer(tables: &mut Tables, peer: &Peer, index: u16) {
     }
 }
 
-/// Returns the node for each local prefix. A pod address in no node's prefix is routed to any ready
-/// node.
+/// Returns the node for each local prefix. A pod address outside the prefixes of all nodes is
+/// routed to any ready node.
 fn local(fabric: &Fabric, anywhere: Option<&Local>) -> BTreeMap<Ipv4Net, Local> {
     let mut local = BTreeMap::new();
     if let Some(anywhere) = anywhere {

@@ -1,4 +1,4 @@
-//! Benchmarks of allocation and remapping, by the number of addresses or CIDRs in use.
+//! Benchmarks of allocation and of address translation.
 
 use cpu_time::CpuTime;
 use criterion::{BatchSize, BenchmarkId, Criterion};
@@ -7,7 +7,9 @@ use ipnet::Ipv4Net;
 use std::hint::black_box;
 use std::net::Ipv4Addr;
 
-/// Numbers of addresses or CIDRs in use. The cost of an operation must not grow with them.
+/// Numbers of addresses or CIDRs that are in use when a benchmark starts.
+///
+/// The cost of an allocation must grow at most logarithmically with this number.
 const SIZES: [u32; 3] = [100, 1_000, 10_000];
 
 fn main() {
@@ -27,7 +29,7 @@ fn remap(criterion: &mut Criterion<CpuTime>) {
     });
 }
 
-/// Measures the allocation and the release of one more remapped CIDR.
+/// Measures the allocation and the release of a remapped CIDR, for each number in [`SIZES`].
 fn networks(criterion: &mut Criterion<CpuTime>) {
     let mut group = criterion.benchmark_group("ipam/networks");
     for size in SIZES {
@@ -49,8 +51,10 @@ fn networks(criterion: &mut Criterion<CpuTime>) {
     group.finish();
 }
 
-/// Measures the allocation and the release of one more address, and the adoption of all addresses
-/// after a restart.
+/// Measures two operations on addresses.
+///
+/// - The allocation and the release of an address, for each number in [`SIZES`].
+/// - The restoration of this number of allocations, as after a restart.
 fn addresses(criterion: &mut Criterion<CpuTime>) {
     let mut group = criterion.benchmark_group("ipam/addresses");
     for size in SIZES {

@@ -7,9 +7,9 @@ use std::net::Ipv4Addr;
 
 /// The allocated addresses of one network, by owner.
 ///
-/// The allocator returns the lowest free address. A call takes O(log n) to find the owner. The
-/// search for an address follows one path through a tree of 33 levels, so its cost does not depend
-/// on the number of addresses in use.
+/// The allocator returns the lowest free address. With n owners, a call takes O(log n) to find the
+/// owner. The search for an address follows one path through a tree of 33 levels, so its cost does
+/// not depend on the number of addresses in use.
 #[derive(Clone, Debug)]
 pub struct Addresses<K> {
     network: Ipv4Net,
@@ -20,7 +20,7 @@ pub struct Addresses<K> {
 /// The reason for which an address cannot be allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// All addresses of the network are in use.
+    /// All addresses of the network are reserved or allocated.
     #[error("no free address is left in {network}")]
     Exhausted {
         /// Network of the [`Addresses`] allocator.
@@ -40,7 +40,7 @@ pub enum AddressError {
         /// The requested address.
         address: Ipv4Addr,
     },
-    /// The owner has another address, which it must release first.
+    /// The owner already has another address, and must release it first.
     #[error("{held} is held already")]
     Held {
         /// The address that is allocated to the owner.
@@ -49,7 +49,9 @@ pub enum AddressError {
 }
 
 impl<K: Ord> Addresses<K> {
-    /// Creates an allocator that reserves the first `pre_allocated` addresses of `network`.
+    /// Creates an allocator for the addresses of `network`.
+    ///
+    /// The first `pre_allocated` addresses are reserved: the allocator never returns them.
     pub fn new(network: Ipv4Net, pre_allocated: u32) -> Self {
         let network = network.trunc();
         let mut tree = Tree::default();
@@ -71,7 +73,7 @@ impl<K: Ord> Addresses<K> {
 
     /// Allocates the lowest free address to `owner`.
     ///
-    /// If the owner already has an address, the method returns this address.
+    /// If the owner already has an address, the method returns that address.
     ///
     /// # Errors
     ///
@@ -92,12 +94,12 @@ impl<K: Ord> Addresses<K> {
         Ok(free.addr())
     }
 
-    /// Allocates to `owner` the address that it had before a restart.
+    /// Allocates `address` to `owner`, to restore an allocation after a restart.
     ///
     /// # Errors
     ///
     /// Returns [`AddressError`] if the address is outside of the network or not free, or if the
-    /// owner has another address. The allocator is unchanged then.
+    /// owner has another address. An error leaves the allocator unchanged.
     pub fn adopt(&mut self, owner: K, address: Ipv4Addr) -> Result<Ipv4Addr, AddressError> {
         match self.held.get(&owner) {
             Some(&held) if held == address => return Ok(address),
@@ -138,7 +140,8 @@ fn first(network: Ipv4Net, count: u32) -> Vec<Ipv4Net> {
     let mut prefixes = Vec::new();
     let mut start = u64::from(network.network().to_bits());
     let end = (start + u64::from(count)).min(u64::from(network.broadcast().to_bits()) + 1);
-    // The loop takes the shortest prefixes first, so `start` is always a multiple of `size`.
+    // `size` halves in each iteration, so `start` stays a multiple of `size`, as the first address
+    // of a prefix must be.
     for prefix_len in network.prefix_len()..=32 {
         let size = 1u64 << (32 - prefix_len);
         if end - start >= size {

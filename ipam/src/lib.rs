@@ -3,10 +3,11 @@
 //! The crate uses no IO, clock or randomness. Therefore the same calls in the same order allocate
 //! the same addresses on every replica and after every restart.
 //!
-//! - [`Networks`] allocates CIDRs, and remaps CIDRs of remote clusters that overlap other CIDRs.
+//! - [`Networks`] allocates CIDRs. It remaps a remote cluster's CIDR that overlaps a CIDR in use.
 //! - [`Addresses`] allocates single addresses of one network.
-//! - [`Remap`] translates the addresses of one CIDR to another CIDR.
-//! - [`rewrite`] is a reference model (*oracle*) of a gateway's changes to packets, for tests.
+//! - [`Remap`] translates addresses from one CIDR to another.
+//! - [`rewrite`] models which packets a gateway drops and how it rewrites the others. Tests of the
+//!   gateway use this model as a *test oracle*: it computes the expected result.
 
 #![forbid(unsafe_code)]
 

@@ -1,11 +1,11 @@
-//! Allocates CIDRs, and remaps CIDRs of remote clusters that overlap other CIDRs.
+//! Allocates CIDRs, and remaps a remote cluster's CIDR that overlaps a CIDR in use.
 
 use crate::tree::Tree;
 use ipnet::Ipv4Net;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-/// The private address space (RFC 1918), in the order in which CIDRs are allocated.
+/// The private address space (RFC 1918). [`Networks`] searches the pools in this order.
 pub const DEFAULT_POOLS: [Ipv4Net; 3] = [
     Ipv4Net::new_assert(Ipv4Addr::new(10, 0, 0, 0), 8),
     Ipv4Net::new_assert(Ipv4Addr::new(192, 168, 0, 0), 16),
@@ -14,9 +14,9 @@ pub const DEFAULT_POOLS: [Ipv4Net; 3] = [
 
 /// The allocated CIDRs, by owner.
 ///
-/// The same calls in the same order allocate the same CIDRs. A call takes O(log n) to find the
-/// owner. The search for a CIDR takes at most a few hundred steps, which do not depend on the
-/// number of CIDRs in use.
+/// The same calls in the same order allocate the same CIDRs. With n owners, a call takes O(log n)
+/// to find the owner. The search for a CIDR follows one path of at most 33 tree nodes per pool, so
+/// its cost does not depend on the number of CIDRs in use.
 #[derive(Clone, Debug)]
 pub struct Networks<K> {
     pools: Vec<Ipv4Net>,
@@ -25,9 +25,12 @@ pub struct Networks<K> {
 }
 
 /// A request for a CIDR.
+///
+/// An exclusive CIDR overlaps no other allocated CIDR. A shared CIDR may equal or overlap other
+/// shared CIDRs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// A request for exclusive use of this CIDR, or of a substitute.
+    /// A request for exclusive use of this CIDR or, if that is impossible, of a substitute.
     ///
     /// The owner gets this CIDR if it is free and inside of a pool. Otherwise the owner gets the
     /// first free CIDR of the same prefix length in the pools.
@@ -35,21 +38,19 @@ pub enum Claim {
     /// A request for exclusive use of exactly this CIDR, which must be inside of a pool.
     Exclusive(Ipv4Net),
     /// A request for shared use of exactly this CIDR, which need not be inside of a pool.
-    ///
-    /// Other owners may share this CIDR, or share CIDRs that overlap it.
     Shared(Ipv4Net),
 }
 
 /// The reason for which a CIDR cannot be allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NetworkError {
-    /// The CIDR overlaps a CIDR of another owner.
+    /// The CIDR overlaps a CIDR of another owner, and at least one of the two is exclusive.
     #[error("{cidr} overlaps a CIDR in use")]
     Taken {
         /// The requested CIDR.
         cidr: Ipv4Net,
     },
-    /// An exclusive CIDR is outside of the pools.
+    /// The CIDR of a [`Claim::Exclusive`] is not inside of a pool.
     #[error("{cidr} lies outside of the address pools")]
     OutsidePools {
         /// The requested CIDR.
@@ -61,7 +62,7 @@ pub enum NetworkError {
         /// The requested prefix length.
         prefix_len: u8,
     },
-    /// The owner has another CIDR, which it must release first.
+    /// The owner already has a CIDR, and must release it first.
     #[error("{held} is held already")]
     Held {
         /// The CIDR that is allocated to the owner.
@@ -72,10 +73,10 @@ pub enum NetworkError {
     PoolsOverlap(Ipv4Net, Ipv4Net),
 }
 
-/// An owner's claim, and the CIDR that was allocated for it.
+/// The CIDR of an owner, and the claim for which it was allocated.
 #[derive(Clone, Copy, Debug)]
 struct Held {
-    /// The claim; `None` for a CIDR that was adopted after a restart.
+    /// The claim, or `None` if [`Networks::adopt`] allocated the CIDR.
     claim: Option<Claim>,
     cidr: Ipv4Net,
     exclusive: bool,
@@ -104,13 +105,15 @@ impl<K: Ord> Networks<K> {
         })
     }
 
-    /// Allocates a CIDR to `owner`, and ignores the host bits of the claim.
+    /// Allocates a CIDR to `owner`.
     ///
-    /// If the owner repeats its claim, the method returns the same CIDR.
+    /// The method ignores the host bits of the claimed CIDR. If the owner repeats its claim, the
+    /// method returns the same CIDR.
     ///
     /// # Errors
     ///
-    /// Returns [`NetworkError`] if the claim cannot be satisfied. The allocator is unchanged then.
+    /// Returns [`NetworkError`] if the claim cannot be satisfied. An error leaves the allocator
+    /// unchanged.
     pub fn acquire(&mut self, owner: K, claim: Claim) -> Result<Ipv4Net, NetworkError> {
         let claim = claim.trunc();
         if let Some(held) = self.held.get(&owner) {
@@ -133,13 +136,15 @@ impl<K: Ord> Networks<K> {
         self.hold(owner, Some(claim), cidr, exclusive)
     }
 
-    /// Allocates to `owner` the CIDR that it had before a restart. The CIDR need not be inside of a
-    /// pool.
+    /// Allocates `cidr` to `owner`, to restore an allocation after a restart.
+    ///
+    /// The CIDR is exclusive, and need not be inside of a pool.
     ///
     /// # Errors
     ///
     /// Returns [`NetworkError::Taken`] if the CIDR overlaps a CIDR in use, and
-    /// [`NetworkError::Held`] if the owner has another CIDR. The allocator is unchanged then.
+    /// [`NetworkError::Held`] if the owner has another CIDR or a shared CIDR. An error leaves the
+    /// allocator unchanged.
     pub fn adopt(&mut self, owner: K, cidr: Ipv4Net) -> Result<Ipv4Net, NetworkError> {
         let cidr = cidr.trunc();
         if let Some(held) = self.held.get(&owner) {
@@ -166,7 +171,7 @@ impl<K: Ord> Networks<K> {
         self.held.get(owner).map(|held| held.cidr)
     }
 
-    /// Returns whether `cidr` overlaps no allocated CIDR.
+    /// Returns whether `cidr` is free, which means that it overlaps no allocated CIDR.
     pub fn is_free(&self, cidr: Ipv4Net) -> bool {
         self.tree.is_free(cidr.trunc())
     }
@@ -218,7 +223,7 @@ impl<K: Ord> Networks<K> {
 }
 
 impl<K: Ord> Default for Networks<K> {
-    /// Creates an allocator over [`DEFAULT_POOLS`].
+    /// Creates an allocator that takes CIDRs from [`DEFAULT_POOLS`].
     fn default() -> Self {
         Self {
             pools: DEFAULT_POOLS.to_vec(),

@@ -6,8 +6,8 @@ use std::net::Ipv4Addr;
 
 /// A one-to-one translation of the addresses of one CIDR to another CIDR.
 ///
-/// A translation replaces the network bits and keeps the host bits, so it needs no state per flow.
-/// IPv6 prefix translation (RFC 6296) works in the same way.
+/// The translation replaces the network bits of an address and keeps the host bits. Like IPv6
+/// network prefix translation (RFC 6296), it needs no state per flow.
 ///
 /// Invariant: `from` and `to` have the same prefix length, and their host bits are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -16,7 +16,7 @@ pub struct Remap {
     to: Ipv4Net,
 }
 
-/// The CIDRs of a translation have different prefix lengths.
+/// The error for a translation between CIDRs of different prefix lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("failed to remap {from} to {to}: prefix lengths differ")]
 pub struct RemapError {
@@ -27,7 +27,7 @@ pub struct RemapError {
 }
 
 impl Remap {
-    /// Creates the translation of `from` to `to`, ignoring host bits.
+    /// Creates the translation from `from` to `to`, and ignores their host bits.
     ///
     /// # Errors
     ///
@@ -43,7 +43,7 @@ impl Remap {
         })
     }
 
-    /// Creates a translation that changes no address of `net`.
+    /// Creates a translation that maps each address of `net` to itself.
     pub fn identity(net: Ipv4Net) -> Self {
         let net = net.trunc();
         Self { from: net, to: net }

@@ -1,20 +1,27 @@
-//! A reference model (*oracle*) for the eBPF programs: it computes a gateway's verdict on a packet.
+//! A reference model of the gateway, with which tests compare the eBPF programs.
+//!
+//! For each packet, the model (*test oracle*) computes the gateway's verdict: drop the packet, or
+//! forward it with rewritten addresses. The diagram shows the pair (source, destination) of a
+//! packet from a pod in one cluster to a pod in another cluster:
 //!
 //! ```text
 //!   node --(a, b')--> [ from_node ] --(a, b)--> tunnel --(a, b)--> [ from_peer ] --(a', b)--> node
 //! ```
 //!
-//! `a` and `b` are the original addresses of two pods, and `a'` and `b'` are the remapped
-//! addresses. Packets in the tunnel have original addresses. The gateway of the sender rewrites the
-//! destination, and the gateway of the receiver rewrites the source.
+//! `a` and `b` are the original addresses of the two pods, which each pod has in its own cluster.
+//! `a'` and `b'` are the remapped addresses, by which the other cluster reaches the pod. Packets in
+//! the tunnel have original addresses. The gateway of the sender rewrites the destination, and the
+//! gateway of the receiver rewrites the source.
 //!
-//! The oracle shares no code with the eBPF programs, and prefers simple rules to speed. It accepts
-//! an ICMP error only if this gateway would have forwarded the quoted packet to the network that
-//! reports the error. The programs check the quoted addresses by table lookups. The oracle instead
-//! reconstructs the quoted packet, and computes the verdict on this packet.
+//! The oracle shares no code with the eBPF programs, and prefers simple rules to speed.
 //!
-//! An *IP object* is a custom resource of Liqo. Here, it stands for a pod of a peer, and has an
-//! address in this cluster's external CIDR. It lets the pods of two peers communicate through this
+//! An ICMP error quotes the packet that caused it. The gateway accepts the error only if it would
+//! have forwarded the quoted packet to the cluster from which the error comes. The eBPF programs
+//! check the quoted addresses by table lookups. The oracle instead reconstructs the quoted packet
+//! as it was sent, and computes the verdict on that packet.
+//!
+//! An *IP object* is a custom resource of Liqo. Here, it represents a pod of a peer by an address
+//! in this cluster's external CIDR. Pods of two peers use IP objects to communicate through this
 //! cluster.
 
 use crate::Remap;
@@ -26,25 +33,26 @@ pub use parse::Malformed;
 
 mod parse;
 
-/// The tables of a gateway.
+/// The tables of a gateway, which determine its verdicts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gateway {
     /// The peers, by index.
     pub peers: BTreeMap<u16, Peer>,
-    /// The source prefixes of this cluster's own packets.
+    /// The prefixes of this cluster. Packets from its nodes must have a source in one of them.
     pub sources: Vec<Ipv4Net>,
-    /// The destination prefixes behind this cluster's nodes.
+    /// The prefixes of this cluster to which the gateway forwards packets from peers.
     pub local: Vec<Ipv4Net>,
-    /// The remote pods for which IP objects of this cluster stand, by address of the IP object.
+    /// The remote pods that IP objects of this cluster represent, by address of the IP object.
     pub mapped_pods: BTreeMap<Ipv4Addr, RemotePod>,
 }
 
-/// The addresses of a peer.
+/// The address translations for a peer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Peer {
     /// The translations from original to remapped prefixes.
     pub remaps: Vec<Remap>,
-    /// The address that replaces unknown source addresses in the peer's ICMP errors.
+    /// Replacement for the source of an ICMP error from the peer, if that source is in no original
+    /// prefix of `remaps`.
     pub unknown_source: Option<Ipv4Addr>,
 }
 
@@ -82,9 +90,10 @@ pub struct Packet {
 /// An ICMP message that reports an error about a quoted packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IcmpError {
-    /// ICMP type: 3, 4, 5, 11 or 12.
+    /// ICMP type: destination unreachable (3), source quench (4), redirect (5), time exceeded (11)
+    /// or parameter problem (12).
     pub kind: u8,
-    /// The addresses of the quoted packet; `None` if the quoted IPv4 header is incomplete.
+    /// The addresses of the quoted packet; `None` if its IPv4 header is truncated or invalid.
     pub quote: Option<Header>,
 }
 
@@ -102,39 +111,46 @@ pub enum Verdict {
 /// The reason for which a gateway drops a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The options are malformed, or an ICMP error quotes no complete header.
+    /// The options are malformed, or the header that an ICMP error quotes is truncated or invalid.
     Malformed,
-    /// The options contain a source route.
+    /// The options contain a loose or strict source route.
     SourceRouted,
-    /// The source address does not belong to the sender.
+    /// The source is not an address of the cluster from which the packet comes.
     UnknownSource,
-    /// The destination belongs neither to this cluster nor to a peer.
+    /// The destination is not an address that the sender can reach through this gateway.
+    ///
+    /// A node can reach the peers. A peer can reach this cluster, and other peers by IP objects.
     UnknownDestination,
-    /// The packet goes from one peer to another, and an IP object is missing for one of its ends.
+    /// The packet goes from one peer to another, but no IP object exists for its source or for its
+    /// destination.
     Transit,
     /// The TTL of a packet from one peer to another expired.
     TtlExceeded,
-    /// The packet is an ICMP redirect, or an ICMP error about a packet that this gateway cannot
-    /// have forwarded.
+    /// The packet is an ICMP redirect, or an ICMP error that quotes a packet that this gateway
+    /// cannot have forwarded to the sender of the error.
     Quote,
 }
 
-/// ICMP type of a redirect, which only a router on the receiver's own link may send.
+/// ICMP type of a redirect. A redirect is only valid on the link of its receiver, so a gateway
+/// never forwards one.
 const REDIRECT: u8 = 5;
 
 impl Gateway {
     /// Returns the verdict on a packet from a node of this cluster.
     ///
-    /// The gateway replaces remapped addresses of the peer by the original addresses. It replaces
-    /// the destination of the packet, and the quoted source in an ICMP error.
+    /// The destination is a remapped address of a peer, and the gateway replaces it by the original
+    /// address. In an ICMP error, the gateway also replaces the source of the quoted packet.
     pub fn from_node(&self, packet: &Packet) -> Verdict {
         self.checked_from_node(packet).unwrap_or_else(Verdict::Drop)
     }
 
     /// Returns the verdict on a packet that arrived through the tunnel of the peer `index`.
     ///
-    /// The gateway replaces original addresses of the peer by the remapped addresses. It replaces
-    /// the source of the packet, and the quoted destination in an ICMP error.
+    /// The source is an original address of the peer, and the gateway replaces it by the remapped
+    /// address. In an ICMP error, the gateway also replaces the destination of the quoted packet.
+    ///
+    /// If the destination is the address of an IP object, the gateway replaces both addresses and
+    /// forwards the packet to another peer.
     pub fn from_peer(&self, index: u16, packet: &Packet) -> Verdict {
         self.checked_from_peer(index, packet)
             .unwrap_or_else(Verdict::Drop)
@@ -159,7 +175,7 @@ impl Gateway {
         let mut forwarded = packet.clone();
         forwarded.header.destination = original;
         if let Some(quote) = quote(packet)? {
-            // The peer's pod sent the quoted packet from its original address.
+            // The quoted packet, as the peer's pod sent it: with the original source.
             let sent = Header {
                 source: original,
                 destination: quote.destination,
@@ -197,7 +213,7 @@ impl Gateway {
 
         let mut forwarded = packet.clone();
         if let Some(quote) = quote(packet)? {
-            // A node of this cluster sent the quoted packet to the remapped address.
+            // The quoted packet, as a node of this cluster sent it: with the remapped destination.
             let sent = Header {
                 source: destination,
                 destination: peer.seen(quote.destination).ok_or(Refusal::Quote)?,
@@ -208,8 +224,8 @@ impl Gateway {
             }
             forwarded.set_quote(sent);
         }
-        // Only ICMP errors may have a source outside of the peer's prefixes. Path MTU discovery
-        // needs the errors of the peer's routers and nodes.
+        // ICMP errors may have a source outside of the peer's prefixes, because path MTU discovery
+        // needs the errors of the peer's routers and nodes. Other packets were dropped above.
         forwarded.header.source = peer
             .seen(source)
             .or(peer.unknown_source)
@@ -218,10 +234,10 @@ impl Gateway {
         Ok(Verdict::ToNode(forwarded))
     }
 
-    /// Returns the verdict on a packet from the peer `index` to a pod of another peer.
+    /// Returns the verdict on a packet from the peer `index` to `pod`, a pod of another peer.
     ///
-    /// In the forwarded packet, the address of an IP object replaces the source, because the other
-    /// peer has no route to the original source.
+    /// The gateway replaces the source by the address of the IP object that represents it, because
+    /// the other peer accepts only addresses of this cluster as sources from this gateway.
     fn transit(&self, index: u16, packet: &Packet, pod: RemotePod) -> Result<Verdict, Refusal> {
         let Header {
             source,
@@ -236,8 +252,8 @@ impl Gateway {
 
         let mut stands_for = self.mapped_address(index, source);
         if let Some(quote) = quote(packet)? {
-            // A pod of the other peer sent the quoted packet to an IP object. The IP object stands
-            // for a pod of the peer that reports the error.
+            // The quoted packet, as `pod` sent it: to the address of an IP object that represents a
+            // pod of the peer from which the error comes.
             let reported = self
                 .mapped_address(index, quote.destination)
                 .ok_or(Refusal::Quote)?;
@@ -253,8 +269,8 @@ impl Gateway {
                 return Err(Refusal::Quote);
             }
             forwarded.set_quote(sent);
-            // A router on the path has no IP object. The error gets the address of the IP object
-            // that stands for the receiver of the quoted packet.
+            // No IP object represents a router that reports an error. The source of the error then
+            // becomes the address to which `pod` sent the quoted packet.
             stands_for = stands_for.or(Some(reported));
         }
         forwarded.header.source = stands_for.ok_or(Refusal::Transit)?;
@@ -267,7 +283,7 @@ impl Gateway {
         peers.find(|(_, peer)| peer.original(address).is_some())
     }
 
-    /// Returns the address of the IP object that stands for a peer's pod, if any.
+    /// Returns the address of the IP object that represents a peer's pod, if any.
     fn mapped_address(&self, peer: u16, original: Ipv4Addr) -> Option<Ipv4Addr> {
         let pod = RemotePod { peer, original };
         let mut mapped = self.mapped_pods.iter();
@@ -296,19 +312,21 @@ impl Packet {
 }
 
 impl Peer {
-    /// Returns the original address for a remapped address of the peer.
+    /// Returns the original address if `address` is a remapped address of the peer.
     fn original(&self, address: Ipv4Addr) -> Option<Ipv4Addr> {
         let mut remaps = self.remaps.iter();
         remaps.find_map(|remap| remap.inverse().apply(address))
     }
 
-    /// Returns the remapped address for an original address of the peer.
+    /// Returns the remapped address if `address` is an original address of the peer.
     fn seen(&self, address: Ipv4Addr) -> Option<Ipv4Addr> {
         self.remaps.iter().find_map(|remap| remap.apply(address))
     }
 }
 
 /// Returns the addresses that an ICMP error quotes, or `None` if the packet is not an ICMP error.
+///
+/// Redirects and ICMP errors without a valid quoted header are refused.
 fn quote(packet: &Packet) -> Result<Option<Header>, Refusal> {
     let Some(error) = packet.error else {
         return Ok(None);
@@ -322,6 +340,9 @@ fn quote(packet: &Packet) -> Result<Option<Header>, Refusal> {
 }
 
 /// Returns an error if the options are malformed or contain a source route (RFC 791, section 3.1).
+///
+/// Type 0 ends the list of options, type 1 is a single byte of padding, and the types 0x83 and 0x89
+/// are the loose and the strict source route.
 fn check_options(mut options: &[u8]) -> Result<(), Refusal> {
     loop {
         options = match options {

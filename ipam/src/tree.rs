@@ -1,8 +1,8 @@
 //! A set of prefixes in use, with a search for the lowest free prefix of a given length.
 //!
-//! The set is a binary tree over the bits of addresses. Each node represents a prefix. A node
-//! stores the length of the shortest free prefix in its subtree, so that a search can skip subtrees
-//! without a free prefix of the requested length.
+//! The set is a binary tree over the bits of addresses. Each node represents a prefix, and its
+//! children represent the two halves of this prefix. A node stores the length of the largest free
+//! prefix in its subtree, so that a search can skip subtrees without enough space.
 //!
 //! In this example, only 10.0.0.0/9 is in use:
 //!
@@ -12,45 +12,47 @@
 //!   10.0.0.0/9 (used)   absent: 10.128.0.0/9 is free
 //! ```
 //!
-//! Every operation visits one path of at most 33 nodes, down and up. Its cost does not depend on
-//! the number of prefixes in use.
+//! Every operation follows one path of at most 33 nodes down the tree. Operations that change the
+//! set then update the nodes of this path from the bottom to the top. Therefore the cost does not
+//! depend on the number of prefixes in use.
 
 use ipnet::Ipv4Net;
 use std::net::Ipv4Addr;
 
-/// A set of prefixes in use, as described in the module's documentation.
+/// The set of prefixes in use. The documentation of the module describes the tree.
 #[derive(Clone, Debug)]
 pub(crate) struct Tree {
     /// The nodes of the tree; the root is the first node.
     nodes: Vec<Node>,
-    /// Indices of unused elements in `nodes`, for new nodes.
+    /// Indices of the unused elements of `nodes`, which new nodes reuse.
     vacant: Vec<u32>,
-    /// Number of visited nodes, by which tests measure the cost of operations.
+    /// Number of node reads, which tests use as the cost of an operation.
     #[cfg(test)]
     pub(crate) visits: std::cell::Cell<u64>,
 }
 
-/// A prefix that is in use, or that contains a prefix in use.
+/// A prefix that is in use, or that contains a prefix in use. Only the root may be free.
 #[derive(Clone, Copy, Debug)]
 struct Node {
-    /// Indices of the lower and the upper half of the prefix; [`ABSENT`] if a half is free.
+    /// Indices of the nodes of the lower and the upper half; [`ABSENT`] if the half is free.
     children: [u32; 2],
     /// Number of owners that share exactly this prefix.
     shared: u32,
     /// Whether exactly this prefix has an exclusive owner.
     exclusive: bool,
-    /// Whether this prefix or a prefix below it has an exclusive owner.
+    /// Whether this prefix or a prefix inside of it has an exclusive owner.
     contains_exclusive: bool,
-    /// Length of the shortest free prefix at or below this node; [`NONE_FREE`] if there is none.
+    /// Length of the largest free prefix inside of this prefix; [`NONE_FREE`] if there is none.
     largest_free: u8,
 }
 
 const ROOT: u32 = 0;
 
-/// Index of an absent child. The root's index is unambiguous, because the root is never a child.
+/// Index of an absent child. The root is never a child, so no child has this index.
 const ABSENT: u32 = ROOT;
 
-/// Value of [`Node::largest_free`] for a node without a free prefix. It exceeds all prefix lengths.
+/// Value of [`Node::largest_free`] for a node without a free prefix. It exceeds all prefix lengths,
+/// so that a search for any length skips the node.
 const NONE_FREE: u8 = 33;
 
 impl Default for Tree {
@@ -117,7 +119,9 @@ impl Tree {
         self.first_free_below(index, pool, prefix_len)
     }
 
-    /// Adds an owner, which uses `net` exclusively or shares it.
+    /// Adds an owner of `net`, either an exclusive one or one that shares the prefix.
+    ///
+    /// The caller checks for conflicts with other owners.
     pub(crate) fn insert(&mut self, net: Ipv4Net, exclusive: bool) {
         let mut path = Vec::with_capacity(usize::from(net.prefix_len()));
         let mut index = ROOT;
@@ -144,7 +148,7 @@ impl Tree {
         self.refresh_path(net, &path);
     }
 
-    /// Removes an owner that [`Tree::insert`] added with the same arguments.
+    /// Removes an owner that [`Tree::insert`] added with the same arguments, if there is one.
     pub(crate) fn remove(&mut self, net: Ipv4Net, exclusive: bool) {
         let mut path = Vec::with_capacity(usize::from(net.prefix_len()));
         let mut index = ROOT;
@@ -196,7 +200,9 @@ impl Tree {
         Some(net(Ipv4Addr::from_bits(address), prefix_len))
     }
 
-    /// Updates the nodes of `path`, which are the ancestors of `net`, and removes free nodes.
+    /// Updates the ancestors of `net` after a change, and removes nodes that became free.
+    ///
+    /// `path` holds the indices of the ancestors, the root first.
     fn refresh_path(&mut self, net: Ipv4Net, path: &[u32]) {
         for (depth, &index) in (0..net.prefix_len()).zip(path).rev() {
             let half = half(net.network(), depth);
@@ -275,8 +281,9 @@ impl Node {
     }
 }
 
-/// Returns the half of a prefix with length `depth` that contains `address`: 0 for the lower half,
-/// 1 for the upper half.
+/// Returns which half of a prefix contains `address`: 0 for the lower half, 1 for the upper half.
+///
+/// The prefix is the one of length `depth` that contains `address`.
 fn half(address: Ipv4Addr, depth: u8) -> usize {
     usize::from(address.to_bits() & (1 << (31 - depth)) != 0)
 }

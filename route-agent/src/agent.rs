@@ -1,5 +1,5 @@
-//! Runs the event loop. The loop reads the desired state, probe replies and kernel notifications,
-//! and changes the kernel's state accordingly.
+//! The event loop, which handles changes of the desired state, probe replies and kernel
+//! notifications, and changes the kernel's state accordingly.
 
 use crate::diff::{diff, may_continue};
 use crate::echo_responder;
@@ -27,8 +27,9 @@ mod report;
 /// another program causes several notifications. The delay lets one observation handle all of them.
 const DEBOUNCE: Duration = Duration::from_millis(75);
 
-/// Minimum time between two repairs. It limits the CPU time if another program keeps changing the
-/// agent's kernel objects. It is shorter than the two seconds within which a repair must finish.
+/// Minimum time between two repairs. It limits the agent's CPU time if another program keeps
+/// changing the agent's kernel objects. It must be less than two seconds, because the agent must
+/// repair a change within that time.
 const REAPPLY_GAP: Duration = Duration::from_secs(1);
 
 /// Delay from a failed change of the kernel to the next attempt.
@@ -72,7 +73,7 @@ pub(crate) struct Agent {
     status: Shared,
     fabric: Fabric,
     source: Source,
-    /// The last logged list of invalid and incomplete objects in the desired state.
+    /// The invalid and incomplete objects in the desired state, as they were logged last.
     unserved: Vec<String>,
     kernel: Kernel,
     events: Events,
@@ -96,11 +97,11 @@ pub(crate) struct Agent {
 }
 
 impl Agent {
-    /// Reads the desired state and applies it to the kernel.
+    /// Creates the agent, reads the desired state, and applies it to the kernel.
     ///
     /// The agent adopts the kernel state that a previous process has left. If the desired state
     /// comes from a file, the file must be valid and contain this node. If it comes from the API
-    /// server, the agent waits for missing objects.
+    /// server, the agent waits until it is valid and contains this node.
     ///
     /// # Errors
     ///
@@ -151,7 +152,8 @@ impl Agent {
         &mut self.source
     }
 
-    /// Runs the event loop until the caller drops the future. The kernel's state stays as it is.
+    /// Runs the event loop until the caller drops the future. The agent's device, routes and rules
+    /// then remain in the kernel.
     pub(crate) async fn run(&mut self) {
         loop {
             self.probe_replicas();
@@ -305,8 +307,9 @@ impl Agent {
         if let Some(error) = unread {
             self.retry(&error);
         }
-        // Counts only repairs of changes by other programs. After the agent's own changes,
-        // `changes` is 0. After a change of the underlay, the plan differs from the previous plan.
+        // Report a repair only if another program has changed the agent's objects. After the
+        // agent's own changes, `changes` is 0. If the underlay has changed, the plan has changed
+        // too, so the changes may be no repairs.
         if changes > 0 && underlay == self.underlay {
             self.repaired_at = Some(Instant::now());
             self.report_repair(changes);
@@ -323,8 +326,9 @@ impl Agent {
             self.state.filter = filter;
         }
         if touched.filter {
-            // If reading fails, the table counts as missing. `may_continue` then creates no device,
-            // because packets would enter the node unfiltered.
+            // If reading fails, the table counts as missing, so that the agent sets it again. As
+            // long as that fails too, `may_continue` allows no creation of the device, because
+            // packets would enter the node unfiltered.
             self.state.filter = None;
             self.state.filter = self.kernel.observe_filter().await?;
         }

@@ -92,7 +92,7 @@ fn planned(fabric: &Fabric, view: &View, observed: &State) -> Plan {
     .expect("the fabric has the node, and few replicas")
 }
 
-/// Formats the number of changes of each kind. Each change is one or a few netlink requests.
+/// Formats the number of changes of each kind.
 fn count(ops: &[Op]) -> String {
     let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
     for op in ops {

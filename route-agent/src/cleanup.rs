@@ -10,7 +10,8 @@ use crate::state::State;
 ///
 /// # Errors
 ///
-/// Continues after an error with the next object, and returns all errors at the end.
+/// If an object cannot be removed, the function continues with the next object. It returns all
+/// errors at the end.
 pub(crate) async fn run(settings: Settings) -> Result<usize, Vec<Error>> {
     let mut kernel = Kernel::open(settings).map_err(|error| vec![error])?;
     let mut errors = Vec::new();

@@ -166,7 +166,8 @@ impl Cli {
 
 fn block_on(future: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
     telemetry::logging::init();
-    // Each thread has its own capabilities, so drop them before the runtime starts other threads.
+    // Each thread has its own capabilities. Drop them before the runtime starts threads, which then
+    // inherit the reduced set.
     privileges::drop_capabilities()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -200,8 +201,8 @@ async fn run(args: Run) -> anyhow::Result<()> {
         signal = stop => signal.context("failed to wait for signals")?,
     };
     if let Some(agent) = &mut agent {
-        // The gateways must receive the announcement before their time-out for this node expires,
-        // so send it before the slower steps of the shutdown.
+        // The gateways must receive the announcement before their time-out for this node expires.
+        // The request to the API server below may take seconds, so send the announcement first.
         agent.announce_stop();
     }
     if let Some(mut agent) = agent
@@ -222,8 +223,8 @@ async fn run(args: Run) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Stores a new agent in `slot`, and runs the agent's event loop until the caller drops this
-/// future. The caller then uses the agent for the shutdown.
+/// Starts an agent, stores it in `slot`, and runs its event loop until the caller drops this
+/// future. The caller then finds the agent in `slot` for the shutdown.
 async fn work(slot: &mut Option<Agent>, options: Options, shared: Shared) -> anyhow::Result<()> {
     let agent = slot.insert(Agent::start(options, shared).await?);
     tracing::info!("applied the desired state to the kernel");

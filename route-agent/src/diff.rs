@@ -12,11 +12,12 @@ pub(crate) enum Op {
     /// Adds an unreachable route with the maximum metric, so that the kernel prefers a unicast
     /// route to the same destination.
     AddUnreachable(Ipv4Net),
-    /// Adds the policy rule, which looks up packets in the agent's routing table.
+    /// Adds the policy rule, with which the kernel looks up destinations in the agent's routing
+    /// table.
     AddRule,
     /// Creates the agent's nft table, or replaces its content in one transaction.
     SetFilter(Ruleset),
-    /// Creates the overlay device, and sets it up.
+    /// Creates the overlay device, sets its properties, and brings it up.
     CreateDevice(Device),
     /// Changes the overlay device's properties except for the UDP port, which is fixed.
     SetDevice(Device),
@@ -47,8 +48,9 @@ pub(crate) enum Op {
 
 /// Returns whether the changes in `rest` may be applied although the change `failed` has failed.
 ///
-/// If the nft table cannot be set, dead replicas must still be removed from the nexthop groups. But
-/// no device may be created or brought up, because packets would enter the node unfiltered.
+/// After a failure to set the nft table, they may be applied if the overlay device is up and is not
+/// recreated, so that dead replicas are still removed from the nexthop groups. A new device would
+/// let packets enter the node unfiltered. After any other failure, no changes may be applied.
 pub(crate) fn may_continue(failed: &Op, rest: &[Op], observed: &State) -> bool {
     let creates_device = rest.iter().any(|op| matches!(op, Op::CreateDevice(_)));
     let has_device = observed.device.is_some_and(|device| device.ready);
@@ -59,8 +61,8 @@ pub(crate) fn may_continue(failed: &Op, rest: &[Op], observed: &State) -> bool {
 /// Returns the changes from `observed` to `desired`.
 ///
 /// The order of the changes has these invariants, which property tests check:
-/// - Unreachable routes are added first and deleted last. A destination in both states thus has a
-///   route in the agent's table after every step.
+/// - Unreachable routes are added before all other changes, and deleted after the unicast routes. A
+///   destination in both states thus has a route in the agent's table after every step.
 /// - An object is created before the objects that refer to it, and deleted after them.
 /// - Each change of a group, nexthop or route is one atomic replacement.
 pub(crate) fn diff(observed: &State, desired: &State) -> Vec<Op> {
@@ -71,15 +73,15 @@ pub(crate) fn diff(observed: &State, desired: &State) -> Vec<Op> {
     if desired.rule && !observed.rule {
         ops.push(Op::AddRule);
     }
-    // The nft table must exist before the device, so that no packet enters unfiltered.
+    // The nft table must exist before the device, so that no packet enters the node unfiltered.
     if let Some(filter) = &desired.filter
         && observed.filter.as_ref() != Some(filter)
     {
         ops.push(Op::SetFilter(filter.clone()));
     }
     for op in device(observed, desired) {
-        // If the kernel deletes the device, it also deletes addresses, nexthops, groups and routes.
-        // Then `base` must not contain these objects any more.
+        // If the device must be recreated, the kernel also deletes its addresses, nexthops, groups
+        // and routes. `State::apply` then removes them from `base`, so that they are added again.
         base.apply(&op);
         ops.push(op);
     }
@@ -120,9 +122,9 @@ fn device(observed: &State, desired: &State) -> Vec<Op> {
     }
 }
 
-/// Returns the deletions of nexthops and groups whose type the kernel cannot change by a
-/// replacement. Another program may have created them with the agent's ids, for example as
-/// blackhole nexthops.
+/// Returns the deletions of nexthops and groups of the wrong type, which a replacement cannot
+/// change. Another program may have created them with the agent's ids, for example as blackhole
+/// nexthops.
 fn malformed(observed: &State, desired: &State) -> Vec<Op> {
     let hops = observed.hops.iter();
     let hops = hops.filter(|(id, hop)| **hop == Hop::UNKNOWN && desired.hops.contains_key(id));
@@ -168,8 +170,8 @@ fn stale<'a, K: Ord + Copy, V>(
 impl State {
     /// Applies `op` to this value, as the kernel applies it to its state.
     ///
-    /// The kernel also deletes routes whose nexthop or source address is deleted, and all objects
-    /// that use a deleted device. This function does the same.
+    /// Like the kernel, this function also deletes routes whose nexthop or source address is
+    /// deleted, and all objects that use a deleted device.
     pub(crate) fn apply(&mut self, op: &Op) {
         match op {
             Op::AddUnreachable(dst) => drop(self.unreachable.insert(*dst)),

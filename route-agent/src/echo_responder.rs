@@ -15,9 +15,9 @@ use tokio::net::UdpSocket;
 /// Maximum number of messages read at a time, so that a flood does not block the event loop.
 const BATCH_MAX: usize = 256;
 
-/// Maximum number of replies per second, which take about 2 % of a core. Each remote node sends one
-/// request per second. The limit allows 1,000 remote clusters of ten nodes if this node alone gets
-/// their requests.
+/// Maximum number of replies per second, which take about 2 % of a core. Each remote node sends
+/// about one request per second to this cluster. Even if all requests arrive at this node, it can
+/// reply to the nodes of 1,000 remote clusters with ten nodes each.
 const REPLIES_PER_SECOND: u32 = 10_000;
 
 /// An echo socket, bound to the node's address in the external CIDR.

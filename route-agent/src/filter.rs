@@ -1,35 +1,58 @@
-//! The content of a node's nft table, and its conversion to nft objects.
+//! The content of the agent's nft table, and the generation of its sets, chains and rules.
 //!
-//! | chain | hook, priority | action |
-//! |---|---|---|
-//! | `raw` | prerouting, raw | drops inner packets whose source is in no remote cluster's CIDR, and overlay frames of pods with a spoofed outer source; exempts overlay frames from connection tracking, so that NAT rules of other tables do not change their outer source |
-//! | `raw-output` | output, raw | exempts the overlay frames that this node sends from connection tracking |
-//! | `mapped` | prerouting, dstnat - 1 | translates `status.ip` of IP objects to `spec.ip`, and the cluster's echo address to this node's address |
-//! | `input` | input, filter - 1 | drops packets from peers to tunnels of the node, overlay frames from unknown sources, and those that NAT has redirected to this node |
-//! | `forward` | forward, filter - 1 | drops overlay frames that NAT has redirected to a gateway |
-//! | `source` | postrouting, srcnat - 1 | sets the source address of overlay traffic, so that the CNI does not masquerade it |
+//! An overlay frame is a VXLAN packet between this node and a gateway replica. Its outer addresses
+//! are those of the node and of the replica. The inner packet passes through the node's overlay
+//! device.
+//!
+//! The chains, with hook and priority (`- 1` is the default of the setting `--nft-lead`):
+//! - `raw` (prerouting, raw): drops packets from the overlay device whose source is neither in a
+//!   remote cluster's CIDR nor in the probe network. Drops overlay frames that fail the reverse
+//!   path check described below. Exempts other overlay frames from connection tracking, so that NAT
+//!   rules of other tables do not change their outer addresses.
+//! - `raw-output` (output, raw): exempts the overlay frames that this node sends from connection
+//!   tracking.
+//! - `mapped` (prerouting, dstnat - 1): translates the destination of packets from the overlay
+//!   device. `status.ip` of an IP object becomes its `spec.ip`. The cluster's echo address becomes
+//!   this node's address in the external CIDR. Remote nodes send echo requests to the echo address.
+//! - `input` (input, filter - 1): drops packets from the overlay device to a tunnel of this node,
+//!   overlay frames whose outer source is not a gateway replica, and overlay frames that NAT has
+//!   redirected to this node.
+//! - `forward` (forward, filter - 1): drops overlay frames that NAT has redirected to a gateway
+//!   replica.
+//! - `source` (postrouting, srcnat - 1): sets the source address of packets to and from remote
+//!   clusters, so that the CNI does not masquerade them.
 //!
 //! The chain `source` uses `snat to ip saddr` to keep a source address. The verdict `accept` is not
 //! sufficient, because the CNI's chain runs later and could still masquerade the packet. After
 //! `snat`, later chains cannot change the source address, even if `snat` has not changed it.
 //!
-//! Nodes and gateways identify each other only by the outer addresses of overlay frames. A pod must
-//! therefore not send frames with such an address as source. Pods are behind interfaces of the
-//! kinds in [`POD_KINDS`]. On these interfaces, the chain `raw` checks the reverse path: the route
-//! to the source must lead through the same interface (strict mode of RFC 3704).
+//! # Overlay frames from pods
+//!
+//! Nodes and gateways authenticate each other only by the outer source address of overlay frames. A
+//! pod must therefore not be able to send a frame with the address of a node or gateway replica as
+//! source. The chain `raw` checks the reverse path of frames on interfaces of the kinds in
+//! [`POD_KINDS`], which connect pods with the node. The route to the source must lead through the
+//! interface on which the frame has arrived (strict mode of RFC 3704).
 //!
 //! Two groups of interfaces are exempt from the check:
 //! - Interfaces towards other nodes. Their routing may be asymmetric because of a CNI's tunnel or
 //!   several uplinks, and the other node has checked its own pods.
 //! - Interfaces in the setting `--trusted-interfaces`. There the CNI checks the sources of pods.
 //!
-//! NAT for a Service may redirect a spoofed packet to the overlay's port after this check.
-//! Connection tracking has an entry for such a packet, and never for a genuine overlay frame. The
-//! chains `input` and `forward` therefore drop overlay frames with an entry.
+//! The check applies only to packets whose destination is the overlay's UDP port. A pod may send a
+//! packet to a Service, and NAT may then change the destination to the overlay's port. Connection
+//! tracking has an entry for such a packet. It has no entry for other overlay frames, because `raw`
+//! and `raw-output` exempt them. The chains `input` and `forward` therefore drop overlay frames
+//! that have an entry.
 //!
-//! A peer can send to each node at the node's address of the external CIDR, also to the tunnel of a CNI.
-//! Such a tunnel is not authenticated, and an overlay frame inside it passes the check of the reverse
-//! path. The chain `input` therefore drops packets from peers to tunnels.
+//! # Packets from remote clusters to tunnels
+//!
+//! A remote cluster can send packets to each node, because each node has an address in the external
+//! CIDR. Such a packet may be addressed to a tunnel on the node, for example to the CNI's VXLAN
+//! device, which accepts packets without authentication. If the packet contained an overlay frame,
+//! the frame would arrive on the tunnel's interface. The reverse path check does not apply to that
+//! interface. The chain `input` therefore drops packets from the overlay device to the UDP ports
+//! and IP protocols of tunnels.
 
 use crate::mutant;
 use crate::ruleset::Ruleset;
@@ -38,23 +61,25 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-/// Counter of dropped overlay frames whose outer source is no gateway replica.
+/// Counter of dropped overlay frames whose outer source is not the address of a gateway replica.
 pub(crate) const OUTER_SOURCE: &str = "outer-source";
 /// Counter of dropped overlay frames that failed the reverse path check.
 pub(crate) const REVERSE_PATH: &str = "outer-reverse-path";
-/// Counter of dropped overlay frames that NAT has redirected.
+/// Counter of dropped overlay frames whose destination NAT has changed.
 pub(crate) const TRANSLATED: &str = "outer-translated";
-/// Counter of dropped packets from the overlay device to a tunnel of the node.
+/// Counter of dropped packets from the overlay device to a tunnel of this node.
 pub(crate) const INNER_TUNNEL: &str = "inner-tunnel";
-/// Counter of dropped packets from the overlay device whose source is in no remote cluster's CIDR.
+/// Counter of dropped packets from the overlay device whose source is not in [`Filter::remote`].
 pub(crate) const INNER_SOURCE: &str = "inner-source";
 
-/// Kinds of interfaces (`ip -d link`) through which CNIs connect pods with the node. Calico,
-/// Cilium, AWS and kindnet use `veth` or `netkit`. Flannel and other users of the plugin `bridge`
-/// use `bridge`.
+/// Kinds of interfaces (as in `ip -d link`) on which packets from pods arrive at the node.
+///
+/// Calico, Cilium, AWS and kindnet use `veth` or `netkit`. Flannel and other CNIs with the plugin
+/// `bridge` use `bridge`.
 const POD_KINDS: [&str; 3] = ["bridge", "netkit", "veth"];
 
-/// UDP ports of CNIs' tunnels: VXLAN, Geneve, and the default VXLAN port of Linux, Flannel and Cilium.
+/// UDP ports of CNIs' tunnels: the registered ports of VXLAN and Geneve, and the default VXLAN port
+/// of Linux, Flannel and Cilium.
 const TUNNEL_PORTS: [u16; 3] = [4789, 6081, 8472];
 
 /// IP protocols of tunnels: IPv4 in IPv4, IPv6 in IPv4, GRE.
@@ -66,40 +91,40 @@ const DSTNAT: i32 = -100;
 const FILTER: i32 = 0;
 const SRCNAT: i32 = 100;
 
-/// The values from which the table's rules and sets are generated.
+/// The node's values from which the table's sets, chains and rules are generated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Filter {
     /// Name of the overlay device.
     pub(crate) device: String,
     /// Destination UDP port of overlay frames.
     pub(crate) overlay_port: u16,
-    /// Number that is subtracted from the standard priorities, so that the agent's chains run
-    /// before the chains of other tables.
+    /// Number that is subtracted from the standard priorities `dstnat`, `filter` and `srcnat`, so
+    /// that the agent's chains run before the chains of other tables.
     pub(crate) priority_lead: u16,
     /// Names of the interfaces towards other nodes.
     pub(crate) underlay: BTreeSet<String>,
-    /// Names of the interfaces on which the CNI checks the sources of pods. A trailing `*` matches
-    /// any rest of the name.
+    /// Names of the interfaces that are exempt from the reverse path check, because the CNI checks
+    /// the sources of pods there. A trailing `*` matches any rest of the name.
     pub(crate) trusted: Vec<String>,
-    /// Addresses of all gateway replicas, from which overlay frames are accepted.
+    /// Addresses of all gateway replicas. Overlay frames from other addresses are dropped.
     pub(crate) gateways: BTreeSet<Ipv4Addr>,
     /// Pod CIDRs of this cluster. Pods keep their source address towards remote clusters.
     pub(crate) local: BTreeSet<Ipv4Net>,
-    /// Remapped CIDRs of the remote clusters and the probe network, from which inner packets are
-    /// accepted.
+    /// Remapped CIDRs of the remote clusters, and the probe network. Packets from the overlay
+    /// device with another source are dropped.
     pub(crate) remote: BTreeSet<Ipv4Net>,
-    /// Source address of packets to remote clusters that come from no pod of this cluster.
+    /// This node's address in the external CIDR. Packets to remote clusters get this address as
+    /// source unless they come from a pod of this cluster.
     pub(crate) external_ip: Ipv4Addr,
     /// Map from mapped address (`status.ip` of an IP object) to original address (`spec.ip`). The
-    /// map also translates the cluster's echo address to this node's external address.
+    /// map also translates the cluster's echo address to [`Filter::external_ip`].
     pub(crate) mapped: BTreeMap<Ipv4Addr, Ipv4Addr>,
-    /// Mapped addresses. Packets to these addresses get this node's address as source, so that
-    /// replies return through this node.
+    /// Those keys of [`Filter::mapped`] whose packets are masqueraded: they get an address of this
+    /// node as source, so that replies return through this node.
     pub(crate) masqueraded: BTreeSet<Ipv4Addr>,
 }
 
 impl Filter {
-    /// Generates the table's counters, sets, maps, chains and rules.
     pub(crate) fn ruleset(&self) -> Ruleset {
         let lead = i32::from(self.priority_lead);
         let mut ruleset = Ruleset::default();
@@ -170,14 +195,14 @@ impl Filter {
         rules
     }
 
-    /// Returns the rule that drops overlay frames that fail the reverse path check.
+    /// Returns the rule that applies the reverse path check to overlay frames.
     ///
-    /// If `end` is `saddr`, the rule applies to frames from a gateway. If `end` is `daddr`, it
-    /// applies to frames to a gateway.
+    /// `end` selects the frames to which the rule applies: frames from a gateway (`saddr`) or to a
+    /// gateway (`daddr`).
     fn reverse_path(&self, end: &str) -> Value {
         let route = json!({"fib": {"result": "oif", "flags": ["saddr", "iif"]}});
-        // The first failed match ends a rule. The matches that most genuine frames fail therefore
-        // come first.
+        // The kernel stops evaluating a rule at the first match that fails, so the matches that
+        // most packets fail come first.
         let mut rule = vec![
             self.is_overlay(),
             is(ip(end), "@gateways"),
@@ -214,7 +239,7 @@ impl Filter {
         rules
     }
 
-    /// Drops packets of peers to a tunnel of this node.
+    /// Returns the rules that drop packets from the overlay device to a tunnel of this node.
     fn tunnels(&self) -> Vec<Value> {
         if mutant::disables("tunnel-filter") {
             return Vec::new();
@@ -230,7 +255,8 @@ impl Filter {
         rules.into()
     }
 
-    /// Drops overlay frames that no gateway has sent to this node.
+    /// Returns the rules that drop two kinds of overlay frames to this node: frames whose outer
+    /// source is not a gateway replica, and frames that NAT has redirected.
     fn overlay_frames(&self) -> Vec<Value> {
         if mutant::disables("vxlan-filter") {
             return Vec::new();
@@ -261,9 +287,9 @@ impl Filter {
 
     /// Returns the rule that drops overlay frames for which connection tracking has an entry.
     ///
-    /// The chain `raw` exempts genuine frames from connection tracking. A tracked frame had another
-    /// destination in that chain, before NAT redirected it. `end` has the same meaning as in
-    /// [`Filter::reverse_path`].
+    /// The chain `raw` exempts frames from or to a gateway from connection tracking. If such a
+    /// frame has an entry, it had another destination in that chain, and NAT has changed the
+    /// destination since. `end` has the same meaning as in [`Filter::reverse_path`].
     fn translated(&self, end: &str) -> Option<Value> {
         if mutant::disables("untracked") {
             return None;
@@ -297,7 +323,8 @@ impl Filter {
                 is(of_masqueraded, "@masqueraded"),
                 {"masquerade": null}
             ]),
-            // Pods must see the remote pod's address, even if the CNI masquerades external sources.
+            // Pods must see the address of the remote pod, even if the CNI masquerades packets from
+            // addresses outside the cluster.
             json!([
                 arrives_on(&self.device),
                 is(ip("saddr"), "@remote"),

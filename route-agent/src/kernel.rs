@@ -47,7 +47,8 @@ pub(crate) enum Error {
     },
 }
 
-/// Netlink sockets and `nft` in the network namespace in which the value was created.
+/// Access to the kernel by netlink and `nft`, in the network namespace in which the value was
+/// created.
 pub(crate) struct Kernel {
     settings: Settings,
     route: rtnetlink::Handle,
@@ -105,7 +106,7 @@ impl Kernel {
         Ok(self.nft.observe().await?)
     }
 
-    /// Returns the agent's kernel objects that can be read, and adds failures to `errors`.
+    /// Returns those kernel objects of the agent that can be read, and adds failures to `errors`.
     pub(crate) async fn observe_best_effort(&self, errors: &mut Vec<Error>) -> State {
         let mut state = State::default();
         errors.extend(self.observe_device(&mut state).await.err());

@@ -21,8 +21,9 @@
 //! other replicas. A suspect is used only if no serving replica reaches a cluster, because an
 //! overloaded gateway that replies late is better than no gateway.
 //!
-//! A stall of this process causes no misses. After the stall, the process reads the socket before
-//! it counts misses, so replies that arrived during the stall count.
+//! If this process stalls, for example because the CPU is overloaded, replies in the socket's queue
+//! do not count as misses. The caller reads the socket before it calls
+//! [`Liveness::handle_timeout`].
 
 use crate::mutant;
 use crate::view::View;
@@ -40,7 +41,7 @@ const HEARD_AGE_MAX: Duration = Duration::from_secs(1);
 /// Timing of the probes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Config {
-    /// Time between two probes of a replica that replies or is dead.
+    /// Time between two probes to a replica that replies or is dead.
     pub(crate) interval: Duration,
     /// Lower bound of the reply timeout. The timeout is four times the last round-trip time, and at
     /// most the interval.
@@ -57,12 +58,13 @@ impl Default for Config {
     ///
     /// If a replica stops replying, traffic moves to other replicas within one interval and three
     /// reply timeouts, which is 375 ms. On a path with a short round-trip time, TCP retransmits a
-    /// lost segment for the second time about 600 ms after the loss. This retransmission thus takes
-    /// another replica. If a replica's process hangs, the replica's eBPF program still replies for
-    /// about half a second.
+    /// lost segment for the second time about 600 ms after the loss. This retransmission thus goes
+    /// through another replica. If a replica's process hangs, the replica's eBPF program still
+    /// replies to probes for about half a second.
     ///
     /// If no other replica serves, the replica is used for one interval and 20 reply timeouts,
-    /// which is 1,650 ms. Then the node rejects packets instead of losing them.
+    /// which is 1,650 ms. Then the node rejects packets by an unreachable route, so that senders
+    /// get an ICMP error.
     fn default() -> Self {
         Self {
             interval: Duration::from_millis(150),
@@ -125,7 +127,8 @@ pub(crate) struct Liveness {
     config: Config,
     start: Instant,
     sequence: u32,
-    /// Sorted ids of the remote clusters. Bit N of a reply refers to the cluster at index N.
+    /// Sorted ids of the remote clusters. Bit N of a reply's bitmap refers to the cluster at index
+    /// N.
     clusters: Vec<String>,
     digest: u64,
     /// The report that all probes have in common. The flag [`RECEIVES_REPLIES`] differs between
@@ -142,8 +145,8 @@ pub(crate) struct Liveness {
 struct Replica {
     target: Target,
     phase: Phase,
-    /// Ids of the clusters that the replica reaches. A reply updates this set only if it contains
-    /// this node's digest of cluster ids.
+    /// Ids of the clusters that the replica reaches. A reply updates this set only if the digest in
+    /// the reply is the digest of this node's cluster ids.
     reaches: BTreeSet<String>,
     same_clusters: Option<bool>,
     /// Probes without a reply, oldest first. There are at most `dead_mult`.
@@ -194,7 +197,8 @@ impl Liveness {
 
     /// Sets the ids of the remote clusters, which must be sorted.
     ///
-    /// The next reply with the new digest updates the clusters that a replica reaches.
+    /// The clusters that a replica reaches are updated by the replica's next reply with the digest
+    /// of these ids.
     pub(crate) fn set_clusters(&mut self, clusters: Vec<String>) {
         self.digest = digest(clusters.iter().map(String::as_str));
         self.clusters = clusters;
@@ -214,7 +218,7 @@ impl Liveness {
         self.report.flags = self.report.flags & !HAS_ECHO_RESPONDER | flag;
     }
 
-    /// Queues a last probe to each replica, which reports that the agent stops intentionally.
+    /// Queues a last probe to each replica. The probe reports that the agent stops intentionally.
     pub(crate) fn announce_stop(&mut self, now: Instant) {
         self.report.flags |= STOPPING;
         for replica in self.replicas.values_mut() {
@@ -230,7 +234,7 @@ impl Liveness {
         self.report = NodeReport::new(self.report.flags, self.digest, down);
     }
 
-    /// Sets the replicas. A new replica is dead at first, and its first probe is due at `now`.
+    /// Sets the replicas. A new replica is in [`Phase::Dead`], and its first probe is due at `now`.
     ///
     /// A replica whose pod address has changed counts as a new replica.
     pub(crate) fn set_replicas(&mut self, targets: &BTreeMap<String, Target>, now: Instant) {
@@ -387,8 +391,8 @@ impl Replica {
         let same = reply.digest() == digest;
         self.same_clusters = Some(same);
         if same {
-            // The bitmap of a reply has a bit for the first `PEERS_MAX` clusters only. Every live
-            // replica counts as reaching the other clusters.
+            // The bitmap of a reply covers only the first `PEERS_MAX` clusters. The replica counts
+            // as reaching all other clusters.
             let reaches = clusters
                 .iter()
                 .enumerate()

@@ -1,9 +1,13 @@
 //! Routes a node's traffic for remote clusters into the overlay, and return traffic to the pods.
 //!
 //! ```text
-//! file or API server -> control_source -> Fabric \
-//! probe replies -> liveness -> View -> plan -> State \
-//! kernel notifications -> kernel::observe -> State -> diff -> kernel::apply
+//! file or API server ---> control_source ---> Fabric --.
+//!                                                      +--> plan --> desired State ---.
+//! probe replies --------> liveness ---------> View ----'                              |
+//!                                                                                     v
+//! kernel notifications -> kernel::observe --> observed State -----------------------> diff
+//!                                                                                     |
+//!                                                               kernel::apply <-------'
 //! ```
 //!
 //! The modules `plan`, `diff`, `liveness` and `path` are pure: they do no IO, and read neither the

@@ -1,7 +1,7 @@
-//! Switches that disable one mechanism of the agent, for mutation tests.
+//! A switch that disables one mechanism of the agent, for mutation tests.
 //!
-//! A mutation test disables a mechanism, and verifies that another test fails without it. Without
-//! the cargo feature `mutants`, no mechanism can be disabled, and the environment is not read.
+//! A mutation test disables a mechanism, and verifies that the tests of this mechanism then fail.
+//! In a build without the cargo feature `mutants`, no mechanism can be disabled.
 
 /// Environment variable with the name of the mechanism to disable.
 #[cfg(feature = "mutants")]
@@ -17,7 +17,7 @@ pub(crate) fn disables(mechanism: &str) -> bool {
     MUTANT.as_deref() == Some(mechanism)
 }
 
-/// Returns `false`, because this build has no switches.
+/// Returns `false`, because no mechanism can be disabled without the cargo feature `mutants`.
 #[cfg(not(feature = "mutants"))]
 #[inline(always)]
 pub(crate) const fn disables(_mechanism: &str) -> bool {

@@ -14,9 +14,9 @@
 //! ```
 //!
 //! A request without a reply within [`REPLY_TIMEOUT`] is a miss, and the next request is sent at
-//! once. A failure is thus detected within [`INTERVAL`] and three timeouts, which is 2.2 s. A
-//! cluster that has never replied gets fewer requests, because its software may have no echo
-//! responder.
+//! once. A failure is thus detected within one [`INTERVAL`] and three timeouts, which is 2.2 s. A
+//! cluster that has never replied gets fewer requests, because its nodes may run a version of Liqo
+//! without echo responders.
 
 use message::Token;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -31,7 +31,8 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Time between two requests to a cluster that has never replied.
 const SILENT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Number of requests to a cluster that has never replied, after which [`SILENT_INTERVAL`] applies.
+/// Number of initial requests to a cluster. If the cluster has replied to none of them,
+/// [`SILENT_INTERVAL`] applies from then on.
 const INITIAL_REQUESTS: u32 = 8;
 
 /// Time after which a request without a reply is a miss. A later reply still sets the path to
@@ -41,8 +42,8 @@ const REPLY_TIMEOUT: Duration = Duration::from_millis(400);
 /// Number of consecutive misses after which a path is down.
 const MISSES_MAX: u8 = 3;
 
-/// Number of the last requests per cluster whose replies are accepted. Four requests, one per
-/// [`REPLY_TIMEOUT`], allow round-trip times up to 1.6 s.
+/// Maximum number of outstanding requests per cluster. Replies to older requests are ignored. Four
+/// requests, one per [`REPLY_TIMEOUT`], allow round-trip times up to 1.6 s.
 const OUTSTANDING_MAX: usize = 4;
 
 /// Minimum time between two requests, even to different clusters. 50 requests per second take at
@@ -72,8 +73,8 @@ pub(crate) struct Report {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Transmit {
-    /// Echo address of the cluster. The cluster's gateways forward packets with this destination to
-    /// any live node.
+    /// Echo address of the cluster. The cluster's gateways forward a packet with this destination
+    /// to one of the cluster's live nodes.
     pub(crate) to: Ipv4Addr,
     pub(crate) payload: [u8; message::LEN],
 }
@@ -81,8 +82,8 @@ pub(crate) struct Transmit {
 /// The paths to all remote clusters that a gateway reaches.
 #[derive(Debug)]
 pub(crate) struct Paths {
-    /// Token of the last request. The first token is random, so that other hosts cannot predict
-    /// tokens.
+    /// Number in the token of the last request. Each request increments it. The first number is
+    /// random, so that other hosts cannot predict tokens.
     token: u64,
     clusters: BTreeMap<String, Path>,
     /// Earliest time of the next request to any cluster.
@@ -105,8 +106,8 @@ struct Path {
 }
 
 impl Paths {
-    /// Creates a state machine without clusters. Tokens count upwards from the random number
-    /// `token`.
+    /// Creates a state machine without clusters. `token` must be random, because tokens count
+    /// upwards from this number.
     pub(crate) fn new(token: u64, now: Instant) -> Self {
         Self {
             token,
@@ -132,7 +133,8 @@ impl Paths {
         self.has_changed |= before != self.down();
     }
 
-    /// Handles a reply from the source address `from`.
+    /// Handles a reply from the source address `from`. A reply from an address that is no target is
+    /// ignored.
     pub(crate) fn handle_reply(&mut self, from: Ipv4Addr, token: Token, now: Instant) {
         let mut paths = self.clusters.values_mut();
         if let Some(path) = paths.find(|path| path.target == from) {

@@ -23,7 +23,7 @@ const OVERLAY_OVERHEAD_BYTES: u32 = 50;
 /// Lower bound of a route's MTU in bytes. Every IPv4 host accepts packets of this size (RFC 791).
 const MTU_MIN_BYTES: u32 = 576;
 
-/// Minimum MTU of the overlay device in bytes.
+/// Lower bound of the overlay device's MTU in bytes. It applies if all routes have smaller MTUs.
 const DEVICE_MTU_BYTES: u32 = 1500;
 
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +34,7 @@ pub(crate) struct Input<'a> {
     pub(crate) view: &'a View,
     pub(crate) settings: &'a Settings,
     pub(crate) underlay: &'a Underlay,
-    /// The current kernel state. The plan keeps its nexthop ids and probe addresses.
+    /// The current kernel state. The plan keeps the nexthop ids and probe addresses of this state.
     pub(crate) observed: &'a State,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Input<'a> {
 pub(crate) struct Plan {
     /// The desired kernel state.
     pub(crate) state: State,
-    /// Addresses of each gateway replica, by the replica's name.
+    /// The gateway replicas to which probes are sent, by name.
     pub(crate) probes: BTreeMap<String, Target>,
     /// The node's address in the external CIDR.
     pub(crate) external_ip: Ipv4Addr,
@@ -139,10 +139,10 @@ pub(crate) fn plan(input: &Input) -> Result<Plan, Error> {
     })
 }
 
-/// Returns the view that corresponds to the kernel state `observed` of a previous process.
+/// Returns the view that corresponds to the kernel state `observed` of a previous process. A
+/// restarted agent starts with this view.
 ///
-/// A restarted agent starts with this view. The members of a cluster's nexthop group are the
-/// replicas that reach the cluster.
+/// In this view, a cluster is reached by the replicas whose nexthops are in the cluster's group.
 pub(crate) fn adopt(fabric: &Fabric, settings: &Settings, observed: &State) -> View {
     let mut view = View::default();
     for peer in &fabric.peers {
@@ -172,8 +172,8 @@ fn remote_cidrs(fabric: &Fabric) -> BTreeSet<Ipv4Net> {
     fabric.peers.iter().flat_map(Fabric::remote_cidrs).collect()
 }
 
-/// Adds the nexthops to all replicas, and the groups and routes of all peers that a replica
-/// reaches.
+/// Adds to `state` the nexthops for peers' traffic, with one nexthop per replica and MTU class.
+/// Adds the groups and routes of the peers that a replica reaches.
 fn add_peers(input: &Input, node: &Node, slots: &BTreeMap<Ipv4Addr, u8>, state: &mut State) {
     let peers = &input.fabric.peers;
     let mtus = peers
@@ -229,7 +229,7 @@ fn hop(input: &Input, node: &Node, replica: &Replica) -> Hop {
     }
 }
 
-/// Returns the ids of the nexthops of this class to the replicas that reach `peer`.
+/// Returns the ids of the nexthops of the class `class` to the replicas that reach `peer`.
 fn members(input: &Input, peer: &Peer, slots: &BTreeMap<Ipv4Addr, u8>, class: u8) -> BTreeSet<u32> {
     let replicas = input.fabric.replicas.iter();
     let names = input.view.replicas_of(&peer.cluster_id);
@@ -298,8 +298,9 @@ fn filter(input: &Input, node: &Node, remote: &BTreeSet<Ipv4Net>) -> Filter {
 /// Returns whether this node translates the mapped address of `ip` to the original address.
 ///
 /// Gateways may send packets for pods and for hosts outside the cluster to any node. Every node
-/// therefore translates the addresses of these targets. Gateways translate the addresses of remote
-/// pods themselves.
+/// therefore translates the addresses of these targets. Gateways send packets for a node to that
+/// node. A node's address in the external CIDR needs no translation, because the overlay device has
+/// this address. Gateways translate the addresses of remote pods themselves.
 fn is_translated_here(ip: &MappedIp, node: &Node) -> bool {
     match &ip.target {
         fabric::Target::Node(name) => *name == node.name && ip.status_ip != node.external_ip,

@@ -1,4 +1,5 @@
-//! The UDP socket for probes of gateway replicas, which sends and receives for [`Liveness`].
+//! The UDP socket for probes of gateway replicas. It sends the probes of [`Liveness`], and passes
+//! the replies to it.
 
 use crate::liveness::Liveness;
 use ebpf_common::probe;
@@ -8,8 +9,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Instant;
 use tokio::net::UdpSocket;
 
-/// Maximum number of replies read at a time, so that a flood does not block the event loop. The
-/// number allows four replies from each of the maximum number of replicas.
+/// Maximum number of replies read at a time, so that a flood does not block the event loop. It
+/// allows four replies from each of 254 replicas, the maximum.
 const BATCH_MAX: usize = 1024;
 
 /// The socket cannot be bound.
@@ -20,7 +21,7 @@ pub(crate) struct Error {
     source: io::Error,
 }
 
-/// Returns an unpredictable number, with which the sequence numbers of probes start.
+/// Returns an unpredictable number, as the first sequence number of probes.
 pub(crate) fn random_sequence() -> u32 {
     let [_, _, _, _, low @ ..] = random().to_be_bytes();
 
@@ -29,7 +30,7 @@ pub(crate) fn random_sequence() -> u32 {
 
 /// Returns an unpredictable number.
 pub(crate) fn random() -> u64 {
-    // The hasher's keys are random numbers of the operating system.
+    // The keys of a `RandomState` derive from random numbers of the operating system.
     RandomState::new().hash_one(())
 }
 

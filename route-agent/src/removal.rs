@@ -15,11 +15,12 @@ use tokio::time::{Instant, timeout, timeout_at};
 /// Time-out of the request for the DaemonSet.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Maximum time between the deletion of the agent's RBAC rights and of the cluster's ConfigMap. An
-/// uninstall deletes both, in any order.
+/// Time for which an agent that has lost its RBAC rights waits for the deletion of the cluster's
+/// ConfigMap. An uninstall deletes both, in any order.
 const DELETION_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// HTTP status codes of a request without the necessary rights: Unauthorized and Forbidden.
+/// HTTP status codes that the API server returns if the agent has no right to read the DaemonSet:
+/// Unauthorized and Forbidden.
 const NO_RIGHTS: [u16; 2] = [401, 403];
 
 /// State of the DaemonSet that owns this pod.
@@ -105,8 +106,8 @@ fn parse(is_terminating: Result<Option<bool>, kube::Error>) -> DaemonSetState {
     }
 }
 
-/// Completes when the cluster's ConfigMap is deleted. The API server continues an open watch after
-/// the agent has lost its rights.
+/// Completes when the cluster's ConfigMap is deleted. A watch that is open stays open after the
+/// agent has lost its rights, so the agent is notified of the deletion.
 async fn config_map_deleted(watch: &mut Watch) {
     while (watch.store().iter()).any(|object| matches!(object, Object::ConfigMap(_))) {
         watch.changed().await;

@@ -47,7 +47,7 @@ impl Ruleset {
         self.collection("set", json!({"name": name, "type": "ifname"}), elements);
     }
 
-    /// Adds a set of ports or protocols; `kind` is the type of its elements.
+    /// Adds a set of ports or protocol numbers. `kind` is the nft data type of the elements.
     pub(crate) fn numbers(
         &mut self,
         name: &str,
@@ -68,7 +68,8 @@ impl Ruleset {
         self.collection("map", map, elements);
     }
 
-    /// Adds a base chain with its rules. A rule is a list of expressions.
+    /// Adds a base chain with the verdict `accept` as policy, and its rules. A rule is a list of
+    /// expressions.
     pub(crate) fn chain(
         &mut self,
         name: &str,

@@ -1,6 +1,6 @@
-//! The port, network, table and id numbers that the agent uses on a node.
+//! The ports, networks, ids and priorities that the agent uses on a node.
 //!
-//! Each number is a setting, because another program may use the default.
+//! Each of them is a setting, because another program may use the default.
 
 use ebpf_common::settings as default;
 use ipnet::Ipv4Net;
@@ -9,7 +9,7 @@ use std::net::Ipv4Addr;
 /// Alias of the overlay device in `ip link`, by which the agent recognises the device.
 pub(crate) const DEVICE_ALIAS: &str = "liqo route-agent";
 
-/// Port, network, table and id numbers that the agent uses on a node.
+/// Ports, networks, ids and priorities that the agent uses on a node.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "Numbers that other programs may also use")]
 pub(crate) struct Settings {
@@ -88,14 +88,16 @@ impl Default for Settings {
     }
 }
 
-/// Number of nexthop ids that the agent uses, starting at the setting `nexthop_base`.
+/// Number of nexthop ids that the agent uses, starting at [`Settings::nexthop_base`].
 pub(crate) const NEXTHOP_IDS: u32 = 0x1_0000;
-/// Offset of the first group's id from `nexthop_base`. Single nexthops have lower ids.
+/// Offset of the first nexthop group's id from [`Settings::nexthop_base`]. Single nexthops have
+/// lower ids.
 pub(crate) const FIRST_GROUP: u32 = 0x1000;
 /// Class of the nexthops for probes of gateway replicas. Each other class is for the routes of one
 /// MTU.
 pub(crate) const PROBES: u8 = 0;
-/// Highest class of nexthops. Each class has 256 nexthop ids, one for each gateway replica.
+/// Highest class of nexthops. Each class has a range of 256 nexthop ids, with one id for each
+/// gateway replica.
 pub(crate) const CLASS_MAX: u8 = 15;
 
 const _: () = assert!((CLASS_MAX as u32 + 1) << u8::BITS == FIRST_GROUP);
@@ -137,7 +139,8 @@ impl Settings {
     }
 }
 
-/// Maximum prefix length of the probe network, so that it has an address for each gateway replica.
+/// Maximum prefix length of the probe network. A /24 has an address for each of at most 254 gateway
+/// replicas.
 const PROBE_NET_LEN_MAX: u8 = 24;
 
 fn parse_probe_net(text: &str) -> Result<Ipv4Net, String> {

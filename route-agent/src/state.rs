@@ -1,4 +1,4 @@
-//! All kernel objects of the agent on one node, as a value.
+//! The state of all kernel objects of the agent on one node.
 //!
 //! The module `plan` computes the desired state, and `kernel` reads the actual state. The module
 //! `diff` compares both states.
@@ -15,7 +15,8 @@ pub(crate) struct State {
     pub(crate) device: Option<Device>,
     /// The addresses on the overlay device.
     pub(crate) addresses: BTreeSet<Ipv4Net>,
-    /// Whether the policy rule exists, which looks up packets in the agent's routing table.
+    /// Whether the policy rule exists, with which the kernel looks up destinations in the agent's
+    /// routing table.
     pub(crate) rule: bool,
     /// Single nexthops by id. Each gateway replica has one nexthop for probes, and one per MTU.
     pub(crate) hops: BTreeMap<u32, Hop>,
@@ -31,8 +32,8 @@ pub(crate) struct State {
     pub(crate) filter: Option<Ruleset>,
 }
 
-/// The overlay device, which is a VXLAN device in external mode. The nexthop of a packet determines
-/// the outer addresses.
+/// The overlay device, which is a VXLAN device in external mode. In this mode, the nexthop of a
+/// packet determines the outer addresses, not the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Device {
     /// UDP port of overlay frames. It cannot be changed after the creation of the device.
@@ -76,7 +77,7 @@ impl Hop {
 pub(crate) struct Route {
     /// Id of a nexthop or of a nexthop group.
     pub(crate) nexthop: u32,
-    /// Preferred source address, which the node's own packets get.
+    /// Preferred source address: the source of packets that the node itself sends along this route.
     pub(crate) src: Ipv4Addr,
     /// MTU of the route in bytes. With `None`, the MTU of the device applies.
     pub(crate) mtu_bytes: Option<u32>,

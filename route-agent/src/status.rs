@@ -33,7 +33,7 @@ pub(crate) struct Status {
     /// Number of repairs of kernel state that another program had changed.
     pub(crate) reapplies: u64,
     pub(crate) spread: Spread,
-    /// Settings of this machine that prevent traffic from flowing.
+    /// Misconfigurations of this machine that prevent pods' traffic.
     pub(crate) warnings: Vec<String>,
     /// The gateway replicas of this cluster.
     pub(crate) replicas: Vec<Replica>,
@@ -43,16 +43,15 @@ pub(crate) struct Status {
     pub(crate) drops: BTreeMap<String, u64>,
 }
 
-/// Source of the desired state, and validity of its current version.
+/// Source of the desired state, and validity of the version that the agent has read last.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Config {
     /// Path of the file, or the text `API server` with the namespace of Liqo.
     pub(crate) source: String,
-    /// Whether the current version is valid. If `false`, the agent still applies the last valid
-    /// version.
+    /// Whether the version is valid. If `false`, the last valid version stays in force.
     pub(crate) valid: bool,
-    /// The reason why the current version is invalid.
+    /// The reason why the version is invalid; `None` if it is valid.
     pub(crate) error: Option<String>,
     /// Invalid and incomplete objects, which the agent ignores.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -60,7 +59,7 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    /// Records that the current version is invalid. Returns whether the error differs from the last
+    /// Records that the version is invalid. Returns whether the error differs from the last
     /// recorded error.
     pub(crate) fn note_rejected(&mut self, error: &str) -> bool {
         if self.error.as_deref() == Some(error) {
@@ -72,7 +71,7 @@ impl Config {
     }
 }
 
-/// The header fields by which the kernel selects a gateway replica for a packet.
+/// The header fields whose hash the kernel uses to select a gateway replica for a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Spread {
@@ -133,8 +132,8 @@ pub(crate) struct Shared(Arc<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     status: Mutex<Status>,
-    /// Time of the last reading of the counters. The lock is held while `nft` runs, so that only
-    /// one `nft` runs at a time.
+    /// Time of the last reading of the drop counters. [`Shared::refresh`] holds the lock while
+    /// `nft` runs, so that only one `nft` runs at a time.
     drops_read_at: AsyncMutex<Option<Instant>>,
 }
 
@@ -143,7 +142,7 @@ impl Shared {
         change(&mut self.lock());
     }
 
-    /// Returns a copy of the status. The kernel settings in it are current, and the drop counters
+    /// Returns a copy of the status with the current value of [`Status::spread`]. The drop counters
     /// are those of the last [`Shared::refresh`].
     pub(crate) fn read(&self) -> Status {
         let mut status = self.lock();

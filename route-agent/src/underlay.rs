@@ -4,11 +4,12 @@ use control_api::fabric::Fabric;
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
-/// Maximum number of nodes whose routes are looked up. A lookup takes about 20 µs, so all lookups
-/// take at most 5 ms. The agent assumes that all other nodes are behind the same interfaces.
+/// Maximum number of nodes to which routes are looked up. A lookup takes about 20 µs, so all
+/// lookups take about 5 ms. The agent assumes that the remaining nodes are behind the same
+/// interfaces.
 const NODES_MAX: usize = 256;
 
-/// The devices of the underlay, according to the node's current routes.
+/// The devices that carry overlay frames, according to the node's current routes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Underlay {
     /// Smallest MTU in bytes of the devices towards gateway replicas. `None` if no replica has a

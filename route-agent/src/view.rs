@@ -1,13 +1,13 @@
-//! The live gateway replicas, from the probes of one node.
+//! The live gateway replicas, according to the probes of one node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The ids of the remote clusters that each live replica reaches, by the replica's name.
+/// The live gateway replicas by name, with the ids of the remote clusters that they reach.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct View {
     serving: BTreeMap<String, BTreeSet<String>>,
-    /// Replicas that are about to stop or have missed probes. They are used for clusters that no
-    /// serving replica reaches.
+    /// Replicas that are about to stop or have missed probes. A cluster's packets are sent to them
+    /// only if no serving replica reaches the cluster.
     last_resort: BTreeMap<String, BTreeSet<String>>,
 }
 

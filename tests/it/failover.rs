@@ -1,8 +1,9 @@
 //! Tests that connections survive the loss of gateways.
 //!
-//! Each test loads the fabric with TCP flows and stops gateways one after the other. Every flow
-//! must keep its connection, transfer every byte correctly, and pause for at most a second. UDP
-//! datagrams every 10 ms measure the pause, because TCP's backoff would prolong it.
+//! Most tests stop gateways one after the other while TCP and UDP flows send data. Every TCP flow
+//! must keep its connection and transfer every byte correctly. The outage must not exceed one
+//! second. UDP flows with a datagram every 10 ms measure the outage, because TCP's backoff prolongs
+//! the pause of a TCP flow.
 
 use crate::fixture::{MILAN, Pair, ROME, SAME, SOON, eventually};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -172,7 +173,8 @@ fn a_planned_stop_waits_for_agents_that_restart_meanwhile() {
     }
 
     pair.lab.gateway(ROME, 1).terminate().unwrap();
-    // The flow takes 3 s for 1,500 replies. A gateway without traffic would have stopped by then.
+    // The flow takes 3 s for 1,500 replies. A gateway that does not wait would have terminated by
+    // then.
     let enough = flows[0].replies() + 1500;
     let passed = || Ok(flows[0].replies() > enough);
     wait::until(RECOVERY, "traffic while the gateway terminates", passed).unwrap();
@@ -226,7 +228,7 @@ struct Load {
     streams: Vec<Stream>,
     echo: udp::Echo,
     datagrams: Vec<udp::Flow>,
-    /// The name of each event, and the longest gap of any flow around the event.
+    /// The name of each event, and the longest gap of any TCP flow around the event.
     gaps: Vec<(String, Duration)>,
 }
 
@@ -262,7 +264,7 @@ impl Load {
         }
     }
 
-    /// Waits until all flows have made progress after an event, and records the longest gap.
+    /// Waits until all TCP flows have made progress after an event, and records the longest gap.
     fn note(&mut self, event: String) {
         // The first progress may be data that was in flight before the event. The second wait shows
         // progress after the event.

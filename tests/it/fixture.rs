@@ -71,7 +71,7 @@ impl Pair {
     }
 }
 
-/// Specifies a peering of rome and milan, with this number of nodes and gateways in each cluster.
+/// Specifies a peering of rome and milan. Each cluster has `nodes` nodes and `replicas` gateways.
 pub(crate) fn two(nodes: usize, replicas: usize) -> Spec {
     Spec::new()
         .cluster(ClusterSpec::new(ROME).nodes(nodes).replicas(replicas))

@@ -61,8 +61,8 @@ fn a_gateways_memory_is_closed_to_processes_that_may_not_trace() {
         let output = Command::new(program).args(arguments).arg(file).output();
         output.unwrap().status.success()
     };
-    // Since Linux 6.16, CAP_PERFMON suffices to read another process. CAP_SYS_ADMIN includes
-    // CAP_PERFMON.
+    // Each of these capabilities permits a process to read the memory of another. CAP_PERFMON does
+    // so since Linux 6.16, and CAP_SYS_ADMIN includes CAP_PERFMON.
     let untraceable = [
         "--bounding-set=-sys_ptrace,-perfmon,-sys_admin",
         "--inh-caps=-sys_ptrace,-perfmon,-sys_admin",

@@ -170,8 +170,8 @@ fn a_key_that_only_root_can_read_is_refused_at_the_start() {
     let mut lab = Lab::build(two(1, 1)).unwrap();
     lab.write_fabrics().unwrap();
     let key = lab.key_dir(ROME).join("gw-milan").join("privateKey");
-    // The key belongs to another user. Root needs a capability to read the key, and a running
-    // gateway has dropped this capability.
+    // The key belongs to another user. Root can read the key only with CAP_DAC_OVERRIDE or
+    // CAP_DAC_READ_SEARCH. A gateway drops both after its start, so it could not reload the key.
     nix::unistd::chown(&key, Some(nix::unistd::Uid::from_raw(65_534)), None).unwrap();
     fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
 

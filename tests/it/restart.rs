@@ -94,8 +94,9 @@ fn a_replica_is_not_used_before_its_nodes_receive_its_replies() {
     let sessions = leaving(&pair.lab, &replica);
     assert!(sessions.iter().all(|it| *it), "{sessions:?}");
 
-    // The route agents of milan do not run, so milan's nodes never receive replies of the replica.
-    // Rome must nevertheless use the replica after a time-out.
+    // The route agents of milan do not run, so milan's nodes never discover the new replica, and
+    // drop its packets. After a time-out, the replica must nevertheless stop advertising itself as
+    // leaving.
     wait::until(SOON * 2, "the replica to be used", || {
         let sessions = leaving(&pair.lab, &replica);
         Ok(!sessions.is_empty() && !sessions.contains(&true))
@@ -104,7 +105,7 @@ fn a_replica_is_not_used_before_its_nodes_receive_its_replies() {
 }
 
 /// Returns one value for each live session between rome and the replica. The value is true if the
-/// session is marked as leaving.
+/// replica advertises itself as leaving, so that rome prefers other replicas.
 fn leaving(lab: &Lab, replica: &str) -> Vec<bool> {
     let status = lab.gateway_status(ROME, 1).unwrap();
     let live = status::sessions(&status).into_iter();

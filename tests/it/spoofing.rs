@@ -1,5 +1,5 @@
-//! Tests of pods with CAP_NET_RAW that forge the outer addresses of nodes and gateways, and of peers that send to
-//! the tunnels of nodes.
+//! Tests of pods with CAP_NET_RAW that forge the outer addresses of nodes and gateways, and of
+//! peers that send packets to the nodes' tunnels.
 
 use crate::fixture::{MILAN, Pair, ROME, SAME, eventually, two};
 use anyhow::ensure;
@@ -86,7 +86,8 @@ fn a_service_does_not_lead_forged_packets_to_a_node_or_gateway() {
     attack.assert_genuine_traffic_flows();
 }
 
-/// A frame that leaves the tunnel of a CNI has passed the checks of the reverse path.
+/// A CNI's tunnel does not authenticate packets, and an overlay frame inside it would pass the
+/// reverse path check. The route agent therefore drops packets from peers to tunnels.
 #[test]
 fn a_peer_cannot_send_to_the_tunnels_of_a_node() {
     let pair = Pair::small();
@@ -114,7 +115,7 @@ const IP_IN_IP: u8 = 4;
 const IPV6_IN_IP: u8 = 41;
 const GRE: u8 = 47;
 
-/// Sends an IPv4 packet of this protocol; the kernel completes the header.
+/// Sends an IPv4 packet of this protocol. The kernel fills in the source address and the checksum.
 fn send_raw(netns: &Netns, destination: Ipv4Addr, protocol: u8) {
     const TTL: u8 = 64;
 
@@ -134,7 +135,7 @@ fn send_raw(netns: &Netns, destination: Ipv4Addr, protocol: u8) {
 /// UDP port of the first Service. The second Service has the next port.
 const SERVICE: u16 = 9000;
 
-/// Two peering clusters, with a hostile pod on each node of rome.
+/// Two peered clusters, with a hostile pod on each node of rome.
 struct Attack {
     pair: Pair,
     pods: Vec<Pod>,

@@ -1,5 +1,5 @@
 //! Tests of traffic between two clusters without a peering. A third cluster, which is peered with
-//! both, permits the traffic.
+//! both, forwards the traffic. Its IP objects map the addresses of the pods.
 
 use crate::fixture::{MILAN, PARIS, ROME, SAME, SOON, eventually, gateway_drops};
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};

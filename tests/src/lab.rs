@@ -4,10 +4,11 @@
 //!  pod eth0 -- vethN  node  eth0 -- node-N  edge  up -- to-CLUSTER  core
 //! ```
 //!
-//! A node routes between its pods and its cluster's edge router, and masquerades pods as CNIs do.
-//! The edge router has a route to every pod of its cluster. The core router between the clusters
-//! has routes to nodes only, because the clusters' pod addresses overlap. The program `gateway`
-//! runs in pods, and `route-agent` on nodes.
+//! The namespaces are `pod`, `node`, `edge` and `core`. The other names are those of devices. A
+//! node routes between its pods and its cluster's edge router, and masquerades pods as CNIs do. The
+//! edge router has a route to every pod of its cluster. The core router between the clusters has
+//! routes to nodes only, because the clusters' pod addresses overlap. The program `gateway` runs in
+//! pods, and `route-agent` on nodes.
 //!
 //! The name of each object of a laboratory contains the laboratory's id: the namespaces
 //! `lq-<id>-<name>`, the instance names `lq-<id>-<name>` of gateways and route agents, and the run
@@ -254,7 +255,7 @@ impl Lab {
     ///
     /// # Errors
     ///
-    /// Returns an error if the key cannot be stored.
+    /// Returns an error if the key cannot be read or generated.
     pub fn public_key(&self, cluster: &str, remote: &str) -> Result<[u8; 32]> {
         let directory = self.key_dir(cluster).join(fabric::secret_name(remote));
 

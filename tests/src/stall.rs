@@ -1,9 +1,9 @@
 //! Detects that the machine was suspended while a test measured time.
 //!
-//! On shared hardware, a hypervisor may suspend a virtual processor for a second or more. A test
-//! with a time limit then fails, although the program under test has no fault. To detect this, one
-//! thread per processor sleeps for short intervals, and records late wake-ups. Without a
-//! suspension, even a busy machine wakes the thread within milliseconds.
+//! On shared hardware, a hypervisor may suspend a virtual CPU for a second or more. A test with a
+//! time limit then fails, although the program under test has no fault. To detect this, one thread
+//! per CPU sleeps for short intervals, and records late wake-ups. Without a suspension, even a busy
+//! machine wakes the thread within milliseconds.
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
@@ -19,7 +19,7 @@ const TICK: Duration = Duration::from_millis(25);
 /// probes.
 const LATE: Duration = Duration::from_millis(250);
 
-/// Threads that detect stalls on every processor that this process may use.
+/// Threads that detect stalls on every CPU that this process may use.
 #[derive(Debug)]
 pub struct Witness {
     stalls: Arc<Mutex<Stalls>>,
@@ -30,7 +30,7 @@ pub struct Witness {
 /// The stalls that a [`Witness`] recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stalls {
-    /// Number of late wake-ups on all processors.
+    /// Number of late wake-ups on all CPUs.
     pub count: u32,
     /// Longest delay of a wake-up.
     pub longest: Duration,
@@ -47,7 +47,7 @@ impl Stalls {
 }
 
 impl Witness {
-    /// Starts one thread on each processor that this process may use.
+    /// Starts one thread on each CPU that this process may use.
     #[must_use]
     pub fn start() -> Self {
         let stalls = Arc::new(Mutex::new(Stalls::default()));

@@ -1,5 +1,5 @@
-//! `cargo xtask bench`: measures this project's tunnel and its path from pod to pod, and compares
-//! both with other tunnels.
+//! `cargo xtask bench`: measures this project's tunnel between two gateways and its complete path
+//! between two pods. Compares both with the tunnels of other projects.
 //!
 //! Each round measures all tunnels directly after one another. The speed of a shared machine
 //! drifts, so ratios within a round are more reliable than absolute numbers. `bench/README.md`
@@ -85,8 +85,8 @@ pub(crate) struct Bench {
     #[arg(long)]
     check: bool,
 
-    /// Measures the processes of the last build. Writes no result to `bench/results`, because the
-    /// commit of that build is unknown.
+    /// Measures the binaries of the last build instead of building them. Writes no result to
+    /// `bench/results`, because the commit of that build is unknown.
     #[arg(long)]
     no_build: bool,
 
@@ -97,7 +97,8 @@ pub(crate) struct Bench {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Compares two stored results, and lists the numbers that changed by more than their spread.
+    /// Compares two stored results, and lists the numbers that changed by more than their spread
+    /// over the rounds.
     Compare(Compare),
 }
 
@@ -125,7 +126,7 @@ pub(crate) fn run(shell: &mut Shell, options: &Bench) -> Result<()> {
 
     let start = Instant::now();
     setup::run_for(shell, &[Set::Bench])?;
-    // An environment variable can name a folder of binaries to measure instead of a new build.
+    // `LIQO_BIN_DIR` can name a folder of binaries, which are then measured instead of a new build.
     let builds = !options.no_build && env::var_os(test::BINARIES).is_none();
     let plan = Plan::of(options, builds);
     let programs = programs::find(shell, &plan.tunnels, options.wireguard_go.as_deref())?;

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! charts/tests/
-//!   values/NAME.yaml     values of a user
+//!   values/NAME.yaml     values that a user may set
 //!   golden/NAME.yaml     the manifests that helm renders with these values
 //!   refused/NAME.yaml    values that the chart must refuse; line 1 has the expected error
 //! ```

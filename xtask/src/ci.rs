@@ -37,7 +37,8 @@ const TESTS: &[Part] = &[
     (Set::Kubernetes, &["test", "--kubernetes", "--quick"]),
 ];
 
-/// Takes each measurement once for one second. This checks that the bench runs, but not the speed.
+/// Takes each measurement once for one second. This checks that the bench runs, but does not check
+/// the speed.
 const BENCH: &[&str] = &[
     "bench",
     "--no-build",
@@ -145,8 +146,9 @@ fn documentation() -> Command {
 
 /// Returns the cargo-deny command; `None` if cargo-deny is not installed.
 ///
-/// cargo-deny is optional, because it takes minutes to build. It checks the advisory database in
-/// addition to the licences. The command does not run in a view, because a view hides cargo-deny.
+/// cargo-deny is optional, because it takes minutes to build. In addition to the licences, it
+/// checks security advisories, package sources and duplicate packages. The command does not run in
+/// a view, because a view hides cargo-deny.
 fn deny(shell: &mut Shell) -> Result<Option<Command>> {
     let mut query = workspace::cargo(&["--list"]);
     query.env("CARGO_TERM_COLOR", "never");

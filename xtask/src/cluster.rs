@@ -1,7 +1,8 @@
-//! `cargo xtask cluster`: builds and runs the program that manages the Kubernetes laboratory.
+//! `cargo xtask cluster`: builds and runs the program that manages the Kubernetes laboratory: real
+//! Kubernetes clusters on this machine, for the demo and the tests.
 //!
-//! The program is the separate crate `kubernetes-lab`, because its Kubernetes client takes longer
-//! to build than all other commands of `xtask`.
+//! The program is in the separate crate `kubernetes-lab`, because its Kubernetes client takes
+//! longer to build than all other commands of `xtask`.
 
 use crate::image::build::Selection;
 use crate::image::{self, Processor};

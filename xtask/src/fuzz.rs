@@ -123,7 +123,7 @@ pub(crate) fn run(shell: &mut Shell, options: &Fuzz) -> Result<()> {
     conclude(&outcomes, start.elapsed())
 }
 
-/// The path of cargo-fuzz. [`Fuzzer::build`] returns this value after it has built the targets.
+/// cargo-fuzz, after it has built the targets. [`Fuzzer::build`] is the only constructor.
 struct Fuzzer {
     program: PathBuf,
 }
@@ -144,8 +144,9 @@ impl Fuzzer {
     }
 
     /// Returns a call of cargo-fuzz. The sanitizer needs compiler flags that a stable compiler
-    /// accepts only with `RUSTC_BOOTSTRAP`. `--release` leaves debug assertions to the profile, which
-    /// has them for all packages but one.
+    /// accepts only with `RUSTC_BOOTSTRAP`. Without `--release`, cargo-fuzz would enable debug
+    /// assertions in all packages. With this flag, the release profile in `fuzz/Cargo.toml` enables
+    /// them in all packages except curve25519-dalek.
     fn command(&self, action: &str) -> Command {
         let mut command = Command::new(&self.program);
         command
@@ -223,7 +224,7 @@ fn inputs(stats: &str) -> Option<u64> {
     line.trim().parse().ok()
 }
 
-/// Prints the end of a failed target's output, and the command that runs its input again.
+/// Prints the end of a failed target's output, and the command that runs the failing input again.
 fn explain(target: &str, output: &Output) {
     let text = String::from_utf8_lossy(&output.stderr);
     let lines: Vec<_> = text.lines().collect();

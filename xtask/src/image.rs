@@ -172,7 +172,7 @@ impl Shipped {
     }
 }
 
-/// Returns the packages whose binaries are in images.
+/// Returns the Cargo packages whose binaries are in images.
 pub(crate) fn packages() -> [&'static str; 3] {
     SHIPPED.map(|shipped| shipped.package)
 }

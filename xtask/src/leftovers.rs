@@ -1,7 +1,8 @@
 //! Finds kernel state and files that runs of this project have left on the machine.
 //!
-//! The names and numbers in `docs/settings.md` identify this project's state in the kernel. The
-//! state of a laboratory that is running or that a user keeps is not a leftover.
+//! The names and numbers in `docs/settings.md` identify this project's state in the kernel. A
+//! laboratory consists of clusters, nodes and pods in network namespaces. The state of a laboratory
+//! that is running or that a user keeps is not a leftover.
 
 use crate::shell::Shell;
 use anyhow::{Context as _, Result};
@@ -26,7 +27,7 @@ pub(crate) fn remove_crashed() -> Result<Vec<String>> {
     ::tests::lab::clean_crashed().context("failed to remove the state of a crashed laboratory")
 }
 
-/// Returns all state of this project that belongs to no running laboratory.
+/// Returns all state of this project that belongs to no running or kept laboratory.
 ///
 /// # Errors
 ///
@@ -81,7 +82,8 @@ pub(crate) fn since(shell: &mut Shell, before: &BTreeSet<String>) -> Result<Vec<
     }
 }
 
-/// The commands that list the state in the machine's own network namespace.
+/// The commands that list the state in the network namespace of this process, which contains the
+/// machine's own devices.
 const TABLES: [(Kind, &str, &[&str]); 4] = [
     (Kind::Rule, "ip", &["rule", "show"]),
     (Kind::Route, "ip", &["route", "show", "table", "all"]),

@@ -21,8 +21,8 @@ struct Package {
     license: Option<String>,
 }
 
-/// Checks all dependencies, including those of the eBPF programs, and returns their number.
-/// Because of `--locked`, an outdated lock file is an error, too.
+/// Checks all dependencies, including those of the eBPF programs and the fuzz targets, and returns
+/// their number. Because of `--locked`, an outdated lock file is an error, too.
 ///
 /// # Errors
 ///

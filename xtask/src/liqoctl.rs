@@ -89,8 +89,8 @@ fn build(shell: &mut Shell, processor: Processor, output: &Path) -> Result<PathB
 /// Compresses helm, and returns the archive's path. Reuses the archive of an earlier call.
 fn compress(shell: &mut Shell, helm: &Path) -> Result<PathBuf> {
     let folder = workspace::target().join("helm");
-    // The path of helm is PART/bin/helm. PART contains the digest of all inputs, so it identifies
-    // the version of helm.
+    // The path of helm is PART/bin/helm. The name of the folder PART contains a digest of all
+    // inputs of the build, so it identifies the version of helm.
     let part = helm.ancestors().nth(2).and_then(Path::file_name);
     let part = part.context("helm is not in the cache")?;
     let archive = folder.join(part).with_extension("gz");

@@ -90,8 +90,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// The exit code of a command that Ctrl-C has interrupted: 128 plus the number of SIGINT, as in a
-/// shell.
+/// The exit code of a command that a signal has interrupted: 128 plus the number of SIGINT, as in a
+/// shell. SIGTERM and SIGHUP cause the same exit code.
 const INTERRUPTED: u8 = 130;
 
 fn run(cli: Cli) -> Result<ExitCode> {

@@ -1,5 +1,6 @@
-//! `cargo xtask test --mutants`: disables one mechanism at a time, and checks that the mechanism's
-//! test then fails. A test that passes with and without a mechanism proves nothing.
+//! `cargo xtask test --mutants`: disables one mechanism at a time, for example the replay window,
+//! and checks that the mechanism's test then fails. A test that passes with and without a mechanism
+//! proves nothing.
 
 mod table;
 

@@ -1,8 +1,8 @@
 //! `cargo xtask setup`: installs the packages and tools that this machine lacks.
 //!
 //! [`observe`] reads the state of the machine, [`needs::missing`] plans the installation, and
-//! [`install`] executes the plan. Every command first calls [`run_for`] with the package sets that
-//! it needs. If nothing is missing, the call takes milliseconds.
+//! [`install`] executes the plan. A command that needs packages first calls [`run_for`] with its
+//! package sets. If nothing is missing, the call takes milliseconds.
 
 pub(crate) mod fuzzer;
 pub(crate) mod go;
@@ -19,8 +19,8 @@ use needs::{Set, Wanted};
 use observe::Evidence;
 use std::time::Instant;
 
-/// The package sets that `cargo xtask setup` installs. Commands with Kubernetes clusters install
-/// their sets when they are first used.
+/// The package sets that `cargo xtask setup` installs. The sets for Kubernetes clusters and images
+/// are installed by the first command that needs them.
 const COMMON: &[Set] = &[
     Set::Build,
     Set::Unit,

@@ -21,7 +21,7 @@ const GRACE: Duration = Duration::from_secs(3);
 /// Time between SIGTERM and SIGKILL for a program that must end other programs and remove clusters.
 const GRACE_CLEAN_UP: Duration = Duration::from_secs(60);
 
-/// The error that a signal (SIGINT, SIGTERM or SIGHUP) has interrupted this process.
+/// The error of an operation that SIGINT, SIGTERM or SIGHUP has interrupted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Interrupted;
 
@@ -196,8 +196,8 @@ async fn end(child: &mut Child, grace: Duration) {
     let _ = timeout(grace, child.wait()).await;
     kill_group(group, UnixSignal::SIGKILL);
     let _ = timeout(GRACE, child.wait()).await;
-    // A process of the group may hold a laboratory's lock until it ends. The caller must clean up
-    // after all processes have ended.
+    // Wait until all processes of the group have ended. Until then, one of them may hold a
+    // laboratory's lock, so the caller cannot clean up the laboratory.
     let _ = timeout(GRACE, async {
         while exists(group) {
             sleep(Duration::from_millis(10)).await;

@@ -31,8 +31,8 @@ pub(crate) struct Test {
     #[arg(long, requires = "kubernetes")]
     quick: bool,
 
-    /// With --kubernetes: repeats each test that measures interruptions of streams N times, and
-    /// prints the longest interruptions.
+    /// With --kubernetes: runs N times each test that measures interruptions of streams, and prints
+    /// the longest interruptions.
     #[arg(long, requires = "kubernetes", value_name = "N", default_value_t = 1)]
     repeat: u32,
 
@@ -147,8 +147,8 @@ fn unit(shell: &mut Shell, filter: Option<&str>) -> Result<()> {
     let mut units = workspace::cargo(&["test", "--locked", "--workspace", "--exclude", "tests"]);
     units.args(["--exclude", "kubernetes-lab"]).args(filter);
     shell.run(units)?;
-    // The test binaries of these two packages need laboratories, so only their libraries and
-    // binaries are tested.
+    // The integration tests of these two packages need laboratories, so only the unit tests of
+    // their libraries and binaries run here.
     let mut laboratories = workspace::cargo(&["test", "--locked", "--lib", "--bins"]);
     laboratories
         .args(["--package", "tests", "--package", "kubernetes-lab"])

@@ -243,7 +243,8 @@ fn layers(kept: &Kept, cargo: &Path, path: &OsStr) -> Result<Vec<Layer>> {
 }
 
 /// Returns the folders of PATH that are in no layer. The view replaces these folders with empty
-/// folders, so that a command cannot run their programs by absolute path.
+/// folders, so that a command cannot run their programs by absolute path. Folders that contain the
+/// checkout, cargo or rustc are not replaced.
 fn emptied(layers: &[Layer], path: &OsStr, cargo: &Path) -> Vec<PathBuf> {
     let needed = [crate::workspace::root(), cargo];
     let folders: BTreeSet<PathBuf> = env::split_paths(path)

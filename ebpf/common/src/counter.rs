@@ -1,9 +1,9 @@
 //! Packet counters of the eBPF programs.
 
-/// A packet counter, one for each outcome. The discriminant is the index in
-/// [`crate::maps::COUNTERS`].
+/// A packet counter. The discriminant is the index in [`crate::maps::COUNTERS`].
 ///
-/// `Overlay*` counts packets from nodes to peers, and `Tap*` counts packets from peers.
+/// `Overlay*` counts packets that arrive from nodes, and `Tap*` counts packets that arrive from
+/// peers.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Counter {
@@ -41,8 +41,8 @@ pub enum Counter {
     TapForwarded,
     /// Packets forwarded from one peer to another peer.
     TapTransited,
-    /// ICMP errors whose unknown source was replaced by the peer's address in
-    /// [`UNKNOWN_SOURCES_V4`](crate::maps::UNKNOWN_SOURCES_V4).
+    /// ICMP errors from a source in no CIDR of the peer. The program replaced the source by the
+    /// peer's address in [`UNKNOWN_SOURCES_V4`](crate::maps::UNKNOWN_SOURCES_V4).
     TapUnknownSourceMapped,
     /// Dropped: the frame is not IPv4.
     TapNotIpv4,
@@ -52,7 +52,7 @@ pub enum Counter {
     TapSourceRouted,
     /// Dropped: the source MAC address encodes no peer.
     TapUnknownPeer,
-    /// Dropped: the inner source is not an address of the peer.
+    /// Dropped: the source is in no CIDR of the peer.
     TapUnknownSource,
     /// Dropped: the destination is not an address of this cluster.
     TapUnknownDestination,
@@ -66,7 +66,7 @@ pub enum Counter {
     TapTtlExceeded,
     /// Dropped: a kernel helper failed to rewrite the packet.
     TapRewriteFailed,
-    /// TCP handshake packets whose announced maximum segment size was lowered.
+    /// TCP SYN segments in which a program lowered the announced maximum segment size.
     MssClamped,
 }
 

@@ -1,7 +1,9 @@
 //! Memory layouts that the eBPF programs and user space share.
 //!
-//! Addresses are byte arrays in network byte order, so neither side converts them. Assertions check
-//! the sizes at compile time, because the kernel and user space must agree on every offset.
+//! Most addresses are byte arrays in network byte order, as in packets. The outer addresses in
+//! [`maps::Local`] are integers in host byte order, as in the kernel's `struct bpf_tunnel_key`.
+//! Assertions check the sizes at compile time, because the kernel and user space must agree on
+//! every offset.
 //!
 //! Terms:
 //!
@@ -13,6 +15,8 @@
 //!   address in this cluster's external CIDR.
 //! - The *engine* is the gateway's process that implements WireGuard. Each of its *lanes* carries a
 //!   share of the packets, and each lane has one *worker* thread per group of CPUs.
+//! - The *TAP* is the device through which the eBPF programs and the engine exchange unencrypted
+//!   packets. Each peer has a MAC address on the TAP.
 
 #![cfg_attr(not(test), no_std)]
 #![deny(unsafe_code)]

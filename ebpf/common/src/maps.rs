@@ -1,69 +1,77 @@
 //! Names, keys, values and limits of the eBPF maps.
 //!
 //! The key types of longest-prefix-match maps leave out the prefix length, which precedes the key
-//! in the kernel. The IPv6 types reserve the layout of future maps: the programs do not rewrite
-//! IPv6 yet.
+//! in the kernel. The IPv6 types define the layout of future maps, because the programs do not
+//! forward IPv6 packets yet.
 
 /// Revision of map names, keys and values. The loader ignores pinned maps of another revision.
 pub const LAYOUT: u32 = 3;
 
-/// Highest number of entries in each table. User space enforces this limit.
+/// Highest number of entries that user space accepts for each map.
 pub const ENTRIES_MAX: u32 = 65_536;
 
-/// Capacity of the kernel's maps. The capacity is twice [`ENTRIES_MAX`], because an update inserts
-/// the new entries before it deletes the old ones.
+/// Highest number of entries that the kernel accepts for each map.
+///
+/// It is twice [`ENTRIES_MAX`], because an update inserts the new entries before it deletes the old
+/// ones.
 pub const CAPACITY: u32 = 2 * ENTRIES_MAX;
 
-/// Number of hash buckets of a destination whose packets are spread over several nodes.
+/// Length of [`Local::spread`], the list of nodes from which the program selects one by hash.
 pub const SPREAD_BUCKETS: usize = 16;
 
-/// Longest-prefix match from a remapped destination address to [`Outbound`].
+/// Longest-prefix-match map from a remapped destination address to [`Outbound`].
 pub const OUTBOUND_V4: &str = "OUTBOUND_V4";
 
-/// Longest-prefix match from the [`PeerAddress`] of a source to [`Inbound`].
+/// Longest-prefix-match map from the [`PeerAddress`] of a source to [`Inbound`].
 pub const INBOUND_V4: &str = "INBOUND_V4";
 
-/// Longest-prefix match from the inner destination of a peer's packet to [`Local`].
+/// Longest-prefix-match map from the destination of a packet from a peer to [`Local`].
 pub const LOCAL_V4: &str = "LOCAL_V4";
 
-/// Longest-prefix match whose keys are the inner source prefixes that the overlay accepts.
+/// Longest-prefix-match map whose keys are the prefixes of this cluster.
+///
+/// The gateway drops a packet from a node if its inner source is in none of these prefixes.
 pub const SOURCES_V4: &str = "SOURCES_V4";
 
-/// Hash from the [`PeerAddress`] of a pod to the address of the IP object that stands for the pod.
+/// Hash map from the [`PeerAddress`] of a pod to the address of the IP object that stands for it.
 pub const TRANSIT_SOURCES_V4: &str = "TRANSIT_SOURCES_V4";
 
-/// Hash from a peer's index, in network byte order, to [`Unknown`].
+/// Hash map from a peer's index, in network byte order, to [`Unknown`].
 pub const UNKNOWN_SOURCES_V4: &str = "UNKNOWN_SOURCES_V4";
 
-/// Hash whose keys are the outer source addresses that the overlay accepts.
+/// Hash map whose keys are the outer addresses of the nodes.
+///
+/// The gateway drops an overlay packet if its outer source is none of these addresses.
 pub const NODES_V4: &str = "NODES_V4";
 
-/// Hash from a node's outer address to the node's [`LastRequest`](crate::probe::LastRequest).
+/// Hash map from a node's outer address to the node's [`LastRequest`](crate::probe::LastRequest).
 ///
 /// User space inserts and removes the entries, and the eBPF program updates their values.
 pub const SIGHTINGS_V4: &str = "SIGHTINGS_V4";
 
-/// Hash with a single [`Heartbeat`](crate::probe::Heartbeat), whose key is 0.
+/// Hash map with a single [`Heartbeat`](crate::probe::Heartbeat), whose key is 0.
 pub const HEARTBEAT: &str = "HEARTBEAT";
 
 /// Array from the number of a lane to its [`ActiveWorker`]. User space accesses the array through
 /// `mmap`.
 pub const ACTIVE_WORKERS: &str = "ACTIVE_WORKERS";
 
-/// Array from the number of a CPU to the worker that serves the CPU, or [`NO_WORKER`].
+/// Array from the number of a CPU to the index of the worker whose group contains the CPU.
 ///
-/// All lanes use the same assignment.
+/// The index is [`NO_WORKER`] if no group contains the CPU. The groups are the same in all lanes.
 pub const WORKERS: &str = "WORKERS";
 
-/// Length of [`WORKERS`], which limits the number of CPUs.
+/// Length of [`WORKERS`].
+///
+/// CPUs with this number or a higher one have no entry. A packet that arrives on such a CPU does
+/// not change the active worker.
 pub const CPUS_MAX: u32 = 1024;
 
-/// Entry of [`WORKERS`] for a CPU that no worker serves.
+/// Entry of [`WORKERS`] for a CPU that is in no worker's group.
 pub const NO_WORKER: u32 = u32::MAX;
 
-/// Hash from a peer's index, in network byte order, to a bitmap of lanes.
-///
-/// The lanes whose bits are set may carry packets to the peer.
+/// Hash map from a peer's index, in network byte order, to the bitmap of the lanes that may carry
+/// packets to the peer.
 pub const LANES: &str = "LANES";
 
 /// Highest number of lanes in one engine.
@@ -73,9 +81,11 @@ pub const LANES_MAX: u32 = 16;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ActiveWorker {
-    /// Arrival time of the last packet, by `bpf_ktime_get_ns`. The eBPF program writes this field.
+    /// Arrival time of the lane's last packet, by `bpf_ktime_get_ns`. The eBPF program writes this
+    /// field.
     pub last: u64,
-    /// Arrival time up to which the worker has read all packets. User space writes this field.
+    /// The active worker has read all packets that arrived up to this time. User space writes this
+    /// field.
     pub taken: u64,
     /// Index of the active worker. The eBPF program writes this field.
     pub worker: u32,
@@ -94,7 +104,8 @@ pub type V6 = [u8; 16];
 
 /// An original address of a peer, before remapping.
 ///
-/// The peer's index precedes the address, so that every prefix of the key includes the index.
+/// The peer's index precedes the address, so that a longest-prefix match always compares the whole
+/// index.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PeerAddress<A = V4> {
@@ -122,9 +133,10 @@ pub struct Outbound<A = V4> {
     pub to: A,
     /// Mask of the host bits, which a remap keeps.
     pub host_mask: A,
-    /// The MAC address that encodes the peer at the TAP.
+    /// The peer's MAC address on the TAP.
     pub mac: Mac,
-    /// Limit of the TCP maximum segment size in both directions, in host byte order; zero for none.
+    /// Highest maximum segment size that a TCP handshake may announce to the peer, in host byte
+    /// order; zero means no limit.
     pub mss: u16,
 }
 
@@ -136,13 +148,17 @@ pub struct Inbound<A = V4> {
     pub to: A,
     /// Mask of the host bits, which a remap keeps.
     pub host_mask: A,
-    /// Limit of the TCP maximum segment size in both directions, in host byte order; zero for none.
+    /// Highest maximum segment size that a TCP handshake from the peer may announce, in host byte
+    /// order; zero means no limit.
     pub mss: u16,
     /// Always zero.
     pub padding: [u8; 2],
 }
 
-/// The source address that replaces a peer's unknown source addresses in ICMP errors.
+/// The address that replaces a source address that is in no CIDR of a peer.
+///
+/// The program replaces only sources of ICMP errors, which routers between the peer's pods may
+/// send.
 #[repr(C, align(4))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unknown<A = V4> {
@@ -150,14 +166,17 @@ pub struct Unknown<A = V4> {
     pub address: A,
 }
 
-/// [`Local::kind`] of a destination on one node, which `key` identifies.
+/// [`Local::kind`] of a destination behind a certain node, which [`Local::key`] identifies.
 pub const LOCAL_NODE: u32 = 0;
 
-/// [`Local::kind`] of a destination behind several nodes. A hash of the source selects a node in
-/// `spread`.
+/// [`Local::kind`] of a destination to which any of several nodes can forward packets.
+///
+/// A hash of the packet's source address selects a node in [`Local::spread`].
 pub const LOCAL_SPREAD: u32 = 1;
 
-/// [`Local::kind`] of a pod of another peer, which `to` and `mac` identify.
+/// [`Local::kind`] of an IP object that stands for a pod of a peer.
+///
+/// [`Local::to`] and [`Local::mac`] identify the pod and its peer.
 pub const LOCAL_TRANSIT: u32 = 2;
 
 /// The node or remote pod to which the inner destination of a peer's packet belongs.
@@ -168,14 +187,16 @@ pub struct Local<A = V4> {
     pub kind: u32,
     /// For [`LOCAL_NODE`], the tunnel key of the node.
     pub key: TunnelKey,
-    /// For [`LOCAL_SPREAD`], the outer address of each bucket's node, in host byte order.
+    /// For [`LOCAL_SPREAD`], outer addresses of nodes in host byte order, by [`spread_bucket`].
+    ///
+    /// A node may occur several times.
     pub spread: [u32; SPREAD_BUCKETS],
-    /// For [`LOCAL_TRANSIT`], the pod's address in the other peer, before remapping.
+    /// For [`LOCAL_TRANSIT`], the pod's original address.
     pub to: A,
-    /// For [`LOCAL_TRANSIT`], the MAC address that encodes the other peer at the TAP.
+    /// For [`LOCAL_TRANSIT`], the MAC address of the pod's peer on the TAP.
     pub mac: Mac,
-    /// For [`LOCAL_TRANSIT`], the other peer's limit of the TCP maximum segment size, in host byte
-    /// order; zero for none.
+    /// For [`LOCAL_TRANSIT`], the highest maximum segment size that a TCP handshake may announce to
+    /// the pod's peer, in host byte order; zero means no limit.
     pub mss: u16,
 }
 
@@ -233,10 +254,11 @@ const _: () = {
     assert!(size_of::<Local<V6>>() == 120);
 };
 
-/// Returns the bucket of a spread destination for `source`, a remapped address.
+/// Returns the index in [`Local::spread`] for packets from `source`, a remapped address.
 ///
-/// All replicas remap a source to the same address, so they select the same bucket.
-/// For an ICMP error, the source is that of the quoted flow.
+/// All gateway replicas remap a source to the same address, so they return the same index. For an
+/// ICMP error, `source` is the remapped destination of the quoted packet. Thus the error reaches
+/// the node that forwarded the quoted packet.
 #[inline(always)]
 pub const fn spread_bucket(source: V4) -> usize {
     // Fibonacci hashing: the upper bits depend on all bits of the address.

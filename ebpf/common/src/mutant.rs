@@ -7,25 +7,27 @@
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mechanism {
-    /// Drops packets whose inner source is unknown, at the overlay and at the TAP.
+    /// Drops packets from nodes with a source outside of this cluster, and packets from a peer with
+    /// a source in no CIDR of the peer.
     SourceCheck = 1,
     /// Drops overlay packets whose outer source is not the address of a node.
     OuterCheck,
-    /// Lowers the maximum segment size in TCP handshakes.
+    /// Lowers the maximum segment size that TCP handshakes announce.
     MssClamp,
-    /// Updates TCP and UDP checksums.
+    /// Updates TCP and UDP checksums after an address changed.
     ChecksumFix,
     /// Rewrites the headers that ICMP errors quote.
     IcmpQuote,
-    /// Checks the headers that ICMP errors quote.
+    /// Drops ICMP errors whose receiver cannot have sent the quoted packet.
     QuoteCheck,
-    /// Remaps an address only if it is inside a prefix of the peer.
+    /// Remaps the source of a packet only if it is in a CIDR of the peer.
     PrefixOnly,
     /// Drops packets between peers unless IP objects stand for both ends.
     TransitDrop,
     /// Drops overlay probes if the heartbeat is too old.
     HeartbeatAge,
-    /// Drops overlay probes if no socket listens on the probe's port, as after a crash.
+    /// Drops overlay probes if no socket is open on the probe's port, because the engine's process
+    /// has died.
     LifeSocket,
 }
 

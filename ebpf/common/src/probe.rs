@@ -2,7 +2,7 @@
 //!
 //! A node sends requests, and the gateway's eBPF program replies. Request and reply are UDP
 //! payloads of the same size, so that the program can turn a request into its reply in place. All
-//! fields are in network byte order.
+//! fields are in network byte order. The first line of the diagram contains offsets in bytes.
 //!
 //! ```text
 //!  0      4          8            16      18      20       28             156
@@ -13,8 +13,9 @@
 //! gateway's process. Programs of earlier versions ignore the report. Nodes of earlier versions
 //! send zeros instead.
 //!
-//! Both bitmaps have one bit per remote cluster. The *rank* of a cluster in the sorted list of ids
-//! is the number of its bit, and the digest shows whether both sides have the same list.
+//! Both bitmaps have one bit per remote cluster. The number of the bit is the cluster's *rank*: its
+//! position in the sorted list of cluster ids. The digest is a hash of this list. Node and gateway
+//! compare their digests, because ranks are valid only if both have the same list.
 
 /// Length of a probe in bytes.
 pub const LEN: usize = size_of::<Probe>();
@@ -33,14 +34,15 @@ pub const PEERS_MAX: usize = 1024;
 
 /// Highest age of a heartbeat, in nanoseconds, at which the eBPF program still replies to probes.
 ///
-/// This limit detects a process that hangs. A process that dies needs no limit, because the kernel
-/// then closes its socket on the probe's port.
+/// With this limit, the replies end if the engine's process hangs. If the process dies, the replies
+/// end at once, because the kernel closes the process's socket on the probe's port.
 pub const HEARTBEAT_AGE_MAX_NS: u64 = 500_000_000;
 
-/// Flag of [`NodeReport::flags`] that distinguishes a report from the zeros of earlier versions.
+/// Flag of [`NodeReport::flags`] that each report contains. Nodes of earlier versions send zeros
+/// instead of a report.
 pub const HAS_REPORT: u16 = 1;
 
-/// Flag of [`NodeReport::flags`]: replies of the replica arrive at the node.
+/// Flag of [`NodeReport::flags`]: the node receives the replies of this replica.
 pub const RECEIVES_REPLIES: u16 = 2;
 
 /// Flag of [`NodeReport::flags`]: the node replies to end-to-end checks from nodes of remote
@@ -61,7 +63,7 @@ pub struct Probe {
     pub sequence: [u8; 4],
     /// Sending time of the request, by the sender's clock. The reply contains the same time.
     pub sent: [u8; 8],
-    /// The state of the replica in a reply, or a [`NodeReport`] in the same fields of a request.
+    /// In a reply, the state of the replica. In a request, a [`NodeReport`] in the same bytes.
     pub body: Body,
 }
 
@@ -202,7 +204,7 @@ impl Body {
     }
 }
 
-/// State of a node, which its requests report to the gateway replicas.
+/// State of a node, which the node's requests report to the gateway replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeReport {
     /// Any of [`HAS_REPORT`], [`RECEIVES_REPLIES`], [`HAS_ECHO_RESPONDER`] and [`STOPPING`].
@@ -239,7 +241,7 @@ impl NodeReport {
 pub struct LastRequest {
     /// Time of arrival in nanoseconds by `CLOCK_MONOTONIC`; zero before the first request.
     pub ktime_ns: u64,
-    /// The body of the request, whose fields hold a [`NodeReport`].
+    /// The body of the request, which contains a [`NodeReport`].
     pub body: Body,
     /// Always zero. Explicit padding leaves no byte of the value uninitialized.
     pub padding: [u8; 4],
@@ -266,7 +268,8 @@ impl LastRequest {
         self.body.digest()
     }
 
-    /// Returns the ranks of the remote clusters whose nodes this node does not reach, ascending.
+    /// Returns the ranks of the remote clusters whose nodes this node does not reach, in ascending
+    /// order.
     pub fn lost(&self) -> impl Iterator<Item = usize> {
         let bytes = self.body.up.into_iter().enumerate();
         bytes.filter(|(_, byte)| *byte != 0).flat_map(|(at, byte)| {
@@ -322,8 +325,8 @@ impl Heartbeat {
 
 /// Returns the 64-bit FNV-1a hash of the `ids`, joined by line feeds.
 ///
-/// Callers pass sorted ids. If the digests of a node and a gateway are equal, each rank denotes the
-/// same cluster on both.
+/// Callers pass the sorted ids of the remote clusters. If a node and a gateway compute the same
+/// digest, a rank identifies the same cluster on both.
 pub fn digest<'a>(ids: impl IntoIterator<Item = &'a str>) -> u64 {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0000_0100_0000_01b3;

@@ -16,7 +16,7 @@ pub const NODE_MAC: [u8; 6] = [0x02, 0x6c, 0x71, 0, 0, 0x01];
 /// MAC address of the overlay device of every gateway replica.
 pub const GATEWAY_MAC: [u8; 6] = [0x02, 0x6c, 0x71, 0, 0, 0x02];
 
-/// First four bytes of a peer's MAC address at the TAP; the peer's index is the last two.
+/// First four bytes of a peer's MAC address on the TAP. The last two bytes are the peer's index.
 pub const PEER_MAC_PREFIX: [u8; 4] = [0x02, 0x6c, 0x70, 0];
 
 /// Network that contains one overlay probe address per gateway replica.
@@ -34,16 +34,18 @@ pub const LIVENESS_NET: Ipv4Addr = Ipv4Addr::new(169, 254, 18, 0);
 /// Prefix length of [`LIVENESS_NET`].
 pub const LIVENESS_NET_LEN: u8 = 24;
 
-/// Address of the tunnel's server in [`LIVENESS_NET`].
+/// Address in [`LIVENESS_NET`] of the gateway that is the server of the tunnel.
 pub const LIVENESS_SERVER: Ipv4Addr = Ipv4Addr::new(169, 254, 18, 1);
 
-/// Address of the tunnel's client in [`LIVENESS_NET`].
+/// Address in [`LIVENESS_NET`] of the gateway that is the client of the tunnel.
 pub const LIVENESS_CLIENT: Ipv4Addr = Ipv4Addr::new(169, 254, 18, 2);
 
 /// UDP port of the liveness probe inside the tunnel, as in upstream Liqo.
 pub const LIVENESS_PORT: u16 = 12345;
 
-/// UDP port of the echo responders on the nodes, which must be the same in both clusters.
+/// UDP port of the echo responders, which reply to end-to-end checks from nodes of remote clusters.
+///
+/// The port must be the same in both clusters.
 pub const ECHO_RESPONDER_PORT: u16 = 6093;
 
 /// Number of the routing table that holds the route agent's routes.
@@ -52,7 +54,7 @@ pub const ROUTE_TABLE: u32 = 27761;
 /// Priority of the route agent's routing rules, which precede the rule for `main` at 32766.
 pub const RULE_PRIORITY: u32 = 27761;
 
-/// First nexthop id of the route agent, which increments the lower 16 bits for further ids.
+/// Lowest nexthop id of the route agent. Its other nexthop ids differ only in the lower 16 bits.
 pub const NEXTHOP_BASE: u32 = 0x6c71_0000;
 
 /// Routing protocol number that marks the route agent's routes and nexthops.
@@ -78,9 +80,9 @@ pub struct Settings {
     pub node_mac: [u8; 6],
     /// MAC address of the overlay device of every gateway replica; by default [`GATEWAY_MAC`].
     pub gateway_mac: [u8; 6],
-    /// First four bytes of a peer's MAC address at the TAP; by default [`PEER_MAC_PREFIX`].
+    /// First four bytes of a peer's MAC address on the TAP; by default [`PEER_MAC_PREFIX`].
     pub peer_mac_prefix: [u8; 4],
-    /// Network of the overlay probe's addresses; by default [`PROBE_NET`].
+    /// Network that contains the overlay probe addresses; by default [`PROBE_NET`].
     pub probe_net: Ipv4Addr,
     /// Prefix length of `probe_net`, at most 32; by default [`PROBE_NET_LEN`].
     pub probe_net_len: u8,

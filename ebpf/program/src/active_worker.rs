@@ -7,8 +7,9 @@
 //! After a pause in the traffic, the worker of the CPU on which the first packet arrives becomes
 //! active. It stays active until the next pause, so that a burst is neither split nor reordered.
 //!
-//! A WireGuard message identifies its session by a 32-bit index. The engine chooses the upper three
-//! bytes of an index, the *slot*, such that the slot's lowest byte determines the lane.
+//! A WireGuard message identifies its session by a 32-bit index. The upper three bytes of the index
+//! are the *slot*. The engine chooses the slot of a session such that the slot's lowest byte modulo
+//! the number of lanes is the session's lane.
 
 use aya_ebpf::bindings::BPF_F_MMAPABLE;
 use aya_ebpf::helpers::{bpf_get_smp_processor_id, bpf_ktime_get_ns};
@@ -54,8 +55,8 @@ pub(crate) fn worker(lane: u32) -> u32 {
         return FIRST;
     };
     // SAFETY: A value of the array is aligned and lives as long as the program. Other CPUs and user
-    // space write the fields concurrently. If an update is lost, the only effect is that another
-    // worker becomes active.
+    // space write the fields concurrently. A lost update has no other effect than a different
+    // active worker.
     unsafe {
         let now = bpf_ktime_get_ns();
         let last = (&raw const (*active).last).read_volatile();
@@ -74,15 +75,16 @@ pub(crate) fn worker(lane: u32) -> u32 {
     }
 }
 
-/// Returns the index of the queue or socket of a worker in a lane.
+/// Returns the index of the TAP queue or of the listening socket that `worker` reads for `lane`.
 ///
-/// The indices of the first worker's lanes precede those of the second worker's lanes.
+/// The first indices belong to the first worker of each lane, in the order of the lanes. The next
+/// indices belong to the second worker of each lane, and so on.
 #[inline(always)]
 pub(crate) fn place(worker: u32, lane: u32) -> u32 {
     worker * settings::lane_count() + lane
 }
 
-/// Returns the lane of a WireGuard message, which the lowest byte of the slot determines.
+/// Returns the lane of a WireGuard message: the lowest byte of its slot modulo the number of lanes.
 ///
 /// The slot is the upper part of an index: of the sender's index in a handshake initiation, and of
 /// the receiver's index in all other messages (WireGuard whitepaper, section 5.4). A message that

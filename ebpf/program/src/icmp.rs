@@ -48,7 +48,7 @@ pub(crate) fn is_error(ctx: &TcContext, frame: &Frame) -> bool {
     )
 }
 
-/// Reads the addresses in the header that an ICMP error quotes.
+/// Reads the addresses in the IPv4 header that an ICMP error quotes.
 ///
 /// Returns `malformed` if the quoted header is truncated or not IPv4. Returns `refused` if the
 /// quoted source is not the receiver of the error. Also returns `refused` for a redirect, because
@@ -83,8 +83,8 @@ pub(crate) fn quote(
 
 /// Writes the quoted addresses, and updates the quoted checksums and the checksum of the error.
 ///
-/// The checksum of the quoted TCP or UDP header may be missing, because an error may quote only
-/// the first bytes of a packet.
+/// An error may quote only the first bytes of a packet. If the quoted bytes do not include the TCP
+/// or UDP checksum, the function updates the other checksums only.
 #[inline(always)]
 pub(crate) fn rewrite_quote(ctx: &TcContext, rewrite: &Rewrite) -> Option<()> {
     let quote = rewrite.payload + ICMP_HEADER;

@@ -50,7 +50,9 @@ pub(crate) fn tap_ingress(ctx: TcContext) -> i32 {
     }
 }
 
-/// Returns the index of the socket that receives a WireGuard message on the listening port.
+/// Returns the index of the socket that receives a WireGuard message to the listening port.
+///
+/// The workers of all lanes share this port. Each worker of each lane has its own socket.
 #[socket_filter]
 pub(crate) fn listen(ctx: SkBuffContext) -> i64 {
     let lane = active_worker::lane(&ctx);
@@ -58,7 +60,9 @@ pub(crate) fn listen(ctx: SkBuffContext) -> i64 {
     active_worker::place(active_worker::worker(lane), lane).into()
 }
 
-/// Returns the index of the socket that receives a WireGuard message on the port of one lane.
+/// Returns the index of the socket that receives a WireGuard message to the port of one lane.
+///
+/// The workers of the lane share this port. Each worker has its own socket.
 #[socket_filter]
 pub(crate) fn reply(ctx: SkBuffContext) -> i64 {
     active_worker::worker(active_worker::lane(&ctx)).into()
@@ -84,7 +88,7 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     loop {}
 }
 
-/// The licence of the programs, which the kernel requires for some helpers.
+/// The licence of the programs. Some kernel helpers require a GPL-compatible licence.
 #[unsafe(link_section = "license")]
 #[unsafe(no_mangle)]
 static LICENSE: [u8; 4] = *b"GPL\0";

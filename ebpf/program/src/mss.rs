@@ -27,8 +27,8 @@ const MSS_LEN: u32 = 4;
 
 /// Lowers the announced MSS of a SYN segment to `limit`, if the announced MSS is higher.
 ///
-/// Returns 1 if the MSS was lowered, else 0. Malformed options stay unchanged: the receiver of the
-/// segment has to handle them.
+/// Returns 1 if the function lowered the MSS, else 0. Malformed options stay unchanged: the
+/// receiver of the segment has to handle them.
 #[inline(never)]
 pub(crate) fn clamp(skb: *mut __sk_buff, tcp: u32, packet_end: u32, limit: u16) -> u64 {
     let ctx = TcContext::new(skb);

@@ -21,7 +21,7 @@ const STRICT_SOURCE_ROUTE: u8 = 0x89;
 
 /// Result of [`inspect`].
 ///
-/// The values are integers, because an eBPF function can return nothing else.
+/// The values are integers, because an eBPF function that is not inlined can return nothing else.
 struct List;
 
 impl List {

@@ -19,7 +19,8 @@ const REFUSALS: Refusals = Refusals {
 
 /// Handles a frame that arrived through the overlay.
 ///
-/// Returns the verdict, or the counter of the reason for which the frame must be dropped.
+/// Returns the verdict of the program. If the frame must be dropped, returns the counter of the
+/// reason.
 #[inline(always)]
 pub(crate) fn handle(ctx: &TcContext) -> Result<i32, Counter> {
     let frame = Frame::read(ctx, &REFUSALS)?;
@@ -68,6 +69,7 @@ fn rewrite_all(
             return Err(Counter::OverlayQuoteRefused);
         }
         // The peer sent the quoted packet, and the TAP program remapped the source of that packet.
+        // The error must quote the original source.
         rewrite.quoted_source = Change::none(quote.source);
         if quote.source == frame.destination {
             rewrite.quoted_source.new = destination;
@@ -84,7 +86,8 @@ fn rewrite_all(
     )
 }
 
-/// Returns whether the address is behind a node of this cluster, so that peers may send to it.
+/// Returns whether the address is behind a node of this cluster. Peers may send only to such
+/// addresses, and to IP objects of remote pods.
 #[inline(always)]
 fn may_receive(address: u32) -> bool {
     tables::local(address).is_some_and(|local| local.kind != LOCAL_TRANSIT)

@@ -46,10 +46,10 @@ pub(crate) const ICMP_HEADER: u32 = 8;
 
 /// Minimum offset of a later ICMP fragment, in units of 8 bytes.
 ///
-/// The offset is the end of the ICMP header and the quoted IPv4 header. The gateway checks the
-/// quoted addresses only in the first fragment. A later fragment with a lower offset could
-/// overwrite these addresses at a receiver that accepts overlapping fragments (RFC 1858, section
-/// 4).
+/// A fragment with this offset begins after the ICMP header and the quoted IPv4 header. The gateway
+/// checks the quoted addresses only in the first fragment. A later fragment with a lower offset
+/// could overwrite these addresses at a receiver that accepts overlapping fragments (RFC 1858,
+/// section 4).
 const ICMP_FRAGMENT_OFFSET_MIN: u16 = 4;
 const _: () = assert!(ICMP_FRAGMENT_OFFSET_MIN as u32 * 8 >= ICMP_HEADER + IPV4 as u32);
 
@@ -89,7 +89,7 @@ pub(crate) struct Refusals {
 
 /// A frame with an IPv4 header whose lengths and options have been checked.
 ///
-/// An ICMP packet that is no later fragment has a whole ICMP header.
+/// If an ICMP packet is not fragmented or is the first fragment, its ICMP header is complete.
 ///
 /// Invariant: the pointers are valid until a helper moves the packet's data.
 pub(crate) struct Frame {
@@ -174,11 +174,11 @@ impl Frame {
         }
     }
 
-    /// Returns whether the total length of an ICMP packet ends within the ICMP header, or this is a
-    /// later fragment that could overwrite the quoted addresses.
+    /// Returns whether an ICMP packet ends within its ICMP header, or is a later fragment that
+    /// could overwrite the quoted addresses.
     ///
-    /// A frame may have bytes beyond the total length, so a successful load does not prove that the
-    /// packet has an ICMP header.
+    /// The total length in the IPv4 header determines the end of the packet. The frame may have
+    /// padding after that end.
     #[inline(always)]
     fn is_malformed_icmp(&self) -> bool {
         if self.is_later_fragment() {
@@ -218,7 +218,9 @@ impl Frame {
             && unsafe { *((start + TCP_FLAGS) as *const u8) } & SYN == 0
     }
 
-    /// Returns the peer's index that the source MAC address encodes, in network byte order.
+    /// Returns the peer's index, in network byte order, from the source MAC address.
+    ///
+    /// Returns `None` if the MAC address does not begin with `prefix`.
     #[inline(always)]
     pub(crate) fn peer(&self, prefix: [u8; 4]) -> Option<[u8; 2]> {
         // SAFETY: `read` has checked the bounds.

@@ -2,8 +2,8 @@
 //!
 //! The program replies only if two checks succeed:
 //!
-//! - A socket is open on the probe's port. The process keeps it open in the namespace of the
-//!   overlay device, and the kernel closes it when the process dies.
+//! - A socket is open on the probe's port. The engine's process opens it in the network namespace
+//!   of the overlay device, and the kernel closes it when the process dies.
 //! - The heartbeat is recent. The process refreshes it, so an old heartbeat shows that the process
 //!   hangs.
 
@@ -77,7 +77,7 @@ fn check(ctx: &TcContext, frame: &Frame) -> Option<()> {
 /// Stores the request of the node at `outer` and its time of arrival, for the gateway's process.
 ///
 /// A concurrent reader may see some bytes of the previous report and some of the new one. Such a
-/// mixture is harmless, because each byte is at most one probe interval old.
+/// mixture is harmless, because each byte comes from one of the node's last two reports.
 #[inline(always)]
 fn note(ctx: &TcContext, outer: u32) {
     let Some(last_request) = tables::last_request(outer) else {
@@ -135,9 +135,10 @@ fn write(skb: *mut __sk_buff, heartbeat: &Heartbeat, source: u32, destination: u
     }
 }
 
-/// Writes the heartbeat into the body, and swaps the addresses, the ports and the MAC addresses.
+/// Writes the heartbeat into the body, and exchanges source and destination: IP addresses, ports
+/// and MAC addresses.
 ///
-/// Only the change of the body affects a checksum: a swap keeps the sum of the words.
+/// Only the new body changes the UDP checksum: an exchange does not change the sum of the words.
 #[inline(always)]
 fn steps(ctx: &TcContext, heartbeat: &Heartbeat, addresses: [u32; 2]) -> Option<()> {
     // `ctx.load` would need a second buffer on the stack.

@@ -1,8 +1,8 @@
 //! Rewrites addresses, and updates all checksums that cover the addresses.
 //!
-//! The caller rewrites a plain packet through pointers and then calls [`finish_plain`]. For all
-//! other packets, [`apply`] calls a helper for each address, even if the address does not change: a
-//! branch would double the number of paths that the verifier checks.
+//! The caller rewrites a plain packet ([`Frame::is_plain`]) through pointers and then calls
+//! [`finish_plain`]. For all other packets, [`apply`] calls a helper for each address, even if the
+//! address does not change: a branch would double the number of paths that the verifier checks.
 
 use aya_ebpf::bindings::{__sk_buff, BPF_F_MARK_MANGLED_0, BPF_F_PSEUDO_HDR};
 use aya_ebpf::programs::TcContext;
@@ -48,7 +48,7 @@ pub(crate) struct Rewrite {
     pub(crate) quoted_source: Change,
     /// Destination in the header that an ICMP error quotes; ignored unless `quote` is set.
     pub(crate) quoted_destination: Change,
-    /// Limit of the TCP maximum segment size; zero for none.
+    /// Highest maximum segment size that a TCP handshake may announce; zero means no limit.
     pub(crate) mss: u16,
     /// Whether the packet is an ICMP error, whose quoted header must be rewritten.
     pub(crate) quote: bool,
@@ -83,8 +83,8 @@ impl Rewrite {
 
 /// Updates the TCP or UDP checksum of a plain packet whose address changed from `old` to `new`.
 ///
-/// The update calls a kernel helper, because only the kernel knows whether the device completes the
-/// checksum later. Packet pointers are invalid after the call.
+/// The function calls a kernel helper, because only the kernel knows whether the checksum is
+/// partial until a device completes it. Packet pointers are invalid after the call.
 #[inline(always)]
 pub(crate) fn finish_plain(ctx: &TcContext, frame: &Frame, old: u32, new: u32) -> Option<()> {
     let (offset, flags) = if frame.protocol == UDP {
@@ -104,7 +104,8 @@ const TCP_CHECKSUM: u32 = 16;
 const UDP_CHECKSUM: u32 = 6;
 
 const TCP_FLAGS: u64 = BPF_F_PSEUDO_HDR as u64 | ADDRESS;
-/// A UDP checksum of zero means that there is none, so a computed zero becomes all ones (RFC 768).
+/// In UDP, a checksum of zero means that the datagram has no checksum (RFC 768). The additional
+/// flag makes the helper keep a zero, and write all ones if it computes zero.
 const UDP_FLAGS: u64 = TCP_FLAGS | BPF_F_MARK_MANGLED_0 as u64;
 
 /// Returns the offset of the checksum in the transport header.
@@ -139,7 +140,7 @@ pub(crate) fn apply(
 
 /// Result of [`run`].
 ///
-/// The values are integers, because an eBPF function can return nothing else.
+/// The values are integers, because an eBPF function that is not inlined can return nothing else.
 struct Outcome;
 
 impl Outcome {
@@ -233,7 +234,8 @@ fn header(ctx: &TcContext, at: usize, change: Change) -> Option<()> {
     ctx.store(at, &change.new, 0).ok()
 }
 
-/// Decrements the TTL, and updates the checksum of the header. The TTL must be above one.
+/// Decrements the TTL, and updates the checksum of the header. The caller drops packets with a TTL
+/// of one or zero.
 #[inline(always)]
 fn hop(ctx: &TcContext) -> Option<()> {
     let old: [u8; 2] = ctx.load(TTL).ok()?;

@@ -20,7 +20,7 @@ static TAP_IFINDEX: Global<u32> = Global::new(0);
 #[unsafe(no_mangle)]
 static OVERLAY_VNI: Global<u32> = Global::new(0);
 
-/// First four bytes of the MAC addresses that encode peers.
+/// First four bytes of the peers' MAC addresses on the TAP.
 #[unsafe(no_mangle)]
 static PEER_MAC_PREFIX: Global<[u8; 4]> = Global::new([0; 4]);
 
@@ -32,7 +32,7 @@ static NODE_MAC: Global<u64> = Global::new(0);
 #[unsafe(no_mangle)]
 static GATEWAY_MAC: Global<u64> = Global::new(0);
 
-/// Address of the network that contains the overlay probe's addresses.
+/// Network that contains the overlay probe addresses.
 #[unsafe(no_mangle)]
 static PROBE_NET: Global<u32> = Global::new(u32::MAX);
 
@@ -44,7 +44,8 @@ static PROBE_MASK: Global<u32> = Global::new(u32::MAX);
 #[unsafe(no_mangle)]
 static PROBE_PORT: Global<u16> = Global::new(0);
 
-/// Outer source address for `BPF_PROG_TEST_RUN`, whose packets have no tunnel key.
+/// Outer source address in host byte order for `BPF_PROG_TEST_RUN`, whose packets have no tunnel
+/// key.
 ///
 /// The value is zero outside of tests, so the verifier removes the code that uses it.
 #[unsafe(no_mangle)]

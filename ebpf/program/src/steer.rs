@@ -11,8 +11,8 @@ use crate::{active_worker, settings};
 #[map]
 static LANES: HashMap<[u8; 2], u32> = HashMap::with_max_entries(CAPACITY, BPF_F_NO_PREALLOC);
 
-/// The lane for peers without an entry in `LANES`, and for frames whose MAC address encodes no
-/// peer.
+/// The lane for peers without an entry in `LANES`, and for frames whose destination MAC address is
+/// not that of a peer.
 const FIRST: u32 = 0;
 
 const ETHERNET: usize = 14;

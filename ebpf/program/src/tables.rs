@@ -44,7 +44,7 @@ static HEARTBEAT: HashMap<u32, Heartbeat> = HashMap::with_max_entries(1, BPF_F_N
 #[map]
 static COUNTERS: PerCpuArray<u64> = PerCpuArray::with_max_entries(Counter::ALL.len() as u32, 0);
 
-/// Returns the peer to which a remapped destination belongs, with the original prefix.
+/// Returns the peer to which a remapped destination belongs, and the original prefix.
 #[inline(always)]
 pub(crate) fn outbound(destination: u32) -> Option<&'static Outbound> {
     OUTBOUND_V4.get(Key::new(32, destination.to_ne_bytes()))
@@ -56,13 +56,13 @@ pub(crate) fn inbound(peer: [u8; 2], source: u32) -> Option<&'static Inbound> {
     INBOUND_V4.get(Key::new(PEER_BITS + 32, peer_address(peer, source)))
 }
 
-/// Returns the node or pod to which an inner destination belongs.
+/// Returns the node or remote pod to which the destination of a packet from a peer belongs.
 #[inline(always)]
 pub(crate) fn local(destination: u32) -> Option<&'static Local> {
     LOCAL_V4.get(Key::new(32, destination.to_ne_bytes()))
 }
 
-/// Returns whether this cluster's nodes may send packets with this inner source address.
+/// Returns whether an inner source address belongs to this cluster.
 #[inline(always)]
 pub(crate) fn is_source(source: u32) -> bool {
     SOURCES_V4.get(Key::new(32, source.to_ne_bytes())).is_some()
@@ -77,7 +77,8 @@ pub(crate) fn transit_source(peer: [u8; 2], source: u32) -> Option<u32> {
     Some(u32::from_ne_bytes(unsafe { *address }))
 }
 
-/// Returns the address that replaces a peer's unknown source addresses.
+/// Returns the address that replaces the source of an ICMP error from the peer, if that source is
+/// in no CIDR of the peer.
 #[inline(always)]
 pub(crate) fn unknown_source(peer: [u8; 2]) -> Option<u32> {
     let unknown = UNKNOWN_SOURCES_V4.get_ptr(peer)?;

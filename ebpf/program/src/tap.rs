@@ -1,4 +1,4 @@
-//! Forwards packets from peers to nodes or to other peers: checks and remaps the source.
+//! Forwards packets from peers to nodes or to other peers: checks and remaps their addresses.
 
 use aya_ebpf::bindings::BPF_F_ZERO_CSUM_TX;
 use aya_ebpf::helpers::{bpf_redirect, bpf_skb_set_tunnel_key};
@@ -22,7 +22,8 @@ const REFUSALS: Refusals = Refusals {
 
 /// Handles a frame that the engine wrote to the TAP.
 ///
-/// Returns the verdict, or the counter of the reason for which the frame must be dropped.
+/// Returns the verdict of the program. If the frame must be dropped, returns the counter of the
+/// reason.
 #[inline(always)]
 pub(crate) fn handle(ctx: &TcContext) -> Result<i32, Counter> {
     let frame = Frame::read(ctx, &REFUSALS)?;
@@ -59,11 +60,11 @@ pub(crate) fn handle(ctx: &TcContext) -> Result<i32, Counter> {
     send_to_node(ctx, local, spread_key)
 }
 
-/// Rewrites a packet that [`Frame::is_plain`] excludes, or whose source is outside of the peer's
-/// prefixes.
+/// Rewrites a packet that [`Frame::is_plain`] excludes, or whose source is in no CIDR of the peer.
 ///
-/// Returns the spread key: the remapped address of the flow's remote end. For an ICMP error that is
-/// the quoted destination, because the error must reach the node that translates the quoted flow.
+/// Returns the address by which [`send_to_node`] selects one of several nodes: the remapped source.
+/// For an ICMP error, returns the remapped destination of the quoted packet, because the error must
+/// reach the node that forwarded the quoted packet.
 #[inline(always)]
 fn deliver(
     ctx: &TcContext,
@@ -76,7 +77,8 @@ fn deliver(
     if icmp::is_error(ctx, frame) {
         quote_delivered(ctx, &mut rewrite, frame, peer)?;
         if inbound.is_none() && is_on!(SourceCheck) && is_on!(PrefixOnly) {
-            // A router or node of the peer sent the error. Path MTU discovery needs such errors.
+            // A router or node of the peer sent the error, and its address is in no CIDR of the
+            // peer. Path MTU discovery needs such errors.
             let unknown = tables::unknown_source(peer).ok_or(Counter::TapUnknownSource)?;
             rewrite.source.new = unknown;
             tables::count(Counter::TapUnknownSourceMapped);
@@ -89,7 +91,7 @@ fn deliver(
         && let Some(unknown) = tables::unknown_source(peer)
     {
         // A mutation test has switched `PrefixOnly` off. The program then has the bug that
-        // `PrefixOnly` prevents: it remaps a source that is outside of all prefixes.
+        // `PrefixOnly` prevents: it remaps a source that is in no CIDR of the peer.
         let upper = [0xff, 0xff, 0, 0];
         let lower = [0, 0, 0xff, 0xff];
         let net = unknown & u32::from_ne_bytes(upper);
@@ -109,10 +111,10 @@ fn deliver(
     })
 }
 
-/// Remaps the quoted destination of an ICMP error.
+/// Remaps the quoted destination of an ICMP error from a peer to this cluster.
 ///
-/// Returns an error unless the destination is an address of the peer, because only then can the
-/// quoted packet have been sent to the peer.
+/// Returns `TapQuoteRefused` if the quoted destination is not an address of the peer, because then
+/// the quoted packet was not sent to the peer.
 #[inline(always)]
 fn quote_delivered(
     ctx: &TcContext,
@@ -212,7 +214,7 @@ fn quote_transited(
 
 /// Returns the reason for which a packet to a destination outside of this cluster is dropped.
 ///
-/// Mutation tests switch `TransitDrop` off: packets to another peer are then forwarded.
+/// If a mutation test has switched `TransitDrop` off, forwards packets to another peer instead.
 #[inline(always)]
 fn refuse_destination(ctx: &TcContext, frame: &Frame) -> Result<i32, Counter> {
     let Some(route) = tables::outbound(frame.destination) else {
@@ -234,7 +236,10 @@ fn refuse_destination(ctx: &TcContext, frame: &Frame) -> Result<i32, Counter> {
     Ok(redirect(settings::tap_ifindex()))
 }
 
-/// Sends the packet through the overlay to the node that `local` and `spread_key` select.
+/// Sends the packet through the overlay to the node for the destination `local`.
+///
+/// If several nodes can forward packets to the destination, a hash of `spread_key` selects the
+/// node.
 #[inline(always)]
 fn send_to_node(ctx: &TcContext, local: &Local, spread_key: u32) -> Result<i32, Counter> {
     let sent = if local.kind == LOCAL_SPREAD {

@@ -33,6 +33,8 @@ pub(super) const STANDS_FOR_1: &str = "10.70.0.21";
 /// Address of the IP object that stands for the pod 10.244.5.5 of peer 2.
 pub(super) const STANDS_FOR_2: &str = "10.70.0.22";
 
+/// Address that replaces the source of an ICMP error from peer 1, if that source is in no CIDR of
+/// peer 1.
 pub(super) const UNKNOWN_1: &str = "10.71.0.1";
 
 /// The peer index, original CIDR and remapped CIDR of all remaps.
@@ -77,7 +79,7 @@ pub(super) fn tables() -> Tables {
     tables
 }
 
-/// Returns the contents of [`tables`] in the types of the oracle.
+/// Returns the contents of [`tables`] in the types of the reference model [`ipam::rewrite`].
 pub(super) fn gateway() -> Gateway {
     let tables = tables();
     let peer = |number| Peer {

@@ -33,7 +33,8 @@ fn random_packets_are_dropped_or_forwarded() {
     });
 }
 
-/// Replaces a few bytes of valid packets, so that most packets keep a known destination.
+/// Replaces only a few bytes of valid packets, so that most packets keep a destination that is in
+/// the tables.
 #[test]
 fn damaged_packets_are_dropped_or_leave_with_the_right_addresses() {
     let programs = load(&tables());

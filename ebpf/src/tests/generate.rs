@@ -36,7 +36,7 @@ pub(super) fn packets(
 /// Number of quoted bytes of a TCP header that include only the first byte of its checksum.
 const HALF_CHECKSUM: usize = 17;
 
-/// Generates ICMP errors that quote at least eight bytes of the quoted payload, as in RFC 792.
+/// Generates ICMP errors that quote the IPv4 header and at least eight more bytes, as in RFC 792.
 ///
 /// No quoted packet ends in the middle of the TCP checksum, because the programs do not update a
 /// checksum of which only one byte is quoted.
@@ -114,7 +114,8 @@ fn options() -> impl Strategy<Value = Vec<u8>> {
 
 fn body() -> impl Strategy<Value = Body> {
     let bytes = || vec(any::<u8>(), 0..200);
-    // The programs may change the MSS option of a SYN, so the module `mss` tests SYN segments.
+    // The programs may change the MSS option of a SYN segment. The module `mss` tests such
+    // segments.
     let flags = any::<u8>().prop_map(|flags| flags & !SYN);
     prop_oneof![
         4 => (any::<[u16; 2]>(), flags, words(10), bytes()).prop_map(

@@ -37,7 +37,8 @@ fn error(source: &str, destination: &str, kind: u8, quoted: Packet, keep: usize)
 fn an_error_to_a_peer_quotes_the_packet_as_the_peer_sent_it() {
     let programs = load(&tables());
     let errors = address("10.245.0.0/16").prop_flat_map(|sender| {
-        // The destination pod sends the error, or a node on the path with an external address.
+        // The sender of the error is the destination pod, or a node on the path. The node has an
+        // address in the external CIDR.
         let reporter = prop_oneof![address("10.244.1.0/24"), address("10.70.0.0/16")];
         let quoted = packets(Just(sender), address("10.244.1.0/24"));
         errors(reporter, Just(sender), quoted)
@@ -102,14 +103,15 @@ fn an_error_from_an_unknown_router_comes_from_the_peers_unknown_source_address()
 }
 
 /// Peer 1 forges errors about packets that it did not receive. The sources of the errors are a pod,
-/// a pod with an IP object, an unknown router, and an address of the liveness probe.
+/// a pod with an IP object, a router in no CIDR of the peer, and an address of the liveness probe.
 #[test]
 fn an_error_from_a_peer_about_a_packet_that_it_did_not_get_is_refused() {
     let programs = load(&tables());
     let foreign = [
         // The receiver of the error did not send this packet.
         datagram("10.244.1.11", "10.244.3.3"),
-        // These packets were sent to peer 2, the internet and a node, not to peer 1.
+        // These packets were not sent to peer 1. The first two were sent to peer 2, and the others
+        // to the internet and to a node.
         datagram("10.244.1.10", "192.168.7.1"),
         datagram("10.244.1.10", "10.246.3.3"),
         datagram("10.244.1.10", "8.8.8.8"),
@@ -231,7 +233,8 @@ fn an_error_that_quotes_no_header_is_refused() {
     }
 }
 
-/// The bytes behind the end of the packet look like the rest of an ICMP header, or like an error.
+/// The packet ends within its ICMP header, but the frame continues with the rest of the header and
+/// a quoted packet.
 #[test]
 fn an_icmp_packet_that_ends_within_its_header_is_refused() {
     let programs = load(&tables());
@@ -269,7 +272,8 @@ fn quoted_by_pod() -> Packet {
     datagram("10.244.1.10", "10.244.3.3")
 }
 
-/// Otherwise path MTU discovery fails: the error must reach the node that translates the flow.
+/// Path MTU discovery fails if the error reaches another node than the quoted flow, because only
+/// the node of the flow can translate the error.
 #[test]
 fn an_error_reaches_the_node_of_a_spread_destination_that_has_the_quoted_flow() {
     let nodes = (1..=4).map(|host| Ipv4Addr::new(172, 18, 1, host));
@@ -285,7 +289,8 @@ fn an_error_reaches_the_node_of_a_spread_destination_that_has_the_quoted_flow() 
         let node = programs.tap(&from_peer(1, &request)).node;
         chosen.insert(node);
 
-        // From a router outside the peer's prefixes, from another pod, from the client.
+        // The errors come from a router in no CIDR of the peer, from another pod and from the
+        // client.
         for source in ["172.16.0.1", "10.244.3.3", &client] {
             for kind in [3, 11] {
                 let reply = datagram("10.70.0.100", &client);

@@ -142,7 +142,7 @@ fn the_tap_program_decides_as_the_oracle_does() {
     });
 }
 
-/// A frame may be longer than the IPv4 packet in it, above all the shortest ones, which Ethernet pads.
+/// A frame may be longer than the IPv4 packet in it, because Ethernet pads short frames.
 #[test]
 fn bytes_beyond_the_total_length_decide_nothing_and_do_not_change() {
     let programs = load(&tables());

@@ -17,7 +17,7 @@ use std::path::Path;
 
 const REPEAT: u32 = 100_000;
 
-/// Total numbers of prefixes in the measured tables; each peer has ten prefixes.
+/// Numbers of prefixes that the test adds to the tables. Each added peer has ten prefixes.
 const PREFIXES: [u32; 3] = [100, 10_000, 60_000];
 
 /// A CIDR that is remapped to itself, so that all repetitions process the same packet.

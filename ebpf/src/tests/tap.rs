@@ -77,8 +77,8 @@ fn every_fragment_is_remapped_and_the_first_has_the_checksum() {
 #[test]
 fn a_peer_sends_only_from_its_own_prefixes() {
     let programs = load(&tables());
-    // 192.168.7.0/24 belongs to peer 2 only. 10.245.0.0/16 is a remapped prefix, which never occurs
-    // in packets from the peer itself.
+    // 192.168.7.0/24 is a CIDR of peer 2 only. 10.245.0.0/16 is a remapped CIDR of peer 1, which
+    // never occurs in packets from peer 1 itself.
     let foreign = address("0.0.0.0/0").prop_filter("known", |source| seen(1, *source).is_none());
     let foreign = prop_oneof![foreign, address("192.168.7.0/24"), address("10.245.0.0/16")];
 
@@ -114,7 +114,7 @@ fn a_frame_whose_mac_address_encodes_no_peer_is_dropped() {
             Counter::TapUnknownPeer,
         );
     }
-    // Peer 3 has no prefixes, so all its sources are unknown.
+    // Peer 3 has no CIDR, so the program accepts no source address from it.
     programs.assert_refused(
         |programs| programs.tap(&from_peer(3, &packet)),
         Counter::TapUnknownSource,

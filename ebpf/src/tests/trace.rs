@@ -23,7 +23,7 @@ impl Write for Lines {
     }
 }
 
-/// Runs the overlay program on a packet with an unknown source, and returns the log.
+/// Runs the overlay program on a packet whose source is outside of this cluster. Returns the log.
 fn log_of_a_drop(log: bool) -> String {
     let programs = load_with(&tables(), OUTER, log);
     let mut trace = Trace::take(&mut programs.ebpf.borrow_mut()).unwrap();

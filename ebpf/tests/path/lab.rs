@@ -1,4 +1,4 @@
-//! A laboratory with a node and a gateway, each in a network namespace, on one underlay.
+//! A test network with a node and a gateway, each in its own network namespace, on one underlay.
 //!
 //! ```text
 //!   node                                gateway
@@ -22,10 +22,10 @@ use std::time::{Duration, Instant};
 
 pub(super) const NODE: Ipv4Addr = Ipv4Addr::new(172, 18, 0, 2);
 
-/// An underlay address that is missing in the gateway's table of nodes.
+/// An underlay address of the node that is missing in [`Tables::nodes`].
 pub(super) const STRANGER: Ipv4Addr = Ipv4Addr::new(172, 18, 0, 3);
 
-/// Longest wait for steps that take milliseconds on an idle machine.
+/// Timeout of waits. On an idle machine, the waits take milliseconds.
 pub(super) const DEADLINE: Duration = Duration::from_secs(30);
 
 pub(super) const PEER: u16 = 7;
@@ -86,7 +86,7 @@ impl Drop for Namespace {
     }
 }
 
-/// The two network namespaces with all devices. Each test attaches the programs.
+/// The two network namespaces with all devices, but without the programs, which each test attaches.
 pub(super) struct Lab {
     pub(super) node: Namespace,
     pub(super) gateway: Namespace,

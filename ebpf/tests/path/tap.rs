@@ -14,7 +14,7 @@ nix::ioctl_write_int!(set_offload, b'T', 208);
 /// Length of the virtio header before each frame.
 pub(super) const VNET_HEADER: usize = 10;
 
-/// Offload of checksums and IPv4 TCP segmentation, both of which the kernel leaves to the reader.
+/// Offloads of the TAP: the kernel leaves checksums and IPv4 TCP segmentation to the reader.
 const OFFLOADS: u64 = 0x01 | 0x02;
 
 /// The file descriptor of a TAP, from which an engine reads frames.

@@ -6,7 +6,8 @@ const ICMP: u8 = 1;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// Offsets of an IPv4 packet, or of the packet that an ICMP error quotes.
+/// The position of an IPv4 packet, or of the packet that an ICMP error quotes. All offsets are from
+/// the start of the outer packet.
 #[derive(Debug)]
 struct Layer {
     start: usize,
@@ -16,7 +17,7 @@ struct Layer {
     checksum: Option<usize>,
 }
 
-/// The layers of a packet: the packet itself, and the packet that an ICMP error quotes.
+/// The layers of a packet: the packet itself and, for an ICMP error, the quoted packet.
 #[derive(Debug)]
 pub(crate) struct Fields {
     layers: Vec<Layer>,
@@ -49,8 +50,8 @@ impl Fields {
             || self.layers.iter().any(|layer| layer.may_change(at))
     }
 
-    /// Returns one sum for each checksum: the sum of the covered bytes, including the checksum
-    /// itself.
+    /// Returns one sum for each checksum: the sum of the bytes that the checksum covers, including
+    /// the checksum itself.
     ///
     /// A rewrite that updates a checksum correctly does not change the sum.
     pub(crate) fn residues(&self, packet: &[u8]) -> Vec<u16> {
@@ -109,12 +110,13 @@ impl Layer {
     }
 }
 
-/// Returns whether the packet is a UDP datagram without a checksum. A rewrite adds no checksum.
+/// Returns whether the packet is a UDP datagram without a checksum. The programs do not add one.
 fn is_absent(packet: &[u8], layer: &Layer, at: usize) -> bool {
     packet[layer.start + 9] == UDP && packet[at..at + 2] == [0, 0]
 }
 
-/// Returns the sum of the Internet checksum (RFC 1071), in which zero and all ones are equal.
+/// Returns the one's complement sum of the bytes (RFC 1071). The sum is modulo 0xffff, so that both
+/// representations of zero, all zeros and all ones, have the same result.
 fn residue(bytes: &[u8]) -> u16 {
     let words = bytes
         .chunks(2)

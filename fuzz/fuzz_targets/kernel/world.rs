@@ -20,7 +20,7 @@ const REMAPS: [(u16, &str, &str); 5] = [
     (2, "192.168.7.0/24", "10.247.3.0/24"),
 ];
 
-/// The source prefixes of packets from this cluster.
+/// The prefixes of this cluster.
 const OWN: [&str; 2] = ["10.244.0.0/16", "10.70.0.0/16"];
 
 /// The destination prefixes behind the nodes of this cluster.
@@ -33,8 +33,8 @@ const MAPPED: [(u16, &str, &str); 3] = [
     (2, "192.168.7.7", "10.70.0.23"),
 ];
 
-/// The index of a peer, and the address that replaces unknown sources in its ICMP errors. The other
-/// peer has no such address.
+/// The index of a peer, and the address that replaces the source of an ICMP error from that peer,
+/// if the source is in no CIDR of the peer. The other peer has no such address.
 const UNKNOWN: (u16, &str) = (1, "10.71.0.1");
 
 /// The addresses from which a selector in the input chooses.
@@ -62,8 +62,8 @@ const AS_IT_IS: u8 = 0x80;
 
 /// Parses the input, and writes the selected addresses into the packet.
 ///
-/// Returns `None` if the kernel rejects the packet in a test run, or if the destination is an
-/// overlay probe address, for which the oracle has no rules.
+/// Returns `None` if the packet is too short for a test run in the kernel, or if the destination is
+/// an overlay probe address, for which the oracle has no rules.
 pub(crate) fn packet(input: &[u8]) -> Option<(u8, Vec<u8>)> {
     let (&[flags, selectors @ ..], packet) = input.split_first_chunk::<5>()?;
     let mut packet = packet.get(..packet.len().min(LEN_MAX))?.to_vec();

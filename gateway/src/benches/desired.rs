@@ -10,7 +10,9 @@ use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::net::Ipv4Addr;
 
-/// Numbers of nodes and of peers. There are as many mapped external addresses as peers.
+/// Numbers of nodes and of peers.
+///
+/// The number of IP objects for addresses outside of the cluster equals the number of peers.
 const SIZES: [(u32, u32); 3] = [(50, 10), (500, 100), (5_000, 1_000)];
 
 /// Number of prefixes of each peer.

@@ -139,8 +139,8 @@ fn lookup(criterion: &mut Criterion<CpuTime>) {
         let mut at = 0_u32;
         group.bench_function(BenchmarkId::new("select a session", peers), |bencher| {
             bencher.iter(|| {
-                // The peers are pseudo-random: in a fixed order, CPU caches would speed up the
-                // lookup.
+                // A linear congruential generator selects the peers, because CPU caches would speed
+                // up the lookup of peers in a fixed order.
                 at = at.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
                 let peer = u16::try_from(at >> 16).unwrap_or_default() % peers;
                 let session = simulation.gateway.select(peer, black_box(at));
@@ -151,7 +151,7 @@ fn lookup(criterion: &mut Criterion<CpuTime>) {
     group.finish();
 }
 
-/// Returns a UDP packet of `len` bytes between two pods with the same address.
+/// Returns a UDP packet of `len` bytes whose source and destination address are equal.
 pub(super) fn udp(len: usize) -> Vec<u8> {
     let mut packet = ip(17, len);
     packet.resize(len, 0);
@@ -159,8 +159,9 @@ pub(super) fn udp(len: usize) -> Vec<u8> {
     packet
 }
 
-/// Returns a TCP packet with `len` bytes of payload. Its checksum field is not complete; see
-/// [`complete`].
+/// Returns a TCP packet with `len` bytes of payload.
+///
+/// The checksum field holds only the sum of the pseudo-header; [`complete`] writes the checksum.
 fn tcp(sequence: u32, len: usize) -> Vec<u8> {
     let mut packet = tcp_headers(sequence, len).to_vec();
     packet.resize(HEADERS + len, 0x5a);

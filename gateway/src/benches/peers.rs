@@ -43,8 +43,8 @@ pub(crate) fn all(criterion: &mut Criterion<CpuTime>) {
                 BatchSize::PerIteration,
             );
         });
-        // The measured CPU time includes the gateway's timers and probes, and its processing of the
-        // probes and replies of the peers.
+        // The measured CPU time includes the gateway's timers, the probes that it sends, and its
+        // processing of the probes and replies that it receives.
         group.bench_function(BenchmarkId::new("one idle second with", peers), |bencher| {
             bencher.iter_custom(|seconds| {
                 let before = simulation.busy;

@@ -90,7 +90,7 @@ impl Simulation {
             self.run(LATENCY);
         }
         // The gateway is the responder of each handshake. WireGuard's responder must not send data
-        // before it has received the first packet of the session.
+        // before it has received the first packet of the session, so wait for this packet.
         self.run(2 * LATENCY);
 
         self.now - from

@@ -80,9 +80,9 @@ impl Plan {
     }
 }
 
-/// Returns a line for each value that `plan` changed, added or removed.
+/// Compares the objects before and after the allocation; returns a line for each changed value.
 ///
-/// Lists added and removed values only if they belong to a status.
+/// An added or removed value has a line only if it belongs to a status.
 fn changes(before: &Objects, after: &Objects) -> anyhow::Result<Vec<String>> {
     let before = leaves(before)?;
     let after = leaves(after)?;

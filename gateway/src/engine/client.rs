@@ -10,8 +10,8 @@
 //!
 //! The client has one session with a peer that is not a gateway of this project. If this session is
 //! lost, the client moves the session to a new source port, and keeps the session's [`Tunnel`]. The
-//! tunnel holds the peer's cookie. Its next handshake timestamp is newer than the last one, as
-//! WireGuard requires.
+//! tunnel stores the cookie that the peer sent. It also ensures that the timestamp of the next
+//! initiation is newer than the last one, as WireGuard requires.
 //!
 //! The kind of a peer is unknown until a probe arrives. In the meantime only one replica of this
 //! cluster serves the peer. The other replicas *explore* the kind: they open a session for a short
@@ -33,32 +33,33 @@ use std::time::{Duration, Instant};
 
 /// Timeout of the first handshake attempt; doubles with every failure.
 const ATTEMPT: Duration = Duration::from_secs(1);
-/// Upper bound of the timeout and of the pause after repeated failures. It is shorter than
-/// WireGuard's `REKEY_TIMEOUT` of 5 s, because each attempt may reach another replica.
+/// Upper bound of [`ATTEMPT`] and [`PAUSE`] after repeated failures. It is shorter than WireGuard's
+/// `REKEY_TIMEOUT` of 5 s, because each attempt may reach another replica.
 const ATTEMPT_MAX: Duration = Duration::from_secs(2);
-/// First pause between attempts; doubles with every failure.
+/// First pause between attempts to open a session; doubles with every failure.
 const PAUSE: Duration = Duration::from_millis(250);
 /// Number of quick attempts ([`PAUSE`] apart) to discover a further replica, for each replica and
 /// lane. If a load balancer chooses among n replicas at random, 8 n attempts miss a given replica
 /// with a probability below e^-8. In a test with 4 n attempts, the discovery of one in twenty
 /// restarted replicas took more than 3 s.
 const ATTEMPTS_PER_REPLICA: u32 = 8;
-/// Pause between attempts after the quick ones. A restarted replica is discovered within seconds,
-/// at the cost of one small message per second.
+/// Pause between attempts to discover a further replica, after the quick attempts. A restarted
+/// replica is discovered within seconds, at the cost of one small message per second.
 const PAUSE_LATER: Duration = Duration::from_secs(1);
 /// Number of addresses at which the client keeps sessions to each replica.
 const PATHS_PER_REPLICA: usize = 2;
-/// Pause between attempts at a further address after the quick ones. It is long, because the
-/// replica may be permanently unreachable at that address.
+/// Pause between attempts to reach a replica at a further address, after the quick attempts. It is
+/// long, because the replica may be permanently unreachable at that address.
 const PAUSE_PATHS: Duration = Duration::from_secs(60);
 /// Delay before a replica opens a session to explore the kind of a peer that another replica
 /// serves.
 const STAGGER: Duration = Duration::from_secs(1);
 /// Time limit of a session that explores the kind of a peer.
 const EXPLORATION: Duration = Duration::from_secs(3);
-/// First pause between explorations; doubles every time. A peer without probes has one session, and
-/// each exploration takes that session from the replica that serves the peer.
+/// First pause between explorations; doubles every time. A peer that runs plain WireGuard has only
+/// one session, and each exploration takes that session from the replica that serves the peer.
 const EXPLORE_AGAIN: Duration = Duration::from_secs(10);
+/// Upper bound of the pause between explorations.
 const EXPLORE_AGAIN_MAX: Duration = Duration::from_secs(300);
 /// Minimum interval between handshakes that are triggered by messages with an unknown receiver
 /// index.
@@ -71,15 +72,17 @@ pub(super) struct Client {
     /// Number of remote lanes to connect to, derived from the highest numbers of replicas and lanes
     /// that the remote replicas advertise.
     expected_lanes: u32,
-    /// Attempts to discover a replica since a session was lost or `expected_lanes` increased.
+    /// Number of attempts to discover a replica since a session was lost or `expected_lanes`
+    /// increased.
     attempts: u32,
-    /// Attempts at further addresses since a session was lost, or lanes or addresses were added.
+    /// Number of attempts to reach replicas at further addresses since a session was lost, or since
+    /// `expected_lanes` or the endpoints increased.
     path_attempts: u32,
     next_attempt: Instant,
     /// Earliest time of the next attempt at a further address. It is separate from `next_attempt`,
     /// so that the discovery of a new replica does not wait for these attempts.
     next_path: Instant,
-    /// Consecutive attempts without a response.
+    /// Number of consecutive attempts without a response.
     failures: u32,
     /// Earliest time of the next exploration, if the last one did not reveal the peer's kind.
     explore_again: Instant,
@@ -210,8 +213,8 @@ fn backoff(first: Duration, failures: u32) -> Duration {
 }
 
 impl Engine {
-    /// Opens and closes sessions of a peer until they match the desired set. Repeated calls have no
-    /// further effect.
+    /// In the client role, opens and closes sessions with a peer, according to the kind and the
+    /// discovered replicas of the peer.
     pub(super) fn maintain_client(&mut self, index: u16, now: Instant) {
         let Some(peer) = self.peers.get_mut(index) else {
             return;

@@ -26,7 +26,8 @@ impl Engine {
             self.handle_unknown_receiver(source.from, now);
             return Received::Nothing;
         };
-        // These two checks precede decryption. They are cheap while the endpoint is unchanged.
+        // These two checks precede decryption, because decryption changes the tunnel's state. They
+        // are cheap while the endpoint is unchanged.
         if source.from != session.endpoint && self.tunnelled.contains(source.from) {
             self.drops.count(Drop::EndpointInsideTunnel);
             return Received::Nothing;

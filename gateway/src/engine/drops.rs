@@ -33,15 +33,15 @@ reasons! {
     UnknownReceiver = "unknown-receiver",
     /// A handshake message whose mac1 matches no local key.
     InvalidMac = "invalid-mac",
-    /// A handshake message beyond the global limit of mac1 checks for unauthenticated senders.
+    /// A handshake message beyond the global limit of mac1 checks.
     HandshakeBudget = "handshake-budget",
     /// A handshake message beyond the limit of mac1 checks per source.
     HandshakeSourceBudget = "handshake-source-budget",
     /// An initiation beyond the share of its source while the local key is under load, or a
     /// response beyond the limit of its session.
     HandshakeRate = "handshake-rate",
-    /// An initiation to which the gateway sent a cookie reply. The local key is under load, so the
-    /// sender has to prove its address.
+    /// An initiation to which the gateway sent a cookie reply, because the local key is under load.
+    /// The sender has to repeat the initiation with the cookie.
     CookieSent = "cookie-sent",
     /// A handshake with a public key that belongs to no peer.
     UnknownPeer = "unknown-peer",
@@ -56,15 +56,16 @@ reasons! {
     Replayed = "replayed",
     /// A data message whose counter has reached WireGuard's `REJECT_AFTER_MESSAGES`.
     CounterLimit = "counter-limit",
-    /// A data message that cannot be encrypted or decrypted, because the session has no valid keys.
+    /// A packet that cannot be encrypted, or a data message that cannot be decrypted, because the
+    /// session has no valid keys.
     NoKeys = "no-keys",
-    /// An inner packet that is not well-formed IPv4.
+    /// An inner packet with an invalid IPv4 header, or with a length that differs from the header.
     InnerMalformed = "inner-malformed",
     /// An inner packet that is not IPv4.
     InnerNotIpv4 = "inner-not-ipv4",
     /// An inner packet whose source address is outside the peer's prefixes.
     SourceNotAllowed = "source-not-allowed",
-    /// An ICMP error whose receiver did not send the quoted packet to the peer.
+    /// An ICMP error that quotes a packet that the error's receiver did not send to the peer.
     QuoteNotAllowed = "quote-not-allowed",
     /// A liveness probe that cannot be parsed, or whose PONG would be much longer than the PING.
     ProbeMalformed = "probe-malformed",

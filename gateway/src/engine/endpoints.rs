@@ -4,9 +4,10 @@ use super::tunnelled::Tunnelled;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-/// Interval of DNS lookups of a name during the first [`RESOLVE_PERIOD`]. Both values are upstream
-/// Liqo's.
+/// Interval of DNS lookups of a name during the first [`RESOLVE_PERIOD`]. It is upstream Liqo's
+/// value.
 const RESOLVE_INTERVAL: Duration = Duration::from_secs(5);
+/// Time after the first lookup of a name until the interval increases. It is upstream Liqo's value.
 const RESOLVE_PERIOD: Duration = Duration::from_secs(600);
 /// Interval of DNS lookups of a known name after [`RESOLVE_PERIOD`].
 const RESOLVE_INTERVAL_LATER: Duration = Duration::from_secs(300);

@@ -1,5 +1,5 @@
 //! Records the handshake messages of a peer while the peer is not connected. These messages are
-//! evidence of the direction that is blocked.
+//! evidence of the direction in which datagrams are lost.
 //!
 //! ```text
 //!   server: no initiation               client -> server is blocked, or the client sends none
@@ -20,8 +20,8 @@ const WINDOW: Duration = Duration::from_secs(15);
 pub(crate) struct HandshakeEvidence {
     /// Source of initiations of the peer, to which this gateway responded.
     pub(crate) initiations: Option<IpAddr>,
-    /// Source of initiations for the local key of this peer, but with an unknown public key. The
-    /// sender is not authenticated.
+    /// Source of initiations that are for the local key of this peer, but come from an unknown
+    /// public key. The sender is not authenticated.
     pub(crate) unknown_keys: Option<IpAddr>,
     /// Source of responses to initiations of this gateway.
     pub(crate) responses: Option<IpAddr>,

@@ -37,8 +37,8 @@ impl Engine {
         self.handle_verified(local, source, datagram, now);
     }
 
-    /// Handles an initiation whose mac1, cookie and limits have been checked. `local` is the public
-    /// half of the local key that the initiation is for.
+    /// Handles an initiation whose mac1, cookie and limits have been checked. `local` is the local
+    /// public key that the initiation is for.
     pub(super) fn handle_verified(
         &mut self,
         local: [u8; 32],
@@ -90,10 +90,10 @@ impl Engine {
         }
     }
 
-    /// Returns whether the peer created an initiation with its private key, and whether the
-    /// timestamp is newer than all earlier timestamps of the slot. A lane also records the
-    /// timestamps of initiations that it forwards to the first lane. It can then refuse replayed
-    /// copies when it handles the initiations of this peer itself.
+    /// Returns whether the peer created an initiation with its private key, with a timestamp that
+    /// is newer than all earlier timestamps of the slot. A lane also records the timestamps of
+    /// initiations that it forwards to the first lane. If the lane later handles the initiations of
+    /// this peer itself, it can then refuse replayed copies.
     fn is_newest(&mut self, peer: u16, slot: u32, initiator: Initiator) -> bool {
         let Some(peer) = self.peers.get_mut(peer) else {
             return false;
@@ -158,8 +158,8 @@ impl Engine {
         }
     }
 
-    /// Confirms the handshake of a session at the first data message after the response. This
-    /// message proves that the initiation was no replay and that the initiator has the keys.
+    /// Confirms the handshake of a session when the first data message with the new keys arrives.
+    /// This message proves that the initiation was no replay and that the initiator has the keys.
     pub(super) fn confirm(&mut self, id: SessionId, now: Instant) {
         let Some(session) = self.sessions.get_mut(id) else {
             return;

@@ -1,4 +1,5 @@
-//! Sender indices: the remote side copies these 32 bits into the receiver index of its messages.
+//! Encodes sender indices. The remote side copies these 32 bits into the receiver index of its
+//! messages.
 //!
 //! WireGuard lets the sender choose the index (whitepaper, section 5.4.2), and boringtun lets its
 //! caller choose the upper 24 bits. An initiation of this gateway has this index:
@@ -12,12 +13,12 @@
 //! |<------------------- slot, 24 bits ----------->|<- boringtun ->|
 //! ```
 //!
-//! - The *key hint* is the first byte of the responder's public key. A gateway has one key per
-//!   peering, and mac1 does not name the key of a message. Without a hint the responder has to try
-//!   its keys one after another. With a hint, a gateway with 1,000 keys tries about four of them.
-//!   The hint is not trusted: only mac1 decides. The mac1 checks for a sender with a wrong hint are
-//!   limited like the checks for a sender without a hint (`engine/keys/budget.rs`). An observer
-//!   learns eight bits of a public key.
+//! - The *key hint* is the first byte of the responder's public key. A gateway may have one key per
+//!   peering, and mac1 does not name the key that a message is for. Without a hint, the responder
+//!   has to compute mac1 with one key after another. With a hint, a gateway with 1,000 keys tries
+//!   about four of them. The hint is not trusted: only mac1 decides. The mac1 checks for a sender
+//!   with a wrong hint are limited like the checks for a sender without a hint
+//!   (`engine/keys/budget.rs`). An observer learns eight bits of a public key.
 //! - The lane byte selects one of the responder's `n` lanes (`engine/lanes.rs`).
 //! - The counter distinguishes the handshakes of a session.
 //!
@@ -27,8 +28,8 @@
 //! free slot, the session uses a slot without the hint.
 //!
 //! The index of a response has no hint, and so the upper 16 bits of its slot are random. The slots
-//! of upstream gateways, of other WireGuard implementations and of the first release are random,
-//! too. One in 256 of these has the hint of a given key by chance.
+//! of upstream gateways, of other WireGuard implementations and of the first release of this
+//! project are random, too. One in 256 of these has the hint of a given key by chance.
 
 /// Maximum number of draws of a hinted slot. If 90 % of the slots are in use, one session in 800
 /// gets no hint.

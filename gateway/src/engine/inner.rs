@@ -13,8 +13,8 @@ pub(super) const SERVER: Ipv4Addr = settings::LIVENESS_SERVER;
 pub(super) const CLIENT: Ipv4Addr = settings::LIVENESS_CLIENT;
 /// Source and destination port of liveness probes.
 pub(super) const PROBE_PORT: u16 = settings::LIVENESS_PORT;
-/// Network prefix of [`SERVER`] and [`CLIENT`], without the host bits. Upstream also assigns the
-/// addresses of further tunnels from this prefix.
+/// Network bits of the prefix that contains [`SERVER`] and [`CLIENT`]. A probe may be sent to any
+/// address in the prefix, because upstream assigns the addresses of further tunnels from it.
 const PROBE_NET: u32 = settings::LIVENESS_NET.to_bits() >> PROBE_NET_SHIFT;
 const PROBE_NET_SHIFT: u32 = 32 - settings::LIVENESS_NET_LEN as u32;
 

@@ -62,7 +62,8 @@ pub(crate) enum Role {
 /// Desired configuration of one remote cluster.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct PeerConfig {
-    /// Identifies the peer in MAC addresses and in the tables of the eBPF programs.
+    /// Identifies the peer in the tables of the eBPF programs, and in the MAC addresses of the
+    /// frames on the TAP.
     pub(crate) index: u16,
     pub(crate) cluster_id: String,
     /// The private key of this cluster for the peering. Several peerings may share one key.
@@ -71,8 +72,8 @@ pub(crate) struct PeerConfig {
     pub(crate) role: Role,
     /// Upper bound of the inner MTU, in bytes.
     pub(crate) mtu: u16,
-    /// Original prefixes of the remote cluster, before remapping. The peer may send only from
-    /// these.
+    /// Original prefixes of the remote cluster, before remapping. The source addresses of the
+    /// peer's packets must be in these prefixes.
     pub(crate) allowed: Vec<Ipv4Net>,
 }
 
@@ -144,14 +145,15 @@ pub(crate) enum Event {
     /// An initiation of a single-session peer (upstream Liqo or plain WireGuard). The shell
     /// forwards it to the first lane, which has the sessions of these peers.
     Initiation {
-        /// Public half of the local key for which mac1, cookie and limits were checked.
+        /// Public key of the local key that the initiation is for. The lane has already checked
+        /// mac1, cookie and limits.
         local: [u8; 32],
         from: SocketAddr,
         /// The UDP payload.
         datagram: Vec<u8>,
     },
-    /// Reports whether this lane can send packets to the peer. The gateway's replies to overlay
-    /// probes advertise this to the nodes.
+    /// Reports whether this lane can send packets to the peer. The gateway advertises this to the
+    /// nodes in its replies to overlay probes.
     Reachable {
         peer: u16,
         /// Whether at least one session is usable.
@@ -174,7 +176,7 @@ pub(crate) struct Nodes {
     pub(crate) resting: u32,
     /// Whether the echo responders of all ready nodes reply to end-to-end checks of remote nodes.
     /// Nodes that have not sent an overlay probe yet are ignored.
-    // Earlier versions use the key `reflect` in status and probes.
+    // The serialized key is `reflect` for compatibility with earlier versions.
     #[serde(rename = "reflect")]
     pub(crate) echo_responder: bool,
 }

@@ -1,12 +1,12 @@
-//! Local static keys, and their protection against floods of handshakes.
+//! Stores the local static keys, and limits the work that a flood of handshakes may cause.
 //!
 //! An initiation has to pass these checks before the first Diffie-Hellman, cheapest first:
 //!
-//! - mac1 with the key that the source used last
-//! - mac1 with the keys that match the hint in the sender index, then with all other keys: 0.5 us
-//!   per key, limited by [`Budget`]
-//! - mac2, while the key is under load: 1 us
-//! - the limit of handshakes per source, while the key is under load
+//! - mac1, with the local key that the source used last; this check is not limited
+//! - mac1, with the keys that match the key hint in the sender index, then with all other keys;
+//!   each key takes 0.5 us, and [`Budget`] limits the number of keys
+//! - mac2, if the key is under load; this takes 1 us
+//! - the limit of handshakes per source, if the key is under load
 
 mod budget;
 mod recent;
@@ -26,7 +26,8 @@ use std::time::{Duration, Instant};
 /// Period after which all limits are reset.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Local keys by their public half. The first byte of the public half is the key hint.
+/// Local keys by their public key. The first byte of the public key is the key hint
+/// (`engine/index.rs`).
 pub(super) struct Keys {
     keys: BTreeMap<[u8; 32], LocalKey>,
     recent: RecentKeys,
@@ -38,7 +39,7 @@ pub(super) struct Keys {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub(super) reason: Drop,
-    /// Length of the cookie reply in the buffer, if one must be sent.
+    /// Length of the cookie reply in the output buffer; `None` if none must be sent.
     pub(super) cookie: Option<usize>,
 }
 
@@ -61,7 +62,7 @@ impl Keys {
         }
     }
 
-    /// Adds a key unless it is present, and returns its public half.
+    /// Adds a key unless it is present, and returns its public key.
     pub(super) fn add(&mut self, private: &PrivateKey) -> [u8; 32] {
         let public = super::noise::public_key(private);
         if let Entry::Vacant(entry) = self.keys.entry(public) {
@@ -72,7 +73,7 @@ impl Keys {
         public
     }
 
-    /// Removes the keys whose public half `is_used` rejects.
+    /// Removes the keys whose public key `is_used` rejects.
     pub(super) fn retain(&mut self, is_used: impl Fn(&[u8; 32]) -> bool) {
         self.keys.retain(|public, _| is_used(public));
         self.recent.retain(is_used);
@@ -83,7 +84,8 @@ impl Keys {
     }
 
     /// Remembers that `from` uses the local key `public`. The caller must have received a data
-    /// message, because an initiation may be a copy that was sent from any address.
+    /// message from this address. An initiation is not sufficient, because an attacker may replay
+    /// it from any address.
     pub(super) fn remember(&mut self, from: IpAddr, public: [u8; 32]) {
         self.recent.remember(from, public);
     }
@@ -94,8 +96,8 @@ impl Keys {
         self.recent.get(from)
     }
 
-    /// Finds the local key of an initiation, and checks the limits of its sender. The caller may
-    /// then spend a Diffie-Hellman on the initiation.
+    /// Returns the public key of the local key that an initiation is for. If all checks succeed,
+    /// the caller may spend a Diffie-Hellman on the initiation.
     pub(super) fn verify(
         &mut self,
         from: SocketAddr,

@@ -35,7 +35,7 @@ const GRACE_UNKNOWN: Duration = Duration::from_millis(750);
 /// have dropped the PONGs.
 const RECEIVE_GRACE: Duration = Duration::from_millis(300);
 /// Time without PONG after which a session is lost even if other messages arrive. In this case, the
-/// messages of this side do not reach the peer.
+/// peer's messages arrive, but the messages of this side do not reach the peer.
 const ONE_WAY_MAX: Duration = Duration::from_secs(3);
 /// Number of PINGs at [`OURS_INTERVAL`] to a peer of unknown kind.
 const EAGER_PINGS: u32 = 8;
@@ -49,7 +49,8 @@ pub(super) struct Liveness {
     next_ping: Instant,
     pings: u32,
     outstanding: VecDeque<SentPing>,
-    /// Number of PINGs after the last one that a PONG acknowledged. Padded PINGs do not count.
+    /// Number of PINGs sent after the last PING that a PONG acknowledged. Padded PINGs do not
+    /// count.
     unanswered: u32,
     /// Time at which `unanswered` reached [`MISSES_MAX`].
     exhausted: Instant,
@@ -117,7 +118,8 @@ impl Liveness {
             .is_some_and(|last| kind == Kind::Ours || now.duration_since(last) < UPSTREAM_THRESHOLD)
     }
 
-    /// Returns whether a PONG has arrived and at most one PING is without PONG.
+    /// Returns whether PONGs arrive: at least one has arrived, and at most one is missing since the
+    /// last one.
     pub(super) fn is_healthy(&self) -> bool {
         self.has_reply() && self.unanswered <= 1
     }
@@ -214,8 +216,8 @@ impl Liveness {
         self.unanswered = 0;
     }
 
-    /// Returns when the session is lost if no further message arrives. `last_received` is the time of
-    /// the last authenticated message.
+    /// Returns the time at which the session is lost if no further message arrives. `last_received`
+    /// is the time of the last authenticated message.
     pub(super) fn lost_at(&self, kind: Kind, last_received: Instant) -> Option<Instant> {
         match kind {
             Kind::Unknown => None,

@@ -1,19 +1,21 @@
-//! WireGuard's Noise layer: the only file that names boringtun.
+//! WireGuard's handshake and transport encryption, implemented with boringtun.
 //!
-//! boringtun reads the clock and the system's randomness directly, which the rest of the engine
-//! must not do. This file also handles the cases that boringtun leaves to its caller:
+//! Only this file and `noise/initiation.rs` use boringtun, because it reads the clock and the
+//! system's randomness directly. The rest of the engine must do neither. This file also handles the
+//! cases that boringtun leaves to its caller:
 //!
 //! - boringtun queues whole packets while it has no keys. [`Tunnel::seal`] refuses such packets
 //!   instead.
 //! - boringtun panics if a buffer is too small. [`Tunnel::seal`] and [`Tunnel::open`] check the
 //!   lengths first.
-//! - boringtun does not limit the counter of a key, which finally overflows. [`Tunnel::open`]
-//!   refuses counters from `REJECT_AFTER_MESSAGES` on. A sender needs 58,000 years to reach this
-//!   limit at ten million messages per second.
-//! - boringtun counts a handshake in every rate limiter that verifies it. [`LocalKey::verify`]
-//!   counts each initiation once. The tunnels verify mac1 again, with a rate limiter without a
-//!   limit.
-//! - boringtun's cookie covers the address without the port. [`cookie_address`] adds the port.
+//! - boringtun does not limit the counter of received data messages, which finally overflows.
+//!   [`Tunnel::open`] refuses counters from `REJECT_AFTER_MESSAGES` on. A sender needs 58,000 years
+//!   to reach this limit at ten million messages per second.
+//! - A boringtun rate limiter counts every handshake that it verifies. Each initiation is verified
+//!   twice: by [`LocalKey::verify`] and by the tunnel. The tunnels use a second rate limiter, which
+//!   has no limit, so that each initiation counts once.
+//! - boringtun binds a cookie to the sender's address, but not to its port. [`cookie_address`] adds
+//!   the port.
 //! - boringtun does not expose the timestamp of an initiation. `noise/initiation.rs` reads it.
 
 mod initiation;
@@ -39,8 +41,8 @@ pub(super) const OVERHEAD: usize = 32;
 /// Buffer size for every message except data. The longest one, an initiation, has 148 bytes.
 pub(super) const HANDSHAKE_BUFFER: usize = 256;
 
-/// Handshakes per second and local key above which senders must prove their address. A handshake
-/// costs about 0.2 ms, so 100 cost 2 % of a core.
+/// Handshakes per second and local key above which the key is under load, and senders must prove
+/// their address with a cookie. A handshake costs about 0.2 ms, so 100 cost 2 % of a core.
 const HANDSHAKES_PER_SECOND: u64 = 100;
 
 /// Counter from which on data messages are refused (`REJECT_AFTER_MESSAGES`; whitepaper, section
@@ -77,8 +79,8 @@ pub(super) struct LocalKey {
     public: PublicKey,
     /// Decides when senders need a cookie. Counts each handshake once.
     limiter: RateLimiter,
-    /// Rate limiter without a limit. The tunnels need it, because they verify each handshake a
-    /// second time.
+    /// Rate limiter without a limit, for the tunnels. They verify each handshake again, and must
+    /// not count it a second time.
     unlimited: Arc<RateLimiter>,
     /// Handshakes since the last [`LocalKey::reset_load`].
     handshakes: u64,
@@ -93,7 +95,8 @@ pub(super) enum Verdict {
     Verified,
     /// mac1 is for this key under load, and mac2 proves the sender's address.
     VerifiedUnderLoad,
-    /// The buffer holds a cookie reply of this length.
+    /// The key is under load, and mac2 does not prove the sender's address. The buffer holds a
+    /// cookie reply of this length.
     Cookie(usize),
 }
 
@@ -147,7 +150,7 @@ impl LocalKey {
         self.secret.diffie_hellman(&PublicKey::from(remote))
     }
 
-    /// Resets the load. The engine calls this every second.
+    /// Resets the number of handshakes. The engine calls this every second.
     pub(super) fn reset_load(&mut self) {
         self.limiter.reset_count();
         self.handshakes = 0;
@@ -248,7 +251,8 @@ impl Tunnel {
         self.tunn.time_since_last_handshake()
     }
 
-    /// Writes an initiation, even if an earlier one still waits for its response.
+    /// Writes an initiation, and returns its length. An earlier initiation may still wait for its
+    /// response.
     pub(super) fn initiate(&mut self, out: &mut [u8; HANDSHAKE_BUFFER]) -> Option<usize> {
         match self.tunn.format_handshake_initiation(out, true) {
             TunnResult::WriteToNetwork(datagram) => Some(datagram.len()),
@@ -278,7 +282,8 @@ impl Tunnel {
         }
     }
 
-    /// Handles a message for this tunnel. The caller must have verified the mac1 of an initiation.
+    /// Handles a message for this tunnel, and writes a packet or a reply to `out`. The caller must
+    /// have checked an initiation with [`LocalKey::verify`].
     #[inline]
     pub(super) fn open(&mut self, datagram: &[u8], out: &mut [u8]) -> Result<Opened, Drop> {
         let Some(message) = classify(datagram) else {

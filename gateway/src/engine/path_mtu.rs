@@ -28,7 +28,7 @@ const VERIFY_INTERVAL: Duration = Duration::from_secs(5);
 /// Interval at which a longer MTU is tried. Linux caches a path MTU for ten minutes, so a shorter
 /// interval gains little.
 const RAISE_INTERVAL: Duration = Duration::from_secs(150);
-/// Number of consecutive lost probes that start a search, and number of rounds of a search.
+/// Number of consecutive lost probes that start a search. A search has the same number of rounds.
 const TRIES: u8 = 3;
 /// Minimum time to wait for the PONG of a probe.
 const WAIT_MIN: Duration = Duration::from_millis(250);

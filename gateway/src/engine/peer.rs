@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 /// Interval at which the latency of a connection is reported. It is upstream Liqo's value.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
-/// Time without a live session after which the connection to a gateway of this project is reported
-/// as an error. It is longer than any failover.
+/// Time without a session that receives PONGs after which a connection is reported as an error. It
+/// is longer than any failover.
 const CONNECTION_HOLD: Duration = Duration::from_secs(2);
 
 /// Upper limit of probes per peer and tick, on average: one PING and one PONG of each of 128
@@ -24,7 +24,7 @@ pub(super) const PROBES_BURST: u32 = 768;
 
 pub(super) struct Peer {
     pub(super) config: PeerConfig,
-    /// Public half of the local key for this peer.
+    /// Public key of the local key for this peer.
     pub(super) local_key: [u8; 32],
     /// Shared secret of both static keys, computed at the first initiation.
     static_shared: Option<SharedSecret>,
@@ -156,7 +156,7 @@ pub(super) struct Connection {
     pub(super) state: ConnectionState,
     pub(super) latency: Option<Duration>,
     reported: Instant,
-    /// Last time at which a session was alive.
+    /// Last time at which a session was usable and received PONGs.
     alive: Instant,
 }
 
@@ -171,8 +171,8 @@ impl Connection {
     }
 
     /// Continues the connection of a peer whose keys, cluster id or role have changed. `before` is
-    /// the state before the change. If the peer has ever been connected, the state becomes an
-    /// error. Returns whether the change must be reported.
+    /// the state before the change. If the peer has ever been connected, the state becomes
+    /// [`ConnectionState::Error`]. Returns whether the change must be reported.
     pub(super) fn replace(&mut self, before: ConnectionState) -> bool {
         let is_lost = before != ConnectionState::Connecting;
         if is_lost {
@@ -197,7 +197,7 @@ impl Connection {
     }
 
     /// Updates the state at a tick, and returns whether it must be reported. `is_alive` means that
-    /// at least one session is alive.
+    /// at least one session is usable and receives PONGs.
     pub(super) fn handle_tick(&mut self, is_alive: bool, now: Instant) -> bool {
         if is_alive {
             self.alive = now;

@@ -14,8 +14,9 @@
 //! the sender of a PONG uses the top level. A peer that only echoes the object is thus not mistaken
 //! for a gateway of this project.
 //!
-//! A gateway of the first release offers its own cipher under the key `gateway.data` of a PING. The
-//! parsers ignore this key like any unknown key. The sender then continues with WireGuard's cipher.
+//! A gateway of the first release of this project offers its own cipher under the key
+//! `gateway.data` of a PING. The parsers ignore this key like any unknown key. The sender then
+//! continues with WireGuard's cipher.
 
 mod plain;
 
@@ -25,8 +26,8 @@ use serde_json::{Map, Value, json};
 
 /// Longest object that upstream accepts, in bytes.
 const UPSTREAM_BYTES_MAX: usize = 1024;
-/// Longest object accepted from a gateway of this project, in bytes. A padded PING is as long as a
-/// packet, and the longest frames in use have 9,000 bytes.
+/// Longest object accepted from a gateway of this project, in bytes. A padded PING is as long as
+/// the path MTU that it measures, and jumbo frames have about 9,000 bytes.
 const OURS_BYTES_MAX: usize = 9_216;
 /// Longest accepted name of a replica or version, in bytes. The value is the limit of DNS names.
 const NAME_BYTES_MAX: usize = 253;
@@ -92,7 +93,8 @@ pub(crate) fn parse(json: &[u8], from_ours: bool) -> Option<Probe> {
     plain::parse(json).or_else(|| parse_any(json))
 }
 
-/// Parses a message by the general path, which accepts escapes, unknown keys and keys in any case.
+/// Parses a message by the general path, which accepts escapes in strings, unknown keys, and keys
+/// in any letter case.
 fn parse_any(json: &[u8]) -> Option<Probe> {
     let Value::Object(mut object) = serde_json::from_slice(json).ok()? else {
         return None;
@@ -160,16 +162,16 @@ fn pong_any(mut reply: Map<String, Value>, own: &Gateway) -> Vec<u8> {
     Value::Object(reply).to_string().into_bytes()
 }
 
-/// Returns the length in bytes of the keys in which `own` describes itself. A PONG may be longer
-/// than its PING by this length.
+/// Returns the length in bytes of the JSON keys and values that describe `own` in a PONG. A PONG
+/// may be longer than its PING by this length.
 pub(super) fn own_len(own: &Gateway) -> usize {
     const ECHOED: usize = "\"clusterID\":\"\",\"timeStamp\":\"\",".len();
 
     plain::pong("", "", own).len() - ECHOED
 }
 
-/// Writes a PING to the cluster `cluster_id`, sent at `sent` (nanoseconds since the Unix epoch).
-/// The PING is padded to `len` bytes if that is given.
+/// Writes a PING to the cluster `cluster_id`, sent at `sent` (nanoseconds since the Unix epoch). If
+/// `len` is given, the JSON is padded to `len` bytes.
 pub(super) fn ping(cluster_id: &str, sent: i128, own: &Gateway, len: Option<usize>) -> Vec<u8> {
     let sent = Timestamp::from_nanosecond(sent).unwrap_or(Timestamp::UNIX_EPOCH);
 
@@ -202,7 +204,7 @@ fn lane(number: Option<u64>, of: Option<u64>) -> LaneId {
         .unwrap_or(LaneId::ONLY)
 }
 
-/// Parses the health of nodes; all numbers are required.
+/// Parses the health of nodes; returns `None` if a number is missing.
 fn nodes(object: &Map<String, Value>) -> Option<Nodes> {
     let nodes = find(object, "nodes")?.as_object()?;
     let number = |key| u32::try_from(find(nodes, key)?.as_u64()?).ok();
@@ -221,8 +223,8 @@ fn is_name(name: &str) -> bool {
     name.len() <= NAME_BYTES_MAX && name.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// Returns `key` as the object spells it. The case of keys is not significant, as in upstream's
-/// JSON decoder.
+/// Returns `key` as the object spells it. The letter case of keys is not significant, as in
+/// upstream's JSON decoder.
 fn spelling(object: &Map<String, Value>, key: &str) -> Option<String> {
     if object.contains_key(key) {
         return Some(key.to_owned());

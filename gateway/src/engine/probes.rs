@@ -40,8 +40,8 @@ impl Engine {
             Some(Probe::Ping { reply, gateway }) => {
                 let own = self.gateway(leaving);
                 let json = probe::pong(reply, &own);
-                // Some JSON becomes longer when it is parsed and written again. The limit prevents
-                // traffic amplification.
+                // A crafted PING could cause a much longer PONG, because some JSON becomes longer
+                // when it is parsed and written again. The limit prevents this amplification.
                 if json.len() > request && json.len() > request + probe::own_len(&own) {
                     return self.drops.count(Drop::ProbeMalformed);
                 }

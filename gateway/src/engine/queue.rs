@@ -10,16 +10,16 @@ use std::time::{Duration, Instant};
 const PEER_BYTES_MAX: usize = 256 * 1024;
 /// Upper limit of queued bytes of all peers.
 const BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Maximum time of a packet in the queue. A TCP sender retransmits three times in that time.
+/// Maximum time of a packet in the queue. In this time a TCP sender retransmits a SYN twice, after
+/// 1 s and after 3 s (RFC 6298).
 const AGE_MAX: Duration = Duration::from_secs(5);
-/// Memory per packet in addition to its bytes.
+/// Memory per queued packet in addition to its bytes.
 const PACKET_OVERHEAD: usize = size_of::<Waiting>();
 
-/// The queues of all peers.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     peers: BTreeMap<u16, PeerQueue>,
-    /// The peers, ordered by queued bytes.
+    /// Queued bytes and index of each peer. The last entry is the peer with the longest queue.
     by_bytes: BTreeSet<(usize, u16)>,
     bytes: usize,
 }

@@ -4,8 +4,9 @@ use std::hash::{DefaultHasher, Hasher as _};
 
 /// A generator that hashes its seed and a counter with SipHash.
 ///
-/// It is not a cryptographic generator. It chooses slots, which are sent in plain text. Predicting
-/// a slot gives an attacker nothing, because every message is authenticated.
+/// It is not a cryptographic generator. It chooses slots and one salt for a hash table. Slots are
+/// sent in plain text, and a predicted slot does not help an attacker, because every message is
+/// authenticated.
 #[derive(Clone, Debug)]
 pub(super) struct Rng {
     seed: [u8; 32],

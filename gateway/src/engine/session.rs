@@ -16,10 +16,10 @@ const OVERHEAD_V6: u16 = 40 + 8 + 32;
 /// session is closed, and no packet in flight is lost.
 const CLOSING: Duration = Duration::from_secs(1);
 
-/// Upper limit of handshake responses per session and tick that cost a Diffie-Hellman. One costs
-/// 0.1 ms, so they cost less than 1 % of a core. Such a response has the index of a handshake in
-/// progress and a valid mac1. To forge it, an attacker must have observed the initiation and must
-/// know the local public key.
+/// Upper limit of handshake responses per session and tick that cost a Diffie-Hellman. One response
+/// costs 0.1 ms, so all of them cost less than 1 % of a core. Such a response has the index of a
+/// handshake in progress and a valid mac1. To forge it, an attacker must have observed the
+/// initiation and must know the local public key.
 const RESPONSES_PER_TICK: u32 = 16;
 
 /// Time without a message after which a session with a gateway of this project is no longer in use.
@@ -80,7 +80,7 @@ pub(super) struct Session {
     /// Address to which this side opened the session; `None` if the peer opened it.
     pub(super) target: Option<SocketAddr>,
     pub(super) created: Instant,
-    /// Start of the current wait for a response or for data.
+    /// Time of the last initiation, or of the last move to a new port.
     pub(super) waiting_since: Instant,
     pub(super) live_since: Instant,
     /// Time of the last authenticated message.
@@ -96,8 +96,8 @@ pub(super) struct Session {
     pub(super) unconfirmed: bool,
     /// Receiver index of the last data message.
     pub(super) received_index: Option<u32>,
-    /// Value of `received_index` when the last response was sent. Messages with this index use older
-    /// keys, and do not confirm the handshake.
+    /// Value of `received_index` when the last response was sent. Messages with this index use
+    /// older keys, and do not confirm the handshake.
     pub(super) index_before: Option<u32>,
     /// Whether the remote replica is leaving.
     pub(super) leaving: bool,
@@ -180,9 +180,9 @@ impl Session {
         self.state == State::Live && self.tunnel.is_keyed()
     }
 
-    /// Returns whether the next handshake reaches the same remote lane. While the remote gateway
-    /// does not know the kind of this gateway, its first lane handles all handshakes. The slot may
-    /// select another lane for later handshakes.
+    /// Returns whether the next handshake reaches the same remote lane. The first remote lane
+    /// handles all handshakes until the remote gateway knows that this gateway is of this project.
+    /// Later handshakes reach the lane that the slot selects.
     pub(super) fn is_settled(&self) -> bool {
         self.remote_lane.holds(self.slot)
     }
@@ -192,7 +192,7 @@ impl Session {
         self.target.is_some() && !self.is_closing()
     }
 
-    /// Returns whether the session waits for its first keys.
+    /// Returns whether the session waits for its port or for a handshake response.
     pub(super) fn is_pending(&self) -> bool {
         matches!(self.state, State::Opening | State::Handshaking)
     }

@@ -6,8 +6,8 @@ use super::session::Session;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Upper limit of sessions per lane. It allows 1,000 peers with four replicas on each side, and two
-/// addresses per replica.
+/// Upper limit of sessions per lane. It allows 32 sessions with each of 1,000 peers: between four
+/// local and four remote replicas, at two addresses per replica.
 const SESSIONS_MAX: usize = 32_768;
 
 #[derive(Default)]
@@ -15,12 +15,13 @@ pub(super) struct Sessions {
     places: Vec<Place>,
     free: Vec<u32>,
     /// Position in `places` of the session with each slot. The map is never iterated, so its order
-    /// does not matter.
+    /// cannot make the engine nondeterministic.
     slots: HashMap<u32, u32, BuildHasherDefault<Fibonacci>>,
 }
 
 #[derive(Default)]
 struct Place {
+    /// Number of sessions that have used this place. It makes the id of a removed session invalid.
     generation: u32,
     session: Option<Box<Session>>,
 }
@@ -112,8 +113,8 @@ impl Sessions {
     }
 }
 
-/// Fibonacci hashing. The keys are slots, which this gateway draws at random, so an attacker cannot
-/// cause collisions.
+/// Fibonacci hashing. The hashed keys are slots, which this gateway draws at random, so an attacker
+/// cannot cause collisions.
 #[derive(Default)]
 struct Fibonacci(u64);
 

@@ -21,7 +21,8 @@ pub(crate) struct Snapshot {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PeerSnapshot {
-    /// Identifies the peer in MAC addresses and in the tables of the eBPF programs.
+    /// Identifies the peer in the tables of the eBPF programs, and in the MAC addresses of the
+    /// frames on the TAP.
     pub(crate) index: u16,
     pub(crate) cluster_id: String,
     /// Role of this cluster: `server` or `client`.
@@ -29,8 +30,8 @@ pub(crate) struct PeerSnapshot {
     pub(crate) kind: Kind,
     /// Version of the peer's gateways; `None` if they do not advertise it.
     pub(crate) version: Option<String>,
-    /// Whether this replica serves the peer; false only if another replica or lane serves a
-    /// single-session peer.
+    /// Whether this replica serves the peer. It is false only for a single-session peer that
+    /// another replica or lane serves.
     pub(crate) served: bool,
     pub(crate) connection: ConnectionState,
     /// Smoothed round-trip time of probes.

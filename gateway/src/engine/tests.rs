@@ -192,7 +192,7 @@ impl Network {
                 .map(|host| host.engine.poll_timeout())
                 .chain(self.in_flight.iter().map(|datagram| datagram.due))
                 .min();
-            // Nothing is due while every host is dead.
+            // `next` is `None` if no host is alive and no datagram is in flight.
             let Some(next) = next.filter(|next| *next <= end) else {
                 break;
             };
@@ -244,7 +244,7 @@ impl Network {
         }
     }
 
-    /// Passes a datagram to a host, as its socket does.
+    /// Passes a datagram to a host, as the UDP socket would.
     fn receive(&mut self, host: usize, port: PortId, from: SocketAddr, bytes: &mut [u8]) {
         let mut out = vec![0; bytes.len().max(256)];
         let now = self.now;

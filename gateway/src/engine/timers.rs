@@ -24,7 +24,7 @@ const LATE: Duration = Duration::from_millis(200);
 const CONFIRMATION: Duration = Duration::from_secs(10);
 /// Time for which a server keeps a session whose PONGs no longer arrive.
 const DOWN: Duration = Duration::from_secs(10);
-/// Assumed round-trip time while none is known.
+/// Round-trip time that path MTU discovery assumes until the first PONG has arrived.
 const RTT_UNKNOWN: Duration = Duration::from_millis(100);
 /// Number of ticks without a packet after which a leaving replica assumes that a peer has moved its
 /// flows.

@@ -7,8 +7,9 @@
 //! Invariants:
 //! - No engine panics.
 //! - Each inner packet that an engine delivers was sent, and is delivered once.
-//! - The engines become idle.
-//! - After an attack the clusters connect again.
+//! - The engines become idle: each action causes a limited number of timeouts.
+//! - If the flag [`RECOVERS`] is set, the clusters connect again after the last action, unless
+//!   an action has called [`Engine::leave`](crate::engine::Engine::leave), which is irreversible.
 
 use super::input::Input;
 use super::network::{HOSTS, Network, SERVER, inner};
@@ -23,8 +24,9 @@ const RECOVERS: u8 = 2;
 
 /// Maximum number of actions per input. More actions only slow the fuzzer down.
 const ACTIONS_MAX: usize = 200;
-/// Maximum time that the actions of one input let pass: longer than WireGuard uses a key. Each second
-/// costs a dozen timeouts of the engines, and lost sessions cost handshakes.
+/// Limit of the virtual time that the actions of one input advance. It is longer than the lifetime
+/// of WireGuard's keys. More time slows the fuzzer down, because each second causes a dozen
+/// timeouts of the engines, and lost sessions cause handshakes.
 const TIME_MAX: Duration = Duration::from_secs(400);
 /// Maximum length of an inner packet, in bytes.
 const PACKET_MAX: usize = 1_500;
@@ -91,7 +93,7 @@ fn act(network: &mut Network, input: &mut Input<'_>, time_left: &mut Duration) {
     }
 }
 
-/// Returns the given time, or all that is left if this is less.
+/// Takes up to `millis` milliseconds from `time_left`, and returns the time taken.
 fn take(time_left: &mut Duration, millis: u16) -> Duration {
     let time = Duration::from_millis(millis.into()).min(*time_left);
     *time_left -= time;

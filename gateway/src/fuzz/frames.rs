@@ -6,7 +6,7 @@
 //! ```
 //! Invariants:
 //! - No function panics.
-//! - A frame is split into well-formed packets.
+//! - A frame is split only into well-formed packets.
 //! - Coalescing neither loses nor adds packets.
 
 use super::input::Input;

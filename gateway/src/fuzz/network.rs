@@ -28,12 +28,14 @@ const LATENCY: Duration = Duration::from_millis(5);
 const SERVER_KEY: [u8; 32] = [0x51; 32];
 const CLIENT_KEY: [u8; 32] = [0x63; 32];
 
-/// Maximum numbers of datagrams in flight and of recorded datagrams. The oldest ones are removed.
+/// Maximum number of datagrams in flight. Beyond it, the oldest one is removed.
 const WIRE_MAX: usize = 256;
+/// Maximum number of recorded datagrams. Beyond it, the oldest one is removed.
 const SEEN_MAX: usize = 64;
 
-/// Maximum number of wake-ups in one call of `run` or `wait`. More of them mean that the engines
-/// never become idle.
+/// Maximum number of steps in one call of [`Network::run`] or [`Network::wait`]. A step handles the
+/// timeouts and datagrams that are due at one time. The limit is exceeded only if the engines never
+/// become idle.
 const TIMEOUTS_MAX: usize = 10_000;
 
 #[derive(Clone, Debug)]
@@ -58,7 +60,7 @@ pub(crate) struct Network {
     pub(crate) wire: VecDeque<Datagram>,
     /// Datagrams that were sent before. The fuzzer injects copies of them.
     pub(crate) seen: VecDeque<Datagram>,
-    /// Number of copies of each inner packet that were sent and have not arrived yet.
+    /// Number of times that each inner packet was sent and has not arrived yet.
     sent: BTreeMap<Vec<u8>, u32>,
     packets: u64,
     /// Whether an engine is leaving, which is irreversible.
@@ -220,8 +222,8 @@ impl Network {
             .then_some((host, port))
     }
 
-    /// Passes a datagram to a host, as its socket does. Checks that a decrypted inner packet was
-    /// sent, and was not delivered before.
+    /// Passes a datagram to a host, as the UDP socket would. Checks that a decrypted inner packet
+    /// was sent, and was not delivered before.
     pub(crate) fn receive(
         &mut self,
         host: usize,

@@ -44,8 +44,8 @@ impl Sum {
 
     /// Returns the sum, folded to 16 bits and not complemented.
     ///
-    /// The field of an incomplete checksum (`CHECKSUM_PARTIAL`) holds this sum of the
-    /// pseudo-header.
+    /// If the kernel leaves a checksum incomplete (`CHECKSUM_PARTIAL`), the checksum field holds
+    /// the result of this function for the pseudo-header.
     pub(crate) fn partial(self) -> [u8; 2] {
         let mut sum = fold32(self.0);
         while sum > 0xffff {

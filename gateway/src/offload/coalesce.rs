@@ -42,7 +42,7 @@ pub(crate) struct Coalescer {
     spare: Vec<Buffer>,
 }
 
-/// Memory for one frame, which starts at [`OFFSET`].
+/// Memory for one frame. The frame starts at [`OFFSET`].
 struct Buffer(Box<[u8]>);
 
 /// A super-packet to which packets may still be appended.
@@ -130,7 +130,7 @@ impl Coalescer {
         write: &mut impl FnMut(&[u8]),
     ) {
         if candidate.push {
-            return self.write_alone(peer, len, write); // A packet with PSH ends its super-packet.
+            return self.write_alone(peer, len, write); // No segment may follow a segment with PSH.
         }
         if self.open.len() == FLOWS_MAX {
             self.flush_at(0, write);
@@ -171,7 +171,7 @@ impl Coalescer {
         let mut open = self.open.remove(at);
         let frame_len = open.finish(&self.settings);
         write(&open.buffer.frame()[..frame_len]);
-        // The buffer goes to the front, since the last buffer may already hold the next packet.
+        // The buffer becomes the first one, because the last one may already hold the next packet.
         self.spare.insert(0, open.buffer);
     }
 }

@@ -39,7 +39,8 @@ impl<'a> Fragments<'a> {
 
     /// Writes the next fragment to the start of `out`, and returns its length in bytes.
     ///
-    /// Returns `None` after the last fragment, or if the fragment does not fit into `out`.
+    /// Returns `None` after the last fragment, if the fragment does not fit into `out`, or if the
+    /// fragment offset exceeds its 13 bits.
     pub(crate) fn next(&mut self, out: &mut [u8]) -> Option<usize> {
         let payload = &self.packet[self.header.len + self.done..];
         let len = payload.len().min(self.size);
@@ -59,7 +60,7 @@ impl<'a> Fragments<'a> {
         let offset = (self.header.fragment & ipv4::OFFSET_MASK).checked_add(units)?;
         let more = len < payload.len() || self.header.fragment & ipv4::MORE_FRAGMENTS != 0;
         if offset > ipv4::OFFSET_MASK {
-            return None; // The reassembled packet would be longer than 65,535 bytes.
+            return None; // Only a malformed packet has data beyond this offset.
         }
         let field = offset | if more { ipv4::MORE_FRAGMENTS } else { 0 };
         out[ipv4::FRAGMENT].copy_from_slice(&field.to_be_bytes());

@@ -1,7 +1,7 @@
 //! The two headers before each packet on the TAP: virtio_net_hdr and Ethernet.
 //!
-//! A MAC address contains the index of the peer: the source address in frames from the engine, the
-//! destination address in frames to the engine.
+//! In frames from the engine, the source MAC address contains the index of the peer. In frames to
+//! the engine, the destination MAC address contains it.
 
 use super::vnet;
 use ebpf_common::settings::Settings;
@@ -31,7 +31,7 @@ pub(crate) fn write_ethernet(frame: &mut [u8], settings: &Settings, peer: u16) {
     frame[vnet::LEN + 12..HEADROOM].copy_from_slice(&ETHERTYPE_IPV4);
 }
 
-/// Returns the index of the peer, which the destination MAC address contains.
+/// Returns the index of the peer, which is part of the destination MAC address.
 ///
 /// Returns `None` for frames that do not come from the gateway's eBPF programs, such as ARP
 /// requests of the kernel.

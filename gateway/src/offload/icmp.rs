@@ -20,8 +20,8 @@ const QUERIES: [u8; 8] = [0, 8, 9, 10, 13, 14, 15, 16];
 /// Returns `None` if RFC 1122 section 3.2.2 forbids an error, or if the error does not fit into
 /// `out`.
 ///
-/// The source of the error is the destination of the packet, because the eBPF program at the TAP
-/// drops packets from addresses that do not belong to the peer.
+/// The source address of the error is the destination address of the packet. The eBPF program at
+/// the TAP would drop an error whose source address does not belong to the peer.
 pub(crate) fn too_big(packet: &[u8], mtu: u16, out: &mut [u8]) -> Option<usize> {
     let quoted = Header::parse(packet)?;
     if quoted.fragment & ipv4::OFFSET_MASK != 0 || !is_unicast(quoted.source) {

@@ -24,9 +24,9 @@ const CWR: u8 = 0x80;
 
 /// Maximum number of segments in a frame.
 ///
-/// The limit bounds the time for which one frame holds the lane's lock. The encryption takes about
-/// 0.2 us for a short segment and 0.9 us for a segment of 1,400 bytes. Hence 256 short segments
-/// take about as long as an ordinary super-packet of 48 full segments.
+/// The limit bounds the time for which a worker holds the lane's lock to send one frame. Encryption
+/// takes about 0.2 us for a short segment and 0.9 us for a segment of 1,400 bytes. Hence 256 short
+/// segments take about as long as an ordinary super-packet of 48 full segments.
 ///
 /// Super-packets from Linux stay below the limit. For UDP, `UDP_MAX_SEGMENTS` is 128. For TCP,
 /// 64 KiB are 132 segments at IPv4's default MSS of 536 bytes with 40 bytes of options. Only a raw

@@ -76,8 +76,8 @@ pub(crate) struct Header {
     pub(crate) header_len: u16,
     /// Payload bytes of each segment except the last.
     pub(crate) gso_size: u16,
-    /// The checksum that the receiver of the frame must complete; `None` if there is no such
-    /// checksum.
+    /// The checksum that the receiver of the frame must complete; `None` if no checksum is
+    /// incomplete.
     pub(crate) partial: Option<Partial>,
 }
 

@@ -14,7 +14,8 @@ const SILENCE: Duration = Duration::from_secs(2);
 /// nodes have to discover a new replica.
 const ARRIVAL: Duration = Duration::from_secs(30);
 
-/// Time for which a stopped route agent counts as [`Overlay::Resting`], for example in an upgrade.
+/// Time for which a node whose route agent was stopped, for example for an upgrade, is
+/// [`Overlay::Resting`].
 const REST: Duration = Duration::from_secs(60);
 
 /// A node is [`Overlay::Deaf`] after this number of consecutive checks in which the replies did not
@@ -62,11 +63,13 @@ pub(super) struct Nodes(BTreeMap<String, Known>);
 #[derive(Debug)]
 struct Known {
     address: Ipv4Addr,
+    /// Time since which the node has been ready with this address.
     since: Instant,
     overlay: Overlay,
     /// Number of consecutive checks in which the replies did not reach the node.
     deaf: u8,
-    /// Whether the node's probes carry a report. Earlier versions of the route agent send none.
+    /// Whether the node reports in its probes which replies and end-to-end checks succeed. Earlier
+    /// versions of the route agent send no report.
     has_report: bool,
     /// Whether the node runs an echo responder for end-to-end checks.
     has_echo_responder: bool,
@@ -155,8 +158,8 @@ impl Nodes {
     }
 }
 
-/// Returns whether every ready node exchanges probes with this replica. If the route agent of a node
-/// does not report whether replies arrive, its probes alone are sufficient.
+/// Returns whether every ready node exchanges probes with this replica. A route agent of an earlier
+/// version does not report whether replies arrive. Its probes alone are then sufficient.
 pub(crate) fn is_known_to_all(
     nodes: &[Node],
     last_requests: &BTreeMap<Ipv4Addr, (Duration, LastRequest)>,
@@ -164,7 +167,8 @@ pub(crate) fn is_known_to_all(
     let mut ready = nodes.iter().filter(|node| node.ready);
     ready.all(|node| {
         let seen = last_requests.get(&node.internal_ip);
-        // The map may still hold probes that an earlier process of this replica received.
+        // `last_requests` may still hold probes that this replica received before its process
+        // restarted.
         let fresh = seen.filter(|(age, _)| *age < SILENCE);
         fresh.is_some_and(|(_, last_request)| {
             last_request.has_flag(RECEIVES_REPLIES) || !last_request.has_flag(HAS_REPORT)

@@ -268,8 +268,8 @@ fn a_message_names_three_nodes_and_how_many_more() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// For any sequence of faults, the last report is the final state, and there is at most one
-    /// report per peer in two checks.
+    /// For any sequence of faults, the last report is the final state, and each peer has at most
+    /// one report per two checks.
     #[test]
     fn the_final_state_is_reported_and_reports_are_limited(
         steps in prop::collection::vec((0..3usize, 0..16u16, any::<bool>(), any::<bool>()), 1..80),

@@ -10,15 +10,16 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// Age at which handshake evidence becomes a finding. A handshake in progress completes earlier.
+/// Age at which handshake evidence is reported as a fault. A handshake in progress completes
+/// earlier.
 const EVIDENCE_AGE: Duration = Duration::from_secs(3);
 
-/// Time since the loss of a connection after which missing handshake messages are a finding. Every
-/// implementation attempts a handshake within WireGuard's `REKEY_TIMEOUT` of 5 s.
+/// Time since the loss of a connection after which missing handshake messages are reported as a
+/// fault. Every implementation attempts a handshake within WireGuard's `REKEY_TIMEOUT` of 5 s.
 const SILENCE: Duration = Duration::from_secs(6);
 
-/// Time without a first connection after which missing handshake messages are a finding. It is
-/// longer than [`SILENCE`], because the peer may not be configured yet.
+/// Time without a first connection after which missing handshake messages are reported as a fault.
+/// It is longer than [`SILENCE`], because the peer may not be configured yet.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// This cluster's role in the tunnel to a peer, with the endpoint.
@@ -187,7 +188,7 @@ impl Tunnel {
         Some((Reason::NoAnswer, message))
     }
 
-    /// Returns the finding while there is no evidence of the cause.
+    /// Returns the reason and message for users while there is no evidence of the cause.
     fn unknown(&self, replica: &str, peer: &str) -> Finding {
         if self.state == ConnectionState::Connecting {
             let message =
@@ -211,7 +212,7 @@ impl Tunnel {
         self.unresolved.get_key_value(first?)
     }
 
-    /// Returns whether the evidence is old enough to be a finding.
+    /// Returns whether the evidence is older than [`EVIDENCE_AGE`].
     fn is_evidence_due(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.evidence_since) >= EVIDENCE_AGE
     }

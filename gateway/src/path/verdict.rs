@@ -175,7 +175,7 @@ fn remote_overlay(evidence: &Evidence<'_>) -> Option<Finding> {
     Some((Reason::RemoteOverlay, message))
 }
 
-/// Returns a finding if end-to-end checks fail although both overlays and the tunnel are healthy.
+/// Returns the fault if end-to-end checks fail although both overlays and the tunnel are healthy.
 fn between(evidence: &Evidence<'_>) -> Option<Finding> {
     let remote = evidence.remote?;
     // A remote node does not reply to checks while its route agent is stopped.

@@ -1,8 +1,8 @@
 //! Decides which replica writes the condition `PathHealthy` of a `Connection`.
 //!
-//! All replicas write the same object. Each replica observes only its own tunnels, and the probes
-//! that nodes send to it, so the replicas may have different results. The field `reporter` names
-//! the replica that wrote the condition.
+//! All replicas may write the condition of the same object. Each replica observes only its own
+//! tunnels and the probes that it receives from nodes, so the replicas may have different results.
+//! The field `reporter` of the status names the replica that wrote the condition.
 //!
 //! While the reporter is live, a second replica replaces the condition `False` only in one case:
 //! the second replica has received handshakes from the peer, and the reporter has received none.
@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::{Value, json};
 
-/// Reasons of a replica that has received no handshake from the peer.
+/// Reasons that a replica reports only if it has received no handshake message from the peer.
 const UNOBSERVED: [Reason; 3] = [Reason::Tunnel, Reason::NothingArrives, Reason::NoAnswer];
 
 /// Returns the patch of the status that reports the verdict of `replica`.
@@ -37,7 +37,8 @@ pub(super) fn path(
     let is_connected = shown.and_then(|status| status.value.as_deref()) == Some(CONNECTED);
     let reason = verdict.reason;
     let status = if reason.is_of_tunnel() && is_connected {
-        // Another replica is connected, so this replica may only withdraw its own condition.
+        // Another replica is connected, so this replica must not report its own tunnel as a fault.
+        // It may only replace a condition that it wrote itself.
         if !is_own {
             return None;
         }

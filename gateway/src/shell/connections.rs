@@ -25,7 +25,7 @@ use value::Own;
 /// Field manager of all status patches, which shows the writer in `managedFields`.
 const FIELD_MANAGER: &str = "liqo-gateway";
 
-/// Delay before the retry of a failed write; a conflict is retried without delay.
+/// Delay before a failed write is retried. After a conflict, the retry has no delay.
 const RETRY: Duration = Duration::from_secs(5);
 
 /// Minimum time between two writes of a condition.
@@ -42,18 +42,18 @@ const WRITES_MAX: usize = 8;
 /// The key of all maps is the cluster id of the peer.
 pub(super) struct Reporter {
     client: Client,
-    /// Name of this replica.
+    /// Name of this replica in the EndpointSlice.
     replica: String,
-    /// Names of all ready replicas.
+    /// Names of all ready replicas in the EndpointSlice.
     live: BTreeSet<String>,
     paths: BTreeMap<String, Verdict>,
     /// The resourceVersion that the last write of each condition was based on, and the time of the
     /// write.
     written_conditions: BTreeMap<String, (String, Instant)>,
-    /// The state of each peer in this replica.
+    /// The connection state of each peer, as this replica observes it.
     own: BTreeMap<String, Own>,
     served: BTreeSet<String>,
-    /// Peers with a Connection that this cluster's gateways do not serve.
+    /// Peers that have a Connection, but are not served by this cluster's gateways.
     unserved: BTreeSet<String>,
     /// The reason why a peer is not served. Peers without a known reason have no entry.
     causes: BTreeMap<String, String>,
@@ -141,7 +141,8 @@ impl Reporter {
         self.forget();
     }
 
-    /// Determines the peers that have a Connection and are not served, and reports them as errors.
+    /// Updates the peers that have a Connection but are not served; sets their path to
+    /// [`Reason::NotServed`].
     fn follow_unserved(&mut self, connections: &[&Connection]) {
         let ids = connections
             .iter()
@@ -258,7 +259,7 @@ impl Reporter {
         else {
             self.written_conditions.clear();
             self.written_over.clear();
-            return self.under_way.clear(); // After a panic of the task, its peer is unknown.
+            return self.under_way.clear(); // The task panicked, so its peer is unknown.
         };
         self.under_way.remove(&cluster_id);
         let is_expected = |error: &kube::Error| {

@@ -30,8 +30,8 @@ const LOOKUP_SLOW: Duration = Duration::from_secs(5);
 
 /// Time after [`Command::Leave`] until all nodes have removed this replica from their routes.
 ///
-/// The nodes probe the replica every 250 ms. The time includes two intervals and the change of
-/// routes.
+/// The nodes probe the replica every 250 ms. The time suffices for two probes and for the change of
+/// the routes.
 const NODES_LEAVE: Duration = Duration::from_millis(600);
 
 /// Applies the desired state to engine and eBPF programs.
@@ -74,7 +74,7 @@ pub(crate) struct Parts {
     pub(crate) notices: mpsc::Receiver<LaneNotice>,
     pub(crate) datapath: Arc<Mutex<Datapath>>,
     pub(crate) state: Arc<State>,
-    /// Name of this replica.
+    /// Name of this replica in the EndpointSlice.
     pub(crate) replica: String,
     /// The first desired state, which the eBPF programs have applied already.
     pub(crate) served: Desired,
@@ -260,13 +260,13 @@ impl Control {
         }
     }
 
-    /// Sends the commands that follow from a lane's notice to other lanes.
+    /// Passes a lane's notice to [`Aggregate`], and sends the resulting commands to the lanes.
     ///
     /// Returns the notice about the whole gateway, if any.
     fn aggregate(&mut self, (lane, notice): LaneNotice) -> Option<Notice> {
         let outcome = self.aggregate.handle(lane, notice);
-        // A lane with a full queue loses the command. The peer repeats a lost handshake initiation,
-        // and `check_paths` repeats `Command::Kinds`.
+        // Errors are ignored: if a lane's queue is full, the command is lost. The peer repeats a
+        // lost handshake initiation, and `check_paths` repeats `Command::Kinds`.
         if let Some(command) = outcome.first {
             let _ = self.lanes.send_first(command);
         }
@@ -392,7 +392,7 @@ async fn written(reporter: Option<&mut Reporter>) {
     }
 }
 
-/// Returns whether the desired state still has this peer, name and port.
+/// Returns whether the desired state still contains the endpoint `name` of a peer.
 fn is_endpoint(served: &Desired, name: &Name) -> bool {
     served.peers.iter().any(|peer| match &peer.role {
         Role::Client { addresses, port } => {

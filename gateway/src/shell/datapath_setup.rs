@@ -27,7 +27,7 @@ const BPF_FS: &str = "/sys/fs/bpf";
 /// MTU of the TAP in bytes, larger than the MTU of any peer. It does not limit super-packets.
 const TAP_MTU: u32 = 9000;
 
-/// Transmit queue length of the TAP in frames, which are up to 64 MB of super-packets.
+/// Transmit queue length of the TAP in frames. A full queue of super-packets holds about 64 MB.
 const TAP_QUEUE: u32 = 1000;
 
 /// Bytes that VXLAN adds to a packet: IPv4, UDP, VXLAN and Ethernet headers.
@@ -189,7 +189,8 @@ impl Plan {
         if let (Some(tap), Some(steering)) = (taps.first(), &steering) {
             tap.steer(TAP_DEVICE, steering.program())?;
         }
-        // If adopted programs use maps of another layout, this call also replaces the programs.
+        // The programs of an earlier process may use maps of another layout. In this case, the call
+        // also replaces the programs.
         datapath.apply(tables)?;
         links::configure(OVERLAY_DEVICE, &mark, overlay.mtu, TAP_QUEUE, overlay.port)?;
 
@@ -266,7 +267,9 @@ impl Plan {
         Ok(Some(removed))
     }
 
-    /// Deletes the devices of this instance; returns their names, and the names of other devices.
+    /// Deletes the devices of this instance.
+    ///
+    /// Returns the deleted devices, and the names of the namespace's other devices.
     fn remove_devices(&self) -> Result<(Vec<String>, Vec<String>), links::Error> {
         let mut removed = Vec::new();
         let mut foreign = Vec::new();

@@ -75,7 +75,7 @@ pub(crate) enum KeyStore {
     Source,
 }
 
-/// Reads the desired state repeatedly. A peer keeps its index in all states.
+/// Reads the desired state repeatedly. A peer has the same index in all results.
 pub(crate) struct Loader {
     source: Source,
     keys: KeyStore,
@@ -188,7 +188,8 @@ impl Loader {
         Ok((!is_same).then_some(desired))
     }
 
-    /// Checks that source and keys are still readable after the drop of `CAP_DAC_OVERRIDE`.
+    /// Checks that the process can still read source and keys after it has dropped
+    /// `CAP_DAC_OVERRIDE`.
     ///
     /// # Errors
     ///

@@ -81,7 +81,8 @@ pub(crate) fn generate(directory: &Path) -> Result<PrivateKey, Error> {
     };
     let key = PrivateKey::try_fill(|key| {
         fill_random(key)?;
-        // Clamps the key as X25519 does (RFC 7748 section 5), so that all tools show the same key.
+        // Stores the key as X25519 clamps it (RFC 7748 section 5). Some tools show only clamped
+        // keys, which would differ from the file otherwise.
         key[0] &= 248;
         key[31] = (key[31] & 127) | 64;
         Ok(())

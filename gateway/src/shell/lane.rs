@@ -12,8 +12,9 @@
 //! ```
 //!
 //! The code does not log or allocate memory per packet. A wake-up reads from each descriptor up to
-//! a limit, so that one direction cannot starve the other direction or the timers. Only the loop of
-//! the first lane writes the heartbeat: if the loop hangs, the nodes stop using this replica.
+//! a limit, so that one direction cannot starve the other direction or the timers. Only the first
+//! lane writes the heartbeat, and only while no lane hangs. Without heartbeats, the nodes stop
+//! using this replica.
 
 mod active_worker;
 mod alarm;
@@ -58,8 +59,10 @@ use tokio::sync::mpsc as notices;
 /// few milliseconds.
 const HANDSHAKES_MAX: u32 = 16;
 
-/// Offset of the data in the buffers, in bytes. The kernel copies slowly to the first bytes of a
-/// page, at which the buffers start.
+/// Offset of the data in the buffers, in bytes.
+///
+/// The allocator places large buffers at the start of a page. The kernel copies slowly to the first
+/// bytes of a page, so the data starts after these bytes.
 const OFFSET: usize = 64;
 
 /// An error that ends the packet loop.
@@ -181,7 +184,8 @@ impl Lane {
         }
     }
 
-    /// Returns the packets and bytes that the lane has moved since it started.
+    /// Returns the packets and bytes that the lane has read from and written to the TAP since it
+    /// started.
     fn work(&self) -> Work {
         let (read, written) = (&self.stats.read, &self.stats.written);
         Work {
@@ -334,10 +338,10 @@ impl Lane {
         is_sent
     }
 
-    /// Returns the timeout of the worker's next wait: the time until the engine's timeout or the
-    /// next heartbeat, whichever is first.
+    /// Returns the timeout of the worker's next wait.
     ///
-    /// Returns [`EpollTimeout::NONE`] if another worker wakes up by then.
+    /// The wait ends at the engine's timeout or at the next heartbeat, whichever is first. If
+    /// another worker wakes up by then, returns [`EpollTimeout::NONE`].
     fn timeout(&mut self) -> EpollTimeout {
         let heartbeat = self.heartbeat_writer.as_ref().map(HeartbeatWriter::due);
         let due = heartbeat

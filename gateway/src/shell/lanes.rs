@@ -160,7 +160,7 @@ pub(crate) fn start(
 /// The eBPF map and program that distribute datagrams to the workers of each lane.
 struct Sharing {
     active: Arc<ActiveWorkers>,
-    /// The program that chooses the socket for each datagram to a port of a single lane.
+    /// The program that chooses the socket for each datagram to a port that one lane has opened.
     reply_program: OwnedFd,
 }
 
@@ -175,7 +175,8 @@ impl Sharing {
         }
         for (worker, cpus) in (0..).zip(cpus) {
             for cpu in cpus {
-                // Packets that a CPU without an entry receives do not change the active worker.
+                // A CPU from `CPUS_MAX` on has no entry. Packets that it receives do not change the
+                // active worker.
                 if let Some(cpu) = u32::try_from(*cpu).ok().filter(|cpu| *cpu < CPUS_MAX) {
                     socket_steering.set_worker(cpu, worker)?;
                 }

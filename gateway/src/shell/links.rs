@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 /// Maximum time until the kernel deletes the devices of a namespace that has ended.
 const REMOVAL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Interval between two attempts to create a device before [`REMOVAL_TIMEOUT`].
+/// Interval between two attempts to create a device, for up to [`REMOVAL_TIMEOUT`].
 const REMOVAL_POLL: Duration = Duration::from_millis(50);
 
 /// The reason why a device cannot be created, found or changed.
@@ -33,7 +33,6 @@ pub(crate) enum Error {
         "the device {name} in namespace {namespace} is not ours (it lacks the alias {mark:?}): remove or rename it"
     )]
     Foreign {
-        /// Name of the device.
         name: String,
         namespace: String,
         /// The interface alias of the devices of this gateway instance.
@@ -170,8 +169,8 @@ pub(crate) fn underlay_mtu() -> Result<Option<u32>, Error> {
 
 /// Creates the overlay device in `namespace`, with its socket in the calling thread's namespace.
 ///
-/// Retries for up to [`REMOVAL_TIMEOUT`]. The kernel deletes the devices of an ended namespace
-/// asynchronously. Until then, it rejects a new device with the same port.
+/// The kernel deletes the devices of an ended namespace asynchronously. Until then, it rejects a
+/// new device with the same port. The function therefore retries for up to [`REMOVAL_TIMEOUT`].
 ///
 /// # Errors
 ///
@@ -229,7 +228,7 @@ pub(crate) fn configure(
             "configure",
             by_name().alias(mark).mtu(mtu).txqueuelen(queue_len).build(),
         ),
-        // The empty verb means that an error is ignored, since the kernel may have no IPv6.
+        // The kernel may have no IPv6. The empty verb causes the loop below to ignore the error.
         (
             "",
             by_name()
@@ -305,9 +304,9 @@ pub(crate) fn namespace_id(other: impl AsFd) -> Result<Option<i32>, Error> {
 
 /// Disables IPv6 in the calling thread's network namespace.
 ///
-/// Otherwise the kernel would send its own IPv6 packets on new devices. In a container `/proc/sys`
-/// may be read-only. Then `addr_gen_mode` prevents most of these packets, and the eBPF programs
-/// drop the rest.
+/// Otherwise the kernel would send its own IPv6 packets on new devices. If `/proc/sys` is
+/// read-only, as in some containers, IPv6 stays enabled. Then `addr_gen_mode` prevents most of
+/// these packets, and the eBPF programs drop the rest.
 pub(crate) fn disable_ipv6() {
     for which in ["all", "default"] {
         let path = format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6");

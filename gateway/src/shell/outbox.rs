@@ -14,7 +14,7 @@ pub(crate) const DATAGRAM_MAX: usize = RUN_BYTES_MAX;
 /// Maximum length of a datagram from the engine, in bytes: packet, WireGuard header, padding and
 /// tag.
 ///
-/// The kernel rejects datagrams longer than [`DATAGRAM_MAX`], and the lane counts the drops.
+/// It exceeds [`DATAGRAM_MAX`]. The kernel rejects such datagrams, and the lane counts the drops.
 const SEALED_MAX: usize = PACKET_MAX + 48;
 
 /// Local port and remote address of a datagram.
@@ -22,9 +22,9 @@ pub(crate) type Route = (PortId, SocketAddr);
 
 /// The datagrams of the current run.
 ///
-/// The run ends before a datagram with another destination or a larger length, and after a shorter
-/// datagram. It may contain datagrams of several super-packets. The caller writes each datagram
-/// directly after the previous datagram, so that most datagrams are never copied.
+/// A datagram with another route or a larger length starts a new run. A shorter datagram ends the
+/// current run. A run may contain datagrams of several super-packets. The caller writes each
+/// datagram directly after the previous datagram, so that most datagrams are never copied.
 pub(crate) struct Outbox {
     buffer: Box<[u8]>,
     /// Length of the run in bytes.

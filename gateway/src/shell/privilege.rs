@@ -32,11 +32,12 @@ pub(crate) enum Error {
     #[error("failed to drop privileges")]
     Drop(#[source] caps::errors::CapsError),
 
-    /// Without no_new_privs, an executed program could gain capabilities again.
+    /// The kernel did not set no_new_privs. Without it, an executed program could gain capabilities
+    /// again.
     #[error("failed to set no_new_privs")]
     NoNewPrivs(#[source] nix::errno::Errno),
 
-    /// A core dump of a dumpable process could contain private keys.
+    /// The kernel did not disable core dumps, which could contain private keys.
     #[error("failed to make the process not dumpable")]
     Dumpable(#[source] nix::errno::Errno),
 }

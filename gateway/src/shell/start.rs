@@ -31,7 +31,7 @@ pub(crate) struct Options {
     pub(crate) origin: Origin,
     /// Source of the private keys.
     pub(crate) keys: KeyStore,
-    /// Name of this replica.
+    /// Name of this replica in the EndpointSlice.
     pub(crate) replica: String,
     /// Path of the status socket.
     pub(crate) socket: PathBuf,
@@ -55,8 +55,8 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
     raise_descriptor_limit();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        // Idle threads end at once. A thread that started before the drop of capabilities would
-        // keep its capabilities.
+        // A thread that started before `drop_set_up` keeps its capabilities. Idle threads therefore
+        // end at once.
         .thread_keep_alive(Duration::ZERO)
         .build()
         .context("failed to start the runtime")?;
@@ -83,8 +83,8 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
             "no EndpointSlice names this replica yet: nodes will not use it"
         );
     }
-    // `bind` fails if another process runs with this instance name. It must therefore precede all
-    // changes of devices and programs.
+    // `bind` fails if another process runs with this instance name. It must precede all changes of
+    // devices and programs, which the other process may use.
     let socket = runtime.block_on(status::Server::bind(&options.socket))?;
     let loops = usize::from(options.plan.lanes) * usize::from(options.plan.workers);
     let listen = UdpPort::open_all(options.listen_port, loops, None)?;
@@ -100,7 +100,8 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
     loader
         .check_readable(&served)
         .context("a running gateway has no CAP_DAC_OVERRIDE: make these files readable for it")?;
-    // `follow` may start a thread, which must not have the dropped capabilities.
+    // `follow` may start a thread, which inherits the capabilities. It must therefore follow
+    // `drop_set_up`.
     loader.follow()?;
     trace.map(log_drops).transpose()?;
 
@@ -224,7 +225,7 @@ async fn serve(
         () = &mut status => return Err(anyhow!("the status socket ended")),
     };
     tracing::info!(signal, "leaving");
-    // A second signal stops at once.
+    // A second signal stops the gateway without waiting for peers and nodes.
     tokio::select! {
         () = control.leave(options.leave_timeout) => {}
         _ = stop::requested() => return Ok(()),

@@ -44,7 +44,7 @@ pub(crate) enum Error {
     #[error("failed to set up the TAP {name}: {step}")]
     Io {
         name: String,
-        /// Name of the ioctl that failed.
+        /// Name of the ioctl that failed, or `name` if the name of the device is too long.
         step: &'static str,
         source: Errno,
     },

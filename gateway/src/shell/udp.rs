@@ -7,8 +7,8 @@
 //! If the kernel rejects a run, the socket sends the datagrams one by one:
 //!
 //! - If the device has no checksum offload, the socket sends no further runs.
-//! - If the path's MTU is too small, the socket sends no run to the destination for
-//!   [`NARROW_FOR`].
+//! - If the path's MTU is too small, the socket sends no run with datagrams of this or a larger
+//!   length to the destination for [`NARROW_FOR`].
 
 #![expect(
     unsafe_code,
@@ -41,8 +41,8 @@ pub(crate) const RECEIVE_MAX: usize = 65_535;
 /// Size of the socket buffers in bytes. It suffices for bursts of about 6 ms at 10 Gb/s.
 const BUFFER_BYTES: usize = 8 << 20;
 
-/// Time without runs to a destination after the kernel has rejected a run because of the path's
-/// MTU.
+/// Time for which a socket sends no runs of the same or a larger datagram length to a destination,
+/// after the kernel has rejected a run because of the path's MTU.
 const NARROW_FOR: Duration = Duration::from_secs(60);
 
 /// Maximum number of entries in [`UdpPort::narrow`]; the socket clears a full map.
@@ -55,8 +55,8 @@ pub(crate) struct UdpPort {
     dual_stack: bool,
     /// Whether the socket sends runs.
     segmentation: bool,
-    /// Destinations whose path rejected a run. The value is the length of the run's datagrams, and
-    /// the time from which on the socket tries runs of this length again.
+    /// Destinations for which the kernel rejected a run, with the length of the run's datagrams.
+    /// Until the given time, the socket sends no run with datagrams of this or a larger length.
     narrow: BTreeMap<SocketAddr, (usize, Instant)>,
 }
 
@@ -185,7 +185,7 @@ impl UdpPort {
 
     /// Sends a run of datagrams of `segment` bytes, the last of which may be shorter.
     ///
-    /// Calls `failed` with each error and the number of datagrams that the error prevented.
+    /// Calls `failed` with each error and the number of datagrams that were not sent because of it.
     pub(crate) fn send_run(
         &mut self,
         to: SocketAddr,
@@ -319,7 +319,7 @@ impl UdpPort {
         }
     }
 
-    /// Sets `IP_MTU_DISCOVER` for all later datagrams.
+    /// Sets path MTU discovery (`IP_MTU_DISCOVER`), and thus the flag DF of all later datagrams.
     fn discover_mtu(&mut self, how: libc::c_int) -> Result<(), Errno> {
         let set = |level, option| {
             // SAFETY: the kernel reads only the bytes of `how`, which lives during the call.

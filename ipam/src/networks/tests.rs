@@ -206,8 +206,8 @@ fn an_operation_costs_the_same_at_a_hundred_thousand() {
         networks.tree.visits.get()
     };
 
-    // An operation visits one path of at most 33 nodes for each pool, and one path for the change.
-    // It visits each path down and up.
+    // An allocation searches one path of at most 33 nodes in each of the three pools, and then
+    // updates one path. It reads each node a few times.
     assert!(cost(&|networks| networks.acquire(100_000, claim).is_ok()) < 1_000);
     assert!(cost(&|networks| networks.release(&50_000).is_some()) < 1_000);
     assert!(cost(&|networks| networks.acquire(100_001, claim).is_ok()) < 1_000);
@@ -222,7 +222,7 @@ enum Step {
 }
 
 proptest! {
-    /// Compares the allocator with a model that applies the same rules to a list.
+    /// The model keeps the allocated CIDRs in a list, and checks each of them for overlaps.
     #[test]
     fn agrees_with_a_naive_model(steps in prop::collection::vec(step(), 1..80)) {
         let pools = ["10.0.0.0/25", "10.0.1.0/26"].map(net);
@@ -248,8 +248,8 @@ proptest! {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    // The CIDRs are in 10.0.0.0/23, which contains the pools and some addresses outside of the
-    // pools.
+    // The CIDRs are in 10.0.0.0/23. The pools are parts of this prefix, so some of the CIDRs are
+    // outside of the pools.
     let cidr = (0..512u32, 24..=32u8).prop_map(|(host, prefix_len)| {
         let address = Ipv4Addr::from_bits(Ipv4Addr::new(10, 0, 0, 0).to_bits() + host);
         Ipv4Net::new(address, prefix_len).unwrap().trunc()

@@ -3,8 +3,7 @@
 use super::{Header, IcmpError, Packet};
 use std::net::Ipv4Addr;
 
-/// The error for a packet whose headers are truncated, contradict each other or are split over
-/// fragments.
+/// The error for a packet whose headers are truncated, invalid or split over several fragments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
@@ -21,11 +20,11 @@ const HEADER: usize = 20;
 const ICMP_HEADER: usize = 8;
 
 impl Packet {
-    /// Parses an IPv4 packet, and ignores bytes after its total length.
+    /// Parses an IPv4 packet, and ignores bytes beyond the total length in its header.
     ///
     /// # Errors
     ///
-    /// Returns [`Malformed`] if the format of the headers requires a gateway to drop the packet.
+    /// Returns [`Malformed`] if the headers are such that a gateway must drop the packet.
     pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
         let fixed: &[u8; HEADER] = bytes.first_chunk().ok_or(Malformed)?;
         let total = usize::from(u16::from_be_bytes([fixed[2], fixed[3]]));
@@ -36,7 +35,7 @@ impl Packet {
         }
         let (header, payload) = bytes.split_at_checked(header_len).ok_or(Malformed)?;
         let protocol = fixed[9];
-        // The fragment offset counts units of 8 bytes.
+        // The unit of the fragment offset field is 8 bytes.
         let offset = usize::from(u16::from_be_bytes([fixed[6], fixed[7]]) & 0x1fff) * 8;
 
         Ok(Self {
@@ -53,7 +52,9 @@ impl Packet {
     }
 }
 
-/// Parses the payload of an unfragmented datagram or of a first fragment.
+/// Parses the payload of an unfragmented packet or of a first fragment.
+///
+/// Returns the ICMP error in the payload, if any.
 fn first(protocol: u8, payload: &[u8]) -> Result<Option<IcmpError>, Malformed> {
     if payload.len() < required_len(protocol) {
         return Err(Malformed);
@@ -69,9 +70,10 @@ fn first(protocol: u8, payload: &[u8]) -> Result<Option<IcmpError>, Malformed> {
     }))
 }
 
-/// Checks a later fragment, which starts at `offset` in bytes from the start of the payload.
+/// Checks a fragment other than the first. `offset` is its fragment offset in bytes.
 fn later(protocol: u8, offset: usize) -> Result<(), Malformed> {
-    // The fragment could overwrite the addresses that an ICMP error quotes.
+    // At reassembly, the fragment could overwrite the quoted addresses of an ICMP error, which the
+    // gateway checks only in the first fragment.
     if protocol == ICMP && offset < ICMP_HEADER + HEADER {
         return Err(Malformed);
     }
@@ -79,10 +81,11 @@ fn later(protocol: u8, offset: usize) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// Returns the minimum payload length of a packet that has the protocol's header.
+/// Returns the number of payload bytes that a gateway needs to rewrite a packet of this protocol.
 ///
-/// For ICMP this is the whole header. For protocols whose checksum covers the IP addresses it is the end
-/// of the checksum, because a gateway could not update a missing checksum.
+/// For ICMP, this is the length of the header. The checksums of TCP, UDP, DCCP and UDP-Lite cover
+/// the IP addresses, and the gateway must update them. For these protocols, the payload must extend
+/// to the end of the checksum field.
 fn required_len(protocol: u8) -> usize {
     match protocol {
         ICMP => ICMP_HEADER,
@@ -92,7 +95,7 @@ fn required_len(protocol: u8) -> usize {
     }
 }
 
-/// Returns the addresses in a quoted IPv4 header, or `None` if the header is incomplete.
+/// Returns the addresses in a quoted IPv4 header, or `None` if it is truncated or invalid.
 fn quote(bytes: &[u8]) -> Option<Header> {
     let version_ihl = *bytes.first()?;
 

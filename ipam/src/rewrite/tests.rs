@@ -1,6 +1,12 @@
-//! Tests with three clusters that have equal CIDRs: 10.244.0.0/16 for pods, and 10.70.0.0/16 for
-//! external addresses. Each cluster remaps the CIDRs of the next cluster to 10.50.0.0/16 and
-//! 10.51.0.0/16, and those of the cluster after next to 10.60.0.0/16 and 10.61.0.0/16.
+//! Tests with a ring of three clusters, which are peers of each other.
+//!
+//! All clusters have the same pod CIDR, 10.244.0.0/16, and the same external CIDR, 10.70.0.0/16.
+//! Each cluster remaps the CIDRs of its peers:
+//!
+//! | peer | pod CIDR | external CIDR |
+//! |---|---|---|
+//! | next cluster in the ring | 10.50.0.0/16 | 10.51.0.0/16 |
+//! | cluster after next | 10.60.0.0/16 | 10.61.0.0/16 |
 
 use super::*;
 use proptest::prelude::*;
@@ -39,7 +45,7 @@ fn a_source_must_belong_to_its_sender() {
         gateway().from_peer(NEXT, &packet("192.0.2.1", "10.244.1.10")),
         refused
     );
-    // The source is a remapped address, which never occurs in packets from the peer itself.
+    // The source is the peer's remapped address, but packets from the peer have original addresses.
     assert_eq!(
         gateway().from_peer(NEXT, &packet("10.50.1.10", "10.244.1.10")),
         refused
@@ -72,7 +78,7 @@ fn a_packet_between_peers_without_ip_objects_is_dropped() {
         gateway().from_peer(NEXT, &packet("10.244.1.10", "10.60.1.10")),
         refused
     );
-    // A pod without an IP object cannot use the IP object of another pod.
+    // The destination is the address of an IP object, but no IP object represents the source.
     assert_eq!(
         gateway().from_peer(NEXT, &packet("10.244.9.9", "10.70.0.6")),
         refused
@@ -157,20 +163,20 @@ fn an_error_of_a_router_passes_if_it_quotes_a_packet_of_its_receiver() {
 
 #[test]
 fn an_error_of_a_peer_about_a_packet_that_it_did_not_get_is_refused() {
-    // The errors come from a pod of the peer, from a pod with an IP object, and from a router.
+    // Senders of the error: a pod without an IP object, a pod with an IP object, and a router.
     for source in ["10.244.7.7", "10.244.1.10", "169.254.18.1"] {
         for (receiver, quote) in [
             // The receiver of the error did not send the quoted packet.
             ("10.244.1.10", header("10.244.1.11", "10.244.7.7")),
-            // The quoted packets were sent to the internet, to another peer, and to a node.
+            // The destination of the quoted packet is on the internet, in another peer, or a node.
             ("10.244.1.10", header("10.244.1.10", "192.0.2.1")),
             ("10.244.1.10", header("10.244.1.10", "10.60.7.7")),
             ("10.244.1.10", header("10.244.1.10", "172.18.0.2")),
-            // The quoted destination is the remapped address of the peer's pod.
+            // The quoted destination is a remapped address, but the peer gets original addresses.
             ("10.244.1.10", header("10.244.1.10", "10.50.7.7")),
-            // The quoted packet went from peer to peer. Another pod sent the next packet, and the
-            // destination of the last packet has no IP object.
+            // Between two peers: the receiver of the error did not send the quoted packet.
             ("10.70.0.6", header("10.70.0.7", "10.244.1.10")),
+            // Between two peers: no IP object represents the quoted destination.
             ("10.70.0.6", header("10.70.0.6", "10.244.7.7")),
         ] {
             let error = quoting(packet(source, receiver), quote);
@@ -186,10 +192,10 @@ fn an_error_of_a_peer_about_a_packet_that_it_did_not_get_is_refused() {
 #[test]
 fn an_error_of_a_node_about_a_packet_that_it_did_not_get_is_refused() {
     for quote in [
-        // The receiver of the error did not send the quoted packets.
+        // The receiver of the error did not send the quoted packet.
         header("10.50.1.11", "10.244.1.10"),
         header("10.60.1.10", "10.244.1.10"),
-        // The quoted packets were sent to the internet, and to a pod of another peer.
+        // The destination of the quoted packet is on the internet, or a pod of another peer.
         header("10.50.1.10", "192.0.2.1"),
         header("10.50.1.10", "10.70.0.6"),
     ] {
@@ -226,8 +232,8 @@ fn malformed_options_and_source_routes_are_refused() {
         }
     };
 
-    // The list contains a timestamp, two no-operation options and the end of the list. The byte
-    // after the end is ignored.
+    // A timestamp, two no-operation options and the end of the list. The gateway ignores the source
+    // route after the end.
     assert_eq!(verdict(&[0x44, 4, 5, 0, 1, 1, 0, 0x83]), None);
     for kind in [0x83, 0x89] {
         let routed = Some(Refusal::SourceRouted);
@@ -310,7 +316,8 @@ fn a_parsed_packet_has_addresses_options_and_the_quote() {
     };
     assert_eq!(Packet::parse(&bytes), Ok(expected.clone()));
 
-    // A later fragment has no ICMP header, and must not start before the end of the quoted header.
+    // A fragment other than the first must not overlap the ICMP header and the quoted header, which
+    // together have 28 bytes. The unit of the offset is 8 bytes.
     for (offset, parsed) in [
         (3, Err(Malformed)),
         (
@@ -328,7 +335,7 @@ fn a_parsed_packet_has_addresses_options_and_the_quote() {
 
 #[test]
 fn bytes_beyond_the_total_length_are_no_part_of_the_packet() {
-    // Protocol, and the length from which on its header is long enough.
+    // The IP protocol, and the minimum payload length in bytes.
     for (protocol, required) in [(ICMP, 8), (6, 18), (17, 8), (33, 8), (136, 8), (47, 0)] {
         for len in 0..24 {
             let mut bytes = vec![0x45, 0, 0, 20 + len, 0, 0, 0, 0, 64, protocol, 0, 0];
@@ -348,10 +355,11 @@ fn bytes_beyond_the_total_length_are_no_part_of_the_packet() {
 
 const ICMP: u8 = 1;
 
-/// Sends a packet through the tunnel to `peer`, and returns it as the peer's gateway forwards it.
+/// Sends a packet through the tunnel to `peer`, and returns the packet that the peer's gateway
+/// forwards.
 ///
-/// All gateways have the same tables. The receiving gateway uses the other peer index for the
-/// sender: `AFTER_NEXT` if `peer` is `NEXT`, and vice versa.
+/// All gateways have the same tables. If `peer` is `NEXT`, the peer's gateway has the sender as
+/// `AFTER_NEXT`, and vice versa.
 fn pass(peer: u16, packet: &Packet) -> Packet {
     let Verdict::ToPeer(to, tunnelled) = gateway().from_node(packet) else {
         panic!("{packet:?} was not sent");
@@ -405,7 +413,7 @@ fn packet(source: &str, destination: &str) -> Packet {
     Packet::plain(header(source, destination))
 }
 
-/// Returns a packet as a gateway between two peers forwards it, with a decremented TTL.
+/// Returns a packet with the TTL that it has after a gateway forwarded it between two peers.
 fn transited(source: &str, destination: &str) -> Packet {
     let mut packet = packet(source, destination);
     packet.ttl -= 1;

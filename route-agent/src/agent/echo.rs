@@ -28,7 +28,8 @@ impl Agent {
 
     /// Sets the remote clusters to which echo requests are sent.
     ///
-    /// A cluster that no gateway reaches gets no requests: the gateways report it as unreachable.
+    /// A cluster that no gateway reaches gets no requests, because the gateways already report the
+    /// cluster as unreachable.
     pub(super) fn update_echo_targets(&mut self) {
         let view = self.liveness.view();
         let peers = self.fabric.peers.iter();
@@ -62,7 +63,8 @@ impl Agent {
         self.update_echo_targets();
     }
 
-    /// Sends a last probe, which reports to the gateways that this agent stops intentionally.
+    /// Sends a last probe to each gateway replica. The probe reports that this agent stops
+    /// intentionally.
     pub(crate) fn announce_stop(&mut self) {
         if let Some(probe) = &self.probe {
             self.liveness.announce_stop(Instant::now());
@@ -71,7 +73,7 @@ impl Agent {
     }
 }
 
-/// Completes when a message may be readable. Without a socket, the future never completes.
+/// Completes when an echo message may be readable. Without a socket, the future never completes.
 pub(super) async fn readable(echo: Option<&echo_responder::Socket>) {
     match echo {
         Some(echo) => echo.readable().await,

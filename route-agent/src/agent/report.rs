@@ -12,7 +12,7 @@ use std::error::Error as _;
 use std::time::{Duration, Instant};
 
 /// Maximum age of the replicas' entries in the status. With many replicas, a probe reply arrives
-/// every few milliseconds, and refreshing the status for each reply would cost too much.
+/// every few milliseconds. Refreshing the entries after each reply would take too much CPU time.
 const REPLICAS_AGE_MAX: Duration = Duration::from_millis(100);
 
 impl Agent {
@@ -29,7 +29,8 @@ impl Agent {
         });
     }
 
-    /// Reports settings of this machine that stop pods' traffic. Logs each warning once.
+    /// Reports misconfigurations of this machine that prevent pods' traffic. Logs only warnings
+    /// that the last report did not contain.
     pub(super) async fn report_warnings(&mut self, plan: &Plan) {
         let mut warnings = Vec::new();
         if !forwarding() {
@@ -130,7 +131,8 @@ impl Agent {
         });
     }
 
-    /// Reports the invalid and incomplete objects of the desired state. Logs each object once.
+    /// Reports the invalid and incomplete objects of the desired state. Logs only objects that the
+    /// last report did not contain.
     pub(super) fn report_unserved(&mut self, refused: &[String], waiting: &[Waiting]) {
         let waiting = waiting
             .iter()
@@ -234,7 +236,7 @@ fn phase(phase: Phase) -> &'static str {
     }
 }
 
-/// Formats an error and its causes on one line.
+/// Formats an error and its causes on one line, separated by colons.
 fn chain(error: &Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

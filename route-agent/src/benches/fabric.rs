@@ -77,8 +77,8 @@ pub(crate) fn all_up(fabric: &Fabric) -> View {
     view
 }
 
-/// Returns events in a cluster. A tuple contains the name of an event, and the fabric and the view
-/// after the event.
+/// Returns events that change the cluster `fabric`. A tuple contains the name of an event, and the
+/// fabric and the view after the event.
 pub(crate) fn events(fabric: &Fabric) -> Vec<(&'static str, Fabric, View)> {
     let before = all_up(fabric);
     let mut without = View::default();
@@ -126,8 +126,8 @@ fn replica(number: u32) -> Replica {
     }
 }
 
-/// Creates a remote cluster with a pod CIDR of 16,384 addresses. All remote clusters use the same
-/// original CIDRs.
+/// Creates a remote cluster with a pod CIDR of 16,384 addresses. All remote clusters have the same
+/// original CIDRs, so each gets its own remapped CIDRs.
 fn peer(number: u32) -> Peer {
     let remapped = |first: u32| cidr(first + number * 0x4000, 18);
     let remap = |from, to| Remap::new(from, to).expect("prefixes of equal length");

@@ -1,7 +1,7 @@
 //! Notifications of the kernel about changes of objects that the agent uses.
 //!
 //! The kernel sends notifications by netlink multicast, for changes by the agent and by other
-//! programs. After a lost notification, all of the agent's objects count as changed.
+//! programs. If a notification is lost, all of the agent's objects count as changed.
 
 use crate::kernel::netlink::Error;
 use crate::kernel::{nexthop, route, rule};
@@ -31,7 +31,8 @@ const NEXTHOP_MESSAGES: [u16; 2] = [104, 105];
 const NFGENMSG_LEN: usize = 4;
 /// Subsystem NFNL_SUBSYS_NFTABLES, in the upper byte of a message's type.
 const NFTABLES: u8 = 10;
-/// Message NFT_MSG_NEWGEN, which the kernel sends after each transaction. It names no table.
+/// Message NFT_MSG_NEWGEN, which the kernel sends after each transaction on any table. The message
+/// has no attribute with a table's name.
 const NEW_GENERATION: u8 = 15;
 /// Attribute with the table's name in every nftables message except for NFT_MSG_NEWGEN.
 const NFTA_TABLE: u16 = 1;
@@ -154,7 +155,7 @@ fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (NetlinkHeader, &[u8])> {
     })
 }
 
-/// Type with the size of `struct nlmsghdr`, which is 16 bytes.
+/// Type with the size of `struct nlmsghdr` of `linux/netlink.h`.
 type NlMsgHdr = [u8; 16];
 
 fn touched_by_route(header: &NetlinkHeader, payload: &[u8], settings: &Settings) -> Touched {

@@ -90,8 +90,8 @@ pub(crate) async fn set(
     let no_autoconfiguration = LinkUnspec::new_with_index(index)
         .append_extra_attribute(LinkAttribute::AfSpecUnspec(vec![no_ipv6]))
         .build();
-    // The setting only avoids an IPv6 link-local address. In a kernel without IPv6, the request
-    // fails, which is no error.
+    // The request only avoids an IPv6 link-local address. It fails if the kernel has no IPv6, and
+    // no such address is then assigned.
     if let Err(error) = handle.link().set(no_autoconfiguration).execute().await {
         tracing::debug!(%error, "failed to disable IPv6 autoconfiguration of the overlay device");
     }
@@ -171,8 +171,8 @@ pub(crate) async fn delete_address(
     )
 }
 
-/// Returns the agent's device. If another program has created the device, returns the device's kind
-/// as an error.
+/// Returns the overlay device. If another program has created a device with this name, returns that
+/// device's kind as an error.
 ///
 /// The agent's device is a VXLAN device in external mode with the agent's alias or MAC address. The
 /// MAC address is set at creation, the alias afterwards. If the agent stops between these two

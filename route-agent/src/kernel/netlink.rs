@@ -1,4 +1,4 @@
-//! The socket for rtnetlink requests, and errors that name the remedy.
+//! The connection for rtnetlink requests, and the errors of these requests.
 
 use netlink_packet_core::ErrorMessage;
 use nix::errno::Errno;
@@ -124,7 +124,7 @@ impl Error {
     }
 }
 
-/// Error numbers of requests that the kernel does not support.
+/// Error numbers that the kernel returns if it does not support a request.
 const UNSUPPORTED: [Errno; 3] = [
     Errno::EOPNOTSUPP,
     Errno::EPROTONOSUPPORT,

@@ -49,8 +49,9 @@ impl Handle {
                 Some(Target::Group(members)) if is_group_id(nexthop.id, settings) => {
                     state.groups.insert(nexthop.id, members);
                 }
-                // A nexthop of another type, such as a blackhole, becomes a value that differs from
-                // every desired value.
+                // A nexthop of another type, such as a blackhole, becomes an empty group or
+                // `Hop::UNKNOWN`. Both differ from every desired value, so that the agent replaces
+                // the nexthop.
                 _ if is_group_id(nexthop.id, settings) => {
                     state.groups.insert(nexthop.id, BTreeSet::new());
                 }

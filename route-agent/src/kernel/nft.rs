@@ -41,19 +41,19 @@ pub(crate) enum Error {
     },
 }
 
-/// Time-out of reading and writing the table, about a thousand times the usual duration.
+/// Time-out of reading and writing the table. Both usually take about 10 ms.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time-out of listing the counters. It is short because a user or a metrics scrape waits for the
 /// result.
 const COUNTERS_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Runs `nft`, and stores the form in which `nft` lists the last ruleset.
+/// Runs `nft`, and stores the form in which `nft` lists the ruleset that the agent set last.
 #[derive(Default)]
 pub(crate) struct Nft {
-    /// The last ruleset, if `nft` lists it in a form that differs from the ruleset that was set.
-    /// Some versions of `nft` change the form. Without this value, the agent would set the table
-    /// after each observation.
+    /// The ruleset that the agent set last, if `nft` lists it in another form. Some versions of
+    /// `nft` change the form. Without this value, the agent would set the table again after each
+    /// observation.
     accepted: Option<Accepted>,
 }
 
@@ -93,7 +93,7 @@ impl Nft {
         Ok(())
     }
 
-    /// Returns whether `nft` lists the last ruleset in exactly the form in which it was set.
+    /// Returns whether `nft` lists the ruleset in exactly the form in which the agent set it last.
     #[cfg(test)]
     pub(crate) fn is_verbatim(&self) -> bool {
         self.accepted.is_none()
@@ -143,7 +143,7 @@ async fn list_table() -> Result<Option<Value>, Error> {
 async fn list(what: &'static str, kind: &[&str], limit: Duration) -> Result<Option<Value>, Error> {
     let failed = |message: &dyn ToString| failed(what, message.to_string());
     let mut command = Command::new("nft");
-    // The names of protocols depend on the host's /etc/protocols.
+    // Protocols are listed as numbers, because their names depend on the host's /etc/protocols.
     command
         .args(["--json", "--numeric-protocol", "list"])
         .args(kind)

@@ -28,7 +28,8 @@ pub(crate) async fn observe(
         .table_id(settings.route_table)
         .build();
     let mut request = handle.route().get(filter);
-    // With strict checking, the kernel refuses a dump request in which these fields are set.
+    // The kernel lists only routes whose type and protocol match the request. The builder's default
+    // values would exclude the agent's routes.
     request.message_mut().header.scope = Default::default();
     request.message_mut().header.kind = Default::default();
     request.message_mut().header.protocol = Default::default();
@@ -85,7 +86,7 @@ pub(crate) async fn delete(
     remove(handle, route, "delete a route").await
 }
 
-/// Adds an unreachable route to `dst` with the worst metric.
+/// Adds an unreachable route to `dst` with [`WORST_METRIC`].
 pub(crate) async fn add_unreachable(
     handle: &Handle,
     settings: &Settings,
@@ -126,6 +127,7 @@ pub(crate) async fn lookup(handle: &Handle, address: Ipv4Addr) -> Option<RouteMe
         .destination_prefix(address, 32)
         .build();
     let mut request = handle.route().get(destination);
+    // With strict checking, the kernel refuses a lookup in which these fields are set.
     request.message_mut().header.scope = Default::default();
     request.message_mut().header.kind = Default::default();
     request.message_mut().header.protocol = Default::default();
@@ -186,8 +188,8 @@ fn destination(route: &RouteMessage) -> Option<Ipv4Net> {
     Ipv4Net::new(address.unwrap_or(Ipv4Addr::UNSPECIFIED), len).ok()
 }
 
-/// Converts a route. Missing attributes become nexthop id 0, source 0.0.0.0 and no MTU. No desired
-/// route has nexthop id 0.
+/// Converts a route. Missing attributes become nexthop id 0, source 0.0.0.0 and no MTU. A route
+/// with nexthop id 0 differs from every desired route.
 fn parse(route: &RouteMessage) -> Route {
     let mut parsed = Route {
         nexthop: 0,

@@ -1,9 +1,9 @@
 //! Netlink requests for the policy rule, with which the kernel looks up packets in the agent's
 //! table.
 //!
-//! The table contains only the remote clusters' CIDRs and the probe network. For other destinations
-//! the kernel continues with the next rule. One rule serves all clusters, so the number of clusters
-//! does not affect the number of rules per lookup.
+//! The table contains only routes to the remote clusters' CIDRs and to the probe network. For other
+//! destinations, the kernel continues with the next rule. One rule serves all clusters, so the
+//! number of rules that the kernel evaluates does not depend on the number of clusters.
 
 use crate::kernel::netlink::{Error, ignore_existing, ignore_missing};
 use crate::settings::Settings;

@@ -34,8 +34,8 @@ fn nft_lists_our_table_in_the_given_form() {
 
         node.converge(&fabric, &all_up()).await;
 
-        // If `nft` listed the ruleset in another form, `set` would accept the listed form. It would
-        // then also accept a change that another program makes right after `set`.
+        // If `nft` listed the ruleset in another form, `Nft::set` would accept the listed form. It
+        // would then also accept a change that another program makes before `Nft::set` lists it.
         assert!(node.kernel.nft.is_verbatim());
     });
 }
@@ -254,7 +254,8 @@ impl Node {
         }
     }
 
-    /// Plans and applies the state, asserts that the kernel has it, and returns the changes.
+    /// Plans and applies the state, asserts that the kernel then has this state, and returns the
+    /// changes.
     async fn converge(&mut self, fabric: &Fabric, view: &View) -> Vec<Op> {
         let mut state = self.kernel.observe().await.unwrap();
         let destinations = Destinations::of(fabric, "rome-1");

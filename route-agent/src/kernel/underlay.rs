@@ -9,8 +9,8 @@ use rtnetlink::Handle;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-/// Looks up the current routes to `destinations`, and returns their devices. Destinations without a
-/// route are left out.
+/// Looks up the current routes to `destinations`, and returns the routes' devices. Destinations
+/// without a route are left out.
 pub(crate) async fn observe(handle: &Handle, destinations: &Destinations) -> Underlay {
     let mut underlay = Underlay::default();
     let mut towards_replicas = BTreeSet::new();

@@ -374,6 +374,7 @@ impl Lab {
     }
 
     /// Returns the digest of a gateway that has only the first `count` remote clusters of the node.
+    /// With more than `PEERS_MAX` clusters, the gateway has all of them.
     fn digest_of(&self, count: usize) -> u64 {
         let ids = self.liveness.clusters.iter();
         let is_partial = count < ids.len() && ids.len() <= PEERS_MAX;

@@ -1,4 +1,4 @@
-//! Wire format of the echo messages between the nodes of two clusters.
+//! Wire format of the echo messages between the nodes of two clusters, with offsets in bytes.
 //!
 //! ```text
 //!  0      4      8       16

@@ -57,8 +57,7 @@ impl Classes {
 
     /// Returns the class for a route with this MTU, and the MTU that the route must have.
     ///
-    /// If the MTU has no class, the function returns the class and the value of the next smaller
-    /// MTU with a class.
+    /// If the MTU has no class, the route gets the next smaller MTU that has a class.
     pub(super) fn of(&self, mtu: u32) -> Option<(u8, u32)> {
         let (mtu, class) = self.by_mtu.range(..=mtu).next_back()?;
 

@@ -1,8 +1,8 @@
 //! Assigns a nexthop group to each distinct set of nexthops.
 //!
 //! Clusters that the same replicas reach with the same MTU share a group. After the loss of a
-//! replica, one replacement of this group moves the traffic of all these clusters. The assignment
-//! of ids keeps the number of changed routes small.
+//! replica, one netlink request replaces the members of this group, and moves the traffic of all
+//! these clusters. The assignment reuses existing groups, so that few routes change.
 
 use crate::settings::{FIRST_GROUP, NEXTHOP_IDS, Settings};
 use crate::state::State;

@@ -1,5 +1,5 @@
-//! Assigns a slot number to each gateway replica. The number determines the ids of the nexthops to
-//! the replica and the replica's probe address.
+//! Assigns a slot number to each gateway replica. The number determines the replica's probe
+//! address, and the ids of the nexthops to the replica.
 
 use crate::plan::Error;
 use crate::settings::{PROBES, Settings};

@@ -172,7 +172,7 @@ fn mapped_addresses_are_translated_on_the_nodes_to_which_gateways_send_them() {
     };
     let node = crate::testing::fabric().nodes[0].clone();
     let cases = [
-        // (mapped address, target, whether rome-1 translates it, whether rome-1 masquerades it)
+        // (mapped address, target, result of `is_translated_here`, result of `is_masqueraded`)
         (
             "10.70.0.1",
             fabric::Target::Node("rome-1".into()),

@@ -1,9 +1,9 @@
 //! A simulated gateway replica, which replies to probes and has sockets with a remote pod's
 //! address.
 //!
-//! The overlay device of nodes has ARP disabled, so nodes send frames to their own MAC address. The
-//! eBPF program of a real gateway ignores the MAC address. In the simulated gateway, an nft table
-//! accepts the frames.
+//! The overlay device of nodes has ARP disabled. The inner destination MAC address of a node's
+//! frames is thus that of the node itself. The eBPF program of a real gateway ignores this address.
+//! In the simulated gateway, an nft rule accepts the frames as if they had the gateway's address.
 
 use crate::testing::Namespace;
 use ebpf_common::probe::{Heartbeat, LEN, Probe, digest};

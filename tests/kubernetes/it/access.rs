@@ -104,7 +104,7 @@ async fn logs_are_followed_while_they_are_written(clusters: &'static Clusters) -
     let mut logs = namespace.spawn(&["logs", "-f", "counter"])?;
     logs.line_with("number 1.", SOON).await?;
 
-    // The output contains every number from before and from after the start of `logs`.
+    // The output contains the numbers from before the start of `logs`, and the later ones.
     let last = last_number(&namespace).await?;
     for number in 2..=last + 3 {
         logs.line_with(&format!("number {number}."), SOON).await?;

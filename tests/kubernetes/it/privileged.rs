@@ -170,7 +170,8 @@ async fn links_in_a_pods_network_need_privileges(clusters: &'static Clusters) ->
     Ok(())
 }
 
-/// The pods forward packets between a TUN device and UDP, as gateways do, but without encryption.
+/// Each pod encapsulates the packets of a TUN device in UDP datagrams. Gateways do the same with a
+/// TAP device, and also encrypt the packets.
 async fn a_tunnel_between_two_pods_carries_packets(clusters: &'static Clusters) -> Result<()> {
     let namespace = tun(clusters, "tunnel").await?;
     let ip = async |pod: &str| {

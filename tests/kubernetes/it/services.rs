@@ -73,7 +73,7 @@ async fn a_pod_reaches_itself_through_its_service(clusters: &'static Clusters) -
     for pod in &pods {
         let source = Source::Pod(&namespace, pod);
         source.reaches("web", &pods.clone().into()).await?;
-        // At least one of these connections leads back to the client pod.
+        // At least one of these requests reaches the client pod itself.
         let responses = source.requests("web").await?;
         ensure!(responses.iter().any(|it| it.pod == *pod), "{responses:?}");
     }
@@ -100,8 +100,8 @@ async fn a_node_port_reaches_all_pods_from_everywhere(clusters: &'static Cluster
     Ok(())
 }
 
-/// The client's node masquerades traffic to other clusters, so the source is that node's address.
-/// The node port must not change the source address.
+/// The client's node masquerades traffic to other clusters, so the source is the address of the
+/// client's node. A node port with the traffic policy `Local` must not change this address.
 async fn a_local_node_port_keeps_the_source_address(clusters: &'static Clusters) -> Result<()> {
     let namespace = clusters.namespace("local-node-port").await?;
     web(&namespace).await?;

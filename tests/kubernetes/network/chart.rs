@@ -1,5 +1,6 @@
-//! Tests of the chart with GitOps tools. A second rendering and a second `kubectl apply` change
-//! nothing. An upgrade and a roll-back keep the peering.
+//! Tests that the chart suits GitOps tools, which render and apply it repeatedly. A second
+//! rendering and a second `kubectl apply` must change nothing. An upgrade and a roll-back must keep
+//! the peering.
 
 use crate::fixture::{
     INSTALL, LIQO, Peering, Suite, chart, liqoctl_command, serial, until_connections_are,

@@ -25,7 +25,7 @@ const GATEWAYS: usize = 2;
 pub(crate) struct Gateway {
     pub(crate) name: String,
     pub(crate) node: String,
-    /// The pod's uid, which the paths of the pod's control groups contain.
+    /// The pod's UID, which is part of the paths of the pod's cgroups.
     pub(crate) uid: String,
     pub(crate) restarts: u32,
     is_terminating: bool,

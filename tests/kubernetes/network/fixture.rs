@@ -34,8 +34,8 @@ pub(crate) const LIQO: &str = "liqo";
 /// address, its name and the name of its node.
 const WEB: &str = include_str!("../it/manifests/web.yaml");
 
-/// A manifest with [`ON_NODE`] pods like those of [`WEB`], on a single node. The name of the node
-/// replaces the word `NODE`.
+/// A manifest with [`ON_NODE`] pods like those of [`WEB`], on a single node. Tests replace the word
+/// `NODE` by the name of the node.
 const WEB_ON_NODE: &str = include_str!("manifests/on-node.yaml");
 
 /// The number of pods on a single node. With this number, each stream of a test has its own pair of

@@ -21,7 +21,7 @@ const RATE: u64 = 256 << 10;
 const TCP_PORT: u16 = 7000;
 const UDP_PORT: u16 = 7001;
 
-/// TCP streams and constant UDP flows from rome's pods to milan's.
+/// TCP streams, and UDP flows with a constant packet rate, from rome's pods to milan's.
 pub(crate) struct Traffic {
     webs: [Web; 2],
     servers: Vec<tcp::Server>,
@@ -158,7 +158,7 @@ impl Traffic {
         };
         self.start_datagrams()?;
         self.flows_on()?;
-        // This lap includes the wait for the last echoes.
+        // The streams continued during the wait for the last echoes, which is part of this lap.
         let gaps = self.streams.iter().map(tcp::Stream::take_longest_gap);
         outcome.tcp_gap = outcome.tcp_gap.max(gaps.max().unwrap_or_default());
 

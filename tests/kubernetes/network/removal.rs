@@ -79,7 +79,7 @@ pub(crate) async fn nothing_of(cluster: &Cluster, there: &str) -> Result<()> {
         ensure!(networks.trim().is_empty(), "{networks}");
         for node in cluster.nodes() {
             let routes = node.exec("ip", &["route", "show", "table", "27761"])?;
-            // Routes to the cluster's own gateways (169.254.19.0/24) remain.
+            // The routes to the cluster's own gateways (169.254.19.0/24) do not belong to a peer.
             let mut others = routes.lines().filter(|it| !it.contains("169.254.19."));
             ensure!(others.next().is_none(), "{routes}");
         }

@@ -103,7 +103,8 @@ impl Rounds {
         Some(number)
     }
 
-    /// Runs `body`. Returns the outcome of the traffic until all streams make progress again.
+    /// Runs `body`, and waits until all streams make progress again. Returns the outcome of the
+    /// traffic during this time.
     pub(crate) async fn measure(
         &mut self,
         case: &str,

@@ -1,5 +1,5 @@
-//! Tests of the cost of one peering and of fifty: memory, processor time, API requests, and time
-//! until changes take effect.
+//! Tests of the cost of one peering and of fifty: memory, CPU time, API requests, and the time
+//! until a change takes effect.
 
 mod cost;
 mod requests;
@@ -34,8 +34,7 @@ const AGENT_BYTES: u64 = 20_000_000;
 /// The maximum resident memory of all Liqo processes of a cluster with one peering, in bytes.
 const ALL_BYTES: u64 = 120_000_000;
 
-/// The maximum number of API requests of all Liqo processes in an idle cluster, per
-/// [`IDLE_WINDOW`].
+/// The maximum number of API requests per minute of all Liqo processes in an idle cluster.
 const IDLE_REQUESTS: u64 = 60;
 
 /// The time for which the requests of an idle cluster are counted.
@@ -53,7 +52,7 @@ const WITH_TRAFFIC: [usize; 3] = [0, 1, SERVER_EVERY - 1];
 /// The time within which all peers must be connected on a loaded machine.
 const ALL_CONNECTED: Duration = Duration::from_secs(180);
 
-/// The maximum processor time and number of API requests of all processes for one change.
+/// The maximum cost of one change: CPU time and number of API requests of all processes.
 const CHANGE_PROCESSOR: Duration = Duration::from_secs(1);
 const CHANGE_REQUESTS: u64 = 60;
 

@@ -135,8 +135,8 @@ async fn an_owner_of_a_namespace_cannot_make_it_a_tenant_namespace(
                 .await?;
         }
     }
-    // The administrator may set the labels. Afterwards the owner may neither change nor remove the
-    // peer.
+    // The administrator may set the labels. Afterwards the owner may neither change the cluster id
+    // of the peer nor remove the label of a tenant namespace.
     let text = json!({"metadata": {"labels": tenant}}).to_string();
     let name = owned.namespace.name();
     let patch = ["patch", "namespace", name, "--type=merge", "-p", &text];
@@ -431,7 +431,8 @@ async fn the_managers_token_changes_no_service_of_a_user(peering: &'static Peeri
 
     for kind in ["Service", "EndpointSlice"] {
         let (namespace, name) = ("of-a-user".to_owned(), "web".to_owned());
-        // The label in the request does not count, only that of the object.
+        // The existing object lacks the label. A request that adds the label is therefore also
+        // refused.
         let patch = json!({"metadata": {"labels": managed()}});
         let change = Request::Merge {
             kind,

@@ -115,7 +115,8 @@ async fn a_cluster_ip_is_served_within_the_cluster(peering: &'static Peering) ->
         "{addresses:?}"
     );
     ensure!(port == 51842, "{port}");
-    // The client reaches the Service through a node, as through a VPN into the cluster.
+    // A ClusterIP is reachable only from nodes and pods, so the client gets a route to the
+    // ClusterIP through a node. A VPN into the cluster would have the same effect.
     let node = peering.milan.node_specs()?[1].ip;
     let route = format!("route replace {}/32 via {node}", addresses[0]);
     ip(peer.netns(), &[route])?;
@@ -173,7 +174,7 @@ async fn equal_specs_share_a_service_and_different_specs_do_not(
     Ok(())
 }
 
-/// The minimum age in seconds at which WireGuard renews a session without a fault. This is
+/// The minimum age of an undisturbed session, in seconds, at which WireGuard renews it. This is
 /// `REKEY_AFTER_TIME` of 120 s, minus a margin for adjustments of the clock.
 const RENEWED_AFTER: u64 = 115;
 

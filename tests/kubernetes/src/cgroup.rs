@@ -1,7 +1,8 @@
-//! Control groups of nodes. Each node is the root of its own hierarchy.
+//! Control groups (cgroups) of nodes. Each node has a cgroup namespace of its own.
 //!
-//! A node joins `/liqo-lab/NODE` before its cgroup namespace is created. Inside the namespace, this
-//! group is the root, so that kubelet and runc need no special setting.
+//! The command `node-start` joins the cgroup `/liqo-lab/NODE` before it creates the cgroup
+//! namespace of the node. Inside the namespace, this cgroup is the root, so kubelet and runc need
+//! no special setting.
 
 use anyhow::{Context as _, Result};
 use nix::mount::{MsFlags, mount};
@@ -11,35 +12,35 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The mount point of the control groups, on the machine and in each node.
+/// The mount point of the cgroup file systems, on the machine and in each node.
 const MOUNT_POINT: &str = "/sys/fs/cgroup";
 
-/// The group that contains the groups of all nodes.
+/// The cgroup that contains the cgroups of all nodes.
 const PARENT: &str = "liqo-lab";
 
-/// In version 2, the group of a node's processes outside of pods. A group with processes must not
-/// have children with limits.
+/// In cgroup v2, the cgroup of a node's processes outside of pods. A cgroup that contains processes
+/// cannot enable controllers for its children ("no internal processes" in `man 7 cgroups`).
 const LEAF: &str = "init";
 
 /// The resource usage of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
-    /// Memory of the node's processes without the page cache, in bytes.
+    /// Anonymous memory of the node's processes in bytes, without the page cache.
     pub(crate) resident_bytes: u64,
-    /// Processor time since the start of the node.
+    /// CPU time since the start of the node.
     pub(crate) processor: Duration,
 }
 
-/// The version of control groups on this machine, and the hierarchies of version 1.
+/// The cgroup version of this machine, and the hierarchies of cgroup v1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
-    /// Version 1 has a hierarchy for each set of controllers.
+    /// Cgroup v1 has a hierarchy for each set of controllers.
     V1(Vec<Tree>),
-    /// Version 2 has a single hierarchy.
+    /// Cgroup v2 has a single hierarchy.
     V2,
 }
 
-/// A hierarchy of version 1.
+/// A hierarchy of cgroup v1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Tree {
     /// The mount point on the machine.
@@ -49,11 +50,11 @@ pub(crate) struct Tree {
 }
 
 impl Layout {
-    /// Detects the version and the hierarchies of control groups on this machine.
+    /// Detects the cgroup version and the cgroup v1 hierarchies of this machine.
     ///
     /// # Errors
     ///
-    /// Returns an error if no control groups are mounted.
+    /// Returns an error if no cgroup file system is mounted.
     pub(crate) fn detect() -> Result<Self> {
         let top = statfs(MOUNT_POINT)
             .with_context(|| format!("failed to read the type of {MOUNT_POINT}"))?;
@@ -70,7 +71,7 @@ impl Layout {
         Ok(Self::V1(trees))
     }
 
-    /// Creates the group of `node`, and moves this process into it.
+    /// Creates the cgroup of `node`, and moves this process into it.
     ///
     /// # Errors
     ///
@@ -125,8 +126,8 @@ impl Layout {
         }
     }
 
-    /// Moves process 1 of a node from the root group into [`LEAF`], so that the groups of pods can
-    /// have limits.
+    /// Moves process 1 of a node from the root cgroup into [`LEAF`], so that the root cgroup can
+    /// enable controllers for the cgroups of pods.
     ///
     /// # Errors
     ///
@@ -142,11 +143,11 @@ impl Layout {
         Ok(())
     }
 
-    /// Removes the groups of `node`. The processes of the node must have ended.
+    /// Removes the cgroups of `node`. The processes of the node must have ended.
     pub(crate) fn remove(&self, node: &str) {
         for folder in self.folders() {
             remove_tree(&folder.join(PARENT).join(node));
-            // The removal fails while other nodes have groups.
+            // The removal fails while other nodes have cgroups.
             let _ = fs::remove_dir(folder.join(PARENT));
         }
     }
@@ -155,7 +156,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Returns an error if the node has no groups.
+    /// Returns an error if the node has no cgroup.
     pub(crate) fn usage(&self, node: &str) -> Result<Usage> {
         let read = |tree: &str, file: &str| {
             let path = Path::new(MOUNT_POINT)
@@ -190,8 +191,9 @@ impl Layout {
     }
 }
 
-/// Reads the hierarchies of version 1 below [`MOUNT_POINT`] from `/proc/self/mountinfo` (`man 5
-/// proc`). The path is the fifth field of a line. Type, source and options follow ` - `.
+/// Reads the cgroup v1 hierarchies below [`MOUNT_POINT`] from `/proc/self/mountinfo` (`man 5
+/// proc`). The fifth field of a line is the mount point. File system type, source and options
+/// follow ` - `.
 fn parse(mountinfo: &str) -> Vec<Tree> {
     let mut seen = BTreeSet::new();
 
@@ -228,8 +230,8 @@ fn parse(mountinfo: &str) -> Vec<Tree> {
         .collect()
 }
 
-/// Copies the processors and memory nodes of `top` to a new cpuset group. The kernel adds no
-/// process to a group without processors and memory nodes.
+/// Copies the CPUs and memory nodes of the cgroup `top` to a new cgroup of the cpuset controller.
+/// The kernel adds no process to a cpuset without CPUs and memory nodes.
 fn inherit_cpuset(top: &Path, group: &Path) -> Result<()> {
     for file in ["cpuset.cpus", "cpuset.mems"] {
         let Ok(value) = fs::read_to_string(top.join(file)) else {
@@ -242,13 +244,13 @@ fn inherit_cpuset(top: &Path, group: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Enables all available controllers for the children of `group`.
+/// Enables all available controllers for the child cgroups of `group`.
 fn delegate(group: &Path) -> Result<()> {
     let controllers = fs::read_to_string(group.join("cgroup.controllers"))
         .context("failed to read the controllers")?;
     for controller in controllers.split_whitespace() {
-        // Each controller is enabled by a separate write, since some controllers cannot be enabled
-        // here.
+        // A write with several controllers fails as a whole if one of them cannot be enabled. Each
+        // controller is therefore enabled by a separate write.
         let _ = fs::write(
             group.join("cgroup.subtree_control"),
             format!("+{controller}"),
@@ -268,8 +270,8 @@ fn remove_tree(group: &Path) {
     for entry in entries.filter(|entry| entry.path().is_dir()) {
         remove_tree(&entry.path());
     }
-    // Removing the directory of a group also removes its files. The removal fails while the group
-    // is in use.
+    // Removing the directory of a cgroup also removes its files. The removal fails while the cgroup
+    // contains processes.
     let _ = fs::remove_dir(group);
 }
 

@@ -17,7 +17,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 /// The time limit of a cleanup. The slowest cleanup removes a node, which takes seconds. A loaded
-/// machine may run at a tenth of its speed.
+/// machine may need ten times as long.
 const CLEANUP_LIMIT: Duration = Duration::from_secs(180);
 
 tokio::task_local! {

@@ -79,7 +79,7 @@ pub fn gather(clusters: &[Cluster], folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Copies the logs of all pods, including those of containers before a restart.
+/// Copies the logs of all pods, including the logs of containers that have since been restarted.
 fn pod_logs(cluster: &Cluster, folder: &Path) -> Result<()> {
     for node in cluster.nodes() {
         let from = node.root().join("var/log/pods");

@@ -78,7 +78,7 @@ pub(crate) fn restore(underlay: Underlay, number: u8) -> Result<bool> {
 pub fn clear(underlay: Underlay, number: u8) {
     relay::stop(number);
     nat::stop(number);
-    // Only the links of the current kind exist, so errors are expected.
+    // Each kind of uplink has other devices, so the removal of some devices fails.
     let _ = underlay.disconnect(number);
     let _ = ip(Some(NETNS), &[format!("link delete dn{number}")]);
 }

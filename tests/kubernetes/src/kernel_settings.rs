@@ -6,9 +6,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-/// Keys below `/proc/sys` and their values. The value is `None` if kubelets set the key.
+/// Keys below `/proc/sys` and their minimum values. The value is `None` if kubelets set the key, so
+/// that the laboratory only restores it.
 const CHANGED: [(&str, Option<&str>); 5] = [
-    // Several containerds and kubelets need more than the default of 128.
+    // Several containerds and kubelets need more inotify instances than the kernel's default of
+    // 128.
     ("fs/inotify/max_user_instances", Some("8192")),
     ("fs/inotify/max_user_watches", Some("1048576")),
     ("vm/overcommit_memory", None),
@@ -16,7 +18,8 @@ const CHANGED: [(&str, Option<&str>); 5] = [
     ("kernel/panic_on_oops", None),
 ];
 
-/// Saves the machine's values if they are not saved yet, and sets the values that clusters need.
+/// Saves the machine's values if they are not saved yet, and raises the values that are too small
+/// for clusters.
 ///
 /// # Errors
 ///

@@ -19,7 +19,7 @@ use std::path::Path;
 /// The last octets of the addresses that can be assigned.
 const RANGE: std::ops::RangeInclusive<u8> = 100..=249;
 
-/// The device that gets the addresses.
+/// The device of the node to which the addresses are added.
 const DEVICE: &str = "eth0";
 
 /// The namespace and the name of a Service.
@@ -146,8 +146,8 @@ fn release(addresses: &mut Addresses, key: &Key) -> Result<()> {
     }
 }
 
-/// Removes the addresses that an earlier run of this program has added. Services get the same
-/// addresses again.
+/// Removes the addresses that an earlier run of this program has added. Each Service gets its
+/// address again, because its status contains the address.
 fn clear(prefix: [u8; 3]) -> Result<()> {
     let [a, b, c] = prefix;
     let shown = host::run("ip", &["-4", "-oneline", "address", "show", "dev", DEVICE])?;

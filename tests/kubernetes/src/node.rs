@@ -179,7 +179,7 @@ impl Node {
             self.write_plan(plan)?;
             return Ok(false);
         }
-        // The kubelet fails if empty control groups of an earlier run exist.
+        // The kubelet fails if empty cgroups of an earlier run exist.
         Layout::detect()?.remove(&self.name);
         root::prepare(plan)?;
         self.write_plan(plan)?;

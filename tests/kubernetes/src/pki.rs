@@ -15,8 +15,7 @@ use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use time::{Duration, OffsetDateTime};
 
-/// The time between the start of the validity of a certificate and its creation. Clocks may differ
-/// by this time.
+/// The time by which `notBefore` of a certificate precedes its creation, since clocks may differ.
 const BACKDATED: Duration = Duration::minutes(5);
 
 /// The group whose members have all rights in a cluster.

@@ -129,8 +129,8 @@ mod tests {
     use std::io::{BufRead as _, BufReader, Write as _};
     use std::process::{Command, Stdio};
 
-    /// The environment variable that makes a copy of this test program start itself after its file
-    /// was removed.
+    /// The environment variable with the role of a copy of this test program. The copy `first`
+    /// starts the copy `second` after the test has replaced their common file.
     const COPY: &str = "LIQO_LAB_TEST_COPY";
 
     #[test]
@@ -161,7 +161,7 @@ mod tests {
     fn start_itself() {
         println!("\nready");
         std::io::stdin().read_line(&mut String::new()).unwrap();
-        // `env` starts the program, as another program starts a node or a relay.
+        // `env` opens the path of the program in another process, as the start of a node does.
         let mut env = Command::new("env");
         let second = this_test(&program(), "second");
         let status = env

@@ -19,8 +19,8 @@ pub async fn netns(namespace: &Namespace, pod: &str) -> Result<Netns> {
     Ok(Netns::adopt(pod, file))
 }
 
-/// Opens the network namespace that `link` identifies, such as `net:[4026531840]`, by a process in
-/// this namespace.
+/// Opens the network namespace whose links `/proc/PID/ns/net` have the target `link`, such as
+/// `net:[4026531840]`. Returns `None` if no process is in this namespace.
 fn open(link: &PathBuf) -> Option<File> {
     let processes = fs::read_dir("/proc").ok()?;
     processes

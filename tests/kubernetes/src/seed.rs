@@ -32,7 +32,8 @@ pub(crate) fn make(artifacts: &Artifacts) -> Result<()> {
     let seed = artifacts.seed();
     let partial = seed.with_extension("partial");
     let state = seed.with_extension("state");
-    // An interrupted run may have left the folders. The caller holds the lock of the build.
+    // An interrupted run may have left the folders. The caller holds the lock of the build, so no
+    // other process uses them.
     for folder in [&partial, &state] {
         host::run("rm", &[OsStr::new("-rf"), folder.as_os_str()])?;
     }

@@ -26,7 +26,8 @@ use std::sync::{Arc, Mutex, Once, PoisonError, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The number of threads for parallel tests. The tests wait most of the time.
+/// The number of threads for parallel tests. Tests mostly wait, so the number may exceed the number
+/// of CPUs.
 const THREADS: usize = 4;
 
 /// If this variable is set, the clusters are kept after the tests, and the next run uses them
@@ -39,7 +40,8 @@ const ESSENTIAL: &str = "LIQO_LAB_ESSENTIAL";
 /// If this variable is set, only the named tests run. Commas separate the names.
 const ONLY: &str = "LIQO_LAB_ONLY";
 
-/// The variable with the path of a file that gets a line "failed NAME" for each failed test.
+/// The environment variable with the path of a file. The runner appends a line "failed NAME" to
+/// this file for each failed test.
 const FAILURES: &str = "LIQO_LAB_FAILURES";
 
 /// The function that runs a test on the shared clusters.

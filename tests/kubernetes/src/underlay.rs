@@ -8,9 +8,9 @@
 //!        +-------------------- bridge br0 (.0.1) ----------+
 //! ```
 //!
-//! An uplink is a pair of devices that connects a cluster's bridge to the segment. Faults replace
-//! the uplink. The bridges are in a network namespace without routes, so that no packet of a
-//! cluster leaves the machine.
+//! An uplink is a veth pair that connects a cluster's bridge to the segment. To impair the network
+//! of a cluster, [`fault`](crate::fault) replaces its uplink. The bridges are in a network
+//! namespace without routes, so that no packet of a cluster leaves the machine.
 
 use crate::host::{self, ip};
 use crate::place;
@@ -217,7 +217,8 @@ impl Underlay {
 
     /// Returns whether the cluster with this number has its plain uplink.
     pub fn is_connected(self, number: u8) -> bool {
-        // `ip` shows the name of a device's peer only if both devices are in the same namespace.
+        // Both devices of a plain uplink are in this namespace, so `ip` shows the name of the peer
+        // after `@`.
         host::run(
             "ip",
             &[
@@ -275,8 +276,9 @@ impl Underlay {
             "link set lo up".to_owned(),
             format!("address add {}/16 dev eth0", node.ip),
             "link set eth0 up".to_owned(),
-            // The gateway forwards no packets, but host processes need a default route to reach
-            // ClusterIPs.
+            // Processes in the node's network need a route to ClusterIPs, because the kernel looks
+            // up a route before kube-proxy's rules translate the address. The gateway itself
+            // forwards no packets.
             format!("route add default via {}", self.gateway()),
         ];
         if let Some(ip) = node.ip_v6 {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 /// Masquerades packets that leave the router `netns` through the device `outside`.
 ///
-/// Each flow gets a random port. A UDP flow expires after `timeout` without packets; fractions
-/// of a second are ignored.
+/// Each flow gets a random port. A UDP flow expires after `timeout` without packets. Fractions of a
+/// second are ignored.
 ///
 /// # Errors
 ///

@@ -1,11 +1,14 @@
 //! Computes the underlay addresses of a laboratory. This module does no IO.
 //!
 //! ```text
-//! 100.64.C.0/24     cluster C: the link of node N is the N-th /30 (edge .+1, node .+2)
+//! 100.64.C.0/24     cluster C: the N-th /30 is the link of the edge and node N
 //! 100.64.C.248/32   the load balancer of cluster C, on the edge
 //! 100.64.C.252/30   the uplink of cluster C (core .253, edge .254)
 //! 100.65.H.0/30     host H: core .1, host .2
 //! ```
+//!
+//! The first host address of a node's /30 is that of the edge, and the second that of the node. The
+//! numbers N start at 1.
 //!
 //! The addresses are in the shared address space of RFC 6598. It does not overlap the pools from
 //! which `ipam` allocates remapped CIDRs.

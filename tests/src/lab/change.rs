@@ -159,7 +159,8 @@ impl Lab {
             .with_context(|| format!("there is no node {node}"))?;
         node.alive = false;
         let name = node.name.clone();
-        // Other machines lose the link to the node first, so remove the node before its pods.
+        // A power failure interrupts the link of the node first. The node is therefore removed
+        // before its pods.
         node.netns.destroy()?;
         let lost: Vec<_> = self
             .cluster(cluster)

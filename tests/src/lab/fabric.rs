@@ -169,12 +169,10 @@ fn is_planned_for(object: &Value, objects: &[Value]) -> bool {
     }
 }
 
-/// Parses the objects of a fabric file.
 pub(super) fn parse(text: &str) -> Result<Vec<Value>> {
     serde_saphyr::from_multiple(text).context("failed to parse a fabric file")
 }
 
-/// Formats the objects as a fabric file.
 pub(super) fn print(objects: &[Value]) -> Result<String> {
     let documents = objects
         .iter()

@@ -26,7 +26,7 @@ pub struct Netns(Arc<Inner>);
 struct Inner {
     name: String,
     file: File,
-    /// The laboratory that owns the namespace; `None` for an adopted namespace.
+    /// The laboratory that owns the namespace. `None` for an adopted namespace.
     _identity: Option<Arc<Identity>>,
 }
 
@@ -194,8 +194,8 @@ impl Netns {
     }
 }
 
-/// Read-write lock against a race with a clean-up. A thread holds the lock shared while it creates
-/// a namespace or a process. A clean-up holds the lock exclusively.
+/// Read-write lock that prevents the creation of namespaces and processes during a clean-up. A
+/// thread holds the lock for reading while it creates one. A clean-up holds the lock for writing.
 static GATE: RwLock<()> = RwLock::new(());
 
 fn pass_gate() -> RwLockReadGuard<'static, ()> {

@@ -100,7 +100,6 @@ impl Node {
         })
     }
 
-    /// Adds a pod with this address to the node.
     pub(super) fn add_pod(
         &mut self,
         identity: &Arc<Identity>,

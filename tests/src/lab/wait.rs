@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 ///
 /// # Errors
 ///
-/// Returns an error that contains `what` after the time-out. Returns an error of `condition` at
-/// once.
+/// After the time-out, returns an error that contains `what`. If `condition` returns an error,
+/// returns this error immediately.
 pub fn until(
     timeout: Duration,
     what: &str,
@@ -19,11 +19,12 @@ pub fn until(
     value(timeout, what, || Ok(condition()?.then_some(())))
 }
 
-/// Waits until `probe` returns a value. `what` describes the value, such as "a process to end".
+/// Waits until `probe` returns a value. `what` describes the value, such as "a captured message".
 ///
 /// # Errors
 ///
-/// Returns an error that contains `what` after the time-out. Returns an error of `probe` at once.
+/// After the time-out, returns an error that contains `what`. If `probe` returns an error, returns
+/// this error immediately.
 pub fn value<T>(
     timeout: Duration,
     what: &str,

@@ -4,8 +4,8 @@ use super::frame::{ICMP, Ipv4, TCP, UDP, u16_at};
 
 /// Returns the names of the headers whose checksum is wrong.
 ///
-/// In an ICMP error, the quoted packet is checked, too. Only the IP header of fragments and of
-/// quoted packets can be checked, because their payload is incomplete.
+/// In an ICMP error, the quoted packet is also checked. Fragments and quoted packets have an
+/// incomplete payload, so only their IP header is checked.
 pub fn faults(packet: &Ipv4<'_>) -> Vec<&'static str> {
     let mut faults = Vec::new();
     if sum(packet.header, 0) != 0xffff {

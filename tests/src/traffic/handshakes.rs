@@ -75,8 +75,8 @@ struct Tunnel {
     is_complete: bool,
 }
 
-/// Number of handshakes in flight. The number keeps both sides busy. It is below the limit at which
-/// a responder sends cookies (128 in wireguard-go).
+/// Number of handshakes in flight. The number suffices to keep initiators and responder busy. It is
+/// below the limit at which a responder sends cookies (128 in wireguard-go).
 const IN_FLIGHT: usize = 8;
 
 /// Minimum interval between two handshakes of one peer. wireguard-go accepts one handshake per 20
@@ -238,7 +238,7 @@ impl Initiators {
                 self.in_flight -= 1;
                 self.idle.push_back(place);
             }
-            // The message is a response to an earlier initiation.
+            // The message is a late response to an initiation that a newer one has replaced.
             TunnResult::Done
             | TunnResult::Err(_)
             | TunnResult::WriteToTunnelV4(..)

@@ -16,8 +16,8 @@ pub struct Ping {
     pub dont_fragment: bool,
     /// Interval between requests. With `None`, `ping` sends all requests at once.
     ///
-    /// If any reply has arrived before the last request, `ping` waits for the other replies at most
-    /// for the interval or for two round trips.
+    /// If any reply has arrived before the last request, `ping` waits for the other replies. The
+    /// maximum wait is the interval or two round-trip times, whichever is longer.
     pub interval: Option<Duration>,
     /// Time to wait for replies, if all requests were sent at once or no reply has arrived.
     /// Fractions of a second are ignored, and the minimum is one second.

@@ -91,7 +91,7 @@ const BATCH: usize = 64;
 /// Time without datagrams after which the receiver stops, if the sender has ended.
 const SILENCE: Duration = Duration::from_millis(200);
 
-/// Time after the end of the sender at which the receiver stops in any case.
+/// Time after the end of the sender at which the receiver stops, even if datagrams still arrive.
 const ARRIVAL_MAX: Duration = Duration::from_secs(2);
 
 /// Size of the receive buffer in bytes, so that the socket itself drops no datagram.

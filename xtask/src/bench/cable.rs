@@ -64,8 +64,8 @@ const DEVICE: &str = "eth0";
 
 const MTU: u32 = 1500;
 
-/// Disables segmentation offload on a veth device, so that the kernel segments super-packets when
-/// it sends them, and enables GRO.
+/// Disables segmentation offload and enables GRO on a veth device. So the kernel segments
+/// super-packets when it sends them, and coalesces datagrams when it receives them.
 ///
 /// A veth device does GRO only if its peer device does not offload TCP segmentation
 /// (`veth_skb_is_eligible_for_gro` in the kernel), so TSO is disabled, too.

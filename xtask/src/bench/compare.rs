@@ -1,4 +1,7 @@
 //! Compares two stored results, and finds numbers that changed by more than their spread.
+//!
+//! The spread of a number is its range over the rounds of a run, from minimum to maximum. A number
+//! has changed by more than its spread if the ranges of both results do not overlap.
 
 use super::metric::{Better, METRICS, Metric, Sample, Tunnel, Underlay};
 use super::results::{REFERENCE, by_round};
@@ -69,7 +72,7 @@ impl Kept {
     }
 }
 
-/// A number that occurs in both results, before and after the change.
+/// The values of one number in the earlier and in the later result.
 #[derive(Clone, Copy, Debug)]
 struct Change {
     tunnel: Tunnel,
@@ -98,8 +101,8 @@ impl Change {
     }
 }
 
-/// Minimum relative change of a number that is measured once per run and therefore has no spread.
-/// A smaller change can be caused by the drift of a shared machine.
+/// Minimum relative change that counts if a result has only a single value of a number, and
+/// therefore no spread. The drift of a shared machine can cause a smaller change.
 const NOISE: f64 = 0.12;
 
 /// Compares all numbers that occur in both results.

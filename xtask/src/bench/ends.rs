@@ -19,7 +19,8 @@ pub(super) struct Ends {
     pub(super) server: Netns,
     /// The destination address with which the client reaches the server through the tunnel.
     pub(super) server_address: Ipv4Addr,
-    /// The ids of the processes that encrypt and decrypt: first the client's, then the server's.
+    /// The process ids of the gateways, which encrypt and decrypt: first the client's gateway, then
+    /// the server's.
     pub(super) gateways: [u32; 2],
 }
 
@@ -85,7 +86,8 @@ impl Ends {
     ///
     /// # Errors
     ///
-    /// Returns an error that names both ends if there is no reply in time.
+    /// Returns an error that names the server and the tunnel if there is no reply within
+    /// `deadline`.
     pub(super) fn wait_until_up(&self, deadline: Duration) -> Result<()> {
         let what = format!(
             "{} to reply at {} through {}",
@@ -104,8 +106,8 @@ impl Ends {
     }
 }
 
-/// Time limit for an iperf3 client to end after the measurement, in seconds. iperf3 first sends its
-/// queued data, which takes long on a machine without an idle core.
+/// Time limit for an iperf3 client to end after the measurement, in seconds. Before it ends, the
+/// client sends its queued data, which takes long on a machine without an idle core.
 const SLACK_SECONDS: u32 = 20;
 
 /// An `iperf3 --server --one-off`, which ends after one client.

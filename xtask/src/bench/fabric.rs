@@ -1,7 +1,7 @@
 //! The complete path from pod to pod: clusters with equal CIDRs and one gateway each.
 //!
-//! The pods run on nodes without a gateway, so that overlay packets cross the underlay. In a
-//! cluster of many nodes, most pods have no gateway on their node.
+//! The pods run on nodes without a gateway, so that overlay packets cross the underlay. This is the
+//! common case: in a cluster of many nodes, most pods have no gateway on their node.
 
 mod cables;
 
@@ -78,7 +78,7 @@ const SERVER: &str = "milan";
 /// sessions carry only probes.
 const THIRD: &str = "turin";
 
-// Nodes are counted from 1.
+// Nodes and gateway replicas are counted from 1.
 const NODES: usize = 2;
 const POD_NODE: usize = 2;
 const GATEWAY: usize = 1;

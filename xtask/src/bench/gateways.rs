@@ -7,8 +7,8 @@
 //!
 //! Normally, an eBPF program redirects decrypted packets from a gateway's TAP to the overlay
 //! device. The bench detaches this program, and configures an address and a route on the TAP. So
-//! the TCP stack of the gateway's namespace uses the TAP like a WireGuard device. The gateway
-//! processes run the released binary.
+//! the TCP stack of the gateway's namespace uses the TAP like a WireGuard device. Both gateways run
+//! the binary `gateway` without special features for the bench.
 
 mod cluster;
 mod responder;
@@ -124,13 +124,14 @@ impl Gateways {
     }
 }
 
-/// The peer index in the MAC address of a peer. Each gateway has one peer, which has the first
-/// index.
+/// The index of the peer, which is part of the peer's MAC address on the TAP. Each gateway has one
+/// peer, whose index is 0.
 const PEER: u16 = 0;
 
 const UP_DEADLINE: Duration = Duration::from_secs(20);
 
-/// The bpffs folder in which each gateway instance has a folder with its pinned programs.
+/// The folder of the BPF file system in which each gateway instance has a folder with its pinned
+/// programs.
 const PINS: &str = "/sys/fs/bpf/liqo";
 const TAP_PIN: &str = "tap";
 

@@ -5,10 +5,13 @@
 //! client: 256 peers with one address each   eth0 ------ eth0   server: a gateway of these peers
 //! ```
 //!
-//! Each peer initiates handshakes repeatedly from its own address. A gateway has the same load
-//! after a restart. Initiators that are no peers are not measured, because the gateway rate-limits
-//! them. One thread sends all initiations and uses about as much processor time as the gateway. So
-//! the processor time per handshake is more meaningful than the rate of handshakes.
+//! Each peer initiates handshakes repeatedly from its own address. A gateway receives a similar
+//! load after its restart, when all peers initiate handshakes at once. Initiators that are no peers
+//! are not measured, because the gateway rate-limits them.
+//!
+//! One thread of the client sends all initiations, and uses about as much processor time as the
+//! gateway. This thread can limit the rate of handshakes, so the processor time per handshake is
+//! more meaningful than the rate.
 
 use super::cable::{self, Cable};
 use super::gateways;
@@ -37,14 +40,15 @@ pub(super) trait Responder {
 
 const PEERS: usize = 256;
 
-/// The peers' addresses, reserved for benchmarks (RFC 2544, appendix C.2.2).
+/// The address of the first peer; the other peers have the following addresses. The addresses are
+/// reserved for benchmarks (RFC 2544, appendix C.2.2).
 const FIRST: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 const ADDRESSES: &str = "198.18.0.0/16";
 
 /// Time limit for one handshake of each peer before the measurement.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Measures the process that terminates one tunnel.
+/// Measures the handshakes that the gateway or wireguard-go process of `tunnel` completes.
 ///
 /// # Errors
 ///

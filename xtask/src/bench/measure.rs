@@ -88,8 +88,8 @@ pub(super) fn wait_until_idle(max_wait: Duration) -> Result<f64> {
     }
 }
 
-/// The number of busy cores up to which the machine counts as idle. This load changes a result less
-/// than the drift of a shared machine.
+/// The number of busy cores up to which the machine counts as idle. A load up to this limit changes
+/// a result less than the drift of a shared machine.
 pub(super) const QUIET_CORES: f64 = 0.1;
 
 const QUIET_WINDOW: Duration = Duration::from_millis(600);
@@ -199,8 +199,8 @@ fn memory(ends: &Ends) -> Result<Values> {
     ]))
 }
 
-/// Returns the peak memory of the gateways since their start, and resets the peak. So a later peak
-/// is a peak during the measurements.
+/// Returns the peak memory of the gateways since their start, and resets the peak. So the peak that
+/// [`memory`] reads later covers only the measurements.
 fn started(ends: &Ends) -> Result<Values> {
     let [client, server] = ends.gateways;
     let values = named([

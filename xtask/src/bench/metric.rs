@@ -35,8 +35,8 @@ impl Tunnel {
         matches!(self, Self::Gateway | Self::Fabric)
     }
 
-    /// Returns whether the tunnel is measured only for comparison. No target depends on such a
-    /// tunnel.
+    /// Returns whether no target depends on the tunnel. Such a tunnel is measured only for
+    /// comparison.
     pub(super) fn is_secondary(self) -> bool {
         !matches!(self, Self::Gateway | Self::Fabric | Self::WireguardGo)
     }

@@ -20,7 +20,7 @@ const TRIES: u32 = 2;
 const DELAY_MAX: f64 = 1.05;
 
 /// The duration of sending at one rate, as a share of the measurement's duration. A search tries
-/// about twelve rates.
+/// about twelve rates, so it takes longer than the measurement's duration.
 const SHARE: f64 = 1.0 / 8.0;
 
 /// The minimum duration of sending at one rate. A shorter duration gives inexact results, because
@@ -49,8 +49,8 @@ pub(super) fn carried(ends: &Ends, payload_bytes: usize, seconds: u32) -> Result
             if carried.loss_percent() > LOSS_PERCENT_MAX {
                 continue;
             }
-            // The result is valid even if the sender was too slow for the rate, because the tunnel
-            // carried the datagrams that were sent.
+            // If the sender was too slow for the rate, the result is still valid for the lower rate
+            // at which it sent: the tunnel carried these datagrams.
             if best.is_none_or(|(best, _)| carried.per_second() > best.per_second()) {
                 best = Some((carried, used));
             }

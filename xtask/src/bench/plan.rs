@@ -54,7 +54,7 @@ impl Plan {
         }
     }
 
-    /// Returns each pair of network and tunnel to create.
+    /// Returns the tunnels to create, each with the network between its ends.
     pub(super) fn rigs(&self) -> Vec<(Underlay, Tunnel)> {
         self.underlays
             .iter()
@@ -91,7 +91,8 @@ impl Plan {
 /// Minimum duration of the idle measurement. The kernel's step of 10 ms is 0.1 % of this duration.
 const IDLE_WINDOW_MIN: Duration = Duration::from_secs(10);
 
-/// Returns the variants in `named`, in the order of the table; all variants if `named` is empty.
+/// Returns the variants in `named`, in the order of their declaration; all variants if `named` is
+/// empty.
 fn chosen<T: ValueEnum + PartialEq + Copy>(named: &[T]) -> Vec<T> {
     T::value_variants()
         .iter()

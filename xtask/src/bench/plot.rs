@@ -1,4 +1,4 @@
-//! Renders a result as an SVG document with one bar chart per main number.
+//! Renders the most important numbers of a result as bar charts in an SVG document.
 
 use super::metric::{self, Better, Measurement, Tunnel, Underlay};
 use super::results::Row;
@@ -45,7 +45,7 @@ pub(super) fn render(rows: &[Row]) -> String {
 
 type Panel = (&'static str, Underlay, Measurement, &'static str);
 
-/// The numbers that get a bar chart, from top to bottom.
+/// The numbers that get a bar chart, row by row. A row has [`COLUMNS`] charts.
 const PANELS: [Panel; 10] = {
     use Measurement::{Memory, RttIdle, RttLoaded, TcpX1, TcpX4, Udp64};
     use Underlay::{Nouso, Uso};

@@ -111,8 +111,8 @@ fn module(shell: &mut Shell, module: &Module) -> Result<Program> {
 
     Ok(Program {
         path,
-        // The version of the module is used, because `--version` prints the last release or nothing
-        // if a program was built from a commit.
+        // The version of the module is stored. For a program that was built from a commit,
+        // `--version` would print the last release or nothing.
         version: format!("{} {}", module.path, module.version),
         ..Program::default()
     })

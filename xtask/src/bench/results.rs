@@ -14,12 +14,12 @@ pub(super) struct Report {
     /// Machine, versions and options of the run.
     #[serde(flatten)]
     pub(super) setting: Setting,
-    /// One row for each number of the table that was measured.
+    /// One row for each metric and network that was measured.
     pub(super) summary: Vec<Row>,
     /// One verdict for each target whose number was measured.
     pub(super) targets: Vec<Verdict>,
-    /// Histograms of the packet sizes at the gateways' TAPs during the TCP x1 measurements, by
-    /// tunnel and network.
+    /// Histograms of the packet sizes at the gateways' TAPs during the TCP x1 measurements, by a
+    /// title that names tunnel, network and gateway.
     pub(super) super_packets: BTreeMap<String, Histogram>,
     /// All samples, in chronological order.
     pub(super) samples: Vec<Sample>,
@@ -44,7 +44,7 @@ pub(super) struct Setting {
     pub(super) seconds: u32,
 }
 
-/// One number of the table, for all tunnels over one network.
+/// The results of all tunnels for one metric over one network.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Row {
     pub(super) underlay: Underlay,

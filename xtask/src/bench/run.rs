@@ -20,8 +20,8 @@ use std::collections::BTreeMap;
 pub(super) struct Outcome {
     /// All samples, in chronological order.
     pub(super) samples: Vec<Sample>,
-    /// Histograms of the packet sizes at the gateways' TAPs during the TCP x1 measurements, by
-    /// tunnel and network.
+    /// Histograms of the packet sizes at the gateways' TAPs during the TCP x1 measurements, by a
+    /// title that names tunnel, network and gateway.
     pub(super) super_packets: BTreeMap<String, Histogram>,
 }
 
@@ -138,8 +138,8 @@ fn one(
     round: u32,
 ) -> Result<Vec<Sample>> {
     let mut order = tunnels.to_vec();
-    // Every second round has the reverse order, so that warm caches or a slowdown of the machine
-    // do not always affect the same tunnel.
+    // Every second round has the reverse order, so that warm caches or a slowdown of the machine do
+    // not affect the same tunnel in every round.
     if round.is_multiple_of(2) {
         order.reverse();
     }

@@ -5,13 +5,14 @@ use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// The number of packets in each size class. The key is the upper bound of the class, in bytes.
+/// The number of packets in each size class, by the upper bound of the class in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub(super) struct Histogram(pub(super) BTreeMap<u64, u64>);
 
 impl Histogram {
-    /// Parses the sizes of packets read from the TAP in a gateway's status.
+    /// Parses a gateway's status, and returns the sizes of the packets that the gateway has read
+    /// from its TAP.
     ///
     /// # Errors
     ///
@@ -20,7 +21,8 @@ impl Histogram {
         Self::of(status, "read")
     }
 
-    /// Parses the sizes of packets written to the TAP in a gateway's status.
+    /// Parses a gateway's status, and returns the sizes of the packets that the gateway has written
+    /// to its TAP.
     ///
     /// # Errors
     ///
@@ -29,7 +31,8 @@ impl Histogram {
         Self::of(status, "written")
     }
 
-    /// Sums the counters of all lanes (packet loops) in a gateway's status.
+    /// Sums the counters of all lanes in a gateway's status. A lane is a worker thread of the
+    /// gateway.
     fn of(status: &Value, name: &str) -> Result<Self> {
         let mut sum = Self::default();
         sum.add_nested(status, name);

@@ -45,7 +45,8 @@ pub(super) fn render(report: &Report) -> String {
     text
 }
 
-/// Writes the rows of one network, with a column for each tunnel.
+/// Writes the rows of one network, with a column for each tunnel. `secondaries` selects either the
+/// [secondary](Tunnel::is_secondary) tunnels or all other tunnels.
 fn write_rows(text: &mut String, underlay: Underlay, rows: &[&Row], secondaries: bool) {
     let tunnels: BTreeSet<Tunnel> = rows
         .iter()
@@ -145,7 +146,8 @@ fn cell(summary: Option<&Summary>) -> String {
     })
 }
 
-/// Formats a number with three significant digits; numbers from one hundred without decimals.
+/// Formats a number with two decimals below 10, with one decimal below 100, otherwise without
+/// decimals.
 pub(super) fn number(value: f64) -> String {
     match value.abs() {
         size if size >= 99.95 => format!("{value:.0}"),

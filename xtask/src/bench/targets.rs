@@ -9,7 +9,8 @@ use serde::Serialize;
 pub(super) struct Verdict {
     /// The name of the target.
     pub(super) what: &'static str,
-    /// The comparison. It determines whether `measured` and `limit` are ratios or absolute values.
+    /// The kind of limit, which determines whether `measured` and `limit` are ratios or absolute
+    /// values.
     #[serde(rename = "asked")]
     pub(super) kind: LimitKind,
     pub(super) limit: f64,

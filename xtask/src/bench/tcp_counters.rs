@@ -22,8 +22,8 @@ impl TcpCounters {
     pub(super) fn read(namespaces: &[&Netns]) -> Result<Self> {
         let mut sum = Self::default();
         for netns in namespaces {
-            // This thread has entered `netns`, but `/proc/net` shows the network namespace of the
-            // main thread.
+            // `/proc/net` shows the network namespace of the main thread, but only the current
+            // thread enters `netns`.
             let read = |name: &str| {
                 let path = format!("/proc/thread-self/net/{name}");
                 fs::read_to_string(&path).with_context(|| format!("failed to read {path}"))

@@ -18,7 +18,7 @@ const CACHE: &str = "/var/cache/liqo-lab";
 const KUBERNETES: &str = "v1.35.0";
 
 /// The namespace with which charts are rendered. It differs from the release's name, so that a
-/// template that confuses the two produces a wrong golden file.
+/// template that confuses the two renders a manifest that differs from the golden file.
 const NAMESPACE: &str = "liqo-system";
 
 #[derive(Debug)]

@@ -64,7 +64,8 @@ impl Capture {
         })
     }
 
-    /// Ends the capture, and returns one line for each packet.
+    /// Ends the capture, and returns tcpdump's output: the line of the first packet, or no line if
+    /// no packet matched.
     ///
     /// # Errors
     ///

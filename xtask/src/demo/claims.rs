@@ -1,7 +1,7 @@
 //! The claims of the demo on network namespaces, each with a check.
 //!
-//! A check sends traffic between the clusters as a user would. A value from the kernel, a capture
-//! or the server decides whether the claim holds.
+//! A check sends traffic between the clusters as a user would. A value that the kernel, a packet
+//! capture or the server reports decides whether the claim holds.
 
 mod failure;
 mod path;

@@ -15,10 +15,10 @@ use std::process::{Command, ExitCode};
 use std::time::Instant;
 use tools::Tools;
 
-/// The name of the cluster from which `liqoctl network connect` runs.
+/// The name of the local cluster of `liqoctl network connect`.
 const ROME: &str = "demo-rome";
 
-/// The name of the remote cluster of [`ROME`].
+/// The name of the remote cluster of `liqoctl network connect`.
 const MILAN: &str = "demo-milan";
 
 /// Runs the demo. The exit code is zero if every claim holds.

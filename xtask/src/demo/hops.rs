@@ -67,7 +67,7 @@ pub(super) fn show(scenario: &Scenario) -> Result<()> {
 }
 
 /// Starts a capture in every gateway replica, because the hash of a packet's addresses selects the
-/// replica.
+/// replica, which is not known in advance.
 fn taps(
     scenario: &Scenario,
     cluster: &str,

@@ -47,8 +47,8 @@ impl Links {
         Ok(Self(links))
     }
 
-    /// Describes each setting that differs in `later`. Links that are missing in `self` or `later`
-    /// are skipped, because the links of a killed gateway disappear.
+    /// Describes each setting that differs in `later`. Skips links that exist only in `self` or
+    /// only in `later`, because the links of a killed gateway disappear.
     pub(super) fn changes(&self, later: &Self) -> Vec<String> {
         self.0
             .iter()

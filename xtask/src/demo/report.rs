@@ -20,7 +20,7 @@ pub(crate) struct Report {
     pub(crate) pass: bool,
     /// All claims, in the order in which the demo checked them.
     pub(crate) claims: Vec<Claim>,
-    /// The measured throughput; `None` if the claim that measures it failed.
+    /// The measured throughput; `None` if no check has measured it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) throughput: Option<Throughput>,
     /// The commit, and the versions of kernel, gateway and route agent or `liqoctl`.

@@ -15,7 +15,8 @@ pub(super) struct Plan {
     pub(super) archive: PathBuf,
     /// The full names of the image, with registry and tag.
     pub(super) names: Vec<String>,
-    /// Label values by the last part of the label key, such as `title`.
+    /// Label values by label key without the prefix `org.opencontainers.image.`, for example
+    /// `title`.
     #[serde(serialize_with = "qualified")]
     pub(super) labels: BTreeMap<&'static str, String>,
     pub(super) entrypoint: Vec<String>,

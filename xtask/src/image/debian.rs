@@ -63,7 +63,7 @@ pub(super) fn system(
     Ok(system)
 }
 
-/// A call of apt with separate folders.
+/// apt for another processor architecture, with separate folders.
 struct Apt {
     folder: PathBuf,
     processor: Processor,
@@ -135,8 +135,8 @@ impl Apt {
             setting.push(self.folder.join(place));
             command.arg("-o").arg(setting);
         }
-        // By default, apt drops root rights and runs as the user `_apt`, which has no write access
-        // to these folders.
+        // By default, apt that runs as root downloads packages as the user `_apt`, which has no
+        // write access to these folders.
         if nix::unistd::Uid::effective().is_root() {
             command.args(["-o", "APT::Sandbox::User=root"]);
         }

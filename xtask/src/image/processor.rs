@@ -53,8 +53,8 @@ impl Processor {
 
     /// Returns the name of the C compiler, which is also the linker.
     ///
-    /// The `cc` of this machine can build its musl target. Rust provides musl's libraries, and the
-    /// C code of ring includes no header of a C library.
+    /// The target is musl, but a compiler for glibc is sufficient: Rust provides musl's libraries,
+    /// and the C code of ring also compiles with glibc's headers.
     pub(super) fn compiler(self) -> String {
         if self.is_machine() {
             "cc".to_owned()

@@ -64,8 +64,8 @@ impl Go {
         command.args(["env", "-json", "GOCACHE", "GOMODCACHE"]);
         let output = shell.output(command)?;
         if !output.status.success() {
-            // If another Go release is required, the first call of the go command downloads this
-            // release.
+            // This is the first call that sets `GOTOOLCHAIN`. So the go command may download the
+            // required release first, and this download can fail.
             let text = String::from_utf8_lossy(&output.stderr);
             let (excerpt, remedy) = (go_error::excerpt(&text), go_error::remedy(&text));
             bail!(

@@ -16,12 +16,13 @@ use std::env::consts::ARCH;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The inputs of one call of `go build`. Its programs are cached in one folder.
+/// The inputs of one call of `go build`. The programs that the call builds are cached in one
+/// folder.
 #[derive(Debug)]
 pub(super) struct Part {
     /// The name of the part in messages and in the cache.
     pub(super) name: String,
-    /// The digest of all inputs. It is part of the folder's name, so a part with other inputs has
+    /// The digest of all inputs. The folder's name contains the digest, so other inputs result in
     /// another folder.
     digest: String,
     /// The folder of the Go module.

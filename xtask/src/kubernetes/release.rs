@@ -1,8 +1,9 @@
 //! The pinned Kubernetes releases, and the selection of one release.
 //!
 //! All releases share one `main.go`. Each minor release has a `.mod` and a `.sum` file. To change
-//! the patch release, replace the versions (such as v1.35.4 and v0.35.4) in the `.mod` file. To
-//! add a minor release, copy both files first. Then run `go mod tidy -modfile=v1.35.mod`.
+//! the patch release, replace the versions (such as v1.35.4 and v0.35.4) in the `.mod` file. To add
+//! a minor release, copy both files first. Then run `go mod tidy` with the name of the changed
+//! file, for example `-modfile=v1.35.mod`.
 
 use super::gomod;
 use anyhow::{Context as _, Result, bail};

@@ -26,11 +26,11 @@ fn family(name: &str) -> Option<&str> {
     }
 }
 
-/// Returns whether a process runs a program of `folder`. A running cluster may start other
-/// programs of the folder at any time.
+/// Returns whether a process runs a program of `folder`. A running cluster may start other programs
+/// of the folder at any time, so the folder must be kept.
 ///
-/// Files are compared by inode, because their paths differ between mount namespaces. Two folders
-/// may contain hard links to the same files. Then both folders count as in use.
+/// Files are compared by inode, because their paths differ between mount namespaces. If two folders
+/// contain hard links to a running program, both folders count as in use.
 pub(super) fn is_in_use(folder: &Path) -> bool {
     let programs = files_in(&folder.join("bin"), "");
 

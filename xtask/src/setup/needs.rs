@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 /// The release of bpf-linker that links the eBPF programs.
 pub(super) const LINKER_VERSION: &str = "0.13.0";
 
-/// The LLVM major version that bpf-linker is linked with. LLVM cannot read bitcode of later
-/// versions, so the Rust compiler must use the same version.
+/// The LLVM major version that bpf-linker is linked with. LLVM cannot read bitcode that a later
+/// version wrote, so the Rust compiler must use the same version.
 const LLVM_VERSION: &str = "22";
 
 /// The folder of Debian's LLVM package.
@@ -266,8 +266,8 @@ pub(super) static PACKAGES: &[Package] = &[
     ),
 ];
 
-/// The package that [`super::go`] installs when a Go program must be built. Without Go programs to
-/// build, a machine does not need this package.
+/// The package that [`super::go`] installs when a Go program must be built for the first time, and
+/// not earlier.
 pub(super) const GO: &str = "golang-go";
 
 /// Components of the Rust toolchain that every set needs.
@@ -332,7 +332,6 @@ impl Wanted<'_> {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Packages(Vec<&'static Package>),
-    /// The installation of components of the Rust toolchain.
     Components(Vec<&'static Component>),
     Linker,
     MountBpf,

@@ -1,5 +1,5 @@
-//! Reads the state of the machine from files and from the output of three programs within
-//! milliseconds.
+//! Reads the state of the machine from files and from the output of `rustc`, `bpf-linker` and
+//! `dpkg-query`. This must take only milliseconds, because most commands observe the machine first.
 
 use super::needs::{BPF_MOUNT, COMPONENTS, Observed, PACKAGES};
 use crate::shell::Shell;

@@ -1,4 +1,4 @@
-//! Builds programs from crates.io, which the bench compares with this project's gateway.
+//! Builds the programs from crates.io that the bench compares with this project's gateway.
 
 use crate::shell::Shell;
 use crate::{console, workspace};

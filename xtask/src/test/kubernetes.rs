@@ -13,7 +13,7 @@ use std::{env, fs};
 /// The prefix of the names of clusters that tests create.
 const MARK: &str = "it-";
 
-/// The folder in which each cluster has an entry.
+/// The folder that contains an entry for each existing cluster.
 const CLUSTERS: &str = "/var/lib/liqo-lab/clusters";
 
 /// The environment variable that names the folder of the nodes' programs and images.
@@ -25,17 +25,23 @@ const KEEP: &str = "LIQO_LAB_KEEP";
 /// The environment variable that names the folder of the programs for test pods.
 const GUESTS: &str = "LIQO_LAB_GUESTS";
 
-/// The environment variables that name the Helm chart, the folder of images and the `liqoctl` to
-/// test.
+/// The environment variable that names the folder of the Helm chart to test.
 const CHART: &str = "LIQO_LAB_CHART";
+
+/// The environment variable that names the folder of the image archives to test.
 const IMAGES: &str = "LIQO_LAB_IMAGES";
+
+/// The environment variable that names the `liqoctl` to test.
 const LIQOCTL: &str = "LIQO_LAB_LIQOCTL";
 
-/// The environment variable that selects the tests that every change must pass.
+/// The environment variable that restricts a run to the tests that every change must pass.
 const ESSENTIAL: &str = "LIQO_LAB_ESSENTIAL";
 
-/// The environment variables that name the log of failed tests, and the tests to repeat.
+/// The environment variable that names the file to which the tests write a line `failed NAME` for
+/// each failed test.
 const FAILURES: &str = "LIQO_LAB_FAILURES";
+
+/// The environment variable that contains the names of the tests to repeat, separated by commas.
 const ONLY: &str = "LIQO_LAB_ONLY";
 
 /// The environment variable that sets the number of repetitions of tests that measure

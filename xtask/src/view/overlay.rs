@@ -65,7 +65,8 @@ fn scratch() -> Result<PathBuf> {
     folder(temporary.join(format!("liqo-view-{}-{number}", process::id())))
 }
 
-/// Mounts an overlayfs over one layer.
+/// Mounts an overlayfs over one layer, and binds the existing mounts below the layer to the same
+/// paths again.
 fn stack<'a>(
     layer: &Layer,
     scratch: &Path,

@@ -204,7 +204,7 @@ fn round_trip(seconds: &Value) -> String {
     duration.map_or_else(|| "-".into(), |rtt| format!("{rtt:.1?}"))
 }
 
-/// Formats a number of bytes with the smallest unit that leaves at most four digits.
+/// Formats a number of bytes with at most four digits and the smallest possible unit.
 fn bytes(value: &Value) -> String {
     const UNITS: [&str; 6] = ["B", "kB", "MB", "GB", "TB", "PB"];
     let Some(mut number) = value.as_f64() else {

@@ -93,8 +93,8 @@ impl<'a> Discovery<'a> {
         (self.advertised as usize).saturating_sub(self.replicas.len())
     }
 
-    /// Returns the lane in which to look for an undiscovered replica. All replicas of a peer are
-    /// assumed to have the same number of lanes.
+    /// Returns the remote lane with which to open a session in order to discover a further replica.
+    /// All replicas of a peer are assumed to have the same number of lanes.
     pub(super) fn lane_of_undiscovered(&self) -> LaneId {
         let like = self.replicas.values().next();
         like.map_or(LaneId::ONLY, |like| self.own.counterpart(*like))

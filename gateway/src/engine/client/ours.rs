@@ -14,8 +14,8 @@ use std::time::Instant;
 const OWN_PER_PEER: usize = 128;
 
 impl Client {
-    /// Returns the address and lane of an attempt to reach a known lane at a further address, if
-    /// such an attempt is due.
+    /// Selects a lane that has sessions at fewer than [`PATHS_PER_REPLICA`] addresses, and a
+    /// further address for it. Returns `None` if there is none, or if no attempt is due.
     fn further_path(
         &mut self,
         discovery: &Discovery<'_>,
@@ -45,10 +45,10 @@ impl Client {
 }
 
 impl Engine {
-    /// Closes the duplicates of a session: sessions that reach the same remote lane at the same
-    /// address, or at more than [`PATHS_PER_REPLICA`] addresses. Sessions to a current address
-    /// whose slot selects that lane are kept in preference to other sessions. If this rule does not
-    /// decide, older sessions are kept.
+    /// Closes the duplicates of a session. Of the sessions that reach the same remote lane, one
+    /// session per address is kept, at up to [`PATHS_PER_REPLICA`] addresses. A session is
+    /// preferred if its address is still an endpoint of the peer and its slot selects that lane.
+    /// Among equal sessions, the older ones are kept.
     pub(in crate::engine) fn close_duplicates(&mut self, id: SessionId, now: Instant) {
         let Some(session) = self.sessions.get(id) else {
             return;

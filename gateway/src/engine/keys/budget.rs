@@ -1,59 +1,79 @@
-//! Limits on the work that a handshake message may cause before its sender is authenticated.
+//! Limits on the work that handshake messages may cause before their sender is authenticated.
 //!
-//! A *try* computes mac1 with one of our keys: 0.5 us. Tries are limited per source first, then over all sources. Both
-//! limits are separate for keys at which the sender index hints (`engine/index.rs`) and for all others.
+//! mac1 does not name the local key that a message is for, so the gateway tries its keys one after
+//! another. A *try* computes mac1 with one local key, which takes 0.5 us. The key hint in the
+//! sender index (`engine/index.rs`) selects the keys that are tried first.
 //!
-//! A source address proves nothing: an attacker can spoof any. These attacks remain, for a gateway of 1,000 keys, of which
-//! four have each hint:
+//! Tries of keys that match the hint and tries of all other keys are limited separately. Both have
+//! a limit per source address and a global limit for all sources. All limits apply to one period,
+//! which is one second (`engine/keys.rs`).
 //!
-//! | source addresses | initiations per second | delayed until the next period |
+//! An attacker can spoof any source address, so these attacks remain possible. The numbers are for
+//! a gateway with 1,000 keys, four per hint:
+//!
+//! | spoofed addresses | initiations per second | cannot connect until the next period |
 //! |---|---|---|
-//! | many | 100 (for seconds after a start: 600) | clients without a hint |
+//! | many | 100 (600 in the first seconds after a start) | clients that send no hint |
 //! | many | 25,000 | all clients |
-//! | that of a client | 5 | this client, if it sends no hint |
-//! | that of a client | 1,000 | this client |
+//! | address of one client | 5 | this client, if it sends no hint |
+//! | address of one client | 1,000 | this client |
 //!
-//! None of them delays a client whose address last carried data under one of our keys: that key is tried first, outside of
-//! all limits.
+//! These attacks do not affect a client from whose address the gateway has received data. The
+//! gateway remembers the local key that this address used last (`engine/keys/recent.rs`). It tries
+//! this key first, and counts this try towards no limit.
 
 use crate::engine::drops::Drop;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::net::IpAddr;
 
-/// Tries per period of keys at which the sender hints: 5 % of a core. With 1,000 keys of ours 25,000 initiations.
+/// Global limit of tries per period for keys that match the hint. These tries take 5 % of a core.
+/// With 1,000 keys, four per hint, they suffice for 25,000 initiations.
 const HINTED_MAX: u32 = 100_000;
-/// Tries per period of all other keys: 5 % of a core. With 1,000 keys 100 initiations. See also [`Budget::on_start`].
+/// Global limit of tries per period for all other keys. These tries take 5 % of a core. With 1,000
+/// keys, they suffice for 100 initiations. After a start, [`Budget::on_start`] adds tries.
 const OTHERS_MAX: u32 = 100_000;
-/// Tries per period and source: 512 initiations with a hint where 1,000 keys have eight of each hint.
+/// Limit of tries per period and source. It applies separately to keys that match the hint and to
+/// all other keys. It suffices for 512 initiations with a hint that eight keys match.
 const SOURCE_TRIES: u32 = 4_096;
-/// Where there are more keys, a source may still have as many initiations without a hint.
+/// Minimum number of initiations without a hint that each source may send per period. With more
+/// than 1,024 keys, [`SOURCE_TRIES`] would allow fewer, and is raised.
 const SOURCE_SCANS: u32 = 4;
-/// Tries per period of those beyond [`OTHERS_MAX`] that new keys earn: 25 % of a core.
+/// Maximum number of tries that one period may take from [`Budget::on_start`]. They take 25 % of a
+/// core.
 const ON_START_MAX: u32 = 500_000;
-/// Handshakes per period and source while a key is under load. A site of four
-/// replicas has 32 sessions of one lane with another, at two addresses each, behind one of its own.
+/// Limit of handshakes per period and source for keys that are under load. Two clusters with four
+/// replicas each have 32 sessions per lane, at two addresses per replica. Behind a NAT, all these
+/// sessions may have the same source address.
 const SOURCE_HANDSHAKES: u32 = 32;
-/// Counters of sources, 12 KiB in all. Sources share a counter by hash, so a flood from many sources may use up a
-/// quiet one's share; it would use up the limits over all sources first.
+/// Number of entries in the table of sources, which takes 12 KiB. Sources whose hashes collide
+/// share an entry, so a flood from many sources could exhaust the limit of another source. The
+/// flood exhausts the global limits first.
 const SOURCES: usize = 1_024;
 
-/// The limits of one period.
+/// Tries and handshakes that the limits still allow.
 pub(super) struct Budget {
     sources: Box<[Spent; SOURCES]>,
     salt: u64,
+    /// Remaining tries of this period for keys that match the hint.
     hinted: u32,
+    /// Remaining tries of this period for all other keys.
     others: u32,
-    /// Beside `others`, until they are used up: at most [`ON_START_MAX`] per period.
+    /// Additional tries for keys that do not match the hint. Each new key adds tries, and unused
+    /// tries remain for later periods. A period takes them after `others` is used up, at most
+    /// [`ON_START_MAX`].
     ///
-    /// After a start no source is known, and all peers call at once: n peers with a key each and no hint need n tries
-    /// each at most, half a second of a core for 1,000 keys. An attacker who uses them up delays such peers by seconds.
+    /// After a start, no source has a remembered key, and all peers connect at once. With n keys,
+    /// each of n peers that send no hint needs up to n tries. For 1,000 keys, these n * n tries
+    /// take half a second of a core. An attacker who uses them up delays such peers by seconds.
     on_start: u32,
-    /// What this period has left of `on_start`.
+    /// Number of tries that this period may still take from `on_start`.
     on_start_now: u32,
+    /// Limit of tries per period and source for keys that do not match the hint: [`SOURCE_TRIES`],
+    /// or [`SOURCE_SCANS`] tries of every key if that is more.
     source_tries: u32,
 }
 
-/// What a source has used of its share.
+/// Tries and handshakes that a source has used in this period.
 #[derive(Clone, Copy, Default)]
 struct Spent {
     hinted: u32,
@@ -61,12 +81,13 @@ struct Spent {
     handshakes: u32,
 }
 
-/// A source's entry in the table.
+/// Position of a source's entry in `Budget::sources`.
 #[derive(Clone, Copy)]
 pub(super) struct Source(usize);
 
 impl Budget {
-    /// Creates the budget of a gateway without keys. `salt` keeps senders from choosing whose counter they share.
+    /// Creates the budget of a gateway without keys. `salt` is secret, so that an attacker cannot
+    /// choose a source address that shares the entry of a given client.
     pub(super) fn new(salt: u64) -> Self {
         Self {
             sources: Box::new([Spent::default(); SOURCES]),
@@ -79,17 +100,18 @@ impl Budget {
         }
     }
 
-    /// Grants what a further key costs when it is one of `keys`.
+    /// Raises the limits for a new local key. `keys` is the number of keys, including the new one.
     pub(super) fn handle_key_added(&mut self, keys: usize) {
         let keys = u32::try_from(keys).unwrap_or(u32::MAX);
         let all = keys.saturating_mul(keys);
-        // n squared grows by 2 n - 1; a key that comes and goes earns nothing.
+        // The n-th key adds 2 n - 1 tries, so n keys add n * n tries. The upper bound `all`
+        // prevents a key that is repeatedly removed and added from adding tries each time.
         let growth = keys.saturating_mul(2).saturating_sub(1);
         self.on_start = self.on_start.saturating_add(growth).min(all);
         self.source_tries = SOURCE_TRIES.max(keys.saturating_mul(SOURCE_SCANS));
     }
 
-    /// Starts a period.
+    /// Starts a period. Only `on_start` keeps its value.
     pub(super) fn handle_period(&mut self) {
         self.sources.fill(Spent::default());
         self.hinted = HINTED_MAX;
@@ -97,7 +119,8 @@ impl Budget {
         self.on_start_now = ON_START_MAX;
     }
 
-    /// Returns the entry of an address: one host has an IPv4 address or an IPv6 /64.
+    /// Returns the entry of a source address. The addresses of an IPv6 /64 prefix share an entry,
+    /// because one host may use all of them.
     pub(super) fn source(&self, address: IpAddr) -> Source {
         let mut hasher = DefaultHasher::new();
         match address {
@@ -108,11 +131,11 @@ impl Budget {
         Source((hasher.finish() % SOURCES as u64) as usize)
     }
 
-    /// Takes the try of a key at which the sender hints.
+    /// Counts the try of a key that matches the hint.
     ///
     /// # Errors
     ///
-    /// Returns the limit that is reached.
+    /// Returns the reason to drop the message if a limit is reached.
     pub(super) fn take_hinted(&mut self, source: Source) -> Result<(), Drop> {
         take_of_source(&mut self.sources[source.0].hinted, SOURCE_TRIES)?;
         if self.hinted == 0 {
@@ -123,11 +146,11 @@ impl Budget {
         Ok(())
     }
 
-    /// Takes the try of any other key.
+    /// Counts the try of a key that does not match the hint.
     ///
     /// # Errors
     ///
-    /// Returns the limit that is reached.
+    /// Returns the reason to drop the message if a limit is reached.
     pub(super) fn take_other(&mut self, source: Source) -> Result<(), Drop> {
         take_of_source(&mut self.sources[source.0].others, self.source_tries)?;
         if self.others > 0 {
@@ -142,7 +165,8 @@ impl Budget {
         Ok(())
     }
 
-    /// Takes a handshake of a source while a key is under load; returns whether it is within the source's share.
+    /// Counts a handshake from `source` for a key that is under load. Returns whether the source is
+    /// within its limit of [`SOURCE_HANDSHAKES`].
     pub(super) fn take_handshake(&mut self, source: Source) -> bool {
         let spent = &mut self.sources[source.0].handshakes;
         *spent = spent.saturating_add(1);
@@ -169,7 +193,8 @@ mod tests {
         budget.source(Ipv4Addr::from_bits(number).into())
     }
 
-    /// Takes tries of ever new sources until a limit is reached.
+    /// Takes 64 tries from each of many sources until the global limit is reached. Returns the
+    /// number of tries.
     fn exhaust(budget: &mut Budget, take: fn(&mut Budget, Source) -> Result<(), Drop>) -> u32 {
         let mut tries = 0;
         for number in 0.. {

@@ -7,11 +7,12 @@ use std::net::IpAddr;
 /// Upper limit of remembered sources.
 const SOURCES_MAX: usize = 4_096;
 
-/// Public half of the local key that each source used last.
+/// The local key that each source used last, as a public key.
 #[derive(Default)]
 pub(super) struct RecentKeys {
     by_source: BTreeMap<IpAddr, Recent>,
-    /// The sources by the sequence number of their last authentication.
+    /// The sources by the sequence number of their last [`RecentKeys::remember`], which finds the
+    /// least recent source.
     by_order: BTreeMap<u64, IpAddr>,
     next_order: u64,
 }

@@ -1,4 +1,4 @@
-//! Decrypts initiations up to their timestamp, which boringtun does not expose.
+//! Reads the sender and the timestamp of an initiation. boringtun does not expose the timestamp.
 //!
 //! boringtun remembers the newest timestamp only while the tunnel exists. The engine has one tunnel
 //! per slot, and remembers the newest timestamps longer (`engine/timestamps.rs`).
@@ -40,7 +40,8 @@ impl Timestamp {
     }
 }
 
-/// The sender of an initiation, which may be a replayed copy.
+/// The sender of an initiation. It is not authenticated, because the initiation may be a replayed
+/// copy.
 pub(in crate::engine) struct Initiator {
     pub(in crate::engine) public_key: [u8; 32],
     /// Sender index of the initiation.
@@ -56,7 +57,8 @@ struct State {
 }
 
 impl Initiator {
-    /// Reads an initiation for `local`; costs one Diffie-Hellman.
+    /// Decrypts the public key of the sender of an initiation for `local`; costs one
+    /// Diffie-Hellman. Returns `None` if the initiation is malformed or for another key.
     pub(super) fn read(local: &LocalKey, datagram: &[u8]) -> Option<Self> {
         let message: &[u8; LEN] = datagram.try_into().ok()?;
         let (ephemeral, rest) = message[8..].split_first_chunk::<32>()?;

@@ -1,9 +1,9 @@
 //! Fast path for messages in the format that this project writes. A gateway with 1,000 peers parses
 //! and writes 16,000 messages per second.
 //!
-//! The fast path allocates no value per key. Messages in other formats (strings with escapes,
-//! unknown keys, other case) take the general path. Both paths give the same result for messages
-//! that both accept.
+//! The fast path allocates no [`serde_json::Value`] per key. The general path handles messages with
+//! escapes in strings, with unknown keys, or with keys in another letter case. Both paths give the
+//! same result for messages that both accept.
 
 use super::{Gateway, Probe, REPLICAS_MAX, Reply, is_name, lane};
 use crate::engine::interface::{LaneId, Nodes};
@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::fmt::Write as _;
 
-/// The keys of PING and PONG.
+/// A PING or PONG, with all keys that this project writes.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Message<'a> {
@@ -22,7 +22,7 @@ struct Message<'a> {
     time_stamp: &'a str,
     #[serde(borrow, default)]
     gateway: Option<Sender<'a>>,
-    /// Ignored, because padding only makes the message longer.
+    /// Padding, whose content is ignored.
     #[serde(default, rename = "pad")]
     _pad: Option<IgnoredAny>,
     #[serde(default)]
@@ -61,12 +61,13 @@ struct NodesText {
     all: u32,
     cut: u32,
     resting: u32,
-    // Earlier versions use the key `reflect`.
+    // The JSON key is `reflect` for compatibility with earlier versions.
     #[serde(default, rename = "reflect")]
     echo_responder: bool,
 }
 
-/// Parses a message; returns `None` if it is malformed or in another format.
+/// Parses a message by the fast path; returns `None` if it is malformed, or if only the general
+/// path can parse it.
 pub(super) fn parse(json: &[u8]) -> Option<Probe> {
     let message: Message = serde_json::from_slice(json).ok()?;
     match message.msg_type {
@@ -115,7 +116,7 @@ impl Message<'_> {
     }
 }
 
-/// Writes a PING, padded to `pad_to` bytes if that is given.
+/// Writes a PING. If `pad_to` is given, the JSON is padded to `pad_to` bytes.
 pub(super) fn ping(
     cluster_id: &str,
     time_stamp: &str,
@@ -144,7 +145,7 @@ pub(super) fn ping(
     text.into_bytes()
 }
 
-/// Writes the number of the lane, unless the gateway has only one lane.
+/// Writes the keys `lane` and `lanes`, unless the gateway has only one lane.
 fn write_lane(text: &mut String, lane: LaneId) {
     if lane != LaneId::ONLY {
         let (number, of) = (lane.number(), lane.of());

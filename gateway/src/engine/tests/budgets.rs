@@ -247,7 +247,7 @@ fn reply(network: &mut Network, from: SocketAddr, client: &mut Tunnel) -> Option
         .map(|datagram| datagram.bytes[0])
 }
 
-/// Returns an initiation with a wrong mac1, and an index without the hint of the server's key.
+/// Returns an initiation with a wrong mac1. The hint in its index does not match the server's key.
 fn junk_initiation() -> Vec<u8> {
     let hint = index::hint(&noise::public_key(&SERVER_KEY.into()));
     let mut bytes = vec![0x5a; 148];
@@ -293,7 +293,8 @@ fn junk_initiations_from_one_source_delay_no_other_source() {
 fn junk_initiations_with_the_address_of_a_client_of_ours_do_not_delay_it() {
     let mut network = server_of_many_keys();
 
-    // Each has a hint, too, which a few keys share: many more use up the other limit.
+    // The initiations exhaust the limit of their source for keys that do not match the hint. Few
+    // keys match the hint, so the limit for these keys is not exhausted.
     for _ in 0..500 {
         network.receive(0, PortId::LISTEN, stranger(1), &mut junk_initiation());
     }

@@ -1,4 +1,4 @@
-//! Tests with random faults that the engine never exceeds its limits, and that all replicas
+//! Tests random sequences of faults. The engine must not exceed its limits, and all replicas must
 //! reconnect afterwards.
 
 use super::*;

@@ -1,5 +1,6 @@
-//! Tests peers of the first release (commit ea9b234). They offer a key for AES-256-GCM in their
-//! PINGs. The offer is ignored, and both sides continue with WireGuard's cipher.
+//! Tests peers that run the first release of this project (commit ea9b234). They offer a key for
+//! AES-256-GCM in their PINGs. The offer is ignored, and both sides continue with WireGuard's
+//! cipher.
 
 use super::*;
 use crate::engine::inner::{Inner, Sources};

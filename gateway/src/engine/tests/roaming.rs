@@ -3,10 +3,11 @@
 use super::*;
 use crate::engine::noise::{HANDSHAKE_BUFFER, LocalKey, Opened, Tunnel};
 
-/// Prefix to which host 0 remaps the other cluster. `INSIDE` is an address in it, and `MAPPED` is
-/// the same address as IPv4-mapped IPv6.
+/// Prefix to which host 0 remaps the other cluster.
 const REMAPPED: &str = "10.101.0.0/16";
+/// An address in `REMAPPED`.
 const INSIDE: &str = "10.101.3.4:51840";
+/// The address `INSIDE` as IPv4-mapped IPv6.
 const MAPPED: &str = "[::ffff:10.101.3.4]:51840";
 
 fn set_tunnelled(network: &mut Network, host: usize, net: &str) {

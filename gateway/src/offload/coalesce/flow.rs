@@ -61,8 +61,10 @@ impl Flow {
         }
     }
 
-    /// Returns whether `self` may be the same flow as `other`, so that their packets must stay in
-    /// order.
+    /// Returns whether a packet of `self` must stay behind earlier packets of `other`.
+    ///
+    /// This is the case if both flows are equal. If `self` has no ports, it is enough that
+    /// addresses and protocol are equal.
     pub(super) fn overlaps(&self, other: &Self) -> bool {
         (self.source, self.destination, self.protocol)
             == (other.source, other.destination, other.protocol)

@@ -177,7 +177,9 @@ pub(crate) fn tcp_segment(sequence: u32, flags: u8, payload: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// Asserts that all checksums are correct; returns the length of all headers and the payload.
+/// Asserts that all checksums are correct.
+///
+/// Returns the total length of the headers in bytes, and the payload.
 pub(crate) fn verified(packet: &[u8]) -> (usize, &[u8]) {
     assert_eq!(rfc_1071(&[&packet[..20]]), 0xffff, "header");
     assert_eq!(

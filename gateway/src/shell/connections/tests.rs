@@ -8,7 +8,7 @@ const PATH: &str =
 /// Maximum time until all replicas receive a write through their watches.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Maximum time for which the object may show `Connected` after all replicas lost the peer.
+/// Maximum time for which the object may show `Connected` after all replicas have lost the peer.
 const LOST: Duration = Duration::from_secs(10);
 
 /// Interval between two checks of a replica.

@@ -1,7 +1,8 @@
 //! Decides which replica writes `Connected` and which writes `Error` to a `Connection`.
 //!
 //! A connected replica writes `Connected` if the object shows another value, and it writes the
-//! latency every 10 s. A replica that is not connected checks a shown `Connected` in two steps:
+//! latency every 10 s. While the object shows `Connected`, a replica that is not connected checks
+//! in two steps whether another replica is connected:
 //!
 //! ```text
 //!  1. this replica lost the peer, or the latency is 20 s old ---> remove the latency
@@ -21,10 +22,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// Age of the shown latency at which a connected replica writes the latency that it has measured.
+/// Minimum age of the latency in the object at which a connected replica replaces it by a new one.
 const AGE_MAX: Duration = Duration::from_secs(9);
 
-/// Time without a new latency until a replica that is not connected removes the shown latency.
+/// Time without a new latency, after which a replica that is not connected removes the latency from
+/// the object.
 ///
 /// A connected replica measures the latency every 10 s, and writes it if the shown latency is at
 /// least [`AGE_MAX`] old. So 20 s without a new latency mean that no replica is connected.
@@ -44,10 +46,10 @@ pub(super) struct Own {
     doubt: Option<Doubt>,
 }
 
-/// The check of a shown `Connected` by a replica that is not connected.
+/// The check of a replica that is not connected: is another replica connected?
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Doubt {
-    /// Timestamp of the shown latency; `None` if the object has no latency.
+    /// Timestamp of the latency in the object; `None` if the object has no latency.
     measured: Option<Time>,
     /// Time at which this replica first saw this timestamp.
     since: Instant,

@@ -10,8 +10,9 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 use tokio::time::{Interval, MissedTickBehavior, interval_at};
 
-/// Returns the timer of the path checks. The first check is due after one interval, so that the
-/// nodes' first probes precede it.
+/// Returns the timer of the path checks.
+///
+/// The first check is due after one interval. By then, the nodes have sent their first probes.
 pub(super) fn check_interval() -> Interval {
     let mut checks = interval_at(tokio::time::Instant::now() + path::INTERVAL, path::INTERVAL);
     checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -45,7 +46,7 @@ impl Control {
         }
     }
 
-    /// Reports the peers whose keys differ from those in `before` to the path checks.
+    /// Notifies the path checks of all peers whose keys differ from those in `before`.
     pub(super) fn note_rekeyed(&mut self, before: &[PeerConfig]) {
         let before: BTreeMap<_, _> = before
             .iter()

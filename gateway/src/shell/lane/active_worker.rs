@@ -1,8 +1,9 @@
 //! Shares the active worker of each lane with the eBPF programs.
 //!
-//! The active worker handles all packets of its lane. The eBPF programs (`ebpf/program`) select it
-//! when a burst starts, by the CPU that received the first packet. The worker reports when it has
-//! taken all packets of the burst. Then the programs may select another worker for the next burst.
+//! The active worker handles all packets of its lane. When a burst of packets starts, the eBPF
+//! programs (`ebpf/program`) select the worker of the CPU that received the first packet. The
+//! worker reports when it has read all packets of the burst. Then the programs may select another
+//! worker for the next burst.
 
 #![expect(
     unsafe_code,
@@ -26,7 +27,7 @@ unsafe impl Send for ActiveWorkers {}
 // SAFETY: all accesses to the fields of the entries are atomic.
 unsafe impl Sync for ActiveWorkers {}
 
-/// The entry of a lane, for one of its workers.
+/// A worker's access to the entry of its lane.
 #[derive(Clone, Debug)]
 pub(crate) struct ActiveWorker {
     entries: Arc<ActiveWorkers>,
@@ -62,8 +63,7 @@ impl ActiveWorkers {
         NonNull::new(memory.cast()).map(Self).ok_or(Errno::EFAULT)
     }
 
-    /// Returns the entry of `lane` for one of its workers; `None` if the map has no entry for
-    /// `lane`.
+    /// Returns the access of a worker to the entry of `lane`; `None` if the map has no such entry.
     pub(crate) fn entry(self: &Arc<Self>, lane: LaneId, worker: usize) -> Option<ActiveWorker> {
         let lane = usize::from(lane.number());
         let entry = ActiveWorker {
@@ -77,8 +77,8 @@ impl ActiveWorkers {
 }
 
 impl ActiveWorker {
-    /// Returns the time at which the lane received its last packet, as the eBPF programs recorded
-    /// it.
+    /// Returns the arrival time of the lane's last packet, in nanoseconds of the monotonic clock
+    /// (`bpf_ktime_get_ns`).
     ///
     /// Returns `None` if another worker is active.
     pub(super) fn last(&self) -> Option<u64> {
@@ -90,15 +90,16 @@ impl ActiveWorker {
                 AtomicU64::from_ptr(&raw mut (*shared).last),
             )
         };
-        // `last` must be read before `worker`, because the eBPF programs write `worker` before
-        // `last`.
+        // The eBPF programs write `worker` before `last`. Reads in the reverse order ensure that
+        // `worker` is at least as recent as `last`.
         let last = last.load(Ordering::Acquire);
 
         (worker.load(Ordering::Acquire) == self.worker).then_some(last)
     }
 
-    /// Reports that the worker has taken all packets up to the time `last`, so that the eBPF
-    /// programs may select another worker.
+    /// Reports that the worker has read all packets received up to the time `last`.
+    ///
+    /// The eBPF programs may then select another worker.
     pub(super) fn take(&self, last: u64) {
         // SAFETY: the field is in an entry within the mapping, which is never unmapped.
         let taken = unsafe { AtomicU64::from_ptr(&raw mut (*self.shared()).taken) };

@@ -26,7 +26,8 @@ const INTERVAL: Duration = Duration::from_millis(150);
 
 /// Maximum time by which a heartbeat may be early.
 ///
-/// A wake-up for another reason writes a heartbeat that is due soon, which saves a later wake-up.
+/// If the lane wakes up for another reason, it also writes a heartbeat that is due soon. This saves
+/// a later wake-up.
 const EARLY: Duration = Duration::from_millis(75);
 
 /// Time without a wake-up after which a lane counts as hung.
@@ -58,13 +59,12 @@ struct Reach {
 #[derive(Debug)]
 pub(crate) struct LaneHeartbeat {
     shared: Arc<Shared>,
-    /// Number of the lane.
     lane: usize,
     /// Handle to wake the first lane, which writes the heartbeat; `None` in the first lane.
     first: Option<Handle>,
 }
 
-/// Writes the heartbeat of this replica.
+/// Writes the heartbeat of this replica to an eBPF map. Only the first lane has a writer.
 pub(crate) struct HeartbeatWriter {
     datapath: Arc<Mutex<Datapath>>,
     /// `None` for a single lane.
@@ -181,8 +181,8 @@ impl HeartbeatWriter {
         if now + EARLY < self.due && !self.shared.is_changed.load(Ordering::Acquire) {
             return;
         }
-        // This store must precede the read of `reach`. Otherwise a change between read and store
-        // would not cause another heartbeat.
+        // This store must precede the read of `reach`. Otherwise it would clear the flag of a
+        // change between the read and the store, and no heartbeat would report the change.
         self.shared.is_changed.store(false, Ordering::Release);
         self.due = now + INTERVAL;
         let steered = self.steer();

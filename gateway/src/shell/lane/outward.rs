@@ -61,7 +61,7 @@ impl Scratch {
 }
 
 impl Lane {
-    /// Reads frames from the TAP until the budget of a wake-up is spent, and sends their packets.
+    /// Reads frames from the TAP, up to the budget of a wake-up, and sends their packets.
     ///
     /// Epoll is level-triggered, so the remaining frames cause another wake-up.
     pub(super) fn read_tap(&mut self) -> Result<(), Error> {
@@ -86,8 +86,9 @@ impl Lane {
         Ok(())
     }
 
-    /// Discards the frames that an earlier process left on the TAP. The peer indices in these
-    /// frames may refer to other peers now.
+    /// Discards the frames that an earlier process left on the TAP.
+    ///
+    /// The peer indices in these frames may refer to other peers now.
     pub(super) fn discard_old_frames(&mut self) -> Result<(), Error> {
         for worker in 0..self.taps.len() {
             self.worker = worker;
@@ -108,13 +109,14 @@ impl Lane {
         tap.read(&mut self.frame[OFFSET..]).map_err(Error::TapGone)
     }
 
-    /// Sends the packets of a frame of `len` bytes to the peer whose index is in the MAC address.
+    /// Sends the packets of a frame to the peer whose index is in the destination MAC address.
     ///
-    /// Returns the number of packets that were encrypted or queued.
+    /// `len` is the length of the frame in bytes. Returns the number of packets in the frame,
+    /// including packets whose encryption failed.
     ///
     /// # Errors
     ///
-    /// Returns the reason for which the whole frame is dropped.
+    /// Returns the reason why the whole frame is dropped.
     fn send_frame(&mut self, len: usize) -> Result<usize, Drop> {
         let Self {
             engine,
@@ -168,9 +170,10 @@ impl Lane {
         Ok(segments)
     }
 
-    /// Fragments a packet longer than `mtu`, or rejects it by ICMP if it must not be fragmented.
+    /// Sends fragments of all segments of a frame, because the longest exceeds `mtu` bytes.
     ///
-    /// Returns the number of fragments.
+    /// If a segment must not be fragmented, replies to it with an ICMP error instead, and ignores
+    /// the rest of the frame. Returns the number of fragments.
     fn fragment_or_reject(
         &mut self,
         peer: u16,
@@ -183,7 +186,7 @@ impl Lane {
         let Some(mut vnet) = vnet::Header::parse(frame) else {
             return 0;
         };
-        // `send_frame` has already completed the checksum.
+        // The first `Split::new`, in `send_frame`, has already completed the checksum.
         vnet.partial = None;
         let Ok(mut split) = Split::new(vnet, &mut frame[HEADROOM..]) else {
             return 0;
@@ -216,9 +219,10 @@ impl Lane {
         sealed
     }
 
-    /// Writes the ICMP error of `len` bytes to the TAP, with `peer` as its sender.
+    /// Writes the ICMP error of `len` bytes to the TAP, as a packet from `peer`.
     ///
-    /// Only counts a drop if `len` is `None` or the rate limit is exceeded.
+    /// If `len` is `None` or the rate limit is exceeded, writes nothing. In both cases, counts the
+    /// dropped packet.
     fn reply(&mut self, peer: u16, len: Option<usize>) {
         let Some(len) = len.filter(|_| self.scratch.may_reply(self.now)) else {
             return self.stats.count(Drop::TooBigUnanswered);

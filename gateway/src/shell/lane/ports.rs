@@ -56,7 +56,7 @@ impl Ports {
         for tap in taps {
             let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
             epoll.add(tap, EpollEvent::new(EpollFlags::EPOLLIN, TAP))?;
-            // With `EPOLLEXCLUSIVE`, an event does not wake all workers.
+            // Without `EPOLLEXCLUSIVE`, each write to the eventfd would wake all workers.
             let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLEXCLUSIVE;
             epoll.add(&wake, EpollEvent::new(flags, WAKE))?;
             epolls.push(Arc::new(epoll));

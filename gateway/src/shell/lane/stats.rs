@@ -28,10 +28,11 @@ reasons! {
     MalformedFrame = "malformed-frame",
     /// A super-packet of more segments than [`SEGMENTS_MAX`](crate::offload::split::SEGMENTS_MAX).
     TooManySegments = "too-many-segments",
-    /// A packet longer than the path's MTU, with don't fragment set; rejected by an ICMP error.
+    /// A packet longer than the path's MTU, with don't fragment set, to which the lane replied with
+    /// an ICMP error; or a packet that is too long for a UDP datagram.
     TooBig = "too-big",
-    /// A packet longer than the path's MTU without an ICMP error, because of RFC 1122 or the rate
-    /// limit.
+    /// A packet longer than the path's MTU, dropped without an ICMP error, because RFC 1122 section
+    /// 3.2.2 forbids an error or the rate limit is reached.
     TooBigUnanswered = "too-big-unanswered",
     /// A packet that was not encrypted, because its session ended.
     NotSealed = "not-sealed",
@@ -65,9 +66,9 @@ pub(crate) struct Stats {
     pub(crate) read: Histogram,
     /// Sizes of packets and super-packets written to the TAP.
     pub(crate) written: Histogram,
-    /// Sizes of runs, each of which is one send call with one or more datagrams.
+    /// Sizes of sent runs. A run is one or more datagrams that a worker sends together.
     pub(crate) sent: Histogram,
-    /// Sizes of runs, each of which is one receive call with one or more datagrams.
+    /// Sizes of received runs. A run is one or more datagrams that one system call receives.
     pub(crate) received: Histogram,
 }
 
@@ -89,7 +90,7 @@ impl Stats {
         self.drops[reason as usize] += 1;
     }
 
-    /// Counts `datagrams` that the kernel rejected with `error`.
+    /// Adds `datagrams`, the number of datagrams that the kernel rejected with `error`.
     pub(super) fn count_refused(&mut self, error: Errno, datagrams: usize) {
         #[expect(
             clippy::wildcard_enum_match_arm,

@@ -1,9 +1,8 @@
 //! The workers of a lane, which are threads for different groups of CPUs.
 //!
-//! Each packet is handled on the CPU that received it, or on a CPU of the same group. The eBPF
-//! programs choose the active worker, which handles a whole burst of packets (`active_worker`).
-//! Parallel workers would therefore not increase the throughput, so a mutex admits only one worker
-//! at a time.
+//! When a burst of packets starts, the eBPF programs choose the worker whose group contains the CPU
+//! that received the first packet (`active_worker`). This worker handles the whole burst. Parallel
+//! workers would therefore not increase the throughput, so a mutex admits only one at a time.
 
 use super::active_worker::ActiveWorker;
 use super::cpu_affinity::CpuAffinity;
@@ -87,7 +86,8 @@ impl Worker {
             let timeout = locked.timeout();
             drop(locked);
 
-            // The thread may wait for a CPU here, so it has released the lock before.
+            // A change of the affinity may make the thread wait for a CPU, so it must not hold the
+            // lock.
             if let (Some(affinity), Some((work, at))) = (&mut affinity, done.take()) {
                 affinity.handle_wake_up(work, at);
             }

@@ -16,10 +16,9 @@ pub(crate) struct Aggregate {
     kinds: BTreeMap<u16, Kind>,
 }
 
-/// The notice and the commands that follow from the notice of a lane.
+/// The result of a lane's notice: a notice about the whole gateway, and commands for the lanes.
 #[derive(Default)]
 pub(crate) struct Outcome {
-    /// A notice about the whole gateway.
     pub(crate) notice: Option<Notice>,
     /// A command for all lanes except the first.
     pub(crate) others: Option<Command>,
@@ -105,8 +104,9 @@ impl Aggregate {
         self.kinds.retain(|peer, _| is_peer(*peer));
     }
 
-    /// Stores the state of a peer in a lane; returns the gateway's state before and after the
-    /// change.
+    /// Stores the connection state that `lane` reports for `peer`.
+    ///
+    /// Returns the state of the peer in the whole gateway, before and after the change.
     fn note(
         &mut self,
         lane: LaneId,

@@ -107,8 +107,8 @@ fn a_change_by_another_program_is_repaired_once() {
         {
             run(damage);
 
-            // The laboratory tests measure how long a repair takes. Unit tests run in parallel, so
-            // a limit on the duration would fail on a loaded machine.
+            // This test does not limit the duration of a repair. Unit tests run in parallel, so the
+            // limit would fail on a loaded machine. The laboratory tests measure the duration.
             eventually(&format!("repaired: {damage}"), async || {
                 kernel_state() == intact
             })
@@ -129,7 +129,7 @@ fn its_own_changes_cause_no_repair() {
         let agent = Running::start().await;
         agent.reaches(&["gw-1"]).await;
 
-        // A repair would start within this time.
+        // If the agent took its own changes for damage, a repair would start within this time.
         tokio::time::sleep(DEBOUNCE * 8).await;
 
         assert_eq!(agent.status.read().reapplies, 0);
@@ -193,7 +193,7 @@ fn the_external_address_of_a_node_changes() {
         let before = agent.status.read().external_ip.unwrap().to_string();
         assert_eq!(before, "10.70.0.1");
 
-        // The simulated gateway has routes and neighbors for the new address, too.
+        // The simulated gateway also has a route and a neighbor entry for the new address.
         let moved = fabric_file().replace("\"10.70.0.1\"", "\"10.70.0.9\"");
         agent.directory.write(&moved);
         agent

@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use tokio::net::UdpSocket;
 use tokio::time::timeout;
 
-/// Time-out for datagrams that arrive at once on an idle machine.
+/// Time-out for the receipt of a datagram. On an idle machine, it arrives at once.
 const SOON: Duration = Duration::from_secs(5);
 
 #[test]

@@ -72,7 +72,7 @@ fn the_node_has_its_external_address_towards_remote_pods_from_any_local_address(
 #[test]
 fn frames_from_unknown_outer_sources_are_dropped_and_counted() {
     in_netns(async || {
-        // The file has no gateway replica with the number 3.
+        // The fabric file has no gateway replica with the number 3.
         let unknown = Gateway::new(3);
         let agent = Running::start().await;
         let here = socket("10.70.0.1:7000");
@@ -195,7 +195,7 @@ table ip cni {
 }
 END
              ip address add 172.16.0.77 dev gw1; ip route replace 172.16.0.11 dev gw1 src 172.16.0.77");
-        // The gateway accepts overlay frames only with the node's own address as source.
+        // The gateway accepts overlay frames only if the outer source is the node's InternalIP.
         gateway.namespace.run(
             "nft -f - <<END
 table inet strict {

@@ -71,7 +71,8 @@ pub(crate) enum Target {
         /// Interface index of the VXLAN device that encapsulates the packets.
         device: u32,
     },
-    /// Ids of the hops in the group. The kernel selects one of them by the hash of the packet.
+    /// Ids of the hops in the group. The kernel selects one of them for a packet by a hash of the
+    /// packet's header fields.
     Group(BTreeSet<u32>),
 }
 

@@ -1,4 +1,5 @@
-//! Tests that the agent does not change objects without its marks.
+//! Tests that the agent does not change objects without its marks, which the documentation of
+//! [`crate::kernel`] lists.
 
 use super::*;
 

@@ -75,8 +75,8 @@ async fn an_aggregated_api_receives_the_user_of_a_request(
 
 const NAME: &str = "v1alpha1.it.liqo.io";
 
-/// A script that returns the user and the path of a request. The API has the verb `get` only, so
-/// that the namespace controller does not list the resource when it deletes a namespace.
+/// A script that returns the user and the path of a request. The API supports only the verb `get`.
+/// The namespace controller therefore does not list the resource when it deletes a namespace.
 const GREET: &str = r#"
 header() { while read -r line; do
   [ "${line%%:*}" = "$1" ] && all+="${all:+,}$(echo ${line#*:})"

@@ -118,8 +118,8 @@ async fn store(namespace: &Namespace, name: &str, label: &str) -> Result<()> {
 }
 
 /// Creates ConfigMaps until the API server refuses one with this error. The API server calls a new
-/// webhook only after a delay. The node of the API server programs the Service of the webhook only
-/// after a delay.
+/// webhook only after a delay. Kube-proxy on the API server's node also programs the webhook's
+/// Service only after a delay.
 async fn refused(namespace: &Namespace, label: &str, expected: &str) -> Result<()> {
     let mut tries = 0;
     until(Deadline::after(SOON), expected, async || {

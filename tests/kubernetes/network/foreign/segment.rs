@@ -11,7 +11,8 @@ use tests::lab::link::ip;
 use tests::lab::netns::Netns;
 use tests::lab::underlay::Host;
 
-/// The third octet of these hosts' addresses. Clusters have 1 to 250, and NAT has 254.
+/// The third octet of these hosts' addresses. Clusters have 1 to 250, NAT routers have 254, and the
+/// machine has 255.
 const NET: u8 = 253;
 
 /// The last octet of the next host's address. An octet is never used again, since neighbour caches

@@ -47,7 +47,6 @@ impl Tenant {
         &self.id
     }
 
-    /// Returns the cluster that contains the namespace.
     pub(crate) fn cluster(&self) -> &Cluster {
         self.namespace.cluster()
     }

@@ -179,7 +179,8 @@ async fn missing_crds_of_the_remote_cluster_are_reported(peering: &'static Peeri
     ensure!(error.contains("the remote cluster"), "{error}");
     ensure!(error.contains("CRDs are missing"), "{error}");
     ensure!(error.contains("liqoctl install"), "{error}");
-    // An installation restores the CRD. `connect` restores the object of this kind.
+    // The installation restores the deleted CRD. `connect` restores the objects that were deleted
+    // with the CRD.
     install(&peering.milan)?;
     peering.connect()?;
     let after = super::restarts(peering).await?;

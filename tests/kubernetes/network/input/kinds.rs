@@ -214,7 +214,8 @@ async fn invalid_keys_are_reported_until_they_are_fixed(peering: &'static Peerin
     path_unhealthy(&peering.milan, "wrong-keys", reason::NOT_SERVED).await?;
     peer.tenant.publish(&right).await?;
     peer.connected().await?;
-    // The key of another device is valid. Only the handshake shows that the keys differ.
+    // This key is well-formed, but is not that of the peer's device. Only the failing handshakes
+    // show the difference.
     let web = Web::up(&peering.milan, "wrong-keys-web").await?;
     peer.tenant.publish(&[9; 32]).await?;
     ready(&peer.tenant, "gatewayserver").await?;

@@ -19,19 +19,19 @@ pub(super) struct Cost {
     pub(super) effective: Duration,
     /// The duration of the measurement.
     time: Duration,
-    /// The processor time of each kind of process.
+    /// The CPU time of each kind of process.
     parts: BTreeMap<Part, Duration>,
     /// The number of API requests of all processes.
     pub(super) requests: u64,
 }
 
 impl Cost {
-    /// Returns the processor time of all processes.
+    /// Returns the CPU time of all processes.
     pub(super) fn processor(&self) -> Duration {
         self.parts.values().sum()
     }
 
-    /// Subtracts the usage of the idle cluster in the same time.
+    /// Subtracts the usage that the idle cluster has in a period of the same length.
     fn beyond(mut self, idle: &Self) -> Self {
         let share = self.time.as_secs_f64() / idle.time.as_secs_f64();
         for (part, time) in &mut self.parts {

@@ -10,8 +10,8 @@ use kubernetes_lab::manifest;
 use kubernetes_lab::wait::{Deadline, until};
 use serde_json::json;
 
-/// The name and the priority level of the FlowSchema. By default, requests of ServiceAccounts have
-/// the same priority level.
+/// The name and the priority level of the FlowSchema. The priority level is the default for
+/// ServiceAccounts, so the FlowSchema does not change how the API server limits the requests.
 const SCHEMA: &str = "liqo-lab";
 const LEVEL: &str = "workload-low";
 

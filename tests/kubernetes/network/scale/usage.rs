@@ -1,4 +1,4 @@
-//! Memory of Liqo's processes, and processor time of their control groups.
+//! Memory of Liqo's processes, and CPU time of their cgroups.
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
@@ -15,7 +15,7 @@ use crate::fixture::LIQO;
 
 const GROUPS: &str = "/sys/fs/cgroup";
 
-/// A part of the control group path of every process in the laboratory.
+/// A part of the cgroup path of every process in the laboratory.
 const LABORATORY: &str = "/liqo-lab/";
 
 /// A kind of Liqo process.
@@ -46,7 +46,7 @@ pub(crate) struct Process {
     /// The name of the process's pod.
     pub(crate) pod: String,
     pid: String,
-    /// The file system path of the process's control group.
+    /// The directory of the process's cgroup in the cgroup file system.
     group: PathBuf,
 }
 
@@ -111,7 +111,7 @@ pub(crate) async fn processes(cluster: &Cluster) -> Result<Vec<Process>> {
 }
 
 impl Process {
-    /// Returns the processor time that the control group of the process has used.
+    /// Returns the CPU time that the process's cgroup has used.
     pub(crate) fn processor(&self) -> Result<Duration> {
         let read = |file: &str| fs::read_to_string(self.group.join(file));
         if let Ok(nanoseconds) = read("cpuacct.usage") {
@@ -147,15 +147,14 @@ impl Process {
     }
 }
 
-/// Returns the path of the control group that accounts processor time. `/proc/PID/cgroup` has a
-/// line `NUMBER:CONTROLLERS:PATH` for each hierarchy of version 1. The line of version 2 has no
+/// Returns the path of the cgroup that accounts CPU time. `/proc/PID/cgroup` has a line
+/// `NUMBER:CONTROLLERS:PATH` for each hierarchy of cgroup v1. The line of cgroup v2 has no
 /// controllers (`man 7 cgroups`).
 fn group(text: &str) -> Option<PathBuf> {
     let lines = text.lines().filter_map(|line| {
         let (_, rest) = line.split_once(':')?;
         let (controllers, path) = rest.split_once(':')?;
-        // If this machine is a container, the path begins with the control group of the container
-        // on its host.
+        // If this machine is a container, the path begins with the container's cgroup on its host.
         let at = path.find(LABORATORY)?;
         Some((controllers, path[at + 1..].to_owned()))
     });

@@ -126,8 +126,8 @@ impl User {
         let message = &status.message;
         match refusal {
             Refusal::Rbac => {
-                // The first text is for requests, the second for bindings with rights that their
-                // author lacks.
+                // RBAC refuses most requests with the first text. The second text is for bindings
+                // that grant more rights than the user has.
                 let texts = [" cannot ", "attempting to grant RBAC permissions"];
                 ensure!(
                     status.code == 403 && texts.iter().any(|text| message.contains(text)),

@@ -1,6 +1,6 @@
 //! The API requests of upstream's `liqoctl network connect` v1.2.
 //!
-//! Upstream reads, creates and waits in the same order, and fails when a wait times out.
+//! As in upstream, the order of the requests is fixed, and a wait that times out is an error.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use control_api::configuration::NETWORK_CIDRS_CONFIGURED;
@@ -148,7 +148,8 @@ impl Side {
         Ok(())
     }
 
-    /// Reads this cluster's CIDRs that the peer gets in its Configuration.
+    /// Reads the CIDRs of this cluster, which become `spec.remote` of the Configuration in the
+    /// peer.
     async fn published(&self) -> Result<Value> {
         let of = async |api: Api<Network>, type_: &str| {
             let selector = format!("{}={type_}", labels::NETWORK_TYPE);

@@ -37,7 +37,8 @@ impl Build {
             .with_context(|| format!("failed to lock {}", path.display()))?;
         let inputs = inputs()?;
         let marker = artifacts.folder().join("images.digest");
-        // An interrupted build leaves no digest, and an older build leaves a different one.
+        // The file contains the digest of the last complete build. The digest differs if the
+        // sources have changed since that build.
         let known = fs::read_to_string(&marker).unwrap_or_default();
         if known != inputs || !artifacts.seed().exists() {
             images(&artifacts)?;
@@ -82,8 +83,8 @@ fn xtask(words: &[&str]) -> Result<String> {
     Ok(text.trim().to_owned())
 }
 
-/// Returns a digest of all inputs of images, except for programs with pinned versions. The inputs
-/// are the sources that build images, and the sources of guest programs.
+/// Returns a digest of the sources that determine the images: those of the image builder and of the
+/// guest programs. Kubernetes and other programs have pinned versions, so they are not included.
 fn inputs() -> Result<String> {
     let top = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut digest = Sha256::new();

@@ -10,8 +10,8 @@ use kube::api::ListParams;
 use kube::{Api, Client};
 use std::time::{Duration, Instant};
 
-/// The limit for each step of a cluster's start. The limit suffices if other clusters start on the
-/// same two processors.
+/// The limit for each step of a cluster's start. The limit suffices on a machine with two CPUs,
+/// even if other clusters start at the same time.
 const STEP_TIMEOUT: Duration = Duration::from_secs(150);
 
 /// The name of a cluster and the time at which its creation began, for progress messages.

@@ -7,7 +7,8 @@ use anyhow::{Context as _, Result, bail};
 use std::fs::{self, File};
 use std::path::Path;
 
-/// The largest number of a cluster. Hosts, NAT routers and the machine use larger numbers.
+/// The largest number of a cluster. Larger numbers are those of hosts outside of clusters (253),
+/// NAT routers (254) and the machine (255).
 const NUMBER_MAX: u8 = 250;
 
 /// Returns the sorted names of all clusters.

@@ -78,8 +78,8 @@ pub async fn up(spec: Spec, artifacts: &Artifacts, options: &Options) -> Result<
     Ok(cluster)
 }
 
-/// Locked for reading while nodes are started. The start continues if the future of [`up`] is
-/// dropped.
+/// Locked for reading while nodes are started. A separate thread starts the nodes, and continues if
+/// the future of [`up`] is dropped.
 static STARTING: RwLock<()> = RwLock::new(());
 
 /// Waits until no node is being started, which takes a second or two. A start that is still running
@@ -147,8 +147,8 @@ fn difference(is: &Spec, desired: &Spec) -> String {
         .join(", ")
 }
 
-/// Starts the nodes that do not run, and returns their names. The components of nodes wait for each
-/// other.
+/// Starts the nodes that do not run, and returns their names. Does not wait for components, because
+/// components wait for each other.
 fn start(cluster: &Cluster, specs: &[NodeSpec], underlay: Underlay) -> Result<Vec<String>> {
     let pki = issue(cluster, specs)?;
     let mut started = Vec::new();

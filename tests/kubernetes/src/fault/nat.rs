@@ -1,7 +1,7 @@
 //! An uplink with a router that does source NAT.
 //!
-//! The nodes need no additional routes. By proxy ARP, the router replies for all addresses of the
-//! segment outside of the nodes' cluster.
+//! The nodes need no additional routes, because the router uses proxy ARP: it answers the nodes'
+//! ARP requests for all addresses of the underlay that are outside of their cluster.
 
 use super::split;
 use crate::cluster::Cluster;

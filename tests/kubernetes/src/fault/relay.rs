@@ -15,8 +15,8 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The offloads that are disabled. With offloads, devices deliver super-packets, and packets
-/// without checksums.
+/// The offloads that are disabled on the devices of the relay. With offloads, devices deliver
+/// packets larger than the MTU, and packets without checksums.
 const OFFLOADS: [&str; 6] = ["tx", "rx", "sg", "tso", "gso", "gro"];
 
 /// Inserts a relay into the uplink of a cluster.

@@ -110,8 +110,8 @@ fn api_server(plan: &Plan) -> Component {
         format!("--proxy-client-key-file={PKI}/front-proxy-client.key"),
     ];
     if plan.spec.kube_proxy.mode().is_none() {
-        // Without kube-proxy, no node has routes to ClusterIPs, so the API server connects to
-        // endpoints.
+        // Without kube-proxy, ClusterIPs are unreachable from the node. The API server therefore
+        // connects to the endpoints of aggregated API servers.
         args.push("--enable-aggregator-routing".to_owned());
     }
     component("kube-apiserver", args, [])

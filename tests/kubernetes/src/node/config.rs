@@ -4,7 +4,7 @@ use super::Plan;
 use crate::spec::NodeSpec;
 use serde_json::{Value, json};
 
-/// The name of the sandbox image of pods.
+/// The image of the sandbox container (`pause`) of each pod.
 const PAUSE: &str = "registry.k8s.io/pause:3.10";
 
 /// Returns the path inside the node and the content of each configuration file.
@@ -44,9 +44,9 @@ fn cni(node: &NodeSpec) -> Value {
     ]})
 }
 
-/// Returns containerd's configuration. Without CAP_SYS_RESOURCE, a process cannot have a lower OOM
-/// score than its parent. runc would then fail with `EOF`. `restrict_oom_score_adj` prevents lower
-/// scores.
+/// Returns containerd's configuration. Without CAP_SYS_RESOURCE, runc cannot give a container a
+/// lower `oom_score_adj` than containerd has, and fails with `EOF`. With `restrict_oom_score_adj`,
+/// containerd raises such values to its own.
 pub(super) fn containerd() -> String {
     format!(
         r#"version = 3

@@ -125,7 +125,8 @@ fn seed(plan: &Plan) -> Result<()> {
     let partial = to.with_extension("partial");
     host::run("rm", &["-rf".as_ref(), partial.as_os_str()])?;
     let [from, partial_] = [seed.as_os_str(), partial.as_os_str()];
-    // Hard links require that seed and node are on the same file system.
+    // The command fails if seed and node are on different file systems, which hard links do not
+    // support.
     if host::run("cp", &["-al".as_ref(), from, partial_]).is_ok() {
         for database in crate::seed::DATABASES {
             let path = partial.join(database);

@@ -1,6 +1,6 @@
 //! The command `node-start`, which creates the namespaces of a node and starts its process 1.
 //!
-//! The command runs as a separate process because it moves itself into control groups and a network
+//! The command runs as a separate process because it moves itself into cgroups and a network
 //! namespace, and out of the terminal's session.
 
 use super::Plan;
@@ -22,7 +22,7 @@ pub fn run(folder: &Path) -> Result<()> {
     let plan = fs::read_to_string(folder.join("plan.json")).context("failed to read the plan")?;
     let plan: Plan = serde_json::from_str(&plan).context("the plan is damaged")?;
 
-    // The call fails only if this process already leads a session.
+    // The call fails only if this process already leads a process group (`man 2 setsid`).
     let _ = setsid();
     Layout::detect()?.join(&plan.node.name)?;
     let netns = format!("/run/netns/{}", node_netns(&plan.node.name));

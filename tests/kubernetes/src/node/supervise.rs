@@ -1,7 +1,7 @@
 //! Decides which components of a node to start, restart and stop.
 //!
-//! The functions are synchronous and pure. Their arguments include the time and the state of
-//! conditions.
+//! The functions do no IO and read no clock. The caller passes the time and the state of
+//! conditions, and carries out the actions.
 
 use super::components::{Component, Condition};
 use super::control::{Reply, Request, State};

@@ -78,7 +78,8 @@ const NETWORKING: &str = "networking.liqo.io";
 const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// The state of the clusters before tests, which is compared with the state after the tests. Tests
-/// that run in parallel are compared as a group, since their objects cannot be distinguished.
+/// that run at the same time are checked together, since an object does not show which of them
+/// created it.
 #[derive(Debug, Default)]
 pub(super) struct Leftovers {
     running: usize,
@@ -175,8 +176,8 @@ impl State {
 }
 
 async fn objects(client: &Client) -> Result<Vec<String>> {
-    // Terminating namespaces are skipped, since their removal takes seconds. Objects in them that
-    // affect other tests are listed below.
+    // Terminating namespaces are skipped, since their removal takes seconds. The objects in them
+    // are nevertheless listed if their kind is in `KINDS`.
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let namespaces = namespaces.list_metadata(&ListParams::default()).await?;
     let mut lines: Vec<_> = namespaces

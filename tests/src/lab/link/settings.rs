@@ -132,8 +132,7 @@ fn mtu(line: &str) -> Option<u32> {
 
 /// Parses the output of `ethtool -k`.
 ///
-/// Leaves out features that cannot be changed, and lines that summarise the indented lines below
-/// them.
+/// Omits features that cannot be changed, and lines that summarize the indented lines below them.
 fn parse_features(listing: &str) -> BTreeMap<String, bool> {
     let lines: Vec<_> = listing.lines().collect();
     let is_sum = |index: usize| {

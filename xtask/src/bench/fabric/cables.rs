@@ -1,7 +1,8 @@
 //! Direct links between the nodes, which bypass the laboratory's routers.
 //!
-//! Real routers use no processor time of a node, but the laboratory's routers run on the measured
-//! cores. Therefore a veth pair connects each pair of nodes, like the ends of all other tunnels:
+//! Real routers use no processor time of a node. The laboratory's routers are network namespaces,
+//! so the measured cores also forward their packets. Therefore a veth pair connects each pair of
+//! nodes directly, as it connects the ends of all other tunnels:
 //!
 //! ```text
 //! rome-2 --- rome-1 --- milan-1 --- milan-2       and rome-1 --- milan-2, and so on

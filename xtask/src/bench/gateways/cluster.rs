@@ -112,7 +112,7 @@ pub(super) fn objects(own: &Cluster) -> Vec<Value> {
     ]
 }
 
-/// The attributes of a remote cluster that a gateway needs to connect to it.
+/// The attributes of a remote cluster that a gateway needs to connect to that cluster.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Peer<'a> {
     /// The cluster id of the peer.

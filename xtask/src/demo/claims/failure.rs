@@ -20,10 +20,11 @@ const CONNECTIONS: usize = 8;
 /// throughput of the tunnel.
 const RATE: u64 = 1 << 20;
 
-/// The maximum gap in a connection after a gateway was killed.
+/// The maximum permitted time without data on a connection after a gateway was killed.
 const GAP_MAX: Duration = Duration::from_secs(1);
 
-/// The minimum gap that counts as an interruption. A busy machine can cause shorter gaps.
+/// The minimum time without data that counts as an interruption. A busy machine can cause shorter
+/// gaps.
 const GAP_MIN: Duration = Duration::from_millis(100);
 
 /// The number of packets after the first rejected packet that must be rejected, too.
@@ -68,7 +69,8 @@ pub(super) fn replica_killed(scenario: &mut Scenario) -> Result<Verdict> {
     ))
 }
 
-/// Waits until every connection has transferred data for more than [`GAP_MAX`].
+/// Waits until every connection has transferred as much data as in 1.5 seconds at [`RATE`], which
+/// is longer than [`GAP_MAX`].
 fn progress(streams: &[tcp::Stream]) -> Result<()> {
     let enough = RATE * 3 / 2;
     let goals: Vec<u64> = streams
@@ -87,7 +89,8 @@ pub(super) fn no_leak(scenario: &mut Scenario) -> Result<Verdict> {
         .pods_seen(ROME, MILAN)?
         .parse()
         .context("not a network")?;
-    // A packet to milan's remapped CIDR on `eth0` has left the node without encapsulation.
+    // A packet on a node's `eth0` with a destination in milan's remapped CIDR has left the node
+    // without encapsulation.
     let captures = scenario
         .lab
         .cluster(ROME)
@@ -131,8 +134,8 @@ pub(super) fn no_leak(scenario: &mut Scenario) -> Result<Verdict> {
     ))
 }
 
-/// Sends a datagram to milan. Returns the socket's error if the network rejected the datagram,
-/// otherwise an error that describes the outcome.
+/// Sends a datagram to milan. If an ICMP error rejected the datagram, returns the text of the
+/// socket's error. Otherwise returns an error that describes the outcome.
 ///
 /// The check uses UDP instead of TCP. During `connect`, the kernel ignores an ICMP error that
 /// arrives while the socket is locked, and sends the next ICMP error a second later.

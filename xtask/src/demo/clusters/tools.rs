@@ -17,7 +17,8 @@ pub(super) struct Tools {
 }
 
 impl Tools {
-    /// Finds the programs. Builds them first unless `was_built` is true.
+    /// Finds the programs. Builds the laboratory's program and `liqoctl` first unless `was_built`
+    /// is true.
     ///
     /// # Errors
     ///

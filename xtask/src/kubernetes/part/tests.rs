@@ -88,8 +88,8 @@ fn helm_is_a_separate_part_for_each_processor() {
     let [amd64, arm64] =
         [Processor::Amd64, Processor::Arm64].map(|processor| helm(processor, &modules).unwrap());
 
-    // The names differ before the digest. So the folders of helm for both processors, and of the
-    // part with all tools, do not supersede each other.
+    // The folder names differ even without their digests. Otherwise, a build for one processor
+    // would remove the folder of the other processor as superseded.
     assert!(amd64.folder().starts_with("helm-amd64-"));
     assert!(arm64.folder().starts_with("helm-arm64-"));
     assert_ne!(amd64.digest, arm64.digest);

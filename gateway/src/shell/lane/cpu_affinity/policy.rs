@@ -25,11 +25,11 @@ const LIGHT_BYTES_MAX: u64 = 2048;
 /// The delay limits the rate of thread migrations, which cost time.
 const PIN_AFTER: (u32, Duration) = (16, Duration::from_millis(20));
 
-/// Number and minimum duration of wake-ups with light work between two checks of the time that the
-/// pinned worker waited for its CPUs.
+/// Number and minimum duration of wake-ups with light work, after which a pinned worker checks how
+/// long it has waited for its own CPUs.
 const CHECK_AFTER: (u32, Duration) = (64, Duration::from_millis(100));
 
-/// Mean wait per wake-up above which the worker is unpinned.
+/// Mean time per wake-up that a pinned worker may wait for its own CPUs before it is unpinned.
 const WAIT_MAX: Duration = Duration::from_micros(250);
 
 /// Time without a packet after which the worker is pinned again.
@@ -73,7 +73,7 @@ pub(super) enum Decision {
     Unpin,
 }
 
-/// The state machine of one worker.
+/// The state machine that decides when one worker is pinned.
 #[derive(Debug)]
 pub(super) struct Policy {
     is_pinned: bool,

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
     use crate::offload::split;
 
-    /// Spends the budget on equal frames; returns the number of frames and of segments.
+    /// Reads equal frames until the budget is spent; returns the numbers of frames and segments.
     fn spent(len: usize, segments: usize) -> (usize, usize) {
         let mut budget = ReadBudget::default();
         while !budget.is_spent() {

@@ -9,7 +9,8 @@ use crate::shell::Shell;
 use anyhow::Result;
 use std::time::Instant;
 
-/// Removes Liqo and the clusters, and returns the verdict on the claim `clean-up`.
+/// Removes Liqo and the clusters, and returns the verdict on the claim `clean-up`. Skips the
+/// removal of Liqo unless `is_installed` is true.
 ///
 /// # Errors
 ///
