@@ -76,8 +76,8 @@ pub fn peer_of(namespace: &ObjectMeta) -> Option<&str> {
 
 /// Orders peers by the creation of their labelled tenant namespaces; peers without one come last.
 ///
-/// Only an administrator labels a namespace. The creation of a peer's own objects would not do: whoever may
-/// write them can edit an old object.
+/// Only an administrator can label a namespace. The age of a peer's own objects is not compared, because a
+/// user who may write them can edit an old object.
 pub type Seniority = (bool, Option<Time>);
 
 /// Returns the seniority of a peer, given the namespace that is labelled for it.

@@ -113,12 +113,13 @@ impl std::fmt::Debug for Transport {
 impl Generation {
     fn new(config: &Config) -> Result<Self, ConfigError> {
         let pool = Pool::new(config)?;
+        let sender = pool.clone();
         let stack = ServiceBuilder::new()
             .layer(config.base_uri_layer())
             .option_layer(config.auth_layer().map_err(ConfigError::Credentials)?)
             .layer(config.extra_headers_layer().map_err(ConfigError::Headers)?)
             .map_err(BoxError::from)
-            .service(pool.clone());
+            .service_fn(move |request| sender.clone().send(request));
 
         Ok(Self {
             stack: BoxCloneSyncService::new(stack),

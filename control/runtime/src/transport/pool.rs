@@ -13,13 +13,12 @@ use kube::Config;
 use kube::client::Body;
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
-use tower::{BoxError, Service, ServiceExt as _};
+use tower::{BoxError, ServiceExt as _};
 
 /// Bytes that the server may send ahead of the reader, per stream.
 const STREAM_WINDOW: u32 = 128 << 10;
@@ -38,7 +37,7 @@ const IDLE_MAX: Duration = Duration::from_secs(60);
 /// A request that a closed connection did not send is sent on another connection, this often.
 const ATTEMPTS: usize = 3;
 
-/// A tower service that sends each request on a connection with room for it.
+/// Sends each request on a connection with room for it.
 #[derive(Clone)]
 pub(super) struct Pool {
     shared: Arc<Shared>,
@@ -108,7 +107,15 @@ impl Pool {
         self.shared.state().slots.len()
     }
 
-    async fn send(self, request: Request<Body>) -> Result<Response<ResponseBody>, BoxError> {
+    /// Sends a request; the response ends at the limits of its kind, and when the pool is closed.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no response before the deadline of its kind.
+    pub(super) async fn send(
+        self,
+        request: Request<Body>,
+    ) -> Result<Response<ResponseBody>, BoxError> {
         let kind = Kind::of(request.method(), request.uri(), request.headers());
         let limit = kind.deadline();
         let deadline = Instant::now() + limit;
@@ -128,23 +135,24 @@ impl Pool {
         kind: Kind,
         mut request: Request<Body>,
     ) -> Result<(Response<Incoming>, Option<Permit>), BoxError> {
-        for _ in 0..ATTEMPTS {
+        let mut attempts = 0;
+        loop {
             let (mut sender, permit) = match self.lease(kind).await? {
-                Lease::Http1 => break,
+                Lease::Http1 => return Ok((self.shared.http1.request(request).await?, None)),
                 Lease::Http2(sender, permit) => (sender, permit),
             };
-            match sender.try_send_request(request).await {
+            let mut error = match sender.try_send_request(request).await {
                 Ok(response) => return Ok((response, Some(permit))),
-                Err(mut error) => match error.take_message() {
-                    Some(unsent) => request = unsent,
-                    None => return Err(error.into_error().into()),
-                },
-            }
+                Err(error) => error,
+            };
+            attempts += 1;
+            request = match error.take_message() {
+                Some(unsent) if attempts < ATTEMPTS => unsent,
+                _ => return Err(error.into_error().into()),
+            };
             // The connection is closed or draining; its driver may not have noticed yet.
             self.shared.state().remove(permit.id);
         }
-
-        Ok((self.shared.http1.request(request).await?, None))
     }
 
     /// Returns a stream, on a new connection if all others are full.
@@ -278,19 +286,5 @@ impl Drop for Permit {
         for id in state.slots.surplus(now.into_std(), IDLE_MAX) {
             state.remove(id);
         }
-    }
-}
-
-impl Service<Request<Body>> for Pool {
-    type Response = Response<ResponseBody>;
-    type Error = BoxError;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        Box::pin(self.clone().send(request))
     }
 }

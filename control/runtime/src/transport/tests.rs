@@ -145,11 +145,15 @@ async fn invalid_credentials_leave_the_previous_configuration() {
 }
 
 #[tokio::test]
-async fn a_watch_that_nothing_reads_blocks_no_other_request() {
+async fn watches_that_nothing_reads_block_no_other_request() {
     let server = Server::start(Protocols::Http2, 100).await;
     let transport = transport(&server);
-    let _unread = get(&transport, "/flood?watch=true").await.expect("a watch");
-    server.flooded().await;
+    let mut unread = Vec::new();
+    for _ in 0..90 {
+        unread.push(get(&transport, "/flood?watch=true").await.expect("a watch"));
+    }
+    let flooded = tokio::time::timeout(PROMPT, server.flooded(unread.len())).await;
+    flooded.expect("every stream has a window of its own");
 
     let response = get(&transport, "/api/v1/pods/a").await.expect("a response");
 

@@ -16,10 +16,13 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::PrivatePkcs8KeyDer;
+
+/// Bytes that the client accepts ahead of the reader of a stream.
+const STREAM_WINDOW: usize = 128 << 10;
 
 type Reply = Response<BoxBody<Bytes, Infallible>>;
 
@@ -52,7 +55,8 @@ struct Shared {
     tls: TlsAcceptor,
     streams_max: u32,
     accepted: AtomicUsize,
-    flooded: Notify,
+    /// The number of floods that have filled their windows.
+    flooded: watch::Sender<usize>,
     drain: watch::Sender<()>,
 }
 
@@ -79,7 +83,7 @@ impl Server {
             tls: TlsAcceptor::from(Arc::new(tls)),
             streams_max,
             accepted: AtomicUsize::new(0),
-            flooded: Notify::new(),
+            flooded: watch::Sender::new(0),
             drain: watch::Sender::new(()),
         });
         let task = tokio::spawn(accept(listener, shared.clone()));
@@ -104,9 +108,11 @@ impl Server {
         self.shared.accepted.load(Ordering::Relaxed)
     }
 
-    /// Waits until a flood has filled the windows of a stream.
-    pub(super) async fn flooded(&self) {
-        self.shared.flooded.notified().await;
+    /// Waits until `count` floods have each filled the window of their stream.
+    pub(super) async fn flooded(&self, count: usize) {
+        let mut flooded = self.shared.flooded.subscribe();
+        let wait = flooded.wait_for(|flooded| *flooded >= count);
+        wait.await.expect("the server runs");
     }
 
     /// Sends GOAWAY on all connections.
@@ -176,13 +182,13 @@ fn stream(data: Bytes, is_flood: bool, shared: Arc<Shared>) -> BoxBody<Bytes, In
     tokio::spawn(async move {
         let mut sent = 0_usize;
         while sender.send_data(data.clone()).await.is_ok() {
-            sent += data.len();
             if !is_flood {
                 std::future::pending::<()>().await;
             }
-            // The client's window of a stream is 128 KiB.
-            if sent > 128 << 10 {
-                shared.flooded.notify_one();
+            let before = sent;
+            sent += data.len();
+            if before <= STREAM_WINDOW && sent > STREAM_WINDOW {
+                shared.flooded.send_modify(|flooded| *flooded += 1);
             }
         }
     });
