@@ -224,11 +224,15 @@ fn inputs(stats: &str) -> Option<u64> {
     line.trim().parse().ok()
 }
 
-/// Prints the end of a failed target's output, and the command that runs the failing input again.
+/// Prints the end of a failed target's output, its panic, the failing input in Base64, and the
+/// command that runs this input again.
 fn explain(target: &str, output: &Output) {
     let text = String::from_utf8_lossy(&output.stderr);
     let lines: Vec<_> = text.lines().collect();
     for line in &lines[lines.len().saturating_sub(LINES_MAX)..] {
+        console::note(line);
+    }
+    for line in cause(&lines) {
         console::note(line);
     }
     let input = text.lines().find_map(|line| {
@@ -243,6 +247,16 @@ fn explain(target: &str, output: &Output) {
             input.display()
         ));
     }
+}
+
+/// Returns the lines with the place and the message of the panic, and with the input in Base64. Logs
+/// are often cut, and the file of the input is lost with the machine.
+fn cause<'a>(lines: &'a [&'a str]) -> impl Iterator<Item = &'a str> {
+    let panic = (lines.iter()).position(|line| line.contains("panicked at "));
+    let message = lines[panic.unwrap_or(lines.len())..].iter().take(2);
+    let input = lines.iter().filter(|line| line.starts_with("Base64: "));
+
+    message.chain(input).copied()
 }
 
 /// Prints the result of each target in the format of `cargo test`, and the total number of inputs.
@@ -285,6 +299,23 @@ mod tests {
 
         assert_eq!(inputs(stats), Some(4_711));
         assert_eq!(inputs("Done"), None);
+    }
+
+    #[test]
+    fn the_cause_is_the_panic_and_the_input() {
+        let lines = [
+            "INFO",
+            "thread panicked at x.rs:1:2:",
+            "no peer",
+            "stack backtrace:",
+            "Base64: AwgA",
+        ];
+
+        assert_eq!(
+            Vec::from_iter(cause(&lines)),
+            [lines[1], lines[2], lines[4]]
+        );
+        assert_eq!(cause(&["ALARM: working on the last Unit"]).count(), 0);
     }
 
     #[test]

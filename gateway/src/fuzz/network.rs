@@ -257,7 +257,7 @@ impl Network {
 
     /// Sends a packet from a host to its peer as the shell would.
     pub(crate) fn send_packet(&mut self, host: usize, packet: &[u8]) {
-        *self.sent.entry(packet.to_vec()).or_default() += 1;
+        *self.sent.entry(unpadded(packet).to_vec()).or_default() += 1;
         let now = self.now;
         let engine = &mut self.hosts[host].engine;
         let Some(session) = engine.select(PEER, 0) else {
@@ -324,6 +324,15 @@ impl Network {
 
 fn private_key(bytes: [u8; 32]) -> PrivateKey {
     PrivateKey::from_slice(&bytes).expect("32 bytes")
+}
+
+/// Returns an IPv4 packet without the bytes after its total length. The receiver removes them, because
+/// they could be the padding that WireGuard adds before encryption (WireGuard paper, section 5.4.6).
+fn unpadded(packet: &[u8]) -> &[u8] {
+    let total = packet.get(2..4).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]));
+    let end = total.map_or(packet.len(), usize::from);
+
+    packet.get(..end).unwrap_or(packet)
 }
 
 /// Builds an IPv4 packet without options.
