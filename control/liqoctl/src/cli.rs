@@ -1,13 +1,10 @@
 //! The command line.
 
-use crate::{
-    completion, create, delete, generate, get, info, install, network, parse, test, uninstall,
-    version,
-};
+use crate::commands::{completion, info, install, network, test, uninstall, version};
+use crate::global::Global;
+use crate::kinds;
 use anyhow::Result;
-use clap::{Args, Parser, Subcommand};
-use std::path::PathBuf;
-use std::time::Duration;
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 /// Installs, connects and inspects clusters.
 ///
@@ -22,54 +19,6 @@ pub(crate) struct Cli {
     command: Command,
 }
 
-/// Flags that every command takes.
-#[derive(Args, Clone, Debug, Default)]
-pub(crate) struct Global {
-    /// The kubeconfig file of the cluster. Without this, KUBECONFIG or ~/.kube/config.
-    #[arg(long, global = true, value_name = "FILE")]
-    pub(crate) kubeconfig: Option<PathBuf>,
-
-    /// The context of the kubeconfig to use.
-    #[arg(long, global = true, value_name = "NAME")]
-    pub(crate) context: Option<String>,
-
-    /// The cluster of the kubeconfig to use.
-    #[arg(long, global = true, value_name = "NAME")]
-    pub(crate) cluster: Option<String>,
-
-    /// The user of the kubeconfig to use.
-    #[arg(long, global = true, value_name = "NAME")]
-    pub(crate) user: Option<String>,
-
-    /// The namespace of the object that a command is about.
-    #[arg(long, short, global = true, value_name = "NAMESPACE")]
-    pub(crate) namespace: Option<String>,
-
-    /// Liqo's namespace. Without this, it is found by its label; `liqo` for an installation.
-    #[arg(long, global = true, value_name = "NAMESPACE")]
-    pub(crate) liqo_namespace: Option<String>,
-
-    /// Annotations for all that is created: key=value,...
-    #[arg(long, global = true, value_delimiter = ',', value_parser = parse::pair, value_name = "KEY=VALUE")]
-    pub(crate) global_annotations: Vec<(String, String)>,
-
-    /// Labels for all that is created: key=value,...
-    #[arg(long, global = true, value_delimiter = ',', value_parser = parse::pair, value_name = "KEY=VALUE")]
-    pub(crate) global_labels: Vec<(String, String)>,
-
-    /// Skip confirmations.
-    #[arg(long, global = true)]
-    pub(crate) skip_confirm: bool,
-
-    /// Tell more.
-    #[arg(long, short, global = true)]
-    pub(crate) verbose: bool,
-
-    /// How long to wait at most, as 90s or 2m0s. Without this, what suits the command.
-    #[arg(long, global = true, value_parser = parse::duration, value_name = "DURATION")]
-    pub(crate) timeout: Option<Duration>,
-}
-
 #[derive(Subcommand, Debug)]
 enum Command {
     /// Installs Liqo in a cluster, or upgrades it.
@@ -82,14 +31,8 @@ enum Command {
     Uninstall(uninstall::Options),
     /// Connects the networks of two clusters.
     Network(network::Options),
-    /// Creates an object.
-    Create(create::Options),
-    /// Prints an object for another cluster to have.
-    Generate(generate::Options),
-    /// Prints objects.
-    Get(get::Options),
-    /// Deletes an object.
-    Delete(delete::Options),
+    #[command(flatten)]
+    Object(kinds::ObjectCommand),
     /// Shows how an installation and its peers are.
     ///
     /// Example: liqoctl info --get local.clusterID
@@ -118,14 +61,11 @@ impl Cli {
             Command::Install(options) => install::run(global, *options).await,
             Command::Uninstall(options) => uninstall::run(global, options).await,
             Command::Network(options) => network::run(global, options).await,
-            Command::Create(options) => create::run(global, options).await,
-            Command::Generate(options) => generate::run(global, options).await,
-            Command::Get(options) => get::run(global, options).await,
-            Command::Delete(options) => delete::run(global, options).await,
+            Command::Object(command) => command.run(global).await,
             Command::Info(options) => info::run(global, options).await,
             Command::Test(options) => test::run(global, options).await,
             Command::Version(options) => version::run(global, &options).await,
-            Command::Completion(options) => completion::run(&options),
+            Command::Completion(options) => completion::run(&options, &mut Self::command()),
         }
     }
 }
@@ -133,7 +73,7 @@ impl Cli {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory as _;
+    use std::time::Duration;
 
     #[test]
     fn arguments_are_consistent() {

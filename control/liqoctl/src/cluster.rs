@@ -6,9 +6,9 @@ mod locate;
 pub(crate) use access::{Flags, RemoteFlags};
 pub(crate) use locate::{Installation, choose};
 
-use crate::cli::Global;
 use crate::failure;
-use crate::forge;
+use crate::global::Global;
+use crate::manifest;
 use anyhow::{Context as _, Result, anyhow, bail};
 use control_api::labels;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
@@ -171,7 +171,7 @@ impl Cluster {
     where
         K: Clone + Debug + DeserializeOwned + Resource,
     {
-        forge::add_metadata(&mut object, &self.extra_labels, &self.extra_annotations);
+        manifest::add_metadata(&mut object, &self.extra_labels, &self.extra_annotations);
         let kind = object["kind"].as_str().unwrap_or_default().to_owned();
         let name = object["metadata"]["name"].as_str().map(ToOwned::to_owned);
         let Some(name) = name else {

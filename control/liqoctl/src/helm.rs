@@ -7,7 +7,7 @@ mod release;
 pub(crate) use chart::Chart;
 pub(crate) use release::{Pending, Release};
 
-use crate::cli::Global;
+use crate::global::Global;
 use anyhow::{Context as _, Result, bail};
 use program::Program;
 use std::ffi::OsString;

@@ -1,63 +1,86 @@
-//! The objects that are looked for by the label of their peer.
+//! `liqoctl VERB KIND`: one module per kind, which declares its verbs and builds its objects.
 
-use crate::cluster::Cluster;
-use anyhow::{Result, bail};
-use control_api::labels;
-use k8s_openapi::NamespaceResourceScope;
-use kube::{Api, Resource, ResourceExt as _};
-use serde::de::DeserializeOwned;
-use std::fmt::Debug;
+pub(crate) mod configuration;
+pub(crate) mod gateway;
+pub(crate) mod gateway_client;
+pub(crate) mod gateway_server;
+pub(crate) mod public_key;
 
-/// A kind of object in tenant namespaces.
-pub(crate) trait Kind:
-    Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned
-{
-}
+use crate::global::Global;
+use crate::verbs::{Action, Parsed, Verb};
+use anyhow::Result;
+use clap::error::ErrorKind;
+use clap::{ArgMatches, Command, Error, FromArgMatches, Subcommand};
 
-impl<K> Kind for K where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-        + Clone
-        + Debug
-        + DeserializeOwned
-{
-}
+/// All kinds: the name of the subcommand and its verbs, in the order of the help pages.
+const KINDS: &[(&str, &[Action])] = &[
+    ("configuration", configuration::ACTIONS),
+    ("gatewayserver", gateway_server::ACTIONS),
+    ("gatewayclient", gateway_client::ACTIONS),
+    ("publickey", public_key::ACTIONS),
+];
 
-/// Returns the selector of what is about a peer.
-pub(crate) fn about(peer: &str) -> String {
-    format!("{}={peer}", labels::REMOTE_CLUSTER_ID)
-}
+/// A command `liqoctl VERB KIND` with its flags.
+#[derive(Debug)]
+pub(crate) struct ObjectCommand(Box<dyn Parsed>);
 
-/// Returns the objects of a kind about a peer, by name.
-///
-/// # Errors
-///
-/// Returns an error if the API server fails.
-pub(crate) async fn all<K: Kind>(cluster: &Cluster, namespace: &str, peer: &str) -> Result<Vec<K>> {
-    let api = Api::<K>::namespaced(cluster.client.clone(), namespace);
-    let mut found = cluster.list(&api, &K::plural(&()), &about(peer)).await?;
-    found.sort_by_key(|object| object.name_any());
-    Ok(found)
-}
-
-/// Returns the object of a kind about a peer, or none.
-///
-/// # Errors
-///
-/// Returns an error if there are several, or if the API server fails.
-pub(crate) async fn one<K: Kind>(
-    cluster: &Cluster,
-    namespace: &str,
-    peer: &str,
-) -> Result<Option<K>> {
-    let mut found: Vec<K> = all(cluster, namespace, peer).await?;
-    if found.len() > 1 {
-        let names: Vec<String> = found.iter().map(|object| object.name_any()).collect();
-        let kind = K::kind(&());
-        bail!(
-            "{} has several of kind {kind} for peer {peer} in namespace {namespace} ({}): delete all but one",
-            cluster.place(),
-            names.join(", "),
-        );
+impl ObjectCommand {
+    /// Runs the command.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error that names the cause and the remedy.
+    pub(crate) async fn run(self, global: &Global) -> Result<()> {
+        self.0.run(global).await
     }
-    Ok(found.pop())
+}
+
+/// Returns the kinds that have a verb, with their action.
+fn actions(verb: Verb) -> impl Iterator<Item = (&'static str, &'static Action)> {
+    let action = move |actions: &'static [Action]| actions.iter().find(|it| it.verb == verb);
+    let with_action = move |(name, actions): &(&'static str, &'static [Action])| {
+        action(actions).map(|action| (*name, action))
+    };
+    KINDS.iter().filter_map(with_action)
+}
+
+/// Returns the subcommand of a verb.
+fn command(verb: Verb) -> Command {
+    Command::new(verb.name())
+        .about(verb.about())
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommands(actions(verb).map(|(name, action)| action.command(name)))
+}
+
+impl Subcommand for ObjectCommand {
+    fn augment_subcommands(parent: Command) -> Command {
+        parent.subcommands(Verb::ALL.map(command))
+    }
+
+    fn augment_subcommands_for_update(parent: Command) -> Command {
+        Self::augment_subcommands(parent)
+    }
+
+    fn has_subcommand(name: &str) -> bool {
+        Verb::ALL.iter().any(|verb| verb.name() == name)
+    }
+}
+
+impl FromArgMatches for ObjectCommand {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let unknown = || Error::new(ErrorKind::InvalidSubcommand);
+        let (verb, matches) = matches.subcommand().ok_or_else(unknown)?;
+        let verb = Verb::ALL.into_iter().find(|it| it.name() == verb);
+        let (kind, matches) = matches.subcommand().ok_or_else(unknown)?;
+        let action = verb.and_then(|verb| actions(verb).find(|(name, _)| *name == kind));
+        let (_, action) = action.ok_or_else(unknown)?;
+
+        action.parse(matches).map(Self)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
 }

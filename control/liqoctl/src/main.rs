@@ -7,28 +7,23 @@
 
 #![forbid(unsafe_code)]
 
+mod cidrs;
 mod cli;
 mod cluster;
-mod completion;
-mod create;
-mod delete;
+mod commands;
 mod failure;
-mod forge;
-mod generate;
-mod get;
+mod global;
 mod helm;
-mod info;
-mod install;
 mod kinds;
-mod network;
+mod manifest;
+mod objects;
 mod output;
+mod pair;
 mod parse;
 mod progress;
 mod prompt;
 mod tenant;
-mod test;
-mod uninstall;
-mod version;
+mod verbs;
 mod wait;
 
 use clap::Parser as _;

@@ -6,6 +6,9 @@ use std::time::Duration;
 /// Longest name of a label's value or of a namespace, as Kubernetes has it.
 const NAME_MAX: usize = 63;
 
+/// Beginning of the default name of a tenant namespace; the cluster ID follows.
+pub(crate) const TENANT_PREFIX: &str = "liqo-tenant-";
+
 /// Reads `key=value`.
 ///
 /// # Errors
@@ -68,7 +71,7 @@ pub(crate) fn show_duration(duration: Duration) -> String {
 ///
 /// Returns a sentence that says what is wrong with it.
 pub(crate) fn cluster_id(text: &str) -> Result<String, String> {
-    let room = NAME_MAX - crate::tenant::PREFIX.len();
+    let room = NAME_MAX - TENANT_PREFIX.len();
     let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     if text.is_empty() || !text.chars().all(inner) || text.starts_with('-') || text.ends_with('-') {
         return Err(
@@ -80,7 +83,7 @@ pub(crate) fn cluster_id(text: &str) -> Result<String, String> {
         return Err(format!(
             "it has {} characters; use {room} at most, since the namespace of the peer is named {}<id>",
             text.len(),
-            crate::tenant::PREFIX,
+            TENANT_PREFIX,
         ));
     }
     Ok(text.to_owned())
@@ -99,21 +102,6 @@ pub(crate) fn cidr(text: &str) -> Result<Ipv4Net, String> {
         return Err(format!("it has host bits: did you mean {}?", net.trunc()));
     }
     Ok(net)
-}
-
-/// Reads standard base64 of 32 bytes: a WireGuard key.
-///
-/// # Errors
-///
-/// Returns a sentence if it is something else.
-pub(crate) fn key(text: &str) -> Result<Vec<u8>, String> {
-    let quoted = serde_json::Value::from(text);
-    let bytes: k8s_openapi::ByteString =
-        serde_json::from_value(quoted).map_err(|_| "it is not base64".to_owned())?;
-    if bytes.0.len() != 32 {
-        return Err(format!("it has {} bytes; a key has 32", bytes.0.len()));
-    }
-    Ok(bytes.0)
 }
 
 #[cfg(test)]
@@ -157,13 +145,6 @@ mod tests {
             "it has host bits: did you mean 10.244.0.0/16?"
         );
         assert!(cidr("fd00::/64").is_err());
-    }
-
-    #[test]
-    fn a_key_has_32_bytes() {
-        assert!(key("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=").is_ok());
-        assert_eq!(key("AAAA").unwrap_err(), "it has 3 bytes; a key has 32");
-        assert!(key("?").is_err());
     }
 
     #[test]

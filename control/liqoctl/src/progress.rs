@@ -22,14 +22,14 @@ struct Running {
 }
 
 /// A step under way; it is over when this is dropped.
-pub(crate) struct Step {
+pub(crate) struct Activity {
     id: u64,
     scope: &'static str,
     since: Instant,
 }
 
 /// Begins a step that concerns `scope`: `local`, `remote` or nothing.
-pub(crate) fn step(scope: &'static str, text: impl Display) -> Step {
+pub(crate) fn begin(scope: &'static str, text: impl Display) -> Activity {
     static SPINNER: LazyLock<()> = LazyLock::new(|| {
         thread::spawn(spin);
     });
@@ -43,7 +43,7 @@ pub(crate) fn step(scope: &'static str, text: impl Display) -> Step {
     } else {
         let _ = writeln!(io::stdout(), "{text}");
     }
-    Step { id, scope, since }
+    Activity { id, scope, since }
 }
 
 /// Says something outside of a step.
@@ -63,7 +63,7 @@ pub(crate) fn clear() {
     erase();
 }
 
-impl Step {
+impl Activity {
     /// Ends the step well.
     pub(crate) fn done(self, text: impl Display) {
         let (scope, since) = (self.scope, self.since);
@@ -81,7 +81,7 @@ impl Step {
     }
 }
 
-impl Drop for Step {
+impl Drop for Activity {
     fn drop(&mut self) {
         lock().retain(|running| running.id != self.id);
     }

@@ -1,16 +1,14 @@
-//! The namespace that holds all about one peer.
+//! Tenant namespaces: each contains the objects of one peer.
 
 use crate::cluster::Cluster;
 use crate::failure;
-use crate::forge;
+use crate::parse::TENANT_PREFIX;
 use crate::wait::{Deadline, Found};
 use anyhow::{Result, anyhow};
 use control_api::labels;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, ResourceExt as _};
-
-/// Beginning of a tenant namespace's default name.
-pub(crate) const PREFIX: &str = "liqo-tenant-";
+use serde_json::{Value, json};
 
 /// Returns the name of the peer's namespace, or none if there is none.
 ///
@@ -31,7 +29,7 @@ pub(crate) async fn find(cluster: &Cluster, peer: &str) -> Result<Option<String>
         Ok(list) => list.items,
         // Without the right to list, only the default name can be tried.
         Err(error) if failure::is_forbidden(&error) => {
-            let name = format!("{PREFIX}{peer}");
+            let name = format!("{TENANT_PREFIX}{peer}");
             let read = cluster.get(&api, "namespace", &name).await?;
             read.into_iter().collect()
         }
@@ -69,8 +67,7 @@ pub(crate) async fn ensure(cluster: &Cluster, peer: &str, deadline: Deadline) ->
             let name = match find(cluster, peer).await? {
                 Some(name) => name,
                 None => {
-                    let made: Namespace =
-                        cluster.apply(&api, forge::tenant_namespace(peer)).await?;
+                    let made: Namespace = cluster.apply(&api, manifest(peer)).await?;
                     made.name_any()
                 }
             };
@@ -87,6 +84,25 @@ pub(crate) async fn ensure(cluster: &Cluster, peer: &str, deadline: Deadline) ->
             })
         })
         .await
+}
+
+/// Returns the namespace to create for `peer`.
+fn manifest(peer: &str) -> Value {
+    const PRIVILEGED: &str = "privileged";
+    json!({
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {
+            "name": format!("{TENANT_PREFIX}{peer}"),
+            "labels": {
+                labels::REMOTE_CLUSTER_ID: peer,
+                labels::TENANT_NAMESPACE: "true",
+                "pod-security.kubernetes.io/audit": PRIVILEGED,
+                "pod-security.kubernetes.io/enforce": PRIVILEGED,
+                "pod-security.kubernetes.io/warn": PRIVILEGED,
+            },
+        },
+    })
 }
 
 fn choose(found: &[Namespace], peer: &str) -> Result<Option<String>, String> {
@@ -121,5 +137,20 @@ mod tests {
         assert_eq!(choose(&[], "milan"), Ok(None));
         assert_eq!(choose(&found[..1], "milan"), Ok(Some("a".into())));
         assert!(choose(&found, "milan").unwrap_err().contains("(a, b)"));
+    }
+
+    #[test]
+    fn a_tenant_namespace_has_upstreams_labels() {
+        let object = manifest("milan");
+
+        let expected = json!({
+            "liqo.io/remote-cluster-id": "milan",
+            "liqo.io/tenant-namespace": "true",
+            "pod-security.kubernetes.io/audit": "privileged",
+            "pod-security.kubernetes.io/enforce": "privileged",
+            "pod-security.kubernetes.io/warn": "privileged",
+        });
+        assert_eq!(object["metadata"]["name"], "liqo-tenant-milan");
+        assert_eq!(object["metadata"]["labels"], expected);
     }
 }

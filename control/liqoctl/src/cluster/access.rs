@@ -1,6 +1,6 @@
 //! The way to an API server, from flags and kubeconfig.
 
-use crate::cli::Global;
+use crate::global::Global;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use kube::config::{KubeConfigOptions, Kubeconfig};

@@ -1,0 +1,9 @@
+//! The commands that are not `liqoctl VERB KIND`; those are in `kinds`.
+
+pub(crate) mod completion;
+pub(crate) mod info;
+pub(crate) mod install;
+pub(crate) mod network;
+pub(crate) mod test;
+pub(crate) mod uninstall;
+pub(crate) mod version;

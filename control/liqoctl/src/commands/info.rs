@@ -1,0 +1,84 @@
+//! `liqoctl info`: how an installation and its peers are.
+
+mod boxes;
+mod foreign;
+mod local;
+mod peer;
+mod query;
+mod render;
+
+use crate::cluster::Cluster;
+use crate::global::Global;
+use crate::output::{self, Format};
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use serde_json::Value;
+
+/// What to show.
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = false)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    command: Option<Command>,
+
+    /// Print as json or yaml instead of boxes.
+    #[arg(long, short, global = true, value_name = "FORMAT")]
+    output: Option<Format>,
+
+    /// Print one field only, as local.clusterID or network.podCIDRs.
+    #[arg(long, short, global = true, value_name = "PATH")]
+    get: Option<String>,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Shows peers, all or those that are named.
+    ///
+    /// Example: liqoctl info peer milan -o yaml
+    Peer {
+        /// Ids of the peers.
+        ids: Vec<String>,
+    },
+}
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// Returns an error if the cluster does not answer, or if there is no such peer or field.
+pub(crate) async fn run(global: &Global, options: Options) -> Result<()> {
+    let cluster = Cluster::local(global).await?;
+    let installation = cluster.installation().await?;
+    match &options.command {
+        None => {
+            let with_network = global.verbose || options.get.is_some();
+            let report = local::collect(&cluster, &installation, with_network).await?;
+            show(&options, &report.value(), || report.boxes())
+        }
+        Some(Command::Peer { ids }) => {
+            let reports = peer::collect(&cluster, ids).await?;
+            let value: Value = reports
+                .iter()
+                .map(|report| (report.id().to_owned(), report.value()))
+                .collect::<serde_json::Map<_, _>>()
+                .into();
+            // With one peer its id may be left out of the path.
+            let value = match (&options.get, reports.as_slice()) {
+                (Some(path), [only]) if !query::begins_with(path, only.id()) => only.value(),
+                _ => value,
+            };
+            show(&options, &value, || {
+                reports.iter().map(peer::Report::boxes).collect()
+            })
+        }
+    }
+}
+
+fn show(options: &Options, value: &Value, boxes: impl FnOnce() -> String) -> Result<()> {
+    match (&options.get, options.output) {
+        (Some(path), format) => print!("{}", query::get(value, path, format)?),
+        (None, Some(format)) => output::print(format, value)?,
+        (None, None) => print!("{}", boxes()),
+    }
+    Ok(())
+}

@@ -1,0 +1,185 @@
+//! What is shown of the installation: read, then brought together.
+
+use super::super::version;
+use super::boxes::{Item, draw};
+use super::foreign;
+use super::render::{self, Health, Networks};
+use crate::cluster::{Cluster, Installation};
+use crate::progress;
+use anyhow::Result;
+use control_api::Network;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::Api;
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
+use serde_json::{Map, Value, json};
+
+/// All that `liqoctl info` shows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Report {
+    pub(super) cluster_id: String,
+    pub(super) version: String,
+    pub(super) labels: Vec<(String, String)>,
+    pub(super) api_server: String,
+    pub(super) health: Health,
+    pub(super) networks: Option<Networks>,
+    pub(super) peers: Vec<Peer>,
+}
+
+/// A peer, in short.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Peer {
+    pub(super) id: String,
+    pub(super) role: String,
+    pub(super) networking: String,
+    pub(super) authentication: String,
+    pub(super) offloading: String,
+}
+
+/// Reads it all.
+///
+/// # Errors
+///
+/// Returns an error if the API server fails.
+pub(crate) async fn collect(
+    cluster: &Cluster,
+    installation: &Installation,
+    with_network: bool,
+) -> Result<Report> {
+    let namespace = &installation.namespace;
+    let pods = Api::<Pod>::namespaced(cluster.client.clone(), namespace);
+    let (manager, pods, foreign) = tokio::try_join!(
+        version::manager(cluster, namespace),
+        cluster.list(&pods, "Pods", ""),
+        foreign_clusters(cluster),
+    )?;
+    let argument = |flag| {
+        manager
+            .as_ref()
+            .and_then(|manager| version::argument(manager, flag))
+    };
+    let api_server = match argument("--api-server-address-override") {
+        Some(address) => render::url(&address),
+        None => {
+            let nodes = Api::<Node>::all(cluster.client.clone());
+            let nodes = cluster.list(&nodes, "Nodes", render::CONTROL_PLANE).await;
+            render::api_server(&nodes.unwrap_or_default())
+        }
+    };
+    let networks = if with_network {
+        let api = Api::<Network>::namespaced(cluster.client.clone(), namespace);
+        let (networks, warnings) = render::networks(&cluster.list(&api, "Networks", "").await?);
+        warnings.iter().for_each(progress::warn);
+        Some(networks)
+    } else {
+        None
+    };
+    Ok(Report {
+        cluster_id: installation.cluster_id.clone(),
+        version: manager.as_ref().and_then(version::tag).unwrap_or_default(),
+        labels: render::labels(&argument("--cluster-labels").unwrap_or_default()),
+        api_server,
+        health: render::health(&pods),
+        networks,
+        peers: foreign.iter().map(peer).collect(),
+    })
+}
+
+/// Lists the peers, by id.
+///
+/// # Errors
+///
+/// Returns an error if the API server fails.
+pub(crate) async fn foreign_clusters(cluster: &Cluster) -> Result<Vec<DynamicObject>> {
+    let gvk = GroupVersionKind::gvk("core.liqo.io", "v1beta1", "ForeignCluster");
+    let resource = ApiResource::from_gvk_with_plural(&gvk, "foreignclusters");
+    let api = Api::<DynamicObject>::all_with(cluster.client.clone(), &resource);
+    let mut found = cluster.list(&api, "ForeignClusters", "").await?;
+    found.sort_by_key(foreign::id);
+    Ok(found)
+}
+
+pub(super) fn peer(object: &DynamicObject) -> Peer {
+    let status = |module| foreign::module(object, module).status.to_owned();
+    Peer {
+        id: foreign::id(object),
+        role: foreign::role(object),
+        networking: status("networking"),
+        authentication: status("authentication"),
+        offloading: status("offloading"),
+    }
+}
+
+impl Report {
+    /// Returns it for `-o` and `--get`.
+    pub(crate) fn value(&self) -> Value {
+        let labels: Map<String, Value> = self
+            .labels
+            .iter()
+            .map(|(key, value)| (key.clone(), value.as_str().into()))
+            .collect();
+        let peers: Vec<Value> = self.peers.iter().map(Peer::value).collect();
+        let mut value = json!({
+            "health": self.health.value(),
+            "local": {
+                "clusterID": self.cluster_id,
+                "version": self.version,
+                "labels": labels,
+                "APIServerAddr": self.api_server,
+            },
+            "peerings": {"peers": peers},
+        });
+        if let Some(networks) = &self.networks {
+            value["network"] = networks.value();
+        }
+        value
+    }
+
+    /// Returns it for a person.
+    pub(crate) fn boxes(&self) -> String {
+        let mut local = vec![
+            Item::entry("Cluster ID", &self.cluster_id),
+            Item::entry("Version", &self.version),
+            Item::entry("K8s API server", &self.api_server),
+        ];
+        if !self.labels.is_empty() {
+            let labels = self.labels.iter();
+            let labels = labels.map(|(key, value)| Item::entry(key, value)).collect();
+            local.push(Item::section("Cluster labels", labels));
+        }
+        let peers: Vec<Item> = self.peers.iter().map(Peer::item).collect();
+        let mut text = draw("Local installation info", &local);
+        text += &draw("Installation health", &self.health.items());
+        if let Some(networks) = &self.networks {
+            text += &draw("Network", &networks.items());
+        }
+        text += &draw("Active peerings", &peers);
+        text
+    }
+}
+
+impl Peer {
+    fn value(&self) -> Value {
+        json!({
+            "clusterID": self.id,
+            "role": self.role,
+            "networkingStatus": self.networking,
+            "authenticationStatus": self.authentication,
+            "offloadingStatus": self.offloading,
+        })
+    }
+
+    fn item(&self) -> Item {
+        Item::section(
+            &self.id,
+            vec![
+                Item::entry("Role", &self.role),
+                Item::entry("Networking status", &self.networking),
+                Item::entry("Authentication status", &self.authentication),
+                Item::entry("Offloading status", &self.offloading),
+            ],
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests;

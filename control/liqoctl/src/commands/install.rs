@@ -1,0 +1,116 @@
+//! `liqoctl install`: checks the cluster, forges the chart's values and hands them to Helm.
+
+mod args;
+mod checks;
+mod cloud;
+mod cni;
+mod crds;
+mod detect;
+mod handover;
+mod observe;
+mod parameters;
+mod rollout;
+mod values;
+
+pub(crate) use args::Options;
+pub(crate) use observe::facts;
+
+use crate::cluster::{Cluster, Installation};
+use crate::global::Global;
+use crate::helm::{Chart, Helm};
+use crate::progress::{self, begin};
+use crate::wait::Deadline;
+use anyhow::Result;
+use parameters::Parameters;
+use std::time::Duration;
+
+/// How long an installation may take if nobody says otherwise.
+const TIMEOUT: Duration = Duration::from_secs(600);
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// Returns an error that names the step that failed, the cause and the cure.
+pub(crate) async fn run(global: &Global, options: Options) -> Result<()> {
+    let deadline = Deadline::after(global.timeout.unwrap_or(TIMEOUT));
+    let initializing = begin("", "Initializing installer");
+    let cluster = Cluster::local(global).await?;
+    let version = cluster
+        .client
+        .apiserver_version()
+        .await
+        .map_err(cluster.failed("reach the API server"))?;
+    let installed = cluster.find_installation().await?;
+    let namespace = installed.as_ref().map_or_else(
+        || cluster.expected_namespace().to_owned(),
+        |installed| installed.namespace.clone(),
+    );
+    let to_be_written = !options.only_output_values;
+    let helm = to_be_written
+        .then(|| Helm::find(global, &namespace))
+        .transpose()?;
+    let chart = to_be_written
+        .then(|| Chart::open(options.local_chart_path.as_deref()))
+        .transpose()?;
+    initializing.done("Installer initialized");
+
+    let retrieving = begin("", "Retrieving cluster configuration");
+    let observed = observe::observe(&cluster, &options).await?;
+    let parameters = Parameters::decide(&options, &observed, &cluster.url, installed.as_ref())?;
+    retrieving.done("Cluster configuration correctly retrieved");
+    for note in &parameters.notes {
+        progress::info(note);
+    }
+
+    if !options.skip_validation {
+        let checking = begin("", "Checking the cluster");
+        let rights = match &helm {
+            Some(_) => checks::missing_rights(&cluster, &namespace).await?,
+            None => Vec::new(),
+        };
+        let installed_version = installed_version(&cluster, installed.as_ref()).await?;
+        let facts = checks::Facts {
+            kubernetes: &version.git_version,
+            missing_rights: &rights,
+            observed: &observed,
+            parameters: &parameters,
+            kernel_is_checked: !options.disable_kernel_version_check,
+            installed_version: installed_version.as_deref(),
+            version: options.version.as_deref(),
+        };
+        checks::report(&checks::run(&facts), global.verbose)?;
+        checking.done("The cluster fits");
+    }
+
+    let generating = begin("", "Generating installation parameters");
+    let values = values::build(global, &options, &parameters);
+    generating.done("Installation parameters correctly generated");
+    let (Some(helm), Some(chart)) = (helm, chart) else {
+        let writing = begin(
+            "",
+            "Generating values.yaml file with the Liqo chart parameters for your cluster",
+        );
+        let path = &options.dump_values_path;
+        handover::write_values(path, &values)?;
+        writing.done(format_args!(
+            "All Set! Chart values written to \"{}\"",
+            path.display()
+        ));
+        return Ok(());
+    };
+    handover::install(
+        &cluster, &helm, &chart, &options, &namespace, &values, deadline,
+    )
+    .await
+}
+
+async fn installed_version(
+    cluster: &Cluster,
+    installed: Option<&Installation>,
+) -> Result<Option<String>> {
+    match installed {
+        Some(installed) => super::version::server(cluster, &installed.namespace).await,
+        None => Ok(None),
+    }
+}

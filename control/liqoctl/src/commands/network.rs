@@ -1,0 +1,48 @@
+//! `liqoctl network`: connects the networks of two clusters, and takes them apart.
+
+mod args;
+mod connect;
+mod diagnose;
+mod gateways;
+mod grant;
+mod reset;
+
+use crate::global::Global;
+use anyhow::Result;
+use clap::{Args, Subcommand};
+
+/// What to do with two networks.
+#[derive(Args, Debug)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Connects two clusters: the local one calls, the remote one is called.
+    ///
+    /// Example: liqoctl network connect --kubeconfig rome.yaml --remote-kubeconfig milan.yaml --gw-server-service-type NodePort --wait
+    Connect(Box<args::Connect>),
+    /// Removes the gateways of two clusters and leaves their configuration.
+    ///
+    /// Example: liqoctl network disconnect --kubeconfig rome.yaml --remote-kubeconfig milan.yaml
+    Disconnect(args::Remove),
+    /// Removes the gateways and the network configuration of two clusters.
+    ///
+    /// Example: liqoctl network reset --kubeconfig rome.yaml --remote-kubeconfig milan.yaml
+    Reset(args::Remove),
+}
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// Returns an error that names the side, the cause and the cure.
+pub(crate) async fn run(global: &Global, options: Options) -> Result<()> {
+    match options.command {
+        Command::Connect(options) => connect::run(global, &options).await,
+        Command::Disconnect(options) => reset::run(global, &options, false).await,
+        Command::Reset(options) => reset::run(global, &options, true).await,
+    }
+}

@@ -1,0 +1,142 @@
+//! Flags of `liqoctl network`.
+
+use crate::cluster::RemoteFlags;
+use crate::kinds::gateway::{
+    CLIENT_TEMPLATES, DEFAULT_MTU, DEFAULT_PORT, SERVER_TEMPLATES, ServiceType,
+};
+use crate::kinds::gateway_server::ServiceEndpoint;
+use crate::parse;
+use clap::Args;
+use std::time::Duration;
+
+/// How long `liqoctl network` waits if nobody says otherwise.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Flags of `connect`.
+#[derive(Args, Debug)]
+pub(crate) struct Connect {
+    #[command(flatten)]
+    pub(crate) remote: RemoteFlags,
+
+    /// Do not exchange the public keys: the gateways stay unconnected until somebody does.
+    #[arg(long)]
+    pub(crate) disable_sharing_keys: bool,
+
+    /// The address that the client calls. Without this, the one that the server reports.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) gw_client_address: Option<String>,
+
+    /// The port that the client calls. Without this, the one that the server reports.
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(i32).range(1..=65535))]
+    pub(crate) gw_client_port: Option<i32>,
+
+    /// The template of the client gateway, for a cluster with upstream's Liqo.
+    #[arg(long, default_value = "wireguard-client", value_name = "NAME")]
+    pub(crate) gw_client_template_name: String,
+
+    /// The namespace of that template. Without this, Liqo's.
+    #[arg(long, value_name = "NAMESPACE")]
+    pub(crate) gw_client_template_namespace: Option<String>,
+
+    /// The resource of that template.
+    #[arg(long, default_value = CLIENT_TEMPLATES, value_name = "GROUP/VERSION/PLURAL")]
+    pub(crate) gw_client_type: String,
+
+    /// The address to ask of a load balancer.
+    #[arg(long, value_name = "IP")]
+    pub(crate) gw_server_service_loadbalancerip: Option<String>,
+
+    /// The port of the nodes for a Service of type NodePort.
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(i32).range(1..=65535))]
+    pub(crate) gw_server_service_nodeport: Option<i32>,
+
+    /// The port of the server's Service.
+    #[arg(long, default_value_t = DEFAULT_PORT, value_name = "PORT", value_parser = clap::value_parser!(i32).range(1..=65535))]
+    pub(crate) gw_server_service_port: i32,
+
+    /// How the server is made reachable.
+    #[arg(
+        long,
+        default_value = "LoadBalancer",
+        value_name = "TYPE",
+        ignore_case = true
+    )]
+    pub(crate) gw_server_service_type: ServiceType,
+
+    /// The template of the server gateway, for a cluster with upstream's Liqo.
+    #[arg(long, default_value = "wireguard-server", value_name = "NAME")]
+    pub(crate) gw_server_template_name: String,
+
+    /// The namespace of that template. Without this, Liqo's.
+    #[arg(long, value_name = "NAMESPACE")]
+    pub(crate) gw_server_template_namespace: Option<String>,
+
+    /// The resource of that template.
+    #[arg(long, default_value = SERVER_TEMPLATES, value_name = "GROUP/VERSION/PLURAL")]
+    pub(crate) gw_server_type: String,
+
+    /// Largest inner packet, in bytes. 60 less than the smallest link of the way is safe.
+    #[arg(long, default_value_t = DEFAULT_MTU, value_name = "BYTES", value_parser = clap::value_parser!(i64).range(576..=9000))]
+    pub(crate) mtu: i64,
+
+    /// Do not look at templates and initial state first.
+    #[arg(long)]
+    pub(crate) skip_validation: bool,
+
+    /// Wait until both sides are Connected.
+    #[arg(long)]
+    pub(crate) wait: bool,
+}
+
+/// Flags of `disconnect` and `reset`.
+#[derive(Args, Debug)]
+pub(crate) struct Remove {
+    #[command(flatten)]
+    pub(crate) remote: RemoteFlags,
+
+    /// Do not check that the two clusters fit together.
+    #[arg(long)]
+    pub(crate) skip_validation: bool,
+
+    /// Wait until all is gone.
+    #[arg(long)]
+    pub(crate) wait: bool,
+
+    /// The id of the remote cluster: with it, the local side is cleaned although the remote
+    /// one cannot be reached.
+    #[arg(long, value_name = "ID", value_parser = parse::cluster_id)]
+    pub(crate) remote_cluster_id: Option<String>,
+}
+
+impl Connect {
+    /// Returns how the server is to be reached.
+    pub(crate) fn endpoint(&self) -> ServiceEndpoint {
+        ServiceEndpoint {
+            service_type: self.gw_server_service_type,
+            port: self.gw_server_service_port,
+            node_port: self.gw_server_service_nodeport,
+            load_balancer_ip: self.gw_server_service_loadbalancerip.clone(),
+        }
+    }
+
+    /// Checks flags that only fit some types of Service.
+    ///
+    /// # Errors
+    ///
+    /// Returns a sentence with the cure if two flags do not fit together.
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        let type_ = self.gw_server_service_type;
+        if self.gw_server_service_loadbalancerip.is_some() && type_ != ServiceType::LoadBalancer {
+            anyhow::bail!(
+                "--gw-server-service-loadbalancerip needs --gw-server-service-type LoadBalancer, not {}",
+                type_.name()
+            );
+        }
+        if self.gw_server_service_nodeport.is_some() && type_ == ServiceType::ClusterIp {
+            anyhow::bail!(
+                "--gw-server-service-nodeport needs --gw-server-service-type NodePort or LoadBalancer, not ClusterIP"
+            );
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,187 @@
+//! Runs the calls: those of a pod in one shell within it, all at once.
+
+use super::objects::NAMESPACE;
+use super::plan::{Call, Caller};
+use crate::pair::Side;
+use anyhow::{Context as _, Result};
+use futures_util::future::join_all;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::AttachParams;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// How long one call may take, tries included.
+const CALL_TIMEOUT: Duration = Duration::from_secs(12);
+
+/// Calls every argument until it answers, for ten seconds, and prints `ok` or `fail` with
+/// the argument and what the program said: kube-proxy may take seconds to know a new Service.
+const SCRIPT: &str = r#"call() {
+  if command -v curl >/dev/null; then curl -sS -m 2 -o /dev/null "http://$1/" 2>&1
+  else wget -q -T 2 -O /dev/null "http://$1/" 2>&1; fi
+}
+end=$(($(date +%s) + 10))
+for target in "$@"; do (
+  while :; do
+    if said=$(call "$target"); then echo "ok $target"; exit 0; fi
+    [ "$(date +%s)" -lt "$end" ] || break
+    sleep 0.5
+  done
+  echo "fail $target $(echo "$said" | tr '\n' ' ')"
+) & done
+wait"#;
+
+/// A call and how it ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    /// The call.
+    pub(crate) call: Call,
+    /// Nothing, or why it failed.
+    pub(crate) failure: Option<String>,
+}
+
+impl Outcome {
+    /// Returns whether the call was answered.
+    pub(crate) fn is_ok(&self) -> bool {
+        self.failure.is_none()
+    }
+}
+
+/// Runs all calls of a cluster's pods and of this process.
+///
+/// # Errors
+///
+/// Returns an error if no shell can be run in a pod.
+pub(crate) async fn all(from: &Side, calls: &[Call]) -> Result<Vec<Outcome>> {
+    let mut by_pod: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    let mut from_here: BTreeSet<&str> = BTreeSet::new();
+    for call in calls {
+        match &call.caller {
+            Caller::Pod(pod, _) => {
+                by_pod.entry(pod).or_default().insert(&call.address);
+            }
+            Caller::Here => {
+                from_here.insert(&call.address);
+            }
+        }
+    }
+    let shells = by_pod
+        .into_iter()
+        .map(async |(pod, addresses)| (pod.to_owned(), in_pod(from, pod, &addresses).await));
+    let direct = from_here
+        .into_iter()
+        .map(async |address| (address.to_owned(), direct(address).await));
+    let (shells, direct) = tokio::join!(join_all(shells), join_all(direct));
+    let mut said = BTreeMap::new();
+    for (pod, text) in shells {
+        said.insert(pod, text?);
+    }
+    let direct: BTreeMap<String, Option<String>> = direct.into_iter().collect();
+    let judge = |call: &Call| {
+        let failure = match &call.caller {
+            Caller::Pod(pod, _) => judge(said.get(pod).map_or("", String::as_str), &call.address),
+            Caller::Here => direct.get(&call.address).cloned().flatten(),
+        };
+        Outcome {
+            call: call.clone(),
+            failure,
+        }
+    };
+    Ok(calls.iter().map(judge).collect())
+}
+
+async fn in_pod(from: &Side, pod: &str, addresses: &BTreeSet<&str>) -> Result<String> {
+    let api = Api::<Pod>::namespaced(from.cluster.client.clone(), NAMESPACE);
+    let command = ["sh", "-c", SCRIPT, "sh"]
+        .into_iter()
+        .chain(addresses.iter().copied());
+    let parameters = AttachParams::default()
+        .stdin(false)
+        .stdout(true)
+        .stderr(false);
+    let mut process = api
+        .exec(pod, command, &parameters)
+        .await
+        .map_err(from.cluster.failed(&format!("run a shell in pod {pod}")))?;
+    let mut output = process.stdout().context("the shell has no output")?;
+    let mut text = String::new();
+    // What was said until then counts; the rest is told to be missing.
+    let limit = CALL_TIMEOUT + Duration::from_secs(2);
+    let _ = timeout(limit, output.read_to_string(&mut text)).await;
+    process.abort();
+    Ok(text)
+}
+
+/// Returns why a call failed, from what the shell said.
+fn judge(said: &str, address: &str) -> Option<String> {
+    for line in said.lines() {
+        let mut words = line.splitn(3, ' ');
+        let (verdict, of) = (words.next(), words.next());
+        if of != Some(address) {
+            continue;
+        }
+        return match verdict {
+            Some("ok") => None,
+            _ => Some(words.next().unwrap_or("no reason given").trim().to_owned()),
+        };
+    }
+    Some("the caller said nothing".to_owned())
+}
+
+/// Calls a server from here.
+async fn direct(address: &str) -> Option<String> {
+    let attempt = async {
+        let mut stream = TcpStream::connect(address).await?;
+        stream
+            .write_all(b"GET / HTTP/1.0\r\nHost: test\r\n\r\n")
+            .await?;
+        let mut head = [0; 5];
+        stream.read_exact(&mut head).await?;
+        Ok::<_, std::io::Error>(head == *b"HTTP/")
+    };
+    match timeout(CALL_TIMEOUT, attempt).await {
+        Ok(Ok(true)) => None,
+        Ok(Ok(false)) => Some("something else than HTTP answers".to_owned()),
+        Ok(Err(error)) => Some(error.to_string()),
+        Err(_) => Some("no answer".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_call_finds_its_line() {
+        let said = "ok 10.71.0.2:8080\nfail 10.71.1.2:8080 curl: (28) timed out \n";
+
+        assert_eq!(judge(said, "10.71.0.2:8080"), None);
+        assert_eq!(
+            judge(said, "10.71.1.2:8080").unwrap(),
+            "curl: (28) timed out"
+        );
+        assert_eq!(
+            judge(said, "10.71.0.2:80").unwrap(),
+            "the caller said nothing"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_server_is_called_from_here() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let server = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = [0; 16];
+            let _ = stream.read(&mut request).await.unwrap();
+            stream.write_all(b"HTTP/1.0 200 OK\r\n\r\n").await.unwrap();
+        };
+
+        let (failure, ()) = tokio::join!(direct(&address), server);
+
+        assert_eq!(failure, None);
+    }
+}

@@ -1,0 +1,198 @@
+//! Removes what Helm leaves: CRDs, what the chart's label is on, namespaces.
+
+mod namespaces;
+
+pub(super) use namespaces::mark;
+
+use crate::cluster::Cluster;
+use crate::failure;
+use crate::progress::{self, begin};
+use crate::wait::{Deadline, Found};
+use anyhow::Result;
+use control_api::labels;
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+    ValidatingWebhookConfiguration,
+};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, RoleBinding};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
+use kube::{Api, ResourceExt as _};
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use std::fmt::Debug;
+use std::time::Duration;
+
+/// The API groups whose CRDs are Liqo's.
+const GROUPS: [&str; 5] = [
+    "authentication.liqo.io",
+    "core.liqo.io",
+    "ipam.liqo.io",
+    "networking.liqo.io",
+    "offloading.liqo.io",
+];
+
+/// Selects what the chart makes outside of namespaces.
+const OURS: &str = "app.kubernetes.io/part-of=liqo";
+
+/// How long objects may take to go by themselves before their finalizers are taken off:
+/// no controller is left that could do it.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long the CRDs, and after them the namespaces, may take; with helm below a minute.
+const GONE_WITHIN: Duration = Duration::from_secs(19);
+
+/// Removes the admission policies, those that are in force first.
+///
+/// # Errors
+///
+/// Returns an error if the API server refuses it.
+pub(crate) async fn remove_policies(cluster: &Cluster) -> Result<()> {
+    remove_labelled::<ValidatingAdmissionPolicyBinding>(cluster).await?;
+    remove_labelled::<ValidatingAdmissionPolicy>(cluster).await
+}
+
+/// Removes the RoleBindings that the controller manager has made in tenant namespaces.
+///
+/// # Errors
+///
+/// Returns an error if the API server refuses it.
+pub(crate) async fn remove_tenant_bindings(cluster: &Cluster) -> Result<()> {
+    let all = Api::<RoleBinding>::all(cluster.client.clone());
+    let ours = format!("{OURS},{}=true", labels::MANAGED);
+    for binding in cluster.list(&all, "RoleBindings", &ours).await? {
+        let namespace = binding.namespace().unwrap_or_default();
+        let api = Api::<RoleBinding>::namespaced(cluster.client.clone(), &namespace);
+        cluster
+            .delete(&api, "RoleBinding", &binding.name_any())
+            .await?;
+    }
+    Ok(())
+}
+
+/// Removes it all.
+///
+/// # Errors
+///
+/// Returns an error that names what does not go.
+pub(crate) async fn run(cluster: &Cluster, namespace: &str, deadline: Deadline) -> Result<()> {
+    remove_labelled::<MutatingWebhookConfiguration>(cluster).await?;
+    remove_labelled::<ValidatingWebhookConfiguration>(cluster).await?;
+    let purging = begin("", "Purging Liqo CRDs");
+    remove_crds(cluster, deadline.within(GONE_WITHIN)).await?;
+    purging.done("Liqo CRDs purged");
+
+    let deleting = begin("", "Deleting Liqo namespaces");
+    remove_labelled::<ClusterRoleBinding>(cluster).await?;
+    remove_labelled::<ClusterRole>(cluster).await?;
+    namespaces::remove(cluster, namespace, deadline.within(GONE_WITHIN)).await?;
+    deleting.done("Liqo namespaces deleted");
+    Ok(())
+}
+
+async fn remove_crds(cluster: &Cluster, deadline: Deadline) -> Result<()> {
+    let api = Api::<CustomResourceDefinition>::all(cluster.client.clone());
+    let ours = async || -> Result<Vec<CustomResourceDefinition>> {
+        let all = cluster.list(&api, "CRDs", "").await?;
+        Ok(all.into_iter().filter(is_ours).collect())
+    };
+    for crd in ours().await? {
+        cluster.delete(&api, "CRD", &crd.name_any()).await?;
+    }
+    let started = tokio::time::Instant::now();
+    let mut is_forced = false;
+    deadline
+        .until("deleting the CRDs", async || {
+            let left = ours().await?;
+            if left.is_empty() {
+                return Ok(Found::Ready(()));
+            }
+            if started.elapsed() > PATIENCE && !is_forced {
+                is_forced = true;
+                for crd in &left {
+                    release_objects(cluster, crd).await?;
+                }
+            }
+            let names: Vec<String> = left.iter().map(|crd| crd.name_any()).collect();
+            Ok(Found::Missing(format!(
+                "{} are still there",
+                names.join(", ")
+            )))
+        })
+        .await
+}
+
+fn is_ours(crd: &CustomResourceDefinition) -> bool {
+    GROUPS.contains(&crd.spec.group.as_str())
+}
+
+/// Takes the finalizers off the objects that keep a CRD from going.
+async fn release_objects(cluster: &Cluster, crd: &CustomResourceDefinition) -> Result<()> {
+    let Some(version) = crd.spec.versions.iter().find(|version| version.served) else {
+        return Ok(());
+    };
+    let (group, names) = (&crd.spec.group, &crd.spec.names);
+    let gvk = GroupVersionKind::gvk(group, &version.name, &names.kind);
+    let resource = ApiResource::from_gvk_with_plural(&gvk, &names.plural);
+    let all = Api::<DynamicObject>::all_with(cluster.client.clone(), &resource);
+    for object in cluster.list(&all, &names.plural, "").await? {
+        if object.finalizers().is_empty() {
+            continue;
+        }
+        progress::warn(format_args!(
+            "{} {} waits for a controller that is gone; its finalizers {} are taken off",
+            names.kind,
+            object.name_any(),
+            object.finalizers().join(", ")
+        ));
+        let api = match object.namespace() {
+            Some(namespace) => Api::namespaced_with(cluster.client.clone(), &namespace, &resource),
+            None => all.clone(),
+        };
+        let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+        let patched: kube::Result<DynamicObject> = api
+            .patch(&object.name_any(), &PatchParams::default(), &patch)
+            .await;
+        match patched {
+            Err(error) if !failure::is_not_found(&error) => {
+                return Err(cluster.failed("take off finalizers")(error));
+            }
+            Ok(_) | Err(_) => {}
+        }
+    }
+    Ok(())
+}
+
+async fn remove_labelled<K>(cluster: &Cluster) -> Result<()>
+where
+    K: kube::Resource<DynamicType = (), Scope = k8s_openapi::ClusterResourceScope>
+        + Clone
+        + Debug
+        + DeserializeOwned,
+{
+    let api = Api::<K>::all(cluster.client.clone());
+    let what = K::plural(&());
+    for object in cluster.list(&api, &what, OURS).await? {
+        cluster.delete(&api, &what, &object.name_any()).await?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_liqos_groups_are_purged() {
+        let crd = |group: &str| -> CustomResourceDefinition {
+            serde_json::from_value(json!({"metadata": {}, "spec": {
+                "group": group, "names": {"kind": "A", "plural": "a"}, "scope": "Namespaced", "versions": [],
+            }}))
+            .unwrap()
+        };
+
+        assert!(is_ours(&crd("networking.liqo.io")));
+        assert!(!is_ours(&crd("liqo.io.example.com")));
+        assert!(!is_ours(&crd("networking.k8s.io")));
+    }
+}

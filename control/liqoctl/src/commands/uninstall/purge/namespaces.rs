@@ -1,0 +1,127 @@
+//! The namespaces that a purge removes.
+
+use crate::cluster::Cluster;
+use crate::tenant;
+use crate::wait::{Deadline, Found};
+use anyhow::{Result, bail};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::ListParams;
+use kube::{Api, ResourceExt as _};
+use serde_json::json;
+
+/// Selects the namespaces that upstream's storage makes.
+const STORAGE: &str = "liqo.io/storage-provisioner=true";
+
+/// Label of Liqo's namespace from the beginning of a purge on: when one is interrupted, the
+/// next finds the namespace although nothing else of Liqo is left in it.
+const MARK: &str = "liqoctl.liqo.io/purge";
+
+/// Marks Liqo's namespace as one to be removed.
+///
+/// # Errors
+///
+/// Returns an error if the API server refuses it.
+pub(in crate::commands::uninstall) async fn mark(cluster: &Cluster, namespace: &str) -> Result<()> {
+    if is_kubernetes_own(namespace) {
+        return Ok(());
+    }
+    let api = Api::<Namespace>::all(cluster.client.clone());
+    if cluster.get(&api, "namespace", namespace).await?.is_some() {
+        let labelled = json!({
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"name": namespace, "labels": {MARK: "true"}},
+        });
+        cluster.apply(&api, labelled).await?;
+    }
+    Ok(())
+}
+
+/// Removes the namespaces of Liqo, of peers and of storage.
+///
+/// # Errors
+///
+/// Returns an error that names what does not go.
+pub(crate) async fn remove(cluster: &Cluster, liqo: &str, deadline: Deadline) -> Result<()> {
+    if is_kubernetes_own(liqo) {
+        bail!(
+            "namespace {liqo} is Kubernetes' own and is not deleted: remove Liqo's objects in it by hand"
+        );
+    }
+    let api = Api::<Namespace>::all(cluster.client.clone());
+    let mut names: Vec<String> = tenant::all(cluster)
+        .await?
+        .into_iter()
+        .map(|(name, _)| name)
+        .collect();
+    for selector in [STORAGE, MARK] {
+        let found = cluster.list(&api, "namespaces", selector).await?;
+        names.extend(found.iter().map(|namespace| namespace.name_any()));
+    }
+    names.push(liqo.to_owned());
+    for name in &names {
+        cluster.delete(&api, "namespace", name).await?;
+    }
+    deadline
+        .until("deleting the namespaces", async || {
+            let all = api
+                .list(&ListParams::default())
+                .await
+                .map_err(cluster.failed("list namespaces"))?;
+            let left = all
+                .items
+                .iter()
+                .find(|found| names.contains(&found.name_any()));
+            Ok(left.map_or(Found::Ready(()), |namespace| {
+                Found::Missing(still_there(namespace))
+            }))
+        })
+        .await
+}
+
+/// Returns whether a namespace is one that Kubernetes needs itself.
+fn is_kubernetes_own(namespace: &str) -> bool {
+    namespace == "default" || namespace.starts_with("kube-")
+}
+
+/// Returns what keeps a namespace from going, as it says itself.
+fn still_there(namespace: &Namespace) -> String {
+    let conditions = namespace
+        .status
+        .as_ref()
+        .and_then(|status| status.conditions.clone());
+    let messages: Vec<String> = conditions
+        .unwrap_or_default()
+        .into_iter()
+        .filter(|condition| condition.status == "True")
+        .filter_map(|condition| condition.message)
+        .collect();
+    let name = namespace.name_any();
+    if messages.is_empty() {
+        format!("{name} is still there")
+    } else {
+        format!("{name} is still there: {}", messages.join("; "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_says_what_keeps_it() {
+        let namespace: Namespace = serde_json::from_value(json!({
+            "metadata": {"name": "liqo-tenant-milan"},
+            "status": {"conditions": [
+                {"type": "NamespaceContentRemaining", "status": "True", "message": "1 Pod remains"},
+                {"type": "NamespaceDeletionDiscoveryFailure", "status": "False", "message": "no"},
+            ]},
+        }))
+        .unwrap();
+
+        assert_eq!(
+            still_there(&namespace),
+            "liqo-tenant-milan is still there: 1 Pod remains"
+        );
+    }
+}
