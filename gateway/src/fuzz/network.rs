@@ -329,7 +329,9 @@ fn private_key(bytes: [u8; 32]) -> PrivateKey {
 /// Returns an IPv4 packet without the bytes after its total length. The receiver removes them, because
 /// they could be the padding that WireGuard adds before encryption (WireGuard paper, section 5.4.6).
 fn unpadded(packet: &[u8]) -> &[u8] {
-    let total = packet.get(2..4).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]));
+    let total = packet
+        .get(2..4)
+        .map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]));
     let end = total.map_or(packet.len(), usize::from);
 
     packet.get(..end).unwrap_or(packet)
