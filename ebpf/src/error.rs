@@ -119,10 +119,19 @@ pub enum Error {
         destination: ipnet::Ipv4Net,
     },
 
-    /// An address belongs to a local destination, and also to the IP object of a remote pod.
-    #[error("{address} is a local destination and also a remote pod's IP object")]
+    /// An address belongs to a local destination and also to an IP object of a remote pod or of a
+    /// Service, or to two such IP objects.
+    #[error("{address} is the address of an IP object and also of another destination")]
     AmbiguousDestination {
         /// The ambiguous address.
+        address: std::net::Ipv4Addr,
+    },
+
+    /// A ClusterIP has two IP objects, or is a source prefix of this cluster. Replies of the Service
+    /// could then get either address.
+    #[error("the ClusterIP {address} has two IP objects, or is a source prefix of this cluster")]
+    AmbiguousSource {
+        /// The ClusterIP.
         address: std::net::Ipv4Addr,
     },
 

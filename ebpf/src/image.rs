@@ -1,10 +1,10 @@
 //! Computes the desired contents of the eBPF maps from [`Tables`].
 
 use crate::error::Error;
-use crate::tables::{Local, Tables, Transit};
+use crate::tables::{Local, Service, Tables, Transit};
 use ebpf_common::maps::{
-    self, ENTRIES_MAX, Inbound, LOCAL_NODE, LOCAL_SPREAD, LOCAL_TRANSIT, Mac, Outbound, PEER_BITS,
-    PeerAddress, SPREAD_BUCKETS, TunnelKey, Unknown, V4,
+    self, ENTRIES_MAX, Inbound, LOCAL_NODE, LOCAL_SERVICE, LOCAL_SPREAD, LOCAL_TRANSIT, Mac,
+    Outbound, PEER_BITS, PeerAddress, SPREAD_BUCKETS, Source, TunnelKey, Unknown, V4,
 };
 use ebpf_common::settings::Settings;
 use ipnet::Ipv4Net;
@@ -20,7 +20,7 @@ pub(crate) struct Image {
     pub(crate) outbound: BTreeMap<Prefix<V4>, Outbound>,
     pub(crate) inbound: BTreeMap<Prefix<PeerAddress>, Inbound>,
     pub(crate) local: BTreeMap<Prefix<V4>, maps::Local>,
-    pub(crate) sources: BTreeMap<Prefix<V4>, u8>,
+    pub(crate) sources: BTreeMap<Prefix<V4>, Source>,
     pub(crate) transit_sources: BTreeMap<PeerAddress, V4>,
     pub(crate) unknown_sources: BTreeMap<[u8; 2], Unknown>,
     pub(crate) nodes: BTreeMap<V4, u8>,
@@ -41,9 +41,7 @@ impl Image {
             outbound: outbound(tables, settings)?,
             inbound: inbound(tables, &mss)?,
             local: local(tables, settings, &mss)?,
-            sources: (tables.sources.iter())
-                .map(|net| (prefix(*net), PRESENT))
-                .collect(),
+            sources: sources(tables)?,
             transit_sources: (tables.transit_sources.iter())
                 .map(|((peer, original), address)| {
                     (peer_address(*peer, *original), address.octets())
@@ -138,10 +136,32 @@ fn local(
         };
         entries.insert(prefix(*destination), value);
     }
-    for (&address, transit) in &tables.transit {
-        let value = transit_entry(transit, settings, mss);
+    let transits = (tables.transit.iter())
+        .map(|(address, transit)| Ok((*address, transit_entry(transit, settings, mss))));
+    let services = (tables.services.iter())
+        .map(|(address, service)| Ok((*address, service_entry(*address, service, settings)?)));
+    for entry in transits.chain(services) {
+        let (address, value) = entry?;
         if entries.insert((32, address.octets()), value).is_some() {
             return Err(Error::AmbiguousDestination { address });
+        }
+    }
+
+    Ok(entries)
+}
+
+fn sources(tables: &Tables) -> Result<BTreeMap<Prefix<V4>, Source>, Error> {
+    let unchanged = Source { to: [0; 4] };
+    let nets = tables.sources.iter();
+    let mut entries: BTreeMap<_, _> = nets.map(|net| (prefix(*net), unchanged)).collect();
+    for (address, service) in &tables.services {
+        let value = Source {
+            to: address.octets(),
+        };
+        if entries.insert((32, service.to.octets()), value).is_some() {
+            return Err(Error::AmbiguousSource {
+                address: service.to,
+            });
         }
     }
 
@@ -173,6 +193,18 @@ fn spread_entry(
             .ok_or(Error::NoNode { destination })?
             .to_bits();
     }
+
+    Ok(entry)
+}
+
+fn service_entry(
+    address: Ipv4Addr,
+    service: &Service,
+    settings: &Settings,
+) -> Result<maps::Local, Error> {
+    let mut entry = spread_entry(address.into(), &service.nodes, settings)?;
+    entry.kind = LOCAL_SERVICE;
+    entry.to = service.to.octets();
 
     Ok(entry)
 }

@@ -30,7 +30,7 @@ pub use kernel::map_access_needs_cap_bpf;
 pub use maps::Changes;
 pub use socket_steering::SocketSteering;
 pub use steering::Steering;
-pub use tables::{Local, Outbound, Tables, Transit};
+pub use tables::{Local, Outbound, Service, Tables, Transit};
 pub use trace::Trace;
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use aya::maps::lpm_trie::Key;
 use aya::maps::{HashMap, LpmTrie, Map, MapData, MapError, PerCpuArray};
 use aya::{Ebpf, Pod};
 use ebpf_common::counter::Counter;
-use ebpf_common::maps::{self, Inbound, Local, Outbound, PeerAddress, Unknown, V4};
+use ebpf_common::maps::{self, Inbound, Local, Outbound, PeerAddress, Source, Unknown, V4};
 use ebpf_common::probe::{Heartbeat, LastRequest};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +26,7 @@ pub(crate) struct Maps {
     outbound: Prefixes<V4, Outbound>,
     inbound: Prefixes<PeerAddress, Inbound>,
     local: Prefixes<V4, Local>,
-    sources: Prefixes<V4, u8>,
+    sources: Prefixes<V4, Source>,
     transit_sources: Exact<PeerAddress, V4>,
     unknown_sources: Exact<[u8; 2], Unknown>,
     nodes: Exact<V4, u8>,
@@ -70,7 +70,7 @@ impl Maps {
             maps::OUTBOUND_V4 => Some(sizes::<Key<V4>, Outbound>()),
             maps::INBOUND_V4 => Some(sizes::<Key<PeerAddress>, Inbound>()),
             maps::LOCAL_V4 => Some(sizes::<Key<V4>, Local>()),
-            maps::SOURCES_V4 => Some(sizes::<Key<V4>, u8>()),
+            maps::SOURCES_V4 => Some(sizes::<Key<V4>, Source>()),
             maps::TRANSIT_SOURCES_V4 => Some(sizes::<PeerAddress, V4>()),
             maps::UNKNOWN_SOURCES_V4 => Some(sizes::<[u8; 2], Unknown>()),
             maps::NODES_V4 => Some(sizes::<V4, u8>()),

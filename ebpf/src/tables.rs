@@ -18,6 +18,9 @@ pub struct Tables {
     pub transit: BTreeMap<Ipv4Addr, Transit>,
     /// The address of the IP object, by peer index and original address of the peer's pod.
     pub transit_sources: BTreeMap<(u16, Ipv4Addr), Ipv4Addr>,
+    /// The ClusterIP for which an IP object stands, by the address of the IP object. No two IP
+    /// objects stand for the same ClusterIP.
+    pub services: BTreeMap<Ipv4Addr, Service>,
     /// The address that replaces a source in no CIDR of the peer, in ICMP errors from the peer; by
     /// peer index.
     pub unknown_sources: BTreeMap<u16, Ipv4Addr>,
@@ -49,6 +52,16 @@ pub enum Local {
     ///
     /// A list may contain all nodes of a cluster, so destinations share one copy of it.
     Spread(Arc<[Ipv4Addr]>),
+}
+
+/// The ClusterIP for which an IP object stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Service {
+    /// The ClusterIP.
+    pub to: Ipv4Addr,
+    /// Outer addresses of the nodes that forward packets to the Service. A hash of the packet's
+    /// source selects one of them.
+    pub nodes: Arc<[Ipv4Addr]>,
 }
 
 /// The remote pod for which an IP object stands.

@@ -17,6 +17,7 @@ mod mss;
 mod oracle;
 mod overlay;
 mod probe;
+mod service;
 mod speed;
 mod tap;
 mod trace;

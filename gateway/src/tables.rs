@@ -7,11 +7,12 @@
 
 use crate::engine::{PeerConfig, PrivateKey, Role};
 use control_api::fabric::{self, Fabric, MappedIp, Node, Peer, Target};
-use ebpf::{Local, Outbound, Tables, Transit};
+use ebpf::{Local, Outbound, Service, Tables, Transit};
 use ebpf_common::probe::PEERS_MAX;
 use ipam::Remap;
 use ipnet::Ipv4Net;
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 /// Length of an IPv4 and a TCP header without options, in bytes.
@@ -141,11 +142,11 @@ fn add_peer(tables: &mut Tables, peer: &Peer, index: u16) {
 
 /// Returns the node for each local prefix. A pod address outside the prefixes of all nodes is
 /// routed to any ready node.
-fn local(fabric: &Fabric, anywhere: Option<&Local>) -> BTreeMap<Ipv4Net, Local> {
+fn local(fabric: &Fabric, anywhere: Option<&Arc<[Ipv4Addr]>>) -> BTreeMap<Ipv4Net, Local> {
     let mut local = BTreeMap::new();
     if let Some(anywhere) = anywhere {
         for cidr in &fabric.pod_cidrs {
-            local.insert(*cidr, anywhere.clone());
+            local.insert(*cidr, Local::Spread(anywhere.clone()));
         }
     }
     for node in &fabric.nodes {
@@ -155,7 +156,7 @@ fn local(fabric: &Fabric, anywhere: Option<&Local>) -> BTreeMap<Ipv4Net, Local> 
         local.insert(node.external_ip.into(), Local::Node(node.internal_ip));
     }
     if let Some((echo_responder, anywhere)) = fabric.echo_responder().zip(anywhere) {
-        local.insert(echo_responder.into(), anywhere.clone());
+        local.insert(echo_responder.into(), Local::Spread(anywhere.clone()));
     }
 
     local
@@ -166,7 +167,7 @@ fn add_ip(
     fabric: &Fabric,
     indices: &Indices,
     ip: &MappedIp,
-    anywhere: Option<&Local>,
+    anywhere: Option<&Arc<[Ipv4Addr]>>,
 ) {
     let node = match &ip.target {
         Target::Remote {
@@ -185,24 +186,31 @@ fn add_ip(
             }
             return;
         }
+        Target::Service => {
+            if let Some(nodes) = anywhere.cloned() {
+                let to = ip.spec_ip;
+                tables.services.insert(ip.status_ip, Service { to, nodes });
+            }
+            return;
+        }
         Target::Node(name) | Target::Pod { node: Some(name) } => {
             let node = fabric.node(name);
             node.map(|node| Local::Node(node.internal_ip))
         }
         Target::Pod { node: None } | Target::Outside => None,
     };
-    if let Some(local) = node.or_else(|| anywhere.cloned()) {
+    if let Some(local) = node.or_else(|| anywhere.cloned().map(Local::Spread)) {
         tables.local.insert(ip.status_ip.into(), local);
     }
 }
 
-/// Returns all ready nodes, or all nodes if none is ready. An unavailable control plane makes every
+/// Returns the outer addresses of all ready nodes, or of all nodes if none is ready. An unavailable control plane makes every
 /// node unready while its pods keep running.
-fn ready_nodes(fabric: &Fabric) -> Option<Local> {
-    let addresses = |is_candidate: fn(&Node) -> bool| -> Option<Local> {
+fn ready_nodes(fabric: &Fabric) -> Option<Arc<[Ipv4Addr]>> {
+    let addresses = |is_candidate: fn(&Node) -> bool| -> Option<Arc<[_]>> {
         let nodes = fabric.nodes.iter().filter(|node| is_candidate(node));
         let addresses: Arc<[_]> = nodes.map(|node| node.internal_ip).collect();
-        (!addresses.is_empty()).then_some(Local::Spread(addresses))
+        (!addresses.is_empty()).then_some(addresses)
     };
 
     addresses(|node| node.ready).or_else(|| addresses(|_| true))

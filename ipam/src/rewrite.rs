@@ -20,9 +20,10 @@
 //! check the quoted addresses by table lookups. The oracle instead reconstructs the quoted packet
 //! as it was sent, and computes the verdict on that packet.
 //!
-//! An *IP object* is a custom resource of Liqo. Here, it represents a pod of a peer by an address
-//! in this cluster's external CIDR. Pods of two peers use IP objects to communicate through this
-//! cluster.
+//! An *IP object* is a custom resource of Liqo. Here, it represents a pod of a peer, or the ClusterIP
+//! of a Service, by an address in this cluster's external CIDR. Pods of two peers use IP objects to
+//! communicate through this cluster. A peer sends packets for a Service to the address of the IP
+//! object, and nodes receive them with the ClusterIP as destination.
 
 use crate::Remap;
 use ipnet::Ipv4Net;
@@ -44,6 +45,8 @@ pub struct Gateway {
     pub local: Vec<Ipv4Net>,
     /// The remote pods that IP objects of this cluster represent, by address of the IP object.
     pub mapped_pods: BTreeMap<Ipv4Addr, RemotePod>,
+    /// The ClusterIPs that IP objects of this cluster represent, by address of the IP object.
+    pub services: BTreeMap<Ipv4Addr, Ipv4Addr>,
 }
 
 /// The address translations for a peer.
@@ -139,7 +142,8 @@ impl Gateway {
     /// Returns the verdict on a packet from a node of this cluster.
     ///
     /// The destination is a remapped address of a peer, and the gateway replaces it by the original
-    /// address. In an ICMP error, the gateway also replaces the source of the quoted packet.
+    /// address. If the source is a ClusterIP, the gateway replaces it by the address of its IP
+    /// object. In an ICMP error, the gateway also replaces the addresses of the quoted packet.
     pub fn from_node(&self, packet: &Packet) -> Verdict {
         self.checked_from_node(packet).unwrap_or_else(Verdict::Drop)
     }
@@ -147,10 +151,11 @@ impl Gateway {
     /// Returns the verdict on a packet that arrived through the tunnel of the peer `index`.
     ///
     /// The source is an original address of the peer, and the gateway replaces it by the remapped
-    /// address. In an ICMP error, the gateway also replaces the destination of the quoted packet.
+    /// address. In an ICMP error, the gateway also replaces the addresses of the quoted packet.
     ///
-    /// If the destination is the address of an IP object, the gateway replaces both addresses and
-    /// forwards the packet to another peer.
+    /// If the destination is the address of an IP object, the gateway replaces both addresses. It
+    /// forwards the packet to another peer if the IP object represents a pod, and to a node if the
+    /// IP object represents a ClusterIP.
     pub fn from_peer(&self, index: u16, packet: &Packet) -> Verdict {
         self.checked_from_peer(index, packet)
             .unwrap_or_else(Verdict::Drop)
@@ -162,7 +167,8 @@ impl Gateway {
             source,
             destination,
         } = packet.header;
-        if !contains(&self.sources, source) {
+        let of_service = self.service_address(source);
+        if of_service.is_none() && !contains(&self.sources, source) {
             return Err(Refusal::UnknownSource);
         }
         let (index, peer) = self
@@ -174,11 +180,14 @@ impl Gateway {
 
         let mut forwarded = packet.clone();
         forwarded.header.destination = original;
+        forwarded.header.source = of_service.unwrap_or(source);
         if let Some(quote) = quote(packet)? {
-            // The quoted packet, as the peer's pod sent it: with the original source.
+            // The quoted packet, as the peer's pod sent it: with the original source, and to the
+            // address of the Service's IP object.
+            let of_service = self.service_address(quote.destination);
             let sent = Header {
                 source: original,
-                destination: quote.destination,
+                destination: of_service.unwrap_or(quote.destination),
             };
             let arrived = self.from_peer(index, &Packet::plain(sent));
             if arrived != Verdict::ToNode(Packet::plain(quote)) {
@@ -204,7 +213,8 @@ impl Gateway {
         if let Some(&pod) = self.mapped_pods.get(&destination) {
             return self.transit(index, packet, pod);
         }
-        if !contains(&self.local, destination) {
+        let service = self.services.get(&destination).copied();
+        if service.is_none() && !contains(&self.local, destination) {
             return Err(match self.peer_seen_as(destination) {
                 Some(_) => Refusal::Transit,
                 None => Refusal::UnknownDestination,
@@ -212,10 +222,12 @@ impl Gateway {
         }
 
         let mut forwarded = packet.clone();
+        forwarded.header.destination = service.unwrap_or(destination);
         if let Some(quote) = quote(packet)? {
-            // The quoted packet, as a node of this cluster sent it: with the remapped destination.
+            // The quoted packet, as a node of this cluster sent it: with the remapped destination,
+            // and from the ClusterIP of a Service.
             let sent = Header {
-                source: destination,
+                source: forwarded.header.destination,
                 destination: peer.seen(quote.destination).ok_or(Refusal::Quote)?,
             };
             let arrived = self.from_node(&Packet::plain(sent));
@@ -281,6 +293,12 @@ impl Gateway {
     fn peer_seen_as(&self, address: Ipv4Addr) -> Option<(u16, &Peer)> {
         let mut peers = self.peers.iter().map(|(index, peer)| (*index, peer));
         peers.find(|(_, peer)| peer.original(address).is_some())
+    }
+
+    /// Returns the address of the IP object that represents a ClusterIP, if any.
+    fn service_address(&self, cluster_ip: Ipv4Addr) -> Option<Ipv4Addr> {
+        let mut services = self.services.iter();
+        services.find_map(|(address, mapped)| (*mapped == cluster_ip).then_some(*address))
     }
 
     /// Returns the address of the IP object that represents a peer's pod, if any.

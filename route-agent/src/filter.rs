@@ -119,8 +119,11 @@ pub(crate) struct Filter {
     /// Map from mapped address (`status.ip` of an IP object) to original address (`spec.ip`). The
     /// map also translates the cluster's echo address to [`Filter::external_ip`].
     pub(crate) mapped: BTreeMap<Ipv4Addr, Ipv4Addr>,
-    /// Those keys of [`Filter::mapped`] whose packets are masqueraded: they get an address of this
-    /// node as source, so that replies return through this node.
+    /// Destinations of packets from the overlay device that are masqueraded: the packets get an
+    /// address of this node as source, so that replies return through this node. Each of them is a
+    /// key of [`Filter::mapped`], or the ClusterIP of an IP object. Gateways translate `status.ip`
+    /// to a ClusterIP, because connection tracking translates a destination only once, and
+    /// kube-proxy translates the ClusterIP to an endpoint.
     pub(crate) masqueraded: BTreeSet<Ipv4Addr>,
 }
 

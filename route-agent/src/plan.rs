@@ -270,6 +270,8 @@ fn filter(input: &Input, node: &Node, remote: &BTreeSet<Ipv4Net>) -> Filter {
         .iter()
         .filter(|ip| is_translated_here(ip, node))
         .collect::<Vec<_>>();
+    let is_service = |ip: &&MappedIp| ip.target == fabric::Target::Service;
+    let services = fabric.ips.iter().filter(is_service);
     let echo = fabric.echo_responder().map(|it| (it, node.external_ip));
 
     Filter {
@@ -286,6 +288,7 @@ fn filter(input: &Input, node: &Node, remote: &BTreeSet<Ipv4Net>) -> Filter {
             .iter()
             .filter(|ip| is_masqueraded(ip, node))
             .map(|ip| ip.status_ip)
+            .chain(services.map(|ip| ip.spec_ip))
             .collect(),
         mapped: mapped
             .iter()
@@ -300,12 +303,12 @@ fn filter(input: &Input, node: &Node, remote: &BTreeSet<Ipv4Net>) -> Filter {
 /// Gateways may send packets for pods and for hosts outside the cluster to any node. Every node
 /// therefore translates the addresses of these targets. Gateways send packets for a node to that
 /// node. A node's address in the external CIDR needs no translation, because the overlay device has
-/// this address. Gateways translate the addresses of remote pods themselves.
+/// this address. Gateways translate the addresses of remote pods and of Services themselves.
 fn is_translated_here(ip: &MappedIp, node: &Node) -> bool {
     match &ip.target {
         fabric::Target::Node(name) => *name == node.name && ip.status_ip != node.external_ip,
         fabric::Target::Pod { .. } | fabric::Target::Outside => true,
-        fabric::Target::Remote { .. } => false,
+        fabric::Target::Remote { .. } | fabric::Target::Service => false,
     }
 }
 
@@ -319,7 +322,8 @@ fn is_masqueraded(ip: &MappedIp, node: &Node) -> bool {
         fabric::Target::Pod { node: Some(name) } => *name == node.name,
         fabric::Target::Pod { node: None }
         | fabric::Target::Outside
-        | fabric::Target::Remote { .. } => false,
+        | fabric::Target::Remote { .. }
+        | fabric::Target::Service => false,
     };
 
     ip.masquerade || !is_here

@@ -29,6 +29,7 @@ mod overlap;
 mod peers;
 mod prefixes;
 mod restart;
+mod services;
 mod sizes;
 mod spoofing;
 mod transit;

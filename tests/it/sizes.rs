@@ -99,7 +99,7 @@ fn tcp_survives_a_smaller_mtu(silent: bool) {
 
 /// The time within which the gateways must discover the path MTU. A gateway verifies the path MTU
 /// every 5 s, waits for three lost probes, and then searches in three rounds.
-const DISCOVERY: Duration = Duration::from_secs(20);
+pub(crate) const DISCOVERY: Duration = Duration::from_secs(20);
 
 #[test]
 fn tcp_segments_are_clamped_to_the_tunnel() {

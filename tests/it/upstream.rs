@@ -1,6 +1,7 @@
 //! Tests of peers with upstream Liqo's gateway or with plain `wireguard-go`.
 
 use crate::fixture::{MILAN, Pair, ROME, SAME, SOON, eventually, gateway_drops, two};
+use crate::services::{self, KubeProxy};
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 use tests::lab::fabric::{Remote, Role};
@@ -131,6 +132,44 @@ fn packets_from_outside_the_allowed_ips_are_dropped_and_counted() {
         Ok(gateway_drops(&clusters.pair.lab, ROME, "source-not-allowed") > 0)
     });
     assert!(echo.clients().is_empty(), "{:?}", echo.clients());
+}
+
+/// A peer reaches a ClusterIP only through an IP object, even if it sends to the ClusterIP itself.
+#[test]
+fn packets_to_a_cluster_ip_are_dropped_and_counted() {
+    let service = Ipv4Addr::new(10, 96, 0, 10);
+    let mut clusters = Clusters::up(two(1, 1), Side::Client);
+    let node = &clusters.pair.lab.cluster(ROME).node(1).netns;
+    services::install(KubeProxy::Nftables, node, service, &[SAME]);
+    let echo = udp::Echo::start(&clusters.pair.rome.netns, SAME, services::TARGET).unwrap();
+    clusters
+        .pair
+        .lab
+        .map_address(ROME, "web", service, false)
+        .unwrap();
+    clusters.pair.lab.write_fabric(ROME).unwrap();
+    let mapped = clusters.pair.lab.mapped(ROME, "web").unwrap();
+    let device = clusters.venice.wireguard.device();
+    let route = |to| format!("route add {to}/32 dev {device} src {VENICE_POD}");
+    let routes = [route(service), route(mapped)];
+    tests::lab::link::ip(&clusters.venice.netns, &routes).unwrap();
+    let [direct, through_object] =
+        [service, mapped].map(|it| SocketAddrV4::new(it, services::PORT));
+    eventually("the IP object to be reachable", || {
+        Ok(udp::is_echoed(
+            &clusters.venice.netns,
+            through_object,
+            b"ave",
+        ))
+    });
+    let served = echo.clients().len();
+
+    assert!(!udp::is_echoed(&clusters.venice.netns, direct, b"ave"));
+
+    eventually("the drop to be counted", || {
+        Ok(gateway_drops(&clusters.pair.lab, ROME, "tap_unknown_destination") > 0)
+    });
+    assert_eq!(echo.clients().len(), served);
 }
 
 #[test]

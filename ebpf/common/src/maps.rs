@@ -5,7 +5,7 @@
 //! forward IPv6 packets yet.
 
 /// Revision of map names, keys and values. The loader ignores pinned maps of another revision.
-pub const LAYOUT: u32 = 3;
+pub const LAYOUT: u32 = 4;
 
 /// Highest number of entries that user space accepts for each map.
 pub const ENTRIES_MAX: u32 = 65_536;
@@ -28,7 +28,7 @@ pub const INBOUND_V4: &str = "INBOUND_V4";
 /// Longest-prefix-match map from the destination of a packet from a peer to [`Local`].
 pub const LOCAL_V4: &str = "LOCAL_V4";
 
-/// Longest-prefix-match map whose keys are the prefixes of this cluster.
+/// Longest-prefix-match map from a prefix of this cluster to [`Source`].
 ///
 /// The gateway drops a packet from a node if its inner source is in none of these prefixes.
 pub const SOURCES_V4: &str = "SOURCES_V4";
@@ -140,6 +140,15 @@ pub struct Outbound<A = V4> {
     pub mss: u16,
 }
 
+/// A prefix from which nodes send packets to peers.
+#[repr(C, align(4))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Source<A = V4> {
+    /// If the prefix is a ClusterIP, the address of the IP object that stands for it. The address
+    /// replaces the source. Zero if the source stays.
+    pub to: A,
+}
+
 /// The remapped prefix of a peer's source address.
 #[repr(C, align(4))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,19 +188,27 @@ pub const LOCAL_SPREAD: u32 = 1;
 /// [`Local::to`] and [`Local::mac`] identify the pod and its peer.
 pub const LOCAL_TRANSIT: u32 = 2;
 
+/// [`Local::kind`] of an IP object that stands for the ClusterIP of a Service.
+///
+/// [`Local::to`] is the ClusterIP. A node is selected as for [`LOCAL_SPREAD`], and kube-proxy
+/// on this node selects an endpoint.
+pub const LOCAL_SERVICE: u32 = 3;
+
 /// The node or remote pod to which the inner destination of a peer's packet belongs.
 #[repr(C, align(4))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Local<A = V4> {
-    /// Kind of the destination: [`LOCAL_NODE`], [`LOCAL_SPREAD`] or [`LOCAL_TRANSIT`].
+    /// Kind of the destination: [`LOCAL_NODE`], [`LOCAL_SPREAD`], [`LOCAL_TRANSIT`] or
+    /// [`LOCAL_SERVICE`].
     pub kind: u32,
     /// For [`LOCAL_NODE`], the tunnel key of the node.
     pub key: TunnelKey,
-    /// For [`LOCAL_SPREAD`], outer addresses of nodes in host byte order, by [`spread_bucket`].
+    /// For [`LOCAL_SPREAD`] and [`LOCAL_SERVICE`], outer addresses of nodes in host byte order, by
+    /// [`spread_bucket`].
     ///
     /// A node may occur several times.
     pub spread: [u32; SPREAD_BUCKETS],
-    /// For [`LOCAL_TRANSIT`], the pod's original address.
+    /// For [`LOCAL_TRANSIT`], the pod's original address. For [`LOCAL_SERVICE`], the ClusterIP.
     pub to: A,
     /// For [`LOCAL_TRANSIT`], the MAC address of the pod's peer on the TAP.
     pub mac: Mac,
@@ -245,6 +262,8 @@ const _: () = {
     assert!(size_of::<Mac>() == 6);
     assert!(size_of::<Outbound<V4>>() == 16);
     assert!(size_of::<Outbound<V6>>() == 40);
+    assert!(size_of::<Source<V4>>() == 4);
+    assert!(size_of::<Source<V6>>() == 16);
     assert!(size_of::<Inbound<V4>>() == 12);
     assert!(size_of::<Inbound<V6>>() == 36);
     assert!(size_of::<Unknown<V4>>() == 4);

@@ -1,10 +1,11 @@
-//! Forwards packets from nodes to peers: checks the sender and remaps the destination.
+//! Forwards packets from nodes to peers: checks the sender, remaps the destination, and replaces a
+//! ClusterIP in the source by the address of its IP object.
 
 use aya_ebpf::bindings::bpf_tunnel_key;
 use aya_ebpf::helpers::{bpf_redirect, bpf_skb_get_tunnel_key};
 use aya_ebpf::programs::TcContext;
 use ebpf_common::counter::Counter;
-use ebpf_common::maps::{LOCAL_TRANSIT, Outbound};
+use ebpf_common::maps::{LOCAL_NODE, LOCAL_SPREAD, Outbound};
 
 use crate::mutants::is_on;
 use crate::packet::{Frame, Refusals, skb};
@@ -28,21 +29,23 @@ pub(crate) fn handle(ctx: &TcContext) -> Result<i32, Counter> {
     if settings::is_probe_address(frame.destination) {
         return probe::reply(ctx, &frame, outer);
     }
-    if is_on!(SourceCheck) && !tables::is_source(frame.source) {
-        return Err(Counter::OverlayUnknownSource);
-    }
+    let source = match tables::source(frame.source) {
+        Some(source) => source,
+        None if is_on!(SourceCheck) => return Err(Counter::OverlayUnknownSource),
+        None => frame.source,
+    };
     let Some(route) = tables::outbound(frame.destination) else {
         return Err(Counter::OverlayUnknownDestination);
     };
 
     let destination = remap(route.to, route.host_mask, frame.destination);
     frame.set_destination_mac(&route.mac);
-    if frame.is_plain() {
+    if frame.is_plain() && source == frame.source {
         frame.set_destination(destination);
         rewrite::finish_plain(ctx, &frame, frame.destination, destination)
             .ok_or(Counter::OverlayRewriteFailed)?;
     } else {
-        rewrite_all(ctx, &frame, route, destination)?;
+        rewrite_all(ctx, &frame, route, source, destination)?;
     }
 
     tables::count(Counter::OverlayForwarded);
@@ -50,22 +53,28 @@ pub(crate) fn handle(ctx: &TcContext) -> Result<i32, Counter> {
     Ok(unsafe { bpf_redirect(settings::tap_ifindex(), 0) } as i32)
 }
 
-/// Rewrites a packet that [`Frame::is_plain`] excludes, such as a fragment, ICMP error or TCP SYN.
+/// Rewrites a packet whose source changes, or that [`Frame::is_plain`] excludes, such as a fragment,
+/// ICMP error or TCP SYN.
 #[inline(always)]
 fn rewrite_all(
     ctx: &TcContext,
     frame: &Frame,
     route: &Outbound,
+    source: u32,
     destination: u32,
 ) -> Result<(), Counter> {
     let mut rewrite = Rewrite::new(frame);
-    rewrite.destination = Change::new(frame.destination, destination);
+    rewrite.source.new = source;
+    rewrite.destination.new = destination;
     rewrite.mss = route.mss;
 
     if icmp::is_error(ctx, frame) {
         let malformed = Counter::OverlayMalformed;
         let quote = icmp::quote(ctx, frame, malformed, Counter::OverlayQuoteRefused)?;
-        if is_on!(QuoteCheck) && !may_receive(quote.destination) {
+        // The peer sent the quoted packet to the address of an IP object, if the quoted destination
+        // is a ClusterIP.
+        let sent_to = tables::source(quote.destination).unwrap_or(quote.destination);
+        if is_on!(QuoteCheck) && sent_to == quote.destination && !may_receive(quote.destination) {
             return Err(Counter::OverlayQuoteRefused);
         }
         // The peer sent the quoted packet, and the TAP program remapped the source of that packet.
@@ -74,7 +83,7 @@ fn rewrite_all(
         if quote.source == frame.destination {
             rewrite.quoted_source.new = destination;
         }
-        rewrite.quoted_destination = Change::none(quote.destination);
+        rewrite.quoted_destination = Change::new(quote.destination, sent_to);
         rewrite.quote = true;
     }
 
@@ -86,11 +95,11 @@ fn rewrite_all(
     )
 }
 
-/// Returns whether the address is behind a node of this cluster. Peers may send only to such
-/// addresses, and to IP objects of remote pods.
+/// Returns whether nodes may receive packets from peers for this address. The gateway replaces the
+/// addresses of IP objects of the other kinds.
 #[inline(always)]
 fn may_receive(address: u32) -> bool {
-    tables::local(address).is_some_and(|local| local.kind != LOCAL_TRANSIT)
+    tables::local(address).is_some_and(|local| matches!(local.kind, LOCAL_NODE | LOCAL_SPREAD))
 }
 
 /// Returns the outer source address in host byte order, or an error unless it is a node's address.

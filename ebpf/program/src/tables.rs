@@ -5,7 +5,9 @@ use aya_ebpf::macros::map;
 use aya_ebpf::maps::lpm_trie::Key;
 use aya_ebpf::maps::{HashMap, LpmTrie, PerCpuArray};
 use ebpf_common::counter::Counter;
-use ebpf_common::maps::{CAPACITY, Inbound, Local, Outbound, PEER_BITS, PeerAddress, Unknown, V4};
+use ebpf_common::maps::{
+    CAPACITY, Inbound, Local, Outbound, PEER_BITS, PeerAddress, Source, Unknown, V4,
+};
 use ebpf_common::probe::{Heartbeat, LastRequest};
 
 #[map]
@@ -19,7 +21,7 @@ static INBOUND_V4: LpmTrie<PeerAddress, Inbound> =
 static LOCAL_V4: LpmTrie<V4, Local> = LpmTrie::with_max_entries(CAPACITY, BPF_F_NO_PREALLOC);
 
 #[map]
-static SOURCES_V4: LpmTrie<V4, u8> = LpmTrie::with_max_entries(CAPACITY, BPF_F_NO_PREALLOC);
+static SOURCES_V4: LpmTrie<V4, Source> = LpmTrie::with_max_entries(CAPACITY, BPF_F_NO_PREALLOC);
 
 #[map]
 static TRANSIT_SOURCES_V4: HashMap<PeerAddress, V4> =
@@ -62,10 +64,17 @@ pub(crate) fn local(destination: u32) -> Option<&'static Local> {
     LOCAL_V4.get(Key::new(32, destination.to_ne_bytes()))
 }
 
-/// Returns whether an inner source address belongs to this cluster.
+/// Returns the address at which peers reach an inner source address of this cluster: the address of
+/// the IP object for a ClusterIP, otherwise the source itself.
+///
+/// Returns `None` if the source does not belong to this cluster.
 #[inline(always)]
-pub(crate) fn is_source(source: u32) -> bool {
-    SOURCES_V4.get(Key::new(32, source.to_ne_bytes())).is_some()
+pub(crate) fn source(source: u32) -> Option<u32> {
+    let entry = SOURCES_V4.get(Key::new(32, source.to_ne_bytes()))?;
+    Some(match u32::from_ne_bytes(entry.to) {
+        0 => source,
+        to => to,
+    })
 }
 
 /// Returns the address of the IP object that stands for the peer's pod with this address.

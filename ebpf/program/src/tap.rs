@@ -5,7 +5,8 @@ use aya_ebpf::helpers::{bpf_redirect, bpf_skb_set_tunnel_key};
 use aya_ebpf::programs::TcContext;
 use ebpf_common::counter::Counter;
 use ebpf_common::maps::{
-    Inbound, LOCAL_SPREAD, LOCAL_TRANSIT, Local, SPREAD_BUCKETS, TunnelKey, spread_bucket,
+    Inbound, LOCAL_NODE, LOCAL_SERVICE, LOCAL_TRANSIT, Local, SPREAD_BUCKETS, TunnelKey,
+    spread_bucket,
 };
 
 use crate::icmp::Quote;
@@ -46,21 +47,22 @@ pub(crate) fn handle(ctx: &TcContext) -> Result<i32, Counter> {
         return transit(ctx, &frame, peer, inbound, local);
     }
     let spread_key = match inbound {
-        Some(inbound) if frame.is_plain() => {
+        Some(inbound) if frame.is_plain() && local.kind != LOCAL_SERVICE => {
             let source = remap(inbound.to, inbound.host_mask, frame.source);
             frame.set_source(source);
             rewrite::finish_plain(ctx, &frame, frame.source, source)
                 .ok_or(Counter::TapRewriteFailed)?;
             source
         }
-        inbound => deliver(ctx, &frame, peer, inbound)?,
+        inbound => deliver(ctx, &frame, peer, inbound, local)?,
     };
 
     tables::count(Counter::TapForwarded);
     send_to_node(ctx, local, spread_key)
 }
 
-/// Rewrites a packet that [`Frame::is_plain`] excludes, or whose source is in no CIDR of the peer.
+/// Rewrites a packet to a ClusterIP, a packet that [`Frame::is_plain`] excludes, or a packet whose
+/// source is in no CIDR of the peer.
 ///
 /// Returns the address by which [`send_to_node`] selects one of several nodes: the remapped source.
 /// For an ICMP error, returns the remapped destination of the quoted packet, because the error must
@@ -71,8 +73,12 @@ fn deliver(
     frame: &Frame,
     peer: [u8; 2],
     inbound: Option<&Inbound>,
+    local: &Local,
 ) -> Result<u32, Counter> {
     let mut rewrite = Rewrite::new(frame);
+    if local.kind == LOCAL_SERVICE {
+        rewrite.destination.new = u32::from_ne_bytes(local.to);
+    }
 
     if icmp::is_error(ctx, frame) {
         quote_delivered(ctx, &mut rewrite, frame, peer)?;
@@ -111,7 +117,8 @@ fn deliver(
     })
 }
 
-/// Remaps the quoted destination of an ICMP error from a peer to this cluster.
+/// Remaps the quoted destination of an ICMP error from a peer to this cluster, and replaces the
+/// quoted source like the destination of the error.
 ///
 /// Returns `TapQuoteRefused` if the quoted destination is not an address of the peer, because then
 /// the quoted packet was not sent to the peer.
@@ -129,6 +136,9 @@ fn quote_delivered(
     }
 
     rewrite.quoted_source = Change::none(quote.source);
+    if quote.source == frame.destination {
+        rewrite.quoted_source.new = rewrite.destination.new;
+    }
     rewrite.quoted_destination = Change::none(quote.destination);
     if let Some(inbound) = inbound {
         rewrite.quoted_destination.new = remap(inbound.to, inbound.host_mask, quote.destination);
@@ -242,7 +252,7 @@ fn refuse_destination(ctx: &TcContext, frame: &Frame) -> Result<i32, Counter> {
 /// node.
 #[inline(always)]
 fn send_to_node(ctx: &TcContext, local: &Local, spread_key: u32) -> Result<i32, Counter> {
-    let sent = if local.kind == LOCAL_SPREAD {
+    let sent = if local.kind != LOCAL_NODE {
         let bucket = spread_bucket(spread_key.to_ne_bytes()) % SPREAD_BUCKETS;
         // SAFETY: The remainder is less than the length of the array.
         let remote = unsafe { *local.spread.as_ptr().add(bucket) };

@@ -11,7 +11,7 @@
 //!            10.247.3.0/24     192.168.7.0/24   a second pod CIDR
 //! ```
 
-use crate::tables::{Local, Outbound, Tables, Transit};
+use crate::tables::{Local, Outbound, Service, Tables, Transit};
 use ebpf_common::settings::Settings;
 use ipam::Remap;
 use ipam::rewrite::{Gateway, Peer, RemotePod};
@@ -32,6 +32,12 @@ pub(super) const STANDS_FOR_1: &str = "10.70.0.21";
 
 /// Address of the IP object that stands for the pod 10.244.5.5 of peer 2.
 pub(super) const STANDS_FOR_2: &str = "10.70.0.22";
+
+/// ClusterIP of a Service with an IP object.
+pub(super) const CLUSTER_IP: &str = "10.96.0.1";
+
+/// Address of the IP object that stands for [`CLUSTER_IP`].
+pub(super) const SERVICE: &str = "10.70.0.23";
 
 /// Address that replaces the source of an ICMP error from peer 1, if that source is in no CIDR of
 /// peer 1.
@@ -72,6 +78,11 @@ pub(super) fn tables() -> Tables {
         tables.transit.insert(address, Transit { peer, to: pod });
         tables.transit_sources.insert((peer, pod), address);
     }
+    let service = Service {
+        to: ip(CLUSTER_IP),
+        nodes: [NODE_1, NODE_2].into(),
+    };
+    tables.services = [(ip(SERVICE), service)].into();
     tables.unknown_sources = [(1, ip(UNKNOWN_1)), (2, ip("10.72.0.1"))].into();
     tables.sources = [net("10.244.0.0/16"), net("10.70.0.0/16")].into();
     tables.nodes = [NODE_1, NODE_2].into();
@@ -99,6 +110,7 @@ pub(super) fn gateway() -> Gateway {
         sources: tables.sources.iter().copied().collect(),
         local: tables.local.keys().copied().collect(),
         mapped_pods: mapped_pods.collect(),
+        services: [(ip(SERVICE), ip(CLUSTER_IP))].into(),
     }
 }
 

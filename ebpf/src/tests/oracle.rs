@@ -1,7 +1,9 @@
 //! Tests that the programs forward and drop the same packets as the reference model (*oracle*) in
 //! [`ipam::rewrite`].
 
-use super::fixture::{STANDS_FOR_1, STANDS_FOR_2, gateway, ip, node_mac, peer_mac, tables};
+use super::fixture::{
+    CLUSTER_IP, SERVICE, STANDS_FOR_1, STANDS_FOR_2, gateway, ip, node_mac, peer_mac, tables,
+};
 use super::generate::{address, errors, packets};
 use super::overlay::from_node;
 use super::packet::{Body, Packet, frame};
@@ -24,6 +26,7 @@ fn addresses() -> impl Strategy<Value = Ipv4Addr> {
         1 => address("10.247.3.0/24"),
         2 => Just(ip("10.244.5.5")),
         2 => prop::sample::select(&[STANDS_FOR_1, STANDS_FOR_2]).prop_map(ip),
+        3 => prop::sample::select(&[CLUSTER_IP, SERVICE]).prop_map(ip),
         1 => address("0.0.0.0/0"),
     ]
     .prop_filter("the probe's", |address| {

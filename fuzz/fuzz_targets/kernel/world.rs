@@ -3,7 +3,7 @@
 
 use super::{IPV4_MIN, LEN_MAX};
 use ebpf::test_run::Programs;
-use ebpf::{Local, Outbound, Tables, Transit};
+use ebpf::{Local, Outbound, Service, Tables, Transit};
 use ipam::Remap;
 use ipam::rewrite::{Gateway, Peer, RemotePod};
 use ipnet::Ipv4Net;
@@ -33,12 +33,15 @@ const MAPPED: [(u16, &str, &str); 3] = [
     (2, "192.168.7.7", "10.70.0.23"),
 ];
 
+/// The address of an IP object, and the ClusterIP of its Service.
+const SERVICE: (&str, &str) = ("10.70.0.24", "10.96.0.1");
+
 /// The index of a peer, and the address that replaces the source of an ICMP error from that peer,
 /// if the source is in no CIDR of the peer. The other peer has no such address.
 const UNKNOWN: (u16, &str) = (1, "10.71.0.1");
 
 /// The addresses from which a selector in the input chooses.
-const ADDRESSES: [&str; 16] = [
+const ADDRESSES: [&str; 18] = [
     "10.244.1.10",
     "10.244.5.5",
     "10.245.1.10",
@@ -55,6 +58,8 @@ const ADDRESSES: [&str; 16] = [
     "169.254.18.2",
     "172.18.0.2",
     "8.8.8.8",
+    "10.70.0.24",
+    "10.96.0.1",
 ];
 
 /// Lowest selector that leaves the address in the packet unchanged.
@@ -112,6 +117,11 @@ fn tables() -> Tables {
         tables.transit.insert(address, Transit { peer, to });
         tables.transit_sources.insert((peer, to), address);
     }
+    let service = Service {
+        to: address_of(SERVICE.1),
+        nodes: [NODE].into(),
+    };
+    tables.services.insert(address_of(SERVICE.0), service);
     let (peer, address) = UNKNOWN;
     tables.unknown_sources.insert(peer, address_of(address));
     tables.sources = OWN.map(net).into();
@@ -138,6 +148,7 @@ fn gateway() -> Gateway {
         sources: OWN.map(net).into(),
         local: LOCAL.map(net).into(),
         mapped_pods: MAPPED.map(pod).into(),
+        services: [(address_of(SERVICE.0), address_of(SERVICE.1))].into(),
     }
 }
 

@@ -95,6 +95,7 @@ fn mapped_addresses_are_routed_to_the_node_of_their_target() {
             },
         ),
         mapped("10.70.0.11", Target::Outside),
+        mapped("10.70.0.13", Target::Service),
         mapped(
             "10.70.0.12",
             Target::Remote {
@@ -116,6 +117,9 @@ fn mapped_addresses_are_routed_to_the_node_of_their_target() {
         tables.local[&net("10.70.0.11/32")],
         Local::Spread([ip("172.16.0.1"), ip("172.16.0.2")].into())
     );
+    let service = &tables.services[&ip("10.70.0.13")];
+    assert_eq!(service.to, ip("192.0.2.1"));
+    assert_eq!(service.nodes[..], [ip("172.16.0.1"), ip("172.16.0.2")]);
     assert!(!tables.local.contains_key(&net("10.70.0.12/32")));
     let transit = Transit {
         peer: 0,

@@ -397,6 +397,7 @@ fn gateway() -> Gateway {
             (addr("10.70.0.5"), pod(NEXT)),
             (addr("10.70.0.6"), pod(AFTER_NEXT)),
         ]),
+        services: BTreeMap::from([(addr("10.70.0.7"), addr("10.96.0.1"))]),
     }
 }
 

@@ -196,6 +196,7 @@ fn mapped_addresses_are_translated_on_the_nodes_to_which_gateways_send_them() {
         ("10.70.1.5", fabric::Target::Pod { node: None }, true, true),
         ("10.70.1.6", fabric::Target::Outside, true, true),
         ("10.70.1.7", remote, false, true),
+        ("10.70.1.8", fabric::Target::Service, false, true),
     ];
 
     for (address, target, translated, masqueraded) in cases {
@@ -203,6 +204,19 @@ fn mapped_addresses_are_translated_on_the_nodes_to_which_gateways_send_them() {
         assert_eq!(is_translated_here(&ip, &node), translated, "{ip:?}");
         assert_eq!(is_masqueraded(&ip, &node), masqueraded, "{ip:?}");
     }
+}
+
+#[test]
+fn packets_to_the_cluster_ip_of_an_ip_object_are_masqueraded() {
+    let mut fabric = crate::testing::fabric();
+    fabric.ips = vec![mapped("10.96.0.1", "10.70.1.8", fabric::Target::Service)];
+
+    let (view, observed, settings) = (View::default(), State::default(), Settings::default());
+    let input = input(&fabric, &view, &observed, &settings);
+    let filter = filter(&input, &fabric.nodes[0], &BTreeSet::new());
+
+    assert_eq!(filter.masqueraded, [ip("10.96.0.1")].into());
+    assert!(!filter.mapped.contains_key(&ip("10.70.1.8")));
 }
 
 #[test]

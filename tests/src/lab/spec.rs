@@ -42,8 +42,8 @@ pub struct ClusterSpec {
     pub name: String,
     /// The pod CIDRs. Each node has a part of each CIDR.
     pub pod_cidrs: Vec<Ipv4Net>,
-    /// The CIDR of Services, which remapped CIDRs must not overlap. The laboratory has no
-    /// ClusterIPs.
+    /// The CIDR of Services, which remapped CIDRs must not overlap. Tests install the rules that
+    /// translate ClusterIPs.
     pub service_cidr: Ipv4Net,
     /// The external CIDR, with the addresses at which peers reach nodes and IP objects.
     pub external_cidr: Ipv4Net,

@@ -70,6 +70,7 @@ type Statuses = BTreeMap<usize, Ipv4Net>;
 struct Owners<'a> {
     nodes: BTreeMap<Ipv4Addr, &'a str>,
     pod_cidrs: Vec<Ipv4Net>,
+    service_cidrs: Vec<Ipv4Net>,
     /// The pod CIDRs of nodes, by their first address; they do not overlap.
     node_pods: BTreeMap<Ipv4Addr, (Ipv4Net, &'a str)>,
     /// The CIDRs of peers as seen here, by their first address; they do not overlap.
@@ -93,6 +94,7 @@ impl<'a> Owners<'a> {
             nodes: nodes.map(|node| (node.internal_ip, &*node.name)).collect(),
             node_pods: node_pods.collect(),
             pod_cidrs: cidrs(spec, networks, NetworkType::Pod),
+            service_cidrs: cidrs(spec, networks, NetworkType::Service),
             remote: remote.collect(),
         }
     }
@@ -110,6 +112,9 @@ impl<'a> Owners<'a> {
             };
         }
 
+        if contains(&self.service_cidrs, address) {
+            return Target::Service;
+        }
         let below = self.remote.range(..=address).next_back();
         let remote = below.and_then(|(_, (to_original, cluster_id))| {
             Some((to_original.apply(address)?, (*cluster_id).to_owned()))
@@ -240,7 +245,7 @@ impl Reader<'_> {
     ) -> Vec<(&'s IpSpec, MappedIp)> {
         let mut ips = Vec::new();
         let mut status_ips = BTreeMap::new();
-        let mut remotes = BTreeMap::new();
+        let mut reversed = BTreeMap::new();
         let listed = spec.ips.iter().enumerate();
         let mut listed: Vec<_> = listed
             .filter(|(_, ip)| ip.node.is_some() || !(ip.orphan || ip.unreachable))
@@ -260,9 +265,10 @@ impl Reader<'_> {
             };
             self.refuse_second(&mut status_ips, status_ip, ip.index, "status.ip");
             let target = owners.target(ip.address);
-            if matches!(target, Target::Remote { .. }) {
-                // The reverse translation must know which of the two to use.
-                self.refuse_second(&mut remotes, ip.address, ip.index, "spec.ip");
+            if matches!(target, Target::Remote { .. } | Target::Service) {
+                // The gateway translates these addresses back without connection tracking, so each
+                // of them has a single IP object.
+                self.refuse_second(&mut reversed, ip.address, ip.index, "spec.ip");
             }
             let mapped = MappedIp {
                 name: ip.name.clone(),

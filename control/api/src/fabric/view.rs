@@ -126,6 +126,8 @@ pub enum Target {
         /// The address as the peer itself knows it.
         original: Ipv4Addr,
     },
+    /// The ClusterIP of a Service of this cluster. No other IP object has the same `spec.ip`.
+    Service,
     /// An address that is neither ours nor a peer's.
     Outside,
 }

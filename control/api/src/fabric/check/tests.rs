@@ -85,7 +85,8 @@ fn a_peer_is_joined_from_its_objects() {
 #[test]
 fn a_mapped_address_is_known_for_what_it_is() {
     let text = format!(
-        "{ROME}{}{}{}{}{}",
+        "{ROME}{}{}{}{}{}{}",
+        ip("kubernetes", "10.96.0.1"),
         ip("pod-of-no-node", "10.244.9.9"),
         ip("api-server", "172.18.1.2"),
         ip("web-of-naples", "10.3.1.10"),
@@ -109,6 +110,7 @@ fn a_mapped_address_is_known_for_what_it_is() {
     assert_eq!(target("node-rome-1"), Some(Target::Node("rome-1".into())));
     assert_eq!(target("api-server"), Some(Target::Node("rome-1".into())));
     assert_eq!(target("printer"), Some(Target::Outside));
+    assert_eq!(target("kubernetes"), Some(Target::Service));
     let node = Some("rome-2".to_owned());
     assert_eq!(target("web"), Some(Target::Pod { node }));
     assert_eq!(target("pod-of-no-node"), Some(Target::Pod { node: None }));
@@ -240,11 +242,11 @@ fn mapped_addresses_must_make_sense() {
     assert!(itself[0].ends_with(
         "IP a, spec.ip: 10.70.3.3 is itself of the external CIDR 10.70.0.0/16; write the address that is behind it"
     ));
-    let twice = plan_refused(&with(&(ip("a", "10.3.1.10") + &ip("b", "10.3.1.10"))));
-    assert!(
-        twice[0].contains("IP b, spec.ip: 10.3.1.10 is the address of document 18"),
-        "{twice:?}"
-    );
+    for address in ["10.3.1.10", "10.96.0.1"] {
+        let twice = plan_refused(&with(&(ip("a", address) + &ip("b", address))));
+        let expected = format!("IP b, spec.ip: {address} is the address of document 18");
+        assert!(twice[0].contains(&expected), "{twice:?}");
+    }
 }
 
 /// Returns what is wrong with the planned file after a change; in the last place where `from` is.
