@@ -46,7 +46,7 @@ async fn a_deleted_ip_object_is_unreachable(peering: &'static Peering) -> Result
 }
 
 /// Creates an IP object in the namespace of `web`, and returns the mapped address.
-async fn map(web: &Web, name: &str, address: &str) -> Result<Ipv4Addr> {
+pub(crate) async fn map(web: &Web, name: &str, address: &str) -> Result<Ipv4Addr> {
     let object = format!(
         "apiVersion: ipam.liqo.io/v1alpha1
 kind: IP

@@ -165,7 +165,7 @@ pub(crate) fn kill(gateway: &Gateway) -> Result<()> {
 }
 
 /// Waits until the kubelet has restarted a gateway, and the gateway is ready.
-async fn restarted(cluster: &Cluster, gateway: &Gateway) -> Result<()> {
+pub(crate) async fn restarted(cluster: &Cluster, gateway: &Gateway) -> Result<()> {
     let liqo = liqo(cluster).await?;
     let pod = format!("pod/{}", gateway.name);
     let restarts = gateway.restarts + 1;

@@ -13,6 +13,7 @@ mod rounds;
 mod addresses;
 mod api_server;
 mod chart;
+mod cluster_ips;
 mod confinement;
 mod connect;
 mod deletion;
@@ -73,6 +74,7 @@ fn main() -> ExitCode {
     api_server::add(&mut suite);
     members::add(&mut suite);
     three::add(&mut suite);
+    cluster_ips::add(&mut suite);
     deletion::add(&mut suite);
     chart::add(&mut suite);
     health::add(&mut suite);

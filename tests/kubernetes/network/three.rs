@@ -7,7 +7,7 @@ use crate::fixture::{Peering, Suite, Web, network, prepare, serial, until_pair_i
 use crate::rounds::{Ends, Rounds, lost_nothing};
 use anyhow::{Context as _, Result};
 use kubernetes_lab::cleanup;
-use kubernetes_lab::cluster;
+use kubernetes_lab::cluster::{self, Cluster};
 use kubernetes_lab::namespace::Namespace;
 use kubernetes_lab::spec::Spec;
 use kubernetes_lab::suite;
@@ -19,25 +19,12 @@ pub(crate) fn add(suite: &mut Suite) {
     );
 }
 
-const CONNECT: [&str; 2] = ["--gw-server-service-type=NodePort", "--wait"];
+pub(crate) const CONNECT: [&str; 2] = ["--gw-server-service-type=NodePort", "--wait"];
 
 async fn three_clusters_with_the_same_networks_reach_each_other(
     peering: &'static Peering,
 ) -> Result<()> {
-    for cluster in peering.clusters() {
-        let tenant = format!("liqo-tenant-{NAPLES}");
-        let tenant = Namespace::existing(cluster, &tenant).await?;
-        cleanup::defer(format!("{tenant:?}"), async move || tenant.delete().await);
-    }
-    cleanup::defer(NAPLES, async || {
-        match cluster::names()?.iter().any(|name| name == NAPLES) {
-            true => cluster::remove(NAPLES),
-            false => Ok(()),
-        }
-    });
-    let clusters = suite::up(vec![Spec::new(NAPLES)])?;
-    let naples = clusters.into_iter().next().context("no cluster")?;
-    prepare(&naples)?;
+    let naples = naples(peering, Spec::new(NAPLES)).await?;
     let [rome, milan] = peering.clusters();
 
     let mut rounds = Rounds::start(peering, "three-clusters", Ends::Everywhere).await?;
@@ -78,4 +65,25 @@ async fn three_clusters_with_the_same_networks_reach_each_other(
 
     lost_nothing(connected)?;
     lost_nothing(disconnected)
+}
+
+/// Creates the cluster naples with Liqo. Its name in `spec` must be [`NAPLES`]. Removes the cluster
+/// and its tenant namespaces after the test.
+pub(crate) async fn naples(peering: &Peering, spec: Spec) -> Result<Cluster> {
+    for cluster in peering.clusters() {
+        let tenant = format!("liqo-tenant-{NAPLES}");
+        let tenant = Namespace::existing(cluster, &tenant).await?;
+        cleanup::defer(format!("{tenant:?}"), async move || tenant.delete().await);
+    }
+    cleanup::defer(NAPLES, async || {
+        match cluster::names()?.iter().any(|name| name == NAPLES) {
+            true => cluster::remove(NAPLES),
+            false => Ok(()),
+        }
+    });
+    let clusters = suite::up(vec![spec])?;
+    let naples = clusters.into_iter().next().context("no cluster")?;
+    prepare(&naples)?;
+
+    Ok(naples)
 }
