@@ -7,7 +7,7 @@
 
 #![no_main]
 
-use control_api::fabric::{Fabric, Objects, admit, parse, plan};
+use control_fabric::{Fabric, Objects, admit, parse, plan};
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     if let Ok(text) = std::str::from_utf8(input) {

@@ -11,7 +11,7 @@
 //! after a delay, so that an intermittent fault causes few writes to the API server.
 
 use crate::engine::{ConnectionState, HandshakeEvidence, Kind, Nodes};
-use control_api::fabric::Node;
+use control_fabric::Node;
 use ebpf_common::probe::{LastRequest, digest};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;

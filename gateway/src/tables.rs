@@ -6,7 +6,7 @@
 //! therefore never assigned to another peer.
 
 use crate::engine::{PeerConfig, PrivateKey, Role};
-use control_api::fabric::{self, Fabric, MappedIp, Node, Peer, Target};
+use control_fabric::{Fabric, MappedIp, Node, Peer, Target};
 use ebpf::{Local, Outbound, Service, Tables, Transit};
 use ebpf_common::probe::PEERS_MAX;
 use ipam::Remap;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 const TCP_HEADERS: u16 = 40;
 
 const _: () = assert!(
-    fabric::PEERS_MAX == PEERS_MAX,
+    control_fabric::PEERS_MAX == PEERS_MAX,
     "the heartbeat has a bit for each peer of a fabric"
 );
 
@@ -108,8 +108,8 @@ pub(crate) fn peers(
                 local_private_key: keys.get(&peer.cluster_id)?.clone(),
                 public_key: peer.public_key,
                 role: match &peer.role {
-                    fabric::Role::Server { .. } => Role::Server,
-                    fabric::Role::Client { addresses, port } => Role::Client {
+                    control_fabric::Role::Server { .. } => Role::Server,
+                    control_fabric::Role::Client { addresses, port } => Role::Client {
                         addresses: addresses.clone(),
                         port: *port,
                     },

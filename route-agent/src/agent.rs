@@ -14,7 +14,7 @@ use crate::settings::Settings;
 use crate::state::State;
 use crate::status::Shared;
 use crate::underlay::{Destinations, Underlay};
-use control_api::fabric::Fabric;
+use control_fabric::Fabric;
 use control_source::{Origin, Reading, Scope, Source};
 use ipnet::Ipv4Net;
 use std::collections::BTreeMap;

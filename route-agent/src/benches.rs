@@ -30,7 +30,7 @@ mod benches {
 }
 
 use benches::fabric::{self, Size};
-use control_api::fabric::Fabric;
+use control_fabric::Fabric;
 use cpu_time::CpuTime;
 use criterion::{BenchmarkId, Criterion};
 use diff::{Op, diff};

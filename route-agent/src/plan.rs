@@ -8,7 +8,7 @@ use crate::state::{Device, Hop, Route, State};
 use crate::underlay::Underlay;
 use crate::view::View;
 use classes::Classes;
-use control_api::fabric::{self, Fabric, MappedIp, Node, Peer, REPLICAS_MAX, Replica};
+use control_fabric::{Fabric, MappedIp, Node, Peer, REPLICAS_MAX, Replica};
 use ipnet::Ipv4Net;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -270,7 +270,7 @@ fn filter(input: &Input, node: &Node, remote: &BTreeSet<Ipv4Net>) -> Filter {
         .iter()
         .filter(|ip| is_translated_here(ip, node))
         .collect::<Vec<_>>();
-    let is_service = |ip: &&MappedIp| ip.target == fabric::Target::Service;
+    let is_service = |ip: &&MappedIp| ip.target == control_fabric::Target::Service;
     let services = fabric.ips.iter().filter(is_service);
     let echo = fabric.echo_responder().map(|it| (it, node.external_ip));
 
@@ -306,9 +306,11 @@ fn filter(input: &Input, node: &Node, remote: &BTreeSet<Ipv4Net>) -> Filter {
 /// this address. Gateways translate the addresses of remote pods and of Services themselves.
 fn is_translated_here(ip: &MappedIp, node: &Node) -> bool {
     match &ip.target {
-        fabric::Target::Node(name) => *name == node.name && ip.status_ip != node.external_ip,
-        fabric::Target::Pod { .. } | fabric::Target::Outside => true,
-        fabric::Target::Remote { .. } | fabric::Target::Service => false,
+        control_fabric::Target::Node(name) => {
+            *name == node.name && ip.status_ip != node.external_ip
+        }
+        control_fabric::Target::Pod { .. } | control_fabric::Target::Outside => true,
+        control_fabric::Target::Remote { .. } | control_fabric::Target::Service => false,
     }
 }
 
@@ -318,12 +320,12 @@ fn is_translated_here(ip: &MappedIp, node: &Node) -> bool {
 /// another host. Replies must then return through this node, which translates their addresses back.
 fn is_masqueraded(ip: &MappedIp, node: &Node) -> bool {
     let is_here = match &ip.target {
-        fabric::Target::Node(name) => *name == node.name,
-        fabric::Target::Pod { node: Some(name) } => *name == node.name,
-        fabric::Target::Pod { node: None }
-        | fabric::Target::Outside
-        | fabric::Target::Remote { .. }
-        | fabric::Target::Service => false,
+        control_fabric::Target::Node(name) => *name == node.name,
+        control_fabric::Target::Pod { node: Some(name) } => *name == node.name,
+        control_fabric::Target::Pod { node: None }
+        | control_fabric::Target::Outside
+        | control_fabric::Target::Remote { .. }
+        | control_fabric::Target::Service => false,
     };
 
     ip.masquerade || !is_here

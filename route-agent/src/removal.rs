@@ -5,7 +5,7 @@
 //! same way in both cases, so the agent asks the API server whether its DaemonSet exists. If the
 //! API server does not reply, the state stays.
 
-use control_api::fabric::Object;
+use control_fabric::Object;
 use control_source::{Source, Watch};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::api::Api;

@@ -1,7 +1,7 @@
 //! Fixtures for unit tests: the desired state of a cluster, network namespaces, and a simulated
 //! gateway.
 
-use control_api::fabric::{Fabric, MappedIp, Node, Peer, Replica, Role, Target};
+use control_fabric::{Fabric, MappedIp, Node, Peer, Replica, Role, Target};
 use ipam::Remap;
 use ipnet::Ipv4Net;
 use std::net::Ipv4Addr;
@@ -14,8 +14,8 @@ pub(crate) use netns::{Namespace, eventually, in_netns, run};
 /// Returns the content of a fabric file, which describes the cluster of [`fabric`] with only one
 /// peer.
 pub(crate) fn fabric_file() -> String {
-    let mut objects = control_api::fabric::parse(include_str!("testing/fabric.yaml")).unwrap();
-    control_api::fabric::plan(&mut objects).unwrap();
+    let mut objects = control_fabric::parse(include_str!("testing/fabric.yaml")).unwrap();
+    control_fabric::plan(&mut objects).unwrap();
 
     objects.to_yaml()
 }

@@ -1,6 +1,6 @@
 //! The properties of the underlay, which is the network that carries overlay frames.
 
-use control_api::fabric::Fabric;
+use control_fabric::Fabric;
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
@@ -54,7 +54,7 @@ mod tests {
         let mut fabric = fabric();
         fabric.replicas = vec![
             replica("gw-1", "10.244.1.11"),
-            control_api::fabric::Replica {
+            control_fabric::Replica {
                 node: "rome-2".into(),
                 ..replica("gw-2", "10.244.2.12")
             },

@@ -30,6 +30,7 @@ const NAMES_FORBIDDEN: &[&str] = &[
 /// without `src` at its end matches the file and the folder of a module.
 const PURE: &[&str] = &[
     "control/api/src",
+    "control/fabric/src",
     "control/manager/src/plan",
     "gateway/src/engine",
     "gateway/src/offload",

@@ -4,7 +4,7 @@
 pub const REMOTE_CLUSTER_ID: &str = "liqo.io/remote-cluster-id";
 /// Of an object that this project made: `true`.
 pub const MANAGED: &str = "liqo.io/managed";
-/// Of a namespace that holds the objects of a peer: `true`. Who may set it: [`tenant`](crate::tenant).
+/// Of a namespace that holds the objects of a peer: `true`. Who may set it: [`tenant_namespace`](crate::tenant_namespace).
 pub const TENANT_NAMESPACE: &str = "liqo.io/tenant-namespace";
 /// Of a namespace whose IPs may have a Service for an address of the cluster itself: `true`; this
 /// project's addition.

@@ -1,7 +1,7 @@
-//! The custom resources, and the desired state that a fabric file or an API server gives.
+//! Liqo's custom resources, field for field.
 //!
-//! The kinds are Liqo's, field for field, one per module. [`fabric`] reads them from a file, fills in
-//! the addresses and gives a checked view of them.
+//! There is one module for each API group, and in it one for each kind. The kinds are also re-exported
+//! here, where no two have the same name.
 
 #![forbid(unsafe_code)]
 #![expect(
@@ -12,33 +12,21 @@
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt as _;
 
-pub use configuration::{Configuration, ConfigurationSpec, ConfigurationStatus};
-pub use connection::{Connection, ConnectionSpec, ConnectionStatus};
-pub use foreign_cluster::{ForeignCluster, ForeignClusterSpec, ForeignClusterStatus};
-pub use gateway_client::{GatewayClient, GatewayClientSpec, GatewayClientStatus};
-pub use gateway_server::{GatewayServer, GatewayServerSpec, GatewayServerStatus};
-pub use gateway_template::{
-    WgGatewayClientTemplate, WgGatewayClientTemplateSpec, WgGatewayServerTemplate,
-    WgGatewayServerTemplateSpec,
+pub use self::core::{ForeignCluster, ForeignClusterSpec, ForeignClusterStatus};
+pub use ipam::{IP, IPSpec, IPStatus, Network, NetworkSpec, NetworkStatus};
+pub use networking::{
+    Configuration, ConfigurationSpec, ConfigurationStatus, Connection, ConnectionSpec,
+    ConnectionStatus, GatewayClient, GatewayClientSpec, GatewayClientStatus, GatewayServer,
+    GatewayServerSpec, GatewayServerStatus, PublicKey, PublicKeySpec, WgGatewayClientTemplate,
+    WgGatewayClientTemplateSpec, WgGatewayServerTemplate, WgGatewayServerTemplateSpec,
 };
-pub use ip::{IP, IPSpec, IPStatus};
-pub use network::{Network, NetworkSpec, NetworkStatus};
-pub use public_key::{PublicKey, PublicKeySpec};
 
 pub mod annotations;
-pub mod configuration;
-pub mod connection;
-pub mod endpoint;
-pub mod fabric;
-pub mod foreign_cluster;
-pub mod gateway_client;
-pub mod gateway_server;
-pub mod gateway_template;
-pub mod ip;
+pub mod core;
+pub mod ipam;
 pub mod labels;
-pub mod network;
-pub mod public_key;
-pub mod tenant;
+pub mod networking;
+pub mod tenant_namespace;
 
 mod schema;
 

@@ -7,8 +7,8 @@
 use crate::pauses::{Pauses, spread};
 use crate::select::Updates;
 use crate::store::{Item, Update};
-use control_api::fabric::{Object, Objects};
 use control_api::{Network, labels};
+use control_fabric::{Object, Objects};
 use futures_util::stream::{self, BoxStream, StreamExt as _};
 use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::Node;

@@ -1,6 +1,6 @@
 //! The desired state as a file holds it.
 
-use control_api::fabric::{self, Errors, Fabric};
+use control_fabric::{Errors, Fabric};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 use telemetry::watch::FileWatch;
@@ -84,7 +84,7 @@ pub fn load(path: &Path) -> Result<Fabric, Error> {
         path: path.to_owned(),
         errors,
     };
-    let objects = fabric::parse(&read(path)?).map_err(invalid)?;
+    let objects = control_fabric::parse(&read(path)?).map_err(invalid)?;
     Fabric::try_from(&objects).map_err(invalid)
 }
 

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! file --load-----------------------------------------------------> Fabric
-//! API server --watch--> Store --objects--> Tenancy::prune --> control_api::fabric::admit --^
+//! API server --watch--> Store --objects--> Tenancy::prune --> control_fabric::admit --^
 //! ```
 
 #![forbid(unsafe_code)]

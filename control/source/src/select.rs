@@ -3,10 +3,10 @@
 use crate::pauses::Pauses;
 use crate::store::{Id, Item, Keys, Update};
 use crate::trim::{self, Trim};
-use control_api::fabric::Object;
 use control_api::{
     Configuration, Connection, GatewayClient, GatewayServer, IP, Network, PublicKey, labels,
 };
+use control_fabric::Object;
 use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Secret};

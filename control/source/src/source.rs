@@ -2,7 +2,7 @@
 
 use crate::file::{self, File};
 use crate::watch::{self, Installation, Scope, Watch};
-use control_api::fabric::{Admission, Errors, Fabric, Waiting};
+use control_fabric::{Admission, Errors, Fabric, Waiting};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;

@@ -2,7 +2,7 @@
 
 use crate::blocks::{self, Blocks};
 use control_api::Connection;
-use control_api::fabric::{Object, Objects};
+use control_fabric::{Object, Objects};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::{BTreeMap, BTreeSet};
 use zeroize::Zeroizing;

@@ -1,7 +1,7 @@
 //! Measures the translation of the desired state into eBPF map entries and peers of the engine.
 
 use crate::tables::{Indices, peers, tables};
-use control_api::fabric::{Fabric, MappedIp, Node, Peer, Role, Target};
+use control_fabric::{Fabric, MappedIp, Node, Peer, Role, Target};
 use cpu_time::CpuTime;
 use criterion::{BenchmarkId, Criterion};
 use ipam::Remap;

@@ -65,7 +65,6 @@ fn base64(bytes: &[u8]) -> anyhow::Result<String> {
 mod tests {
     use super::*;
     use crate::engine::PrivateKey;
-    use control_api::fabric;
 
     #[test]
     fn the_output_is_one_object_with_the_public_key() {
@@ -82,7 +81,11 @@ mod tests {
 
         result.unwrap();
         let text = String::from_utf8(out).unwrap();
-        assert_eq!(fabric::parse(&text).unwrap().iter().count(), 1, "{text}");
+        assert_eq!(
+            control_fabric::parse(&text).unwrap().iter().count(),
+            1,
+            "{text}"
+        );
         let private = PrivateKey::from_slice(&private.unwrap()).unwrap();
         let public = engine::public_key(&private);
         assert!(text.contains(&base64(&public).unwrap()));

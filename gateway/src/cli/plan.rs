@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
-use control_api::fabric::{self, Fabric, Objects};
+use control_fabric::{Fabric, Objects};
 use control_source::file;
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -49,9 +49,9 @@ impl Plan {
         };
         let invalid = |errors| anyhow!("{} is not valid:\n{errors}", name.display());
 
-        let before = fabric::parse(&text).map_err(invalid)?;
-        let mut after = fabric::parse(&text).map_err(invalid)?;
-        fabric::plan(&mut after).map_err(invalid)?;
+        let before = control_fabric::parse(&text).map_err(invalid)?;
+        let mut after = control_fabric::parse(&text).map_err(invalid)?;
+        control_fabric::plan(&mut after).map_err(invalid)?;
         Fabric::try_from(&after).map_err(invalid)?;
 
         let target = self.output.unwrap_or_else(|| self.file.clone());

@@ -1,7 +1,7 @@
 //! Determines the state of the overlay between this replica and each node of this cluster.
 
 use crate::engine;
-use control_api::fabric::Node;
+use control_fabric::Node;
 use ebpf_common::probe::{HAS_ECHO_RESPONDER, HAS_REPORT, LastRequest, RECEIVES_REPLIES, STOPPING};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;

@@ -2,7 +2,7 @@
 
 use super::overlay::{self, Overlay};
 use crate::engine::{Kind, Nodes};
-use control_api::connection::reason;
+use control_api::networking::connection::reason;
 use ebpf_common::settings::ECHO_RESPONDER_PORT;
 
 /// Maximum number of nodes that a message names.

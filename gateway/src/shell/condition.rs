@@ -9,7 +9,7 @@
 
 use crate::path::{Reason, Verdict};
 use control_api::Connection;
-use control_api::connection::{CONNECTED, PATH_HEALTHY};
+use control_api::networking::connection::{CONNECTED, PATH_HEALTHY};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::{Value, json};
@@ -91,7 +91,9 @@ pub(super) fn path(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use control_api::connection::{ConnectionSpec, ConnectionStatus, ConnectionType, ERROR};
+    use control_api::networking::connection::{
+        ConnectionSpec, ConnectionStatus, ConnectionType, ERROR,
+    };
     use k8s_openapi::api::core::v1::ObjectReference;
 
     const NOW: Timestamp = Timestamp::constant(1_000_000, 0);

@@ -4,7 +4,7 @@ use super::keys;
 use crate::engine::{PeerConfig, PrivateKey};
 use crate::tables::{self, Indices};
 use control_api::Connection;
-use control_api::fabric::Fabric;
+use control_fabric::Fabric;
 use control_source::{Origin, Reading, Scope, Source};
 use ebpf::Tables;
 use ipnet::Ipv4Net;

@@ -189,7 +189,7 @@ fn fabric(peers: &[&str]) -> Fabric {
             &format!("10.{}.0.0/16", (101 + rank) % 256),
         )],
         external: Vec::new(),
-        role: fabric::Role::Server { port: 51840 },
+        role: control_fabric::Role::Server { port: 51840 },
         mtu: 1340,
         key_secret: format!("gw-{id}"),
         public_key: [1; 32],

@@ -2,7 +2,7 @@
 
 use super::Agent;
 use crate::echo_responder;
-use control_api::fabric::Fabric;
+use control_fabric::Fabric;
 use std::net::Ipv4Addr;
 use std::time::Instant;
 

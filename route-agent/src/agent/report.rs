@@ -5,7 +5,7 @@ use crate::liveness::{Phase, Report};
 use crate::path;
 use crate::plan::Plan;
 use crate::status::{Config, Peer, Replica, forwarding};
-use control_api::fabric::{Fabric, Waiting};
+use control_fabric::{Fabric, Waiting};
 use ipnet::Ipv4Net;
 use std::collections::BTreeMap;
 use std::error::Error as _;
@@ -160,7 +160,7 @@ impl Agent {
         });
     }
 
-    fn peer(&self, peer: &control_api::fabric::Peer, plan: &Plan) -> Peer {
+    fn peer(&self, peer: &control_fabric::Peer, plan: &Plan) -> Peer {
         let cidrs: Vec<Ipv4Net> = Fabric::remote_cidrs(peer).collect();
         let route = cidrs.iter().find_map(|cidr| plan.state.routes.get(cidr));
         let group = route.and_then(|route| plan.state.groups.get(&route.nexthop));

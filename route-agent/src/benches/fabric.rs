@@ -1,7 +1,7 @@
 //! Generates the desired state of clusters of several sizes, and events that change the state.
 
 use crate::view::View;
-use control_api::fabric::{Fabric, MappedIp, Node, Peer, Replica, Role, Target};
+use control_fabric::{Fabric, MappedIp, Node, Peer, Replica, Role, Target};
 use ipam::Remap;
 use ipnet::Ipv4Net;
 use std::fmt;

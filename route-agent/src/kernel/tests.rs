@@ -4,7 +4,7 @@ use crate::diff::diff;
 use crate::plan::{Input, plan};
 use crate::testing::{fabric, in_netns, ip, mapped, net, run};
 use crate::view::View;
-use control_api::fabric::{Fabric, Target};
+use control_fabric::{Fabric, Target};
 
 mod foreign;
 
@@ -214,7 +214,7 @@ fn a_thousand_peers_converge_and_lose_a_replica_by_one_change() {
     });
 }
 
-fn small_peer(cluster_id: &str, pods: &str, external: &str) -> control_api::fabric::Peer {
+fn small_peer(cluster_id: &str, pods: &str, external: &str) -> control_fabric::Peer {
     let mut peer = crate::testing::peer(cluster_id, "10.245.0.0/16", "10.71.0.0/16");
     peer.pods = vec![ipam::Remap::new(net("10.244.0.0/24"), net(pods)).unwrap()];
     peer.external = vec![ipam::Remap::new(net("10.70.0.0/24"), net(external)).unwrap()];

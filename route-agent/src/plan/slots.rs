@@ -4,7 +4,7 @@
 use crate::plan::Error;
 use crate::settings::{PROBES, Settings};
 use crate::state::State;
-use control_api::fabric::{REPLICAS_MAX, Replica};
+use control_fabric::{REPLICAS_MAX, Replica};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 

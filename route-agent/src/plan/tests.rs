@@ -163,10 +163,10 @@ fn the_error_of_an_unknown_node_names_the_known_ones() {
 
 #[test]
 fn mapped_addresses_are_translated_on_the_nodes_to_which_gateways_send_them() {
-    let pod = |node: &str| fabric::Target::Pod {
+    let pod = |node: &str| control_fabric::Target::Pod {
         node: Some(node.into()),
     };
-    let remote = fabric::Target::Remote {
+    let remote = control_fabric::Target::Remote {
         cluster_id: "milan".into(),
         original: ip("10.244.9.9"),
     };
@@ -175,28 +175,33 @@ fn mapped_addresses_are_translated_on_the_nodes_to_which_gateways_send_them() {
         // (mapped address, target, result of `is_translated_here`, result of `is_masqueraded`)
         (
             "10.70.0.1",
-            fabric::Target::Node("rome-1".into()),
+            control_fabric::Target::Node("rome-1".into()),
             false,
             false,
         ),
         (
             "10.70.1.1",
-            fabric::Target::Node("rome-1".into()),
+            control_fabric::Target::Node("rome-1".into()),
             true,
             false,
         ),
         (
             "10.70.1.2",
-            fabric::Target::Node("rome-2".into()),
+            control_fabric::Target::Node("rome-2".into()),
             false,
             true,
         ),
         ("10.70.1.3", pod("rome-1"), true, false),
         ("10.70.1.4", pod("rome-2"), true, true),
-        ("10.70.1.5", fabric::Target::Pod { node: None }, true, true),
-        ("10.70.1.6", fabric::Target::Outside, true, true),
+        (
+            "10.70.1.5",
+            control_fabric::Target::Pod { node: None },
+            true,
+            true,
+        ),
+        ("10.70.1.6", control_fabric::Target::Outside, true, true),
         ("10.70.1.7", remote, false, true),
-        ("10.70.1.8", fabric::Target::Service, false, true),
+        ("10.70.1.8", control_fabric::Target::Service, false, true),
     ];
 
     for (address, target, translated, masqueraded) in cases {
@@ -209,7 +214,11 @@ fn mapped_addresses_are_translated_on_the_nodes_to_which_gateways_send_them() {
 #[test]
 fn packets_to_the_cluster_ip_of_an_ip_object_are_masqueraded() {
     let mut fabric = crate::testing::fabric();
-    fabric.ips = vec![mapped("10.96.0.1", "10.70.1.8", fabric::Target::Service)];
+    fabric.ips = vec![mapped(
+        "10.96.0.1",
+        "10.70.1.8",
+        control_fabric::Target::Service,
+    )];
 
     let (view, observed, settings) = (View::default(), State::default(), Settings::default());
     let input = input(&fabric, &view, &observed, &settings);
@@ -227,7 +236,7 @@ fn the_echo_address_leads_to_the_node_unless_an_ip_object_has_it() {
     let text = |fabric: &Fabric| format!("{:?}", plan_of(fabric, &view).state.filter);
     assert!(text(&fabric).contains(&echo), "{}", text(&fabric));
 
-    fabric.ips = vec![mapped("192.0.2.1", &echo, fabric::Target::Outside)];
+    fabric.ips = vec![mapped("192.0.2.1", &echo, control_fabric::Target::Outside)];
 
     assert_eq!(fabric.echo_responder(), None);
     let node = fabric.nodes[0].external_ip.to_string();

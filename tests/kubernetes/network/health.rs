@@ -4,7 +4,7 @@ use crate::fixture::{Peering, SOON, Suite, connection, liqoctl, serial};
 use crate::{MILAN, ROME};
 use anyhow::{Context as _, Result, ensure};
 use control_api::ForeignCluster;
-use control_api::connection::PATH_HEALTHY;
+use control_api::networking::connection::PATH_HEALTHY;
 use kube::Api;
 use kubernetes_lab::cleanup;
 use kubernetes_lab::cluster::Cluster;

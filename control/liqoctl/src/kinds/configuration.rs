@@ -12,7 +12,7 @@ use crate::verbs::get::Get;
 use crate::verbs::{Action, Run, Verb};
 use anyhow::{Result, anyhow};
 use clap::Args;
-use control_api::configuration::{Configuration, NETWORK_CIDRS_CONFIGURED};
+use control_api::networking::configuration::{Configuration, NETWORK_CIDRS_CONFIGURED};
 use control_api::{Network, labels};
 use ipnet::Ipv4Net;
 use kube::{Api, ResourceExt as _};

@@ -7,7 +7,7 @@ use crate::kind::{Key, Kind};
 use crate::world::is_going;
 use crate::write::{Action, Write};
 use check::check;
-use control_api::configuration::{
+use control_api::networking::configuration::{
     ClusterCidrs, ClusterConfig, NETWORK_CIDRS_CONFIGURED, NETWORK_CIDRS_CONFIGURED_MESSAGE,
     WAITING_FOR_NETWORKS,
 };

@@ -6,7 +6,7 @@ use super::{Planner, owner};
 use crate::kind::{Key, Kind};
 use crate::world::{Subject, is_going};
 use crate::write::{Action, Write, covers};
-use control_api::connection::CONNECTING;
+use control_api::networking::connection::CONNECTING;
 use control_api::{PublicKey, labels};
 use serde_json::json;
 

@@ -5,11 +5,11 @@ use super::gateway::Gateway;
 use crate::kind::{Key, Kind};
 use crate::world::is_going;
 use crate::write::{Action, Write};
-use control_api::connection::{CONNECTED, ERROR, PATH_HEALTHY};
-use control_api::foreign_cluster::{
+use control_api::core::foreign_cluster::{
     ForeignClusterCondition, ForeignClusterConditionStatus as Status,
     ForeignClusterConditionType as Type, Module, Modules, TenantNamespaces,
 };
+use control_api::networking::connection::{CONNECTED, ERROR, PATH_HEALTHY};
 use control_api::{ForeignCluster, labels};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;

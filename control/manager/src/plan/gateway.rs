@@ -3,10 +3,10 @@
 use super::{Planner, owner, service};
 use crate::kind::{Key, Kind};
 use crate::world::is_going;
-use control_api::endpoint::Protocol;
-use control_api::fabric::{self, MTU_RANGE, is_host};
-use control_api::tenant::Misplaced;
+use control_api::networking::endpoint::Protocol;
+use control_api::tenant_namespace::Misplaced;
 use control_api::{GatewayClient, GatewayServer};
+use control_fabric::{MTU_RANGE, is_host};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use problem::NAME_LEN_MAX;
 
@@ -117,7 +117,7 @@ impl<'a> Gateway<'a> {
             Self::Client(_, client) => client.spec.mtu,
         };
         if let Some(value) = mtu.filter(|mtu| !MTU_RANGE.contains(mtu)) {
-            let problem = fabric::Problem::BadMtu { value };
+            let problem = control_fabric::Problem::BadMtu { value };
             return Err(Problem::Field {
                 field: "spec.mtu",
                 problem,
@@ -130,7 +130,7 @@ impl<'a> Gateway<'a> {
                 if endpoint.protocol == Some(Protocol::Tcp) {
                     return Err(Problem::Field {
                         field: "spec.endpoint.protocol",
-                        problem: fabric::Problem::NotUdp,
+                        problem: control_fabric::Problem::NotUdp,
                     });
                 }
                 let mut addresses = endpoint.addresses.iter();
@@ -139,7 +139,7 @@ impl<'a> Gateway<'a> {
                 if let Some(value) = wrong.cloned() {
                     return Err(Problem::Field {
                         field: "spec.endpoint.addresses",
-                        problem: fabric::Problem::BadHost { value },
+                        problem: control_fabric::Problem::BadHost { value },
                     });
                 }
                 let port = endpoint.port.or(endpoint.ports.first().copied());

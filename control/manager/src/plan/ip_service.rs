@@ -5,7 +5,7 @@ use super::{Plan, Planner, owner};
 use crate::kind::{Key, Kind};
 use crate::world::{Subject, is_going};
 use crate::write::{Action, Write, covers};
-use control_api::ip::ServiceTemplate;
+use control_api::ipam::ip::ServiceTemplate;
 use control_api::{IP, labels};
 use k8s_openapi::api::core::v1::Service;
 use serde_json::{Value, json};

@@ -2,7 +2,7 @@
 
 use super::{Plan, Planner};
 use crate::kind::{Key, Kind};
-use control_api::connection::{CONNECTED, ERROR};
+use control_api::networking::connection::{CONNECTED, ERROR};
 
 /// The state of a tunnel, as far as people care.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

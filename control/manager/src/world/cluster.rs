@@ -3,8 +3,8 @@
 use super::World;
 use crate::kind::{Key, Kind};
 use crate::task::Task;
-use control_api::configuration::ClusterCidrs;
-use control_api::endpoint::InternalEndpoint;
+use control_api::networking::configuration::ClusterCidrs;
+use control_api::networking::endpoint::InternalEndpoint;
 use control_api::{Network, labels};
 use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::{Node, Pod};

@@ -4,7 +4,7 @@ use super::World;
 use crate::kind::{Key, Kind};
 use crate::plan::service;
 use crate::task::Task;
-use control_api::{labels, tenant};
+use control_api::{labels, tenant_namespace};
 use std::collections::BTreeSet;
 
 /// What objects have to do with.
@@ -46,7 +46,7 @@ pub(super) fn links(world: &World, kind: Kind, key: &Key) -> Vec<Link> {
     let label = |label| meta.labels.as_ref().and_then(|labels| labels.get(label));
     let mut subjects = Vec::new();
     if kind == Kind::Namespace {
-        let peer = tenant::peer_of(meta).map(str::to_owned);
+        let peer = tenant_namespace::peer_of(meta).map(str::to_owned);
         subjects.extend(peer.map(Subject::Peer));
     } else if is_of_peer(kind) {
         let peer = label(labels::REMOTE_CLUSTER_ID).cloned();

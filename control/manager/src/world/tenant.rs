@@ -5,7 +5,7 @@ use super::{Listing, World, is_going};
 use crate::kind::{Key, Kind};
 use crate::plan::tenant;
 use crate::task::Task;
-use control_api::tenant::{Misplaced, Seniority, choose, peer_of, seniority};
+use control_api::tenant_namespace::{Misplaced, Seniority, choose, peer_of, seniority};
 use std::collections::BTreeSet;
 
 /// Returns whether a peering is made of objects of a kind, which people write.

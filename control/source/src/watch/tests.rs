@@ -195,7 +195,7 @@ async fn a_connection_outside_of_the_tenant_namespace_is_not_reported_to() {
 fn misplaced(watch: &mut Watch) -> Vec<String> {
     let refused = watch.admit().refused;
     let peers = refused.iter().filter_map(|error| {
-        let control_api::fabric::Problem::Misplaced(problem) = &error.problem else {
+        let control_fabric::Problem::Misplaced(problem) = &error.problem else {
             return None;
         };
         Some(problem.peer().to_owned())
@@ -224,7 +224,7 @@ fn nodes(watch: &Watch) -> Vec<String> {
     let objects = watch.store().iter();
     objects
         .filter_map(|object| {
-            let control_api::fabric::Object::Node(node) = object else {
+            let control_fabric::Object::Node(node) = object else {
                 return None;
             };
             node.metadata.name.clone()

@@ -16,7 +16,7 @@
 
 use crate::engine::ConnectionState;
 use control_api::Connection;
-use control_api::connection::{CONNECTED, CONNECTING, ERROR};
+use control_api::networking::connection::{CONNECTED, CONNECTING, ERROR};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};

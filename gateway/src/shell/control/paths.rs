@@ -5,7 +5,7 @@ use crate::engine::{ConnectionState, PeerConfig};
 use crate::path::{self, TunnelRole};
 use crate::shell::lane::Command;
 use crate::shell::state::lock;
-use control_api::fabric::{Peer, Role};
+use control_fabric::{Peer, Role};
 use std::collections::BTreeMap;
 use std::time::Instant;
 use tokio::time::{Interval, MissedTickBehavior, interval_at};

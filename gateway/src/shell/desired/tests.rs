@@ -1,5 +1,4 @@
 use super::*;
-use control_api::fabric;
 use std::fs;
 
 #[test]
@@ -142,8 +141,8 @@ impl Place {
                 keys::generate(&directory).unwrap();
             }
         }
-        let mut objects = fabric::parse(&text(peers)).unwrap();
-        fabric::plan(&mut objects).unwrap();
+        let mut objects = control_fabric::parse(&text(peers)).unwrap();
+        control_fabric::plan(&mut objects).unwrap();
         fs::write(self.file(), objects.to_yaml()).unwrap();
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::fixture::SOON;
 use anyhow::{Context as _, Result, ensure};
-use control_api::configuration::NETWORK_CIDRS_CONFIGURED;
+use control_api::networking::configuration::NETWORK_CIDRS_CONFIGURED;
 use control_api::{Configuration, GatewayClient, GatewayServer};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;

@@ -7,7 +7,7 @@ use super::paths::path_unhealthy;
 use crate::fixture::{LIQO, Peering, SOON, Suite, Web, connection, serial};
 use crate::foreign::{Foreign, Tenant};
 use anyhow::{Context as _, Result, ensure};
-use control_api::connection::reason;
+use control_api::networking::connection::reason;
 use edit::Expected::{Refused, Reported};
 use edit::{edit, ready, replace, reported, reported_by};
 use kubernetes_lab::namespace::Namespace;

@@ -6,7 +6,7 @@ use crate::fixture::{Peering, SOON, Suite, Web, connection, serial, until_connec
 use crate::foreign::{Foreign, Tenant};
 use crate::{MILAN, ROME};
 use anyhow::{Context as _, Result, ensure};
-use control_api::connection::{PATH_HEALTHY, reason};
+use control_api::networking::connection::{PATH_HEALTHY, reason};
 use kubernetes_lab::cleanup::{self, Deferred};
 use kubernetes_lab::cluster::Cluster;
 use kubernetes_lab::namespace::Namespace;

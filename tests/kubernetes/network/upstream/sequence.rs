@@ -3,7 +3,7 @@
 //! As in upstream, the order of the requests is fixed, and a wait that times out is an error.
 
 use anyhow::{Context as _, Result, bail, ensure};
-use control_api::configuration::NETWORK_CIDRS_CONFIGURED;
+use control_api::networking::configuration::NETWORK_CIDRS_CONFIGURED;
 use control_api::{
     Configuration, Connection, GatewayClient, GatewayServer, Network, PublicKey, labels,
 };

@@ -6,7 +6,7 @@ use super::local::foreign_clusters;
 use crate::cluster::Cluster;
 use crate::{objects, tenant};
 use anyhow::{Result, bail};
-use control_api::configuration::ClusterCidrs;
+use control_api::networking::configuration::ClusterCidrs;
 use control_api::{Configuration, GatewayClient, GatewayServer};
 use serde_json::{Value, json};
 
@@ -129,7 +129,7 @@ impl Report {
         }
         let calls = client.and_then(|client| client.spec.endpoint.as_ref());
         let serves = server.and_then(|server| server.status.as_ref()?.endpoint.as_ref());
-        let gateway = |role, endpoint: &control_api::endpoint::Endpoint| Gateway {
+        let gateway = |role, endpoint: &control_api::networking::endpoint::Endpoint| Gateway {
             role,
             addresses: endpoint.addresses.clone(),
             port: endpoint.port.unwrap_or_default(),

@@ -1,7 +1,7 @@
 //! Why two gateways do not hear each other, from what each of them says.
 
 use control_api::Connection;
-use control_api::connection::{CONNECTED, PATH_HEALTHY, reason};
+use control_api::networking::connection::{CONNECTED, PATH_HEALTHY, reason};
 
 /// What one side says of its connection.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -211,14 +211,14 @@ fn reported(server: &GatewayServer) -> Option<Endpoint> {
         addresses,
         port,
         protocol: match endpoint.protocol {
-            Some(control_api::endpoint::Protocol::Tcp) => Protocol::Tcp,
-            Some(control_api::endpoint::Protocol::Udp) | None => Protocol::Udp,
+            Some(control_api::networking::endpoint::Protocol::Tcp) => Protocol::Tcp,
+            Some(control_api::networking::endpoint::Protocol::Udp) | None => Protocol::Udp,
         },
     })
 }
 
 fn no_address_hint(server: &GatewayServer) -> &'static str {
-    use control_api::gateway_server::ServiceType;
+    use control_api::networking::gateway_server::ServiceType;
     let endpoint = server.spec.endpoint.as_ref();
     match endpoint.map(|endpoint| endpoint.service_type) {
         Some(ServiceType::LoadBalancer) => {

@@ -10,7 +10,7 @@ use crate::objects;
 use crate::pair::Side;
 use crate::{failure, progress, prompt, tenant};
 use anyhow::Result;
-use control_api::configuration::{ClusterCidrs, Configuration};
+use control_api::networking::configuration::{ClusterCidrs, Configuration};
 use control_api::{Network, labels};
 use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::Node;

@@ -3,8 +3,7 @@
 use crate::kind::{Key, Kind};
 use crate::plan::secret::KeyProblem;
 use crate::plan::service;
-use control_api::fabric;
-use control_api::tenant::Misplaced;
+use control_api::tenant_namespace::Misplaced;
 
 /// Longest name of a gateway: `gw-` and it make a label.
 pub(super) const NAME_LEN_MAX: usize = 60;
@@ -52,7 +51,7 @@ pub(in crate::plan) enum Problem {
     #[error("{field}: {problem}")]
     Field {
         field: &'static str,
-        problem: fabric::Problem,
+        problem: control_fabric::Problem,
     },
     #[error("PublicKey {0} does not hold 32 bytes: copy the publicKey of the peer's Secret")]
     PublicKeyInvalid(Key),

@@ -5,7 +5,7 @@ use crate::condition::Verdict;
 use crate::kind::Key;
 use crate::plan::{Plan, Planner, service};
 use crate::write::Write;
-use control_api::endpoint::{Endpoint, Protocol};
+use control_api::networking::endpoint::{Endpoint, Protocol};
 use k8s_openapi::api::core::v1::{ObjectReference, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;

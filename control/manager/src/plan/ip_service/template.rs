@@ -9,7 +9,7 @@
 use crate::cidr;
 use crate::kind::Key;
 use crate::plan::{Planner, label};
-use control_api::ip::ServiceTemplate;
+use control_api::ipam::ip::ServiceTemplate;
 use control_api::{IP, labels};
 use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::Service;

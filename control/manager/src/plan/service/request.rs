@@ -2,7 +2,7 @@
 
 use crate::kind::Key;
 use crate::plan::Settings;
-use control_api::gateway_server::ServiceType;
+use control_api::networking::gateway_server::ServiceType;
 use control_api::{GatewayServer, labels};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
 use super::*;
-use control_api::connection::{ConnectionSpec, ConnectionStatus, ConnectionType};
+use control_api::networking::connection::{ConnectionSpec, ConnectionStatus, ConnectionType};
 use k8s_openapi::api::core::v1::ObjectReference;
 use std::collections::BTreeSet;
 
@@ -178,7 +178,7 @@ impl Lab {
         self.connection.status.as_ref()?.value.as_deref()
     }
 
-    fn latency(&self) -> control_api::connection::Latency {
+    fn latency(&self) -> control_api::networking::connection::Latency {
         let status = self.connection.status.clone().unwrap();
         status.latency.unwrap()
     }

@@ -1,7 +1,7 @@
 //! The address under which a cluster reaches an address of its peer. PURE.
 
 use control_api::Configuration;
-use control_api::configuration::ClusterCidrs;
+use control_api::networking::configuration::ClusterCidrs;
 use ipnet::Ipv4Net;
 use std::net::Ipv4Addr;
 

@@ -8,8 +8,8 @@
 use super::super::objects::{Object, Objects};
 use super::complete::is_configured;
 use super::{Admission, admit};
-use crate::Configuration;
-use crate::configuration::{NETWORK_CIDRS_CONFIGURED, WAITING_FOR_NETWORKS};
+use control_api::Configuration;
+use control_api::networking::configuration::{NETWORK_CIDRS_CONFIGURED, WAITING_FOR_NETWORKS};
 use std::collections::BTreeMap;
 
 /// Remembers the last complete Configuration of each peer.

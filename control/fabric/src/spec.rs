@@ -7,7 +7,7 @@ use super::objects::{Object, Objects};
 use super::overlap::{Claimed, overlaps};
 use super::view;
 use super::{PEERS_MAX, REPLICAS_MAX};
-use crate::labels;
+use control_api::labels;
 use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;

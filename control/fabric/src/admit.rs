@@ -7,8 +7,8 @@
 use super::error::{Error, Errors};
 use super::objects::{Object, Objects};
 use super::view::Fabric;
-use crate::labels;
 use complete::leave_out_incomplete;
+use control_api::labels;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 

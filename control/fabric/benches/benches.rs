@@ -2,7 +2,7 @@
 
 mod file;
 
-use control_api::fabric::{Fabric, Objects, admit, parse, plan};
+use control_fabric::{Fabric, Objects, admit, parse, plan};
 use cpu_time::CpuTime;
 use criterion::{BatchSize, BenchmarkId, Criterion};
 use std::hint::black_box;

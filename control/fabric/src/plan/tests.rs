@@ -1,7 +1,7 @@
 use super::super::fixture::{ROME, fabric, plan_refused, planned, rome_with, rome_without};
 use super::super::parse;
 use super::*;
-use crate::Network;
+use control_api::Network;
 
 #[test]
 fn every_network_gets_its_cidr() {

@@ -9,10 +9,12 @@ use super::error::{Error, Errors, Problem, ordered};
 use super::objects::{Object, Objects};
 use super::spec::{IpSpec, NetworkSpec, NetworkType, PeerSpec, Spec, node_ip_name};
 use super::view::Fabric;
-use crate::configuration::{
+use control_api::networking::configuration::{
     ClusterCidrs, ClusterConfig, NETWORK_CIDRS_CONFIGURED, NETWORK_CIDRS_CONFIGURED_MESSAGE,
 };
-use crate::{Configuration, ConfigurationStatus, IP, IPSpec, IPStatus, NetworkStatus, labels};
+use control_api::{
+    Configuration, ConfigurationStatus, IP, IPSpec, IPStatus, NetworkStatus, labels,
+};
 use ipam::{Addresses, Claim, NetworkError, Networks};
 use ipnet::Ipv4Net;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta, Time};

@@ -7,8 +7,8 @@ use super::admit::{Admission, peer};
 use super::error::{Error, Place, Problem};
 use super::objects::{Object, Objects};
 use super::spec::node_ip_name;
-use crate::labels;
-use crate::tenant::{self, Misplaced};
+use control_api::labels;
+use control_api::tenant_namespace::{self, Misplaced};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::{BTreeMap, BTreeSet};
@@ -61,7 +61,7 @@ impl Tenancy {
     pub fn tenant_namespaces(&self, objects: &Objects) -> BTreeMap<String, String> {
         let mut labelled: BTreeMap<_, Vec<&ObjectMeta>> = BTreeMap::new();
         for namespace in &self.labelled {
-            if let Some(peer) = tenant::peer_of(namespace) {
+            if let Some(peer) = tenant_namespace::peer_of(namespace) {
                 labelled.entry(peer).or_default().push(namespace);
             }
         }
@@ -79,7 +79,7 @@ impl Tenancy {
                 let labelled = labelled.get(peer).into_iter().flatten().copied();
                 let held = held.get(peer);
                 let holds = |name: &str| held.is_some_and(|held| held.contains(name));
-                let tenant = tenant::choose(labelled, &self.named, holds)?;
+                let tenant = tenant_namespace::choose(labelled, &self.named, holds)?;
                 Some((peer.to_owned(), tenant.to_owned()))
             })
             .collect()

@@ -1,7 +1,7 @@
 use super::super::admit;
 use super::super::fixture::{ROME, fabric, planned};
 use super::*;
-use crate::{Configuration, IP, Network, PublicKey};
+use control_api::{Configuration, IP, Network, PublicKey};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{from_value, json};

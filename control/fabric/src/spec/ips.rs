@@ -1,33 +1,33 @@
 //! Single addresses that peers reach.
 
 use super::{NetworkSpec, NetworkType, NodeSpec, Reader};
-use crate::IP;
-use crate::fabric::error::Problem;
-use crate::fabric::objects::Object;
-use crate::fabric::view::Replica;
-use crate::labels;
+use crate::error::Problem;
+use crate::objects::Object;
+use crate::view::Replica;
+use control_api::IP;
+use control_api::labels;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 /// An IP object as asked for.
 #[derive(Clone, Debug)]
-pub(in crate::fabric) struct IpSpec {
-    pub(in crate::fabric) index: usize,
-    pub(in crate::fabric) name: String,
-    pub(in crate::fabric) address: Ipv4Addr,
-    pub(in crate::fabric) masquerade: bool,
+pub(crate) struct IpSpec {
+    pub(crate) index: usize,
+    pub(crate) name: String,
+    pub(crate) address: Ipv4Addr,
+    pub(crate) masquerade: bool,
     /// Index of the Network object that gives the address.
-    pub(in crate::fabric) network: usize,
+    pub(crate) network: usize,
     /// The node whose address it is, because it has its name.
-    pub(in crate::fabric) node: Option<String>,
+    pub(crate) node: Option<String>,
     /// Whether it was made for a node that is not there any more.
-    pub(in crate::fabric) orphan: bool,
+    pub(crate) orphan: bool,
     /// Whether it is to be left untranslated.
-    pub(in crate::fabric) unreachable: bool,
+    pub(crate) unreachable: bool,
 }
 
 /// Returns the name of the IP object of a node.
-pub(in crate::fabric) fn node_ip_name(node: &str) -> String {
+pub(crate) fn node_ip_name(node: &str) -> String {
     format!("{NODE_PREFIX}{node}")
 }
 

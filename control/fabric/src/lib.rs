@@ -9,6 +9,8 @@
 //!
 //! All steps are pure. An error names document, object, field and cure, and comes with all others.
 
+#![forbid(unsafe_code)]
+
 pub use admit::{Admission, Steady, Waiting, admit};
 pub use cidr::is_host;
 pub use error::{Error, Errors, Place, Position, Problem};

@@ -1,12 +1,12 @@
 //! Objects of different owners that claim the same CIDR or key.
 
 use super::{Tenancy, namespace, place};
-use crate::fabric::admit::peer;
-use crate::fabric::cidr;
-use crate::fabric::error::{Error, Place, Problem};
-use crate::fabric::objects::{Object, Objects};
-use crate::tenant::{self, Seniority};
-use crate::{Configuration, Network, PublicKey, labels};
+use crate::admit::peer;
+use crate::cidr;
+use crate::error::{Error, Place, Problem};
+use crate::objects::{Object, Objects};
+use control_api::tenant_namespace::{self, Seniority};
+use control_api::{Configuration, Network, PublicKey, labels};
 use ipnet::Ipv4Net;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use std::collections::{BTreeMap, BTreeSet};
@@ -59,10 +59,11 @@ impl Tenancy {
         let key: &PublicKey = object.try_into().ok()?;
         let bytes = key.spec.public_key.as_ref()?;
         let labelled = self.labelled.iter().find(|labelled| {
-            labelled.name == key.metadata.namespace && tenant::peer_of(labelled) == peer(object)
+            labelled.name == key.metadata.namespace
+                && tenant_namespace::peer_of(labelled) == peer(object)
         });
         let rank = KeyRank {
-            seniority: tenant::seniority(labelled),
+            seniority: tenant_namespace::seniority(labelled),
             age: age(object),
             peer: peer(object)?.to_owned(),
         };

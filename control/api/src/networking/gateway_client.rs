@@ -1,6 +1,6 @@
 //! `GatewayClient`: this cluster calls a peer's gateway.
 
-use crate::endpoint::{Endpoint, InternalEndpoint};
+use crate::networking::endpoint::{Endpoint, InternalEndpoint};
 use crate::schema;
 use k8s_openapi::api::core::v1::{LocalObjectReference, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;

@@ -1,6 +1,6 @@
 use super::super::fixture::{ROME, fabric, planned};
 use super::*;
-use crate::{Configuration, GatewayServer, IP, PublicKey};
+use control_api::{Configuration, GatewayServer, IP, PublicKey};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -79,7 +79,7 @@ fn a_peer_whose_cidrs_change_is_served_as_before_until_theirs_are_known() {
 
     let admission = steady.admit(changed("milan", edited));
     assert_eq!(admission.fabric, Ok(fabric(ROME)), "as before");
-    let decided = looked_at(crate::configuration::WAITING_FOR_NETWORKS);
+    let decided = looked_at(control_api::networking::configuration::WAITING_FOR_NETWORKS);
     assert_eq!(ids(&steady.admit(changed("milan", decided))), BOTH);
     let refused = looked_at("NetworkRefused");
     assert_eq!(ids(&steady.admit(changed("milan", refused))), ["naples"]);

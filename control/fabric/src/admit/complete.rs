@@ -3,8 +3,8 @@
 use super::super::objects::{Object, Objects};
 use super::super::spec::node_ip_name;
 use super::{Waiting, peer};
-use crate::configuration::NETWORK_CIDRS_CONFIGURED;
-use crate::{Configuration, GatewayClient, IP, labels};
+use control_api::networking::configuration::NETWORK_CIDRS_CONFIGURED;
+use control_api::{Configuration, GatewayClient, IP, labels};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;

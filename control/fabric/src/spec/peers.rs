@@ -1,15 +1,15 @@
 //! The peers: Configuration, gateway and key, joined by the peer's cluster id.
 
 use super::{CIDRS_MAX, PEERS_MAX, Reader};
-use crate::configuration::ClusterConfig;
-use crate::endpoint::{Endpoint, Protocol};
-use crate::fabric::cidr::is_host;
-use crate::fabric::error::Problem;
-use crate::fabric::objects::Object;
-use crate::fabric::overlap::Claimed;
-use crate::fabric::view::Role;
-use crate::gateway_server::ServerEndpoint;
-use crate::{Configuration, GatewayClientSpec, PublicKey, labels};
+use crate::cidr::is_host;
+use crate::error::Problem;
+use crate::objects::Object;
+use crate::overlap::Claimed;
+use crate::view::Role;
+use control_api::networking::configuration::ClusterConfig;
+use control_api::networking::endpoint::{Endpoint, Protocol};
+use control_api::networking::gateway_server::ServerEndpoint;
+use control_api::{Configuration, GatewayClientSpec, PublicKey, labels};
 use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::LocalObjectReference;
 use std::collections::BTreeMap;
@@ -18,19 +18,19 @@ use std::ops::RangeInclusive;
 
 /// A peer as asked for.
 #[derive(Clone, Debug)]
-pub(in crate::fabric) struct PeerSpec {
+pub(crate) struct PeerSpec {
     /// Index of the Configuration.
-    pub(in crate::fabric) index: usize,
+    pub(crate) index: usize,
     /// Index of the GatewayServer or GatewayClient.
-    pub(in crate::fabric) gateway: usize,
-    pub(in crate::fabric) cluster_id: String,
-    pub(in crate::fabric) pods: Vec<Ipv4Net>,
-    pub(in crate::fabric) external: Vec<Ipv4Net>,
-    pub(in crate::fabric) role: Role,
-    pub(in crate::fabric) mtu: u16,
-    pub(in crate::fabric) key_secret: String,
-    pub(in crate::fabric) public_key: [u8; 32],
-    pub(in crate::fabric) gateway_name: String,
+    pub(crate) gateway: usize,
+    pub(crate) cluster_id: String,
+    pub(crate) pods: Vec<Ipv4Net>,
+    pub(crate) external: Vec<Ipv4Net>,
+    pub(crate) role: Role,
+    pub(crate) mtu: u16,
+    pub(crate) key_secret: String,
+    pub(crate) public_key: [u8; 32],
+    pub(crate) gateway_name: String,
 }
 
 /// What GatewayServer and GatewayClient have in common.

@@ -1,11 +1,11 @@
 //! Nodes and gateway replicas.
 
 use super::{NetworkSpec, NetworkType, REPLICAS_MAX, Reader};
-use crate::fabric::error::Problem;
-use crate::fabric::objects::Object;
-use crate::fabric::overlap::Claimed;
-use crate::fabric::view::Replica;
-use crate::labels;
+use crate::error::Problem;
+use crate::objects::Object;
+use crate::overlap::Claimed;
+use crate::view::Replica;
+use control_api::labels;
 use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1;
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
@@ -14,17 +14,17 @@ use std::net::Ipv4Addr;
 
 /// A node as asked for.
 #[derive(Clone, Debug)]
-pub(in crate::fabric) struct NodeSpec {
-    pub(in crate::fabric) index: usize,
-    pub(in crate::fabric) name: String,
-    pub(in crate::fabric) internal_ip: Ipv4Addr,
-    pub(in crate::fabric) pod_cidrs: Vec<Ipv4Net>,
-    pub(in crate::fabric) ready: bool,
+pub(crate) struct NodeSpec {
+    pub(crate) index: usize,
+    pub(crate) name: String,
+    pub(crate) internal_ip: Ipv4Addr,
+    pub(crate) pod_cidrs: Vec<Ipv4Net>,
+    pub(crate) ready: bool,
 }
 
 impl NodeSpec {
     /// Returns the node of that name; `nodes` are sorted by name.
-    pub(in crate::fabric) fn named<'a>(nodes: &'a [Self], name: &str) -> Option<&'a Self> {
+    pub(crate) fn named<'a>(nodes: &'a [Self], name: &str) -> Option<&'a Self> {
         let found = nodes.binary_search_by(|node| node.name.as_str().cmp(name));
 
         Some(&nodes[found.ok()?])

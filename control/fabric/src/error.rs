@@ -1,7 +1,7 @@
 //! What is wrong with a fabric's objects, where, and what to do about it.
 
 use super::objects::known_kinds;
-use crate::tenant::Misplaced;
+use control_api::tenant_namespace::Misplaced;
 use ipam::{AddressError, NetworkError};
 use ipnet::Ipv4Net;
 use std::fmt;

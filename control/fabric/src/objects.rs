@@ -2,7 +2,9 @@
 
 use super::decode::{self, Strictness};
 use super::error::{Errors, Place, Position, Problem};
-use crate::{Configuration, Connection, GatewayClient, GatewayServer, IP, Network, PublicKey};
+use control_api::{
+    Configuration, Connection, GatewayClient, GatewayServer, IP, Network, PublicKey,
+};
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;

@@ -1,30 +1,30 @@
 //! The CIDRs of the cluster itself.
 
 use super::Reader;
-use crate::fabric::error::Problem;
-use crate::fabric::objects::Object;
-use crate::fabric::overlap::Claimed;
-use crate::{Network, labels};
+use crate::error::Problem;
+use crate::objects::Object;
+use crate::overlap::Claimed;
+use control_api::{Network, labels};
 use ipnet::Ipv4Net;
 
 /// A Network object of the cluster itself.
 #[derive(Clone, Debug)]
-pub(in crate::fabric) struct NetworkSpec {
-    pub(in crate::fabric) index: usize,
-    pub(in crate::fabric) namespace: Option<String>,
-    pub(in crate::fabric) name: String,
-    pub(in crate::fabric) network_type: NetworkType,
-    pub(in crate::fabric) cidr: Ipv4Net,
+pub(crate) struct NetworkSpec {
+    pub(crate) index: usize,
+    pub(crate) namespace: Option<String>,
+    pub(crate) name: String,
+    pub(crate) network_type: NetworkType,
+    pub(crate) cidr: Ipv4Net,
     /// Whether it must keep its CIDR.
-    pub(in crate::fabric) fixed: bool,
+    pub(crate) fixed: bool,
     /// Whether others may hold the CIDR, too.
-    pub(in crate::fabric) shared: bool,
-    pub(in crate::fabric) pre_allocated: u32,
+    pub(crate) shared: bool,
+    pub(crate) pre_allocated: u32,
 }
 
 /// What a Network is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::fabric) enum NetworkType {
+pub(crate) enum NetworkType {
     Pod,
     Service,
     External,

@@ -1,0 +1,5 @@
+//! API group `core.liqo.io`.
+
+pub use foreign_cluster::{ForeignCluster, ForeignClusterSpec, ForeignClusterStatus};
+
+pub mod foreign_cluster;
