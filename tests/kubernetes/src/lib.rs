@@ -3,12 +3,16 @@
 //! A node is a set of Linux namespaces with containerd, a kubelet and kube-proxy. The nodes of all
 //! clusters share an Ethernet segment, the [`underlay`]. [`cluster`] creates and removes clusters,
 //! [`node`] starts and stops nodes, and [`fault`] impairs networks.
+//!
+//! A [`control_plane`] is a cluster without nodes: etcd, an API server and a controller manager. It
+//! is ready in about three seconds.
 
 #![forbid(unsafe_code)]
 
 pub mod cleanup;
 pub mod cli;
 pub mod cluster;
+pub mod control_plane;
 pub mod diagnosis;
 pub mod fault;
 pub mod image;

@@ -57,16 +57,8 @@ impl Pki {
     ///
     /// Returns an error that names the file that could not be written.
     pub fn create(&self, spec: &Spec, nodes: &[NodeSpec]) -> Result<()> {
-        fs::create_dir_all(&self.folder)
-            .with_context(|| format!("failed to create {}", self.folder.display()))?;
-        fs::set_permissions(&self.folder, fs::Permissions::from_mode(0o700))
-            .context("failed to restrict the folder of keys")?;
-
-        self.authority("ca", &spec.name)?;
+        self.authorities(&spec.name)?;
         self.authority("front-proxy-ca", &format!("{}-front-proxy", spec.name))?;
-        let service_account = key()?;
-        self.write("sa.key", &service_account.serialize_pem())?;
-        self.write("sa.pub", &service_account.public_key_pem())?;
 
         for (name, user, group) in [
             ("admin", "admin", Some(MASTERS)),
@@ -91,6 +83,24 @@ impl Pki {
             self.write_kubeconfig(spec, nodes, user)?;
         }
         self.complete(spec, nodes)
+    }
+
+    /// Creates the folder, the certificate authority `ca` of the cluster, and the keys `sa` of
+    /// service account tokens.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error that names the file that could not be written.
+    pub fn authorities(&self, cluster: &str) -> Result<()> {
+        fs::create_dir_all(&self.folder)
+            .with_context(|| format!("failed to create {}", self.folder.display()))?;
+        fs::set_permissions(&self.folder, fs::Permissions::from_mode(0o700))
+            .context("failed to restrict the folder of keys")?;
+
+        self.authority("ca", cluster)?;
+        let service_account = key()?;
+        self.write("sa.key", &service_account.serialize_pem())?;
+        self.write("sa.pub", &service_account.public_key_pem())
     }
 
     /// Creates the certificates of kubelets that have none yet.

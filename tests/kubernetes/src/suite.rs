@@ -57,7 +57,8 @@ enum Mode {
 
 /// The clusters that all tests of a program share.
 pub trait Shared: Sized + Send + Sync + 'static {
-    /// The names of the clusters. The prefix `it-` distinguishes them from clusters of users.
+    /// The names of the clusters. The prefix `it-` distinguishes them from clusters of users. Empty
+    /// if the tests share a control plane without nodes.
     const NAMES: &'static [&'static str];
 
     /// Creates the clusters, or the missing parts of existing ones.
@@ -73,6 +74,15 @@ pub trait Shared: Sized + Send + Sync + 'static {
     ///
     /// Returns an error if a cluster cannot be restored.
     fn restore(&self) -> Result<()>;
+
+    /// Writes the state of the clusters below `folder`, after the first failure of a test.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a file cannot be written.
+    fn diagnose(&self, folder: &Path) -> Result<()> {
+        diagnose(Self::NAMES, folder)
+    }
 
     /// Returns the time limit of each test, which ends a hanging test.
     fn limit() -> Duration {
@@ -152,7 +162,7 @@ impl<C: Shared> Suite<C> {
         // Parallel tests are first, so that all threads are in use.
         self.tests.sort_by_key(|test| test.mode == Mode::Serial);
         arguments.test_threads.get_or_insert(THREADS);
-        if arguments.list {
+        if arguments.list || !self.selects_any(&arguments) {
             return libtest_mimic::run(&arguments, self.trials(None)).exit_code();
         }
 
@@ -160,10 +170,13 @@ impl<C: Shared> Suite<C> {
             Ok(run) => libtest_mimic::run(&arguments, self.trials(Some(Arc::new(run)))).exit_code(),
             Err(error) => {
                 eprintln!("error: the clusters did not come up: {error:#}");
-                report(C::NAMES);
+                report(|folder| diagnose(C::NAMES, folder));
                 ExitCode::FAILURE
             }
         };
+        if C::NAMES.is_empty() {
+            return code;
+        }
         if env::var_os(KEEP).is_some() {
             let names = C::NAMES.join(" ");
             eprintln!("kept: `cargo xtask cluster down {names}` removes them");
@@ -203,6 +216,12 @@ impl<C: Shared> Suite<C> {
         }
 
         Ok(())
+    }
+
+    /// Returns whether the arguments select a test. Otherwise no cluster is needed.
+    fn selects_any(&self, arguments: &Arguments) -> bool {
+        let filter = arguments.filter.as_deref().unwrap_or_default();
+        self.tests.iter().any(|test| test.name.contains(filter))
     }
 
     fn trials(self, run: Option<Arc<Run<C>>>) -> Vec<Trial> {
@@ -260,7 +279,7 @@ impl<C: Shared> Run<C> {
             // libtest prints failures only at the end of all tests, which may be half an hour
             // later.
             eprintln!("failed: {error:#}");
-            report(C::NAMES);
+            report(|folder| self.shared.diagnose(folder));
         }));
         if outcome.is_err() && test.mode == Mode::Serial {
             outcome = join_errors(outcome, self.shared.restore().context("failed to restore"));
@@ -393,19 +412,23 @@ fn remove(names: &[&str]) -> Result<()> {
 }
 
 /// Writes the state of the clusters to files at the first call, and prints the folder.
-fn report(names: &[&str]) {
+fn report(diagnose: impl FnOnce(&Path) -> Result<()>) {
     static REPORTED: Once = Once::new();
     REPORTED.call_once(|| {
         let folder = target().join("kubernetes");
-        let clusters: Vec<_> = names
-            .iter()
-            .filter_map(|name| Cluster::find(name).ok())
-            .collect();
-        match diagnosis::gather(&clusters, &folder) {
+        match diagnose(&folder) {
             Ok(()) => eprintln!("the state of all clusters is in {}", folder.display()),
             Err(error) => eprintln!("no diagnosis: {error:#}"),
         }
     });
+}
+
+fn diagnose(names: &[&str], folder: &Path) -> Result<()> {
+    let clusters: Vec<_> = names
+        .iter()
+        .filter_map(|name| Cluster::find(name).ok())
+        .collect();
+    diagnosis::gather(&clusters, folder)
 }
 
 fn target() -> PathBuf {

@@ -5,7 +5,7 @@ use super::repeat::{self, Choice};
 use crate::shell::Shell;
 use crate::{cluster, console, image, liqoctl, workspace};
 use anyhow::{Result, bail};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 use std::{env, fs};
@@ -56,11 +56,56 @@ const REPEAT: &str = "LIQO_LAB_REPEAT";
 pub(super) fn run(shell: &mut Shell, options: &Test) -> Result<()> {
     let program = cluster::program(shell)?;
     let artifacts = cluster::artifacts(shell, &program)?;
-    if !options.quick {
-        clusters(shell, &program, &artifacts, options.filter.as_deref())?;
+    let filter = options.filter.as_deref();
+    if has_tests(shell, "control-plane", filter)? {
+        control_plane(shell, &artifacts, filter)?;
+    }
+    if !options.quick && has_tests(shell, "kubernetes", filter)? {
+        clusters(shell, &program, &artifacts, filter)?;
+    }
+    if has_tests(shell, "network", filter)? {
+        network(shell, &program, &artifacts, options)?;
     }
 
-    network(shell, &program, &artifacts, options)
+    Ok(())
+}
+
+/// Returns whether a test binary has tests whose names contain `filter`. Without tests, neither
+/// clusters nor images are needed.
+///
+/// # Errors
+///
+/// Returns an error if the test binary cannot be built.
+fn has_tests(shell: &mut Shell, name: &str, filter: Option<&str>) -> Result<bool> {
+    let Some(filter) = filter else {
+        return Ok(true);
+    };
+    let mut list = workspace::cargo(&["test", "--locked", "--package", "kubernetes-lab"]);
+    list.args(["--test", name, "--", "--list", filter]);
+    let output = shell.capture(list)?;
+    if !output.status.success() {
+        bail!("failed to build the tests `{name}`: see above");
+    }
+
+    Ok(String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .any(|line| line.ends_with(": test")))
+}
+
+/// Runs the tests that need an API server without nodes.
+///
+/// # Errors
+///
+/// Returns the errors of [`run`].
+fn control_plane(shell: &mut Shell, artifacts: &Path, filter: Option<&str>) -> Result<()> {
+    console::step("Control plane: an API server without nodes");
+    run_suite(shell, None, "control-plane", filter, |tests| {
+        tests.env(ARTIFACTS, artifacts).env(CHART, chart());
+    })
+}
+
+fn chart() -> PathBuf {
+    workspace::root().join("charts/liqo")
 }
 
 /// Runs the tests of the Kubernetes laboratory itself.
@@ -77,7 +122,7 @@ fn clusters(
     let guests = cluster::guest_programs(shell, "guest/bpf")?;
 
     console::step("Kubernetes: two clusters with equal CIDRs, and faults");
-    run_suite(shell, program, "kubernetes", filter, |tests| {
+    run_suite(shell, Some(program), "kubernetes", filter, |tests| {
         tests.env(ARTIFACTS, artifacts).env(GUESTS, &guests);
     })
 }
@@ -93,7 +138,7 @@ fn network(shell: &mut Shell, program: &Path, artifacts: &Path, options: &Test) 
 
     console::step("Network: two connected clusters with equal pod CIDRs");
     let filter = options.filter.as_deref();
-    run_suite(shell, program, "network", filter, |tests| {
+    run_suite(shell, Some(program), "network", filter, |tests| {
         if options.quick {
             tests.env(ESSENTIAL, "1");
         }
@@ -102,18 +147,19 @@ fn network(shell: &mut Shell, program: &Path, artifacts: &Path, options: &Test) 
             .env(ARTIFACTS, artifacts)
             .env(IMAGES, &images)
             .env(LIQOCTL, &liqoctl)
-            .env(CHART, workspace::root().join("charts/liqo"));
+            .env(CHART, chart());
     })
 }
 
-/// Runs one test binary of the laboratory.
+/// Runs one test binary of the laboratory. `program` removes the clusters of the tests. It is `None`
+/// for tests without clusters, because clusters that exist then belong to another run.
 ///
 /// # Errors
 ///
 /// Returns the errors of [`run`].
 fn run_suite(
     shell: &mut Shell,
-    program: &Path,
+    program: Option<&Path>,
     name: &str,
     filter: Option<&str>,
     complete: impl Fn(&mut Command),
@@ -134,7 +180,10 @@ fn run_suite(
             Choice::Filter(part) => tests.arg(part),
             Choice::Exactly(names) => tests.env(ONLY, names.join(",")),
         };
-        run_once(shell, program, tests)
+        match program {
+            Some(program) => run_once(shell, program, tests),
+            None => shell.run(tests),
+        }
     })
 }
 

@@ -1,0 +1,28 @@
+//! Tests that need a real API server, but neither nodes nor pods.
+//!
+//! All tests share a [control plane](kubernetes_lab::control_plane) with the CRDs, the RBAC rules and
+//! the admission policies of Liqo's chart. Each test has namespaces of its own. `cargo xtask test
+//! --kubernetes` runs the tests.
+
+mod fixture;
+
+mod history;
+mod lifecycle;
+mod ownership;
+
+use kubernetes_lab::control_plane;
+use libtest_mimic::Arguments;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    if let Err(error) = control_plane::isolate() {
+        eprintln!("error: {error:#}");
+        return ExitCode::FAILURE;
+    }
+    let mut suite = fixture::Suite::default();
+    ownership::add(&mut suite);
+    lifecycle::add(&mut suite);
+    history::add(&mut suite);
+
+    suite.run(env!("CARGO_BIN_EXE_cluster"), Arguments::from_args())
+}

@@ -1,0 +1,75 @@
+//! Clients of a control plane.
+
+use super::ControlPlane;
+use crate::pki::Subject;
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::api::PostParams;
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+use std::sync::atomic::Ordering;
+
+impl ControlPlane {
+    /// Returns a new client with all rights. The client belongs to the runtime of the caller.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kubeconfig is unusable.
+    pub async fn client(&self) -> Result<Client> {
+        self.connect("admin").await
+    }
+
+    /// Returns a new client with a certificate of `subject`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the certificate cannot be written.
+    pub async fn client_as(&self, subject: Subject<'_>) -> Result<Client> {
+        let name = format!("client-{}", self.clients.fetch_add(1, Ordering::Relaxed));
+        self.pki.client("ca", &name, subject)?;
+        self.connect(&name).await
+    }
+
+    /// Returns a new client with a token of a service account, like the token of a pod.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the service account does not exist.
+    pub async fn client_of(&self, namespace: &str, service_account: &str) -> Result<Client> {
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client().await?, namespace);
+        let request = TokenRequest {
+            spec: Some(TokenRequestSpec::default()),
+            ..TokenRequest::default()
+        };
+        let response = accounts
+            .create_token_request(service_account, &PostParams::default(), &request)
+            .await
+            .with_context(|| {
+                format!("no token of service account {namespace}/{service_account}")
+            })?;
+        let token = response.status.and_then(|status| status.token);
+        let token = token.context("the response has no token")?;
+        let mut config = self.config("admin").await?;
+        config.auth_info = AuthInfo {
+            token: Some(token.into()),
+            ..AuthInfo::default()
+        };
+
+        Client::try_from(config).context("failed to create a client")
+    }
+
+    /// Returns a client with the certificate `name`.
+    async fn connect(&self, name: &str) -> Result<Client> {
+        Client::try_from(self.config(name).await?).context("failed to create a client")
+    }
+
+    async fn config(&self, name: &str) -> Result<Config> {
+        let text = self.pki.kubeconfig(super::NAME, &self.server, name)?;
+        let kubeconfig = Kubeconfig::from_yaml(&text).context("the kubeconfig is invalid")?;
+
+        Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+            .await
+            .context("the kubeconfig is invalid")
+    }
+}
